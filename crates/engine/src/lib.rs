@@ -1,0 +1,1 @@
+//! Executes step programs: interpreter, parameters, optimizer and training loop.

@@ -1,0 +1,175 @@
+//! The axes of a grid, sets of them, and the order in which ranks are laid out along them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::SpecError;
+
+/// One way of splitting work. A *normal* linear layer contracts over `y` and shards its outputs over `x`; a
+/// *transposed* one the other way round; `z` shards every weight again and splits the batch; `data` replicates
+/// weights and splits the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Axis {
+    /// Outputs of normal layers, attention heads.
+    X,
+    /// Inputs of normal layers, the width of the residual stream.
+    Y,
+    /// Weights once more, and the batch.
+    Z,
+    /// The batch; weights are replicated.
+    Data,
+}
+
+impl Axis {
+    /// All axes in canonical order.
+    pub const ALL: [Self; 4] = [Self::X, Self::Y, Self::Z, Self::Data];
+
+    /// The name users write.
+    pub fn name(self) -> &'static str {
+        ["x", "y", "z", "data"][self as usize]
+    }
+
+    /// The axis as a set of one.
+    pub fn only(self) -> AxisSet {
+        AxisSet(1 << self as u8)
+    }
+}
+
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Axis {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Self::ALL.into_iter().find(|axis| axis.name() == text).ok_or_else(|| SpecError::Unknown {
+            what: "axis",
+            name: text.to_owned(),
+            known: Self::ALL.iter().map(|axis| axis.name().to_owned()).collect(),
+        })
+    }
+}
+
+/// A set of axes: what a collective spans or a value is a partial sum over.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct AxisSet(u8);
+
+impl AxisSet {
+    /// No axis.
+    pub const EMPTY: Self = Self(0);
+    /// Every axis.
+    pub const WORLD: Self = Self(0b1111);
+
+    /// Whether no axis is in the set.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether `axis` is in the set.
+    pub fn contains(self, axis: Axis) -> bool {
+        self.0 & axis.only().0 != 0
+    }
+
+    /// All axes of either set.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The axes of this set that are not in `other`.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The axes in canonical order.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = Axis> {
+        Axis::ALL.into_iter().filter(move |axis| self.contains(*axis))
+    }
+
+    /// The key of collectives over these axes in ledgers: `x`, `x+y`, `y+z+data`, or `world` for all.
+    pub fn key(self) -> String {
+        if self == Self::WORLD {
+            return "world".to_owned();
+        }
+        self.iter().map(Axis::name).collect::<Vec<_>>().join("+")
+    }
+}
+
+impl FromIterator<Axis> for AxisSet {
+    fn from_iter<I: IntoIterator<Item = Axis>>(axes: I) -> Self {
+        axes.into_iter().fold(Self::EMPTY, |set, axis| set.union(axis.only()))
+    }
+}
+
+impl fmt::Debug for AxisSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{}}}", self.key())
+    }
+}
+
+/// The order of the axes in the numbering of ranks, innermost (fastest) first. Neighbouring ranks share a node,
+/// so the order decides which axes use the fast links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AxisOrder([Axis; 4]);
+
+impl AxisOrder {
+    /// The axes, innermost first.
+    pub fn axes(self) -> [Axis; 4] {
+        self.0
+    }
+}
+
+impl Default for AxisOrder {
+    /// x, y, z, data: the order that AxoNN's performance model assumes (SC24, section V-B).
+    fn default() -> Self {
+        Self(Axis::ALL)
+    }
+}
+
+impl fmt::Display for AxisOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.map(Axis::name).join(","))
+    }
+}
+
+impl FromStr for AxisOrder {
+    type Err = SpecError;
+
+    /// Reads `x,y,z,data`: every axis exactly once.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let axes = text.split(',').map(|name| name.trim().parse()).collect::<Result<Vec<Axis>, _>>()?;
+        let complete = axes.iter().copied().collect::<AxisSet>() == AxisSet::WORLD;
+        match <[Axis; 4]>::try_from(axes) {
+            Ok(order) if complete => Ok(Self(order)),
+            _ => Err(SpecError::Syntax {
+                what: "an axis order",
+                text: text.to_owned(),
+                reason: "it names each of x, y, z and data once, innermost first, e.g. 'x,y,z,data'".to_owned(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_canonical() {
+        assert_eq!([Axis::Data, Axis::Y, Axis::Z].into_iter().collect::<AxisSet>().key(), "y+z+data");
+        assert_eq!(Axis::X.only().union(Axis::Y.only()).key(), "x+y");
+        assert_eq!(AxisSet::WORLD.key(), "world");
+    }
+
+    #[test]
+    fn orders_name_every_axis_once() {
+        assert_eq!("data,z,y,x".parse::<AxisOrder>().unwrap().to_string(), "data,z,y,x");
+        for wrong in ["x,y,z", "x,x,z,data", "x,y,z,data,x", "x,y,z,pipe", ""] {
+            assert!(wrong.parse::<AxisOrder>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A cluster: how much memory a device has and how fast devices talk to each other.
+
+use crate::SpecError;
+
+/// Devices, the links inside a node and those between nodes. Files: [`Cluster::from_toml`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cluster {
+    /// What the cluster is called in reports.
+    pub name: String,
+    /// Where the numbers come from.
+    pub source: String,
+    /// Memory of a device in bytes; `None`: not bounded by a device.
+    pub device_memory: Option<u64>,
+    /// The nodes and what joins them; `None`: all devices share one node.
+    pub network: Option<Network>,
+    /// Bandwidth in bytes per second inside a node, where `group_bandwidths` says nothing else.
+    pub intra_node_bandwidth: f64,
+    /// Known bandwidths of groups inside a node.
+    pub group_bandwidths: Vec<GroupBandwidth>,
+}
+
+/// Nodes of equal size, every pair of them joined by equal bandwidth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Network {
+    /// Devices that share a node: AxoNN's `G_node`.
+    pub devices_per_node: usize,
+    /// Peer-to-peer bidirectional bandwidth between two nodes in bytes per second: AxoNN's `beta_inter`.
+    pub bandwidth: f64,
+}
+
+/// The peer-to-peer bandwidth that collectives reach inside a node when all outer groups of a two-level hierarchy
+/// run at once: the database of AxoNN's performance model (SC24, section V-B, case 1).
+#[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupBandwidth {
+    /// `G0`: devices between two neighbours of a group, the product of the sizes of the inner axes.
+    pub inner: usize,
+    /// `G1`: devices in a group.
+    pub group: usize,
+    /// Bytes per second.
+    pub bandwidth: f64,
+}
+
+impl Cluster {
+    /// How many of `ranks` ranks share a node.
+    pub fn per_node(&self, ranks: usize) -> usize {
+        self.network.map_or(ranks, |network| network.devices_per_node.min(ranks))
+    }
+
+    /// Bytes per second inside a node for groups of `group` devices, `inner` devices apart: the table's entry,
+    /// else the general bandwidth.
+    pub fn group_bandwidth(&self, inner: usize, group: usize) -> f64 {
+        let entry = self.group_bandwidths.iter().find(|entry| (entry.inner, entry.group) == (inner, group));
+        entry.map_or(self.intra_node_bandwidth, |entry| entry.bandwidth)
+    }
+
+    /// The network between nodes that hold `per_node` of `ranks` ranks each; `None` if one node holds them all.
+    ///
+    /// # Errors
+    /// More ranks in a node than it has devices, or several nodes without a network.
+    pub fn network_for(&self, ranks: usize, per_node: usize) -> Result<Option<Network>, SpecError> {
+        let invalid = |rule: String, remedy: &str| Err(SpecError::invalid("per-node", per_node, rule, remedy));
+        match self.network {
+            Some(network) if per_node.min(ranks) > network.devices_per_node => invalid(
+                format!("a node of {} has {} devices", self.name, network.devices_per_node),
+                "put fewer ranks into a node, or describe another cluster",
+            ),
+            None if per_node < ranks => invalid(
+                format!("{} is a single node, which cannot hold only a part of {ranks} ranks", self.name),
+                "leave per-node out, or give the cluster devices_per_node and inter_node_bandwidth",
+            ),
+            network => Ok(network.filter(|_| per_node < ranks)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_the_bandwidth_of_the_table_or_the_general_one() {
+        let perlmutter = Cluster::preset("perlmutter").unwrap();
+        assert_eq!(perlmutter.group_bandwidth(1, 4), 300e9);
+        assert_eq!(perlmutter.group_bandwidth(2, 2), 100e9);
+        assert_eq!(Cluster::preset("local").unwrap().group_bandwidth(3, 5), 8e9);
+    }
+
+    #[test]
+    fn nodes_are_held_against_the_cluster() {
+        let perlmutter = Cluster::preset("perlmutter").unwrap();
+        assert_eq!((perlmutter.per_node(32), perlmutter.per_node(2)), (4, 2));
+        assert_eq!(perlmutter.network_for(32, 4).unwrap(), perlmutter.network);
+        assert_eq!(perlmutter.network_for(4, 4).unwrap(), None);
+        let message = perlmutter.network_for(32, 8).unwrap_err().to_string();
+        assert!(message.starts_with("per-node = 8: a node of perlmutter has 4 devices"), "{message}");
+        let local = Cluster::preset("local").unwrap();
+        assert_eq!((local.per_node(48), local.network_for(48, 48).unwrap()), (48, None));
+        assert!(local.network_for(48, 8).unwrap_err().to_string().contains("inter_node_bandwidth"));
+    }
+}

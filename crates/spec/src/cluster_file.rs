@@ -1,0 +1,190 @@
+//! A cluster as its TOML file says it, its validation, and the clusters that come with the program.
+
+use serde::Deserialize;
+
+use crate::toml_text::{self, check_name, check_size};
+use crate::{Cluster, GroupBandwidth, Network, SpecError};
+
+const MAX_DEVICES_PER_NODE: usize = 1 << 16;
+const MAX_BANDWIDTH: f64 = 1e18;
+const MAX_MEMORY: u64 = 1 << 50;
+
+/// Name and file of every preset.
+const PRESETS: [(&str, &str); 4] = [
+    ("local", include_str!("../presets/clusters/local.toml")),
+    ("perlmutter", include_str!("../presets/clusters/perlmutter.toml")),
+    ("frontier", include_str!("../presets/clusters/frontier.toml")),
+    ("alps", include_str!("../presets/clusters/alps.toml")),
+];
+
+/// The fields of a cluster file; see [`Cluster`] and [`Network`] for their meaning. Without `devices_per_node` and
+/// `inter_node_bandwidth` all devices share one node.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClusterFile {
+    name: String,
+    source: String,
+    device_memory: Option<u64>,
+    devices_per_node: Option<usize>,
+    inter_node_bandwidth: Option<f64>,
+    intra_node_bandwidth: f64,
+    #[serde(default)]
+    group_bandwidths: Vec<GroupBandwidth>,
+}
+
+impl Cluster {
+    /// Reads and validates a cluster file: `name`, `source`, `intra_node_bandwidth`; for several nodes also
+    /// `devices_per_node` and `inter_node_bandwidth`; optionally `device_memory` and a list `group_bandwidths` of
+    /// `{ inner, group, bandwidth }`. Bytes and bytes per second.
+    ///
+    /// # Errors
+    /// Text that is no TOML, missing or unknown fields, values outside their rule.
+    pub fn from_toml(text: &str) -> Result<Self, SpecError> {
+        let file: ClusterFile = toml_text::read("a cluster", text)?;
+        check_name(&file.name)?;
+        let network = network(file.devices_per_node, file.inter_node_bandwidth)?;
+        check_bandwidth("intra_node_bandwidth", file.intra_node_bandwidth)?;
+        if file.device_memory.is_some_and(|bytes| !(1..=MAX_MEMORY).contains(&bytes)) {
+            let bytes = file.device_memory.unwrap_or_default();
+            let rule = format!("a device has 1..={MAX_MEMORY} bytes");
+            return Err(SpecError::invalid("device_memory", bytes, rule, "give bytes, or leave it out"));
+        }
+        let largest = network.map_or(MAX_DEVICES_PER_NODE, |network| network.devices_per_node);
+        check_groups(&file.group_bandwidths, largest)?;
+        Ok(Self {
+            name: file.name,
+            source: file.source,
+            device_memory: file.device_memory,
+            network,
+            intra_node_bandwidth: file.intra_node_bandwidth,
+            group_bandwidths: file.group_bandwidths,
+        })
+    }
+
+    /// The cluster of that name, as it comes with the program.
+    ///
+    /// # Errors
+    /// A name that is not among [`Cluster::preset_names`].
+    pub fn preset(name: &str) -> Result<Self, SpecError> {
+        match PRESETS.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => Self::from_toml(text),
+            None => Err(SpecError::Unknown {
+                what: "cluster",
+                name: name.to_owned(),
+                known: Self::preset_names().map(str::to_owned).collect(),
+            }),
+        }
+    }
+
+    /// The names of all presets.
+    pub fn preset_names() -> impl Iterator<Item = &'static str> {
+        PRESETS.iter().map(|(name, _)| *name)
+    }
+}
+
+fn network(devices_per_node: Option<usize>, bandwidth: Option<f64>) -> Result<Option<Network>, SpecError> {
+    let both = "devices_per_node and inter_node_bandwidth describe several nodes together";
+    match (devices_per_node, bandwidth) {
+        (None, None) => Ok(None),
+        (Some(devices_per_node), Some(bandwidth)) => {
+            check_size("devices_per_node", devices_per_node, MAX_DEVICES_PER_NODE)?;
+            check_bandwidth("inter_node_bandwidth", bandwidth)?;
+            Ok(Some(Network { devices_per_node, bandwidth }))
+        }
+        (Some(devices), None) => {
+            Err(SpecError::invalid("devices_per_node", devices, both, "give inter_node_bandwidth, too"))
+        }
+        (None, Some(bandwidth)) => {
+            Err(SpecError::invalid("inter_node_bandwidth", bandwidth, both, "give devices_per_node, too"))
+        }
+    }
+}
+
+fn check_bandwidth(field: &str, bandwidth: f64) -> Result<(), SpecError> {
+    if bandwidth >= 1.0 && bandwidth <= MAX_BANDWIDTH {
+        return Ok(());
+    }
+    let rule = format!("a bandwidth lies in 1..={MAX_BANDWIDTH:e} bytes per second");
+    Err(SpecError::invalid(field, bandwidth, rule, "give bytes per second, e.g. 25e9"))
+}
+
+/// Every group lies inside a node of `largest` devices and is listed once.
+fn check_groups(groups: &[GroupBandwidth], largest: usize) -> Result<(), SpecError> {
+    for (index, entry) in groups.iter().enumerate() {
+        let field = format!("group_bandwidths[{index}]");
+        let value = format!("inner {}, group {}", entry.inner, entry.group);
+        let inside = entry.inner.checked_mul(entry.group).is_some_and(|devices| (2..=largest).contains(&devices));
+        if entry.group < 2 || !inside {
+            let rule = format!("inner * group lies in 2..={largest}, with at least two devices in a group");
+            return Err(SpecError::invalid(field, value, rule, "leave it out"));
+        }
+        if groups[..index].iter().any(|other| (other.inner, other.group) == (entry.inner, entry.group)) {
+            return Err(SpecError::invalid(field, value, "a pair is listed once", "leave one of them out"));
+        }
+        check_bandwidth(&format!("{field}.bandwidth"), entry.bandwidth)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn presets_hold_the_papers_numbers() {
+        // SC24, section VI-B: devices and memory of a node; four NICs of 25 GB/s each on every system.
+        for (name, devices, gigabytes) in [("perlmutter", 4, 40), ("frontier", 8, 64), ("alps", 4, 96)] {
+            let cluster = Cluster::preset(name).unwrap();
+            assert_eq!(cluster.name, name);
+            assert_eq!(cluster.network, Some(Network { devices_per_node: devices, bandwidth: 100e9 }));
+            assert_eq!(cluster.device_memory, Some(gigabytes << 30));
+            // Links in a node are faster for a pair than its share of the network.
+            assert!(cluster.group_bandwidth(1, 2) > 100e9 / devices as f64);
+        }
+        let local = Cluster::preset("local").unwrap();
+        assert_eq!((local.name.as_str(), local.network, local.device_memory), ("local", None, None));
+        assert!(Cluster::preset("summit").unwrap_err().to_string().contains("known: local, perlmutter"));
+    }
+
+    #[test]
+    fn fully_connected_nodes_list_every_group() {
+        for name in ["perlmutter", "alps"] {
+            let cluster = Cluster::preset(name).unwrap();
+            for (inner, group) in [(1, 2), (1, 3), (1, 4), (2, 2)] {
+                let links = (group - 1) as f64;
+                assert_eq!(cluster.group_bandwidth(inner, group), links * cluster.intra_node_bandwidth);
+            }
+        }
+    }
+
+    #[test]
+    fn refusals_name_field_value_rule_and_remedy() {
+        let base = "name = \"c\"\nsource = \"test\"\nintra_node_bandwidth = 1e9\n";
+        let message = |more: &str| Cluster::from_toml(&format!("{base}{more}")).unwrap_err().to_string();
+        assert!(message("devices_per_node = 4").contains("give inter_node_bandwidth, too"));
+        assert!(message("inter_node_bandwidth = 4e9").contains("give devices_per_node, too"));
+        assert!(message("devices_per_node = 0\ninter_node_bandwidth = 1e9").contains("devices_per_node = 0: it lies"));
+        assert!(message("devices_per_node = 4\ninter_node_bandwidth = nan").contains("inter_node_bandwidth = NaN"));
+        assert!(message("devices_per_node = 4\ninter_node_bandwidth = inf").contains("inter_node_bandwidth = inf"));
+        assert!(message("device_memory = 0").contains("device_memory = 0"));
+        assert!(message("nics = 4").contains("unknown field `nics`"));
+        let group = "{ inner = 2, group = 2, bandwidth = 1e9 }";
+        assert!(message(&format!("group_bandwidths = [{group}, {group}]")).contains("listed once"));
+        let two = "devices_per_node = 2\ninter_node_bandwidth = 1e9\n";
+        assert!(message(&format!("{two}group_bandwidths = [{group}]")).contains("inner * group lies in 2..=2"));
+        let one = "group_bandwidths = [{ inner = 4, group = 1, bandwidth = 1e9 }]";
+        assert!(message(one).contains("at least two devices"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_panics(text in "\\PC{0,200}", devices in any::<usize>(), bandwidth in any::<f64>(),
+                           inner in any::<usize>(), group in any::<usize>()) {
+            let _ = Cluster::from_toml(&text);
+            let groups = [GroupBandwidth { inner, group, bandwidth }];
+            let _ = (network(Some(devices), Some(bandwidth)), check_groups(&groups, devices));
+        }
+    }
+}

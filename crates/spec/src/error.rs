@@ -1,0 +1,90 @@
+//! The one error type of this crate: every message names the thing, its value, the rule and a remedy.
+
+/// A description that cannot be used, with the rule that it breaks and what would be possible instead.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SpecError {
+    /// A field of a model, layout or cluster has a value outside its rule.
+    #[error("{field} = {value}: {rule}; {remedy}")]
+    Invalid {
+        /// The field as the user writes it.
+        field: String,
+        /// The offending value.
+        value: String,
+        /// The rule that it breaks.
+        rule: String,
+        /// What to do instead.
+        remedy: String,
+    },
+    /// A size of the grid does not divide a dimension that it cuts.
+    #[error("{axes}={size} does not divide {dimension} = {value}; try {axes}={}", join_or(possible))]
+    Indivisible {
+        /// The axis (or product of axes, `x*y`) that cuts.
+        axes: String,
+        /// Its size.
+        size: usize,
+        /// What is cut.
+        dimension: String,
+        /// Its value.
+        value: usize,
+        /// Sizes near the wanted one that would divide.
+        possible: Vec<usize>,
+    },
+    /// A name is not among the known ones.
+    #[error("unknown {what} '{name}'; known: {}", known.join(", "))]
+    Unknown {
+        /// What kind of name.
+        what: &'static str,
+        /// The name as given.
+        name: String,
+        /// All that would have been accepted.
+        known: Vec<String>,
+    },
+    /// A text could not be read as what it should be.
+    #[error("cannot read {what} from '{text}': {reason}")]
+    Syntax {
+        /// What was expected.
+        what: &'static str,
+        /// The text as given.
+        text: String,
+        /// Why it does not fit, with an example.
+        reason: String,
+    },
+}
+
+impl SpecError {
+    /// Shorthand for [`SpecError::Invalid`].
+    pub fn invalid(
+        field: impl Into<String>,
+        value: impl ToString,
+        rule: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self::Invalid { field: field.into(), value: value.to_string(), rule: rule.into(), remedy: remedy.into() }
+    }
+
+    /// [`SpecError::Indivisible`] if `size` does not divide `value`, with the nearest divisors as remedy.
+    pub fn check_divides(
+        axes: impl Into<String>,
+        size: usize,
+        dimension: impl Into<String>,
+        value: usize,
+    ) -> Result<(), Self> {
+        if size > 0 && value.is_multiple_of(size) {
+            return Ok(());
+        }
+        let possible = nearest_divisors(value, size);
+        Err(Self::Indivisible { axes: axes.into(), size, dimension: dimension.into(), value, possible })
+    }
+}
+
+/// The divisors of `value` next below and next above `wanted`: the remedy of a size that does not divide.
+pub fn nearest_divisors(value: usize, wanted: usize) -> Vec<usize> {
+    let below = (1..wanted.min(value + 1)).rev().find(|d| value.is_multiple_of(*d));
+    let above = (wanted + 1..=value).find(|d| value.is_multiple_of(*d));
+    below.into_iter().chain(above).collect()
+}
+
+/// "2 or 4", "1", for messages.
+fn join_or(sizes: &[usize]) -> String {
+    sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ")
+}

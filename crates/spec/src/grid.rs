@@ -1,0 +1,221 @@
+//! The grid of ranks: a size per axis, and the arithmetic between ranks, coordinates and groups.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Axis, AxisOrder, AxisSet, SpecError};
+
+/// More ranks than any machine has; keeps products far from overflow.
+const MAX_RANKS: usize = 1 << 24;
+
+/// The size of every axis and the order of the axes in the numbering of ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Grid {
+    sizes: [usize; 4],
+    order: AxisOrder,
+}
+
+/// The place of a rank on every axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Coordinate([usize; 4]);
+
+impl Coordinate {
+    /// The place on one axis.
+    pub fn on(self, axis: Axis) -> usize {
+        self.0[axis as usize]
+    }
+}
+
+impl Grid {
+    /// A grid of x, y, z, data in the default order.
+    ///
+    /// # Errors
+    /// A size of 0, or more than 2^24 ranks.
+    pub fn new(x: usize, y: usize, z: usize, data: usize) -> Result<Self, SpecError> {
+        let sizes = [x, y, z, data];
+        for axis in Axis::ALL {
+            if sizes[axis as usize] == 0 {
+                return Err(SpecError::invalid(axis.name(), 0, "an axis has at least one rank", "leave it out or use 1"));
+            }
+        }
+        let ranks = sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
+        if ranks.is_none_or(|ranks| ranks > MAX_RANKS) {
+            return Err(SpecError::invalid(
+                "grid",
+                format!("x={x},y={y},z={z},data={data}"),
+                format!("a grid has at most {MAX_RANKS} ranks"),
+                "use smaller sizes",
+            ));
+        }
+        Ok(Self { sizes, order: AxisOrder::default() })
+    }
+
+    /// The same sizes with ranks numbered in another order.
+    #[must_use]
+    pub fn with_order(self, order: AxisOrder) -> Self {
+        Self { order, ..self }
+    }
+
+    /// The size of one axis.
+    pub fn size(&self, axis: Axis) -> usize {
+        self.sizes[axis as usize]
+    }
+
+    /// The product of the sizes of several axes.
+    pub fn size_of(&self, axes: AxisSet) -> usize {
+        axes.iter().map(|axis| self.size(axis)).product()
+    }
+
+    /// The number of ranks.
+    pub fn ranks(&self) -> usize {
+        self.size_of(AxisSet::WORLD)
+    }
+
+    /// The order of the axes in the numbering of ranks.
+    pub fn order(&self) -> AxisOrder {
+        self.order
+    }
+
+    /// Where `rank` stands.
+    pub fn coordinate(&self, mut rank: usize) -> Coordinate {
+        let mut place = [0; 4];
+        for axis in self.order.axes() {
+            place[axis as usize] = rank % self.size(axis);
+            rank /= self.size(axis);
+        }
+        Coordinate(place)
+    }
+
+    /// The rank at a coordinate.
+    pub fn rank(&self, coordinate: Coordinate) -> usize {
+        self.order.axes().into_iter().rev().fold(0, |rank, axis| rank * self.size(axis) + coordinate.on(axis))
+    }
+
+    /// The ranks that differ from `rank` on `axes` only, itself included; x varies fastest, then y, z, data.
+    pub fn group(&self, rank: usize, axes: AxisSet) -> Vec<usize> {
+        let mut members = vec![self.coordinate(rank)];
+        for axis in axes.iter().rev() {
+            members = members
+                .into_iter()
+                .flat_map(|place| {
+                    (0..self.size(axis)).map(move |at| {
+                        let mut place = place;
+                        place.0[axis as usize] = at;
+                        place
+                    })
+                })
+                .collect();
+        }
+        members.into_iter().map(|place| self.rank(place)).collect()
+    }
+
+    /// The number of `coordinate` along `axes`, which are given outermost first: which shard of a value cut over
+    /// these axes the rank holds.
+    pub fn shard_index(&self, coordinate: Coordinate, axes: &[Axis]) -> usize {
+        axes.iter().fold(0, |index, axis| index * self.size(*axis) + coordinate.on(*axis))
+    }
+
+    /// Every grid of exactly `ranks` ranks, in ascending order of (data, z, y, x).
+    pub fn all(ranks: usize) -> Vec<Self> {
+        let divisors = |n: usize| (1..=n).filter(move |d| n.is_multiple_of(*d));
+        let mut grids = Vec::new();
+        for data in divisors(ranks) {
+            for z in divisors(ranks / data) {
+                for y in divisors(ranks / data / z) {
+                    grids.extend(Self::new(ranks / data / z / y, y, z, data));
+                }
+            }
+        }
+        grids
+    }
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z, data] = self.sizes;
+        write!(f, "x={x},y={y},z={z},data={data}")
+    }
+}
+
+impl FromStr for Grid {
+    type Err = SpecError;
+
+    /// Reads `x=2,y=2,data=2`; axes left out have size 1.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let syntax = |reason: String| SpecError::Syntax { what: "a grid", text: text.to_owned(), reason };
+        let mut sizes = [None; 4];
+        for part in text.split(',').map(str::trim) {
+            let (name, size) = part
+                .split_once('=')
+                .ok_or_else(|| syntax(format!("'{part}' is not axis=size; an example is 'x=2,y=2,z=1,data=2'")))?;
+            let axis: Axis = name.trim().parse()?;
+            let size = size.trim().parse().map_err(|_| {
+                syntax(format!("the size of {axis}, '{}', is not a whole number", size.trim()))
+            })?;
+            if sizes[axis as usize].replace(size).is_some() {
+                return Err(syntax(format!("axis {axis} is given twice")));
+            }
+        }
+        let [x, y, z, data] = sizes.map(|size| size.unwrap_or(1));
+        Self::new(x, y, z, data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(grid: &Grid, axis: Axis) -> Vec<Vec<usize>> {
+        let mut all: Vec<_> = (0..grid.ranks()).map(|rank| grid.group(rank, axis.only())).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    #[test]
+    fn groups_are_those_of_the_axonn_paper() {
+        // SC24, section V-B: x pairs (0,1),(2,3).. and y pairs (0,2),(1,3).. on 8 ranks; repeated from rank 8 on 16.
+        let grid = Grid::new(2, 2, 2, 1).unwrap();
+        assert_eq!(groups(&grid, Axis::X), [[0, 1], [2, 3], [4, 5], [6, 7]]);
+        assert_eq!(groups(&grid, Axis::Y), [[0, 2], [1, 3], [4, 6], [5, 7]]);
+        assert_eq!(groups(&grid, Axis::Z), [[0, 4], [1, 5], [2, 6], [3, 7]]);
+        let grid = Grid::new(2, 2, 2, 2).unwrap();
+        assert_eq!(groups(&grid, Axis::X)[4..], [[8, 9], [10, 11], [12, 13], [14, 15]]);
+        assert_eq!(groups(&grid, Axis::Y)[4..], [[8, 10], [9, 11], [12, 14], [13, 15]]);
+        assert_eq!(groups(&grid, Axis::Data)[0], [0, 8]);
+    }
+
+    #[test]
+    fn ranks_and_coordinates_are_inverse_in_every_order() {
+        for order in ["x,y,z,data", "data,z,y,x", "y,data,x,z"] {
+            let grid = Grid::new(2, 3, 2, 2).unwrap().with_order(order.parse().unwrap());
+            for rank in 0..grid.ranks() {
+                assert_eq!(grid.rank(grid.coordinate(rank)), rank);
+            }
+        }
+        let inner_data = Grid::new(2, 1, 1, 2).unwrap().with_order("data,x,y,z".parse().unwrap());
+        assert_eq!(inner_data.group(0, Axis::Data.only()), [0, 1]);
+    }
+
+    #[test]
+    fn groups_over_several_axes_hold_their_product() {
+        let grid = Grid::new(2, 3, 2, 2).unwrap();
+        let members = grid.group(5, Axis::X.only().union(Axis::Z.only()));
+        assert_eq!(members.len(), 4);
+        assert!(members.contains(&5));
+        assert_eq!(grid.group(5, AxisSet::WORLD), (0..24).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn texts_are_read_or_refused() {
+        assert_eq!("x=2, data=3".parse::<Grid>().unwrap(), Grid::new(2, 1, 1, 3).unwrap());
+        for wrong in ["", "x", "x=", "x=a", "x=0", "x=2,x=2", "w=2", "x=-1", "x=16777217", "x=4294967296,y=4294967296"] {
+            assert!(wrong.parse::<Grid>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn all_grids_of_eight_ranks_are_twenty() {
+        assert_eq!(Grid::all(8).len(), 20);
+    }
+}

@@ -1,0 +1,338 @@
+//! A layout: all that a user may choose about how a step is spread over ranks, and the rules that it obeys.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::{Axis, Grid, Model, Overlap, SpecError};
+
+/// How activations lie between the linear layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activations {
+    /// Rows are cut over x outside and over y inside a block: sequence parallelism over two axes.
+    Scattered,
+    /// The residual stream is repeated over x and the inner stream over y, as in AxoNN and classic Megatron.
+    Replicated,
+}
+
+impl fmt::Display for Activations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scattered => "scattered",
+            Self::Replicated => "replicated",
+        })
+    }
+}
+
+impl FromStr for Activations {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        match text {
+            "scattered" => Ok(Self::Scattered),
+            "replicated" => Ok(Self::Replicated),
+            _ => Err(SpecError::Unknown {
+                what: "activation layout",
+                name: text.to_owned(),
+                known: vec!["scattered".to_owned(), "replicated".to_owned()],
+            }),
+        }
+    }
+}
+
+/// The type of parameters, activations and gradients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ElementType {
+    /// 32-bit floating point.
+    F32,
+    /// 64-bit floating point, for proofs.
+    F64,
+}
+
+impl ElementType {
+    /// Bytes of an element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        })
+    }
+}
+
+impl FromStr for ElementType {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        match text {
+            "f32" => Ok(Self::F32),
+            "f64" => Ok(Self::F64),
+            _ => Err(SpecError::Unknown {
+                what: "element type",
+                name: text.to_owned(),
+                known: vec!["f32".to_owned(), "f64".to_owned()],
+            }),
+        }
+    }
+}
+
+/// What was typed about a layout, not yet held against the model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayoutRequest {
+    /// Sizes of the axes and their order.
+    pub grid: Grid,
+    /// Ranks that share a node; `None`: all.
+    pub per_node: Option<usize>,
+    /// How activations lie.
+    pub activations: Activations,
+    /// Overlap passes.
+    pub overlap: Overlap,
+    /// Sequences in a step.
+    pub global_batch: usize,
+    /// Sequences of one data rank in one pass; `None`: all of its share.
+    pub microbatch: Option<usize>,
+    /// Tokens in a sequence; `None`: as many as the model takes.
+    pub seq_len: Option<usize>,
+    /// Type of the values.
+    pub dtype: ElementType,
+}
+
+/// A layout that the model can be trained with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    /// Sizes of the axes and their order.
+    pub grid: Grid,
+    /// Ranks that share a node.
+    pub per_node: usize,
+    /// How activations lie.
+    pub activations: Activations,
+    /// Overlap passes.
+    pub overlap: Overlap,
+    /// Sequences in a step.
+    pub global_batch: usize,
+    /// Sequences of one data rank in one pass, split over z.
+    pub microbatch: usize,
+    /// Tokens in a sequence.
+    pub seq_len: usize,
+    /// Type of the values.
+    pub dtype: ElementType,
+}
+
+impl Layout {
+    /// Holds a request against the model's sizes.
+    ///
+    /// # Errors
+    /// Names the rule that is broken and the nearest sizes that keep it.
+    pub fn new(model: &Model, request: &LayoutRequest) -> Result<Self, SpecError> {
+        let grid = request.grid;
+        let layout = Self {
+            grid,
+            per_node: request.per_node.unwrap_or_else(|| grid.ranks()),
+            activations: request.activations,
+            overlap: request.overlap,
+            global_batch: request.global_batch,
+            microbatch: request.microbatch.unwrap_or(request.global_batch / grid.size(Axis::Data)),
+            seq_len: request.seq_len.unwrap_or(model.seq_len),
+            dtype: request.dtype,
+        };
+        layout.check_sizes(model)?;
+        layout.check_batch()?;
+        layout.check_weights(model)?;
+        layout.check_scattered_rows()?;
+        Ok(layout)
+    }
+
+    /// Passes over microbatches in a step.
+    pub fn microbatches(&self) -> usize {
+        self.global_batch / self.grid.size(Axis::Data) / self.microbatch
+    }
+
+    /// Token rows that one (data, z) rank holds in a pass: `m` of the dataflow tables.
+    pub fn rows(&self) -> usize {
+        self.microbatch / self.grid.size(Axis::Z) * self.seq_len
+    }
+
+    /// The vocabulary padded to a multiple of x*y; padding counts in shapes, FLOPs, bytes and memory only.
+    pub fn padded_vocab(&self, model: &Model) -> usize {
+        model.vocab.next_multiple_of(self.grid.size(Axis::X) * self.grid.size(Axis::Y))
+    }
+
+    /// Target tokens of a step, what the loss is divided by.
+    pub fn tokens_per_step(&self) -> usize {
+        self.global_batch * self.seq_len
+    }
+
+    fn check_sizes(&self, model: &Model) -> Result<(), SpecError> {
+        let positive = |field: &str, value: usize| match value {
+            0 => Err(SpecError::invalid(field, 0, "it is at least 1", "give a positive number")),
+            _ => Ok(()),
+        };
+        positive("per-node", self.per_node)?;
+        positive("global-batch", self.global_batch)?;
+        positive("seq-len", self.seq_len)?;
+        if self.seq_len > model.seq_len {
+            return Err(SpecError::invalid(
+                "seq-len",
+                self.seq_len,
+                format!("the model has {} positions", model.seq_len),
+                format!("use at most {0}, or --set seq_len={1}", model.seq_len, self.seq_len),
+            ));
+        }
+        let (x, y) = (self.grid.size(Axis::X), self.grid.size(Axis::Y));
+        let ranks = self.grid.ranks();
+        if !ranks.is_multiple_of(self.per_node.min(ranks)) {
+            SpecError::check_divides("per-node", self.per_node, "the number of ranks", ranks)?;
+        }
+        SpecError::check_divides("x", x, "heads", model.heads)?;
+        SpecError::check_divides("x", x, "the perceptron's width", model.ffn)?;
+        SpecError::check_divides("y", y, "hidden", model.hidden)
+    }
+
+    fn check_batch(&self) -> Result<(), SpecError> {
+        let (data, z) = (self.grid.size(Axis::Data), self.grid.size(Axis::Z));
+        if !self.global_batch.is_multiple_of(data) {
+            return Err(SpecError::invalid(
+                "global-batch",
+                self.global_batch,
+                format!("it is a multiple of data={data}"),
+                format!("try {}", nearest_multiples(self.global_batch, data)),
+            ));
+        }
+        let share = self.global_batch / data;
+        if self.microbatch == 0 || !share.is_multiple_of(self.microbatch) {
+            let possible = crate::nearest_divisors(share, self.microbatch);
+            return Err(SpecError::invalid(
+                "microbatch",
+                self.microbatch,
+                format!("it divides the {share} sequences of a data rank (global-batch / data)"),
+                format!("try {}", possible.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ")),
+            ));
+        }
+        if !self.microbatch.is_multiple_of(z) {
+            return Err(SpecError::invalid(
+                "microbatch",
+                self.microbatch,
+                format!("it is split over z={z}"),
+                format!("try {}, or a z that divides it", nearest_multiples(self.microbatch, z)),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Every weight tile is cut once more over z, flat.
+    fn check_weights(&self, model: &Model) -> Result<(), SpecError> {
+        let size = |axis| self.grid.size(axis);
+        let (x, y, z) = (size(Axis::X), size(Axis::Y), size(Axis::Z));
+        let (h, f) = (model.hidden, model.ffn);
+        let table = self.padded_vocab(model) / (x * y) * h;
+        let tiles = [
+            ("the tile of the qkv weight", (h / y) * (3 * h / x)),
+            ("the tile of the projection weight", (h / x) * (h / y)),
+            ("the tile of the up weight", (h / y) * (f / x)),
+            ("the tile of the down weight", (f / x) * (h / y)),
+            ("the tile of the embedding table", table),
+        ];
+        tiles.into_iter().try_for_each(|(what, elements)| SpecError::check_divides("z", z, what, elements))
+    }
+
+    /// Scattered activations cut the rows of a pass over x, and whole sequences over y.
+    fn check_scattered_rows(&self) -> Result<(), SpecError> {
+        if self.activations == Activations::Replicated {
+            return Ok(());
+        }
+        let size = |axis| self.grid.size(axis);
+        let (x, y, z) = (size(Axis::X), size(Axis::Y), size(Axis::Z));
+        if !(self.microbatch / z).is_multiple_of(y) {
+            return Err(SpecError::invalid(
+                "microbatch",
+                self.microbatch,
+                format!("scattered activations split its sequences over z*y = {z}*{y}"),
+                format!("try {}, or --activations replicated", nearest_multiples(self.microbatch, z * y)),
+            ));
+        }
+        if !self.rows().is_multiple_of(x) {
+            return Err(SpecError::invalid(
+                "microbatch",
+                self.microbatch,
+                format!("scattered activations split its {} token rows over x={x}", self.rows()),
+                "use another microbatch or seq-len, or --activations replicated",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// "6 or 8": the multiples of `unit` around `value`.
+fn nearest_multiples(value: usize, unit: usize) -> String {
+    let below = value / unit * unit;
+    match below {
+        0 => unit.to_string(),
+        _ => format!("{below} or {}", below + unit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model() -> Model {
+        Model {
+            name: "test".to_owned(),
+            layers: 1,
+            hidden: 12,
+            heads: 6,
+            ffn: 48,
+            vocab: 17,
+            seq_len: 6,
+            tied_head: true,
+            biases: true,
+            dropout: 0.0,
+            norm_epsilon: 1e-5,
+        }
+    }
+
+    fn request(grid: &str, global_batch: usize) -> LayoutRequest {
+        LayoutRequest {
+            grid: grid.parse().unwrap(),
+            per_node: None,
+            activations: Activations::Scattered,
+            overlap: Overlap::ALL,
+            global_batch,
+            microbatch: None,
+            seq_len: None,
+            dtype: ElementType::F32,
+        }
+    }
+
+    #[test]
+    fn sizes_that_are_no_powers_of_two_are_possible() {
+        let layout = Layout::new(&model(), &request("x=3,y=2,data=2", 8)).unwrap();
+        assert_eq!((layout.rows(), layout.microbatches(), layout.padded_vocab(&model())), (24, 1, 18));
+    }
+
+    #[test]
+    fn refusals_name_rule_and_remedy() {
+        let message = |grid, batch| Layout::new(&model(), &request(grid, batch)).unwrap_err().to_string();
+        assert_eq!(message("x=4", 4), "x=4 does not divide heads = 6; try x=3 or 6");
+        assert_eq!(message("y=5", 5), "y=5 does not divide hidden = 12; try y=4 or 6");
+        assert!(message("data=3", 4).contains("multiple of data=3; try 3 or 6"));
+        assert!(message("z=4", 6).contains("split over z=4; try 4 or 8"));
+        assert!(message("y=2", 3).contains("z*y = 1*2; try 2 or 4, or --activations replicated"));
+        assert!(message("z=5", 5).contains("z=5 does not divide the tile of the qkv weight"));
+        let long = LayoutRequest { seq_len: Some(7), ..request("x=1", 1) };
+        assert!(Layout::new(&model(), &long).unwrap_err().to_string().contains("6 positions"));
+        let odd = LayoutRequest { microbatch: Some(3), ..request("x=1", 8) };
+        assert!(Layout::new(&model(), &odd).unwrap_err().to_string().contains("try 2 or 4"));
+    }
+}

@@ -1,0 +1,195 @@
+//! The ledger of a step: bytes per axis, collective and layer; FLOPs per kind; bytes of memory per class.
+//!
+//! The same types hold what the step program predicts and what a run counts; the two are compared as integers.
+
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+/// A kind of communication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CollectiveKind {
+    /// Every member ends with the reduction of all buffers.
+    AllReduce,
+    /// Member i ends with chunk i of the reduction.
+    ReduceScatter,
+    /// Every member ends with all chunks in order.
+    AllGather,
+    /// Every member ends with the root's buffer.
+    Broadcast,
+    /// Member i ends with chunk i of every member.
+    AllToAll,
+    /// A message to one member.
+    Send,
+    /// A message from one member.
+    Receive,
+    /// A rendezvous without data.
+    Barrier,
+}
+
+impl CollectiveKind {
+    /// The name in ledgers, messages and programs: `all-reduce`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all-reduce",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllGather => "all-gather",
+            Self::Broadcast => "broadcast",
+            Self::AllToAll => "all-to-all",
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Barrier => "barrier",
+        }
+    }
+}
+
+/// Communication of one kind, summed over calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Transfer {
+    /// Number of calls.
+    pub calls: u64,
+    /// Bytes of the full logical buffer on this rank: the output of an all-gather, the input of a
+    /// reduce-scatter, the buffer of an all-reduce.
+    pub payload_bytes: u64,
+    /// Bytes that this rank puts on the wire.
+    pub wire_bytes: u64,
+}
+
+impl AddAssign for Transfer {
+    fn add_assign(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.payload_bytes += other.payload_bytes;
+        self.wire_bytes += other.wire_bytes;
+    }
+}
+
+/// Transfers by the key of the axes that they span (`x`, `y+z+data`, `world`) and by kind. Axes of size 1 appear,
+/// empty.
+pub type AxesLedger = BTreeMap<String, BTreeMap<CollectiveKind, Transfer>>;
+
+/// The transfers of one layer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LayerLedger {
+    /// `embedding`, `block 0`, ..., `head`, `step`.
+    pub layer: String,
+    /// Its transfers.
+    pub axes: AxesLedger,
+}
+
+/// FLOPs by kind of operation, from executed shapes; a product counts 2mkn, attention without causal discount.
+/// Element-wise work is listed apart, in elements.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct FlopsLedger {
+    /// Products of forward linear layers and the head.
+    pub gemm_forward: u64,
+    /// Products that give gradients of inputs.
+    pub gemm_input_gradient: u64,
+    /// Products that give gradients of weights.
+    pub gemm_weight_gradient: u64,
+    /// Scores and weighted values.
+    pub attention_forward: u64,
+    /// Twice the forward count.
+    pub attention_backward: u64,
+    /// Elements written by element-wise operations, by name; not FLOPs.
+    pub elementwise_elements: BTreeMap<&'static str, u64>,
+}
+
+impl FlopsLedger {
+    /// All FLOPs of products and attention.
+    pub fn total(&self) -> u64 {
+        self.gemm_forward
+            + self.gemm_input_gradient
+            + self.gemm_weight_gradient
+            + self.attention_forward
+            + self.attention_backward
+    }
+}
+
+/// What a piece of memory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryClass {
+    /// The rank's shards of the parameters.
+    Parameters,
+    /// The gradients of these shards.
+    Gradients,
+    /// The optimizer's states.
+    Optimizer,
+    /// Results of operations in the forward pass and their gradients.
+    Activations,
+    /// Weights gathered over z for use.
+    GatheredWeights,
+    /// Operands and results of collectives that are neither of the above: packed blocks, unreduced weight
+    /// gradients, statistics.
+    Buffers,
+}
+
+impl MemoryClass {
+    /// Every class.
+    pub const ALL: [Self; 6] = [
+        Self::Parameters,
+        Self::Gradients,
+        Self::Optimizer,
+        Self::Activations,
+        Self::GatheredWeights,
+        Self::Buffers,
+    ];
+}
+
+/// Requested bytes of live values and states; kernels' scratch and thread stacks are outside.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct MemoryLedger {
+    /// The most bytes of each class at any time of the step.
+    #[serde(flatten)]
+    pub peak_of: BTreeMap<MemoryClass, u64>,
+    /// The most bytes of all classes together at any time of the step.
+    pub peak: u64,
+    /// Bytes of each class after the step.
+    pub now: BTreeMap<MemoryClass, u64>,
+}
+
+impl MemoryLedger {
+    /// Nothing held.
+    pub fn new() -> Self {
+        let zeros: BTreeMap<_, _> = MemoryClass::ALL.into_iter().map(|class| (class, 0)).collect();
+        Self { peak_of: zeros.clone(), peak: 0, now: zeros }
+    }
+
+    /// Notes that `bytes` of `class` are taken.
+    pub fn take(&mut self, class: MemoryClass, bytes: u64) {
+        let now = self.now.entry(class).or_default();
+        *now += bytes;
+        let peak = self.peak_of.entry(class).or_default();
+        *peak = (*peak).max(*now);
+        self.peak = self.peak.max(self.now.values().sum());
+    }
+
+    /// Notes that `bytes` of `class` are given back.
+    pub fn give_back(&mut self, class: MemoryClass, bytes: u64) {
+        *self.now.entry(class).or_default() -= bytes;
+    }
+}
+
+/// What one rank sends, computes and holds in a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RankLedger {
+    /// The rank's number.
+    pub rank: usize,
+    /// Transfers of the whole step.
+    pub axes: AxesLedger,
+    /// The same by layer, in the order of the model.
+    pub layers: Vec<LayerLedger>,
+    /// Work.
+    pub flops: FlopsLedger,
+    /// Memory.
+    pub memory: MemoryLedger,
+}
+
+/// The ledgers of all ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ledger {
+    /// In order of rank.
+    pub ranks: Vec<RankLedger>,
+}

@@ -1,0 +1,31 @@
+//! What a user describes and what a run reports: models, grids, layouts, clusters, ledgers.
+//!
+//! Everything here is data with validation; nothing does I/O. Units are SI: bytes, seconds,
+//! FLOP, bytes per second; types or field names say which.
+
+mod axis;
+mod cluster;
+mod cluster_file;
+mod error;
+mod grid;
+mod layout;
+mod ledger;
+mod model;
+mod model_file;
+mod models;
+mod overlap;
+mod random;
+mod toml_text;
+
+pub use axis::{Axis, AxisOrder, AxisSet};
+pub use cluster::{Cluster, GroupBandwidth, Network};
+pub use error::{SpecError, nearest_divisors};
+pub use grid::{Coordinate, Grid};
+pub use layout::{Activations, ElementType, Layout, LayoutRequest};
+pub use ledger::{
+    AxesLedger, CollectiveKind, FlopsLedger, LayerLedger, Ledger, MemoryClass, MemoryLedger, RankLedger, Transfer,
+};
+pub use model::Model;
+pub use model_file::ModelFile;
+pub use overlap::Overlap;
+pub use random::{Dropout, RandomStream};

@@ -1,0 +1,274 @@
+//! A model as its TOML file and `--set key=value` say it, before validation.
+
+use serde::Deserialize;
+
+use crate::toml_text::{self, check_name, check_size};
+use crate::{Model, SpecError};
+
+/// The largest sizes accepted. Even with all of them at once, the bytes of parameters, gradients and optimizer
+/// states in f64 fit in 64 bits.
+const MAX_LAYERS: usize = 1 << 13;
+const MAX_HIDDEN: usize = 1 << 20;
+const MAX_FFN: usize = 1 << 22;
+const MAX_VOCAB: usize = 1 << 24;
+const MAX_SEQ_LEN: usize = 1 << 24;
+
+/// The fields of a model file. Only sizes without a usual value are required.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelFile {
+    /// What the model is called in reports.
+    pub name: String,
+    /// Number of blocks.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Attention heads; divides `hidden`.
+    pub heads: usize,
+    /// Width of the perceptron; `4 * hidden` if left out.
+    pub ffn: Option<usize>,
+    /// Number of token ids.
+    pub vocab: usize,
+    /// Longest sequence, in tokens.
+    pub seq_len: usize,
+    /// Whether the head uses the embedding table; true if left out.
+    #[serde(default = "yes")]
+    pub tied_head: bool,
+    /// Whether linear layers have biases; true if left out.
+    #[serde(default = "yes")]
+    pub biases: bool,
+    /// Dropout rate in [0, 1); 0 if left out.
+    #[serde(default)]
+    pub dropout: f64,
+    /// Added to the variance in layer norms; 1e-5 if left out.
+    #[serde(default = "default_norm_epsilon")]
+    pub norm_epsilon: f64,
+}
+
+impl ModelFile {
+    /// Every field, in the order of a file.
+    pub const FIELDS: [&str; 11] = [
+        "name",
+        "layers",
+        "hidden",
+        "heads",
+        "ffn",
+        "vocab",
+        "seq_len",
+        "tied_head",
+        "biases",
+        "dropout",
+        "norm_epsilon",
+    ];
+
+    /// Reads the text of a file; nothing but syntax and types is checked.
+    ///
+    /// # Errors
+    /// Text that is no TOML, a missing or unknown field, a value of the wrong type.
+    pub fn from_toml(text: &str) -> Result<Self, SpecError> {
+        toml_text::read("a model", text)
+    }
+
+    /// Replaces one field. `hidden` without a stated `ffn` rescales the perceptron with it.
+    ///
+    /// # Errors
+    /// An unknown field, or a value of the wrong type.
+    pub fn set(&mut self, field: &str, value: &str) -> Result<(), SpecError> {
+        match field {
+            "name" => self.name = value.to_owned(),
+            "layers" => self.layers = parse_size(field, value)?,
+            "hidden" => self.hidden = parse_size(field, value)?,
+            "heads" => self.heads = parse_size(field, value)?,
+            "ffn" => self.ffn = Some(parse_size(field, value)?),
+            "vocab" => self.vocab = parse_size(field, value)?,
+            "seq_len" => self.seq_len = parse_size(field, value)?,
+            "tied_head" => self.tied_head = parse(field, value, "it is true or false")?,
+            "biases" => self.biases = parse(field, value, "it is true or false")?,
+            "dropout" => self.dropout = parse(field, value, "it is a number")?,
+            "norm_epsilon" => self.norm_epsilon = parse(field, value, "it is a number")?,
+            _ => {
+                let known = Self::FIELDS.map(str::to_owned).to_vec();
+                return Err(SpecError::Unknown { what: "model field", name: field.to_owned(), known });
+            }
+        }
+        Ok(())
+    }
+
+    /// The model, if every value keeps its rule.
+    ///
+    /// # Errors
+    /// Names the first field that breaks its rule, the rule, and what would be possible.
+    pub fn validate(self) -> Result<Model, SpecError> {
+        check_name(&self.name)?;
+        check_size("layers", self.layers, MAX_LAYERS)?;
+        check_size("hidden", self.hidden, MAX_HIDDEN)?;
+        check_size("heads", self.heads, self.hidden)?;
+        let ffn = self.ffn.unwrap_or(4 * self.hidden);
+        check_size("ffn", ffn, MAX_FFN)?;
+        check_size("vocab", self.vocab, MAX_VOCAB)?;
+        check_size("seq_len", self.seq_len, MAX_SEQ_LEN)?;
+        SpecError::check_divides("heads", self.heads, "hidden", self.hidden)?;
+        if !(0.0..1.0).contains(&self.dropout) {
+            return Err(SpecError::invalid("dropout", self.dropout, "a rate lies in [0, 1)", "use e.g. 0.1, or 0"));
+        }
+        if !(self.norm_epsilon > 0.0 && self.norm_epsilon <= 1.0) {
+            return Err(SpecError::invalid("norm_epsilon", self.norm_epsilon, "it lies in (0, 1]", "use e.g. 1e-5"));
+        }
+        Ok(Model {
+            name: self.name,
+            layers: self.layers,
+            hidden: self.hidden,
+            heads: self.heads,
+            ffn,
+            vocab: self.vocab,
+            seq_len: self.seq_len,
+            tied_head: self.tied_head,
+            biases: self.biases,
+            dropout: self.dropout,
+            norm_epsilon: self.norm_epsilon,
+        })
+    }
+}
+
+impl Model {
+    /// Reads a model file (see [`ModelFile`]), replaces fields by `overrides` (field, value) in their order, and
+    /// validates the result.
+    ///
+    /// # Errors
+    /// Those of [`ModelFile::from_toml`], [`ModelFile::set`] and [`ModelFile::validate`].
+    pub fn from_toml(text: &str, overrides: &[(String, String)]) -> Result<Self, SpecError> {
+        let mut file = ModelFile::from_toml(text)?;
+        overrides.iter().try_for_each(|(field, value)| file.set(field, value))?;
+        file.validate()
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_norm_epsilon() -> f64 {
+    1e-5
+}
+
+/// A whole number, with TOML's underscores allowed: `50_257`.
+fn parse_size(field: &str, value: &str) -> Result<usize, SpecError> {
+    parse(field, &value.replace('_', ""), "it is a whole number")
+}
+
+fn parse<T: std::str::FromStr>(field: &str, value: &str, rule: &str) -> Result<T, SpecError> {
+    let remedy = format!("write --set {field}=...");
+    value.trim().parse().map_err(|_| SpecError::invalid(field, format!("'{value}'"), rule, remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SMALL: &str = "name = \"small\"\nlayers = 2\nhidden = 12\nheads = 3\nvocab = 7\nseq_len = 5\n";
+
+    fn with(overrides: &[(&str, &str)]) -> Result<Model, SpecError> {
+        let owned: Vec<_> = overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Model::from_toml(SMALL, &owned)
+    }
+
+    #[test]
+    fn fields_left_out_have_their_usual_values() {
+        let model = with(&[]).unwrap();
+        assert_eq!((model.ffn, model.tied_head, model.biases), (48, true, true));
+        assert_eq!((model.dropout, model.norm_epsilon), (0.0, 1e-5));
+    }
+
+    #[test]
+    fn a_stated_ffn_stays_and_the_default_follows_hidden() {
+        assert_eq!(with(&[("hidden", "24")]).unwrap().ffn, 96);
+        assert_eq!(with(&[("ffn", "30"), ("hidden", "24")]).unwrap().ffn, 30);
+    }
+
+    #[test]
+    fn every_field_can_be_set_and_only_those() {
+        let values = ["n", "3", "24", "6", "72", "50_257", "9", "false", "false", "0.25", "1e-6"];
+        let overrides: Vec<_> = ModelFile::FIELDS.into_iter().zip(values).collect();
+        let model = with(&overrides).unwrap();
+        assert_eq!((model.name.as_str(), model.layers, model.hidden, model.heads), ("n", 3, 24, 6));
+        assert_eq!((model.ffn, model.vocab, model.seq_len), (72, 50_257, 9));
+        assert_eq!((model.tied_head, model.biases, model.dropout, model.norm_epsilon), (false, false, 0.25, 1e-6));
+        let message = with(&[("width", "3")]).unwrap_err().to_string();
+        assert_eq!(message, format!("unknown model field 'width'; known: {}", ModelFile::FIELDS.join(", ")));
+    }
+
+    #[test]
+    fn refusals_name_field_value_rule_and_remedy() {
+        let message = |field, value| with(&[(field, value)]).unwrap_err().to_string();
+        assert_eq!(message("heads", "5"), "heads=5 does not divide hidden = 12; try heads=4 or 6");
+        assert_eq!(message("layers", "0"), "layers = 0: it lies in 1..=8192; give a positive number");
+        assert_eq!(message("hidden", "-1"), "hidden = '-1': it is a whole number; write --set hidden=...");
+        assert_eq!(message("dropout", "1"), "dropout = 1: a rate lies in [0, 1); use e.g. 0.1, or 0");
+        assert!(message("dropout", "NaN").contains("[0, 1)"));
+        assert!(message("norm_epsilon", "0").contains("(0, 1]"));
+        assert!(message("norm_epsilon", "inf").contains("(0, 1]"));
+        assert!(message("name", "").contains("1 to 100 printable"));
+        assert!(message("tied_head", "maybe").contains("true or false"));
+        assert!(message("vocab", "99999999999999999999").contains("whole number"));
+    }
+
+    #[test]
+    fn faults_of_a_file_name_their_line() {
+        let message = |text: &str| Model::from_toml(text, &[]).unwrap_err().to_string();
+        let unknown = message(&format!("{SMALL}width = 3\n"));
+        assert!(unknown.contains("'width = 3': line 7: unknown field `width`, expected one of `name`"), "{unknown}");
+        let missing = message(&SMALL.replace("heads = 3\n", ""));
+        assert!(missing.contains("missing field `heads`"), "{missing}");
+        let wrong = message(&SMALL.replace("= 12", "= \"wide\""));
+        assert!(wrong.contains("'hidden = \"wide\"': line 3: invalid type"), "{wrong}");
+    }
+
+    #[test]
+    fn the_largest_sizes_do_not_overflow() {
+        let sizes = [("layers", MAX_LAYERS), ("hidden", MAX_HIDDEN), ("ffn", MAX_FFN), ("vocab", MAX_VOCAB)];
+        let mut file = ModelFile::from_toml(SMALL).unwrap();
+        for (field, size) in sizes.into_iter().chain([("seq_len", MAX_SEQ_LEN), ("heads", 1)]) {
+            file.set(field, &size.to_string()).unwrap();
+        }
+        let model = ModelFile { tied_head: false, ..file }.validate().unwrap();
+        // Parameter, gradient and two moments in f64.
+        assert!(model.parameters().checked_mul(4 * 8).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,200}", field in "[a-z_]{0,8}", value in "\\PC{0,20}") {
+            let _ = Model::from_toml(&text, &[(field.clone(), value.clone())]);
+            let _ = Model::from_toml(SMALL, &[(field, value)]);
+        }
+
+        #[test]
+        fn no_values_panic_and_what_is_accepted_survives_a_round_trip(
+            sizes in prop::collection::vec(prop_oneof![0_usize..70, any::<usize>()], 6),
+            dropout in any::<f64>(),
+            epsilon in any::<f64>(),
+            flags in any::<[bool; 3]>(),
+        ) {
+            let file = ModelFile {
+                name: "any".to_owned(),
+                layers: sizes[0],
+                hidden: sizes[1],
+                heads: sizes[2],
+                ffn: flags[0].then_some(sizes[3]),
+                vocab: sizes[4],
+                seq_len: sizes[5],
+                tied_head: flags[1],
+                biases: flags[2],
+                dropout: if flags[0] { dropout } else { dropout.abs().fract() },
+                norm_epsilon: if flags[1] { epsilon } else { 1e-6 },
+            };
+            if let Ok(model) = file.validate() {
+                prop_assert!(model.head_dim() * model.heads == model.hidden && model.parameters() > 0);
+                let text = toml::to_string(&model).unwrap();
+                prop_assert_eq!(Model::from_toml(&text, &[]).unwrap(), model);
+            }
+        }
+    }
+}

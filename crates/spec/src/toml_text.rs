@@ -1,0 +1,35 @@
+//! Turns TOML text into typed files, and its errors into this crate's.
+
+use serde::de::DeserializeOwned;
+
+use crate::SpecError;
+
+/// Reads `text` as a `what` ("a model", "a cluster"); an error names the line and what was expected there.
+pub(crate) fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, SpecError> {
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        let place = error.span().and_then(|span| text.get(..span.start));
+        let number = place.map_or(1, |before| before.matches('\n').count() + 1);
+        // Long lines (or a binary file taken for a description) are cut: the number finds them.
+        let line = text.lines().nth(number - 1).unwrap_or_default().chars().take(80).collect();
+        SpecError::Syntax { what, text: line, reason: format!("line {number}: {}", error.message().trim()) }
+    })
+}
+
+/// Refuses names that a report could not print on one line.
+pub(crate) fn check_name(name: &str) -> Result<(), SpecError> {
+    if !name.is_empty() && name.chars().count() <= 100 && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(100).collect();
+    let rule = "a name has 1 to 100 printable characters";
+    Err(SpecError::invalid("name", format!("{shown:?}"), rule, "give it one, e.g. name = \"my-gpt\""))
+}
+
+/// Refuses whole numbers outside `1..=most`; the upper limits keep all arithmetic far from overflow.
+pub(crate) fn check_size(field: &str, value: usize, most: usize) -> Result<(), SpecError> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    let remedy = if value == 0 { "give a positive number" } else { "use a smaller one" };
+    Err(SpecError::invalid(field, value, format!("it lies in 1..={most}"), remedy))
+}
