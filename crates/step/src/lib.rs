@@ -1,1 +1,44 @@
-//! The step program: values, shardings, operations, blocks, backward, passes and the predicted ledger.
+//! The step program: one description of a training step that the planner prices and the engine executes.
+//!
+//! [`StepProgram::new`] builds it from a model and a layout:
+//!
+//! 1. [`blocks`](crate::blocks) declares embedding, blocks and head with the shardings of their values; every
+//!    change of sharding goes through `reshard`, which derives the collectives;
+//! 2. [`backward`](crate::backward) walks the recorded layers in reverse and emits each one's gradient operations;
+//! 3. [`update`](crate::update) reduces gradients over the axes on which they are still partial sums, computes the
+//!    gradient norm by ownership, and updates the parameters;
+//! 4. [`passes`](crate::passes) reorder issue and wait of collectives (OAR, ORS, OAG);
+//! 5. [`liveness`](crate::liveness) says where every storage is born and dies.
+//!
+//! [`predict`] gives the exact ledger of any rank without running; [`print`](crate::print) shows the program.
+//!
+//! Letters in shapes: `B` global batch, `b` microbatch, `s` tokens of a sequence, `h` hidden, `f` perceptron width,
+//! `n` heads, `V` padded vocabulary, `m` token rows of one (data, z) rank in a pass.
+
+mod backward;
+mod blocks;
+mod builder;
+mod error;
+mod ledger;
+mod liveness;
+mod operation;
+mod parameter;
+mod passes;
+mod print;
+mod program;
+mod reshard;
+mod sharding;
+mod update;
+mod value;
+mod wire;
+
+pub use error::StepError;
+pub use ledger::{declared_axes, empty_axes, predict};
+pub use liveness::Lifetimes;
+pub use operation::{Collective, GemmPass, Op, Operation, Reduction, Scalar, Storage as GemmStorage, Write};
+pub use parameter::{Initial, Parameter, ParameterId};
+pub use print::print_program;
+pub use program::{Layer, Section, StepProgram};
+pub use sharding::Sharding;
+pub use value::{StorageId, StorageInfo, Value, ValueId};
+pub use wire::ring_wire_bytes;

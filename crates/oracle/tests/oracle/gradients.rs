@@ -15,7 +15,7 @@ fn slope(
     name: &str,
     direction: &[f64],
 ) -> f64 {
-    let width = 1e-3;
+    let width = 2e-4;
     let at = |steps: f64| {
         let mut moved = parameters.clone();
         for (p, d) in moved.get_mut(name).unwrap().iter_mut().zip(direction) {

@@ -99,7 +99,7 @@ CASES = [
 for case in CASES:
     parameters = {name: initial(k, name, shape) for k, (name, shape) in enumerate(shapes(case))}
     value, gradients = jax.value_and_grad(loss)(parameters, case)
-    print("case", *(f"{name}={str(setting).lower()}" for name, setting in case.items()))
+    print("case", "tied" if case["tied"] else "untied", *(f"{name}={setting}" for name, setting in case.items()))
     print("loss", repr(float(value)))
     for name in parameters:
         g = np.asarray(gradients[name]).ravel()

@@ -1,0 +1,91 @@
+//! The serial reference model: GPT-2 in f64 with plain loops, no parallelism, and no code shared with the kernels.
+//!
+//! Every parallel layout is held against it, so it is written to be read, not to be fast. One file per layer,
+//! forward beside backward; a backward takes the layer's inputs again and recomputes what it needs.
+//!
+//! Shapes, in all files: `n = b s` token rows of `b` sequences of `s` tokens, `h = a d` hidden columns of `a` heads
+//! of width `d`, `f` columns inside the perceptron, `v` token ids. Matrices are row-major slices. `dx` is the
+//! gradient of the loss with respect to `x`.
+
+mod attention;
+mod block;
+mod dropout;
+mod embedding;
+mod gelu;
+mod head;
+mod linear;
+mod norm;
+mod optimizer;
+mod pass;
+mod transformer;
+
+use std::collections::BTreeMap;
+
+use quadrille_spec::Model;
+
+pub use dropout::DropoutSeed;
+pub use optimizer::{AdamW, State, update};
+pub use transformer::loss_and_gradients;
+
+/// Logical tensors by parameter name, row-major, with the shapes of [`parameter_shapes`]; vocabulary not padded.
+pub type Tensors = BTreeMap<String, Vec<f64>>;
+
+/// The global batch of one step: `b` sequences of `s` tokens, sequence after sequence.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    /// Input token ids, `[b, s]`, each below the model's vocabulary.
+    pub tokens: &'a [u32],
+    /// The ids to be predicted, `[b, s]`, usually the tokens one place later.
+    pub targets: &'a [u32],
+    /// Sequences in the batch (`b`), at least 1.
+    pub sequences: usize,
+    /// Tokens in each sequence (`s`), from 1 to the model's `seq_len`.
+    pub seq_len: usize,
+}
+
+/// Names and `[rows, columns]` of the model's parameters, in the order of the table at [`Model`].
+pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
+    let (h, f, v) = (model.hidden, model.ffn, model.vocab);
+    let mut shapes =
+        vec![("embedding.table".to_owned(), [v, h]), ("embedding.positions".to_owned(), [model.seq_len, h])];
+    for i in 0..model.layers {
+        push_norm(&mut shapes, &format!("block.{i}.norm1"), h);
+        push_linear(&mut shapes, &format!("block.{i}.qkv"), [h, 3 * h], model.biases);
+        push_linear(&mut shapes, &format!("block.{i}.projection"), [h, h], model.biases);
+        push_norm(&mut shapes, &format!("block.{i}.norm2"), h);
+        push_linear(&mut shapes, &format!("block.{i}.up"), [h, f], model.biases);
+        push_linear(&mut shapes, &format!("block.{i}.down"), [f, h], model.biases);
+    }
+    push_norm(&mut shapes, "final_norm", h);
+    if !model.tied_head {
+        shapes.push(("head.weight".to_owned(), [v, h]));
+    }
+    shapes
+}
+
+fn push_norm(shapes: &mut Vec<(String, [usize; 2])>, name: &str, h: usize) {
+    shapes.push((format!("{name}.gamma"), [1, h]));
+    shapes.push((format!("{name}.beta"), [1, h]));
+}
+
+fn push_linear(shapes: &mut Vec<(String, [usize; 2])>, name: &str, weight: [usize; 2], bias: bool) {
+    shapes.push((format!("{name}.weight"), weight));
+    if bias {
+        shapes.push((format!("{name}.bias"), [1, weight[1]]));
+    }
+}
+
+/// One zero for every element of every parameter.
+fn zeros(model: &Model) -> Tensors {
+    parameter_shapes(model).into_iter().map(|(name, [rows, columns])| (name, vec![0.0; rows * columns])).collect()
+}
+
+/// Panics, naming the tensor, unless `tensors` are exactly the model's parameters.
+fn assert_parameters(model: &Model, tensors: &Tensors, what: &str) {
+    let shapes = parameter_shapes(model);
+    for (name, [rows, columns]) in &shapes {
+        let length = tensors.get(name).map(Vec::len);
+        assert_eq!(length, Some(rows * columns), "{what}: elements of {name}, shape [{rows}, {columns}]");
+    }
+    assert_eq!(tensors.len(), shapes.len(), "{what}: there are tensors that the model does not have");
+}

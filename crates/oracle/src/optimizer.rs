@@ -1,0 +1,86 @@
+//! AdamW with decoupled weight decay (Loshchilov and Hutter, ICLR 2019) and clipping by the global gradient norm.
+
+use quadrille_spec::Model;
+
+use crate::{Tensors, assert_parameters, zeros};
+
+/// The settings of one update.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamW {
+    /// Size of the update, after any schedule.
+    pub learning_rate: f64,
+    /// Decay of the mean gradient, in [0, 1).
+    pub beta1: f64,
+    /// Decay of the mean squared gradient, in [0, 1).
+    pub beta2: f64,
+    /// Added to the root of the mean squared gradient.
+    pub epsilon: f64,
+    /// Share of a decayed parameter that is taken away at learning rate 1.
+    pub weight_decay: f64,
+    /// The largest global gradient norm that is not scaled down; none: never.
+    pub clip: Option<f64>,
+}
+
+/// What the optimizer remembers between updates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// Updates made so far.
+    pub steps: u64,
+    /// Running mean of the gradients.
+    pub m: Tensors,
+    /// Running mean of the squared gradients.
+    pub v: Tensors,
+}
+
+impl State {
+    /// The state before the first update.
+    pub fn new(model: &Model) -> Self {
+        Self { steps: 0, m: zeros(model), v: zeros(model) }
+    }
+}
+
+/// Updates the parameters once; returns the norm of all gradients together, before clipping.
+///
+/// The norm counts a tied table once. Weights, tables and positions decay; norms and biases do not. The decay is
+/// that of the parameter before the update.
+///
+/// # Panics
+///
+/// If the state, the parameters or the gradients are not exactly the model's.
+pub fn update(
+    model: &Model,
+    settings: &AdamW,
+    state: &mut State,
+    parameters: &mut Tensors,
+    gradients: &Tensors,
+) -> f64 {
+    let named = [("parameters", &*parameters), ("gradients", gradients), ("m", &state.m), ("v", &state.v)];
+    for (what, tensors) in named {
+        assert_parameters(model, tensors, what);
+    }
+    let AdamW { learning_rate, beta1, beta2, epsilon, weight_decay, clip } = *settings;
+    let norm = gradients.values().flatten().map(|g| g * g).sum::<f64>().sqrt();
+    let scale = clip.map_or(1.0, |clip| (clip / (norm + 1e-6)).min(1.0));
+
+    state.steps += 1;
+    let correction1 = 1.0 - beta1.powf(state.steps as f64);
+    let correction2 = 1.0 - beta2.powf(state.steps as f64);
+    for (name, parameter) in parameters {
+        let decay = if decays(name) { weight_decay } else { 0.0 };
+        let m = state.m.get_mut(name).expect("checked above");
+        let v = state.v.get_mut(name).expect("checked above");
+        for (i, p) in parameter.iter_mut().enumerate() {
+            let g = gradients[name][i] * scale;
+            m[i] = beta1 * m[i] + (1.0 - beta1) * g;
+            v[i] = beta2 * v[i] + (1.0 - beta2) * g * g;
+            let (m_hat, v_hat) = (m[i] / correction1, v[i] / correction2);
+            *p -= learning_rate * (m_hat / (v_hat.sqrt() + epsilon) + decay * *p);
+        }
+    }
+    norm
+}
+
+/// Whether the parameter `name` decays: the column "decay" of the table at [`Model`].
+fn decays(name: &str) -> bool {
+    [".weight", ".table", ".positions"].iter().any(|ending| name.ends_with(ending))
+}

@@ -1,0 +1,75 @@
+//! What a forward or backward pass reads, and its layers by their parameters' names.
+
+use quadrille_spec::Model;
+
+use crate::attention::Attention;
+use crate::dropout::{DropoutSeed, Mask};
+use crate::{Batch, Tensors, linear, norm};
+
+/// One pass of one batch.
+pub(crate) struct Pass<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) parameters: &'a Tensors,
+    pub(crate) batch: &'a Batch<'a>,
+    pub(crate) dropout: Option<DropoutSeed>,
+}
+
+impl Pass<'_> {
+    /// The elements of the parameter `name`.
+    pub(crate) fn parameter(&self, name: &str) -> &[f64] {
+        &self.parameters[name]
+    }
+
+    /// The dropout factors of `purpose`.
+    pub(crate) fn mask(&self, purpose: &str) -> Mask {
+        Mask::new(self.model, self.dropout, purpose)
+    }
+
+    pub(crate) fn attention(&self) -> Attention {
+        let (sequences, seq_len) = (self.batch.sequences, self.batch.seq_len);
+        Attention { sequences, seq_len, heads: self.model.heads, head_dim: self.model.head_dim() }
+    }
+
+    /// The norm `name` of `x[n, h]`.
+    pub(crate) fn norm(&self, name: &str, x: &[f64]) -> Vec<f64> {
+        let (gamma, beta) = (self.parameter(&format!("{name}.gamma")), self.parameter(&format!("{name}.beta")));
+        norm::forward(x, gamma, beta, self.model.norm_epsilon)
+    }
+
+    /// `dx` of the norm `name`; its parameters' gradients are added to `gradients`.
+    pub(crate) fn norm_backward(&self, name: &str, dy: &[f64], x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
+        let d = norm::backward(dy, x, self.parameter(&format!("{name}.gamma")), self.model.norm_epsilon);
+        accumulate(gradients, &format!("{name}.gamma"), &d.gamma);
+        accumulate(gradients, &format!("{name}.beta"), &d.beta);
+        d.x
+    }
+
+    /// The linear layer `name` of `x[n, inputs]`.
+    pub(crate) fn linear(&self, name: &str, x: &[f64]) -> Vec<f64> {
+        let bias = self.model.biases.then(|| self.parameter(&format!("{name}.bias")));
+        linear::forward(self.batch.tokens.len(), x, self.parameter(&format!("{name}.weight")), bias)
+    }
+
+    /// `dx` of the linear layer `name`; its parameters' gradients are added to `gradients`.
+    pub(crate) fn linear_backward(&self, name: &str, dy: &[f64], x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
+        let d = linear::backward(self.batch.tokens.len(), dy, x, self.parameter(&format!("{name}.weight")));
+        accumulate(gradients, &format!("{name}.weight"), &d.weight);
+        if self.model.biases {
+            accumulate(gradients, &format!("{name}.bias"), &d.bias);
+        }
+        d.x
+    }
+}
+
+/// Adds `gradient` to the tensor `name`.
+pub(crate) fn accumulate(gradients: &mut Tensors, name: &str, gradient: &[f64]) {
+    let total = gradients.get_mut(name).expect("the gradients hold every parameter of the model");
+    for (total, gradient) in total.iter_mut().zip(gradient) {
+        *total += gradient;
+    }
+}
+
+/// The element-wise sum.
+pub(crate) fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a + b).collect()
+}

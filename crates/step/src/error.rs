@@ -1,0 +1,45 @@
+//! What can be wrong with a program.
+
+use quadrille_spec::SpecError;
+
+/// A program that cannot be built.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum StepError {
+    /// The layout does not fit the model.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// An axis does not divide a dimension of a value.
+    #[error("{value}: {axes}={parts} does not divide its {size} {dim}")]
+    Indivisible {
+        /// The value.
+        value: String,
+        /// Which dimension.
+        dim: &'static str,
+        /// Its size.
+        size: usize,
+        /// The axes that cut it.
+        axes: String,
+        /// The product of their sizes.
+        parts: usize,
+    },
+    /// An axis would cut a value twice, or cut it and be summed over.
+    #[error("{value}: an axis appears twice in its sharding ({sharding})")]
+    AxisUsedTwice {
+        /// The value.
+        value: String,
+        /// Its sharding.
+        sharding: String,
+    },
+    /// No sequence of collectives leads from one sharding to another.
+    #[error("{value}: no transition from ({from}) to ({to}): {reason}")]
+    IllegalTransition {
+        /// The value.
+        value: String,
+        /// Its sharding.
+        from: String,
+        /// The wanted sharding.
+        to: String,
+        /// What stands in the way.
+        reason: &'static str,
+    },
+}

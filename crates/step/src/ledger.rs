@@ -1,0 +1,195 @@
+//! The predicted ledger: what a rank will send, compute and hold in one step, from the program alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quadrille_spec::{
+    AxesLedger, Axis, AxisSet, CollectiveKind, FlopsLedger, LayerLedger, Ledger, MemoryClass, MemoryLedger, RankLedger,
+    Transfer,
+};
+
+use crate::{GemmPass, Layer, Op, Operation, Section, StepProgram, ValueId, ring_wire_bytes};
+
+/// Bytes of a scalar that is reduced in f64.
+const SCALAR_BYTES: u64 = 8;
+
+/// The ledgers of all ranks for one step.
+pub fn predict(program: &StepProgram) -> Ledger {
+    let flops = flops(program);
+    let memory = memory(program);
+    let ranks = (0..program.layout.grid.ranks())
+        .map(|rank| {
+            let (axes, layers) = transfers(program, rank);
+            RankLedger { rank, axes, layers, flops: flops.clone(), memory: memory.clone() }
+        })
+        .collect();
+    Ledger { ranks }
+}
+
+/// Every set of axes over which the program may communicate, whatever their sizes.
+pub fn declared_axes(program: &StepProgram) -> BTreeSet<AxisSet> {
+    let reductions = program.parameters.iter().map(|parameter| parameter.unreduced);
+    let vocabulary = Axis::X.only().union(Axis::Y.only());
+    let loss = Axis::Z.only().union(Axis::Data.only());
+    Axis::ALL.map(Axis::only).into_iter().chain([vocabulary, loss, AxisSet::WORLD]).chain(reductions).collect()
+}
+
+/// A ledger of transfers in which every declared set of axes appears, empty.
+pub fn empty_axes(program: &StepProgram) -> AxesLedger {
+    declared_axes(program).into_iter().map(|axes| (axes.key(), BTreeMap::new())).collect()
+}
+
+/// The operations of a step with the number of times that each runs.
+fn executed(program: &StepProgram) -> impl Iterator<Item = (&Op, u64)> {
+    let microbatches = program.layout.microbatches() as u64;
+    let pass = program.pass.ops.iter().map(move |op| (op, microbatches));
+    pass.chain(program.update.ops.iter().map(|op| (op, 1)))
+}
+
+fn transfers(program: &StepProgram, rank: usize) -> (AxesLedger, Vec<LayerLedger>) {
+    let mut total = empty_axes(program);
+    let mut by_layer: BTreeMap<Layer, AxesLedger> =
+        program.layers().into_iter().map(|layer| (layer, empty_axes(program))).collect();
+    for (op, times) in executed(program) {
+        let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank) else { continue };
+        let transfer = Transfer {
+            calls: times,
+            payload_bytes: times * transfer.payload_bytes,
+            wire_bytes: times * transfer.wire_bytes,
+        };
+        for ledger in [Some(&mut total), by_layer.get_mut(&op.layer)].into_iter().flatten() {
+            *ledger.entry(axes.key()).or_default().entry(kind).or_default() += transfer;
+        }
+    }
+    let layers = by_layer.into_iter().map(|(layer, axes)| LayerLedger { layer: layer.to_string(), axes });
+    (total, layers.collect())
+}
+
+/// What one operation sends; a collective counts at its issue.
+fn transfer(program: &StepProgram, operation: &Operation, rank: usize) -> Option<(AxisSet, CollectiveKind, Transfer)> {
+    let (axes, kind, elements, element_bytes) = match *operation {
+        Operation::Issue(collective) => {
+            let value = match collective.kind {
+                CollectiveKind::AllGather => collective.output,
+                _ => collective.input,
+            };
+            let elements = program.value(value).local_elements;
+            (collective.axes, collective.kind, elements, program.layout.dtype.bytes())
+        }
+        Operation::ReduceScalar { axes, .. } => (axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES),
+        _ => return None,
+    };
+    let members = program.layout.grid.group(rank, axes);
+    if members.len() == 1 {
+        return None;
+    }
+    let index = members.iter().position(|member| *member == rank)?;
+    let payload_bytes = elements as u64 * element_bytes;
+    let wire_bytes = ring_wire_bytes(kind, elements, members.len(), index, element_bytes);
+    Some((axes, kind, Transfer { calls: 1, payload_bytes, wire_bytes }))
+}
+
+fn flops(program: &StepProgram) -> FlopsLedger {
+    let mut ledger = FlopsLedger::default();
+    for (op, times) in executed(program) {
+        let flops = times * operation_flops(program, &op.operation);
+        match op.operation {
+            Operation::Gemm { pass: GemmPass::Forward, .. } => ledger.gemm_forward += flops,
+            Operation::Gemm { pass: GemmPass::InputGradient, .. } => ledger.gemm_input_gradient += flops,
+            Operation::Gemm { pass: GemmPass::WeightGradient, .. } => ledger.gemm_weight_gradient += flops,
+            Operation::Attention { .. } => ledger.attention_forward += flops,
+            Operation::AttentionBackward { .. } => ledger.attention_backward += flops,
+            _ => {
+                if let Some(value) = swept(&op.operation) {
+                    let elements = times * program.value(value).local_elements as u64;
+                    *ledger.elementwise_elements.entry(op.operation.name()).or_default() += elements;
+                }
+            }
+        }
+    }
+    ledger
+}
+
+/// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward); 0 for
+/// everything else.
+pub(crate) fn operation_flops(program: &StepProgram, operation: &Operation) -> u64 {
+    match *operation {
+        Operation::Gemm { storage, left, output, .. } => {
+            let left = program.value(left);
+            let contracted = match storage {
+                crate::GemmStorage::Nn | crate::GemmStorage::Nt => left.local_cols,
+                crate::GemmStorage::Tn => left.local_rows,
+            };
+            let output = program.value(output);
+            2 * (output.local_rows * output.local_cols * contracted) as u64
+        }
+        Operation::Attention { output, .. } => attention_flops(program, output),
+        Operation::AttentionBackward { result, .. } => 2 * attention_flops(program, result),
+        _ => 0,
+    }
+}
+
+fn attention_flops(program: &StepProgram, output: ValueId) -> u64 {
+    4 * (program.layout.seq_len * program.value(output).local_elements) as u64
+}
+
+/// The value whose local elements an element-wise operation sweeps over.
+fn swept(operation: &Operation) -> Option<ValueId> {
+    match *operation {
+        Operation::Embed { output, .. } => Some(output),
+        Operation::AddPositions { input, .. }
+        | Operation::Dropout { input, .. }
+        | Operation::RowSums { input, .. }
+        | Operation::CenteredSquares { input, .. }
+        | Operation::Norm { input, .. }
+        | Operation::Bias { input, .. }
+        | Operation::BiasGelu { input, .. }
+        | Operation::Residual { input, .. }
+        | Operation::NormBackwardSums { input, .. }
+        | Operation::NormBackward { input, .. }
+        | Operation::GeluBackward { input, .. }
+        | Operation::Pack { input, .. }
+        | Operation::Unpack { input, .. }
+        | Operation::Accumulate { input, .. } => Some(input),
+        Operation::CrossEntropyMax { logits, .. }
+        | Operation::CrossEntropySums { logits, .. }
+        | Operation::CrossEntropyGradient { logits, .. } => Some(logits),
+        Operation::EmbedBackward { gradient, .. }
+        | Operation::PositionsBackward { gradient, .. }
+        | Operation::BiasBackward { gradient, .. }
+        | Operation::AdamW { gradient, .. } => Some(gradient),
+        Operation::SliceRows { output, .. } | Operation::SliceColumns { output, .. } => Some(output),
+        Operation::Gemm { .. }
+        | Operation::Attention { .. }
+        | Operation::AttentionBackward { .. }
+        | Operation::Issue(_)
+        | Operation::Wait(_)
+        | Operation::SumSquares { .. }
+        | Operation::ReduceScalar { .. } => None,
+    }
+}
+
+/// Walks births and deaths. AdamW keeps two states per parameter.
+fn memory(program: &StepProgram) -> MemoryLedger {
+    let element_bytes = program.layout.dtype.bytes();
+    let bytes = |storage: crate::StorageId| program.storages[storage.0].elements as u64 * element_bytes;
+    let mut ledger = MemoryLedger::new();
+    for parameter in &program.parameters {
+        let shard = bytes(program.value(parameter.value).storage);
+        ledger.take(MemoryClass::Parameters, shard);
+        ledger.take(MemoryClass::Gradients, shard);
+        ledger.take(MemoryClass::Optimizer, 2 * shard);
+    }
+    let mut walk = |section: &Section| {
+        for (births, deaths) in section.lifetimes.births.iter().zip(&section.lifetimes.deaths) {
+            for storage in births {
+                ledger.take(program.storages[storage.0].class, bytes(*storage));
+            }
+            for storage in deaths {
+                ledger.give_back(program.storages[storage.0].class, bytes(*storage));
+            }
+        }
+    };
+    walk(&program.pass);
+    walk(&program.update);
+    ledger
+}

@@ -1,0 +1,50 @@
+//! Logical parameters: shape, sharding, initial values, ownership.
+
+use quadrille_spec::{AxisSet, Coordinate};
+
+use crate::{Layer, Sharding, ValueId};
+
+/// The number of a parameter in its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ParameterId(pub usize);
+
+/// How a parameter starts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Initial {
+    /// Every element the same.
+    Constant(f64),
+    /// Normal numbers with mean 0 and this standard deviation.
+    Normal(f64),
+}
+
+/// A trained tensor. Each rank holds the part that its sharding says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter {
+    /// The name: `block.0.qkv.weight`.
+    pub name: String,
+    /// The layer that uses it (a tied table: the embedding).
+    pub layer: Layer,
+    /// Logical rows without padding; rows beyond are zero and stay zero.
+    pub rows: usize,
+    /// Logical columns.
+    pub cols: usize,
+    /// How it starts.
+    pub initial: Initial,
+    /// Whether weight decay applies: matrices and tables, not biases and norms.
+    pub decay: bool,
+    /// Its value.
+    pub value: ValueId,
+    /// Its gradient's value.
+    pub gradient: ValueId,
+    /// Axes over which the gradient is still a partial sum after the last microbatch; computed from the shardings
+    /// of the values it is made from.
+    pub unreduced: AxisSet,
+}
+
+impl Parameter {
+    /// Whether the rank at `place` owns its shard, that is, counts it in the gradient norm: its coordinate is 0 on
+    /// every axis that does not cut the parameter.
+    pub fn is_owner(&self, sharding: &Sharding, place: Coordinate) -> bool {
+        AxisSet::WORLD.without(sharding.sharded()).iter().all(|axis| place.on(axis) == 0)
+    }
+}

@@ -1,0 +1,20 @@
+//! OAG: the next layer's weight is gathered under this layer's computation.
+
+use quadrille_spec::{Axis, CollectiveKind};
+
+use super::hoist;
+use crate::{Collective, Op, Operation, Value};
+
+/// The issue of every weight gather moves up to just behind the wait of the gather before it: prefetch of depth one.
+pub(super) fn apply(values: &[Value], ops: &mut [Op]) {
+    let gathers =
+        |collective: Collective| collective.kind == CollectiveKind::AllGather && collective.axes == Axis::Z.only();
+    let mut previous_wait = None;
+    for at in 0..ops.len() {
+        match (&ops[at].operation, previous_wait) {
+            (Operation::Issue(collective), Some(wait)) if gathers(*collective) => hoist(values, ops, at, wait + 1),
+            (Operation::Wait(collective), _) if gathers(*collective) => previous_wait = Some(at),
+            _ => {}
+        }
+    }
+}
