@@ -1,1 +1,34 @@
-//! Executes step programs: interpreter, parameters, optimizer and training loop.
+//! Executes step programs: an interpreter per rank, parameters, optimizer, the training loop, and the proof that a
+//! layout computes what the serial model computes.
+//!
+//! The path of a training step: [`train`] starts the ranks; each builds a [`RankEngine`] and calls
+//! [`RankEngine::step`], which runs the program's pass section once per microbatch and then its update section,
+//! one function per operation kind (`execute/`). Values live in [`Slots`], taken and given back where the program's
+//! lifetimes say.
+
+mod error;
+mod execute;
+mod hyper;
+mod initial;
+mod ledger;
+mod rank;
+mod shard;
+mod slots;
+mod train;
+mod tuning;
+mod verify;
+
+pub use error::EngineError;
+pub use hyper::{Hyper, schedule};
+pub use initial::{InitialValues, initial_tensor};
+pub use rank::{BatchSource, RankEngine, StepOutcome};
+pub use shard::{Run, Shard, assemble};
+pub use slots::Slots;
+pub use train::{RankReport, StepRecord, TrainOptions, TrainOutcome, train};
+pub use tuning::{MatmulChoices, Product};
+pub use verify::{Tolerance, VerifyOptions, VerifyReport, random_batch, verify};
+
+/// The element types that ranks can train in.
+pub trait Real: quadrille_tensor::Element + quadrille_comm::Element {}
+
+impl<T: quadrille_tensor::Element + quadrille_comm::Element> Real for T {}

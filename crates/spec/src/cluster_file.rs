@@ -101,7 +101,7 @@ fn network(devices_per_node: Option<usize>, bandwidth: Option<f64>) -> Result<Op
 }
 
 fn check_bandwidth(field: &str, bandwidth: f64) -> Result<(), SpecError> {
-    if bandwidth >= 1.0 && bandwidth <= MAX_BANDWIDTH {
+    if (1.0..=MAX_BANDWIDTH).contains(&bandwidth) {
         return Ok(());
     }
     let rule = format!("a bandwidth lies in 1..={MAX_BANDWIDTH:e} bytes per second");

@@ -246,7 +246,7 @@ mod tests {
 
         #[test]
         fn no_values_panic_and_what_is_accepted_survives_a_round_trip(
-            sizes in prop::collection::vec(prop_oneof![0_usize..70, any::<usize>()], 6),
+            sizes in prop::collection::vec(prop_oneof![20 => 1_usize..70, 1 => Just(0), 1 => any::<usize>()], 6),
             dropout in any::<f64>(),
             epsilon in any::<f64>(),
             flags in any::<[bool; 3]>(),
@@ -254,15 +254,15 @@ mod tests {
             let file = ModelFile {
                 name: "any".to_owned(),
                 layers: sizes[0],
-                hidden: sizes[1],
+                hidden: if flags[2] { sizes[1] } else { sizes[1].saturating_mul(sizes[2]) },
                 heads: sizes[2],
                 ffn: flags[0].then_some(sizes[3]),
                 vocab: sizes[4],
                 seq_len: sizes[5],
                 tied_head: flags[1],
                 biases: flags[2],
-                dropout: if flags[0] { dropout } else { dropout.abs().fract() },
-                norm_epsilon: if flags[1] { epsilon } else { 1e-6 },
+                dropout: if flags[0] { dropout } else { 0.1 },
+                norm_epsilon: if flags[2] { epsilon } else { 1e-6 },
             };
             if let Ok(model) = file.validate() {
                 prop_assert!(model.head_dim() * model.heads == model.hidden && model.parameters() > 0);

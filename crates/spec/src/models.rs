@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn gpt2_has_the_parameters_of_the_release() {
-        let counts = ["gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m"]
-            .map(|name| Model::preset(name).unwrap().parameters());
+        let counts =
+            ["gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m"].map(|name| Model::preset(name).unwrap().parameters());
         assert_eq!(counts, [124_439_808, 354_823_168, 774_030_080, 1_557_611_200]);
     }
 

@@ -1,0 +1,3 @@
+//! Prices layouts: the published communication models, one file each.
+
+pub mod axonn;

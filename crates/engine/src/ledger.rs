@@ -1,0 +1,49 @@
+//! The counted ledger: what the communicator, the kernels' callers and the slots have seen, in the form of the
+//! predicted one.
+
+use std::collections::BTreeMap;
+
+use quadrille_comm::{Collective, Ledger as Counted};
+use quadrille_spec::{AxesLedger, CollectiveKind, FlopsLedger, LayerLedger, MemoryLedger, RankLedger, Transfer};
+use quadrille_step::{StepProgram, empty_axes};
+
+/// A rank's counted ledger.
+pub(crate) fn counted(
+    program: &StepProgram,
+    rank: usize,
+    transfers: &Counted,
+    flops: FlopsLedger,
+    memory: MemoryLedger,
+) -> RankLedger {
+    let mut axes = empty_axes(program);
+    let names: Vec<String> = program.layers().into_iter().map(|layer| layer.to_string()).collect();
+    let mut by_layer: BTreeMap<&str, AxesLedger> =
+        names.iter().map(|name| (name.as_str(), empty_axes(program))).collect();
+    for (key, transfer) in transfers {
+        let kind = kind(key.collective);
+        let transfer =
+            Transfer { calls: transfer.calls, payload_bytes: transfer.payload_bytes, wire_bytes: transfer.wire_bytes };
+        let layer = key.layer.to_string();
+        for ledger in [Some(&mut axes), by_layer.get_mut(layer.as_str())].into_iter().flatten() {
+            *ledger.entry(key.group.to_string()).or_default().entry(kind).or_default() += transfer;
+        }
+    }
+    let layers = names
+        .iter()
+        .map(|name| LayerLedger { layer: name.clone(), axes: by_layer.remove(name.as_str()).unwrap_or_default() })
+        .collect();
+    RankLedger { rank, axes, layers, flops, memory }
+}
+
+fn kind(collective: Collective) -> CollectiveKind {
+    match collective {
+        Collective::AllReduce => CollectiveKind::AllReduce,
+        Collective::ReduceScatter => CollectiveKind::ReduceScatter,
+        Collective::AllGather => CollectiveKind::AllGather,
+        Collective::Broadcast => CollectiveKind::Broadcast,
+        Collective::AllToAll => CollectiveKind::AllToAll,
+        Collective::Send => CollectiveKind::Send,
+        Collective::Receive => CollectiveKind::Receive,
+        Collective::Barrier => CollectiveKind::Barrier,
+    }
+}

@@ -1,0 +1,97 @@
+//! Which elements of a logical matrix a rank holds, and how whole tensors are put together from ranks' shards.
+
+use quadrille_spec::{Coordinate, Grid};
+use quadrille_step::{Parameter, StepProgram, Value};
+
+/// A rank's part of a logical `[rows, cols]` matrix: a tile, or a flat range of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    first_row: usize,
+    first_col: usize,
+    tile_cols: usize,
+    flat_start: usize,
+    len: usize,
+}
+
+/// Elements that are neighbours both in a shard and in a row of the logical matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Index in the shard.
+    pub local: usize,
+    /// Logical row.
+    pub row: usize,
+    /// Logical column of the first element.
+    pub col: usize,
+    /// Number of elements.
+    pub len: usize,
+}
+
+impl Shard {
+    /// The part of `value` that the rank at `place` holds.
+    pub fn of(value: &Value, grid: &Grid, place: Coordinate) -> Self {
+        let sharding = &value.sharding;
+        Self {
+            first_row: grid.shard_index(place, &sharding.rows) * value.local_rows,
+            first_col: grid.shard_index(place, &sharding.cols) * value.local_cols,
+            tile_cols: value.local_cols,
+            flat_start: grid.shard_index(place, &sharding.flat) * value.local_elements,
+            len: value.local_elements,
+        }
+    }
+
+    /// The whole of a `[rows, cols]` matrix.
+    pub fn whole(rows: usize, cols: usize) -> Self {
+        Self { first_row: 0, first_col: 0, tile_cols: cols, flat_start: 0, len: rows * cols }
+    }
+
+    /// Logical row of the tile's first row.
+    pub fn first_row(&self) -> usize {
+        self.first_row
+    }
+
+    /// Logical column of the tile's first column.
+    pub fn first_col(&self) -> usize {
+        self.first_col
+    }
+
+    /// The shard as runs, in order.
+    pub fn runs(self) -> impl Iterator<Item = Run> {
+        let mut local = 0;
+        std::iter::from_fn(move || {
+            if local == self.len {
+                return None;
+            }
+            let in_tile = self.flat_start + local;
+            let (row, col) = (in_tile / self.tile_cols, in_tile % self.tile_cols);
+            let len = (self.tile_cols - col).min(self.len - local);
+            let run = Run { local, row: self.first_row + row, col: self.first_col + col, len };
+            local += len;
+            Some(run)
+        })
+    }
+}
+
+/// Puts a parameter (or its gradient) together from every rank's shard, in f64, without the padding.
+///
+/// # Errors
+/// The name of two ranks whose replicas differ in any bit.
+pub fn assemble(program: &StepProgram, parameter: &Parameter, shards: &[&[f64]]) -> Result<Vec<f64>, [usize; 2]> {
+    let grid = &program.layout.grid;
+    let value = program.value(parameter.value);
+    let mut whole = vec![0.0; parameter.rows * parameter.cols];
+    let mut writer = vec![usize::MAX; whole.len()];
+    for (rank, shard) in shards.iter().enumerate() {
+        for run in Shard::of(value, grid, grid.coordinate(rank)).runs().filter(|run| run.row < parameter.rows) {
+            for offset in 0..run.len {
+                let at = run.row * parameter.cols + run.col + offset;
+                let element = shard[run.local + offset];
+                if writer[at] == usize::MAX {
+                    (writer[at], whole[at]) = (rank, element);
+                } else if whole[at].to_bits() != element.to_bits() {
+                    return Err([writer[at], rank]);
+                }
+            }
+        }
+    }
+    Ok(whole)
+}

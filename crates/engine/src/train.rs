@@ -1,0 +1,161 @@
+//! The training loop: ranks, steps, records, and the comparison of the two ledgers.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use quadrille_comm::{JobOptions, RankContext, run_ranks};
+use quadrille_spec::{Ledger, RankLedger};
+use quadrille_step::{StepProgram, predict};
+use serde::Serialize;
+
+use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, RankEngine, Real};
+
+/// How a job is run.
+#[derive(Debug, Clone)]
+pub struct TrainOptions {
+    /// Optimizer steps.
+    pub steps: u64,
+    /// Optimizer and schedule.
+    pub hyper: Hyper,
+    /// Keys initial values and dropout.
+    pub seed: u64,
+    /// What parameters start from.
+    pub initial: InitialValues,
+    /// Threads of each rank's pool.
+    pub threads: usize,
+    /// How long a collective may wait for a rank.
+    pub timeout: Duration,
+    /// Whether products are timed before the first step and run in their fastest layout.
+    pub tune_matmuls: bool,
+    /// Choices of an earlier run, replayed.
+    pub matmuls: Option<MatmulChoices>,
+}
+
+/// A step as the log shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StepRecord {
+    /// From 1.
+    pub step: u64,
+    /// Mean loss in nats.
+    pub loss: f64,
+    /// Global gradient norm before clipping.
+    pub grad_norm: f64,
+    /// Learning rate.
+    pub lr: f64,
+    /// Target tokens up to and with this step.
+    pub tokens: u64,
+    /// Seconds that this step took.
+    pub seconds: f64,
+    /// This step's target tokens per second.
+    pub tokens_per_second: f64,
+}
+
+/// What one rank reports at the end.
+#[derive(Debug, Clone)]
+pub struct RankReport {
+    /// The last step's counted ledger.
+    pub ledger: RankLedger,
+    /// Steps whose counted ledger was not the predicted one.
+    pub unequal_steps: u64,
+    /// Seconds per operation kind, over all steps but the first.
+    pub breakdown: BTreeMap<&'static str, f64>,
+    /// Bytes of all buffers.
+    pub allocated_bytes: u64,
+    /// Choices of tuned products.
+    pub matmuls: MatmulChoices,
+    records: Vec<StepRecord>,
+}
+
+/// What a job gave.
+#[derive(Debug, Clone)]
+pub struct TrainOutcome {
+    /// Every step.
+    pub records: Vec<StepRecord>,
+    /// The predicted ledgers of a step.
+    pub predicted: Ledger,
+    /// The counted ledgers of the last step.
+    pub counted: Ledger,
+    /// Whether the two were equal, as integers, on every rank in every step.
+    pub ledger_equal: bool,
+    /// By rank.
+    pub ranks: Vec<RankReport>,
+}
+
+/// Trains for some steps; `on_step` sees each step's record as rank 0 finishes it, and may stop the job by an error.
+///
+/// # Errors
+/// The first rank's failure, with its layer and operation; a loss that is not finite.
+pub fn train<T: Real>(
+    program: &StepProgram,
+    options: &TrainOptions,
+    batch: &BatchSource,
+    on_step: &mut (dyn FnMut(&StepRecord) -> Result<(), EngineError> + Send),
+) -> Result<TrainOutcome, EngineError> {
+    let predicted = predict(program);
+    let on_step = Mutex::new(on_step);
+    let job = JobOptions { ranks: program.layout.grid.ranks(), timeout: options.timeout };
+    let ranks = run_ranks(&job, |context| {
+        let mut tell = |record: &StepRecord| match on_step.lock() {
+            Ok(mut tell) if context.rank() == 0 => tell(record),
+            _ => Ok(()),
+        };
+        Ok(run_rank::<T>(program, options, batch, context, &predicted.ranks[context.rank()], &mut tell)?)
+    })?;
+    let counted = Ledger { ranks: ranks.iter().map(|rank| rank.ledger.clone()).collect() };
+    let ledger_equal = ranks.iter().all(|rank| rank.unequal_steps == 0);
+    Ok(TrainOutcome { records: ranks[0].records.clone(), predicted, counted, ledger_equal, ranks })
+}
+
+fn run_rank<T: Real>(
+    program: &StepProgram,
+    options: &TrainOptions,
+    batch: &BatchSource,
+    context: &RankContext,
+    predicted: &RankLedger,
+    tell: &mut dyn FnMut(&StepRecord) -> Result<(), EngineError>,
+) -> Result<RankReport, EngineError> {
+    let mut engine =
+        RankEngine::<T>::new(program, context, options.threads, options.hyper, options.seed, options.initial)?;
+    if let Some(choices) = &options.matmuls {
+        engine.use_matmuls(choices.clone());
+    } else if options.tune_matmuls {
+        engine.tune_matmuls()?;
+    }
+    let tokens = program.layout.tokens_per_step() as u64;
+    let mut ledger = predicted.clone();
+    let mut unequal_steps = 0;
+    let mut records = Vec::new();
+    for step in 1..=options.steps {
+        let start = Instant::now();
+        let outcome = engine.step(batch)?;
+        let seconds = start.elapsed().as_secs_f64();
+        if step == 1 {
+            engine.take_breakdown();
+        }
+        ledger = engine.take_ledger();
+        unequal_steps += u64::from(ledger != *predicted);
+        let record = StepRecord {
+            step,
+            loss: outcome.loss,
+            grad_norm: outcome.gradient_norm,
+            lr: outcome.learning_rate,
+            tokens: step * tokens,
+            seconds,
+            tokens_per_second: tokens as f64 / seconds,
+        };
+        tell(&record)?;
+        records.push(record);
+        if !outcome.loss.is_finite() {
+            return Err(EngineError::Diverged { step, loss: outcome.loss });
+        }
+    }
+    Ok(RankReport {
+        ledger,
+        unequal_steps,
+        breakdown: engine.take_breakdown(),
+        allocated_bytes: engine.allocated_bytes(),
+        matmuls: engine.matmuls.clone(),
+        records,
+    })
+}

@@ -1,0 +1,115 @@
+//! The search over grids: all of them, the legal ones, the best of those.
+
+use std::cmp::Ordering;
+
+use quadrille_cost::axonn::{self, Price};
+use quadrille_spec::{Axis, Cluster, Grid, Layout, LayoutRequest, Model, SpecError};
+
+use crate::{PlanError, Refusals};
+
+/// A legal layout and the price of its communication.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// The layout.
+    pub layout: Layout,
+    /// Bytes and seconds by linear layer, equation and axis.
+    pub price: Price,
+}
+
+/// The result of a search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// How many grids have the wanted number of ranks.
+    pub grids: usize,
+    /// How many of them are legal for the model and batch.
+    pub feasible: usize,
+    /// Why the others are not.
+    pub refusals: Refusals,
+    /// The best legal layouts, best first.
+    pub ranked: Vec<Candidate>,
+}
+
+/// Ranks the legal grids of `ranks` ranks by seconds of communication in a step and keeps the best `top`.
+///
+/// `template` holds all else that a layout needs; of its grid only the order of the axes counts, and without
+/// `per_node` nodes are as large as the cluster's. `element_bytes` is the size of a value on the wire.
+///
+/// Prices equal to seven digits are ordered by the larger data axis, then the larger z, then the larger x. Often z and
+/// data cost the same; then data comes first, because the model leaves out that the weights are gathered over z once
+/// more in the backward pass.
+///
+/// # Errors
+/// No legal grid (the message says which rule refuses most and which rank counts would do), a number of ranks that no
+/// grid has, or nodes that the cluster does not have.
+pub fn plan(
+    model: &Model,
+    cluster: &Cluster,
+    ranks: usize,
+    template: &LayoutRequest,
+    element_bytes: u64,
+    top: usize,
+) -> Result<Plan, PlanError> {
+    let grids = grids(ranks, template)?;
+    let mut refusals = Refusals::default();
+    let mut ranked = Vec::new();
+    for grid in &grids {
+        match Layout::new(model, &request(cluster, *grid, template)) {
+            Ok(layout) => {
+                let price = axonn::price(model, &layout, cluster, element_bytes)?;
+                // Single precision: sums that differ by rounding only are equal prices.
+                ranked.push((price.seconds() as f32, Candidate { layout, price }));
+            }
+            Err(refusal) => refusals.count(refusal),
+        }
+    }
+    if ranked.is_empty() {
+        return Err(PlanError::none_legal(model, ranks, template, refusals, |count| {
+            is_possible(model, cluster, count, template)
+        }));
+    }
+    ranked.sort_by(|(a, this), (b, other)| a.total_cmp(b).then_with(|| less_tensor_parallel(this, other)));
+    let feasible = ranked.len();
+    ranked.truncate(top);
+    let ranked = ranked.into_iter().map(|(_, candidate)| candidate).collect();
+    Ok(Plan { grids: grids.len(), feasible, refusals, ranked })
+}
+
+/// The first of [`plan`]'s ranking.
+///
+/// # Errors
+/// Those of [`plan`].
+pub fn best(
+    model: &Model,
+    cluster: &Cluster,
+    ranks: usize,
+    template: &LayoutRequest,
+    element_bytes: u64,
+) -> Result<Candidate, PlanError> {
+    let mut plan = plan(model, cluster, ranks, template, element_bytes, 1)?;
+    // A plan without error holds at least one candidate, and `top` kept one.
+    Ok(plan.ranked.swap_remove(0))
+}
+
+/// Every grid of `ranks` ranks in the template's order of axes.
+fn grids(ranks: usize, template: &LayoutRequest) -> Result<Vec<Grid>, SpecError> {
+    // The grid of one axis is refused exactly if all of them would be: no rank, or too many.
+    Grid::new(1, 1, 1, ranks).map_err(|_| {
+        SpecError::invalid("ranks", ranks, "a grid has 1 to 2^24 ranks", "give the number of devices to plan for")
+    })?;
+    Ok(Grid::all(ranks).into_iter().map(|grid| grid.with_order(template.grid.order())).collect())
+}
+
+fn request(cluster: &Cluster, grid: Grid, template: &LayoutRequest) -> LayoutRequest {
+    let per_node = template.per_node.unwrap_or_else(|| cluster.per_node(grid.ranks()));
+    LayoutRequest { grid, per_node: Some(per_node), ..template.clone() }
+}
+
+fn is_possible(model: &Model, cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> bool {
+    grids(ranks, template)
+        .is_ok_and(|grids| grids.into_iter().any(|grid| Layout::new(model, &request(cluster, grid, template)).is_ok()))
+}
+
+fn less_tensor_parallel(this: &Candidate, other: &Candidate) -> Ordering {
+    let key = |candidate: &Candidate| [Axis::Data, Axis::Z, Axis::X].map(|axis| candidate.layout.grid.size(axis));
+    key(other).cmp(&key(this))
+}

@@ -1,0 +1,223 @@
+//! Prints the rate of every kernel at the shapes of GPT-2 124M: `kernel_rates [repetitions [section]]`.
+//!
+//! Matrix products beside the library's own threads, element-wise kernels beside a plain copy.
+
+use quadrille_tensor::*;
+use std::time::Instant;
+
+const HIDDEN: usize = 768;
+const VOCABULARY: usize = 50257;
+const HEADS: usize = 12;
+
+fn main() {
+    let repetitions = std::env::args().nth(1).map_or(5, |n| n.parse().expect("a number of repetitions"));
+    let only = std::env::args().nth(2);
+    let bench = Bench { repetitions };
+    for threads in [1, 2] {
+        println!("\n{threads} threads");
+        let pool = Pool::new(threads);
+        let sections: [(&str, &dyn Fn()); 6] = [
+            ("launch", &|| bench.launch(&pool)),
+            ("products", &|| bench.products(&pool)),
+            ("attention", &|| bench.attention(&pool)),
+            ("rows", &|| bench.rows(&pool, 1024)),
+            ("vocabulary", &|| bench.vocabulary(&pool, 1024)),
+            ("optimizer", &|| bench.optimizer(&pool)),
+        ];
+        let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+        sections.iter().filter(|(name, _)| wanted(name)).for_each(|(_, run)| run());
+    }
+}
+
+struct Bench {
+    repetitions: usize,
+}
+
+fn random(len: usize) -> Buffer<f32> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    Buffer::from_fn(len, |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    })
+}
+
+impl Bench {
+    /// The fastest of the repetitions, in seconds.
+    fn seconds(&self, mut work: impl FnMut()) -> f64 {
+        work();
+        let time = |_| {
+            let start = Instant::now();
+            work();
+            start.elapsed().as_secs_f64()
+        };
+        (0..self.repetitions).map(time).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Prints the rate of a kernel that moves `passes` arrays of `len` `f32`.
+    fn rate(&self, name: &str, len: usize, passes: usize, work: impl FnMut()) {
+        let seconds = self.seconds(work);
+        let bytes = (len * passes * size_of::<f32>()) as f64;
+        println!("  {name:<34} {:9.3} ms {:7.1} GB/s", seconds * 1e3, bytes / seconds / 1e9);
+    }
+
+    fn launch(&self, pool: &Pool) {
+        let launches = 1000;
+        let seconds = self.seconds(|| {
+            for _ in 0..launches {
+                pool.each(0..2 * pool.threads(), |i| {
+                    std::hint::black_box(i);
+                });
+            }
+        });
+        println!("  an empty kernel {:.2} us", seconds / launches as f64 * 1e6);
+    }
+
+    fn products(&self, pool: &Pool) {
+        println!("  products, GFLOP/s: ours, library");
+        for rows in [1024, 256] {
+            let block = [(HIDDEN, 3 * HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 4 * HIDDEN), (4 * HIDDEN, HIDDEN)];
+            for (from, to) in block {
+                self.product(pool, "forward", Transpose::Nn, rows, to, from);
+                self.product(pool, "input gradient", Transpose::Nt, rows, from, to);
+                self.product(pool, "weight gradient", Transpose::Tn, from, to, rows);
+            }
+            self.product(pool, "head forward", Transpose::Nt, rows, VOCABULARY, HIDDEN);
+            self.product(pool, "head input gradient", Transpose::Nn, rows, HIDDEN, VOCABULARY);
+            self.product(pool, "head weight gradient", Transpose::Tn, VOCABULARY, HIDDEN, rows);
+        }
+    }
+
+    fn product(&self, pool: &Pool, name: &str, layout: Transpose, m: usize, n: usize, k: usize) {
+        let (a, b, mut c) = (random(m * k), random(k * n), Buffer::new(m * n));
+        let flops = 2.0 * (m * n * k) as f64;
+        let ours = self.seconds(|| matmul(pool, layout, m, n, k, &a, &b, &mut c, false));
+        let library = self.seconds(|| library_matmul(pool.threads(), layout, m, n, k, &a, &b, &mut c, false));
+        let (ours, library) = (flops / ours / 1e9, flops / library / 1e9);
+        println!("  {name:<22} {layout:?} {m:>6} {n:>6} {k:>6} {ours:7.1} {library:7.1}");
+    }
+
+    fn attention(&self, pool: &Pool) {
+        for seq_len in [256, 64] {
+            let shape = AttentionShape { sequences: 4, seq_len, heads: HEADS, head_dim: 64, causal: true };
+            let rows = shape.rows();
+            let (qkv, dout) = (random(rows * 3 * HIDDEN), random(rows * HIDDEN));
+            let mut out = Buffer::new(rows * HIDDEN);
+            let mut lse = Buffer::new(rows * HEADS);
+            let mut dqkv = Buffer::new(qkv.len());
+            // Without a causal discount, as attention is counted everywhere.
+            let flops = (4 * rows * seq_len * HIDDEN) as f64;
+            let forward = self.seconds(|| attention_forward(pool, shape, &qkv, &mut out, &mut lse, None));
+            let backward = self.seconds(|| attention_backward(pool, shape, &qkv, &out, &lse, &dout, &mut dqkv, None));
+            println!(
+                "  attention 4 x {seq_len}: forward {:.3} ms {:.0} GFLOP/s, backward {:.3} ms {:.0} GFLOP/s",
+                forward * 1e3,
+                flops / forward / 1e9,
+                backward * 1e3,
+                2.0 * flops / backward / 1e9
+            );
+        }
+    }
+
+    fn rows(&self, pool: &Pool, rows: usize) {
+        let (cols, wide) = (HIDDEN, 4 * HIDDEN);
+        let (len, wide_len) = (rows * cols, rows * wide);
+        let (x, r, mut y, mut z) = (random(len), random(len), random(len), random(len));
+        let (gamma, beta, bias) = (random(cols), random(cols), random(wide));
+        let (mut sums, mut squares, mut pairs) = (random(rows), random(rows), random(2 * rows));
+        let (mut dgamma, mut dbeta, mut dbias) = (random(cols), random(cols), random(wide));
+        // Where GELU's slope is 1, so that repeating its gradient in place keeps its size.
+        let (mut pre, mut wide_y) = (Buffer::from_fn(wide_len, |_| 10.0), random(wide_len));
+        self.rate("copy", len, 2, || copy(pool, &mut y, &x));
+        self.rate("add_assign", len, 3, || add_assign(pool, &mut y, &x));
+        self.rate("norm_row_sums", len, 1, || norm_row_sums(pool, rows, cols, &x, &mut sums));
+        self.rate("norm_centered_squares", len, 1, || {
+            norm_centered_squares(pool, rows, cols, cols, &x, &sums, &mut squares)
+        });
+        self.rate("norm_forward", len, 2, || {
+            norm_forward(pool, rows, cols, cols, 1e-5, &x, &sums, &squares, &gamma, &beta, &mut y)
+        });
+        self.rate("norm_backward_sums", len, 2, || {
+            norm_backward_sums(
+                pool,
+                rows,
+                cols,
+                cols,
+                1e-5,
+                &x,
+                &sums,
+                &squares,
+                &gamma,
+                &r,
+                &mut pairs,
+                &mut dgamma,
+                &mut dbeta,
+                true,
+            )
+        });
+        self.rate("norm_backward", len, 4, || {
+            norm_backward(pool, rows, cols, cols, 1e-5, &x, &sums, &squares, &gamma, &r, &pairs, &mut z, true)
+        });
+        self.rate("residual_forward", len, 3, || residual_forward(pool, rows, cols, &mut y, Some(&beta), &x, None));
+        self.rate("bias_forward", wide_len, 2, || bias_forward(pool, rows, wide, &mut pre, &bias));
+        self.rate("bias_backward", wide_len, 1, || bias_backward(pool, rows, wide, &pre, &mut dbias, true));
+        self.rate("bias_gelu_forward", wide_len, 3, || {
+            bias_gelu_forward(pool, rows, wide, &mut pre, Some(&bias), &mut wide_y)
+        });
+        self.rate("bias_gelu_backward", wide_len, 3, || {
+            bias_gelu_backward(pool, rows, wide, &pre, &mut wide_y, Some(&mut dbias), true)
+        });
+        self.rate("pack_columns", wide_len, 2, || pack_columns(pool, rows, wide, 2, &pre, &mut wide_y));
+        self.rate("unpack_columns", wide_len, 2, || unpack_columns(pool, rows, wide, 2, &pre, &mut wide_y));
+        self.rate("dropout_forward", len, 2, || {
+            dropout_forward(pool, rows, cols, &mut y, 1.25, |row, col| (row ^ col) % 5 != 0)
+        });
+    }
+
+    fn vocabulary(&self, pool: &Pool, rows: usize) {
+        let (cols, len) = (VOCABULARY, rows * VOCABULARY);
+        let (mut logits, mut max, mut sums) = (random(len), random(rows), random(2 * rows));
+        let tokens: Vec<u32> = (0..rows as u32).map(|i| i * 7919 % cols as u32).collect();
+        self.rate("cross_entropy_max", len, 1, || cross_entropy_max(pool, rows, cols, cols, &logits, &mut max));
+        self.rate("cross_entropy_sums", len, 1, || {
+            cross_entropy_sums(pool, rows, cols, cols, 0, &logits, &max, &tokens, &mut sums)
+        });
+        self.rate("cross_entropy_gradient", len, 2, || {
+            cross_entropy_gradient(pool, rows, cols, cols, 0, &mut logits, &max, &sums, &tokens, 1.0);
+        });
+        let (mut table, mut y) = (random(cols * HIDDEN), random(rows * HIDDEN));
+        let (len, table_len) = (y.len(), table.len());
+        self.rate("embed_forward", len, 2, || embed_forward(pool, rows, HIDDEN, &tokens, &table, 0, &mut y));
+        self.rate("embed_backward, accumulating", len, 3, || {
+            embed_backward(pool, rows, HIDDEN, &tokens, &y, &mut table, 0, true)
+        });
+        self.rate("embed_backward", table_len, 1, || {
+            embed_backward(pool, rows, HIDDEN, &tokens, &y, &mut table, 0, false)
+        });
+        let positions = random(1024 * HIDDEN);
+        self.rate("add_positions", len, 3, || add_positions(pool, rows, HIDDEN, &mut y, &positions, 0, 256));
+    }
+
+    fn optimizer(&self, pool: &Pool) {
+        let len = 124_439_808;
+        let (mut p, mut g, mut m, mut v) = (random(len), random(len), Buffer::new(len), Buffer::new(len));
+        self.rate("copy, 498 MB", len, 2, || copy(pool, &mut p, &g));
+        self.rate("add_assign, 498 MB", len, 3, || add_assign(pool, &mut p, &g));
+        self.rate("sum_of_squares, 498 MB", len, 1, || {
+            sum_of_squares(pool, &g);
+        });
+        let constants = AdamW {
+            learning_rate: 1e-3,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.1,
+            correction1: 0.1,
+            correction2: 1e-3,
+            gradient_scale: 1.0,
+        };
+        self.rate("adamw, 124 M parameters", len, 7, || adamw(pool, &constants, &mut p, &g, &mut m, &mut v));
+        self.rate("fill, 498 MB", len, 1, || fill(pool, &mut g, 0.0));
+    }
+}

@@ -1,0 +1,81 @@
+//! Column blocks: the layout in which gathers and scatters along columns work on contiguous
+//! memory.
+//!
+//! A packed matrix is `parts` contiguous blocks [rows, cols / parts].
+
+use crate::element::Element;
+use crate::pool::Pool;
+
+/// y = the `parts` column blocks of x [rows, cols], one after the other.
+pub fn pack_columns<T: Element>(pool: &Pool, rows: usize, cols: usize, parts: usize, x: &[T], y: &mut [T]) {
+    let width = block_width(cols, parts);
+    assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
+    if rows * width == 0 {
+        return;
+    }
+    let per_piece = pool.rows_per_piece(rows, width).min(rows);
+    let pieces: Vec<_> = y
+        .chunks_exact_mut(rows * width)
+        .enumerate()
+        .flat_map(|(part, y)| {
+            y.chunks_mut(per_piece * width).enumerate().map(move |(piece, y)| (part, piece * per_piece, y))
+        })
+        .collect();
+    pool.each(pieces.into_iter(), |(part, first, y)| {
+        copy_block(cols, part * width, width, &x[first * cols..], y);
+    });
+}
+
+/// y [rows, cols] = the matrix whose `parts` column blocks x holds: the inverse of
+/// [`pack_columns`].
+pub fn unpack_columns<T: Element>(pool: &Pool, rows: usize, cols: usize, parts: usize, x: &[T], y: &mut [T]) {
+    let width = block_width(cols, parts);
+    assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
+    if cols == 0 {
+        return;
+    }
+    let per_piece = pool.rows_per_piece(rows, cols);
+    pool.each(y.chunks_mut(per_piece * cols).enumerate(), |(piece, y)| {
+        for (i, y) in y.chunks_exact_mut(cols).enumerate() {
+            let row = piece * per_piece + i;
+            for (part, y) in y.chunks_exact_mut(width).enumerate() {
+                let start = (part * rows + row) * width;
+                y.copy_from_slice(&x[start..start + width]);
+            }
+        }
+    });
+}
+
+/// y [rows, cols / parts] = column block `part` of x [rows, cols].
+pub fn slice_columns<T: Element>(
+    pool: &Pool,
+    rows: usize,
+    cols: usize,
+    part: usize,
+    parts: usize,
+    x: &[T],
+    y: &mut [T],
+) {
+    let width = block_width(cols, parts);
+    assert!(part < parts, "part {part} of {parts}");
+    assert_eq!((x.len(), y.len()), (rows * cols, rows * width));
+    if width == 0 {
+        return;
+    }
+    let per_piece = pool.rows_per_piece(rows, width);
+    pool.each(y.chunks_mut(per_piece * width).enumerate(), |(piece, y)| {
+        copy_block(cols, part * width, width, &x[piece * per_piece * cols..], y);
+    });
+}
+
+fn block_width(cols: usize, parts: usize) -> usize {
+    assert!(parts > 0 && cols.is_multiple_of(parts), "{cols} columns in {parts} parts");
+    cols / parts
+}
+
+/// y [_, width] = columns `left..left + width` of the first rows of x [_, cols].
+fn copy_block<T: Element>(cols: usize, left: usize, width: usize, x: &[T], y: &mut [T]) {
+    for (x, y) in x.chunks_exact(cols).zip(y.chunks_exact_mut(width)) {
+        y.copy_from_slice(&x[left..left + width]);
+    }
+}

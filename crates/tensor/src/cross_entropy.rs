@@ -1,0 +1,102 @@
+//! Vocabulary-parallel cross-entropy, in the pieces between which ranks reduce.
+//!
+//! Letters: logits [rows, cols] of the vocabulary ids `start..start + cols`, of which the first
+//! `valid` are real and the rest padding, whose logits count as minus infinity.
+//! Per row: m = the largest logit, S = sum of exp(logit - m), q = the target's logit - m, all
+//! over every rank; the loss is ln S - q.
+
+use crate::dispatch::vectorised;
+use crate::element::Element;
+use crate::lanes::{largest, sum};
+use crate::pool::Pool;
+
+/// max [rows] = the largest of each row's valid logits; minus infinity if there are none.
+pub fn cross_entropy_max<T: Element>(pool: &Pool, rows: usize, cols: usize, valid: usize, logits: &[T], max: &mut [T]) {
+    assert_eq!((logits.len(), max.len()), (rows * cols, rows));
+    assert!(valid <= cols);
+    let piece = pool.rows_per_piece(rows, cols);
+    pool.each(max.chunks_mut(piece).enumerate(), |(i, max)| {
+        let logits = &logits[i * piece * cols..];
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, max) in max.iter_mut().enumerate() {
+                    *max = largest(&logits[row * cols..row * cols + valid]);
+                }
+            },
+        );
+    });
+}
+
+/// sums [rows, 2] = this rank's share of (S, q), given m; q is 0 where another rank holds the
+/// target.
+pub fn cross_entropy_sums<T: Element>(
+    pool: &Pool,
+    rows: usize,
+    cols: usize,
+    valid: usize,
+    start: usize,
+    logits: &[T],
+    max: &[T],
+    targets: &[u32],
+    sums: &mut [T],
+) {
+    assert_eq!((logits.len(), sums.len()), (rows * cols, rows * 2));
+    assert_eq!((max.len(), targets.len()), (rows, rows));
+    assert!(valid <= cols);
+    let piece = pool.rows_per_piece(rows, cols);
+    pool.each(sums.chunks_mut(piece * 2).enumerate(), |(i, sums)| {
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, sums) in sums.chunks_exact_mut(2).enumerate() {
+                    let row = i * piece + row;
+                    let logits = &logits[row * cols..row * cols + valid];
+                    let m = max[row];
+                    sums[0] = sum(logits, |x| (x - m).exp());
+                    let target = (targets[row] as usize).wrapping_sub(start);
+                    sums[1] = logits.get(target).map_or(T::ZERO, |x| *x - m);
+                }
+            },
+        );
+    });
+}
+
+/// logits become their gradient, (softmax - onehot) scale, 0 in the padding, given m and the
+/// reduced (S, q). Returns the sum over rows of the loss ln S - q, not scaled.
+pub fn cross_entropy_gradient<T: Element>(
+    pool: &Pool,
+    rows: usize,
+    cols: usize,
+    valid: usize,
+    start: usize,
+    logits: &mut [T],
+    max: &[T],
+    sums: &[T],
+    targets: &[u32],
+    scale: T,
+) -> f64 {
+    assert_eq!((logits.len(), sums.len()), (rows * cols, rows * 2));
+    assert_eq!((max.len(), targets.len()), (rows, rows));
+    assert!(valid <= cols);
+    let piece = pool.rows_per_piece(rows, cols);
+    pool.each(logits.chunks_mut((piece * cols).max(1)).enumerate(), |(i, logits)| {
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, logits) in logits.chunks_exact_mut(cols).enumerate() {
+                    let row = i * piece + row;
+                    let (logits, padding) = logits.split_at_mut(valid);
+                    let (m, factor) = (max[row], scale / sums[2 * row]);
+                    logits.iter_mut().for_each(|x| *x = (*x - m).exp() * factor);
+                    padding.fill(T::ZERO);
+                    let target = (targets[row] as usize).wrapping_sub(start);
+                    if let Some(x) = logits.get_mut(target) {
+                        *x -= scale;
+                    }
+                }
+            },
+        );
+    });
+    sums.chunks_exact(2).map(|row| row[0].to_f64().ln() - row[1].to_f64()).sum()
+}

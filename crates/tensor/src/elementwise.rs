@@ -1,0 +1,69 @@
+//! Operations on flat arrays.
+
+use crate::dispatch::vectorised;
+use crate::element::Element;
+use crate::lanes::add;
+use crate::pool::Pool;
+
+/// Elements per partial sum of [`sum_of_squares`].
+const SUM_BLOCK: usize = 64 << 10;
+
+/// y += x.
+pub fn add_assign<T: Element>(pool: &Pool, y: &mut [T], x: &[T]) {
+    assert_eq!(y.len(), x.len());
+    let piece = pool.piece(y.len());
+    pool.each(y.chunks_mut(piece).zip(x.chunks(piece)), |(y, x)| add(y, x));
+}
+
+/// y = x.
+pub fn copy<T: Element>(pool: &Pool, y: &mut [T], x: &[T]) {
+    assert_eq!(y.len(), x.len());
+    let piece = pool.piece(y.len());
+    pool.each(y.chunks_mut(piece).zip(x.chunks(piece)), |(y, x)| y.copy_from_slice(x));
+}
+
+/// y = value, everywhere.
+pub fn fill<T: Element>(pool: &Pool, y: &mut [T], value: T) {
+    let piece = pool.piece(y.len());
+    pool.each(y.chunks_mut(piece), |y| y.fill(value));
+}
+
+/// y *= factor.
+pub fn scale<T: Element>(pool: &Pool, y: &mut [T], factor: T) {
+    let piece = pool.piece(y.len());
+    pool.each(y.chunks_mut(piece), |y| {
+        vectorised(
+            #[inline(always)]
+            || y.iter_mut().for_each(|y| *y *= factor),
+        );
+    });
+}
+
+/// The sum of the squares of x, in `f64`.
+pub fn sum_of_squares<T: Element>(pool: &Pool, x: &[T]) -> f64 {
+    let mut partials = vec![0.0; x.len().div_ceil(SUM_BLOCK)];
+    // Several blocks to a piece, so that short arrays wake nobody.
+    let blocks = pool.piece(x.len()).div_ceil(SUM_BLOCK);
+    pool.each(partials.chunks_mut(blocks).zip(x.chunks(blocks * SUM_BLOCK)), |(partials, x)| {
+        for (partial, x) in partials.iter_mut().zip(x.chunks(SUM_BLOCK)) {
+            *partial = vectorised(
+                #[inline(always)]
+                || squares(x),
+            );
+        }
+    });
+    partials.iter().sum()
+}
+
+#[inline(always)]
+fn squares<T: Element>(x: &[T]) -> f64 {
+    const LANES: usize = 32;
+    let mut lanes = [0.0; LANES];
+    for chunk in x.chunks(LANES) {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            let x = x.to_f64();
+            *lane += x * x;
+        }
+    }
+    lanes.iter().sum()
+}

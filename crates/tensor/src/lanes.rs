@@ -1,0 +1,125 @@
+//! Sums and maxima in a fixed order: independent accumulators that the compiler keeps in vector
+//! registers, and blocks of rows for column sums.
+
+use crate::dispatch::vectorised;
+use crate::element::Element;
+use crate::pool::Pool;
+
+/// Accumulators of a reduction along a row.
+const LANES: usize = 32;
+/// Blocks of rows whose column sums are formed apart and added in order: their number, not that
+/// of the threads, determines the rounding.
+const BLOCKS: usize = 16;
+
+/// Folds `term(x)` over `x`.
+#[inline(always)]
+fn fold<T: Element>(x: &[T], start: T, term: impl Fn(T) -> T, combine: impl Fn(T, T) -> T) -> T {
+    let mut lanes = [start; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for i in 0..LANES {
+            lanes[i] = combine(lanes[i], term(chunk[i]));
+        }
+    }
+    for i in 0..rest.len() {
+        lanes[i] = combine(lanes[i], term(rest[i]));
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] = combine(lanes[i], lanes[i + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// Sum of `term(x)`.
+#[inline(always)]
+pub(crate) fn sum<T: Element>(x: &[T], term: impl Fn(T) -> T) -> T {
+    fold(x, T::ZERO, term, |a, b| a + b)
+}
+
+/// The largest of `x`, minus infinity if it is empty.
+#[inline(always)]
+pub(crate) fn largest<T: Element>(x: &[T]) -> T {
+    fold(x, T::NEG_INFINITY, |x| x, T::larger)
+}
+
+/// Sum of x y.
+#[inline(always)]
+pub(crate) fn dot<T: Element>(x: &[T], y: &[T]) -> T {
+    let mut lanes = [T::ZERO; LANES];
+    for (x, y) in x.chunks(LANES).zip(y.chunks(LANES)) {
+        for ((lane, x), y) in lanes.iter_mut().zip(x).zip(y) {
+            *lane = x.mul_add(*y, *lane);
+        }
+    }
+    sum(&lanes, |x| x)
+}
+
+/// Sums of both components of `term(x, y, z)` over three equally long slices.
+#[inline(always)]
+pub(crate) fn sum_pairs<T: Element>(x: &[T], y: &[T], z: &[T], term: impl Fn(T, T, T) -> (T, T)) -> (T, T) {
+    let (mut first, mut second) = ([T::ZERO; LANES], [T::ZERO; LANES]);
+    let mut at = 0;
+    while at < x.len() {
+        let len = LANES.min(x.len() - at);
+        let (x, y, z) = (&x[at..at + len], &y[at..at + len], &z[at..at + len]);
+        for i in 0..len {
+            let (a, b) = term(x[i], y[i], z[i]);
+            first[i] += a;
+            second[i] += b;
+        }
+        at += len;
+    }
+    (sum(&first, |x| x), sum(&second, |x| x))
+}
+
+/// Rows in each of the fixed blocks of a column sum, never 0.
+pub(crate) fn block_rows(rows: usize) -> usize {
+    rows.div_ceil(BLOCKS).max(1)
+}
+
+/// Column sums over fixed blocks of rows: `work` adds a block's rows to a partial sum of
+/// `outs.len() * cols` elements that starts at zero; the partial sums are added in order, the
+/// i-th `cols` of them into (`accumulate`) or instead of `outs[i]`.
+pub(crate) fn column_sums<T: Element, P: Send>(
+    pool: &Pool,
+    cols: usize,
+    blocks: impl Iterator<Item = P> + Send,
+    outs: &mut [&mut [T]],
+    accumulate: bool,
+    work: impl Fn(P, &mut [T]) + Sync,
+) {
+    outs.iter().for_each(|out| assert_eq!(out.len(), cols));
+    let width = cols * outs.len();
+    if width == 0 {
+        return;
+    }
+    T::with_scratch(BLOCKS * width, |partials| {
+        let used = blocks.size_hint().0;
+        pool.each(blocks.zip(partials.chunks_exact_mut(width)), |(block, partial)| {
+            partial.fill(T::ZERO);
+            work(block, partial);
+        });
+        let partials = &partials[..used * width];
+        for (i, out) in outs.iter_mut().enumerate() {
+            if !accumulate {
+                out.fill(T::ZERO);
+            }
+            for partial in partials.chunks_exact(width) {
+                add(out, &partial[i * cols..(i + 1) * cols]);
+            }
+        }
+    });
+}
+
+/// y += x, on this thread.
+pub(crate) fn add<T: Element>(y: &mut [T], x: &[T]) {
+    vectorised(
+        #[inline(always)]
+        || y.iter_mut().zip(x).for_each(|(y, x)| *y += *x),
+    );
+}

@@ -1,0 +1,41 @@
+//! Buffers, a worker pool and the CPU kernels of a transformer's training step.
+//!
+//! Every matrix is row-major and contiguous, every kernel a free function that takes the
+//! [`Pool`] of its rank first. Kernels allocate nothing large: outputs come from the caller,
+//! scratch is kept per thread. The number of threads changes no bit of any result.
+//!
+//! A kernel panics if a slice's length does not match the shape it is given: shapes come from
+//! a checked program, so a mismatch is a fault of the caller.
+
+mod activation;
+mod adamw;
+pub mod attention;
+mod buffer;
+mod columns;
+mod cross_entropy;
+mod dispatch;
+mod element;
+mod elementwise;
+mod embedding;
+mod lanes;
+mod matmul;
+mod norm;
+mod pool;
+mod residual;
+mod transpose;
+mod vector;
+
+pub use activation::{bias_backward, bias_forward, bias_gelu_backward, bias_gelu_forward};
+pub use adamw::{AdamW, adamw};
+pub use attention::{AttentionDropout, AttentionShape, attention_backward, attention_forward};
+pub use buffer::Buffer;
+pub use columns::{pack_columns, slice_columns, unpack_columns};
+pub use cross_entropy::{cross_entropy_gradient, cross_entropy_max, cross_entropy_sums};
+pub use element::Element;
+pub use elementwise::{add_assign, copy, fill, scale, sum_of_squares};
+pub use embedding::{add_positions, embed_backward, embed_forward, positions_backward};
+pub use matmul::{Transpose, library_matmul, matmul};
+pub use norm::{norm_backward, norm_backward_sums, norm_centered_squares, norm_forward, norm_row_sums};
+pub use pool::Pool;
+pub use residual::{Dropout, dropout_backward, dropout_forward, residual_forward};
+pub use transpose::{matmul_as, matmul_as_scratch};

@@ -1,0 +1,104 @@
+//! Dropout and the residual stream.
+//!
+//! Which elements survive is a function of their local row and column, given by the caller: a
+//! counter-based generator over logical indices makes it independent of the layout.
+
+use crate::element::Element;
+use crate::pool::Pool;
+
+/// The factor of surviving elements, 1 / (1 - p), and whether element (row, column) survives.
+pub type Dropout<'a, T> = (T, &'a (dyn Fn(usize, usize) -> bool + Sync));
+
+/// x [rows, cols]: elements that `keep(row, column)` are multiplied by `scale`, others zero.
+pub fn dropout_forward<T: Element>(
+    pool: &Pool,
+    rows: usize,
+    cols: usize,
+    x: &mut [T],
+    scale: T,
+    keep: impl Fn(usize, usize) -> bool + Sync,
+) {
+    assert_eq!(x.len(), rows * cols);
+    if cols == 0 {
+        return;
+    }
+    let per_piece = pool.rows_per_piece(rows, cols);
+    pool.each(x.chunks_mut(per_piece * cols).enumerate(), |(piece, x)| {
+        for (i, x) in x.chunks_exact_mut(cols).enumerate() {
+            for (col, x) in x.iter_mut().enumerate() {
+                *x = dropped(*x, scale, keep(piece * per_piece + i, col));
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn dropped<T: Element>(x: T, scale: T, keep: bool) -> T {
+    if keep { x * scale } else { T::ZERO }
+}
+
+/// The gradient of [`dropout_forward`], in place: the same function of dy.
+pub fn dropout_backward<T: Element>(
+    pool: &Pool,
+    rows: usize,
+    cols: usize,
+    dy: &mut [T],
+    scale: T,
+    keep: impl Fn(usize, usize) -> bool + Sync,
+) {
+    dropout_forward(pool, rows, cols, dy, scale, keep);
+}
+
+/// x [rows, cols] becomes residual + dropout(x + bias).
+pub fn residual_forward<T: Element>(
+    pool: &Pool,
+    rows: usize,
+    cols: usize,
+    x: &mut [T],
+    bias: Option<&[T]>,
+    residual: &[T],
+    dropout: Option<Dropout<'_, T>>,
+) {
+    assert_eq!((x.len(), residual.len()), (rows * cols, rows * cols));
+    assert!(bias.is_none_or(|bias| bias.len() == cols));
+    if cols == 0 {
+        return;
+    }
+    let per_piece = pool.rows_per_piece(rows, cols);
+    let pieces = x.chunks_mut(per_piece * cols).zip(residual.chunks(per_piece * cols));
+    pool.each(pieces.enumerate(), |(piece, (x, residual))| {
+        for (i, (x, residual)) in x.chunks_exact_mut(cols).zip(residual.chunks_exact(cols)).enumerate() {
+            residual_row(piece * per_piece + i, x, bias, residual, dropout);
+        }
+    });
+}
+
+fn residual_row<T: Element>(
+    row: usize,
+    x: &mut [T],
+    bias: Option<&[T]>,
+    residual: &[T],
+    dropout: Option<Dropout<'_, T>>,
+) {
+    use crate::dispatch::vectorised;
+    use crate::lanes::add;
+    match (bias, dropout) {
+        (Some(bias), None) => vectorised(
+            #[inline(always)]
+            || {
+                for ((x, b), r) in x.iter_mut().zip(bias).zip(residual) {
+                    *x = *r + (*x + *b);
+                }
+            },
+        ),
+        (None, None) => add(x, residual),
+        (bias, Some((scale, keep))) => {
+            if let Some(bias) = bias {
+                add(x, bias);
+            }
+            for (col, (x, r)) in x.iter_mut().zip(residual).enumerate() {
+                *x = *r + dropped(*x, scale, keep(row, col));
+            }
+        }
+    }
+}

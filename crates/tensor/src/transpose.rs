@@ -1,0 +1,84 @@
+//! Products run in another layout than their operands are stored in.
+//!
+//! Kernel tuning as in AxoNN (Singh et al. 2024): of the three layouts one may be faster on a
+//! device, and by more than the transposition costs.
+
+use crate::buffer::Buffer;
+use crate::element::Element;
+use crate::matmul::{Transpose, matmul};
+use crate::pool::Pool;
+
+/// Side of the square blocks that are transposed at a time, so that both sides stay in L1.
+const BLOCK: usize = 32;
+
+/// Elements of scratch that [`matmul_as`] needs: the operands that the two layouts store apart.
+pub fn matmul_as_scratch(run_as: Transpose, stored: Transpose, m: usize, n: usize, k: usize) -> usize {
+    let (flip_a, flip_b) = flips(run_as, stored);
+    (if flip_a { m * k } else { 0 }) + (if flip_b { k * n } else { 0 })
+}
+
+fn flips(run_as: Transpose, stored: Transpose) -> (bool, bool) {
+    let flip = |layout| (run_as == layout) != (stored == layout);
+    (flip(Transpose::Tn), flip(Transpose::Nt))
+}
+
+/// The product of [`matmul`] with operands stored as `stored`, run as `run_as`: operands that
+/// differ are transposed into `scratch` first, which grows if it is too small.
+pub fn matmul_as<T: Element>(
+    pool: &Pool,
+    run_as: Transpose,
+    stored: Transpose,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &[T],
+    b: &[T],
+    c: &mut [T],
+    accumulate: bool,
+    scratch: &mut Buffer<T>,
+) {
+    let needed = matmul_as_scratch(run_as, stored, m, n, k);
+    if scratch.len() < needed {
+        *scratch = Buffer::new(needed);
+    }
+    let (flip_a, flip_b) = flips(run_as, stored);
+    let (for_a, for_b) = scratch.split_at_mut(if flip_a { m * k } else { 0 });
+    let a = if flip_a {
+        let (rows, cols) = if stored == Transpose::Tn { (k, m) } else { (m, k) };
+        transpose(pool, rows, cols, a, for_a);
+        &*for_a
+    } else {
+        a
+    };
+    let b = if flip_b {
+        let (rows, cols) = if stored == Transpose::Nt { (n, k) } else { (k, n) };
+        transpose(pool, rows, cols, b, &mut for_b[..k * n]);
+        &for_b[..k * n]
+    } else {
+        b
+    };
+    matmul(pool, run_as, m, n, k, a, b, c, accumulate);
+}
+
+/// y [cols, rows] = transposed x [rows, cols].
+fn transpose<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T], y: &mut [T]) {
+    assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
+    if rows * cols == 0 {
+        return;
+    }
+    let per_piece = pool.rows_per_piece(cols, rows).next_multiple_of(BLOCK);
+    pool.each(y.chunks_mut(per_piece * rows).enumerate(), |(piece, y)| {
+        let first = piece * per_piece;
+        for (band, y) in y.chunks_mut(BLOCK * rows).enumerate() {
+            let left = first + band * BLOCK;
+            for top in (0..rows).step_by(BLOCK) {
+                let bottom = rows.min(top + BLOCK);
+                for (j, y) in y.chunks_exact_mut(rows).enumerate() {
+                    for i in top..bottom {
+                        y[i] = x[i * cols + left + j];
+                    }
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,33 @@
+use crate::support::{on_any_threads, random};
+use quadrille_tensor::*;
+
+#[test]
+fn column_blocks_are_cut_out_and_put_back() {
+    for (rows, cols, parts) in [(0, 6, 2), (1, 1, 1), (5, 6, 3), (7, 9, 1), (400, 520, 4), (3, 0, 2)] {
+        let x = random::<f32>(1, rows * cols);
+        let width = cols / parts;
+        let packed = on_any_threads(|pool| {
+            let mut y = vec![0.0; x.len()];
+            pack_columns(pool, rows, cols, parts, &x, &mut y);
+            y
+        });
+        for part in 0..parts {
+            let block = &packed[part * rows * width..(part + 1) * rows * width];
+            let sliced = on_any_threads(|pool| {
+                let mut y = vec![0.0; rows * width];
+                slice_columns(pool, rows, cols, part, parts, &x, &mut y);
+                y
+            });
+            assert_eq!(block, sliced);
+            for (i, value) in block.iter().enumerate() {
+                assert_eq!(*value, x[i / width * cols + part * width + i % width]);
+            }
+        }
+        let whole = on_any_threads(|pool| {
+            let mut y = vec![0.0; x.len()];
+            unpack_columns(pool, rows, cols, parts, &packed, &mut y);
+            y
+        });
+        assert_eq!(whole, x);
+    }
+}

@@ -1,0 +1,73 @@
+use crate::support::{assert_close, on_any_threads, random, wide};
+use quadrille_tensor::*;
+
+fn check<T: Element>(rows: usize, cols: usize, count: usize, start: usize) {
+    let (table, dy, old) = (random::<T>(1, count * cols), random::<T>(2, rows * cols), random::<T>(3, count * cols));
+    // Some tokens lie before and some after this rank's rows, and several repeat.
+    let tokens: Vec<u32> = (0..rows).map(|i| (i * i % (start + count + 3)) as u32).collect();
+    let local = |row: usize| (tokens[row] as usize).checked_sub(start).filter(|t| *t < count);
+    let y = on_any_threads(|pool| {
+        let mut y = vec![T::ONE; rows * cols];
+        embed_forward(pool, rows, cols, &tokens, &table, start, &mut y);
+        y
+    });
+    let expected = |i: usize| local(i / cols).map_or(0.0, |t| table[t * cols + i % cols].to_f64());
+    assert_close("embed", &y, &(0..rows * cols).map(expected).collect::<Vec<_>>());
+    for accumulate in [false, true] {
+        let dtable = on_any_threads(|pool| {
+            let mut dtable = old.clone();
+            embed_backward(pool, rows, cols, &tokens, &dy, &mut dtable, start, accumulate);
+            dtable
+        });
+        let mut expected = if accumulate { wide(&old) } else { vec![0.0; count * cols] };
+        for (row, token) in (0..rows).filter_map(|row| Some((row, local(row)?))) {
+            (0..cols).for_each(|col| expected[token * cols + col] += dy[row * cols + col].to_f64());
+        }
+        assert_close("dtable", &dtable, &expected);
+    }
+}
+
+#[test]
+fn a_ranks_rows_of_the_token_table_are_looked_up_and_added_to() {
+    for (rows, cols, count, start) in
+        [(1, 1, 1, 0), (20, 5, 7, 3), (300, 260, 400, 0), (300, 260, 100, 40), (4, 3, 0, 2)]
+    {
+        check::<f32>(rows, cols, count, start);
+        check::<f64>(rows, cols, count, start);
+    }
+}
+
+fn check_positions<T: Element>(rows: usize, cols: usize, first_row: usize, seq_len: usize) {
+    let count = seq_len + 3;
+    let (x, table, old) = (random::<T>(1, rows * cols), random::<T>(2, count * cols), random::<T>(3, count * cols));
+    let position = |row: usize| (first_row + row) % seq_len;
+    let y = on_any_threads(|pool| {
+        let mut y = x.clone();
+        add_positions(pool, rows, cols, &mut y, &table, first_row, seq_len);
+        y
+    });
+    let expected = |i: usize| x[i].to_f64() + table[position(i / cols) * cols + i % cols].to_f64();
+    assert_close("positions", &y, &(0..x.len()).map(expected).collect::<Vec<_>>());
+    for accumulate in [false, true] {
+        let sums = on_any_threads(|pool| {
+            let mut sums = old.clone();
+            positions_backward(pool, rows, cols, &x, &mut sums, first_row, seq_len, accumulate);
+            sums
+        });
+        let mut expected = if accumulate { wide(&old) } else { vec![0.0; count * cols] };
+        for i in 0..x.len() {
+            expected[position(i / cols) * cols + i % cols] += x[i].to_f64();
+        }
+        assert_close("dpositions", &sums, &expected);
+    }
+}
+
+#[test]
+fn positions_are_added_and_their_gradients_summed() {
+    for (rows, cols, first_row, seq_len) in
+        [(1, 1, 0, 1), (10, 3, 0, 4), (9, 5, 6, 4), (520, 129, 130, 260), (3, 4, 5, 50)]
+    {
+        check_positions::<f32>(rows, cols, first_row, seq_len);
+        check_positions::<f64>(rows, cols, first_row, seq_len);
+    }
+}

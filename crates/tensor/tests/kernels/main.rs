@@ -1,0 +1,11 @@
+//! Every kernel against plain `f64` loops, at odd sizes, bit-equal for any number of threads.
+
+mod attention;
+mod columns;
+mod cross_entropy;
+mod elementwise;
+mod embedding;
+mod matmul;
+mod norm;
+mod rows;
+mod support;

@@ -1,0 +1,69 @@
+use crate::support::{assert_close, on_any_threads, random, wide};
+use proptest::prelude::*;
+use quadrille_tensor::{Buffer, Element, Pool, Transpose, library_matmul, matmul, matmul_as};
+
+/// op(A) op(B) + c by loops.
+fn plain(layout: Transpose, m: usize, n: usize, k: usize, a: &[f64], b: &[f64], c: &[f64]) -> Vec<f64> {
+    let mut c = c.to_vec();
+    for i in 0..m {
+        for j in 0..n {
+            for l in 0..k {
+                let a = if layout == Transpose::Tn { a[l * m + i] } else { a[i * k + l] };
+                let b = if layout == Transpose::Nt { b[j * k + l] } else { b[l * n + j] };
+                c[i * n + j] += a * b;
+            }
+        }
+    }
+    c
+}
+
+fn check<T: Element>(layout: Transpose, m: usize, n: usize, k: usize, accumulate: bool) {
+    let (a, b, old) = (random::<T>(1, m * k), random::<T>(2, k * n), random::<T>(3, m * n));
+    let what = format!("{layout:?} {m}x{n}x{k}");
+    let c = on_any_threads(|pool| {
+        let mut c = old.clone();
+        matmul(pool, layout, m, n, k, &a, &b, &mut c, accumulate);
+        c
+    });
+    let start = if accumulate { wide(&old) } else { vec![0.0; m * n] };
+    let expected = plain(layout, m, n, k, &wide(&a), &wide(&b), &start);
+    assert_close(&what, &c, &expected);
+
+    let mut library = old.clone();
+    library_matmul(2, layout, m, n, k, &a, &b, &mut library, accumulate);
+    assert_close(&what, &library, &expected);
+
+    for stored in Transpose::ALL {
+        let mut c = old.clone();
+        matmul_as(&Pool::new(2), layout, stored, m, n, k, &a, &b, &mut c, accumulate, &mut Buffer::new(0));
+        assert_close(&format!("{what} stored {stored:?}"), &c, &plain(stored, m, n, k, &wide(&a), &wide(&b), &start));
+    }
+}
+
+#[test]
+fn products_equal_loops_at_the_edges_of_the_librarys_code_paths() {
+    let sizes = [(0, 3, 2), (3, 2, 0), (1, 1, 1), (1, 300, 9), (300, 1, 9), (2, 300, 2), (300, 2, 5), (16, 16, 40)];
+    let larger = [(64, 64, 70), (15, 257, 33), (257, 15, 33), (16, 258, 30), (65, 129, 600), (300, 270, 17)];
+    for (m, n, k) in sizes.into_iter().chain(larger) {
+        for layout in Transpose::ALL {
+            for accumulate in [false, true] {
+                check::<f32>(layout, m, n, k, accumulate);
+                check::<f64>(layout, m, n, k, accumulate);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn threads_change_no_bit_of_a_product(
+        (m, n, k) in prop_oneof![(1..80_usize, 1..80_usize, 1..80_usize), (1..700_usize, 1..700_usize, 1..40_usize)],
+        layout in 0..3_usize,
+        accumulate: bool,
+    ) {
+        check::<f32>(Transpose::ALL[layout], m, n, k, accumulate);
+        check::<f64>(Transpose::ALL[layout], m, n, k, accumulate);
+    }
+}

@@ -1,0 +1,124 @@
+use crate::support::{SHAPES, assert_close, assert_gradient, dot, on_any_threads, random, wide};
+use quadrille_tensor::*;
+
+const EPS: f64 = 1e-5;
+
+/// A layer norm whose columns are held in `parts` shards, the row statistics summed over them;
+/// y and, given dy, dx, dgamma, dbeta, each as one array over all columns.
+struct Sharded<T> {
+    y: Vec<T>,
+    dx: Vec<T>,
+    dgamma: Vec<T>,
+    dbeta: Vec<T>,
+}
+
+fn sharded<T: Element>(
+    pool: &Pool,
+    (rows, width, parts): (usize, usize, usize),
+    x: &[T],
+    gamma: &[T],
+    beta: &[T],
+    dy: &[T],
+    accumulate: bool,
+) -> Sharded<T> {
+    let cols = width / parts;
+    let shard = |x: &[T]| {
+        let mut y = vec![T::ZERO; x.len()];
+        pack_columns(pool, x.len() / width, width, parts, x, &mut y);
+        y
+    };
+    let whole = |x: &[T]| {
+        let mut y = vec![T::ZERO; x.len()];
+        unpack_columns(pool, x.len() / width, width, parts, x, &mut y);
+        y
+    };
+    let (x, dy) = (shard(x), shard(dy));
+    let block = |part: usize| part * rows * cols..(part + 1) * rows * cols;
+    let column = |part: usize| part * cols..(part + 1) * cols;
+    let reduce = |len: usize, piece: &dyn Fn(usize, &mut [T])| {
+        let mut sum = vec![T::ZERO; len];
+        for part in 0..parts {
+            let mut local = vec![T::ZERO; len];
+            piece(part, &mut local);
+            add_assign(pool, &mut sum, &local);
+        }
+        sum
+    };
+    let sums = reduce(rows, &|part, out| norm_row_sums(pool, rows, cols, &x[block(part)], out));
+    let squares = reduce(rows, &|part, out| {
+        norm_centered_squares(pool, rows, cols, width, &x[block(part)], &sums, out);
+    });
+    let (mut dgamma, mut dbeta) = (gamma.to_vec(), beta.to_vec());
+    let pairs = std::cell::RefCell::new((&mut dgamma, &mut dbeta));
+    let reduced = reduce(rows * 2, &|part, out| {
+        let (dgamma, dbeta) = &mut *pairs.borrow_mut();
+        let (x, dy, gamma) = (&x[block(part)], &dy[block(part)], &gamma[column(part)]);
+        let (dgamma, dbeta) = (&mut dgamma[column(part)], &mut dbeta[column(part)]);
+        norm_backward_sums(pool, rows, cols, width, EPS, x, &sums, &squares, gamma, dy, out, dgamma, dbeta, accumulate);
+    });
+    let (mut y, mut dx) = (vec![T::ZERO; x.len()], x.clone());
+    for part in 0..parts {
+        let (x, dy, gamma, beta) = (&x[block(part)], &dy[block(part)], &gamma[column(part)], &beta[column(part)]);
+        norm_forward(pool, rows, cols, width, EPS, x, &sums, &squares, gamma, beta, &mut y[block(part)]);
+        let dx = &mut dx[block(part)];
+        norm_backward(pool, rows, cols, width, EPS, x, &sums, &squares, gamma, dy, &reduced, dx, accumulate);
+    }
+    Sharded { y: whole(&y), dx: whole(&dx), dgamma, dbeta }
+}
+
+fn plain(width: usize, x: &[f64], gamma: &[f64], beta: &[f64]) -> Vec<f64> {
+    let mut y = Vec::new();
+    for x in x.chunks_exact(width) {
+        let mean = x.iter().sum::<f64>() / width as f64;
+        let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / width as f64;
+        let normal = x.iter().map(|x| (x - mean) / (variance + EPS).sqrt());
+        y.extend(normal.zip(gamma).zip(beta).map(|((x, g), b)| x * g + b));
+    }
+    y
+}
+
+fn check<T: Element>(rows: usize, width: usize, parts: usize) {
+    let shape = (rows, width, parts);
+    let (x, dy) = (random::<T>(1, rows * width), random::<T>(2, rows * width));
+    let (gamma, beta) = (random::<T>(3, width), random::<T>(4, width));
+    let all = on_any_threads(|pool| {
+        let first = sharded(pool, shape, &x, &gamma, &beta, &dy, false);
+        let second = sharded(pool, shape, &x, &gamma, &beta, &dy, true);
+        // Accumulated results: the old contents were x, gamma and beta.
+        [first.y, first.dx, first.dgamma, first.dbeta, second.dx, second.dgamma, second.dbeta].concat()
+    });
+    let mut rest = &all[..];
+    let mut take = |len: usize| {
+        let (taken, left) = rest.split_at(len);
+        rest = left;
+        taken
+    };
+    let (y, dx, dgamma, dbeta) = (take(x.len()), take(x.len()), take(width), take(width));
+    assert_close("y", y, &plain(width, &wide(&x), &wide(&gamma), &wide(&beta)));
+    let plus = |x: &[T], y: &[T]| wide(x).iter().zip(wide(y)).map(|(x, y)| x + y).collect::<Vec<_>>();
+    assert_close("dx +=", take(x.len()), &plus(dx, &x));
+    assert_close("dgamma +=", take(width), &plus(dgamma, &gamma));
+    assert_close("dbeta +=", take(width), &plus(dbeta, &beta));
+
+    // The gradients of a small one are checked by differences in f64, a large one against its.
+    let exact = sharded(&Pool::new(1), (rows, width, 1), &wide(&x), &wide(&gamma), &wide(&beta), &wide(&dy), false);
+    assert_close("dx", dx, &exact.dx);
+    assert_close("dgamma", dgamma, &exact.dgamma);
+    assert_close("dbeta", dbeta, &exact.dbeta);
+    if width > 1 && x.len() < 600 {
+        let (x, g, b, dy) = (wide(&x), wide(&gamma), wide(&beta), wide(&dy));
+        assert_gradient("dx", &x, &exact.dx, |x| dot(&plain(width, x, &g, &b), &dy));
+        assert_gradient("dgamma", &g, &exact.dgamma, |g| dot(&plain(width, &x, g, &b), &dy));
+        assert_gradient("dbeta", &b, &exact.dbeta, |b| dot(&plain(width, &x, &g, b), &dy));
+    }
+}
+
+#[test]
+fn layer_norm_in_pieces_equals_loops_and_differences() {
+    for (rows, cols) in SHAPES {
+        for parts in [1, 3] {
+            check::<f32>(rows, cols * parts, parts);
+            check::<f64>(rows, cols * parts, parts);
+        }
+    }
+}
