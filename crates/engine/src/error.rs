@@ -29,6 +29,14 @@ pub enum EngineError {
         /// A value in that storage.
         value: String,
     },
+    /// The log cannot be written.
+    #[error("cannot write the log {path}: {source}")]
+    Log {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The loss is not a number any more.
     #[error("the loss of step {step} is {loss}; lower the learning rate or clip gradients")]
     Diverged {

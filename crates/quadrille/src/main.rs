@@ -1,2 +1,36 @@
-//! The command line of Quadrille.
-fn main() {}
+//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `bench`.
+//!
+//! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
+
+mod arguments;
+mod bench;
+mod explain;
+mod failure;
+mod output;
+mod plan;
+mod settings;
+mod train;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Train(arguments) => train::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report();
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}

@@ -21,8 +21,10 @@ mod lanes;
 mod matmul;
 mod norm;
 mod pool;
+mod product;
 mod residual;
 mod transpose;
+mod turn;
 mod vector;
 
 pub use activation::{bias_backward, bias_forward, bias_gelu_backward, bias_gelu_forward};

@@ -7,9 +7,10 @@ use crate::buffer::Buffer;
 use crate::element::Element;
 use crate::matmul::{Transpose, matmul};
 use crate::pool::Pool;
+use crate::turn::turn;
 
 /// Side of the square blocks that are transposed at a time, so that both sides stay in L1.
-const BLOCK: usize = 32;
+const BLOCK: usize = 64;
 
 /// Elements of scratch that [`matmul_as`] needs: the operands that the two layouts store apart.
 pub fn matmul_as_scratch(run_as: Transpose, stored: Transpose, m: usize, n: usize, k: usize) -> usize {
@@ -68,16 +69,11 @@ fn transpose<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T], y: &mut
     }
     let per_piece = pool.rows_per_piece(cols, rows).next_multiple_of(BLOCK);
     pool.each(y.chunks_mut(per_piece * rows).enumerate(), |(piece, y)| {
-        let first = piece * per_piece;
         for (band, y) in y.chunks_mut(BLOCK * rows).enumerate() {
-            let left = first + band * BLOCK;
+            let left = piece * per_piece + band * BLOCK;
             for top in (0..rows).step_by(BLOCK) {
-                let bottom = rows.min(top + BLOCK);
-                for (j, y) in y.chunks_exact_mut(rows).enumerate() {
-                    for i in top..bottom {
-                        y[i] = x[i * cols + left + j];
-                    }
-                }
+                let height = BLOCK.min(rows - top);
+                turn(height, y.len() / rows, &x[top * cols + left..], cols, &mut y[top..], rows);
             }
         }
     });

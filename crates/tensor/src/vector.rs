@@ -1,5 +1,5 @@
-//! Fixed-width vectors for the tile products of attention, where the accumulators must stay in
-//! registers.
+//! Fixed-width vectors, for loops whose operands must stay in registers: the tile products of
+//! attention, and transpositions.
 
 use crate::element::Element;
 
@@ -25,12 +25,68 @@ pub trait Vector<T>: Copy {
     /// # Safety
     /// The processor has the vector's instructions.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
+
+    /// Exchanges the lanes of `self` that have bit `STEP` in their number with those of `other`
+    /// that have not: one step of a transposition.
+    ///
+    /// # Safety
+    /// The processor has the vector's instructions.
+    unsafe fn exchange<const STEP: usize>(self, other: Self) -> (Self, Self);
+}
+
+/// Transposes a square of `LANES` x `LANES` elements, in registers.
+///
+/// # Safety
+/// `LANES` rows of `LANES` elements can be read at `from`, `from_row` apart, and written at `to`,
+/// `to_row` apart; the processor has the vector's instructions.
+#[inline(always)]
+pub(crate) unsafe fn transpose<T: Element, V: Vector<T>>(from: *const T, from_row: usize, to: *mut T, to_row: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut rows = [V::splat(T::ZERO); WIDEST];
+        for (i, row) in rows.iter_mut().enumerate().take(V::LANES) {
+            *row = V::load(from.add(i * from_row));
+        }
+        stage::<T, V, 8>(&mut rows);
+        stage::<T, V, 4>(&mut rows);
+        stage::<T, V, 2>(&mut rows);
+        stage::<T, V, 1>(&mut rows);
+        for (i, row) in rows.iter().enumerate().take(V::LANES) {
+            row.store(to.add(i * to_row));
+        }
+    }
+}
+
+/// The most lanes of any vector.
+pub(crate) const WIDEST: usize = 16;
+
+/// # Safety
+/// The processor has the vector's instructions.
+#[inline(always)]
+unsafe fn stage<T: Element, V: Vector<T>, const STEP: usize>(rows: &mut [V; WIDEST]) {
+    for pair in 0..if STEP < V::LANES { V::LANES / 2 } else { 0 } {
+        let i = pair / STEP * 2 * STEP + pair % STEP;
+        // SAFETY: the caller's promise.
+        (rows[i], rows[i + STEP]) = unsafe { rows[i].exchange::<STEP>(rows[i + STEP]) };
+    }
+}
+
+/// [`Vector::exchange`] on the vectors' lanes.
+#[inline(always)]
+fn exchange_lanes<T: Copy, const LANES: usize, const STEP: usize>(
+    a: [T; LANES],
+    b: [T; LANES],
+) -> ([T; LANES], [T; LANES]) {
+    let low = std::array::from_fn(|i| if i & STEP == 0 { a[i] } else { b[i - STEP] });
+    let high = std::array::from_fn(|i| if i & STEP == 0 { a[i + STEP] } else { b[i] });
+    (low, high)
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::Vector;
+    use super::{Vector, exchange_lanes};
     use std::arch::x86_64::*;
+    use std::mem::transmute;
 
     macro_rules! vector {
         ($vector:ty, $element:ty, $lanes:literal, $load:ident, $store:ident, $splat:ident, $fma:ident) => {
@@ -59,6 +115,17 @@ mod x86 {
                 unsafe fn mul_add(self, b: Self, c: Self) -> Self {
                     // SAFETY: the caller's promise.
                     unsafe { $fma(self, b, c) }
+                }
+
+                #[inline(always)]
+                unsafe fn exchange<const STEP: usize>(self, other: Self) -> (Self, Self) {
+                    type Lanes = [$element; $lanes];
+                    // SAFETY: vectors and arrays of their lanes have the same bits.
+                    unsafe {
+                        let (a, b) = (transmute::<Self, Lanes>(self), transmute::<Self, Lanes>(other));
+                        let (low, high) = exchange_lanes::<$element, $lanes, STEP>(a, b);
+                        (transmute::<Lanes, Self>(low), transmute::<Lanes, Self>(high))
+                    }
                 }
             }
         };
@@ -93,5 +160,10 @@ impl<T: Element> Vector<T> for [T; 4] {
     #[inline(always)]
     unsafe fn mul_add(self, b: Self, c: Self) -> Self {
         std::array::from_fn(|i| self[i].mul_add(b[i], c[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn exchange<const STEP: usize>(self, other: Self) -> (Self, Self) {
+        exchange_lanes::<T, 4, STEP>(self, other)
     }
 }

@@ -120,9 +120,9 @@ impl<T: Real> RankEngine<'_, T> {
                 Ok(())
             }),
             Operation::SliceRows { axis, input, output } => self.write(output, |rank, y| {
-                let start = rank.place.on(axis) * y.len();
-                kernels::copy(&rank.pool, y, &rank.read(input)?[start..start + y.len()]);
-                rank.count_elements(operation, y.len());
+                let (len, part) = (y.len(), rank.place.on(axis));
+                kernels::copy(&rank.pool, y, &rank.read(input)?[part * len..(part + 1) * len]);
+                rank.count_elements(operation, len);
                 Ok(())
             }),
             Operation::SliceColumns { axis, input, output } => self.write(output, |rank, y| {

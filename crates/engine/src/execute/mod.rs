@@ -10,6 +10,7 @@ use quadrille_step::{Operation, StorageId, Value, ValueId, Write};
 use quadrille_tensor::Buffer;
 
 pub(crate) use communication::Flight;
+pub(crate) use matmul::transpose;
 
 use crate::{EngineError, RankEngine, Real};
 

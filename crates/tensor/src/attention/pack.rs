@@ -4,6 +4,7 @@ use super::tile::{PAD, TILE};
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::pool::Disjoint;
+use crate::turn::turn;
 
 /// One head's block of columns in a matrix with `stride` columns.
 #[derive(Clone, Copy)]
@@ -55,15 +56,10 @@ impl Block {
     /// of a tile do not compete for the same sets of the cache; zero in the padding.
     pub(super) fn transpose<T: Element>(&self, x: &[T], to: &mut [T]) {
         for (tile, to) in to.chunks_exact_mut(self.cols * TILE).enumerate() {
-            for i in 0..TILE {
-                let row = tile * TILE + i;
-                if row < self.rows {
-                    let columns = to.chunks_exact_mut(TILE).zip(self.row(x, row));
-                    columns.for_each(|(to, x)| to[i] = *x);
-                } else {
-                    to.chunks_exact_mut(TILE).for_each(|to| to[i] = T::ZERO);
-                }
-            }
+            let first = tile * TILE;
+            let rows = TILE.min(self.rows - first);
+            turn(rows, self.cols, &x[self.start + first * self.stride..], self.stride, to, TILE);
+            to.chunks_exact_mut(TILE).for_each(|to| to[rows..].fill(T::ZERO));
         }
     }
 

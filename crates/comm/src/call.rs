@@ -1,0 +1,134 @@
+//! One rank's call of a collective: what must agree between the members, and what each must respect.
+
+use std::any::{TypeId, type_name};
+use std::fmt;
+
+use crate::activity::Activity;
+use crate::element::Reduction;
+
+/// The kinds of communication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Collective {
+    /// Every member gets the reduction of all buffers.
+    AllReduce,
+    /// Member i gets chunk i of the sum of all inputs.
+    ReduceScatter,
+    /// Every member gets the concatenation of all inputs.
+    AllGather,
+    /// Every member gets the root's buffer.
+    Broadcast,
+    /// Chunk j of member i's input becomes chunk i of member j's output.
+    AllToAll,
+    /// A message to one member.
+    Send,
+    /// A message from one member.
+    Receive,
+    /// Nobody passes before everybody has arrived.
+    Barrier,
+}
+
+impl fmt::Display for Collective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Collective::AllReduce => "all-reduce",
+            Collective::ReduceScatter => "reduce-scatter",
+            Collective::AllGather => "all-gather",
+            Collective::Broadcast => "broadcast",
+            Collective::AllToAll => "all-to-all",
+            Collective::Send => "send",
+            Collective::Receive => "receive",
+            Collective::Barrier => "barrier",
+        })
+    }
+}
+
+/// A collective as one rank called it; equal calls can be executed together.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// The kind of communication.
+    pub operation: Collective,
+    /// How elements are combined; `None` where nothing is reduced.
+    pub reduction: Option<Reduction>,
+    /// The other side: a broadcast's root, a send's receiver, a receive's sender (member indices).
+    pub peer: Option<usize>,
+    /// Name of the element type.
+    pub element: &'static str,
+    /// Elements of the input (in place: of the buffer).
+    pub input: usize,
+    /// Elements of the output (in place: of the buffer).
+    pub output: usize,
+    /// What the rank was doing when it issued the call.
+    pub activity: Activity,
+    pub(crate) element_type: TypeId,
+}
+
+impl Call {
+    pub(crate) fn new<T: 'static>(operation: Collective, activity: Activity) -> Self {
+        Self {
+            operation,
+            reduction: None,
+            peer: None,
+            element: type_name::<T>(),
+            input: 0,
+            output: 0,
+            activity,
+            element_type: TypeId::of::<T>(),
+        }
+    }
+
+    pub(crate) fn is_of<T: 'static>(&self) -> bool {
+        self.element_type == TypeId::of::<T>()
+    }
+
+    /// Whether two members' calls can be executed together.
+    pub(crate) fn agrees_with(&self, other: &Call) -> bool {
+        let key = |c: &Call| (c.operation, c.reduction, c.peer, c.element_type, c.input, c.output);
+        key(self) == key(other)
+    }
+
+    /// The rule that this call breaks by itself in a group of `ranks`, if any; `index` is the caller's.
+    pub(crate) fn broken_rule(&self, ranks: usize, index: usize) -> Option<String> {
+        let (input, output) = (self.input, self.output);
+        let message = matches!(self.operation, Collective::Send | Collective::Receive);
+        match self.operation {
+            _ if self.peer.is_some_and(|peer| peer >= ranks) => {
+                Some(format!("the other side must be a member index below {ranks}"))
+            }
+            _ if message && self.peer == Some(index) => Some("a rank has no messages for itself".into()),
+            Collective::ReduceScatter | Collective::AllToAll if !input.is_multiple_of(ranks) => {
+                Some(format!("the input must be a multiple of {ranks} elements; pad it"))
+            }
+            Collective::ReduceScatter if output != input / ranks => {
+                Some(format!("the output must have {} elements", input / ranks))
+            }
+            Collective::AllGather if output != input * ranks => {
+                Some(format!("the output must have {} elements", input * ranks))
+            }
+            Collective::AllToAll if output != input => Some(format!("the output must have {input} elements")),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.operation)?;
+        if let Some(reduction) = self.reduction {
+            write!(f, " ({reduction})")?;
+        }
+        match (self.operation, self.peer) {
+            (Collective::Broadcast, Some(root)) => write!(f, " from member {root}")?,
+            (Collective::Send, Some(to)) => write!(f, " to member {to}")?,
+            (Collective::Receive, Some(from)) => write!(f, " from member {from}")?,
+            _ => {}
+        }
+        match self.operation {
+            Collective::Barrier => {}
+            Collective::ReduceScatter | Collective::AllGather | Collective::AllToAll => {
+                write!(f, " of {} into {} {}", self.input, self.output, self.element)?;
+            }
+            _ => write!(f, " of {} {}", self.input, self.element)?,
+        }
+        write!(f, " [{}]", self.activity)
+    }
+}

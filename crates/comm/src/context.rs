@@ -1,0 +1,68 @@
+//! A rank's view of its job.
+
+use std::mem::take;
+use std::sync::{Arc, Mutex};
+
+use crate::activity::{Activity, Label};
+use crate::error::Aborted;
+use crate::group::Group;
+use crate::job::{Job, lock};
+use crate::ledger::Ledger;
+use crate::queue::Queue;
+
+/// What a rank's body works with: its place in the job, its groups, its collectives, its ledger.
+pub struct RankContext {
+    pub(crate) rank: usize,
+    pub(crate) job: Arc<Job>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) ledger: Arc<Mutex<Ledger>>,
+}
+
+impl RankContext {
+    pub(crate) fn new(rank: usize, job: Arc<Job>) -> Self {
+        Self { rank, job, queue: Arc::default(), ledger: Arc::default() }
+    }
+
+    /// This rank, below [`ranks`](Self::ranks).
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Number of ranks in the job.
+    pub fn ranks(&self) -> usize {
+        self.job.ranks()
+    }
+
+    /// Records what this rank does from now on: for reports, and as the ledger's layer of collectives issued from now
+    /// on. Cheap enough for every operation of a step.
+    ///
+    /// # Errors
+    /// The job was aborted. A rank that neither communicates nor enters cannot be stopped: call this between pieces of
+    /// work of at most a few seconds.
+    pub fn enter(&self, layer: Label, operation: &'static str) -> Result<(), Aborted> {
+        self.job.check()?;
+        self.job.set_activity(self.rank, Activity { layer, operation });
+        Ok(())
+    }
+
+    /// The group of `members` (ranks in index order, this one among them) under `name`, an axis key such as `x`,
+    /// `y+z+data` or `world`. The same name and members are the same group; other groups may have the same name.
+    ///
+    /// # Errors
+    /// Aborts the job if this rank is no member, a member is listed twice or does not exist, or another member lists
+    /// the same ranks in another order; or if the job is aborted already.
+    pub fn group(&self, name: &str, members: &[usize]) -> Result<Group, Aborted> {
+        let (shared, index) = self.job.group(self.rank, name, members)?;
+        Ok(Group::new(shared, index))
+    }
+
+    /// What this rank has communicated so far. A collective is counted before its `wait` returns.
+    pub fn ledger(&self) -> Ledger {
+        lock(&self.ledger).clone()
+    }
+
+    /// As [`ledger`](Self::ledger), and starts again from nothing.
+    pub fn take_ledger(&self) -> Ledger {
+        take(&mut *lock(&self.ledger))
+    }
+}

@@ -1,0 +1,160 @@
+//! How a job fails: who, doing what, and why.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::activity::Activity;
+use crate::call::Call;
+
+/// The first failure of a job; everything after it is a consequence.
+#[derive(Debug, Clone, Error)]
+#[error("rank {rank} failed at {activity}: {cause}")]
+pub struct JobFailure {
+    /// The rank that failed first (for a stuck collective: the first late one).
+    pub rank: usize,
+    /// What that rank was doing.
+    pub activity: Activity,
+    /// Why it failed.
+    pub cause: Cause,
+}
+
+/// Why a rank failed.
+#[derive(Debug, Clone, Error)]
+pub enum Cause {
+    /// The rank's body panicked; the panic's place and message.
+    #[error("panicked {0}")]
+    Panic(String),
+    /// The rank's body returned this error.
+    #[error("{}", with_sources(.0.as_ref()))]
+    Error(Arc<dyn Error + Send + Sync>),
+    /// A collective could not be executed.
+    #[error("{0}")]
+    Collective(Arc<CollectiveError>),
+    /// The operating system refused the rank's thread.
+    #[error("its thread could not be started: {0}; use fewer ranks")]
+    Spawn(Arc<std::io::Error>),
+}
+
+/// The job was aborted; carries the first failure. Every wait and every `enter` returns it from then on.
+#[derive(Debug, Clone, Error)]
+#[error("job aborted: {0}")]
+pub struct Aborted(pub Arc<JobFailure>);
+
+/// Why a collective could not be executed. Sequence numbers count a group's collectives from 1 (messages: per
+/// sender and receiver).
+#[derive(Debug, Clone, Error)]
+pub enum CollectiveError {
+    /// A group that cannot exist.
+    #[error("group {group:?} of ranks {members:?}: {rule}")]
+    Group {
+        /// The group's name.
+        group: String,
+        /// The members asked for.
+        members: Vec<usize>,
+        /// The rule that is broken.
+        rule: String,
+    },
+    /// A call that is wrong by itself, such as an input that the group's size does not divide.
+    #[error("rank {rank}: {call} on group {group:?} of {ranks} ranks: {rule}")]
+    Arguments {
+        /// The calling rank.
+        rank: usize,
+        /// The group's name.
+        group: Arc<str>,
+        /// The group's size.
+        ranks: usize,
+        /// The call.
+        call: Box<Call>,
+        /// The rule that is broken.
+        rule: String,
+    },
+    /// Two members' calls do not fit together: other operation, size, element type or root.
+    #[error(
+        "#{sequence} on group {group:?}: rank {} issued {}, but rank {} issued {}; all members must issue the same \
+         operations with the same sizes in the same order", first.0, first.1, second.0, second.1
+    )]
+    Mismatch {
+        /// The group's name.
+        group: Arc<str>,
+        /// Sequence number in the group.
+        sequence: u64,
+        /// The rank that came first, and its call.
+        first: Box<(usize, Call)>,
+        /// The rank whose call does not fit, and its call.
+        second: Box<(usize, Call)>,
+    },
+    /// A rank returned while others wait for it.
+    #[error("rank {departed} returned while ranks {waiting:?} wait for it in {call} #{sequence} on group {group:?}")]
+    Departed {
+        /// The group's name.
+        group: Arc<str>,
+        /// Sequence number in the group.
+        sequence: u64,
+        /// The call that waits.
+        call: Box<Call>,
+        /// The ranks that wait.
+        waiting: Vec<usize>,
+        /// The rank that is gone.
+        departed: usize,
+    },
+    /// Some members did not come within the job's timeout.
+    #[error(
+        "{call} #{sequence} on group {group:?} has waited {:.1} s: ranks {arrived:?} arrived; late: {}",
+        waited.as_secs_f64(), joined(late)
+    )]
+    Stuck {
+        /// The group's name.
+        group: Arc<str>,
+        /// Sequence number in the group.
+        sequence: u64,
+        /// The call that waits.
+        call: Box<Call>,
+        /// Time since the first member arrived.
+        waited: Duration,
+        /// The ranks that arrived.
+        arrived: Vec<usize>,
+        /// The ranks that did not.
+        late: Vec<Late>,
+    },
+}
+
+/// A rank that a stuck collective waits for.
+#[derive(Debug, Clone)]
+pub struct Late {
+    /// The rank.
+    pub rank: usize,
+    /// What it recorded last.
+    pub activity: Activity,
+    /// Collectives that it has issued on this group: the sequence number it has reached.
+    pub issued: u64,
+    /// The collective that its communication waits in, if any: group and call.
+    pub busy_with: Option<(Arc<str>, Call)>,
+}
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} at {} (reached #{}", self.rank, self.activity, self.issued)?;
+        if let Some((group, call)) = &self.busy_with {
+            write!(f, ", its communication waits in {call} on group {group:?}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+fn joined(late: &[Late]) -> String {
+    late.iter().map(Late::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn with_sources(error: &(dyn Error + Send + Sync + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text += &format!(": {inner}");
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,117 @@
+//! Groups: the ordered ranks that communicate together.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::job::Job;
+use crate::mailbox::Mailbox;
+use crate::rendezvous::Meeting;
+
+/// A rank's handle of a group; cheap to clone.
+#[derive(Clone)]
+pub struct Group {
+    pub(crate) shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Group {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
+        Self { shared, index }
+    }
+
+    /// The group's name: an axis key such as `x`, `y+z+data`, `world`.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The members' ranks, in the order of their indices.
+    pub fn members(&self) -> &[usize] {
+        &self.shared.members
+    }
+
+    /// Number of members.
+    pub fn size(&self) -> usize {
+        self.shared.members.len()
+    }
+
+    /// This rank's position among the members.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.shared.members[self.index]
+    }
+
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        self.shared.name.clone()
+    }
+}
+
+/// What the members share.
+pub(crate) struct Shared {
+    pub(crate) name: Arc<str>,
+    pub(crate) members: Arc<[usize]>,
+    /// Collectives issued so far, by member.
+    pub(crate) issued: Vec<AtomicU64>,
+    pub(crate) meeting: Meeting,
+    pub(crate) mailbox: Mailbox,
+}
+
+impl Shared {
+    pub(crate) fn new(name: Arc<str>, members: Arc<[usize]>) -> Self {
+        Self {
+            issued: members.iter().map(|_| AtomicU64::new(0)).collect(),
+            meeting: Meeting::new(members.len()),
+            mailbox: Mailbox::default(),
+            name,
+            members,
+        }
+    }
+
+    /// After an abort: everybody who waits here returns its error.
+    pub(crate) fn wake(&self) {
+        self.meeting.wake();
+        self.mailbox.clear();
+    }
+
+    /// Aborts the job if a member that has left is waited for.
+    pub(crate) fn find_departed(&self, job: &Job) {
+        self.meeting.find_departed(job, self);
+        self.mailbox.find_departed(job, self);
+    }
+
+    /// Aborts the job if a member has been waited for longer than the timeout.
+    pub(crate) fn find_stuck(&self, job: &Job) {
+        self.meeting.find_stuck(job, self);
+        self.mailbox.find_stuck(job, self);
+    }
+}
+
+/// The index of `rank` among `members`, or the rule that the group breaks; `known` are the groups of its name.
+pub(crate) fn member_index<'a>(
+    rank: usize,
+    members: &[usize],
+    ranks: usize,
+    mut known: impl Iterator<Item = &'a [usize]>,
+) -> Result<usize, String> {
+    let sorted = |members: &[usize]| {
+        let mut members = members.to_vec();
+        members.sort_unstable();
+        members
+    };
+    let ascending = sorted(members);
+    let Some(index) = members.iter().position(|&member| member == rank) else {
+        return Err(format!("rank {rank} asks for it but is not a member"));
+    };
+    if let Some(member) = members.iter().find(|&&member| member >= ranks) {
+        return Err(format!("rank {member} does not exist among {ranks} ranks"));
+    }
+    if ascending.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err("a rank is listed twice".into());
+    }
+    match known.find(|&other| other != members && sorted(other) == ascending) {
+        Some(other) => Err(format!("another member lists them as {other:?}; all members must use one order")),
+        None => Ok(index),
+    }
+}

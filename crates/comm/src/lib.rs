@@ -1,0 +1,52 @@
+//! Ranks, groups and asynchronous collectives.
+//!
+//! [`run_ranks`] starts one thread per rank and gives each a [`RankContext`]. Collectives take ownership
+//! of their buffers, run in issue order beside the rank's own thread, and give the buffers back from
+//! [`Pending::wait`]:
+//!
+//! ```
+//! use quadrille_comm::{JobOptions, Label, Reduction, run_ranks};
+//!
+//! let sums = run_ranks(&JobOptions::new(4), |context| {
+//!     let world = context.group("world", &[0, 1, 2, 3])?;
+//!     context.enter(Label::indexed("block", 0), "sum of ranks")?;
+//!     let pending = context.all_reduce(&world, Reduction::Sum, vec![context.rank() as f32]);
+//!     Ok(pending.wait()?[0]) // other work may be done before the wait
+//! })?;
+//! assert_eq!(sums, [6.0; 4]);
+//! # Ok::<(), quadrille_comm::JobFailure>(())
+//! ```
+//!
+//! Rules a program keeps: the members of a group issue the same collectives in the same order, with the
+//! same sizes; groups that overlap are used in an order all their members share. A program that breaks
+//! them, like one whose rank fails or stays away, ends with a [`JobFailure`] that names the rank, the
+//! layer and the operation. Results are bit-identical from run to run: every element is reduced in
+//! ascending order of the member index.
+
+mod activity;
+mod call;
+mod collectives;
+mod context;
+mod element;
+mod error;
+mod group;
+mod job;
+mod ledger;
+mod mailbox;
+mod panics;
+mod pending;
+mod queue;
+mod rendezvous;
+mod run;
+mod transfer;
+mod wire;
+
+pub use activity::{Activity, Label};
+pub use call::{Call, Collective};
+pub use context::RankContext;
+pub use element::{Buffer, Element, Reduction};
+pub use error::{Aborted, Cause, CollectiveError, JobFailure, Late};
+pub use group::Group;
+pub use ledger::{Ledger, LedgerKey, Transfer};
+pub use pending::Pending;
+pub use run::{JobOptions, run_ranks};

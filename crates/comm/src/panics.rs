@@ -1,0 +1,53 @@
+//! Panics of rank threads become part of the job's failure instead of noise on standard error.
+
+use std::any::Any;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+thread_local! {
+    /// `Some` while this thread runs a rank's code: the text of its last panic.
+    static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs `body`; a panic returns as `at file:line:column: message` (with a backtrace if those are enabled).
+///
+/// The process's panic hook is wrapped once: it stays silent for code under this function and is otherwise the
+/// one that was there before. Where a program replaces the hook later, only the panic's place is lost.
+pub(crate) fn catch<R>(body: impl FnOnce() -> R) -> Result<R, String> {
+    static WRAP_HOOK: Once = Once::new();
+    WRAP_HOOK.call_once(|| {
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let captured = LAST_PANIC.with_borrow_mut(|last| match last {
+                Some(text) => {
+                    *text = describe(info);
+                    true
+                }
+                None => false,
+            });
+            if !captured {
+                previous(info);
+            }
+        }));
+    });
+    let outer = LAST_PANIC.replace(Some(String::new()));
+    let outcome = panic::catch_unwind(AssertUnwindSafe(body));
+    let text = LAST_PANIC.replace(outer).unwrap_or_default();
+    outcome.map_err(|payload| if text.is_empty() { format!(": {}", message(&*payload)) } else { text })
+}
+
+fn describe(info: &panic::PanicHookInfo<'_>) -> String {
+    let place = info.location().map(|place| format!("at {place}")).unwrap_or_default();
+    let trace = Backtrace::capture();
+    match trace.status() {
+        BacktraceStatus::Captured => format!("{place}: {}\n{trace}", message(info.payload())),
+        _ => format!("{place}: {}", message(info.payload())),
+    }
+}
+
+fn message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("a value that is not text")
+}

@@ -1,0 +1,142 @@
+//! Starting ranks, watching over them, and collecting what they return.
+
+use std::error::Error;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{Builder, Scope, scope};
+use std::time::Duration;
+
+use crate::activity::Activity;
+use crate::context::RankContext;
+use crate::error::{Aborted, Cause, JobFailure};
+use crate::job::{Job, lock};
+use crate::panics;
+
+/// How a job is run.
+#[derive(Debug, Clone)]
+pub struct JobOptions {
+    /// Number of ranks. None is allowed: the job then does nothing.
+    pub ranks: usize,
+    /// A collective or message that waits longer than this for a rank aborts the job. Choose a multiple of the longest
+    /// computation between two collectives.
+    pub timeout: Duration,
+}
+
+impl JobOptions {
+    /// A job of `ranks` ranks with a timeout of five minutes.
+    pub fn new(ranks: usize) -> Self {
+        Self { ranks, timeout: Duration::from_secs(300) }
+    }
+}
+
+/// Runs `body` as every rank, each on a thread of its own with a communication thread beside it, and returns what
+/// the ranks return, by rank.
+///
+/// Collectives that a rank has issued are executed also if it returns without waiting for them.
+///
+/// # Errors
+/// The first failure: a rank's panic or error, a collective that does not fit, a rank that stays away longer than the
+/// timeout. Every other rank's waits, and its `enter`, then return [`Aborted`] at once. A rank that computes without
+/// calling either cannot be interrupted; this function returns when it does.
+pub fn run_ranks<R: Send>(
+    options: &JobOptions,
+    body: impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync,
+) -> Result<Vec<R>, JobFailure> {
+    let job = Arc::new(Job::new(options.ranks, options.timeout));
+    let running = Running::default();
+    let results: Vec<Mutex<Option<R>>> = (0..options.ranks).map(|_| Mutex::new(None)).collect();
+    scope(|threads| {
+        for (rank, result) in results.iter().enumerate() {
+            let context = RankContext::new(rank, job.clone());
+            if let Err(error) = start(threads, &running, context, &body, result) {
+                job.abort(rank, Activity::START, Cause::Spawn(Arc::new(error)));
+                break;
+            }
+        }
+        running.watch(&job);
+    });
+    let results = results.into_iter().map(|result| result.into_inner().ok().flatten());
+    match job.check() {
+        Err(Aborted(failure)) => Err((*failure).clone()),
+        Ok(()) => results.collect::<Option<Vec<R>>>().ok_or_else(|| (*job.abort_abandoned(0).0).clone()),
+    }
+}
+
+/// Starts a rank's two threads.
+fn start<'scope, R: Send>(
+    threads: &'scope Scope<'scope, '_>,
+    running: &'scope Running,
+    context: RankContext,
+    body: &'scope (impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync),
+    result: &'scope Mutex<Option<R>>,
+) -> io::Result<()> {
+    let (rank, job, queue) = (context.rank, context.job.clone(), context.queue.clone());
+    running.add();
+    let communication = Builder::new().name(format!("communication {rank}")).spawn_scoped(threads, {
+        let queue = queue.clone();
+        move || {
+            queue.serve();
+            job.leave(rank);
+            running.remove();
+        }
+    });
+    if let Err(error) = communication {
+        running.remove();
+        return Err(error);
+    }
+    let spawned = Builder::new().name(format!("rank {rank}")).spawn_scoped(threads, move || {
+        run_body(&context, body, result);
+        context.queue.close();
+    });
+    spawned.map(drop).inspect_err(|_| queue.close())
+}
+
+/// Runs the body as one rank; its failure aborts the job.
+fn run_body<R>(
+    context: &RankContext,
+    body: &impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>>,
+    result: &Mutex<Option<R>>,
+) {
+    let cause = match panics::catch(|| body(context)) {
+        Ok(Ok(value)) => {
+            *lock(result) = Some(value);
+            return;
+        }
+        Ok(Err(error)) => Cause::Error(Arc::from(error)),
+        Err(text) => Cause::Panic(text),
+    };
+    context.job.abort(context.rank, context.job.activity(context.rank), cause);
+}
+
+/// Counts the ranks that are not finished; the caller's thread waits for them and looks for stuck collectives.
+#[derive(Default)]
+struct Running {
+    ranks: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Running {
+    fn add(&self) {
+        *lock(&self.ranks) += 1;
+    }
+
+    fn remove(&self) {
+        *lock(&self.ranks) -= 1;
+        self.changed.notify_all();
+    }
+
+    fn watch(&self, job: &Job) {
+        let period = (job.timeout / 8).clamp(Duration::from_millis(1), Duration::from_millis(250));
+        let mut ranks = lock(&self.ranks);
+        while *ranks > 0 {
+            let (guard, waited) =
+                self.changed.wait_timeout(ranks, period).unwrap_or_else(|poisoned| poisoned.into_inner());
+            ranks = guard;
+            if waited.timed_out() && job.check().is_ok() {
+                drop(ranks);
+                job.find_stuck();
+                ranks = lock(&self.ranks);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Flags and their help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use quadrille_data::Tokenizer;
+use quadrille_spec::{Activations, AxisOrder, ElementType, Overlap};
+
+/// Plans, runs and proves the parallel training of large transformers.
+#[derive(Debug, Parser)]
+#[command(name = "quadrille", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  quadrille train                                          train a small GPT on 8 ranks, grid chosen by the cost model
+  quadrille train --grid x=2,y=2,data=2 --data book.txt    the same on your text, on a grid of your choice
+  quadrille verify --model gpt-tiny --ranks 8 --all-grids  every grid of 8 ranks equals the serial model
+  quadrille explain --grid x=2,y=2,z=2 --program           what are all these collectives?
+  quadrille plan --model gpt-20b --ranks 32 --cluster perlmutter
+  quadrille bench step                                     speed beside what the matrix library reaches";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a model on thread ranks.
+    Train(TrainArguments),
+    /// Prove that layouts compute what the serial model computes, and that predictions equal counts.
+    Verify(VerifyArguments),
+    /// Show what a layout does without running it: program, bytes, FLOPs, memory.
+    Explain(ExplainArguments),
+    /// Rank all grids of a number of ranks by a cost model.
+    Plan(PlanArguments),
+    /// Measure the speed beside a yardstick of the same run.
+    Bench(BenchArguments),
+}
+
+/// Which model.
+#[derive(Debug, Args)]
+pub struct ModelArguments {
+    /// A preset's name or a TOML file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub model: Option<String>,
+    /// Replace a field of the model or of training, e.g. --set layers=4 --set weight_decay=0
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// How a step is spread over ranks.
+#[derive(Debug, Args)]
+pub struct LayoutArguments {
+    /// Sizes of the axes, e.g. "x=2,y=2,z=1,data=2" (axes left out are 1), or "auto"
+    #[arg(long, value_name = "GRID")]
+    pub grid: Option<String>,
+    /// Number of ranks; with a grid it must be the product of its sizes
+    #[arg(long, value_name = "N")]
+    pub ranks: Option<usize>,
+    /// Order of the axes in the numbering of ranks, innermost first
+    #[arg(long, value_name = "AXES", default_value = "x,y,z,data")]
+    pub order: AxisOrder,
+    /// Ranks that share a node [default: the cluster's, or all]
+    #[arg(long, value_name = "N")]
+    pub per_node: Option<usize>,
+    /// Activations between linear layers: scattered or replicated
+    #[arg(long, value_name = "LAYOUT", default_value_t = Activations::Scattered)]
+    pub activations: Activations,
+    /// Overlap passes: all, none, or a list of oar, ors, oag
+    #[arg(long, value_name = "PASSES", default_value_t = Overlap::ALL)]
+    pub overlap: Overlap,
+    /// Sequences in a step [default: 2 x ranks]
+    #[arg(long, value_name = "N")]
+    pub global_batch: Option<usize>,
+    /// Sequences of one data rank in one pass [default: all of its share]
+    #[arg(long, value_name = "N")]
+    pub microbatch: Option<usize>,
+    /// Tokens in a sequence [default: as many as the model takes]
+    #[arg(long, value_name = "N")]
+    pub seq_len: Option<usize>,
+    /// Cluster preset or TOML file, for --grid auto and plan
+    #[arg(long, value_name = "NAME|FILE", default_value = "local")]
+    pub cluster: String,
+}
+
+/// Where and with what ranks run.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// Keys initial values, sampling and dropout
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Peak learning rate
+    #[arg(long, value_name = "RATE")]
+    pub lr: Option<f64>,
+    /// Threads of each rank [default: cores / ranks, at least one]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Seconds after which a collective that waits for a rank stops the job
+    #[arg(long, value_name = "SECONDS", default_value_t = 300.0)]
+    pub timeout: f64,
+}
+
+#[derive(Debug, Args)]
+pub struct TrainArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    #[command(flatten)]
+    pub layout: LayoutArguments,
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Optimizer steps
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+    /// Type of parameters, activations and gradients: f32 or f64
+    #[arg(long, value_name = "TYPE", default_value_t = ElementType::F32)]
+    pub dtype: ElementType,
+    /// Text files or folders [default: a built-in corpus of known entropy]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub data: Vec<PathBuf>,
+    /// gpt2 or bytes [default: gpt2 if the model's vocabulary is large enough]
+    #[arg(long, value_name = "NAME")]
+    pub tokenizer: Option<Tokenizer>,
+    /// Folder for tokenised text [default: .quadrille-cache]
+    #[arg(long, value_name = "FOLDER", default_value = ".quadrille-cache")]
+    pub cache: PathBuf,
+    /// Write a JSON object per step to this file
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub log: Option<PathBuf>,
+    /// Time NN, NT and TN of every product before the first step and use the fastest. With a FILE that exists, its
+    /// choices are replayed; one that does not exist is written. May change rounding
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub tune_matmul: Option<Option<PathBuf>>,
+    /// Print one JSON document with losses and ledgers
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    #[command(flatten)]
+    pub layout: LayoutArguments,
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Every grid of --ranks ranks
+    #[arg(long)]
+    pub all_grids: bool,
+    /// Optimizer steps to compare
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub steps: u64,
+    /// f64 to 1e-11, or f32 to 5e-5 (loss, gradients and norm)
+    #[arg(long, value_name = "TYPE", default_value_t = ElementType::F64)]
+    pub dtype: ElementType,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    #[command(flatten)]
+    pub layout: LayoutArguments,
+    /// Type of parameters, activations and gradients: f32 or f64
+    #[arg(long, value_name = "TYPE", default_value_t = ElementType::F32)]
+    pub dtype: ElementType,
+    /// The step program: operations, shapes, shardings, collectives, what is saved and freed
+    #[arg(long)]
+    pub program: bool,
+    /// The predicted ledger: bytes per axis and collective, FLOPs, memory per class
+    #[arg(long)]
+    pub ledger: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The cost models of `plan`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Cost {
+    /// AxoNN's communication model (SC24, section V-B, equations 1-7).
+    Axonn,
+}
+
+/// Element types that only prices know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PricedType {
+    /// 2 bytes, as in the paper.
+    Bf16,
+    /// 4 bytes.
+    F32,
+    /// 8 bytes.
+    F64,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    #[command(flatten)]
+    pub layout: LayoutArguments,
+    /// The cost model
+    #[arg(long, value_enum, default_value_t = Cost::Axonn)]
+    pub cost: Cost,
+    /// Type of the values that are sent
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PricedType::Bf16)]
+    pub dtype: PricedType,
+    /// How many of the best to show
+    #[arg(long, value_name = "K", default_value_t = 10)]
+    pub top: usize,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchArguments {
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// A whole training step of a model, beside the matrix library's own rate
+    Step(BenchStepArguments),
+    /// Every product of a step, beside the matrix library's own rate
+    Gemm(BenchGemmArguments),
+    /// All-reduce, all-gather, reduce-scatter on thread ranks, beside a memory copy
+    Collectives(BenchCollectivesArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct BenchStepArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    #[command(flatten)]
+    pub layout: LayoutArguments,
+    #[command(flatten)]
+    pub run: RunArguments,
+    /// Type of parameters, activations and gradients: f32 or f64
+    #[arg(long, value_name = "TYPE", default_value_t = ElementType::F32)]
+    pub dtype: ElementType,
+    /// Measured steps, after one that warms up; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub steps: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchGemmArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    #[command(flatten)]
+    pub layout: LayoutArguments,
+    /// Threads [default: cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BenchCollectivesArguments {
+    /// Numbers of ranks
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [2, 4])]
+    pub ranks: Vec<usize>,
+    /// Sizes of the buffers in MiB
+    #[arg(long, value_name = "MIB", value_delimiter = ',', default_values_t = [1, 16, 64])]
+    pub sizes: Vec<usize>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,72 @@
+//! The one place where errors become messages and exit codes.
+
+use quadrille_data::DataError;
+use quadrille_engine::EngineError;
+use quadrille_plan::PlanError;
+use quadrille_spec::SpecError;
+use quadrille_step::StepError;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The input cannot be used: exit code 2.
+    Usage(anyhow::Error),
+    /// The work failed: exit code 1.
+    Run(anyhow::Error),
+}
+
+impl Failure {
+    /// Input that cannot be used, in words.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::Usage(anyhow::anyhow!(message.into()))
+    }
+
+    /// Work that failed, in words.
+    pub fn run(message: impl Into<String>) -> Self {
+        Self::Run(anyhow::anyhow!(message.into()))
+    }
+
+    /// Prints the message and its causes to standard error.
+    pub fn report(&self) {
+        let (Self::Usage(error) | Self::Run(error)) = self;
+        eprintln!("error: {error:#}");
+    }
+
+    /// 2 for input, 1 for work.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Run(_) => 1,
+        }
+    }
+}
+
+impl From<SpecError> for Failure {
+    fn from(error: SpecError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<StepError> for Failure {
+    fn from(error: StepError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::Run(error.into())
+    }
+}

@@ -1,0 +1,109 @@
+//! `quadrille plan`: all grids of a number of ranks, ranked by a cost model.
+
+use std::time::Instant;
+
+use quadrille_plan::{Candidate, Plan, plan};
+use quadrille_spec::{Axis, ElementType};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::arguments::{Cost, PlanArguments, PricedType};
+use crate::failure::Failure;
+use crate::output::{bytes, print_json, print_text, table};
+use crate::settings;
+
+#[derive(Serialize)]
+struct Document {
+    model: String,
+    cluster: String,
+    cost: &'static str,
+    /// Grids of this number of ranks.
+    candidates: usize,
+    /// Those that the model and the batch allow.
+    feasible: usize,
+    /// Time of the search.
+    seconds: f64,
+    plans: Vec<Value>,
+}
+
+/// Ranks grids and prints the best.
+pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
+    let Cost::Axonn = arguments.cost;
+    let settings = settings::settings(&arguments.model, "gpt-demo")?;
+    let cluster = settings::cluster(&arguments.layout.cluster)?;
+    if arguments.layout.grid.as_deref().is_some_and(|grid| grid != "auto") {
+        return Err(Failure::usage("plan ranks all grids of --ranks ranks; leave --grid out"));
+    }
+    let (template, ranks, _) = settings::layout_request(&arguments.layout, ElementType::F32, 8)?;
+    let element_bytes = match arguments.dtype {
+        PricedType::Bf16 => 2,
+        PricedType::F32 => 4,
+        PricedType::F64 => 8,
+    };
+    let start = Instant::now();
+    let found = plan(&settings.model, &cluster, ranks, &template, element_bytes, arguments.top)?;
+    let seconds = start.elapsed().as_secs_f64();
+    if !arguments.json {
+        return print_text(&text(&found, &settings.model.name, &cluster.name, seconds));
+    }
+    print_json(&Document {
+        model: settings.model.name,
+        cluster: cluster.name,
+        cost: "axonn",
+        candidates: found.grids,
+        feasible: found.feasible,
+        seconds,
+        plans: found.ranked.iter().map(entry).collect(),
+    })
+}
+
+fn entry(candidate: &Candidate) -> Value {
+    let Candidate { layout, price } = candidate;
+    let axes: Map<String, Value> = Axis::ALL
+        .into_iter()
+        .map(|axis| {
+            let cost = price.on(axis);
+            (axis.name().to_owned(), json!({ "time_s": cost.seconds, "bytes": cost.bytes }))
+        })
+        .collect();
+    json!({
+        "layout": {
+            "grid": layout.grid.to_string(),
+            "order": layout.grid.order().to_string(),
+            "per_node": layout.per_node,
+            "activations": layout.activations,
+            "global_batch": layout.global_batch,
+            "microbatch": layout.microbatch,
+            "seq_len": layout.seq_len,
+        },
+        "time_s": price.seconds(),
+        "axes": axes,
+    })
+}
+
+fn text(found: &Plan, model: &str, cluster: &str, seconds: f64) -> String {
+    let header = ["grid", "time", "x", "y", "z", "data", "bytes per rank"];
+    let milliseconds = |seconds: f64| format!("{:.3} ms", seconds * 1e3);
+    let rows: Vec<Vec<String>> = found
+        .ranked
+        .iter()
+        .map(|Candidate { layout, price }| {
+            let axes = Axis::ALL.map(|axis| price.on(axis));
+            let total: f64 = axes.iter().map(|cost| cost.bytes).sum();
+            [layout.grid.to_string(), milliseconds(price.seconds())]
+                .into_iter()
+                .chain(axes.iter().map(|cost| milliseconds(cost.seconds)))
+                .chain([bytes(total as u64)])
+                .collect()
+        })
+        .collect();
+    let mut text = format!(
+        "{model} on {cluster}: {} of {} grids are legal; communication time per step by AxoNN's model \
+         (equations 1-7; memory and computation are not in it), searched in {:.1} ms\n\n",
+        found.feasible,
+        found.grids,
+        seconds * 1e3
+    );
+    text += &table(&header, &rows);
+    text
+}

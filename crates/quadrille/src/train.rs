@@ -1,0 +1,223 @@
+//! `quadrille train`: data, ranks, log, and the comparison of predicted and counted ledgers.
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch, prepare};
+use quadrille_engine::{EngineError, InitialValues, MatmulChoices, StepRecord, TrainOptions, TrainOutcome, train};
+use quadrille_spec::{Axis, ElementType, Model};
+use quadrille_step::StepProgram;
+use serde_json::{Value, json};
+
+use crate::arguments::TrainArguments;
+use crate::explain::{layout_json, ledger_text, summary};
+use crate::failure::Failure;
+use crate::output::{print_json, print_text};
+use crate::settings;
+
+/// Steps without `--steps`: enough for the demo to come near its floor.
+const DEFAULT_STEPS: u64 = 300;
+/// Tokens of the built-in corpus.
+const DEMO_TOKENS: usize = 1 << 20;
+
+/// Trains and reports.
+pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
+    let steps = arguments.steps.unwrap_or(DEFAULT_STEPS);
+    let settings = settings::settings(&arguments.model, "gpt-demo")?;
+    let layout = settings::layout(&arguments.layout, &settings.model, arguments.dtype, 8)?;
+    let hyper = settings::hyper(settings.hyper, &arguments.run, steps)?;
+    let program = StepProgram::new(&settings.model, &layout)?;
+    let (replayed, tuned_file) = matmul_choices(arguments)?;
+    let options = TrainOptions {
+        steps,
+        hyper,
+        seed: arguments.run.seed,
+        initial: InitialValues::Training,
+        threads: settings::threads(&arguments.run, layout.grid.ranks())?,
+        timeout: settings::timeout(&arguments.run)?,
+        tune_matmuls: arguments.tune_matmul.is_some(),
+        matmuls: replayed,
+    };
+    let source = source(arguments, &settings.model, layout.seq_len)?;
+    let floor = source.window_floor(layout.seq_len);
+    let log = arguments.log.as_deref().map(create_log).transpose()?;
+    if !arguments.json {
+        eprint!("{}", summary(&program));
+        if let Some(floor) = floor {
+            eprintln!("{:<8}{floor:.4} nats per token: the entropy of the built-in corpus in such windows", "floor");
+        }
+    }
+    let mut reporter = Reporter::new(arguments, steps, floor, log);
+    let seq_len = layout.seq_len;
+    let batch = |step: u64, first: usize, tokens: &mut [u32], targets: &mut [u32]| {
+        let count = tokens.len() / seq_len;
+        Ok(fill_batch(&source, options.seed, step, first as u64, count, seq_len, tokens, targets)?)
+    };
+    let mut on_step = |record: &StepRecord| reporter.step(record);
+    let outcome = match layout.dtype {
+        ElementType::F32 => train::<f32>(&program, &options, &batch, &mut on_step),
+        ElementType::F64 => train::<f64>(&program, &options, &batch, &mut on_step),
+    };
+    reporter.finish();
+    let outcome = outcome?;
+    if let Some(path) = tuned_file {
+        write_choices(&path, &outcome.ranks[0].matmuls)?;
+    }
+    report(arguments, &program, &outcome, floor)?;
+    if outcome.ledger_equal {
+        return Ok(());
+    }
+    Err(Failure::run("the counted ledger differs from the predicted one"))
+}
+
+fn report(
+    arguments: &TrainArguments,
+    program: &StepProgram,
+    outcome: &TrainOutcome,
+    floor: Option<f64>,
+) -> Result<(), Failure> {
+    if arguments.json {
+        return print_json(&document(program, outcome, floor));
+    }
+    let (changed, measured) = outcome.ranks[0].matmuls.changed();
+    let mut text = String::new();
+    if measured > 0 {
+        text += &format!("{changed} of {measured} products run in another layout than their operands are stored in\n");
+    }
+    let ranks = outcome.counted.ranks.len();
+    text += &match outcome.ledger_equal {
+        true => format!("ledger: bytes, FLOPs and memory of all {ranks} ranks as predicted, in every step\n"),
+        false => "ledger: DIFFERS from the prediction\n".to_owned(),
+    };
+    text += &ledger_text(&outcome.counted.ranks[0]);
+    print_text(&text)
+}
+
+fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>) -> Value {
+    let losses: Vec<f64> = outcome.records.iter().map(|record| record.loss).collect();
+    json!({
+        "model": program.model,
+        "layout": layout_json(&program.layout),
+        "losses": losses,
+        "floor": floor,
+        "steps": outcome.records,
+        "ledger": {
+            "predicted": outcome.predicted,
+            "counted": outcome.counted,
+            "equal": outcome.ledger_equal,
+        },
+        "breakdown_s": outcome.ranks[0].breakdown,
+        "allocated_bytes": outcome.ranks.iter().map(|rank| rank.allocated_bytes).collect::<Vec<_>>(),
+        "matmul": outcome.ranks[0].matmuls,
+        "data_ranks": program.layout.grid.size(Axis::Data),
+    })
+}
+
+/// The training text: files tokenised once, or the built-in corpus.
+fn source(arguments: &TrainArguments, model: &Model, seq_len: usize) -> Result<TokenSource, Failure> {
+    let tokenizer = arguments
+        .tokenizer
+        .unwrap_or_else(|| if model.vocab >= Tokenizer::Gpt2.vocab() { Tokenizer::Gpt2 } else { Tokenizer::Bytes });
+    if tokenizer.vocab() > model.vocab {
+        return Err(Failure::usage(format!(
+            "tokenizer {tokenizer} has {} ids but the model's vocabulary has {}; use --set vocab={0}, or another \
+             --tokenizer",
+            tokenizer.vocab(),
+            model.vocab
+        )));
+    }
+    let source: TokenSource = if arguments.data.is_empty() {
+        DemoCorpus::new(arguments.run.seed, tokenizer, DEMO_TOKENS.max(4 * seq_len)).into()
+    } else {
+        prepare(&arguments.data, tokenizer, &arguments.cache)?.into()
+    };
+    // A corpus that is too short is found before ranks start or files are written.
+    let (mut tokens, mut targets) = (vec![0; seq_len], vec![0; seq_len]);
+    fill_batch(&source, arguments.run.seed, 1, 0, 1, seq_len, &mut tokens, &mut targets)?;
+    Ok(source)
+}
+
+/// Choices to replay, and the file to write measured ones to.
+fn matmul_choices(arguments: &TrainArguments) -> Result<(Option<MatmulChoices>, Option<PathBuf>), Failure> {
+    let Some(Some(path)) = &arguments.tune_matmul else { return Ok((None, None)) };
+    if !path.exists() {
+        return Ok((None, Some(path.clone())));
+    }
+    let unreadable = |error: String| Failure::usage(format!("cannot read {}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let choices = serde_json::from_str(&text).map_err(|error| unreadable(format!("no tuned products: {error}")))?;
+    Ok((Some(choices), None))
+}
+
+/// Written beside, synced, renamed: a reader never sees half a file.
+fn write_choices(path: &Path, choices: &MatmulChoices) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::run(format!("cannot write {}: {error}", path.display()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    serde_json::to_writer_pretty(&mut file, choices).map_err(|error| failed(error.into()))?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+fn create_log(path: &Path) -> Result<(PathBuf, File), Failure> {
+    match File::create(path) {
+        Ok(file) => Ok((path.to_owned(), file)),
+        Err(error) => Err(Failure::usage(format!("cannot write the log {}: {error}", path.display()))),
+    }
+}
+
+/// Shows steps to people, writes them to the log.
+struct Reporter {
+    bar: Option<ProgressBar>,
+    lines: bool,
+    every: u64,
+    steps: u64,
+    floor: Option<f64>,
+    log: Option<(PathBuf, File)>,
+}
+
+impl Reporter {
+    fn new(arguments: &TrainArguments, steps: u64, floor: Option<f64>, log: Option<(PathBuf, File)>) -> Self {
+        let watched = std::io::stderr().is_terminal();
+        let bar = watched.then(|| {
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (eta {eta})");
+            let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Self { bar, lines: !arguments.json, every: (steps / 15).max(1), steps, floor, log }
+    }
+
+    fn step(&mut self, record: &StepRecord) -> Result<(), EngineError> {
+        if let Some((path, file)) = &mut self.log {
+            let line = serde_json::to_string(record).map_err(std::io::Error::from);
+            line.and_then(|line| writeln!(file, "{line}"))
+                .map_err(|source| EngineError::Log { path: path.display().to_string(), source })?;
+        }
+        let floor = self.floor.map_or(String::new(), |floor| format!(" (floor {floor:.4})"));
+        let text = format!("loss {:.4}{floor}", record.loss);
+        if self.lines && (record.step % self.every == 0 || record.step == 1 || record.step == self.steps) {
+            let line = format!(
+                "step {:>5}  {text}  norm {:.4}  lr {:.2e}  {:.0} tokens/s",
+                record.step, record.grad_norm, record.lr, record.tokens_per_second
+            );
+            match &self.bar {
+                Some(bar) => bar.suspend(|| println!("{line}")),
+                None => println!("{line}"),
+            }
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_message(text);
+            bar.set_position(record.step);
+        }
+        Ok(())
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
