@@ -3,50 +3,16 @@
 use std::any::{TypeId, type_name};
 use std::fmt;
 
+use quadrille_spec::CollectiveKind;
+
 use crate::activity::Activity;
 use crate::element::Reduction;
-
-/// The kinds of communication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Collective {
-    /// Every member gets the reduction of all buffers.
-    AllReduce,
-    /// Member i gets chunk i of the sum of all inputs.
-    ReduceScatter,
-    /// Every member gets the concatenation of all inputs.
-    AllGather,
-    /// Every member gets the root's buffer.
-    Broadcast,
-    /// Chunk j of member i's input becomes chunk i of member j's output.
-    AllToAll,
-    /// A message to one member.
-    Send,
-    /// A message from one member.
-    Receive,
-    /// Nobody passes before everybody has arrived.
-    Barrier,
-}
-
-impl fmt::Display for Collective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Collective::AllReduce => "all-reduce",
-            Collective::ReduceScatter => "reduce-scatter",
-            Collective::AllGather => "all-gather",
-            Collective::Broadcast => "broadcast",
-            Collective::AllToAll => "all-to-all",
-            Collective::Send => "send",
-            Collective::Receive => "receive",
-            Collective::Barrier => "barrier",
-        })
-    }
-}
 
 /// A collective as one rank called it; equal calls can be executed together.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
     /// The kind of communication.
-    pub operation: Collective,
+    pub operation: CollectiveKind,
     /// How elements are combined; `None` where nothing is reduced.
     pub reduction: Option<Reduction>,
     /// The other side: a broadcast's root, a send's receiver, a receive's sender (member indices).
@@ -63,7 +29,7 @@ pub struct Call {
 }
 
 impl Call {
-    pub(crate) fn new<T: 'static>(operation: Collective, activity: Activity) -> Self {
+    pub(crate) fn new<T: 'static>(operation: CollectiveKind, activity: Activity) -> Self {
         Self {
             operation,
             reduction: None,
@@ -89,22 +55,22 @@ impl Call {
     /// The rule that this call breaks by itself in a group of `ranks`, if any; `index` is the caller's.
     pub(crate) fn broken_rule(&self, ranks: usize, index: usize) -> Option<String> {
         let (input, output) = (self.input, self.output);
-        let message = matches!(self.operation, Collective::Send | Collective::Receive);
+        let message = matches!(self.operation, CollectiveKind::Send | CollectiveKind::Receive);
         match self.operation {
             _ if self.peer.is_some_and(|peer| peer >= ranks) => {
                 Some(format!("the other side must be a member index below {ranks}"))
             }
             _ if message && self.peer == Some(index) => Some("a rank has no messages for itself".into()),
-            Collective::ReduceScatter | Collective::AllToAll if !input.is_multiple_of(ranks) => {
+            CollectiveKind::ReduceScatter | CollectiveKind::AllToAll if !input.is_multiple_of(ranks) => {
                 Some(format!("the input must be a multiple of {ranks} elements; pad it"))
             }
-            Collective::ReduceScatter if output != input / ranks => {
+            CollectiveKind::ReduceScatter if output != input / ranks => {
                 Some(format!("the output must have {} elements", input / ranks))
             }
-            Collective::AllGather if output != input * ranks => {
+            CollectiveKind::AllGather if output != input * ranks => {
                 Some(format!("the output must have {} elements", input * ranks))
             }
-            Collective::AllToAll if output != input => Some(format!("the output must have {input} elements")),
+            CollectiveKind::AllToAll if output != input => Some(format!("the output must have {input} elements")),
             _ => None,
         }
     }
@@ -112,19 +78,19 @@ impl Call {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.operation)?;
+        f.write_str(self.operation.name())?;
         if let Some(reduction) = self.reduction {
             write!(f, " ({reduction})")?;
         }
         match (self.operation, self.peer) {
-            (Collective::Broadcast, Some(root)) => write!(f, " from member {root}")?,
-            (Collective::Send, Some(to)) => write!(f, " to member {to}")?,
-            (Collective::Receive, Some(from)) => write!(f, " from member {from}")?,
+            (CollectiveKind::Broadcast, Some(root)) => write!(f, " from member {root}")?,
+            (CollectiveKind::Send, Some(to)) => write!(f, " to member {to}")?,
+            (CollectiveKind::Receive, Some(from)) => write!(f, " from member {from}")?,
             _ => {}
         }
         match self.operation {
-            Collective::Barrier => {}
-            Collective::ReduceScatter | Collective::AllGather | Collective::AllToAll => {
+            CollectiveKind::Barrier => {}
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather | CollectiveKind::AllToAll => {
                 write!(f, " of {} into {} {}", self.input, self.output, self.element)?;
             }
             _ => write!(f, " of {} {}", self.input, self.element)?,

@@ -8,7 +8,9 @@
 use std::mem::size_of;
 use std::sync::atomic::Ordering;
 
-use crate::call::{Call, Collective};
+use quadrille_spec::CollectiveKind;
+
+use crate::call::Call;
 use crate::context::RankContext;
 use crate::element::{Buffer, Element, Reduction};
 use crate::error::{Aborted, Cause, CollectiveError};
@@ -23,7 +25,7 @@ impl RankContext {
     /// Combines the members' buffers of `n` elements, in place, in ascending order of the member index: every member
     /// gets the same bits.
     pub fn all_reduce<T: Element, B: Buffer<T>>(&self, group: &Group, how: Reduction, buffer: B) -> Pending<B> {
-        let call = Call { reduction: Some(how), ..self.call::<T>(Collective::AllReduce) };
+        let call = Call { reduction: Some(how), ..self.call::<T>(CollectiveKind::AllReduce) };
         self.issue(group, call, buffer, |buffer| Slices::InPlace(buffer.as_mut()))
     }
 
@@ -34,7 +36,7 @@ impl RankContext {
         I: Buffer<T>,
         O: Buffer<T>,
     {
-        let call = Call { reduction: Some(Reduction::Sum), ..self.call::<T>(Collective::ReduceScatter) };
+        let call = Call { reduction: Some(Reduction::Sum), ..self.call::<T>(CollectiveKind::ReduceScatter) };
         self.issue(group, call, (input, output), apart)
     }
 
@@ -45,12 +47,12 @@ impl RankContext {
         I: Buffer<T>,
         O: Buffer<T>,
     {
-        self.issue(group, self.call::<T>(Collective::AllGather), (input, output), apart)
+        self.issue(group, self.call::<T>(CollectiveKind::AllGather), (input, output), apart)
     }
 
     /// Copies the buffer of the member with index `root` into everyone's.
     pub fn broadcast<T: Element, B: Buffer<T>>(&self, group: &Group, root: usize, buffer: B) -> Pending<B> {
-        let call = Call { peer: Some(root), ..self.call::<T>(Collective::Broadcast) };
+        let call = Call { peer: Some(root), ..self.call::<T>(CollectiveKind::Broadcast) };
         self.issue(group, call, buffer, |buffer| Slices::InPlace(buffer.as_mut()))
     }
 
@@ -62,26 +64,26 @@ impl RankContext {
         I: Buffer<T>,
         O: Buffer<T>,
     {
-        self.issue(group, self.call::<T>(Collective::AllToAll), (input, output), apart)
+        self.issue(group, self.call::<T>(CollectiveKind::AllToAll), (input, output), apart)
     }
 
     /// Returns, after the wait, when every member has issued it.
     pub fn barrier(&self, group: &Group) -> Pending<()> {
-        self.issue(group, self.call::<f32>(Collective::Barrier), (), |()| Slices::<f32>::InPlace(&mut []))
+        self.issue(group, self.call::<f32>(CollectiveKind::Barrier), (), |()| Slices::<f32>::InPlace(&mut []))
     }
 
     /// Sends a message to the member with index `to`. Messages between two members arrive in the order of their sends,
     /// independent of the group's collectives.
     pub fn send<T: Element, B: Buffer<T>>(&self, group: &Group, to: usize, buffer: B) -> Pending<B> {
-        self.message(group, Call { peer: Some(to), ..self.call::<T>(Collective::Send) }, buffer)
+        self.message(group, Call { peer: Some(to), ..self.call::<T>(CollectiveKind::Send) }, buffer)
     }
 
     /// Receives a message of exactly the buffer's length from the member with index `from`.
     pub fn receive<T: Element, B: Buffer<T>>(&self, group: &Group, from: usize, buffer: B) -> Pending<B> {
-        self.message(group, Call { peer: Some(from), ..self.call::<T>(Collective::Receive) }, buffer)
+        self.message(group, Call { peer: Some(from), ..self.call::<T>(CollectiveKind::Receive) }, buffer)
     }
 
-    fn call<T: Element>(&self, operation: Collective) -> Call {
+    fn call<T: Element>(&self, operation: CollectiveKind) -> Call {
         Call::new::<T>(operation, self.job.activity(self.rank))
     }
 

@@ -1,11 +1,12 @@
 //! The counted ledger: what a rank communicated, per group, layer and kind.
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
 use std::sync::Arc;
 
 use crate::activity::Label;
-use crate::call::{Call, Collective};
+use quadrille_spec::{CollectiveKind, Transfer};
+
+use crate::call::Call;
 use crate::group::Group;
 use crate::wire;
 
@@ -17,26 +18,7 @@ pub struct LedgerKey {
     /// The layer entered when the call was issued.
     pub layer: Label,
     /// The kind of communication.
-    pub collective: Collective,
-}
-
-/// What was communicated under one key.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Transfer {
-    /// Number of calls.
-    pub calls: u64,
-    /// Bytes of the full logical buffer on this rank (all-gather: the output; else the input or buffer).
-    pub payload_bytes: u64,
-    /// Bytes that this rank sends under a ring (broadcast: chain; all-to-all: pairwise exchange).
-    pub wire_bytes: u64,
-}
-
-impl AddAssign for Transfer {
-    fn add_assign(&mut self, other: Self) {
-        self.calls += other.calls;
-        self.payload_bytes += other.payload_bytes;
-        self.wire_bytes += other.wire_bytes;
-    }
+    pub collective: CollectiveKind,
 }
 
 /// Everything a rank communicated.
@@ -45,7 +27,7 @@ pub type Ledger = BTreeMap<LedgerKey, Transfer>;
 /// Enters one executed call with elements of `element_bytes`.
 pub(crate) fn record(ledger: &mut Ledger, group: &Group, call: &Call, element_bytes: usize) {
     let elements = match call.operation {
-        Collective::AllGather => call.output,
+        CollectiveKind::AllGather => call.output,
         _ => call.input,
     };
     let sent = wire::elements_sent(call, elements, group.size(), group.index());

@@ -42,11 +42,11 @@ mod transfer;
 mod wire;
 
 pub use activity::{Activity, Label};
-pub use call::{Call, Collective};
+pub use call::Call;
 pub use context::RankContext;
 pub use element::{Buffer, Element, Reduction};
 pub use error::{Aborted, Cause, CollectiveError, JobFailure, Late};
 pub use group::Group;
-pub use ledger::{Ledger, LedgerKey, Transfer};
+pub use ledger::{Ledger, LedgerKey};
 pub use pending::Pending;
 pub use run::{JobOptions, run_ranks};

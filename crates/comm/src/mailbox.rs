@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::call::{Call, Collective};
+use quadrille_spec::CollectiveKind;
+
+use crate::call::Call;
 use crate::element::{Buffer, Element};
 use crate::error::{CollectiveError, Late};
 use crate::group::{Group, Shared};
@@ -89,7 +91,8 @@ impl Mailbox {
         let lengths = (call.input, other.call.input);
         match other.parcel.downcast::<Box<dyn Parcel<T>>>() {
             Ok(parked) if lengths.0 == lengths.1 => {
-                let (from, mut to) = if call.operation == Collective::Send { (own, *parked) } else { (*parked, own) };
+                let (from, mut to) =
+                    if call.operation == CollectiveKind::Send { (own, *parked) } else { (*parked, own) };
                 to.write().copy_from_slice(from.read());
                 from.complete();
                 to.complete();
@@ -160,7 +163,7 @@ impl Mailbox {
     ) -> Option<CollectiveError> {
         lock(&self.channels).iter().find_map(|(&(from, to), channel)| {
             let parked = channel.parked.front()?;
-            let waiting = if parked.call.operation == Collective::Send { (from, to) } else { (to, from) };
+            let waiting = if parked.call.operation == CollectiveKind::Send { (from, to) } else { (to, from) };
             fault(waiting, parked, channel.matched + 1)
         })
     }
@@ -169,5 +172,5 @@ impl Mailbox {
 /// Sender and receiver of a message that member `index` calls for.
 fn ends(index: usize, call: &Call) -> (usize, usize) {
     let peer = call.peer.unwrap_or_default();
-    if call.operation == Collective::Send { (index, peer) } else { (peer, index) }
+    if call.operation == CollectiveKind::Send { (index, peer) } else { (peer, index) }
 }

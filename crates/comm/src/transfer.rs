@@ -16,7 +16,9 @@ mod kernels;
 
 use std::mem::size_of;
 
-use crate::call::{Call, Collective};
+use quadrille_spec::CollectiveKind;
+
+use crate::call::Call;
 use crate::element::Element;
 use crate::error::Aborted;
 use crate::group::Group;
@@ -110,33 +112,33 @@ unsafe fn perform<T: Element>(postings: &[Posting], p: usize) {
     // SAFETY (all arms): offsets and lengths lie within the buffers by the rules of `Call::broken_rule`.
     unsafe {
         match own.call.operation {
-            Collective::AllReduce => {
+            CollectiveKind::AllReduce => {
                 let part = chunk(n, g, p);
                 let outputs: Vec<_> = postings.iter().map(|q| q.output.cast::<T>().add(part.start)).collect();
                 reduce(own.call.reduction, &inputs(part.start), &outputs, part.len(), false); // in cache: just read
             }
-            Collective::ReduceScatter => {
+            CollectiveKind::ReduceScatter => {
                 let part = chunk(n, g, p);
                 reduce(own.call.reduction, &inputs(part.start), &[output], part.len(), stream);
             }
-            Collective::AllGather => {
+            CollectiveKind::AllGather => {
                 for (q, input) in inputs(0).into_iter().enumerate() {
                     copy(input, output.add(q * n), n, stream);
                 }
             }
-            Collective::AllToAll => {
+            CollectiveKind::AllToAll => {
                 let each = n / g;
                 for (q, input) in inputs(p * each).into_iter().enumerate() {
                     copy(input, output.add(q * each), each, stream);
                 }
             }
-            Collective::Broadcast => {
+            CollectiveKind::Broadcast => {
                 let root = own.call.peer.unwrap_or(0);
                 if root != p {
                     copy(inputs(0)[root], output, n, stream);
                 }
             }
-            Collective::Barrier | Collective::Send | Collective::Receive => {}
+            CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive => {}
         }
     }
     if stream {

@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use crate::call::{Call, Collective};
+use quadrille_spec::CollectiveKind;
+
+use crate::call::Call;
 
 /// The elements of chunk `i` of `n` elements in `g` parts.
 pub(crate) fn chunk(n: usize, g: usize, i: usize) -> Range<usize> {
@@ -16,13 +18,13 @@ pub(crate) fn chunk(n: usize, g: usize, i: usize) -> Range<usize> {
 /// Elements that member `index` of `g` sends for a call on `n` elements.
 pub(crate) fn elements_sent(call: &Call, n: usize, g: usize, index: usize) -> usize {
     match call.operation {
-        Collective::AllReduce => ring_reduce_scatter(n, g, index) + ring_all_gather(n, g, index),
-        Collective::ReduceScatter => ring_reduce_scatter(n, g, index),
-        Collective::AllGather => ring_all_gather(n, g, index),
-        Collective::Broadcast => chain(n, g, index, call.peer.unwrap_or(0)),
-        Collective::AllToAll => (1..g).map(|step| chunk(n, g, (index + step) % g).len()).sum(),
-        Collective::Send => n,
-        Collective::Receive | Collective::Barrier => 0,
+        CollectiveKind::AllReduce => ring_reduce_scatter(n, g, index) + ring_all_gather(n, g, index),
+        CollectiveKind::ReduceScatter => ring_reduce_scatter(n, g, index),
+        CollectiveKind::AllGather => ring_all_gather(n, g, index),
+        CollectiveKind::Broadcast => chain(n, g, index, call.peer.unwrap_or(0)),
+        CollectiveKind::AllToAll => (1..g).map(|step| chunk(n, g, (index + step) % g).len()).sum(),
+        CollectiveKind::Send => n,
+        CollectiveKind::Receive | CollectiveKind::Barrier => 0,
     }
 }
 

@@ -1,14 +1,15 @@
 //! What the counted ledger says, against sums that hold for every ring.
 
-use quadrille_comm::{Collective, JobOptions, Label, Ledger, LedgerKey, Reduction, Transfer, run_ranks};
+use quadrille_comm::{JobOptions, Label, Ledger, LedgerKey, Reduction, run_ranks};
+use quadrille_spec::{CollectiveKind, Transfer};
 
 const BLOCK: Label = Label::indexed("block", 3);
 
-fn key(group: &str, layer: Label, collective: Collective) -> LedgerKey {
+fn key(group: &str, layer: Label, collective: CollectiveKind) -> LedgerKey {
     LedgerKey { group: group.into(), layer, collective }
 }
 
-fn entry(ledger: &Ledger, group: &str, collective: Collective) -> Transfer {
+fn entry(ledger: &Ledger, group: &str, collective: CollectiveKind) -> Transfer {
     ledger.get(&key(group, BLOCK, collective)).copied().unwrap_or_default()
 }
 
@@ -50,13 +51,13 @@ fn totals_of_the_rings() {
             wire_bytes: wire as u64,
         };
         // Around the ring every element passes g-1 links, twice for an all-reduce.
-        assert_eq!(total(Collective::AllReduce), transfer(2, 12 * n, 12 * 2 * (g - 1) * n));
+        assert_eq!(total(CollectiveKind::AllReduce), transfer(2, 12 * n, 12 * 2 * (g - 1) * n));
         let chunked = transfer(1, 4 * g * c, 4 * (g - 1) * g * c);
-        assert_eq!(total(Collective::ReduceScatter), chunked);
-        assert_eq!(total(Collective::AllGather), chunked);
-        assert_eq!(total(Collective::AllToAll), chunked);
-        assert_eq!(total(Collective::Broadcast), transfer(1, 4 * n, 4 * (g - 1) * n));
-        assert_eq!(total(Collective::Barrier), transfer(1, 0, 0));
+        assert_eq!(total(CollectiveKind::ReduceScatter), chunked);
+        assert_eq!(total(CollectiveKind::AllGather), chunked);
+        assert_eq!(total(CollectiveKind::AllToAll), chunked);
+        assert_eq!(total(CollectiveKind::Broadcast), transfer(1, 4 * n, 4 * (g - 1) * n));
+        assert_eq!(total(CollectiveKind::Barrier), transfer(1, 0, 0));
         assert_eq!(ledgers[0].len(), 6);
     }
 }
@@ -64,10 +65,10 @@ fn totals_of_the_rings() {
 #[test]
 fn uneven_chunks_are_counted_by_rank() {
     // 5 elements in 3 chunks: 1, 2, 2. An all-reduce sends all but chunk p, then all but chunk p+1.
-    let sent: Vec<u64> = ledgers(3, 5, 1).iter().map(|l| entry(l, "x", Collective::AllReduce).wire_bytes).collect();
+    let sent: Vec<u64> = ledgers(3, 5, 1).iter().map(|l| entry(l, "x", CollectiveKind::AllReduce).wire_bytes).collect();
     assert_eq!(sent, [(4 + 3) * 12, (3 + 3) * 12, (3 + 4) * 12]);
     // The chain starts at member 1; member 0 is its end.
-    let sent: Vec<u64> = ledgers(3, 5, 1).iter().map(|l| entry(l, "x", Collective::Broadcast).wire_bytes).collect();
+    let sent: Vec<u64> = ledgers(3, 5, 1).iter().map(|l| entry(l, "x", CollectiveKind::Broadcast).wire_bytes).collect();
     assert_eq!(sent, [0, 20, 20]);
 }
 
@@ -86,9 +87,9 @@ fn messages_count_on_the_sender() {
     });
     let ledgers = ledgers.unwrap();
     let sent = Transfer { calls: 2, payload_bytes: 64, wire_bytes: 64 };
-    assert_eq!(ledgers[0], Ledger::from([(key("pipe", BLOCK, Collective::Send), sent)]));
+    assert_eq!(ledgers[0], Ledger::from([(key("pipe", BLOCK, CollectiveKind::Send), sent)]));
     let received = Transfer { wire_bytes: 0, ..sent };
-    assert_eq!(ledgers[1], Ledger::from([(key("pipe", BLOCK, Collective::Receive), received)]));
+    assert_eq!(ledgers[1], Ledger::from([(key("pipe", BLOCK, CollectiveKind::Receive), received)]));
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn the_layer_is_that_of_the_issue() {
         pending.wait()?;
         Ok(context.take_ledger().into_keys().collect::<Vec<_>>())
     });
-    assert_eq!(ledgers.unwrap(), vec![vec![key("x", Label::new("head"), Collective::AllReduce)]; 2]);
+    assert_eq!(ledgers.unwrap(), vec![vec![key("x", Label::new("head"), CollectiveKind::AllReduce)]; 2]);
 }
 
 #[test]

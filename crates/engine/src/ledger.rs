@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_comm::{Collective, Ledger as Counted};
-use quadrille_spec::{AxesLedger, CollectiveKind, FlopsLedger, LayerLedger, MemoryLedger, RankLedger, Transfer};
+use quadrille_comm::Ledger as Counted;
+use quadrille_spec::{AxesLedger, FlopsLedger, LayerLedger, MemoryLedger, RankLedger};
 use quadrille_step::{StepProgram, empty_axes};
 
 /// A rank's counted ledger.
@@ -20,12 +20,9 @@ pub(crate) fn counted(
     let mut by_layer: BTreeMap<&str, AxesLedger> =
         names.iter().map(|name| (name.as_str(), empty_axes(program))).collect();
     for (key, transfer) in transfers {
-        let kind = kind(key.collective);
-        let transfer =
-            Transfer { calls: transfer.calls, payload_bytes: transfer.payload_bytes, wire_bytes: transfer.wire_bytes };
         let layer = key.layer.to_string();
         for ledger in [Some(&mut axes), by_layer.get_mut(layer.as_str())].into_iter().flatten() {
-            *ledger.entry(key.group.to_string()).or_default().entry(kind).or_default() += transfer;
+            *ledger.entry(key.group.to_string()).or_default().entry(key.collective).or_default() += *transfer;
         }
     }
     let layers = names
@@ -33,17 +30,4 @@ pub(crate) fn counted(
         .map(|name| LayerLedger { layer: name.clone(), axes: by_layer.remove(name.as_str()).unwrap_or_default() })
         .collect();
     RankLedger { rank, axes, layers, flops, memory }
-}
-
-fn kind(collective: Collective) -> CollectiveKind {
-    match collective {
-        Collective::AllReduce => CollectiveKind::AllReduce,
-        Collective::ReduceScatter => CollectiveKind::ReduceScatter,
-        Collective::AllGather => CollectiveKind::AllGather,
-        Collective::Broadcast => CollectiveKind::Broadcast,
-        Collective::AllToAll => CollectiveKind::AllToAll,
-        Collective::Send => CollectiveKind::Send,
-        Collective::Receive => CollectiveKind::Receive,
-        Collective::Barrier => CollectiveKind::Barrier,
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
 use quadrille_data::Tokenizer;
 use quadrille_spec::{Activations, AxisOrder, ElementType, Overlap};
 
@@ -171,6 +171,9 @@ pub struct ExplainArguments {
     /// The predicted ledger: bytes per axis and collective, FLOPs, memory per class
     #[arg(long)]
     pub ledger: bool,
+    /// One rank only [default: all in a ledger, 0 in the summary]
+    #[arg(long, value_name = "N")]
+    pub rank: Option<usize>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -230,7 +233,10 @@ pub enum Bench {
     Collectives(BenchCollectivesArguments),
 }
 
+/// A step of `train` on random tokens, gradient norm and clipping included: GPT-2 124M, one rank with all cores,
+/// 4 sequences of 256 tokens, f32, unless asked otherwise.
 #[derive(Debug, Args)]
+#[command(mut_arg("model", model_help), mut_arg("global_batch", batch_help), mut_arg("seq_len", seq_len_help))]
 pub struct BenchStepArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -242,36 +248,64 @@ pub struct BenchStepArguments {
     #[arg(long, value_name = "TYPE", default_value_t = ElementType::F32)]
     pub dtype: ElementType,
     /// Measured steps, after one that warms up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..u64::MAX))]
     pub steps: u64,
+    /// With several ranks: leave out the run of one rank with the threads of all
+    #[arg(long)]
+    pub no_scaling: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
 
+/// Every distinct product of a rank's step, f32, beside the library's own threads on the same operands.
 #[derive(Debug, Args)]
+#[command(mut_arg("model", model_help), mut_arg("global_batch", batch_help), mut_arg("seq_len", seq_len_help))]
 pub struct BenchGemmArguments {
     #[command(flatten)]
     pub model: ModelArguments,
     #[command(flatten)]
     pub layout: LayoutArguments,
     /// Threads [default: cores]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
 
+/// Collectives between the threads of one process. Bandwidths as nccl-tests define them; the copy is that of one
+/// thread while as many threads as there are ranks copy.
 #[derive(Debug, Args)]
 pub struct BenchCollectivesArguments {
     /// Numbers of ranks
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [2, 4])]
-    pub ranks: Vec<usize>,
-    /// Sizes of the buffers in MiB
-    #[arg(long, value_name = "MIB", value_delimiter = ',', default_values_t = [1, 16, 64])]
-    pub sizes: Vec<usize>,
+    #[arg(
+        long, value_name = "N", value_delimiter = ',', default_values_t = [2, 4],
+        value_parser = value_parser!(u16).range(2..=1024)
+    )]
+    pub ranks: Vec<u16>,
+    /// Sizes of the full buffer (input of reduce-scatter, output of all-gather) in MiB
+    #[arg(
+        long, value_name = "MIB", value_delimiter = ',', default_values_t = [1, 16, 64],
+        value_parser = value_parser!(u32).range(1..=1 << 20)
+    )]
+    pub sizes: Vec<u32>,
+    /// Measured runs, after one that warms up; the median counts
+    #[arg(long, value_name = "N", default_value_t = 21, value_parser = value_parser!(u32).range(1..))]
+    pub runs: u32,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+fn model_help(argument: Arg) -> Arg {
+    argument.help("A preset's name or a TOML file [default: gpt2-124m]")
+}
+
+fn batch_help(argument: Arg) -> Arg {
+    argument.help("Sequences in a step [default: 4]")
+}
+
+fn seq_len_help(argument: Arg) -> Arg {
+    argument.help("Tokens in a sequence [default: 256, or as many as the model takes]")
 }

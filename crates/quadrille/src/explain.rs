@@ -1,7 +1,7 @@
 //! `quadrille explain`: what a layout does, without running it.
 
 use quadrille_spec::{CollectiveKind, Layout, MemoryClass, RankLedger};
-use quadrille_step::{StepProgram, predict, print_program};
+use quadrille_step::{StepProgram, predict, predict_rank, print_program};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::ExplainArguments;
@@ -14,6 +14,10 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let settings = settings::settings(&arguments.model, "gpt-demo")?;
     let layout = settings::layout(&arguments.layout, &settings.model, arguments.dtype, 8)?;
     let program = StepProgram::new(&settings.model, &layout)?;
+    let ranks = layout.grid.ranks();
+    if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
+        return Err(Failure::usage(format!("--rank {rank}: the ranks of {} are 0 to {}", layout.grid, ranks - 1)));
+    }
     if arguments.json {
         return print_json(&document(arguments, &program));
     }
@@ -21,13 +25,13 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         print_text(&print_program(&program))?;
     }
     if arguments.ledger {
-        let ledger = predict(&program);
-        for rank in &ledger.ranks {
-            print_text(&ledger_text(rank))?;
-        }
+        let all = 0..ranks;
+        let chosen = arguments.rank.map_or(all, |rank| rank..rank + 1);
+        chosen.into_iter().try_for_each(|rank| print_text(&ledger_text(&predict_rank(&program, rank))))?;
     }
     if !arguments.program && !arguments.ledger {
-        print_text(&(summary(&program) + &ledger_text(&predict(&program).ranks[0])))?;
+        let rank = arguments.rank.unwrap_or(0);
+        print_text(&(summary(&program) + &ledger_text(&predict_rank(&program, rank))))?;
     }
     Ok(())
 }
@@ -40,7 +44,11 @@ fn document(arguments: &ExplainArguments, program: &StepProgram) -> Value {
         document.insert("program".to_owned(), json!(print_program(program).lines().collect::<Vec<_>>()));
     }
     if arguments.ledger || !arguments.program {
-        document.insert("ranks".to_owned(), json!(predict(program).ranks));
+        let ranks = match arguments.rank {
+            Some(rank) => vec![predict_rank(program, rank)],
+            None => predict(program).ranks,
+        };
+        document.insert("ranks".to_owned(), json!(ranks));
     }
     Value::Object(document)
 }

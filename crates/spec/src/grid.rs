@@ -109,6 +109,11 @@ impl Grid {
         members.into_iter().map(|place| self.rank(place)).collect()
     }
 
+    /// The position of `coordinate` in its group over `axes`, in the order of [`Grid::group`].
+    pub fn group_index(&self, coordinate: Coordinate, axes: AxisSet) -> usize {
+        axes.iter().rev().fold(0, |index, axis| index * self.size(axis) + coordinate.on(axis))
+    }
+
     /// The number of `coordinate` along `axes`, which are given outermost first: which shard of a value cut over
     /// these axes the rank holds.
     pub fn shard_index(&self, coordinate: Coordinate, axes: &[Axis]) -> usize {
@@ -203,6 +208,10 @@ mod tests {
         let members = grid.group(5, Axis::X.only().union(Axis::Z.only()));
         assert_eq!(members.len(), 4);
         assert!(members.contains(&5));
+        for rank in 0..24 {
+            let axes = Axis::X.only().union(Axis::Data.only());
+            assert_eq!(grid.group(rank, axes)[grid.group_index(grid.coordinate(rank), axes)], rank);
+        }
         assert_eq!(grid.group(5, AxisSet::WORLD), (0..24).collect::<Vec<_>>());
     }
 

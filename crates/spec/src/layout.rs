@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use crate::{Axis, Grid, Model, Overlap, SpecError};
 
+/// The largest global batch accepted: keeps every product of sizes far from overflow.
+const MAX_GLOBAL_BATCH: usize = 1 << 24;
+
 /// How activations lie between the linear layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -180,6 +183,10 @@ impl Layout {
         };
         positive("per-node", self.per_node)?;
         positive("global-batch", self.global_batch)?;
+        if self.global_batch > MAX_GLOBAL_BATCH {
+            let rule = format!("a step has at most {MAX_GLOBAL_BATCH} sequences");
+            return Err(SpecError::invalid("global-batch", self.global_batch, rule, "use a smaller one"));
+        }
         positive("seq-len", self.seq_len)?;
         if self.seq_len > model.seq_len {
             return Err(SpecError::invalid(

@@ -30,6 +30,18 @@ pub enum StepError {
         /// Its sharding.
         sharding: String,
     },
+    /// More than a 64-bit count holds.
+    #[error(
+        "a rank would have to {what} {amount:.1e} {unit} in one step, more than can be counted; use more ranks or a smaller model or batch"
+    )]
+    TooLarge {
+        /// What it would have to do.
+        what: &'static str,
+        /// How much.
+        amount: f64,
+        /// Of what.
+        unit: &'static str,
+    },
     /// No sequence of collectives leads from one sharding to another.
     #[error("{value}: no transition from ({from}) to ({to}): {reason}")]
     IllegalTransition {

@@ -7,22 +7,20 @@ use quadrille_spec::{
     Transfer,
 };
 
-use crate::{GemmPass, Layer, Op, Operation, Section, StepProgram, ValueId, ring_wire_bytes};
+use crate::{GemmPass, Layer, Op, Operation, Section, StepError, StepProgram, ValueId, ring_wire_bytes};
 
 /// Bytes of a scalar that is reduced in f64.
 const SCALAR_BYTES: u64 = 8;
 
 /// The ledgers of all ranks for one step.
 pub fn predict(program: &StepProgram) -> Ledger {
-    let flops = flops(program);
-    let memory = memory(program);
-    let ranks = (0..program.layout.grid.ranks())
-        .map(|rank| {
-            let (axes, layers) = transfers(program, rank);
-            RankLedger { rank, axes, layers, flops: flops.clone(), memory: memory.clone() }
-        })
-        .collect();
-    Ledger { ranks }
+    Ledger { ranks: (0..program.layout.grid.ranks()).map(|rank| predict_rank(program, rank)).collect() }
+}
+
+/// The ledger of one rank for one step.
+pub fn predict_rank(program: &StepProgram, rank: usize) -> RankLedger {
+    let (axes, layers) = transfers(program, rank);
+    RankLedger { rank, axes, layers, flops: flops(program), memory: memory(program) }
 }
 
 /// Every set of axes over which the program may communicate, whatever their sizes.
@@ -78,20 +76,22 @@ fn transfer(program: &StepProgram, operation: &Operation, rank: usize) -> Option
         Operation::ReduceScalar { axes, .. } => (axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES),
         _ => return None,
     };
-    let members = program.layout.grid.group(rank, axes);
-    if members.len() == 1 {
+    let grid = &program.layout.grid;
+    let members = grid.size_of(axes);
+    if members == 1 {
         return None;
     }
-    let index = members.iter().position(|member| *member == rank)?;
+    let index = grid.group_index(grid.coordinate(rank), axes);
     let payload_bytes = elements as u64 * element_bytes;
-    let wire_bytes = ring_wire_bytes(kind, elements, members.len(), index, element_bytes);
+    let wire_bytes = ring_wire_bytes(kind, elements, members, index, element_bytes);
     Some((axes, kind, Transfer { calls: 1, payload_bytes, wire_bytes }))
 }
 
 fn flops(program: &StepProgram) -> FlopsLedger {
     let mut ledger = FlopsLedger::default();
     for (op, times) in executed(program) {
-        let flops = times * operation_flops(program, &op.operation);
+        // `check_counts` has made sure that all of them together fit.
+        let flops = times * operation_flops(program, &op.operation) as u64;
         match op.operation {
             Operation::Gemm { pass: GemmPass::Forward, .. } => ledger.gemm_forward += flops,
             Operation::Gemm { pass: GemmPass::InputGradient, .. } => ledger.gemm_input_gradient += flops,
@@ -111,7 +111,7 @@ fn flops(program: &StepProgram) -> FlopsLedger {
 
 /// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward); 0 for
 /// everything else.
-pub(crate) fn operation_flops(program: &StepProgram, operation: &Operation) -> u64 {
+pub(crate) fn operation_flops(program: &StepProgram, operation: &Operation) -> u128 {
     match *operation {
         Operation::Gemm { storage, left, output, .. } => {
             let left = program.value(left);
@@ -120,7 +120,7 @@ pub(crate) fn operation_flops(program: &StepProgram, operation: &Operation) -> u
                 crate::GemmStorage::Tn => left.local_rows,
             };
             let output = program.value(output);
-            2 * (output.local_rows * output.local_cols * contracted) as u64
+            2 * output.local_rows as u128 * output.local_cols as u128 * contracted as u128
         }
         Operation::Attention { output, .. } => attention_flops(program, output),
         Operation::AttentionBackward { result, .. } => 2 * attention_flops(program, result),
@@ -128,8 +128,22 @@ pub(crate) fn operation_flops(program: &StepProgram, operation: &Operation) -> u
     }
 }
 
-fn attention_flops(program: &StepProgram, output: ValueId) -> u64 {
-    4 * (program.layout.seq_len * program.value(output).local_elements) as u64
+fn attention_flops(program: &StepProgram, output: ValueId) -> u128 {
+    4 * program.layout.seq_len as u128 * program.value(output).local_elements as u128
+}
+
+/// Makes sure that the ledger's 64-bit counts hold a step of this program.
+pub(crate) fn check_counts(program: &StepProgram) -> Result<(), StepError> {
+    let check = |what, amount: u128, unit| match u64::try_from(amount) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(StepError::TooLarge { what, amount: amount as f64, unit }),
+    };
+    let flops = executed(program).map(|(op, times)| u128::from(times) * operation_flops(program, &op.operation)).sum();
+    check("compute", flops, "FLOP")?;
+    // Every storage is sent or swept over a few times at most in a pass.
+    let passes = 16 * program.layout.microbatches() as u128;
+    let elements: u128 = program.storages.iter().map(|storage| storage.elements as u128).sum();
+    check("move", passes * elements * u128::from(program.layout.dtype.bytes()), "bytes")
 }
 
 /// The value whose local elements an element-wise operation sweeps over.

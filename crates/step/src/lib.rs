@@ -33,7 +33,7 @@ mod value;
 mod wire;
 
 pub use error::StepError;
-pub use ledger::{declared_axes, empty_axes, predict};
+pub use ledger::{declared_axes, empty_axes, predict, predict_rank};
 pub use liveness::Lifetimes;
 pub use operation::{Collective, GemmPass, Op, Operation, Reduction, Scalar, Storage as GemmStorage, Write};
 pub use parameter::{Initial, Parameter, ParameterId};

@@ -5,6 +5,7 @@ use std::fmt;
 use quadrille_spec::{Layout, Model};
 
 use crate::builder::Builder;
+use crate::ledger::check_counts;
 use crate::{Lifetimes, Op, Parameter, StepError, StorageInfo, Value, ValueId, backward, blocks, passes, update};
 
 /// A part of the model, for ledgers and messages.
@@ -65,7 +66,7 @@ impl StepProgram {
     /// Builds the program and applies the overlap passes of the layout.
     ///
     /// # Errors
-    /// A dimension that its axes do not divide.
+    /// A dimension that its axes do not divide; a step too large to be counted.
     pub fn new(model: &Model, layout: &Layout) -> Result<Self, StepError> {
         let mut builder = Builder::new(model, layout);
         blocks::forward(&mut builder)?;
@@ -81,7 +82,7 @@ impl StepProgram {
         let section = |ops: Vec<Op>| Section { lifetimes: Lifetimes::of(&ops, &values, &storages), ops };
         let pass = section(forward.into_iter().chain(backward).collect());
         let update = section(update);
-        Ok(Self {
+        let program = Self {
             model: model.clone(),
             layout: layout.clone(),
             values,
@@ -90,7 +91,9 @@ impl StepProgram {
             pass,
             backward_start,
             update,
-        })
+        };
+        check_counts(&program)?;
+        Ok(program)
     }
 
     /// A value by its number.

@@ -67,7 +67,12 @@ impl Sharding {
             Err(StepError::Indivisible { value: name.to_owned(), dim, size, axes, parts })
         };
         let tile = (divide("rows", rows, &self.rows)?, divide("columns", cols, &self.cols)?);
-        divide("elements of the tile", tile.0 * tile.1, &self.flat)?;
+        let elements = tile.0.checked_mul(tile.1).ok_or(StepError::TooLarge {
+            what: "hold",
+            amount: tile.0 as f64 * tile.1 as f64,
+            unit: "elements",
+        })?;
+        divide("elements of the tile", elements, &self.flat)?;
         Ok(tile)
     }
 }

@@ -13,7 +13,7 @@ const SLOPE: f64 = 1.595_769_121_605_730_8;
 /// The cubic term's weight.
 const CUBIC: f64 = 0.044_715;
 
-/// x [rows, cols] += bias [cols], in every row.
+/// x [rows, cols] += bias `[cols]`, in every row.
 pub fn bias_forward<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &mut [T], bias: &[T]) {
     assert_eq!((x.len(), bias.len()), (rows * cols, cols));
     if cols == 0 {
@@ -23,7 +23,7 @@ pub fn bias_forward<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &mut [
     pool.each(x.chunks_mut(piece), |x| x.chunks_exact_mut(cols).for_each(|x| add(x, bias)));
 }
 
-/// dbias [cols] = (or += if `accumulate`) the column sums of dy [rows, cols].
+/// dbias `[cols]` = (or += if `accumulate`) the column sums of dy [rows, cols].
 pub fn bias_backward<T: Element>(pool: &Pool, rows: usize, cols: usize, dy: &[T], dbias: &mut [T], accumulate: bool) {
     assert_eq!(dy.len(), rows * cols);
     let blocks = dy.chunks((block_rows(rows) * cols).max(1));

@@ -10,7 +10,7 @@ use crate::element::Element;
 use crate::lanes::{largest, sum};
 use crate::pool::Pool;
 
-/// max [rows] = the largest of each row's valid logits; minus infinity if there are none.
+/// max `[rows]` = the largest of each row's valid logits; minus infinity if there are none.
 pub fn cross_entropy_max<T: Element>(pool: &Pool, rows: usize, cols: usize, valid: usize, logits: &[T], max: &mut [T]) {
     assert_eq!((logits.len(), max.len()), (rows * cols, rows));
     assert!(valid <= cols);

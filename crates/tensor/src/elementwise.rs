@@ -59,11 +59,16 @@ pub fn sum_of_squares<T: Element>(pool: &Pool, x: &[T]) -> f64 {
 fn squares<T: Element>(x: &[T]) -> f64 {
     const LANES: usize = 32;
     let mut lanes = [0.0; LANES];
-    for chunk in x.chunks(LANES) {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            let x = x.to_f64();
-            *lane += x * x;
+    let chunks = x.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for i in 0..LANES {
+            let x = chunk[i].to_f64();
+            lanes[i] += x * x;
         }
+    }
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane += x.to_f64() * x.to_f64();
     }
     lanes.iter().sum()
 }

@@ -47,32 +47,29 @@ pub(crate) fn largest<T: Element>(x: &[T]) -> T {
     fold(x, T::NEG_INFINITY, |x| x, T::larger)
 }
 
-/// Sum of x y.
+/// Sum of x y over two equally long slices.
 #[inline(always)]
 pub(crate) fn dot<T: Element>(x: &[T], y: &[T]) -> T {
-    let mut lanes = [T::ZERO; LANES];
-    for (x, y) in x.chunks(LANES).zip(y.chunks(LANES)) {
-        for ((lane, x), y) in lanes.iter_mut().zip(x).zip(y) {
-            *lane = x.mul_add(*y, *lane);
-        }
-    }
-    sum(&lanes, |x| x)
+    sum_pairs(x, y, y, |x, y, _| (x * y, T::ZERO)).0
 }
 
 /// Sums of both components of `term(x, y, z)` over three equally long slices.
 #[inline(always)]
 pub(crate) fn sum_pairs<T: Element>(x: &[T], y: &[T], z: &[T], term: impl Fn(T, T, T) -> (T, T)) -> (T, T) {
     let (mut first, mut second) = ([T::ZERO; LANES], [T::ZERO; LANES]);
-    let mut at = 0;
-    while at < x.len() {
-        let len = LANES.min(x.len() - at);
-        let (x, y, z) = (&x[at..at + len], &y[at..at + len], &z[at..at + len]);
-        for i in 0..len {
+    let (xs, ys, zs) = (x.chunks_exact(LANES), y.chunks_exact(LANES), z.chunks_exact(LANES));
+    let rest = xs.remainder().iter().zip(ys.remainder()).zip(zs.remainder());
+    for ((x, y), z) in xs.zip(ys).zip(zs) {
+        for i in 0..LANES {
             let (a, b) = term(x[i], y[i], z[i]);
             first[i] += a;
             second[i] += b;
         }
-        at += len;
+    }
+    for (i, ((x, y), z)) in rest.enumerate() {
+        let (a, b) = term(*x, *y, *z);
+        first[i] += a;
+        second[i] += b;
     }
     (sum(&first, |x| x), sum(&second, |x| x))
 }

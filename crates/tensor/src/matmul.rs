@@ -4,7 +4,7 @@
 
 use crate::element::Element;
 use crate::pool::Pool;
-use crate::product::Product;
+use crate::product::{Product, cut};
 use gemm::Parallelism;
 
 /// How the two operands of a product are stored.
@@ -38,7 +38,7 @@ impl Transpose {
 /// of at least this size never enter one that the whole product would not.
 const CUT: usize = 128;
 const UNCUT: usize = 16;
-/// Rows of A from which it pays to transpose B apart where it is stored [n, k].
+/// The other operand's size from which it pays to transpose an operand apart.
 const TURN_FROM: usize = 64;
 
 /// C = op(A) op(B), or C += op(A) op(B) if `accumulate`: 2 m n k FLOPs. Bits depend on neither
@@ -55,23 +55,21 @@ pub fn matmul<T: Element>(
     accumulate: bool,
 ) {
     let product = Product::new(layout, m, n, k, a, b, c, accumulate);
-    let turned = layout == Transpose::Nt && m >= TURN_FROM && n >= CUT;
-    let (len, by_rows) = if turned || n >= m { (n, false) } else { (m, true) };
+    let turn_a = layout == Transpose::Tn && m >= n && n >= TURN_FROM;
+    let turn_b = layout == Transpose::Nt && m >= TURN_FROM && n >= CUT;
+    let by_rows = !turn_b && m >= n;
+    let len = if by_rows { m } else { n };
     let most = if m.min(n) < UNCUT { 1 } else { (len / CUT).max(1) };
     let pieces = pool.threads().min(most);
     pool.each(0..pieces, |i| {
         let piece = cut(len, pieces, i)..cut(len, pieces, i + 1);
-        match (turned, by_rows) {
-            (true, _) => product.run_turned(piece),
-            (false, true) => product.run(piece, 0..n, Parallelism::None),
-            (false, false) => product.run(0..m, piece, Parallelism::None),
+        match (turn_a, turn_b, by_rows) {
+            (true, ..) => product.run_turned_a(piece),
+            (_, true, _) => product.run_turned_b(piece),
+            (_, _, true) => product.run(piece, 0..n, Parallelism::None),
+            _ => product.run(0..m, piece, Parallelism::None),
         }
     });
-}
-
-/// Where piece `i` of `pieces` starts: on a multiple of 64, the micro-kernel's widest side.
-fn cut(len: usize, pieces: usize, i: usize) -> usize {
-    if i == pieces { len } else { (len * i / pieces).next_multiple_of(64).min(len) }
 }
 
 /// The same product by the library's own threads, for comparison: what a caller without this

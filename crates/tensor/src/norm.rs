@@ -9,7 +9,7 @@ use crate::element::Element;
 use crate::lanes::{block_rows, column_sums, sum, sum_pairs};
 use crate::pool::Pool;
 
-/// sums [rows] = the sum of each row over the local columns.
+/// sums `[rows]` = the sum of each row over the local columns.
 pub fn norm_row_sums<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T], sums: &mut [T]) {
     assert_eq!((x.len(), sums.len()), (rows * cols, rows));
     let piece = pool.rows_per_piece(rows, cols);
@@ -26,7 +26,7 @@ pub fn norm_row_sums<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T],
     });
 }
 
-/// squares [rows] = the sum of (x - mean)^2 of each row over the local columns, given the sums
+/// squares `[rows]` = the sum of (x - mean)^2 of each row over the local columns, given the sums
 /// over all columns.
 pub fn norm_centered_squares<T: Element>(
     pool: &Pool,
@@ -117,7 +117,7 @@ pub fn norm_forward<T: Element>(
 }
 
 /// out [rows, 2] = per row, over the local columns, (sum of dy gamma, sum of dy gamma xhat), to
-/// be reduced for [`norm_backward`]; dgamma and dbeta [cols] = (or += if `accumulate`) the
+/// be reduced for [`norm_backward`]; dgamma and dbeta `[cols]` = (or += if `accumulate`) the
 /// column sums of dy xhat and of dy.
 pub fn norm_backward_sums<T: Element>(
     pool: &Pool,

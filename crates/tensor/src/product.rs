@@ -9,34 +9,31 @@ use crate::turn::turn;
 use gemm::Parallelism;
 use std::ops::Range;
 
-/// The largest block of B that is transposed at a time: it stays in L2 beside `gemm`'s own copy.
-/// `TURNED_K` is also how deep `gemm` itself goes before it adds to C.
-const TURNED_K: usize = 512;
-const TURNED_N: usize = 256;
-/// Elements added to a row of the transposed block, so that the lines of one of its columns
-/// fall into different sets of the cache.
+/// How deep a transposed block is: as deep as `gemm` itself goes before it adds to C.
+const DEPTH: usize = 512;
+/// Rows of a transposed block of B, which stays in L2 beside `gemm`'s own copy of it.
+const COLS: usize = 256;
+/// Columns of a transposed block of A, for each of which `gemm` packs B anew.
+const ROWS: usize = 1024;
+/// Elements added to a row of a transposed block, so that the lines of one of its columns fall
+/// into different sets of the cache.
 const LINE: usize = 16;
 
 /// A product whose pieces of C can be computed apart.
 pub(crate) struct Product<'a, T> {
     m: usize,
+    n: usize,
     k: usize,
-    a: &'a [T],
-    b: &'a [T],
+    a: Operand<'a, T>,
+    b: Operand<'a, T>,
     c: Disjoint<'a, T>,
-    /// Along m and k.
-    a_strides: (usize, usize),
-    /// Along k and n.
-    b_strides: (usize, usize),
-    c_stride: usize,
     accumulate: bool,
 }
 
-/// The columns and the depth that one call of `gemm` covers, and B's elements for them.
-struct Right<'a, T> {
-    cols: Range<usize>,
-    inner: Range<usize>,
-    b: &'a [T],
+/// A stored matrix, and its strides along the product's two dimensions.
+#[derive(Clone, Copy)]
+struct Operand<'a, T> {
+    values: &'a [T],
     strides: (usize, usize),
 }
 
@@ -52,57 +49,84 @@ impl<'a, T: Element> Product<'a, T> {
         accumulate: bool,
     ) -> Self {
         assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n), "{layout:?} {m}x{n}x{k}");
-        let (a_strides, b_strides) = (layout.lhs(m, k), layout.rhs(n, k));
-        Product { m, k, a, b, c: Disjoint::new(c), a_strides, b_strides, c_stride: n, accumulate }
+        let a = Operand { values: a, strides: layout.lhs(m, k) };
+        let b = Operand { values: b, strides: layout.rhs(n, k) };
+        Product { m, n, k, a, b, c: Disjoint::new(c), accumulate }
     }
 
     /// Computes the given rows and columns of C; no two calls at a time may share any.
     pub(crate) fn run(&self, rows: Range<usize>, cols: Range<usize>, parallelism: Parallelism) {
-        let b = self.b.get(cols.start * self.b_strides.1..).unwrap_or_default();
-        let right = Right { cols, inner: 0..self.k, b, strides: self.b_strides };
-        self.call(rows, right, self.accumulate, parallelism);
+        let (a, b) = (self.a.from(rows.start, 0), self.b.from(0, cols.start));
+        self.call(rows, cols, self.k, a, b, self.accumulate, parallelism);
     }
 
     /// Computes the given columns of C where B is stored [n, k], from blocks of it that are
     /// transposed into this thread's scratch; no two calls at a time may share any. `gemm` alone
     /// would read 64 rows of B at a time, which evict each other where k is a multiple of 256.
-    pub(crate) fn run_turned(&self, cols: Range<usize>) {
-        let depth = block(self.k, TURNED_K, 1);
-        let width = block(cols.len(), TURNED_N, 64);
-        let stride = width + LINE;
+    pub(crate) fn run_turned_b(&self, cols: Range<usize>) {
+        let (depth, stride) = (self.depth(), COLS + LINE);
         T::with_scratch(depth * stride, |turned| {
-            for left in cols.clone().step_by(width) {
-                let cols = left..cols.end.min(left + width);
+            for cols in blocks(cols, COLS) {
                 for top in (0..self.k.max(1)).step_by(depth) {
-                    let inner = top..self.k.min(top + depth);
-                    turn(cols.len(), inner.len(), &self.b[cols.start * self.k + top..], self.k, turned, stride);
-                    let right = Right { cols: cols.clone(), inner, b: turned, strides: (stride, 1) };
-                    self.call(0..self.m, right, self.accumulate || top > 0, Parallelism::None);
+                    let depth = depth.min(self.k - top);
+                    let b = &self.b.values[cols.start * self.k + top..];
+                    turn(cols.len(), depth, b, self.k, turned, stride);
+                    let (a, b) = (self.a.from(0, top), Operand { values: turned, strides: (stride, 1) });
+                    self.call(0..self.m, cols.clone(), depth, a, b, self.accumulate || top > 0, Parallelism::None);
                 }
             }
         });
     }
 
-    fn call(&self, rows: Range<usize>, right: Right<'_, T>, accumulate: bool, parallelism: Parallelism) {
-        let (a_m, a_k) = self.a_strides;
-        let (b_k, b_n) = right.strides;
+    /// The same for rows of C where A is stored [k, m]: `gemm` alone would read it by 6 elements
+    /// of each row.
+    pub(crate) fn run_turned_a(&self, rows: Range<usize>) {
+        let (depth, stride) = (self.depth(), DEPTH + LINE);
+        T::with_scratch(ROWS * stride, |turned| {
+            for rows in blocks(rows, ROWS) {
+                for top in (0..self.k.max(1)).step_by(depth) {
+                    let depth = depth.min(self.k - top);
+                    let a = &self.a.values[top * self.m + rows.start..];
+                    turn(depth, rows.len(), a, self.m, turned, stride);
+                    let (a, b) = (Operand { values: turned, strides: (stride, 1) }, self.b.from(top, 0));
+                    self.call(rows.clone(), 0..self.n, depth, a, b, self.accumulate || top > 0, Parallelism::None);
+                }
+            }
+        });
+    }
+
+    /// The depth of equal blocks that cover k.
+    fn depth(&self) -> usize {
+        self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1)
+    }
+
+    fn call(
+        &self,
+        rows: Range<usize>,
+        cols: Range<usize>,
+        depth: usize,
+        a: Operand<'_, T>,
+        b: Operand<'_, T>,
+        accumulate: bool,
+        parallelism: Parallelism,
+    ) {
         // SAFETY: `new` checked the lengths, so every element of the piece lies in its slice;
         // callers give disjoint pieces of C. Strides fit `isize` since the slices do.
         unsafe {
             gemm::gemm(
                 rows.len(),
-                right.cols.len(),
-                right.inner.len(),
-                self.c.at(rows.start * self.c_stride + right.cols.start),
+                cols.len(),
+                depth,
+                self.c.at(rows.start * self.n + cols.start),
                 1,
-                self.c_stride as isize,
+                self.n as isize,
                 accumulate,
-                self.a.as_ptr().wrapping_add(rows.start * a_m + right.inner.start * a_k),
-                a_k as isize,
-                a_m as isize,
-                right.b.as_ptr(),
-                b_n as isize,
-                b_k as isize,
+                a.values.as_ptr(),
+                a.strides.1 as isize,
+                a.strides.0 as isize,
+                b.values.as_ptr(),
+                b.strides.1 as isize,
+                b.strides.0 as isize,
                 T::ONE,
                 T::ONE,
                 false,
@@ -114,7 +138,23 @@ impl<'a, T: Element> Product<'a, T> {
     }
 }
 
-/// The size of equal blocks of at most `most` that cover `len`, a multiple of `unit`, never 0.
-fn block(len: usize, most: usize, unit: usize) -> usize {
-    len.div_ceil(len.div_ceil(most).max(1)).next_multiple_of(unit).max(1)
+impl<'a, T> Operand<'a, T> {
+    /// The part that starts at the given place along the two dimensions.
+    fn from(self, first: usize, second: usize) -> Self {
+        let start = first * self.strides.0 + second * self.strides.1;
+        Operand { values: self.values.get(start..).unwrap_or_default(), strides: self.strides }
+    }
+}
+
+/// Where piece `i` of `pieces` of 0..len starts: on a multiple of 64, the micro-kernel's widest
+/// side. A piece is shorter than the mean by less than 64.
+pub(crate) fn cut(len: usize, pieces: usize, i: usize) -> usize {
+    if i == pieces { len } else { (len * i / pieces).next_multiple_of(64).min(len) }
+}
+
+/// Even blocks of a range, none longer than `most`, a multiple of 64.
+fn blocks(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let (start, len) = (range.start, range.len());
+    let pieces = len.div_ceil(most);
+    (0..pieces).map(move |i| start + cut(len, pieces, i)..start + cut(len, pieces, i + 1))
 }

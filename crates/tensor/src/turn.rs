@@ -62,3 +62,53 @@ unsafe fn squares<T: Element, V: Vector<T>>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Element>(rows: usize, cols: usize, run: impl Fn(*const T, usize, *mut T, usize)) {
+        let (x_row, to_row) = (cols + 3, rows + 5);
+        let x: Vec<T> = (0..rows * x_row).map(|i| T::from_f64(i as f64)).collect();
+        let mut to = vec![T::ZERO; cols * to_row];
+        run(x.as_ptr(), x_row, to.as_mut_ptr(), to_row);
+        for (i, value) in to.iter().enumerate() {
+            let (col, row) = (i / to_row, i % to_row);
+            assert_eq!(*value, if row < rows { x[row * x_row + col] } else { T::ZERO }, "row {row} column {col}");
+        }
+    }
+
+    fn on_every_instruction_set<T: Element>(rows: usize, cols: usize) {
+        // SAFETY: `check` has the room; each set is used where it is present.
+        unsafe {
+            check::<T>(rows, cols, |x, x_row, to, to_row| squares::<T, [T; 4]>(rows, cols, x, x_row, to, to_row));
+            #[cfg(target_arch = "x86_64")]
+            if level() != Level::Portable {
+                check::<T>(rows, cols, |x, x_row, to, to_row| avx2(rows, cols, x, x_row, to, to_row));
+            }
+            #[cfg(target_arch = "x86_64")]
+            if level() == Level::Avx512 {
+                check::<T>(rows, cols, |x, x_row, to, to_row| avx512(rows, cols, x, x_row, to, to_row));
+            }
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_transposes_whole_squares() {
+        on_every_instruction_set::<f32>(32, 48);
+        on_every_instruction_set::<f64>(16, 32);
+    }
+
+    #[test]
+    fn odd_sizes_are_transposed_whole() {
+        for (rows, cols) in [(0, 3), (1, 1), (15, 17), (16, 5), (5, 16), (37, 50)] {
+            let (x_row, to_row) = (cols + 3, rows + 5);
+            let x: Vec<f32> = (0..rows * x_row).map(|i| i as f32).collect();
+            let mut to = vec![0.0; cols * to_row];
+            turn(rows, cols, &x, x_row, &mut to, to_row);
+            for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
+                assert_eq!(to[col * to_row + row], x[row * x_row + col]);
+            }
+        }
+    }
+}

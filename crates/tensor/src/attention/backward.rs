@@ -67,9 +67,9 @@ struct Head<'a, T> {
     dk: &'a mut [T],
     /// [s, d]
     dv: &'a mut [T],
-    /// D [s]
+    /// D `[s]`
     row_dots: &'a mut [T],
-    /// [s]
+    /// `[s]`
     log_sum_exp: &'a mut [T],
     /// P, then P F [TILE, TILE]
     p: &'a mut [T],

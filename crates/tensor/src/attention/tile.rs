@@ -146,3 +146,42 @@ unsafe fn rows<T: Element, V: Vector<T>, const VECTORS: usize>(job: &Job<'_, T>,
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Element>(run: impl Fn(&Job<'_, T>)) {
+        let (m, n, k) = (8, 5 * PAD, 3);
+        let a: Vec<T> = (0..m * k).map(|i| T::from_f64((i % 7) as f64 - 3.0)).collect();
+        let b: Vec<T> = (0..k * n).map(|i| T::from_f64((i % 11) as f64 - 5.0)).collect();
+        for a_by_columns in [false, true] {
+            let a = if a_by_columns { Operand::columns(&a, m) } else { Operand::rows(&a, k) };
+            let mut c = vec![T::ONE; m * n];
+            run(&Job { m, n, k, a, b: &b, b_row: n, c: c.as_mut_ptr(), c_row: n });
+            for i in 0..m * n {
+                let terms = (0..k).map(|l| a.values[i / n * a.row + l * a.col] * b[l * n + i % n]);
+                assert_eq!(c[i], terms.fold(T::ONE, |sum, x| sum + x));
+            }
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_same_product() {
+        // SAFETY: the job's lengths fit its matrices; each set is used where it is present.
+        unsafe {
+            check::<f32>(|job| columns::<_, [f32; 4], 2>(job));
+            check::<f64>(|job| columns::<_, [f64; 4], 2>(job));
+            #[cfg(target_arch = "x86_64")]
+            if level() != Level::Portable {
+                check::<f32>(|job| avx2(job));
+                check::<f64>(|job| avx2(job));
+            }
+            #[cfg(target_arch = "x86_64")]
+            if level() == Level::Avx512 {
+                check::<f32>(|job| avx512(job));
+                check::<f64>(|job| avx512(job));
+            }
+        }
+    }
+}

@@ -43,7 +43,16 @@ fn check<T: Element>(layout: Transpose, m: usize, n: usize, k: usize, accumulate
 #[test]
 fn products_equal_loops_at_the_edges_of_the_librarys_code_paths() {
     let sizes = [(0, 3, 2), (3, 2, 0), (1, 1, 1), (1, 300, 9), (300, 1, 9), (2, 300, 2), (300, 2, 5), (16, 16, 40)];
-    let larger = [(64, 64, 70), (15, 257, 33), (257, 15, 33), (16, 258, 30), (65, 129, 600), (300, 270, 17)];
+    let larger = [
+        (64, 64, 70),
+        (15, 257, 33),
+        (257, 15, 33),
+        (1100, 65, 40),
+        (70, 66, 600),
+        (16, 258, 30),
+        (65, 129, 600),
+        (300, 270, 17),
+    ];
     for (m, n, k) in sizes.into_iter().chain(larger) {
         for layout in Transpose::ALL {
             for accumulate in [false, true] {

@@ -1,0 +1,90 @@
+//! `quadrille bench`: speeds beside yardsticks that are measured in the same run.
+
+mod collectives;
+mod gemm;
+mod step;
+
+use std::time::Instant;
+
+use quadrille_plan::best;
+use quadrille_spec::{ElementType, Layout, Model};
+use quadrille_tensor::{Buffer, Element};
+
+use crate::arguments::{Bench, BenchArguments, LayoutArguments};
+use crate::failure::Failure;
+use crate::settings;
+
+/// The model, batch and sequence length that are measured unless others are asked for.
+const MODEL: &str = "gpt2-124m";
+const GLOBAL_BATCH: usize = 4;
+const SEQ_LEN: usize = 256;
+
+/// Measures and reports.
+pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+    match &arguments.bench {
+        Bench::Step(arguments) => step::run(arguments),
+        Bench::Gemm(arguments) => gemm::run(arguments),
+        Bench::Collectives(arguments) => collectives::run(arguments),
+    }
+}
+
+/// The layout that was asked for: one rank without `--grid` and `--ranks`.
+fn layout(arguments: &LayoutArguments, model: &Model, dtype: ElementType) -> Result<Layout, Failure> {
+    let (mut request, ranks, auto) = settings::layout_request(arguments, dtype, 1)?;
+    request.global_batch = arguments.global_batch.unwrap_or(GLOBAL_BATCH);
+    request.seq_len = arguments.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
+    if auto && ranks > 1 {
+        let cluster = settings::cluster(&arguments.cluster)?;
+        return Ok(best(model, &cluster, ranks, &request, dtype.bytes())?.layout);
+    }
+    Ok(Layout::new(model, &request)?)
+}
+
+/// Seconds that `work` takes.
+fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+/// The middle of the values, the mean of the two middle ones of an even number; 0 of none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        len if len % 2 == 1 => values[len / 2],
+        len => (values[len / 2 - 1] + values[len / 2]) / 2.0,
+    }
+}
+
+/// Numbers in [-1/2, 1/2) without a pattern that a product could profit from.
+fn filled<T: Element>(len: usize) -> Buffer<T> {
+    Buffer::from_fn(len, |at| {
+        let bits = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        T::from_f64(bits as f64 / (1u64 << 24) as f64 - 0.5)
+    })
+}
+
+/// Bytes that a line such as `VmHWM:  1234 kB` of a file under `/proc` names; `None` on systems without such files.
+fn proc_bytes(file: &str, field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// A rate beside a yardstick: `82%`.
+fn percent(part: f64) -> String {
+    format!("{:.1}%", 100.0 * part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(vec![]), 0.0);
+    }
+}
