@@ -248,7 +248,7 @@ pub struct BenchStepArguments {
     #[arg(long, value_name = "TYPE", default_value_t = ElementType::F32)]
     pub dtype: ElementType,
     /// Measured steps, after one that warms up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..u64::MAX))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
     pub steps: u64,
     /// With several ranks: leave out the run of one rank with the threads of all
     #[arg(long)]
@@ -303,7 +303,7 @@ fn model_help(argument: Arg) -> Arg {
 }
 
 fn batch_help(argument: Arg) -> Arg {
-    argument.help("Sequences in a step [default: 4]")
+    argument.help("Sequences in a step [default: 4, raised to a multiple of y*z*data]")
 }
 
 fn seq_len_help(argument: Arg) -> Arg {

@@ -18,7 +18,7 @@ use crate::output::{print_json, print_text};
 use crate::settings;
 
 /// Steps without `--steps`: enough for the demo to come near its floor.
-const DEFAULT_STEPS: u64 = 300;
+const DEFAULT_STEPS: u64 = 400;
 /// Tokens of the built-in corpus.
 const DEMO_TOKENS: usize = 1 << 20;
 

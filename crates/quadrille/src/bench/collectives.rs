@@ -82,16 +82,20 @@ fn check_memory(ranks: usize, size: u64) -> Result<(), Failure> {
     }
 }
 
-/// Every collective at one size, and the copy.
+/// Every collective at one size; the copy before and after them, of which the faster counts.
 fn measure(ranks: usize, size: u64, runs: u32) -> Result<Vec<Measured>, EngineError> {
     let part = size as usize / size_of::<f32>() / ranks;
     let full = part * ranks;
     let n = (full * size_of::<f32>()) as f64;
-    let copy_gb_s = n / time(ranks, [full, full], runs, copy)? / 1e9;
-    let mut measured = Vec::new();
-    for (kind, factor, run) in COLLECTIVES {
+    let before = time(ranks, [full, full], runs, copy)?;
+    let times = COLLECTIVES.map(|(kind, _, run)| {
         let second = if kind == CollectiveKind::AllReduce { 0 } else { part };
-        let seconds = time(ranks, [full, second], runs, run)?;
+        time(ranks, [full, second], runs, run)
+    });
+    let copy_gb_s = n / before.min(time(ranks, [full, full], runs, copy)?) / 1e9;
+    let mut measured = Vec::new();
+    for ((kind, factor, _), seconds) in COLLECTIVES.into_iter().zip(times) {
+        let seconds = seconds?;
         let algorithm_gb_s = n / seconds / 1e9;
         let bus_gb_s = factor * (ranks - 1) as f64 / ranks as f64 * algorithm_gb_s;
         measured.push(Measured {

@@ -73,7 +73,7 @@ struct Scaling {
 pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
     let settings = settings::settings(&arguments.model, super::MODEL)?;
     let layout = layout(&arguments.layout, &settings.model, arguments.dtype)?;
-    let steps = arguments.steps + 1;
+    let steps = arguments.steps.saturating_add(1);
     let options = TrainOptions {
         steps,
         hyper: settings::hyper(settings.hyper, &arguments.run, steps)?,
@@ -202,7 +202,7 @@ fn breakdown(outcome: &TrainOutcome) -> BTreeMap<&'static str, Share> {
 }
 
 fn text(program: &StepProgram, document: &Document) -> String {
-    let each = document.step_ms_each.iter().map(|step| format!("{step:.0}")).collect::<Vec<_>>().join(", ");
+    let each = document.step_ms_each.iter().map(|step| format!("{step:.1}")).collect::<Vec<_>>().join(", ");
     let [m, n, k] = YARDSTICK;
     let threads = document.threads * program.layout.grid.ranks();
     let resident = document.peak_rss_bytes.map_or("unknown".to_owned(), bytes);
@@ -229,7 +229,7 @@ fn text(program: &StepProgram, document: &Document) -> String {
     shares.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
     let rows: Vec<Vec<String>> = shares
         .into_iter()
-        .map(|(name, share)| vec![(*name).to_owned(), format!("{:.4}", share.seconds), format!("{:.1}", share.percent)])
+        .map(|(name, share)| vec![(*name).to_owned(), format!("{:.6}", share.seconds), format!("{:.1}", share.percent)])
         .collect();
     summary(program) + &head + "\n" + &table(&["operation", "s per step", "%"], &rows)
 }

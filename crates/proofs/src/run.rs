@@ -1,0 +1,121 @@
+//! Short runs: against the serial model, and for their bits.
+
+use std::time::Duration;
+
+use proptest::test_runner::TestCaseError;
+use quadrille_comm::{JobOptions, run_ranks};
+use quadrille_engine::{
+    EngineError, Hyper, InitialValues, RankEngine, Real, Tolerance, VerifyOptions, VerifyReport, random_batch, verify,
+};
+use quadrille_spec::{ElementType, RankLedger};
+use quadrille_step::StepProgram;
+
+use crate::Case;
+
+/// How long a collective may wait: much longer than any of these runs.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Keys the weights and tokens of runs that give no seed.
+const SEED: u64 = 11;
+
+/// Full learning rate from the first step, so that the second step sees moved weights.
+pub fn hyper(clip: Option<f64>) -> Hyper {
+    Hyper { learning_rate: 1e-2, warmup_steps: 0, steps: 10, clip, ..Hyper::default() }
+}
+
+/// Holds `program` against the serial model over `steps` steps, with the tolerance of its element type.
+///
+/// # Errors
+/// A rank that failed.
+pub fn prove(program: &StepProgram, steps: u64) -> Result<VerifyReport, EngineError> {
+    verify_as(program, VerifyOptions { steps, seed: SEED, hyper: hyper(Some(0.1)), threads: 1, timeout: TIMEOUT })
+}
+
+/// Holds a random case against the serial model: over two steps in f64; over one in f32, since AdamW's first update
+/// has the sign of each gradient, and that of a gradient near zero is left to rounding.
+///
+/// # Errors
+/// The difference, for proptest to report and make smaller.
+pub fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
+    let steps = if dtype == ElementType::F64 { 2 } else { 1 };
+    let options =
+        VerifyOptions { steps, seed: case.seed, hyper: hyper(case.clip), threads: case.threads, timeout: TIMEOUT };
+    match verify_as(&case.program(dtype), options) {
+        Ok(report) if report.ok => Ok(()),
+        Ok(report) => Err(TestCaseError::fail(format!("{report:?}"))),
+        Err(error) => Err(TestCaseError::fail(error.to_string())),
+    }
+}
+
+fn verify_as(program: &StepProgram, options: VerifyOptions) -> Result<VerifyReport, EngineError> {
+    match program.layout.dtype {
+        ElementType::F32 => verify::<f32>(program, &options, Tolerance::F32),
+        ElementType::F64 => verify::<f64>(program, &options, Tolerance::F64),
+    }
+}
+
+/// The batches of [`prove`] and [`trajectory`].
+pub fn random_tokens(
+    program: &StepProgram,
+) -> impl Fn(u64, usize, &mut [u32], &mut [u32]) -> Result<(), EngineError> + Sync {
+    let tokens = random_batch(program.model.vocab, SEED, program.layout.seq_len);
+    move |step, first, input, targets| {
+        tokens(step, first, input, targets);
+        Ok(())
+    }
+}
+
+/// The bits of a step's loss and gradient norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Mean loss.
+    pub loss: u64,
+    /// Global gradient norm.
+    pub norm: u64,
+}
+
+/// What a rank went through.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trajectory {
+    /// By step.
+    pub outcomes: Vec<Outcome>,
+    /// The bits of its shards before the first step, by parameter.
+    pub start: Vec<Vec<u64>>,
+    /// The same after the last step.
+    pub weights: Vec<Vec<u64>>,
+    /// The bits of its gradient shards of the last step.
+    pub gradients: Vec<Vec<u64>>,
+    /// The counted ledger of the last step; empty after none.
+    pub ledger: Option<RankLedger>,
+}
+
+/// Runs `steps` steps on every rank with `threads` threads each and keeps every bit.
+///
+/// # Errors
+/// A rank that failed.
+pub fn trajectory(program: &StepProgram, steps: u64, threads: usize) -> Result<Vec<Trajectory>, EngineError> {
+    match program.layout.dtype {
+        ElementType::F32 => run::<f32>(program, steps, threads),
+        ElementType::F64 => run::<f64>(program, steps, threads),
+    }
+}
+
+fn run<T: Real>(program: &StepProgram, steps: u64, threads: usize) -> Result<Vec<Trajectory>, EngineError> {
+    let batch = random_tokens(program);
+    let job = JobOptions { ranks: program.layout.grid.ranks(), timeout: TIMEOUT };
+    let bits = |shards: Vec<Vec<f64>>| -> Vec<Vec<u64>> {
+        shards.iter().map(|shard| shard.iter().map(|element| element.to_bits()).collect()).collect()
+    };
+    Ok(run_ranks(&job, |context| {
+        let hyper = hyper(Some(0.1));
+        let mut engine = RankEngine::<T>::new(program, context, threads, hyper, SEED, InitialValues::Perturbed)?;
+        let start = bits(engine.shards(false)?);
+        let (mut outcomes, mut ledger) = (Vec::new(), None);
+        for _ in 0..steps {
+            let outcome = engine.step(&batch)?;
+            outcomes.push(Outcome { loss: outcome.loss.to_bits(), norm: outcome.gradient_norm.to_bits() });
+            ledger = Some(engine.take_ledger());
+        }
+        let (weights, gradients) = (bits(engine.shards(false)?), bits(engine.shards(true)?));
+        Ok(Trajectory { outcomes, start, weights, gradients, ledger })
+    })?)
+}

@@ -1,0 +1,303 @@
+//! Negative controls: what is wrong in a program, however little, makes the proof fail. Every control also shows that the
+//! unbroken program passes.
+//!
+//! An all-gather is not simply left out, since its buffer may still hold the right values from the pass before; it
+//! gathers over the wrong axis instead.
+
+use quadrille_proofs::{edited, is_collective, model, program, prove, trajectory};
+use quadrille_spec::{Activations, Axis, AxisSet, CollectiveKind, Overlap};
+use quadrille_step::{
+    Collective, GemmPass, Op, Operation, Parameter, Reduction, Scalar, StepProgram, Write, declared_axes, predict,
+};
+
+const BOTH: [Activations; 2] = [Activations::Replicated, Activations::Scattered];
+
+/// Two microbatches of one layer on two ranks of every axis.
+fn unbroken(activations: Activations) -> StepProgram {
+    let program = program(&model(1), "x=2,y=2,z=2,data=2", activations, Overlap::NONE, 16, 4);
+    let report = prove(&program, 1).unwrap();
+    assert!(report.ok, "{report:?}");
+    program
+}
+
+/// Asserts that the program runs to its end, is counted as predicted, and gives wrong numbers.
+fn assert_caught(program: &StepProgram, steps: u64, change: &str) {
+    let report = prove(program, steps).unwrap_or_else(|error| panic!("{change}: {error}"));
+    assert!(report.ledger_equal, "{change}: {report:?}");
+    assert!(!report.ok, "{change} was not noticed: {report:?}");
+}
+
+/// The collectives of both sections, in order of issue.
+fn collectives(program: &StepProgram) -> Vec<Collective> {
+    let ops = program.pass.ops.iter().chain(&program.update.ops);
+    ops.filter(|op| matches!(op.operation, Operation::Issue(_))).filter_map(is_collective).collect()
+}
+
+fn describe(program: &StepProgram, collective: &Collective) -> String {
+    let name = &program.value(collective.output).name;
+    format!("{} of {name} over {}", collective.kind.name(), collective.axes.key())
+}
+
+/// Replaces one collective by others: none, or one in its place.
+fn replaced(program: &StepProgram, old: Collective, new: &[Operation]) -> StepProgram {
+    let replace = |ops: &mut Vec<Op>| {
+        let layer = ops.iter().find(|op| is_collective(op) == Some(old)).map(|op| op.layer);
+        let Some(at) = ops.iter().position(|op| op.operation == Operation::Issue(old)) else { return };
+        ops.retain(|op| op.operation != Operation::Wait(old));
+        ops.splice(at..=at, new.iter().map(|operation| Op { layer: layer.unwrap(), operation: operation.clone() }));
+    };
+    edited(program, |pass, update| {
+        replace(pass);
+        replace(update);
+    })
+}
+
+/// Leaves a reduction out: each rank goes on with its own addend.
+fn unreduced(program: &StepProgram, collective: Collective) -> StepProgram {
+    let Collective { input, output, axes, .. } = collective;
+    match collective.kind {
+        CollectiveKind::AllReduce => replaced(program, collective, &[]),
+        _ => {
+            let axis = axes.iter().next().unwrap();
+            replaced(program, collective, &[Operation::SliceRows { axis, input, output }])
+        }
+    }
+}
+
+#[test]
+fn every_reduction_matters() {
+    for activations in BOTH {
+        let program = unbroken(activations);
+        let reductions = collectives(&program);
+        let reductions: Vec<_> = reductions.iter().filter(|c| c.kind != CollectiveKind::AllGather).collect();
+        assert!(reductions.len() > 40, "{}", reductions.len());
+        for collective in reductions {
+            let change = format!("{activations}: no {}", describe(&program, collective));
+            assert_caught(&unreduced(&program, *collective), 1, &change);
+        }
+    }
+}
+
+#[test]
+fn every_scalar_reduction_matters() {
+    let program = unbroken(Activations::Scattered);
+    for dropped in [Scalar::Loss, Scalar::GradientNormSquared] {
+        let is_dropped = |op: &Op| matches!(op.operation, Operation::ReduceScalar { scalar, .. } if scalar == dropped);
+        let broken = edited(&program, |_, update| update.retain(|op| !is_dropped(op)));
+        assert_caught(&broken, 1, &format!("no reduction of {dropped:?}"));
+    }
+}
+
+/// The same collective over other axes.
+fn over(program: &StepProgram, old: Collective, axes: AxisSet) -> StepProgram {
+    let new = Collective { axes, ..old };
+    replaced(program, old, &[Operation::Issue(new), Operation::Wait(new)])
+}
+
+/// `axes` with two of them exchanged; `None` if that changes nothing.
+fn swapped(axes: AxisSet, [a, b]: [Axis; 2]) -> Option<AxisSet> {
+    let other = |axis| match axis {
+        _ if axis == a => b,
+        _ if axis == b => a,
+        _ => axis,
+    };
+    let swapped = axes.iter().map(other).collect();
+    (swapped != axes).then_some(swapped)
+}
+
+#[test]
+fn every_collective_needs_its_own_axis() {
+    for activations in BOTH {
+        let program = unbroken(activations);
+        let declared = declared_axes(&program);
+        let mut gathers = 0;
+        for collective in collectives(&program) {
+            for pair in [[Axis::X, Axis::Y], [Axis::Z, Axis::Data]] {
+                let Some(axes) = swapped(collective.axes, pair).filter(|axes| declared.contains(axes)) else { continue };
+                let change = format!("{activations}: {}, over {}", describe(&program, &collective), axes.key());
+                assert_caught(&over(&program, collective, axes), 1, &change);
+                gathers += usize::from(collective.kind == CollectiveKind::AllGather);
+            }
+        }
+        assert!(gathers > 10, "{gathers}");
+    }
+}
+
+/// The program with another set of axes for the reduction of a gradient, consistently.
+fn reduced_over(program: &StepProgram, index: usize, axes: AxisSet) -> StepProgram {
+    let Parameter { gradient, unreduced, .. } = program.parameters[index];
+    let old = Collective {
+        kind: CollectiveKind::AllReduce,
+        axes: unreduced,
+        reduction: Reduction::Sum,
+        input: gradient,
+        output: gradient,
+    };
+    let mut broken = over(program, old, axes);
+    broken.parameters[index].unreduced = axes;
+    broken
+}
+
+#[test]
+fn gradients_are_reduced_over_neither_too_few_nor_too_many_axes() {
+    for activations in BOTH {
+        let program = unbroken(activations);
+        for (index, parameter) in program.parameters.iter().enumerate() {
+            for axis in Axis::ALL {
+                let axes = match parameter.unreduced.contains(axis) {
+                    true => parameter.unreduced.without(axis.only()),
+                    false => parameter.unreduced.union(axis.only()),
+                };
+                if axes.is_empty() {
+                    continue; // Left out altogether: `every_reduction_matters`.
+                }
+                let change = format!("{activations}: {} reduced over {}", parameter.name, axes.key());
+                assert_caught(&reduced_over(&program, index, axes), 1, &change);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_gradient_counts_once_in_the_norm() {
+    let program = unbroken(Activations::Scattered);
+    for index in 0..program.parameters.len() {
+        let counts = |op: &Op| matches!(op.operation, Operation::SumSquares { parameter, .. } if parameter.0 == index);
+        let name = &program.parameters[index].name;
+        let never = edited(&program, |_, update| update.retain(|op| !counts(op)));
+        assert_caught(&never, 1, &format!("{name} is not in the norm"));
+        let twice = edited(&program, |_, update| {
+            let at = update.iter().position(counts).unwrap();
+            update.insert(at, update[at].clone());
+        });
+        assert_caught(&twice, 1, &format!("{name} is twice in the norm"));
+    }
+}
+
+#[test]
+fn shards_count_once_in_the_norm() {
+    // As if a weight were replicated over z, or a bias cut over data: another rank set would own it.
+    let program = unbroken(Activations::Scattered);
+    for (index, parameter) in program.parameters.iter().enumerate() {
+        let mut broken = program.clone();
+        let sharding = &mut broken.values[parameter.gradient.0].sharding;
+        match sharding.flat.is_empty() {
+            true => sharding.flat = vec![Axis::Data],
+            false => sharding.flat.clear(),
+        }
+        assert_caught(&broken, 1, &format!("{index}: another owner of {}", parameter.name));
+    }
+}
+
+#[test]
+fn every_microbatch_counts_once() {
+    for (grid, activations) in [("x=2,y=2,z=2", BOTH[0]), ("x=2,y=2,z=2", BOTH[1]), ("x=2,y=2", BOTH[1])] {
+        let program = program(&model(1), grid, activations, Overlap::NONE, 8, 4);
+        assert!(prove(&program, 2).unwrap().ok);
+        for (at, op) in program.pass.ops.iter().enumerate() {
+            let (Operation::Accumulate { write, .. } | Operation::Gemm { write, .. }) = op.operation else { continue };
+            if write != Write::AccumulateMicrobatches {
+                continue;
+            }
+            for wrong in [Write::Overwrite, Write::Accumulate] {
+                let broken = edited(&program, |pass, _| set_write(&mut pass[at].operation, wrong));
+                assert_caught(&broken, 2, &format!("{grid}, {activations}: operation {at} ({}): {wrong:?}", op.operation.name()));
+            }
+        }
+    }
+}
+
+fn set_write(operation: &mut Operation, new: Write) {
+    if let Operation::Accumulate { write, .. }
+    | Operation::Gemm { write, .. }
+    | Operation::EmbedBackward { write, .. }
+    | Operation::NormBackward { write, .. } = operation
+    {
+        *write = new;
+    }
+}
+
+#[test]
+fn products_overwrite_and_sums_add() {
+    let program = unbroken(Activations::Scattered);
+    for (at, op) in program.pass.ops.iter().enumerate() {
+        let wrong = match op.operation {
+            Operation::Gemm { write: Write::Overwrite, .. } => Write::Accumulate,
+            Operation::Gemm { write: Write::Accumulate, .. }
+            | Operation::Accumulate { write: Write::Accumulate, .. }
+            | Operation::EmbedBackward { write: Write::Accumulate, .. }
+            | Operation::NormBackward { write: Write::Accumulate, .. } => Write::Overwrite,
+            _ => continue,
+        };
+        let broken = edited(&program, |pass, _| set_write(&mut pass[at].operation, wrong));
+        assert_caught(&broken, 1, &format!("operation {at} ({}): {wrong:?}", op.operation.name()));
+    }
+}
+
+#[test]
+fn work_in_place_is_done_once() {
+    for activations in BOTH {
+        let program = unbroken(activations);
+        for (at, op) in program.pass.ops.iter().enumerate() {
+            if !matches!(op.operation, Operation::Bias { .. } | Operation::AddPositions { .. } | Operation::Residual { .. }) {
+                continue;
+            }
+            let name = op.operation.name();
+            let never = edited(&program, |pass, _| drop(pass.remove(at)));
+            assert_caught(&never, 1, &format!("{activations}: no {name} at {at}"));
+            let twice = edited(&program, |pass, _| pass.insert(at, op.clone()));
+            assert_caught(&twice, 1, &format!("{activations}: {name} twice at {at}"));
+        }
+    }
+}
+
+#[test]
+fn every_parameter_moves_once() {
+    let program = unbroken(Activations::Scattered);
+    for (at, op) in program.update.ops.iter().enumerate() {
+        if let Operation::AdamW { parameter, .. } = op.operation {
+            let name = &program.parameters[parameter.0].name;
+            let never = edited(&program, |_, update| drop(update.remove(at)));
+            assert_caught(&never, 1, &format!("{name} does not move"));
+            let twice = edited(&program, |_, update| update.insert(at, op.clone()));
+            assert_caught(&twice, 1, &format!("{name} moves twice"));
+        }
+    }
+}
+
+#[test]
+fn weight_gradients_come_from_the_right_product() {
+    let program = unbroken(Activations::Replicated);
+    let is_product = |op: &Op| matches!(op.operation, Operation::Gemm { pass: GemmPass::WeightGradient, .. });
+    for at in (0..program.pass.ops.len()).filter(|at| is_product(&program.pass.ops[*at])) {
+        let twice = edited(&program, |pass, _| {
+            let mut again = pass[at].clone();
+            set_write(&mut again.operation, Write::Accumulate);
+            pass.insert(at + 1, again);
+        });
+        assert_caught(&twice, 1, &format!("the product at {at} is added twice"));
+    }
+}
+
+/// A maximum taken a second time changes no number: only the ledgers can tell.
+#[test]
+fn a_collective_too_many_is_counted() {
+    let program = unbroken(Activations::Scattered);
+    let maximum = collectives(&program).into_iter().find(|c| c.reduction == Reduction::Max).unwrap();
+    let [issue, wait] = [Operation::Issue(maximum), Operation::Wait(maximum)];
+    let wasteful = replaced(&program, maximum, &[issue.clone(), wait.clone(), issue, wait]);
+    assert!(prove(&wasteful, 1).unwrap().ok, "the numbers are right");
+
+    let counted = |program: &StepProgram| trajectory(program, 1, 1).unwrap();
+    let predicted = predict(&program).ranks;
+    for (rank, run) in counted(&program).into_iter().enumerate() {
+        assert_eq!(run.ledger.unwrap(), predicted[rank]);
+    }
+    for (rank, run) in counted(&wasteful).into_iter().enumerate() {
+        let ledger = run.ledger.unwrap();
+        assert_ne!(ledger, predicted[rank]);
+        let calls = |ledger: &quadrille_spec::RankLedger| ledger.axes["x+y"][&CollectiveKind::AllReduce].calls;
+        let microbatches = program.layout.microbatches() as u64;
+        assert_eq!(calls(&ledger), calls(&predicted[rank]) + microbatches);
+    }
+}

@@ -1,0 +1,29 @@
+//! Random models on random layouts give the serial model's losses, gradients, norms and weights; replicas are equal in
+//! every bit, and predicted and counted ledgers as integers.
+
+use proptest::prelude::*;
+use quadrille_proofs::{cases, holds};
+use quadrille_spec::ElementType;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn layouts_equal_the_serial_model(case in cases()) {
+        holds(&case, ElementType::F64)?;
+    }
+
+    #[test]
+    fn other_layouts_equal_the_serial_model(case in cases()) {
+        holds(&case, ElementType::F64)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn single_precision_is_close_to_the_serial_model(case in cases()) {
+        holds(&case, ElementType::F32)?;
+    }
+}
