@@ -13,6 +13,7 @@ pub(crate) fn counted(
     rank: usize,
     transfers: &Counted,
     flops: FlopsLedger,
+    elements: BTreeMap<&'static str, u64>,
     memory: MemoryLedger,
 ) -> RankLedger {
     let mut axes = empty_axes(program);
@@ -29,5 +30,5 @@ pub(crate) fn counted(
         .iter()
         .map(|name| LayerLedger { layer: name.clone(), axes: by_layer.remove(name.as_str()).unwrap_or_default() })
         .collect();
-    RankLedger { rank, axes, layers, flops, memory }
+    RankLedger { rank, axes, layers, flops, elements, memory }
 }

@@ -50,6 +50,8 @@ pub struct RankEngine<'a, T> {
     pub(crate) loss_sum: f64,
     pub(crate) norm_squared: f64,
     pub(crate) flops: FlopsLedger,
+    /// Elements swept over by element-wise operations.
+    pub(crate) elements: BTreeMap<&'static str, u64>,
     /// Seconds per operation kind since [`RankEngine::take_breakdown`].
     breakdown: BTreeMap<&'static str, f64>,
 }
@@ -113,6 +115,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             loss_sum: 0.0,
             norm_squared: 0.0,
             flops: FlopsLedger::default(),
+            elements: BTreeMap::new(),
             breakdown: BTreeMap::new(),
         })
     }
@@ -126,6 +129,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
         self.step += 1;
         (self.loss_sum, self.norm_squared) = (0.0, 0.0);
         self.flops = FlopsLedger::default();
+        self.elements.clear();
         for microbatch in 0..program.layout.microbatches() {
             self.microbatch = microbatch;
             self.context.enter(Label::new("embedding"), "read tokens")?;
@@ -144,7 +148,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
     pub fn take_ledger(&mut self) -> RankLedger {
         let transfers = self.context.take_ledger();
         let memory = self.slots.memory().clone();
-        ledger::counted(self.program, self.context.rank(), &transfers, self.flops.clone(), memory)
+        ledger::counted(self.program, self.context.rank(), &transfers, self.flops, self.elements.clone(), memory)
     }
 
     /// Seconds per operation kind since the last call; `wait` is communication that computation did not hide.

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use quadrille_comm::{JobOptions, RankContext, run_ranks};
-use quadrille_spec::{Ledger, RankLedger};
+use quadrille_spec::{AxesLedger, Ledger, RankLedger};
 use quadrille_step::{StepProgram, predict};
 use serde::Serialize;
 
@@ -56,6 +56,8 @@ pub struct StepRecord {
 pub struct RankReport {
     /// The last step's counted ledger.
     pub ledger: RankLedger,
+    /// Transfers of all steps.
+    pub total: AxesLedger,
     /// Steps whose counted ledger was not the predicted one.
     pub unequal_steps: u64,
     /// Seconds per operation kind, over all steps but the first.
@@ -124,6 +126,7 @@ fn run_rank<T: Real>(
     }
     let tokens = program.layout.tokens_per_step() as u64;
     let mut ledger = predicted.clone();
+    let mut total = AxesLedger::new();
     let mut unequal_steps = 0;
     let mut records = Vec::new();
     for step in 1..=options.steps {
@@ -135,6 +138,11 @@ fn run_rank<T: Real>(
         }
         ledger = engine.take_ledger();
         unequal_steps += u64::from(ledger != *predicted);
+        for (axes, kinds) in &ledger.axes {
+            for (kind, transfer) in kinds {
+                *total.entry(axes.clone()).or_default().entry(*kind).or_default() += *transfer;
+            }
+        }
         let record = StepRecord {
             step,
             loss: outcome.loss,
@@ -152,6 +160,7 @@ fn run_rank<T: Real>(
     }
     Ok(RankReport {
         ledger,
+        total,
         unequal_steps,
         breakdown: engine.take_breakdown(),
         allocated_bytes: engine.allocated_bytes(),

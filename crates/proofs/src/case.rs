@@ -67,11 +67,14 @@ struct Switches {
 /// them), sequences shorter than the model takes, one to three microbatches, every switch.
 pub fn cases() -> impl Strategy<Value = Case> {
     let run = (1..=2_usize, any::<u64>(), select(vec![None, Some(0.05), Some(100.0)]));
-    (sizes(), switches(), run).prop_filter_map("sizes that fit each other", |(sizes, switches, (threads, seed, clip))| {
-        let model = model(&sizes, &switches)?;
-        let layout = layout(&sizes, &switches, &model)?;
-        Some(Case { model, layout, threads, seed, clip })
-    })
+    (sizes(), switches(), run).prop_filter_map(
+        "sizes that fit each other",
+        |(sizes, switches, (threads, seed, clip))| {
+            let model = model(&sizes, &switches)?;
+            let layout = layout(&sizes, &switches, &model)?;
+            Some(Case { model, layout, threads, seed, clip })
+        },
+    )
 }
 
 fn sizes() -> impl Strategy<Value = Sizes> {

@@ -113,7 +113,9 @@ fn every_collective_needs_its_own_axis() {
         let mut gathers = 0;
         for collective in collectives(&program) {
             for pair in [[Axis::X, Axis::Y], [Axis::Z, Axis::Data]] {
-                let Some(axes) = swapped(collective.axes, pair).filter(|axes| declared.contains(axes)) else { continue };
+                let Some(axes) = swapped(collective.axes, pair).filter(|axes| declared.contains(axes)) else {
+                    continue;
+                };
                 let change = format!("{activations}: {}, over {}", describe(&program, &collective), axes.key());
                 assert_caught(&over(&program, collective, axes), 1, &change);
                 gathers += usize::from(collective.kind == CollectiveKind::AllGather);
@@ -201,7 +203,11 @@ fn every_microbatch_counts_once() {
             }
             for wrong in [Write::Overwrite, Write::Accumulate] {
                 let broken = edited(&program, |pass, _| set_write(&mut pass[at].operation, wrong));
-                assert_caught(&broken, 2, &format!("{grid}, {activations}: operation {at} ({}): {wrong:?}", op.operation.name()));
+                assert_caught(
+                    &broken,
+                    2,
+                    &format!("{grid}, {activations}: operation {at} ({}): {wrong:?}", op.operation.name()),
+                );
             }
         }
     }
@@ -239,7 +245,10 @@ fn work_in_place_is_done_once() {
     for activations in BOTH {
         let program = unbroken(activations);
         for (at, op) in program.pass.ops.iter().enumerate() {
-            if !matches!(op.operation, Operation::Bias { .. } | Operation::AddPositions { .. } | Operation::Residual { .. }) {
+            if !matches!(
+                op.operation,
+                Operation::Bias { .. } | Operation::AddPositions { .. } | Operation::Residual { .. }
+            ) {
                 continue;
             }
             let name = op.operation.name();

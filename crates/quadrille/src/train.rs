@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch, prepare};
 use quadrille_engine::{EngineError, InitialValues, MatmulChoices, StepRecord, TrainOptions, TrainOutcome, train};
-use quadrille_spec::{Axis, ElementType, Model};
+use quadrille_spec::{ElementType, Model};
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
@@ -107,11 +107,11 @@ fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>) -
             "predicted": outcome.predicted,
             "counted": outcome.counted,
             "equal": outcome.ledger_equal,
+            "total": outcome.ranks.iter().map(|rank| &rank.total).collect::<Vec<_>>(),
         },
         "breakdown_s": outcome.ranks[0].breakdown,
         "allocated_bytes": outcome.ranks.iter().map(|rank| rank.allocated_bytes).collect::<Vec<_>>(),
         "matmul": outcome.ranks[0].matmuls,
-        "data_ranks": program.layout.grid.size(Axis::Data),
     })
 }
 

@@ -35,7 +35,12 @@ impl Grid {
         let sizes = [x, y, z, data];
         for axis in Axis::ALL {
             if sizes[axis as usize] == 0 {
-                return Err(SpecError::invalid(axis.name(), 0, "an axis has at least one rank", "leave it out or use 1"));
+                return Err(SpecError::invalid(
+                    axis.name(),
+                    0,
+                    "an axis has at least one rank",
+                    "leave it out or use 1",
+                ));
             }
         }
         let ranks = sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
@@ -154,9 +159,10 @@ impl FromStr for Grid {
                 .split_once('=')
                 .ok_or_else(|| syntax(format!("'{part}' is not axis=size; an example is 'x=2,y=2,z=1,data=2'")))?;
             let axis: Axis = name.trim().parse()?;
-            let size = size.trim().parse().map_err(|_| {
-                syntax(format!("the size of {axis}, '{}', is not a whole number", size.trim()))
-            })?;
+            let size = size
+                .trim()
+                .parse()
+                .map_err(|_| syntax(format!("the size of {axis}, '{}', is not a whole number", size.trim())))?;
             if sizes[axis as usize].replace(size).is_some() {
                 return Err(syntax(format!("axis {axis} is given twice")));
             }
@@ -218,7 +224,8 @@ mod tests {
     #[test]
     fn texts_are_read_or_refused() {
         assert_eq!("x=2, data=3".parse::<Grid>().unwrap(), Grid::new(2, 1, 1, 3).unwrap());
-        for wrong in ["", "x", "x=", "x=a", "x=0", "x=2,x=2", "w=2", "x=-1", "x=16777217", "x=4294967296,y=4294967296"] {
+        for wrong in ["", "x", "x=", "x=a", "x=0", "x=2,x=2", "w=2", "x=-1", "x=16777217", "x=4294967296,y=4294967296"]
+        {
             assert!(wrong.parse::<Grid>().is_err(), "{wrong}");
         }
     }

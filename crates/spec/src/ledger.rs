@@ -79,8 +79,8 @@ pub struct LayerLedger {
 }
 
 /// FLOPs by kind of operation, from executed shapes; a product counts 2mkn, attention without causal discount.
-/// Element-wise work is listed apart, in elements.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+/// Element-wise work is listed apart: [`RankLedger::elements`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct FlopsLedger {
     /// Products of forward linear layers and the head.
     pub gemm_forward: u64,
@@ -92,8 +92,6 @@ pub struct FlopsLedger {
     pub attention_forward: u64,
     /// Twice the forward count.
     pub attention_backward: u64,
-    /// Elements written by element-wise operations, by name; not FLOPs.
-    pub elementwise_elements: BTreeMap<&'static str, u64>,
 }
 
 impl FlopsLedger {
@@ -128,14 +126,8 @@ pub enum MemoryClass {
 
 impl MemoryClass {
     /// Every class.
-    pub const ALL: [Self; 6] = [
-        Self::Parameters,
-        Self::Gradients,
-        Self::Optimizer,
-        Self::Activations,
-        Self::GatheredWeights,
-        Self::Buffers,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Parameters, Self::Gradients, Self::Optimizer, Self::Activations, Self::GatheredWeights, Self::Buffers];
 }
 
 /// Requested bytes of live values and states; kernels' scratch and thread stacks are outside.
@@ -183,6 +175,8 @@ pub struct RankLedger {
     pub layers: Vec<LayerLedger>,
     /// Work.
     pub flops: FlopsLedger,
+    /// Elements that element-wise operations sweep over, by the operation's name.
+    pub elements: BTreeMap<&'static str, u64>,
     /// Memory.
     pub memory: MemoryLedger,
 }

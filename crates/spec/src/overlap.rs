@@ -32,7 +32,9 @@ impl fmt::Display for Overlap {
             Self::NONE => f.write_str("none"),
             Self { all_reduce, reduce_scatter, all_gather } => {
                 let named = [(all_reduce, "oar"), (reduce_scatter, "ors"), (all_gather, "oag")];
-                f.write_str(&named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect::<Vec<_>>().join(","))
+                f.write_str(
+                    &named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect::<Vec<_>>().join(","),
+                )
             }
         }
     }

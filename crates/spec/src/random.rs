@@ -13,9 +13,9 @@ impl RandomStream {
     /// The stream of `purpose` (a parameter's name, "dropout block 3 attention", ...) under `seed`.
     pub fn new(seed: u64, purpose: &str) -> Self {
         // FNV-1a over the purpose, then SplitMix64's finaliser over both, so that near seeds give far keys.
-        let name = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let name = purpose
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         let mixed = mix(mix(seed).wrapping_add(name));
         Self { key: [mixed as u32, (mixed >> 32) as u32] }
     }

@@ -18,7 +18,7 @@ pub(crate) enum Node {
     Embed { table: ParameterId, output: ValueId },
     AddPositions { positions: ParameterId, input: ValueId, output: ValueId },
     Dropout { purpose: String, input: ValueId, output: ValueId },
-    Norm { gamma: ParameterId, beta: ParameterId, input: ValueId, sums: ValueId, squares: ValueId, output: ValueId },
+    Norm(NormNode),
     Linear { weight: ParameterId, input: ValueId, output: ValueId },
     Bias { bias: ParameterId, input: ValueId, output: ValueId },
     BiasGelu { bias: Option<ParameterId>, input: ValueId, output: ValueId, activated: ValueId },
@@ -27,6 +27,17 @@ pub(crate) enum Node {
     Head { weight: ParameterId, input: ValueId, logits: ValueId },
     CrossEntropy { logits: ValueId, gradient: ValueId },
     Reshard { input: ValueId, output: ValueId },
+}
+
+/// What the backward of a layer norm needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NormNode {
+    pub gamma: ParameterId,
+    pub beta: ParameterId,
+    pub input: ValueId,
+    pub sums: ValueId,
+    pub squares: ValueId,
+    pub output: ValueId,
 }
 
 /// Gradients that are known while the tape is walked.
@@ -100,7 +111,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
         }
         Node::Head { weight, input, logits } => linear(b, known, weight, input, logits, HEAD),
         Node::Linear { weight, input, output } => linear(b, known, weight, input, output, LINEAR),
-        Node::Norm { .. } => norm(b, known, node),
+        Node::Norm(node) => norm(b, known, node),
         Node::Bias { bias, input, output } => {
             let gradient = known.of[&output];
             let bias_gradient = b.vector_gradient(bias, gradient);
@@ -238,8 +249,8 @@ fn reduce_weight(b: &mut Builder, weight: ParameterId, tile: ValueId, summed: &[
     Ok(())
 }
 
-fn norm(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), StepError> {
-    let Node::Norm { gamma, beta, input, sums, squares, output } = node else { return Ok(()) };
+fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), StepError> {
+    let NormNode { gamma, beta, input, sums, squares, output } = node;
     let gradient = known.of[&output];
     let cut = b.sharding(input).clone();
     let complete = Sharding::new(&cut.rows, &[]);

@@ -6,7 +6,7 @@
 
 use quadrille_spec::{Axis, AxisSet, MemoryClass};
 
-use crate::backward::Node;
+use crate::backward::{Node, NormNode};
 use crate::builder::Builder;
 use crate::operation::{GemmPass, Operation, Reduction, Storage, Write};
 use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId};
@@ -168,7 +168,7 @@ fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId> {
     let output = b.like(name, input)?;
     let [gamma_value, beta_value] = [gamma, beta].map(|parameter| b.parameters[parameter.0].value);
     b.push(Operation::Norm { input, sums, squares, gamma: gamma_value, beta: beta_value, output });
-    b.record(Node::Norm { gamma, beta, input, sums, squares, output });
+    b.record(Node::Norm(NormNode { gamma, beta, input, sums, squares, output }));
     Ok(output)
 }
 

@@ -20,7 +20,8 @@ pub fn predict(program: &StepProgram) -> Ledger {
 /// The ledger of one rank for one step.
 pub fn predict_rank(program: &StepProgram, rank: usize) -> RankLedger {
     let (axes, layers) = transfers(program, rank);
-    RankLedger { rank, axes, layers, flops: flops(program), memory: memory(program) }
+    let (flops, elements) = work(program);
+    RankLedger { rank, axes, layers, flops, elements, memory: memory(program) }
 }
 
 /// Every set of axes over which the program may communicate, whatever their sizes.
@@ -87,8 +88,10 @@ fn transfer(program: &StepProgram, operation: &Operation, rank: usize) -> Option
     Some((axes, kind, Transfer { calls: 1, payload_bytes, wire_bytes }))
 }
 
-fn flops(program: &StepProgram) -> FlopsLedger {
+/// FLOPs of products and attention, and elements that element-wise operations sweep over.
+fn work(program: &StepProgram) -> (FlopsLedger, BTreeMap<&'static str, u64>) {
     let mut ledger = FlopsLedger::default();
+    let mut elements = BTreeMap::new();
     for (op, times) in executed(program) {
         // `check_counts` has made sure that all of them together fit.
         let flops = times * operation_flops(program, &op.operation) as u64;
@@ -100,13 +103,13 @@ fn flops(program: &StepProgram) -> FlopsLedger {
             Operation::AttentionBackward { .. } => ledger.attention_backward += flops,
             _ => {
                 if let Some(value) = swept(&op.operation) {
-                    let elements = times * program.value(value).local_elements as u64;
-                    *ledger.elementwise_elements.entry(op.operation.name()).or_default() += elements;
+                    let swept = times * program.value(value).local_elements as u64;
+                    *elements.entry(op.operation.name()).or_default() += swept;
                 }
             }
         }
     }
-    ledger
+    (ledger, elements)
 }
 
 /// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward); 0 for

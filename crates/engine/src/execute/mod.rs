@@ -79,6 +79,6 @@ impl<T: Real> RankEngine<'_, T> {
 
     /// Counts elements that an element-wise operation swept over.
     pub(crate) fn count_elements(&mut self, operation: &Operation, elements: usize) {
-        *self.flops.elementwise_elements.entry(operation.name()).or_default() += elements as u64;
+        *self.elements.entry(operation.name()).or_default() += elements as u64;
     }
 }

@@ -1,0 +1,89 @@
+//! A rank that fails or is late ends the job, and the error names it, its layer and its operation.
+//!
+//! Where the timeout is ten minutes, the end of the test itself shows that no rank waited for it.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use quadrille_engine::{BatchSource, EngineError, InitialValues, TrainOptions, train};
+use quadrille_proofs::{edited, hyper, model, program, random_tokens};
+use quadrille_spec::{Activations, Overlap};
+use quadrille_step::{Layer, Operation, StepProgram};
+
+const NO_WAITING: Duration = Duration::from_secs(600);
+
+/// Four ranks, each with sequences of its own: rank 3 starts at sequence 6 or, in the second microbatch, 7.
+fn four_ranks() -> StepProgram {
+    program(&model(1), "z=2,data=2", Activations::Scattered, Overlap::ALL, 8, 2)
+}
+
+/// The error of three steps.
+fn failure(program: &StepProgram, timeout: Duration, batch: &BatchSource) -> String {
+    let options = TrainOptions {
+        steps: 3,
+        hyper: hyper(None),
+        seed: 1,
+        initial: InitialValues::Training,
+        threads: 1,
+        timeout,
+        tune_matmuls: false,
+        matmuls: None,
+    };
+    train::<f64>(program, &options, batch, &mut |_| Ok(())).unwrap_err().to_string()
+}
+
+fn assert_contains(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in: {message}");
+    }
+}
+
+#[test]
+fn a_rank_without_data_is_named() {
+    let program = four_ranks();
+    let tokens = random_tokens(&program);
+    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| match (step, first) {
+        (2, 7) => Err(EngineError::Diverged { step, loss: f64::NAN }),
+        _ => tokens(step, first, input, targets),
+    };
+    let message = failure(&program, NO_WAITING, &batch);
+    assert_contains(&message, &["rank 3", "embedding", "read tokens", "the loss of step 2 is NaN"]);
+}
+
+#[test]
+fn a_rank_that_panics_is_named() {
+    let program = four_ranks();
+    let tokens = random_tokens(&program);
+    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
+        assert!((step, first) != (2, 5), "the disk of sequence {first} is gone");
+        tokens(step, first, input, targets)
+    };
+    let message = failure(&program, NO_WAITING, &batch);
+    assert_contains(&message, &["rank 1", "embedding", "read tokens", "panicked", "the disk of sequence 5 is gone"]);
+}
+
+#[test]
+fn a_late_rank_is_named() {
+    let program = four_ranks();
+    let tokens = random_tokens(&program);
+    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
+        if (step, first) == (2, 4) {
+            sleep(Duration::from_secs(2));
+        }
+        tokens(step, first, input, targets)
+    };
+    let message = failure(&program, Duration::from_millis(300), &batch);
+    assert_contains(&message, &["late: rank 2", "embedding, read tokens", "all-gather"]);
+}
+
+/// Every rank fails in the same operation; whichever is first is named, with the value that is not there.
+#[test]
+fn an_operation_that_cannot_run_is_named() {
+    let program = four_ranks();
+    let forgets_to_wait = edited(&program, |pass, _| {
+        let at = pass.iter().position(|op| op.layer == Layer::Block(0) && matches!(op.operation, Operation::Wait(_)));
+        pass.remove(at.unwrap());
+    });
+    let message = failure(&forgets_to_wait, NO_WAITING, &random_tokens(&program));
+    assert_contains(&message, &["rank ", "block 0", "block.0.qkv.weight gathered", "in flight without a wait"]);
+}

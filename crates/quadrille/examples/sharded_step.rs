@@ -1,0 +1,59 @@
+//! One training step of a small model on a 2x2x2 grid: what was predicted beside what was executed.
+//!
+//! `cargo run --release --example sharded_step`
+
+use std::time::Duration;
+
+use quadrille_engine::{EngineError, Hyper, InitialValues, StepRecord, TrainOptions, random_batch, train};
+use quadrille_spec::{Activations, ElementType, Layout, LayoutRequest, Model, Overlap};
+use quadrille_step::StepProgram;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let model = Model::preset("gpt-tiny")?;
+    let request = LayoutRequest {
+        grid: "x=2,y=2,z=2".parse()?,
+        per_node: None,
+        activations: Activations::Scattered,
+        overlap: Overlap::ALL,
+        global_batch: 8,
+        microbatch: None,
+        seq_len: None,
+        dtype: ElementType::F32,
+    };
+    let layout = Layout::new(&model, &request)?;
+    let program = StepProgram::new(&model, &layout)?;
+
+    let options = TrainOptions {
+        steps: 1,
+        hyper: Hyper::default(),
+        seed: 1,
+        initial: InitialValues::Training,
+        threads: 1,
+        timeout: Duration::from_secs(60),
+        tune_matmuls: false,
+        matmuls: None,
+    };
+    let tokens = random_batch(model.vocab, 1, layout.seq_len);
+    let batch = |step: u64, first: usize, inputs: &mut [u32], targets: &mut [u32]| -> Result<(), EngineError> {
+        tokens(step, first, inputs, targets);
+        Ok(())
+    };
+    let mut on_step = |record: &StepRecord| {
+        println!("loss {:.4}, gradient norm {:.4}", record.loss, record.grad_norm);
+        Ok(())
+    };
+    let outcome = train::<f32>(&program, &options, &batch, &mut on_step)?;
+
+    let (predicted, executed) = (&outcome.predicted.ranks[0], &outcome.counted.ranks[0]);
+    println!("\nrank 0                        predicted   executed");
+    for (axes, kinds) in &predicted.axes {
+        for (kind, transfer) in kinds {
+            let counted = executed.axes[axes][kind].wire_bytes;
+            println!("{axes:>10} {:<16} {:>10} {counted:>10} bytes on the wire", kind.name(), transfer.wire_bytes);
+        }
+    }
+    println!("{:>27} {:>10} {:>10} FLOP", "", predicted.flops.total(), executed.flops.total());
+    println!("{:>27} {:>10} {:>10} bytes at peak", "", predicted.memory.peak, executed.memory.peak);
+    assert_eq!(predicted, executed);
+    Ok(())
+}
