@@ -23,20 +23,24 @@ pub struct Hyper {
     pub clip: Option<f64>,
 }
 
-impl Default for Hyper {
+impl Hyper {
     /// GPT-2's customary constants with a learning rate for small models; 400 steps.
+    pub const DEFAULT: Self = Self {
+        learning_rate: 3e-3,
+        final_fraction: 0.1,
+        warmup_steps: 20,
+        steps: 400,
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-8,
+        weight_decay: 0.1,
+        clip: Some(1.0),
+    };
+}
+
+impl Default for Hyper {
     fn default() -> Self {
-        Self {
-            learning_rate: 3e-3,
-            final_fraction: 0.1,
-            warmup_steps: 20,
-            steps: 400,
-            beta1: 0.9,
-            beta2: 0.95,
-            epsilon: 1e-8,
-            weight_decay: 0.1,
-            clip: Some(1.0),
-        }
+        Self::DEFAULT
     }
 }
 

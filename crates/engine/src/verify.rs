@@ -185,7 +185,7 @@ impl Serial {
 }
 
 fn compare(program: &StepProgram, ranks: &[&RankStep], serial: &Serial, report: &mut VerifyReport) {
-    let relative = |value: f64, reference: f64| (value - reference).abs() / reference.abs();
+    let relative = |value: f64, reference: f64| ratio((value - reference).abs(), reference.abs());
     for rank in ranks {
         report.ledger_equal &= rank.ledger_equal;
         raise(&mut report.loss_diff, relative(rank.outcome.loss, serial.loss));
@@ -202,11 +202,17 @@ fn compare(program: &StepProgram, ranks: &[&RankStep], serial: &Serial, report: 
         let gradients = whole(ranks.iter().map(|rank| rank.gradients[index].as_slice()).collect());
         let weights = whole(ranks.iter().map(|rank| rank.weights[index].as_slice()).collect());
         let reference = &serial.gradients[&parameter.name];
-        if raise(&mut report.grad_diff, distance(&gradients, reference) / largest(reference)) {
+        if raise(&mut report.grad_diff, ratio(distance(&gradients, reference), largest(reference))) {
             report.grad_diff_in.clone_from(&parameter.name);
         }
-        raise(&mut report.weight_diff, distance(&weights, &serial.weights[&parameter.name]) / largest_weight);
+        let distance = distance(&weights, &serial.weights[&parameter.name]);
+        raise(&mut report.weight_diff, ratio(distance, largest_weight));
     }
+}
+
+/// No distance is no difference, also where the reference is exactly zero.
+fn ratio(distance: f64, reference: f64) -> f64 {
+    if distance == 0.0 { 0.0 } else { distance / reference }
 }
 
 /// Raises `most` to `value`, NaN above all; whether it rose.

@@ -72,7 +72,9 @@ pub fn cases() -> impl Strategy<Value = Case> {
         |(sizes, switches, (threads, seed, clip))| {
             let model = model(&sizes, &switches)?;
             let layout = layout(&sizes, &switches, &model)?;
-            Some(Case { model, layout, threads, seed, clip })
+            let probabilities = layout.global_batch * layout.seq_len * model.heads;
+            // Where dropout may hit every attention probability, whole gradients are zero: nothing to compare with.
+            (model.dropout == 0.0 || probabilities > 32).then_some(Case { model, layout, threads, seed, clip })
         },
     )
 }

@@ -1,6 +1,6 @@
 //! Programs that differ from what the builder made.
 
-use quadrille_step::{Lifetimes, Op, Operation, Section, StepProgram};
+use quadrille_step::{Collective, Lifetimes, Op, Operation, Section, StepProgram};
 
 /// `program` with the operations of its pass and of its update section as `change` leaves them.
 pub fn edited(program: &StepProgram, change: impl FnOnce(&mut Vec<Op>, &mut Vec<Op>)) -> StepProgram {
@@ -13,16 +13,8 @@ pub fn edited(program: &StepProgram, change: impl FnOnce(&mut Vec<Op>, &mut Vec<
     edited
 }
 
-/// `program` without the operations that `dropped` names.
-pub fn without(program: &StepProgram, dropped: impl Fn(&Op) -> bool) -> StepProgram {
-    edited(program, |pass, update| {
-        pass.retain(|op| !dropped(op));
-        update.retain(|op| !dropped(op));
-    })
-}
-
 /// The collective that `op` issues or waits for.
-pub fn is_collective(op: &Op) -> Option<quadrille_step::Collective> {
+pub fn is_collective(op: &Op) -> Option<Collective> {
     match op.operation {
         Operation::Issue(collective) | Operation::Wait(collective) => Some(collective),
         _ => None,

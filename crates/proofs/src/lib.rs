@@ -19,6 +19,6 @@ mod run;
 mod small;
 
 pub use case::{Case, cases};
-pub use edit::{edited, is_collective, without};
-pub use run::{Outcome, Trajectory, holds, hyper, prove, random_tokens, trajectory};
+pub use edit::{edited, is_collective};
+pub use run::{Outcome, SEED, Trajectory, holds, hyper, prove, random_tokens, trajectory};
 pub use small::{layout, model, program};

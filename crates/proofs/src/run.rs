@@ -14,8 +14,8 @@ use crate::Case;
 
 /// How long a collective may wait: much longer than any of these runs.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Keys the weights and tokens of runs that give no seed.
-const SEED: u64 = 11;
+/// Keys weights and tokens of [`prove`] and [`trajectory`].
+pub const SEED: u64 = 11;
 
 /// Full learning rate from the first step, so that the second step sees moved weights. AdamW divides a gradient near
 /// zero, and its rounding error, by epsilon: the usual 1e-8 would let the second step differ by more than rounding.

@@ -1,4 +1,4 @@
-//! `equality` with 300 cases; takes minutes. Run it with
+//! `equality` with 3000 cases; takes minutes. Run it with
 //! `cargo test -p quadrille-proofs --features long --test long`.
 
 use proptest::prelude::*;
@@ -6,10 +6,10 @@ use quadrille_proofs::{cases, holds};
 use quadrille_spec::ElementType;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn three_hundred_layouts_equal_the_serial_model(case in cases()) {
+    fn three_thousand_layouts_equal_the_serial_model(case in cases()) {
         holds(&case, ElementType::F64)?;
     }
 }

@@ -1,5 +1,6 @@
 //! `quadrille explain`: what a layout does, without running it.
 
+use quadrille_engine::Hyper;
 use quadrille_spec::{CollectiveKind, Layout, MemoryClass, RankLedger};
 use quadrille_step::{StepProgram, predict, predict_rank, print_program};
 use serde_json::{Map, Value, json};
@@ -11,7 +12,7 @@ use crate::settings;
 
 /// Prints the summary, the program, the ledger, as asked.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
-    let settings = settings::settings(&arguments.model, "gpt-demo")?;
+    let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
     let layout = settings::layout(&arguments.layout, &settings.model, arguments.dtype, 8)?;
     let program = StepProgram::new(&settings.model, &layout)?;
     let ranks = layout.grid.ranks();

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use quadrille_engine::Hyper;
 use quadrille_plan::{Candidate, Plan, plan};
 use quadrille_spec::{Axis, ElementType};
 use serde::Serialize;
@@ -29,7 +30,7 @@ struct Document {
 /// Ranks grids and prints the best.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let Cost::Axonn = arguments.cost;
-    let settings = settings::settings(&arguments.model, "gpt-demo")?;
+    let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
     let cluster = settings::cluster(&arguments.layout.cluster)?;
     if arguments.layout.grid.as_deref().is_some_and(|grid| grid != "auto") {
         return Err(Failure::usage("plan ranks all grids of --ranks ranks; leave --grid out"));

@@ -21,12 +21,11 @@ pub struct Settings {
     pub hyper: Hyper,
 }
 
-/// Reads the model and applies `--set`.
-pub fn settings(arguments: &ModelArguments, default_model: &str) -> Result<Settings, Failure> {
+/// Reads the model and applies `--set` to it and to the training constants `hyper`.
+pub fn settings(arguments: &ModelArguments, default_model: &str, mut hyper: Hyper) -> Result<Settings, Failure> {
     let name = arguments.model.as_deref().unwrap_or(default_model);
     let text = preset_or_file(name, |name| Model::preset_text(name).map(str::to_owned))?;
     let mut file = ModelFile::from_toml(&text)?;
-    let mut hyper = Hyper::default();
     for assignment in &arguments.set {
         let (key, value) = assignment
             .split_once('=')

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch, prepare};
-use quadrille_engine::{EngineError, InitialValues, MatmulChoices, StepRecord, TrainOptions, TrainOutcome, train};
+use quadrille_engine::{
+    EngineError, Hyper, InitialValues, MatmulChoices, StepRecord, TrainOptions, TrainOutcome, train,
+};
 use quadrille_spec::{ElementType, Model};
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
@@ -25,7 +27,7 @@ const DEMO_TOKENS: usize = 1 << 20;
 /// Trains and reports.
 pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
     let steps = arguments.steps.unwrap_or(DEFAULT_STEPS);
-    let settings = settings::settings(&arguments.model, "gpt-demo")?;
+    let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
     let layout = settings::layout(&arguments.layout, &settings.model, arguments.dtype, 8)?;
     let hyper = settings::hyper(settings.hyper, &arguments.run, steps)?;
     let program = StepProgram::new(&settings.model, &layout)?;
@@ -198,7 +200,7 @@ impl Reporter {
         }
         let floor = self.floor.map_or(String::new(), |floor| format!(" (floor {floor:.4})"));
         let text = format!("loss {:.4}{floor}", record.loss);
-        if self.lines && (record.step % self.every == 0 || record.step == 1 || record.step == self.steps) {
+        if self.lines && (record.step.is_multiple_of(self.every) || record.step == 1 || record.step == self.steps) {
             let line = format!(
                 "step {:>5}  {text}  norm {:.4}  lr {:.2e}  {:.0} tokens/s",
                 record.step, record.grad_norm, record.lr, record.tokens_per_second

@@ -1,17 +1,18 @@
 //! The documents of `quadrille bench`: their fields, and that these fit together. No test asserts a speed.
 
-use std::process::{Command, Output};
+mod common;
+
+use std::path::Path;
+use std::process::Output;
 
 use serde_json::Value;
 
 fn bench(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_quadrille")).arg("bench").args(arguments.split(' ')).output().unwrap()
+    common::run(Path::new("."), &format!("bench {arguments}"))
 }
 
 fn document(arguments: &str) -> Value {
-    let output = bench(&format!("{arguments} --json"));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    common::json(&format!("bench {arguments}"))
 }
 
 /// A field that is a number above zero.
@@ -31,6 +32,8 @@ fn check_step(step: &Value, tokens: f64) {
     assert_close(number(step, "ratio"), number(step, "gflops") / number(step, "gemm_gflops"));
     assert_close(number(step, "gflops"), number(step, "flops_per_step") / seconds / 1e9);
     assert_close(number(step, "tokens_per_second"), tokens / seconds);
+    let yardsticks = step["gemm_gflops_each"].as_array().unwrap().iter().map(|rate| rate.as_f64().unwrap());
+    assert_close(number(step, "gemm_gflops"), yardsticks.fold(0.0, f64::max));
     let each: Vec<f64> = step["step_ms_each"].as_array().unwrap().iter().map(|ms| ms.as_f64().unwrap()).collect();
     assert_eq!(each.len() as u64, step["steps"].as_u64().unwrap());
     let mean = each.iter().sum::<f64>() / each.len() as f64 / 1e3;

@@ -2,6 +2,7 @@
 //!
 //! Letters: a product gives [m, n], contracted over k.
 
+use quadrille_engine::Hyper;
 use quadrille_spec::{ElementType, Model};
 use quadrille_step::{GemmStorage, Operation, StepProgram, predict};
 use quadrille_tensor::{Buffer, Pool, Transpose, library_matmul, matmul};
@@ -71,7 +72,7 @@ impl Rates {
 
 /// Measures and reports.
 pub fn run(arguments: &BenchGemmArguments) -> Result<(), Failure> {
-    let model = settings::settings(&arguments.model, super::MODEL)?.model;
+    let model = settings::settings(&arguments.model, super::MODEL, Hyper::default())?.model;
     let layout = layout(&arguments.layout, &model, ElementType::F32)?;
     let program = StepProgram::new(&model, &layout)?;
     let threads = arguments.threads.map_or_else(settings::cores, usize::from);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_engine::{EngineError, InitialValues, Real, TrainOptions, TrainOutcome, random_batch, train};
+use quadrille_engine::{EngineError, Hyper, InitialValues, Real, TrainOptions, TrainOutcome, random_batch, train};
 use quadrille_spec::{ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
 use quadrille_tensor::{Buffer, Transpose, library_matmul};
@@ -41,6 +41,8 @@ struct Document {
     gflops: f64,
     /// What the matrix library reaches with as many threads as all ranks have together.
     gemm_gflops: f64,
+    /// The same before and after the steps, of which the larger counts: far apart on a machine that is not quiet.
+    gemm_gflops_each: [f64; 2],
     /// `gflops / gemm_gflops`.
     ratio: f64,
     /// The most resident memory of the process up to the last measured step, where the system tells.
@@ -71,7 +73,7 @@ struct Scaling {
 
 /// Measures and reports.
 pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
-    let settings = settings::settings(&arguments.model, super::MODEL)?;
+    let settings = settings::settings(&arguments.model, super::MODEL, Hyper::default())?;
     let layout = layout(&arguments.layout, &settings.model, arguments.dtype)?;
     let steps = arguments.steps.saturating_add(1);
     let options = TrainOptions {
@@ -100,7 +102,8 @@ fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool
     let before = yardstick::<T>(threads);
     let outcome = steps::<T>(program, options)?;
     let peak_rss_bytes = proc_bytes("/proc/self/status", "VmHWM");
-    let gemm_gflops = before.max(yardstick::<T>(threads));
+    let gemm_gflops_each = [before, yardstick::<T>(threads)];
+    let gemm_gflops = gemm_gflops_each[0].max(gemm_gflops_each[1]);
     let step_seconds = median_step(&outcome);
     let scaling = match scaling && ranks > 1 {
         true => Some(one_rank::<T>(program, options, tokens / step_seconds)?),
@@ -119,6 +122,7 @@ fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool
         flops_per_step,
         gflops,
         gemm_gflops,
+        gemm_gflops_each,
         ratio: gflops / gemm_gflops,
         peak_rss_bytes,
         allocated_bytes: outcome.ranks.iter().map(|rank| rank.allocated_bytes).sum(),
@@ -203,7 +207,7 @@ fn breakdown(outcome: &TrainOutcome) -> BTreeMap<&'static str, Share> {
 
 fn text(program: &StepProgram, document: &Document) -> String {
     let each = document.step_ms_each.iter().map(|step| format!("{step:.1}")).collect::<Vec<_>>().join(", ");
-    let [m, n, k] = YARDSTICK;
+    let ([m, n, k], [before, after]) = (YARDSTICK, document.gemm_gflops_each);
     let threads = document.threads * program.layout.grid.ranks();
     let resident = document.peak_rss_bytes.map_or("unknown".to_owned(), bytes);
     let mut lines = vec![
@@ -213,7 +217,7 @@ fn text(program: &StepProgram, document: &Document) -> String {
         (
             "library",
             format!(
-                "{:.1} GFLOP/s on {m}x{n}x{k} {} with {threads} threads",
+                "{:.1} GFLOP/s on {m}x{n}x{k} {} with {threads} threads ({before:.1} before the steps, {after:.1} after)",
                 document.gemm_gflops, program.layout.dtype
             ),
         ),
@@ -236,6 +240,7 @@ fn text(program: &StepProgram, document: &Document) -> String {
 
 #[cfg(test)]
 mod tests {
+    use quadrille_spec::{Activations, Overlap};
     use quadrille_step::predict;
 
     use super::*;
@@ -248,8 +253,8 @@ mod tests {
             let request = LayoutRequest {
                 grid: Grid::new(1, 1, 1, 1).unwrap(),
                 per_node: None,
-                activations: Default::default(),
-                overlap: Default::default(),
+                activations: Activations::Scattered,
+                overlap: Overlap::ALL,
                 global_batch: 4,
                 microbatch: None,
                 seq_len: Some(16),

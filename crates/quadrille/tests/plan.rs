@@ -1,0 +1,116 @@
+//! `quadrille plan`: counts of grids, the order of plans, and what prices scale with.
+
+mod common;
+
+use common::{json, run};
+use serde_json::Value;
+
+fn plans(document: &Value) -> &Vec<Value> {
+    document["plans"].as_array().unwrap()
+}
+
+fn seconds(plan: &Value) -> f64 {
+    plan["time_s"].as_f64().unwrap()
+}
+
+/// All that does not depend on the clock.
+fn without_clock(mut document: Value) -> Value {
+    document.as_object_mut().unwrap().remove("seconds").unwrap();
+    document
+}
+
+#[test]
+fn all_grids_are_considered_and_the_best_come_first() {
+    // 2^n over four axes: n+3 choose 3 grids.
+    for (ranks, grids) in [(1, 1), (8, 20), (32, 56)] {
+        let document = json(&format!("plan --model gpt-5b --ranks {ranks} --cluster perlmutter --top 100"));
+        assert_eq!(document["candidates"], grids);
+        let feasible = document["feasible"].as_u64().unwrap() as usize;
+        assert!((1..=grids).contains(&feasible) && document["seconds"].as_f64().unwrap() >= 0.0);
+        assert_eq!(plans(&document).len(), feasible);
+        assert!(plans(&document).is_sorted_by(|a, b| seconds(a) <= seconds(b)));
+        for plan in plans(&document) {
+            let grid = plan["layout"]["grid"].as_str().unwrap();
+            let sizes = grid.split(',').map(|size| size.split_once('=').unwrap().1.parse::<usize>().unwrap());
+            assert_eq!(sizes.product::<usize>(), ranks, "{grid}");
+            let axes = plan["axes"].as_object().unwrap().values();
+            let sum: f64 = axes.map(|axis| axis["time_s"].as_f64().unwrap()).sum();
+            assert!((sum - seconds(plan)).abs() <= 1e-12 * sum, "{sum} and {plan}");
+        }
+    }
+}
+
+#[test]
+fn top_cuts_the_list_and_repeats_are_identical() {
+    let line = "plan --model gpt-20b --ranks 32 --cluster frontier";
+    let all = json(&format!("{line} --top 100"));
+    let three = json(&format!("{line} --top 3"));
+    assert_eq!(plans(&three)[..], plans(&all)[..3]);
+    assert_eq!(without_clock(three), without_clock(json(&format!("{line} --top 3"))));
+    assert_eq!(plans(&json(line)).len(), 10);
+}
+
+#[test]
+fn rules_leave_grids_out() {
+    // Three sequences: no data, no z, no scattered y of two.
+    let document = json("plan --model gpt-tiny --ranks 2 --global-batch 3");
+    assert_eq!((&document["candidates"], &document["feasible"]), (&4.into(), &1.into()));
+    assert_eq!(plans(&document)[0]["layout"]["grid"], "x=2,y=1,z=1,data=1");
+    let replicated = json("plan --model gpt-tiny --ranks 2 --global-batch 3 --activations replicated");
+    assert_eq!(replicated["feasible"], 2);
+}
+
+#[test]
+fn wider_elements_cost_in_proportion() {
+    let line = "plan --model gpt-10b --ranks 16 --cluster alps --top 100";
+    let times = |dtype: &str| {
+        let document = json(&format!("{line} --dtype {dtype}"));
+        plans(&document).iter().map(seconds).collect::<Vec<_>>()
+    };
+    let (narrow, wide) = (times("bf16"), times("f64"));
+    assert_eq!(narrow.len(), wide.len());
+    assert!(narrow.iter().zip(&wide).all(|(narrow, wide)| (4.0 * narrow - wide).abs() <= 1e-12 * wide));
+}
+
+#[test]
+fn auto_is_the_first_plan() {
+    let layout = "--model gpt-tiny --ranks 8 --cluster perlmutter --global-batch 16 --activations replicated";
+    let best = &plans(&json(&format!("plan {layout} --dtype f32")))[0]["layout"].clone();
+    for grid in ["", "--grid auto"] {
+        let explained = json(&format!("explain {layout} {grid} --rank 0"));
+        for field in ["grid", "order", "per_node", "microbatch"] {
+            assert_eq!(explained["layout"][field], best[field], "{field}");
+        }
+    }
+}
+
+/// A network ten times as slow makes a plan that crosses it ten times as slow.
+#[test]
+fn a_cluster_file_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let time = |bandwidth: &str| {
+        let file = folder.path().join("cluster.toml");
+        let text = format!(
+            "name='mine'\nsource='test'\nintra_node_bandwidth=1e12\ndevices_per_node=1\n\
+             inter_node_bandwidth={bandwidth}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let document = json(&format!("plan --model gpt-tiny --ranks 4 --cluster {}", file.display()));
+        assert_eq!(document["cluster"], "mine");
+        seconds(&plans(&document)[0])
+    };
+    let (fast, slow) = (time("1e10"), time("1e9"));
+    assert!((slow / fast - 10.0).abs() < 1e-9, "{slow} and {fast}");
+}
+
+#[test]
+fn people_read_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), "plan --model gpt-20b --ranks 32 --cluster perlmutter --top 4");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
+    for part in ["gpt-20b on perlmutter", "of 56 grids", "time", "x=1,y=1,z=1,data=32"] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with("x=")).count(), 4);
+}
