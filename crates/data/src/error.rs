@@ -23,7 +23,7 @@ pub enum DataError {
     },
 
     /// A system call on a file or folder failed.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}", path.display())]
     Io {
         /// What was tried: "read", "create", ...
         action: &'static str,

@@ -2,8 +2,6 @@
 
 use quadrille_comm::{Aborted, JobFailure};
 use quadrille_data::DataError;
-use quadrille_spec::SpecError;
-use quadrille_step::StepError;
 
 /// A run that cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -17,12 +15,12 @@ pub enum EngineError {
     /// Training data could not be read.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// A description cannot be used.
-    #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// A program cannot be built.
-    #[error(transparent)]
-    Step(#[from] StepError),
+    /// A program issues a collective that steps have no use for.
+    #[error("programs have no {kind} of values")]
+    NoSuchCollective {
+        /// Its name.
+        kind: &'static str,
+    },
     /// An operation uses a storage that holds nothing: freed, not yet made, or in flight in a collective.
     #[error("the program uses the storage of '{value}' while it is not there (freed, or in flight without a wait)")]
     NotLive {
@@ -30,19 +28,21 @@ pub enum EngineError {
         value: String,
     },
     /// The log cannot be written.
-    #[error("cannot write the log {path}: {source}")]
+    #[error("cannot write the log {path}")]
     Log {
         /// The file.
         path: String,
         /// Why.
         source: std::io::Error,
     },
-    /// The loss is not a number any more.
-    #[error("the loss of step {step} is {loss}; lower the learning rate or clip gradients")]
+    /// The loss or the gradient is not a number any more.
+    #[error("the {quantity} of step {step} is {value}; lower the learning rate or clip gradients")]
     Diverged {
         /// The step, counted from 1.
         step: u64,
-        /// The loss.
-        loss: f64,
+        /// `loss` or `gradient norm`.
+        quantity: &'static str,
+        /// Its value.
+        value: f64,
     },
 }

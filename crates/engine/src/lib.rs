@@ -3,7 +3,7 @@
 //!
 //! The path of a training step: [`train`] starts the ranks; each builds a [`RankEngine`] and calls
 //! [`RankEngine::step`], which runs the program's pass section once per microbatch and then its update section,
-//! one function per operation kind (`execute/`). Values live in [`Slots`], taken and given back where the program's
+//! one function per operation kind (`execute/`). Values live in `slots`, taken and given back where the program's
 //! lifetimes say.
 
 mod error;
@@ -12,6 +12,7 @@ mod hyper;
 mod initial;
 mod ledger;
 mod rank;
+mod reference;
 mod shard;
 mod slots;
 mod train;
@@ -19,14 +20,15 @@ mod tuning;
 mod verify;
 
 pub use error::EngineError;
+pub use execute::transpose;
 pub use hyper::{Hyper, schedule};
 pub use initial::{InitialValues, initial_tensor};
 pub use rank::{BatchSource, RankEngine, StepOutcome};
+pub use reference::{Reference, random_batch};
 pub use shard::{Run, Shard, assemble};
-pub use slots::Slots;
 pub use train::{RankReport, StepRecord, TrainOptions, TrainOutcome, train};
-pub use tuning::{MatmulChoices, Product};
-pub use verify::{Tolerance, VerifyOptions, VerifyReport, random_batch, verify};
+pub use tuning::MatmulChoices;
+pub use verify::{Tolerance, VerifyOptions, VerifyReport, verify};
 
 /// The element types that ranks can train in.
 pub trait Real: quadrille_tensor::Element + quadrille_comm::Element {}

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use quadrille_comm::{Group, Label, RankContext};
 use quadrille_spec::{Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
-use quadrille_step::{Layer, Op, Section, StepProgram, StorageId, ValueId, declared_axes};
+use quadrille_step::{Layer, Op, Parameter, Section, StepProgram, StorageId, ValueId, declared_axes};
 use quadrille_tensor::{Buffer, Pool};
 
 use crate::execute::Flight;
 use crate::initial::fill_shard;
-use crate::{EngineError, Hyper, InitialValues, MatmulChoices, Real, Shard, Slots, ledger};
+use crate::slots::Slots;
+use crate::{EngineError, Hyper, InitialValues, MatmulChoices, Real, Shard, ledger};
 
 /// Gives the tokens and targets of `sequences` sequences from `first` on of a step's global batch, by logical index:
 /// (step, first, tokens, targets); the slices hold whole sequences.
@@ -33,7 +34,7 @@ pub struct RankEngine<'a, T> {
     pub(crate) context: &'a RankContext,
     pub(crate) pool: Pool,
     pub(crate) place: Coordinate,
-    pub(crate) slots: Slots<T>,
+    pub(crate) slots: Slots<'a, T>,
     /// Running means of gradients and squared gradients, by parameter.
     pub(crate) moments: Vec<[Buffer<T>; 2]>,
     pub(crate) groups: BTreeMap<AxisSet, Group>,
@@ -137,6 +138,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             self.run(&program.pass)?;
         }
         self.run(&program.update)?;
+        self.context.enter(Label::new("step"), "finish")?;
         Ok(StepOutcome {
             loss: self.loss_sum / program.layout.tokens_per_step() as f64,
             gradient_norm: self.norm_squared.sqrt(),
@@ -156,22 +158,25 @@ impl<'a, T: Real> RankEngine<'a, T> {
         std::mem::take(&mut self.breakdown)
     }
 
-    /// Bytes of all buffers and optimizer states.
-    pub fn allocated_bytes(&self) -> u64 {
-        let moments: u64 = self.moments.iter().flatten().map(|buffer| buffer.bytes() as u64).sum();
-        self.slots.allocated_bytes() + moments
-    }
-
-    /// This rank's shards of all parameters (or gradients) in f64, in the program's order.
+    /// This rank's shards of all parameters in f64, in the program's order.
     ///
     /// # Errors
     /// A shard is in flight: never between steps.
-    pub fn shards(&self, gradients: bool) -> Result<Vec<Vec<f64>>, EngineError> {
-        let parameters = self.program.parameters.iter();
-        parameters
-            .map(|parameter| if gradients { parameter.gradient } else { parameter.value })
-            .map(|value| Ok(self.read(value)?.iter().map(|element| element.to_f64()).collect()))
-            .collect()
+    pub fn weights(&self) -> Result<Vec<Vec<f64>>, EngineError> {
+        self.shards(|parameter| parameter.value)
+    }
+
+    /// This rank's shards of all reduced gradients, before clipping, in f64, in the program's order.
+    ///
+    /// # Errors
+    /// A shard is in flight: never between steps.
+    pub fn gradients(&self) -> Result<Vec<Vec<f64>>, EngineError> {
+        self.shards(|parameter| parameter.gradient)
+    }
+
+    fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Vec<f64>>, EngineError> {
+        let values = self.program.parameters.iter().map(which);
+        values.map(|value| Ok(self.read(value)?.iter().map(|element| element.to_f64()).collect())).collect()
     }
 
     /// Executes a section, taking storages before their first use and giving them back after their last.

@@ -44,16 +44,6 @@ impl Shard {
         Self { first_row: 0, first_col: 0, tile_cols: cols, flat_start: 0, len: rows * cols }
     }
 
-    /// Logical row of the tile's first row.
-    pub fn first_row(&self) -> usize {
-        self.first_row
-    }
-
-    /// Logical column of the tile's first column.
-    pub fn first_col(&self) -> usize {
-        self.first_col
-    }
-
     /// The shard as runs, in order.
     pub fn runs(self) -> impl Iterator<Item = Run> {
         let mut local = 0;

@@ -1,133 +1,127 @@
 //! The memory of a rank: a buffer per live storage, all allocated once.
 //!
-//! The program's lifetimes are walked once to find out which storages of equal size can share a buffer; inside a
-//! step buffers only change hands. What is taken and given back is counted by class.
+//! The program says which storages share a buffer; inside a step buffers only change hands. What is taken and given
+//! back is counted by class.
 
-use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
 use quadrille_spec::{MemoryClass, MemoryLedger};
-use quadrille_step::{Section, StepProgram, StorageId};
+use quadrille_step::{StepProgram, StorageId};
 use quadrille_tensor::Buffer;
 
 use crate::{EngineError, Real};
 
+/// The elements of one storage: the beginning of a buffer that may be larger.
+pub(crate) struct Block<T> {
+    buffer: Buffer<T>,
+    len: usize,
+}
+
+impl<T> Deref for Block<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.buffer[..self.len]
+    }
+}
+
+impl<T> DerefMut for Block<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.buffer[..self.len]
+    }
+}
+
+impl<T> AsRef<[T]> for Block<T> {
+    fn as_ref(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T> AsMut<[T]> for Block<T> {
+    fn as_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
 /// The storages of one rank.
-pub struct Slots<T> {
-    /// By storage: its buffer while it lives and is not in flight.
-    live: Vec<Option<Buffer<T>>>,
-    /// By storage: the number of the buffer that it uses.
-    home: Vec<Option<usize>>,
-    /// Buffers that no live storage uses.
+pub(crate) struct Slots<'a, T> {
+    program: &'a StepProgram,
+    /// By storage: its elements while it lives and is not in flight.
+    live: Vec<Option<Block<T>>>,
+    /// By buffer of the program's placement, while no storage uses it.
     idle: Vec<Option<Buffer<T>>>,
-    classes: Vec<MemoryClass>,
-    /// A name per storage, for messages.
-    names: Vec<String>,
     memory: MemoryLedger,
 }
 
-impl<T: Real> Slots<T> {
+impl<'a, T: Real> Slots<'a, T> {
     /// Allocates everything that `program` will need.
-    pub fn new(program: &StepProgram) -> Self {
-        let (home, sizes) = assign_buffers(program);
+    pub fn new(program: &'a StepProgram) -> Self {
+        let buffers = program.placement.buffer_elements.iter();
         let mut slots = Self {
+            program,
             live: program.storages.iter().map(|_| None).collect(),
-            home,
-            idle: sizes.into_iter().map(|elements| Some(Buffer::new(elements))).collect(),
-            classes: program.storages.iter().map(|storage| storage.class).collect(),
-            names: vec![String::new(); program.storages.len()],
+            idle: buffers.map(|elements| Some(Buffer::new(*elements))).collect(),
             memory: MemoryLedger::new(),
         };
-        for value in &program.values {
-            slots.names[value.storage.0].clone_from(&value.name);
-        }
+        slots.memory.allocated = slots.idle.iter().flatten().map(|buffer| buffer.bytes() as u64).sum();
         for (index, storage) in program.storages.iter().enumerate().filter(|(_, storage)| storage.persistent) {
-            slots.put(StorageId(index), Buffer::new(storage.elements));
-            let bytes = slots.bytes(StorageId(index));
-            slots.memory.take(storage.class, bytes);
+            let buffer = Buffer::new(storage.elements);
+            slots.count_state(storage.class, buffer.bytes() as u64);
+            slots.put(StorageId(index), Block { len: buffer.len(), buffer });
         }
         slots
     }
 
     /// Gives a storage its buffer, with whatever that contains.
-    pub(crate) fn begin(&mut self, storage: StorageId) -> Result<(), EngineError> {
-        let buffer = self.home[storage.0].and_then(|home| self.idle[home].take());
+    pub fn begin(&mut self, storage: StorageId) -> Result<(), EngineError> {
+        let buffer = self.program.placement.buffer_of[storage.0].and_then(|buffer| self.idle[buffer].take());
         let buffer = buffer.ok_or_else(|| self.not_live(storage))?;
-        self.memory.take(self.classes[storage.0], buffer.bytes() as u64);
-        self.put(storage, buffer);
+        let info = &self.program.storages[storage.0];
+        let block = Block { buffer, len: info.elements };
+        self.memory.take(info.class, size_of_val(&*block) as u64);
+        self.put(storage, block);
         Ok(())
     }
 
     /// Takes the buffer back.
-    pub(crate) fn end(&mut self, storage: StorageId) -> Result<(), EngineError> {
-        let buffer = self.take(storage)?;
-        self.memory.give_back(self.classes[storage.0], buffer.bytes() as u64);
-        if let Some(home) = self.home[storage.0] {
-            self.idle[home] = Some(buffer);
+    pub fn end(&mut self, storage: StorageId) -> Result<(), EngineError> {
+        let block = self.take(storage)?;
+        self.memory.give_back(self.program.storages[storage.0].class, size_of_val(&*block) as u64);
+        if let Some(buffer) = self.program.placement.buffer_of[storage.0] {
+            self.idle[buffer] = Some(block.buffer);
         }
         Ok(())
     }
 
     /// The contents of a storage.
-    pub(crate) fn read(&self, storage: StorageId) -> Result<&Buffer<T>, EngineError> {
-        self.live[storage.0].as_ref().ok_or_else(|| self.not_live(storage))
+    pub fn read(&self, storage: StorageId) -> Result<&[T], EngineError> {
+        self.live[storage.0].as_deref().ok_or_else(|| self.not_live(storage))
     }
 
-    /// Moves the buffer out, to write to it beside reading others, or to send it.
-    pub(crate) fn take(&mut self, storage: StorageId) -> Result<Buffer<T>, EngineError> {
+    /// Moves the elements out, to write to them beside reading others, or to send them.
+    pub fn take(&mut self, storage: StorageId) -> Result<Block<T>, EngineError> {
         self.live[storage.0].take().ok_or_else(|| self.not_live(storage))
     }
 
-    /// Puts a buffer back that was taken.
-    pub(crate) fn put(&mut self, storage: StorageId, buffer: Buffer<T>) {
-        self.live[storage.0] = Some(buffer);
+    /// Puts back what was taken.
+    pub fn put(&mut self, storage: StorageId, block: Block<T>) {
+        self.live[storage.0] = Some(block);
     }
 
-    /// What is held, and was held at most.
-    pub(crate) fn memory(&self) -> &MemoryLedger {
+    /// What is held, was held at most, and is allocated.
+    pub fn memory(&self) -> &MemoryLedger {
         &self.memory
     }
 
-    /// Counts memory that lives outside the slots for the whole run.
-    pub(crate) fn count_state(&mut self, class: MemoryClass, bytes: u64) {
+    /// Counts memory that is allocated for the whole run.
+    pub fn count_state(&mut self, class: MemoryClass, bytes: u64) {
         self.memory.take(class, bytes);
+        self.memory.allocated += bytes;
     }
 
-    /// Bytes of all buffers, idle ones included: at least the peak of the live ones.
-    pub fn allocated_bytes(&self) -> u64 {
-        self.live.iter().chain(&self.idle).flatten().map(|buffer| buffer.bytes() as u64).sum()
+    /// The error of a storage that holds nothing.
+    pub fn not_live(&self, storage: StorageId) -> EngineError {
+        let named = self.program.values.iter().rev().find(|value| value.storage == storage);
+        EngineError::NotLive { value: named.map_or_else(String::new, |value| value.name.clone()) }
     }
-
-    fn bytes(&self, storage: StorageId) -> u64 {
-        self.live[storage.0].as_ref().map_or(0, |buffer| buffer.bytes() as u64)
-    }
-
-    fn not_live(&self, storage: StorageId) -> EngineError {
-        EngineError::NotLive { value: self.names[storage.0].clone() }
-    }
-}
-
-/// Walks the lifetimes: which buffer each storage uses, and the buffers' sizes in elements.
-fn assign_buffers(program: &StepProgram) -> (Vec<Option<usize>>, Vec<usize>) {
-    let mut home = vec![None; program.storages.len()];
-    let mut sizes: Vec<usize> = Vec::new();
-    let mut free: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    let mut walk = |section: &Section| {
-        for (births, deaths) in section.lifetimes.births.iter().zip(&section.lifetimes.deaths) {
-            for storage in births {
-                let elements = program.storages[storage.0].elements;
-                let buffer = free.get_mut(&elements).and_then(Vec::pop).unwrap_or_else(|| {
-                    sizes.push(elements);
-                    sizes.len() - 1
-                });
-                home[storage.0] = Some(buffer);
-            }
-            for storage in deaths {
-                let elements = program.storages[storage.0].elements;
-                free.entry(elements).or_default().extend(home[storage.0]);
-            }
-        }
-    };
-    walk(&program.pass);
-    walk(&program.update);
-    (home, sizes)
 }

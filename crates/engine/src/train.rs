@@ -62,8 +62,6 @@ pub struct RankReport {
     pub unequal_steps: u64,
     /// Seconds per operation kind, over all steps but the first.
     pub breakdown: BTreeMap<&'static str, f64>,
-    /// Bytes of all buffers.
-    pub allocated_bytes: u64,
     /// Choices of tuned products.
     pub matmuls: MatmulChoices,
     records: Vec<StepRecord>,
@@ -99,8 +97,9 @@ pub fn train<T: Real>(
     let job = JobOptions { ranks: program.layout.grid.ranks(), timeout: options.timeout };
     let ranks = run_ranks(&job, |context| {
         let mut tell = |record: &StepRecord| match on_step.lock() {
-            Ok(mut tell) if context.rank() == 0 => tell(record),
-            _ => Ok(()),
+            _ if context.rank() != 0 => Ok(()),
+            Ok(mut tell) => tell(record),
+            Err(poisoned) => poisoned.into_inner()(record),
         };
         Ok(run_rank::<T>(program, options, batch, context, &predicted.ranks[context.rank()], &mut tell)?)
     })?;
@@ -152,18 +151,19 @@ fn run_rank<T: Real>(
             seconds,
             tokens_per_second: tokens as f64 / seconds,
         };
+        for (quantity, value) in [("loss", outcome.loss), ("gradient norm", outcome.gradient_norm)] {
+            if !value.is_finite() {
+                return Err(EngineError::Diverged { step, quantity, value });
+            }
+        }
         tell(&record)?;
         records.push(record);
-        if !outcome.loss.is_finite() {
-            return Err(EngineError::Diverged { step, loss: outcome.loss });
-        }
     }
     Ok(RankReport {
         ledger,
         total,
         unequal_steps,
         breakdown: engine.take_breakdown(),
-        allocated_bytes: engine.allocated_bytes(),
         matmuls: engine.matmuls.clone(),
         records,
     })

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, run_ranks};
-use quadrille_oracle::{AdamW, Batch, DropoutSeed, State, Tensors, loss_and_gradients, update};
-use quadrille_spec::{Layout, Model, RandomStream};
+use quadrille_oracle::{State, Tensors};
 use quadrille_step::{Parameter, StepProgram, predict};
 use serde::Serialize;
 
-use crate::{EngineError, Hyper, InitialValues, RankEngine, Real, StepOutcome, assemble, initial_tensor, schedule};
+use crate::reference::SerialStep;
+use crate::{EngineError, Hyper, InitialValues, RankEngine, Real, Reference, StepOutcome, assemble, random_batch};
 
 /// How a layout is verified.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl Tolerance {
     /// 1e-11 for everything: f64 runs.
     pub const F64: Self = Self { values: 1e-11, weights: Some(1e-11) };
     /// 5e-5 for loss, gradients and norm: f32 runs. AdamW divides small gradients by their own size, so that
-    /// updated weights are no measure there.
+    /// updated weights are no measure there, and each step is compared from the layout's own weights.
     pub const F32: Self = Self { values: 5e-5, weights: None };
 }
 
@@ -65,23 +65,11 @@ pub struct VerifyReport {
     pub ledger_equal: bool,
     /// Whether all of it is within tolerance.
     pub ok: bool,
+    /// What is not, for people.
+    pub failures: Vec<String>,
 }
 
-/// Tokens and targets of a sequence that depend on (seed, step, sequence) only; for proofs and benches.
-pub fn random_batch(vocab: usize, seed: u64, seq_len: usize) -> impl Fn(u64, usize, &mut [u32], &mut [u32]) + Sync {
-    move |step, first, tokens, targets| {
-        let stream = RandomStream::new(seed, "random tokens").substream(step);
-        for (offset, (tokens, targets)) in tokens.chunks_mut(seq_len).zip(targets.chunks_mut(seq_len)).enumerate() {
-            let start = ((first + offset) * (seq_len + 1)) as u64;
-            let token = |at: usize| stream.below(start + at as u64, vocab as u64) as u32;
-            for (at, (token_out, target_out)) in tokens.iter_mut().zip(targets).enumerate() {
-                (*token_out, *target_out) = (token(at), token(at + 1));
-            }
-        }
-    }
-}
-
-/// What the ranks found in one step.
+/// What a rank found in one step.
 struct RankStep {
     outcome: StepOutcome,
     gradients: Vec<Vec<f64>>,
@@ -89,7 +77,8 @@ struct RankStep {
     ledger_equal: bool,
 }
 
-/// Runs the serial model and the layout for some steps and compares them after each.
+/// Runs the layout for some steps and compares each with the serial model: with `reference`'s own trajectory, or,
+/// where weights are not compared, with the serial model at the layout's weights before the step.
 ///
 /// # Errors
 /// A rank that failed.
@@ -97,32 +86,22 @@ pub fn verify<T: Real>(
     program: &StepProgram,
     options: &VerifyOptions,
     tolerance: Tolerance,
+    reference: &mut Reference,
 ) -> Result<VerifyReport, EngineError> {
     let runs = run_layout::<T>(program, options)?;
-    let mut serial = Serial::new(program, options);
-    let mut report = VerifyReport {
-        grid: program.layout.grid.to_string(),
-        activations: program.layout.activations.to_string(),
-        loss_diff: 0.0,
-        grad_diff: 0.0,
-        grad_diff_in: String::new(),
-        norm_diff: 0.0,
-        weight_diff: 0.0,
-        replicas_equal: true,
-        ledger_equal: true,
-        ok: false,
-    };
+    let mut comparison = Comparison::new(program);
+    let (mut before, mut state) = (Tensors::new(), State::new(&program.model));
     for step in 1..=options.steps {
         let ranks: Vec<&RankStep> = runs.iter().map(|steps| &steps[step as usize - 1]).collect();
-        serial.step(&program.model, &program.layout, options, step);
-        compare(program, &ranks, &serial, &mut report);
+        if tolerance.weights.is_some() {
+            comparison.step(&ranks, reference.step(step));
+        } else {
+            let weights = if step == 1 { reference.initial::<T>() } else { std::mem::take(&mut before) };
+            comparison.step(&ranks, &reference.at(step, weights, &mut state));
+        }
+        before = comparison.weights(&ranks);
     }
-    let within = |difference: f64, limit: f64| difference <= limit;
-    report.ok = report.replicas_equal
-        && report.ledger_equal
-        && [report.loss_diff, report.grad_diff, report.norm_diff].iter().all(|diff| within(*diff, tolerance.values))
-        && tolerance.weights.is_none_or(|limit| within(report.weight_diff, limit));
-    Ok(report)
+    Ok(comparison.report(tolerance))
 }
 
 fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<Vec<RankStep>>, EngineError> {
@@ -140,74 +119,21 @@ fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result
         for _ in 0..options.steps {
             let outcome = engine.step(&batch)?;
             let ledger_equal = engine.take_ledger() == predicted.ranks[context.rank()];
-            let (gradients, weights) = (engine.shards(true)?, engine.shards(false)?);
+            let (gradients, weights) = (engine.gradients()?, engine.weights()?);
             steps.push(RankStep { outcome, gradients, weights, ledger_equal });
         }
         Ok(steps)
     })?)
 }
 
-/// The serial model's own trajectory.
-struct Serial {
-    weights: Tensors,
-    state: State,
-    loss: f64,
-    gradients: Tensors,
-    norm: f64,
-}
-
-impl Serial {
-    fn new(program: &StepProgram, options: &VerifyOptions) -> Self {
-        let initial = |parameter: &Parameter| initial_tensor(parameter, options.seed, InitialValues::Perturbed);
-        let weights = program.parameters.iter().map(|parameter| (parameter.name.clone(), initial(parameter))).collect();
-        let state = State::new(&program.model);
-        Self { weights, state, loss: 0.0, gradients: Tensors::new(), norm: 0.0 }
+/// Raises `most` to `value`, NaN above all and as the largest number; whether it rose.
+fn raise(most: &mut f64, value: f64) -> bool {
+    let value = if value.is_finite() { value } else { f64::MAX };
+    let rises = value > *most;
+    if rises {
+        *most = value;
     }
-
-    fn step(&mut self, model: &Model, layout: &Layout, options: &VerifyOptions, step: u64) {
-        let (sequences, seq_len) = (layout.global_batch, layout.seq_len);
-        let (mut tokens, mut targets) = (vec![0; sequences * seq_len], vec![0; sequences * seq_len]);
-        random_batch(model.vocab, options.seed, seq_len)(step, 0, &mut tokens, &mut targets);
-        let batch = Batch { tokens: &tokens, targets: &targets, sequences, seq_len };
-        let dropout = DropoutSeed { seed: options.seed, step };
-        (self.loss, self.gradients) = loss_and_gradients(model, &self.weights, &batch, Some(dropout));
-        let hyper = &options.hyper;
-        let constants = AdamW {
-            learning_rate: schedule(hyper, step),
-            beta1: hyper.beta1,
-            beta2: hyper.beta2,
-            epsilon: hyper.epsilon,
-            weight_decay: hyper.weight_decay,
-            clip: hyper.clip,
-        };
-        self.norm = update(model, &constants, &mut self.state, &mut self.weights, &self.gradients);
-    }
-}
-
-fn compare(program: &StepProgram, ranks: &[&RankStep], serial: &Serial, report: &mut VerifyReport) {
-    let relative = |value: f64, reference: f64| ratio((value - reference).abs(), reference.abs());
-    for rank in ranks {
-        report.ledger_equal &= rank.ledger_equal;
-        raise(&mut report.loss_diff, relative(rank.outcome.loss, serial.loss));
-        raise(&mut report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
-    }
-    let largest_weight = serial.weights.values().map(|weights| largest(weights)).fold(0.0, f64::max);
-    for (index, parameter) in program.parameters.iter().enumerate() {
-        let mut whole = |shards: Vec<&[f64]>| {
-            assemble(program, parameter, &shards).unwrap_or_else(|_| {
-                report.replicas_equal = false;
-                Vec::new()
-            })
-        };
-        let gradients = whole(ranks.iter().map(|rank| rank.gradients[index].as_slice()).collect());
-        let weights = whole(ranks.iter().map(|rank| rank.weights[index].as_slice()).collect());
-        let reference = &serial.gradients[&parameter.name];
-        if raise(&mut report.grad_diff, ratio(distance(&gradients, reference), largest(reference))) {
-            report.grad_diff_in.clone_from(&parameter.name);
-        }
-        let distance = distance(&weights, &serial.weights[&parameter.name]);
-        raise(&mut report.weight_diff, ratio(distance, largest_weight));
-    }
+    rises
 }
 
 /// No distance is no difference, also where the reference is exactly zero.
@@ -215,22 +141,139 @@ fn ratio(distance: f64, reference: f64) -> f64 {
     if distance == 0.0 { 0.0 } else { distance / reference }
 }
 
-/// Raises `most` to `value`, NaN above all; whether it rose.
-fn raise(most: &mut f64, value: f64) -> bool {
-    let rises = value > *most || value.is_nan();
-    if rises {
-        *most = if value.is_nan() { f64::INFINITY } else { value };
-    }
-    rises
-}
-
+/// The largest absolute element.
 fn largest(tensor: &[f64]) -> f64 {
     tensor.iter().fold(0.0, |most, element| most.max(element.abs()))
 }
 
+/// The largest gap between elements; NaN if any gap is, or if the lengths differ.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
-    a.iter()
-        .zip(b)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, |most, gap| if gap.is_nan() { f64::NAN } else { most.max(gap) })
+    if a.len() != b.len() {
+        return f64::NAN;
+    }
+    let gaps = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    gaps.fold(0.0, |most: f64, gap| if most.is_nan() || gap.is_nan() { f64::NAN } else { most.max(gap) })
+}
+
+/// The comparison of one layout's steps.
+struct Comparison<'a> {
+    program: &'a StepProgram,
+    report: VerifyReport,
+    weight_diff_in: String,
+    /// The first parameter with unequal replicas, and two ranks that hold them.
+    replicas_differ: Option<(String, [usize; 2])>,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(program: &'a StepProgram) -> Self {
+        let report = VerifyReport {
+            grid: program.layout.grid.to_string(),
+            activations: program.layout.activations.to_string(),
+            loss_diff: 0.0,
+            grad_diff: 0.0,
+            grad_diff_in: String::new(),
+            norm_diff: 0.0,
+            weight_diff: 0.0,
+            replicas_equal: true,
+            ledger_equal: true,
+            ok: false,
+            failures: Vec::new(),
+        };
+        Self { program, report, weight_diff_in: String::new(), replicas_differ: None }
+    }
+
+    fn step(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
+        let relative = |value: f64, reference: f64| ratio((value - reference).abs(), reference.abs());
+        for rank in ranks {
+            self.report.ledger_equal &= rank.ledger_equal;
+            raise(&mut self.report.loss_diff, relative(rank.outcome.loss, serial.loss));
+            raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
+        }
+        let largest_weight = serial.weights.values().map(|weights| largest(weights)).fold(0.0, f64::max);
+        for (index, parameter) in self.program.parameters.iter().enumerate() {
+            let name = &parameter.name;
+            if let Some(gradients) = self.whole(parameter, ranks.iter().map(|rank| &rank.gradients[index])) {
+                let reference = &serial.gradients[name];
+                let difference = ratio(distance(&gradients, reference), largest(reference));
+                if raise(&mut self.report.grad_diff, difference) {
+                    self.report.grad_diff_in.clone_from(name);
+                }
+            }
+            if let Some(weights) = self.whole(parameter, ranks.iter().map(|rank| &rank.weights[index])) {
+                let difference = ratio(distance(&weights, &serial.weights[name]), largest_weight);
+                if raise(&mut self.report.weight_diff, difference) {
+                    self.weight_diff_in.clone_from(name);
+                }
+            }
+        }
+    }
+
+    /// A logical tensor, if its replicas agree.
+    fn whole<'s>(&mut self, parameter: &Parameter, shards: impl Iterator<Item = &'s Vec<f64>>) -> Option<Vec<f64>> {
+        let shards: Vec<&[f64]> = shards.map(Vec::as_slice).collect();
+        match assemble(self.program, parameter, &shards) {
+            Ok(tensor) => Some(tensor),
+            Err(ranks) => {
+                self.replicas_differ.get_or_insert((parameter.name.clone(), ranks));
+                None
+            }
+        }
+    }
+
+    /// The logical weights after a step.
+    fn weights(&mut self, ranks: &[&RankStep]) -> Tensors {
+        let mut tensors = Tensors::new();
+        for (index, parameter) in self.program.parameters.iter().enumerate() {
+            let whole = self.whole(parameter, ranks.iter().map(|rank| &rank.weights[index]));
+            tensors.insert(
+                parameter.name.clone(),
+                whole.unwrap_or_else(|| vec![f64::NAN; parameter.rows * parameter.cols]),
+            );
+        }
+        tensors
+    }
+
+    fn report(mut self, tolerance: Tolerance) -> VerifyReport {
+        let mut report = self.report;
+        let mut check = |what: String, difference: f64, limit: f64| {
+            if difference > limit {
+                report.failures.push(format!("{what} differs by {difference:.1e}, more than {limit:.0e}"));
+            }
+        };
+        check("loss".to_owned(), report.loss_diff, tolerance.values);
+        check(format!("gradient of {}", report.grad_diff_in), report.grad_diff, tolerance.values);
+        check("gradient norm".to_owned(), report.norm_diff, tolerance.values);
+        if let Some(limit) = tolerance.weights {
+            check(format!("updated {}", self.weight_diff_in), report.weight_diff, limit);
+        }
+        if let Some((name, [a, b])) = self.replicas_differ.take() {
+            report.replicas_equal = false;
+            report.failures.push(format!("replicas of {name} on ranks {a} and {b} differ"));
+        }
+        if !report.ledger_equal {
+            report.failures.push("counted and predicted ledgers differ".to_owned());
+        }
+        report.ok = report.failures.is_empty();
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_slips_through_a_nan() {
+        assert!(distance(&[f64::NAN, 1.0], &[0.0, 1.0]).is_nan());
+        assert!(distance(&[1.0, f64::NAN], &[1.0, 0.0]).is_nan());
+        assert!(distance(&[1.0], &[1.0, 2.0]).is_nan());
+        let mut most = 0.0;
+        assert!(raise(&mut most, f64::NAN) && most == f64::MAX);
+    }
+
+    #[test]
+    fn equal_zeros_are_no_difference() {
+        assert_eq!(ratio(0.0, 0.0), 0.0);
+        assert_eq!(ratio(1.0, 0.0), f64::INFINITY);
+    }
 }

@@ -1,6 +1,6 @@
 //! Programs that differ from what the builder made.
 
-use quadrille_step::{Collective, Lifetimes, Op, Operation, Section, StepProgram};
+use quadrille_step::{Collective, Lifetimes, Op, Operation, Placement, Section, StepProgram};
 
 /// `program` with the operations of its pass and of its update section as `change` leaves them.
 pub fn edited(program: &StepProgram, change: impl FnOnce(&mut Vec<Op>, &mut Vec<Op>)) -> StepProgram {
@@ -10,6 +10,7 @@ pub fn edited(program: &StepProgram, change: impl FnOnce(&mut Vec<Op>, &mut Vec<
         let ops = std::mem::take(&mut section.ops);
         *section = Section { lifetimes: Lifetimes::of(&ops, &program.values, &program.storages), ops };
     }
+    edited.placement = Placement::of(&[&edited.pass.lifetimes, &edited.update.lifetimes], &program.storages);
     edited
 }
 

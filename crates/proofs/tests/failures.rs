@@ -43,7 +43,7 @@ fn a_rank_without_data_is_named() {
     let program = four_ranks();
     let tokens = random_tokens(&program);
     let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| match (step, first) {
-        (2, 7) => Err(EngineError::Diverged { step, loss: f64::NAN }),
+        (2, 7) => Err(EngineError::Diverged { step, quantity: "loss", value: f64::NAN }),
         _ => tokens(step, first, input, targets),
     };
     let message = failure(&program, NO_WAITING, &batch);

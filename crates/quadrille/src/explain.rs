@@ -155,5 +155,10 @@ pub fn ledger_text(rank: &RankLedger) -> String {
         };
         format!("{name} {}", bytes(rank.memory.peak_of.get(&class).copied().unwrap_or(0)))
     });
-    text + &format!("memory at peak: {} ({})\n", bytes(rank.memory.peak), classes.join(", "))
+    text + &format!(
+        "memory at peak: {} ({}), in buffers of {}\n",
+        bytes(rank.memory.peak),
+        classes.join(", "),
+        bytes(rank.memory.allocated)
+    )
 }

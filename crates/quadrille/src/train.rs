@@ -112,7 +112,6 @@ fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>) -
             "total": outcome.ranks.iter().map(|rank| &rank.total).collect::<Vec<_>>(),
         },
         "breakdown_s": outcome.ranks[0].breakdown,
-        "allocated_bytes": outcome.ranks.iter().map(|rank| rank.allocated_bytes).collect::<Vec<_>>(),
         "matmul": outcome.ranks[0].matmuls,
     })
 }

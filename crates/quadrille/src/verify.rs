@@ -1,6 +1,7 @@
 //! `quadrille verify`: layouts against the serial model.
 
-use quadrille_engine::{Hyper, Tolerance, VerifyOptions, VerifyReport, verify};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use quadrille_engine::{Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, verify};
 use quadrille_spec::{ElementType, Grid, Layout, SpecError};
 use quadrille_step::StepProgram;
 use serde::Serialize;
@@ -33,23 +34,30 @@ pub fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
     let (model, seed) = (&settings.model, arguments.run.seed);
     let hyper = settings::hyper(settings.hyper, &arguments.run, arguments.steps)?;
     let (layouts, skipped) = layouts(arguments, model)?;
-    let mut grids = Vec::new();
-    for layout in layouts {
-        let ranks = layout.grid.ranks();
-        let options = VerifyOptions {
+    let options = |ranks: usize| -> Result<VerifyOptions, Failure> {
+        Ok(VerifyOptions {
             steps: arguments.steps,
             seed,
             hyper,
             threads: settings::threads(&arguments.run, ranks)?,
             timeout: settings::timeout(&arguments.run)?,
-        };
-        let program = StepProgram::new(model, &layout)?;
+        })
+    };
+    let mut grids = Vec::new();
+    let mut reference = None;
+    let bar = ProgressBar::with_draw_target(Some(layouts.len() as u64), ProgressDrawTarget::stderr());
+    for layout in layouts {
+        bar.set_message(layout.grid.to_string());
+        let (program, options) = (StepProgram::new(model, &layout)?, options(layout.grid.ranks())?);
+        let reference = reference.get_or_insert_with(|| Reference::new(&program, &options));
         let report = match layout.dtype {
-            ElementType::F64 => verify::<f64>(&program, &options, Tolerance::F64)?,
-            ElementType::F32 => verify::<f32>(&program, &options, Tolerance::F32)?,
+            ElementType::F64 => verify::<f64>(&program, &options, Tolerance::F64, reference),
+            ElementType::F32 => verify::<f32>(&program, &options, Tolerance::F32, reference),
         };
-        grids.push(report);
+        grids.push(report.map_err(|error| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string())))?);
+        bar.inc(1);
     }
+    bar.finish_and_clear();
     let failed = grids.iter().filter(|report| !report.ok).count();
     let total = grids.len();
     if arguments.json {
@@ -98,19 +106,20 @@ fn text(grids: &[VerifyReport], skipped: &[Skipped]) -> String {
         .map(|report| {
             let differences = [report.loss_diff, report.grad_diff, report.norm_diff, report.weight_diff];
             let ledger = if report.ledger_equal { "equal" } else { "UNEQUAL" };
-            let result = match (report.ok, report.replicas_equal) {
-                (true, _) => "ok".to_owned(),
-                (false, false) => "REPLICAS DIFFER".to_owned(),
-                (false, true) => format!("DIFFERS ({})", report.grad_diff_in),
-            };
+            let result = if report.ok { "ok" } else { "DIFFERS" };
             [report.grid.clone(), report.activations.clone()]
                 .into_iter()
                 .chain(differences.map(|difference| format!("{difference:.1e}")))
-                .chain([ledger.to_owned(), result])
+                .chain([ledger, result].map(str::to_owned))
                 .collect()
         })
         .collect();
     let mut text = table(&header, &rows);
+    for report in grids {
+        for failure in &report.failures {
+            text += &format!("{}: {failure}\n", report.grid);
+        }
+    }
     for Skipped { grid, reason } in skipped {
         text += &format!("skipped {grid}: {reason}\n");
     }

@@ -104,7 +104,7 @@ fn sizes_that_do_not_divide_name_the_nearest_that_do() {
         refused(&line("--grid z=4 --global-batch 6"), &["microbatch = 6", "z=4", "4 or 8"]);
         refused(&line("--grid y=2 --global-batch 3"), &["microbatch = 3", "2 or 4", "--activations replicated"]);
         refused(&line("--grid data=2 --microbatch 3"), &["microbatch = 3", "2 sequences", "try"]);
-        refused(&line("--grid data=2 --per-node 3"), &["per-node=3", "ranks = 2"]);
+        refused(&line("--grid data=4 --per-node 3"), &["per-node=3", "ranks = 4", "per-node=2 or 4"]);
     }
     refused("plan --model gpt-tiny --ranks 7 --global-batch 3", &["no legal grid of 7 ranks", "nearest"]);
 }

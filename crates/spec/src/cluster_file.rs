@@ -66,14 +66,19 @@ impl Cluster {
     /// # Errors
     /// A name that is not among [`Cluster::preset_names`].
     pub fn preset(name: &str) -> Result<Self, SpecError> {
-        match PRESETS.iter().find(|(known, _)| *known == name) {
-            Some((_, text)) => Self::from_toml(text),
-            None => Err(SpecError::Unknown {
-                what: "cluster",
-                name: name.to_owned(),
-                known: Self::preset_names().map(str::to_owned).collect(),
-            }),
-        }
+        Self::from_toml(Self::preset_text(name)?)
+    }
+
+    /// The file of a preset, to be read by [`Cluster::from_toml`].
+    ///
+    /// # Errors
+    /// A name that is not among [`Cluster::preset_names`].
+    pub fn preset_text(name: &str) -> Result<&'static str, SpecError> {
+        PRESETS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text).ok_or_else(|| SpecError::Unknown {
+            what: "cluster",
+            name: name.to_owned(),
+            known: Self::preset_names().map(str::to_owned).collect(),
+        })
     }
 
     /// The names of all presets.

@@ -63,18 +63,30 @@ impl SpecError {
     }
 
     /// [`SpecError::Indivisible`] if `size` does not divide `value`, with the nearest divisors as remedy.
-    pub fn check_divides(
-        axes: impl Into<String>,
-        size: usize,
-        dimension: impl Into<String>,
-        value: usize,
-    ) -> Result<(), Self> {
-        if size > 0 && value.is_multiple_of(size) {
-            return Ok(());
-        }
-        let possible = nearest_divisors(value, size);
-        Err(Self::Indivisible { axes: axes.into(), size, dimension: dimension.into(), value, possible })
+    pub fn check_divides(axes: &str, size: usize, dimension: &str, value: usize) -> Result<(), Self> {
+        Self::check_divides_all(axes, size, &[(dimension, value)], 0)
     }
+
+    /// [`SpecError::Indivisible`] for the first of several dimensions (name, value) that `size` does not divide. The
+    /// remedies divide all of them, and `also`, which is not checked itself (0 rules nothing out).
+    pub fn check_divides_all(axes: &str, size: usize, dimensions: &[(&str, usize)], also: usize) -> Result<(), Self> {
+        let indivisible = |(_, value): &&(&str, usize)| size == 0 || !value.is_multiple_of(size);
+        let Some((dimension, value)) = dimensions.iter().find(indivisible) else { return Ok(()) };
+        let common = dimensions.iter().fold(also, |common, (_, value)| greatest_common_divisor(common, *value));
+        let possible = nearest_divisors(common, size);
+        Err(Self::Indivisible {
+            axes: axes.to_owned(),
+            size,
+            dimension: (*dimension).to_owned(),
+            value: *value,
+            possible,
+        })
+    }
+}
+
+/// Of 0 and any number it is that number.
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// The divisors of `value` next below and next above `wanted`: the remedy of a size that does not divide.

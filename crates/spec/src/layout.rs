@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Axis, Grid, Model, Overlap, SpecError};
 
@@ -46,7 +46,7 @@ impl FromStr for Activations {
 }
 
 /// The type of parameters, activations and gradients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ElementType {
     /// 32-bit floating point.
@@ -111,6 +111,38 @@ pub struct LayoutRequest {
     pub dtype: ElementType,
 }
 
+impl LayoutRequest {
+    /// The rules that depend on the number of ranks alone: what breaks one breaks it on every grid of `ranks` ranks.
+    ///
+    /// # Errors
+    /// Names the rule that is broken and what would keep it.
+    pub fn check_without_grid(&self, model: &Model, ranks: usize) -> Result<(), SpecError> {
+        let sizes = [("per-node", self.per_node), ("global-batch", Some(self.global_batch)), ("seq-len", self.seq_len)];
+        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == Some(0)) {
+            return Err(SpecError::invalid(field, 0, "it is at least 1", "give a positive number"));
+        }
+        if self.microbatch == Some(0) {
+            let rule = "it is at least 1 and divides the sequences of a data rank (global-batch / data)";
+            return Err(SpecError::invalid("microbatch", 0, rule, "give a positive number, or leave it out"));
+        }
+        if self.global_batch > MAX_GLOBAL_BATCH {
+            let rule = format!("a step has at most {MAX_GLOBAL_BATCH} sequences");
+            return Err(SpecError::invalid("global-batch", self.global_batch, rule, "use a smaller one"));
+        }
+        if let Some(seq_len) = self.seq_len.filter(|seq_len| *seq_len > model.seq_len) {
+            let rule = format!("the model has {} positions", model.seq_len);
+            let remedy = format!("use at most {}, or --set seq_len={seq_len}", model.seq_len);
+            return Err(SpecError::invalid("seq-len", seq_len, rule, remedy));
+        }
+        match self.per_node {
+            Some(per_node) if per_node < ranks => {
+                SpecError::check_divides("per-node", per_node, "the number of ranks", ranks)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A layout that the model can be trained with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
@@ -139,6 +171,7 @@ impl Layout {
     /// Names the rule that is broken and the nearest sizes that keep it.
     pub fn new(model: &Model, request: &LayoutRequest) -> Result<Self, SpecError> {
         let grid = request.grid;
+        request.check_without_grid(model, grid.ranks())?;
         let layout = Self {
             grid,
             per_node: request.per_node.unwrap_or_else(|| grid.ranks()),
@@ -149,9 +182,8 @@ impl Layout {
             seq_len: request.seq_len.unwrap_or(model.seq_len),
             dtype: request.dtype,
         };
-        layout.check_sizes(model)?;
-        layout.check_batch()?;
         layout.check_weights(model)?;
+        layout.check_batch()?;
         layout.check_scattered_rows()?;
         Ok(layout)
     }
@@ -176,34 +208,25 @@ impl Layout {
         self.global_batch * self.seq_len
     }
 
-    fn check_sizes(&self, model: &Model) -> Result<(), SpecError> {
-        let positive = |field: &str, value: usize| match value {
-            0 => Err(SpecError::invalid(field, 0, "it is at least 1", "give a positive number")),
-            _ => Ok(()),
+    /// x cuts the heads and the perceptron, y the residual stream, and z every weight tile once more, flat.
+    fn check_weights(&self, model: &Model) -> Result<(), SpecError> {
+        let [x, y, z, _] = Axis::ALL.map(|axis| self.grid.size(axis));
+        let (h, f) = (model.hidden, model.ffn);
+        SpecError::check_divides_all("x", x, &[("heads", model.heads), ("the perceptron's width", f)], 0)?;
+        SpecError::check_divides("y", y, "hidden", h)?;
+        let tiles = [
+            ("the tile of the qkv weight", (h / y) * (3 * h / x)),
+            ("the tile of the projection weight", (h / x) * (h / y)),
+            ("the tile of the up weight", (h / y) * (f / x)),
+            ("the tile of the down weight", (f / x) * (h / y)),
+            ("the tile of the embedding table", self.padded_vocab(model) / (x * y) * h),
+        ];
+        // What z cuts beside weights; a microbatch that y cannot cut is refused on its own.
+        let sequences = match self.activations {
+            Activations::Scattered if self.microbatch.is_multiple_of(y) => self.microbatch / y,
+            _ => self.microbatch,
         };
-        positive("per-node", self.per_node)?;
-        positive("global-batch", self.global_batch)?;
-        if self.global_batch > MAX_GLOBAL_BATCH {
-            let rule = format!("a step has at most {MAX_GLOBAL_BATCH} sequences");
-            return Err(SpecError::invalid("global-batch", self.global_batch, rule, "use a smaller one"));
-        }
-        positive("seq-len", self.seq_len)?;
-        if self.seq_len > model.seq_len {
-            return Err(SpecError::invalid(
-                "seq-len",
-                self.seq_len,
-                format!("the model has {} positions", model.seq_len),
-                format!("use at most {0}, or --set seq_len={1}", model.seq_len, self.seq_len),
-            ));
-        }
-        let (x, y) = (self.grid.size(Axis::X), self.grid.size(Axis::Y));
-        let ranks = self.grid.ranks();
-        if !ranks.is_multiple_of(self.per_node.min(ranks)) {
-            SpecError::check_divides("per-node", self.per_node, "the number of ranks", ranks)?;
-        }
-        SpecError::check_divides("x", x, "heads", model.heads)?;
-        SpecError::check_divides("x", x, "the perceptron's width", model.ffn)?;
-        SpecError::check_divides("y", y, "hidden", model.hidden)
+        SpecError::check_divides_all("z", z, &tiles, sequences)
     }
 
     fn check_batch(&self) -> Result<(), SpecError> {
@@ -217,7 +240,7 @@ impl Layout {
             ));
         }
         let share = self.global_batch / data;
-        if self.microbatch == 0 || !share.is_multiple_of(self.microbatch) {
+        if !share.is_multiple_of(self.microbatch) {
             let possible = crate::nearest_divisors(share, self.microbatch);
             return Err(SpecError::invalid(
                 "microbatch",
@@ -235,22 +258,6 @@ impl Layout {
             ));
         }
         Ok(())
-    }
-
-    /// Every weight tile is cut once more over z, flat.
-    fn check_weights(&self, model: &Model) -> Result<(), SpecError> {
-        let size = |axis| self.grid.size(axis);
-        let (x, y, z) = (size(Axis::X), size(Axis::Y), size(Axis::Z));
-        let (h, f) = (model.hidden, model.ffn);
-        let table = self.padded_vocab(model) / (x * y) * h;
-        let tiles = [
-            ("the tile of the qkv weight", (h / y) * (3 * h / x)),
-            ("the tile of the projection weight", (h / x) * (h / y)),
-            ("the tile of the up weight", (h / y) * (f / x)),
-            ("the tile of the down weight", (f / x) * (h / y)),
-            ("the tile of the embedding table", table),
-        ];
-        tiles.into_iter().try_for_each(|(what, elements)| SpecError::check_divides("z", z, what, elements))
     }
 
     /// Scattered activations cut the rows of a pass over x, and whole sequences over y.
@@ -336,10 +343,42 @@ mod tests {
         assert!(message("data=3", 4).contains("multiple of data=3; try 3 or 6"));
         assert!(message("z=4", 6).contains("split over z=4; try 4 or 8"));
         assert!(message("y=2", 3).contains("z*y = 1*2; try 2 or 4, or --activations replicated"));
-        assert!(message("z=5", 5).contains("z=5 does not divide the tile of the qkv weight"));
         let long = LayoutRequest { seq_len: Some(7), ..request("x=1", 1) };
         assert!(Layout::new(&model(), &long).unwrap_err().to_string().contains("6 positions"));
         let odd = LayoutRequest { microbatch: Some(3), ..request("x=1", 8) };
         assert!(Layout::new(&model(), &odd).unwrap_err().to_string().contains("try 2 or 4"));
+        let none = LayoutRequest { microbatch: Some(0), ..request("x=1", 8) };
+        assert!(Layout::new(&model(), &none).unwrap_err().to_string().starts_with("microbatch = 0: it is at least 1"));
+    }
+
+    #[test]
+    fn remedies_keep_all_rules_of_their_axis() {
+        // 6 divides the heads, too, but not the perceptron.
+        let narrow = Model { ffn: 15, ..model() };
+        let message =
+            |model: &Model, grid: &str, batch| Layout::new(model, &request(grid, batch)).unwrap_err().to_string();
+        assert_eq!(message(&narrow, "x=4", 4), "x=4 does not divide heads = 6; try x=3");
+        assert_eq!(message(&narrow, "x=2", 4), "x=2 does not divide the perceptron's width = 15; try x=1 or 3");
+        // z: 432, 144, 576 and 17 * 12 = 204 have the divisors of 12 in common, those with 20 sequences are 1, 2, 4.
+        assert_eq!(message(&model(), "z=5", 20), "z=5 does not divide the tile of the qkv weight = 432; try z=4");
+        assert_eq!(message(&model(), "z=5", 24), "z=5 does not divide the tile of the qkv weight = 432; try z=4 or 6");
+        // y = 2 takes half of the sequences: z = 4 would leave 6 of 24 for it, 2 * 4 does not divide 20.
+        assert!(message(&model(), "y=2,z=5", 20).ends_with("try z=2"), "{}", message(&model(), "y=2,z=5", 20));
+        assert!(Layout::new(&model(), &request("y=2,z=2", 20)).is_ok());
+    }
+
+    #[test]
+    fn some_faults_do_not_depend_on_the_grid() {
+        let fault = |change: fn(&mut LayoutRequest)| {
+            let mut request = request("x=1", 8);
+            change(&mut request);
+            request.check_without_grid(&model(), 8).unwrap_err().to_string()
+        };
+        assert!(fault(|request| request.global_batch = 0).starts_with("global-batch = 0"));
+        assert!(fault(|request| request.seq_len = Some(7)).starts_with("seq-len = 7: the model has 6 positions"));
+        assert!(fault(|request| request.per_node = Some(0)).starts_with("per-node = 0"));
+        let nodes = fault(|request| request.per_node = Some(3));
+        assert_eq!(nodes, "per-node=3 does not divide the number of ranks = 8; try per-node=2 or 4");
+        assert_eq!(request("x=5", 3).check_without_grid(&model(), 5), Ok(()));
     }
 }

@@ -138,6 +138,9 @@ pub struct MemoryLedger {
     pub peak_of: BTreeMap<MemoryClass, u64>,
     /// The most bytes of all classes together at any time of the step.
     pub peak: u64,
+    /// Bytes of all buffers that hold these values and states. At least the peak: a value may lie in a buffer that
+    /// another one needed larger.
+    pub allocated: u64,
     /// Bytes of each class after the step.
     pub now: BTreeMap<MemoryClass, u64>,
 }
@@ -146,7 +149,7 @@ impl MemoryLedger {
     /// Nothing held.
     pub fn new() -> Self {
         let zeros: BTreeMap<_, _> = MemoryClass::ALL.into_iter().map(|class| (class, 0)).collect();
-        Self { peak_of: zeros.clone(), peak: 0, now: zeros }
+        Self { peak_of: zeros.clone(), peak: 0, allocated: 0, now: zeros }
     }
 
     /// Notes that `bytes` of `class` are taken.

@@ -59,11 +59,6 @@ impl RandomStream {
         (wide >> 64) as u64
     }
 
-    /// A uniform number in [0, 1) at `index`, 32 bits of resolution.
-    pub fn uniform(self, index: u64) -> f64 {
-        f64::from(self.word(index)) / 4_294_967_296.0
-    }
-
     /// The standard normal numbers at indices `4 * counter .. 4 * counter + 4` (Box-Muller).
     pub fn normals(self, counter: u64) -> [f64; 4] {
         let [a, b, c, d] = self.words(counter);

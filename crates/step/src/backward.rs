@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, MemoryClass};
 
 use crate::builder::Builder;
-use crate::operation::{GemmPass, Operation, Reduction, Storage, Write};
+use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
 use crate::{Layer, ParameterId, Sharding, StepError, ValueId};
 
 /// What the forward pass did, with what its backward needs. `input` is the value as used, `output` the result.
@@ -64,14 +64,9 @@ impl Builder<'_> {
         let origin = known.origin.get(&value).copied().unwrap_or(value);
         let complete = self.sharding(origin).of_gradient();
         let gradient = self.transition(gradient, &complete)?;
-        match known.of.get(&origin).copied() {
-            None => known.of.insert(origin, gradient),
-            Some(other) => {
-                let sum = self.in_place(self.values[other.0].name.clone(), other);
-                self.push(Operation::Accumulate { input: gradient, output: sum, write: Write::Accumulate });
-                known.of.insert(origin, sum)
-            }
-        };
+        // Only layer norms add to a gradient that is there already, and do so themselves.
+        let before = known.of.insert(origin, gradient);
+        debug_assert!(before.is_none(), "{} has two consumers", self.values[origin.0].name);
         Ok(())
     }
 
@@ -79,7 +74,7 @@ impl Builder<'_> {
     fn vector_gradient(&mut self, parameter: ParameterId, from: ValueId) -> ValueId {
         let summed = self.sharding(from).rows.iter().copied().collect();
         let parameter = &mut self.parameters[parameter.0];
-        parameter.unreduced = summed;
+        parameter.unreduced = parameter.unreduced.union(summed);
         parameter.gradient
     }
 }
@@ -169,13 +164,13 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
 
 /// How the operands of the two backward products are stored, and where the weight's inputs and outputs lie.
 struct Products {
-    input_gradient: Storage,
+    input_gradient: GemmStorage,
     /// Whether the weight is stored `[outputs, inputs]`, as a vocabulary table is.
     transposed_weight: bool,
 }
 
-const LINEAR: Products = Products { input_gradient: Storage::Nt, transposed_weight: false };
-const HEAD: Products = Products { input_gradient: Storage::Nn, transposed_weight: true };
+const LINEAR: Products = Products { input_gradient: GemmStorage::Nt, transposed_weight: false };
+const HEAD: Products = Products { input_gradient: GemmStorage::Nn, transposed_weight: true };
 
 /// Input gradient first, so that its reduction can run under the weight gradient.
 fn linear(
@@ -208,7 +203,14 @@ fn linear(
 
     let (tile, write) = weight_tile(b, known, weight)?;
     let (left, right) = if products.transposed_weight { (gradient, input) } else { (input, gradient) };
-    b.push(Operation::Gemm { pass: GemmPass::WeightGradient, storage: Storage::Tn, left, right, output: tile, write });
+    b.push(Operation::Gemm {
+        pass: GemmPass::WeightGradient,
+        storage: GemmStorage::Tn,
+        left,
+        right,
+        output: tile,
+        write,
+    });
     if b.model.tied_head && b.layer == Layer::Head {
         known.open_tiles.insert(weight, tile);
         return Ok(());
@@ -236,7 +238,7 @@ fn weight_tile(b: &mut Builder, known: &mut Gradients, weight: ParameterId) -> R
 fn reduce_weight(b: &mut Builder, weight: ParameterId, tile: ValueId, summed: &[Axis]) -> Result<(), StepError> {
     let unreduced = summed.iter().copied().collect::<AxisSet>().without(Axis::Z.only());
     let parameter = &mut b.parameters[weight.0];
-    parameter.unreduced = unreduced;
+    parameter.unreduced = parameter.unreduced.union(unreduced);
     let gradient = parameter.gradient;
     if b.axis_size(Axis::Z) == 1 {
         return Ok(());

@@ -8,7 +8,7 @@ use quadrille_spec::{Axis, AxisSet, MemoryClass};
 
 use crate::backward::{Node, NormNode};
 use crate::builder::Builder;
-use crate::operation::{GemmPass, Operation, Reduction, Storage, Write};
+use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
 use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId};
 
 type Built<T> = Result<T, StepError>;
@@ -122,7 +122,7 @@ fn head(b: &mut Builder, table: ParameterId, x: ValueId) -> Built<()> {
     let logits = b.value("logits", [b.pass_rows(), vocab], cut, MemoryClass::Activations)?;
     b.push(Operation::Gemm {
         pass: GemmPass::Forward,
-        storage: Storage::Nt,
+        storage: GemmStorage::Nt,
         left: hidden,
         right: gathered,
         output: logits,
@@ -186,7 +186,7 @@ fn linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], axes: 
     let output = b.value(name, [b.pass_rows(), shape[1]], partial, MemoryClass::Activations)?;
     b.push(Operation::Gemm {
         pass: GemmPass::Forward,
-        storage: Storage::Nn,
+        storage: GemmStorage::Nn,
         left: input,
         right: gathered,
         output,

@@ -7,7 +7,7 @@ use quadrille_spec::{
     Transfer,
 };
 
-use crate::{GemmPass, Layer, Op, Operation, Section, StepError, StepProgram, ValueId, ring_wire_bytes};
+use crate::{GemmPass, Layer, Op, Operation, Product, Section, StepError, StepProgram, ValueId, ring_wire_bytes};
 
 /// Bytes of a scalar that is reduced in f64.
 const SCALAR_BYTES: u64 = 8;
@@ -115,16 +115,10 @@ fn work(program: &StepProgram) -> (FlopsLedger, BTreeMap<&'static str, u64>) {
 /// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward); 0 for
 /// everything else.
 pub(crate) fn operation_flops(program: &StepProgram, operation: &Operation) -> u128 {
+    if let Some(Product { m, n, k, .. }) = operation.product(program) {
+        return 2 * m as u128 * n as u128 * k as u128;
+    }
     match *operation {
-        Operation::Gemm { storage, left, output, .. } => {
-            let left = program.value(left);
-            let contracted = match storage {
-                crate::GemmStorage::Nn | crate::GemmStorage::Nt => left.local_cols,
-                crate::GemmStorage::Tn => left.local_rows,
-            };
-            let output = program.value(output);
-            2 * output.local_rows as u128 * output.local_cols as u128 * contracted as u128
-        }
         Operation::Attention { output, .. } => attention_flops(program, output),
         Operation::AttentionBackward { result, .. } => 2 * attention_flops(program, result),
         _ => 0,
@@ -208,5 +202,8 @@ fn memory(program: &StepProgram) -> MemoryLedger {
     };
     walk(&program.pass);
     walk(&program.update);
+    let states: u64 = ledger.now.values().sum();
+    let buffers: usize = program.placement.buffer_elements.iter().sum();
+    ledger.allocated = states + buffers as u64 * element_bytes;
     ledger
 }

@@ -8,7 +8,8 @@
 //! 3. [`update`](crate::update) reduces gradients over the axes on which they are still partial sums, computes the
 //!    gradient norm by ownership, and updates the parameters;
 //! 4. [`passes`](crate::passes) reorder issue and wait of collectives (OAR, ORS, OAG);
-//! 5. [`liveness`](crate::liveness) says where every storage is born and dies.
+//! 5. [`liveness`](crate::liveness) says where every storage is born and dies, [`placement`](crate::placement) which
+//!    ones share a buffer.
 //!
 //! [`predict`] gives the exact ledger of any rank without running; [`print`](crate::print) shows the program.
 //!
@@ -24,6 +25,7 @@ mod liveness;
 mod operation;
 mod parameter;
 mod passes;
+mod placement;
 mod print;
 mod program;
 mod reshard;
@@ -35,8 +37,9 @@ mod wire;
 pub use error::StepError;
 pub use ledger::{declared_axes, empty_axes, predict, predict_rank};
 pub use liveness::Lifetimes;
-pub use operation::{Collective, GemmPass, Op, Operation, Reduction, Scalar, Storage as GemmStorage, Write};
+pub use operation::{Collective, GemmPass, GemmStorage, Op, Operation, Product, Reduction, Scalar, Write};
 pub use parameter::{Initial, Parameter, ParameterId};
+pub use placement::Placement;
 pub use print::print_program;
 pub use program::{Layer, Section, StepProgram};
 pub use sharding::Sharding;

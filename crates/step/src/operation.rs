@@ -2,8 +2,9 @@
 //! of a value that it reads.
 
 use quadrille_spec::{Axis, AxisSet, CollectiveKind};
+use serde::{Deserialize, Serialize};
 
-use crate::{Layer, ParameterId, ValueId};
+use crate::{Layer, ParameterId, StepProgram, ValueId};
 
 /// Which of a linear layer's three products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,14 +18,29 @@ pub enum GemmPass {
 }
 
 /// How the operands of a product lie in memory: `N` as used, `T` transposed; left operand first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Storage {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GemmStorage {
     /// `[m,k] [k,n]`
     Nn,
     /// `[m,k] [n,k]`
     Nt,
     /// `[k,m] [k,n]`
     Tn,
+}
+
+/// The local shape of a product: `[m,k] [k,n]` with operands stored as said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Product {
+    /// How the operands lie.
+    pub storage: GemmStorage,
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Contracted size.
+    pub k: usize,
 }
 
 /// What happens to the former contents of an output.
@@ -88,7 +104,7 @@ pub enum Operation {
     /// Layer norm with the reduced statistics.
     Norm { input: ValueId, sums: ValueId, squares: ValueId, gamma: ValueId, beta: ValueId, output: ValueId },
     /// `output (+)= left right`, operands stored as said.
-    Gemm { pass: GemmPass, storage: Storage, left: ValueId, right: ValueId, output: ValueId, write: Write },
+    Gemm { pass: GemmPass, storage: GemmStorage, left: ValueId, right: ValueId, output: ValueId, write: Write },
     /// Adds a bias row, in place.
     Bias { bias: ValueId, input: ValueId, output: ValueId },
     /// Adds a bias row in place (`output`) and applies tanh GELU (`activated`).
@@ -174,6 +190,14 @@ pub struct Op {
 }
 
 impl Operation {
+    /// The local shape, if the operation is a product.
+    pub fn product(&self, program: &StepProgram) -> Option<Product> {
+        let Self::Gemm { storage, left, output, .. } = *self else { return None };
+        let (left, output) = (program.value(left), program.value(output));
+        let k = if storage == GemmStorage::Tn { left.local_rows } else { left.local_cols };
+        Some(Product { storage, m: output.local_rows, n: output.local_cols, k })
+    }
+
     /// The name in printed programs, ledgers and messages.
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,8 +1,8 @@
 //! Logical parameters: shape, sharding, initial values, ownership.
 
-use quadrille_spec::{AxisSet, Coordinate};
+use quadrille_spec::AxisSet;
 
-use crate::{Layer, Sharding, ValueId};
+use crate::{Layer, ValueId};
 
 /// The number of a parameter in its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,12 +39,4 @@ pub struct Parameter {
     /// Axes over which the gradient is still a partial sum after the last microbatch; computed from the shardings
     /// of the values it is made from.
     pub unreduced: AxisSet,
-}
-
-impl Parameter {
-    /// Whether the rank at `place` owns its shard, that is, counts it in the gradient norm: its coordinate is 0 on
-    /// every axis that does not cut the parameter.
-    pub fn is_owner(&self, sharding: &Sharding, place: Coordinate) -> bool {
-        AxisSet::WORLD.without(sharding.sharded()).iter().all(|axis| place.on(axis) == 0)
-    }
 }

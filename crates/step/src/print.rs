@@ -31,6 +31,7 @@ pub fn print_program(program: &StepProgram) -> String {
 }
 
 fn print_ops(text: &mut String, program: &StepProgram, section: &Section, title: &str, range: std::ops::Range<usize>) {
+    let notes = MemoryNotes::new(program, section, range.end);
     let mut layer: Option<Layer> = None;
     for index in range.clone() {
         let op = &section.ops[index];
@@ -42,7 +43,7 @@ fn print_ops(text: &mut String, program: &StepProgram, section: &Section, title:
                 "#", "operation", "value", "local", "sharded", "collective", "payload", "FLOP"
             );
         }
-        let memory = memory_note(program, section, index, title == "forward", range.end);
+        let memory = notes.line(section, index, title == "forward");
         let line = line(program, index, &op.operation, &memory);
         let _ = writeln!(text, "{}", line.trim_end());
     }
@@ -94,28 +95,34 @@ fn spans(program: &StepProgram, axes: AxisSet) -> String {
     format!("{} (x{})", axes.key(), program.layout.grid.size_of(axes))
 }
 
-/// Which storages the forward pass keeps for the backward pass, and what is given back.
-fn memory_note(program: &StepProgram, section: &Section, index: usize, forward: bool, end: usize) -> String {
-    let name = |storage: StorageId| {
-        let named = program.values.iter().rev().find(|value| value.storage == storage);
-        named.map_or("?", |value| value.name.as_str())
-    };
-    let died_by_end =
-        |storage: &StorageId| section.lifetimes.deaths[..end].iter().flatten().any(|dead| dead == storage);
-    let list = |storages: Vec<StorageId>| storages.into_iter().map(name).collect::<Vec<_>>().join(", ");
-    let saved: Vec<StorageId> = match forward {
-        true => section.lifetimes.births[index].iter().copied().filter(|storage| !died_by_end(storage)).collect(),
-        false => Vec::new(),
-    };
-    let freed = section.lifetimes.deaths[index].clone();
-    let mut notes = Vec::new();
-    if !saved.is_empty() {
-        notes.push(format!("saves {}", list(saved)));
+/// What the forward pass keeps for the backward pass, and what is given back.
+struct MemoryNotes<'a> {
+    /// By storage: its last value's name, and whether it dies in the printed range.
+    storages: Vec<(&'a str, bool)>,
+}
+
+impl<'a> MemoryNotes<'a> {
+    fn new(program: &'a StepProgram, section: &Section, end: usize) -> Self {
+        let mut storages = vec![("", false); program.storages.len()];
+        for value in &program.values {
+            storages[value.storage.0].0 = value.name.as_str();
+        }
+        for storage in section.lifetimes.deaths[..end].iter().flatten() {
+            storages[storage.0].1 = true;
+        }
+        Self { storages }
     }
-    if !freed.is_empty() {
-        notes.push(format!("frees {}", list(freed)));
+
+    fn line(&self, section: &Section, index: usize, forward: bool) -> String {
+        let outlives = |storage: &&StorageId| forward && !self.storages[storage.0].1;
+        let saved: Vec<&StorageId> = section.lifetimes.births[index].iter().filter(outlives).collect();
+        let freed: Vec<&StorageId> = section.lifetimes.deaths[index].iter().collect();
+        let list = |what: &str, storages: Vec<&StorageId>| {
+            let names: Vec<&str> = storages.iter().map(|storage| self.storages[storage.0].0).collect();
+            (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
+        };
+        [list("saves", saved), list("frees", freed)].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
-    notes.join("; ")
 }
 
 /// `1.5 MiB`, `786.4 K`: three or four digits and a unit.

@@ -6,7 +6,9 @@ use quadrille_spec::{Layout, Model};
 
 use crate::builder::Builder;
 use crate::ledger::check_counts;
-use crate::{Lifetimes, Op, Parameter, StepError, StorageInfo, Value, ValueId, backward, blocks, passes, update};
+use crate::{
+    Lifetimes, Op, Parameter, Placement, StepError, StorageInfo, Value, ValueId, backward, blocks, passes, update,
+};
 
 /// A part of the model, for ledgers and messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,6 +62,8 @@ pub struct StepProgram {
     pub backward_start: usize,
     /// Reduction of gradients, norm, optimizer.
     pub update: Section,
+    /// Where the storages of both sections lie.
+    pub placement: Placement,
 }
 
 impl StepProgram {
@@ -82,14 +86,16 @@ impl StepProgram {
         let section = |ops: Vec<Op>| Section { lifetimes: Lifetimes::of(&ops, &values, &storages), ops };
         let pass = section(forward.into_iter().chain(backward).collect());
         let update = section(update);
+        let placement = Placement::of(&[&pass.lifetimes, &update.lifetimes], &storages);
         let program = Self {
             model: model.clone(),
             layout: layout.clone(),
             values,
             storages,
             parameters,
-            pass,
             backward_start,
+            placement,
+            pass,
             update,
         };
         check_counts(&program)?;

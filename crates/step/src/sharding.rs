@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quadrille_spec::{Axis, AxisSet, Grid};
+use quadrille_spec::{Axis, AxisSet, Coordinate, Grid};
 
 use crate::StepError;
 
@@ -47,6 +47,12 @@ impl Sharding {
     #[must_use]
     pub fn of_gradient(&self) -> Self {
         Self { partial: AxisSet::EMPTY, ..self.clone() }
+    }
+
+    /// Whether the rank at `place` owns its shard, that is, counts it in the gradient norm: its coordinate is 0 on
+    /// every axis that does not cut the value.
+    pub fn is_owner(&self, place: Coordinate) -> bool {
+        AxisSet::WORLD.without(self.sharded()).iter().all(|axis| place.on(axis) == 0)
     }
 
     /// Rows and columns of the tile that a rank holds of a `[rows, cols]` value (before the flat cut).

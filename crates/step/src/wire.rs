@@ -12,7 +12,9 @@ pub fn ring_wire_bytes(kind: CollectiveKind, elements: usize, members: usize, in
     if members == 1 {
         return 0;
     }
-    let chunk = |i: usize| (i + 1) * elements / members - i * elements / members;
+    // In 128 bits: elements times members may pass 2^64.
+    let cut = |i: usize| (i as u128 * elements as u128 / members as u128) as usize;
+    let chunk = |i: usize| cut(i + 1) - cut(i);
     let right = (index + 1) % members;
     let sent = match kind {
         CollectiveKind::AllGather => elements - chunk(right),
@@ -39,6 +41,13 @@ mod tests {
                 assert_eq!(bytes as usize * members, factor * (members - 1) * elements * 4);
             }
         }
+    }
+
+    #[test]
+    fn huge_buffers_in_huge_groups_do_not_overflow() {
+        let (elements, members) = (1 << 43, 1 << 22);
+        let bytes = ring_wire_bytes(CollectiveKind::ReduceScatter, elements, members, members - 1, 4);
+        assert_eq!(bytes, 4 * ((1 << 43) - (1 << 21)));
     }
 
     #[test]

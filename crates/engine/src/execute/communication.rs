@@ -3,17 +3,17 @@
 use quadrille_comm::{Pending, Reduction as Combine};
 use quadrille_spec::{AxisSet, CollectiveKind};
 use quadrille_step::{Collective, Reduction, Scalar};
-use quadrille_tensor::Buffer;
 
 use super::Done;
-use crate::{RankEngine, Real};
+use crate::slots::Block;
+use crate::{EngineError, RankEngine, Real};
 
 /// A collective under way, with the buffers that it holds.
 pub(crate) enum Flight<T> {
     /// One buffer, reduced in place.
-    InPlace(Pending<Buffer<T>>),
+    InPlace(Pending<Block<T>>),
     /// Input and output.
-    Apart(Pending<(Buffer<T>, Buffer<T>)>),
+    Apart(Pending<(Block<T>, Block<T>)>),
 }
 
 impl<T: Real> RankEngine<'_, T> {
@@ -28,13 +28,14 @@ impl<T: Real> RankEngine<'_, T> {
             CollectiveKind::AllGather => {
                 Flight::Apart(self.context.all_gather::<T, _, _>(group, sent, self.slots.take(output)?))
             }
-            _ => {
+            CollectiveKind::AllReduce => {
                 let how = match collective.reduction {
                     Reduction::Sum => Combine::Sum,
                     Reduction::Max => Combine::Max,
                 };
                 Flight::InPlace(self.context.all_reduce::<T, _>(group, how, sent))
             }
+            kind => return Err(EngineError::NoSuchCollective { kind: kind.name() }),
         };
         self.flights.insert(output, flight);
         Ok(())
@@ -52,8 +53,7 @@ impl<T: Real> RankEngine<'_, T> {
                 self.slots.put(input, sent);
                 self.slots.put(output, received);
             }
-            // Reading the output will say that it is not there.
-            None => {}
+            None => return Err(self.slots.not_live(output)),
         }
         Ok(())
     }

@@ -1,17 +1,23 @@
-//! The interpreter: one function per operation kind, calling kernels or the communicator.
+//! The interpreter: one function per operation kind and direction, calling kernels or the communicator. What is
+//! counted is taken from the slices that the kernels get.
 
-mod backward;
+mod activation;
+mod attention;
 mod communication;
-mod forward;
+mod embedding;
+mod loss;
 mod matmul;
+mod movement;
+mod norm;
 mod update;
 
+use quadrille_spec::Dropout;
 use quadrille_step::{Operation, StorageId, Value, ValueId, Write};
-use quadrille_tensor::Buffer;
 
 pub(crate) use communication::Flight;
-pub(crate) use matmul::transpose;
+pub use matmul::transpose;
 
+use crate::slots::Block;
 use crate::{EngineError, RankEngine, Real};
 
 type Done = Result<(), EngineError>;
@@ -19,57 +25,78 @@ type Done = Result<(), EngineError>;
 impl<T: Real> RankEngine<'_, T> {
     /// Executes one operation.
     pub(crate) fn execute(&mut self, operation: &Operation) -> Done {
-        match operation {
-            Operation::Gemm { .. } => self.gemm(operation),
-            Operation::Issue(collective) => self.issue(*collective),
-            Operation::Wait(collective) => self.wait(*collective),
-            Operation::ReduceScalar { scalar, axes } => self.reduce_scalar(*scalar, *axes),
-            Operation::SumSquares { .. } | Operation::AdamW { .. } | Operation::Accumulate { .. } => {
-                self.update(operation)
-            }
-            Operation::EmbedBackward { .. }
-            | Operation::PositionsBackward { .. }
-            | Operation::NormBackwardSums { .. }
-            | Operation::NormBackward { .. }
-            | Operation::BiasBackward { .. }
-            | Operation::GeluBackward { .. }
-            | Operation::AttentionBackward { .. } => self.backward(operation),
-            _ => self.forward(operation),
-        }
+        let swept = match operation {
+            Operation::Gemm { .. } => return self.gemm(operation),
+            Operation::Attention { .. } => return self.attention(operation),
+            Operation::AttentionBackward { .. } => return self.attention_backward(operation),
+            Operation::Issue(collective) => return self.issue(*collective),
+            Operation::Wait(collective) => return self.wait(*collective),
+            Operation::ReduceScalar { scalar, axes } => return self.reduce_scalar(*scalar, *axes),
+            Operation::SumSquares { gradient, .. } => return self.sum_squares(*gradient),
+            Operation::Embed { table, output } => self.embed(*table, *output),
+            Operation::EmbedBackward { gradient, output, write } => self.embed_backward(*gradient, *output, *write),
+            Operation::AddPositions { positions, output, .. } => self.add_positions(*positions, *output),
+            Operation::PositionsBackward { gradient, output } => self.positions_backward(*gradient, *output),
+            Operation::RowSums { .. } | Operation::CenteredSquares { .. } => self.norm_statistics(operation),
+            Operation::Norm { .. } => self.norm(operation),
+            Operation::NormBackwardSums { .. } => self.norm_backward_sums(operation),
+            Operation::NormBackward { .. } => self.norm_backward(operation),
+            Operation::Bias { bias, output, .. } => self.bias(*bias, *output),
+            Operation::BiasBackward { gradient, output } => self.bias_backward(*gradient, *output),
+            Operation::BiasGelu { .. } => self.bias_gelu(operation),
+            Operation::GeluBackward { .. } => self.gelu_backward(operation),
+            Operation::Dropout { purpose, input, output } => self.dropout(purpose, *input, *output),
+            Operation::Residual { .. } => self.residual(operation),
+            Operation::CrossEntropyMax { .. }
+            | Operation::CrossEntropySums { .. }
+            | Operation::CrossEntropyGradient { .. } => self.cross_entropy(operation),
+            Operation::Pack { .. }
+            | Operation::Unpack { .. }
+            | Operation::SliceRows { .. }
+            | Operation::SliceColumns { .. } => self.movement(operation),
+            Operation::Accumulate { input, output, write } => self.accumulate(*input, *output, *write),
+            Operation::AdamW { parameter, value, gradient } => self.adamw(*parameter, *value, *gradient),
+        }?;
+        *self.elements.entry(operation.name()).or_default() += swept as u64;
+        Ok(())
     }
 
-    pub(crate) fn value(&self, id: ValueId) -> &Value {
+    fn value(&self, id: ValueId) -> &Value {
         self.program.value(id)
     }
 
-    pub(crate) fn storage(&self, id: ValueId) -> StorageId {
+    fn storage(&self, id: ValueId) -> StorageId {
         self.program.value(id).storage
     }
 
-    pub(crate) fn read(&self, id: ValueId) -> Result<&Buffer<T>, EngineError> {
+    pub(crate) fn read(&self, id: ValueId) -> Result<&[T], EngineError> {
         self.slots.read(self.storage(id))
     }
 
+    fn read_some(&self, id: Option<ValueId>) -> Result<Option<&[T]>, EngineError> {
+        id.map(|id| self.read(id)).transpose()
+    }
+
     /// Local rows and columns.
-    pub(crate) fn dims(&self, id: ValueId) -> (usize, usize) {
+    fn dims(&self, id: ValueId) -> (usize, usize) {
         (self.value(id).local_rows, self.value(id).local_cols)
     }
 
-    /// Moves the value's buffer out, lets `write` fill it beside everything else, and puts it back.
-    pub(crate) fn write<R>(
+    /// Moves the value's elements out, lets `write` fill them beside everything else, and puts them back.
+    fn write<R>(
         &mut self,
         id: ValueId,
-        write: impl FnOnce(&mut Self, &mut Buffer<T>) -> Result<R, EngineError>,
+        write: impl FnOnce(&mut Self, &mut Block<T>) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
         let storage = self.storage(id);
-        let mut buffer = self.slots.take(storage)?;
-        let result = write(self, &mut buffer);
-        self.slots.put(storage, buffer);
+        let mut block = self.slots.take(storage)?;
+        let result = write(self, &mut block);
+        self.slots.put(storage, block);
         result
     }
 
     /// Whether a write adds to what is there.
-    pub(crate) fn accumulates(&self, write: Write) -> bool {
+    fn accumulates(&self, write: Write) -> bool {
         match write {
             Write::Overwrite => false,
             Write::Accumulate => true,
@@ -77,8 +104,17 @@ impl<T: Real> RankEngine<'_, T> {
         }
     }
 
-    /// Counts elements that an element-wise operation swept over.
-    pub(crate) fn count_elements(&mut self, operation: &Operation, elements: usize) {
-        *self.elements.entry(operation.name()).or_default() += elements as u64;
+    /// The dropout of this step for `purpose`.
+    fn step_dropout(&self, purpose: &str) -> Dropout {
+        Dropout::new(self.seed, purpose, self.step, self.program.model.dropout)
+    }
+
+    /// Scale and mask of a dropout over the elements of `value`, by local row and column.
+    fn mask(&self, purpose: &str, value: ValueId) -> (T, impl Fn(usize, usize) -> bool + Sync + use<T>) {
+        let mask = self.step_dropout(purpose);
+        let (first_row, first_col) = (self.first_row(value), self.first_col(value));
+        let cols = self.value(value).cols;
+        let keep = move |row: usize, col: usize| mask.keeps(((first_row + row) * cols + first_col + col) as u64);
+        (T::from_f64(mask.scale), keep)
     }
 }

@@ -1,48 +1,49 @@
 //! Accumulation of gradients, the norm, the optimizer.
 
-use quadrille_step::{Operation, ParameterId};
+use quadrille_step::{ParameterId, ValueId, Write};
 use quadrille_tensor as kernels;
 use quadrille_tensor::AdamW;
 
 use super::Done;
-use crate::{RankEngine, Real, schedule};
+use crate::{EngineError, RankEngine, Real, schedule};
 
 /// Added to the norm before it divides the clipping limit.
 const CLIP_EPSILON: f64 = 1e-6;
 
 impl<T: Real> RankEngine<'_, T> {
-    pub(super) fn update(&mut self, operation: &Operation) -> Done {
-        match *operation {
-            Operation::Accumulate { input, output, write } => self.write(output, |rank, y| {
-                let x = rank.read(input)?;
-                if rank.accumulates(write) {
-                    kernels::add_assign(&rank.pool, y, x);
-                } else {
-                    kernels::copy(&rank.pool, y, x);
-                }
-                rank.count_elements(operation, y.len());
-                Ok(())
-            }),
-            Operation::SumSquares { parameter, gradient } => {
-                let sharding = &self.value(gradient).sharding;
-                if self.program.parameters[parameter.0].is_owner(sharding, self.place) {
-                    self.norm_squared += kernels::sum_of_squares(&self.pool, self.read(gradient)?);
-                }
-                Ok(())
+    pub(super) fn accumulate(&mut self, input: ValueId, output: ValueId, write: Write) -> Result<usize, EngineError> {
+        self.write(output, |rank, y| {
+            let x = rank.read(input)?;
+            if rank.accumulates(write) {
+                kernels::add_assign(&rank.pool, y, x);
+            } else {
+                kernels::copy(&rank.pool, y, x);
             }
-            Operation::AdamW { parameter, value, gradient } => {
-                let constants = self.optimizer_constants(parameter);
-                let [mut m, mut v] = std::mem::take(&mut self.moments[parameter.0]);
-                let elements = self.write(value, |rank, p| {
-                    kernels::adamw(&rank.pool, &constants, p, rank.read(gradient)?, &mut m, &mut v);
-                    Ok(p.len())
-                })?;
-                self.moments[parameter.0] = [m, v];
-                self.count_elements(operation, elements);
-                Ok(())
-            }
-            _ => unreachable!("execute() sends only these operations here"),
+            Ok(x.len())
+        })
+    }
+
+    pub(super) fn sum_squares(&mut self, gradient: ValueId) -> Done {
+        if self.value(gradient).sharding.is_owner(self.place) {
+            self.norm_squared += kernels::sum_of_squares(&self.pool, self.read(gradient)?);
         }
+        Ok(())
+    }
+
+    pub(super) fn adamw(
+        &mut self,
+        parameter: ParameterId,
+        value: ValueId,
+        gradient: ValueId,
+    ) -> Result<usize, EngineError> {
+        let constants = self.optimizer_constants(parameter);
+        let [mut m, mut v] = std::mem::take(&mut self.moments[parameter.0]);
+        let swept = self.write(value, |rank, p| {
+            kernels::adamw(&rank.pool, &constants, p, rank.read(gradient)?, &mut m, &mut v);
+            Ok(p.len())
+        });
+        self.moments[parameter.0] = [m, v];
+        swept
     }
 
     fn optimizer_constants(&self, parameter: ParameterId) -> AdamW {

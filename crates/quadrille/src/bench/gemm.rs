@@ -2,11 +2,11 @@
 //!
 //! Letters: a product gives [m, n], contracted over k.
 
-use quadrille_engine::Hyper;
+use quadrille_engine::{Hyper, transpose};
 use quadrille_spec::{ElementType, Model};
-use quadrille_step::{GemmStorage, Operation, StepProgram, predict};
-use quadrille_tensor::{Buffer, Pool, Transpose, library_matmul, matmul};
-use serde::{Serialize, Serializer};
+use quadrille_step::{GemmStorage, Operation, Product, StepProgram, predict};
+use quadrille_tensor::{Buffer, Pool, library_matmul, matmul};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::BenchGemmArguments;
@@ -32,27 +32,16 @@ struct Document {
 
 #[derive(Serialize)]
 struct Measured {
+    /// The result of its first run, without the block's number.
+    name: String,
     #[serde(flatten)]
     product: Product,
+    /// Runs in a step.
+    calls: usize,
     /// Of all its runs, in all FLOPs of the rank's step, attention included.
     flops_share: f64,
     #[serde(flatten)]
     rates: Rates,
-}
-
-/// A distinct product of a rank's step.
-#[derive(Serialize)]
-struct Product {
-    /// The result of its first run, without the block's number.
-    name: String,
-    /// How left and right operand are stored: as used (`n`) or transposed (`t`).
-    #[serde(serialize_with = "storage_name")]
-    storage: GemmStorage,
-    m: usize,
-    n: usize,
-    k: usize,
-    /// Runs in a step.
-    calls: usize,
 }
 
 #[derive(Serialize)]
@@ -79,12 +68,13 @@ pub fn run(arguments: &BenchGemmArguments) -> Result<(), Failure> {
     let step_flops = predict(&program).ranks[0].flops.total() as f64;
     let pool = Pool::new(threads);
     let (mut flops, mut times) = (0.0, [0.0; 2]);
-    let measure = |product: Product| {
-        let (once, calls) = (product.flops(), product.calls as f64);
+    let measure = |(name, product, calls): (String, Product, usize)| {
+        let once = 2.0 * product.m as f64 * product.n as f64 * product.k as f64;
         let seconds = time(&pool, &product);
-        flops += calls * once;
-        times = [times[0] + calls * seconds[0], times[1] + calls * seconds[1]];
-        Measured { product, flops_share: calls * once / step_flops, rates: Rates::new(once, seconds) }
+        let all = once * calls as f64;
+        flops += all;
+        times = [0, 1].map(|which| times[which] + calls as f64 * seconds[which]);
+        Measured { name, product, calls, flops_share: all / step_flops, rates: Rates::new(once, seconds) }
     };
     let products = products(&program).into_iter().map(measure).collect();
     let rates = Rates::new(flops, times);
@@ -92,19 +82,17 @@ pub fn run(arguments: &BenchGemmArguments) -> Result<(), Failure> {
     if arguments.json { print_json(&document) } else { print_text(&(summary(&program) + &text(&document))) }
 }
 
-/// The products of the program by shape and storage, in the order of their first run.
-fn products(program: &StepProgram) -> Vec<Product> {
-    let mut products: Vec<Product> = Vec::new();
+/// Name, shape and calls of the program's distinct products, in the order of their first run.
+fn products(program: &StepProgram) -> Vec<(String, Product, usize)> {
+    let mut products: Vec<(String, Product, usize)> = Vec::new();
+    let calls = program.layout.microbatches();
     for op in &program.pass.ops {
-        let Operation::Gemm { storage, left, output, .. } = op.operation else { continue };
-        let (left, output) = (program.value(left), program.value(output));
-        let (m, n) = (output.local_rows, output.local_cols);
-        let k = if storage == GemmStorage::Tn { left.local_rows } else { left.local_cols };
-        let calls = program.layout.microbatches();
-        let same = |other: &&mut Product| (other.storage, other.m, other.n, other.k) == (storage, m, n, k);
-        match products.iter_mut().find(same) {
-            Some(product) => product.calls += calls,
-            None => products.push(Product { name: any_block(&output.name), storage, m, n, k, calls }),
+        let (Operation::Gemm { output, .. }, Some(product)) = (&op.operation, op.operation.product(program)) else {
+            continue;
+        };
+        match products.iter_mut().find(|(_, other, _)| *other == product) {
+            Some((_, _, times)) => *times += calls,
+            None => products.push((any_block(&program.value(*output).name), product, calls)),
         }
     }
     products
@@ -116,21 +104,10 @@ fn any_block(name: &str) -> String {
     before.to_owned() + after.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches('.')
 }
 
-impl Product {
-    /// Of one run.
-    fn flops(&self) -> f64 {
-        2.0 * self.m as f64 * self.n as f64 * self.k as f64
-    }
-}
-
 /// Median seconds of ours and of the library's own threads.
 fn time(pool: &Pool, product: &Product) -> [f64; 2] {
-    let Product { storage, m, n, k, .. } = *product;
-    let layout = match storage {
-        GemmStorage::Nn => Transpose::Nn,
-        GemmStorage::Nt => Transpose::Nt,
-        GemmStorage::Tn => Transpose::Tn,
-    };
+    let Product { storage, m, n, k } = *product;
+    let layout = transpose(storage);
     let (a, b, mut c) = (filled::<f32>(m * k), filled::<f32>(k * n), Buffer::<f32>::new(m * n));
     let mut pair = || {
         let ours = seconds(|| matmul(pool, layout, m, n, k, &a, &b, &mut c, false));
@@ -149,15 +126,11 @@ fn storage_text(storage: GemmStorage) -> &'static str {
     }
 }
 
-fn storage_name<S: Serializer>(storage: &GemmStorage, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(storage_text(*storage))
-}
-
 fn text(document: &Document) -> String {
     let rates =
         |rates: &Rates| [format!("{:.1}", rates.gflops), format!("{:.1}", rates.library_gflops), percent(rates.ratio)];
-    let row = |Measured { product, flops_share, rates: measured }: &Measured| {
-        let Product { name, storage, m, n, k, calls } = product;
+    let row = |Measured { name, product, calls, flops_share, rates: measured }: &Measured| {
+        let Product { storage, m, n, k } = product;
         let sizes = [m, n, k, calls].map(usize::to_string);
         let (storage, share) = (storage_text(*storage).to_owned(), percent(*flops_share));
         [name.clone(), storage].into_iter().chain(sizes).chain([share]).chain(rates(measured)).collect()

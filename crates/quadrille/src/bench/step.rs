@@ -125,7 +125,7 @@ fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool
         gemm_gflops_each,
         ratio: gflops / gemm_gflops,
         peak_rss_bytes,
-        allocated_bytes: outcome.ranks.iter().map(|rank| rank.allocated_bytes).sum(),
+        allocated_bytes: outcome.ranks.iter().map(|rank| rank.ledger.memory.allocated).sum(),
         breakdown: breakdown(&outcome),
         scaling,
     })

@@ -1,0 +1,71 @@
+//! Causal attention over whole sequences and this rank's heads.
+
+use quadrille_step::{Operation, ValueId};
+use quadrille_tensor as kernels;
+use quadrille_tensor::AttentionShape;
+
+use super::Done;
+use crate::{RankEngine, Real};
+
+impl<T: Real> RankEngine<'_, T> {
+    pub(super) fn attention(&mut self, operation: &Operation) -> Done {
+        let Operation::Attention { qkv, output, statistics, ref dropout } = *operation else { return Ok(()) };
+        self.write(output, |rank, out| {
+            rank.write(statistics, |rank, statistics| {
+                let shape = rank.attention_shape(output);
+                let keep = dropout.as_ref().map(|purpose| rank.attention_mask(purpose, output, shape));
+                let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
+                kernels::attention_forward(&rank.pool, shape, rank.read(qkv)?, out, statistics, dropout);
+                rank.flops.attention_forward += flops(shape, out.len());
+                Ok(())
+            })
+        })
+    }
+
+    #[rustfmt::skip]
+    pub(super) fn attention_backward(&mut self, operation: &Operation) -> Done {
+        let Operation::AttentionBackward { qkv, result, statistics, gradient, output, ref dropout } = *operation
+        else { return Ok(()) };
+        self.write(output, |rank, dqkv| {
+            let shape = rank.attention_shape(result);
+            let (qkv, out, dout) = (rank.read(qkv)?, rank.read(result)?, rank.read(gradient)?);
+            let (statistics, heads) = (rank.read(statistics)?, out.len());
+            let keep = dropout.as_ref().map(|purpose| rank.attention_mask(purpose, result, shape));
+            let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
+            kernels::attention_backward(&rank.pool, shape, qkv, out, statistics, dout, dqkv, dropout);
+            rank.flops.attention_backward += 2 * flops(shape, heads);
+            Ok(())
+        })
+    }
+
+    /// Scale and mask of a dropout over attention probabilities, by local sequence and head, query and key.
+    fn attention_mask(
+        &self,
+        purpose: &str,
+        output: ValueId,
+        shape: AttentionShape,
+    ) -> (T, impl Fn(usize, usize, usize, usize) -> bool + Sync + use<T>) {
+        let mask = self.step_dropout(purpose);
+        let seq_len = shape.seq_len;
+        let first_sequence = self.first_row(output) / seq_len;
+        let first_head = self.first_col(output) / shape.head_dim;
+        let heads = self.program.model.heads;
+        let keep = move |sequence: usize, head: usize, query: usize, key: usize| {
+            let row = ((first_sequence + sequence) * heads + first_head + head) * seq_len + query;
+            mask.keeps((row * seq_len + key) as u64)
+        };
+        (T::from_f64(mask.scale), keep)
+    }
+
+    /// The shape of the attention whose local result is `output`.
+    fn attention_shape(&self, output: ValueId) -> AttentionShape {
+        let (rows, cols) = self.dims(output);
+        let (seq_len, head_dim) = (self.program.layout.seq_len, self.program.model.head_dim());
+        AttentionShape { sequences: rows / seq_len, seq_len, heads: cols / head_dim, head_dim, causal: true }
+    }
+}
+
+/// Scores and weighted values for `outputs` elements, without causal discount.
+fn flops(shape: AttentionShape, outputs: usize) -> u64 {
+    4 * shape.seq_len as u64 * outputs as u64
+}

@@ -1,0 +1,52 @@
+//! Token and position tables.
+
+use quadrille_spec::Axis;
+use quadrille_step::{ValueId, Write};
+use quadrille_tensor as kernels;
+
+use crate::{EngineError, RankEngine, Real};
+
+type Swept = Result<usize, EngineError>;
+
+impl<T: Real> RankEngine<'_, T> {
+    pub(super) fn embed(&mut self, table: ValueId, output: ValueId) -> Swept {
+        self.write(output, |rank, y| {
+            let ((rows, cols), start) = (rank.dims(output), rank.vocabulary_start(table));
+            kernels::embed_forward(&rank.pool, rows, cols, &rank.tokens, rank.read(table)?, start, y);
+            Ok(y.len())
+        })
+    }
+
+    pub(super) fn embed_backward(&mut self, gradient: ValueId, output: ValueId, write: Write) -> Swept {
+        self.write(output, |rank, dtable| {
+            let ((rows, cols), start) = (rank.dims(gradient), rank.vocabulary_start(output));
+            let (add, dy) = (rank.accumulates(write), rank.read(gradient)?);
+            kernels::embed_backward(&rank.pool, rows, cols, &rank.tokens, dy, dtable, start, add);
+            Ok(dy.len())
+        })
+    }
+
+    pub(super) fn add_positions(&mut self, positions: ValueId, output: ValueId) -> Swept {
+        self.write(output, |rank, x| {
+            let ((rows, cols), first) = (rank.dims(output), rank.first_row(output));
+            let seq_len = rank.program.layout.seq_len;
+            kernels::add_positions(&rank.pool, rows, cols, x, rank.read(positions)?, first, seq_len);
+            Ok(x.len())
+        })
+    }
+
+    pub(super) fn positions_backward(&mut self, gradient: ValueId, output: ValueId) -> Swept {
+        self.write(output, |rank, dpositions| {
+            let ((rows, cols), first) = (rank.dims(gradient), rank.first_row(gradient));
+            let (dy, seq_len) = (rank.read(gradient)?, rank.program.layout.seq_len);
+            let add = rank.accumulates(Write::AccumulateMicrobatches);
+            kernels::positions_backward(&rank.pool, rows, cols, dy, dpositions, first, seq_len, add);
+            Ok(dy.len())
+        })
+    }
+
+    /// The first token id of this rank's rows of a vocabulary table.
+    fn vocabulary_start(&self, table: ValueId) -> usize {
+        self.program.layout.grid.shard_index(self.place, &[Axis::Y, Axis::X]) * self.value(table).local_rows
+    }
+}
