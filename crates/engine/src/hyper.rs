@@ -46,7 +46,7 @@ impl Default for Hyper {
 
 /// The learning rate of `step` (from 1): linear warm-up, then a half cosine down to the final fraction.
 pub fn schedule(hyper: &Hyper, step: u64) -> f64 {
-    if step <= hyper.warmup_steps {
+    if step < hyper.warmup_steps {
         return hyper.learning_rate * step as f64 / hyper.warmup_steps as f64;
     }
     let span = hyper.steps.saturating_sub(hyper.warmup_steps).max(1);

@@ -11,17 +11,18 @@ pub struct Refusals {
 }
 
 impl Refusals {
-    /// Counts one refused grid under the rule that it broke first.
+    /// Counts one refused grid under what it was refused for first.
     pub(crate) fn count(&mut self, refusal: SpecError) {
         let rule = match &refusal {
-            SpecError::Indivisible { axes, dimension, .. } => format!("{axes} divides {dimension}"),
+            SpecError::Indivisible { axes, dimension, .. } => format!("{axes} does not divide {dimension}"),
             SpecError::Invalid { field, .. } => field.clone(),
             SpecError::Unknown { what, .. } | SpecError::Syntax { what, .. } => (*what).to_owned(),
         };
         self.by_rule.entry(rule).or_insert((0, refusal)).0 += 1;
     }
 
-    /// Number of refused grids, rule, and an example, the rule that refuses most first.
+    /// Number of refused grids, what they were refused for (`x does not divide heads`, or a field such as `microbatch`),
+    /// and an example, what refuses most first.
     pub fn by_frequency(&self) -> Vec<(usize, &str, &SpecError)> {
         let mut rules: Vec<_> =
             self.by_rule.iter().map(|(rule, (count, example))| (*count, rule.as_str(), example)).collect();
@@ -46,26 +47,18 @@ pub enum PlanError {
         /// The rank counts next below and above that have a legal grid.
         nearest: Vec<usize>,
     },
-    /// A number of ranks that no grid has, or nodes that the cluster does not have.
+    /// A fault that does not depend on the grid: number of ranks, batch, sequence length, size of nodes.
     #[error(transparent)]
     Spec(#[from] SpecError),
 }
 
 impl PlanError {
-    /// Describes why none of the grids of `ranks` ranks is legal. `is_possible` says whether a number of ranks has a
-    /// legal grid.
-    pub(crate) fn none_legal(
-        model: &Model,
-        ranks: usize,
-        template: &LayoutRequest,
-        refusals: Refusals,
-        is_possible: impl Fn(usize) -> bool,
-    ) -> Self {
-        let nearest = nearest(model, ranks, template, is_possible);
+    /// Describes why none of the grids of `ranks` ranks is legal, and the numbers of ranks next to it that have one.
+    pub(crate) fn none_legal(model: &Model, ranks: usize, refusals: &Refusals, nearest: Vec<usize>) -> Self {
         let rules = refusals.by_frequency();
         let total: usize = rules.iter().map(|(count, ..)| count).sum();
         let reason = rules.first().map_or_else(String::new, |(count, rule, example)| {
-            format!("of {total} grids, {count} break the rule on '{rule}', e.g. {example}")
+            format!("of {total} grids, {count} refused for '{rule}', e.g. {example}")
         });
         Self::NoLegalGrid { ranks, model: model.name.clone(), reason, nearest }
     }
@@ -75,19 +68,28 @@ impl PlanError {
 const REMEDIES_TRIED: usize = 50;
 
 /// The rank counts next below and above `ranks` that are possible. Only products of a divisor of the heads (x), of
-/// hidden (y) and of the batch (z times data) can be, which leaves few to try.
-fn nearest(model: &Model, ranks: usize, template: &LayoutRequest, is_possible: impl Fn(usize) -> bool) -> Vec<usize> {
+/// hidden (y) and of the batch (z times data) can be, and only those of at least `least` ranks, which leaves few to
+/// try.
+pub(crate) fn nearest(
+    model: &Model,
+    ranks: usize,
+    least: usize,
+    template: &LayoutRequest,
+    is_possible: impl Fn(usize) -> bool,
+) -> Vec<usize> {
     // Far larger counts are no remedy.
-    let most = ranks.saturating_mul(4);
+    let most = ranks.max(least).saturating_mul(4);
     let mut counts = BTreeSet::from([1]);
     for dimension in [model.heads, model.hidden, template.global_batch] {
         let divisors: Vec<_> = (1..=dimension.min(most)).filter(|d| dimension.is_multiple_of(*d)).collect();
         let products = counts.iter().flat_map(|count| divisors.iter().map(move |d| count * d));
         counts = products.filter(|count| *count <= most).collect();
     }
-    let below = counts.range(..ranks).rev().take(REMEDIES_TRIED).find(|count| is_possible(**count));
-    let above = counts.range(ranks + 1..).take(REMEDIES_TRIED).find(|count| is_possible(**count));
-    below.into_iter().chain(above).copied().collect()
+    let large_enough = |count: &&usize| **count >= least;
+    let below = counts.range(..ranks).filter(large_enough).rev().take(REMEDIES_TRIED);
+    let above = counts.range(ranks + 1..).filter(large_enough).take(REMEDIES_TRIED);
+    let possible = |count: &usize| is_possible(*count);
+    below.copied().find(possible).into_iter().chain(above.copied().find(possible)).collect()
 }
 
 fn remedy(nearest: &[usize]) -> String {

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use quadrille_cost::axonn::{self, Price};
 use quadrille_spec::{Axis, Cluster, Grid, Layout, LayoutRequest, Model, SpecError};
 
-use crate::{PlanError, Refusals};
+use crate::refusal::nearest;
+use crate::{PlanError, Refusals, memory};
 
 /// A legal layout and the price of its communication.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +22,7 @@ pub struct Candidate {
 pub struct Plan {
     /// How many grids have the wanted number of ranks.
     pub grids: usize,
-    /// How many of them are legal for the model and batch.
+    /// How many of them are legal for the model and batch, and hold the states in the memory of a device.
     pub feasible: usize,
     /// Why the others are not.
     pub refusals: Refusals,
@@ -38,9 +39,13 @@ pub struct Plan {
 /// data cost the same; then data comes first, because the model leaves out that the weights are gathered over z once
 /// more in the backward pass.
 ///
+/// A grid whose states alone exceed the cluster's device memory ([`crate::state_bytes`]) is refused like one that breaks a
+/// rule of layouts; activations are not counted.
+///
 /// # Errors
-/// No legal grid (the message says which rule refuses most and which rank counts would do), a number of ranks that no
-/// grid has, or nodes that the cluster does not have.
+/// A fault that does not depend on the grid: a number of ranks that no grid has, nodes that the cluster does not have, a
+/// batch or sequence length that no layout takes. No legal grid: the message says which rule refuses most and which rank
+/// counts would do.
 pub fn plan(
     model: &Model,
     cluster: &Cluster,
@@ -50,10 +55,11 @@ pub fn plan(
     top: usize,
 ) -> Result<Plan, PlanError> {
     let grids = grids(ranks, template)?;
+    check_without_grid(model, cluster, ranks, template)?;
     let mut refusals = Refusals::default();
     let mut ranked = Vec::new();
     for grid in &grids {
-        match Layout::new(model, &request(cluster, *grid, template)) {
+        match legal(model, cluster, *grid, template) {
             Ok(layout) => {
                 let price = axonn::price(model, &layout, cluster, element_bytes)?;
                 // Single precision: sums that differ by rounding only are equal prices.
@@ -63,9 +69,9 @@ pub fn plan(
         }
     }
     if ranked.is_empty() {
-        return Err(PlanError::none_legal(model, ranks, template, refusals, |count| {
-            is_possible(model, cluster, count, template)
-        }));
+        let least = memory::least_ranks(model, cluster);
+        let nearest = nearest(model, ranks, least, template, |count| is_possible(model, cluster, count, template));
+        return Err(PlanError::none_legal(model, ranks, &refusals, nearest));
     }
     ranked.sort_by(|(a, this), (b, other)| a.total_cmp(b).then_with(|| less_tensor_parallel(this, other)));
     let feasible = ranked.len();
@@ -99,14 +105,44 @@ fn grids(ranks: usize, template: &LayoutRequest) -> Result<Vec<Grid>, SpecError>
     Ok(Grid::all(ranks).into_iter().map(|grid| grid.with_order(template.grid.order())).collect())
 }
 
-fn request(cluster: &Cluster, grid: Grid, template: &LayoutRequest) -> LayoutRequest {
-    let per_node = template.per_node.unwrap_or_else(|| cluster.per_node(grid.ranks()));
-    LayoutRequest { grid, per_node: Some(per_node), ..template.clone() }
+fn per_node(cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> usize {
+    template.per_node.unwrap_or_else(|| cluster.per_node(ranks))
+}
+
+/// The rules that every grid of `ranks` ranks would break alike.
+fn check_without_grid(
+    model: &Model,
+    cluster: &Cluster,
+    ranks: usize,
+    template: &LayoutRequest,
+) -> Result<(), SpecError> {
+    let per_node = per_node(cluster, ranks, template);
+    let request = LayoutRequest { per_node: Some(per_node), ..template.clone() };
+    let in_nodes = |sizes: &[usize]| -> Vec<usize> {
+        sizes.iter().copied().filter(|size| cluster.network_for(ranks, *size).is_ok()).collect()
+    };
+    match request.check_without_grid(model, ranks) {
+        // Sizes that the cluster's nodes do not have are no remedy.
+        Err(SpecError::Indivisible { axes, size, dimension, value, possible }) => {
+            let possible = Some(in_nodes(&possible)).filter(|sizes| !sizes.is_empty()).unwrap_or(possible);
+            Err(SpecError::Indivisible { axes, size, dimension, value, possible })
+        }
+        checked => checked.and_then(|()| cluster.network_for(ranks, per_node).map(|_| ())),
+    }
+}
+
+/// The layout of `grid`, if it keeps the rules of layouts and its states fit.
+fn legal(model: &Model, cluster: &Cluster, grid: Grid, template: &LayoutRequest) -> Result<Layout, SpecError> {
+    let per_node = Some(per_node(cluster, grid.ranks(), template));
+    let layout = Layout::new(model, &LayoutRequest { grid, per_node, ..template.clone() })?;
+    memory::check(model, cluster, &grid)?;
+    Ok(layout)
 }
 
 fn is_possible(model: &Model, cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> bool {
-    grids(ranks, template)
-        .is_ok_and(|grids| grids.into_iter().any(|grid| Layout::new(model, &request(cluster, grid, template)).is_ok()))
+    check_without_grid(model, cluster, ranks, template).is_ok()
+        && grids(ranks, template)
+            .is_ok_and(|grids| grids.into_iter().any(|grid| legal(model, cluster, grid, template).is_ok()))
 }
 
 fn less_tensor_parallel(this: &Candidate, other: &Candidate) -> Ordering {

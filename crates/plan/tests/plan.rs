@@ -26,9 +26,15 @@ fn sizes(grid: &Grid) -> [usize; 4] {
     Axis::ALL.map(|axis| grid.size(axis))
 }
 
+/// The ranking by volumes alone: on devices of boundless memory.
+fn search_by_volume(ranks: usize, template: &LayoutRequest) -> Plan {
+    let cluster = Cluster { device_memory: None, ..Cluster::preset("perlmutter").unwrap() };
+    plan(&Model::preset("gpt-20b").unwrap(), &cluster, ranks, template, 2, usize::MAX).unwrap()
+}
+
 /// The validation case of the AxoNN paper (figure 2, left), with a batch of a million tokens.
 fn gpt_20b_on_perlmutter() -> Plan {
-    search("gpt-20b", "perlmutter", 32, &template(512, Activations::Replicated)).unwrap()
+    search_by_volume(32, &template(512, Activations::Replicated))
 }
 
 #[test]
@@ -52,7 +58,7 @@ fn gpt_20b_prefers_what_its_volumes_say() {
 
 #[test]
 fn small_batches_favour_x_over_the_weights_collectives() {
-    // 32,768 tokens, and at least 16 ranks to hold the states of 20 billion parameters in 40 GB each.
+    // 32,768 tokens, and at least 16 ranks, so that 20 GB of each are left for activations.
     let template = LayoutRequest { seq_len: Some(1024), ..template(32, Activations::Replicated) };
     let plan = search("gpt-20b", "perlmutter", 32, &template).unwrap();
     let holds_states = |[x, y, z, _]: [usize; 4]| x * y * z >= 16;
@@ -79,7 +85,7 @@ fn the_best_price_is_the_one_worked_out_by_hand() {
 fn the_order_of_axes_is_the_templates() {
     let mut template = template(512, Activations::Replicated);
     template.grid = template.grid.with_order("data,z,x,y".parse().unwrap());
-    let other = search("gpt-20b", "perlmutter", 32, &template).unwrap();
+    let other = search_by_volume(32, &template);
     assert!(other.ranked.iter().all(|candidate| candidate.layout.grid.order() == template.grid.order()));
     let price = |plan: &Plan| {
         let find = |wanted| plan.ranked.iter().find(|candidate| sizes(&candidate.layout.grid) == wanted);
@@ -115,14 +121,50 @@ fn no_legal_grid_names_the_rule_and_possible_numbers() {
     };
     assert_eq!(
         message("gpt-tiny", 7, 12),
-        "no legal grid of 7 ranks for gpt-tiny: of 4 grids, 1 break the rule on 'global-batch', e.g. global-batch = \
+        "no legal grid of 7 ranks for gpt-tiny: of 4 grids, 1 refused for 'global-batch', e.g. global-batch = \
          12: it is a multiple of data=7; try 7 or 14; the nearest numbers of ranks with a legal grid are 6 and 8"
     );
-    assert!(message("gpt-tiny", 65_536, 8).contains("'x divides heads'"));
+    assert!(message("gpt-tiny", 65_536, 8).contains("'x does not divide heads'"));
     assert!(message("gpt-tiny", 0, 8).starts_with("ranks = 0: a grid has 1 to 2^24 ranks"));
     assert!(message("gpt-tiny", usize::MAX, 8).starts_with("ranks = "));
-    let no_batch = message("gpt-tiny", 4, 0);
-    assert!(no_batch.contains("'global-batch'") && no_batch.contains("change batch"), "{no_batch}");
+}
+
+#[test]
+fn faults_of_every_grid_are_told_without_a_search() {
+    let message = |cluster, ranks, change: fn(&mut LayoutRequest)| {
+        let mut template = template(64, Activations::Scattered);
+        change(&mut template);
+        search("gpt-tiny", cluster, ranks, &template).unwrap_err().to_string()
+    };
+    assert!(
+        message("local", 8, |template| template.global_batch = 0).starts_with("global-batch = 0: it is at least 1")
+    );
+    assert!(message("local", 8, |template| template.seq_len = Some(17)).starts_with("seq-len = 17: the model has 16"));
+    let three = message("local", 8, |template| template.per_node = Some(3));
+    assert_eq!(three, "per-node=3 does not divide the number of ranks = 8; try per-node=2 or 4");
+    // 6 divides as well, but no node has as many devices.
+    let four = message("perlmutter", 6, |_| ());
+    assert_eq!(four, "per-node=4 does not divide the number of ranks = 6; try per-node=3");
+}
+
+#[test]
+fn grids_that_do_not_hold_the_states_are_refused() {
+    // 16 * 20.1e9 bytes fill 7.5 devices of 40 GiB: 8 shards at least.
+    let plan = search("gpt-20b", "perlmutter", 32, &template(512, Activations::Replicated)).unwrap();
+    assert!(plan.ranked.iter().all(|candidate| candidate.layout.grid.size(Axis::Data) <= 4));
+    assert!(plan.ranked.iter().any(|candidate| candidate.layout.grid.size(Axis::Data) == 4));
+    let rules: Vec<_> = plan.refusals.by_frequency().into_iter().map(|(count, rule, _)| (count, rule)).collect();
+    // 1, 2 or 4 shards can be cut in 1 + 3 + 6 ways.
+    assert_eq!(rules, [(10, "device_memory"), (4, "x does not divide heads")]);
+    assert_eq!(plan.feasible, 56 - 14);
+    let message = search("gpt-20b", "perlmutter", 4, &template(512, Activations::Replicated)).unwrap_err().to_string();
+    assert!(
+        message.contains("of 10 grids, 10 refused for 'device_memory', e.g. device_memory = 42949672960"),
+        "{message}"
+    );
+    assert!(message.ends_with("the nearest number of ranks with a legal grid is 8"), "{message}");
+    let message = search("gpt-640b", "perlmutter", 1, &template(512, Activations::Replicated)).unwrap_err().to_string();
+    assert!(message.ends_with("the nearest number of ranks with a legal grid is 256"), "{message}");
 }
 
 #[test]
@@ -138,7 +180,7 @@ fn nodes_are_those_of_the_cluster() {
 fn refused_grids_are_counted_by_rule() {
     let refusals = gpt_20b_on_perlmutter().refusals;
     let [(count, rule, example)] = refusals.by_frequency()[..] else { panic!("one rule only: {refusals:?}") };
-    assert_eq!((count, rule), (4, "x divides heads"));
+    assert_eq!((count, rule), (4, "x does not divide heads"));
     assert!(example.to_string().starts_with("x=32 does not divide heads = 56"), "{example}");
 }
 
@@ -175,7 +217,10 @@ proptest! {
                     prop_assert!(search("gpt-tiny", cluster, possible, &template(batch, activations)).is_ok());
                 }
             }
-            Err(PlanError::Spec(_)) => prop_assert_eq!(ranks, 0),
+            Err(PlanError::Spec(_)) => {
+                let nodes = Cluster::preset(cluster).unwrap().per_node(ranks);
+                prop_assert!(ranks == 0 || batch == 0 || !ranks.is_multiple_of(nodes));
+            }
         }
     }
 }

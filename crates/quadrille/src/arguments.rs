@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
 use quadrille_data::Tokenizer;
 use quadrille_spec::{Activations, AxisOrder, ElementType, Overlap};
+use serde::Serialize;
 
 /// Plans, runs and proves the parallel training of large transformers.
 #[derive(Debug, Parser)]
@@ -39,7 +40,7 @@ pub enum Command {
 /// Which model.
 #[derive(Debug, Args)]
 pub struct ModelArguments {
-    /// A preset's name or a TOML file
+    /// A preset's name or a TOML file [default: gpt-demo]
     #[arg(long, value_name = "NAME|FILE")]
     pub model: Option<String>,
     /// Replace a field of the model or of training, e.g. --set layers=4 --set weight_decay=0
@@ -50,10 +51,11 @@ pub struct ModelArguments {
 /// How a step is spread over ranks.
 #[derive(Debug, Args)]
 pub struct LayoutArguments {
-    /// Sizes of the axes, e.g. "x=2,y=2,z=1,data=2" (axes left out are 1), or "auto"
+    /// Sizes of the axes, e.g. "x=2,y=2,z=1,data=2" (axes left out are 1), or "auto": the best by AxoNN's communication
+    /// model [default: auto]
     #[arg(long, value_name = "GRID")]
     pub grid: Option<String>,
-    /// Number of ranks; with a grid it must be the product of its sizes
+    /// Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 8]
     #[arg(long, value_name = "N")]
     pub ranks: Option<usize>,
     /// Order of the axes in the numbering of ranks, innermost first
@@ -77,7 +79,7 @@ pub struct LayoutArguments {
     /// Tokens in a sequence [default: as many as the model takes]
     #[arg(long, value_name = "N")]
     pub seq_len: Option<usize>,
-    /// Cluster preset or TOML file, for --grid auto and plan
+    /// Cluster preset or TOML file: what a grid is chosen for
     #[arg(long, value_name = "NAME|FILE", default_value = "local")]
     pub cluster: String,
 }
@@ -88,7 +90,7 @@ pub struct RunArguments {
     /// Keys initial values, sampling and dropout
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Peak learning rate
+    /// Peak learning rate [default: 3e-3]
     #[arg(long, value_name = "RATE")]
     pub lr: Option<f64>,
     /// Threads of each rank [default: cores / ranks, at least one]
@@ -107,7 +109,7 @@ pub struct TrainArguments {
     pub layout: LayoutArguments,
     #[command(flatten)]
     pub run: RunArguments,
-    /// Optimizer steps
+    /// Optimizer steps [default: 400]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
     /// Type of parameters, activations and gradients: f32 or f64
@@ -119,14 +121,15 @@ pub struct TrainArguments {
     /// gpt2 or bytes [default: gpt2 if the model's vocabulary is large enough]
     #[arg(long, value_name = "NAME")]
     pub tokenizer: Option<Tokenizer>,
-    /// Folder for tokenised text [default: .quadrille-cache]
+    /// Folder for tokenised text
     #[arg(long, value_name = "FOLDER", default_value = ".quadrille-cache")]
     pub cache: PathBuf,
     /// Write a JSON object per step to this file
     #[arg(long, value_name = "FILE.jsonl")]
     pub log: Option<PathBuf>,
     /// Time NN, NT and TN of every product before the first step and use the fastest. With a FILE that exists, its
-    /// choices are replayed; one that does not exist is written. May change rounding
+    /// choices are replayed, if it was written with the same --dtype and --threads; one that does not exist is written.
+    /// May change rounding
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub tune_matmul: Option<Option<PathBuf>>,
     /// Print one JSON document with losses and ledgers
@@ -135,6 +138,7 @@ pub struct TrainArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("model", verify_model_help), mut_arg("lr", verify_lr_help))]
 pub struct VerifyArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -187,7 +191,8 @@ pub enum Cost {
 }
 
 /// Element types that only prices know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PricedType {
     /// 2 bytes, as in the paper.
     Bf16,
@@ -210,8 +215,8 @@ pub struct PlanArguments {
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = PricedType::Bf16)]
     pub dtype: PricedType,
     /// How many of the best to show
-    #[arg(long, value_name = "K", default_value_t = 10)]
-    pub top: usize,
+    #[arg(long, value_name = "K", default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
+    pub top: u32,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -236,7 +241,12 @@ pub enum Bench {
 /// A step of `train` on random tokens, gradient norm and clipping included: GPT-2 124M, one rank with all cores,
 /// 4 sequences of 256 tokens, f32, unless asked otherwise.
 #[derive(Debug, Args)]
-#[command(mut_arg("model", model_help), mut_arg("global_batch", batch_help), mut_arg("seq_len", seq_len_help))]
+#[command(
+    mut_arg("model", model_help),
+    mut_arg("ranks", ranks_help),
+    mut_arg("global_batch", batch_help),
+    mut_arg("seq_len", seq_len_help)
+)]
 pub struct BenchStepArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -260,7 +270,12 @@ pub struct BenchStepArguments {
 
 /// Every distinct product of a rank's step, f32, beside the library's own threads on the same operands.
 #[derive(Debug, Args)]
-#[command(mut_arg("model", model_help), mut_arg("global_batch", batch_help), mut_arg("seq_len", seq_len_help))]
+#[command(
+    mut_arg("model", model_help),
+    mut_arg("ranks", ranks_help),
+    mut_arg("global_batch", batch_help),
+    mut_arg("seq_len", seq_len_help)
+)]
 pub struct BenchGemmArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -300,6 +315,18 @@ pub struct BenchCollectivesArguments {
 
 fn model_help(argument: Arg) -> Arg {
     argument.help("A preset's name or a TOML file [default: gpt2-124m]")
+}
+
+fn verify_model_help(argument: Arg) -> Arg {
+    argument.help("A preset's name or a TOML file [default: gpt-tiny]")
+}
+
+fn verify_lr_help(argument: Arg) -> Arg {
+    argument.help("Peak learning rate [default: 1e-3]")
+}
+
+fn ranks_help(argument: Arg) -> Arg {
+    argument.help("Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 1]")
 }
 
 fn batch_help(argument: Arg) -> Arg {

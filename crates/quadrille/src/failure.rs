@@ -1,5 +1,7 @@
 //! The one place where errors become messages and exit codes.
 
+use std::io::Write;
+
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_plan::PlanError;
@@ -29,7 +31,8 @@ impl Failure {
     /// Prints the message and its causes to standard error.
     pub fn report(&self) {
         let (Self::Usage(error) | Self::Run(error)) = self;
-        eprintln!("error: {error:#}");
+        // Where nobody listens any more, the exit code still tells.
+        let _ = writeln!(std::io::stderr(), "error: {error:#}");
     }
 
     /// 2 for input, 1 for work.

@@ -4,12 +4,14 @@
 
 mod arguments;
 mod bench;
+mod constants;
 mod explain;
 mod failure;
 mod output;
 mod plan;
 mod settings;
 mod train;
+mod tuned;
 mod verify;
 
 use std::process::ExitCode;

@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use quadrille_engine::Hyper;
 use quadrille_plan::{Candidate, Plan, plan};
-use quadrille_spec::{Axis, ElementType};
+use quadrille_spec::{Axis, ElementType, SpecError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Cost, PlanArguments, PricedType};
+use crate::explain::layout_json;
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
 use crate::settings;
@@ -20,29 +21,38 @@ struct Document {
     cost: &'static str,
     /// Grids of this number of ranks.
     candidates: usize,
-    /// Those that the model and the batch allow.
+    /// Those that the model, the batch and the memory of a device allow.
     feasible: usize,
+    /// Why the others are not.
+    refusals: Vec<Refusal>,
     /// Time of the search.
     seconds: f64,
     plans: Vec<Value>,
+}
+
+#[derive(Serialize)]
+struct Refusal {
+    grids: usize,
+    rule: String,
+    /// Of one of the grids.
+    example: String,
 }
 
 /// Ranks grids and prints the best.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let Cost::Axonn = arguments.cost;
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
-    let cluster = settings::cluster(&arguments.layout.cluster)?;
     if arguments.layout.grid.as_deref().is_some_and(|grid| grid != "auto") {
         return Err(Failure::usage("plan ranks all grids of --ranks ranks; leave --grid out"));
     }
-    let (template, ranks, _) = settings::layout_request(&arguments.layout, ElementType::F32, 8)?;
+    let settings::Typed { request, cluster, .. } = settings::typed(&arguments.layout, ElementType::F32, 8)?;
     let element_bytes = match arguments.dtype {
         PricedType::Bf16 => 2,
         PricedType::F32 => 4,
         PricedType::F64 => 8,
     };
     let start = Instant::now();
-    let found = plan(&settings.model, &cluster, ranks, &template, element_bytes, arguments.top)?;
+    let found = plan(&settings.model, &cluster, request.grid.ranks(), &request, element_bytes, arguments.top as usize)?;
     let seconds = start.elapsed().as_secs_f64();
     if !arguments.json {
         return print_text(&text(&found, &settings.model.name, &cluster.name, seconds));
@@ -53,12 +63,22 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         cost: "axonn",
         candidates: found.grids,
         feasible: found.feasible,
+        refusals: refusals(&found),
         seconds,
-        plans: found.ranked.iter().map(entry).collect(),
+        plans: found.ranked.iter().map(|candidate| entry(candidate, arguments.dtype)).collect(),
     })
 }
 
-fn entry(candidate: &Candidate) -> Value {
+fn refusals(found: &Plan) -> Vec<Refusal> {
+    let refusal = |(grids, rule, example): (usize, &str, &SpecError)| Refusal {
+        grids,
+        rule: rule.to_owned(),
+        example: example.to_string(),
+    };
+    found.refusals.by_frequency().into_iter().map(refusal).collect()
+}
+
+fn entry(candidate: &Candidate, dtype: PricedType) -> Value {
     let Candidate { layout, price } = candidate;
     let axes: Map<String, Value> = Axis::ALL
         .into_iter()
@@ -67,16 +87,11 @@ fn entry(candidate: &Candidate) -> Value {
             (axis.name().to_owned(), json!({ "time_s": cost.seconds, "bytes": cost.bytes }))
         })
         .collect();
+    let mut layout = layout_json(layout);
+    // Layouts that run know fewer types.
+    layout["dtype"] = json!(dtype);
     json!({
-        "layout": {
-            "grid": layout.grid.to_string(),
-            "order": layout.grid.order().to_string(),
-            "per_node": layout.per_node,
-            "activations": layout.activations,
-            "global_batch": layout.global_batch,
-            "microbatch": layout.microbatch,
-            "seq_len": layout.seq_len,
-        },
+        "layout": layout,
         "time_s": price.seconds(),
         "axes": axes,
     })
@@ -100,11 +115,19 @@ fn text(found: &Plan, model: &str, cluster: &str, seconds: f64) -> String {
         .collect();
     let mut text = format!(
         "{model} on {cluster}: {} of {} grids are legal; communication time per step by AxoNN's model \
-         (equations 1-7; memory and computation are not in it), searched in {:.1} ms\n\n",
+         (equations 1-7; computation is not in it), searched in {:.1} ms\n\n",
         found.feasible,
         found.grids,
         seconds * 1e3
     );
     text += &table(&header, &rows);
+    let refusals = refusals(found);
+    if !refusals.is_empty() {
+        text += "\nnot legal, with an example each:\n";
+    }
+    for Refusal { grids, rule, example } in refusals {
+        let grids = format!("{grids} grid{}", if grids == 1 { "" } else { "s" });
+        text += &format!("{grids}: {rule} ({example})\n");
+    }
     text
 }

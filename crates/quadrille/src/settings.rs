@@ -1,5 +1,6 @@
 //! From what was typed to what it means: models, layouts, optimizer constants, validated.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -9,53 +10,48 @@ use quadrille_plan::best;
 use quadrille_spec::{Cluster, ElementType, Grid, Layout, LayoutRequest, Model, ModelFile, SpecError};
 
 use crate::arguments::{LayoutArguments, ModelArguments, RunArguments};
+use crate::constants::{self, Constants};
 use crate::failure::Failure;
-
-/// Fields of training that `--set` takes beside those of the model.
-const TRAINING_FIELDS: [&str; 8] =
-    ["learning_rate", "final_fraction", "warmup_steps", "beta1", "beta2", "epsilon", "weight_decay", "clip"];
 
 /// A model with its training constants.
 pub struct Settings {
     pub model: Model,
-    pub hyper: Hyper,
+    pub hyper: Constants,
 }
 
 /// Reads the model and applies `--set` to it and to the training constants `hyper`.
-pub fn settings(arguments: &ModelArguments, default_model: &str, mut hyper: Hyper) -> Result<Settings, Failure> {
+pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -> Result<Settings, Failure> {
     let name = arguments.model.as_deref().unwrap_or(default_model);
-    let text = preset_or_file(name, |name| Model::preset_text(name).map(str::to_owned))?;
-    let mut file = ModelFile::from_toml(&text)?;
+    let text = preset_or_file(name, Model::preset_text)?;
+    let mut hyper = Constants::new(hyper);
+    let mut overrides = Vec::new();
     for assignment in &arguments.set {
         let (key, value) = assignment
             .split_once('=')
             .ok_or_else(|| Failure::usage(format!("--set {assignment}: write it as key=value")))?;
-        if TRAINING_FIELDS.contains(&key) {
-            set_hyper(&mut hyper, key, value)?;
-        } else if ModelFile::FIELDS.contains(&key) {
-            file.set(key, value)?;
-        } else {
-            let known = ModelFile::FIELDS.iter().chain(&TRAINING_FIELDS).map(|field| (*field).to_owned()).collect();
+        if ModelFile::FIELDS.contains(&key) {
+            overrides.push((key.to_owned(), value.to_owned()));
+        } else if !hyper.set(key, value)? {
+            let known = ModelFile::FIELDS.into_iter().chain(constants::names()).map(str::to_owned).collect();
             return Err(SpecError::Unknown { what: "field", name: key.to_owned(), known }.into());
         }
     }
-    Ok(Settings { model: file.validate()?, hyper })
+    Ok(Settings { model: Model::from_toml(&text, &overrides)?, hyper })
 }
 
-/// A cluster by preset name or file.
-pub fn cluster(name: &str) -> Result<Cluster, Failure> {
-    if looks_like_file(name) {
-        return Ok(Cluster::from_toml(&read(name)?)?);
-    }
-    Ok(Cluster::preset(name)?)
+/// What was typed about the layout.
+pub struct Typed {
+    /// Of `--grid auto` only the number of ranks and the order of axes count.
+    pub request: LayoutRequest,
+    /// Whether the grid is still to be chosen.
+    pub auto: bool,
+    /// Where it is to run; read, and so checked, whether or not the grid is chosen for it.
+    pub cluster: Cluster,
 }
 
-/// What was typed about the layout, with the number of ranks; `None` for `--grid auto`.
-pub fn layout_request(
-    arguments: &LayoutArguments,
-    dtype: ElementType,
-    default_ranks: usize,
-) -> Result<(LayoutRequest, usize, bool), Failure> {
+/// Reads the layout's flags, not yet held against a model.
+pub fn typed(arguments: &LayoutArguments, dtype: ElementType, default_ranks: usize) -> Result<Typed, Failure> {
+    let cluster = Cluster::from_toml(&preset_or_file(&arguments.cluster, Cluster::preset_text)?)?;
     let typed = match arguments.grid.as_deref() {
         None | Some("auto") => None,
         Some(text) => Some(text.parse::<Grid>()?),
@@ -87,22 +83,39 @@ pub fn layout_request(
         seq_len: arguments.seq_len,
         dtype,
     };
+    Ok(Typed { request, auto, cluster })
+}
+
+/// The parts of [`typed`]: the request, the number of ranks, whether the grid is still to be chosen.
+pub fn layout_request(
+    arguments: &LayoutArguments,
+    dtype: ElementType,
+    default_ranks: usize,
+) -> Result<(LayoutRequest, usize, bool), Failure> {
+    let Typed { request, auto, .. } = typed(arguments, dtype, default_ranks)?;
+    let ranks = request.grid.ranks();
     Ok((request, ranks, auto))
 }
 
 /// The layout that was asked for, or the best legal one by AxoNN's communication model.
+pub fn resolve(typed: &Typed, model: &Model) -> Result<Layout, Failure> {
+    let Typed { request, auto, cluster } = typed;
+    let ranks = request.grid.ranks();
+    if *auto && ranks > 1 {
+        return Ok(best(model, cluster, ranks, request, request.dtype.bytes())?.layout);
+    }
+    let per_node = request.per_node.or_else(|| Some(cluster.per_node(ranks)));
+    Ok(Layout::new(model, &LayoutRequest { per_node, ..request.clone() })?)
+}
+
+/// [`typed`] and [`resolve`].
 pub fn layout(
     arguments: &LayoutArguments,
     model: &Model,
     dtype: ElementType,
     default_ranks: usize,
 ) -> Result<Layout, Failure> {
-    let (request, ranks, auto) = layout_request(arguments, dtype, default_ranks)?;
-    if auto && ranks > 1 {
-        let cluster = cluster(&arguments.cluster)?;
-        return Ok(best(model, &cluster, ranks, &request, dtype.bytes())?.layout);
-    }
-    Ok(Layout::new(model, &request)?)
+    resolve(&typed(arguments, dtype, default_ranks)?, model)
 }
 
 /// Threads of each rank.
@@ -126,16 +139,11 @@ pub fn timeout(arguments: &RunArguments) -> Result<Duration, Failure> {
 }
 
 /// Applies `--lr` and `--steps` to the training constants.
-pub fn hyper(mut hyper: Hyper, run: &RunArguments, steps: u64) -> Result<Hyper, Failure> {
-    if let Some(rate) = run.lr {
-        set_hyper(&mut hyper, "learning_rate", &rate.to_string())?;
-    }
+pub fn hyper(constants: Constants, run: &RunArguments, steps: u64) -> Result<Hyper, Failure> {
     if steps == 0 {
         return Err(Failure::usage("--steps 0: train at least one step"));
     }
-    hyper.steps = steps;
-    hyper.warmup_steps = hyper.warmup_steps.min(steps / 2);
-    Ok(hyper)
+    Ok(constants.of_run(run.lr, steps)?)
 }
 
 /// Logical processors that this process may use.
@@ -143,41 +151,14 @@ pub fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-fn set_hyper(hyper: &mut Hyper, key: &str, value: &str) -> Result<(), SpecError> {
-    let number = |rule: &str, allowed: fn(f64) -> bool| match value.parse::<f64>() {
-        Ok(number) if number.is_finite() && allowed(number) => Ok(number),
-        _ => Err(SpecError::invalid(key, value, rule, "give such a number")),
-    };
-    let fraction = |value| (0.0..1.0).contains(&value);
-    match key {
-        "learning_rate" => hyper.learning_rate = number("it is a number of at least 0", |value| value >= 0.0)?,
-        "final_fraction" => {
-            hyper.final_fraction = number("it lies in 0..=1", |value| (0.0..=1.0).contains(&value))?;
-        }
-        "warmup_steps" => {
-            hyper.warmup_steps =
-                value.parse().map_err(|_| SpecError::invalid(key, value, "it is a whole number", "e.g. 20"))?;
-        }
-        "beta1" => hyper.beta1 = number("it lies in [0, 1)", fraction)?,
-        "beta2" => hyper.beta2 = number("it lies in [0, 1)", fraction)?,
-        "epsilon" => hyper.epsilon = number("it is above 0", |value| value > 0.0)?,
-        "weight_decay" => hyper.weight_decay = number("it is at least 0", |value| value >= 0.0)?,
-        "clip" if value == "none" => hyper.clip = None,
-        "clip" => hyper.clip = Some(number("it is above 0, or 'none'", |value| value > 0.0)?),
-        _ => unreachable!("only TRAINING_FIELDS come here"),
-    }
-    Ok(())
-}
-
 /// The text of a preset, or of a file if the name looks like one.
-fn preset_or_file(name: &str, preset: impl Fn(&str) -> Result<String, SpecError>) -> Result<String, Failure> {
-    if looks_like_file(name) { read(name) } else { Ok(preset(name)?) }
-}
-
-fn looks_like_file(name: &str) -> bool {
-    name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()
-}
-
-fn read(name: &str) -> Result<String, Failure> {
-    std::fs::read_to_string(name).map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))
+fn preset_or_file(
+    name: &str,
+    preset: fn(&str) -> Result<&'static str, SpecError>,
+) -> Result<Cow<'static, str>, Failure> {
+    if !(name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()) {
+        return Ok(preset(name)?.into());
+    }
+    let text = std::fs::read_to_string(name);
+    Ok(text.map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?.into())
 }

@@ -1,14 +1,12 @@
 //! `quadrille train`: data, ranks, log, and the comparison of predicted and counted ledgers.
 
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch, prepare};
-use quadrille_engine::{
-    EngineError, Hyper, InitialValues, MatmulChoices, StepRecord, TrainOptions, TrainOutcome, train,
-};
+use quadrille_engine::{EngineError, Hyper, InitialValues, StepRecord, TrainOptions, TrainOutcome, train};
 use quadrille_spec::{ElementType, Model};
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
@@ -18,6 +16,7 @@ use crate::explain::{layout_json, ledger_text, summary};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
 use crate::settings;
+use crate::tuned::Tuning;
 
 /// Steps without `--steps`: enough for the demo to come near its floor.
 const DEFAULT_STEPS: u64 = 400;
@@ -31,24 +30,31 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
     let layout = settings::layout(&arguments.layout, &settings.model, arguments.dtype, 8)?;
     let hyper = settings::hyper(settings.hyper, &arguments.run, steps)?;
     let program = StepProgram::new(&settings.model, &layout)?;
-    let (replayed, tuned_file) = matmul_choices(arguments)?;
+    let threads = settings::threads(&arguments.run, layout.grid.ranks())?;
+    let timeout = settings::timeout(&arguments.run)?;
+    let source = source(arguments, &settings.model, layout.seq_len)?;
+    let (tune_matmuls, matmuls, recorder) = match Tuning::open(arguments.tune_matmul.as_ref(), layout.dtype, threads)? {
+        Tuning::Off => (false, None, None),
+        Tuning::Measure(recorder) => (true, None, recorder),
+        Tuning::Replay(choices) => (false, Some(choices), None),
+    };
     let options = TrainOptions {
         steps,
         hyper,
         seed: arguments.run.seed,
         initial: InitialValues::Training,
-        threads: settings::threads(&arguments.run, layout.grid.ranks())?,
-        timeout: settings::timeout(&arguments.run)?,
-        tune_matmuls: arguments.tune_matmul.is_some(),
-        matmuls: replayed,
+        threads,
+        timeout,
+        tune_matmuls,
+        matmuls,
     };
-    let source = source(arguments, &settings.model, layout.seq_len)?;
     let floor = source.window_floor(layout.seq_len);
     let log = arguments.log.as_deref().map(create_log).transpose()?;
     if !arguments.json {
-        eprint!("{}", summary(&program));
+        tell(&summary(&program));
         if let Some(floor) = floor {
-            eprintln!("{:<8}{floor:.4} nats per token: the entropy of the built-in corpus in such windows", "floor");
+            let about = "nats per token: the entropy of the built-in corpus in such windows";
+            tell(&format!("{:<8}{floor:.4} {about}\n", "floor"));
         }
     }
     let mut reporter = Reporter::new(arguments, steps, floor, log);
@@ -64,10 +70,10 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
     };
     reporter.finish();
     let outcome = outcome?;
-    if let Some(path) = tuned_file {
-        write_choices(&path, &outcome.ranks[0].matmuls)?;
-    }
     report(arguments, &program, &outcome, floor)?;
+    if let Some(recorder) = recorder {
+        recorder.persist(&outcome.ranks[0].matmuls)?;
+    }
     if outcome.ledger_equal {
         return Ok(());
     }
@@ -140,34 +146,16 @@ fn source(arguments: &TrainArguments, model: &Model, seq_len: usize) -> Result<T
     Ok(source)
 }
 
-/// Choices to replay, and the file to write measured ones to.
-fn matmul_choices(arguments: &TrainArguments) -> Result<(Option<MatmulChoices>, Option<PathBuf>), Failure> {
-    let Some(Some(path)) = &arguments.tune_matmul else { return Ok((None, None)) };
-    if !path.exists() {
-        return Ok((None, Some(path.clone())));
-    }
-    let unreadable = |error: String| Failure::usage(format!("cannot read {}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    let choices = serde_json::from_str(&text).map_err(|error| unreadable(format!("no tuned products: {error}")))?;
-    Ok((Some(choices), None))
-}
-
-/// Written beside, synced, renamed: a reader never sees half a file.
-fn write_choices(path: &Path, choices: &MatmulChoices) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::run(format!("cannot write {}: {error}", path.display()));
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    serde_json::to_writer_pretty(&mut file, choices).map_err(|error| failed(error.into()))?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
-}
-
 fn create_log(path: &Path) -> Result<(PathBuf, File), Failure> {
     match File::create(path) {
         Ok(file) => Ok((path.to_owned(), file)),
         Err(error) => Err(Failure::usage(format!("cannot write the log {}: {error}", path.display()))),
     }
+}
+
+/// Writes progress to standard error; training goes on where nobody reads it.
+fn tell(text: &str) {
+    let _ = stderr().write_all(text.as_bytes());
 }
 
 /// Shows steps to people, writes them to the log.
@@ -182,7 +170,7 @@ struct Reporter {
 
 impl Reporter {
     fn new(arguments: &TrainArguments, steps: u64, floor: Option<f64>, log: Option<(PathBuf, File)>) -> Self {
-        let watched = std::io::stderr().is_terminal();
+        let watched = stderr().is_terminal();
         let bar = watched.then(|| {
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (eta {eta})");
             let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
@@ -201,12 +189,12 @@ impl Reporter {
         let text = format!("loss {:.4}{floor}", record.loss);
         if self.lines && (record.step.is_multiple_of(self.every) || record.step == 1 || record.step == self.steps) {
             let line = format!(
-                "step {:>5}  {text}  norm {:.4}  lr {:.2e}  {:.0} tokens/s",
+                "step {:>5}  {text}  norm {:.4}  lr {:.2e}  {:.0} tokens/s\n",
                 record.step, record.grad_norm, record.lr, record.tokens_per_second
             );
             match &self.bar {
-                Some(bar) => bar.suspend(|| println!("{line}")),
-                None => println!("{line}"),
+                Some(bar) => bar.suspend(|| tell(&line)),
+                None => tell(&line),
             }
         }
         if let Some(bar) = &self.bar {

@@ -23,7 +23,7 @@ fn without_clock(mut document: Value) -> Value {
 fn all_grids_are_considered_and_the_best_come_first() {
     // 2^n over four axes: n+3 choose 3 grids.
     for (ranks, grids) in [(1, 1), (8, 20), (32, 56)] {
-        let document = json(&format!("plan --model gpt-5b --ranks {ranks} --cluster perlmutter --top 100"));
+        let document = json(&format!("plan --model gpt-demo --ranks {ranks} --top 100"));
         assert_eq!(document["candidates"], grids);
         let feasible = document["feasible"].as_u64().unwrap() as usize;
         assert!((1..=grids).contains(&feasible) && document["seconds"].as_f64().unwrap() >= 0.0);
@@ -59,6 +59,16 @@ fn rules_leave_grids_out() {
     assert_eq!(plans(&document)[0]["layout"]["grid"], "x=2,y=1,z=1,data=1");
     let replicated = json("plan --model gpt-tiny --ranks 2 --global-batch 3 --activations replicated");
     assert_eq!(replicated["feasible"], 2);
+}
+
+/// 20 billion parameters do not fit into the 40 GB of a device by data parallelism alone.
+#[test]
+fn plans_fit_into_the_memory_of_a_device() {
+    let count = |cluster: &str| json(&format!("plan --model gpt-20b --ranks 32 --cluster {cluster} --top 100"));
+    let (bounded, unbounded) = (count("perlmutter"), count("local"));
+    assert!(bounded["feasible"].as_u64() < unbounded["feasible"].as_u64());
+    let has = |document: &Value| plans(document).iter().any(|plan| plan["layout"]["grid"] == "x=1,y=1,z=1,data=32");
+    assert!(!has(&bounded) && has(&unbounded));
 }
 
 #[test]
@@ -110,7 +120,7 @@ fn people_read_a_table() {
     let output = run(folder.path(), "plan --model gpt-20b --ranks 32 --cluster perlmutter --top 4");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && output.stderr.is_empty());
-    for part in ["gpt-20b on perlmutter", "of 56 grids", "time", "x=1,y=1,z=1,data=32"] {
+    for part in ["gpt-20b on perlmutter", "of 56 grids", "time", "x=1,y=1,z=32,data=1"] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
     assert_eq!(text.lines().filter(|line| line.starts_with("x=")).count(), 4);

@@ -76,6 +76,6 @@ fn a_job_that_stops_exits_with_one() {
     let output = run(folder.path(), "verify --model gpt-tiny --grid x=2,y=2 --timeout 1e-9 --json");
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{message}");
-    assert!(message.starts_with("error: rank ") && message.contains("late: "), "{message}");
+    assert!(message.starts_with("error: ") && message.contains("late: rank "), "{message}");
     assert!(!message.contains("panicked"), "{message}");
 }

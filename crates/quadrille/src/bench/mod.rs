@@ -6,7 +6,6 @@ mod step;
 
 use std::time::Instant;
 
-use quadrille_plan::best;
 use quadrille_spec::{Axis, ElementType, Layout, Model};
 use quadrille_tensor::{Buffer, Element};
 
@@ -30,16 +29,13 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.
 fn layout(arguments: &LayoutArguments, model: &Model, dtype: ElementType) -> Result<Layout, Failure> {
-    let (mut request, ranks, auto) = settings::layout_request(arguments, dtype, 1)?;
+    let mut typed = settings::typed(arguments, dtype, 1)?;
+    let request = &mut typed.request;
     // What scattered activations need; a grid that is still to be chosen does with less.
     let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();
     request.global_batch = arguments.global_batch.unwrap_or(GLOBAL_BATCH.next_multiple_of(cut));
     request.seq_len = arguments.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
-    if auto && ranks > 1 {
-        let cluster = settings::cluster(&arguments.cluster)?;
-        return Ok(best(model, &cluster, ranks, &request, dtype.bytes())?.layout);
-    }
-    Ok(Layout::new(model, &request)?)
+    settings::resolve(&typed, model)
 }
 
 /// Seconds that `work` takes.
