@@ -30,9 +30,14 @@ impl Failure {
 
     /// Prints the message and its causes to standard error.
     pub fn report(&self) {
-        let (Self::Usage(error) | Self::Run(error)) = self;
         // Where nobody listens any more, the exit code still tells.
-        let _ = writeln!(std::io::stderr(), "error: {error:#}");
+        let _ = writeln!(std::io::stderr(), "error: {}", self.message());
+    }
+
+    /// The error, then its causes.
+    fn message(&self) -> String {
+        let (Self::Usage(error) | Self::Run(error)) = self;
+        format!("{error:#}")
     }
 
     /// 2 for input, 1 for work.
@@ -71,5 +76,21 @@ impl From<DataError> for Failure {
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         Self::Run(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let source = || io::Error::from(io::ErrorKind::StorageFull);
+        let data = DataError::Io { action: "write", path: "cache/text.tokens".into(), source: source() };
+        assert_eq!(Failure::from(data).message(), format!("cannot write cache/text.tokens: {}", source()));
+        let log = EngineError::Log { path: "log.jsonl".to_owned(), source: source() };
+        assert_eq!(Failure::from(log).message(), format!("cannot write the log log.jsonl: {}", source()));
     }
 }

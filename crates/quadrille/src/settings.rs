@@ -86,17 +86,6 @@ pub fn typed(arguments: &LayoutArguments, dtype: ElementType, default_ranks: usi
     Ok(Typed { request, auto, cluster })
 }
 
-/// The parts of [`typed`]: the request, the number of ranks, whether the grid is still to be chosen.
-pub fn layout_request(
-    arguments: &LayoutArguments,
-    dtype: ElementType,
-    default_ranks: usize,
-) -> Result<(LayoutRequest, usize, bool), Failure> {
-    let Typed { request, auto, .. } = typed(arguments, dtype, default_ranks)?;
-    let ranks = request.grid.ranks();
-    Ok((request, ranks, auto))
-}
-
 /// The layout that was asked for, or the best legal one by AxoNN's communication model.
 pub fn resolve(typed: &Typed, model: &Model) -> Result<Layout, Failure> {
     let Typed { request, auto, cluster } = typed;

@@ -89,7 +89,9 @@ pub struct Recorder {
 impl Recorder {
     fn new(path: &Path, dtype: ElementType, threads: usize) -> Result<Self, Failure> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let temporary = NamedTempFile::new_in(folder).map_err(|error| Failure::usage(unwritable(path, &error)))?;
+        // The folder is looked at first, for the system's own words about it.
+        let temporary = folder.metadata().and_then(|_| NamedTempFile::new_in(folder));
+        let temporary = temporary.map_err(|error| Failure::usage(unwritable(path, &error)))?;
         Ok(Self { path: path.to_owned(), temporary, dtype, threads })
     }
 
@@ -152,7 +154,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing/tuned.json");
         let message = message(Tuning::open(Some(&Some(path.clone())), ElementType::F32, 1));
-        assert_eq!(message, format!("cannot write {}: entity not found", path.display()));
+        let cause = folder.path().join("missing").metadata().unwrap_err();
+        assert_eq!(message, format!("cannot write {}: {cause}", path.display()));
     }
 
     #[test]

@@ -79,10 +79,10 @@ fn layouts(arguments: &VerifyArguments, model: &quadrille_spec::Model) -> Result
     if arguments.layout.grid.is_some() {
         return Err(Failure::usage("--all-grids and --grid exclude each other; give --ranks with --all-grids"));
     }
-    let (request, ranks, _) = settings::layout_request(&arguments.layout, arguments.dtype, 8)?;
+    let request = settings::typed(&arguments.layout, arguments.dtype, 8)?.request;
     let (mut layouts, mut skipped) = (Vec::new(), Vec::new());
     let mut last: Option<SpecError> = None;
-    for grid in Grid::all(ranks) {
+    for grid in Grid::all(request.grid.ranks()) {
         let mut request = request.clone();
         request.grid = grid.with_order(arguments.layout.order);
         match Layout::new(model, &request) {

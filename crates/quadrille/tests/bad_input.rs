@@ -104,9 +104,15 @@ fn sizes_that_do_not_divide_name_the_nearest_that_do() {
         refused(&line("--grid z=4 --global-batch 6"), &["microbatch = 6", "z=4", "4 or 8"]);
         refused(&line("--grid y=2 --global-batch 3"), &["microbatch = 3", "2 or 4", "--activations replicated"]);
         refused(&line("--grid data=2 --microbatch 3"), &["microbatch = 3", "2 sequences", "try"]);
-        refused(&line("--grid data=4 --per-node 3"), &["per-node=3", "ranks = 4", "per-node=2 or 4"]);
     }
     refused("plan --model gpt-tiny --ranks 7 --global-batch 3", &["no legal grid of 7 ranks", "nearest"]);
+}
+
+/// The search for the nearest sizes ends at the largest number that there is.
+#[test]
+fn a_microbatch_at_the_end_of_all_numbers() {
+    let words = ["microbatch = 18446744073709551615", "2 sequences", "try 2"];
+    refused("explain --model gpt-tiny --grid data=2 --microbatch 18446744073709551615", &words);
 }
 
 #[test]
@@ -219,7 +225,9 @@ fn models_that_no_machine_holds_are_explained_or_refused() {
 
 #[test]
 fn clusters() {
-    refused("plan --cluster summit", &["'summit'", "local, perlmutter, frontier, alps"]);
+    for command in ["plan", "explain --grid x=2", "train --ranks 2"] {
+        refused(&format!("{command} --cluster summit"), &["'summit'", "local, perlmutter, frontier, alps"]);
+    }
     refused("train --cluster missing.toml", &["missing.toml", "No such file"]);
     let base = "name='c'\nsource='s'\nintra_node_bandwidth=1e9\n";
     for (text, words) in [
@@ -246,6 +254,7 @@ fn names_of_options() {
     refused("explain --activations dense", &["--activations", "'dense'", "scattered, replicated"]);
     refused("train --dtype f16", &["--dtype", "'f16'", "f32, f64"]);
     refused("plan --dtype f8", &["--dtype", "'f8'", "bf16, f32, f64"]);
+    refused("plan --top 0", &["--top", "'0'", "1..="]);
     refused("plan --cost guess", &["--cost", "'guess'", "axonn"]);
     refused("train --tokenizer words", &["--tokenizer", "`words`", "gpt2", "bytes"]);
 }
@@ -300,6 +309,18 @@ fn damaged_files_of_tuned_products() {
     }
     refused_in(folder_with("tuned.json", [0xff; 99]).path(), &format!("{TRAIN} --tune-matmul tuned.json"), &["UTF-8"]);
     refused(&format!("{TRAIN} --tune-matmul ."), &["cannot read .", "directory"]);
+}
+
+#[test]
+fn tuned_products_of_another_run_and_files_that_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{TRAIN} --grid x=2 --steps 1 --tune-matmul tuned.json");
+    assert!(run(folder.path(), &format!("{line} --threads 1")).status.success());
+    let words = ["tuned.json", "--dtype f32 --threads 1", "--dtype f64 --threads 1", "another file"];
+    refused_in(folder.path(), &format!("{line} --threads 1 --dtype f64"), &words);
+    refused_in(folder.path(), &format!("{line} --threads 2"), &["tuned.json", "--threads 2"]);
+    // Found before the first step, with no log begun.
+    refused(&format!("{TRAIN} --tune-matmul missing/tuned.json --log log"), &["cannot write missing/tuned.json"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use common::{json, run};
 use serde_json::Value;
@@ -158,7 +159,7 @@ fn tuned_products_are_recorded_and_replayed() {
     let line = format!("{TINY} --grid x=2 --steps 2 --tune-matmul tuned.json");
     let recorded = json_in(folder.path(), &line);
     let text = fs::read_to_string(folder.path().join("tuned.json")).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), recorded["matmul"]);
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["choices"], recorded["matmul"]);
     assert!(recorded["matmul"]["choices"].as_array().unwrap().len() > 10);
     let replayed = json_in(folder.path(), &line);
     assert_eq!((&replayed["matmul"], &replayed["losses"]), (&recorded["matmul"], &recorded["losses"]));
@@ -169,15 +170,43 @@ fn tuned_products_are_recorded_and_replayed() {
 }
 
 #[test]
-fn people_read_steps_on_standard_output_and_the_layout_on_standard_error() {
+fn people_see_progress_on_standard_error_and_the_report_on_standard_output() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(folder.path(), &format!("{TINY} --grid x=2 --steps 3"));
-    let (text, about) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (report, progress) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success());
-    assert_eq!(text.lines().filter(|line| line.starts_with("step ")).count(), 3, "{text}");
-    assert!(text.contains("as predicted, in every step") && text.contains("reduce-scatter"), "{text}");
-    assert!(about.contains("x=2,y=1,z=1,data=1") && about.contains("nats per token"), "{about}");
+    assert!(progress.contains("x=2,y=1,z=1,data=1") && progress.contains("nats per token"), "{progress}");
+    assert_eq!(progress.lines().filter(|line| line.starts_with("step ")).count(), 3, "{progress}");
+    assert!(report.contains("as predicted, in every step") && report.contains("reduce-scatter"), "{report}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written that was not asked for");
+}
+
+/// `/dev/full` takes no byte: output that was asked for is an error, progress that nobody can read is not.
+#[test]
+#[cfg(target_os = "linux")]
+fn full_disks_are_reported_where_output_was_asked_for() {
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let command = |more: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quadrille"));
+        command.args(format!("{TINY} --grid x=2 --steps 2 {more}").split_whitespace()).current_dir(folder.path());
+        command
+    };
+    let outputs = [
+        (command("").stdout(full()).output().unwrap(), "standard output"),
+        (command("--json").stdout(full()).output().unwrap(), "standard output"),
+        (command("--log /dev/full").output().unwrap(), "the log /dev/full"),
+    ];
+    for (output, what) in outputs {
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{message}");
+        assert!(
+            message.contains(&format!("cannot write {what}")) || message.contains(&format!("to {what}")),
+            "{message}"
+        );
+        assert!(message.contains("No space left") && !message.contains("panicked"), "{message}");
+    }
+    assert!(command("").stderr(full()).output().unwrap().status.success(), "nobody reads the progress");
 }
 
 /// A rate that no model survives: the run fails, with the steps so far in the log.

@@ -91,12 +91,35 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
 
 /// The divisors of `value` next below and next above `wanted`: the remedy of a size that does not divide.
 pub fn nearest_divisors(value: usize, wanted: usize) -> Vec<usize> {
-    let below = (1..wanted.min(value + 1)).rev().find(|d| value.is_multiple_of(*d));
-    let above = (wanted + 1..=value).find(|d| value.is_multiple_of(*d));
+    let below = (1..wanted.min(value.saturating_add(1))).rev().find(|d| value.is_multiple_of(*d));
+    let above = (wanted.saturating_add(1)..=value).find(|d| value.is_multiple_of(*d));
     below.into_iter().chain(above).collect()
 }
 
 /// "2 or 4", "1", for messages.
 fn join_or(sizes: &[usize]) -> String {
     sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_divisors_surround_what_was_wanted() {
+        let cases = [(12, 5, vec![4, 6]), (12, 1, vec![2]), (12, 40, vec![12]), (7, 0, vec![1])];
+        for (value, wanted, nearest) in cases {
+            assert_eq!(nearest_divisors(value, wanted), nearest, "{wanted} of {value}");
+        }
+        assert_eq!(nearest_divisors(12, usize::MAX), [12]);
+    }
+
+    #[test]
+    fn remedies_divide_every_dimension() {
+        let refusal =
+            |also| SpecError::check_divides_all("z", 5, &[("a", 24), ("b", 36)], also).unwrap_err().to_string();
+        assert_eq!(refusal(0), "z=5 does not divide a = 24; try z=4 or 6");
+        assert_eq!(refusal(8), "z=5 does not divide a = 24; try z=4");
+        assert_eq!(SpecError::check_divides_all("z", 4, &[("a", 24), ("b", 36)], 5), Ok(()));
+    }
 }
