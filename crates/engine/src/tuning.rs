@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use quadrille_comm::Reduction;
 use quadrille_spec::AxisSet;
-use quadrille_step::{GemmStorage, Product};
+use quadrille_step::{GemmStorage, Product, StepProgram};
 use quadrille_tensor::{Buffer, matmul_as, matmul_as_scratch};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,12 @@ impl MatmulChoices {
     pub fn choice(&self, product: &Product) -> GemmStorage {
         let found = self.choices.iter().find(|choice| choice.product == *product);
         found.map_or(product.storage, |choice| choice.run_as)
+    }
+
+    /// A product of the program that was not measured, if there is one.
+    pub fn missing(&self, program: &StepProgram) -> Option<Product> {
+        let mut products = program.pass.ops.iter().filter_map(|op| op.operation.product(program));
+        products.find(|product| !self.choices.iter().any(|choice| choice.product == *product))
     }
 
     /// How many products run otherwise than stored, of how many measured.

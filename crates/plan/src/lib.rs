@@ -1,8 +1,8 @@
 //! Enumerates the legal grids of a model on a number of ranks, prices their communication and ranks them.
 //!
-//! Ranking is by AxoNN's communication model ([`quadrille_cost::axonn`]): computation is not looked at. Of memory, the
-//! states of training must fit into a device where the cluster says how much it has ([`state_bytes`]); activations are
-//! not counted.
+//! Ranking is by AxoNN's communication model ([`quadrille_cost::axonn`]): computation is not looked at. Candidates whose
+//! states of training do not fit into a device are marked where the cluster says how much it has ([`state_bytes`]);
+//! activations are not counted.
 
 mod memory;
 mod refusal;

@@ -13,24 +13,20 @@ pub fn state_bytes(model: &Model, grid: &Grid) -> u64 {
     (BYTES_PER_PARAMETER * model.parameters()).div_ceil(shards(grid))
 }
 
-/// The fewest ranks whose memory together holds the states; 1 where the cluster does not bound memory.
-pub(crate) fn least_ranks(model: &Model, cluster: &Cluster) -> usize {
-    let all = BYTES_PER_PARAMETER * model.parameters();
-    // At most 2^62 ranks: parameters in bytes fit in 64 bits.
-    cluster.device_memory.map_or(1, |memory| all.div_ceil(memory) as usize)
+/// Whether a device of the cluster holds the states of a rank of `grid`.
+pub(crate) fn fits(model: &Model, cluster: &Cluster, grid: &Grid) -> bool {
+    cluster.device_memory.is_none_or(|memory| state_bytes(model, grid) <= memory)
 }
 
-/// Refuses a grid whose states alone exceed the memory of a device.
-pub(crate) fn check(model: &Model, cluster: &Cluster, grid: &Grid) -> Result<(), SpecError> {
-    let needed = state_bytes(model, grid);
-    let Some(memory) = cluster.device_memory.filter(|memory| needed > *memory) else { return Ok(()) };
+/// The refusal of a model whose states no legal grid shards enough.
+pub(crate) fn too_large(model: &Model, cluster: &Cluster) -> SpecError {
+    let memory = cluster.device_memory.unwrap_or(u64::MAX);
+    let least = (BYTES_PER_PARAMETER * model.parameters()).div_ceil(memory);
     let rule = format!(
-        "the states of {} parameters, {BYTES_PER_PARAMETER} bytes each, over x*y*z = {} shards take {needed} bytes of it",
-        model.parameters(),
-        shards(grid)
+        "on every legal grid the states of {} parameters, {BYTES_PER_PARAMETER} bytes each over x*y*z shards, take more",
+        model.parameters()
     );
-    let remedy = format!("use x*y*z of at least {}", least_ranks(model, cluster));
-    Err(SpecError::invalid("device_memory", memory, rule, remedy))
+    SpecError::invalid("device_memory", memory, rule, format!("use ranks and sizes with x*y*z of at least {least}"))
 }
 
 fn shards(grid: &Grid) -> u64 {
@@ -55,13 +51,10 @@ mod tests {
         let model = Model::preset("gpt2-124m").unwrap();
         let grid = "x=2,data=2".parse().unwrap();
         let with = |device_memory| Cluster { device_memory, ..Cluster::preset("local").unwrap() };
-        assert_eq!(check(&model, &with(None), &grid), Ok(()));
-        assert_eq!(check(&model, &with(Some(995_518_464)), &grid), Ok(()));
-        let message = check(&model, &with(Some(995_518_463)), &grid).unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "device_memory = 995518463: the states of 124439808 parameters, 16 bytes each, over x*y*z = 2 shards take \
-             995518464 bytes of it; use x*y*z of at least 3"
-        );
+        assert!(fits(&model, &with(None), &grid));
+        assert!(fits(&model, &with(Some(995_518_464)), &grid));
+        assert!(!fits(&model, &with(Some(995_518_463)), &grid));
+        let message = too_large(&model, &with(Some(995_518_463))).to_string();
+        assert!(message.contains("124439808 parameters") && message.ends_with("at least 3"), "{message}");
     }
 }

@@ -68,26 +68,23 @@ impl PlanError {
 const REMEDIES_TRIED: usize = 50;
 
 /// The rank counts next below and above `ranks` that are possible. Only products of a divisor of the heads (x), of
-/// hidden (y) and of the batch (z times data) can be, and only those of at least `least` ranks, which leaves few to
-/// try.
+/// hidden (y) and of the batch (z times data) can be, which leaves few to try.
 pub(crate) fn nearest(
     model: &Model,
     ranks: usize,
-    least: usize,
     template: &LayoutRequest,
     is_possible: impl Fn(usize) -> bool,
 ) -> Vec<usize> {
     // Far larger counts are no remedy.
-    let most = ranks.max(least).saturating_mul(4);
+    let most = ranks.saturating_mul(4);
     let mut counts = BTreeSet::from([1]);
     for dimension in [model.heads, model.hidden, template.global_batch] {
         let divisors: Vec<_> = (1..=dimension.min(most)).filter(|d| dimension.is_multiple_of(*d)).collect();
         let products = counts.iter().flat_map(|count| divisors.iter().map(move |d| count * d));
         counts = products.filter(|count| *count <= most).collect();
     }
-    let large_enough = |count: &&usize| **count >= least;
-    let below = counts.range(..ranks).filter(large_enough).rev().take(REMEDIES_TRIED);
-    let above = counts.range(ranks + 1..).filter(large_enough).take(REMEDIES_TRIED);
+    let below = counts.range(..ranks).rev().take(REMEDIES_TRIED);
+    let above = counts.range(ranks + 1..).take(REMEDIES_TRIED);
     let possible = |count: &usize| is_possible(*count);
     below.copied().find(possible).into_iter().chain(above.copied().find(possible)).collect()
 }

@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use quadrille_cost::axonn::{self, Price};
 use quadrille_spec::{Axis, Cluster, Grid, Layout, LayoutRequest, Model, SpecError};
 
+use crate::memory::{fits, state_bytes, too_large};
 use crate::refusal::nearest;
-use crate::{PlanError, Refusals, memory};
+use crate::{PlanError, Refusals};
 
 /// A legal layout and the price of its communication.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +16,10 @@ pub struct Candidate {
     pub layout: Layout,
     /// Bytes and seconds by linear layer, equation and axis.
     pub price: Price,
+    /// Bytes of the states of training on a rank ([`state_bytes`]).
+    pub state_bytes: u64,
+    /// Whether a device of the cluster holds them; true where the cluster does not say how much it has.
+    pub fits: bool,
 }
 
 /// The result of a search.
@@ -22,7 +27,7 @@ pub struct Candidate {
 pub struct Plan {
     /// How many grids have the wanted number of ranks.
     pub grids: usize,
-    /// How many of them are legal for the model and batch, and hold the states in the memory of a device.
+    /// How many of them are legal for the model and batch.
     pub feasible: usize,
     /// Why the others are not.
     pub refusals: Refusals,
@@ -39,8 +44,8 @@ pub struct Plan {
 /// data cost the same; then data comes first, because the model leaves out that the weights are gathered over z once
 /// more in the backward pass.
 ///
-/// A grid whose states alone exceed the cluster's device memory ([`crate::state_bytes`]) is refused like one that breaks a
-/// rule of layouts; activations are not counted.
+/// The communication model knows nothing of memory: a candidate whose states alone exceed the cluster's device memory is
+/// ranked as well, and marked.
 ///
 /// # Errors
 /// A fault that does not depend on the grid: a number of ranks that no grid has, nodes that the cluster does not have, a
@@ -63,14 +68,14 @@ pub fn plan(
             Ok(layout) => {
                 let price = axonn::price(model, &layout, cluster, element_bytes)?;
                 // Single precision: sums that differ by rounding only are equal prices.
-                ranked.push((price.seconds() as f32, Candidate { layout, price }));
+                let (state_bytes, fits) = (state_bytes(model, grid), fits(model, cluster, grid));
+                ranked.push((price.seconds() as f32, Candidate { layout, price, state_bytes, fits }));
             }
             Err(refusal) => refusals.count(refusal),
         }
     }
     if ranked.is_empty() {
-        let least = memory::least_ranks(model, cluster);
-        let nearest = nearest(model, ranks, least, template, |count| is_possible(model, cluster, count, template));
+        let nearest = nearest(model, ranks, template, |count| is_possible(model, cluster, count, template));
         return Err(PlanError::none_legal(model, ranks, &refusals, nearest));
     }
     ranked.sort_by(|(a, this), (b, other)| a.total_cmp(b).then_with(|| less_tensor_parallel(this, other)));
@@ -80,10 +85,10 @@ pub fn plan(
     Ok(Plan { grids: grids.len(), feasible, refusals, ranked })
 }
 
-/// The first of [`plan`]'s ranking.
+/// The first of [`plan`]'s ranking whose states fit.
 ///
 /// # Errors
-/// Those of [`plan`].
+/// Those of [`plan`]; no legal grid shards the states enough for the cluster's devices.
 pub fn best(
     model: &Model,
     cluster: &Cluster,
@@ -91,9 +96,8 @@ pub fn best(
     template: &LayoutRequest,
     element_bytes: u64,
 ) -> Result<Candidate, PlanError> {
-    let mut plan = plan(model, cluster, ranks, template, element_bytes, 1)?;
-    // A plan without error holds at least one candidate, and `top` kept one.
-    Ok(plan.ranked.swap_remove(0))
+    let plan = plan(model, cluster, ranks, template, element_bytes, usize::MAX)?;
+    plan.ranked.into_iter().find(|candidate| candidate.fits).ok_or_else(|| too_large(model, cluster).into())
 }
 
 /// Every grid of `ranks` ranks in the template's order of axes.
@@ -131,12 +135,10 @@ fn check_without_grid(
     }
 }
 
-/// The layout of `grid`, if it keeps the rules of layouts and its states fit.
+/// The layout of `grid`, if it keeps the rules of layouts.
 fn legal(model: &Model, cluster: &Cluster, grid: Grid, template: &LayoutRequest) -> Result<Layout, SpecError> {
     let per_node = Some(per_node(cluster, grid.ranks(), template));
-    let layout = Layout::new(model, &LayoutRequest { grid, per_node, ..template.clone() })?;
-    memory::check(model, cluster, &grid)?;
-    Ok(layout)
+    Layout::new(model, &LayoutRequest { grid, per_node, ..template.clone() })
 }
 
 fn is_possible(model: &Model, cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> bool {

@@ -26,9 +26,8 @@ fn sizes(grid: &Grid) -> [usize; 4] {
     Axis::ALL.map(|axis| grid.size(axis))
 }
 
-/// The ranking by volumes alone: on devices of boundless memory.
 fn search_by_volume(ranks: usize, template: &LayoutRequest) -> Plan {
-    let cluster = Cluster { device_memory: None, ..Cluster::preset("perlmutter").unwrap() };
+    let cluster = Cluster::preset("perlmutter").unwrap();
     plan(&Model::preset("gpt-20b").unwrap(), &cluster, ranks, template, 2, usize::MAX).unwrap()
 }
 
@@ -148,23 +147,19 @@ fn faults_of_every_grid_are_told_without_a_search() {
 }
 
 #[test]
-fn grids_that_do_not_hold_the_states_are_refused() {
+fn grids_that_do_not_hold_the_states_are_marked_and_not_chosen() {
     // 16 * 20.1e9 bytes fill 7.5 devices of 40 GiB: 8 shards at least.
-    let plan = search("gpt-20b", "perlmutter", 32, &template(512, Activations::Replicated)).unwrap();
-    assert!(plan.ranked.iter().all(|candidate| candidate.layout.grid.size(Axis::Data) <= 4));
-    assert!(plan.ranked.iter().any(|candidate| candidate.layout.grid.size(Axis::Data) == 4));
-    let rules: Vec<_> = plan.refusals.by_frequency().into_iter().map(|(count, rule, _)| (count, rule)).collect();
-    // 1, 2 or 4 shards can be cut in 1 + 3 + 6 ways.
-    assert_eq!(rules, [(10, "device_memory"), (4, "x does not divide heads")]);
-    assert_eq!(plan.feasible, 56 - 14);
-    let message = search("gpt-20b", "perlmutter", 4, &template(512, Activations::Replicated)).unwrap_err().to_string();
-    assert!(
-        message.contains("of 10 grids, 10 refused for 'device_memory', e.g. device_memory = 42949672960"),
-        "{message}"
-    );
-    assert!(message.ends_with("the nearest number of ranks with a legal grid is 8"), "{message}");
-    let message = search("gpt-640b", "perlmutter", 1, &template(512, Activations::Replicated)).unwrap_err().to_string();
-    assert!(message.ends_with("the nearest number of ranks with a legal grid is 256"), "{message}");
+    let (model, cluster) = (Model::preset("gpt-20b").unwrap(), Cluster::preset("perlmutter").unwrap());
+    let template = template(512, Activations::Replicated);
+    let found = plan(&model, &cluster, 32, &template, 2, usize::MAX).unwrap();
+    assert_eq!(found.feasible, 56 - 4, "16 and 32 do not divide the heads");
+    for candidate in &found.ranked {
+        assert_eq!(candidate.fits, candidate.layout.grid.size(Axis::Data) <= 4, "{}", candidate.layout.grid);
+    }
+    let chosen = best(&model, &cluster, 32, &template, 2).unwrap();
+    assert!(chosen.fits && !found.ranked[0].fits);
+    let message = best(&model, &cluster, 4, &template, 2).unwrap_err().to_string();
+    assert!(message.contains("device_memory = 42949672960") && message.ends_with("at least 8"), "{message}");
 }
 
 #[test]

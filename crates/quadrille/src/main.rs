@@ -9,6 +9,7 @@ mod explain;
 mod failure;
 mod output;
 mod plan;
+mod resources;
 mod settings;
 mod train;
 mod tuned;

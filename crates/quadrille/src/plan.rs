@@ -21,7 +21,7 @@ struct Document {
     cost: &'static str,
     /// Grids of this number of ranks.
     candidates: usize,
-    /// Those that the model, the batch and the memory of a device allow.
+    /// Those that the model and the batch allow.
     feasible: usize,
     /// Why the others are not.
     refusals: Vec<Refusal>,
@@ -79,7 +79,7 @@ fn refusals(found: &Plan) -> Vec<Refusal> {
 }
 
 fn entry(candidate: &Candidate, dtype: PricedType) -> Value {
-    let Candidate { layout, price } = candidate;
+    let Candidate { layout, price, state_bytes, fits } = candidate;
     let axes: Map<String, Value> = Axis::ALL
         .into_iter()
         .map(|axis| {
@@ -94,28 +94,31 @@ fn entry(candidate: &Candidate, dtype: PricedType) -> Value {
         "layout": layout,
         "time_s": price.seconds(),
         "axes": axes,
+        "state_bytes": state_bytes,
+        "fits": fits,
     })
 }
 
 fn text(found: &Plan, model: &str, cluster: &str, seconds: f64) -> String {
-    let header = ["grid", "time", "x", "y", "z", "data", "bytes per rank"];
+    let header = ["grid", "time", "x", "y", "z", "data", "sent per rank", "states"];
     let milliseconds = |seconds: f64| format!("{:.3} ms", seconds * 1e3);
     let rows: Vec<Vec<String>> = found
         .ranked
         .iter()
-        .map(|Candidate { layout, price }| {
+        .map(|Candidate { layout, price, state_bytes, fits }| {
             let axes = Axis::ALL.map(|axis| price.on(axis));
             let total: f64 = axes.iter().map(|cost| cost.bytes).sum();
             [layout.grid.to_string(), milliseconds(price.seconds())]
                 .into_iter()
                 .chain(axes.iter().map(|cost| milliseconds(cost.seconds)))
-                .chain([bytes(total as u64)])
+                .chain([bytes(total as u64), bytes(*state_bytes) + if *fits { "" } else { " (too large)" }])
                 .collect()
         })
         .collect();
     let mut text = format!(
-        "{model} on {cluster}: {} of {} grids are legal; communication time per step by AxoNN's model \
-         (equations 1-7; computation is not in it), searched in {:.1} ms\n\n",
+        "{model} on {cluster}: {} of {} grids are legal (searched in {:.1} ms)\n\
+         communication time per step by AxoNN's equations 1-7; computation is not in it\n\
+         states: 16 bytes a parameter over x*y*z, without activations\n\n",
         found.feasible,
         found.grids,
         seconds * 1e3

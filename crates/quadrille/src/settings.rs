@@ -148,6 +148,9 @@ fn preset_or_file(
     if !(name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()) {
         return Ok(preset(name)?.into());
     }
-    let text = std::fs::read_to_string(name);
-    Ok(text.map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?.into())
+    let unreadable = |error: std::io::Error| Failure::usage(format!("cannot read {name}: {error}"));
+    if !std::fs::metadata(name).map_err(unreadable)?.is_file() {
+        return Err(Failure::usage(format!("cannot read {name}: that is no ordinary file")));
+    }
+    Ok(std::fs::read_to_string(name).map_err(unreadable)?.into())
 }

@@ -8,15 +8,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch, prepare};
 use quadrille_engine::{EngineError, Hyper, InitialValues, StepRecord, TrainOptions, TrainOutcome, train};
 use quadrille_spec::{ElementType, Model};
-use quadrille_step::StepProgram;
+use quadrille_step::{Product, StepProgram};
 use serde_json::{Value, json};
 
 use crate::arguments::TrainArguments;
 use crate::explain::{layout_json, ledger_text, summary};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
-use crate::settings;
 use crate::tuned::Tuning;
+use crate::{resources, settings};
 
 /// Steps without `--steps`: enough for the demo to come near its floor.
 const DEFAULT_STEPS: u64 = 400;
@@ -32,12 +32,20 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
     let program = StepProgram::new(&settings.model, &layout)?;
     let threads = settings::threads(&arguments.run, layout.grid.ranks())?;
     let timeout = settings::timeout(&arguments.run)?;
+    resources::check(&program, threads, 0)?;
+    check_paths(arguments)?;
     let source = source(arguments, &settings.model, layout.seq_len)?;
     let (tune_matmuls, matmuls, recorder) = match Tuning::open(arguments.tune_matmul.as_ref(), layout.dtype, threads)? {
         Tuning::Off => (false, None, None),
         Tuning::Measure(recorder) => (true, None, recorder),
         Tuning::Replay(choices) => (false, Some(choices), None),
     };
+    if let Some(Product { storage, m, n, k }) = matmuls.as_ref().and_then(|choices| choices.missing(&program)) {
+        return Err(Failure::usage(format!(
+            "the tuning file knows nothing of the product {storage:?} {m}x{n}x{k}: it is of another model, layout or batch; \
+             name another file"
+        )));
+    }
     let options = TrainOptions {
         steps,
         hyper,
@@ -144,6 +152,30 @@ fn source(arguments: &TrainArguments, model: &Model, seq_len: usize) -> Result<T
     let (mut tokens, mut targets) = (vec![0; seq_len], vec![0; seq_len]);
     fill_batch(&source, arguments.run.seed, 1, 0, 1, seq_len, &mut tokens, &mut targets)?;
     Ok(source)
+}
+
+/// Refuses to write over what is read, or two files into one.
+fn check_paths(arguments: &TrainArguments) -> Result<(), Failure> {
+    let tuning = arguments.tune_matmul.iter().flatten().map(|path| ("--tune-matmul", path));
+    let log = arguments.log.iter().map(|path| ("--log", path));
+    let data = arguments.data.iter().map(|path| ("--data", path));
+    let written: Vec<_> = log.chain(tuning).collect();
+    for (at, (flag, path)) in written.iter().enumerate() {
+        let path = std::path::absolute(path).unwrap_or_else(|_| (*path).clone());
+        let real = path.canonicalize().unwrap_or(path);
+        for (other_flag, other) in written[..at].iter().copied().chain(data.clone()) {
+            let other_real = std::path::absolute(other).unwrap_or_else(|_| other.clone());
+            let other_real = other_real.canonicalize().unwrap_or(other_real);
+            if real.starts_with(&other_real) {
+                return Err(Failure::usage(format!(
+                    "{flag} {} would be written over or into {other_flag} {}; name another file",
+                    real.display(),
+                    other.display()
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn create_log(path: &Path) -> Result<(PathBuf, File), Failure> {

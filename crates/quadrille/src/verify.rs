@@ -2,14 +2,14 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use quadrille_engine::{Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, verify};
-use quadrille_spec::{ElementType, Grid, Layout, SpecError};
+use quadrille_spec::{ElementType, Grid, Layout, Model, SpecError};
 use quadrille_step::StepProgram;
 use serde::Serialize;
 
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, table};
-use crate::settings;
+use crate::{resources, settings};
 
 /// A step length and an epsilon with which AdamW does not blow up rounding: with an epsilon near the size of the
 /// gradients' rounding, two correct runs part after few steps.
@@ -49,6 +49,7 @@ pub fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
     for layout in layouts {
         bar.set_message(layout.grid.to_string());
         let (program, options) = (StepProgram::new(model, &layout)?, options(layout.grid.ranks())?);
+        resources::check(&program, options.threads, reference_bytes(model, arguments.steps))?;
         let reference = reference.get_or_insert_with(|| Reference::new(&program, &options));
         let report = match layout.dtype {
             ElementType::F64 => verify::<f64>(&program, &options, Tolerance::F64, reference),
@@ -71,7 +72,12 @@ pub fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
     }
 }
 
-fn layouts(arguments: &VerifyArguments, model: &quadrille_spec::Model) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
+/// At least what the serial model holds in f64: initial weights, two moments, and per step weights and gradients.
+fn reference_bytes(model: &Model, steps: u64) -> u64 {
+    8 * model.parameters().saturating_mul(3 + 2 * steps)
+}
+
+fn layouts(arguments: &VerifyArguments, model: &Model) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
     if !arguments.all_grids {
         let layout = settings::layout(&arguments.layout, model, arguments.dtype, 8)?;
         return Ok((vec![layout], Vec::new()));

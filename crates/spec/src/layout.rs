@@ -174,7 +174,7 @@ impl Layout {
         request.check_without_grid(model, grid.ranks())?;
         let layout = Self {
             grid,
-            per_node: request.per_node.unwrap_or_else(|| grid.ranks()),
+            per_node: request.per_node.unwrap_or(usize::MAX).min(grid.ranks()),
             activations: request.activations,
             overlap: request.overlap,
             global_batch: request.global_batch,

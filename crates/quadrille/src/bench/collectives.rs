@@ -13,9 +13,10 @@ use quadrille_tensor::Buffer;
 use serde::Serialize;
 
 use crate::arguments::BenchCollectivesArguments;
-use crate::bench::{filled, median, percent, proc_bytes, seconds};
+use crate::bench::{filled, median, percent, seconds};
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
+use crate::resources;
 
 const MIB: u64 = 1 << 20;
 
@@ -70,7 +71,7 @@ pub fn run(arguments: &BenchCollectivesArguments) -> Result<(), Failure> {
 /// The copy needs two full buffers on every rank.
 fn check_memory(ranks: usize, size: u64) -> Result<(), Failure> {
     let needed = 2 * ranks as u64 * size;
-    match proc_bytes("/proc/meminfo", "MemAvailable") {
+    match resources::proc_bytes("/proc/meminfo", "MemAvailable") {
         Some(available) if needed > available => Err(Failure::usage(format!(
             "--sizes {} on --ranks {ranks}: two buffers per rank take {}, but {} of memory are available; measure a \
              smaller size or fewer ranks",

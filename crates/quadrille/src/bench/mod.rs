@@ -63,13 +63,6 @@ fn filled<T: Element>(len: usize) -> Buffer<T> {
     })
 }
 
-/// Bytes that a line such as `VmHWM:  1234 kB` of a file under `/proc` names; `None` on systems without such files.
-fn proc_bytes(file: &str, field: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
-}
-
 /// A rate beside a yardstick: `82%`.
 fn percent(part: f64) -> String {
     format!("{:.1}%", 100.0 * part)

@@ -12,11 +12,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::BenchStepArguments;
-use crate::bench::{filled, layout, median, percent, proc_bytes, seconds};
+use crate::bench::{filled, layout, median, percent, seconds};
 use crate::explain::{layout_json, summary};
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
-use crate::settings;
+use crate::{resources, settings};
 
 /// The yardstick's product, [m, k] [k, n]: GPT-2's widest linear layer on 1024 tokens.
 const YARDSTICK: [usize; 3] = [1024, 3072, 768];
@@ -101,7 +101,7 @@ fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool
     let threads = ranks * options.threads;
     let before = yardstick::<T>(threads);
     let outcome = steps::<T>(program, options)?;
-    let peak_rss_bytes = proc_bytes("/proc/self/status", "VmHWM");
+    let peak_rss_bytes = resources::proc_bytes("/proc/self/status", "VmHWM");
     let gemm_gflops_each = [before, yardstick::<T>(threads)];
     let gemm_gflops = gemm_gflops_each[0].max(gemm_gflops_each[1]);
     let step_seconds = median_step(&outcome);

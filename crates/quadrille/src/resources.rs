@@ -1,0 +1,43 @@
+//! What this machine can run: memory and threads, held against a program before anything is allocated.
+
+use quadrille_step::{StepProgram, predict_rank};
+
+use crate::failure::Failure;
+use crate::output::bytes;
+
+/// More thread ranks than this are refused: each takes two threads of the system, and more for its pool.
+const MAX_RANKS: usize = 512;
+
+/// Refuses a program whose ranks do not fit into this process: too many threads, or more memory than is free.
+/// `beside` are the bytes of what runs beside the ranks.
+pub fn check(program: &StepProgram, threads: usize, beside: u64) -> Result<(), Failure> {
+    let ranks = program.layout.grid.ranks();
+    if ranks > MAX_RANKS || ranks * threads > 4 * MAX_RANKS {
+        return Err(Failure::usage(format!(
+            "{ranks} ranks of {threads} threads are too many for one process: at most {MAX_RANKS} ranks and {} threads; use \
+             a smaller grid, or 'explain' and 'plan', which run nothing",
+            4 * MAX_RANKS
+        )));
+    }
+    let Some(free) = proc_bytes("/proc/meminfo", "MemAvailable") else { return Ok(()) };
+    let needed = u128::from(predict_rank(program, 0).memory.allocated) * ranks as u128 + u128::from(beside);
+    if needed > u128::from(free) {
+        return Err(Failure::usage(format!(
+            "{} on {} needs {} of memory, and {} are free; use a smaller model, batch or seq-len, or 'explain' and 'plan', \
+             which run nothing",
+            program.model.name,
+            program.layout.grid,
+            bytes(u64::try_from(needed).unwrap_or(u64::MAX)),
+            bytes(free)
+        )));
+    }
+    Ok(())
+}
+
+/// Bytes that a line such as `MemAvailable:  1234 kB` of a file under `/proc` names; `None` on systems without such
+/// files.
+pub fn proc_bytes(file: &str, field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
