@@ -1,7 +1,7 @@
 //! Executes step programs: an interpreter per rank, parameters, optimizer, the training loop, and the proof that a
 //! layout computes what the serial model computes.
 //!
-//! The path of a training step: [`train`] starts the ranks; each builds a [`RankEngine`] and calls
+//! The path of a training step: [`train()`] starts the ranks; each builds a [`RankEngine`] and calls
 //! [`RankEngine::step`], which runs the program's pass section once per microbatch and then its update section,
 //! one function per operation kind (`execute/`). Values live in `slots`, taken and given back where the program's
 //! lifetimes say.

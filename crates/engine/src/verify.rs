@@ -1,5 +1,6 @@
 //! The proof: a layout's losses, gradients, norms and updated weights held against the serial model's.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, run_ranks};
@@ -55,6 +56,8 @@ pub struct VerifyReport {
     pub grad_diff: f64,
     /// The parameter with that difference.
     pub grad_diff_in: String,
+    /// Of each parameter's gradient.
+    pub gradients: BTreeMap<String, f64>,
     /// Of the gradient norm.
     pub norm_diff: f64,
     /// Of the updated weights, relative to the model's largest weight.
@@ -172,6 +175,7 @@ impl<'a> Comparison<'a> {
             loss_diff: 0.0,
             grad_diff: 0.0,
             grad_diff_in: String::new(),
+            gradients: BTreeMap::new(),
             norm_diff: 0.0,
             weight_diff: 0.0,
             replicas_equal: true,
@@ -195,6 +199,7 @@ impl<'a> Comparison<'a> {
             if let Some(gradients) = self.whole(parameter, ranks.iter().map(|rank| &rank.gradients[index])) {
                 let reference = &serial.gradients[name];
                 let difference = ratio(distance(&gradients, reference), largest(reference));
+                raise(self.report.gradients.entry(name.clone()).or_default(), difference);
                 if raise(&mut self.report.grad_diff, difference) {
                     self.report.grad_diff_in.clone_from(name);
                 }

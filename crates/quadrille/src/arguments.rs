@@ -102,6 +102,7 @@ pub struct RunArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct TrainArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -161,6 +162,7 @@ pub struct VerifyArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct ExplainArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -169,7 +171,7 @@ pub struct ExplainArguments {
     /// Type of parameters, activations and gradients: f32 or f64
     #[arg(long, value_name = "TYPE", default_value_t = ElementType::F32)]
     pub dtype: ElementType,
-    /// The step program: operations, shapes, shardings, collectives, what is saved and freed
+    /// The step program: operations, shapes, shardings, collectives, memory; wide, best seen with `| less -S`
     #[arg(long)]
     pub program: bool,
     /// The predicted ledger: bytes per axis and collective, FLOPs, memory per class
@@ -203,6 +205,7 @@ pub enum PricedType {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct PlanArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -292,6 +295,7 @@ pub struct BenchGemmArguments {
 /// Collectives between the threads of one process. Bandwidths as nccl-tests define them; the copy is that of one
 /// thread while as many threads as there are ranks copy.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct BenchCollectivesArguments {
     /// Numbers of ranks
     #[arg(

@@ -136,7 +136,7 @@ pub fn ledger_text(rank: &RankLedger) -> String {
     }
     let flops = &rank.flops;
     text += &format!(
-        "FLOP: {} (forward {}, input gradients {}, weight gradients {}, attention {} + {})\n",
+        "work: {} (forward {}, input gradients {}, weight gradients {}, attention {} + {})\n",
         decimal(flops.total() as f64, "FLOP"),
         decimal(flops.gemm_forward as f64, ""),
         decimal(flops.gemm_input_gradient as f64, ""),
@@ -155,10 +155,12 @@ pub fn ledger_text(rank: &RankLedger) -> String {
         };
         format!("{name} {}", bytes(rank.memory.peak_of.get(&class).copied().unwrap_or(0)))
     });
+    let (states, values) = classes.split_at(3);
     text + &format!(
-        "memory at peak: {} ({}), in buffers of {}\n",
+        "memory: {} at peak, in buffers of {}\n  {}\n  {}\n",
         bytes(rank.memory.peak),
-        classes.join(", "),
-        bytes(rank.memory.allocated)
+        bytes(rank.memory.allocated),
+        states.join(", "),
+        values.join(", ")
     )
 }

@@ -2,16 +2,16 @@
 //!
 //! [`StepProgram::new`] builds it from a model and a layout:
 //!
-//! 1. [`blocks`](crate::blocks) declares embedding, blocks and head with the shardings of their values; every
+//! 1. `blocks.rs` declares embedding, blocks and head with the shardings of their values; every
 //!    change of sharding goes through `reshard`, which derives the collectives;
-//! 2. [`backward`](crate::backward) walks the recorded layers in reverse and emits each one's gradient operations;
-//! 3. [`update`](crate::update) reduces gradients over the axes on which they are still partial sums, computes the
+//! 2. `backward.rs` walks the recorded layers in reverse and emits each one's gradient operations;
+//! 3. `update.rs` reduces gradients over the axes on which they are still partial sums, computes the
 //!    gradient norm by ownership, and updates the parameters;
-//! 4. [`passes`](crate::passes) reorder issue and wait of collectives (OAR, ORS, OAG);
-//! 5. [`liveness`](crate::liveness) says where every storage is born and dies, [`placement`](crate::placement) which
+//! 4. `passes/` reorder issue and wait of collectives (OAR, ORS, OAG);
+//! 5. `liveness.rs` says where every storage is born and dies, `placement.rs` which
 //!    ones share a buffer.
 //!
-//! [`predict`] gives the exact ledger of any rank without running; [`print`](crate::print) shows the program.
+//! [`predict`] gives the exact ledgers without running; [`print_program`] shows the program as text.
 //!
 //! Letters in shapes: `B` global batch, `b` microbatch, `s` tokens of a sequence, `h` hidden, `f` perceptron width,
 //! `n` heads, `V` padded vocabulary, `m` token rows of one (data, z) rank in a pass.
