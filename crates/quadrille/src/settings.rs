@@ -150,7 +150,7 @@ fn preset_or_file(
     }
     let unreadable = |error: std::io::Error| Failure::usage(format!("cannot read {name}: {error}"));
     if !std::fs::metadata(name).map_err(unreadable)?.is_file() {
-        return Err(Failure::usage(format!("cannot read {name}: that is no ordinary file")));
+        return Err(Failure::usage(format!("cannot read {name}: a directory or a device, no ordinary file; name one")));
     }
     Ok(std::fs::read_to_string(name).map_err(unreadable)?.into())
 }

@@ -46,9 +46,10 @@ impl Tuning {
         match flag {
             None => Ok(Self::Off),
             Some(None) => Ok(Self::Measure(None)),
-            Some(Some(path)) if path.exists() && !path.is_file() => {
-                Err(Failure::usage(format!("--tune-matmul {}: that is no ordinary file; name one", path.display())))
-            }
+            Some(Some(path)) if path.exists() && !path.is_file() => Err(Failure::usage(format!(
+                "cannot read {}: a directory or a device, no ordinary file; name one",
+                path.display()
+            ))),
             Some(Some(path)) if path.exists() => Ok(Self::Replay(replayed(path, dtype, threads)?)),
             Some(Some(path)) => Ok(Self::Measure(Some(Recorder::new(path, dtype, threads)?))),
         }

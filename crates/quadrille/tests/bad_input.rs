@@ -324,6 +324,35 @@ fn tuned_products_of_another_run_and_files_that_cannot_be_written() {
 }
 
 #[test]
+fn runs_that_this_machine_cannot_hold() {
+    let words = ["of memory", "are free", "use a smaller"];
+    for line in
+        ["train --model gpt3-175b --grid x=2", "verify --model gpt3-175b --grid x=2", "bench step --model gpt3-175b"]
+    {
+        refused(line, &words);
+    }
+    refused("train --grid x=1 --set seq_len=16777216", &words);
+    refused("train --grid data=4096", &["4096 ranks", "at most 512 ranks"]);
+}
+
+#[test]
+fn files_that_would_be_written_over_what_is_read() {
+    let folder = folder_with("text.txt", "some text ".repeat(100));
+    let line = format!("{TRAIN} --data text.txt --log text.txt");
+    refused_in(folder.path(), &line, &["--log", "text.txt", "--data text.txt", "another file"]);
+    assert_eq!(fs::read_to_string(folder.path().join("text.txt")).unwrap().len(), 1000);
+    refused_in(folder.path(), &format!("{TRAIN} --log same --tune-matmul same"), &["--tune-matmul", "--log same"]);
+}
+
+#[test]
+fn tuned_products_of_another_shape() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{TRAIN} --grid x=1 --threads 1 --steps 1 --tune-matmul tuned.json");
+    assert!(run(folder.path(), &line).status.success());
+    refused_in(folder.path(), &format!("{line} --set hidden=24"), &["nothing of the product", "another file"]);
+}
+
+#[test]
 fn times_threads_steps_and_seeds() {
     for command in ["verify", TRAIN] {
         for timeout in ["0", "-1", "nan", "inf", "1e300"] {

@@ -171,9 +171,14 @@ fn the_program_is_printed_operation_by_operation() {
 #[test]
 fn people_read_a_summary_and_the_ledger_of_a_rank() {
     let summary = text("explain --model gpt-tiny --grid x=2,z=2");
-    for part in
-        ["gpt-tiny: 2 layers", "x=2,y=1,z=2,data=1", "rank 0", "reduce-scatter", "on the wire", "memory at peak"]
-    {
+    for part in [
+        "gpt-tiny: 2 layers",
+        "x=2,y=1,z=2,data=1",
+        "rank 0",
+        "reduce-scatter",
+        "on the wire",
+        "at peak, in buffers of",
+    ] {
         assert!(summary.contains(part), "{part}:\n{summary}");
     }
     assert_eq!(text("explain --model gpt-tiny --grid x=2,z=2 --ledger").matches(", one step").count(), 4);

@@ -87,6 +87,7 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
         matmuls: None,
     };
     let program = StepProgram::new(&settings.model, &layout)?;
+    resources::check(&program, options.threads, 0)?;
     let document = match arguments.dtype {
         ElementType::F32 => measure::<f32>(&program, &options, !arguments.no_scaling)?,
         ElementType::F64 => measure::<f64>(&program, &options, !arguments.no_scaling)?,
