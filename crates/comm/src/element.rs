@@ -3,8 +3,16 @@
 use std::fmt;
 use std::ops::Add;
 
-/// A number that collectives can reduce. Sums are taken in this type.
-pub trait Element: Copy + Send + Sync + PartialOrd + Add<Output = Self> + Default + 'static {}
+mod sealed {
+    /// Transfers rely on elements that have no padding and whose arithmetic does not panic.
+    pub trait Sealed {}
+
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// A number that collectives can reduce: `f32`, `f64`. Sums are taken in this type.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + PartialOrd + Add<Output = Self> + Default + 'static {}
 
 impl Element for f32 {}
 impl Element for f64 {}

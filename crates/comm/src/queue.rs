@@ -68,13 +68,23 @@ impl Queue {
     }
 
     fn run(&self, operation: Operation) {
-        operation(); // catches its own panics
-        let mut state = lock(&self.state);
+        // Operations catch their own panics; those of a buffer's destructor must not leave the queue busy for ever.
+        let _idle = Idle(self);
+        operation();
+    }
+}
+
+/// Marks the queue as idle again when dropped.
+struct Idle<'a>(&'a Queue);
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
         state.running = false;
         let more = !state.waiting.is_empty() || state.closed;
         drop(state);
         if more {
-            self.changed.notify_one();
+            self.0.changed.notify_one();
         }
     }
 }

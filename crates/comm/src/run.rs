@@ -1,7 +1,6 @@
 //! Starting ranks, watching over them, and collecting what they return.
 
 use std::error::Error;
-use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, Scope, scope};
 use std::time::Duration;
@@ -48,8 +47,7 @@ pub fn run_ranks<R: Send>(
     scope(|threads| {
         for (rank, result) in results.iter().enumerate() {
             let context = RankContext::new(rank, job.clone());
-            if let Err(error) = start(threads, &running, context, &body, result) {
-                job.abort(rank, Activity::START, Cause::Spawn(Arc::new(error)));
+            if !start(threads, &running, context, &body, result) {
                 break;
             }
         }
@@ -62,33 +60,43 @@ pub fn run_ranks<R: Send>(
     }
 }
 
-/// Starts a rank's two threads.
+/// Starts a rank's two threads; false, and the job aborted, if the system refuses one.
 fn start<'scope, R: Send>(
     threads: &'scope Scope<'scope, '_>,
     running: &'scope Running,
     context: RankContext,
     body: &'scope (impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync),
     result: &'scope Mutex<Option<R>>,
-) -> io::Result<()> {
+) -> bool {
     let (rank, job, queue) = (context.rank, context.job.clone(), context.queue.clone());
+    let job_of_rank = job.clone();
     running.add();
     let communication = Builder::new().name(format!("communication {rank}")).spawn_scoped(threads, {
         let queue = queue.clone();
         move || {
-            queue.serve();
+            if panics::catch(|| queue.serve()).is_err() {
+                job.abort_abandoned(rank);
+            }
             job.leave(rank);
             running.remove();
         }
     });
     if let Err(error) = communication {
+        job_of_rank.abort(rank, Activity::START, Cause::Spawn(Arc::new(error)));
         running.remove();
-        return Err(error);
+        return false;
     }
     let spawned = Builder::new().name(format!("rank {rank}")).spawn_scoped(threads, move || {
         run_body(&context, body, result);
         context.queue.close();
     });
-    spawned.map(drop).inspect_err(|_| queue.close())
+    if let Err(error) = spawned {
+        // First the cause: a rank that is missed says only that it is not there.
+        job_of_rank.abort(rank, Activity::START, Cause::Spawn(Arc::new(error)));
+        queue.close();
+        return false;
+    }
+    true
 }
 
 /// Runs the body as one rank; its failure aborts the job.

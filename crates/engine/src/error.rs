@@ -15,6 +15,14 @@ pub enum EngineError {
     /// Training data could not be read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A batch holds a token that the model does not know.
+    #[error("token {token} is not below the vocabulary of {vocab}; use the tokenizer that the model is made for")]
+    UnknownToken {
+        /// The token.
+        token: u32,
+        /// The model's number of tokens.
+        vocab: usize,
+    },
     /// A program issues a collective that steps have no use for.
     #[error("programs have no {kind} of values")]
     NoSuchCollective {

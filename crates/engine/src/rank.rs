@@ -135,6 +135,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             self.microbatch = microbatch;
             self.context.enter(Label::new("embedding"), "read tokens")?;
             batch(self.step, self.first_sequence(), &mut self.tokens, &mut self.targets)?;
+            self.check_tokens()?;
             self.run(&program.pass)?;
         }
         self.run(&program.update)?;
@@ -177,6 +178,15 @@ impl<'a, T: Real> RankEngine<'a, T> {
     fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Vec<f64>>, EngineError> {
         let values = self.program.parameters.iter().map(which);
         values.map(|value| Ok(self.read(value)?.iter().map(|element| element.to_f64()).collect())).collect()
+    }
+
+    /// A token outside the vocabulary would be a row of zeros and no target: plausible numbers, all wrong.
+    fn check_tokens(&self) -> Result<(), EngineError> {
+        let vocab = self.program.model.vocab;
+        match self.tokens.iter().chain(&self.targets).find(|token| **token as usize >= vocab) {
+            Some(token) => Err(EngineError::UnknownToken { token: *token, vocab }),
+            None => Ok(()),
+        }
     }
 
     /// Executes a section, taking storages before their first use and giving them back after their last.

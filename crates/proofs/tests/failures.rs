@@ -51,6 +51,20 @@ fn a_rank_without_data_is_named() {
 }
 
 #[test]
+fn tokens_outside_the_vocabulary_are_refused() {
+    let program = four_ranks();
+    let tokens = random_tokens(&program);
+    let vocab = program.model.vocab;
+    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
+        tokens(step, first, input, targets)?;
+        targets[0] = vocab as u32;
+        Ok(())
+    };
+    let message = failure(&program, NO_WAITING, &batch);
+    assert_contains(&message, &["embedding", "read tokens", &format!("token {vocab} is not below the vocabulary")]);
+}
+
+#[test]
 fn a_rank_that_panics_is_named() {
     let program = four_ranks();
     let tokens = random_tokens(&program);

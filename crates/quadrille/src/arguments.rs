@@ -125,7 +125,7 @@ pub struct TrainArguments {
     /// Folder for tokenised text
     #[arg(long, value_name = "FOLDER", default_value = ".quadrille-cache")]
     pub cache: PathBuf,
-    /// Write a JSON object per step to this file
+    /// Write a JSON object per step to this file, in place of what it holds
     #[arg(long, value_name = "FILE.jsonl")]
     pub log: Option<PathBuf>,
     /// Time NN, NT and TN of every product before the first step and use the fastest. With a FILE that exists, its

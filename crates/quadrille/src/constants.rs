@@ -16,49 +16,49 @@ struct Field {
 const FIELDS: [Field; 8] = [
     Field {
         name: "learning_rate",
-        rule: "it is a number of at least 0",
+        rule: "it must be a number of at least 0",
         example: "3e-4",
         set: |hyper, text| assign(&mut hyper.learning_rate, text, |value| value >= 0.0),
     },
     Field {
         name: "final_fraction",
-        rule: "it lies in 0..=1",
+        rule: "it must lie in 0..=1",
         example: "0.1",
         set: |hyper, text| assign(&mut hyper.final_fraction, text, |value| (0.0..=1.0).contains(&value)),
     },
     Field {
         name: "warmup_steps",
-        rule: "it is a whole number",
+        rule: "it must be a whole number",
         example: "20",
         set: |hyper, text| text.parse().map(|steps| hyper.warmup_steps = steps).is_ok(),
     },
     Field {
         name: "beta1",
-        rule: "it lies in [0, 1)",
+        rule: "it must lie in [0, 1)",
         example: "0.9",
         set: |hyper, text| assign(&mut hyper.beta1, text, |value| (0.0..1.0).contains(&value)),
     },
     Field {
         name: "beta2",
-        rule: "it lies in [0, 1)",
+        rule: "it must lie in [0, 1)",
         example: "0.95",
         set: |hyper, text| assign(&mut hyper.beta2, text, |value| (0.0..1.0).contains(&value)),
     },
     Field {
         name: "epsilon",
-        rule: "it is above 0",
+        rule: "it must be above 0",
         example: "1e-8",
         set: |hyper, text| assign(&mut hyper.epsilon, text, |value| value > 0.0),
     },
     Field {
         name: "weight_decay",
-        rule: "it is at least 0",
+        rule: "it must be at least 0",
         example: "0.1",
         set: |hyper, text| assign(&mut hyper.weight_decay, text, |value| value >= 0.0),
     },
     Field {
         name: "clip",
-        rule: "it is above 0, or 'none'",
+        rule: "it must be above 0, or 'none'",
         example: "1.0",
         set: |hyper, text| {
             let mut norm = 0.0;
@@ -120,7 +120,7 @@ impl Constants {
         }
         let warmup = self.hyper.warmup_steps;
         if self.warmup_typed && warmup > steps {
-            let rule = format!("it is at most the number of steps, {steps}");
+            let rule = format!("it must be at most the number of steps, {steps}");
             let remedy = format!("e.g. --set warmup_steps={}, or more --steps", steps.div_ceil(2));
             return Err(SpecError::invalid("warmup_steps", warmup, rule, remedy));
         }
@@ -159,7 +159,7 @@ mod tests {
     fn a_rate_is_refused_under_the_name_it_came_with() {
         let constants = Constants::new(Hyper::default());
         let message = constants.of_run(Some(-1.0), 9).unwrap_err().to_string();
-        assert_eq!(message, "--lr = -1: it is a number of at least 0; e.g. --lr 3e-4");
+        assert_eq!(message, "--lr = -1: it must be a number of at least 0; e.g. --lr 3e-4");
         assert_eq!(constants.of_run(Some(0.5), 9).unwrap().learning_rate, 0.5);
     }
 
@@ -173,6 +173,6 @@ mod tests {
         assert_eq!((steps(typed, 10), steps(typed, 19)), (Ok(10), Ok(10)));
         let message = steps(typed, 9).unwrap_err().to_string();
         let remedy = "e.g. --set warmup_steps=5, or more --steps";
-        assert_eq!(message, format!("warmup_steps = 10: it is at most the number of steps, 9; {remedy}"));
+        assert_eq!(message, format!("warmup_steps = 10: it must be at most the number of steps, 9; {remedy}"));
     }
 }

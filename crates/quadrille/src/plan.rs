@@ -116,12 +116,12 @@ fn text(found: &Plan, model: &str, cluster: &str, seconds: f64) -> String {
         })
         .collect();
     let mut text = format!(
-        "{model} on {cluster}: {} of {} grids are legal (searched in {:.1} ms)\n\
+        "{model} on {cluster}: {} of {} grids are legal (searched in {:.0} us)\n\
          communication time per step by AxoNN's equations 1-7; computation is not in it\n\
          states: 16 bytes a parameter over x*y*z, without activations\n\n",
         found.feasible,
         found.grids,
-        seconds * 1e3
+        seconds * 1e6
     );
     text += &table(&header, &rows);
     let refusals = refusals(found);

@@ -119,10 +119,10 @@ impl LayoutRequest {
     pub fn check_without_grid(&self, model: &Model, ranks: usize) -> Result<(), SpecError> {
         let sizes = [("per-node", self.per_node), ("global-batch", Some(self.global_batch)), ("seq-len", self.seq_len)];
         if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == Some(0)) {
-            return Err(SpecError::invalid(field, 0, "it is at least 1", "give a positive number"));
+            return Err(SpecError::invalid(field, 0, "it must be at least 1", "give a positive number"));
         }
         if self.microbatch == Some(0) {
-            let rule = "it is at least 1 and divides the sequences of a data rank (global-batch / data)";
+            let rule = "it must be at least 1 and divide the sequences of a data rank (global-batch / data)";
             return Err(SpecError::invalid("microbatch", 0, rule, "give a positive number, or leave it out"));
         }
         if self.global_batch > MAX_GLOBAL_BATCH {
@@ -235,29 +235,51 @@ impl Layout {
             return Err(SpecError::invalid(
                 "global-batch",
                 self.global_batch,
-                format!("it is a multiple of data={data}"),
+                format!("it must be a multiple of data={data}"),
                 format!("try {}", nearest_multiples(self.global_batch, data)),
             ));
         }
         let share = self.global_batch / data;
         if !share.is_multiple_of(self.microbatch) {
-            let possible = crate::nearest_divisors(share, self.microbatch);
             return Err(SpecError::invalid(
                 "microbatch",
                 self.microbatch,
-                format!("it divides the {share} sequences of a data rank (global-batch / data)"),
-                format!("try {}", possible.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ")),
+                format!("it must divide the {share} sequences of a data rank (global-batch / data)"),
+                self.microbatch_remedy(),
             ));
         }
         if !self.microbatch.is_multiple_of(z) {
             return Err(SpecError::invalid(
                 "microbatch",
                 self.microbatch,
-                format!("it is split over z={z}"),
-                format!("try {}, or a z that divides it", nearest_multiples(self.microbatch, z)),
+                format!("it must be a multiple of z={z}, over which it is split"),
+                self.microbatch_remedy() + ", or a z that divides it",
             ));
         }
         Ok(())
+    }
+
+    /// Microbatches near the wanted one that keep every rule; if there is none, batches that allow some.
+    fn microbatch_remedy(&self) -> String {
+        let size = |axis| self.grid.size(axis);
+        let unit = match self.activations {
+            Activations::Scattered => size(Axis::Z) * size(Axis::Y),
+            Activations::Replicated => size(Axis::Z),
+        };
+        let data = size(Axis::Data);
+        let share = self.global_batch / data;
+        if share < unit || !share.is_multiple_of(unit) {
+            let batches = nearest_multiples(self.global_batch, data * unit);
+            return format!("try a global-batch of {batches}, of which each data rank takes a multiple of {unit}");
+        }
+        // Divisors of the share that are multiples of the unit, among them the wanted one if it is possible.
+        let wanted = self.microbatch.div_ceil(unit);
+        let mut possible = crate::nearest_divisors(share / unit, wanted);
+        if (share / unit).is_multiple_of(wanted.max(1)) {
+            possible.push(wanted);
+        }
+        possible.sort_unstable();
+        format!("try {}", possible.iter().map(|each| (each * unit).to_string()).collect::<Vec<_>>().join(" or "))
     }
 
     /// Scattered activations cut the rows of a pass over x, and whole sequences over y.
@@ -272,7 +294,7 @@ impl Layout {
                 "microbatch",
                 self.microbatch,
                 format!("scattered activations split its sequences over z*y = {z}*{y}"),
-                format!("try {}, or --activations replicated", nearest_multiples(self.microbatch, z * y)),
+                self.microbatch_remedy() + ", or --activations replicated",
             ));
         }
         if !self.rows().is_multiple_of(x) {
@@ -348,7 +370,9 @@ mod tests {
         let odd = LayoutRequest { microbatch: Some(3), ..request("x=1", 8) };
         assert!(Layout::new(&model(), &odd).unwrap_err().to_string().contains("try 2 or 4"));
         let none = LayoutRequest { microbatch: Some(0), ..request("x=1", 8) };
-        assert!(Layout::new(&model(), &none).unwrap_err().to_string().starts_with("microbatch = 0: it is at least 1"));
+        assert!(
+            Layout::new(&model(), &none).unwrap_err().to_string().starts_with("microbatch = 0: it must be at least 1")
+        );
     }
 
     #[test]

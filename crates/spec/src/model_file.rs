@@ -82,10 +82,10 @@ impl ModelFile {
             "ffn" => self.ffn = Some(parse_size(field, value)?),
             "vocab" => self.vocab = parse_size(field, value)?,
             "seq_len" => self.seq_len = parse_size(field, value)?,
-            "tied_head" => self.tied_head = parse(field, value, "it is true or false")?,
-            "biases" => self.biases = parse(field, value, "it is true or false")?,
-            "dropout" => self.dropout = parse(field, value, "it is a number")?,
-            "norm_epsilon" => self.norm_epsilon = parse(field, value, "it is a number")?,
+            "tied_head" => self.tied_head = parse(field, value, "it must be true or false")?,
+            "biases" => self.biases = parse(field, value, "it must be true or false")?,
+            "dropout" => self.dropout = parse(field, value, "it must be a number")?,
+            "norm_epsilon" => self.norm_epsilon = parse(field, value, "it must be a number")?,
             _ => {
                 let known = Self::FIELDS.map(str::to_owned).to_vec();
                 return Err(SpecError::Unknown { what: "model field", name: field.to_owned(), known });
@@ -112,7 +112,12 @@ impl ModelFile {
             return Err(SpecError::invalid("dropout", self.dropout, "a rate lies in [0, 1)", "use e.g. 0.1, or 0"));
         }
         if !(self.norm_epsilon > 0.0 && self.norm_epsilon <= 1.0) {
-            return Err(SpecError::invalid("norm_epsilon", self.norm_epsilon, "it lies in (0, 1]", "use e.g. 1e-5"));
+            return Err(SpecError::invalid(
+                "norm_epsilon",
+                self.norm_epsilon,
+                "it must lie in (0, 1]",
+                "use e.g. 1e-5",
+            ));
         }
         Ok(Model {
             name: self.name,
@@ -153,7 +158,7 @@ fn default_norm_epsilon() -> f64 {
 
 /// A whole number, with TOML's underscores allowed: `50_257`.
 fn parse_size(field: &str, value: &str) -> Result<usize, SpecError> {
-    parse(field, &value.replace('_', ""), "it is a whole number")
+    parse(field, &value.replace('_', ""), "it must be a whole number")
 }
 
 fn parse<T: std::str::FromStr>(field: &str, value: &str, rule: &str) -> Result<T, SpecError> {
@@ -203,8 +208,8 @@ mod tests {
     fn refusals_name_field_value_rule_and_remedy() {
         let message = |field, value| with(&[(field, value)]).unwrap_err().to_string();
         assert_eq!(message("heads", "5"), "heads=5 does not divide hidden = 12; try heads=4 or 6");
-        assert_eq!(message("layers", "0"), "layers = 0: it lies in 1..=8192; give a positive number");
-        assert_eq!(message("hidden", "-1"), "hidden = '-1': it is a whole number; write --set hidden=...");
+        assert_eq!(message("layers", "0"), "layers = 0: it must lie in 1..=8192; give a positive number");
+        assert_eq!(message("hidden", "-1"), "hidden = '-1': it must be a whole number; write --set hidden=...");
         assert_eq!(message("dropout", "1"), "dropout = 1: a rate lies in [0, 1); use e.g. 0.1, or 0");
         assert!(message("dropout", "NaN").contains("[0, 1)"));
         assert!(message("norm_epsilon", "0").contains("(0, 1]"));

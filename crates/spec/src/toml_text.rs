@@ -31,5 +31,5 @@ pub(crate) fn check_size(field: &str, value: usize, most: usize) -> Result<(), S
         return Ok(());
     }
     let remedy = if value == 0 { "give a positive number" } else { "use a smaller one" };
-    Err(SpecError::invalid(field, value, format!("it lies in 1..={most}"), remedy))
+    Err(SpecError::invalid(field, value, format!("it must lie in 1..={most}"), remedy))
 }

@@ -39,7 +39,7 @@ fn print_ops(text: &mut String, program: &StepProgram, section: &Section, title:
             let _ = writeln!(text, "\n{} · {title}", op.layer);
             let _ = writeln!(
                 text,
-                "{:>4}  {:<22} {:<30} {:<14} {:<38} {:<28} {:>10} {:>10}  memory",
+                "{:>4}  {:<22} {:<36} {:<14} {:<38} {:<28} {:>10} {:>10}  memory",
                 "#", "operation", "value", "local", "sharded", "collective", "payload", "FLOP"
             );
         }
@@ -67,7 +67,7 @@ fn line(program: &StepProgram, index: usize, operation: &Operation, memory: &str
         flops => scaled(flops as f64, 1e3, ["", "K", "M", "G", "T"]),
     };
     format!(
-        "{index:>4}  {:<22} {name:<30} {local:<14} {sharded:<38} {collective:<28} {payload:>10} {flops:>10}  {memory}",
+        "{index:>4}  {:<22} {name:<36} {local:<14} {sharded:<38} {collective:<28} {payload:>10} {flops:>10}  {memory}",
         operation.name()
     )
 }

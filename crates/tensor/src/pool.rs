@@ -78,7 +78,7 @@ pub(crate) struct Disjoint<'a, T> {
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: `part` is the only access, and its callers promise disjointness.
+// SAFETY: `part` and `at` are the only accesses, and their callers promise disjointness.
 unsafe impl<T: Send> Sync for Disjoint<'_, T> {}
 
 impl<'a, T> Disjoint<'a, T> {

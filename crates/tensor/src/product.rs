@@ -86,7 +86,7 @@ impl<'a, T: Element> Product<'a, T> {
             for rows in blocks(rows, ROWS) {
                 for top in (0..self.k.max(1)).step_by(depth) {
                     let depth = depth.min(self.k - top);
-                    let a = &self.a.values[top * self.m + rows.start..];
+                    let a = self.a.from(rows.start, top).values;
                     turn(depth, rows.len(), a, self.m, turned, stride);
                     let (a, b) = (Operand { values: turned, strides: (stride, 1) }, self.b.from(top, 0));
                     self.call(rows.clone(), 0..self.n, depth, a, b, self.accumulate || top > 0, Parallelism::None);

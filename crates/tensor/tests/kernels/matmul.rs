@@ -76,3 +76,17 @@ proptest! {
         check::<f64>(Transpose::ALL[layout], m, n, k, accumulate);
     }
 }
+
+#[test]
+fn nothing_to_contract_gives_zeros() {
+    for layout in Transpose::ALL {
+        for (m, n) in [(300, 200), (2000, 100), (100, 2000)] {
+            let c = on_any_threads(|pool| {
+                let mut c = random::<f32>(1, m * n);
+                matmul(pool, layout, m, n, 0, &[], &[], &mut c, false);
+                c
+            });
+            assert!(c.iter().all(|c| *c == 0.0), "{layout:?} {m}x{n}x0");
+        }
+    }
+}
