@@ -202,7 +202,7 @@ fn batches_and_sequences_beyond_reason() {
         }
     }
     refused("explain --global-batch 0", &["global-batch = 0", "at least 1"]);
-    refused("explain --grid x=1 --microbatch 0", &["microbatch = 0", "divides"]);
+    refused("explain --grid x=1 --microbatch 0", &["microbatch = 0", "divide"]);
     refused("explain --grid x=1 --seq-len 0", &["seq-len = 0", "at least 1"]);
     refused("explain --grid x=1 --seq-len 129", &["seq-len = 129", "128 positions", "--set seq_len=129"]);
     refused("explain --grid x=1 --seq-len 18446744073709551615", &["128 positions"]);

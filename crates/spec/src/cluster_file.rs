@@ -170,7 +170,9 @@ mod tests {
         let message = |more: &str| Cluster::from_toml(&format!("{base}{more}")).unwrap_err().to_string();
         assert!(message("devices_per_node = 4").contains("give inter_node_bandwidth, too"));
         assert!(message("inter_node_bandwidth = 4e9").contains("give devices_per_node, too"));
-        assert!(message("devices_per_node = 0\ninter_node_bandwidth = 1e9").contains("devices_per_node = 0: it lies"));
+        assert!(
+            message("devices_per_node = 0\ninter_node_bandwidth = 1e9").contains("devices_per_node = 0: it must lie")
+        );
         assert!(message("devices_per_node = 4\ninter_node_bandwidth = nan").contains("inter_node_bandwidth = NaN"));
         assert!(message("devices_per_node = 4\ninter_node_bandwidth = inf").contains("inter_node_bandwidth = inf"));
         assert!(message("device_memory = 0").contains("device_memory = 0"));

@@ -363,12 +363,18 @@ mod tests {
         assert_eq!(message("x=4", 4), "x=4 does not divide heads = 6; try x=3 or 6");
         assert_eq!(message("y=5", 5), "y=5 does not divide hidden = 12; try y=4 or 6");
         assert!(message("data=3", 4).contains("multiple of data=3; try 3 or 6"));
-        assert!(message("z=4", 6).contains("split over z=4; try 4 or 8"));
-        assert!(message("y=2", 3).contains("z*y = 1*2; try 2 or 4, or --activations replicated"));
+        assert!(message("z=4", 6).contains("multiple of z=4, over which it is split; try a global-batch of 4 or 8"));
+        assert!(message("y=2", 3).contains("z*y = 1*2; try a global-batch of 2 or 4, of which"));
         let long = LayoutRequest { seq_len: Some(7), ..request("x=1", 1) };
         assert!(Layout::new(&model(), &long).unwrap_err().to_string().contains("6 positions"));
         let odd = LayoutRequest { microbatch: Some(3), ..request("x=1", 8) };
         assert!(Layout::new(&model(), &odd).unwrap_err().to_string().contains("try 2 or 4"));
+        // A share of 12 in multiples of z*y = 2: 2, 4, 6 and 12 are possible, 3 and 8 are not.
+        for (microbatch, remedy) in [(3, "try 2 or 4 or 6"), (8, "try 6 or 12")] {
+            let request = LayoutRequest { microbatch: Some(microbatch), ..request("z=2", 12) };
+            let message = Layout::new(&model(), &request).unwrap_err().to_string();
+            assert!(message.contains(remedy), "{message}");
+        }
         let none = LayoutRequest { microbatch: Some(0), ..request("x=1", 8) };
         assert!(
             Layout::new(&model(), &none).unwrap_err().to_string().starts_with("microbatch = 0: it must be at least 1")
