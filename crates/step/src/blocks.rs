@@ -7,7 +7,7 @@
 use quadrille_spec::{Axis, AxisSet, MemoryClass};
 
 use crate::backward::{Node, NormNode};
-use crate::builder::Builder;
+use crate::builder::{Builder, PARTIAL};
 use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
 use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId};
 
@@ -183,7 +183,8 @@ fn linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], axes: 
     let input = b.reshard(input, &Sharding::new(&rows, &[contracted]))?;
     let gathered = b.gather_weight(weight)?;
     let partial = Sharding::new(&rows, &[produced]).partial(contracted.only());
-    let output = b.value(name, [b.pass_rows(), shape[1]], partial, MemoryClass::Activations)?;
+    let output_name = if b.axis_size(contracted) > 1 { format!("{name}{PARTIAL}") } else { name.to_owned() };
+    let output = b.value(output_name, [b.pass_rows(), shape[1]], partial, MemoryClass::Activations)?;
     b.push(Operation::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nn,

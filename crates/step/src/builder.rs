@@ -7,6 +7,9 @@ use crate::operation::{Collective, Op, Operation, Reduction};
 use crate::parameter::{Initial, Parameter, ParameterId};
 use crate::{Layer, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
 
+/// What the names of partial sums end with, until they are reduced.
+pub(crate) const PARTIAL: &str = " partial";
+
 /// Everything that is known of a program while it is built.
 pub(crate) struct Builder<'a> {
     pub model: &'a Model,

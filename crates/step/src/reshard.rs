@@ -6,7 +6,7 @@
 
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, MemoryClass};
 
-use crate::builder::Builder;
+use crate::builder::{Builder, PARTIAL};
 use crate::operation::{Operation, Reduction};
 use crate::{Sharding, StepError, Value, ValueId};
 
@@ -86,8 +86,11 @@ impl Builder<'_> {
     }
 
     fn apply(&mut self, input: ValueId, step: Step, reduction: Reduction) -> Result<ValueId, StepError> {
-        let Value { name, rows, cols, mut sharding, storage, .. } = self.values[input.0].clone();
+        let Value { mut name, rows, cols, mut sharding, storage, .. } = self.values[input.0].clone();
         let axes = step.apply_to(&mut sharding);
+        if let Some(reduced) = name.strip_suffix(PARTIAL).filter(|_| sharding.partial.is_empty()) {
+            name = reduced.to_owned();
+        }
         if self.layout.grid.size_of(axes) == 1 {
             return self.view(name, [rows, cols], sharding, storage);
         }
