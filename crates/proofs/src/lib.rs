@@ -7,6 +7,7 @@
 //! | `equality` | random models on random layouts equal the serial model |
 //! | `overlap` | overlap passes, threads and repetition change no bit |
 //! | `controls` | a broken program does not pass |
+//! | `slices` | slicing is the inverse of gathering |
 //! | `volumes` | ledgers are the published closed forms |
 //! | `by_hand` | ledgers are what a person counts |
 //! | `failures` | a failing or late rank ends the job and is named |

@@ -170,9 +170,7 @@ impl Bench {
         });
         self.rate("pack_columns", wide_len, 2, || pack_columns(pool, rows, wide, 2, &pre, &mut wide_y));
         self.rate("unpack_columns", wide_len, 2, || unpack_columns(pool, rows, wide, 2, &pre, &mut wide_y));
-        self.rate("dropout_forward", len, 2, || {
-            dropout_forward(pool, rows, cols, &mut y, 1.25, |row, col| (row ^ col) % 5 != 0)
-        });
+        self.rate("dropout", len, 2, || dropout(pool, rows, cols, &mut y, 1.25, |row, col| (row ^ col) % 5 != 0));
     }
 
     fn vocabulary(&self, pool: &Pool, rows: usize) {
@@ -218,6 +216,5 @@ impl Bench {
             gradient_scale: 1.0,
         };
         self.rate("adamw, 124 M parameters", len, 7, || adamw(pool, &constants, &mut p, &g, &mut m, &mut v));
-        self.rate("fill, 498 MB", len, 1, || fill(pool, &mut g, 0.0));
     }
 }

@@ -22,23 +22,6 @@ pub fn copy<T: Element>(pool: &Pool, y: &mut [T], x: &[T]) {
     pool.each(y.chunks_mut(piece).zip(x.chunks(piece)), |(y, x)| y.copy_from_slice(x));
 }
 
-/// y = value, everywhere.
-pub fn fill<T: Element>(pool: &Pool, y: &mut [T], value: T) {
-    let piece = pool.piece(y.len());
-    pool.each(y.chunks_mut(piece), |y| y.fill(value));
-}
-
-/// y *= factor.
-pub fn scale<T: Element>(pool: &Pool, y: &mut [T], factor: T) {
-    let piece = pool.piece(y.len());
-    pool.each(y.chunks_mut(piece), |y| {
-        vectorised(
-            #[inline(always)]
-            || y.iter_mut().for_each(|y| *y *= factor),
-        );
-    });
-}
-
 /// The sum of the squares of x, in `f64`.
 pub fn sum_of_squares<T: Element>(pool: &Pool, x: &[T]) -> f64 {
     let mut partials = vec![0.0; x.len().div_ceil(SUM_BLOCK)];

@@ -9,8 +9,9 @@ use crate::pool::Pool;
 /// The factor of surviving elements, 1 / (1 - p), and whether element (row, column) survives.
 pub type Dropout<'a, T> = (T, &'a (dyn Fn(usize, usize) -> bool + Sync));
 
-/// x [rows, cols]: elements that `keep(row, column)` are multiplied by `scale`, others zero.
-pub fn dropout_forward<T: Element>(
+/// x [rows, cols]: elements that `keep(row, column)` are multiplied by `scale`, others zero; of a
+/// gradient likewise.
+pub fn dropout<T: Element>(
     pool: &Pool,
     rows: usize,
     cols: usize,
@@ -35,18 +36,6 @@ pub fn dropout_forward<T: Element>(
 #[inline(always)]
 fn dropped<T: Element>(x: T, scale: T, keep: bool) -> T {
     if keep { x * scale } else { T::ZERO }
-}
-
-/// The gradient of [`dropout_forward`], in place: the same function of dy.
-pub fn dropout_backward<T: Element>(
-    pool: &Pool,
-    rows: usize,
-    cols: usize,
-    dy: &mut [T],
-    scale: T,
-    keep: impl Fn(usize, usize) -> bool + Sync,
-) {
-    dropout_forward(pool, rows, cols, dy, scale, keep);
 }
 
 /// x [rows, cols] becomes residual + dropout(x + bias).

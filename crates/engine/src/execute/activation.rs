@@ -59,7 +59,7 @@ impl<T: Real> RankEngine<'_, T> {
                 kernels::copy(&rank.pool, x, rank.read(input)?);
             }
             let ((rows, cols), (scale, keep)) = (rank.dims(input), rank.mask(purpose, output));
-            kernels::dropout_forward(&rank.pool, rows, cols, x, scale, keep);
+            kernels::dropout(&rank.pool, rows, cols, x, scale, keep);
             Ok(x.len())
         })
     }

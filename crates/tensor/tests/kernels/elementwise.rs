@@ -15,9 +15,6 @@ fn check<T: Element>(len: usize) {
     let sum: Vec<_> = x.iter().zip(&y).map(|(x, y)| *x + *y).collect();
     assert_eq!(change(&|pool, y| add_assign(pool, y, &x)), sum);
     assert_eq!(change(&|pool, y| copy(pool, y, &x)), x);
-    assert_eq!(change(&|pool, y| fill(pool, y, T::ONE)), vec![T::ONE; len]);
-    let half = T::from_f64(0.5);
-    assert_eq!(change(&|pool, y| scale(pool, y, half)), y.iter().map(|y| *y * half).collect::<Vec<_>>());
     let squares = on_any_threads(|pool| vec![sum_of_squares(pool, &x)]);
     assert_close("sum of squares", &squares, &[wide(&x).iter().map(|x| x * x).sum()]);
 }

@@ -142,7 +142,7 @@ fn dropout_keeps_what_it_is_told_and_its_gradient_is_its_transpose() {
         let run = |x: &[f64]| {
             on_any_threads(|pool| {
                 let mut y = x.to_vec();
-                dropout_forward(pool, rows, cols, &mut y, 1.5, keep);
+                dropout(pool, rows, cols, &mut y, 1.5, keep);
                 y
             })
         };
@@ -153,7 +153,7 @@ fn dropout_keeps_what_it_is_told_and_its_gradient_is_its_transpose() {
         if x.len() < 50 {
             let weights = random::<f64>(2, x.len());
             let mut dx = weights.clone();
-            dropout_backward(&Pool::new(2), rows, cols, &mut dx, 1.5, keep);
+            dropout(&Pool::new(2), rows, cols, &mut dx, 1.5, keep);
             assert_gradient("dropout", &x, &dx, |x| dot(&run(x), &weights));
         }
     }
