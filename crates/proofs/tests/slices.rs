@@ -48,9 +48,10 @@ fn gathered_again(mut program: StepProgram, axis: Axis, cut: Axis) -> StepProgra
 #[test]
 fn what_is_sliced_and_gathered_again_is_the_same() {
     // With scattered activations the first gather over x is of rows; with replicated ones that over y is of columns.
-    for (grid, activations, axis, wrong) in
-        [("x=2,y=2", Activations::Scattered, Axis::X, Axis::Y), ("y=2,z=2", Activations::Replicated, Axis::Y, Axis::Z)]
-    {
+    for (grid, activations, axis, wrong, name) in [
+        ("x=2,y=2", Activations::Scattered, Axis::X, Axis::Y, "slice-rows"),
+        ("y=2,z=2", Activations::Replicated, Axis::Y, Axis::Z, "slice-columns"),
+    ] {
         let program = program(&model(1), grid, activations, Overlap::NONE, 8, 8);
         let again = gathered_again(program.clone(), axis, axis);
         assert!(again.pass.ops.iter().any(|op| op.operation.name() == name));
