@@ -199,7 +199,7 @@ impl Bench {
 
     fn optimizer(&self, pool: &Pool) {
         let len = 124_439_808;
-        let (mut p, mut g, mut m, mut v) = (random(len), random(len), Buffer::new(len), Buffer::new(len));
+        let (mut p, g, mut m, mut v) = (random(len), random(len), Buffer::new(len), Buffer::new(len));
         self.rate("copy, 498 MB", len, 2, || copy(pool, &mut p, &g));
         self.rate("add_assign, 498 MB", len, 3, || add_assign(pool, &mut p, &g));
         self.rate("sum_of_squares, 498 MB", len, 1, || {
