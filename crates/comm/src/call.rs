@@ -2,6 +2,7 @@
 
 use std::any::{TypeId, type_name};
 use std::fmt;
+use std::mem::size_of;
 
 use quadrille_spec::CollectiveKind;
 
@@ -15,17 +16,20 @@ pub struct Call {
     pub operation: CollectiveKind,
     /// How elements are combined; `None` where nothing is reduced.
     pub reduction: Option<Reduction>,
-    /// The other side: a broadcast's root, a send's receiver, a receive's sender (member indices).
+    /// The other side: the root of a broadcast or reduce, a send's receiver, a receive's sender (member indices).
     pub peer: Option<usize>,
+    /// A message's tag.
+    pub tag: Option<u32>,
     /// Name of the element type.
     pub element: &'static str,
-    /// Elements of the input (in place: of the buffer).
+    /// Elements of the input; in place, of the buffer or the chunk of it that is the input.
     pub input: usize,
-    /// Elements of the output (in place: of the buffer).
+    /// Elements of the output; in place, of the buffer or the chunk of it that is the output.
     pub output: usize,
     /// What the rank was doing when it issued the call.
     pub activity: Activity,
     pub(crate) element_type: TypeId,
+    pub(crate) element_bytes: usize,
 }
 
 impl Call {
@@ -34,12 +38,32 @@ impl Call {
             operation,
             reduction: None,
             peer: None,
+            tag: None,
             element: type_name::<T>(),
             input: 0,
             output: 0,
             activity,
             element_type: TypeId::of::<T>(),
+            element_bytes: size_of::<T>(),
         }
+    }
+
+    /// Elements of the full logical buffer on this rank.
+    pub(crate) fn payload_elements(&self) -> usize {
+        match self.operation {
+            CollectiveKind::AllGather => self.output,
+            _ => self.input,
+        }
+    }
+
+    /// Bytes of the full logical buffer on this rank.
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        self.bytes(self.payload_elements())
+    }
+
+    /// Bytes of so many elements.
+    pub(crate) fn bytes(&self, elements: usize) -> u64 {
+        (elements * self.element_bytes) as u64
     }
 
     pub(crate) fn is_of<T: 'static>(&self) -> bool {
@@ -68,7 +92,7 @@ impl Call {
                 Some(format!("the output must have {} elements", input / ranks))
             }
             CollectiveKind::AllGather if output != input * ranks => {
-                Some(format!("the output must have {} elements", input * ranks))
+                Some(format!("the output must have {} elements, {ranks} chunks of {input}", input * ranks))
             }
             CollectiveKind::AllToAll if output != input => Some(format!("the output must have {input} elements")),
             _ => None,
@@ -84,9 +108,13 @@ impl fmt::Display for Call {
         }
         match (self.operation, self.peer) {
             (CollectiveKind::Broadcast, Some(root)) => write!(f, " from member {root}")?,
+            (CollectiveKind::Reduce, Some(root)) => write!(f, " to member {root}")?,
             (CollectiveKind::Send, Some(to)) => write!(f, " to member {to}")?,
             (CollectiveKind::Receive, Some(from)) => write!(f, " from member {from}")?,
             _ => {}
+        }
+        if let Some(tag) = self.tag {
+            write!(f, " with tag {tag}")?;
         }
         match self.operation {
             CollectiveKind::Barrier => {}

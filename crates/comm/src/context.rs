@@ -9,18 +9,20 @@ use crate::group::Group;
 use crate::job::{Job, lock};
 use crate::ledger::Ledger;
 use crate::queue::Queue;
+use crate::span::{Recorder, Span};
 
 /// What a rank's body works with: its place in the job, its groups, its collectives, its ledger.
 pub struct RankContext {
     pub(crate) rank: usize,
     pub(crate) job: Arc<Job>,
     pub(crate) queue: Arc<Queue>,
-    pub(crate) ledger: Arc<Mutex<Ledger>>,
+    pub(crate) ledger: Mutex<Ledger>,
+    pub(crate) spans: Recorder,
 }
 
 impl RankContext {
     pub(crate) fn new(rank: usize, job: Arc<Job>) -> Self {
-        Self { rank, job, queue: Arc::default(), ledger: Arc::default() }
+        Self { rank, job, queue: Arc::default(), ledger: Mutex::default(), spans: Recorder::default() }
     }
 
     /// This rank, below [`ranks`](Self::ranks).
@@ -56,7 +58,8 @@ impl RankContext {
         Ok(Group::new(shared, index))
     }
 
-    /// What this rank has communicated so far. A collective is counted before its `wait` returns.
+    /// What this rank has communicated so far. A call is counted when it is issued, so one that is still in flight is
+    /// counted with those before it.
     pub fn ledger(&self) -> Ledger {
         lock(&self.ledger).clone()
     }
@@ -64,5 +67,17 @@ impl RankContext {
     /// As [`ledger`](Self::ledger), and starts again from nothing.
     pub fn take_ledger(&self) -> Ledger {
         take(&mut *lock(&self.ledger))
+    }
+
+    /// Switches the recording of spans on or off, for calls issued from now on; off at first.
+    pub fn record_spans(&self, on: bool) {
+        self.spans.switch(on);
+    }
+
+    /// The spans of this rank's collectives and messages that have been executed since the last call of this, in the
+    /// order of their starts. A span is there before the call's `wait` returns; like the ledger, there is none for a
+    /// group of one. Calls that failed have none.
+    pub fn take_spans(&self) -> Vec<Span> {
+        self.spans.take()
     }
 }

@@ -45,7 +45,7 @@ pub enum Cause {
 pub struct Aborted(pub Arc<JobFailure>);
 
 /// Why a collective could not be executed. Sequence numbers count a group's collectives from 1 (messages: per
-/// sender and receiver).
+/// sender, receiver and tag).
 #[derive(Debug, Clone, Error)]
 pub enum CollectiveError {
     /// A group that cannot exist.
@@ -129,7 +129,8 @@ pub struct Late {
     pub rank: usize,
     /// What it recorded last.
     pub activity: Activity,
-    /// Collectives that it has issued on this group: the sequence number it has reached.
+    /// Collectives that it has issued on this group, or messages that it has matched with this sender, receiver and tag:
+    /// the sequence number it has reached.
     pub issued: u64,
     /// The collective that its communication waits in, if any: group and call.
     pub busy_with: Option<(Arc<str>, Call)>,

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use crate::activity::Activity;
 use crate::call::Call;
+use crate::delay::MessageDelay;
 use crate::error::{Aborted, Cause, CollectiveError, JobFailure};
 use crate::group::{Shared, member_index};
+use crate::panics;
+use crate::run::JobOptions;
 
 /// Locks a mutex whose data stay valid when a holder panics: failures travel through `Job::abort`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -17,6 +20,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 pub(crate) struct Job {
     pub(crate) timeout: Duration,
+    pub(crate) message_delay: Option<MessageDelay>,
     failure: OnceLock<Aborted>,
     statuses: Vec<Status>,
     groups: Mutex<BTreeMap<GroupKey, Arc<Shared>>>,
@@ -32,16 +36,17 @@ struct Status {
 }
 
 impl Job {
-    pub(crate) fn new(ranks: usize, timeout: Duration) -> Self {
+    pub(crate) fn new(options: &JobOptions) -> Self {
         let status = |_| Status {
             activity: Mutex::new(Activity::START),
             busy_with: Mutex::new(None),
             left: AtomicBool::new(false),
         };
         Self {
-            timeout,
+            timeout: options.timeout,
+            message_delay: options.message_delay.clone(),
             failure: OnceLock::new(),
-            statuses: (0..ranks).map(status).collect(),
+            statuses: (0..options.ranks).map(status).collect(),
             groups: Mutex::new(BTreeMap::new()),
         }
     }
@@ -76,6 +81,12 @@ impl Job {
     /// Aborts because an operation was dropped before its completion; normally the job is aborted already.
     pub(crate) fn abort_abandoned(&self, rank: usize) -> Aborted {
         self.abort(rank, self.activity(rank), Cause::Panic("before it completed a collective".into()))
+    }
+
+    /// Runs `body` for `rank`; a panic in it (of a buffer's or a delay's own code) aborts the job.
+    pub(crate) fn catch<R>(&self, rank: usize, body: impl FnOnce() -> Result<R, Aborted>) -> Result<R, Aborted> {
+        let outcome = panics::catch(body);
+        outcome.unwrap_or_else(|text| Err(self.abort(rank, self.activity(rank), Cause::Panic(text))))
     }
 
     /// Marks a rank that has finished all its communication: whoever waits for it fails.

@@ -24,17 +24,10 @@ pub struct LedgerKey {
 /// Everything a rank communicated.
 pub type Ledger = BTreeMap<LedgerKey, Transfer>;
 
-/// Enters one executed call with elements of `element_bytes`.
-pub(crate) fn record(ledger: &mut Ledger, group: &Group, call: &Call, element_bytes: usize) {
-    let elements = match call.operation {
-        CollectiveKind::AllGather => call.output,
-        _ => call.input,
-    };
-    let sent = wire::elements_sent(call, elements, group.size(), group.index());
+/// Enters one issued call.
+pub(crate) fn record(ledger: &mut Ledger, group: &Group, call: &Call) {
+    let sent = wire::elements_sent(call, call.payload_elements(), group.size(), group.index());
     let key = LedgerKey { group: group.shared_name(), layer: call.activity.layer, collective: call.operation };
-    *ledger.entry(key).or_default() += Transfer {
-        calls: 1,
-        payload_bytes: (elements * element_bytes) as u64,
-        wire_bytes: (sent * element_bytes) as u64,
-    };
+    *ledger.entry(key).or_default() +=
+        Transfer { calls: 1, payload_bytes: call.payload_bytes(), wire_bytes: call.bytes(sent) };
 }

@@ -20,16 +20,18 @@
 //! Rules a program keeps: the members of a group issue the same collectives in the same order, with the
 //! same sizes; groups that overlap are used in an order all their members share. A program that breaks
 //! them, like one whose rank fails or stays away, ends with a [`JobFailure`] that names the rank, the
-//! layer and the operation. Results are bit-identical from run to run: every element is reduced in
+//! layer and the operation. Messages stand outside these orders: they match by sender, receiver and tag. Results are bit-identical from run to run: every element is reduced in
 //! ascending order of the member index.
 
 mod activity;
 mod call;
 mod collectives;
 mod context;
+mod delay;
 mod element;
 mod error;
 mod group;
+mod issue;
 mod job;
 mod ledger;
 mod mailbox;
@@ -38,15 +40,18 @@ mod pending;
 mod queue;
 mod rendezvous;
 mod run;
+mod span;
 mod transfer;
 mod wire;
 
 pub use activity::{Activity, Label};
 pub use call::Call;
 pub use context::RankContext;
+pub use delay::{MessageDelay, MessageInfo};
 pub use element::{Buffer, Element, Reduction};
 pub use error::{Aborted, Cause, CollectiveError, JobFailure, Late};
 pub use group::Group;
 pub use ledger::{Ledger, LedgerKey};
 pub use pending::Pending;
 pub use run::{JobOptions, run_ranks};
+pub use span::Span;

@@ -1,5 +1,5 @@
-//! Messages between two members. Neither side blocks its communication thread: the first to come leaves its buffer,
-//! the second copies and completes both, so sends and receives in any order cannot lock each other out.
+//! Messages between two members. Neither side blocks: the first to come leaves its buffer, the second copies and
+//! completes both on its own thread, so sends and receives in any order cannot lock each other out.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,16 +9,40 @@ use std::time::Instant;
 use quadrille_spec::CollectiveKind;
 
 use crate::call::Call;
+use crate::delay::MessageInfo;
 use crate::element::{Buffer, Element};
 use crate::error::{CollectiveError, Late};
 use crate::group::{Group, Shared};
 use crate::job::{Job, lock};
 use crate::pending::Completion;
+use crate::span::OpenSpan;
 
-/// A group's messages in flight, by the member indices of sender and receiver.
+/// A group's messages in flight.
 #[derive(Default)]
 pub(crate) struct Mailbox {
-    channels: Mutex<BTreeMap<(usize, usize), Channel>>,
+    channels: Mutex<BTreeMap<Ends, Channel>>,
+}
+
+/// What messages match by: the member indices of sender and receiver, and the tag.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ends {
+    from: usize,
+    to: usize,
+    tag: u32,
+}
+
+impl Ends {
+    /// Of a message that member `index` calls for.
+    fn of(index: usize, call: &Call) -> Self {
+        let (peer, tag) = (call.peer.unwrap_or_default(), call.tag.unwrap_or_default());
+        let (from, to) = if call.operation == CollectiveKind::Send { (index, peer) } else { (peer, index) };
+        Self { from, to, tag }
+    }
+
+    fn message(self, shared: &Shared, sequence: u64) -> MessageInfo {
+        let rank = |index: usize| shared.members[index];
+        MessageInfo { from: rank(self.from), to: rank(self.to), tag: self.tag, sequence }
+    }
 }
 
 #[derive(Default)]
@@ -40,12 +64,13 @@ struct Parked {
 trait Parcel<T>: Send {
     fn read(&self) -> &[T];
     fn write(&mut self) -> &mut [T];
-    fn complete(self: Box<Self>);
+    fn complete(self: Box<Self>, arrival: Option<Instant>);
 }
 
 struct Side<B> {
     buffer: B,
     completion: Completion<B>,
+    span: Option<OpenSpan>,
 }
 
 impl<T: Element, B: Buffer<T>> Parcel<T> for Side<B> {
@@ -57,8 +82,11 @@ impl<T: Element, B: Buffer<T>> Parcel<T> for Side<B> {
         self.buffer.as_mut()
     }
 
-    fn complete(self: Box<Self>) {
-        self.completion.complete(Ok(self.buffer));
+    fn complete(self: Box<Self>, arrival: Option<Instant>) {
+        if let Some(span) = self.span {
+            span.end(arrival);
+        }
+        self.completion.complete_at(Ok(self.buffer), arrival);
     }
 }
 
@@ -71,16 +99,18 @@ impl Mailbox {
         call: Call,
         buffer: B,
         completion: Completion<B>,
+        span: Option<OpenSpan>,
     ) {
-        let own: Box<dyn Parcel<T>> = Box::new(Side { buffer, completion });
+        let since = Instant::now();
+        let own: Box<dyn Parcel<T>> = Box::new(Side { buffer, completion, span });
         let mut channels = lock(&self.channels);
         if job.check().is_err() {
             return; // dropping the completion reports the abort
         }
-        let ends = ends(group.index(), &call);
+        let ends = Ends::of(group.index(), &call);
         let channel = channels.entry(ends).or_default();
         if channel.parked.front().is_none_or(|other| other.call.operation == call.operation) {
-            channel.parked.push_back(Parked { since: Instant::now(), call, parcel: Box::new(own) });
+            channel.parked.push_back(Parked { since, call, parcel: Box::new(own) });
             drop(channels);
             return self.find_departed(job, &group.shared);
         }
@@ -91,11 +121,12 @@ impl Mailbox {
         let lengths = (call.input, other.call.input);
         match other.parcel.downcast::<Box<dyn Parcel<T>>>() {
             Ok(parked) if lengths.0 == lengths.1 => {
-                let (from, mut to) =
-                    if call.operation == CollectiveKind::Send { (own, *parked) } else { (*parked, own) };
-                to.write().copy_from_slice(from.read());
-                from.complete();
-                to.complete();
+                let (sent, from, to) = if call.operation == CollectiveKind::Send {
+                    (since, own, *parked)
+                } else {
+                    (other.since, *parked, own)
+                };
+                deliver(job, group, ends.message(&group.shared, sequence), sent, from, to);
             }
             _ => {
                 let first = group.shared.members[call.peer.unwrap_or_default()];
@@ -161,16 +192,30 @@ impl Mailbox {
         &self,
         mut fault: impl FnMut((usize, usize), &Parked, u64) -> Option<CollectiveError>,
     ) -> Option<CollectiveError> {
-        lock(&self.channels).iter().find_map(|(&(from, to), channel)| {
+        lock(&self.channels).iter().find_map(|(ends, channel)| {
             let parked = channel.parked.front()?;
-            let waiting = if parked.call.operation == CollectiveKind::Send { (from, to) } else { (to, from) };
+            let sends = parked.call.operation == CollectiveKind::Send;
+            let waiting = if sends { (ends.from, ends.to) } else { (ends.to, ends.from) };
             fault(waiting, parked, channel.matched + 1)
         })
     }
 }
 
-/// Sender and receiver of a message that member `index` calls for.
-fn ends(index: usize, call: &Call) -> (usize, usize) {
-    let peer = call.peer.unwrap_or_default();
-    if call.operation == CollectiveKind::Send { (index, peer) } else { (peer, index) }
+/// Copies a message that was sent at `sent`, and completes both sides.
+fn deliver<T: Element>(
+    job: &Job,
+    group: &Group,
+    message: MessageInfo,
+    sent: Instant,
+    from: Box<dyn Parcel<T>>,
+    mut to: Box<dyn Parcel<T>>,
+) {
+    let arrival = job.catch(group.rank(), || {
+        to.write().copy_from_slice(from.read());
+        Ok(job.message_delay.as_ref().map(|delay| sent + delay.of(&message)))
+    });
+    if let Ok(arrival) = arrival {
+        from.complete(None);
+        to.complete(arrival);
+    } // otherwise dropping the completions reports the abort
 }

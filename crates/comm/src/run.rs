@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::activity::Activity;
 use crate::context::RankContext;
+use crate::delay::MessageDelay;
 use crate::error::{Aborted, Cause, JobFailure};
 use crate::job::{Job, lock};
 use crate::panics;
@@ -19,12 +20,14 @@ pub struct JobOptions {
     /// A collective or message that waits longer than this for a rank aborts the job. Choose a multiple of the longest
     /// computation between two collectives.
     pub timeout: Duration,
+    /// How long messages are under way; `None`: as long as it takes. For experiments.
+    pub message_delay: Option<MessageDelay>,
 }
 
 impl JobOptions {
-    /// A job of `ranks` ranks with a timeout of five minutes.
+    /// A job of `ranks` ranks with a timeout of five minutes and no delays.
     pub fn new(ranks: usize) -> Self {
-        Self { ranks, timeout: Duration::from_secs(300) }
+        Self { ranks, timeout: Duration::from_secs(300), message_delay: None }
     }
 }
 
@@ -41,7 +44,7 @@ pub fn run_ranks<R: Send>(
     options: &JobOptions,
     body: impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync,
 ) -> Result<Vec<R>, JobFailure> {
-    let job = Arc::new(Job::new(options.ranks, options.timeout));
+    let job = Arc::new(Job::new(options));
     let running = Running::default();
     let results: Vec<Mutex<Option<R>>> = (0..options.ranks).map(|_| Mutex::new(None)).collect();
     scope(|threads| {

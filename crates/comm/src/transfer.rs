@@ -7,8 +7,9 @@
 //!    sizes, and each with sizes that fit the operation (`Call::broken_rule`).
 //! 3. No member's `exchange` returns before all work of the round is done; an abort withdraws members only while
 //!    the round has not started.
-//! 4. Within a round, member `p`'s work alone touches what it writes: chunk `p` of every buffer (all-reduce) or
-//!    member `p`'s own output (all others), while inputs are only read.
+//! 4. Within a round, member `p`'s work alone touches what it writes: chunk `p` of every buffer (all-reduce), of the
+//!    root's (reduce) or of its own (reduce-scatter in place), or its own output (all others; all-gather in place:
+//!    without the chunk that is its input). What else it touches, no one writes.
 //!
 //! `n` elements, `g` members, `p` the member whose work is done.
 
@@ -32,16 +33,44 @@ const STREAM_BYTES: usize = 24 << 20;
 
 /// A member's buffers, borrowed for one collective.
 pub(crate) enum Slices<'a, T> {
+    /// Input and output are the buffer.
     InPlace(&'a mut [T]),
+    /// The output is the buffer, the input the member's own chunk of it.
+    InputWithin(&'a mut [T]),
+    /// The input is the buffer, the output the member's own chunk of it.
+    OutputWithin(&'a mut [T]),
+    /// Input and output.
     Apart(&'a [T], &'a mut [T]),
 }
 
 impl<T> Slices<'_, T> {
-    /// Elements of the input and of the output.
-    pub(crate) fn lengths(&self) -> (usize, usize) {
+    /// Elements of the input and of the output in a group of `ranks`.
+    pub(crate) fn lengths(&self, ranks: usize) -> (usize, usize) {
         match self {
             Slices::InPlace(buffer) => (buffer.len(), buffer.len()),
+            Slices::InputWithin(buffer) => (buffer.len() / ranks, buffer.len()),
+            Slices::OutputWithin(buffer) => (buffer.len(), buffer.len() / ranks),
             Slices::Apart(input, output) => (input.len(), output.len()),
+        }
+    }
+
+    /// Where the input and the output of the member with this index begin; its chunks must fit.
+    fn addresses(&mut self, ranks: usize, index: usize) -> (*const T, *mut T) {
+        let (input, output) = self.lengths(ranks);
+        match self {
+            Slices::InPlace(buffer) => {
+                let buffer = buffer.as_mut_ptr();
+                (buffer.cast_const(), buffer)
+            }
+            Slices::InputWithin(buffer) => {
+                let buffer = buffer.as_mut_ptr();
+                (buffer.wrapping_add(index * input).cast_const(), buffer)
+            }
+            Slices::OutputWithin(buffer) => {
+                let buffer = buffer.as_mut_ptr();
+                (buffer.cast_const(), buffer.wrapping_add(index * output))
+            }
+            Slices::Apart(input, output) => (input.as_ptr(), output.as_mut_ptr()),
         }
     }
 }
@@ -74,16 +103,10 @@ pub(crate) fn exchange<T: Element>(
     call: Call,
     mut slices: Slices<'_, T>,
 ) -> Result<(), Aborted> {
-    let lengths = slices.lengths();
+    let lengths = slices.lengths(group.size());
     assert!(call.is_of::<T>() && (call.input, call.output) == lengths, "a call describes its own buffers");
     assert_eq!(call.broken_rule(group.size(), group.index()), None, "only valid calls are exchanged");
-    let (input, output) = match &mut slices {
-        Slices::InPlace(buffer) => {
-            let address = buffer.as_mut_ptr();
-            (address.cast_const(), address)
-        }
-        Slices::Apart(input, output) => (input.as_ptr(), output.as_mut_ptr()),
-    };
+    let (input, output) = slices.addresses(group.size(), group.index());
     let bytes = lengths.0.max(lengths.1) * size_of::<T>();
     let posting = Posting { call, input: input.cast(), output: output.cast(), bytes };
     group.shared.meeting.meet(job, group, posting, |postings, members| {
@@ -117,13 +140,21 @@ unsafe fn perform<T: Element>(postings: &[Posting], p: usize) {
                 let outputs: Vec<_> = postings.iter().map(|q| q.output.cast::<T>().add(part.start)).collect();
                 reduce(own.call.reduction, &inputs(part.start), &outputs, part.len(), false); // in cache: just read
             }
+            CollectiveKind::Reduce => {
+                let part = chunk(n, g, p);
+                let sum = postings[own.call.peer.unwrap_or(0)].output.cast::<T>().add(part.start);
+                reduce(own.call.reduction, &inputs(part.start), &[sum], part.len(), false);
+            }
             CollectiveKind::ReduceScatter => {
                 let part = chunk(n, g, p);
                 reduce(own.call.reduction, &inputs(part.start), &[output], part.len(), stream);
             }
             CollectiveKind::AllGather => {
                 for (q, input) in inputs(0).into_iter().enumerate() {
-                    copy(input, output.add(q * n), n, stream);
+                    let chunk = output.add(q * n);
+                    if input != chunk.cast_const() {
+                        copy(input, chunk, n, stream); // in place, the own chunk is there
+                    }
                 }
             }
             CollectiveKind::AllToAll => {

@@ -22,6 +22,7 @@ pub(crate) fn elements_sent(call: &Call, n: usize, g: usize, index: usize) -> us
         CollectiveKind::ReduceScatter => ring_reduce_scatter(n, g, index),
         CollectiveKind::AllGather => ring_all_gather(n, g, index),
         CollectiveKind::Broadcast => chain(n, g, index, call.peer.unwrap_or(0)),
+        CollectiveKind::Reduce => chain_to(n, index, call.peer.unwrap_or(0)),
         CollectiveKind::AllToAll => (1..g).map(|step| chunk(n, g, (index + step) % g).len()).sum(),
         CollectiveKind::Send => n,
         CollectiveKind::Receive | CollectiveKind::Barrier => 0,
@@ -56,6 +57,12 @@ fn chain(n: usize, g: usize, index: usize, root: usize) -> usize {
     if next == root { 0 } else { n }
 }
 
+/// A pipelined chain that begins after the root and ends there, in index order: each passes the sum of what it received
+/// and its own elements on to the next; the root keeps it.
+fn chain_to(n: usize, index: usize, root: usize) -> usize {
+    if index == root { 0 } else { n }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +94,7 @@ mod tests {
                 }
                 assert_eq!(total, n * (g - 1));
                 assert_eq!((0..g).map(|p| chain(n, g, p, 1)).sum::<usize>(), n * (g - 1));
+                assert_eq!((0..g).map(|p| chain_to(n, p, 1)).sum::<usize>(), n * (g - 1));
             }
         }
     }

@@ -94,6 +94,73 @@ fn check_broadcast<T: Sample>(ranks: usize, elements: usize, root: usize) {
     results.iter().for_each(|result| assert_eq!(result, &input(root, elements)));
 }
 
+fn check_reduce<T: Sample>(ranks: usize, elements: usize, root: usize) {
+    let results = on_ranks(ranks, |context, world| {
+        Ok(context.reduce(world, root, input::<T>(context.rank(), elements)).wait()?)
+    });
+    let sums = reduced(ranks, elements, sum);
+    for (p, result) in results.into_iter().enumerate() {
+        assert_eq!(result, if p == root { sums.clone() } else { input(p, elements) }, "{ranks} ranks, root {root}");
+    }
+}
+
+/// `each` elements per rank and chunk.
+fn check_in_place<T: Sample>(ranks: usize, each: usize) {
+    let n = ranks * each;
+    let results = on_ranks(ranks, |context, world| {
+        let own = context.rank() * each..(context.rank() + 1) * each;
+        let mut buffer = vec![T::from_f64(-7.0); n];
+        buffer[own].copy_from_slice(&input::<T>(context.rank(), each));
+        let gathered = context.all_gather_in_place(world, buffer);
+        let scattered = context.reduce_scatter_in_place(world, input::<T>(context.rank(), n));
+        Ok([gathered.wait()?, scattered.wait()?])
+    });
+    let (all, sums) = (inputs::<T>(ranks, each).concat(), reduced(ranks, n, sum));
+    for (p, [gathered, scattered]) in results.into_iter().enumerate() {
+        assert_eq!(gathered, all, "{ranks} ranks, {each} elements each");
+        let own = p * each..(p + 1) * each;
+        let mut expected = input(p, n);
+        expected[own.clone()].copy_from_slice(&sums[own]);
+        assert_eq!(scattered, expected, "{ranks} ranks, {each} elements each");
+    }
+}
+
+#[test]
+fn reduce_to_every_root() {
+    for ranks in 1..=8 {
+        for root in 0..ranks {
+            for elements in [0, 1, 7, 131] {
+                check_reduce::<f32>(ranks, elements, root);
+            }
+        }
+    }
+}
+
+#[test]
+fn in_place_in_all_group_sizes() {
+    for ranks in 1..=8 {
+        for each in [0, 1, 3, 37] {
+            check_in_place::<f32>(ranks, each);
+        }
+    }
+}
+
+/// One member in place, the others not.
+#[test]
+fn both_forms_work_together() {
+    for each in [3, 9_001] {
+        let all: Vec<f32> = inputs(3, each).concat();
+        let results = on_ranks(3, |context, world| {
+            let own = input::<f32>(context.rank(), each);
+            Ok(match context.rank() {
+                1 => context.all_gather_in_place(world, [&all[..each], &own, &all[..each]].concat()).wait()?,
+                _ => context.all_gather(world, own, vec![0.0; 3 * each]).wait()?.1,
+            })
+        });
+        results.iter().for_each(|result| assert_eq!(*result, all));
+    }
+}
+
 #[test]
 fn all_group_sizes() {
     for ranks in 1..=16 {
@@ -116,6 +183,8 @@ fn large_buffers() {
         check_chunked::<f32>(ranks, 9_001);
         check_chunked::<f64>(ranks, 9_001);
         check_broadcast::<f64>(ranks, 40_003, ranks - 1);
+        check_reduce::<f32>(ranks, 40_003, ranks - 1);
+        check_in_place::<f64>(ranks, 9_001);
     }
 }
 
@@ -127,6 +196,8 @@ proptest! {
         check_all_reduce::<f64>(ranks, elements);
         check_chunked::<f64>(ranks, each);
         check_broadcast::<f32>(ranks, elements, root % ranks);
+        check_reduce::<f64>(ranks, elements, root % ranks);
+        check_in_place::<f32>(ranks, each);
     }
 }
 

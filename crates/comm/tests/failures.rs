@@ -21,7 +21,7 @@ fn failure(body: impl Fn(&RankContext, &Group) -> Outcome + Sync) -> JobFailure 
 
 fn failure_within(timeout: Duration, body: impl Fn(&RankContext, &Group) -> Outcome + Sync) -> JobFailure {
     let start = Instant::now();
-    let outcome = run_ranks(&JobOptions { ranks: 4, timeout }, |context| {
+    let outcome = run_ranks(&JobOptions { timeout, ..JobOptions::new(4) }, |context| {
         let world = context.group("world", &[0, 1, 2, 3])?;
         context.enter(Label::indexed("block", context.rank() as u32), "forward")?;
         body(context, &world)
@@ -118,7 +118,7 @@ fn returning_early_is_noticed_by_those_who_wait() {
             }
             match (leaves, message) {
                 (true, _) => {}
-                (false, true) => drop(context.receive(world, 3, vec![0f32; 2]).wait()?),
+                (false, true) => drop(context.receive(world, 3, 0, vec![0f32; 2]).wait()?),
                 (false, false) => drop(sum(context, world, 5)?),
             }
             Ok(())
@@ -171,22 +171,6 @@ fn groups_used_in_crossed_orders_are_reported_as_stuck() {
     assert!(failure.to_string().contains("its communication waits in barrier"), "{failure}");
 }
 
-#[test]
-fn a_stuck_message_names_the_absent_side() {
-    let failure = failure_within(SHORT, |context, world| {
-        if context.rank() == 0 {
-            context.receive(world, 1, vec![0f32; 2]).wait()?;
-        }
-        loop {
-            context.enter(Label::new("data"), "read")?;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    });
-    assert_eq!(failure.rank, 1);
-    let text = failure.to_string();
-    assert!(text.contains("receive from member 1 of 2 f32") && text.contains("rank 1 at data, read"), "{text}");
-}
-
 /// Rank 1 issues what `other` issues; all others issue an all-reduce of six.
 fn mismatch(other: impl Fn(&RankContext, &Group) -> Result<(), Aborted> + Sync) -> String {
     let failure = failure(|context, world| {
@@ -217,32 +201,48 @@ fn mismatches_name_both_calls() {
 }
 
 #[test]
+fn roots_must_agree() {
+    let failure = failure(|context, world| {
+        let root = usize::from(context.rank() == 3);
+        context.reduce(world, root, vec![0f32; 6]).wait()?;
+        Ok(())
+    });
+    let CollectiveError::Mismatch { .. } = collective(&failure) else { panic!("{failure}") };
+    let text = failure.to_string();
+    assert!(text.contains("rank 3 issued reduce (sum) to member 1 of 6 f32"), "{text}");
+    assert!(text.contains("reduce (sum) to member 0 of 6 f32"), "{text}");
+}
+
+#[test]
 fn message_lengths_and_types_must_match() {
     for wide in [false, true] {
         let failure = failure(|context, world| {
             match context.rank() {
-                0 if wide => drop(context.send(world, 1, vec![0f64; 4]).wait()?),
-                0 => drop(context.send(world, 1, vec![0f32; 3]).wait()?),
-                1 => drop(context.receive(world, 0, vec![0f32; 4]).wait()?),
+                0 if wide => drop(context.send(world, 1, 0, vec![0f64; 4]).wait()?),
+                0 => drop(context.send(world, 1, 0, vec![0f32; 3]).wait()?),
+                1 => drop(context.receive(world, 0, 0, vec![0f32; 4]).wait()?),
                 _ => {}
             }
             Ok(())
         });
         assert!(matches!(collective(&failure), CollectiveError::Mismatch { .. }), "{failure}");
-        assert!(failure.to_string().contains("receive from member 0 of 4 f32"), "{failure}");
+        assert!(failure.to_string().contains("receive from member 0 with tag 0 of 4 f32"), "{failure}");
     }
 }
 
 #[test]
 fn a_call_that_is_wrong_by_itself_names_rank_group_and_sizes() {
     type Wrong = fn(&RankContext, &Group) -> Result<(), Aborted>;
-    let cases: [(Wrong, &str); 6] = [
+    let cases: [(Wrong, &str); 9] = [
         (|c, g| c.reduce_scatter(g, vec![0f32; 6], vec![0f32; 1]).wait().map(drop), "multiple of 4"),
         (|c, g| c.reduce_scatter(g, vec![0f32; 8], vec![0f32; 3]).wait().map(drop), "output must have 2"),
         (|c, g| c.all_gather(g, vec![0f32; 2], vec![0f32; 9]).wait().map(drop), "output must have 8"),
         (|c, g| c.all_to_all(g, vec![0f32; 4], vec![0f32; 5]).wait().map(drop), "output must have 4"),
+        (|c, g| c.reduce_scatter_in_place(g, vec![0f32; 6]).wait().map(drop), "input must be a multiple of 4"),
+        (|c, g| c.all_gather_in_place(g, vec![0f32; 9]).wait().map(drop), "output must have 8 elements, 4 chunks of 2"),
+        (|c, g| c.reduce(g, 4, vec![0f32; 4]).wait().map(drop), "member index below 4"),
         (|c, g| c.broadcast(g, 4, vec![0f32; 4]).wait().map(drop), "member index below 4"),
-        (|c, g| c.send(g, g.index(), vec![0f32; 4]).wait().map(drop), "no messages for itself"),
+        (|c, g| c.send(g, g.index(), 0, vec![0f32; 4]).wait().map(drop), "no messages for itself"),
     ];
     for (wrong, rule) in cases {
         let failure = failure(|context, world| Ok(wrong(context, world)?));

@@ -77,11 +77,11 @@ fn messages_cross_without_deadlock() {
         let pair = context.group("pipe", &[0, 1])?;
         let other = 1 - pair.index();
         // Both receive first: a queue that blocked on messages would never reach the sends.
-        let first = context.receive(&pair, other, vec![0.0f64; 3]);
-        let second = context.receive(&pair, other, vec![0.0f64; 30_000]);
+        let first = context.receive(&pair, other, 0, vec![0.0f64; 3]);
+        let second = context.receive(&pair, other, 0, vec![0.0f64; 30_000]);
         let sum = context.all_reduce(&pair, Reduction::Sum, vec![1.0f32]);
-        let sent = context.send(&pair, other, vec![context.rank() as f64; 3]);
-        drop(context.send(&pair, other, vec![10.0 + context.rank() as f64; 30_000]));
+        let sent = context.send(&pair, other, 0, vec![context.rank() as f64; 3]);
+        drop(context.send(&pair, other, 0, vec![10.0 + context.rank() as f64; 30_000]));
         assert_eq!(sum.wait()?, [2.0]);
         assert_eq!(second.wait()?, vec![10.0 + other as f64; 30_000]);
         assert_eq!(first.wait()?, [other as f64; 3]);
@@ -96,13 +96,13 @@ fn a_message_outlives_its_sender() {
     let results = run_ranks(&JobOptions::new(3), |context| {
         let all = context.group("pipe", &[0, 1, 2])?;
         if context.rank() == 0 {
-            drop(context.send(&all, 2, vec![5.0f32]));
+            drop(context.send(&all, 2, 0, vec![5.0f32]));
             return Ok(5.0);
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
         let late = context.group("late", &[1, 2])?;
         context.barrier(&late).wait()?;
-        if context.rank() == 1 { Ok(5.0) } else { Ok(context.receive(&all, 0, vec![0.0f32]).wait()?[0]) }
+        if context.rank() == 1 { Ok(5.0) } else { Ok(context.receive(&all, 0, 0, vec![0.0f32]).wait()?[0]) }
     });
     assert_eq!(results.unwrap(), [5.0; 3]);
 }

@@ -102,9 +102,9 @@ fn roles(linear: &Linear) -> (Axis, Axis) {
 ///
 /// # Errors
 /// More ranks in a node than the cluster's nodes have devices, or several nodes without a network.
-pub fn bandwidths(cluster: &Cluster, grid: &Grid, per_node: usize) -> Result<[f64; 4], SpecError> {
+pub fn bandwidths(cluster: &Cluster, grid: &Grid, per_node: usize) -> Result<[f64; 6], SpecError> {
     let network = cluster.network_for(grid.ranks(), per_node)?;
-    let mut bandwidths = [f64::INFINITY; 4];
+    let mut bandwidths = [f64::INFINITY; 6];
     let mut inner = 1;
     for axis in grid.order().axes() {
         let size = grid.size(axis);
@@ -142,7 +142,7 @@ pub struct Price {
     /// Twenty terms: linear layers in forward order, each with equations 1 to 5.
     pub terms: Vec<Term>,
     /// Bytes per second of each axis, indexed by `Axis as usize`; see [`bandwidths`].
-    pub bandwidths: [f64; 4],
+    pub bandwidths: [f64; 6],
 }
 
 /// Bytes that a rank sends and the seconds that it takes.

@@ -1,3 +1,5 @@
-//! Prices layouts: the published communication models, one file each.
+//! Prices layouts: the published communication models, one file each, and the simulation of a step program.
 
 pub mod axonn;
+pub mod simulation;
+pub mod trace;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use quadrille_comm::Ledger as Counted;
 use quadrille_spec::{AxesLedger, FlopsLedger, LayerLedger, MemoryLedger, RankLedger};
-use quadrille_step::{StepProgram, empty_axes};
+use quadrille_step::{StageProgram, empty_axes};
 
 /// A rank's counted ledger.
 pub(crate) fn counted(
-    program: &StepProgram,
+    program: &StageProgram,
     rank: usize,
     transfers: &Counted,
     flops: FlopsLedger,

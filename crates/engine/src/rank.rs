@@ -1,21 +1,25 @@
 //! One rank of a training job: its memory, its place in the grid, and one optimizer step.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use quadrille_comm::{Group, Label, RankContext};
+use quadrille_comm::{Group, Label, Pending, RankContext};
 use quadrille_spec::{Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
-use quadrille_step::{Layer, Op, Parameter, Section, StepProgram, StorageId, ValueId, declared_axes};
+use quadrille_step::schedule::Action;
+use quadrille_step::{Layer, Parameter, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes};
 use quadrille_tensor::{Buffer, Pool};
 
 use crate::execute::Flight;
 use crate::initial::fill_shard;
-use crate::slots::Slots;
+use crate::slots::{Block, Slots};
 use crate::{EngineError, Hyper, InitialValues, MatmulChoices, Real, Shard, ledger};
 
 /// Gives the tokens and targets of `sequences` sequences from `first` on of a step's global batch, by logical index:
 /// (step, first, tokens, targets); the slices hold whole sequences.
 pub type BatchSource<'a> = dyn Fn(u64, usize, &mut [u32], &mut [u32]) -> Result<(), EngineError> + Sync + 'a;
+
+/// How long a pass lasts at least.
+pub type Pace<'a> = Box<dyn Fn(Action) -> Duration + Send + 'a>;
 
 /// What a step gave, equal on every rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +34,10 @@ pub struct StepOutcome {
 
 /// One rank's state of a training job.
 pub struct RankEngine<'a, T> {
-    pub(crate) program: &'a StepProgram,
+    /// The program of all stages.
+    pub(crate) whole: &'a StepProgram,
+    /// That of this rank's stage.
+    pub(crate) program: &'a StageProgram,
     pub(crate) context: &'a RankContext,
     pub(crate) pool: Pool,
     pub(crate) place: Coordinate,
@@ -38,14 +45,20 @@ pub struct RankEngine<'a, T> {
     /// Running means of gradients and squared gradients, by parameter.
     pub(crate) moments: Vec<[Buffer<T>; 2]>,
     pub(crate) groups: BTreeMap<AxisSet, Group>,
+    /// The first and the last stage, on their ranks.
+    pub(crate) pipe_ends: Option<Group>,
     /// Collectives under way, by the storage of their output.
     pub(crate) flights: BTreeMap<StorageId, Flight<T>>,
+    /// Messages under way, by storage and copy.
+    pub(crate) messages: BTreeMap<(StorageId, usize), Pending<Block<T>>>,
     pub(crate) matmuls: MatmulChoices,
     pub(crate) scratch: Buffer<T>,
     pub(crate) hyper: Hyper,
     pub(crate) seed: u64,
     pub(crate) step: u64,
     pub(crate) microbatch: usize,
+    /// The step and microbatch that `tokens` are of.
+    pub(crate) loaded: Option<(u64, usize)>,
     pub(crate) tokens: Vec<u32>,
     pub(crate) targets: Vec<u32>,
     pub(crate) loss_sum: f64,
@@ -55,6 +68,25 @@ pub struct RankEngine<'a, T> {
     pub(crate) elements: BTreeMap<&'static str, u64>,
     /// Seconds per operation kind since [`RankEngine::take_breakdown`].
     breakdown: BTreeMap<&'static str, f64>,
+    /// What was executed when, if it is recorded.
+    spans: Option<Vec<OperationSpan>>,
+    /// How long each pass lasts at least.
+    pub(crate) pace: Option<Pace<'a>>,
+}
+
+/// When an operation was executed.
+#[derive(Debug, Clone)]
+pub struct OperationSpan {
+    /// Its name.
+    pub name: &'static str,
+    /// The layer that it belongs to.
+    pub layer: Layer,
+    /// The pass over a microbatch that it was part of; `None`: the update.
+    pub action: Option<Action>,
+    /// When it began.
+    pub start: Instant,
+    /// When it ended.
+    pub end: Instant,
 }
 
 impl<'a, T: Real> RankEngine<'a, T> {
@@ -72,31 +104,39 @@ impl<'a, T: Real> RankEngine<'a, T> {
     ) -> Result<Self, EngineError> {
         let grid = &program.layout.grid;
         let (rank, place) = (context.rank(), grid.coordinate(context.rank()));
+        let (whole, program) = (program, program.of_rank(rank));
         context.enter(Label::new("step"), "allocate")?;
         let mut groups = BTreeMap::new();
         for axes in declared_axes(program) {
             groups.insert(axes, context.group(&axes.key(), &grid.group(rank, axes))?);
         }
-        let mut slots = Slots::new(program);
+        let stages = grid.group(rank, Axis::Pipe.only());
+        let (first, last) = (stages[0], stages[stages.len() - 1]);
+        let pipe_ends = match first != last && (rank == first || rank == last) {
+            true => Some(context.group(&Axis::Pipe.only().key(), &[first, last])?),
+            false => None,
+        };
+        let mut slots = Slots::new(program)?;
         let shard_len = |value: ValueId| program.value(value).local_elements;
         let moments: Vec<[Buffer<T>; 2]> = program
             .parameters
             .iter()
-            .map(|parameter| [(); 2].map(|()| Buffer::new(shard_len(parameter.value))))
+            .map(|parameter| [(); 2].map(|()| Buffer::new(shard_len(parameter.updated))))
             .collect();
         let bytes = moments.iter().flatten().map(|buffer| buffer.bytes() as u64).sum();
         slots.count_state(MemoryClass::Optimizer, bytes);
 
         let pool = Pool::new(threads);
         for parameter in &program.parameters {
-            let value = program.value(parameter.value);
-            let mut buffer = slots.take(value.storage)?;
-            fill_shard(&pool, parameter, Shard::of(value, grid, place), seed, initial, &mut buffer);
-            slots.put(value.storage, buffer);
+            let shard = Shard::of(program, parameter.value, place);
+            let storage = program.value(parameter.value).storage;
+            let mut buffer = slots.take(storage)?;
+            fill_shard(&pool, parameter, shard, seed, initial, &mut buffer);
+            slots.put(storage, buffer);
         }
-        let sequences = program.layout.microbatch / grid.size(Axis::Z);
-        let rows = sequences * program.layout.seq_len;
+        let rows = program.layout.rows();
         Ok(Self {
+            whole,
             program,
             context,
             pool,
@@ -104,13 +144,16 @@ impl<'a, T: Real> RankEngine<'a, T> {
             slots,
             moments,
             groups,
+            pipe_ends,
             flights: BTreeMap::new(),
+            messages: BTreeMap::new(),
             matmuls: MatmulChoices::default(),
             scratch: Buffer::default(),
             hyper,
             seed,
             step: 0,
             microbatch: 0,
+            loaded: None,
             tokens: vec![0; rows],
             targets: vec![0; rows],
             loss_sum: 0.0,
@@ -118,6 +161,8 @@ impl<'a, T: Real> RankEngine<'a, T> {
             flops: FlopsLedger::default(),
             elements: BTreeMap::new(),
             breakdown: BTreeMap::new(),
+            spans: None,
+            pace: None,
         })
     }
 
@@ -131,20 +176,31 @@ impl<'a, T: Real> RankEngine<'a, T> {
         (self.loss_sum, self.norm_squared) = (0.0, 0.0);
         self.flops = FlopsLedger::default();
         self.elements.clear();
-        for microbatch in 0..program.layout.microbatches() {
-            self.microbatch = microbatch;
-            self.context.enter(Label::new("embedding"), "read tokens")?;
-            batch(self.step, self.first_sequence(), &mut self.tokens, &mut self.targets)?;
-            self.check_tokens()?;
-            self.run(&program.pass)?;
-        }
-        self.run(&program.update)?;
+        self.run_passes(batch)?;
+        self.run(&program.update, None)?;
         self.context.enter(Label::new("step"), "finish")?;
         Ok(StepOutcome {
             loss: self.loss_sum / program.layout.tokens_per_step() as f64,
             gradient_norm: self.norm_squared.sqrt(),
             learning_rate: crate::schedule(&self.hyper, self.step),
         })
+    }
+
+    /// Makes passes last at least as long as `pace` says, by waiting: for experiments with unequal stages, or with more
+    /// ranks than cores.
+    pub fn set_pace(&mut self, pace: Pace<'a>) {
+        self.pace = Some(pace);
+    }
+
+    /// Switches the recording of operations and of this rank's communication on or off.
+    pub fn record_spans(&mut self, on: bool) {
+        self.spans = on.then(Vec::new);
+        self.context.record_spans(on);
+    }
+
+    /// What was recorded since the last call.
+    pub fn take_spans(&mut self) -> Vec<OperationSpan> {
+        self.spans.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The ledger counted since the last call; memory peaks are those of the whole run.
@@ -159,29 +215,34 @@ impl<'a, T: Real> RankEngine<'a, T> {
         std::mem::take(&mut self.breakdown)
     }
 
-    /// This rank's shards of all parameters in f64, in the program's order.
+    /// This rank's shards of its stage's parameters in f64, in the program's order.
     ///
     /// # Errors
-    /// A shard is in flight: never between steps.
-    pub fn weights(&self) -> Result<Vec<Vec<f64>>, EngineError> {
+    /// The job was stopped.
+    pub fn weights(&mut self) -> Result<Vec<Vec<f64>>, EngineError> {
+        self.settle()?;
         self.shards(|parameter| parameter.value)
     }
 
-    /// This rank's shards of all reduced gradients, before clipping, in f64, in the program's order.
+    /// This rank's shards of its stage's complete gradients, before clipping, in f64, in the program's order.
     ///
     /// # Errors
     /// A shard is in flight: never between steps.
     pub fn gradients(&self) -> Result<Vec<Vec<f64>>, EngineError> {
-        self.shards(|parameter| parameter.gradient)
+        self.shards(|parameter| parameter.reduced)
     }
 
     fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Vec<f64>>, EngineError> {
         let values = self.program.parameters.iter().map(which);
-        values.map(|value| Ok(self.read(value)?.iter().map(|element| element.to_f64()).collect())).collect()
+        let shard = |value| {
+            let elements = &self.read(value)?[..self.program.valid_elements(value, self.place)];
+            Ok(elements.iter().map(|element| element.to_f64()).collect())
+        };
+        values.map(shard).collect()
     }
 
     /// A token outside the vocabulary would be a row of zeros and no target: plausible numbers, all wrong.
-    fn check_tokens(&self) -> Result<(), EngineError> {
+    pub(crate) fn check_tokens(&self) -> Result<(), EngineError> {
         let vocab = self.program.model.vocab;
         match self.tokens.iter().chain(&self.targets).find(|token| **token as usize >= vocab) {
             Some(token) => Err(EngineError::UnknownToken { token: *token, vocab }),
@@ -190,13 +251,16 @@ impl<'a, T: Real> RankEngine<'a, T> {
     }
 
     /// Executes a section, taking storages before their first use and giving them back after their last.
-    fn run(&mut self, section: &Section) -> Result<(), EngineError> {
+    pub(crate) fn run(&mut self, section: &Section, action: Option<Action>) -> Result<(), EngineError> {
         for (index, op) in section.ops.iter().enumerate() {
+            if op.once && self.microbatch > 0 {
+                continue;
+            }
             self.context.enter(label(op.layer), op.operation.name())?;
             for storage in &section.lifetimes.births[index] {
                 self.slots.begin(*storage)?;
             }
-            self.timed(op)?;
+            self.timed(op.operation.name(), op.layer, action, |rank| rank.execute(&op.operation))?;
             for storage in &section.lifetimes.deaths[index] {
                 self.slots.end(*storage)?;
             }
@@ -204,36 +268,22 @@ impl<'a, T: Real> RankEngine<'a, T> {
         Ok(())
     }
 
-    fn timed(&mut self, op: &Op) -> Result<(), EngineError> {
+    /// Does `work`, and notes how long it took.
+    pub(crate) fn timed<R>(
+        &mut self,
+        name: &'static str,
+        layer: Layer,
+        action: Option<Action>,
+        work: impl FnOnce(&mut Self) -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
         let start = Instant::now();
-        self.execute(&op.operation)?;
-        *self.breakdown.entry(op.operation.name()).or_default() += start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// The first sequence, in the global batch, of this rank's part of the current microbatch.
-    fn first_sequence(&self) -> usize {
-        let layout = &self.program.layout;
-        let grid = &layout.grid;
-        let share = layout.global_batch / grid.size(Axis::Data);
-        self.place.on(Axis::Data) * share
-            + self.microbatch * layout.microbatch
-            + self.place.on(Axis::Z) * (layout.microbatch / grid.size(Axis::Z))
-    }
-
-    /// The token row, counted over the global batch, of a value's first local row.
-    pub(crate) fn first_row(&self, value: ValueId) -> usize {
-        let value = self.program.value(value);
-        let inner: Vec<Axis> =
-            value.sharding.rows.iter().copied().filter(|axis| !matches!(axis, Axis::Data | Axis::Z)).collect();
-        let index = self.program.layout.grid.shard_index(self.place, &inner);
-        self.first_sequence() * self.program.layout.seq_len + index * value.local_rows
-    }
-
-    /// The logical column of a value's first local column.
-    pub(crate) fn first_col(&self, value: ValueId) -> usize {
-        let value = self.program.value(value);
-        self.program.layout.grid.shard_index(self.place, &value.sharding.cols) * value.local_cols
+        let result = work(self)?;
+        let end = Instant::now();
+        *self.breakdown.entry(name).or_default() += (end - start).as_secs_f64();
+        if let Some(spans) = &mut self.spans {
+            spans.push(OperationSpan { name, layer, action, start, end });
+        }
+        Ok(result)
     }
 }
 

@@ -53,7 +53,7 @@ impl Reference {
             seq_len: program.layout.seq_len,
             seed: options.seed,
             hyper: options.hyper,
-            initial: program.parameters.iter().map(|each| (each.name.clone(), initial(each))).collect(),
+            initial: program.parameters().map(|(_, each)| (each.name.clone(), initial(each))).collect(),
             state: State::new(&program.model),
             steps: Vec::new(),
         }

@@ -1,7 +1,7 @@
 //! Which elements of a logical matrix a rank holds, and how whole tensors are put together from ranks' shards.
 
-use quadrille_spec::{Coordinate, Grid};
-use quadrille_step::{Parameter, StepProgram, Value};
+use quadrille_spec::{Axis, Coordinate};
+use quadrille_step::{Parameter, StageProgram, ValueId};
 
 /// A rank's part of a logical `[rows, cols]` matrix: a tile, or a flat range of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,15 +27,19 @@ pub struct Run {
 }
 
 impl Shard {
-    /// The part of `value` that the rank at `place` holds.
-    pub fn of(value: &Value, grid: &Grid, place: Coordinate) -> Self {
+    /// The part of a value that the rank at `place` holds, without padding.
+    pub fn of(program: &StageProgram, id: ValueId, place: Coordinate) -> Self {
+        let (value, grid) = (program.value(id), program.grid());
         let sharding = &value.sharding;
+        let (z, replicating): (Vec<Axis>, Vec<Axis>) = sharding.flat.iter().partition(|axis| **axis == Axis::Z);
+        let z_shard = value.local_rows * value.local_cols / z.iter().map(|axis| grid.size(*axis)).product::<usize>();
         Self {
             first_row: grid.shard_index(place, &sharding.rows) * value.local_rows,
             first_col: grid.shard_index(place, &sharding.cols) * value.local_cols,
             tile_cols: value.local_cols,
-            flat_start: grid.shard_index(place, &sharding.flat) * value.local_elements,
-            len: value.local_elements,
+            flat_start: grid.shard_index(place, &z) * z_shard
+                + grid.shard_index(place, &replicating) * value.local_elements,
+            len: program.valid_elements(id, place),
         }
     }
 
@@ -61,24 +65,29 @@ impl Shard {
     }
 }
 
-/// Puts a parameter (or its gradient) together from every rank's shard, in f64, without the padding.
+/// Puts a parameter or its gradient, `value`, together from the shards of its stage's ranks, in f64, without the
+/// padding.
 ///
 /// # Errors
-/// The name of two ranks whose replicas differ in any bit.
-pub fn assemble(program: &StepProgram, parameter: &Parameter, shards: &[&[f64]]) -> Result<Vec<f64>, [usize; 2]> {
-    let grid = &program.layout.grid;
-    let value = program.value(parameter.value);
+/// The numbers of two ranks whose replicas differ in any bit.
+pub fn assemble(
+    program: &StageProgram,
+    parameter: &Parameter,
+    value: ValueId,
+    shards: &[(usize, &[f64])],
+) -> Result<Vec<f64>, [usize; 2]> {
+    let grid = program.grid();
     let mut whole = vec![0.0; parameter.rows * parameter.cols];
     let mut writer = vec![usize::MAX; whole.len()];
-    for (rank, shard) in shards.iter().enumerate() {
-        for run in Shard::of(value, grid, grid.coordinate(rank)).runs().filter(|run| run.row < parameter.rows) {
+    for (rank, shard) in shards {
+        for run in Shard::of(program, value, grid.coordinate(*rank)).runs().filter(|run| run.row < parameter.rows) {
             for offset in 0..run.len {
                 let at = run.row * parameter.cols + run.col + offset;
                 let element = shard[run.local + offset];
                 if writer[at] == usize::MAX {
-                    (writer[at], whole[at]) = (rank, element);
+                    (writer[at], whole[at]) = (*rank, element);
                 } else if whole[at].to_bits() != element.to_bits() {
-                    return Err([writer[at], rank]);
+                    return Err([writer[at], *rank]);
                 }
             }
         }

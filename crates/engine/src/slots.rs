@@ -6,7 +6,7 @@
 use std::ops::{Deref, DerefMut};
 
 use quadrille_spec::{MemoryClass, MemoryLedger};
-use quadrille_step::{StepProgram, StorageId};
+use quadrille_step::{StageProgram, StorageId};
 use quadrille_tensor::Buffer;
 
 use crate::{EngineError, Real};
@@ -15,6 +15,13 @@ use crate::{EngineError, Real};
 pub(crate) struct Block<T> {
     buffer: Buffer<T>,
     len: usize,
+}
+
+impl<T> Block<T> {
+    /// The first `len` elements, for a collective that leaves padding out.
+    pub fn first(self, len: usize) -> Self {
+        Self { len, ..self }
+    }
 }
 
 impl<T> Deref for Block<T> {
@@ -45,36 +52,58 @@ impl<T> AsMut<[T]> for Block<T> {
 
 /// The storages of one rank.
 pub(crate) struct Slots<'a, T> {
-    program: &'a StepProgram,
-    /// By storage: its elements while it lives and is not in flight.
-    live: Vec<Option<Block<T>>>,
+    program: &'a StageProgram,
+    /// The microbatch whose copies are meant.
+    microbatch: usize,
+    /// By storage and copy: its elements while it lives and is not in flight.
+    live: Vec<Vec<Option<Block<T>>>>,
     /// By buffer of the program's placement, while no storage uses it.
     idle: Vec<Option<Buffer<T>>>,
     memory: MemoryLedger,
 }
 
 impl<'a, T: Real> Slots<'a, T> {
-    /// Allocates everything that `program` will need.
-    pub fn new(program: &'a StepProgram) -> Self {
+    /// Allocates everything that `program` will need. A message-driven stage reserves what its passes leave to each
+    /// other, for all microbatches that may be in flight.
+    pub fn new(program: &'a StageProgram) -> Result<Self, EngineError> {
         let buffers = program.placement.buffer_elements.iter();
         let mut slots = Self {
             program,
-            live: program.storages.iter().map(|_| None).collect(),
+            microbatch: 0,
+            live: program.storages.iter().map(|storage| (0..storage.instances).map(|_| None).collect()).collect(),
             idle: buffers.map(|elements| Some(Buffer::new(*elements))).collect(),
             memory: MemoryLedger::new(),
         };
         slots.memory.allocated = slots.idle.iter().flatten().map(|buffer| buffer.bytes() as u64).sum();
-        for (index, storage) in program.storages.iter().enumerate().filter(|(_, storage)| storage.persistent) {
-            let buffer = Buffer::new(storage.elements);
-            slots.count_state(storage.class, buffer.bytes() as u64);
-            slots.put(StorageId(index), Block { len: buffer.len(), buffer });
+        for (index, storage) in program.storages.iter().enumerate() {
+            if storage.persistent {
+                let buffer = Buffer::new(storage.elements);
+                slots.count_state(storage.class, buffer.bytes() as u64);
+                slots.put(StorageId(index), Block { len: buffer.len(), buffer });
+            } else if storage.kept && program.is_message_driven() {
+                for microbatch in 0..storage.instances {
+                    slots.select(microbatch);
+                    slots.begin(StorageId(index))?;
+                }
+            }
         }
-        slots
+        slots.select(0);
+        Ok(slots)
+    }
+
+    /// From now on the copies of `microbatch` are meant.
+    pub fn select(&mut self, microbatch: usize) {
+        self.microbatch = microbatch;
+    }
+
+    /// Which copy of a storage the selected microbatch uses.
+    pub fn copy(&self, storage: StorageId) -> usize {
+        self.microbatch % self.program.storages[storage.0].instances
     }
 
     /// Gives a storage its buffer, with whatever that contains.
     pub fn begin(&mut self, storage: StorageId) -> Result<(), EngineError> {
-        let buffer = self.program.placement.buffer_of[storage.0].and_then(|buffer| self.idle[buffer].take());
+        let buffer = self.buffer_of(storage).and_then(|buffer| self.idle[buffer].take());
         let buffer = buffer.ok_or_else(|| self.not_live(storage))?;
         let info = &self.program.storages[storage.0];
         let block = Block { buffer, len: info.elements };
@@ -87,25 +116,31 @@ impl<'a, T: Real> Slots<'a, T> {
     pub fn end(&mut self, storage: StorageId) -> Result<(), EngineError> {
         let block = self.take(storage)?;
         self.memory.give_back(self.program.storages[storage.0].class, size_of_val(&*block) as u64);
-        if let Some(buffer) = self.program.placement.buffer_of[storage.0] {
+        if let Some(buffer) = self.buffer_of(storage) {
             self.idle[buffer] = Some(block.buffer);
         }
         Ok(())
     }
 
+    fn buffer_of(&self, storage: StorageId) -> Option<usize> {
+        self.program.placement.buffer_of[storage.0].map(|first| first + self.copy(storage))
+    }
+
     /// The contents of a storage.
     pub fn read(&self, storage: StorageId) -> Result<&[T], EngineError> {
-        self.live[storage.0].as_deref().ok_or_else(|| self.not_live(storage))
+        self.live[storage.0][self.copy(storage)].as_deref().ok_or_else(|| self.not_live(storage))
     }
 
     /// Moves the elements out, to write to them beside reading others, or to send them.
     pub fn take(&mut self, storage: StorageId) -> Result<Block<T>, EngineError> {
-        self.live[storage.0].take().ok_or_else(|| self.not_live(storage))
+        let copy = self.copy(storage);
+        self.live[storage.0][copy].take().ok_or_else(|| self.not_live(storage))
     }
 
     /// Puts back what was taken.
     pub fn put(&mut self, storage: StorageId, block: Block<T>) {
-        self.live[storage.0] = Some(block);
+        let copy = self.copy(storage);
+        self.live[storage.0][copy] = Some(block.first(self.program.storages[storage.0].elements));
     }
 
     /// What is held, was held at most, and is allocated.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use quadrille_comm::{JobOptions, RankContext, run_ranks};
+use quadrille_comm::{JobOptions, RankContext, Span, run_ranks};
 use quadrille_spec::{AxesLedger, Ledger, RankLedger};
 use quadrille_step::{StepProgram, predict};
 use serde::Serialize;
 
-use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, RankEngine, Real};
+use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, OperationSpan, RankEngine, Real};
 
 /// How a job is run.
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub struct TrainOptions {
     pub tune_matmuls: bool,
     /// Choices of an earlier run, replayed.
     pub matmuls: Option<MatmulChoices>,
+    /// Whether the last step's operations and communication are recorded.
+    pub trace: bool,
 }
 
 /// A step as the log shows it.
@@ -51,6 +53,15 @@ pub struct StepRecord {
     pub tokens_per_second: f64,
 }
 
+/// What a rank did in the last step, and when.
+#[derive(Debug, Clone)]
+pub struct RankTrace {
+    /// Operations, on the rank's own thread; waits among them.
+    pub operations: Vec<OperationSpan>,
+    /// Collectives and messages.
+    pub communication: Vec<Span>,
+}
+
 /// What one rank reports at the end.
 #[derive(Debug, Clone)]
 pub struct RankReport {
@@ -64,6 +75,8 @@ pub struct RankReport {
     pub breakdown: BTreeMap<&'static str, f64>,
     /// Choices of tuned products.
     pub matmuls: MatmulChoices,
+    /// The last step, if it was to be recorded.
+    pub trace: Option<RankTrace>,
     records: Vec<StepRecord>,
 }
 
@@ -94,7 +107,7 @@ pub fn train<T: Real>(
 ) -> Result<TrainOutcome, EngineError> {
     let predicted = predict(program);
     let on_step = Mutex::new(on_step);
-    let job = JobOptions { ranks: program.layout.grid.ranks(), timeout: options.timeout };
+    let job = JobOptions { timeout: options.timeout, ..JobOptions::new(program.layout.grid.ranks()) };
     let ranks = run_ranks(&job, |context| {
         let mut tell = |record: &StepRecord| match on_step.lock() {
             _ if context.rank() != 0 => Ok(()),
@@ -129,6 +142,9 @@ fn run_rank<T: Real>(
     let mut unequal_steps = 0;
     let mut records = Vec::new();
     for step in 1..=options.steps {
+        if options.trace && step == options.steps {
+            engine.record_spans(true);
+        }
         let start = Instant::now();
         let outcome = engine.step(batch)?;
         let seconds = start.elapsed().as_secs_f64();
@@ -165,6 +181,9 @@ fn run_rank<T: Real>(
         unequal_steps,
         breakdown: engine.take_breakdown(),
         matmuls: engine.matmuls.clone(),
+        trace: options
+            .trace
+            .then(|| RankTrace { operations: engine.take_spans(), communication: context.take_spans() }),
         records,
     })
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use quadrille_comm::Reduction;
 use quadrille_spec::AxisSet;
-use quadrille_step::{GemmStorage, Product, StepProgram};
+use quadrille_step::{ChunkProgram, GemmStorage, Product, StepProgram};
 use quadrille_tensor::{Buffer, matmul_as, matmul_as_scratch};
 use serde::{Deserialize, Serialize};
 
@@ -39,8 +39,7 @@ impl MatmulChoices {
 
     /// A product of the program that was not measured, if there is one.
     pub fn missing(&self, program: &StepProgram) -> Option<Product> {
-        let mut products = program.pass.ops.iter().filter_map(|op| op.operation.product(program));
-        products.find(|product| !self.choices.iter().any(|choice| choice.product == *product))
+        products(program).into_iter().find(|product| !self.choices.iter().any(|choice| choice.product == *product))
     }
 
     /// How many products run otherwise than stored, of how many measured.
@@ -50,20 +49,32 @@ impl MatmulChoices {
     }
 }
 
+/// The products of all stages, each once.
+fn products(program: &StepProgram) -> Vec<Product> {
+    let mut products = Vec::new();
+    for stage in &program.stages {
+        for section in stage.chunks.iter().flat_map(ChunkProgram::sections) {
+            for product in section.ops.iter().filter_map(|op| op.operation.product(stage)) {
+                if !products.contains(&product) {
+                    products.push(product);
+                }
+            }
+        }
+    }
+    products
+}
+
 /// Runs of each variant; the fastest counts.
 const TRIALS: usize = 3;
 
 impl<T: Real> RankEngine<'_, T> {
-    /// Times NN, NT and TN of every product of the program at this rank's shapes, transposition of operands
+    /// Times NN, NT and TN of every product of the program, of all stages, transposition of operands
     /// included, and uses the fastest from now on. The times are summed over all ranks: every rank decides alike.
     ///
     /// # Errors
     /// The job was stopped.
     pub fn tune_matmuls(&mut self) -> Result<MatmulChoices, EngineError> {
-        let mut products: Vec<Product> = Vec::new();
-        for op in &self.program.pass.ops {
-            products.extend(op.operation.product(self.program).filter(|product| !products.contains(product)));
-        }
+        let products = products(self.whole);
         let seconds: Vec<f64> = products.iter().flat_map(|product| self.time(*product)).collect();
         let world = &self.groups[&AxisSet::WORLD];
         let seconds = self.context.all_reduce(world, Reduction::Sum, seconds).wait()?;
@@ -87,8 +98,7 @@ impl<T: Real> RankEngine<'_, T> {
 
     /// Allocates the scratch for transposed operands once, before the first step.
     fn reserve_scratch(&mut self) {
-        let products = self.program.pass.ops.iter().filter_map(|op| op.operation.product(self.program));
-        let needed = products.map(|product| {
+        let needed = products(self.whole).into_iter().map(|product| {
             let run_as = transpose(self.matmuls.choice(&product));
             matmul_as_scratch(run_as, transpose(product.storage), product.m, product.n, product.k)
         });

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_oracle::{State, Tensors};
-use quadrille_step::{Parameter, StepProgram, predict};
+use quadrille_spec::Axis;
+use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId, predict};
 use serde::Serialize;
 
 use crate::reference::SerialStep;
@@ -114,7 +115,7 @@ fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result
         tokens(step, first, input, targets);
         Ok(())
     };
-    let job = JobOptions { ranks: program.layout.grid.ranks(), timeout: options.timeout };
+    let job = JobOptions { timeout: options.timeout, ..JobOptions::new(program.layout.grid.ranks()) };
     Ok(run_ranks(&job, |context| {
         let initial = InitialValues::Perturbed;
         let mut engine = RankEngine::<T>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
@@ -194,9 +195,11 @@ impl<'a> Comparison<'a> {
             raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
         }
         let largest_weight = serial.weights.values().map(|weights| largest(weights)).fold(0.0, f64::max);
-        for (index, parameter) in self.program.parameters.iter().enumerate() {
+        for (stage, index, parameter) in self.parameters() {
             let name = &parameter.name;
-            if let Some(gradients) = self.whole(parameter, ranks.iter().map(|rank| &rank.gradients[index])) {
+            if let Some(gradients) =
+                self.whole(stage, parameter, parameter.reduced, ranks, |rank| &rank.gradients[index])
+            {
                 let reference = &serial.gradients[name];
                 let difference = ratio(distance(&gradients, reference), largest(reference));
                 raise(self.report.gradients.entry(name.clone()).or_default(), difference);
@@ -204,19 +207,54 @@ impl<'a> Comparison<'a> {
                     self.report.grad_diff_in.clone_from(name);
                 }
             }
-            if let Some(weights) = self.whole(parameter, ranks.iter().map(|rank| &rank.weights[index])) {
+            if let Some(weights) = self.whole(stage, parameter, parameter.value, ranks, |rank| &rank.weights[index]) {
                 let difference = ratio(distance(&weights, &serial.weights[name]), largest_weight);
                 if raise(&mut self.report.weight_diff, difference) {
                     self.weight_diff_in.clone_from(name);
                 }
             }
         }
+        self.compare_copies(ranks);
+    }
+
+    /// Every parameter of every stage, with its number there.
+    fn parameters(&self) -> impl Iterator<Item = (&'a StageProgram, usize, &'a Parameter)> + use<'a> {
+        let stages = self.program.stages.iter();
+        stages.flat_map(|stage| stage.parameters.iter().enumerate().map(move |(index, each)| (stage, index, each)))
+    }
+
+    /// Both copies of a tied table must be equal in every bit.
+    fn compare_copies(&mut self, ranks: &[&RankStep]) {
+        let bits = |tensor: Vec<f64>| tensor.into_iter().map(f64::to_bits).collect::<Vec<_>>();
+        for (stage, index, copy) in self.parameters().filter(|(.., parameter)| parameter.copy) {
+            let original = self.parameters().find(|(.., other)| !other.copy && other.name == copy.name);
+            let Some((first, at, original)) = original else { continue };
+            let a = self.whole(first, original, original.value, ranks, |rank| &rank.weights[at]);
+            let b = self.whole(stage, copy, copy.value, ranks, |rank| &rank.weights[index]);
+            if a.map(bits) != b.map(bits) {
+                let rank = |stage| self.ranks_of(stage).next().unwrap_or_default();
+                self.replicas_differ.get_or_insert((copy.name.clone(), [rank(first), rank(stage)]));
+            }
+        }
+    }
+
+    fn ranks_of(&self, stage: &'a StageProgram) -> impl Iterator<Item = usize> + use<'a> {
+        let grid = *stage.grid();
+        (0..grid.ranks()).filter(move |rank| grid.coordinate(*rank).on(Axis::Pipe) == stage.stage)
     }
 
     /// A logical tensor, if its replicas agree.
-    fn whole<'s>(&mut self, parameter: &Parameter, shards: impl Iterator<Item = &'s Vec<f64>>) -> Option<Vec<f64>> {
-        let shards: Vec<&[f64]> = shards.map(Vec::as_slice).collect();
-        match assemble(self.program, parameter, &shards) {
+    fn whole<'s>(
+        &mut self,
+        stage: &'a StageProgram,
+        parameter: &Parameter,
+        value: ValueId,
+        ranks: &[&'s RankStep],
+        shard: impl Fn(&'s RankStep) -> &'s Vec<f64>,
+    ) -> Option<Vec<f64>> {
+        let shards: Vec<(usize, &[f64])> =
+            self.ranks_of(stage).map(|rank| (rank, shard(ranks[rank]).as_slice())).collect();
+        match assemble(stage, parameter, value, &shards) {
             Ok(tensor) => Some(tensor),
             Err(ranks) => {
                 self.replicas_differ.get_or_insert((parameter.name.clone(), ranks));
@@ -228,8 +266,8 @@ impl<'a> Comparison<'a> {
     /// The logical weights after a step.
     fn weights(&mut self, ranks: &[&RankStep]) -> Tensors {
         let mut tensors = Tensors::new();
-        for (index, parameter) in self.program.parameters.iter().enumerate() {
-            let whole = self.whole(parameter, ranks.iter().map(|rank| &rank.weights[index]));
+        for (stage, index, parameter) in self.parameters().filter(|(.., parameter)| !parameter.copy) {
+            let whole = self.whole(stage, parameter, parameter.value, ranks, |rank| &rank.weights[index]);
             tensors.insert(
                 parameter.name.clone(),
                 whole.unwrap_or_else(|| vec![f64::NAN; parameter.rows * parameter.cols]),

@@ -2,19 +2,10 @@
 
 use proptest::prelude::*;
 use quadrille_plan::{Plan, PlanError, best, plan};
-use quadrille_spec::{Activations, Axis, Cluster, ElementType, Grid, LayoutRequest, Model, Overlap};
+use quadrille_spec::{Activations, Axis, Cluster, Grid, LayoutRequest, Model};
 
 fn template(global_batch: usize, activations: Activations) -> LayoutRequest {
-    LayoutRequest {
-        grid: "x=1".parse().unwrap(),
-        per_node: None,
-        activations,
-        overlap: Overlap::ALL,
-        global_batch,
-        microbatch: None,
-        seq_len: None,
-        dtype: ElementType::F32,
-    }
+    LayoutRequest { activations, ..LayoutRequest::new("x=1".parse().unwrap(), global_batch) }
 }
 
 fn search(model: &str, cluster: &str, ranks: usize, template: &LayoutRequest) -> Result<Plan, PlanError> {
@@ -23,7 +14,7 @@ fn search(model: &str, cluster: &str, ranks: usize, template: &LayoutRequest) ->
 }
 
 fn sizes(grid: &Grid) -> [usize; 4] {
-    Axis::ALL.map(|axis| grid.size(axis))
+    Axis::AXONN.map(|axis| grid.size(axis))
 }
 
 fn search_by_volume(ranks: usize, template: &LayoutRequest) -> Plan {

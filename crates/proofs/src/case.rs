@@ -2,13 +2,16 @@
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use quadrille_spec::{Activations, Axis, ElementType, Grid, Layout, LayoutRequest, Model, Overlap};
+use quadrille_spec::{
+    Activations, Axis, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model, Overlap, Recompute,
+    Schedule, Zero,
+};
 use quadrille_step::StepProgram;
 
 /// Ranks of the largest grid.
 const MAX_RANKS: usize = 16;
 /// Sequences of the largest step: the serial model has plain loops.
-const MAX_BATCH: usize = 36;
+const MAX_BATCH: usize = 48;
 
 /// A model, a layout that it can be trained with, and how the run is done.
 #[derive(Debug, Clone)]
@@ -47,7 +50,7 @@ struct Sizes {
     vocab: usize,
     seq_len: usize,
     seq_len_cut: usize,
-    /// Sequences per (z, and y if scattered) rank in a pass.
+    /// Sequences per rank that cuts them, in an overlap chunk.
     sequences: usize,
     microbatches: usize,
 }
@@ -60,14 +63,66 @@ struct Switches {
     tied_head: bool,
     biases: bool,
     dropout: f64,
+    more: MoreSwitches,
 }
 
-/// Grids of up to 16 ranks, four in five with several axes above 1, in any order of axes; hidden 12 to 48 and not always
-/// a power of two, perceptron not always four times as wide, prime vocabularies (also smaller than the ranks that share
-/// them), sequences shorter than the model takes, one to three microbatches, every switch.
+/// What the other axes and memory switches add.
+#[derive(Debug, Clone)]
+struct MoreSwitches {
+    linear: Linear,
+    panels: usize,
+    overlap_chunks: usize,
+    schedule: Schedule,
+    chunks: usize,
+    /// Microbatches in a group beyond the fewest.
+    group: Index,
+    /// Blocks that the pieces in the middle give to the first, or take from it.
+    uneven: bool,
+    recompute: Recompute,
+    keep_communicated: bool,
+    zero: Zero,
+    keep_weights: KeepWeights,
+}
+
+impl MoreSwitches {
+    fn plain(group: Index) -> Self {
+        Self {
+            linear: Linear::Pmm,
+            panels: 1,
+            overlap_chunks: 1,
+            schedule: Schedule::OneForwardOneBackward,
+            chunks: 1,
+            group,
+            uneven: false,
+            recompute: Recompute::None,
+            keep_communicated: false,
+            zero: Zero::Off,
+            keep_weights: KeepWeights::Use,
+        }
+    }
+}
+
+/// Grids over x, y, z and data of up to 16 ranks, four in five with several axes above 1, in any order of axes; hidden
+/// 12 to 48 and not always a power of two, perceptron not always four times as wide, prime vocabularies (also smaller
+/// than the ranks that share them), sequences shorter than the model takes, one to three microbatches, every switch of
+/// the plain layouts.
 pub fn cases() -> impl Strategy<Value = Case> {
+    build(grids(), any::<Index>().prop_map(MoreSwitches::plain).boxed(), 3)
+}
+
+/// Grids of up to 16 ranks with at least three axes above 1, among x, y, z, context, data and pipe, with every schedule,
+/// linear algorithm, recomputation, ZeRO stage and overlap; uneven stages; up to six microbatches.
+pub fn combined_cases() -> impl Strategy<Value = Case> {
+    build(combined_grids(), more_switches().boxed(), 6)
+}
+
+fn build(
+    grids: impl Strategy<Value = Grid>,
+    more: BoxedStrategy<MoreSwitches>,
+    microbatches: usize,
+) -> impl Strategy<Value = Case> {
     let run = (1..=2_usize, any::<u64>(), select(vec![None, Some(0.05), Some(100.0)]));
-    (sizes(), switches(), run).prop_filter_map(
+    (sizes(grids, microbatches), switches(more), run).prop_filter_map(
         "sizes that fit each other",
         |(sizes, switches, (threads, seed, clip))| {
             let model = model(&sizes, &switches)?;
@@ -79,11 +134,11 @@ pub fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-fn sizes() -> impl Strategy<Value = Sizes> {
+fn sizes(grids: impl Strategy<Value = Grid>, microbatches: usize) -> impl Strategy<Value = Sizes> {
     let in_model = (1..=2_usize, 1..=4_usize, any::<Index>(), any::<Index>());
     let vocab = select(vec![7, 11, 13, 17, 29, 37, 53]);
-    let in_step = (2..=7_usize, 0..=2_usize, 1..=2_usize, 1..=3_usize);
-    (grids(), in_model, vocab, in_step).prop_map(
+    let in_step = (2..=7_usize, 0..=2_usize, 1..=2_usize, 1..=microbatches);
+    (grids, in_model, vocab, in_step).prop_map(
         |(grid, (layers, heads_per_x, hidden, ffn), vocab, (seq_len, seq_len_cut, sequences, microbatches))| Sizes {
             grid,
             layers,
@@ -99,25 +154,81 @@ fn sizes() -> impl Strategy<Value = Sizes> {
     )
 }
 
-fn switches() -> impl Strategy<Value = Switches> {
-    (any::<bool>(), any::<[bool; 3]>(), any::<bool>(), any::<bool>(), select(vec![0.0, 0.1, 0.4])).prop_map(
-        |(scattered, [all_reduce, reduce_scatter, all_gather], tied_head, biases, dropout)| Switches {
-            scattered,
+fn switches(more: BoxedStrategy<MoreSwitches>) -> impl Strategy<Value = Switches> {
+    (any::<bool>(), any::<[bool; 3]>(), any::<bool>(), any::<bool>(), select(vec![0.0, 0.1, 0.4]), more).prop_map(
+        |(scattered, [all_reduce, reduce_scatter, all_gather], tied_head, biases, dropout, more)| Switches {
+            scattered: scattered || more.linear == Linear::Summa,
             overlap: Overlap { all_reduce, reduce_scatter, all_gather },
             tied_head,
             biases,
             dropout,
+            more,
         },
     )
+}
+
+fn more_switches() -> impl Strategy<Value = MoreSwitches> {
+    let linear = (prop_oneof![2 => Just(Linear::Pmm), 1 => Just(Linear::Summa)], 1..=2_usize);
+    let schedule = (select(Schedule::ALL.map(|(_, schedule)| schedule).to_vec()), 1..=3_usize, any::<Index>());
+    let full = |every| Recompute::Full { every };
+    let recompute = (select(vec![Recompute::None, Recompute::Selective, full(1), full(2)]), any::<bool>());
+    let zero = select(vec![Zero::Off, Zero::Optimizer, Zero::Gradients]);
+    let keep = select(vec![KeepWeights::Use, KeepWeights::Step]);
+    let chunks = prop_oneof![2 => Just(1_usize), 1 => Just(2)];
+    (linear, schedule, recompute, zero, keep, chunks, any::<bool>()).prop_map(
+        |(
+            (linear, panels),
+            (schedule, chunks, group),
+            (recompute, cac),
+            zero,
+            keep_weights,
+            overlap_chunks,
+            uneven,
+        )| {
+            MoreSwitches {
+                linear,
+                panels,
+                overlap_chunks,
+                schedule,
+                chunks,
+                group,
+                uneven,
+                recompute,
+                keep_communicated: cac && recompute != Recompute::None,
+                zero,
+                keep_weights,
+            }
+        },
+    )
+}
+
+fn above_one(grid: &Grid) -> usize {
+    Axis::ALL.iter().filter(|axis| grid.size(**axis) > 1).count()
 }
 
 fn grids() -> impl Strategy<Value = Grid> {
     let (several, few): (Vec<Grid>, Vec<Grid>) = (1..=MAX_RANKS)
         .flat_map(Grid::all)
         .filter(|grid| Axis::ALL.iter().all(|axis| grid.size(*axis) <= 5))
-        .partition(|grid| Axis::ALL.iter().filter(|axis| grid.size(**axis) > 1).count() > 1);
-    let order = Just(Axis::ALL.map(Axis::name)).prop_shuffle();
+        .partition(|grid| above_one(grid) > 1);
+    let order = Just(Axis::AXONN.map(Axis::name)).prop_shuffle();
     (prop_oneof![4 => select(several), 1 => select(few)], order)
+        .prop_map(|(grid, order)| grid.with_order(order.join(",").parse().expect("every axis once")))
+}
+
+fn combined_grids() -> impl Strategy<Value = Grid> {
+    let mut grids = Vec::new();
+    for grid in (1..=MAX_RANKS).flat_map(Grid::all) {
+        for (context, pipe) in [(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (4, 1), (2, 4)]
+        {
+            let wider = grid.with(Axis::Context, context).and_then(|grid| grid.with(Axis::Pipe, pipe));
+            grids.extend(wider.ok().filter(|grid| grid.ranks() <= MAX_RANKS && above_one(grid) >= 3));
+        }
+    }
+    // Pipelines are half of what is new.
+    let (pipelines, others): (Vec<Grid>, Vec<Grid>) = grids.into_iter().partition(|grid| grid.size(Axis::Pipe) > 1);
+    let order = Just(Axis::ALL.map(Axis::name)).prop_shuffle();
+    (prop_oneof![2 => select(pipelines), 1 => select(others)], order)
         .prop_map(|(grid, order)| grid.with_order(order.join(",").parse().expect("every axis once")))
 }
 
@@ -127,18 +238,48 @@ fn multiple(index: &Index, unit: usize, from: usize, to: usize) -> Option<usize>
     (!multiples.is_empty()).then(|| *index.get(&multiples))
 }
 
+/// The smallest number that both divide.
+fn common_multiple(a: usize, b: usize) -> usize {
+    (1..=b).map(|n| n * a).find(|multiple| multiple.is_multiple_of(b)).unwrap_or(a * b)
+}
+
+/// Pieces that the layers are split into.
+fn pieces(sizes: &Sizes, switches: &Switches) -> usize {
+    sizes.grid.size(Axis::Pipe) * chunks(sizes, switches)
+}
+
+fn chunks(sizes: &Sizes, switches: &Switches) -> usize {
+    match switches.more.schedule {
+        Schedule::Interleaved if sizes.grid.size(Axis::Pipe) > 1 => switches.more.chunks,
+        _ => 1,
+    }
+}
+
+/// Panels of a SUMMA product.
+fn panels(sizes: &Sizes, switches: &Switches) -> usize {
+    let fewest = common_multiple(sizes.grid.size(Axis::X), sizes.grid.size(Axis::Y));
+    match switches.more.linear {
+        Linear::Summa => fewest * switches.more.panels,
+        Linear::Pmm => 1,
+    }
+}
+
 fn model(sizes: &Sizes, switches: &Switches) -> Option<Model> {
     let (x, y) = (sizes.grid.size(Axis::X), sizes.grid.size(Axis::Y));
     let heads = x * sizes.heads_per_x;
-    let unit = (1..=y).map(|n| n * heads).find(|size| size.is_multiple_of(y))?;
+    let mesh = common_multiple(y, panels(sizes, switches));
+    let seq_len = match sizes.grid.size(Axis::Context) {
+        1 => sizes.seq_len,
+        context => 2 * context * (1 + sizes.seq_len % 2),
+    };
     Some(Model {
         name: "random".to_owned(),
-        layers: sizes.layers,
-        hidden: multiple(&sizes.hidden, unit, 12, 48)?,
+        layers: sizes.layers + pieces(sizes, switches).saturating_sub(2),
+        hidden: multiple(&sizes.hidden, common_multiple(heads, mesh), 12, 48)?,
         heads,
-        ffn: multiple(&sizes.ffn, x, 9, 80)?,
+        ffn: multiple(&sizes.ffn, common_multiple(x, panels(sizes, switches)), 9, 80)?,
         vocab: sizes.vocab,
-        seq_len: sizes.seq_len,
+        seq_len,
         tied_head: switches.tied_head,
         biases: switches.biases,
         dropout: switches.dropout,
@@ -146,19 +287,46 @@ fn model(sizes: &Sizes, switches: &Switches) -> Option<Model> {
     })
 }
 
+/// As even as possible, or with the first piece as empty as it may be.
+fn stage_blocks(layers: usize, pieces: usize, uneven: bool) -> Option<Vec<usize>> {
+    if !uneven || pieces == 1 {
+        return None;
+    }
+    let mut blocks = vec![1; pieces];
+    blocks[0] = 0;
+    blocks[pieces - 1] = layers.checked_sub(pieces - 2)?;
+    Some(blocks)
+}
+
 fn layout(sizes: &Sizes, switches: &Switches, model: &Model) -> Option<Layout> {
     let size = |axis| sizes.grid.size(axis);
+    let more = &switches.more;
     let whole = if switches.scattered { size(Axis::Y) } else { 1 };
-    let microbatch = size(Axis::Z) * whole * sizes.sequences;
+    let microbatch = size(Axis::Z) * whole * more.overlap_chunks * sizes.sequences;
+    let chunks = chunks(sizes, switches);
+    let groups = size(Axis::Pipe)..=sizes.microbatches.max(size(Axis::Pipe));
+    let seq_len = match size(Axis::Context) {
+        1 => sizes.seq_len.saturating_sub(sizes.seq_len_cut).max(1),
+        _ => model.seq_len,
+    };
     let request = LayoutRequest {
-        grid: sizes.grid,
-        per_node: None,
         activations: if switches.scattered { Activations::Scattered } else { Activations::Replicated },
+        linear: more.linear,
+        summa_panels: (more.linear == Linear::Summa).then(|| panels(sizes, switches)),
         overlap: switches.overlap,
-        global_batch: size(Axis::Data) * microbatch * sizes.microbatches,
+        overlap_chunks: more.overlap_chunks,
+        schedule: more.schedule,
+        chunks,
+        microbatch_group: Some(*more.group.get(&groups.collect::<Vec<_>>())),
+        stage_blocks: stage_blocks(model.layers, size(Axis::Pipe) * chunks, more.uneven),
+        recompute: more.recompute,
+        keep_communicated: more.keep_communicated,
+        zero: more.zero,
+        keep_weights: more.keep_weights,
         microbatch: Some(microbatch),
-        seq_len: Some(sizes.seq_len.saturating_sub(sizes.seq_len_cut).max(1)),
+        seq_len: Some(seq_len),
         dtype: ElementType::F64,
+        ..LayoutRequest::new(sizes.grid, size(Axis::Data) * microbatch * sizes.microbatches)
     };
     Layout::new(model, &request).ok().filter(|layout| layout.global_batch <= MAX_BATCH)
 }

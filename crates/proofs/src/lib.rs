@@ -8,6 +8,12 @@
 //! | `overlap` | overlap passes, threads and repetition change no bit |
 //! | `controls` | a broken program does not pass |
 //! | `slices` | slicing is the inverse of gathering |
+//! | `recompute` | recomputation changes no bit, repeats what the closed form says, and saves activations |
+//! | `pipeline` | schedules change no bit; in-flight microbatches; tied copies |
+//! | `boundaries` | what stages send each other |
+//! | `context` | volumes and balance of the attention over parts of sequences |
+//! | `summa` | SUMMA equals whole-tile products; its volumes |
+//! | `zero` | sharded optimizers and gradients: memory, volumes, bits; weights kept for a step |
 //! | `volumes` | ledgers are the published closed forms |
 //! | `by_hand` | ledgers are what a person counts |
 //! | `failures` | a failing or late rank ends the job and is named |
@@ -15,11 +21,19 @@
 //! | `long` | `equality` with more cases (feature `long`) |
 
 mod case;
+mod control;
 mod edit;
 mod run;
+mod seeded;
 mod small;
+mod traffic;
 
-pub use case::{Case, cases};
-pub use edit::{edited, is_collective};
-pub use run::{Outcome, SEED, Trajectory, holds, hyper, prove, random_tokens, trajectory};
-pub use small::{layout, model, program};
+pub use case::{Case, cases, combined_cases};
+pub use control::{assert_caught, assert_stopped};
+pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced};
+pub use run::{
+    Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_tokens, trajectory, trajectory_with,
+};
+pub use seeded::for_random;
+pub use small::{built, layout, layout_with, model, program, program_with, rebuilt};
+pub use traffic::Traffic;

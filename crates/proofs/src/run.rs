@@ -29,7 +29,15 @@ pub fn hyper(clip: Option<f64>) -> Hyper {
 /// # Errors
 /// A rank that failed.
 pub fn prove(program: &StepProgram, steps: u64) -> Result<VerifyReport, EngineError> {
-    verify_as(program, VerifyOptions { steps, seed: SEED, hyper: hyper(Some(0.1)), threads: 1, timeout: TIMEOUT })
+    prove_within(program, steps, TIMEOUT)
+}
+
+/// [`prove`] where no rank may wait for others longer than `timeout`.
+///
+/// # Errors
+/// A rank that failed.
+pub fn prove_within(program: &StepProgram, steps: u64, timeout: Duration) -> Result<VerifyReport, EngineError> {
+    verify_as(program, VerifyOptions { steps, seed: SEED, hyper: hyper(Some(0.1)), threads: 1, timeout })
 }
 
 /// Holds a random case against the serial model over two steps.
@@ -94,20 +102,46 @@ pub struct Trajectory {
 /// # Errors
 /// A rank that failed.
 pub fn trajectory(program: &StepProgram, steps: u64, threads: usize) -> Result<Vec<Trajectory>, EngineError> {
+    trajectory_with(program, steps, threads, hyper(Some(0.1)))
+}
+
+/// [`trajectory`] with another optimizer.
+///
+/// # Errors
+/// A rank that failed.
+pub fn trajectory_with(
+    program: &StepProgram,
+    steps: u64,
+    threads: usize,
+    hyper: Hyper,
+) -> Result<Vec<Trajectory>, EngineError> {
     match program.layout.dtype {
-        ElementType::F32 => run::<f32>(program, steps, threads),
-        ElementType::F64 => run::<f64>(program, steps, threads),
+        ElementType::F32 => run::<f32>(program, steps, threads, hyper),
+        ElementType::F64 => run::<f64>(program, steps, threads, hyper),
     }
 }
 
-fn run<T: Real>(program: &StepProgram, steps: u64, threads: usize) -> Result<Vec<Trajectory>, EngineError> {
+/// What a run of two steps computed, without what it counted.
+///
+/// # Panics
+/// If a rank failed.
+pub fn bits(program: &StepProgram) -> Vec<Trajectory> {
+    let ranks = trajectory(program, 2, 1).unwrap_or_else(|error| panic!("{:?}: {error}", program.layout));
+    ranks.into_iter().map(|rank| Trajectory { ledger: None, ..rank }).collect()
+}
+
+fn run<T: Real>(
+    program: &StepProgram,
+    steps: u64,
+    threads: usize,
+    hyper: Hyper,
+) -> Result<Vec<Trajectory>, EngineError> {
     let batch = random_tokens(program);
-    let job = JobOptions { ranks: program.layout.grid.ranks(), timeout: TIMEOUT };
+    let job = JobOptions { timeout: TIMEOUT, ..JobOptions::new(program.layout.grid.ranks()) };
     let bits = |shards: Vec<Vec<f64>>| -> Vec<Vec<u64>> {
         shards.iter().map(|shard| shard.iter().map(|element| element.to_bits()).collect()).collect()
     };
     Ok(run_ranks(&job, |context| {
-        let hyper = hyper(Some(0.1));
         let mut engine = RankEngine::<T>::new(program, context, threads, hyper, SEED, InitialValues::Perturbed)?;
         let start = bits(engine.weights()?);
         let (mut outcomes, mut ledger) = (Vec::new(), None);

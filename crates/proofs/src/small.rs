@@ -33,16 +33,19 @@ pub fn layout(
     global_batch: usize,
     microbatch: usize,
 ) -> Layout {
-    let request = LayoutRequest {
-        grid: grid.parse().expect("a grid"),
-        per_node: None,
-        activations,
-        overlap,
-        global_batch,
-        microbatch: Some(microbatch),
-        seq_len: None,
-        dtype: ElementType::F64,
-    };
+    layout_with(model, grid, global_batch, |request| {
+        (request.activations, request.overlap, request.microbatch) = (activations, overlap, Some(microbatch));
+    })
+}
+
+/// A layout of whole sequences in f64 with the choices that `choose` makes.
+///
+/// # Panics
+/// If the model cannot be trained with it.
+pub fn layout_with(model: &Model, grid: &str, global_batch: usize, choose: impl FnOnce(&mut LayoutRequest)) -> Layout {
+    let plain = LayoutRequest::new(grid.parse().expect("a grid"), global_batch);
+    let mut request = LayoutRequest { dtype: ElementType::F64, ..plain };
+    choose(&mut request);
     Layout::new(model, &request).unwrap_or_else(|error| panic!("{grid}: {error}"))
 }
 
@@ -58,6 +61,36 @@ pub fn program(
     global_batch: usize,
     microbatch: usize,
 ) -> StepProgram {
-    let layout = layout(model, grid, activations, overlap, global_batch, microbatch);
-    StepProgram::new(model, &layout).unwrap_or_else(|error| panic!("{grid}: {error}"))
+    built(model, &layout(model, grid, activations, overlap, global_batch, microbatch))
+}
+
+/// The program of [`layout_with`].
+///
+/// # Panics
+/// If the model cannot be trained with it.
+pub fn program_with(
+    model: &Model,
+    grid: &str,
+    global_batch: usize,
+    choose: impl FnOnce(&mut LayoutRequest),
+) -> StepProgram {
+    built(model, &layout_with(model, grid, global_batch, choose))
+}
+
+/// The program of a layout.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn built(model: &Model, layout: &Layout) -> StepProgram {
+    StepProgram::new(model, layout).unwrap_or_else(|error| panic!("{}: {error}", layout.grid))
+}
+
+/// `program` with other choices of its layout, which must be possible.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn rebuilt(program: &StepProgram, choose: impl FnOnce(&mut Layout)) -> StepProgram {
+    let mut layout = program.layout.clone();
+    choose(&mut layout);
+    built(&program.model, &layout)
 }

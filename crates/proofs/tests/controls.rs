@@ -4,10 +4,14 @@
 //! An all-gather is not simply left out, since its buffer may still hold the right values from the pass before; it
 //! gathers over the wrong axis instead.
 
-use quadrille_proofs::{edited, is_collective, model, program, prove, trajectory};
+use quadrille_proofs::{
+    assert_caught, edited, edited_at, edited_stage, is_collective, model, operations, pass_operations, program, prove,
+    replaced, trajectory,
+};
 use quadrille_spec::{Activations, Axis, AxisSet, CollectiveKind, Overlap};
 use quadrille_step::{
-    Collective, GemmPass, Op, Operation, Parameter, Reduction, Scalar, StepProgram, Write, declared_axes, predict,
+    Collective, GemmPass, Members, Op, Operation, Parameter, Reduction, Scalar, StepProgram, Write, declared_axes,
+    predict,
 };
 
 const BOTH: [Activations; 2] = [Activations::Replicated, Activations::Scattered];
@@ -20,35 +24,25 @@ fn unbroken(activations: Activations) -> StepProgram {
     program
 }
 
-/// Asserts that the program runs to its end, is counted as predicted, and gives wrong numbers.
-fn assert_caught(program: &StepProgram, steps: u64, change: &str) {
-    let report = prove(program, steps).unwrap_or_else(|error| panic!("{change}: {error}"));
-    assert!(report.ledger_equal, "{change}: {report:?}");
-    assert!(!report.ok, "{change} was not noticed: {report:?}");
-}
-
-/// The collectives of both sections, in order of issue.
+/// The collectives of all sections, in order of issue.
 fn collectives(program: &StepProgram) -> Vec<Collective> {
-    let ops = program.pass.ops.iter().chain(&program.update.ops);
-    ops.filter(|op| matches!(op.operation, Operation::Issue(_))).filter_map(is_collective).collect()
+    let issues = operations(program).into_iter().filter(|(_, op)| matches!(op.operation, Operation::Issue(_)));
+    issues.filter_map(|(_, op)| is_collective(op)).collect()
 }
 
 fn describe(program: &StepProgram, collective: &Collective) -> String {
-    let name = &program.value(collective.output).name;
+    let name = &program.stages[0].value(collective.output).name;
     format!("{} of {name} over {}", collective.kind.name(), collective.axes.key())
 }
 
 /// Replaces one collective by others: none, or one in its place.
-fn replaced(program: &StepProgram, old: Collective, new: &[Operation]) -> StepProgram {
-    let replace = |ops: &mut Vec<Op>| {
-        let layer = ops.iter().find(|op| is_collective(op) == Some(old)).map(|op| op.layer);
-        let Some(at) = ops.iter().position(|op| op.operation == Operation::Issue(old)) else { return };
-        ops.retain(|op| op.operation != Operation::Wait(old));
-        ops.splice(at..=at, new.iter().map(|operation| Op { layer: layer.unwrap(), operation: operation.clone() }));
-    };
-    edited(program, |pass, update| {
-        replace(pass);
-        replace(update);
+fn exchanged(program: &StepProgram, old: Collective, new: &[Operation]) -> StepProgram {
+    replaced(program, |op| match op.operation {
+        Operation::Issue(collective) if collective == old => {
+            new.iter().map(|operation| Op { operation: operation.clone(), ..op.clone() }).collect()
+        }
+        Operation::Wait(collective) if collective == old => Vec::new(),
+        _ => vec![op.clone()],
     })
 }
 
@@ -56,10 +50,10 @@ fn replaced(program: &StepProgram, old: Collective, new: &[Operation]) -> StepPr
 fn unreduced(program: &StepProgram, collective: Collective) -> StepProgram {
     let Collective { input, output, axes, .. } = collective;
     match collective.kind {
-        CollectiveKind::AllReduce => replaced(program, collective, &[]),
+        CollectiveKind::AllReduce => exchanged(program, collective, &[]),
         _ => {
             let axis = axes.iter().next().unwrap();
-            replaced(program, collective, &[Operation::SliceRows { axis, input, output }])
+            exchanged(program, collective, &[Operation::SliceRows { axis, input, output }])
         }
     }
 }
@@ -83,7 +77,7 @@ fn every_scalar_reduction_matters() {
     let program = unbroken(Activations::Scattered);
     for dropped in [Scalar::Loss, Scalar::GradientNormSquared] {
         let is_dropped = |op: &Op| matches!(op.operation, Operation::ReduceScalar { scalar, .. } if scalar == dropped);
-        let broken = edited(&program, |_, update| update.retain(|op| !is_dropped(op)));
+        let broken = edited(&program, |_, _, update| update.retain(|op| !is_dropped(op)));
         assert_caught(&broken, 1, &format!("no reduction of {dropped:?}"));
     }
 }
@@ -91,7 +85,7 @@ fn every_scalar_reduction_matters() {
 /// The same collective over other axes.
 fn over(program: &StepProgram, old: Collective, axes: AxisSet) -> StepProgram {
     let new = Collective { axes, ..old };
-    replaced(program, old, &[Operation::Issue(new), Operation::Wait(new)])
+    exchanged(program, old, &[Operation::Issue(new), Operation::Wait(new)])
 }
 
 /// `axes` with two of them exchanged; `None` if that changes nothing.
@@ -109,7 +103,7 @@ fn swapped(axes: AxisSet, [a, b]: [Axis; 2]) -> Option<AxisSet> {
 fn every_collective_needs_its_own_axis() {
     for activations in BOTH {
         let program = unbroken(activations);
-        let declared = declared_axes(&program);
+        let declared = declared_axes(&program.stages[0]);
         let mut gathers = 0;
         for collective in collectives(&program) {
             for pair in [[Axis::X, Axis::Y], [Axis::Z, Axis::Data]] {
@@ -127,25 +121,24 @@ fn every_collective_needs_its_own_axis() {
 
 /// The program with another set of axes for the reduction of a gradient, consistently.
 fn reduced_over(program: &StepProgram, index: usize, axes: AxisSet) -> StepProgram {
-    let Parameter { gradient, unreduced, .. } = program.parameters[index];
+    let Parameter { gradient, unreduced, .. } = program.stages[0].parameters[index];
     let old = Collective {
         kind: CollectiveKind::AllReduce,
         axes: unreduced,
+        members: Members::All,
         reduction: Reduction::Sum,
         input: gradient,
         output: gradient,
     };
-    let mut broken = over(program, old, axes);
-    broken.parameters[index].unreduced = axes;
-    broken
+    edited_stage(&over(program, old, axes), 0, |stage| stage.parameters[index].unreduced = axes)
 }
 
 #[test]
 fn gradients_are_reduced_over_neither_too_few_nor_too_many_axes() {
     for activations in BOTH {
         let program = unbroken(activations);
-        for (index, parameter) in program.parameters.iter().enumerate() {
-            for axis in Axis::ALL {
+        for (index, parameter) in program.stages[0].parameters.iter().enumerate() {
+            for axis in Axis::AXONN {
                 let axes = match parameter.unreduced.contains(axis) {
                     true => parameter.unreduced.without(axis.only()),
                     false => parameter.unreduced.union(axis.only()),
@@ -163,12 +156,12 @@ fn gradients_are_reduced_over_neither_too_few_nor_too_many_axes() {
 #[test]
 fn every_gradient_counts_once_in_the_norm() {
     let program = unbroken(Activations::Scattered);
-    for index in 0..program.parameters.len() {
+    for index in 0..program.stages[0].parameters.len() {
         let counts = |op: &Op| matches!(op.operation, Operation::SumSquares { parameter, .. } if parameter.0 == index);
-        let name = &program.parameters[index].name;
-        let never = edited(&program, |_, update| update.retain(|op| !counts(op)));
+        let name = &program.stages[0].parameters[index].name;
+        let never = edited(&program, |_, _, update| update.retain(|op| !counts(op)));
         assert_caught(&never, 1, &format!("{name} is not in the norm"));
-        let twice = edited(&program, |_, update| {
+        let twice = edited(&program, |_, _, update| {
             let at = update.iter().position(counts).unwrap();
             update.insert(at, update[at].clone());
         });
@@ -180,13 +173,14 @@ fn every_gradient_counts_once_in_the_norm() {
 fn shards_count_once_in_the_norm() {
     // As if a weight were replicated over z, or a bias cut over data: another rank set would own it.
     let program = unbroken(Activations::Scattered);
-    for (index, parameter) in program.parameters.iter().enumerate() {
-        let mut broken = program.clone();
-        let sharding = &mut broken.values[parameter.gradient.0].sharding;
-        match sharding.flat.is_empty() {
-            true => sharding.flat = vec![Axis::Data],
-            false => sharding.flat.clear(),
-        }
+    for (index, parameter) in program.stages[0].parameters.iter().enumerate() {
+        let broken = edited_stage(&program, 0, |stage| {
+            let sharding = &mut stage.values[parameter.gradient.0].sharding;
+            match sharding.flat.is_empty() {
+                true => sharding.rows = vec![Axis::Data],
+                false => sharding.flat.clear(),
+            }
+        });
         assert_caught(&broken, 1, &format!("{index}: another owner of {}", parameter.name));
     }
 }
@@ -196,47 +190,51 @@ fn every_microbatch_counts_once() {
     for (grid, activations) in [("x=2,y=2,z=2", BOTH[0]), ("x=2,y=2,z=2", BOTH[1]), ("x=2,y=2", BOTH[1])] {
         let program = program(&model(1), grid, activations, Overlap::NONE, 8, 4);
         assert!(prove(&program, 2).unwrap().ok);
-        for (at, op) in program.pass.ops.iter().enumerate() {
-            let (Operation::Accumulate { write, .. } | Operation::Gemm { write, .. }) = op.operation else { continue };
-            if write != Write::AccumulateMicrobatches {
+        for (at, op) in pass_operations(&program) {
+            if write_of(&mut op.operation.clone()) != Some(&mut Write::AccumulateMicrobatches) {
                 continue;
             }
             for wrong in [Write::Overwrite, Write::Accumulate] {
-                let broken = edited(&program, |pass, _| set_write(&mut pass[at].operation, wrong));
-                assert_caught(
-                    &broken,
-                    2,
-                    &format!("{grid}, {activations}: operation {at} ({}): {wrong:?}", op.operation.name()),
-                );
+                let broken = edited_at(&program, at, |ops, at| set_write(&mut ops[at].operation, wrong));
+                let change = format!("{grid}, {activations}: {} at {at:?}: {wrong:?}", op.operation.name());
+                assert_caught(&broken, 2, &change);
             }
         }
     }
 }
 
 fn set_write(operation: &mut Operation, new: Write) {
-    if let Operation::Accumulate { write, .. }
-    | Operation::Gemm { write, .. }
-    | Operation::EmbedBackward { write, .. }
-    | Operation::NormBackward { write, .. } = operation
-    {
+    if let Some(write) = write_of(operation) {
         *write = new;
+    }
+}
+
+/// What an operation does with the former contents of its output.
+fn write_of(operation: &mut Operation) -> Option<&mut Write> {
+    match operation {
+        Operation::Accumulate { write, .. }
+        | Operation::Gemm { write, .. }
+        | Operation::EmbedBackward { write, .. }
+        | Operation::PositionsBackward { write, .. }
+        | Operation::BiasBackward { write, .. }
+        | Operation::GeluBackward { write, .. }
+        | Operation::NormBackwardSums { write, .. }
+        | Operation::NormBackward { write, .. } => Some(write),
+        _ => None,
     }
 }
 
 #[test]
 fn products_overwrite_and_sums_add() {
     let program = unbroken(Activations::Scattered);
-    for (at, op) in program.pass.ops.iter().enumerate() {
-        let wrong = match op.operation {
-            Operation::Gemm { write: Write::Overwrite, .. } => Write::Accumulate,
-            Operation::Gemm { write: Write::Accumulate, .. }
-            | Operation::Accumulate { write: Write::Accumulate, .. }
-            | Operation::EmbedBackward { write: Write::Accumulate, .. }
-            | Operation::NormBackward { write: Write::Accumulate, .. } => Write::Overwrite,
+    for (at, op) in pass_operations(&program) {
+        let wrong = match write_of(&mut op.operation.clone()) {
+            Some(Write::Overwrite) if matches!(op.operation, Operation::Gemm { .. }) => Write::Accumulate,
+            Some(Write::Accumulate) => Write::Overwrite,
             _ => continue,
         };
-        let broken = edited(&program, |pass, _| set_write(&mut pass[at].operation, wrong));
-        assert_caught(&broken, 1, &format!("operation {at} ({}): {wrong:?}", op.operation.name()));
+        let broken = edited_at(&program, at, |ops, at| set_write(&mut ops[at].operation, wrong));
+        assert_caught(&broken, 1, &format!("{} at {at:?}: {wrong:?}", op.operation.name()));
     }
 }
 
@@ -244,7 +242,7 @@ fn products_overwrite_and_sums_add() {
 fn work_in_place_is_done_once() {
     for activations in BOTH {
         let program = unbroken(activations);
-        for (at, op) in program.pass.ops.iter().enumerate() {
+        for (at, op) in pass_operations(&program) {
             if !matches!(
                 op.operation,
                 Operation::Bias { .. } | Operation::AddPositions { .. } | Operation::Residual { .. }
@@ -252,10 +250,10 @@ fn work_in_place_is_done_once() {
                 continue;
             }
             let name = op.operation.name();
-            let never = edited(&program, |pass, _| drop(pass.remove(at)));
-            assert_caught(&never, 1, &format!("{activations}: no {name} at {at}"));
-            let twice = edited(&program, |pass, _| pass.insert(at, op.clone()));
-            assert_caught(&twice, 1, &format!("{activations}: {name} twice at {at}"));
+            let never = edited_at(&program, at, |ops, at| drop(ops.remove(at)));
+            assert_caught(&never, 1, &format!("{activations}: no {name} at {at:?}"));
+            let twice = edited_at(&program, at, |ops, at| ops.insert(at, op.clone()));
+            assert_caught(&twice, 1, &format!("{activations}: {name} twice at {at:?}"));
         }
     }
 }
@@ -263,12 +261,12 @@ fn work_in_place_is_done_once() {
 #[test]
 fn every_parameter_moves_once() {
     let program = unbroken(Activations::Scattered);
-    for (at, op) in program.update.ops.iter().enumerate() {
+    for (at, op) in program.stages[0].update.ops.iter().enumerate() {
         if let Operation::AdamW { parameter, .. } = op.operation {
-            let name = &program.parameters[parameter.0].name;
-            let never = edited(&program, |_, update| drop(update.remove(at)));
+            let name = &program.stages[0].parameters[parameter.0].name;
+            let never = edited(&program, |_, _, update| drop(update.remove(at)));
             assert_caught(&never, 1, &format!("{name} does not move"));
-            let twice = edited(&program, |_, update| update.insert(at, op.clone()));
+            let twice = edited(&program, |_, _, update| update.insert(at, op.clone()));
             assert_caught(&twice, 1, &format!("{name} moves twice"));
         }
     }
@@ -278,13 +276,13 @@ fn every_parameter_moves_once() {
 fn weight_gradients_come_from_the_right_product() {
     let program = unbroken(Activations::Replicated);
     let is_product = |op: &Op| matches!(op.operation, Operation::Gemm { pass: GemmPass::WeightGradient, .. });
-    for at in (0..program.pass.ops.len()).filter(|at| is_product(&program.pass.ops[*at])) {
-        let twice = edited(&program, |pass, _| {
-            let mut again = pass[at].clone();
+    for (at, op) in pass_operations(&program).into_iter().filter(|(_, op)| is_product(op)) {
+        let twice = edited_at(&program, at, |ops, at| {
+            let mut again = op.clone();
             set_write(&mut again.operation, Write::Accumulate);
-            pass.insert(at + 1, again);
+            ops.insert(at + 1, again);
         });
-        assert_caught(&twice, 1, &format!("the product at {at} is added twice"));
+        assert_caught(&twice, 1, &format!("the product at {at:?} is added twice"));
     }
 }
 
@@ -294,7 +292,7 @@ fn a_collective_too_many_is_counted() {
     let program = unbroken(Activations::Scattered);
     let maximum = collectives(&program).into_iter().find(|c| c.reduction == Reduction::Max).unwrap();
     let [issue, wait] = [Operation::Issue(maximum), Operation::Wait(maximum)];
-    let wasteful = replaced(&program, maximum, &[issue.clone(), wait.clone(), issue, wait]);
+    let wasteful = exchanged(&program, maximum, &[issue.clone(), wait.clone(), issue, wait]);
     assert!(prove(&wasteful, 1).unwrap().ok, "the numbers are right");
 
     let counted = |program: &StepProgram| trajectory(program, 1, 1).unwrap();

@@ -2,7 +2,7 @@
 //! every bit, and predicted and counted ledgers as integers.
 
 use proptest::prelude::*;
-use quadrille_proofs::{cases, holds};
+use quadrille_proofs::{cases, combined_cases, for_random, holds};
 use quadrille_spec::ElementType;
 
 proptest! {
@@ -26,4 +26,9 @@ proptest! {
     fn single_precision_is_close_to_the_serial_model(case in cases()) {
         holds(&case, ElementType::F32)?;
     }
+}
+
+#[test]
+fn combined_layouts_equal_the_serial_model() {
+    for_random(40, combined_cases(), |case| holds(&case, ElementType::F64));
 }

@@ -28,6 +28,7 @@ fn failure(program: &StepProgram, timeout: Duration, batch: &BatchSource) -> Str
         timeout,
         tune_matmuls: false,
         matmuls: None,
+        trace: false,
     };
     train::<f64>(program, &options, batch, &mut |_| Ok(())).unwrap_err().to_string()
 }
@@ -94,9 +95,10 @@ fn a_late_rank_is_named() {
 #[test]
 fn an_operation_that_cannot_run_is_named() {
     let program = four_ranks();
-    let forgets_to_wait = edited(&program, |pass, _| {
-        let at = pass.iter().position(|op| op.layer == Layer::Block(0) && matches!(op.operation, Operation::Wait(_)));
-        pass.remove(at.unwrap());
+    let forgets_to_wait = edited(&program, |forward, _, _| {
+        let at =
+            forward.iter().position(|op| op.layer == Layer::Block(0) && matches!(op.operation, Operation::Wait(_)));
+        forward.remove(at.unwrap());
     });
     let message = failure(&forgets_to_wait, NO_WAITING, &random_tokens(&program));
     assert_contains(&message, &["rank ", "block 0", "block.0.qkv.weight gathered", "in flight without a wait"]);

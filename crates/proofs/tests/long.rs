@@ -2,7 +2,7 @@
 //! `cargo test -p quadrille-proofs --features long --test long`.
 
 use proptest::prelude::*;
-use quadrille_proofs::{cases, holds};
+use quadrille_proofs::{cases, combined_cases, for_random, holds};
 use quadrille_spec::ElementType;
 
 proptest! {
@@ -12,4 +12,9 @@ proptest! {
     fn three_thousand_layouts_equal_the_serial_model(case in cases()) {
         holds(&case, ElementType::F64)?;
     }
+}
+
+#[test]
+fn three_hundred_combined_layouts_equal_the_serial_model() {
+    for_random(300, combined_cases(), |case| holds(&case, ElementType::F64));
 }

@@ -2,7 +2,10 @@
 //! pass really moves something.
 
 use proptest::prelude::*;
-use quadrille_proofs::{Trajectory, cases, is_collective, layout, model, program, trajectory};
+use quadrille_proofs::{
+    Trajectory, cases, combined_cases, for_random, is_collective, layout, model, pass_operations, program, rebuilt,
+    trajectory,
+};
 use quadrille_spec::{Activations, Axis, CollectiveKind, ElementType, Layout, Model, Overlap};
 use quadrille_step::{Collective, GemmPass, Op, Operation, StepProgram};
 
@@ -16,19 +19,19 @@ fn bits(program: &StepProgram, threads: usize) -> Vec<Trajectory> {
     ranks.into_iter().map(|rank| Trajectory { ledger: None, ..rank }).collect()
 }
 
-fn rebuilt(program: &StepProgram, overlap: Overlap) -> StepProgram {
-    StepProgram::new(&program.model, &Layout { overlap, ..program.layout.clone() }).unwrap()
+fn with(program: &StepProgram, overlap: Overlap) -> StepProgram {
+    rebuilt(program, |layout| layout.overlap = overlap)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn overlap_changes_no_bit(case in cases(), single in any::<bool>()) {
-        let plain = rebuilt(&case.program(if single { ElementType::F32 } else { ElementType::F64 }), Overlap::NONE);
+        let plain = with(&case.program(if single { ElementType::F32 } else { ElementType::F64 }), Overlap::NONE);
         let reference = bits(&plain, 1);
         for overlap in [OAR, ORS, OAG, Overlap::ALL] {
-            prop_assert_eq!(&bits(&rebuilt(&plain, overlap), 1), &reference, "{}", overlap);
+            prop_assert_eq!(&bits(&with(&plain, overlap), 1), &reference, "{}", overlap);
         }
     }
 
@@ -40,6 +43,19 @@ proptest! {
             prop_assert_eq!(&bits(&program, threads), &reference, "{} threads", threads);
         }
     }
+}
+
+/// With pipelines, SUMMA, recomputation, ZeRO and overlap chunks.
+#[test]
+fn combined_layouts_change_no_bit() {
+    for_random(8, combined_cases(), |case| {
+        let program = case.program(case.layout.dtype);
+        let reference = bits(&with(&program, Overlap::NONE), 1);
+        for (overlap, threads) in [(OAR, 1), (ORS, 2), (OAG, 1), (Overlap::ALL, 3)] {
+            prop_assert!(bits(&with(&program, overlap), threads) == reference, "{}, {} threads", overlap, threads);
+        }
+        Ok(())
+    });
 }
 
 /// The random cases are too small for most kernels to share their work among threads: this one is not.
@@ -61,6 +77,11 @@ fn overlapped(activations: Activations, overlap: Overlap) -> StepProgram {
     program(&model(2), "x=2,y=2,z=2", activations, overlap, 4, 4)
 }
 
+/// The operations of the passes over a microbatch.
+fn passes(program: &StepProgram) -> Vec<Op> {
+    pass_operations(program).into_iter().map(|(_, op)| op.clone()).collect()
+}
+
 /// The operations between issue and wait of every collective of a section, in order of issue.
 fn flights(ops: &[Op]) -> Vec<(Collective, &[Op])> {
     let at_wait = |collective| ops.iter().position(|op| op.operation == Operation::Wait(collective)).unwrap();
@@ -78,7 +99,7 @@ fn is_product(op: &Op) -> bool {
 /// How many collectives that `wanted` names fly over operations that `work` names.
 fn hidden(program: &StepProgram, wanted: impl Fn(&Collective) -> bool, work: impl Fn(&Op) -> bool) -> usize {
     let over_work = |(collective, ops): &(Collective, &[Op])| wanted(collective) && ops.iter().any(&work);
-    flights(&program.pass.ops).iter().filter(|flight| over_work(flight)).count()
+    flights(&passes(program)).iter().filter(|flight| over_work(flight)).count()
 }
 
 fn over_z(collective: &Collective, kind: CollectiveKind) -> bool {
@@ -116,7 +137,7 @@ fn each_pass_hides_its_own_collectives() {
 fn each_pass_lengthens_flights_and_shortens_none() {
     for activations in [Activations::Replicated, Activations::Scattered] {
         let flown = |overlap| -> usize {
-            flights(&overlapped(activations, overlap).pass.ops).iter().map(|(_, ops)| ops.len()).sum()
+            flights(&passes(&overlapped(activations, overlap))).iter().map(|(_, ops)| ops.len()).sum()
         };
         let plain = flown(Overlap::NONE);
         assert_eq!(plain, 0, "without overlap every wait follows its issue");
@@ -130,7 +151,7 @@ fn each_pass_lengthens_flights_and_shortens_none() {
 fn passes_only_move_operations() {
     for activations in [Activations::Replicated, Activations::Scattered] {
         let sorted = |overlap| {
-            let ops = overlapped(activations, overlap).pass.ops;
+            let ops = passes(&overlapped(activations, overlap));
             let mut ops: Vec<String> = ops.iter().map(|op| format!("{op:?}")).collect();
             ops.sort();
             ops

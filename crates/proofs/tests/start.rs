@@ -18,11 +18,12 @@ proptest! {
     fn shards_are_pieces_of_the_same_tensors(case in cases()) {
         let program = case.program(ElementType::F64);
         let ranks = trajectory(&program, 0, case.threads).unwrap();
-        for (index, parameter) in program.parameters.iter().enumerate() {
+        let stage = &program.stages[0];
+        for (index, parameter) in stage.parameters.iter().enumerate() {
             let floats = |bits: &Vec<u64>| bits.iter().map(|bits| f64::from_bits(*bits)).collect::<Vec<f64>>();
             let shards: Vec<Vec<f64>> = ranks.iter().map(|rank| floats(&rank.start[index])).collect();
-            let shards: Vec<&[f64]> = shards.iter().map(Vec::as_slice).collect();
-            let whole = assemble(&program, parameter, &shards).unwrap();
+            let shards: Vec<(usize, &[f64])> = shards.iter().map(Vec::as_slice).enumerate().collect();
+            let whole = assemble(stage, parameter, parameter.value, &shards).unwrap();
             let drawn = initial_tensor(parameter, SEED, InitialValues::Perturbed);
             let bits = |tensor: &[f64]| tensor.iter().map(|element| element.to_bits()).collect::<Vec<u64>>();
             prop_assert_eq!(bits(&whole), bits(&drawn), "{}", parameter.name);
@@ -34,7 +35,7 @@ proptest! {
 #[test]
 fn initial_tensors_have_their_spread() {
     let program = program(&model(2), "x=1", Activations::Replicated, Overlap::NONE, 1, 1);
-    for parameter in &program.parameters {
+    for parameter in &program.stages[0].parameters {
         let tensor = initial_tensor(parameter, 3, InitialValues::Training);
         assert_eq!(tensor.len(), parameter.rows * parameter.cols);
         let mean = tensor.iter().sum::<f64>() / tensor.len() as f64;
@@ -81,6 +82,7 @@ fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u6
         timeout: Duration::from_secs(120),
         tune_matmuls: false,
         matmuls: None,
+        trace: false,
     };
     train::<f64>(program, &options, &batch, &mut |_| Ok(())).unwrap();
     seen.into_inner().unwrap()

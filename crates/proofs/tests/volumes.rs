@@ -30,7 +30,7 @@ struct Sizes {
 impl Sizes {
     fn of(program: &StepProgram) -> Self {
         let StepProgram { model, layout, .. } = program;
-        let [x, y, z, d] = Axis::ALL.map(|axis| layout.grid.size(axis));
+        let [x, y, z, d] = Axis::AXONN.map(|axis| layout.grid.size(axis));
         let scattered = layout.activations == Activations::Scattered;
         Self {
             x,
@@ -250,7 +250,7 @@ fn check_axonn(case: &Case, program: &StepProgram) -> Result<(), TestCaseError> 
     let (sizes, layout) = (Sizes::of(program), &program.layout);
     let (ranks, passes) = (layout.grid.ranks() as f64, layout.microbatches() as f64);
     let volumes = predicted(&predict(program), layout.dtype.bytes() as usize);
-    for (axis, key) in Axis::ALL.into_iter().zip(KEYS) {
+    for (axis, key) in Axis::AXONN.into_iter().zip(KEYS) {
         let mut paper = 0.0;
         for linear in linears(&case.model) {
             for equation in Equation::ALL.into_iter().filter(|equation| equation.axis(&linear) == axis) {

@@ -3,21 +3,12 @@
 //! `cargo run --release --example plan_1024`
 
 use quadrille_plan::plan;
-use quadrille_spec::{Activations, Cluster, ElementType, Grid, LayoutRequest, Model, Overlap};
+use quadrille_spec::{Cluster, Grid, LayoutRequest, Model};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Model::preset("gpt-40b")?;
     let cluster = Cluster::preset("perlmutter")?;
-    let template = LayoutRequest {
-        grid: Grid::new(1, 1, 1, 1)?,
-        per_node: None,
-        activations: Activations::Scattered,
-        overlap: Overlap::ALL,
-        global_batch: 8192,
-        microbatch: None,
-        seq_len: None,
-        dtype: ElementType::F32,
-    };
+    let template = LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 8192);
     let bf16_bytes = 2;
     let found = plan(&model, &cluster, 1024, &template, bf16_bytes, 5)?;
     println!("{} of {} grids are legal; the best by communication time:", found.feasible, found.grids);

@@ -5,22 +5,12 @@
 use std::time::Duration;
 
 use quadrille_engine::{EngineError, Hyper, InitialValues, StepRecord, TrainOptions, random_batch, train};
-use quadrille_spec::{Activations, ElementType, Layout, LayoutRequest, Model, Overlap};
+use quadrille_spec::{Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Model::preset("gpt-tiny")?;
-    let request = LayoutRequest {
-        grid: "x=2,y=2,z=2".parse()?,
-        per_node: None,
-        activations: Activations::Scattered,
-        overlap: Overlap::ALL,
-        global_batch: 8,
-        microbatch: None,
-        seq_len: None,
-        dtype: ElementType::F32,
-    };
-    let layout = Layout::new(&model, &request)?;
+    let layout = Layout::new(&model, &LayoutRequest::new("x=2,y=2,z=2".parse()?, 8))?;
     let program = StepProgram::new(&model, &layout)?;
 
     let options = TrainOptions {
@@ -32,6 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         timeout: Duration::from_secs(60),
         tune_matmuls: false,
         matmuls: None,
+        trace: false,
     };
     let tokens = random_batch(model.vocab, 1, layout.seq_len);
     let batch = |step: u64, first: usize, inputs: &mut [u32], targets: &mut [u32]| -> Result<(), EngineError> {

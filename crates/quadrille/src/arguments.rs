@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
 use quadrille_data::Tokenizer;
-use quadrille_spec::{Activations, AxisOrder, ElementType, Overlap};
+use quadrille_spec::{Axis, ElementType};
 use serde::Serialize;
+
+use crate::layout_arguments::LayoutArguments;
 
 /// Plans, runs and proves the parallel training of large transformers.
 #[derive(Debug, Parser)]
@@ -19,6 +21,7 @@ const EXAMPLES: &str = "Examples:
   quadrille train                                          train a small GPT on 8 ranks, grid chosen by the cost model
   quadrille train --grid x=2,y=2,data=2 --data book.txt    the same on your text, on a grid of your choice
   quadrille verify --model gpt-tiny --ranks 8 --all-grids  every grid of 8 ranks equals the serial model
+  quadrille train --grid x=2,pipe=2 --recompute full       a pipeline of two stages whose blocks are computed again
   quadrille explain --grid x=2,y=2,z=2 --program           what are all these collectives?
   quadrille plan --model gpt-20b --ranks 32 --cluster perlmutter
   quadrille bench step                                     speed beside what the matrix library reaches";
@@ -48,42 +51,6 @@ pub struct ModelArguments {
     pub set: Vec<String>,
 }
 
-/// How a step is spread over ranks.
-#[derive(Debug, Args)]
-pub struct LayoutArguments {
-    /// Sizes of the axes, e.g. "x=2,y=2,z=1,data=2" (axes left out are 1), or "auto": the best by AxoNN's communication
-    /// model [default: auto]
-    #[arg(long, value_name = "GRID")]
-    pub grid: Option<String>,
-    /// Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 8]
-    #[arg(long, value_name = "N")]
-    pub ranks: Option<usize>,
-    /// Order of the axes in the numbering of ranks, innermost first
-    #[arg(long, value_name = "AXES", default_value = "x,y,z,data")]
-    pub order: AxisOrder,
-    /// Ranks that share a node [default: the cluster's, or all]
-    #[arg(long, value_name = "N")]
-    pub per_node: Option<usize>,
-    /// Activations between linear layers: scattered or replicated
-    #[arg(long, value_name = "LAYOUT", default_value_t = Activations::Scattered)]
-    pub activations: Activations,
-    /// Overlap passes: all, none, or a list of oar, ors, oag
-    #[arg(long, value_name = "PASSES", default_value_t = Overlap::ALL)]
-    pub overlap: Overlap,
-    /// Sequences in a step [default: 2 x ranks]
-    #[arg(long, value_name = "N")]
-    pub global_batch: Option<usize>,
-    /// Sequences of one data rank in one pass [default: all of its share]
-    #[arg(long, value_name = "N")]
-    pub microbatch: Option<usize>,
-    /// Tokens in a sequence [default: as many as the model takes]
-    #[arg(long, value_name = "N")]
-    pub seq_len: Option<usize>,
-    /// Cluster preset or TOML file: what a grid is chosen for
-    #[arg(long, value_name = "NAME|FILE", default_value = "local")]
-    pub cluster: String,
-}
-
 /// Where and with what ranks run.
 #[derive(Debug, Args)]
 pub struct RunArguments {
@@ -106,16 +73,12 @@ pub struct RunArguments {
 pub struct TrainArguments {
     #[command(flatten)]
     pub model: ModelArguments,
-    #[command(flatten)]
-    pub layout: LayoutArguments,
-    #[command(flatten)]
-    pub run: RunArguments,
     /// Optimizer steps [default: 400]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
-    /// Type of parameters, activations and gradients: f32 or f64
-    #[arg(long, value_name = "TYPE", default_value_t = ElementType::F32)]
-    pub dtype: ElementType,
+    /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
     /// Text files or folders [default: a built-in corpus of known entropy]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
@@ -128,6 +91,10 @@ pub struct TrainArguments {
     /// Write a JSON object per step to this file, in place of what it holds
     #[arg(long, value_name = "FILE.jsonl")]
     pub log: Option<PathBuf>,
+    /// Write what every rank did in the last step, and when, to this file, in place of what it holds; chrome://tracing
+    /// and Perfetto show it beside the simulated one of `explain --trace`
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
     /// Time NN, NT and TN of every product before the first step and use the fastest. With a FILE that exists, its
     /// choices are replayed, if it was written with the same --dtype and --threads; one that does not exist is written.
     /// May change rounding
@@ -136,6 +103,10 @@ pub struct TrainArguments {
     /// Print one JSON document with losses and ledgers
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub run: RunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -143,22 +114,25 @@ pub struct TrainArguments {
 pub struct VerifyArguments {
     #[command(flatten)]
     pub model: ModelArguments,
-    #[command(flatten)]
-    pub layout: LayoutArguments,
-    #[command(flatten)]
-    pub run: RunArguments,
-    /// Every grid of --ranks ranks
+    /// Every grid of --ranks ranks over x, y, z and data
     #[arg(long)]
     pub all_grids: bool,
+    /// With --all-grids: every grid over these axes, e.g. --axes x,context,pipe [default: x,y,z,data]
+    #[arg(long, value_name = "AXES", value_delimiter = ',', requires = "all_grids")]
+    pub axes: Option<Vec<Axis>>,
     /// Optimizer steps to compare
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub steps: u64,
-    /// f64 to 1e-11, or f32 to 5e-5 (loss, gradients and norm)
-    #[arg(long, value_name = "TYPE", default_value_t = ElementType::F64)]
-    pub dtype: ElementType,
+    /// f64 to 1e-11, or f32 to 5e-5 (loss, gradients and norm) [default: f64]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub run: RunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -166,11 +140,9 @@ pub struct VerifyArguments {
 pub struct ExplainArguments {
     #[command(flatten)]
     pub model: ModelArguments,
-    #[command(flatten)]
-    pub layout: LayoutArguments,
-    /// Type of parameters, activations and gradients: f32 or f64
-    #[arg(long, value_name = "TYPE", default_value_t = ElementType::F32)]
-    pub dtype: ElementType,
+    /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
     /// The step program: operations, shapes, shardings, collectives, memory; wide, best seen with `| less -S`
     #[arg(long)]
     pub program: bool,
@@ -183,6 +155,30 @@ pub struct ExplainArguments {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Simulation")]
+    pub machine: MachineArguments,
+}
+
+/// A machine to simulate the step on.
+#[derive(Debug, Args)]
+pub struct MachineArguments {
+    /// Simulate the step on devices of --cluster: a line per stage, time from left to right
+    #[arg(long)]
+    pub timeline: bool,
+    /// Simulate, and write what runs when to this file, in place of what it holds; chrome://tracing and Perfetto show it
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
+    /// GFLOP/s of a device in products and attention, e.g. --device-gflops 280e3 for an A100 [default: 50 on local]
+    #[arg(long, value_name = "GFLOP/S")]
+    pub device_gflops: Option<f64>,
+    /// GB/s of a device's memory, e.g. --memory-gb-s 1555 for an A100 [default: 10 on local]
+    #[arg(long, value_name = "GB/S")]
+    pub memory_gb_s: Option<f64>,
+    /// Microseconds before an operation or a message begins, e.g. --latency-us 5
+    #[arg(long, value_name = "US", default_value_t = 1.0)]
+    pub latency_us: f64,
 }
 
 /// The cost models of `plan`.
@@ -205,12 +201,10 @@ pub enum PricedType {
 }
 
 #[derive(Debug, Args)]
-#[command(allow_negative_numbers = true)]
+#[command(allow_negative_numbers = true, mut_arg("layout", plan_layout_help))]
 pub struct PlanArguments {
     #[command(flatten)]
     pub model: ModelArguments,
-    #[command(flatten)]
-    pub layout: LayoutArguments,
     /// The cost model
     #[arg(long, value_enum, default_value_t = Cost::Axonn)]
     pub cost: Cost,
@@ -223,6 +217,8 @@ pub struct PlanArguments {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
 }
 
 #[derive(Debug, Args)]
@@ -253,13 +249,9 @@ pub enum Bench {
 pub struct BenchStepArguments {
     #[command(flatten)]
     pub model: ModelArguments,
-    #[command(flatten)]
-    pub layout: LayoutArguments,
-    #[command(flatten)]
-    pub run: RunArguments,
-    /// Type of parameters, activations and gradients: f32 or f64
-    #[arg(long, value_name = "TYPE", default_value_t = ElementType::F32)]
-    pub dtype: ElementType,
+    /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
     /// Measured steps, after one that warms up; the median counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
     pub steps: u64,
@@ -269,6 +261,10 @@ pub struct BenchStepArguments {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub run: RunArguments,
 }
 
 /// Every distinct product of a rank's step, f32, beside the library's own threads on the same operands.
@@ -282,14 +278,14 @@ pub struct BenchStepArguments {
 pub struct BenchGemmArguments {
     #[command(flatten)]
     pub model: ModelArguments,
-    #[command(flatten)]
-    pub layout: LayoutArguments,
     /// Threads [default: cores]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
 }
 
 /// Collectives between the threads of one process. Bandwidths as nccl-tests define them; the copy is that of one
@@ -321,6 +317,12 @@ fn model_help(argument: Arg) -> Arg {
     argument.help("A preset's name or a TOML file [default: gpt2-124m]")
 }
 
+fn plan_layout_help(argument: Arg) -> Arg {
+    argument.help(
+        "A layout as a TOML file, of which all but its type counts; of its grid the number of ranks and the order",
+    )
+}
+
 fn verify_model_help(argument: Arg) -> Arg {
     argument.help("A preset's name or a TOML file [default: gpt-tiny]")
 }
@@ -334,7 +336,7 @@ fn ranks_help(argument: Arg) -> Arg {
 }
 
 fn batch_help(argument: Arg) -> Arg {
-    argument.help("Sequences in a step [default: 4, raised to a multiple of y*z*data]")
+    argument.help("Sequences in a step [default: 4, raised to a multiple of y*z*data*overlap-chunks]")
 }
 
 fn seq_len_help(argument: Arg) -> Arg {

@@ -1,43 +1,68 @@
 //! `quadrille explain`: what a layout does, without running it.
 
+use quadrille_cost::simulation::Simulation;
 use quadrille_engine::Hyper;
-use quadrille_spec::{CollectiveKind, Layout, MemoryClass, RankLedger};
+use quadrille_spec::{Axis, CollectiveKind, Grid, MemoryClass, RankLedger};
 use quadrille_step::{StepProgram, predict, predict_rank, print_program};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::ExplainArguments;
+use crate::describe::{layout_json, summary};
 use crate::failure::Failure;
 use crate::output::{bytes, decimal, print_json, print_text, table};
-use crate::settings;
+use crate::recomputation::Recomputation;
+use crate::{paths, settings, timeline};
 
 /// Prints the summary, the program, the ledger, as asked.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
-    let layout = settings::layout(&arguments.layout, &settings.model, arguments.dtype, 8)?;
+    let usual = &settings::Defaults::USUAL;
+    let typed = settings::typed(&arguments.layout, arguments.dtype, usual)?;
+    let layout = settings::resolve(&typed, &settings.model)?;
     let program = StepProgram::new(&settings.model, &layout)?;
-    let ranks = layout.grid.ranks();
+    let grid = &layout.grid;
+    let ranks = grid.ranks();
     if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
-        return Err(Failure::usage(format!("--rank {rank}: the ranks of {} are 0 to {}", layout.grid, ranks - 1)));
+        return Err(Failure::usage(format!("--rank {rank}: the ranks of {grid} are 0 to {}", ranks - 1)));
     }
+    let machine = &arguments.machine;
+    let described = paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>();
+    paths::check(&machine.trace.iter().map(|path| ("--trace", path.as_path())).collect::<Vec<_>>(), &described)?;
+    let simulation = machine.is_asked().then(|| machine.simulate(&program, &typed.cluster)).transpose()?;
     if arguments.json {
-        return print_json(&document(arguments, &program));
+        return print_json(&document(arguments, &program, simulation.as_ref())?);
     }
+    print_parts(arguments, &program)?;
+    match simulation {
+        Some(simulation) => print_text(&timeline::text(&simulation)),
+        None => Ok(()),
+    }
+}
+
+/// The parts for people.
+fn print_parts(arguments: &ExplainArguments, program: &StepProgram) -> Result<(), Failure> {
+    let grid = &program.layout.grid;
     if arguments.program {
-        print_text(&print_program(&program))?;
+        print_text(&print_program(program))?;
     }
     if arguments.ledger {
-        let all = 0..ranks;
+        let all = 0..grid.ranks();
         let chosen = arguments.rank.map_or(all, |rank| rank..rank + 1);
-        chosen.into_iter().try_for_each(|rank| print_text(&ledger_text(&predict_rank(&program, rank))))?;
+        chosen.into_iter().try_for_each(|rank| print_text(&ledger_text(grid, &predict_rank(program, rank))))?;
     }
     if !arguments.program && !arguments.ledger {
         let rank = arguments.rank.unwrap_or(0);
-        print_text(&(summary(&program) + &ledger_text(&predict_rank(&program, rank))))?;
+        let recomputation = Recomputation::of(program, rank)?.map_or(String::new(), |memory| memory.text());
+        print_text(&(summary(program) + &ledger_text(grid, &predict_rank(program, rank)) + &recomputation))?;
     }
     Ok(())
 }
 
-fn document(arguments: &ExplainArguments, program: &StepProgram) -> Value {
+fn document(
+    arguments: &ExplainArguments,
+    program: &StepProgram,
+    simulation: Option<&Simulation>,
+) -> Result<Value, Failure> {
     let mut document = Map::new();
     document.insert("model".to_owned(), json!(program.model));
     document.insert("layout".to_owned(), layout_json(&program.layout));
@@ -49,73 +74,30 @@ fn document(arguments: &ExplainArguments, program: &StepProgram) -> Value {
             Some(rank) => vec![predict_rank(program, rank)],
             None => predict(program).ranks,
         };
+        let stages: Vec<usize> = ranks.iter().map(|rank| program.of_rank(rank.rank).stage).collect();
         document.insert("ranks".to_owned(), json!(ranks));
+        document.insert("stages".to_owned(), json!(stages));
+        if let Some(recomputation) = Recomputation::of(program, arguments.rank.unwrap_or(0))? {
+            document.insert("recomputation".to_owned(), json!(recomputation));
+        }
     }
-    Value::Object(document)
+    if let Some(simulation) = simulation {
+        document.insert("simulation".to_owned(), timeline::document(simulation));
+    }
+    Ok(Value::Object(document))
 }
 
-/// The fields of a layout as documents show them.
-pub fn layout_json(layout: &Layout) -> Value {
-    json!({
-        "grid": layout.grid.to_string(),
-        "order": layout.grid.order().to_string(),
-        "per_node": layout.per_node,
-        "activations": layout.activations,
-        "overlap": layout.overlap.to_string(),
-        "global_batch": layout.global_batch,
-        "microbatch": layout.microbatch,
-        "seq_len": layout.seq_len,
-        "dtype": layout.dtype,
-    })
-}
-
-/// Model and layout in a few lines.
-pub fn summary(program: &StepProgram) -> String {
-    let (model, layout) = (&program.model, &program.layout);
-    let rows = vec![
-        vec![
-            "model".to_owned(),
-            format!(
-                "{}: {} layers, hidden {}, {} heads, ffn {}, vocab {}, {} parameters",
-                model.name,
-                model.layers,
-                model.hidden,
-                model.heads,
-                model.ffn,
-                model.vocab,
-                decimal(model.parameters() as f64, "")
-            ),
-        ],
-        vec![
-            "grid".to_owned(),
-            format!(
-                "{} ({} ranks, order {}, {} per node)",
-                layout.grid,
-                layout.grid.ranks(),
-                layout.grid.order(),
-                layout.per_node
-            ),
-        ],
-        vec![
-            "batch".to_owned(),
-            format!(
-                "{} sequences of {} tokens a step, {} microbatch(es) of {} per data rank",
-                layout.global_batch,
-                layout.seq_len,
-                layout.microbatches(),
-                layout.microbatch
-            ),
-        ],
-        vec![
-            "layout".to_owned(),
-            format!("{} activations, overlap {}, {}", layout.activations, layout.overlap, layout.dtype),
-        ],
-    ];
-    rows.into_iter().map(|row| format!("{:<8}{}\n", row[0], row[1])).collect()
+/// The rank, and in a pipeline its stage, counted from 0.
+fn rank_name(grid: &Grid, rank: usize) -> String {
+    let stage = grid.coordinate(rank).on(Axis::Pipe);
+    match grid.size(Axis::Pipe) {
+        1 => format!("rank {rank}"),
+        stages => format!("rank {rank} in stage {stage} of {stages}"),
+    }
 }
 
 /// A rank's ledger for people.
-pub fn ledger_text(rank: &RankLedger) -> String {
+pub fn ledger_text(grid: &Grid, rank: &RankLedger) -> String {
     let mut rows = Vec::new();
     for (axes, kinds) in &rank.axes {
         for (kind, transfer) in kinds {
@@ -128,7 +110,7 @@ pub fn ledger_text(rank: &RankLedger) -> String {
             ]);
         }
     }
-    let mut text = format!("\nrank {}, one step\n", rank.rank);
+    let mut text = format!("\n{}, one step\n", rank_name(grid, rank.rank));
     if rows.is_empty() {
         text += "no communication\n";
     } else {

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use quadrille_engine::Hyper;
 use quadrille_plan::{Candidate, Plan, plan};
-use quadrille_spec::{Axis, ElementType, SpecError};
+use quadrille_spec::{Axis, SpecError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{Cost, PlanArguments, PricedType};
-use crate::explain::layout_json;
+use crate::describe::layout_json;
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
 use crate::settings;
@@ -45,7 +45,9 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if arguments.layout.grid.as_deref().is_some_and(|grid| grid != "auto") {
         return Err(Failure::usage("plan ranks all grids of --ranks ranks; leave --grid out"));
     }
-    let settings::Typed { request, cluster, .. } = settings::typed(&arguments.layout, ElementType::F32, 8)?;
+    let settings::Typed { request, cluster, .. } =
+        settings::typed(&arguments.layout, None, &settings::Defaults::USUAL)?;
+    settings::check_ranked(&request)?;
     let element_bytes = match arguments.dtype {
         PricedType::Bf16 => 2,
         PricedType::F32 => 4,
@@ -80,7 +82,7 @@ fn refusals(found: &Plan) -> Vec<Refusal> {
 
 fn entry(candidate: &Candidate, dtype: PricedType) -> Value {
     let Candidate { layout, price, state_bytes, fits } = candidate;
-    let axes: Map<String, Value> = Axis::ALL
+    let axes: Map<String, Value> = Axis::AXONN
         .into_iter()
         .map(|axis| {
             let cost = price.on(axis);
@@ -106,7 +108,7 @@ fn text(found: &Plan, model: &str, cluster: &str, seconds: f64) -> String {
         .ranked
         .iter()
         .map(|Candidate { layout, price, state_bytes, fits }| {
-            let axes = Axis::ALL.map(|axis| price.on(axis));
+            let axes = Axis::AXONN.map(|axis| price.on(axis));
             let total: f64 = axes.iter().map(|cost| cost.bytes).sum();
             [layout.grid.to_string(), milliseconds(price.seconds())]
                 .into_iter()

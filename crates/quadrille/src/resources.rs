@@ -1,5 +1,6 @@
 //! What this machine can run: memory and threads, held against a program before anything is allocated.
 
+use quadrille_spec::Axis;
 use quadrille_step::{StepProgram, predict_rank};
 
 use crate::failure::Failure;
@@ -20,7 +21,7 @@ pub fn check(program: &StepProgram, threads: usize, beside: u64) -> Result<(), F
         )));
     }
     let Some(free) = proc_bytes("/proc/meminfo", "MemAvailable") else { return Ok(()) };
-    let needed = u128::from(predict_rank(program, 0).memory.allocated) * ranks as u128 + u128::from(beside);
+    let needed = allocated(program) + u128::from(beside);
     if needed > u128::from(free) {
         return Err(Failure::usage(format!(
             "{} on {} needs {} of memory, and {} are free; use a smaller model, batch or seq-len, or 'explain' and 'plan', \
@@ -32,6 +33,16 @@ pub fn check(program: &StepProgram, threads: usize, beside: u64) -> Result<(), F
         )));
     }
     Ok(())
+}
+
+/// Bytes of all ranks: those of a stage have equal buffers.
+fn allocated(program: &StepProgram) -> u128 {
+    let grid = &program.layout.grid;
+    let stages = grid.size(Axis::Pipe);
+    let first_of = |stage| (0..grid.ranks()).find(|rank| grid.coordinate(*rank).on(Axis::Pipe) == stage);
+    let per_rank = (0..stages).filter_map(first_of).map(|rank| predict_rank(program, rank));
+    let one_of_each: u128 = per_rank.map(|ledger| u128::from(ledger.memory.allocated)).sum();
+    one_of_each * (grid.ranks() / stages) as u128
 }
 
 /// Bytes that a line such as `MemAvailable:  1234 kB` of a file under `/proc` names; `None` on systems without such

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use quadrille_engine::Hyper;
 use quadrille_plan::best;
-use quadrille_spec::{Cluster, ElementType, Grid, Layout, LayoutRequest, Model, ModelFile, SpecError};
+use quadrille_spec::{
+    Cluster, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Linear, Model, ModelFile, Schedule, SpecError,
+};
 
-use crate::arguments::{LayoutArguments, ModelArguments, RunArguments};
+use crate::arguments::{ModelArguments, RunArguments};
 use crate::constants::{self, Constants};
 use crate::failure::Failure;
+use crate::layout_arguments::LayoutArguments;
 
 /// A model with its training constants.
 pub struct Settings {
@@ -39,58 +42,96 @@ pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -
     Ok(Settings { model: Model::from_toml(&text, &overrides)?, hyper })
 }
 
+/// What a layout has where neither a flag nor a file says it.
+pub struct Defaults {
+    pub ranks: usize,
+    pub dtype: ElementType,
+}
+
+impl Defaults {
+    /// Of `train`, `explain` and `plan`.
+    pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32 };
+}
+
 /// What was typed about the layout.
 pub struct Typed {
     /// Of `--grid auto` only the number of ranks and the order of axes count.
     pub request: LayoutRequest,
     /// Whether the grid is still to be chosen.
     pub auto: bool,
+    /// What the layout file says, flags left aside.
+    pub file: LayoutFile,
     /// Where it is to run; read, and so checked, whether or not the grid is chosen for it.
     pub cluster: Cluster,
 }
 
-/// Reads the layout's flags, not yet held against a model.
-pub fn typed(arguments: &LayoutArguments, dtype: ElementType, default_ranks: usize) -> Result<Typed, Failure> {
+/// Reads the layout's file and flags, which win over it; not yet held against a model.
+pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: &Defaults) -> Result<Typed, Failure> {
     let cluster = Cluster::from_toml(&preset_or_file(&arguments.cluster, Cluster::preset_text)?)?;
-    let typed = match arguments.grid.as_deref() {
-        None | Some("auto") => None,
-        Some(text) => Some(text.parse::<Grid>()?),
+    let file = arguments.file()?;
+    let mut request = LayoutRequest { dtype: defaults.dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
+    file.apply(&mut request)?;
+    arguments.apply(&mut request);
+    request.dtype = dtype.unwrap_or(request.dtype);
+    let chosen = match (arguments.grid.as_deref(), &file.grid) {
+        (Some("auto"), _) | (None, None) => None,
+        (Some(text), _) => Some(text.parse::<Grid>()?),
+        (None, Some(_)) => Some(request.grid),
     };
-    let ranks = match (&typed, arguments.ranks) {
+    let ranks = match (&chosen, arguments.ranks) {
         (Some(grid), Some(ranks)) if grid.ranks() != ranks => {
+            let whose = if arguments.grid.is_some() { "--grid" } else { "the layout file's grid" };
             return Err(Failure::usage(format!(
-                "--ranks {ranks} does not match --grid {grid}, which has {} ranks; leave one of them out",
+                "--ranks {ranks} does not match {whose} {grid}, which has {} ranks; leave one of them out",
                 grid.ranks()
             )));
         }
         (Some(grid), _) => grid.ranks(),
         (None, Some(0)) => return Err(Failure::usage("--ranks 0: there is at least one rank")),
         (None, Some(ranks)) => ranks,
-        (None, None) => default_ranks,
+        (None, None) => defaults.ranks,
     };
-    let auto = typed.is_none();
-    let grid = match typed {
+    let grid = match chosen {
         Some(grid) => grid,
         None => Grid::new(ranks, 1, 1, 1)?,
     };
-    let request = LayoutRequest {
-        grid: grid.with_order(arguments.order),
-        per_node: arguments.per_node,
-        activations: arguments.activations,
-        overlap: arguments.overlap,
-        global_batch: arguments.global_batch.unwrap_or(2 * ranks),
-        microbatch: arguments.microbatch,
-        seq_len: arguments.seq_len,
-        dtype,
-    };
-    Ok(Typed { request, auto, cluster })
+    request.grid = grid.with_order(arguments.order.unwrap_or(request.grid.order()));
+    request.global_batch = arguments.global_batch.or(file.global_batch).unwrap_or(2 * ranks);
+    check_used(&request)?;
+    Ok(Typed { request, auto: chosen.is_none(), file, cluster })
+}
+
+/// Refuses numbers of what the layout does not have.
+fn check_used(request: &LayoutRequest) -> Result<(), Failure> {
+    if let Some(panels) = request.summa_panels.filter(|_| request.linear != Linear::Summa) {
+        let rule = "only SUMMA has panels";
+        return Err(SpecError::invalid("summa-panels", panels, rule, "use --linear summa, or leave it out").into());
+    }
+    if let Some(group) = request.microbatch_group.filter(|_| request.schedule != Schedule::Interleaved) {
+        let rule = "only the interleaved schedule has groups of microbatches";
+        let remedy = "use --schedule interleaved, or leave it out";
+        return Err(SpecError::invalid("microbatch-group", group, rule, remedy).into());
+    }
+    Ok(())
+}
+
+/// Refuses what the model by which grids are ranked does not price.
+pub fn check_ranked(request: &LayoutRequest) -> Result<(), Failure> {
+    match request.linear {
+        Linear::Pmm => Ok(()),
+        Linear::Summa => Err(Failure::usage(
+            "--linear summa: grids are ranked by AxoNN's communication model, which prices pmm only; give a --grid, or \
+             use --linear pmm",
+        )),
+    }
 }
 
 /// The layout that was asked for, or the best legal one by AxoNN's communication model.
 pub fn resolve(typed: &Typed, model: &Model) -> Result<Layout, Failure> {
-    let Typed { request, auto, cluster } = typed;
+    let Typed { request, auto, cluster, .. } = typed;
     let ranks = request.grid.ranks();
     if *auto && ranks > 1 {
+        check_ranked(request)?;
         return Ok(best(model, cluster, ranks, request, request.dtype.bytes())?.layout);
     }
     let per_node = request.per_node.or_else(|| Some(cluster.per_node(ranks)));
@@ -101,10 +142,10 @@ pub fn resolve(typed: &Typed, model: &Model) -> Result<Layout, Failure> {
 pub fn layout(
     arguments: &LayoutArguments,
     model: &Model,
-    dtype: ElementType,
-    default_ranks: usize,
+    dtype: Option<ElementType>,
+    defaults: &Defaults,
 ) -> Result<Layout, Failure> {
-    resolve(&typed(arguments, dtype, default_ranks)?, model)
+    resolve(&typed(arguments, dtype, defaults)?, model)
 }
 
 /// Threads of each rank.

@@ -12,11 +12,13 @@ use quadrille_step::{Product, StepProgram};
 use serde_json::{Value, json};
 
 use crate::arguments::TrainArguments;
-use crate::explain::{layout_json, ledger_text, summary};
+use crate::describe::{layout_json, summary};
+use crate::explain::ledger_text;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
+use crate::timeline::{create_trace, write_trace};
 use crate::tuned::Tuning;
-use crate::{resources, settings};
+use crate::{paths, resources, settings, trace};
 
 /// Steps without `--steps`: enough for the demo to come near its floor.
 const DEFAULT_STEPS: u64 = 400;
@@ -27,7 +29,8 @@ const DEMO_TOKENS: usize = 1 << 20;
 pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
     let steps = arguments.steps.unwrap_or(DEFAULT_STEPS);
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
-    let layout = settings::layout(&arguments.layout, &settings.model, arguments.dtype, 8)?;
+    let usual = &settings::Defaults::USUAL;
+    let layout = settings::layout(&arguments.layout, &settings.model, arguments.dtype, usual)?;
     let hyper = settings::hyper(settings.hyper, &arguments.run, steps)?;
     let program = StepProgram::new(&settings.model, &layout)?;
     let threads = settings::threads(&arguments.run, layout.grid.ranks())?;
@@ -55,9 +58,11 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
         timeout,
         tune_matmuls,
         matmuls,
+        trace: arguments.trace.is_some(),
     };
     let floor = source.window_floor(layout.seq_len);
     let log = arguments.log.as_deref().map(create_log).transpose()?;
+    let trace_file = arguments.trace.as_deref().map(create_trace).transpose()?;
     if !arguments.json {
         tell(&summary(&program));
         if let Some(floor) = floor {
@@ -79,6 +84,9 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
     reporter.finish();
     let outcome = outcome?;
     report(arguments, &program, &outcome, floor)?;
+    if let Some((path, file)) = arguments.trace.as_deref().zip(trace_file) {
+        write_trace(path, file, &trace::measured(&program, &outcome.ranks))?;
+    }
     if let Some(recorder) = recorder {
         recorder.persist(&outcome.ranks[0].matmuls)?;
     }
@@ -107,7 +115,7 @@ fn report(
         true => format!("ledger: bytes, FLOPs and memory of all {ranks} ranks as predicted, in every step\n"),
         false => "ledger: DIFFERS from the prediction\n".to_owned(),
     };
-    text += &ledger_text(&outcome.counted.ranks[0]);
+    text += &ledger_text(&program.layout.grid, &outcome.counted.ranks[0]);
     print_text(&text)
 }
 
@@ -156,26 +164,12 @@ fn source(arguments: &TrainArguments, model: &Model, seq_len: usize) -> Result<T
 
 /// Refuses to write over what is read, or two files into one.
 fn check_paths(arguments: &TrainArguments) -> Result<(), Failure> {
-    let tuning = arguments.tune_matmul.iter().flatten().map(|path| ("--tune-matmul", path));
-    let log = arguments.log.iter().map(|path| ("--log", path));
-    let data = arguments.data.iter().map(|path| ("--data", path));
-    let written: Vec<_> = log.chain(tuning).collect();
-    for (at, (flag, path)) in written.iter().enumerate() {
-        let path = std::path::absolute(path).unwrap_or_else(|_| (*path).clone());
-        let real = path.canonicalize().unwrap_or(path);
-        for (other_flag, other) in written[..at].iter().copied().chain(data.clone()) {
-            let other_real = std::path::absolute(other).unwrap_or_else(|_| other.clone());
-            let other_real = other_real.canonicalize().unwrap_or(other_real);
-            if real.starts_with(&other_real) {
-                return Err(Failure::usage(format!(
-                    "{flag} {} would be written over or into {other_flag} {}; name another file",
-                    real.display(),
-                    other.display()
-                )));
-            }
-        }
-    }
-    Ok(())
+    let tuning = arguments.tune_matmul.iter().flatten().map(|path| ("--tune-matmul", path.as_path()));
+    let log = arguments.log.iter().map(|path| ("--log", path.as_path()));
+    let trace = arguments.trace.iter().map(|path| ("--trace", path.as_path()));
+    let data = arguments.data.iter().map(|path| ("--data", path.as_path()));
+    let described = paths::described(&arguments.model, &arguments.layout);
+    paths::check(&log.chain(trace).chain(tuning).collect::<Vec<_>>(), &data.chain(described).collect::<Vec<_>>())
 }
 
 fn create_log(path: &Path) -> Result<(PathBuf, File), Failure> {

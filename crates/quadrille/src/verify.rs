@@ -2,18 +2,21 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use quadrille_engine::{Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, verify};
-use quadrille_spec::{ElementType, Grid, Layout, Model, SpecError};
+use quadrille_spec::{Axis, AxisSet, ElementType, Grid, Layout, Model, SpecError};
 use quadrille_step::StepProgram;
 use serde::Serialize;
 
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, table};
+use crate::settings::Defaults;
 use crate::{resources, settings};
 
 /// A step length and an epsilon with which AdamW does not blow up rounding: with an epsilon near the size of the
 /// gradients' rounding, two correct runs part after few steps.
 const CONSTANTS: Hyper = Hyper { learning_rate: 1e-3, epsilon: 1e-6, ..Hyper::DEFAULT };
+
+const DEFAULTS: Defaults = Defaults { ranks: 8, dtype: ElementType::F64 };
 
 #[derive(Serialize)]
 struct Document {
@@ -79,18 +82,19 @@ fn reference_bytes(model: &Model, steps: u64) -> u64 {
 
 fn layouts(arguments: &VerifyArguments, model: &Model) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
     if !arguments.all_grids {
-        let layout = settings::layout(&arguments.layout, model, arguments.dtype, 8)?;
+        let layout = settings::layout(&arguments.layout, model, arguments.dtype, &DEFAULTS)?;
         return Ok((vec![layout], Vec::new()));
     }
     if arguments.layout.grid.is_some() {
         return Err(Failure::usage("--all-grids and --grid exclude each other; give --ranks with --all-grids"));
     }
-    let request = settings::typed(&arguments.layout, arguments.dtype, 8)?.request;
+    let request = settings::typed(&arguments.layout, arguments.dtype, &DEFAULTS)?.request;
+    let axes: AxisSet = arguments.axes.as_deref().unwrap_or(&Axis::AXONN).iter().copied().collect();
     let (mut layouts, mut skipped) = (Vec::new(), Vec::new());
     let mut last: Option<SpecError> = None;
-    for grid in Grid::all(request.grid.ranks()) {
+    for grid in Grid::all_over(request.grid.ranks(), axes) {
         let mut request = request.clone();
-        request.grid = grid.with_order(arguments.layout.order);
+        request.grid = grid.with_order(request.grid.order());
         match Layout::new(model, &request) {
             Ok(layout) => layouts.push(layout),
             Err(error) => {

@@ -2,59 +2,19 @@
 //! names the thing and the remedy, no file left.
 
 mod common;
+#[path = "common/refusals.rs"]
+mod refusals;
 
 use std::fs;
-use std::path::Path;
 
 use common::{json, run};
+use refusals::{folder_with, refused, refused_in};
 
 /// gpt-tiny with a vocabulary for bytes, one step.
 const TRAIN: &str = "train --model gpt-tiny --set vocab=256";
 
 /// A model file without faults.
 const MODEL: &str = "name='mine'\nlayers=1\nhidden=12\nheads=3\nvocab=17\nseq_len=8\n";
-
-/// Names and sizes of all files and folders below `folder`.
-fn files(folder: &Path) -> Vec<(String, u64)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        let metadata = entry.metadata().unwrap();
-        if metadata.is_dir() {
-            found.push((entry.path().display().to_string(), 0));
-            found.extend(files(&entry.path()));
-        } else {
-            found.push((entry.path().display().to_string(), metadata.len()));
-        }
-    }
-    found.sort();
-    found
-}
-
-/// Runs `line` in `folder`, which must stay as it is, and holds its refusal against the words of the message.
-fn refused_in(folder: &Path, line: &str, words: &[&str]) {
-    let before = files(folder);
-    let output = run(folder, line);
-    let message = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{line}: {message}");
-    assert!(output.stdout.is_empty(), "{line} printed {}", String::from_utf8_lossy(&output.stdout));
-    assert!(message.starts_with("error: ") && message.len() < 1200, "{line}: {message}");
-    assert!(!message.contains("panicked") && !message.contains("backtrace"), "{line}: {message}");
-    for word in words {
-        assert!(message.contains(word), "{line}: '{word}' is not in: {message}");
-    }
-    assert_eq!(files(folder), before, "{line}");
-}
-
-fn refused(line: &str, words: &[&str]) {
-    refused_in(tempfile::tempdir().unwrap().path(), line, words);
-}
-
-/// A file of that name and content in a new folder.
-fn folder_with(name: &str, content: impl AsRef<[u8]>) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join(name), content).unwrap();
-    folder
-}
 
 #[test]
 fn unknown_flags_and_commands_suggest_known_ones() {
@@ -74,7 +34,7 @@ fn grid_syntax() {
         ("x=two", ["'two'", "whole number"]),
         ("x=-1", ["'-1'", "whole number"]),
         ("x=1.5", ["'1.5'", "whole number"]),
-        ("w=2", ["unknown axis 'w'", "x, y, z, data"]),
+        ("w=2", ["unknown axis 'w'", "x, y, z, context, data, pipe"]),
         ("x=2,x=2", ["x=2,x=2", "twice"]),
     ] {
         refused(&format!("explain --grid={grid}"), &words);
@@ -250,7 +210,7 @@ fn names_of_options() {
     for order in ["x", "x,y,z", "x,x,y,z", "x,y,z,data,x"] {
         refused(&format!("explain --order {order}"), &["--order", order, "x,y,z,data"]);
     }
-    refused("explain --order a,b,c,d", &["unknown axis 'a'", "x, y, z, data"]);
+    refused("explain --order a,b,c,d", &["unknown axis 'a'", "x, y, z, context, data, pipe"]);
     refused("explain --activations dense", &["--activations", "'dense'", "scattered, replicated"]);
     refused("train --dtype f16", &["--dtype", "'f16'", "f32, f64"]);
     refused("plan --dtype f8", &["--dtype", "'f8'", "bf16, f32, f64"]);

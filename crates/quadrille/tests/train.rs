@@ -75,6 +75,8 @@ fn every_layout_trains_as_the_serial_model_does() {
         "--grid data=8",
         "--grid x=2,y=2,z=2 --activations replicated --order data,z,y,x --per-node 2",
         "--grid y=2,data=2 --microbatch 2",
+        "--grid x=2,context=2,pipe=2 --schedule message-driven",
+        "--grid x=2,y=2 --linear summa --overlap-chunks 2 --recompute selective",
     ] {
         let document = json(&format!("{line} {layout}"));
         assert_eq!(document["ledger"]["equal"], true, "{layout}");
@@ -221,4 +223,25 @@ fn divergence_exits_with_one_and_says_what_to_do() {
     let log = fs::read_to_string(folder.path().join("log.jsonl")).unwrap();
     assert!(log.lines().count() < 9);
     log.lines().for_each(|line| assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}"));
+}
+
+#[test]
+fn a_pipelined_run_from_a_layout_file_is_that_of_its_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines =
+        "grid = 'x=2,pipe=2'\nschedule = '1f1b'\nrecompute = 'full'\nzero = 1\nglobal_batch = 8\nmicrobatch = 2\n";
+    fs::write(folder.path().join("layout.toml"), lines).unwrap();
+    let line = format!("{TINY} --set layers=4 --steps 3");
+    let flags = "--grid x=2,pipe=2 --schedule 1f1b --recompute full --zero 1 --global-batch 8 --microbatch 2";
+    let from_file = json_in(folder.path(), &format!("{line} --layout layout.toml"));
+    let from_flags = json_in(folder.path(), &format!("{line} {flags}"));
+    assert_eq!(losses(&from_file), losses(&from_flags));
+    assert_eq!((&from_file["layout"], &from_file["ledger"]), (&from_flags["layout"], &from_flags["ledger"]));
+    assert_eq!((from_file["ledger"]["equal"].as_bool(), losses(&from_file).len()), (Some(true), 3));
+    // Schedules and recomputation change the order of the work and not a bit of the result.
+    for other in ["--schedule gpipe --recompute none", "--schedule zb-h1 --recompute none", "--recompute full:2 --cac"]
+    {
+        let changed = json_in(folder.path(), &format!("{line} --layout layout.toml {other}"));
+        assert_eq!(losses(&changed), losses(&from_file), "{other}");
+    }
 }

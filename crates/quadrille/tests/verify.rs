@@ -79,3 +79,37 @@ fn a_job_that_stops_exits_with_one() {
     assert!(message.starts_with("error: ") && message.contains("late: rank "), "{message}");
     assert!(!message.contains("panicked"), "{message}");
 }
+
+#[test]
+fn other_axes_are_enumerated_when_asked_for() {
+    let line = "verify --model gpt-tiny --all-grids --ranks 4 --steps 1 --global-batch 4 --axes x,context,pipe";
+    let document = json(line);
+    grids(&document).iter().for_each(|report| check(report, 1e-11));
+    let skipped: Vec<_> = document["skipped"].as_array().unwrap().iter().map(|grid| &grid["grid"]).collect();
+    let names: Vec<_> = grids(&document).iter().map(|report| report["grid"].as_str().unwrap()).collect();
+    // 2^2 over three axes; two layers in four stages leave the first and the last without a block.
+    assert_eq!((names.len(), skipped.len()), (6, 0), "{skipped:?}");
+    for name in ["x=1,y=1,z=1,data=1,pipe=4", "x=1,y=1,z=1,context=2,data=1,pipe=2", "x=4,y=1,z=1,data=1"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    let one = json("verify --model gpt-tiny --all-grids --ranks 8 --steps 1 --axes pipe,context");
+    let reasons: Vec<_> =
+        one["skipped"].as_array().unwrap().iter().map(|grid| grid["reason"].as_str().unwrap()).collect();
+    assert_eq!((grids(&one).len(), reasons.len()), (3, 1));
+    assert!(reasons[0].contains("at least one block"), "{reasons:?}");
+}
+
+#[test]
+fn pipelines_of_every_option() {
+    let line = "verify --model gpt-tiny --set layers=4 --steps 2 --set dropout=0.1 --global-batch 8";
+    for layout in [
+        "--grid x=2,pipe=2 --schedule zb-h1 --stage-blocks 1,3",
+        "--grid y=2,pipe=2 --schedule interleaved --chunks 2 --microbatch-group 2",
+        "--grid z=2,pipe=2 --schedule message-driven --keep-weights step",
+        "--grid data=2,pipe=2 --schedule gpipe --zero 2 --recompute full:2 --cac",
+        "--grid x=2,y=2 --linear summa --summa-panels 4 --recompute selective",
+        "--grid context=2,data=2 --zero 1 --overlap-chunks 2",
+    ] {
+        check(&grids(&json(&format!("{line} {layout}")))[0], 1e-11);
+    }
+}

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use crate::SpecError;
 
 /// One way of splitting work. A *normal* linear layer contracts over `y` and shards its outputs over `x`; a
-/// *transposed* one the other way round; `z` shards every weight again and splits the batch; `data` replicates
-/// weights and splits the batch.
+/// *transposed* one the other way round; `z` shards every weight again and splits the batch; `context` splits every
+/// sequence; `data` replicates weights and splits the batch; `pipe` splits the layers into stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Axis {
     /// Outputs of normal layers, attention heads.
@@ -16,17 +16,23 @@ pub enum Axis {
     Y,
     /// Weights once more, and the batch.
     Z,
+    /// The tokens of each sequence; weights are replicated.
+    Context,
     /// The batch; weights are replicated.
     Data,
+    /// The layers.
+    Pipe,
 }
 
 impl Axis {
     /// All axes in canonical order.
-    pub const ALL: [Self; 4] = [Self::X, Self::Y, Self::Z, Self::Data];
+    pub const ALL: [Self; 6] = [Self::X, Self::Y, Self::Z, Self::Context, Self::Data, Self::Pipe];
+    /// The four axes of AxoNN's algorithm.
+    pub const AXONN: [Self; 4] = [Self::X, Self::Y, Self::Z, Self::Data];
 
     /// The name users write.
     pub fn name(self) -> &'static str {
-        ["x", "y", "z", "data"][self as usize]
+        ["x", "y", "z", "context", "data", "pipe"][self as usize]
     }
 
     /// The axis as a set of one.
@@ -61,7 +67,7 @@ impl AxisSet {
     /// No axis.
     pub const EMPTY: Self = Self(0);
     /// Every axis.
-    pub const WORLD: Self = Self(0b1111);
+    pub const WORLD: Self = Self(0b11_1111);
 
     /// Whether no axis is in the set.
     pub fn is_empty(self) -> bool {
@@ -114,41 +120,55 @@ impl fmt::Debug for AxisSet {
 /// The order of the axes in the numbering of ranks, innermost (fastest) first. Neighbouring ranks share a node,
 /// so the order decides which axes use the fast links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct AxisOrder([Axis; 4]);
+pub struct AxisOrder([Axis; 6]);
 
 impl AxisOrder {
     /// The axes, innermost first.
-    pub fn axes(self) -> [Axis; 4] {
+    pub fn axes(self) -> [Axis; 6] {
         self.0
     }
 }
 
 impl Default for AxisOrder {
-    /// x, y, z, data: the order that AxoNN's performance model assumes (SC24, section V-B).
+    /// x, y, z, context, data, pipe; without context and pipe the order that AxoNN's performance model assumes (SC24,
+    /// section V-B).
     fn default() -> Self {
         Self(Axis::ALL)
     }
 }
 
 impl fmt::Display for AxisOrder {
+    /// Context and pipe are left out where reading the text puts them back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.map(Axis::name).join(","))
+        let short = self.0.map(|axis| if Axis::AXONN.contains(&axis) { axis.name() } else { "" });
+        let short = short.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(",");
+        f.write_str(&if short.parse() == Ok(*self) { short } else { self.0.map(Axis::name).join(",") })
     }
 }
 
 impl FromStr for AxisOrder {
     type Err = SpecError;
 
-    /// Reads `x,y,z,data`: every axis exactly once.
+    /// Reads `x,y,z,data`: every axis once. Context, if left out, follows just inside data; pipe is outermost.
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let axes = text.split(',').map(|name| name.trim().parse()).collect::<Result<Vec<Axis>, _>>()?;
+        let mut axes = text.split(',').map(|name| name.trim().parse()).collect::<Result<Vec<Axis>, _>>()?;
+        if !axes.contains(&Axis::Context)
+            && let Some(data) = axes.iter().position(|axis| *axis == Axis::Data)
+        {
+            axes.insert(data, Axis::Context);
+        }
+        if !axes.contains(&Axis::Pipe) {
+            axes.push(Axis::Pipe);
+        }
         let complete = axes.iter().copied().collect::<AxisSet>() == AxisSet::WORLD;
-        match <[Axis; 4]>::try_from(axes) {
+        match <[Axis; 6]>::try_from(axes) {
             Ok(order) if complete => Ok(Self(order)),
             _ => Err(SpecError::Syntax {
                 what: "an axis order",
                 text: text.to_owned(),
-                reason: "it names each of x, y, z and data once, innermost first, e.g. 'x,y,z,data'".to_owned(),
+                reason: "it names each of x, y, z and data once, innermost first, and context and pipe at most once, \
+                         e.g. 'x,y,z,data'"
+                    .to_owned(),
             }),
         }
     }
@@ -167,8 +187,12 @@ mod tests {
 
     #[test]
     fn orders_name_every_axis_once() {
-        assert_eq!("data,z,y,x".parse::<AxisOrder>().unwrap().to_string(), "data,z,y,x");
-        for wrong in ["x,y,z", "x,x,z,data", "x,y,z,data,x", "x,y,z,pipe", ""] {
+        for order in ["data,z,y,x", "x,y,z,data", "x,context,y,z,data,pipe", "pipe,x,y,z,context,data"] {
+            assert_eq!(order.parse::<AxisOrder>().unwrap().to_string(), order);
+        }
+        assert_eq!("x,y,z,context,data,pipe".parse::<AxisOrder>().unwrap(), AxisOrder::default());
+        assert_eq!("x,y,z,data".parse::<AxisOrder>().unwrap(), AxisOrder::default());
+        for wrong in ["x,y,z", "x,x,z,data", "x,y,z,data,x", "x,y,z,pipe", "x,y,z,data,pipe,pipe", ""] {
             assert!(wrong.parse::<AxisOrder>().is_err(), "{wrong}");
         }
     }

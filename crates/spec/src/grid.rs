@@ -11,13 +11,13 @@ const MAX_RANKS: usize = 1 << 24;
 /// The size of every axis and the order of the axes in the numbering of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grid {
-    sizes: [usize; 4],
+    sizes: [usize; 6],
     order: AxisOrder,
 }
 
 /// The place of a rank on every axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Coordinate([usize; 4]);
+pub struct Coordinate([usize; 6]);
 
 impl Coordinate {
     /// The place on one axis.
@@ -27,12 +27,19 @@ impl Coordinate {
 }
 
 impl Grid {
-    /// A grid of x, y, z, data in the default order.
+    /// A grid of x, y, z, data in the default order; context and pipe are 1.
     ///
     /// # Errors
     /// A size of 0, or more than 2^24 ranks.
     pub fn new(x: usize, y: usize, z: usize, data: usize) -> Result<Self, SpecError> {
-        let sizes = [x, y, z, data];
+        Self::of_sizes([x, y, z, 1, data, 1])
+    }
+
+    /// A grid with the sizes of [`Axis::ALL`], in the default order.
+    ///
+    /// # Errors
+    /// A size of 0, or more than 2^24 ranks.
+    pub fn of_sizes(sizes: [usize; 6]) -> Result<Self, SpecError> {
         for axis in Axis::ALL {
             if sizes[axis as usize] == 0 {
                 return Err(SpecError::invalid(
@@ -43,16 +50,23 @@ impl Grid {
                 ));
             }
         }
+        let grid = Self { sizes, order: AxisOrder::default() };
         let ranks = sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
         if ranks.is_none_or(|ranks| ranks > MAX_RANKS) {
-            return Err(SpecError::invalid(
-                "grid",
-                format!("x={x},y={y},z={z},data={data}"),
-                format!("a grid has at most {MAX_RANKS} ranks"),
-                "use smaller sizes",
-            ));
+            let rule = format!("a grid has at most {MAX_RANKS} ranks");
+            return Err(SpecError::invalid("grid", grid, rule, "use smaller sizes"));
         }
-        Ok(Self { sizes, order: AxisOrder::default() })
+        Ok(grid)
+    }
+
+    /// The same grid with another size of one axis.
+    ///
+    /// # Errors
+    /// As [`Grid::of_sizes`].
+    pub fn with(self, axis: Axis, size: usize) -> Result<Self, SpecError> {
+        let mut sizes = self.sizes;
+        sizes[axis as usize] = size;
+        Ok(Self { order: self.order, ..Self::of_sizes(sizes)? })
     }
 
     /// The same sizes with ranks numbered in another order.
@@ -83,7 +97,7 @@ impl Grid {
 
     /// Where `rank` stands.
     pub fn coordinate(&self, mut rank: usize) -> Coordinate {
-        let mut place = [0; 4];
+        let mut place = [0; 6];
         for axis in self.order.axes() {
             place[axis as usize] = rank % self.size(axis);
             rank /= self.size(axis);
@@ -96,7 +110,8 @@ impl Grid {
         self.order.axes().into_iter().rev().fold(0, |rank, axis| rank * self.size(axis) + coordinate.on(axis))
     }
 
-    /// The ranks that differ from `rank` on `axes` only, itself included; x varies fastest, then y, z, data.
+    /// The ranks that differ from `rank` on `axes` only, itself included; x varies fastest, then y, z, context,
+    /// data, pipe.
     pub fn group(&self, rank: usize, axes: AxisSet) -> Vec<usize> {
         let mut members = vec![self.coordinate(rank)];
         for axis in axes.iter().rev() {
@@ -125,25 +140,38 @@ impl Grid {
         axes.iter().fold(0, |index, axis| index * self.size(*axis) + coordinate.on(*axis))
     }
 
-    /// Every grid of exactly `ranks` ranks, in ascending order of (data, z, y, x).
+    /// Every grid of exactly `ranks` ranks over x, y, z and data, in ascending order of (data, z, y, x).
     pub fn all(ranks: usize) -> Vec<Self> {
-        let divisors = |n: usize| (1..=n).filter(move |d| n.is_multiple_of(*d));
-        let mut grids = Vec::new();
-        for data in divisors(ranks) {
-            for z in divisors(ranks / data) {
-                for y in divisors(ranks / data / z) {
-                    grids.extend(Self::new(ranks / data / z / y, y, z, data));
-                }
-            }
+        Self::all_over(ranks, Axis::AXONN.into_iter().collect())
+    }
+
+    /// Every grid of exactly `ranks` ranks whose other axes than `axes` have size 1, in ascending order of (pipe, data,
+    /// context, z, y, x).
+    pub fn all_over(ranks: usize, axes: AxisSet) -> Vec<Self> {
+        let divisors: Vec<usize> = (1..=ranks).filter(|size| ranks.is_multiple_of(*size)).collect();
+        // The sizes that are chosen, and the ranks that are left for the axes further inside.
+        let mut chosen = vec![([1; 6], ranks)];
+        for axis in axes.iter().rev() {
+            let choices = chosen.into_iter().flat_map(|(sizes, left)| {
+                let possible = divisors.iter().filter(move |size| left.is_multiple_of(**size));
+                possible.map(move |size| {
+                    let mut sizes = sizes;
+                    sizes[axis as usize] = *size;
+                    (sizes, left / size)
+                })
+            });
+            chosen = choices.collect();
         }
-        grids
+        chosen.into_iter().filter(|(_, left)| *left == 1).flat_map(|(sizes, _)| Self::of_sizes(sizes)).collect()
     }
 }
 
 impl fmt::Display for Grid {
+    /// Context and pipe appear where they are more than 1.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [x, y, z, data] = self.sizes;
-        write!(f, "x={x},y={y},z={z},data={data}")
+        let always = Axis::AXONN;
+        let named = Axis::ALL.into_iter().filter(|axis| always.contains(axis) || self.size(*axis) > 1);
+        f.write_str(&named.map(|axis| format!("{axis}={}", self.size(axis))).collect::<Vec<_>>().join(","))
     }
 }
 
@@ -153,7 +181,7 @@ impl FromStr for Grid {
     /// Reads `x=2,y=2,data=2`; axes left out have size 1.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let syntax = |reason: String| SpecError::Syntax { what: "a grid", text: text.to_owned(), reason };
-        let mut sizes = [None; 4];
+        let mut sizes = [None; 6];
         for part in text.split(',').map(str::trim) {
             let (name, size) = part
                 .split_once('=')
@@ -167,8 +195,7 @@ impl FromStr for Grid {
                 return Err(syntax(format!("axis {axis} is given twice")));
             }
         }
-        let [x, y, z, data] = sizes.map(|size| size.unwrap_or(1));
-        Self::new(x, y, z, data)
+        Self::of_sizes(sizes.map(|size| size.unwrap_or(1)))
     }
 }
 
@@ -224,6 +251,9 @@ mod tests {
     #[test]
     fn texts_are_read_or_refused() {
         assert_eq!("x=2, data=3".parse::<Grid>().unwrap(), Grid::new(2, 1, 1, 3).unwrap());
+        let grid: Grid = "pipe=2,x=2,context=3".parse().unwrap();
+        assert_eq!((grid.ranks(), grid.size(Axis::Pipe), grid.size(Axis::Context)), (12, 2, 3));
+        assert_eq!(grid.to_string(), "x=2,y=1,z=1,context=3,data=1,pipe=2");
         for wrong in ["", "x", "x=", "x=a", "x=0", "x=2,x=2", "w=2", "x=-1", "x=16777217", "x=4294967296,y=4294967296"]
         {
             assert!(wrong.parse::<Grid>().is_err(), "{wrong}");
@@ -233,5 +263,17 @@ mod tests {
     #[test]
     fn all_grids_of_eight_ranks_are_twenty() {
         assert_eq!(Grid::all(8).len(), 20);
+        let four: Vec<String> = Grid::all(2).iter().map(Grid::to_string).collect();
+        assert_eq!(four, ["x=2,y=1,z=1,data=1", "x=1,y=2,z=1,data=1", "x=1,y=1,z=2,data=1", "x=1,y=1,z=1,data=2"]);
+    }
+
+    #[test]
+    fn all_grids_over_other_axes_leave_the_rest_alone() {
+        let over = |ranks, axes: &[Axis]| Grid::all_over(ranks, axes.iter().copied().collect());
+        // 2^3 over six axes: 8 choose 5 grids.
+        assert_eq!(over(8, &Axis::ALL).len(), 56);
+        let pairs: Vec<String> = over(4, &[Axis::X, Axis::Pipe]).iter().map(Grid::to_string).collect();
+        assert_eq!(pairs, ["x=4,y=1,z=1,data=1", "x=2,y=1,z=1,data=1,pipe=2", "x=1,y=1,z=1,data=1,pipe=4"]);
+        assert_eq!((over(0, &Axis::ALL).len(), over(1, &[Axis::Y]).len()), (0, 1));
     }
 }

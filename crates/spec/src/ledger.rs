@@ -19,6 +19,8 @@ pub enum CollectiveKind {
     AllGather,
     /// Every member ends with the root's buffer.
     Broadcast,
+    /// The root ends with the reduction of all buffers.
+    Reduce,
     /// Member i ends with chunk i of every member.
     AllToAll,
     /// A message to one member.
@@ -37,6 +39,7 @@ impl CollectiveKind {
             Self::ReduceScatter => "reduce-scatter",
             Self::AllGather => "all-gather",
             Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
             Self::AllToAll => "all-to-all",
             Self::Send => "send",
             Self::Receive => "receive",

@@ -4,24 +4,30 @@
 //! FLOP, bytes per second; types or field names say which.
 
 mod axis;
+mod choices;
 mod cluster;
 mod cluster_file;
 mod error;
 mod grid;
 mod layout;
+mod layout_file;
+mod layout_rules;
 mod ledger;
 mod model;
 mod model_file;
 mod models;
 mod overlap;
 mod random;
+mod stage_blocks;
 mod toml_text;
 
 pub use axis::{Axis, AxisOrder, AxisSet};
+pub use choices::{Activations, ElementType, KeepWeights, Linear, Recompute, Schedule, Zero};
 pub use cluster::{Cluster, GroupBandwidth, Network};
 pub use error::{SpecError, nearest_divisors};
 pub use grid::{Coordinate, Grid};
-pub use layout::{Activations, ElementType, Layout, LayoutRequest};
+pub use layout::{Layout, LayoutRequest};
+pub use layout_file::LayoutFile;
 pub use ledger::{
     AxesLedger, CollectiveKind, FlopsLedger, LayerLedger, Ledger, MemoryClass, MemoryLedger, RankLedger, Transfer,
 };

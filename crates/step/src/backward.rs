@@ -6,11 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, MemoryClass};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, Linear, MemoryClass, Schedule};
 
 use crate::builder::Builder;
 use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
+use crate::program::{Boundaries, Boundary};
 use crate::{Layer, ParameterId, Sharding, StepError, ValueId};
+
+/// Gradients of parameters are summed over the microbatches of a step.
+const MICROBATCHES: Write = Write::AccumulateMicrobatches;
 
 /// What the forward pass did, with what its backward needs. `input` is the value as used, `output` the result.
 #[derive(Debug, Clone)]
@@ -23,6 +27,8 @@ pub(crate) enum Node {
     Bias { bias: ParameterId, input: ValueId, output: ValueId },
     BiasGelu { bias: Option<ParameterId>, input: ValueId, output: ValueId, activated: ValueId },
     Attention { qkv: ValueId, output: ValueId, statistics: ValueId, dropout: Option<String> },
+    Receive { received: ValueId, x: ValueId },
+    Send { x: ValueId, sent: ValueId },
     Residual { bias: Option<ParameterId>, input: ValueId, residual: ValueId, output: ValueId, dropout: Option<String> },
     Head { weight: ParameterId, input: ValueId, logits: ValueId },
     CrossEntropy { logits: ValueId, gradient: ValueId },
@@ -49,6 +55,10 @@ struct Gradients {
     origin: BTreeMap<ValueId, ValueId>,
     /// Gradient tiles of tied weights that wait for their second addend.
     open_tiles: BTreeMap<ParameterId, ValueId>,
+    /// Whether the head's weight is the table of this tape's embedding.
+    tied_in_tape: bool,
+    /// What comes from the next piece and goes to the one before.
+    boundaries: Boundaries,
 }
 
 impl Builder<'_> {
@@ -79,10 +89,11 @@ impl Builder<'_> {
     }
 }
 
-/// Emits the backward pass of a microbatch.
-pub(crate) fn backward(b: &mut Builder) -> Result<(), StepError> {
+/// Emits the backward pass of a microbatch through a piece; returns what it receives and sends.
+pub(crate) fn backward(b: &mut Builder) -> Result<Boundaries, StepError> {
     let tape = std::mem::take(&mut b.tape);
-    let mut known = Gradients::default();
+    let embeds = tape.iter().any(|(_, node)| matches!(node, Node::Embed { .. }));
+    let mut known = Gradients { tied_in_tape: b.model.tied_head && embeds, ..Gradients::default() };
     for (_, node) in &tape {
         if let Node::Reshard { input, output } = *node
             && input != output
@@ -94,12 +105,26 @@ pub(crate) fn backward(b: &mut Builder) -> Result<(), StepError> {
         b.layer = layer;
         reverse(b, &mut known, node)?;
     }
-    Ok(())
+    Ok(known.boundaries)
 }
 
 fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), StepError> {
     match node {
         Node::Reshard { .. } => Ok(()),
+        Node::Send { x, sent } => {
+            let received = b.like("received gradient", sent)?;
+            known.boundaries.receives = Some(Boundary { value: received, layer: b.layer });
+            let complete = b.sharding(x).clone();
+            let gradient = b.transition(received, &complete)?;
+            known.of.insert(x, gradient);
+            Ok(())
+        }
+        Node::Receive { received, x } => {
+            let boundary = b.sharding(received).clone();
+            let value = b.transition(known.of[&x], &boundary)?;
+            known.boundaries.sends = Some(Boundary { value, layer: b.layer });
+            Ok(())
+        }
         Node::CrossEntropy { logits, gradient } => {
             known.of.insert(logits, gradient);
             Ok(())
@@ -110,20 +135,35 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
         Node::Bias { bias, input, output } => {
             let gradient = known.of[&output];
             let bias_gradient = b.vector_gradient(bias, gradient);
-            b.push(Operation::BiasBackward { gradient, output: bias_gradient });
+            b.push(Operation::BiasBackward { gradient, output: bias_gradient, write: MICROBATCHES });
             b.contribute(known, input, gradient)
         }
         Node::BiasGelu { bias, input, output, activated } => {
             let gradient = known.of[&activated];
             let bias_gradient = bias.map(|bias| b.vector_gradient(bias, gradient));
             let before = b.in_place("d up pre-activation", gradient);
-            b.push(Operation::GeluBackward { input: output, gradient, output: before, bias_gradient });
+            let write = MICROBATCHES;
+            b.push(Operation::GeluBackward { input: output, gradient, output: before, bias_gradient, write });
             b.contribute(known, input, before)
         }
         Node::Attention { qkv, output: result, statistics, dropout } => {
             let gradient = known.of[&result];
-            let output = b.like("d qkv", qkv)?;
-            b.push(Operation::AttentionBackward { qkv, result, statistics, gradient, output, dropout });
+            let keys_values = b.gather_keys_values(qkv)?;
+            let keys_values_gradient = keys_values.map(|_| b.keys_values_gradient(qkv)).transpose()?;
+            let mut output = b.like("d qkv", qkv)?;
+            b.push(Operation::AttentionBackward {
+                qkv,
+                keys_values,
+                keys_values_gradient,
+                result,
+                statistics,
+                gradient,
+                output,
+                dropout,
+            });
+            if let Some(whole) = keys_values_gradient {
+                output = b.scatter_keys_values(whole, output)?;
+            }
             b.contribute(known, qkv, output)
         }
         Node::Residual { bias, input, residual, output, dropout } => {
@@ -136,7 +176,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             }
             if let Some(bias) = bias {
                 let bias_gradient = b.vector_gradient(bias, branch);
-                b.push(Operation::BiasBackward { gradient: branch, output: bias_gradient });
+                b.push(Operation::BiasBackward { gradient: branch, output: bias_gradient, write: MICROBATCHES });
             }
             b.contribute(known, input, branch)
         }
@@ -149,15 +189,18 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
         Node::AddPositions { positions, input, output } => {
             let gradient = known.of[&output];
             let positions = b.vector_gradient(positions, gradient);
-            b.push(Operation::PositionsBackward { gradient, output: positions });
+            b.push(Operation::PositionsBackward { gradient, output: positions, write: MICROBATCHES });
             b.contribute(known, input, gradient)
         }
         Node::Embed { table, output } => {
             let gradient = known.of[&output];
+            let rows = b.sharding(gradient).rows.clone();
+            b.weight_gradient = true;
             let (tile, write) = weight_tile(b, known, table)?;
             b.push(Operation::EmbedBackward { gradient, output: tile, write });
-            let rows = b.sharding(gradient).rows.clone();
-            reduce_weight(b, table, tile, &rows)
+            reduce_weight(b, table, tile, &rows)?;
+            b.weight_gradient = false;
+            Ok(())
         }
     }
 }
@@ -183,71 +226,104 @@ fn linear(
 ) -> Result<(), StepError> {
     let gradient = known.of[&output];
     let rows = b.sharding(gradient).rows.clone();
-    let stored = b.sharding(b.parameters[weight.0].value).clone();
-    let (inputs, outputs) =
-        if products.transposed_weight { (stored.cols, stored.rows) } else { (stored.rows, stored.cols) };
-
+    let summa = b.layout.linear == Linear::Summa && !products.transposed_weight;
     let gathered = b.gather_weight(weight)?;
-    let partial = Sharding::new(&rows, &inputs).partial(outputs.into_iter().collect());
     let name = format!("d {}", b.values[input.0].name);
-    let input_gradient = b.value(name, b.shape(input), partial, MemoryClass::Activations)?;
-    b.push(Operation::Gemm {
-        pass: GemmPass::InputGradient,
-        storage: products.input_gradient,
-        left: gradient,
-        right: gathered,
-        output: input_gradient,
-        write: Write::Overwrite,
-    });
-    b.contribute(known, input, input_gradient)?;
-
-    let (tile, write) = weight_tile(b, known, weight)?;
-    let (left, right) = if products.transposed_weight { (gradient, input) } else { (input, gradient) };
-    b.push(Operation::Gemm {
-        pass: GemmPass::WeightGradient,
-        storage: GemmStorage::Tn,
-        left,
-        right,
-        output: tile,
-        write,
-    });
-    if b.model.tied_head && b.layer == Layer::Head {
-        known.open_tiles.insert(weight, tile);
-        return Ok(());
+    if summa {
+        let input_gradient = b.like(name, input)?;
+        b.summa_input_gradient(gradient, gathered, input_gradient)?;
+        b.contribute(known, input, input_gradient)?;
+    } else {
+        let stored = b.sharding(b.parameters[weight.0].value).clone();
+        let (inputs, outputs) =
+            if products.transposed_weight { (stored.cols, stored.rows) } else { (stored.rows, stored.cols) };
+        let partial = Sharding::new(&rows, &inputs).partial(outputs.into_iter().collect());
+        let input_gradient = b.value(name, b.shape(input), partial, MemoryClass::Activations)?;
+        b.push(Operation::Gemm {
+            pass: GemmPass::InputGradient,
+            storage: products.input_gradient,
+            left: gradient,
+            right: gathered,
+            output: input_gradient,
+            write: Write::Overwrite,
+        });
+        b.contribute(known, input, input_gradient)?;
     }
-    reduce_weight(b, weight, tile, &rows)
+
+    b.weight_gradient = true;
+    let (tile, write) = weight_tile(b, known, weight)?;
+    if summa {
+        b.summa_weight_gradient(input, gradient, tile, write)?;
+    } else {
+        let (left, right) = if products.transposed_weight { (gradient, input) } else { (input, gradient) };
+        b.push(Operation::Gemm {
+            pass: GemmPass::WeightGradient,
+            storage: GemmStorage::Tn,
+            left,
+            right,
+            output: tile,
+            write,
+        });
+    }
+    if known.tied_in_tape && b.layer == Layer::Head {
+        known.open_tiles.insert(weight, tile);
+    } else {
+        reduce_weight(b, weight, tile, &rows)?;
+    }
+    b.weight_gradient = false;
+    Ok(())
 }
 
-/// Where the gradient of a whole weight tile is summed: a buffer if z cuts the stored shard, else the gradient.
+/// Where the gradient of a whole weight tile is summed: a buffer if the stored gradient is a shard of it, else the
+/// gradient.
 fn weight_tile(b: &mut Builder, known: &mut Gradients, weight: ParameterId) -> Result<(ValueId, Write), StepError> {
     if let Some(tile) = known.open_tiles.remove(&weight) {
         return Ok((tile, Write::Accumulate));
     }
     let gradient = b.parameters[weight.0].gradient;
-    if b.axis_size(Axis::Z) == 1 {
-        return Ok((gradient, Write::AccumulateMicrobatches));
+    if b.axis_size(Axis::Z) == 1 && !b.shards_gradients() {
+        return Ok((gradient, MICROBATCHES));
     }
-    let stored = b.sharding(gradient).clone();
+    let stored = b.sharding(b.parameters[weight.0].value).clone();
     let name = format!("{} tile", b.values[gradient.0].name);
     let whole = Sharding::new(&stored.rows, &stored.cols);
-    let tile = b.value(name, b.shape(gradient), whole, MemoryClass::Buffers)?;
+    let tile = b.weight_value(name, b.shape(gradient), whole, MemoryClass::Buffers)?;
+    if b.axis_size(Axis::Z) == 1 {
+        let shard = b.values[gradient.0].local_elements;
+        b.pad(b.values[tile.0].storage, shard);
+    }
     Ok((tile, Write::Overwrite))
 }
 
-/// Reduce-scatters the tile over z and adds the shard to the gradient; data is reduced once per step.
+/// Reduce-scatters the tile over z, and with sharded gradients over data and context, and adds the shard to the
+/// gradient. What is not reduced here is reduced once per step.
 fn reduce_weight(b: &mut Builder, weight: ParameterId, tile: ValueId, summed: &[Axis]) -> Result<(), StepError> {
-    let unreduced = summed.iter().copied().collect::<AxisSet>().without(Axis::Z.only());
+    let sharded = if b.shards_gradients() { b.layout.replicating() } else { AxisSet::EMPTY };
+    // Sums over axes that cut the weight are done: by the scatter over z, or panel by panel.
+    let cut = b.sharding(b.parameters[weight.0].value).sharded();
+    let unreduced = summed.iter().copied().collect::<AxisSet>().without(cut).without(sharded);
     let parameter = &mut b.parameters[weight.0];
     parameter.unreduced = parameter.unreduced.union(unreduced);
-    let gradient = parameter.gradient;
-    if b.axis_size(Axis::Z) == 1 {
+    let (value, gradient) = (parameter.value, parameter.gradient);
+    if tile == gradient {
         return Ok(());
     }
-    let stored = b.sharding(gradient).clone();
-    let name = format!("{} shard", b.values[gradient.0].name);
-    let shard = b.value(name, b.shape(gradient), stored, MemoryClass::Buffers)?;
-    b.collective(CollectiveKind::ReduceScatter, Axis::Z.only(), Reduction::Sum, tile, shard);
-    b.push(Operation::Accumulate { input: shard, output: gradient, write: Write::AccumulateMicrobatches });
+    let mut shard = tile;
+    let name = b.values[gradient.0].name.clone();
+    if b.axis_size(Axis::Z) > 1 {
+        let stored = b.sharding(value).clone();
+        shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
+        if !sharded.is_empty() {
+            b.pad(b.values[shard.0].storage, b.values[gradient.0].local_elements);
+        }
+        b.collective(CollectiveKind::ReduceScatter, Axis::Z.only(), Reduction::Sum, tile, shard);
+    }
+    if !sharded.is_empty() {
+        let (input, stored) = (shard, b.sharding(gradient).clone());
+        shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
+        b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);
+    }
+    b.push(Operation::Accumulate { input: shard, output: gradient, write: MICROBATCHES });
     Ok(())
 }
 
@@ -271,10 +347,17 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
         output: row_sums,
         gamma_gradient,
         beta_gradient,
+        write: MICROBATCHES,
     });
     let reduced = b.transition(row_sums, &complete)?;
     // The residual stream's gradient is there already: the norm's is added to it in place.
+    // Where products of weights are put off they still read the gradient that it had before.
     let (output, write) = match known.of.get(&input).copied() {
+        Some(residual) if b.layout.schedule == Schedule::ZeroBubble => {
+            let copy = b.like("d residual", residual)?;
+            b.push(Operation::Accumulate { input: residual, output: copy, write: Write::Overwrite });
+            (b.in_place("d residual", copy), Write::Accumulate)
+        }
         Some(residual) => (b.in_place("d residual", residual), Write::Accumulate),
         None => (b.like("d residual", input)?, Write::Overwrite),
     };

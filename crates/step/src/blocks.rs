@@ -4,12 +4,13 @@
 //! their scattered form (sequence parallelism over two axes). A normal layer contracts over y and gives columns
 //! over x; a transposed one contracts over x and gives columns over y.
 
-use quadrille_spec::{Axis, AxisSet, MemoryClass};
+use quadrille_spec::{Axis, AxisSet, Linear, MemoryClass};
 
 use crate::backward::{Node, NormNode};
 use crate::builder::{Builder, PARTIAL};
 use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
-use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId};
+use crate::program::{Boundaries, Boundary};
+use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId, summa};
 
 type Built<T> = Result<T, StepError>;
 
@@ -21,16 +22,57 @@ const NORMAL: [Axis; 2] = [Axis::Y, Axis::X];
 /// A transposed layer: inputs over x, outputs over y.
 const TRANSPOSED: [Axis; 2] = [Axis::X, Axis::Y];
 
-/// Emits the forward pass of a microbatch.
-pub(crate) fn forward(b: &mut Builder) -> Built<()> {
-    let (table, mut x) = embedding(b)?;
-    for index in 0..b.model.layers {
+/// Emits the forward pass of a microbatch through a piece of layers; returns what it receives and sends.
+pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
+    let (blocks, last) = (b.layout.blocks_of(piece), b.layout.pieces() - 1);
+    let mut boundaries = Boundaries::default();
+    let (mut table, mut x) = if piece == 0 {
+        let (table, x) = embedding(b)?;
+        (Some(table), x)
+    } else {
+        b.layer = if blocks.is_empty() { Layer::Head } else { Layer::Block(blocks.start) };
+        let (received, x) = receive(b)?;
+        boundaries.receives = Some(Boundary { value: received, layer: b.layer });
+        (None, x)
+    };
+    for index in blocks {
         b.layer = Layer::Block(index);
         x = attention_half(b, index, x)?;
         x = perceptron_half(b, index, x)?;
     }
-    b.layer = Layer::Head;
-    head(b, table, x)
+    if piece == last {
+        b.layer = Layer::Head;
+        head(b, &mut table, x)?;
+    } else {
+        boundaries.sends = Some(Boundary { value: send(b, x)?, layer: b.layer });
+    }
+    Ok(boundaries)
+}
+
+/// The residual stream at the beginning of a piece. Where it is replicated over x, each x rank receives its share
+/// of the rows, and the shares are gathered (scatter-gather: Megatron-LM PTD-P, section 4.1).
+fn receive(b: &mut Builder) -> Built<(ValueId, ValueId)> {
+    let shape = [b.pass_rows(), b.model.hidden];
+    let received = b.value("received", shape, boundary_sharding(b), MemoryClass::Activations)?;
+    let x = b.transition(received, &b.residual_sharding())?;
+    b.record(Node::Receive { received, x });
+    Ok((received, x))
+}
+
+/// The residual stream as it is sent to the next piece.
+fn send(b: &mut Builder, x: ValueId) -> Built<ValueId> {
+    let sent = b.transition(x, &boundary_sharding(b))?;
+    b.record(Node::Send { x, sent });
+    Ok(sent)
+}
+
+/// How the residual stream lies between pieces: nowhere replicated.
+fn boundary_sharding(b: &Builder) -> Sharding {
+    let mut sharding = b.residual_sharding();
+    if !sharding.sharded().contains(Axis::X) {
+        sharding.rows.push(Axis::X);
+    }
+    sharding
 }
 
 /// Tokens to the residual stream `[B s, h]`.
@@ -43,20 +85,20 @@ fn embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
         "embedding.positions".to_owned(),
         [model.seq_len, h],
         model.seq_len,
-        Sharding::new(&[], &[Axis::Y]),
+        Sharding::new(&[], &b.residual_sharding().cols),
         Initial::Normal(INIT_STD),
         true,
     )?;
 
     let weight = b.gather_weight(table)?;
-    let partial = Sharding::new(&[Axis::Data, Axis::Z], &[]).partial(xy());
+    let partial = Sharding::new(&b.rows(), &[]).partial(xy());
     let looked_up = b.value("token rows", [b.pass_rows(), h], partial, MemoryClass::Activations)?;
     b.push(Operation::Embed { table: weight, output: looked_up });
     b.record(Node::Embed { table, output: looked_up });
 
     let x = b.reshard(looked_up, &b.residual_sharding())?;
     let output = b.in_place("embedded", x);
-    let value = b.parameters[positions.0].value;
+    let value = b.parameter_value(positions);
     b.push(Operation::AddPositions { positions: value, input: x, output });
     b.record(Node::AddPositions { positions, input: x, output });
     if model.dropout == 0.0 {
@@ -82,7 +124,8 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let output = b.value("attention", [rows, h], sharding.clone(), MemoryClass::Activations)?;
     let statistics = b.value("attention statistics", [rows, heads], sharding, MemoryClass::Activations)?;
     let dropout = dropout_purpose(b, index, "attention");
-    b.push(Operation::Attention { qkv, output, statistics, dropout: dropout.clone() });
+    let keys_values = b.gather_keys_values(qkv)?;
+    b.push(Operation::Attention { qkv, keys_values, output, statistics, dropout: dropout.clone() });
     b.record(Node::Attention { qkv, output, statistics, dropout });
 
     let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
@@ -100,7 +143,7 @@ fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> 
     let bias = bias_parameter(b, &name("up"), up)?;
     let pre = b.in_place("up pre-activation", up);
     let activated = b.like("gelu", pre)?;
-    let bias_value = bias.map(|bias| b.parameters[bias.0].value);
+    let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(Operation::BiasGelu { bias: bias_value, input: up, output: pre, activated });
     b.record(Node::BiasGelu { bias, input: up, output: pre, activated });
 
@@ -109,11 +152,20 @@ fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> 
     residual(b, index, "down", down, x)
 }
 
-/// Final norm, logits over the vocabulary shards, and cross-entropy.
-fn head(b: &mut Builder, table: ParameterId, x: ValueId) -> Built<()> {
+/// Final norm, logits over the vocabulary shards, and cross-entropy. A tied table that was used in another piece is
+/// there a second time.
+fn head(b: &mut Builder, table: &mut Option<ParameterId>, x: ValueId) -> Built<()> {
     let normed = norm(b, "final_norm", x)?;
-    let weight = if b.model.tied_head { table } else { vocabulary_table(b, "head.weight")? };
-    let rows = [Axis::Data, Axis::Z];
+    let weight = match table.take().filter(|_| b.model.tied_head) {
+        Some(table) => table,
+        None if b.model.tied_head => {
+            let copy = vocabulary_table(b, "embedding.table")?;
+            b.parameters[copy.0].copy = true;
+            copy
+        }
+        None => vocabulary_table(b, "head.weight")?,
+    };
+    let rows = b.rows();
     let hidden = b.reshard(normed, &Sharding::new(&rows, &[]))?;
 
     let gathered = b.gather_weight(weight)?;
@@ -134,7 +186,7 @@ fn head(b: &mut Builder, table: ParameterId, x: ValueId) -> Built<()> {
 
 /// Vocabulary-parallel cross-entropy: one maximum and one fused sum of two per row over x and y.
 fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
-    let complete = Sharding::new(&[Axis::Data, Axis::Z], &[]);
+    let complete = Sharding::new(&b.rows(), &[]);
     let partial = complete.clone().partial(xy());
     let rows = b.pass_rows();
     let maxima = b.value("row maxima", [rows, 1], partial.clone(), MemoryClass::Buffers)?;
@@ -166,7 +218,7 @@ fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId> {
     b.push(Operation::CenteredSquares { input, sums, output: squares });
     let squares = b.transition(squares, &complete)?;
     let output = b.like(name, input)?;
-    let [gamma_value, beta_value] = [gamma, beta].map(|parameter| b.parameters[parameter.0].value);
+    let [gamma_value, beta_value] = [gamma, beta].map(|parameter| b.parameter_value(parameter));
     b.push(Operation::Norm { input, sums, squares, gamma: gamma_value, beta: beta_value, output });
     b.record(Node::Norm(NormNode { gamma, beta, input, sums, squares, output }));
     Ok(output)
@@ -175,11 +227,14 @@ fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId> {
 /// A product with a weight whose inputs are cut over `axes[0]` and outputs over `axes[1]`. The input's rows are
 /// gathered over `axes[1]`; the result's partial sums over `axes[0]` are reduced.
 fn linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], axes: [Axis; 2], std: f64) -> Built<ValueId> {
+    if b.layout.linear == Linear::Summa {
+        return summa_linear(b, name, input, shape, std);
+    }
     let [contracted, produced] = axes;
     let stored = Sharding::new(&[contracted], &[produced]).flat(&[Axis::Z]);
     let weight = b.parameter(format!("{name}.weight"), shape, shape[0], stored, Initial::Normal(std), true)?;
 
-    let rows = [Axis::Data, Axis::Z];
+    let rows = b.rows();
     let input = b.reshard(input, &Sharding::new(&rows, &[contracted]))?;
     let gathered = b.gather_weight(weight)?;
     let partial = Sharding::new(&rows, &[produced]).partial(contracted.only());
@@ -198,6 +253,19 @@ fn linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], axes: 
     b.reshard(output, &Sharding::new(&rows, &[produced]))
 }
 
+/// A product with a weight whose inputs are cut over y and outputs over x, on activations cut over both.
+fn summa_linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], std: f64) -> Built<ValueId> {
+    let [inputs, outputs] = summa::WEIGHT;
+    let stored = Sharding::new(&[inputs], &[outputs]).flat(&[Axis::Z]);
+    let weight = b.parameter(format!("{name}.weight"), shape, shape[0], stored, Initial::Normal(std), true)?;
+    let gathered = b.gather_weight(weight)?;
+    let sharding = Sharding::new(&b.rows_with(inputs), &[outputs]);
+    let output = b.value(name, [b.pass_rows(), shape[1]], sharding, MemoryClass::Activations)?;
+    b.summa_forward(input, gathered, output)?;
+    b.record(Node::Linear { weight, input, output });
+    Ok(output)
+}
+
 /// The bias of the linear layer `name` whose output is `output`, if the model has biases.
 fn bias_parameter(b: &mut Builder, name: &str, output: ValueId) -> Built<Option<ParameterId>> {
     if !b.model.biases {
@@ -211,7 +279,7 @@ fn bias_parameter(b: &mut Builder, name: &str, output: ValueId) -> Built<Option<
 fn bias(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId> {
     let Some(bias) = bias_parameter(b, name, input)? else { return Ok(input) };
     let output = b.in_place(name, input);
-    let value = b.parameters[bias.0].value;
+    let value = b.parameter_value(bias);
     b.push(Operation::Bias { bias: value, input, output });
     b.record(Node::Bias { bias, input, output });
     Ok(output)
@@ -222,7 +290,7 @@ fn residual(b: &mut Builder, index: usize, what: &str, input: ValueId, residual:
     let bias = bias_parameter(b, &format!("block.{index}.{what}"), input)?;
     let dropout = dropout_purpose(b, index, what);
     let output = b.in_place("residual", input);
-    let bias_value = bias.map(|bias| b.parameters[bias.0].value);
+    let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(Operation::Residual { bias: bias_value, input, residual, output, dropout: dropout.clone() });
     b.record(Node::Residual { bias, input, residual, output, dropout });
     Ok(output)

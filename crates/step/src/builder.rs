@@ -1,16 +1,18 @@
 //! The workbench on which a program is put together: values, parameters, operations of the current layer.
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, Layout, MemoryClass, Model};
+use std::collections::{BTreeMap, BTreeSet};
+
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, KeepWeights, Layout, Linear, MemoryClass, Model, Zero};
 
 use crate::backward::Node;
-use crate::operation::{Collective, Op, Operation, Reduction};
+use crate::operation::{Collective, Members, Op, Operation, Reduction};
 use crate::parameter::{Initial, Parameter, ParameterId};
 use crate::{Layer, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
 
 /// What the names of partial sums end with, until they are reduced.
 pub(crate) const PARTIAL: &str = " partial";
 
-/// Everything that is known of a program while it is built.
+/// Everything that is known of a stage's program while it is built.
 pub(crate) struct Builder<'a> {
     pub model: &'a Model,
     pub layout: &'a Layout,
@@ -21,6 +23,14 @@ pub(crate) struct Builder<'a> {
     /// What the forward pass did, for the backward pass to reverse.
     pub tape: Vec<(Layer, Node)>,
     pub layer: Layer,
+    /// Whether what is emitted serves the gradient of a weight.
+    pub weight_gradient: bool,
+    /// Values of pieces whose overlap chunks are complete.
+    pub copied: BTreeSet<ValueId>,
+    /// Weights that are gathered once per step, by their parameters.
+    kept_weights: BTreeMap<ParameterId, ValueId>,
+    /// By parameter: whether its use in this program has begun.
+    used: Vec<bool>,
 }
 
 impl<'a> Builder<'a> {
@@ -34,6 +44,10 @@ impl<'a> Builder<'a> {
             ops: Vec::new(),
             tape: Vec::new(),
             layer: Layer::Embedding,
+            weight_gradient: false,
+            copied: BTreeSet::new(),
+            kept_weights: BTreeMap::new(),
+            used: Vec::new(),
         }
     }
 
@@ -41,23 +55,37 @@ impl<'a> Builder<'a> {
         self.layout.grid.size(axis)
     }
 
-    /// A value in a storage of its own.
+    /// A value of token rows in a storage of its own.
     pub fn value(
         &mut self,
         name: impl Into<String>,
-        [rows, cols]: [usize; 2],
+        shape: [usize; 2],
+        sharding: Sharding,
+        class: MemoryClass,
+    ) -> Result<ValueId, StepError> {
+        let id = self.weight_value(name, shape, sharding, class)?;
+        self.values[id.0].chunk = Some(0);
+        Ok(id)
+    }
+
+    /// A value that has no token rows, in a storage of its own.
+    pub fn weight_value(
+        &mut self,
+        name: impl Into<String>,
+        shape: [usize; 2],
         sharding: Sharding,
         class: MemoryClass,
     ) -> Result<ValueId, StepError> {
         let storage = StorageId(self.storages.len());
-        let id = self.view(name, [rows, cols], sharding, storage)?;
+        let id = self.view(name, shape, sharding, storage)?;
+        self.values[id.0].chunk = None;
         let elements = self.values[id.0].local_elements;
-        let persistent = matches!(class, MemoryClass::Parameters | MemoryClass::Gradients | MemoryClass::Optimizer);
-        self.storages.push(StorageInfo { elements, class, persistent });
+        let persistent = matches!(class, MemoryClass::Parameters | MemoryClass::Gradients);
+        self.storages.push(StorageInfo { elements, class, persistent, instances: 1, kept: false });
         Ok(id)
     }
 
-    /// A value in an existing storage.
+    /// A value of token rows in an existing storage.
     pub fn view(
         &mut self,
         name: impl Into<String>,
@@ -68,9 +96,19 @@ impl<'a> Builder<'a> {
         let name = name.into();
         let grid = &self.layout.grid;
         let (local_rows, local_cols) = sharding.tile(&name, rows, cols, grid)?;
-        let flat: usize = sharding.flat.iter().map(|axis| grid.size(*axis)).product();
-        let local_elements = local_rows * local_cols / flat;
-        self.values.push(Value { name, rows, cols, sharding, local_rows, local_cols, local_elements, storage });
+        let local_elements = sharding.flat_share(local_rows * local_cols, grid);
+        self.values.push(Value {
+            name,
+            rows,
+            cols,
+            sharding,
+            local_rows,
+            local_cols,
+            local_elements,
+            storage,
+            chunk: Some(0),
+            inside: AxisSet::EMPTY,
+        });
         Ok(ValueId(self.values.len() - 1))
     }
 
@@ -100,29 +138,20 @@ impl<'a> Builder<'a> {
     }
 
     pub fn push(&mut self, operation: Operation) {
-        self.ops.push(Op { layer: self.layer, operation });
+        let (layer, weight_gradient) = (self.layer, self.weight_gradient);
+        self.ops.push(Op { layer, once: false, weight_gradient, operation });
+    }
+
+    /// An operation of the step's first microbatch only.
+    fn push_once(&mut self, operation: Operation) {
+        self.push(operation);
+        if let Some(op) = self.ops.last_mut() {
+            op.once = true;
+        }
     }
 
     pub fn record(&mut self, node: Node) {
         self.tape.push((self.layer, node));
-    }
-
-    /// A parameter of the current layer with its gradient. `padded_rows` >= `rows` only for vocabularies.
-    pub fn parameter(
-        &mut self,
-        name: String,
-        [rows, cols]: [usize; 2],
-        padded_rows: usize,
-        sharding: Sharding,
-        initial: Initial,
-        decay: bool,
-    ) -> Result<ParameterId, StepError> {
-        let shape = [padded_rows, cols];
-        let value = self.value(name.clone(), shape, sharding.clone(), MemoryClass::Parameters)?;
-        let gradient = self.value(format!("d {name}"), shape, sharding, MemoryClass::Gradients)?;
-        let (layer, unreduced) = (self.layer, AxisSet::EMPTY);
-        self.parameters.push(Parameter { name, layer, rows, cols, initial, decay, value, gradient, unreduced });
-        Ok(ParameterId(self.parameters.len() - 1))
     }
 
     /// Issue and wait, one after the other: passes move them apart.
@@ -134,39 +163,157 @@ impl<'a> Builder<'a> {
         input: ValueId,
         output: ValueId,
     ) {
-        let collective = Collective { kind, axes, reduction, input, output };
+        let collective = Collective { kind, axes, members: Members::All, reduction, input, output };
         self.push(Operation::Issue(collective));
         self.push(Operation::Wait(collective));
     }
 
+    /// A parameter of the current layer with its gradient. `padded_rows` >= `rows` only for vocabularies. Under ZeRO
+    /// the storages are padded so that all shards are equally long.
+    pub fn parameter(
+        &mut self,
+        name: String,
+        [rows, cols]: [usize; 2],
+        padded_rows: usize,
+        sharding: Sharding,
+        initial: Initial,
+        decay: bool,
+    ) -> Result<ParameterId, StepError> {
+        let shape = [padded_rows, cols];
+        let value = self.weight_value(name.clone(), shape, sharding.clone(), MemoryClass::Parameters)?;
+        let updated = self.shard_inside(format!("{name} shard"), value)?;
+        // Whether products give this gradient: vectors are small and summed in place.
+        let by_product = !sharding.flat.is_empty();
+        let gradient_name = format!("d {name}");
+        let (gradient, reduced) = if by_product && self.shards_gradients() {
+            let shard = self.values[updated.0].sharding.clone();
+            let gradient = self.weight_value(gradient_name, shape, shard, MemoryClass::Gradients)?;
+            (gradient, gradient)
+        } else {
+            let gradient = self.weight_value(gradient_name.clone(), shape, sharding, MemoryClass::Gradients)?;
+            (gradient, self.shard_inside(format!("{gradient_name} shard"), gradient)?)
+        };
+        let (layer, unreduced) = (self.layer, AxisSet::EMPTY);
+        self.parameters.push(Parameter {
+            name,
+            layer,
+            rows,
+            cols,
+            initial,
+            decay,
+            value,
+            gradient,
+            reduced,
+            updated,
+            copy: false,
+            unreduced,
+        });
+        self.used.push(false);
+        Ok(ParameterId(self.parameters.len() - 1))
+    }
+
+    /// Whether gradients of weights are kept as shards over data and context.
+    pub fn shards_gradients(&self) -> bool {
+        self.layout.zero == Zero::Gradients && !self.layout.replicating().is_empty()
+    }
+
+    /// The rank's ZeRO shard of a parameter or gradient, at its place in the same storage; the value itself where
+    /// nothing is sharded.
+    fn shard_inside(&mut self, name: String, whole: ValueId) -> Result<ValueId, StepError> {
+        let axes = self.layout.replicating();
+        if self.layout.zero == Zero::Off || axes.is_empty() {
+            return Ok(whole);
+        }
+        let Value { rows, cols, sharding, storage, .. } = self.values[whole.0].clone();
+        let shard = self.view(name, [rows, cols], self.zero_sharding(&sharding), storage)?;
+        self.values[shard.0].chunk = None;
+        self.values[shard.0].inside = axes;
+        self.pad(storage, self.values[shard.0].local_elements);
+        Ok(shard)
+    }
+
+    /// How the ZeRO shards of a value that is cut as `sharding` are cut.
+    pub fn zero_sharding(&self, sharding: &Sharding) -> Sharding {
+        let axes = [Axis::Data, Axis::Context].into_iter().filter(|axis| self.layout.replicating().contains(*axis));
+        let flat: Vec<Axis> = sharding.flat.iter().copied().chain(axes).collect();
+        sharding.clone().flat(&flat)
+    }
+
+    /// Makes a storage as long as all its shards of `shard` elements.
+    pub fn pad(&mut self, storage: StorageId, shard: usize) {
+        self.storages[storage.0].elements = shard * self.layout.grid.size_of(self.layout.replicating());
+    }
+
+    /// The parameter's value for its use in the forward pass. Under ZeRO the first use of a step waits for the
+    /// gather that the last step's update has issued.
+    pub fn parameter_value(&mut self, parameter: ParameterId) -> ValueId {
+        let Parameter { value, updated, .. } = self.parameters[parameter.0];
+        if !std::mem::replace(&mut self.used[parameter.0], true) && value != updated {
+            let gather = self.gather_updated(value);
+            self.push_once(Operation::WaitCarried(gather));
+        }
+        value
+    }
+
+    /// The in-place gather of a parameter's updated ZeRO shards.
+    pub fn gather_updated(&self, value: ValueId) -> Collective {
+        Collective {
+            kind: CollectiveKind::AllGather,
+            axes: self.layout.replicating(),
+            members: Members::All,
+            reduction: Reduction::Sum,
+            input: value,
+            output: value,
+        }
+    }
+
     /// The weight as its products use it: its shards gathered over z, or the parameter itself if z is 1.
     pub fn gather_weight(&mut self, parameter: ParameterId) -> Result<ValueId, StepError> {
-        let stored = self.parameters[parameter.0].value;
+        let stored = self.parameter_value(parameter);
         if self.axis_size(Axis::Z) == 1 {
             return Ok(stored);
         }
+        if let Some(kept) = self.kept_weights.get(&parameter) {
+            return Ok(*kept);
+        }
         let Value { name, rows, cols, sharding, .. } = self.values[stored.0].clone();
         let whole = Sharding::new(&sharding.rows, &sharding.cols);
-        let gathered = self.value(format!("{name} gathered"), [rows, cols], whole, MemoryClass::GatheredWeights)?;
+        let gathered =
+            self.weight_value(format!("{name} gathered"), [rows, cols], whole, MemoryClass::GatheredWeights)?;
+        let before = self.ops.len();
         self.collective(CollectiveKind::AllGather, Axis::Z.only(), Reduction::Sum, stored, gathered);
+        if self.layout.keep_weights == KeepWeights::Step {
+            self.ops[before..].iter_mut().for_each(|op| op.once = true);
+            let storage = self.values[gathered.0].storage;
+            self.storages[storage.0].persistent = true;
+            self.kept_weights.insert(parameter, gathered);
+        }
         Ok(gathered)
     }
 
-    /// Sharding of the residual stream: rows over data, z and, scattered, x; columns over y.
+    /// Sharding of the residual stream: with whole-tile products, rows over x where activations are scattered, and
+    /// columns over y; with SUMMA rows over y and columns over x.
     pub fn residual_sharding(&self) -> Sharding {
-        Sharding::new(&self.rows_with(Axis::X), &[Axis::Y])
-    }
-
-    /// Rows over data and z, and over `axis` where activations are scattered.
-    pub fn rows_with(&self, axis: Axis) -> Vec<Axis> {
-        match self.layout.activations {
-            quadrille_spec::Activations::Scattered => vec![Axis::Data, Axis::Z, axis],
-            quadrille_spec::Activations::Replicated => vec![Axis::Data, Axis::Z],
+        match self.layout.linear {
+            Linear::Pmm => Sharding::new(&self.rows_with(Axis::X), &[Axis::Y]),
+            Linear::Summa => Sharding::new(&self.rows_with(Axis::Y), &[Axis::X]),
         }
     }
 
-    /// Token rows of a pass over one microbatch, of all data ranks together.
+    /// The axes that cut the rows of every activation: data, z, and context where it is above 1.
+    pub fn rows(&self) -> Vec<Axis> {
+        let context = (self.axis_size(Axis::Context) > 1).then_some(Axis::Context);
+        [Axis::Data, Axis::Z].into_iter().chain(context).collect()
+    }
+
+    /// The same and, where activations are scattered, `axis`.
+    pub fn rows_with(&self, axis: Axis) -> Vec<Axis> {
+        let axis = self.layout.scatters_rows().then_some(axis);
+        self.rows().into_iter().chain(axis).collect()
+    }
+
+    /// Token rows of one overlap chunk of a pass over one microbatch, of all data ranks together.
     pub fn pass_rows(&self) -> usize {
-        self.layout.grid.size(Axis::Data) * self.layout.microbatch * self.layout.seq_len
+        self.layout.grid.size(Axis::Data) * self.layout.microbatch / self.layout.overlap_chunks * self.layout.seq_len
     }
 }

@@ -2,12 +2,25 @@
 
 use quadrille_spec::SpecError;
 
+use crate::schedule::ScheduleError;
+
 /// A program that cannot be built.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StepError {
     /// The layout does not fit the model.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// The schedule cannot be made for this pipeline.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// A reordered operation would read what another has changed.
+    #[error("{operation} would read {value} after it was overwritten")]
+    Overwritten {
+        /// The value.
+        value: String,
+        /// The operation that reads it.
+        operation: &'static str,
+    },
     /// An axis does not divide a dimension of a value.
     #[error("{value}: {axes}={parts} does not divide its {size} {dim}")]
     Indivisible {

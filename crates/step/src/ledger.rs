@@ -3,11 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quadrille_spec::{
-    AxesLedger, Axis, AxisSet, CollectiveKind, FlopsLedger, LayerLedger, Ledger, MemoryClass, MemoryLedger, RankLedger,
-    Transfer,
+    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, LayerLedger, Ledger, RankLedger, Transfer,
 };
 
-use crate::{GemmPass, Layer, Op, Operation, Product, Section, StepError, StepProgram, ValueId, ring_wire_bytes};
+use crate::operation::Members;
+use crate::program::ChunkProgram;
+use crate::schedule::Step;
+use crate::{
+    Collective, GemmPass, Layer, Op, Operation, Product, StageProgram, StepError, StepProgram, ValueId, wire_bytes,
+};
 
 /// Bytes of a scalar that is reduced in f64.
 const SCALAR_BYTES: u64 = 8;
@@ -19,77 +23,139 @@ pub fn predict(program: &StepProgram) -> Ledger {
 
 /// The ledger of one rank for one step.
 pub fn predict_rank(program: &StepProgram, rank: usize) -> RankLedger {
-    let (axes, layers) = transfers(program, rank);
-    let (flops, elements) = work(program);
-    RankLedger { rank, axes, layers, flops, elements, memory: memory(program) }
+    let stage = program.of_rank(rank);
+    let (axes, layers) = transfers(stage, rank);
+    let (flops, elements) = work(stage, rank);
+    RankLedger { rank, axes, layers, flops, elements, memory: crate::memory::predict(stage) }
 }
 
-/// Every set of axes over which the program may communicate, whatever their sizes.
-pub fn declared_axes(program: &StepProgram) -> BTreeSet<AxisSet> {
-    let reductions = program.parameters.iter().map(|parameter| parameter.unreduced);
-    let vocabulary = Axis::X.only().union(Axis::Y.only());
-    let loss = Axis::Z.only().union(Axis::Data.only());
-    Axis::ALL.map(Axis::only).into_iter().chain([vocabulary, loss, AxisSet::WORLD]).chain(reductions).collect()
+/// Every set of axes over which the program may communicate: those that are there whatever their sizes (context and
+/// pipe only above 1), and those over which this stage's gradients are reduced.
+pub fn declared_axes(program: &StageProgram) -> BTreeSet<AxisSet> {
+    let size = |axis: &Axis| program.grid().size(*axis);
+    let optional = [Axis::Context, Axis::Pipe].into_iter().filter(|axis| size(axis) > 1);
+    let split: AxisSet = [Axis::Z, Axis::Data].into_iter().chain(optional.clone()).collect();
+    let mut declared: BTreeSet<AxisSet> = Axis::AXONN.into_iter().chain(optional).map(Axis::only).collect();
+    declared.extend([Axis::X.only().union(Axis::Y.only()), split, AxisSet::WORLD]);
+    declared.extend(program.parameters.iter().map(|parameter| parameter.unreduced));
+    let issued = program.update.ops.iter().chain(program.chunks.iter().flat_map(|c| &c.backward.ops));
+    declared.extend(issued.filter_map(|op| match op.operation {
+        Operation::Issue(collective) => Some(collective.axes),
+        _ => None,
+    }));
+    declared.extend(program.is_message_driven().then(|| decision_axes(program)));
+    declared
+}
+
+/// The ranks of a stage that choose the same next pass in a message-driven schedule.
+pub fn decision_axes(program: &StageProgram) -> AxisSet {
+    let context = (program.grid().size(Axis::Context) > 1).then_some(Axis::Context);
+    [Axis::X, Axis::Y, Axis::Z].into_iter().chain(context).collect()
 }
 
 /// A ledger of transfers in which every declared set of axes appears, empty.
-pub fn empty_axes(program: &StepProgram) -> AxesLedger {
+pub fn empty_axes(program: &StageProgram) -> AxesLedger {
     declared_axes(program).into_iter().map(|axes| (axes.key(), BTreeMap::new())).collect()
 }
 
 /// The operations of a step with the number of times that each runs.
-fn executed(program: &StepProgram) -> impl Iterator<Item = (&Op, u64)> {
+fn executed(program: &StageProgram) -> impl Iterator<Item = (&Op, u64)> {
     let microbatches = program.layout.microbatches() as u64;
-    let pass = program.pass.ops.iter().map(move |op| (op, microbatches));
-    pass.chain(program.update.ops.iter().map(|op| (op, 1)))
+    let passes = program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
+    let passes = passes.map(move |op| (op, if op.once { 1 } else { microbatches }));
+    passes.chain(program.update.ops.iter().map(|op| (op, 1)))
 }
 
-fn transfers(program: &StepProgram, rank: usize) -> (AxesLedger, Vec<LayerLedger>) {
+fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedger>) {
     let mut total = empty_axes(program);
     let mut by_layer: BTreeMap<Layer, AxesLedger> =
         program.layers().into_iter().map(|layer| (layer, empty_axes(program))).collect();
-    for (op, times) in executed(program) {
-        let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank) else { continue };
+    let mut add = |layer: Layer, axes: AxisSet, kind: CollectiveKind, transfer: Transfer, times: u64| {
         let transfer = Transfer {
             calls: times,
             payload_bytes: times * transfer.payload_bytes,
             wire_bytes: times * transfer.wire_bytes,
         };
-        for ledger in [Some(&mut total), by_layer.get_mut(&op.layer)].into_iter().flatten() {
+        for ledger in [Some(&mut total), by_layer.get_mut(&layer)].into_iter().flatten() {
             *ledger.entry(axes.key()).or_default().entry(kind).or_default() += transfer;
         }
+    };
+    for (op, times) in executed(program) {
+        if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank) {
+            add(op.layer, axes, kind, transfer, times);
+        }
+    }
+    let microbatches = program.layout.microbatches() as u64;
+    for section in program.chunks.iter().flat_map(ChunkProgram::sections) {
+        let received = section.receives.iter().map(|message| (message, CollectiveKind::Receive));
+        for (message, kind) in received.chain(section.sends.iter().map(|message| (message, CollectiveKind::Send))) {
+            let payload_bytes = program.value(message.value).local_elements as u64 * program.layout.dtype.bytes();
+            let wire_bytes = if kind == CollectiveKind::Send { payload_bytes } else { 0 };
+            let transfer = Transfer { calls: 1, payload_bytes, wire_bytes };
+            add(message.layer, Axis::Pipe.only(), kind, transfer, microbatches);
+        }
+    }
+    if let Some((axes, transfer)) = decision(program, rank) {
+        let passes = program.steps.iter().filter(|step| matches!(step, Step::Run(_))).count() as u64;
+        add(Layer::Step, axes, CollectiveKind::Broadcast, transfer, passes);
     }
     let layers = by_layer.into_iter().map(|(layer, axes)| LayerLedger { layer: layer.to_string(), axes });
     (total, layers.collect())
 }
 
-/// What one operation sends; a collective counts at its issue.
-fn transfer(program: &StepProgram, operation: &Operation, rank: usize) -> Option<(AxisSet, CollectiveKind, Transfer)> {
-    let (axes, kind, elements, element_bytes) = match *operation {
-        Operation::Issue(collective) => {
-            let value = match collective.kind {
-                CollectiveKind::AllGather => collective.output,
-                _ => collective.input,
-            };
-            let elements = program.value(value).local_elements;
-            (collective.axes, collective.kind, elements, program.layout.dtype.bytes())
+/// What a message-driven stage sends to agree on its next pass.
+fn decision(program: &StageProgram, rank: usize) -> Option<(AxisSet, Transfer)> {
+    let axes = decision_axes(program);
+    if !program.is_message_driven() || program.grid().size_of(axes) == 1 {
+        return None;
+    }
+    let grid = program.grid();
+    let (members, index) = (grid.size_of(axes), grid.group_index(grid.coordinate(rank), axes));
+    let wire_bytes = wire_bytes(CollectiveKind::Broadcast, 1, members, index, 0, SCALAR_BYTES);
+    Some((axes, Transfer { calls: 1, payload_bytes: SCALAR_BYTES, wire_bytes }))
+}
+
+/// The elements of a collective's payload: of the whole on one side of a gather or scatter.
+pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usize {
+    let members = program.grid().size_of(collective.axes);
+    match collective.kind {
+        CollectiveKind::AllGather if collective.input == collective.output => {
+            program.storages[program.value(collective.output).storage.0].elements
         }
-        Operation::ReduceScalar { axes, .. } => (axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES),
+        CollectiveKind::AllGather => members * program.value(collective.input).local_elements,
+        CollectiveKind::ReduceScatter => members * program.value(collective.output).local_elements,
+        _ => program.value(collective.input).local_elements,
+    }
+}
+
+/// What one operation sends; a collective counts at its issue.
+fn transfer(program: &StageProgram, operation: &Operation, rank: usize) -> Option<(AxisSet, CollectiveKind, Transfer)> {
+    let grid = program.grid();
+    let place = grid.coordinate(rank);
+    let (axes, kind, elements, element_bytes, who) = match operation {
+        Operation::Issue(collective) => {
+            let elements = payload_elements(program, collective);
+            (collective.axes, collective.kind, elements, program.layout.dtype.bytes(), collective.members)
+        }
+        Operation::ReduceScalar { axes, .. } => (*axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES, Members::All),
         _ => return None,
     };
-    let grid = &program.layout.grid;
-    let members = grid.size_of(axes);
+    let (members, index, root) = match who {
+        Members::All => (grid.size_of(axes), grid.group_index(place, axes), 0),
+        Members::Root(root) => (grid.size_of(axes), grid.group_index(place, axes), root),
+        Members::Ends => (2, usize::from(grid.group_index(place, axes) > 0), 0),
+    };
     if members == 1 {
         return None;
     }
-    let index = grid.group_index(grid.coordinate(rank), axes);
     let payload_bytes = elements as u64 * element_bytes;
-    let wire_bytes = ring_wire_bytes(kind, elements, members, index, element_bytes);
+    let wire_bytes = wire_bytes(kind, elements, members, index, root, element_bytes);
     Some((axes, kind, Transfer { calls: 1, payload_bytes, wire_bytes }))
 }
 
 /// FLOPs of products and attention, and elements that element-wise operations sweep over.
-fn work(program: &StepProgram) -> (FlopsLedger, BTreeMap<&'static str, u64>) {
+fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<&'static str, u64>) {
+    let place = program.grid().coordinate(rank);
     let mut ledger = FlopsLedger::default();
     let mut elements = BTreeMap::new();
     for (op, times) in executed(program) {
@@ -102,9 +168,8 @@ fn work(program: &StepProgram) -> (FlopsLedger, BTreeMap<&'static str, u64>) {
             Operation::Attention { .. } => ledger.attention_forward += flops,
             Operation::AttentionBackward { .. } => ledger.attention_backward += flops,
             _ => {
-                if let Some(value) = swept(&op.operation) {
-                    let swept = times * program.value(value).local_elements as u64;
-                    *elements.entry(op.operation.name()).or_default() += swept;
+                if let Some(swept) = swept_elements(program, &op.operation, place) {
+                    *elements.entry(op.operation.name()).or_default() += times * swept as u64;
                 }
             }
         }
@@ -112,9 +177,22 @@ fn work(program: &StepProgram) -> (FlopsLedger, BTreeMap<&'static str, u64>) {
     (ledger, elements)
 }
 
+/// The elements that an element-wise operation sweeps over on the rank at `place`; `None` for other operations.
+pub fn swept_elements(program: &StageProgram, operation: &Operation, place: Coordinate) -> Option<usize> {
+    let value = swept(operation)?;
+    match operation {
+        Operation::CopyPanel { panel, .. } | Operation::StorePanel { panel, .. } => {
+            let holds = panel.holder(program.grid().size(panel.axis)) == place.on(panel.axis);
+            Some(if holds { program.value(value).local_elements } else { 0 })
+        }
+        Operation::AdamW { .. } => Some(program.valid_elements(value, place)),
+        _ => Some(program.value(value).local_elements),
+    }
+}
+
 /// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward); 0 for
 /// everything else.
-pub(crate) fn operation_flops(program: &StepProgram, operation: &Operation) -> u128 {
+pub(crate) fn operation_flops(program: &StageProgram, operation: &Operation) -> u128 {
     if let Some(Product { m, n, k, .. }) = operation.product(program) {
         return 2 * m as u128 * n as u128 * k as u128;
     }
@@ -125,12 +203,12 @@ pub(crate) fn operation_flops(program: &StepProgram, operation: &Operation) -> u
     }
 }
 
-fn attention_flops(program: &StepProgram, output: ValueId) -> u128 {
+fn attention_flops(program: &StageProgram, output: ValueId) -> u128 {
     4 * program.layout.seq_len as u128 * program.value(output).local_elements as u128
 }
 
 /// Makes sure that the ledger's 64-bit counts hold a step of this program.
-pub(crate) fn check_counts(program: &StepProgram) -> Result<(), StepError> {
+pub(crate) fn check_counts(program: &StageProgram) -> Result<(), StepError> {
     let check = |what, amount: u128, unit| match u64::try_from(amount) {
         Ok(_) => Ok(()),
         Err(_) => Err(StepError::TooLarge { what, amount: amount as f64, unit }),
@@ -158,6 +236,9 @@ fn swept(operation: &Operation) -> Option<ValueId> {
         | Operation::NormBackwardSums { input, .. }
         | Operation::NormBackward { input, .. }
         | Operation::GeluBackward { input, .. }
+        | Operation::Gelu { input, .. }
+        | Operation::StorePanel { input, .. }
+        | Operation::UnpackKeysValues { input, .. }
         | Operation::Pack { input, .. }
         | Operation::Unpack { input, .. }
         | Operation::Accumulate { input, .. } => Some(input),
@@ -168,42 +249,17 @@ fn swept(operation: &Operation) -> Option<ValueId> {
         | Operation::PositionsBackward { gradient, .. }
         | Operation::BiasBackward { gradient, .. }
         | Operation::AdamW { gradient, .. } => Some(gradient),
-        Operation::SliceRows { output, .. } | Operation::SliceColumns { output, .. } => Some(output),
+        Operation::SliceRows { output, .. }
+        | Operation::SliceColumns { output, .. }
+        | Operation::CopyPanel { output, .. }
+        | Operation::PackKeysValues { output, .. } => Some(output),
         Operation::Gemm { .. }
         | Operation::Attention { .. }
         | Operation::AttentionBackward { .. }
         | Operation::Issue(_)
         | Operation::Wait(_)
+        | Operation::WaitCarried(_)
         | Operation::SumSquares { .. }
         | Operation::ReduceScalar { .. } => None,
     }
-}
-
-/// Walks births and deaths. AdamW keeps two states per parameter.
-fn memory(program: &StepProgram) -> MemoryLedger {
-    let element_bytes = program.layout.dtype.bytes();
-    let bytes = |storage: crate::StorageId| program.storages[storage.0].elements as u64 * element_bytes;
-    let mut ledger = MemoryLedger::new();
-    for parameter in &program.parameters {
-        let shard = bytes(program.value(parameter.value).storage);
-        ledger.take(MemoryClass::Parameters, shard);
-        ledger.take(MemoryClass::Gradients, shard);
-        ledger.take(MemoryClass::Optimizer, 2 * shard);
-    }
-    let mut walk = |section: &Section| {
-        for (births, deaths) in section.lifetimes.births.iter().zip(&section.lifetimes.deaths) {
-            for storage in births {
-                ledger.take(program.storages[storage.0].class, bytes(*storage));
-            }
-            for storage in deaths {
-                ledger.give_back(program.storages[storage.0].class, bytes(*storage));
-            }
-        }
-    };
-    walk(&program.pass);
-    walk(&program.update);
-    let states: u64 = ledger.now.values().sum();
-    let buffers: usize = program.placement.buffer_elements.iter().sum();
-    ledger.allocated = states + buffers as u64 * element_bytes;
-    ledger
 }

@@ -19,9 +19,13 @@
 mod backward;
 mod blocks;
 mod builder;
+mod context;
 mod error;
+mod instances;
 mod ledger;
 mod liveness;
+mod memory;
+mod operands;
 mod operation;
 mod parameter;
 mod passes;
@@ -29,19 +33,23 @@ mod placement;
 mod print;
 mod program;
 mod reshard;
+pub mod schedule;
 mod sharding;
+mod summa;
 mod update;
 mod value;
 mod wire;
 
 pub use error::StepError;
-pub use ledger::{declared_axes, empty_axes, predict, predict_rank};
+pub use ledger::{decision_axes, declared_axes, empty_axes, payload_elements, predict, predict_rank, swept_elements};
 pub use liveness::Lifetimes;
-pub use operation::{Collective, GemmPass, GemmStorage, Op, Operation, Product, Reduction, Scalar, Write};
+pub use operation::{
+    Collective, GemmPass, GemmStorage, Members, Op, Operation, Panel, Product, Reduction, Scalar, Write,
+};
 pub use parameter::{Initial, Parameter, ParameterId};
 pub use placement::Placement;
 pub use print::print_program;
-pub use program::{Layer, Section, StepProgram};
+pub use program::{ChunkProgram, Layer, Message, Section, StageProgram, StepProgram};
 pub use sharding::Sharding;
 pub use value::{StorageId, StorageInfo, Value, ValueId};
-pub use wire::ring_wire_bytes;
+pub use wire::wire_bytes;

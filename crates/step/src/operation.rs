@@ -4,7 +4,7 @@
 use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 use serde::{Deserialize, Serialize};
 
-use crate::{Layer, ParameterId, StepProgram, ValueId};
+use crate::{Layer, ParameterId, StageProgram, ValueId};
 
 /// Which of a linear layer's three products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ pub enum Write {
     Overwrite,
     /// The result is added to them.
     Accumulate,
-    /// Replaced in the first microbatch of a step, added to in the others.
+    /// Replaced by the first microbatch of a step, added to by the others.
     AccumulateMicrobatches,
 }
 
@@ -63,6 +63,17 @@ pub enum Reduction {
     Max,
 }
 
+/// The members of a collective beside its axes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Members {
+    /// Every rank along the axes.
+    All,
+    /// Every rank along the axes; the member with this index has, or gets, the whole.
+    Root(usize),
+    /// The first and the last rank along the axis.
+    Ends,
+}
+
 /// A collective on values, in place if input and output share a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Collective {
@@ -70,6 +81,8 @@ pub struct Collective {
     pub kind: CollectiveKind,
     /// The axes that it spans.
     pub axes: AxisSet,
+    /// Who takes part.
+    pub members: Members,
     /// How it reduces, if it does.
     pub reduction: Reduction,
     /// What each rank gives.
@@ -109,8 +122,17 @@ pub enum Operation {
     Bias { bias: ValueId, input: ValueId, output: ValueId },
     /// Adds a bias row in place (`output`) and applies tanh GELU (`activated`).
     BiasGelu { bias: Option<ValueId>, input: ValueId, output: ValueId, activated: ValueId },
-    /// Causal attention over whole sequences; `statistics` keeps the logarithms of the softmax sums.
-    Attention { qkv: ValueId, output: ValueId, statistics: ValueId, dropout: Option<String> },
+    /// Tanh GELU of a stored pre-activation: what recomputation needs of [`Operation::BiasGelu`].
+    Gelu { input: ValueId, output: ValueId },
+    /// Causal attention; keys and values of the whole sequence are those of `qkv`, or, where context cuts sequences,
+    /// the gathered ones. `statistics` keeps the logarithms of the softmax sums.
+    Attention {
+        qkv: ValueId,
+        keys_values: Option<ValueId>,
+        output: ValueId,
+        statistics: ValueId,
+        dropout: Option<String>,
+    },
     /// `residual + dropout(input + bias)`, in place of `input`.
     Residual { bias: Option<ValueId>, input: ValueId, residual: ValueId, output: ValueId, dropout: Option<String> },
     /// Maximum of each row's local logits.
@@ -122,7 +144,7 @@ pub enum Operation {
     /// Adds rows of the gradient to the table rows of their tokens.
     EmbedBackward { gradient: ValueId, output: ValueId, write: Write },
     /// Adds rows of the gradient to the rows of their positions.
-    PositionsBackward { gradient: ValueId, output: ValueId },
+    PositionsBackward { gradient: ValueId, output: ValueId, write: Write },
     /// The two row sums of the layer norm's backward, and the gradients of gamma and beta.
     NormBackwardSums {
         input: ValueId,
@@ -133,6 +155,7 @@ pub enum Operation {
         output: ValueId,
         gamma_gradient: ValueId,
         beta_gradient: ValueId,
+        write: Write,
     },
     /// The gradient of a layer norm's input, in `output` or added to it.
     NormBackward {
@@ -146,18 +169,29 @@ pub enum Operation {
         write: Write,
     },
     /// Column sums of the gradient, into a bias gradient.
-    BiasBackward { gradient: ValueId, output: ValueId },
+    BiasBackward { gradient: ValueId, output: ValueId, write: Write },
     /// The gradient before GELU in place of the one after it, and its column sums.
-    GeluBackward { input: ValueId, gradient: ValueId, output: ValueId, bias_gradient: Option<ValueId> },
-    /// The gradient of q, k and v.
+    GeluBackward { input: ValueId, gradient: ValueId, output: ValueId, bias_gradient: Option<ValueId>, write: Write },
+    /// The gradient of q, k and v; where keys and values were gathered, theirs in `keys_values_gradient`, of all
+    /// tokens.
     AttentionBackward {
         qkv: ValueId,
+        keys_values: Option<ValueId>,
+        keys_values_gradient: Option<ValueId>,
         result: ValueId,
         statistics: ValueId,
         gradient: ValueId,
         output: ValueId,
         dropout: Option<String>,
     },
+    /// Keys and values of q, k and v, one after the other.
+    PackKeysValues { input: ValueId, output: ValueId },
+    /// Keys and values (their gradients) into q, k and v.
+    UnpackKeysValues { input: ValueId, output: ValueId },
+    /// On the rank along `axis` that holds it, a panel of a tile.
+    CopyPanel { panel: Panel, input: ValueId, output: ValueId },
+    /// On the rank along `axis` that holds it, a panel back into its tile.
+    StorePanel { panel: Panel, input: ValueId, output: ValueId, write: Write },
     /// Column blocks of `axis` one after the other.
     Pack { axis: Axis, input: ValueId, output: ValueId },
     /// Column blocks of `axis` side by side.
@@ -170,6 +204,8 @@ pub enum Operation {
     Issue(Collective),
     /// Waits for a collective; its output may be used from here.
     Wait(Collective),
+    /// Waits for a collective that the last step's update has issued; in the first step there is none.
+    WaitCarried(Collective),
     /// Adds `input` to `output`.
     Accumulate { input: ValueId, output: ValueId, write: Write },
     /// Adds the squares of a gradient shard to the rank's sum, if the rank owns the shard.
@@ -180,18 +216,47 @@ pub enum Operation {
     AdamW { parameter: ParameterId, value: ValueId, gradient: ValueId },
 }
 
+/// One of the panels that a SUMMA product cuts its contraction into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Panel {
+    /// Its number.
+    pub index: usize,
+    /// How many there are.
+    pub count: usize,
+    /// The axis over which they are spread.
+    pub axis: Axis,
+    /// Whether they are columns of the tile, or rows.
+    pub of_columns: bool,
+}
+
+impl Panel {
+    /// The coordinate on the axis, of `size`, of the ranks that hold it.
+    pub fn holder(self, size: usize) -> usize {
+        self.index * size / self.count
+    }
+
+    /// Its number among the panels of its holder.
+    pub fn local_index(self, size: usize) -> usize {
+        self.index % (self.count / size)
+    }
+}
+
 /// An operation with the layer that it belongs to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Op {
     /// For ledgers and messages.
     pub layer: Layer,
+    /// Whether only the step's first microbatch executes it.
+    pub once: bool,
+    /// Whether it serves the gradient of a weight, which schedules may put off.
+    pub weight_gradient: bool,
     /// What to do.
     pub operation: Operation,
 }
 
 impl Operation {
     /// The local shape, if the operation is a product.
-    pub fn product(&self, program: &StepProgram) -> Option<Product> {
+    pub fn product(&self, program: &StageProgram) -> Option<Product> {
         let Self::Gemm { storage, left, output, .. } = *self else { return None };
         let (left, output) = (program.value(left), program.value(output));
         let k = if storage == GemmStorage::Tn { left.local_rows } else { left.local_cols };
@@ -212,6 +277,7 @@ impl Operation {
             Self::Gemm { pass: GemmPass::WeightGradient, .. } => "gemm-weight-gradient",
             Self::Bias { .. } => "bias",
             Self::BiasGelu { .. } => "bias-gelu",
+            Self::Gelu { .. } => "gelu",
             Self::Attention { .. } => "attention",
             Self::Residual { .. } => "residual",
             Self::CrossEntropyMax { .. } => "cross-entropy-max",
@@ -224,67 +290,21 @@ impl Operation {
             Self::BiasBackward { .. } => "bias-backward",
             Self::GeluBackward { .. } => "gelu-backward",
             Self::AttentionBackward { .. } => "attention-backward",
+            Self::PackKeysValues { .. } => "pack-keys-values",
+            Self::UnpackKeysValues { .. } => "unpack-keys-values",
+            Self::CopyPanel { .. } => "copy-panel",
+            Self::StorePanel { .. } => "store-panel",
             Self::Pack { .. } => "pack",
             Self::Unpack { .. } => "unpack",
             Self::SliceRows { .. } => "slice-rows",
             Self::SliceColumns { .. } => "slice-columns",
             Self::Issue(_) => "issue",
             Self::Wait(_) => "wait",
+            Self::WaitCarried(_) => "wait-carried",
             Self::Accumulate { .. } => "accumulate",
             Self::SumSquares { .. } => "sum-squares",
             Self::ReduceScalar { .. } => "reduce-scalar",
             Self::AdamW { .. } => "adamw",
-        }
-    }
-
-    /// The values that it reads and those that it writes. A value that is added to counts as written; an issued
-    /// collective holds both its values until its wait.
-    pub fn operands(&self) -> (Vec<ValueId>, Vec<ValueId>) {
-        match *self {
-            Self::Embed { table, output } => (vec![table], vec![output]),
-            Self::AddPositions { positions, input, output } => (vec![positions, input], vec![output]),
-            Self::Dropout { input, output, .. } => (vec![input], vec![output]),
-            Self::RowSums { input, output } => (vec![input], vec![output]),
-            Self::CenteredSquares { input, sums, output } => (vec![input, sums], vec![output]),
-            Self::Norm { input, sums, squares, gamma, beta, output } => {
-                (vec![input, sums, squares, gamma, beta], vec![output])
-            }
-            Self::Gemm { left, right, output, .. } => (vec![left, right], vec![output]),
-            Self::Bias { bias, input, output } => (vec![bias, input], vec![output]),
-            Self::BiasGelu { bias, input, output, activated } => {
-                (bias.into_iter().chain([input]).collect(), vec![output, activated])
-            }
-            Self::Attention { qkv, output, statistics, .. } => (vec![qkv], vec![output, statistics]),
-            Self::Residual { bias, input, residual, output, .. } => {
-                (bias.into_iter().chain([input, residual]).collect(), vec![output])
-            }
-            Self::CrossEntropyMax { logits, output } => (vec![logits], vec![output]),
-            Self::CrossEntropySums { logits, maxima, output } => (vec![logits, maxima], vec![output]),
-            Self::CrossEntropyGradient { logits, maxima, sums, output } => (vec![logits, maxima, sums], vec![output]),
-            Self::EmbedBackward { gradient, output, .. } => (vec![gradient], vec![output]),
-            Self::PositionsBackward { gradient, output } => (vec![gradient], vec![output]),
-            Self::NormBackwardSums { input, sums, squares, gamma, gradient, output, gamma_gradient, beta_gradient } => {
-                (vec![input, sums, squares, gamma, gradient], vec![output, gamma_gradient, beta_gradient])
-            }
-            Self::NormBackward { input, sums, squares, gamma, gradient, reduced, output, .. } => {
-                (vec![input, sums, squares, gamma, gradient, reduced], vec![output])
-            }
-            Self::BiasBackward { gradient, output } => (vec![gradient], vec![output]),
-            Self::GeluBackward { input, gradient, output, bias_gradient } => {
-                (vec![input, gradient], [output].into_iter().chain(bias_gradient).collect())
-            }
-            Self::AttentionBackward { qkv, result, statistics, gradient, output, .. } => {
-                (vec![qkv, result, statistics, gradient], vec![output])
-            }
-            Self::Pack { input, output, .. }
-            | Self::Unpack { input, output, .. }
-            | Self::SliceRows { input, output, .. }
-            | Self::SliceColumns { input, output, .. }
-            | Self::Accumulate { input, output, .. } => (vec![input], vec![output]),
-            Self::Issue(collective) | Self::Wait(collective) => (vec![collective.input], vec![collective.output]),
-            Self::SumSquares { gradient, .. } => (vec![gradient], vec![]),
-            Self::ReduceScalar { .. } => (vec![], vec![]),
-            Self::AdamW { value, gradient, .. } => (vec![gradient], vec![value]),
         }
     }
 }

@@ -34,8 +34,14 @@ pub struct Parameter {
     pub decay: bool,
     /// Its value.
     pub value: ValueId,
-    /// Its gradient's value.
+    /// Where the gradients of microbatches are summed.
     pub gradient: ValueId,
+    /// The complete gradient, after the reductions of the update: what the norm and the optimizer take.
+    pub reduced: ValueId,
+    /// The part of the value that the optimizer updates, cut like `reduced`.
+    pub updated: ValueId,
+    /// Whether it is the second copy of a tied table, on the last stage: it does not count in the gradient norm.
+    pub copy: bool,
     /// Axes over which the gradient is still a partial sum after the last microbatch; computed from the shardings
     /// of the values it is made from.
     pub unreduced: AxisSet,

@@ -1,13 +1,17 @@
 //! A program as text: what runs, on which shapes and shardings, and which collectives follow.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use quadrille_spec::{AxisSet, CollectiveKind};
+use quadrille_spec::{Axis, AxisSet, KeepWeights, Layout, Linear, Recompute, Zero};
 
-use crate::ledger::operation_flops;
-use crate::{Collective, Layer, Operation, Section, StepProgram, StorageId, Value};
+use crate::ledger::{operation_flops, payload_elements};
+use crate::operation::Members;
+use crate::program::ChunkProgram;
+use crate::schedule::{Action, Pass, Step};
+use crate::{Collective, Layer, Message, Operation, Section, StageProgram, StepProgram, StorageId, Value};
 
-/// The program as a table, a line per operation; equal for all ranks.
+/// The program as a table, a line per operation; equal for all ranks of a stage.
 pub fn print_program(program: &StepProgram) -> String {
     let layout = &program.layout;
     let mut text = String::new();
@@ -23,18 +27,97 @@ pub fn print_program(program: &StepProgram) -> String {
         layout.dtype,
         layout.overlap,
     );
-    let (forward, backward) = (0..program.backward_start, program.backward_start..program.pass.ops.len());
-    print_ops(&mut text, program, &program.pass, "forward", forward);
-    print_ops(&mut text, program, &program.pass, "backward", backward);
-    print_ops(&mut text, program, &program.update, "update", 0..program.update.ops.len());
+    if let Some(switches) = switches(layout) {
+        let _ = writeln!(text, "{switches}");
+    }
+    for stage in &program.stages {
+        print_stage(&mut text, stage);
+    }
     text
 }
 
-fn print_ops(text: &mut String, program: &StepProgram, section: &Section, title: &str, range: std::ops::Range<usize>) {
-    let notes = MemoryNotes::new(program, section, range.end);
+/// What differs from the plainest layout.
+fn switches(layout: &Layout) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut note = |on: bool, text: String| parts.extend(on.then_some(text));
+    note(layout.linear == Linear::Summa, format!("summa in {} panels", layout.summa_panels));
+    note(layout.overlap_chunks > 1, format!("{} overlap chunks", layout.overlap_chunks));
+    note(layout.recompute != Recompute::None, format!("recompute {}", layout.recompute));
+    note(layout.keep_communicated, "outputs of collectives kept".to_owned());
+    note(layout.zero != Zero::Off, format!("ZeRO {}", layout.zero));
+    note(layout.keep_weights == KeepWeights::Step, "weights gathered once per step".to_owned());
+    (!parts.is_empty()).then(|| parts.join(" · "))
+}
+
+fn print_stage(text: &mut String, program: &StageProgram) {
+    let stages = program.grid().size(Axis::Pipe);
+    if stages > 1 {
+        let _ = writeln!(text, "\nstage {} of {stages} · {}", program.stage, program.layout.schedule);
+        let _ = writeln!(text, "{}", order(program));
+    }
+    for (index, chunk) in program.chunks.iter().enumerate() {
+        if program.chunks.len() > 1 {
+            let _ = writeln!(text, "\nchunk {index}");
+        }
+        let mut first = 0;
+        let ends = lasts(chunk);
+        for (section, title) in chunk.sections().into_iter().zip(["forward", "backward", "weight gradients"]) {
+            print_section(text, program, section, title, first, &ends);
+            first += section.ops.len();
+        }
+    }
+    print_section(text, program, &program.update, "update", 0, &BTreeSet::new());
+}
+
+/// The steps of a stage: `+F1` a posted receive, `F1` a pass, `-F1` a released send; with chunks `F1.0`.
+fn order(program: &StageProgram) -> String {
+    let name = |action: Action| {
+        let pass = match action.pass {
+            Pass::Forward => "F",
+            Pass::Backward => "B",
+            Pass::WeightGradient => "W",
+        };
+        let chunk = if program.chunks.len() > 1 { format!(".{}", action.chunk) } else { String::new() };
+        format!("{pass}{}{chunk}", action.microbatch)
+    };
+    let steps = program.steps.iter().map(|step| match *step {
+        Step::Post(action) => format!("+{}", name(action)),
+        Step::Run(action) => name(action),
+        Step::Release(action) => format!("-{}", name(action)),
+    });
+    steps.collect::<Vec<_>>().join(" ")
+}
+
+/// The storages that the forward pass keeps.
+fn lasts(chunk: &ChunkProgram) -> BTreeSet<StorageId> {
+    let freed = |section: &Section| section.lifetimes.deaths.iter().flatten().copied().collect::<BTreeSet<_>>();
+    let freed_forward = freed(&chunk.forward);
+    chunk.forward.lifetimes.births.iter().flatten().copied().filter(|born| !freed_forward.contains(born)).collect()
+}
+
+fn print_section(
+    text: &mut String,
+    program: &StageProgram,
+    section: &Section,
+    title: &str,
+    first: usize,
+    saved: &BTreeSet<StorageId>,
+) {
     let mut layer: Option<Layer> = None;
-    for index in range.clone() {
-        let op = &section.ops[index];
+    let message = |text: &mut String, what: &str, message: &Message| {
+        let value = program.value(message.value);
+        let bytes = value.local_elements as u64 * program.layout.dtype.bytes();
+        let _ = writeln!(
+            text,
+            "      {what:<22} {:<36} {:<14} {:<38} {:<28} {:>10}",
+            value.name,
+            local_shape(value),
+            value.sharding.to_string(),
+            format!("stage {}", message.peer),
+            scaled(bytes as f64, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"]),
+        );
+    };
+    for (index, op) in section.ops.iter().enumerate() {
         if layer.replace(op.layer) != Some(op.layer) {
             let _ = writeln!(text, "\n{} · {title}", op.layer);
             let _ = writeln!(
@@ -43,13 +126,39 @@ fn print_ops(text: &mut String, program: &StepProgram, section: &Section, title:
                 "#", "operation", "value", "local", "sharded", "collective", "payload", "FLOP"
             );
         }
-        let memory = notes.line(section, index, title == "forward");
-        let line = line(program, index, &op.operation, &memory);
+        if index == 0 {
+            section.receives.iter().for_each(|received| message(text, "receive", received));
+        }
+        let mut notes = memory_notes(program, section, index, saved);
+        if op.once {
+            notes = ["first microbatch only".to_owned(), notes]
+                .into_iter()
+                .filter(|note| !note.is_empty())
+                .collect::<Vec<_>>()
+                .join("; ");
+        }
+        let line = line(program, first + index, &op.operation, &notes);
         let _ = writeln!(text, "{}", line.trim_end());
     }
+    section.sends.iter().for_each(|sent| message(text, "send", sent));
 }
 
-fn line(program: &StepProgram, index: usize, operation: &Operation, memory: &str) -> String {
+/// What the forward pass keeps for the backward pass, and what is given back.
+fn memory_notes(program: &StageProgram, section: &Section, index: usize, saved: &BTreeSet<StorageId>) -> String {
+    let name = |storage: &StorageId| {
+        let last = program.values.iter().rev().find(|value| value.storage == *storage);
+        last.map_or("", |value| value.name.as_str())
+    };
+    let list = |what: &str, storages: Vec<&StorageId>| {
+        let names: Vec<&str> = storages.into_iter().map(name).collect();
+        (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
+    };
+    let births = section.lifetimes.births[index].iter().filter(|storage| saved.contains(storage)).collect();
+    let deaths = section.lifetimes.deaths[index].iter().collect();
+    [list("saves", births), list("frees", deaths)].into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+fn line(program: &StageProgram, index: usize, operation: &Operation, memory: &str) -> String {
     let (_, writes) = operation.operands();
     let value = writes.first().map(|value| program.value(*value));
     let name = value.map_or(String::new(), |value| value.name.clone());
@@ -80,49 +189,20 @@ fn local_shape(value: &Value) -> String {
     }
 }
 
-fn collective_note(program: &StepProgram, collective: &Collective) -> (String, String) {
-    let payload = match collective.kind {
-        CollectiveKind::AllGather => collective.output,
-        _ => collective.input,
-    };
-    let bytes = program.value(payload).local_elements as u64 * program.layout.dtype.bytes();
+fn collective_note(program: &StageProgram, collective: &Collective) -> (String, String) {
+    let bytes = payload_elements(program, collective) as u64 * program.layout.dtype.bytes();
     let what = format!("{} {}", collective.kind.name(), spans(program, collective.axes));
+    let what = match collective.members {
+        Members::All => what,
+        Members::Root(root) => format!("{what} root {root}"),
+        Members::Ends => format!("{} pipe ends (x2)", collective.kind.name()),
+    };
     (what, scaled(bytes as f64, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"]))
 }
 
 /// `y+z (x4)`: axes and the number of members.
-fn spans(program: &StepProgram, axes: AxisSet) -> String {
+fn spans(program: &StageProgram, axes: AxisSet) -> String {
     format!("{} (x{})", axes.key(), program.layout.grid.size_of(axes))
-}
-
-/// What the forward pass keeps for the backward pass, and what is given back.
-struct MemoryNotes<'a> {
-    /// By storage: its last value's name, and whether it dies in the printed range.
-    storages: Vec<(&'a str, bool)>,
-}
-
-impl<'a> MemoryNotes<'a> {
-    fn new(program: &'a StepProgram, section: &Section, end: usize) -> Self {
-        let mut storages = vec![("", false); program.storages.len()];
-        for value in &program.values {
-            storages[value.storage.0].0 = value.name.as_str();
-        }
-        for storage in section.lifetimes.deaths[..end].iter().flatten() {
-            storages[storage.0].1 = true;
-        }
-        Self { storages }
-    }
-
-    fn line(&self, section: &Section, index: usize, forward: bool) -> String {
-        let outlives = |storage: &&StorageId| forward && !self.storages[storage.0].1;
-        let saved: Vec<&StorageId> = section.lifetimes.births[index].iter().filter(outlives).collect();
-        let freed: Vec<&StorageId> = section.lifetimes.deaths[index].iter().collect();
-        let list = |what: &str, storages: Vec<&StorageId>| {
-            let names: Vec<&str> = storages.iter().map(|storage| self.storages[storage.0].0).collect();
-            (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
-        };
-        [list("saves", saved), list("frees", freed)].into_iter().flatten().collect::<Vec<_>>().join("; ")
-    }
 }
 
 /// `1.5 MiB`, `786.4 K`: three or four digits and a unit.

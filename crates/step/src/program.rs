@@ -1,13 +1,15 @@
-//! The step program itself: built once from model and layout, the same for every rank.
+//! The step program: built once from model and layout, a part for every stage; all ranks of a stage share theirs.
 
 use std::fmt;
 
-use quadrille_spec::{Layout, Model};
+use quadrille_spec::{Axis, Coordinate, Grid, Layout, Model, Schedule};
 
 use crate::builder::Builder;
 use crate::ledger::check_counts;
+use crate::schedule::{self, Action, Pass, Pipeline, Step};
 use crate::{
-    Lifetimes, Op, Parameter, Placement, StepError, StorageInfo, Value, ValueId, backward, blocks, passes, update,
+    Lifetimes, Op, Parameter, Placement, StepError, StorageInfo, Value, ValueId, backward, blocks, instances, passes,
+    update,
 };
 
 /// A part of the model, for ledgers and messages.
@@ -34,72 +36,182 @@ impl fmt::Display for Layer {
     }
 }
 
-/// A list of operations with the births and deaths of the storages that live in it.
-#[derive(Debug, Clone, PartialEq)]
+/// A value that passes between stages, and the layer on this side of the boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Boundary {
+    pub value: ValueId,
+    pub layer: Layer,
+}
+
+/// What a pass receives before it begins and sends when it ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Boundaries {
+    pub receives: Option<Boundary>,
+    pub sends: Option<Boundary>,
+}
+
+/// A value that is received from, or sent to, another stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// What is received or sent.
+    pub value: ValueId,
+    /// The other stage's coordinate on the pipe axis.
+    pub peer: usize,
+    /// Tells boundaries and directions apart; messages of one tag arrive in the order of microbatches.
+    pub tag: u32,
+    /// For ledgers and messages.
+    pub layer: Layer,
+}
+
+/// A list of operations with the births and deaths of the storages that live in it, and what it exchanges with other
+/// stages. Received storages are born when their receive is posted, sent ones die when their send is released.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Section {
     /// In the order of execution.
     pub ops: Vec<Op>,
     /// When storages are taken and given back.
     pub lifetimes: Lifetimes,
+    /// Received before the first operation.
+    pub receives: Vec<Message>,
+    /// Sent after the last operation.
+    pub sends: Vec<Message>,
 }
 
-/// One optimizer step of one rank: the section `pass` once per microbatch, then `update`.
+/// The passes of a microbatch through one piece of layers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChunkProgram {
+    /// The number of the piece in the order of the model.
+    pub piece: usize,
+    /// Forward.
+    pub forward: Section,
+    /// Backward; without the gradients of weights where the schedule puts them off.
+    pub backward: Section,
+    /// The gradients of weights that are put off; else empty.
+    pub weight_gradient: Section,
+}
+
+impl ChunkProgram {
+    /// The operations of a pass.
+    pub fn section(&self, pass: Pass) -> &Section {
+        match pass {
+            Pass::Forward => &self.forward,
+            Pass::Backward => &self.backward,
+            Pass::WeightGradient => &self.weight_gradient,
+        }
+    }
+
+    /// All passes, in the order in which a microbatch goes through them.
+    pub fn sections(&self) -> [&Section; 3] {
+        [&self.forward, &self.backward, &self.weight_gradient]
+    }
+}
+
+/// The program of the ranks of one stage: the passes in the order of `steps`, then the update.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StageProgram {
+    /// The model that is trained.
+    pub model: Model,
+    /// How it is spread.
+    pub layout: Layout,
+    /// The coordinate on the pipe axis.
+    pub stage: usize,
+    /// Every value.
+    pub values: Vec<Value>,
+    /// Every storage.
+    pub storages: Vec<StorageInfo>,
+    /// Every parameter of the stage.
+    pub parameters: Vec<Parameter>,
+    /// The pieces of layers that the stage owns.
+    pub chunks: Vec<ChunkProgram>,
+    /// What is posted, run and released, in order. A message-driven stage may run ready passes in another order.
+    pub steps: Vec<Step>,
+    /// Reduction of gradients, norm, optimizer.
+    pub update: Section,
+    /// Where the storages of all sections lie.
+    pub placement: Placement,
+}
+
+/// One optimizer step of all ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepProgram {
     /// The model that is trained.
     pub model: Model,
     /// How it is spread.
     pub layout: Layout,
-    /// Every value.
-    pub values: Vec<Value>,
-    /// Every storage.
-    pub storages: Vec<StorageInfo>,
-    /// Every parameter.
-    pub parameters: Vec<Parameter>,
-    /// Forward and backward of one microbatch.
-    pub pass: Section,
-    /// The index in `pass` at which the backward pass begins.
-    pub backward_start: usize,
-    /// Reduction of gradients, norm, optimizer.
-    pub update: Section,
-    /// Where the storages of both sections lie.
-    pub placement: Placement,
+    /// By coordinate on the pipe axis.
+    pub stages: Vec<StageProgram>,
 }
 
 impl StepProgram {
-    /// Builds the program and applies the overlap passes of the layout.
+    /// Builds the program and applies the passes of the layout.
     ///
     /// # Errors
     /// A dimension that its axes do not divide; a step too large to be counted.
     pub fn new(model: &Model, layout: &Layout) -> Result<Self, StepError> {
-        let mut builder = Builder::new(model, layout);
-        blocks::forward(&mut builder)?;
-        let mut forward = std::mem::take(&mut builder.ops);
-        backward::backward(&mut builder)?;
-        let mut backward = std::mem::take(&mut builder.ops);
-        update::update(&mut builder);
-        let update = std::mem::take(&mut builder.ops);
-        let Builder { values, storages, parameters, .. } = builder;
-
-        passes::apply(layout.overlap, &values, &mut forward, &mut backward);
-        let backward_start = forward.len();
-        let section = |ops: Vec<Op>| Section { lifetimes: Lifetimes::of(&ops, &values, &storages), ops };
-        let pass = section(forward.into_iter().chain(backward).collect());
-        let update = section(update);
-        let placement = Placement::of(&[&pass.lifetimes, &update.lifetimes], &storages);
-        let program = Self {
-            model: model.clone(),
-            layout: layout.clone(),
-            values,
-            storages,
-            parameters,
-            backward_start,
-            placement,
-            pass,
-            update,
-        };
-        check_counts(&program)?;
+        let pipeline = pipeline(layout);
+        let actions = schedule::actions(layout.schedule, pipeline)?;
+        let steps = schedule::steps(&actions, pipeline)?;
+        let stages = steps.into_iter().enumerate().map(|(stage, steps)| StageProgram::new(model, layout, stage, steps));
+        let program = Self { model: model.clone(), layout: layout.clone(), stages: stages.collect::<Result<_, _>>()? };
+        program.stages.iter().try_for_each(check_counts)?;
         Ok(program)
+    }
+
+    /// The program of a rank's stage.
+    pub fn of_rank(&self, rank: usize) -> &StageProgram {
+        &self.stages[self.layout.grid.coordinate(rank).on(Axis::Pipe)]
+    }
+
+    /// The layers in the order of the model.
+    pub fn layers(&self) -> Vec<Layer> {
+        self.stages[0].layers()
+    }
+
+    /// Every parameter once, in the order of the model's stages.
+    pub fn parameters(&self) -> impl Iterator<Item = (&StageProgram, &Parameter)> {
+        let all = self.stages.iter().flat_map(|stage| stage.parameters.iter().map(move |each| (stage, each)));
+        all.filter(|(_, parameter)| !parameter.copy)
+    }
+}
+
+/// What the schedule is made for.
+pub(crate) fn pipeline(layout: &Layout) -> Pipeline {
+    Pipeline {
+        stages: layout.grid.size(Axis::Pipe),
+        chunks: layout.chunks,
+        microbatches: layout.microbatches(),
+        group: layout.microbatch_group,
+    }
+}
+
+impl StageProgram {
+    fn new(model: &Model, layout: &Layout, stage: usize, steps: Vec<Step>) -> Result<Self, StepError> {
+        let mut builder = Builder::new(model, layout);
+        let stages = layout.grid.size(Axis::Pipe);
+        let chunks = (0..layout.chunks)
+            .map(|chunk| chunk_program(&mut builder, chunk * stages + stage))
+            .collect::<Result<Vec<_>, _>>()?;
+        update::update(&mut builder);
+        let update = Section { ops: std::mem::take(&mut builder.ops), ..Section::default() };
+        let Builder { values, storages, parameters, .. } = builder;
+        let placement = Placement::default();
+        let (model, layout) = (model.clone(), layout.clone());
+        let mut program = Self { model, layout, stage, values, storages, parameters, chunks, steps, update, placement };
+        program.place_storages();
+        Ok(program)
+    }
+
+    /// Computes from the operations and steps when storages live, how many copies of them there are, and where they
+    /// lie. Whoever changes operations has to call it again.
+    pub fn place_storages(&mut self) {
+        instances::count(&self.chunks, &self.steps, &self.layout, &self.values, &mut self.storages);
+        let reserved = self.is_message_driven();
+        for chunk in &mut self.chunks {
+            Lifetimes::set(chunk, &self.values, &self.storages, reserved);
+        }
+        self.update.lifetimes = Lifetimes::of(&self.update.ops, &self.values, &self.storages);
+        let pipelined = self.grid().size(Axis::Pipe) > 1 || reserved;
+        self.placement = Placement::of(&self.chunks, &self.update, &self.storages, pipelined);
     }
 
     /// A value by its number.
@@ -107,9 +219,79 @@ impl StepProgram {
         &self.values[id.0]
     }
 
+    /// The size of every axis.
+    pub fn grid(&self) -> &Grid {
+        &self.layout.grid
+    }
+
+    /// The elements that are no padding, of a value's part on the rank at `place`: ZeRO shards are equally long, so the
+    /// last ones may reach beyond the end of what they cut.
+    pub fn valid_elements(&self, id: ValueId, place: Coordinate) -> usize {
+        let value = self.value(id);
+        let flat = &value.sharding.flat;
+        let replicating: Vec<Axis> = flat.iter().copied().filter(|axis| *axis != Axis::Z).collect();
+        if replicating.is_empty() {
+            return value.local_elements;
+        }
+        let z = if flat.contains(&Axis::Z) { self.grid().size(Axis::Z) } else { 1 };
+        let whole = value.local_rows * value.local_cols / z;
+        let first = self.grid().shard_index(place, &replicating) * value.local_elements;
+        whole.saturating_sub(first).min(value.local_elements)
+    }
+
     /// The layers in the order of the model.
     pub fn layers(&self) -> Vec<Layer> {
         let blocks = (0..self.model.layers).map(Layer::Block);
         [Layer::Embedding].into_iter().chain(blocks).chain([Layer::Head, Layer::Step]).collect()
     }
+
+    /// The operations of an action.
+    pub fn section(&self, action: Action) -> &Section {
+        self.chunks[action.chunk].section(action.pass)
+    }
+
+    /// Whether passes run as messages arrive; then the memory of all microbatches in flight is reserved.
+    pub fn is_message_driven(&self) -> bool {
+        self.layout.schedule == Schedule::MessageDriven
+    }
+}
+
+/// The passes of one piece: built, transformed, and split where weight gradients are put off.
+fn chunk_program(b: &mut Builder, piece: usize) -> Result<ChunkProgram, StepError> {
+    let receives_and_sends = blocks::forward(b, piece)?;
+    let mut forward = std::mem::take(&mut b.ops);
+    let gradients = backward::backward(b)?;
+    let mut backward = std::mem::take(&mut b.ops);
+
+    passes::recompute(b, &forward, &mut backward)?;
+    let copies = passes::interleave(b, &mut forward, &mut backward);
+    passes::overlap(b.layout.overlap, &b.values, &mut forward, &mut backward);
+    let mut weight_gradient = Vec::new();
+    if b.layout.schedule == Schedule::ZeroBubble {
+        weight_gradient = passes::put_off_weight_gradients(&b.values, &mut backward)?;
+    }
+
+    let stages = b.layout.grid.size(Axis::Pipe);
+    let messages = |boundary: Option<Boundary>, peer: usize, tag: usize| -> Vec<Message> {
+        let values = boundary.into_iter().flat_map(|at| copies.iter().map(move |copy| (copy[&at.value], at.layer)));
+        values.map(|(value, layer)| Message { value, peer: peer % stages, tag: tag as u32, layer }).collect()
+    };
+    // Boundary i lies before piece i; even tags go forward, odd ones backward.
+    let (before, after) = (2 * piece, 2 * piece + 2);
+    let (previous, next) = (piece + stages - 1, piece + 1);
+    let section = |ops, receives, sends| Section { ops, receives, sends, lifetimes: Lifetimes::default() };
+    Ok(ChunkProgram {
+        piece,
+        forward: section(
+            forward,
+            messages(receives_and_sends.receives, previous, before),
+            messages(receives_and_sends.sends, next, after),
+        ),
+        backward: section(
+            backward,
+            messages(gradients.receives, next, after + 1),
+            messages(gradients.sends, previous, before + 1),
+        ),
+        weight_gradient: section(weight_gradient, Vec::new(), Vec::new()),
+    })
 }

@@ -14,7 +14,8 @@ pub struct Sharding {
     pub rows: Vec<Axis>,
     /// Axes that cut the columns, outermost first.
     pub cols: Vec<Axis>,
-    /// Axes that cut the row-major tile of a stored weight once more.
+    /// Axes that cut the row-major tile of a stored weight once more, outermost first. z has to divide it; the shards
+    /// of data and context (ZeRO) are padded to equal lengths.
     pub flat: Vec<Axis>,
     /// Axes over which the held values are addends of the true ones.
     pub partial: AxisSet,
@@ -50,9 +51,9 @@ impl Sharding {
     }
 
     /// Whether the rank at `place` owns its shard, that is, counts it in the gradient norm: its coordinate is 0 on
-    /// every axis that does not cut the value.
+    /// every axis that does not cut the value. Stages hold different values, so pipe does not count.
     pub fn is_owner(&self, place: Coordinate) -> bool {
-        AxisSet::WORLD.without(self.sharded()).iter().all(|axis| place.on(axis) == 0)
+        AxisSet::WORLD.without(Axis::Pipe.only()).without(self.sharded()).iter().all(|axis| place.on(axis) == 0)
     }
 
     /// Rows and columns of the tile that a rank holds of a `[rows, cols]` value (before the flat cut).
@@ -78,8 +79,14 @@ impl Sharding {
             amount: tile.0 as f64 * tile.1 as f64,
             unit: "elements",
         })?;
-        divide("elements of the tile", elements, &self.flat)?;
+        let exact: Vec<Axis> = self.flat.iter().copied().filter(|axis| *axis == Axis::Z).collect();
+        divide("elements of the tile", elements, &exact)?;
         Ok(tile)
+    }
+
+    /// Elements that a rank holds of a tile of `elements`.
+    pub fn flat_share(&self, elements: usize, grid: &Grid) -> usize {
+        self.flat.iter().fold(elements, |elements, axis| elements.div_ceil(grid.size(*axis)))
     }
 }
 

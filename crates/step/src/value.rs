@@ -1,6 +1,6 @@
 //! Values and the storages behind them.
 
-use quadrille_spec::MemoryClass;
+use quadrille_spec::{AxisSet, MemoryClass};
 
 use crate::Sharding;
 
@@ -32,15 +32,24 @@ pub struct Value {
     pub local_elements: usize,
     /// Where the elements lie.
     pub storage: StorageId,
+    /// The part of the microbatch's token rows that it belongs to; `None` for weights and their gradients.
+    pub chunk: Option<usize>,
+    /// Axes whose shards lie side by side in the storage, each rank's at its own place; none: the value begins where
+    /// its storage does.
+    pub inside: AxisSet,
 }
 
 /// A piece of a rank's memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StorageInfo {
-    /// Elements of the model's type.
+    /// Elements of the model's type, of each copy.
     pub elements: usize,
     /// What it is counted as.
     pub class: MemoryClass,
-    /// Whether it outlives the pass over a microbatch: parameters, gradients.
+    /// Whether it outlives the step: parameters, gradients, weights gathered once per step.
     pub persistent: bool,
+    /// Copies, for microbatches in flight at the same time: microbatch `m` uses copy `m % instances`.
+    pub instances: usize,
+    /// Whether it lives from one pass over a microbatch into another.
+    pub kept: bool,
 }

@@ -6,9 +6,16 @@ use quadrille_spec::CollectiveKind;
 /// of `element_bytes`. Chunk i of n elements in G parts spans floor(i n / G) .. floor((i+1) n / G).
 ///
 /// A ring all-gather passes on every chunk but the one that the right neighbour holds from the start; a ring
-/// reduce-scatter every chunk but the one that stays here; an all-reduce is both. A broadcast is a pipelined chain;
-/// an all-to-all keeps its own chunk.
-pub fn ring_wire_bytes(kind: CollectiveKind, elements: usize, members: usize, index: usize, element_bytes: u64) -> u64 {
+/// reduce-scatter every chunk but the one that stays here; an all-reduce is both. Broadcasts and reductions are
+/// pipelined chains from, or to, `root`; an all-to-all keeps its own chunk.
+pub fn wire_bytes(
+    kind: CollectiveKind,
+    elements: usize,
+    members: usize,
+    index: usize,
+    root: usize,
+    element_bytes: u64,
+) -> u64 {
     if members == 1 {
         return 0;
     }
@@ -21,8 +28,9 @@ pub fn ring_wire_bytes(kind: CollectiveKind, elements: usize, members: usize, in
         CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => elements - chunk(index),
         CollectiveKind::AllReduce => 2 * elements - chunk(index) - chunk(right),
         CollectiveKind::Send => elements,
-        CollectiveKind::Broadcast if index + 1 < members => elements,
-        CollectiveKind::Broadcast | CollectiveKind::Receive | CollectiveKind::Barrier => 0,
+        CollectiveKind::Broadcast if right != root => elements,
+        CollectiveKind::Reduce if index != root => elements,
+        CollectiveKind::Broadcast | CollectiveKind::Reduce | CollectiveKind::Receive | CollectiveKind::Barrier => 0,
     };
     sent as u64 * element_bytes
 }
@@ -37,7 +45,7 @@ mod tests {
         for (kind, factor) in [(AllGather, 1), (ReduceScatter, 1), (AllReduce, 2)] {
             for members in 1..=8 {
                 let elements = 840;
-                let bytes = ring_wire_bytes(kind, elements, members, 0, 4);
+                let bytes = wire_bytes(kind, elements, members, 0, 0, 4);
                 assert_eq!(bytes as usize * members, factor * (members - 1) * elements * 4);
             }
         }
@@ -46,7 +54,7 @@ mod tests {
     #[test]
     fn huge_buffers_in_huge_groups_do_not_overflow() {
         let (elements, members) = (1 << 43, 1 << 22);
-        let bytes = ring_wire_bytes(CollectiveKind::ReduceScatter, elements, members, members - 1, 4);
+        let bytes = wire_bytes(CollectiveKind::ReduceScatter, elements, members, members - 1, 0, 4);
         assert_eq!(bytes, 4 * ((1 << 43) - (1 << 21)));
     }
 
@@ -55,7 +63,7 @@ mod tests {
         for elements in 0..20 {
             for members in 2..=7 {
                 let total: u64 = (0..members)
-                    .map(|index| ring_wire_bytes(CollectiveKind::AllReduce, elements, members, index, 1))
+                    .map(|index| wire_bytes(CollectiveKind::AllReduce, elements, members, index, 0, 1))
                     .sum();
                 assert_eq!(total, 2 * (members as u64 - 1) * elements as u64);
             }

@@ -100,7 +100,8 @@ impl Bench {
 
     fn attention(&self, pool: &Pool) {
         for seq_len in [256, 64] {
-            let shape = AttentionShape { sequences: 4, seq_len, heads: HEADS, head_dim: 64, causal: true };
+            let context = ContextPart::WHOLE;
+            let shape = AttentionShape { sequences: 4, seq_len, context, heads: HEADS, head_dim: 64, causal: true };
             let rows = shape.rows();
             let (qkv, dout) = (random(rows * 3 * HIDDEN), random(rows * HIDDEN));
             let mut out = Buffer::new(rows * HIDDEN);
@@ -108,8 +109,9 @@ impl Bench {
             let mut dqkv = Buffer::new(qkv.len());
             // Without a causal discount, as attention is counted everywhere.
             let flops = (4 * rows * seq_len * HIDDEN) as f64;
-            let forward = self.seconds(|| attention_forward(pool, shape, &qkv, &mut out, &mut lse, None));
-            let backward = self.seconds(|| attention_backward(pool, shape, &qkv, &out, &lse, &dout, &mut dqkv, None));
+            let forward = self.seconds(|| attention_forward(pool, shape, &qkv, None, &mut out, &mut lse, None));
+            let backward =
+                self.seconds(|| attention_backward(pool, shape, &qkv, None, &out, &lse, &dout, &mut dqkv, None));
             println!(
                 "  attention 4 x {seq_len}: forward {:.3} ms {:.0} GFLOP/s, backward {:.3} ms {:.0} GFLOP/s",
                 forward * 1e3,
@@ -194,7 +196,11 @@ impl Bench {
             embed_backward(pool, rows, HIDDEN, &tokens, &y, &mut table, 0, false)
         });
         let positions = random(1024 * HIDDEN);
-        self.rate("add_positions", len, 3, || add_positions(pool, rows, HIDDEN, &mut y, &positions, 0, 256));
+        let mut dpositions = random(256 * HIDDEN);
+        self.rate("add_positions", len, 3, || add_positions(pool, rows, HIDDEN, &mut y, &positions, |row| row % 256));
+        self.rate("positions_backward", len, 1, || {
+            positions_backward(pool, rows, HIDDEN, &y, &mut dpositions, |row| row % 256, false)
+        });
     }
 
     fn optimizer(&self, pool: &Pool) {

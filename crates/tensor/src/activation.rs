@@ -1,4 +1,4 @@
-//! Biases, and GELU fused with one.
+//! Biases, and GELU, also fused with a bias.
 //!
 //! GELU in its tanh form, 0.5 x (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3), is
 //! x sigmoid(2u): one exponential, and no cancellation for negative x.
@@ -52,12 +52,24 @@ pub fn bias_gelu_forward<T: Element>(
             if let Some(bias) = bias {
                 add(pre, bias);
             }
-            vectorised(
-                #[inline(always)]
-                || y.iter_mut().zip(pre.iter()).for_each(|(y, x)| *y = *x / (T::ONE + exp_minus_2u(*x))),
-            );
+            activate(pre, y);
         }
     });
+}
+
+/// activated = GELU(pre), for a stored `pre`: bit by bit what [`bias_gelu_forward`] gave with it.
+pub fn gelu<T: Element>(pool: &Pool, pre: &[T], activated: &mut [T]) {
+    assert_eq!(pre.len(), activated.len());
+    let piece = pool.piece(pre.len());
+    pool.each(pre.chunks(piece).zip(activated.chunks_mut(piece)), |(pre, y)| activate(pre, y));
+}
+
+/// y = GELU(pre), on this thread.
+fn activate<T: Element>(pre: &[T], y: &mut [T]) {
+    vectorised(
+        #[inline(always)]
+        || y.iter_mut().zip(pre).for_each(|(y, x)| *y = *x / (T::ONE + exp_minus_2u(*x))),
+    );
 }
 
 /// dy [rows, cols] becomes the gradient of `pre`; its column sums are written to, or with

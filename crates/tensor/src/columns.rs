@@ -1,7 +1,7 @@
 //! Column blocks: the layout in which gathers and scatters along columns work on contiguous
 //! memory.
 //!
-//! A packed matrix is `parts` contiguous blocks [rows, cols / parts].
+//! A panel is a range of columns. A packed matrix is `parts` contiguous blocks [rows, cols / parts].
 
 use crate::element::Element;
 use crate::pool::Pool;
@@ -46,7 +46,7 @@ pub fn unpack_columns<T: Element>(pool: &Pool, rows: usize, cols: usize, parts: 
     });
 }
 
-/// y [rows, cols / parts] = column block `part` of x [rows, cols].
+/// y [rows, cols / parts] = column block `part` of x [rows, cols], one of [`pack_columns`]'s.
 pub fn slice_columns<T: Element>(
     pool: &Pool,
     rows: usize,
@@ -57,15 +57,55 @@ pub fn slice_columns<T: Element>(
     y: &mut [T],
 ) {
     let width = block_width(cols, parts);
-    assert!(part < parts, "part {part} of {parts}");
-    assert_eq!((x.len(), y.len()), (rows * cols, rows * width));
-    if width == 0 {
+    copy_panel_columns(pool, rows, cols, part * width, width, x, y);
+}
+
+/// y [rows, count] = columns `first..first + count` of x [rows, cols].
+pub fn copy_panel_columns<T: Element>(
+    pool: &Pool,
+    rows: usize,
+    cols: usize,
+    first: usize,
+    count: usize,
+    x: &[T],
+    y: &mut [T],
+) {
+    check_panel(rows, cols, first, count, x.len(), y.len());
+    if count == 0 {
         return;
     }
-    let per_piece = pool.rows_per_piece(rows, width);
-    pool.each(y.chunks_mut(per_piece * width).enumerate(), |(piece, y)| {
-        copy_block(cols, part * width, width, &x[piece * per_piece * cols..], y);
+    let per_piece = pool.rows_per_piece(rows, count);
+    pool.each(y.chunks_mut(per_piece * count).enumerate(), |(piece, y)| {
+        copy_block(cols, first, count, &x[piece * per_piece * cols..], y);
     });
+}
+
+/// Columns `first..first + count` of x [rows, cols] = y [rows, count], the inverse of
+/// [`copy_panel_columns`]; other columns stay.
+pub fn store_panel_columns<T: Element>(
+    pool: &Pool,
+    rows: usize,
+    cols: usize,
+    first: usize,
+    count: usize,
+    y: &[T],
+    x: &mut [T],
+) {
+    check_panel(rows, cols, first, count, x.len(), y.len());
+    if count == 0 {
+        return;
+    }
+    let per_piece = pool.rows_per_piece(rows, count);
+    pool.each(x.chunks_mut(per_piece * cols).zip(y.chunks(per_piece * count)), |(x, y)| {
+        for (x, y) in x.chunks_exact_mut(cols).zip(y.chunks_exact(count)) {
+            x[first..first + count].copy_from_slice(y);
+        }
+    });
+}
+
+fn check_panel(rows: usize, cols: usize, first: usize, count: usize, x: usize, y: usize) {
+    assert!(first + count <= cols, "columns {first}..{} of {cols}", first + count);
+    assert_eq!((x, y), (rows * cols, rows * count));
 }
 
 fn block_width(cols: usize, parts: usize) -> usize {

@@ -5,6 +5,7 @@
 use crate::element::Element;
 use crate::lanes::add;
 use crate::pool::Pool;
+use std::mem::replace;
 
 /// y [rows, cols] = the table's row of each token, zero where another rank holds it.
 pub fn embed_forward<T: Element>(
@@ -64,31 +65,29 @@ pub fn embed_backward<T: Element>(
     });
 }
 
-/// Row r of x [rows, cols] += positions [seq_len or more, cols] row (first_row + r) % seq_len.
+/// Row r of x [rows, cols] += row position(r) of positions [_, cols].
 pub fn add_positions<T: Element>(
     pool: &Pool,
     rows: usize,
     cols: usize,
     x: &mut [T],
     positions: &[T],
-    first_row: usize,
-    seq_len: usize,
+    position: impl Fn(usize) -> usize + Sync,
 ) {
     assert_eq!(x.len(), rows * cols);
     if cols == 0 {
         return;
     }
-    assert!(seq_len > 0 && seq_len <= table_rows(positions.len(), cols));
     let per_piece = pool.rows_per_piece(rows, cols);
     pool.each(x.chunks_mut(per_piece * cols).enumerate(), |(piece, x)| {
         for (i, x) in x.chunks_exact_mut(cols).enumerate() {
-            let position = (first_row + piece * per_piece + i) % seq_len;
+            let position = position(piece * per_piece + i);
             add(x, &positions[position * cols..(position + 1) * cols]);
         }
     });
 }
 
-/// dpositions [seq_len or more, cols] row (first_row + r) % seq_len += dy [rows, cols] row r;
+/// Row position(r) of dpositions [_, cols] += dy [rows, cols] row r, in ascending order of r;
 /// from zero, all its rows, unless `accumulate`.
 pub fn positions_backward<T: Element>(
     pool: &Pool,
@@ -96,8 +95,7 @@ pub fn positions_backward<T: Element>(
     cols: usize,
     dy: &[T],
     dpositions: &mut [T],
-    first_row: usize,
-    seq_len: usize,
+    position: impl Fn(usize) -> usize,
     accumulate: bool,
 ) {
     assert_eq!(dy.len(), rows * cols);
@@ -105,19 +103,21 @@ pub fn positions_backward<T: Element>(
         return;
     }
     let count = table_rows(dpositions.len(), cols);
-    assert!(seq_len > 0 && seq_len <= count);
+    // The first row at each position, and after each row the next one at its position; `rows` ends.
+    let (mut first, mut next) = (vec![rows; count], vec![rows; rows]);
+    for row in (0..rows).rev() {
+        next[row] = replace(&mut first[position(row)], row);
+    }
     let per_piece = pool.rows_per_piece(count, cols);
-    pool.each(dpositions.chunks_mut(per_piece * cols).enumerate(), |(piece, dpositions)| {
-        for (i, sum) in dpositions.chunks_exact_mut(cols).enumerate() {
+    pool.each(dpositions.chunks_mut(per_piece * cols).zip(first.chunks(per_piece)), |(dpositions, first)| {
+        for (sum, first) in dpositions.chunks_exact_mut(cols).zip(first) {
             if !accumulate {
                 sum.fill(T::ZERO);
             }
-            let position = piece * per_piece + i;
-            if position < seq_len {
-                let first = (position + seq_len - first_row % seq_len) % seq_len;
-                for row in (first..rows).step_by(seq_len) {
-                    add(sum, &dy[row * cols..(row + 1) * cols]);
-                }
+            let mut row = *first;
+            while row < rows {
+                add(sum, &dy[row * cols..(row + 1) * cols]);
+                row = next[row];
             }
         }
     });

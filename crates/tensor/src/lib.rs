@@ -12,6 +12,7 @@ mod adamw;
 pub mod attention;
 mod buffer;
 mod columns;
+mod context;
 mod cross_entropy;
 mod dispatch;
 mod element;
@@ -27,11 +28,14 @@ mod transpose;
 mod turn;
 mod vector;
 
-pub use activation::{bias_backward, bias_forward, bias_gelu_backward, bias_gelu_forward};
+pub use activation::{bias_backward, bias_forward, bias_gelu_backward, bias_gelu_forward, gelu};
 pub use adamw::{AdamW, adamw};
-pub use attention::{AttentionDropout, AttentionShape, attention_backward, attention_forward};
+pub use attention::{
+    AttentionDropout, AttentionShape, attention_backward, attention_forward, pack_keys_values, unpack_keys_values,
+};
 pub use buffer::Buffer;
-pub use columns::{pack_columns, slice_columns, unpack_columns};
+pub use columns::{copy_panel_columns, pack_columns, slice_columns, store_panel_columns, unpack_columns};
+pub use context::ContextPart;
 pub use cross_entropy::{cross_entropy_gradient, cross_entropy_max, cross_entropy_sums};
 pub use element::Element;
 pub use elementwise::{add_assign, copy, sum_of_squares};

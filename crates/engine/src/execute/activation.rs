@@ -16,10 +16,10 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn bias_backward(&mut self, gradient: ValueId, output: ValueId) -> Swept {
+    pub(super) fn bias_backward(&mut self, gradient: ValueId, output: ValueId, write: Write) -> Swept {
         self.write(output, |rank, dbias| {
             let ((rows, cols), dy) = (rank.dims(gradient), rank.read(gradient)?);
-            let add = rank.accumulates(Write::AccumulateMicrobatches);
+            let add = rank.accumulates(write);
             kernels::bias_backward(&rank.pool, rows, cols, dy, dbias, add);
             Ok(dy.len())
         })
@@ -36,9 +36,16 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
+    pub(super) fn gelu(&mut self, input: ValueId, output: ValueId) -> Swept {
+        self.write(output, |rank, activated| {
+            kernels::gelu(&rank.pool, rank.read(input)?, activated);
+            Ok(activated.len())
+        })
+    }
+
     pub(super) fn gelu_backward(&mut self, operation: &Operation) -> Swept {
-        let Operation::GeluBackward { input, output, bias_gradient, .. } = *operation else { return Ok(0) };
-        let add = self.accumulates(Write::AccumulateMicrobatches);
+        let Operation::GeluBackward { input, output, bias_gradient, write, .. } = *operation else { return Ok(0) };
+        let add = self.accumulates(write);
         self.write(output, |rank, dy| {
             let (rows, cols) = rank.dims(input);
             let mut reverse = |rank: &Self, dbias: Option<&mut [T]>| {

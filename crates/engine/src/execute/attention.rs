@@ -1,4 +1,4 @@
-//! Causal attention over whole sequences and this rank's heads.
+//! Causal attention of this rank's tokens and heads.
 
 use quadrille_step::{Operation, ValueId};
 use quadrille_tensor as kernels;
@@ -9,13 +9,16 @@ use crate::{RankEngine, Real};
 
 impl<T: Real> RankEngine<'_, T> {
     pub(super) fn attention(&mut self, operation: &Operation) -> Done {
-        let Operation::Attention { qkv, output, statistics, ref dropout } = *operation else { return Ok(()) };
+        let Operation::Attention { qkv, keys_values, output, statistics, ref dropout } = *operation else {
+            return Ok(());
+        };
         self.write(output, |rank, out| {
             rank.write(statistics, |rank, statistics| {
                 let shape = rank.attention_shape(output);
                 let keep = dropout.as_ref().map(|purpose| rank.attention_mask(purpose, output, shape));
                 let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
-                kernels::attention_forward(&rank.pool, shape, rank.read(qkv)?, out, statistics, dropout);
+                let (qkv, keys_values) = (rank.read(qkv)?, rank.read_some(keys_values)?);
+                kernels::attention_forward(&rank.pool, shape, qkv, keys_values, out, statistics, dropout);
                 rank.flops.attention_forward += flops(shape, out.len());
                 Ok(())
             })
@@ -24,18 +27,26 @@ impl<T: Real> RankEngine<'_, T> {
 
     #[rustfmt::skip]
     pub(super) fn attention_backward(&mut self, operation: &Operation) -> Done {
-        let Operation::AttentionBackward { qkv, result, statistics, gradient, output, ref dropout } = *operation
-        else { return Ok(()) };
-        self.write(output, |rank, dqkv| {
-            let shape = rank.attention_shape(result);
-            let (qkv, out, dout) = (rank.read(qkv)?, rank.read(result)?, rank.read(gradient)?);
-            let (statistics, heads) = (rank.read(statistics)?, out.len());
-            let keep = dropout.as_ref().map(|purpose| rank.attention_mask(purpose, result, shape));
-            let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
-            kernels::attention_backward(&rank.pool, shape, qkv, out, statistics, dout, dqkv, dropout);
-            rank.flops.attention_backward += 2 * flops(shape, heads);
-            Ok(())
+        let Operation::AttentionBackward { output, keys_values_gradient, .. } = *operation else { return Ok(()) };
+        self.write(output, |rank, dqkv| match keys_values_gradient {
+            Some(whole) => rank.write(whole, |rank, dkv| rank.attention_gradients(operation, dqkv, Some(dkv))),
+            None => rank.attention_gradients(operation, dqkv, None),
         })
+    }
+
+    #[rustfmt::skip]
+    fn attention_gradients(&mut self, operation: &Operation, dqkv: &mut [T], dkv: Option<&mut [T]>) -> Done {
+        let Operation::AttentionBackward { qkv, keys_values, result, statistics, gradient, ref dropout, .. } = *operation
+        else { return Ok(()) };
+        let shape = self.attention_shape(result);
+        let (qkv, out, dout) = (self.read(qkv)?, self.read(result)?, self.read(gradient)?);
+        let (statistics, heads) = (self.read(statistics)?, out.len());
+        let keep = dropout.as_ref().map(|purpose| self.attention_mask(purpose, result, shape));
+        let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
+        let keys_values = self.read_some(keys_values)?.zip(dkv);
+        kernels::attention_backward(&self.pool, shape, qkv, keys_values, out, statistics, dout, dqkv, dropout);
+        self.flops.attention_backward += 2 * flops(shape, heads);
+        Ok(())
     }
 
     /// Scale and mask of a dropout over attention probabilities, by local sequence and head, query and key.
@@ -47,7 +58,7 @@ impl<T: Real> RankEngine<'_, T> {
     ) -> (T, impl Fn(usize, usize, usize, usize) -> bool + Sync + use<T>) {
         let mask = self.step_dropout(purpose);
         let seq_len = shape.seq_len;
-        let first_sequence = self.first_row(output) / seq_len;
+        let first_sequence = self.rows_of(output).sequence(0);
         let first_head = self.first_col(output) / shape.head_dim;
         let heads = self.program.model.heads;
         let keep = move |sequence: usize, head: usize, query: usize, key: usize| {
@@ -61,7 +72,9 @@ impl<T: Real> RankEngine<'_, T> {
     fn attention_shape(&self, output: ValueId) -> AttentionShape {
         let (rows, cols) = self.dims(output);
         let (seq_len, head_dim) = (self.program.layout.seq_len, self.program.model.head_dim());
-        AttentionShape { sequences: rows / seq_len, seq_len, heads: cols / head_dim, head_dim, causal: true }
+        let context = self.context_part();
+        let sequences = rows / context.tokens(seq_len);
+        AttentionShape { sequences, seq_len, heads: cols / head_dim, head_dim, causal: true, context }
     }
 }
 

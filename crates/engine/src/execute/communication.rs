@@ -2,7 +2,7 @@
 
 use quadrille_comm::{Pending, Reduction as Combine};
 use quadrille_spec::{AxisSet, CollectiveKind};
-use quadrille_step::{Collective, Reduction, Scalar};
+use quadrille_step::{Collective, Members, Reduction, Scalar, StorageId, payload_elements};
 
 use super::Done;
 use crate::slots::Block;
@@ -19,41 +19,79 @@ pub(crate) enum Flight<T> {
 impl<T: Real> RankEngine<'_, T> {
     pub(super) fn issue(&mut self, collective: Collective) -> Done {
         let (input, output) = (self.storage(collective.input), self.storage(collective.output));
+        let elements = |value| self.value(value).local_elements;
+        let (given, got) = (elements(collective.input), elements(collective.output));
+        let payload = payload_elements(self.program, &collective);
         let sent = self.slots.take(input)?;
-        let group = &self.groups[&collective.axes];
-        let flight = match collective.kind {
-            CollectiveKind::ReduceScatter => {
-                Flight::Apart(self.context.reduce_scatter::<T, _, _>(group, sent, self.slots.take(output)?))
+        let group = match collective.members {
+            Members::Ends => self.pipe_ends.as_ref().ok_or_else(|| self.slots.not_live(input))?,
+            Members::All | Members::Root(_) => &self.groups[&collective.axes],
+        };
+        let (context, in_place) = (self.context, input == output);
+        let flight = match (collective.kind, collective.members) {
+            (CollectiveKind::ReduceScatter, _) if in_place => {
+                Flight::InPlace(context.reduce_scatter_in_place::<T, _>(group, sent))
             }
-            CollectiveKind::AllGather => {
-                Flight::Apart(self.context.all_gather::<T, _, _>(group, sent, self.slots.take(output)?))
+            (CollectiveKind::AllGather, _) if in_place => {
+                Flight::InPlace(context.all_gather_in_place::<T, _>(group, sent))
             }
-            CollectiveKind::AllReduce => {
+            (CollectiveKind::ReduceScatter, _) => {
+                let (sent, received) = (sent.first(payload), self.slots.take(output)?.first(got));
+                Flight::Apart(context.reduce_scatter::<T, _, _>(group, sent, received))
+            }
+            (CollectiveKind::AllGather, _) => {
+                let (sent, received) = (sent.first(given), self.slots.take(output)?.first(payload));
+                Flight::Apart(context.all_gather::<T, _, _>(group, sent, received))
+            }
+            (CollectiveKind::AllReduce, _) => {
                 let how = match collective.reduction {
                     Reduction::Sum => Combine::Sum,
                     Reduction::Max => Combine::Max,
                 };
-                Flight::InPlace(self.context.all_reduce::<T, _>(group, how, sent))
+                Flight::InPlace(context.all_reduce::<T, _>(group, how, sent.first(given)))
             }
-            kind => return Err(EngineError::NoSuchCollective { kind: kind.name() }),
+            (CollectiveKind::Broadcast, Members::Root(root)) => {
+                Flight::InPlace(context.broadcast::<T, _>(group, root, sent))
+            }
+            (CollectiveKind::Reduce, Members::Root(root)) => Flight::InPlace(context.reduce::<T, _>(group, root, sent)),
+            (kind, _) => return Err(EngineError::NoSuchCollective { kind: kind.name() }),
         };
         self.flights.insert(output, flight);
         Ok(())
     }
 
     pub(super) fn wait(&mut self, collective: Collective) -> Done {
-        let (input, output) = (self.storage(collective.input), self.storage(collective.output));
-        match self.flights.remove(&output) {
-            Some(Flight::InPlace(pending)) => {
+        match self.flights.remove(&self.storage(collective.output)) {
+            Some(flight) => self.land(self.storage(collective.input), self.storage(collective.output), flight),
+            None => Err(self.slots.not_live(self.storage(collective.output))),
+        }
+    }
+
+    /// What the last step's update has issued; nothing in the first step, or after [`RankEngine::settle`].
+    pub(super) fn wait_carried(&mut self, collective: Collective) -> Done {
+        let storage = self.storage(collective.output);
+        self.flights.remove(&storage).map_or(Ok(()), |flight| self.land(storage, storage, flight))
+    }
+
+    /// Waits for everything that the next step would wait for.
+    pub(crate) fn settle(&mut self) -> Done {
+        while let Some((storage, flight)) = self.flights.pop_first() {
+            self.land(storage, storage, flight)?;
+        }
+        Ok(())
+    }
+
+    fn land(&mut self, input: StorageId, output: StorageId, flight: Flight<T>) -> Done {
+        match flight {
+            Flight::InPlace(pending) => {
                 let buffer = pending.wait()?;
                 self.slots.put(output, buffer);
             }
-            Some(Flight::Apart(pending)) => {
+            Flight::Apart(pending) => {
                 let (sent, received) = pending.wait()?;
                 self.slots.put(input, sent);
                 self.slots.put(output, received);
             }
-            None => return Err(self.slots.not_live(output)),
         }
         Ok(())
     }

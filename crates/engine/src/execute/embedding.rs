@@ -12,7 +12,15 @@ impl<T: Real> RankEngine<'_, T> {
     pub(super) fn embed(&mut self, table: ValueId, output: ValueId) -> Swept {
         self.write(output, |rank, y| {
             let ((rows, cols), start) = (rank.dims(output), rank.vocabulary_start(table));
-            kernels::embed_forward(&rank.pool, rows, cols, &rank.tokens, rank.read(table)?, start, y);
+            kernels::embed_forward(
+                &rank.pool,
+                rows,
+                cols,
+                &rank.tokens[rank.token_range(output)],
+                rank.read(table)?,
+                start,
+                y,
+            );
             Ok(y.len())
         })
     }
@@ -21,26 +29,33 @@ impl<T: Real> RankEngine<'_, T> {
         self.write(output, |rank, dtable| {
             let ((rows, cols), start) = (rank.dims(gradient), rank.vocabulary_start(output));
             let (add, dy) = (rank.accumulates(write), rank.read(gradient)?);
-            kernels::embed_backward(&rank.pool, rows, cols, &rank.tokens, dy, dtable, start, add);
+            kernels::embed_backward(
+                &rank.pool,
+                rows,
+                cols,
+                &rank.tokens[rank.token_range(gradient)],
+                dy,
+                dtable,
+                start,
+                add,
+            );
             Ok(dy.len())
         })
     }
 
     pub(super) fn add_positions(&mut self, positions: ValueId, output: ValueId) -> Swept {
         self.write(output, |rank, x| {
-            let ((rows, cols), first) = (rank.dims(output), rank.first_row(output));
-            let seq_len = rank.program.layout.seq_len;
-            kernels::add_positions(&rank.pool, rows, cols, x, rank.read(positions)?, first, seq_len);
+            let ((rows, cols), at) = (rank.dims(output), rank.rows_of(output));
+            kernels::add_positions(&rank.pool, rows, cols, x, rank.read(positions)?, |row| at.position(row));
             Ok(x.len())
         })
     }
 
-    pub(super) fn positions_backward(&mut self, gradient: ValueId, output: ValueId) -> Swept {
+    pub(super) fn positions_backward(&mut self, gradient: ValueId, output: ValueId, write: Write) -> Swept {
         self.write(output, |rank, dpositions| {
-            let ((rows, cols), first) = (rank.dims(gradient), rank.first_row(gradient));
-            let (dy, seq_len) = (rank.read(gradient)?, rank.program.layout.seq_len);
-            let add = rank.accumulates(Write::AccumulateMicrobatches);
-            kernels::positions_backward(&rank.pool, rows, cols, dy, dpositions, first, seq_len, add);
+            let ((rows, cols), at) = (rank.dims(gradient), rank.rows_of(gradient));
+            let (dy, add) = (rank.read(gradient)?, rank.accumulates(write));
+            kernels::positions_backward(&rank.pool, rows, cols, dy, dpositions, |row| at.position(row), add);
             Ok(dy.len())
         })
     }

@@ -16,13 +16,15 @@ impl<T: Real> RankEngine<'_, T> {
             }),
             Operation::CrossEntropySums { logits, maxima, output } => self.write(output, |rank, sums| {
                 let ((rows, cols), (start, valid)) = (rank.dims(logits), rank.vocabulary(logits));
-                let (logits, maxima, targets) = (rank.read(logits)?, rank.read(maxima)?, &rank.targets);
+                let targets = &rank.targets[rank.token_range(logits)];
+                let (logits, maxima) = (rank.read(logits)?, rank.read(maxima)?);
                 kernels::cross_entropy_sums(&rank.pool, rows, cols, valid, start, logits, maxima, targets, sums);
                 Ok(logits.len())
             }),
             Operation::CrossEntropyGradient { maxima, sums, output, .. } => self.write(output, |rank, l| {
                 let ((rows, cols), (start, valid)) = (rank.dims(output), rank.vocabulary(output));
-                let (maxima, sums, targets) = (rank.read(maxima)?, rank.read(sums)?, &rank.targets);
+                let targets = &rank.targets[rank.token_range(output)];
+                let (maxima, sums) = (rank.read(maxima)?, rank.read(sums)?);
                 // The only division in a step: by the global number of target tokens.
                 let scale = T::from_f64(1.0 / rank.program.layout.tokens_per_step() as f64);
                 rank.loss_sum += kernels::cross_entropy_gradient(

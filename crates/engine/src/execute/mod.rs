@@ -11,13 +11,14 @@ mod movement;
 mod norm;
 mod update;
 
-use quadrille_spec::Dropout;
+use std::ops::Range;
+
+use quadrille_spec::{Axis, Dropout};
 use quadrille_step::{Operation, StorageId, Value, ValueId, Write};
 
 pub(crate) use communication::Flight;
 pub use matmul::transpose;
 
-use crate::slots::Block;
 use crate::{EngineError, RankEngine, Real};
 
 type Done = Result<(), EngineError>;
@@ -31,19 +32,23 @@ impl<T: Real> RankEngine<'_, T> {
             Operation::AttentionBackward { .. } => return self.attention_backward(operation),
             Operation::Issue(collective) => return self.issue(*collective),
             Operation::Wait(collective) => return self.wait(*collective),
+            Operation::WaitCarried(collective) => return self.wait_carried(*collective),
             Operation::ReduceScalar { scalar, axes } => return self.reduce_scalar(*scalar, *axes),
-            Operation::SumSquares { gradient, .. } => return self.sum_squares(*gradient),
+            Operation::SumSquares { parameter, gradient } => return self.sum_squares(*parameter, *gradient),
             Operation::Embed { table, output } => self.embed(*table, *output),
             Operation::EmbedBackward { gradient, output, write } => self.embed_backward(*gradient, *output, *write),
             Operation::AddPositions { positions, output, .. } => self.add_positions(*positions, *output),
-            Operation::PositionsBackward { gradient, output } => self.positions_backward(*gradient, *output),
+            Operation::PositionsBackward { gradient, output, write } => {
+                self.positions_backward(*gradient, *output, *write)
+            }
             Operation::RowSums { .. } | Operation::CenteredSquares { .. } => self.norm_statistics(operation),
             Operation::Norm { .. } => self.norm(operation),
             Operation::NormBackwardSums { .. } => self.norm_backward_sums(operation),
             Operation::NormBackward { .. } => self.norm_backward(operation),
             Operation::Bias { bias, output, .. } => self.bias(*bias, *output),
-            Operation::BiasBackward { gradient, output } => self.bias_backward(*gradient, *output),
+            Operation::BiasBackward { gradient, output, write } => self.bias_backward(*gradient, *output, *write),
             Operation::BiasGelu { .. } => self.bias_gelu(operation),
+            Operation::Gelu { input, output } => self.gelu(*input, *output),
             Operation::GeluBackward { .. } => self.gelu_backward(operation),
             Operation::Dropout { purpose, input, output } => self.dropout(purpose, *input, *output),
             Operation::Residual { .. } => self.residual(operation),
@@ -54,6 +59,8 @@ impl<T: Real> RankEngine<'_, T> {
             | Operation::Unpack { .. }
             | Operation::SliceRows { .. }
             | Operation::SliceColumns { .. } => self.movement(operation),
+            Operation::PackKeysValues { .. } | Operation::UnpackKeysValues { .. } => self.keys_values(operation),
+            Operation::CopyPanel { .. } | Operation::StorePanel { .. } => self.panel(operation),
             Operation::Accumulate { input, output, write } => self.accumulate(*input, *output, *write),
             Operation::AdamW { parameter, value, gradient } => self.adamw(*parameter, *value, *gradient),
         }?;
@@ -69,8 +76,17 @@ impl<T: Real> RankEngine<'_, T> {
         self.program.value(id).storage
     }
 
+    /// Where a value's elements begin in its storage: at the beginning, but for shards that lie side by side.
+    fn range(&self, id: ValueId) -> Range<usize> {
+        let value = self.value(id);
+        let inside: Vec<Axis> =
+            value.sharding.flat.iter().copied().filter(|axis| value.inside.contains(*axis)).collect();
+        let first = self.program.grid().shard_index(self.place, &inside) * value.local_elements;
+        first..first + value.local_elements
+    }
+
     pub(crate) fn read(&self, id: ValueId) -> Result<&[T], EngineError> {
-        self.slots.read(self.storage(id))
+        Ok(&self.slots.read(self.storage(id))?[self.range(id)])
     }
 
     fn read_some(&self, id: Option<ValueId>) -> Result<Option<&[T]>, EngineError> {
@@ -86,11 +102,11 @@ impl<T: Real> RankEngine<'_, T> {
     fn write<R>(
         &mut self,
         id: ValueId,
-        write: impl FnOnce(&mut Self, &mut Block<T>) -> Result<R, EngineError>,
+        write: impl FnOnce(&mut Self, &mut [T]) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
-        let storage = self.storage(id);
+        let (storage, range) = (self.storage(id), self.range(id));
         let mut block = self.slots.take(storage)?;
-        let result = write(self, &mut block);
+        let result = write(self, &mut block[range]);
         self.slots.put(storage, block);
         result
     }
@@ -112,9 +128,9 @@ impl<T: Real> RankEngine<'_, T> {
     /// Scale and mask of a dropout over the elements of `value`, by local row and column.
     fn mask(&self, purpose: &str, value: ValueId) -> (T, impl Fn(usize, usize) -> bool + Sync + use<T>) {
         let mask = self.step_dropout(purpose);
-        let (first_row, first_col) = (self.first_row(value), self.first_col(value));
+        let (rows, first_col) = (self.rows_of(value), self.first_col(value));
         let cols = self.value(value).cols;
-        let keep = move |row: usize, col: usize| mask.keeps(((first_row + row) * cols + first_col + col) as u64);
+        let keep = move |row: usize, col: usize| mask.keeps((rows.logical(row) * cols + first_col + col) as u64);
         (T::from_f64(mask.scale), keep)
     }
 }

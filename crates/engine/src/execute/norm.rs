@@ -1,6 +1,6 @@
 //! Layer norm in the pieces between which ranks reduce row statistics.
 
-use quadrille_step::{Operation, Write};
+use quadrille_step::Operation;
 use quadrille_tensor as kernels;
 
 use crate::{EngineError, RankEngine, Real};
@@ -40,7 +40,7 @@ impl<T: Real> RankEngine<'_, T> {
     #[rustfmt::skip]
     pub(super) fn norm_backward_sums(&mut self, operation: &Operation) -> Swept {
         let Operation::NormBackwardSums {
-            input, sums, squares, gamma, gradient, output, gamma_gradient, beta_gradient,
+            input, sums, squares, gamma, gradient, output, gamma_gradient, beta_gradient, write,
         } = *operation else { return Ok(0) };
         self.write(output, |rank, out| {
             rank.write(gamma_gradient, |rank, dgamma| {
@@ -49,7 +49,7 @@ impl<T: Real> RankEngine<'_, T> {
                     let (x, dy, gamma) = (rank.read(input)?, rank.read(gradient)?, rank.read(gamma)?);
                     let (sums, squares) = (rank.read(sums)?, rank.read(squares)?);
                     let eps = rank.program.model.norm_epsilon;
-                    let add = rank.accumulates(Write::AccumulateMicrobatches);
+                    let add = rank.accumulates(write);
                     kernels::norm_backward_sums(
                         &rank.pool, rows, cols, width, eps, x, sums, squares, gamma, dy, out, dgamma, dbeta, add,
                     );

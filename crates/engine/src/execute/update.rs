@@ -23,9 +23,11 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn sum_squares(&mut self, gradient: ValueId) -> Done {
-        if self.value(gradient).sharding.is_owner(self.place) {
-            self.norm_squared += kernels::sum_of_squares(&self.pool, self.read(gradient)?);
+    pub(super) fn sum_squares(&mut self, parameter: ParameterId, gradient: ValueId) -> Done {
+        let copy = self.program.parameters[parameter.0].copy;
+        if !copy && self.value(gradient).sharding.is_owner(self.place) {
+            let valid = self.program.valid_elements(gradient, self.place);
+            self.norm_squared += kernels::sum_of_squares(&self.pool, &self.read(gradient)?[..valid]);
         }
         Ok(())
     }
@@ -38,8 +40,10 @@ impl<T: Real> RankEngine<'_, T> {
     ) -> Result<usize, EngineError> {
         let constants = self.optimizer_constants(parameter);
         let [mut m, mut v] = std::mem::take(&mut self.moments[parameter.0]);
+        let valid = self.program.valid_elements(gradient, self.place);
         let swept = self.write(value, |rank, p| {
-            kernels::adamw(&rank.pool, &constants, p, rank.read(gradient)?, &mut m, &mut v);
+            let (p, g) = (&mut p[..valid], &rank.read(gradient)?[..valid]);
+            kernels::adamw(&rank.pool, &constants, p, g, &mut m[..valid], &mut v[..valid]);
             Ok(p.len())
         });
         self.moments[parameter.0] = [m, v];

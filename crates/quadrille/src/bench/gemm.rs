@@ -4,14 +4,14 @@
 
 use quadrille_engine::{Hyper, transpose};
 use quadrille_spec::{ElementType, Model};
-use quadrille_step::{GemmStorage, Operation, Product, StepProgram, predict};
+use quadrille_step::{ChunkProgram, GemmStorage, Operation, Product, StageProgram, StepProgram, predict_rank};
 use quadrille_tensor::{Buffer, Pool, library_matmul, matmul};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::BenchGemmArguments;
 use crate::bench::{filled, layout, median, percent, seconds};
-use crate::explain::{layout_json, summary};
+use crate::describe::{layout_json, summary};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, table};
 use crate::settings;
@@ -62,10 +62,10 @@ impl Rates {
 /// Measures and reports.
 pub fn run(arguments: &BenchGemmArguments) -> Result<(), Failure> {
     let model = settings::settings(&arguments.model, super::MODEL, Hyper::default())?.model;
-    let layout = layout(&arguments.layout, &model, ElementType::F32)?;
+    let layout = layout(&arguments.layout, &model, Some(ElementType::F32))?;
     let program = StepProgram::new(&model, &layout)?;
     let threads = arguments.threads.map_or_else(settings::cores, usize::from);
-    let step_flops = predict(&program).ranks[0].flops.total() as f64;
+    let step_flops = predict_rank(&program, 0).flops.total() as f64;
     let pool = Pool::new(threads);
     let (mut flops, mut times) = (0.0, [0.0; 2]);
     let measure = |(name, product, calls): (String, Product, usize)| {
@@ -76,17 +76,17 @@ pub fn run(arguments: &BenchGemmArguments) -> Result<(), Failure> {
         times = [0, 1].map(|which| times[which] + calls as f64 * seconds[which]);
         Measured { name, product, calls, flops_share: all / step_flops, rates: Rates::new(once, seconds) }
     };
-    let products = products(&program).into_iter().map(measure).collect();
+    let products = products(program.of_rank(0)).into_iter().map(measure).collect();
     let rates = Rates::new(flops, times);
     let document = Document { model, layout: layout_json(&layout), threads, products, rates };
     if arguments.json { print_json(&document) } else { print_text(&(summary(&program) + &text(&document))) }
 }
 
-/// Name, shape and calls of the program's distinct products, in the order of their first run.
-fn products(program: &StepProgram) -> Vec<(String, Product, usize)> {
+/// Name, shape and calls of a stage's distinct products, in the order of their first run.
+fn products(program: &StageProgram) -> Vec<(String, Product, usize)> {
     let mut products: Vec<(String, Product, usize)> = Vec::new();
-    let calls = program.layout.microbatches();
-    for op in &program.pass.ops {
+    for op in program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops) {
+        let calls = if op.once { 1 } else { program.layout.microbatches() };
         let (Operation::Gemm { output, .. }, Some(product)) = (&op.operation, op.operation.product(program)) else {
             continue;
         };

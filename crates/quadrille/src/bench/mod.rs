@@ -9,9 +9,10 @@ use std::time::Instant;
 use quadrille_spec::{Axis, ElementType, Layout, Model};
 use quadrille_tensor::{Buffer, Element};
 
-use crate::arguments::{Bench, BenchArguments, LayoutArguments};
+use crate::arguments::{Bench, BenchArguments};
 use crate::failure::Failure;
-use crate::settings;
+use crate::layout_arguments::LayoutArguments;
+use crate::settings::{self, Defaults};
 
 /// The model, batch and sequence length that are measured unless others are asked for.
 const MODEL: &str = "gpt2-124m";
@@ -28,13 +29,16 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
 }
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.
-fn layout(arguments: &LayoutArguments, model: &Model, dtype: ElementType) -> Result<Layout, Failure> {
-    let mut typed = settings::typed(arguments, dtype, 1)?;
+fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>) -> Result<Layout, Failure> {
+    let mut typed = settings::typed(arguments, dtype, &Defaults { ranks: 1, dtype: ElementType::F32 })?;
     let request = &mut typed.request;
     // What scattered activations need; a grid that is still to be chosen does with less.
     let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();
-    request.global_batch = arguments.global_batch.unwrap_or(GLOBAL_BATCH.next_multiple_of(cut));
-    request.seq_len = arguments.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
+    let cut = cut.saturating_mul(request.overlap_chunks).max(1);
+    if arguments.global_batch.or(typed.file.global_batch).is_none() {
+        request.global_batch = GLOBAL_BATCH.checked_next_multiple_of(cut).unwrap_or(cut);
+    }
+    request.seq_len = request.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
     settings::resolve(&typed, model)
 }
 

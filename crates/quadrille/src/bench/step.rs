@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::arguments::BenchStepArguments;
 use crate::bench::{filled, layout, median, percent, seconds};
-use crate::explain::{layout_json, summary};
+use crate::describe::{layout_json, summary};
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
 use crate::{resources, settings};
@@ -85,10 +85,11 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
         timeout: settings::timeout(&arguments.run)?,
         tune_matmuls: false,
         matmuls: None,
+        trace: false,
     };
     let program = StepProgram::new(&settings.model, &layout)?;
     resources::check(&program, options.threads, 0)?;
-    let document = match arguments.dtype {
+    let document = match layout.dtype {
         ElementType::F32 => measure::<f32>(&program, &options, !arguments.no_scaling)?,
         ElementType::F64 => measure::<f64>(&program, &options, !arguments.no_scaling)?,
     };
@@ -163,14 +164,11 @@ fn one_rank<T: Real>(program: &StepProgram, options: &TrainOptions, throughput: 
 /// The same batch and types, uncut.
 fn on_one_rank(model: &Model, layout: &Layout) -> Result<Layout, SpecError> {
     let request = LayoutRequest {
-        grid: Grid::new(1, 1, 1, 1)?,
-        per_node: None,
         activations: layout.activations,
         overlap: layout.overlap,
-        global_batch: layout.global_batch,
-        microbatch: None,
         seq_len: Some(layout.seq_len),
         dtype: layout.dtype,
+        ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, layout.global_batch)
     };
     Layout::new(model, &request)
 }
@@ -241,7 +239,6 @@ fn text(program: &StepProgram, document: &Document) -> String {
 
 #[cfg(test)]
 mod tests {
-    use quadrille_spec::{Activations, Overlap};
     use quadrille_step::predict;
 
     use super::*;
@@ -251,16 +248,8 @@ mod tests {
     fn flops_of_the_model_are_those_of_one_rank() {
         for name in ["gpt-tiny", "gpt2-124m"] {
             let model = Model::preset(name).unwrap();
-            let request = LayoutRequest {
-                grid: Grid::new(1, 1, 1, 1).unwrap(),
-                per_node: None,
-                activations: Activations::Scattered,
-                overlap: Overlap::ALL,
-                global_batch: 4,
-                microbatch: None,
-                seq_len: Some(16),
-                dtype: ElementType::F32,
-            };
+            let grid = Grid::new(1, 1, 1, 1).unwrap();
+            let request = LayoutRequest { seq_len: Some(16), ..LayoutRequest::new(grid, 4) };
             let layout = Layout::new(&model, &request).unwrap();
             let counted = predict(&StepProgram::new(&model, &layout).unwrap()).ranks[0].flops.total();
             assert_eq!(flops_per_token(&model, 16) * layout.tokens_per_step() as u64, counted, "{name}");

@@ -1,17 +1,26 @@
-//! Reorderings that hide collectives under computation (AxoNN SC24, section V-D). Each moves only issues and waits
-//! (and the accumulation that follows a wait), never past an operation that touches the same storages: no result
-//! changes in any bit.
+//! Transformations of a piece's passes, one file each.
+//!
+//! The overlap passes (AxoNN SC24, section V-D) move only issues and waits (and the accumulation that follows a wait),
+//! never past an operation that touches the same storages; recomputation repeats operations on the same operands; so
+//! no result changes in any bit. Interleaved chunks sum weight gradients in another order.
 
+mod interleave;
 mod overlap_all_gather;
 mod overlap_all_reduce;
 mod overlap_reduce_scatter;
+mod put_off;
+mod recompute;
+
+pub(crate) use interleave::interleave;
+pub(crate) use put_off::put_off_weight_gradients;
+pub(crate) use recompute::recompute;
 
 use quadrille_spec::Overlap;
 
 use crate::{Op, Operation, Value};
 
-/// Applies the passes that are switched on.
-pub(crate) fn apply(overlap: Overlap, values: &[Value], forward: &mut [Op], backward: &mut Vec<Op>) {
+/// Applies the overlap passes that are switched on.
+pub(crate) fn overlap(overlap: Overlap, values: &[Value], forward: &mut [Op], backward: &mut Vec<Op>) {
     if overlap.all_reduce {
         overlap_all_reduce::apply(values, backward);
     }

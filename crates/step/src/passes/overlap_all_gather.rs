@@ -12,7 +12,14 @@ pub(super) fn apply(values: &[Value], ops: &mut [Op]) {
     let mut previous_wait = None;
     for at in 0..ops.len() {
         match (&ops[at].operation, previous_wait) {
-            (Operation::Issue(collective), Some(wait)) if gathers(*collective) => hoist(values, ops, at, wait + 1),
+            (Operation::Issue(collective), Some(wait)) if gathers(*collective) => {
+                // The shard itself may still be gathered over data: its wait goes first.
+                let carried = at > 0 && matches!(ops[at - 1].operation, Operation::WaitCarried(_));
+                if carried {
+                    hoist(values, ops, at - 1, wait + 1);
+                }
+                hoist(values, ops, at, wait + 1);
+            }
             (Operation::Wait(collective), _) if gathers(*collective) => previous_wait = Some(at),
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! Attention, forward: a running maximum and sum per query while its tiles of keys pass.
 
-use super::pack::{padded, take, transposed};
+use super::chunks::{Columns, Queries, Side};
+use super::pack::{copy_chunks, copy_runs, padded, take, transpose_runs, transposed};
 use super::tile::{Operand, TILE, product};
 use super::{AttentionDropout, AttentionShape};
 use crate::dispatch::vectorised;
@@ -10,26 +11,32 @@ use crate::pool::{Disjoint, Pool};
 
 /// out = softmax(q k^T / sqrt(d)) v for each sequence and head; log_sum_exp [rows, heads] = the
 /// logarithm of each softmax' denominator, which the backward pass needs.
+///
+/// Keys and values are those of `keys_values`, the `kv` of all parts, or without it those of
+/// `qkv`, whose sequences must be whole.
 pub fn attention_forward<T: Element>(
     pool: &Pool,
     shape: AttentionShape,
     qkv: &[T],
+    keys_values: Option<&[T]>,
     out: &mut [T],
     log_sum_exp: &mut [T],
     dropout: Option<AttentionDropout<'_, T>>,
 ) {
     shape.check(qkv.len(), out.len(), log_sum_exp.len());
+    let columns = shape.columns(keys_values.map(<[T]>::len));
+    let kv = keys_values.unwrap_or(qkv);
     let (out, log_sum_exp) = (Disjoint::new(out), Disjoint::new(log_sum_exp));
     let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
-    let scratch = 2 * s * d + transposed(shape.seq_len, shape.head_dim) + TILE * (TILE + d + 2);
+    let scratch = (shape.packed_queries() + s) * d + transposed(shape.seq_len, shape.head_dim) + TILE * (TILE + d + 2);
     pool.each(shape.units(), |(sequence, head)| {
         T::with_scratch(scratch, |scratch| {
             let dropout = dropout.map(|(factor, keep)| (factor, move |query, key| keep(sequence, head, query, key)));
             let dropout = dropout.as_ref().map(|(factor, keep)| (*factor, keep as Keep<'_>));
             let block = shape.out_block(sequence, head);
-            let head = Head::pack(shape, qkv, sequence, head, scratch);
-            head.run(dropout, |row, values, lse| {
-                let first = block.start + row * block.stride;
+            let head = Head::pack(shape, (qkv, kv, columns), sequence, head, scratch);
+            head.run(dropout, |token, values, lse| {
+                let first = block.start + token * block.stride;
                 // SAFETY: this unit alone writes its rows of its head's columns.
                 unsafe {
                     out.part(first, shape.head_dim).copy_from_slice(values);
@@ -40,13 +47,13 @@ pub fn attention_forward<T: Element>(
     });
 }
 
-/// Whether the probability at (query, key) survives.
+/// Whether the probability at the positions (query, key) survives.
 pub(super) type Keep<'a> = &'a dyn Fn(usize, usize) -> bool;
 
 /// One sequence's head, packed.
 struct Head<'a, T> {
     shape: AttentionShape,
-    /// Queries [s, d], scaled.
+    /// This part's queries [packed, d], scaled.
     q: &'a [T],
     /// Keys, transposed by tile [s / TILE, d, TILE].
     k: &'a [T],
@@ -68,15 +75,21 @@ struct Tile<'a, T> {
 }
 
 impl<'a, T: Element> Head<'a, T> {
-    fn pack(shape: AttentionShape, qkv: &[T], sequence: usize, head: usize, mut scratch: &'a mut [T]) -> Self {
+    fn pack(
+        shape: AttentionShape,
+        (qkv, kv, columns): (&[T], &[T], Columns),
+        sequence: usize,
+        head: usize,
+        mut scratch: &'a mut [T],
+    ) -> Self {
         let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
-        let q = take(&mut scratch, s * d);
+        let q = take(&mut scratch, shape.packed_queries() * d);
         let k = take(&mut scratch, transposed(shape.seq_len, shape.head_dim));
         let v = take(&mut scratch, s * d);
         let factor = T::ONE / T::from_f64(shape.head_dim as f64).sqrt();
-        shape.qkv_block(sequence, head, 0).copy(qkv, factor, q);
-        shape.qkv_block(sequence, head, 1).transpose(qkv, k);
-        shape.qkv_block(sequence, head, 2).copy(qkv, T::ONE, v);
+        copy_chunks(shape, shape.query_block(sequence, head), qkv, factor, q);
+        transpose_runs(shape.runs(columns, Side::Key, sequence, head), kv, k);
+        copy_runs(shape.runs(columns, Side::Value, sequence, head), kv, v);
         let tile = Tile {
             p: take(&mut scratch, TILE * TILE),
             out: take(&mut scratch, TILE * d),
@@ -86,47 +99,41 @@ impl<'a, T: Element> Head<'a, T> {
         Head { shape, q, k, v, tile }
     }
 
-    /// Calls `write(row, values, log_sum_exp)` for every row of the sequence.
+    /// Calls `write(token, values, log_sum_exp)` for every local token of the sequence.
     fn run(mut self, dropout: Option<(T, Keep<'_>)>, mut write: impl FnMut(usize, &[T], T)) {
-        let (s, d) = (padded(self.shape.seq_len), padded(self.shape.head_dim));
-        for first_query in (0..self.shape.seq_len).step_by(TILE) {
-            let rows = TILE.min(s - first_query);
+        let d = padded(self.shape.head_dim);
+        for queries in self.shape.tiles() {
             self.tile.out.fill(T::ZERO);
             self.tile.max.fill(T::NEG_INFINITY);
             self.tile.sum.fill(T::ZERO);
-            let last_query = self.shape.seq_len.min(first_query + TILE) - 1;
-            let keys = self.shape.visible(last_query, 0);
-            for first_key in (0..keys).step_by(TILE) {
-                self.step(first_query, rows, first_key, dropout);
+            for first_key in self.shape.key_tiles(queries) {
+                self.step(queries, first_key, dropout);
             }
-            for (i, out) in self.tile.out.chunks_exact_mut(d).enumerate().take(rows) {
-                if first_query + i < self.shape.seq_len {
-                    let inverse = T::ONE / self.tile.sum[i];
-                    out.iter_mut().for_each(|x| *x *= inverse);
-                    let log = T::from_f64(self.tile.sum[i].to_f64().ln());
-                    let lse = self.tile.max[i] + log;
-                    write(first_query + i, &out[..self.shape.head_dim], lse);
-                }
+            for (i, out) in self.tile.out.chunks_exact_mut(d).enumerate().take(queries.count) {
+                let inverse = T::ONE / self.tile.sum[i];
+                out.iter_mut().for_each(|x| *x *= inverse);
+                let log = T::from_f64(self.tile.sum[i].to_f64().ln());
+                let lse = self.tile.max[i] + log;
+                write(queries.token + i, &out[..self.shape.head_dim], lse);
             }
         }
     }
 
     /// Adds one tile of keys to one tile of queries.
-    fn step(&mut self, first_query: usize, rows: usize, first_key: usize, dropout: Option<(T, Keep<'_>)>) {
+    fn step(&mut self, queries: Queries, first_key: usize, dropout: Option<(T, Keep<'_>)>) {
         let (s, d) = (padded(self.shape.seq_len), padded(self.shape.head_dim));
-        let cols = TILE.min(s - first_key);
-        let q = Operand::rows(&self.q[first_query * d..], d);
+        let (rows, cols) = (queries.rows, TILE.min(s - first_key));
+        let q = Operand::rows(&self.q[queries.packed * d..], d);
         let k = &self.k[first_key * self.shape.head_dim..];
         self.tile.p.fill(T::ZERO);
         product((rows, cols, self.shape.head_dim), q, k, TILE, self.tile.p, TILE);
-        let real = rows.min(self.shape.seq_len - first_query);
-        let visible = |i: usize| self.shape.visible(first_query + i, first_key).min(cols);
-        self.tile.softmax(real, cols, d, visible);
+        let visible = |i: usize| self.shape.visible(queries.position + i, first_key).min(cols);
+        self.tile.softmax(queries.count, cols, d, visible);
         let Tile { p, out, .. } = &mut self.tile;
         if let Some((factor, keep)) = dropout {
-            for (i, p) in p.chunks_exact_mut(TILE).enumerate().take(real) {
+            for (i, p) in p.chunks_exact_mut(TILE).enumerate().take(queries.count) {
                 for (key, p) in p[..visible(i)].iter_mut().enumerate() {
-                    let kept = keep(first_query + i, first_key + key);
+                    let kept = keep(queries.position + i, first_key + key);
                     *p = if kept { *p * factor } else { T::ZERO };
                 }
             }

@@ -1,5 +1,6 @@
 //! Copies of one head's columns into contiguous, padded matrices, and back.
 
+use super::AttentionShape;
 use super::tile::{PAD, TILE};
 use crate::dispatch::vectorised;
 use crate::element::Element;
@@ -13,7 +14,7 @@ pub(super) struct Block {
     pub start: usize,
     /// Elements from one row to the next.
     pub stride: usize,
-    /// Rows, s.
+    /// Rows.
     pub rows: usize,
     /// Columns, d.
     pub cols: usize,
@@ -29,6 +30,11 @@ pub(super) fn transposed(rows: usize, cols: usize) -> usize {
 }
 
 impl Block {
+    /// The rows `first..first + rows` of the block.
+    pub(super) fn part(self, first: usize, rows: usize) -> Self {
+        Block { start: self.start + first * self.stride, rows, ..self }
+    }
+
     /// The elements of a row of the block in `x`.
     #[inline(always)]
     pub(super) fn row<'a, T>(&self, x: &'a [T], row: usize) -> &'a [T] {
@@ -36,9 +42,9 @@ impl Block {
         &x[start..start + self.cols]
     }
 
-    /// to [padded rows, padded cols] = the block times `factor`, zero in the padding.
+    /// The first rows of to [_, padded cols] = the block times `factor`, zero in padded columns.
     pub(super) fn copy<T: Element>(&self, x: &[T], factor: T, to: &mut [T]) {
-        let (values, padding) = to.split_at_mut(self.rows * padded(self.cols));
+        let values = &mut to[..self.rows * padded(self.cols)];
         vectorised(
             #[inline(always)]
             || {
@@ -49,17 +55,18 @@ impl Block {
                 }
             },
         );
-        padding.fill(T::ZERO);
     }
 
-    /// to [tiles, cols, TILE] = the block transposed, tile by tile of its rows, so that the lines
-    /// of a tile do not compete for the same sets of the cache; zero in the padding.
-    pub(super) fn transpose<T: Element>(&self, x: &[T], to: &mut [T]) {
-        for (tile, to) in to.chunks_exact_mut(self.cols * TILE).enumerate() {
-            let first = tile * TILE;
-            let rows = TILE.min(self.rows - first);
-            turn(rows, self.cols, &x[self.start + first * self.stride..], self.stride, to, TILE);
-            to.chunks_exact_mut(TILE).for_each(|to| to[rows..].fill(T::ZERO));
+    /// Columns `first..` of a transposed matrix, to [tiles, cols, TILE], = the block transposed:
+    /// tile by tile, so that the lines of a tile do not compete for the same sets of the cache.
+    fn transpose<T: Element>(&self, x: &[T], first: usize, to: &mut [T]) {
+        let mut row = 0;
+        while row < self.rows {
+            let (tile, lane) = ((first + row) / TILE, (first + row) % TILE);
+            let rows = (TILE - lane).min(self.rows - row);
+            let to = &mut to[tile * self.cols * TILE + lane..];
+            turn(rows, self.cols, &x[self.start + row * self.stride..], self.stride, to, TILE);
+            row += rows;
         }
     }
 
@@ -81,19 +88,53 @@ impl Block {
     }
 }
 
-impl super::AttentionShape {
-    /// Block `part` (0 query, 1 key, 2 value) of a head in `qkv`.
-    pub(super) fn qkv_block(&self, sequence: usize, head: usize, part: usize) -> Block {
-        let stride = self.qkv_cols();
-        let start = sequence * self.seq_len * stride + (head * 3 + part) * self.head_dim;
-        Block { start, stride, rows: self.seq_len, cols: self.head_dim }
+impl AttentionShape {
+    /// A head's queries in `qkv`.
+    pub(super) fn query_block(&self, sequence: usize, head: usize) -> Block {
+        let (stride, rows) = (self.qkv_cols(), self.context.tokens(self.seq_len));
+        let start = sequence * rows * stride + head * 3 * self.head_dim;
+        Block { start, stride, rows, cols: self.head_dim }
     }
 
     /// A head's block in the output.
     pub(super) fn out_block(&self, sequence: usize, head: usize) -> Block {
-        let stride = self.out_cols();
-        let start = sequence * self.seq_len * stride + head * self.head_dim;
-        Block { start, stride, rows: self.seq_len, cols: self.head_dim }
+        let (stride, rows) = (self.out_cols(), self.context.tokens(self.seq_len));
+        let start = sequence * rows * stride + head * self.head_dim;
+        Block { start, stride, rows, cols: self.head_dim }
+    }
+}
+
+/// to [padded rows, padded cols], each chunk padded for itself, = a block of queries' rows times
+/// `factor`, zero in the padding.
+pub(super) fn copy_chunks<T: Element>(shape: AttentionShape, block: Block, x: &[T], factor: T, to: &mut [T]) {
+    let d = padded(block.cols);
+    for chunk in shape.chunks() {
+        let to = &mut to[chunk.packed * d..(chunk.packed + chunk.rows) * d];
+        block.part(chunk.token, chunk.count).copy(x, factor, to);
+        to[chunk.count * d..].fill(T::ZERO);
+    }
+}
+
+/// to [padded rows, padded cols] = the rows of all runs, zero in the padding.
+pub(super) fn copy_runs<T: Element>(runs: impl Iterator<Item = (usize, Block)>, x: &[T], to: &mut [T]) {
+    let mut end = 0;
+    for (first, run) in runs {
+        run.copy(x, T::ONE, &mut to[first * padded(run.cols)..]);
+        end = (first + run.rows) * padded(run.cols);
+    }
+    to[end..].fill(T::ZERO);
+}
+
+/// to [tiles, cols, TILE] = the rows of all runs transposed, zero in the padding.
+pub(super) fn transpose_runs<T: Element>(runs: impl Iterator<Item = (usize, Block)>, x: &[T], to: &mut [T]) {
+    for (first, run) in runs {
+        run.transpose(x, first, to);
+        // The rest of the run's last tile, unless the next run overwrites it.
+        let end = first + run.rows;
+        if !end.is_multiple_of(TILE) {
+            let tile = to.chunks_exact_mut(run.cols * TILE).nth(end / TILE);
+            tile.into_iter().flat_map(|tile| tile.chunks_exact_mut(TILE)).for_each(|to| to[end % TILE..].fill(T::ZERO));
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 use crate::support::{assert_close, assert_gradient, dot, on_any_threads, random, wide};
 use quadrille_tensor::*;
 
+const WHOLE: ContextPart = ContextPart::WHOLE;
+
 fn keep(sequence: usize, head: usize, query: usize, key: usize) -> bool {
     (sequence * 3 + head * 5 + query * 7 + key * 11) % 4 != 1
 }
 
 /// Attention by loops, storing every score: out and log_sum_exp.
 fn plain(shape: AttentionShape, qkv: &[f64], dropout: bool) -> (Vec<f64>, Vec<f64>) {
-    let AttentionShape { sequences, seq_len, heads, head_dim, causal } = shape;
+    let AttentionShape { sequences, seq_len, heads, head_dim, causal, .. } = shape;
     let at = |row: usize, head: usize, part: usize, i: usize| {
         qkv[row * heads * 3 * head_dim + (head * 3 + part) * head_dim + i]
     };
@@ -44,8 +46,8 @@ fn check<T: Element>(shape: AttentionShape, dropout: bool) {
         let mut out = vec![T::ZERO; rows * width];
         let mut lse = vec![T::ZERO; rows * shape.heads];
         let mut dqkv = vec![T::ZERO; qkv.len()];
-        attention_forward(pool, shape, &qkv, &mut out, &mut lse, dropout);
-        attention_backward(pool, shape, &qkv, &out, &lse, &dout, &mut dqkv, dropout);
+        attention_forward(pool, shape, &qkv, None, &mut out, &mut lse, dropout);
+        attention_backward(pool, shape, &qkv, None, &out, &lse, &dout, &mut dqkv, dropout);
         [out, lse, dqkv].concat()
     };
     let all = on_any_threads(run);
@@ -69,7 +71,7 @@ fn exact_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: boo
     let dropout: Option<AttentionDropout<'_, f64>> = dropout.then_some((4.0 / 3.0, &keep));
     let (pool, (out, lse)) = (Pool::new(1), plain(shape, qkv, dropout.is_some()));
     let mut dqkv = vec![0.0; qkv.len()];
-    attention_backward(&pool, shape, qkv, &out, &lse, dout, &mut dqkv, dropout);
+    attention_backward(&pool, shape, qkv, None, &out, &lse, dout, &mut dqkv, dropout);
     dqkv
 }
 
@@ -79,7 +81,7 @@ fn attention_equals_loops_and_differences() {
         [(1, 1, 1, 1), (2, 3, 2, 5), (1, 17, 2, 3), (1, 70, 1, 2), (2, 130, 3, 16), (1, 64, 1, 64), (3, 65, 2, 20)];
     for (sequences, seq_len, heads, head_dim) in sizes {
         for (causal, dropout) in [(true, false), (false, false), (true, true), (false, true)] {
-            let shape = AttentionShape { sequences, seq_len, heads, head_dim, causal };
+            let shape = AttentionShape { sequences, seq_len, context: WHOLE, heads, head_dim, causal };
             check::<f32>(shape, dropout);
             check::<f64>(shape, dropout);
         }
@@ -88,11 +90,11 @@ fn attention_equals_loops_and_differences() {
 
 #[test]
 fn scores_far_apart_do_not_overflow() {
-    let shape = AttentionShape { sequences: 1, seq_len: 100, heads: 1, head_dim: 1, causal: true };
+    let shape = AttentionShape { sequences: 1, seq_len: 100, context: WHOLE, heads: 1, head_dim: 1, causal: true };
     // Token t: query 100, key t, value t: each attends to itself almost alone.
     let qkv: Vec<f32> = (0..100).flat_map(|t| [100.0, t as f32, t as f32]).collect();
     let (mut out, mut lse) = (vec![0.0; 100], vec![0.0; 100]);
-    attention_forward(&Pool::new(1), shape, &qkv, &mut out, &mut lse, None);
+    attention_forward(&Pool::new(1), shape, &qkv, None, &mut out, &mut lse, None);
     for t in 0..100 {
         assert!((out[t] - t as f32).abs() < 1e-4 && (lse[t] - 100.0 * t as f32).abs() < 1e-2, "{} at {t}", out[t]);
     }
@@ -100,7 +102,7 @@ fn scores_far_apart_do_not_overflow() {
 
 #[test]
 fn no_tokens_are_no_work() {
-    let shape = AttentionShape { sequences: 2, seq_len: 0, heads: 1, head_dim: 4, causal: true };
-    attention_forward::<f32>(&Pool::new(2), shape, &[], &mut [], &mut [], None);
-    attention_backward::<f32>(&Pool::new(2), shape, &[], &[], &[], &[], &mut [], None);
+    let shape = AttentionShape { sequences: 2, seq_len: 0, context: WHOLE, heads: 1, head_dim: 4, causal: true };
+    attention_forward::<f32>(&Pool::new(2), shape, &[], None, &mut [], &mut [], None);
+    attention_backward::<f32>(&Pool::new(2), shape, &[], None, &[], &[], &[], &mut [], None);
 }

@@ -31,3 +31,26 @@ fn column_blocks_are_cut_out_and_put_back() {
         assert_eq!(whole, x);
     }
 }
+
+#[test]
+fn a_panel_is_copied_and_stored_without_touching_other_columns() {
+    for (rows, cols, first, count) in [(0, 4, 1, 2), (5, 7, 0, 7), (5, 7, 2, 3), (3, 4, 4, 0), (301, 515, 500, 15)] {
+        let (x, new) = (random::<f64>(1, rows * cols), random::<f64>(2, rows * count));
+        let panel = on_any_threads(|pool| {
+            let mut y = vec![0.0; rows * count];
+            copy_panel_columns(pool, rows, cols, first, count, &x, &mut y);
+            y
+        });
+        let stored = on_any_threads(|pool| {
+            let mut x = x.clone();
+            store_panel_columns(pool, rows, cols, first, count, &new, &mut x);
+            x
+        });
+        for i in 0..rows * cols {
+            let (row, col) = (i / cols, i % cols);
+            let inside = col.checked_sub(first).filter(|col| *col < count).map(|col| row * count + col);
+            assert_eq!(stored[i], inside.map_or(x[i], |at| new[at]));
+            inside.into_iter().for_each(|at| assert_eq!(panel[at], x[i]));
+        }
+    }
+}

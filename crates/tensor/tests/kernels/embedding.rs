@@ -37,13 +37,12 @@ fn a_ranks_rows_of_the_token_table_are_looked_up_and_added_to() {
     }
 }
 
-fn check_positions<T: Element>(rows: usize, cols: usize, first_row: usize, seq_len: usize) {
-    let count = seq_len + 3;
+/// Some of the `count` rows of the table have no position.
+fn check_positions<T: Element>(rows: usize, cols: usize, count: usize, position: impl Fn(usize) -> usize + Sync) {
     let (x, table, old) = (random::<T>(1, rows * cols), random::<T>(2, count * cols), random::<T>(3, count * cols));
-    let position = |row: usize| (first_row + row) % seq_len;
     let y = on_any_threads(|pool| {
         let mut y = x.clone();
-        add_positions(pool, rows, cols, &mut y, &table, first_row, seq_len);
+        add_positions(pool, rows, cols, &mut y, &table, &position);
         y
     });
     let expected = |i: usize| x[i].to_f64() + table[position(i / cols) * cols + i % cols].to_f64();
@@ -51,14 +50,15 @@ fn check_positions<T: Element>(rows: usize, cols: usize, first_row: usize, seq_l
     for accumulate in [false, true] {
         let sums = on_any_threads(|pool| {
             let mut sums = old.clone();
-            positions_backward(pool, rows, cols, &x, &mut sums, first_row, seq_len, accumulate);
+            positions_backward(pool, rows, cols, &x, &mut sums, &position, accumulate);
             sums
         });
-        let mut expected = if accumulate { wide(&old) } else { vec![0.0; count * cols] };
+        // In T and in ascending order of rows: the very bits.
+        let mut expected = if accumulate { old.clone() } else { vec![T::ZERO; count * cols] };
         for i in 0..x.len() {
-            expected[position(i / cols) * cols + i % cols] += x[i].to_f64();
+            expected[position(i / cols) * cols + i % cols] += x[i];
         }
-        assert_close("dpositions", &sums, &expected);
+        assert_eq!(wide(&sums), wide(&expected), "{} dpositions", T::NAME);
     }
 }
 
@@ -67,7 +67,20 @@ fn positions_are_added_and_their_gradients_summed() {
     for (rows, cols, first_row, seq_len) in
         [(1, 1, 0, 1), (10, 3, 0, 4), (9, 5, 6, 4), (520, 129, 130, 260), (3, 4, 5, 50)]
     {
-        check_positions::<f32>(rows, cols, first_row, seq_len);
-        check_positions::<f64>(rows, cols, first_row, seq_len);
+        let position = |row: usize| (first_row + row) % seq_len;
+        check_positions::<f32>(rows, cols, seq_len + 3, position);
+        check_positions::<f64>(rows, cols, seq_len + 3, position);
+    }
+}
+
+#[test]
+fn positions_of_parts_of_sequences_are_added_and_summed() {
+    for (rows, cols, first_row, seq_len, parts) in [(7, 3, 2, 8, 2), (500, 130, 30, 360, 3)] {
+        for part in 0..parts {
+            let part = ContextPart { part, parts };
+            let position = |row: usize| part.position((first_row + row) % part.tokens(seq_len), seq_len);
+            check_positions::<f32>(rows, cols, seq_len, position);
+            check_positions::<f64>(rows, cols, seq_len, position);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Every kernel against plain `f64` loops, at odd sizes, bit-equal for any number of threads.
 
 mod attention;
+mod attention_parts;
 mod columns;
 mod cross_entropy;
 mod elementwise;

@@ -3,7 +3,7 @@
 use crate::support::{SHAPES, assert_close, assert_gradient, dot, on_any_threads, random, wide};
 use quadrille_tensor::*;
 
-fn gelu(x: f64) -> f64 {
+fn plain_gelu(x: f64) -> f64 {
     let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
     0.5 * x * (1.0 + u.tanh())
 }
@@ -54,7 +54,14 @@ fn check_gelu<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let bias = |i: usize| if with_bias { bias[i % cols].to_f64() } else { 0.0 };
     let expected: Vec<_> = wide(&x).iter().enumerate().map(|(i, x)| x + bias(i)).collect();
     assert_close("pre", pre, &expected);
-    assert_close("gelu", y, &expected.iter().map(|x| gelu(*x)).collect::<Vec<_>>());
+    assert_close("gelu", y, &expected.iter().map(|x| plain_gelu(*x)).collect::<Vec<_>>());
+    let again = on_any_threads(|pool| {
+        let mut y = vec![T::ZERO; pre.len()];
+        gelu(pool, pre, &mut y);
+        y
+    });
+    let bits = |x: &[T]| x.iter().map(|x| x.to_f64().to_bits()).collect::<Vec<_>>();
+    assert!(bits(&again) == bits(y), "{} gelu, {rows} x {cols}, of a stored pre-activation", T::NAME);
 
     let (dy, old) = (random::<T>(3, x.len()), random::<T>(4, cols));
     let both = on_any_threads(|pool| {
@@ -63,7 +70,7 @@ fn check_gelu<T: Element>(rows: usize, cols: usize, with_bias: bool) {
         [dx, dbias].concat()
     });
     let (dx, dbias) = both.split_at(x.len());
-    let slope = |x: f64| (gelu(x + 1e-4) - gelu(x - 1e-4)) / 2e-4;
+    let slope = |x: f64| (plain_gelu(x + 1e-4) - plain_gelu(x - 1e-4)) / 2e-4;
     let expected: Vec<_> = wide(pre).iter().zip(wide(&dy)).map(|(x, dy)| dy * slope(*x)).collect();
     for (i, (dx, e)) in wide(dx).iter().zip(&expected).enumerate() {
         assert!(

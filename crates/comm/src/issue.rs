@@ -1,0 +1,101 @@
+//! What happens when a rank issues a call: it is checked and counted on the rank's own thread, from the buffers that it
+//! moves. Then a collective goes into the rank's queue; one side of a message goes to the group's mailbox.
+
+use std::sync::atomic::Ordering;
+
+use crate::call::Call;
+use crate::context::RankContext;
+use crate::element::{Buffer, Element};
+use crate::error::{Aborted, CollectiveError};
+use crate::group::Group;
+use crate::job::lock;
+use crate::ledger::record;
+use crate::pending::{Pending, pending};
+use crate::transfer::{Slices, exchange};
+
+impl RankContext {
+    /// Queues a collective on the buffers that `view` shows.
+    pub(crate) fn issue<T: Element, S: Send + 'static>(
+        &self,
+        group: &Group,
+        call: Call,
+        mut buffers: S,
+        view: fn(&mut S) -> Slices<'_, T>,
+    ) -> Pending<S> {
+        let (pending, completion) = pending(&self.job, self.rank, Some(&self.queue));
+        group.shared.issued[group.index()].fetch_add(1, Ordering::Relaxed);
+        let counted = self.job.catch(self.rank, || {
+            let (input, output) = view(&mut buffers).lengths(group.size());
+            self.count(group, Call { input, output, ..call })
+        });
+        let Ok(call) = counted else { return pending }; // dropping the completion reports the abort
+        if group.size() == 1 {
+            let outcome = self.job.catch(self.rank, || {
+                copy_own(view(&mut buffers));
+                self.job.check()
+            });
+            completion.complete(outcome.map(|()| buffers));
+            return pending;
+        }
+        let mut span = self.spans.open(&group.shared.name, &call);
+        let (rank, job, group) = (self.rank, self.job.clone(), group.clone());
+        self.queue.push(Box::new(move || {
+            if let Some(span) = &mut span {
+                span.begin();
+            }
+            let outcome = job.catch(rank, || {
+                job.set_busy_with(rank, Some((group.shared_name(), call)));
+                exchange(&job, &group, call, view(&mut buffers))?;
+                job.set_busy_with(rank, None);
+                Ok(())
+            });
+            if let (Ok(()), Some(span)) = (&outcome, span) {
+                span.end(None);
+            }
+            completion.complete(outcome.map(|()| buffers));
+        }));
+        pending
+    }
+
+    /// Posts one side of a message. This never waits for the other side, nor for the rank's collectives.
+    pub(crate) fn message<T: Element, B: Buffer<T>>(&self, group: &Group, call: Call, buffer: B) -> Pending<B> {
+        let (pending, completion) = pending(&self.job, self.rank, None);
+        let counted = self.job.catch(self.rank, || {
+            let length = buffer.as_ref().len();
+            self.count(group, Call { input: length, output: length, ..call })
+        });
+        if let Ok(call) = counted {
+            let span = self.spans.open(&group.shared.name, &call);
+            group.shared.mailbox.post(&self.job, group, call, buffer, completion, span);
+        } // otherwise dropping the completion reports the abort
+        pending
+    }
+
+    /// Enters a call in the ledger, if it is valid by itself.
+    fn count(&self, group: &Group, call: Call) -> Result<Call, Aborted> {
+        let (rank, ranks) = (self.rank, group.size());
+        let rule = if group.rank() == rank {
+            call.broken_rule(ranks, group.index())
+        } else {
+            let owner = group.rank();
+            Some(format!("this is the handle of rank {owner}; a rank asks for its own by `RankContext::group`"))
+        };
+        if let Some(rule) = rule {
+            let (group, call) = (group.shared_name(), Box::new(call));
+            let activity = call.activity;
+            let error = CollectiveError::Arguments { rank, group, ranks, call, rule };
+            return Err(self.job.abort_collective(rank, activity, error));
+        }
+        if ranks > 1 {
+            record(&mut lock(&self.ledger), group, &call);
+        }
+        Ok(call)
+    }
+}
+
+/// A collective in a group of one.
+fn copy_own<T: Element>(slices: Slices<'_, T>) {
+    if let Slices::Apart(input, output) = slices {
+        output.copy_from_slice(input);
+    }
+}

@@ -1,0 +1,91 @@
+//! Where stages meet: messages over links, and collectives in which several stages take part.
+
+use std::collections::HashMap;
+
+use quadrille_spec::AxisSet;
+
+/// A message of one microbatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct MessageId {
+    pub tag: u32,
+    pub position: usize,
+    /// Counted over all steps.
+    pub microbatch: usize,
+}
+
+/// A collective of several stages: every stage counts those of the same axes and members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct MeetingId {
+    pub axes: AxisSet,
+    pub ends: bool,
+    pub number: usize,
+}
+
+/// From when until when a stream or link is taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Taken {
+    pub start: f64,
+    pub end: f64,
+}
+
+#[derive(Default)]
+struct Transit {
+    arrived: Option<f64>,
+    posted: Option<f64>,
+}
+
+#[derive(Default)]
+struct Gathering {
+    missing: usize,
+    latest: f64,
+    seconds: f64,
+}
+
+/// All that stages know of each other.
+#[derive(Default)]
+pub(super) struct Exchange {
+    transits: HashMap<MessageId, Transit>,
+    /// When the link from one stage to another is free again.
+    links: HashMap<(usize, usize), f64>,
+    gatherings: HashMap<MeetingId, Gathering>,
+}
+
+impl Exchange {
+    pub fn post(&mut self, id: MessageId, at: f64) {
+        self.transits.entry(id).or_default().posted = Some(at);
+    }
+
+    /// Messages of a link travel one after the other.
+    pub fn send(&mut self, id: MessageId, [from, to]: [usize; 2], at: f64, seconds: f64) -> Taken {
+        let free = self.links.entry((from, to)).or_default();
+        let start = free.max(at);
+        *free = start + seconds;
+        self.transits.entry(id).or_default().arrived = Some(*free);
+        Taken { start, end: *free }
+    }
+
+    /// When the message is there; `None` while it has not been sent.
+    pub fn arrival(&self, id: MessageId) -> Option<f64> {
+        self.transits.get(&id)?.arrived
+    }
+
+    /// When the sender has its buffer back: the message is there and its receive posted.
+    pub fn release(&self, id: MessageId) -> Option<f64> {
+        let transit = self.transits.get(&id)?;
+        Some(transit.arrived?.max(transit.posted?))
+    }
+
+    /// A stage comes to a collective of `stages` stages.
+    pub fn meet(&mut self, id: MeetingId, stages: usize, at: f64, seconds: f64) {
+        let gathering = self.gatherings.entry(id).or_insert(Gathering { missing: stages, ..Gathering::default() });
+        gathering.missing = gathering.missing.saturating_sub(1);
+        gathering.latest = gathering.latest.max(at);
+        gathering.seconds = gathering.seconds.max(seconds);
+    }
+
+    /// When the collective runs; `None` while a stage is missing.
+    pub fn meeting(&self, id: MeetingId) -> Option<Taken> {
+        let gathering = self.gatherings.get(&id).filter(|gathering| gathering.missing == 0)?;
+        Some(Taken { start: gathering.latest, end: gathering.latest + gathering.seconds })
+    }
+}

@@ -1,0 +1,81 @@
+//! What machines charge for.
+
+use quadrille_spec::{AxisSet, CollectiveKind};
+use quadrille_step::schedule::Action;
+use quadrille_step::{Op, StageProgram};
+
+use super::{RingNetwork, Work};
+
+/// A collective as a machine prices it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Communication {
+    /// Which one.
+    pub kind: CollectiveKind,
+    /// The axes that it spans.
+    pub axes: AxisSet,
+    /// Ranks that take part, at least 2.
+    pub members: usize,
+    /// Bytes of the whole buffer: the output of an all-gather, the input of a reduce-scatter.
+    pub payload_bytes: u64,
+    /// Bytes that a member sends in a ring or pipelined chain.
+    pub wire_bytes: u64,
+}
+
+/// Says how long things take. Times are in seconds, finite and not negative.
+pub trait Machine {
+    /// An operation on the compute stream of a rank of `stage`. Not asked about collectives.
+    fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64;
+
+    /// A collective, from when all its members have begun it.
+    fn collective_seconds(&self, collective: &Communication) -> f64;
+
+    /// A message of `bytes` bytes to another stage.
+    fn message_seconds(&self, bytes: u64) -> f64;
+
+    /// The factor by which the operations of a pass take longer than usual on this stage, for studies of irregular
+    /// machines; `None` is the update.
+    fn slowdown(&self, stage: usize, action: Option<Action>) -> f64 {
+        let _ = (stage, action);
+        1.0
+    }
+}
+
+/// How fast one device computes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DeviceRates {
+    /// FLOP per second that products reach.
+    pub gemm_flop_per_s: f64,
+    /// FLOP per second that attention reaches.
+    pub attention_flop_per_s: f64,
+    /// Bytes per second to and from the device's memory.
+    pub memory_bytes_per_s: f64,
+    /// Seconds before an operation begins.
+    pub operation_latency_s: f64,
+}
+
+/// Equal devices of constant rates, joined by rings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UniformMachine {
+    /// Of every device.
+    pub rates: DeviceRates,
+    /// Between devices.
+    pub network: RingNetwork,
+}
+
+impl Machine for UniformMachine {
+    /// A roofline: `latency + max(FLOPs / rate, bytes / memory bandwidth)`.
+    fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
+        let Work { flops, bytes } = Work::of(stage, &op.operation);
+        let is_product = op.operation.product(stage).is_some();
+        let rate = if is_product { self.rates.gemm_flop_per_s } else { self.rates.attention_flop_per_s };
+        self.rates.operation_latency_s + (flops / rate).max(bytes / self.rates.memory_bytes_per_s)
+    }
+
+    fn collective_seconds(&self, collective: &Communication) -> f64 {
+        self.network.collective_seconds(collective)
+    }
+
+    fn message_seconds(&self, bytes: u64) -> f64 {
+        self.network.message_seconds(bytes)
+    }
+}

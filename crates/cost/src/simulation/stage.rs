@@ -1,0 +1,268 @@
+//! One stage as time passes.
+
+use quadrille_spec::AxisSet;
+use quadrille_step::schedule::Action;
+use quadrille_step::{Layer, StageProgram};
+
+use super::exchange::{Exchange, MessageId, Taken};
+use super::order::Order;
+use super::streams::{Flight, FlightId, Streams};
+use super::tasks::{PricedMessage, PricedSection, PricedStage, Task, TaskKind};
+use super::{Event, Lane, Machine, PassSpan, SimulationError, StageTimes};
+
+/// The next thing that a stage does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Next {
+    Post(Action),
+    /// A pass, or the update.
+    Begin(Option<Action>),
+    /// More of the pass or update that has begun.
+    Continue,
+    Release(Action),
+}
+
+/// A pass or update that has begun.
+#[derive(Clone, Copy)]
+struct Running<'a> {
+    action: Option<Action>,
+    section: &'a PricedSection,
+    /// The next task.
+    task: usize,
+    begun: f64,
+    /// When it began or last went on after waiting for other stages.
+    start: f64,
+    slowdown: f64,
+}
+
+/// What a stage does in a step.
+#[derive(Default)]
+pub(super) struct Record {
+    pub times: StageTimes,
+    pub passes: Vec<PassSpan>,
+    pub events: Vec<Event>,
+}
+
+pub(super) struct Stage<'a> {
+    program: &'a StageProgram,
+    priced: &'a PricedStage,
+    machine: &'a dyn Machine,
+    order: Order<'a>,
+    /// The time of the compute stream.
+    now: f64,
+    record: Record,
+    /// Of the steps that are over.
+    pub records: Vec<Record>,
+    running: Option<Running<'a>>,
+    streams: Streams,
+}
+
+impl<'a> Stage<'a> {
+    pub fn new(program: &'a StageProgram, priced: &'a PricedStage, machine: &'a dyn Machine) -> Self {
+        Self {
+            program,
+            priced,
+            machine,
+            order: Order::new(program),
+            now: 0.0,
+            record: Record::default(),
+            records: Vec::new(),
+            running: None,
+            streams: Streams::default(),
+        }
+    }
+
+    pub fn is_message_driven(&self) -> bool {
+        self.program.is_message_driven()
+    }
+
+    /// What comes next and when it can be done; `None` as long as that depends on what another stage has not yet done.
+    pub fn next(&self, exchange: &Exchange) -> Option<(f64, Next)> {
+        if let Some(running) = self.running {
+            let blocked = running.section.tasks.get(running.task).is_some_and(|task| self.is_blocked(task, exchange));
+            return (!blocked).then_some((self.now, Next::Continue));
+        }
+        self.order.next(self.now, |next| match next {
+            Next::Begin(Some(action)) => self.each(action, &self.section(action).receives, |id| exchange.arrival(id)),
+            Next::Release(action) => self.each(action, &self.section(action).sends, |id| exchange.release(id)),
+            Next::Post(_) | Next::Begin(None) | Next::Continue => Some(self.now),
+        })
+    }
+
+    /// Does at time `at` what [`Stage::next`] has said.
+    pub fn perform(&mut self, at: f64, next: Next, exchange: &mut Exchange) -> Result<(), SimulationError> {
+        self.record.times.waiting_on_stages_s += at - self.now;
+        self.now = at;
+        self.order.advance(next);
+        match next {
+            Next::Post(action) => {
+                for message in &self.section(action).receives {
+                    exchange.post(self.message(action, message), at);
+                }
+            }
+            Next::Begin(action) => self.running = Some(self.begin(action)?),
+            Next::Continue | Next::Release(_) => {}
+        }
+        self.work(exchange)
+    }
+
+    fn section(&self, action: Action) -> &'a PricedSection {
+        self.priced.section(Some(action))
+    }
+
+    fn message(&self, action: Action, message: &PricedMessage) -> MessageId {
+        let microbatch = self.order.steps * self.program.layout.microbatches() + action.microbatch;
+        MessageId { tag: message.tag, position: message.position, microbatch }
+    }
+
+    /// The latest of the messages' times, at least now; `None` if one is not known.
+    fn each(&self, action: Action, messages: &[PricedMessage], time: impl Fn(MessageId) -> Option<f64>) -> Option<f64> {
+        messages.iter().try_fold(self.now, |latest, message| Some(latest.max(time(self.message(action, message))?)))
+    }
+
+    fn begin(&self, action: Option<Action>) -> Result<Running<'a>, SimulationError> {
+        let stage = self.program.stage;
+        let factor = self.machine.slowdown(stage, action);
+        let slowdown = SimulationError::check_seconds(stage, Layer::Step, "slowdown", factor)?;
+        Ok(Running {
+            action,
+            section: self.priced.section(action),
+            task: 0,
+            begun: self.now,
+            start: self.now,
+            slowdown,
+        })
+    }
+
+    /// Whether a task depends on stages that have not yet come to a common collective.
+    fn is_blocked(&self, task: &Task, exchange: &Exchange) -> bool {
+        match task.kind {
+            TaskKind::Compute { .. } => false,
+            TaskKind::Issue { axes, .. } => self.streams.is_open(axes, exchange),
+            TaskKind::Wait { flight, carried, .. } => self.streams.is_pending(self.flight(flight, carried), exchange),
+        }
+    }
+
+    /// A collective issued by the pass that runs; by the update if there is none, or if it was `carried` over.
+    fn flight(&self, number: usize, carried: bool) -> FlightId {
+        let pass = self.running.and_then(|running| running.action).filter(|_| !carried);
+        (number, pass.map(|action| action.microbatch))
+    }
+
+    /// Does the tasks of the running section until it ends or depends on another stage.
+    fn work(&mut self, exchange: &mut Exchange) -> Result<(), SimulationError> {
+        while let Some(running) = self.running {
+            let Some(task) = running.section.tasks.get(running.task) else {
+                self.end(running, exchange);
+                break;
+            };
+            let skipped = task.once && running.action.is_some_and(|action| action.microbatch > 0);
+            if !skipped {
+                if self.is_blocked(task, exchange) {
+                    break;
+                }
+                self.task(task, running, exchange)?;
+            }
+            if let Some(running) = &mut self.running {
+                running.task += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn task(&mut self, task: &Task, running: Running, exchange: &mut Exchange) -> Result<(), SimulationError> {
+        match task.kind {
+            TaskKind::Compute { seconds } => {
+                let span = Taken { start: self.now, end: self.now + seconds * running.slowdown };
+                self.record.times.busy_s += span.end - span.start;
+                self.now = span.end;
+                self.event(Lane::Compute, task, running.action, span);
+            }
+            TaskKind::Issue { flight, axes, seconds, meeting } => {
+                let id = self.flight(flight, false);
+                if let Flight::Own(span) = self.streams.issue(id, axes, self.now, seconds, meeting, exchange) {
+                    self.event(Lane::Axes(axes), task, running.action, span);
+                }
+            }
+            TaskKind::Wait { flight, axes, carried } => {
+                let flight = self.streams.take(self.flight(flight, carried));
+                self.wait(flight, axes, task, running, exchange)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first step has no gathers of an update before it.
+    fn wait(
+        &mut self,
+        flight: Option<Flight>,
+        axes: AxisSet,
+        task: &Task,
+        running: Running,
+        exchange: &Exchange,
+    ) -> Result<(), SimulationError> {
+        let Some((flight, span)) = flight.and_then(|flight| Some((flight, flight.taken(exchange)?))) else {
+            let carried = matches!(task.kind, TaskKind::Wait { carried: true, .. });
+            if carried && self.order.steps == 0 {
+                return Ok(());
+            }
+            return Err(SimulationError::NotIssued { stage: self.program.stage, layer: task.layer, what: task.name });
+        };
+        if let Flight::Common(_) = flight {
+            self.event(Lane::Axes(axes), task, running.action, span);
+            if span.start > self.now {
+                self.idle(span.start, running);
+            }
+        }
+        let waited = (span.end - self.now).max(0.0);
+        *self.record.times.waiting_on_collectives_s.entry(axes).or_default() += waited;
+        self.now += waited;
+        Ok(())
+    }
+
+    /// Waits for other stages: the running section goes on as a new span.
+    fn idle(&mut self, until: f64, running: Running) {
+        if self.now > running.start {
+            self.span(running);
+        }
+        self.record.times.waiting_on_stages_s += until - self.now;
+        self.now = until;
+        if let Some(running) = &mut self.running {
+            running.start = until;
+        }
+    }
+
+    /// Records the running section as far as it has come.
+    fn span(&mut self, running: Running) {
+        let (stage, action, start_s) = (self.program.stage, running.action, running.start);
+        self.record.passes.push(PassSpan { stage, action, start_s, end_s: self.now });
+    }
+
+    /// Sends what the pass has made; after an update the next step begins.
+    fn end(&mut self, running: Running, exchange: &mut Exchange) {
+        self.running = None;
+        self.span(running);
+        let Some(action) = running.action else {
+            self.record.times.update_s = self.now - running.begun;
+            self.order.next_step();
+            self.records.push(std::mem::take(&mut self.record));
+            return;
+        };
+        for message in &running.section.sends {
+            let link = [self.program.stage, message.peer];
+            let span = exchange.send(self.message(action, message), link, self.now, message.seconds);
+            self.push(Lane::Link { to: message.peer }, "message", message.layer, Some(action), span);
+        }
+    }
+
+    fn event(&mut self, lane: Lane, task: &Task, action: Option<Action>, span: Taken) {
+        self.push(lane, task.name, task.layer, action, span);
+    }
+
+    /// What takes no time is no event.
+    fn push(&mut self, lane: Lane, name: &'static str, layer: Layer, action: Option<Action>, span: Taken) {
+        let Taken { start: start_s, end: end_s } = span;
+        if end_s > start_s {
+            self.record.events.push(Event { stage: self.program.stage, lane, name, layer, action, start_s, end_s });
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The communication streams of a stage's rank and the collectives under way on them.
+
+use std::collections::HashMap;
+
+use quadrille_spec::AxisSet;
+
+use super::exchange::{Exchange, MeetingId, Taken};
+use super::tasks::Meeting;
+
+/// A collective under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Flight {
+    /// Of this stage alone.
+    Own(Taken),
+    /// Of several stages; its time is known when all have come to it.
+    Common(MeetingId),
+}
+
+impl Flight {
+    /// When it has its stream; `None` as long as other stages have not come to it.
+    pub fn taken(self, exchange: &Exchange) -> Option<Taken> {
+        match self {
+            Self::Own(span) => Some(span),
+            Self::Common(id) => exchange.meeting(id),
+        }
+    }
+}
+
+/// Connects a wait with its issue: the collective's number and the microbatch that issued it, none for the update.
+pub(super) type FlightId = (usize, Option<usize>);
+
+#[derive(Default)]
+pub(super) struct Streams {
+    /// The last collective over each set of axes.
+    last: HashMap<AxisSet, Flight>,
+    flights: HashMap<FlightId, Flight>,
+    /// How often this stage has met others, by axes and whether only the ends meet.
+    meetings: HashMap<(AxisSet, bool), usize>,
+}
+
+impl Streams {
+    /// Whether it is not yet known when the stream is free.
+    pub fn is_open(&self, axes: AxisSet, exchange: &Exchange) -> bool {
+        self.last.get(&axes).is_some_and(|flight| flight.taken(exchange).is_none())
+    }
+
+    /// Whether it is not yet known when the collective is done.
+    pub fn is_pending(&self, id: FlightId, exchange: &Exchange) -> bool {
+        self.flights.get(&id).is_some_and(|flight| flight.taken(exchange).is_none())
+    }
+
+    /// Puts a collective at the end of the stream of its axes.
+    pub fn issue(
+        &mut self,
+        id: FlightId,
+        axes: AxisSet,
+        at: f64,
+        seconds: f64,
+        meeting: Option<Meeting>,
+        exchange: &mut Exchange,
+    ) -> Flight {
+        let free = self.last.get(&axes).and_then(|last| last.taken(exchange)).map_or(0.0, |last| last.end);
+        let start = free.max(at);
+        let flight = match meeting {
+            None => Flight::Own(Taken { start, end: start + seconds }),
+            Some(Meeting { ends, stages }) => {
+                let count = self.meetings.entry((axes, ends)).or_default();
+                let id = MeetingId { axes, ends, number: *count };
+                *count += 1;
+                exchange.meet(id, stages, start, seconds);
+                Flight::Common(id)
+            }
+        };
+        self.last.insert(axes, flight);
+        self.flights.insert(id, flight);
+        flight
+    }
+
+    /// The collective that is waited for.
+    pub fn take(&mut self, id: FlightId) -> Option<Flight> {
+        self.flights.remove(&id)
+    }
+}

@@ -1,0 +1,241 @@
+//! A stage's program as priced tasks: every operation is priced once, however many microbatches run it.
+
+use quadrille_spec::{Axis, AxisSet, CollectiveKind};
+use quadrille_step::schedule::{Action, Pass};
+use quadrille_step::{
+    Collective, Layer, Members, Message, Op, Operation, Section, StageProgram, decision_axes, payload_elements,
+    wire_bytes,
+};
+
+use super::{Communication, Machine, SimulationError};
+
+/// Bytes of a scalar that is reduced, and of a choice that is broadcast.
+const SCALAR_BYTES: u64 = 8;
+
+/// Something that a rank does.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Task {
+    pub layer: Layer,
+    /// Whether only the first microbatch does it.
+    pub once: bool,
+    pub name: &'static str,
+    pub kind: TaskKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum TaskKind {
+    /// Occupies the compute stream.
+    Compute { seconds: f64 },
+    /// Puts a collective at the end of the stream of its axes; `flight` connects it with its wait.
+    Issue { flight: usize, axes: AxisSet, seconds: f64, meeting: Option<Meeting> },
+    /// Blocks the compute stream until the collective is done; `carried`: one of the update before this step.
+    Wait { flight: usize, axes: AxisSet, carried: bool },
+}
+
+/// A collective in which several stages take part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Meeting {
+    /// Whether only the first and the last stage take part.
+    pub ends: bool,
+    pub stages: usize,
+}
+
+/// A message of a section.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct PricedMessage {
+    pub tag: u32,
+    /// Tells the messages of one tag and microbatch apart.
+    pub position: usize,
+    pub peer: usize,
+    pub layer: Layer,
+    pub seconds: f64,
+}
+
+/// A section with the times of all that it does.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct PricedSection {
+    pub receives: Vec<PricedMessage>,
+    pub tasks: Vec<Task>,
+    pub sends: Vec<PricedMessage>,
+}
+
+/// The sections of a stage.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PricedStage {
+    /// By chunk and pass.
+    chunks: Vec<[PricedSection; 3]>,
+    update: PricedSection,
+}
+
+impl PricedStage {
+    pub fn new(program: &StageProgram, machine: &dyn Machine) -> Result<Self, SimulationError> {
+        let mut pricing = Pricing { program, machine, flights: program.storages.len() };
+        let chunks = program.chunks.iter().map(|chunk| {
+            let [forward, backward, weight_gradient] = chunk.sections();
+            Ok([pricing.pass(forward)?, pricing.pass(backward)?, pricing.pass(weight_gradient)?])
+        });
+        Ok(Self { chunks: chunks.collect::<Result<_, _>>()?, update: pricing.section(&program.update)? })
+    }
+
+    /// What is done for an action, or without one in the update.
+    pub fn section(&self, action: Option<Action>) -> &PricedSection {
+        match action {
+            Some(Action { pass, chunk, .. }) => match (&self.chunks[chunk], pass) {
+                ([forward, _, _], Pass::Forward) => forward,
+                ([_, backward, _], Pass::Backward) => backward,
+                ([_, _, weight_gradient], Pass::WeightGradient) => weight_gradient,
+            },
+            None => &self.update,
+        }
+    }
+}
+
+struct Pricing<'a> {
+    program: &'a StageProgram,
+    machine: &'a dyn Machine,
+    /// The next number of a flight that has no storage; lower ones are storages.
+    flights: usize,
+}
+
+impl Pricing<'_> {
+    /// A pass; in a message-driven program the ranks of the stage agree on it first.
+    fn pass(&mut self, section: &Section) -> Result<PricedSection, SimulationError> {
+        let mut priced = self.section(section)?;
+        let axes = decision_axes(self.program);
+        if self.program.is_message_driven() {
+            let decision = self.scalar(Layer::Step, CollectiveKind::Broadcast, axes)?;
+            priced.tasks.splice(0..0, decision);
+        }
+        Ok(priced)
+    }
+
+    fn section(&mut self, section: &Section) -> Result<PricedSection, SimulationError> {
+        let mut tasks = Vec::new();
+        for op in &section.ops {
+            self.operation(op, &mut tasks)?;
+        }
+        Ok(PricedSection { receives: self.messages(&section.receives)?, tasks, sends: self.messages(&section.sends)? })
+    }
+
+    fn messages(&self, messages: &[Message]) -> Result<Vec<PricedMessage>, SimulationError> {
+        let priced = messages.iter().enumerate().map(|(position, message)| {
+            let Message { value, peer, tag, layer } = *message;
+            let bytes = self.program.value(value).local_elements as u64 * self.program.layout.dtype.bytes();
+            let seconds = self.check(layer, "message", self.machine.message_seconds(bytes))?;
+            Ok(PricedMessage { tag, position, peer, layer, seconds })
+        });
+        priced.collect()
+    }
+
+    fn operation(&mut self, op: &Op, tasks: &mut Vec<Task>) -> Result<(), SimulationError> {
+        let Op { layer, once, .. } = *op;
+        match &op.operation {
+            Operation::Issue(collective) => {
+                if let Some(call) = self.communication(collective) {
+                    let kind = self.issue(layer, call, collective.members, self.flight(collective))?;
+                    tasks.push(Task { layer, once, name: call.kind.name(), kind });
+                }
+            }
+            Operation::Wait(collective) | Operation::WaitCarried(collective) => {
+                if self.communication(collective).is_some() {
+                    let carried = matches!(op.operation, Operation::WaitCarried(_));
+                    let kind = TaskKind::Wait { flight: self.flight(collective), axes: collective.axes, carried };
+                    tasks.push(Task { layer, once, name: collective.kind.name(), kind });
+                }
+            }
+            Operation::ReduceScalar { axes, .. } => {
+                tasks.extend(self.scalar(layer, CollectiveKind::AllReduce, *axes)?);
+            }
+            _ => self.compute(op, tasks)?,
+        }
+        Ok(())
+    }
+
+    /// Neighbours of one name and layer become one task.
+    fn compute(&self, op: &Op, tasks: &mut Vec<Task>) -> Result<(), SimulationError> {
+        let Op { layer, once, .. } = *op;
+        let added = self.machine.operation_seconds(self.program, op);
+        let added = self.check(layer, op.operation.name(), added)?;
+        let name = event_name(&op.operation);
+        if let Some(Task { kind: TaskKind::Compute { seconds }, .. }) =
+            tasks.last_mut().filter(|last| (last.name, last.layer, last.once) == (name, layer, once))
+        {
+            *seconds += added;
+        } else if added > 0.0 {
+            tasks.push(Task { layer, once, name, kind: TaskKind::Compute { seconds: added } });
+        }
+        Ok(())
+    }
+
+    /// A scalar that is sent and waited for at once; nothing in a group of one.
+    fn scalar(&mut self, layer: Layer, kind: CollectiveKind, axes: AxisSet) -> Result<Vec<Task>, SimulationError> {
+        let members = self.program.grid().size_of(axes);
+        if members == 1 {
+            return Ok(Vec::new());
+        }
+        let call = communication(kind, axes, members, 1, SCALAR_BYTES);
+        let flight = self.flights;
+        self.flights += 1;
+        let issue = self.issue(layer, call, Members::All, flight)?;
+        let wait = TaskKind::Wait { flight, axes, carried: false };
+        Ok([issue, wait].into_iter().map(|kind| Task { layer, once: false, name: call.kind.name(), kind }).collect())
+    }
+
+    fn issue(
+        &self,
+        layer: Layer,
+        call: Communication,
+        members: Members,
+        flight: usize,
+    ) -> Result<TaskKind, SimulationError> {
+        let seconds = self.check(layer, call.kind.name(), self.machine.collective_seconds(&call))?;
+        let stages = if call.axes.contains(Axis::Pipe) { self.program.grid().size(Axis::Pipe) } else { 1 };
+        let ends = members == Members::Ends;
+        let meeting = (stages > 1).then_some(Meeting { ends, stages: if ends { 2 } else { stages } });
+        Ok(TaskKind::Issue { flight, axes: call.axes, seconds, meeting })
+    }
+
+    fn flight(&self, collective: &Collective) -> usize {
+        self.program.value(collective.output).storage.0
+    }
+
+    /// What a collective moves; `None` in a group of one.
+    fn communication(&self, collective: &Collective) -> Option<Communication> {
+        let Collective { kind, axes, members, .. } = *collective;
+        let members = if members == Members::Ends { 2 } else { self.program.grid().size_of(axes) };
+        let (elements, bytes) = (payload_elements(self.program, collective), self.program.layout.dtype.bytes());
+        (members > 1).then(|| communication(kind, axes, members, elements, bytes))
+    }
+
+    fn check(&self, layer: Layer, what: &'static str, seconds: f64) -> Result<f64, SimulationError> {
+        SimulationError::check_seconds(self.program.stage, layer, what, seconds)
+    }
+}
+
+/// A collective whose payload has `elements` elements. In a ring the first member stands for all, whose chunks differ by
+/// an element at most; in a chain all but the last member send the whole.
+fn communication(
+    kind: CollectiveKind,
+    axes: AxisSet,
+    members: usize,
+    elements: usize,
+    element_bytes: u64,
+) -> Communication {
+    let payload_bytes = elements as u64 * element_bytes;
+    let wire_bytes = match kind {
+        CollectiveKind::Broadcast | CollectiveKind::Reduce => payload_bytes,
+        _ => wire_bytes(kind, elements, members, 0, 0, element_bytes),
+    };
+    Communication { kind, axes, members, payload_bytes, wire_bytes }
+}
+
+/// Products, attention and the optimizer under their own names, all else together.
+fn event_name(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::Gemm { .. }
+        | Operation::Attention { .. }
+        | Operation::AttentionBackward { .. }
+        | Operation::AdamW { .. } => operation.name(),
+        _ => "element-wise",
+    }
+}

@@ -1,0 +1,81 @@
+//! Where the token rows of a rank lie in the global batch.
+
+use quadrille_spec::Axis;
+use quadrille_step::ValueId;
+use quadrille_tensor::ContextPart;
+
+use crate::{RankEngine, Real};
+
+/// From local rows to sequences and positions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rows {
+    /// The sequence, in the global batch, of the first row that this rank's share of the chunk has.
+    first_sequence: usize,
+    /// The value's first row, counted in that share.
+    first: usize,
+    part: ContextPart,
+    seq_len: usize,
+}
+
+impl Rows {
+    /// The sequence of a local row, in the global batch.
+    pub fn sequence(self, row: usize) -> usize {
+        self.first_sequence + (self.first + row) / self.part.tokens(self.seq_len)
+    }
+
+    /// The position of a local row in its sequence.
+    pub fn position(self, row: usize) -> usize {
+        self.part.position((self.first + row) % self.part.tokens(self.seq_len), self.seq_len)
+    }
+
+    /// The row in the global batch.
+    pub fn logical(self, row: usize) -> usize {
+        self.sequence(row) * self.seq_len + self.position(row)
+    }
+}
+
+impl<T: Real> RankEngine<'_, T> {
+    /// The part of each sequence that this rank has.
+    pub(crate) fn context_part(&self) -> ContextPart {
+        ContextPart { part: self.place.on(Axis::Context), parts: self.program.grid().size(Axis::Context) }
+    }
+
+    /// Where the rows of a value of tokens lie.
+    pub(crate) fn rows_of(&self, value: ValueId) -> Rows {
+        let value = self.program.value(value);
+        let share = [Axis::Data, Axis::Z, Axis::Context];
+        let inner: Vec<Axis> = value.sharding.rows.iter().copied().filter(|axis| !share.contains(axis)).collect();
+        let index = self.program.grid().shard_index(self.place, &inner);
+        let layout = &self.program.layout;
+        let sequences = layout.microbatch / layout.grid.size(Axis::Z) / layout.overlap_chunks;
+        Rows {
+            first_sequence: self.first_sequence() + value.chunk.unwrap_or(0) * sequences,
+            first: index * value.local_rows,
+            part: self.context_part(),
+            seq_len: layout.seq_len,
+        }
+    }
+
+    /// The rows of the microbatch's tokens that belong to a value's overlap chunk.
+    pub(crate) fn token_range(&self, value: ValueId) -> std::ops::Range<usize> {
+        let rows = self.tokens.len() / self.program.layout.overlap_chunks;
+        let first = self.program.value(value).chunk.unwrap_or(0) * rows;
+        first..first + rows
+    }
+
+    /// The first sequence, in the global batch, of this rank's part of the current microbatch.
+    pub(crate) fn first_sequence(&self) -> usize {
+        let layout = &self.program.layout;
+        let grid = &layout.grid;
+        let share = layout.global_batch / grid.size(Axis::Data);
+        self.place.on(Axis::Data) * share
+            + self.microbatch * layout.microbatch
+            + self.place.on(Axis::Z) * (layout.microbatch / grid.size(Axis::Z))
+    }
+
+    /// The logical column of a value's first local column.
+    pub(crate) fn first_col(&self, value: ValueId) -> usize {
+        let value = self.program.value(value);
+        self.program.grid().shard_index(self.place, &value.sharding.cols) * value.local_cols
+    }
+}

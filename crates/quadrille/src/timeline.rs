@@ -1,0 +1,120 @@
+//! `quadrille explain --timeline` and `--trace`: the step simulated on a machine.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use quadrille_cost::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate, timeline};
+use quadrille_cost::trace::{Trace, chrome_trace};
+use quadrille_spec::Cluster;
+use quadrille_step::StepProgram;
+use serde_json::{Value, json};
+
+use crate::arguments::MachineArguments;
+use crate::failure::Failure;
+use crate::output::table;
+
+/// Columns of a timeline.
+const WIDTH: usize = 100;
+
+/// What a device of the cluster `local` is taken for: a rank that is a few threads of a CPU.
+const LOCAL_GFLOPS: f64 = 50.0;
+const LOCAL_MEMORY_GB_S: f64 = 10.0;
+
+impl MachineArguments {
+    /// Whether a simulation is asked for.
+    pub fn is_asked(&self) -> bool {
+        self.timeline || self.trace.is_some()
+    }
+
+    fn rates(&self, cluster: &Cluster) -> Result<DeviceRates, Failure> {
+        let is_local = cluster.name == "local";
+        let rate = |flag: &str, typed: Option<f64>, local: f64| match typed {
+            Some(rate) if rate.is_finite() && rate > 0.0 => Ok(rate * 1e9),
+            Some(rate) => Err(Failure::usage(format!("{flag} {rate}: a rate is positive; give one, e.g. {flag} 100"))),
+            None if is_local => Ok(local * 1e9),
+            None => Err(Failure::usage(format!(
+                "a simulation on {} needs {flag}: clusters do not say how fast their devices compute; give it, or leave \
+                 --cluster out",
+                cluster.name
+            ))),
+        };
+        let flops = rate("--device-gflops", self.device_gflops, LOCAL_GFLOPS)?;
+        let memory = rate("--memory-gb-s", self.memory_gb_s, LOCAL_MEMORY_GB_S)?;
+        Ok(DeviceRates {
+            gemm_flop_per_s: flops,
+            attention_flop_per_s: flops,
+            memory_bytes_per_s: memory,
+            operation_latency_s: self.latency()?,
+        })
+    }
+
+    fn latency(&self) -> Result<f64, Failure> {
+        match self.latency_us {
+            microseconds if microseconds.is_finite() && microseconds >= 0.0 => Ok(microseconds * 1e-6),
+            other => Err(Failure::usage(format!("--latency-us {other}: a time is at least 0; give one, e.g. 5"))),
+        }
+    }
+
+    /// Simulates a step of `program` and writes the trace that was asked for.
+    pub fn simulate(&self, program: &StepProgram, cluster: &Cluster) -> Result<Simulation, Failure> {
+        let network = RingNetwork::new(cluster, &program.layout, self.latency()?)?;
+        let machine = UniformMachine { rates: self.rates(cluster)?, network };
+        let simulation = simulate(program, &machine).map_err(|error| Failure::Run(error.into()))?;
+        if let Some(path) = &self.trace {
+            write_trace(path, create_trace(path)?, &Trace::from(&simulation))?;
+        }
+        Ok(simulation)
+    }
+}
+
+/// Creates the file of a trace.
+pub fn create_trace(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|error| Failure::usage(format!("cannot write the trace {}: {error}", path.display())))
+}
+
+/// Fills a file for `chrome://tracing` or Perfetto.
+pub fn write_trace(path: &Path, file: File, trace: &Trace) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::run(format!("cannot write the trace {}: {error}", path.display()));
+    let mut writer = BufWriter::new(file);
+    serde_json::to_writer(&mut writer, &chrome_trace(trace)).map_err(|error| failed(error.into()))?;
+    writer.flush().map_err(failed)
+}
+
+/// The timeline, and where the time of each stage goes.
+pub fn text(simulation: &Simulation) -> String {
+    let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
+    let rows = simulation.stages.iter().enumerate().map(|(stage, times)| {
+        let collectives = times.waiting_on_collectives_s.values().sum();
+        let spent = [times.busy_s, collectives, times.waiting_on_stages_s, times.update_s];
+        std::iter::once(stage.to_string()).chain(spent.map(milliseconds)).collect()
+    });
+    let header = ["stage", "computes", "waits for collectives", "waits for stages", "of it the update"];
+    format!(
+        "\nsimulated step {}, bubble {:.1}% of computing\n{}\n{}",
+        milliseconds(simulation.step_seconds),
+        100.0 * simulation.bubble(),
+        timeline(simulation, WIDTH),
+        table(&header, &rows.collect::<Vec<_>>())
+    )
+}
+
+/// The same numbers as a document.
+pub fn document(simulation: &Simulation) -> Value {
+    let stages = simulation.stages.iter().map(|times| {
+        let collectives = times.waiting_on_collectives_s.iter().map(|(axes, seconds)| (axes.key(), *seconds));
+        json!({
+            "busy_s": times.busy_s,
+            "waiting_on_collectives_s": collectives.collect::<BTreeMap<_, _>>(),
+            "waiting_on_stages_s": times.waiting_on_stages_s,
+            "update_s": times.update_s,
+        })
+    });
+    json!({
+        "step_s": simulation.step_seconds,
+        "bubble": simulation.bubble(),
+        "stages": stages.collect::<Vec<_>>(),
+        "timeline": timeline(simulation, WIDTH).lines().collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,92 @@
+//! `quadrille train --trace`: what the ranks did in the last step, in the form of the simulated traces.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use quadrille_comm::Span;
+use quadrille_cost::trace::{Trace, TraceEvent};
+use quadrille_engine::{OperationSpan, RankReport};
+use quadrille_spec::{Axis, CollectiveKind};
+use quadrille_step::StepProgram;
+use quadrille_step::schedule::Action;
+
+/// A process per rank: its passes, its operations, its collectives by axes, its messages. Time begins with the first
+/// operation of any rank.
+pub fn measured(program: &StepProgram, ranks: &[RankReport]) -> Trace {
+    let traces = || ranks.iter().enumerate().filter_map(|(rank, report)| Some((rank, report.trace.as_ref()?)));
+    let begin = traces().flat_map(|(_, trace)| trace.operations.iter().map(|span| span.start)).min();
+    let Some(begin) = begin else { return Trace::default() };
+    let grid = &program.layout.grid;
+    let name = |rank| format!("rank {rank}, stage {}", grid.coordinate(rank).on(Axis::Pipe));
+    let mut events = Vec::new();
+    for (rank, trace) in traces() {
+        let clock = Clock { rank, begin };
+        events.extend(passes(&clock, &trace.operations));
+        events.extend(trace.operations.iter().map(|span| operation(&clock, span)));
+        events.extend(communication(&clock, &trace.communication));
+    }
+    Trace { processes: (0..ranks.len()).map(name).collect(), events }
+}
+
+struct Clock {
+    rank: usize,
+    begin: Instant,
+}
+
+impl Clock {
+    fn event(&self, lane: String, name: String, category: &'static str, start: Instant, end: Instant) -> TraceEvent {
+        let seconds = |at: Instant| at.saturating_duration_since(self.begin).as_secs_f64();
+        let (process, args) = (self.rank, BTreeMap::new());
+        TraceEvent { process, lane, name, category, start_s: seconds(start), end_s: seconds(end), args }
+    }
+}
+
+fn named(action: Option<Action>) -> String {
+    action.map_or_else(|| "update".to_owned(), |action| action.to_string())
+}
+
+/// From the first to the last operation of each pass.
+fn passes(clock: &Clock, operations: &[OperationSpan]) -> Vec<TraceEvent> {
+    let computes: Vec<&OperationSpan> = operations.iter().filter(|span| !is_message(span.name)).collect();
+    let runs = computes.chunk_by(|a, b| a.action == b.action);
+    let event = |run: &[&OperationSpan]| {
+        let (first, last) = (run.first()?, run.last()?);
+        Some(clock.event("passes".to_owned(), named(first.action), "pass", first.start, last.end))
+    };
+    runs.filter_map(event).collect()
+}
+
+/// Whether an operation waits for another stage.
+fn is_message(name: &str) -> bool {
+    matches!(name, "receive" | "release")
+}
+
+fn operation(clock: &Clock, span: &OperationSpan) -> TraceEvent {
+    let category = if is_message(span.name) { "message" } else { "compute" };
+    let event = clock.event("compute".to_owned(), span.name.to_owned(), category, span.start, span.end);
+    TraceEvent { args: [("layer", span.layer.to_string()), ("during", named(span.action))].into(), ..event }
+}
+
+/// Collectives on a lane for their axes, messages on one for each direction; what overlaps goes to further lanes.
+fn communication(clock: &Clock, spans: &[Span]) -> Vec<TraceEvent> {
+    let mut busy: BTreeMap<String, Vec<Instant>> = BTreeMap::new();
+    let mut events = Vec::new();
+    for span in spans {
+        let (lane, category) = match span.kind {
+            CollectiveKind::Send => ("messages sent".to_owned(), "message"),
+            CollectiveKind::Receive => ("messages received".to_owned(), "message"),
+            _ => (format!("collectives {}", span.group), "collective"),
+        };
+        let ends = busy.entry(lane.clone()).or_default();
+        let free = ends.iter().position(|end| *end <= span.start).unwrap_or(ends.len());
+        match ends.get_mut(free) {
+            Some(end) => *end = span.end,
+            None => ends.push(span.end),
+        }
+        let lane = if free == 0 { lane } else { format!("{lane} {}", free + 1) };
+        let event = clock.event(lane, span.kind.name().to_owned(), category, span.start, span.end);
+        let args = [("layer", span.layer.to_string()), ("bytes", span.payload_bytes.to_string())].into();
+        events.push(TraceEvent { args, ..event });
+    }
+    events
+}

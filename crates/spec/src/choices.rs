@@ -1,0 +1,277 @@
+//! The choices of a layout that are made by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::SpecError;
+
+/// The choice called `name`, or an error that lists all of them.
+fn by_name<T: Copy>(what: &'static str, name: &str, known: &[(&str, T)]) -> Result<T, SpecError> {
+    known.iter().find(|(known, _)| *known == name).map(|(_, choice)| *choice).ok_or_else(|| SpecError::Unknown {
+        what,
+        name: name.to_owned(),
+        known: known.iter().map(|(name, _)| (*name).to_owned()).collect(),
+    })
+}
+
+/// How activations lie between the linear layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activations {
+    /// Rows are cut over x outside and over y inside a block: sequence parallelism over two axes.
+    Scattered,
+    /// The residual stream is repeated over x and the inner stream over y, as in AxoNN and classic Megatron.
+    Replicated,
+}
+
+impl fmt::Display for Activations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scattered => "scattered",
+            Self::Replicated => "replicated",
+        })
+    }
+}
+
+impl FromStr for Activations {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let known = [("scattered", Self::Scattered), ("replicated", Self::Replicated)];
+        by_name("activation layout", text, &known)
+    }
+}
+
+/// The type of parameters, activations and gradients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ElementType {
+    /// 32-bit floating point.
+    F32,
+    /// 64-bit floating point, for proofs.
+    F64,
+}
+
+impl ElementType {
+    /// Bytes of an element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        })
+    }
+}
+
+impl FromStr for ElementType {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        by_name("element type", text, &[("f32", Self::F32), ("f64", Self::F64)])
+    }
+}
+
+/// How linear layers are multiplied over the x-y mesh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Linear {
+    /// AxoNN's parallel matrix multiplication: whole tiles, partial sums reduced (SC24, Algorithm 1).
+    Pmm,
+    /// SUMMA: activations cut over both axes, panels of both operands broadcast (LBNL, appendix, Algorithm 1).
+    Summa,
+}
+
+impl fmt::Display for Linear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pmm => "pmm",
+            Self::Summa => "summa",
+        })
+    }
+}
+
+impl FromStr for Linear {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        by_name("linear algorithm", text, &[("pmm", Self::Pmm), ("summa", Self::Summa)])
+    }
+}
+
+/// The order of passes over microbatches in a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub enum Schedule {
+    /// All forward passes, then all backward passes.
+    #[serde(rename = "gpipe")]
+    Gpipe,
+    /// PipeDream-Flush: a forward and a backward pass in turn.
+    #[serde(rename = "1f1b")]
+    OneForwardOneBackward,
+    /// 1F1B over several chunks of layers per stage (Megatron-LM PTD-P, section 2.2).
+    #[serde(rename = "interleaved")]
+    Interleaved,
+    /// ZB-H1: weight gradients apart, where a stage would be idle.
+    #[serde(rename = "zb-h1")]
+    ZeroBubble,
+    /// AxoNN's: whatever message has arrived is worked on, backward first, at most as many microbatches in flight as
+    /// there are stages.
+    #[serde(rename = "message-driven")]
+    MessageDriven,
+}
+
+impl Schedule {
+    /// Every schedule with its name.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("gpipe", Self::Gpipe),
+        ("1f1b", Self::OneForwardOneBackward),
+        ("interleaved", Self::Interleaved),
+        ("zb-h1", Self::ZeroBubble),
+        ("message-driven", Self::MessageDriven),
+    ];
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(_, schedule)| schedule == self).map_or("", |(name, _)| *name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        by_name("schedule", text, &Self::ALL)
+    }
+}
+
+/// What the forward pass does not keep, but the backward pass computes again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Recompute {
+    /// Everything is kept.
+    None,
+    /// Outputs of norms and of the activation function are computed again: what is cheap and, beside flash-style
+    /// attention (which keeps no scores), still large.
+    Selective,
+    /// Only the inputs of every `every`-th block of a chunk are kept.
+    Full {
+        /// Blocks between two kept inputs.
+        every: usize,
+    },
+}
+
+impl fmt::Display for Recompute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Selective => f.write_str("selective"),
+            Self::Full { every: 1 } => f.write_str("full"),
+            Self::Full { every } => write!(f, "full:{every}"),
+        }
+    }
+}
+
+impl FromStr for Recompute {
+    type Err = SpecError;
+
+    /// Reads `none`, `selective`, `full` or `full:K`.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        if let Some(every) = text.strip_prefix("full:") {
+            return match every.parse() {
+                Ok(every) if every > 0 => Ok(Self::Full { every }),
+                _ => Err(SpecError::Syntax {
+                    what: "a recompute choice",
+                    text: text.to_owned(),
+                    reason: "full:K keeps the input of every K-th block, K at least 1, e.g. 'full:2'".to_owned(),
+                }),
+            };
+        }
+        let known = [("none", Self::None), ("selective", Self::Selective), ("full", Self::Full { every: 1 })];
+        by_name("recompute choice", text, &known)
+    }
+}
+
+/// What is sharded over the axes that replicate weights, data and context (ZeRO).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Zero {
+    /// Nothing: gradients are all-reduced.
+    Off,
+    /// The optimizer's states: reduce-scatter, update, all-gather.
+    Optimizer,
+    /// Gradients of weights as well: reduce-scattered after every microbatch.
+    Gradients,
+}
+
+impl fmt::Display for Zero {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", *self as usize)
+    }
+}
+
+impl FromStr for Zero {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        by_name("ZeRO stage", text, &[("0", Self::Off), ("1", Self::Optimizer), ("2", Self::Gradients)])
+    }
+}
+
+/// How long weights that were gathered over z are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepWeights {
+    /// For one product: they are gathered again for the backward pass.
+    Use,
+    /// For the step: they are gathered once.
+    Step,
+}
+
+impl fmt::Display for KeepWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Use => "use",
+            Self::Step => "step",
+        })
+    }
+}
+
+impl FromStr for KeepWeights {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        by_name("time to keep gathered weights", text, &[("use", Self::Use), ("step", Self::Step)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_round_trip() {
+        fn check<T: FromStr<Err = SpecError> + fmt::Display>(texts: &[&str]) {
+            for text in texts {
+                assert_eq!(text.parse::<T>().map(|choice| choice.to_string()).unwrap(), *text);
+            }
+            assert!("other".parse::<T>().is_err());
+        }
+        check::<Activations>(&["scattered", "replicated"]);
+        check::<ElementType>(&["f32", "f64"]);
+        check::<Linear>(&["pmm", "summa"]);
+        check::<Schedule>(&Schedule::ALL.map(|(name, _)| name));
+        check::<Recompute>(&["none", "selective", "full", "full:3"]);
+        check::<Zero>(&["0", "1", "2"]);
+        check::<KeepWeights>(&["use", "step"]);
+        assert!("full:0".parse::<Recompute>().is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! Keys and values over the context axis: every rank has the queries of its tokens, and for the attention gathers the
+//! keys and values of all tokens (the sequence-parallel attention of LBNL's 2D tensor parallelism).
+//!
+//! Context cuts rows outside y, so gathering it leaves the nested order of rows: the gathered value lies as one block
+//! of this rank's sequences per member, which only the attention reads.
+
+use quadrille_spec::{Axis, CollectiveKind, MemoryClass};
+
+use crate::builder::Builder;
+use crate::operation::{Operation, Reduction};
+use crate::{Sharding, StepError, ValueId};
+
+impl Builder<'_> {
+    /// The keys and values of whole sequences, if context cuts sequences.
+    pub fn gather_keys_values(&mut self, qkv: ValueId) -> Result<Option<ValueId>, StepError> {
+        if self.axis_size(Axis::Context) == 1 {
+            return Ok(None);
+        }
+        let local = self.keys_values("keys and values", qkv, false)?;
+        self.push(Operation::PackKeysValues { input: qkv, output: local });
+        let gathered = self.keys_values("keys and values gathered", qkv, true)?;
+        self.collective(CollectiveKind::AllGather, Axis::Context.only(), Reduction::Sum, local, gathered);
+        Ok(Some(gathered))
+    }
+
+    /// A place for the gradients of gathered keys and values.
+    pub fn keys_values_gradient(&mut self, qkv: ValueId) -> Result<ValueId, StepError> {
+        self.keys_values("d keys and values gathered", qkv, true)
+    }
+
+    /// Sums the gradients of keys and values over context, the conjugate of the gather, and puts this rank's into
+    /// `gradient`, that of q, k and v.
+    pub fn scatter_keys_values(&mut self, whole: ValueId, gradient: ValueId) -> Result<ValueId, StepError> {
+        let local = self.keys_values("d keys and values", gradient, false)?;
+        self.collective(CollectiveKind::ReduceScatter, Axis::Context.only(), Reduction::Sum, whole, local);
+        let complete = self.in_place("d qkv", gradient);
+        self.push(Operation::UnpackKeysValues { input: local, output: complete });
+        Ok(complete)
+    }
+
+    /// A value of keys and values for the tokens of `qkv`: of this rank, or of whole sequences.
+    fn keys_values(&mut self, name: &str, qkv: ValueId, whole: bool) -> Result<ValueId, StepError> {
+        let [rows, cols] = self.shape(qkv);
+        let cut = self.sharding(qkv).clone();
+        let kept = cut.rows.into_iter().filter(|axis| !whole || *axis != Axis::Context);
+        let sharding = Sharding::new(&kept.collect::<Vec<_>>(), &cut.cols);
+        self.value(name, [rows, cols / 3 * 2], sharding, MemoryClass::Buffers)
+    }
+}

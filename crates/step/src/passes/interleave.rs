@@ -1,0 +1,97 @@
+//! Chunked overlap (ATP, section 4.1): the rows of a microbatch in chunks; while one chunk's collective is under way
+//! the other chunks compute.
+//!
+//! Gathered weights serve all chunks; gradients of weights are summed over the chunks and reduced after the last, which
+//! changes their rounding.
+
+use std::collections::BTreeMap;
+
+use crate::builder::Builder;
+use crate::operation::Write;
+use crate::{Op, Operation, StorageId, ValueId};
+
+/// What each chunk calls the values of the first.
+type Copies = Vec<BTreeMap<ValueId, ValueId>>;
+
+/// Replaces passes over the first chunk by passes over all chunks of the layout.
+pub(crate) fn interleave(b: &mut Builder, forward: &mut Vec<Op>, backward: &mut Vec<Op>) -> Copies {
+    let copies = copies(b);
+    for ops in [forward, backward] {
+        if copies.len() > 1 {
+            *ops = interleaved(b, &copies, ops);
+        }
+    }
+    copies
+}
+
+/// Values of token rows in storages of their own for every chunk; the others stay.
+fn copies(b: &mut Builder) -> Copies {
+    let first: Vec<ValueId> = (0..b.values.len()).map(ValueId).collect();
+    let mut copies = vec![first.iter().map(|value| (*value, *value)).collect::<BTreeMap<_, _>>()];
+    for chunk in 1..b.layout.overlap_chunks {
+        let mut storages: BTreeMap<StorageId, StorageId> = BTreeMap::new();
+        let mut copy = BTreeMap::new();
+        for id in &first {
+            let mut value = b.values[id.0].clone();
+            // Chunks of pieces that were built before have been copied already.
+            if value.chunk != Some(0) || b.copied.contains(id) {
+                copy.insert(*id, *id);
+                continue;
+            }
+            value.chunk = Some(chunk);
+            value.storage = *storages.entry(value.storage).or_insert_with(|| {
+                b.storages.push(b.storages[value.storage.0].clone());
+                StorageId(b.storages.len() - 1)
+            });
+            b.values.push(value);
+            copy.insert(*id, ValueId(b.values.len() - 1));
+        }
+        copies.push(copy);
+    }
+    if b.layout.overlap_chunks > 1 {
+        b.copied = (0..b.values.len()).map(ValueId).collect();
+    }
+    copies
+}
+
+/// The operations of all chunks: up to each issue in turn.
+fn interleaved(b: &Builder, copies: &Copies, ops: &[Op]) -> Vec<Op> {
+    let of_tokens = |op: &Op| {
+        let (reads, writes) = op.operation.operands();
+        reads.into_iter().chain(writes).any(|value| b.values[value.0].chunk.is_some())
+    };
+    let last = copies.len() - 1;
+    let mut all = Vec::new();
+    let ends = |op: &Op| matches!(op.operation, Operation::Issue(_)) && of_tokens(op);
+    for piece in ops.split_inclusive(ends) {
+        for (chunk, copy) in copies.iter().enumerate() {
+            for op in piece {
+                // What is done once for all chunks: gathers before the first, reductions of gradients after the last.
+                if of_tokens(op) || chunk == if op.weight_gradient { last } else { 0 } {
+                    all.push(Op { operation: of_chunk(b, op, chunk, copy), ..op.clone() });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The operation on a chunk's values; from the second chunk on what is written to gradients is added.
+fn of_chunk(b: &Builder, op: &Op, chunk: usize, copy: &BTreeMap<ValueId, ValueId>) -> Operation {
+    let mut operation = op.operation.with_values(|value| copy[&value]);
+    let is_weight = |output: ValueId| b.values[output.0].chunk.is_none();
+    let (_, writes) = operation.operands();
+    let gradients = writes.into_iter().any(is_weight);
+    if chunk > 0
+        && gradients
+        && let Operation::Gemm { write, .. }
+        | Operation::EmbedBackward { write, .. }
+        | Operation::PositionsBackward { write, .. }
+        | Operation::NormBackwardSums { write, .. }
+        | Operation::BiasBackward { write, .. }
+        | Operation::GeluBackward { write, .. } = &mut operation
+    {
+        *write = Write::Accumulate;
+    }
+    operation
+}
