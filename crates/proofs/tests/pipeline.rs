@@ -6,8 +6,9 @@
 //! depend on the schedule for the same stages, and nor does anything else.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use quadrille_comm::{JobOptions, run_ranks};
+use quadrille_comm::{JobOptions, MessageDelay, MessageInfo, run_ranks};
 use quadrille_engine::{InitialValues, RankEngine};
 use quadrille_proofs::{
     SEED, Trajectory, assert_caught, bits, edited_at, hyper, model, operations, program_with, prove, random_tokens,
@@ -113,19 +114,19 @@ fn a_pipeline_changes_no_bit() {
     }
 }
 
-/// Passes run as messages arrive, whichever stage is late.
+/// Passes run as messages arrive, whichever are late: forward ones, backward ones, every second, those of one stage.
 #[test]
-fn late_stages_and_threads_change_no_bit() {
+fn late_messages_and_threads_change_no_bit() {
     let program = staged(&Model { dropout: 0.1, ..model(3) }, "x=2,pipe=3", Schedule::MessageDriven, 6, None);
-    let grid = program.layout.grid;
-    let run = |late: Option<usize>, threads: usize| {
+    let ranks = program.layout.grid.ranks();
+    let run = |late: Option<fn(&MessageInfo) -> bool>, threads: usize| {
         let batch = random_tokens(&program);
-        run_ranks(&JobOptions::new(grid.ranks()), |context| {
+        let delay =
+            move |message: &MessageInfo| Duration::from_millis(if late.is_some_and(|is| is(message)) { 8 } else { 0 });
+        let job = JobOptions { message_delay: late.map(|_| MessageDelay::new(delay)), ..JobOptions::new(ranks) };
+        run_ranks(&job, |context| {
             let initial = InitialValues::Perturbed;
             let mut engine = RankEngine::<f32>::new(&program, context, threads, hyper(Some(0.1)), SEED, initial)?;
-            if late == Some(grid.coordinate(context.rank()).on(Axis::Pipe)) {
-                engine.slow_down(8.0);
-            }
             let outcomes = [engine.step(&batch)?, engine.step(&batch)?];
             let numbers = outcomes.map(|outcome| [outcome.loss.to_bits(), outcome.gradient_norm.to_bits()]);
             Ok((numbers, engine.weights()?))
@@ -133,9 +134,17 @@ fn late_stages_and_threads_change_no_bit() {
         .unwrap()
     };
     let reference = run(None, 1);
-    for late in [None, Some(0), Some(1), Some(2)] {
+    // Even tags go forward, odd ones backward.
+    let late: [fn(&MessageInfo) -> bool; 5] = [
+        |_| false,
+        |message| message.tag.is_multiple_of(2),
+        |message| !message.tag.is_multiple_of(2),
+        |message| message.sequence.is_multiple_of(2),
+        |message| message.from == 0,
+    ];
+    for (which, late) in late.into_iter().enumerate() {
         for threads in [1, 2] {
-            assert!(run(late, threads) == reference, "stage {late:?} is late, {threads} threads");
+            assert!(run(Some(late), threads) == reference, "delay {which}, {threads} threads");
         }
     }
 }

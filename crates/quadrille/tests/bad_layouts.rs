@@ -55,7 +55,8 @@ fn pipelines() {
     pipeline("--schedule interleaved --microbatch-group 0", &["microbatch-group = 0", "at least pipe=2", "try 2"]);
     pipeline("--schedule interleaved --microbatch 6", &["microbatch = 6", "at least pipe=2", "smaller microbatch"]);
     pipeline("--microbatch-group 2", &["microbatch-group = 2", "only the interleaved", "leave it out"]);
-    layout_refused("--grid pipe=16", &["stage-blocks", "at least one block", "fewer stages"]);
+    layout_refused("--grid pipe=16", &["pipe = 16", "has a block", "at most 6 pieces"]);
+    pipeline("--schedule interleaved --chunks 18446744073709551615", &["chunks = 18446744073709551615", "use 1 to 6"]);
     layout_refused("--grid x=3,pipe=2 --activations replicated", &["microbatch = 1", "16 token rows over x=3"]);
 }
 
