@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 
 use quadrille_comm::Ledger as Counted;
 use quadrille_spec::{AxesLedger, FlopsLedger, LayerLedger, MemoryLedger, RankLedger};
-use quadrille_step::{StageProgram, empty_axes};
+use quadrille_step::StageProgram;
 
-/// A rank's counted ledger.
+/// A rank's counted ledger; `empty` has every key that its program can use.
 pub(crate) fn counted(
     program: &StageProgram,
+    empty: &AxesLedger,
     rank: usize,
     transfers: &Counted,
     flops: FlopsLedger,
     elements: BTreeMap<&'static str, u64>,
     memory: MemoryLedger,
 ) -> RankLedger {
-    let mut axes = empty_axes(program);
+    let mut axes = empty.clone();
     let names: Vec<String> = program.layers().into_iter().map(|layer| layer.to_string()).collect();
-    let mut by_layer: BTreeMap<&str, AxesLedger> =
-        names.iter().map(|name| (name.as_str(), empty_axes(program))).collect();
+    let mut by_layer: BTreeMap<&str, AxesLedger> = names.iter().map(|name| (name.as_str(), axes.clone())).collect();
     for (key, transfer) in transfers {
         let layer = key.layer.to_string();
         for ledger in [Some(&mut axes), by_layer.get_mut(layer.as_str())].into_iter().flatten() {

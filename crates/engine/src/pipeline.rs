@@ -60,7 +60,7 @@ impl<T: Real> RankEngine<'_, T> {
         self.slots.select(microbatch);
     }
 
-    /// Posts the receives of an action.
+    /// Posts the receives of an action; in a message-driven stage once their buffers are free.
     fn post(&mut self, action: Action) -> Done {
         let program = self.program;
         self.slots.select(action.microbatch);

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use quadrille_comm::{Group, Label, Pending, RankContext};
-use quadrille_spec::{Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
+use quadrille_spec::{AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
 use quadrille_step::schedule::Action;
-use quadrille_step::{Layer, Parameter, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes};
+use quadrille_step::{
+    Layer, Parameter, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes, empty_axes,
+};
 use quadrille_tensor::{Buffer, Pool};
 
 use crate::execute::Flight;
@@ -63,6 +65,8 @@ pub struct RankEngine<'a, T> {
     pub(crate) targets: Vec<u32>,
     pub(crate) loss_sum: f64,
     pub(crate) norm_squared: f64,
+    /// A ledger of transfers with every key that the program can use.
+    empty_axes: AxesLedger,
     pub(crate) flops: FlopsLedger,
     /// Elements swept over by element-wise operations.
     pub(crate) elements: BTreeMap<&'static str, u64>,
@@ -158,6 +162,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             targets: vec![0; rows],
             loss_sum: 0.0,
             norm_squared: 0.0,
+            empty_axes: empty_axes(program),
             flops: FlopsLedger::default(),
             elements: BTreeMap::new(),
             breakdown: BTreeMap::new(),
@@ -207,7 +212,15 @@ impl<'a, T: Real> RankEngine<'a, T> {
     pub fn take_ledger(&mut self) -> RankLedger {
         let transfers = self.context.take_ledger();
         let memory = self.slots.memory().clone();
-        ledger::counted(self.program, self.context.rank(), &transfers, self.flops, self.elements.clone(), memory)
+        ledger::counted(
+            self.program,
+            &self.empty_axes,
+            self.context.rank(),
+            &transfers,
+            self.flops,
+            self.elements.clone(),
+            memory,
+        )
     }
 
     /// Seconds per operation kind since the last call; `wait` is communication that computation did not hide.

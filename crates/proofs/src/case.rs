@@ -317,7 +317,8 @@ fn layout(sizes: &Sizes, switches: &Switches, model: &Model) -> Option<Layout> {
         overlap_chunks: more.overlap_chunks,
         schedule: more.schedule,
         chunks,
-        microbatch_group: Some(*more.group.get(&groups.collect::<Vec<_>>())),
+        microbatch_group: (more.schedule == Schedule::Interleaved)
+            .then(|| *more.group.get(&groups.collect::<Vec<_>>())),
         stage_blocks: stage_blocks(model.layers, size(Axis::Pipe) * chunks, more.uneven),
         recompute: more.recompute,
         keep_communicated: more.keep_communicated,

@@ -8,7 +8,8 @@
 //! | `overlap` | overlap passes, threads and repetition change no bit |
 //! | `controls` | a broken program does not pass |
 //! | `slices` | slicing is the inverse of gathering |
-//! | `recompute` | recomputation changes no bit, repeats what the closed form says, and saves activations |
+//! | `recompute` | recomputation changes no bit |
+//! | `recompute_ledger` | it repeats what the closed forms say, and saves activations |
 //! | `pipeline` | schedules change no bit; in-flight microbatches; tied copies |
 //! | `boundaries` | what stages send each other |
 //! | `context` | volumes and balance of the attention over parts of sequences |
@@ -35,5 +36,5 @@ pub use run::{
     Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_tokens, trajectory, trajectory_with,
 };
 pub use seeded::for_random;
-pub use small::{built, layout, layout_with, model, program, program_with, rebuilt};
+pub use small::{built, layout, layout_with, model, program, program_with, rebuilt, recomputed};
 pub use traffic::Traffic;

@@ -1,6 +1,6 @@
 //! Small models and layouts for proofs that need particular ones.
 
-use quadrille_spec::{Activations, ElementType, Layout, LayoutRequest, Model, Overlap};
+use quadrille_spec::{Activations, ElementType, Layout, LayoutRequest, Model, Overlap, Recompute};
 use quadrille_step::StepProgram;
 
 /// A model with biases and a tied head, without dropout: hidden 8 in 4 heads, perceptron 12, vocabulary 13 (no axis
@@ -93,4 +93,12 @@ pub fn rebuilt(program: &StepProgram, choose: impl FnOnce(&mut Layout)) -> StepP
     let mut layout = program.layout.clone();
     choose(&mut layout);
     built(&program.model, &layout)
+}
+
+/// `program` with other recomputation; `keep_communicated`: communication-aware.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn recomputed(program: &StepProgram, recompute: Recompute, keep_communicated: bool) -> StepProgram {
+    rebuilt(program, |layout| (layout.recompute, layout.keep_communicated) = (recompute, keep_communicated))
 }

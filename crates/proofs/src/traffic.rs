@@ -62,7 +62,8 @@ impl Traffic {
     pub fn minus(mut self, other: &Self) -> Self {
         for (key, [calls, elements]) in &other.0 {
             let mine = self.0.get_mut(key).unwrap_or_else(|| panic!("only the other has {key:?}"));
-            *mine = [mine[0].strict_sub(*calls), mine[1].strict_sub(*elements)];
+            let left = [(mine[0], calls), (mine[1], elements)].map(|(mine, other)| mine.checked_sub(*other));
+            *mine = left.map(|count| count.unwrap_or_else(|| panic!("the other has more of {key:?}")));
         }
         self.0.retain(|_, counts| *counts != [0, 0]);
         self

@@ -97,22 +97,8 @@ pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: 
     };
     request.grid = grid.with_order(arguments.order.unwrap_or(request.grid.order()));
     request.global_batch = arguments.global_batch.or(file.global_batch).unwrap_or(2 * ranks);
-    check_used(&request)?;
+    request.check_used()?;
     Ok(Typed { request, auto: chosen.is_none(), file, cluster })
-}
-
-/// Refuses numbers of what the layout does not have.
-fn check_used(request: &LayoutRequest) -> Result<(), Failure> {
-    if let Some(panels) = request.summa_panels.filter(|_| request.linear != Linear::Summa) {
-        let rule = "only SUMMA has panels";
-        return Err(SpecError::invalid("summa-panels", panels, rule, "use --linear summa, or leave it out").into());
-    }
-    if let Some(group) = request.microbatch_group.filter(|_| request.schedule != Schedule::Interleaved) {
-        let rule = "only the interleaved schedule has groups of microbatches";
-        let remedy = "use --schedule interleaved, or leave it out";
-        return Err(SpecError::invalid("microbatch-group", group, rule, remedy).into());
-    }
-    Ok(())
 }
 
 /// Refuses what the model by which grids are ranked does not price.

@@ -78,6 +78,38 @@ impl LayoutRequest {
         }
     }
 
+    /// Every piece of layers but the first and the last has at least one block.
+    fn check_pieces(&self, model: &Model) -> Result<(), SpecError> {
+        let (stages, most) = (self.grid.size(Axis::Pipe), model.layers + 2);
+        if stages * self.chunks <= most {
+            return Ok(());
+        }
+        let pieces =
+            if self.chunks == 1 { stages.to_string() } else { format!("{stages} with chunks = {}", self.chunks) };
+        let rule = format!(
+            "every piece of layers but the first (embedding) and the last (head) has a block, and the model has {}",
+            model.layers
+        );
+        Err(SpecError::invalid("pipe", pieces, rule, format!("use at most {most} pieces (pipe * chunks)")))
+    }
+
+    /// Refuses numbers of what the layout does not have.
+    ///
+    /// # Errors
+    /// Names the number that nothing would read.
+    pub fn check_used(&self) -> Result<(), SpecError> {
+        if let Some(panels) = self.summa_panels.filter(|_| self.linear != Linear::Summa) {
+            let remedy = "use --linear summa, or leave it out";
+            return Err(SpecError::invalid("summa-panels", panels, "only SUMMA has panels", remedy));
+        }
+        if let Some(group) = self.microbatch_group.filter(|_| self.schedule != Schedule::Interleaved) {
+            let rule = "only the interleaved schedule has groups of microbatches";
+            let remedy = "use --schedule interleaved, or leave it out";
+            return Err(SpecError::invalid("microbatch-group", group, rule, remedy));
+        }
+        Ok(())
+    }
+
     /// The rules that depend on the number of ranks alone: what breaks one breaks it on every grid of `ranks` ranks.
     ///
     /// # Errors
@@ -132,23 +164,6 @@ impl LayoutRequest {
     }
 }
 
-impl LayoutRequest {
-    /// Every piece of layers but the first and the last has at least one block.
-    fn check_pieces(&self, model: &Model) -> Result<(), SpecError> {
-        let (stages, most) = (self.grid.size(Axis::Pipe), model.layers + 2);
-        if stages * self.chunks <= most {
-            return Ok(());
-        }
-        let pieces =
-            if self.chunks == 1 { stages.to_string() } else { format!("{stages} with chunks = {}", self.chunks) };
-        let rule = format!(
-            "every piece of layers but the first (embedding) and the last (head) has a block, and the model has {}",
-            model.layers
-        );
-        Err(SpecError::invalid("pipe", pieces, rule, format!("use at most {most} pieces (pipe * chunks)")))
-    }
-}
-
 /// A layout that the model can be trained with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
@@ -200,6 +215,7 @@ impl Layout {
     pub fn new(model: &Model, request: &LayoutRequest) -> Result<Self, SpecError> {
         let grid = request.grid;
         request.check_without_grid(model, grid.ranks())?;
+        request.check_used()?;
         let size = |axis| grid.size(axis);
         request.check_pieces(model)?;
         let mesh = size(Axis::X) * size(Axis::Y) / greatest_common_divisor(size(Axis::X), size(Axis::Y));

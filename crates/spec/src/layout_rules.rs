@@ -62,7 +62,10 @@ impl Layout {
             return Ok(());
         }
         let rule = format!("context={context} cuts a sequence into {} equal pieces, two for each rank", 2 * context);
-        let remedy = format!("try {}", nearest_multiples(self.seq_len, 2 * context));
+        let remedy = match self.seq_len / (2 * context) {
+            0 => format!("use a context of at most {}", self.seq_len / 2),
+            _ => format!("try {}", nearest_multiples(self.seq_len, 2 * context)),
+        };
         Err(SpecError::invalid("seq-len", self.seq_len, rule, remedy))
     }
 

@@ -10,9 +10,11 @@ use crate::SpecError;
 /// The switches of the overlap passes (AxoNN SC24, section V-D). None changes a bit of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Overlap {
-    /// OAR: the reduction of an input gradient runs under the weight-gradient product.
+    /// OAR: the reduction of an input gradient runs under the weight-gradient product. Without effect in the zero-bubble
+    /// schedule, which puts that product off.
     pub all_reduce: bool,
-    /// ORS: reduce-scatters of weight gradients are waited for after the whole backward pass.
+    /// ORS: reduce-scatters of weight gradients are waited for after the whole backward pass: the last of each, where
+    /// ZeRO has one over data after that over z.
     pub reduce_scatter: bool,
     /// OAG: the next layer's weights are gathered under this layer's computation.
     pub all_gather: bool,

@@ -1,6 +1,6 @@
 //! The workbench on which a program is put together: values, parameters, operations of the current layer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, KeepWeights, Layout, Linear, MemoryClass, Model, Zero};
 
@@ -25,8 +25,6 @@ pub(crate) struct Builder<'a> {
     pub layer: Layer,
     /// Whether what is emitted serves the gradient of a weight.
     pub weight_gradient: bool,
-    /// Values of pieces whose overlap chunks are complete.
-    pub copied: BTreeSet<ValueId>,
     /// Weights that are gathered once per step, by their parameters.
     kept_weights: BTreeMap<ParameterId, ValueId>,
     /// By parameter: whether its use in this program has begun.
@@ -45,7 +43,6 @@ impl<'a> Builder<'a> {
             tape: Vec::new(),
             layer: Layer::Embedding,
             weight_gradient: false,
-            copied: BTreeSet::new(),
             kept_weights: BTreeMap::new(),
             used: Vec::new(),
         }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use quadrille_spec::{Axis, Layout, Schedule};
 
-use crate::liveness::spans;
 use crate::program::ChunkProgram;
-use crate::schedule::{Action, Pass, Step};
-use crate::{StorageInfo, Value};
+use crate::schedule::{Pass, Step};
+use crate::{StorageId, StorageInfo, Value, ValueId};
 
 /// What happens to a microbatch on a stage, as far as memory is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,66 +25,76 @@ pub(crate) fn count(
     storages: &mut [StorageInfo],
 ) {
     storages.iter_mut().for_each(|info| (info.instances, info.kept) = (1, false));
+    let mut lives = Vec::new();
     for (chunk, program) in chunks.iter().enumerate() {
-        let mut alive: BTreeMap<(Event, Event), usize> = BTreeMap::new();
-        for (storage, (birth, death)) in events(program, values, storages.len()) {
-            let info = &mut storages[storage];
-            if info.persistent || birth == death {
-                continue;
+        for (storage, (birth, death)) in events(program, values) {
+            let info = &mut storages[storage.0];
+            if !info.persistent && birth != death {
+                info.kept = true;
+                lives.push((storage, (chunk, birth, death)));
             }
-            info.kept = true;
-            info.instances = match layout.schedule {
-                // The order of passes is not known: the limit is reserved.
-                Schedule::MessageDriven => layout.grid.size(Axis::Pipe).min(layout.microbatches()),
-                _ => *alive.entry((birth, death)).or_insert_with(|| most_alive(steps, chunk, birth, death)),
-            };
         }
+    }
+    // Where the order of passes is not known, the limit is reserved.
+    let reserved = layout.grid.size(Axis::Pipe).min(layout.microbatches());
+    let most = most_alive(steps, lives.iter().map(|(_, life)| *life));
+    for (storage, life) in lives {
+        let message_driven = layout.schedule == Schedule::MessageDriven;
+        storages[storage.0].instances = if message_driven { reserved } else { most[&life] };
     }
 }
 
 /// The events at which each storage that the chunk touches is taken and given back.
-fn events(program: &ChunkProgram, values: &[Value], storages: usize) -> Vec<(usize, (Event, Event))> {
+fn events(program: &ChunkProgram, values: &[Value]) -> BTreeMap<StorageId, (Event, Event)> {
     let passes = [Pass::Forward, Pass::Backward, Pass::WeightGradient];
-    let mut events: BTreeMap<usize, (Event, Event)> = BTreeMap::new();
+    let storage = |value: ValueId| values[value.0].storage;
+    let mut events: BTreeMap<StorageId, (Event, Event)> = BTreeMap::new();
     for (pass, section) in passes.into_iter().zip(program.sections()) {
-        for (storage, span) in spans(section.ops.iter(), values, storages).into_iter().enumerate() {
-            if span.is_some() {
-                let birth = events.get(&storage).map_or(Event::Run(pass), |(birth, _)| *birth);
-                events.insert(storage, (birth, Event::Run(pass)));
+        for op in &section.ops {
+            let (reads, writes) = op.operation.operands();
+            for value in reads.into_iter().chain(writes) {
+                let life = events.entry(storage(value)).or_insert((Event::Run(pass), Event::Run(pass)));
+                life.1 = Event::Run(pass);
             }
         }
-        let storage = |message: &crate::Message| values[message.value.0].storage.0;
-        for received in section.receives.iter().map(storage) {
-            let death = events.get(&received).map_or(Event::Run(pass), |(_, death)| *death);
-            events.insert(received, (Event::Post(pass), death));
+        for received in &section.receives {
+            let life = events.entry(storage(received.value)).or_insert((Event::Run(pass), Event::Run(pass)));
+            life.0 = Event::Post(pass);
         }
-        for sent in section.sends.iter().map(storage) {
-            let birth = events.get(&sent).map_or(Event::Run(pass), |(birth, _)| *birth);
-            events.insert(sent, (birth, Event::Release(pass)));
+        for sent in &section.sends {
+            let life = events.entry(storage(sent.value)).or_insert((Event::Run(pass), Event::Run(pass)));
+            life.1 = Event::Release(pass);
         }
     }
-    events.into_iter().collect()
+    events
 }
 
-/// The most microbatches of `chunk` that are between the two events, as the steps go.
-fn most_alive(steps: &[Step], chunk: usize, birth: Event, death: Event) -> usize {
-    let (mut now, mut most) = (0_usize, 0);
+/// A chunk, and the events between which something of it lives.
+type Life = (usize, Event, Event);
+
+/// By life: the most microbatches that are between its two events, as the steps go.
+fn most_alive(steps: &[Step], lives: impl Iterator<Item = Life>) -> BTreeMap<Life, usize> {
+    let mut counts: BTreeMap<Life, (usize, usize)> = lives.map(|life| (life, (0, 0))).collect();
+    let mut of_chunk: BTreeMap<usize, Vec<Life>> = BTreeMap::new();
+    for life in counts.keys() {
+        of_chunk.entry(life.0).or_default().push(*life);
+    }
     for step in steps {
-        let (action, event): (Action, Event) = match *step {
+        let (action, event) = match *step {
             Step::Post(action) => (action, Event::Post(action.pass)),
             Step::Run(action) => (action, Event::Run(action.pass)),
             Step::Release(action) => (action, Event::Release(action.pass)),
         };
-        if action.chunk != chunk {
-            continue;
-        }
-        if event == birth {
-            now += 1;
-            most = most.max(now);
-        }
-        if event == death {
-            now = now.saturating_sub(1);
+        for life in of_chunk.get(&action.chunk).into_iter().flatten() {
+            let Some((now, most)) = counts.get_mut(life) else { continue };
+            if event == life.1 {
+                *now += 1;
+                *most = (*most).max(*now);
+            }
+            if event == life.2 {
+                *now = now.saturating_sub(1);
+            }
         }
     }
-    most
+    counts.into_iter().map(|(life, (_, most))| (life, most)).collect()
 }

@@ -38,7 +38,11 @@ pub fn declared_axes(program: &StageProgram) -> BTreeSet<AxisSet> {
     let mut declared: BTreeSet<AxisSet> = Axis::AXONN.into_iter().chain(optional).map(Axis::only).collect();
     declared.extend([Axis::X.only().union(Axis::Y.only()), split, AxisSet::WORLD]);
     declared.extend(program.parameters.iter().map(|parameter| parameter.unreduced));
-    let issued = program.update.ops.iter().chain(program.chunks.iter().flat_map(|c| &c.backward.ops));
+    let issued = program
+        .update
+        .ops
+        .iter()
+        .chain(program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops));
     declared.extend(issued.filter_map(|op| match op.operation {
         Operation::Issue(collective) => Some(collective.axes),
         _ => None,
@@ -69,7 +73,7 @@ fn executed(program: &StageProgram) -> impl Iterator<Item = (&Op, u64)> {
 fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedger>) {
     let mut total = empty_axes(program);
     let mut by_layer: BTreeMap<Layer, AxesLedger> =
-        program.layers().into_iter().map(|layer| (layer, empty_axes(program))).collect();
+        program.layers().into_iter().map(|layer| (layer, total.clone())).collect();
     let mut add = |layer: Layer, axes: AxisSet, kind: CollectiveKind, transfer: Transfer, times: u64| {
         let transfer = Transfer {
             calls: times,

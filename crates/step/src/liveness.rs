@@ -56,11 +56,7 @@ fn storages_of(
 }
 
 /// By storage: the first and the last of `ops` that touch it.
-pub(crate) fn spans<'a>(
-    ops: impl Iterator<Item = &'a Op>,
-    values: &[Value],
-    storages: usize,
-) -> Vec<Option<(usize, usize)>> {
+fn spans<'a>(ops: impl Iterator<Item = &'a Op>, values: &[Value], storages: usize) -> Vec<Option<(usize, usize)>> {
     let mut spans: Vec<Option<(usize, usize)>> = vec![None; storages];
     for (index, op) in ops.enumerate() {
         let (reads, writes) = op.operation.operands();

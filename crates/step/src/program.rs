@@ -258,13 +258,14 @@ impl StageProgram {
 
 /// The passes of one piece: built, transformed, and split where weight gradients are put off.
 fn chunk_program(b: &mut Builder, piece: usize) -> Result<ChunkProgram, StepError> {
+    let first = b.values.len();
     let receives_and_sends = blocks::forward(b, piece)?;
     let mut forward = std::mem::take(&mut b.ops);
     let gradients = backward::backward(b)?;
     let mut backward = std::mem::take(&mut b.ops);
 
     passes::recompute(b, &forward, &mut backward)?;
-    let copies = passes::interleave(b, &mut forward, &mut backward);
+    let copies = passes::interleave(b, first, &mut forward, &mut backward);
     passes::overlap(b.layout.overlap, &b.values, &mut forward, &mut backward);
     let mut weight_gradient = Vec::new();
     if b.layout.schedule == Schedule::ZeroBubble {

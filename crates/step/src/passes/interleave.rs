@@ -10,12 +10,12 @@ use crate::builder::Builder;
 use crate::operation::Write;
 use crate::{Op, Operation, StorageId, ValueId};
 
-/// What each chunk calls the values of the first.
+/// What each chunk calls the values of token rows of the first.
 type Copies = Vec<BTreeMap<ValueId, ValueId>>;
 
-/// Replaces passes over the first chunk by passes over all chunks of the layout.
-pub(crate) fn interleave(b: &mut Builder, forward: &mut Vec<Op>, backward: &mut Vec<Op>) -> Copies {
-    let copies = copies(b);
+/// Replaces passes over the first chunk, whose values begin with `first`, by passes over all chunks of the layout.
+pub(crate) fn interleave(b: &mut Builder, first: usize, forward: &mut Vec<Op>, backward: &mut Vec<Op>) -> Copies {
+    let copies = copies(b, first);
     for ops in [forward, backward] {
         if copies.len() > 1 {
             *ops = interleaved(b, &copies, ops);
@@ -24,20 +24,16 @@ pub(crate) fn interleave(b: &mut Builder, forward: &mut Vec<Op>, backward: &mut 
     copies
 }
 
-/// Values of token rows in storages of their own for every chunk; the others stay.
-fn copies(b: &mut Builder) -> Copies {
-    let first: Vec<ValueId> = (0..b.values.len()).map(ValueId).collect();
-    let mut copies = vec![first.iter().map(|value| (*value, *value)).collect::<BTreeMap<_, _>>()];
+/// Values of token rows in storages of their own for every further chunk.
+fn copies(b: &mut Builder, first: usize) -> Copies {
+    let of_tokens: Vec<ValueId> =
+        (first..b.values.len()).map(ValueId).filter(|value| b.values[value.0].chunk.is_some()).collect();
+    let mut copies = vec![of_tokens.iter().map(|value| (*value, *value)).collect::<BTreeMap<_, _>>()];
     for chunk in 1..b.layout.overlap_chunks {
         let mut storages: BTreeMap<StorageId, StorageId> = BTreeMap::new();
         let mut copy = BTreeMap::new();
-        for id in &first {
+        for id in &of_tokens {
             let mut value = b.values[id.0].clone();
-            // Chunks of pieces that were built before have been copied already.
-            if value.chunk != Some(0) || b.copied.contains(id) {
-                copy.insert(*id, *id);
-                continue;
-            }
             value.chunk = Some(chunk);
             value.storage = *storages.entry(value.storage).or_insert_with(|| {
                 b.storages.push(b.storages[value.storage.0].clone());
@@ -47,9 +43,6 @@ fn copies(b: &mut Builder) -> Copies {
             copy.insert(*id, ValueId(b.values.len() - 1));
         }
         copies.push(copy);
-    }
-    if b.layout.overlap_chunks > 1 {
-        b.copied = (0..b.values.len()).map(ValueId).collect();
     }
     copies
 }
@@ -78,7 +71,7 @@ fn interleaved(b: &Builder, copies: &Copies, ops: &[Op]) -> Vec<Op> {
 
 /// The operation on a chunk's values; from the second chunk on what is written to gradients is added.
 fn of_chunk(b: &Builder, op: &Op, chunk: usize, copy: &BTreeMap<ValueId, ValueId>) -> Operation {
-    let mut operation = op.operation.with_values(|value| copy[&value]);
+    let mut operation = op.operation.with_values(|value| copy.get(&value).copied().unwrap_or(value));
     let is_weight = |output: ValueId| b.values[output.0].chunk.is_none();
     let (_, writes) = operation.operands();
     let gradients = writes.into_iter().any(is_weight);

@@ -3,18 +3,24 @@
 use super::sink;
 use crate::{GemmPass, Op, Operation, Value};
 
-/// Each wait that stands between an input-gradient product and the weight-gradient product of the same layer moves
-/// behind the latter.
+/// Each wait (of SUMMA: with the panel that it stores) that stands between an input-gradient product and the
+/// weight-gradient product of the same layer and overlap chunk moves behind the latter. In zero-bubble schedules, where
+/// weight gradients are put off, nothing is left to hide it under.
 pub(super) fn apply(values: &[Value], ops: &mut [Op]) {
-    let is = |op: &Op, wanted: GemmPass| matches!(op.operation, Operation::Gemm { pass, .. } if pass == wanted);
-    for start in 0..ops.len() {
-        if !is(&ops[start], GemmPass::InputGradient) {
-            continue;
+    let product = |op: &Op, wanted: GemmPass| match op.operation {
+        Operation::Gemm { pass, left, right, .. } if pass == wanted => {
+            Some((op.layer, values[left.0].chunk.or(values[right.0].chunk)))
         }
-        let Some(product) = (start..ops.len()).find(|&at| is(&ops[at], GemmPass::WeightGradient)) else { break };
-        for at in (start + 1..product).rev() {
-            if matches!(ops[at].operation, Operation::Wait(_)) {
-                sink(values, ops, at, product + 1);
+        _ => None,
+    };
+    for start in 0..ops.len() {
+        let Some(of) = product(&ops[start], GemmPass::InputGradient) else { continue };
+        let hides = |op: &Op| product(op, GemmPass::WeightGradient) == Some(of);
+        let Some(end) = (start..ops.len()).find(|at| hides(&ops[*at])) else { continue };
+        for at in (start + 1..end).rev() {
+            match ops[at].operation {
+                Operation::StorePanel { .. } | Operation::Wait(_) => sink(values, ops, at, end + 1),
+                _ => {}
             }
         }
     }

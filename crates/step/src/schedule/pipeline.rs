@@ -30,8 +30,8 @@ impl Pipeline {
     /// the backward on the one after. `None` if it needs no message.
     pub fn source(&self, stage: usize, action: Action) -> Option<(usize, Action)> {
         match action.pass {
-            Pass::Forward => self.below(stage, action),
-            Pass::Backward => self.above(stage, action),
+            Pass::Forward => self.before(stage, action),
+            Pass::Backward => self.after(stage, action),
             Pass::WeightGradient => None,
         }
     }
@@ -39,20 +39,20 @@ impl Pipeline {
     /// The stage and action that receive the message of `action` of `stage`. `None` if it sends none.
     pub fn destination(&self, stage: usize, action: Action) -> Option<(usize, Action)> {
         match action.pass {
-            Pass::Forward => self.above(stage, action),
-            Pass::Backward => self.below(stage, action),
+            Pass::Forward => self.after(stage, action),
+            Pass::Backward => self.before(stage, action),
             Pass::WeightGradient => None,
         }
     }
 
     /// The same pass on the global stage before.
-    fn below(&self, stage: usize, action: Action) -> Option<(usize, Action)> {
+    fn before(&self, stage: usize, action: Action) -> Option<(usize, Action)> {
         let global = self.global_stage(stage, action.chunk).checked_sub(1)?;
         Some((global % self.stages, Action { chunk: global / self.stages, ..action }))
     }
 
     /// The same pass on the global stage after.
-    fn above(&self, stage: usize, action: Action) -> Option<(usize, Action)> {
+    fn after(&self, stage: usize, action: Action) -> Option<(usize, Action)> {
         let global = self.global_stage(stage, action.chunk) + 1;
         let chunk = global / self.stages;
         (chunk < self.chunks).then_some((global % self.stages, Action { chunk, ..action }))

@@ -1,0 +1,179 @@
+//! The backward pass with the operations of the forward pass that it needs again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Forward, gathers_again};
+use crate::builder::Builder;
+use crate::{Collective, Op, Operation, StepError, StorageId, Value, ValueId};
+
+/// The backward pass as it is put together.
+pub(super) struct Again<'b, 'm, 'f> {
+    b: &'b mut Builder<'m>,
+    forward: Forward<'f>,
+    /// By dropped storage: the one that holds its contents again.
+    fresh: BTreeMap<StorageId, StorageId>,
+    /// What values of the forward pass, and of gathers that are not repeated, are called now.
+    values: BTreeMap<ValueId, ValueId>,
+    /// By input of a gather that the backward pass would repeat: its output in the forward pass.
+    gathers: BTreeMap<ValueId, ValueId>,
+    /// By values that keys and values are packed from: the packed ones in the forward pass.
+    packed: BTreeMap<ValueId, ValueId>,
+    /// The operations so far.
+    pub out: Vec<Op>,
+}
+
+impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
+    pub fn new(b: &'b mut Builder<'m>, forward: Forward<'f>) -> Self {
+        let (mut gathers, mut packed) = (BTreeMap::new(), BTreeMap::new());
+        for op in forward.ops {
+            match op.operation {
+                Operation::Wait(collective) if gathers_again(b, collective) => {
+                    gathers.insert(collective.input, collective.output);
+                }
+                Operation::PackKeysValues { input, output } => {
+                    packed.insert(input, output);
+                }
+                _ => {}
+            }
+        }
+        Self { b, forward, fresh: BTreeMap::new(), values: BTreeMap::new(), gathers, packed, out: Vec::new() }
+    }
+
+    fn storage(&self, value: ValueId) -> StorageId {
+        self.b.values[value.0].storage
+    }
+
+    /// Whether a storage was given up and is not there again.
+    fn is_missing(&self, storage: &StorageId) -> bool {
+        self.forward.dropped.contains_key(storage) && !self.fresh.contains_key(storage)
+    }
+
+    /// Emits an operation of the backward pass, after what it needs.
+    pub fn backward(&mut self, op: Op) -> Result<(), StepError> {
+        let (reads, _) = op.operation.operands();
+        let mut needed: BTreeSet<StorageId> = reads.iter().map(|value| self.storage(*value)).collect();
+        needed.retain(|storage| self.is_missing(storage));
+        if !needed.is_empty() {
+            self.run_again(needed)?;
+        }
+        let is_there = self.b.layout.keep_communicated
+            && match op.operation {
+                Operation::PackKeysValues { input, output } => self.takes_packed(input, output)?,
+                Operation::Issue(collective) | Operation::Wait(collective) => self.takes_gathered(collective),
+                _ => false,
+            };
+        if !is_there {
+            self.emit(&op);
+        }
+        Ok(())
+    }
+
+    /// Keys and values that the attention has gathered again serve its backward as well; they are gathered here if the
+    /// attention itself is not needed.
+    fn takes_packed(&mut self, input: ValueId, output: ValueId) -> Result<bool, StepError> {
+        let Some((local, gathered)) =
+            self.packed.get(&input).and_then(|local| Some((*local, *self.gathers.get(local)?)))
+        else {
+            return Ok(false);
+        };
+        let storage = self.storage(gathered);
+        if self.is_missing(&storage) {
+            self.run_again([storage].into())?;
+        }
+        self.gathers.insert(output, gathered);
+        let again = self.values.get(&local).copied();
+        Ok(again.is_some())
+    }
+
+    /// Whether recomputation has gathered the same already.
+    fn takes_gathered(&mut self, collective: Collective) -> bool {
+        if !gathers_again(self.b, collective) {
+            return false;
+        }
+        let gathered = self.gathers.get(&collective.input).and_then(|output| self.values.get(output)).copied();
+        if let Some(gathered) = gathered {
+            self.values.insert(collective.output, gathered);
+        }
+        gathered.is_some()
+    }
+
+    /// Emits the operations of the forward pass that give the contents of `needed`.
+    fn run_again(&mut self, mut needed: BTreeSet<StorageId>) -> Result<(), StepError> {
+        let segments: BTreeSet<usize> = needed.iter().map(|storage| self.forward.dropped[storage]).collect();
+        let ops: Vec<usize> = segments.iter().flat_map(|segment| self.forward.segments[segment].clone()).collect();
+        let mut chosen = BTreeSet::new();
+        loop {
+            let before = chosen.len();
+            for index in ops.iter().rev().copied() {
+                let [reads, writes] = &self.forward.touched[index];
+                if writes.iter().any(|storage| needed.contains(storage)) && chosen.insert(index) {
+                    needed.extend(reads.iter().chain(writes).filter(|storage| self.is_missing(storage)));
+                }
+            }
+            if chosen.len() == before {
+                break;
+            }
+        }
+        for storage in &needed {
+            self.b.storages.push(self.b.storages[storage.0].clone());
+            self.fresh.insert(*storage, StorageId(self.b.storages.len() - 1));
+        }
+        for index in chosen {
+            let op = &self.forward.ops[index];
+            let operation = self.needed_part(&op.operation);
+            self.check_final(index, &operation, &needed)?;
+            self.emit(&Op { operation, ..op.clone() });
+        }
+        Ok(())
+    }
+
+    /// The operation without the outputs that were kept.
+    fn needed_part(&self, operation: &Operation) -> Operation {
+        match operation {
+            Operation::BiasGelu { output, activated, .. }
+                if !self.forward.dropped.contains_key(&self.storage(*output)) =>
+            {
+                Operation::Gelu { input: *output, output: *activated }
+            }
+            _ => operation.clone(),
+        }
+    }
+
+    /// What the operation reads must be what its storage holds in the end, or be written in this round before it.
+    fn check_final(
+        &self,
+        index: usize,
+        operation: &Operation,
+        written_now: &BTreeSet<StorageId>,
+    ) -> Result<(), StepError> {
+        let (reads, writes) = operation.operands();
+        for value in reads.into_iter().filter(|value| !writes.contains(value)) {
+            let storage = self.storage(value);
+            let later = self.forward.last_write.get(&storage).is_some_and(|last| *last > index);
+            if later && !written_now.contains(&storage) && self.b.values[value.0].chunk.is_some() {
+                let (value, operation) = (self.b.values[value.0].name.clone(), operation.name());
+                return Err(StepError::Overwritten { value, operation });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a value of a storage that is there again its second name.
+    fn rename(&mut self, value: ValueId) {
+        if let Some(storage) = self.fresh.get(&self.storage(value)).copied()
+            && !self.values.contains_key(&value)
+        {
+            let again = Value { storage, ..self.b.values[value.0].clone() };
+            self.b.values.push(again);
+            self.values.insert(value, ValueId(self.b.values.len() - 1));
+        }
+    }
+
+    /// Emits the operation on the values' second names, also of those that are views of a written one.
+    fn emit(&mut self, op: &Op) {
+        let (reads, writes) = op.operation.operands();
+        reads.into_iter().chain(writes).for_each(|value| self.rename(value));
+        let operation = op.operation.with_values(|value| self.values.get(&value).copied().unwrap_or(value));
+        self.out.push(Op { operation, ..op.clone() });
+    }
+}
