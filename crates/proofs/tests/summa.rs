@@ -5,7 +5,7 @@
 
 use quadrille_proofs::{Traffic, assert_caught, is_collective, operations, program_with, prove, replaced};
 use quadrille_spec::CollectiveKind::{AllReduce, Broadcast, Reduce};
-use quadrille_spec::{Axis, CollectiveKind, Linear, Model};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, Linear, Model, Transfer};
 use quadrille_step::{Members, Operation, StepProgram, predict};
 
 /// Twelve and twenty-four divide by every mesh and number of panels here.
@@ -87,7 +87,7 @@ fn chains_send_every_panel_once_per_link() {
         let ranks = predict(&program).ranks;
         for axis in [Axis::X, Axis::Y] {
             for kind in [Broadcast, Reduce] {
-                let total = |of: fn(&quadrille_spec::Transfer) -> u64| -> u64 {
+                let total = |of: fn(&Transfer) -> u64| -> u64 {
                     ranks.iter().map(|rank| of(&rank.axes[axis.name()][&kind])).sum()
                 };
                 let members = program.layout.grid.size(axis) as u64;
@@ -111,12 +111,7 @@ fn panels_add_no_work() {
 }
 
 /// The panels of `kind` with the rank that holds them exchanged for the next.
-fn with_another_root(
-    program: &StepProgram,
-    at: quadrille_spec::AxisSet,
-    kind: CollectiveKind,
-    which: usize,
-) -> StepProgram {
+fn with_another_root(program: &StepProgram, at: AxisSet, kind: CollectiveKind, which: usize) -> StepProgram {
     let issued = operations(program).into_iter().filter_map(|(_, op)| {
         is_collective(op).filter(|each| op.operation == Operation::Issue(*each) && each.kind == kind && each.axes == at)
     });

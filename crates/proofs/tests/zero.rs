@@ -1,13 +1,14 @@
 //! ZeRO: what is sharded over data and context takes a share of the memory, costs the bytes of the all-reduce that it
 //! replaces, and changes no result; weights gathered over z may be kept for a step.
 
+use quadrille_engine::assemble;
 use quadrille_proofs::{
-    Traffic, Trajectory, assert_caught, assert_stopped, bits, edited_at, hyper, is_collective, model, operations,
-    program_with, prove, rebuilt, replaced, trajectory_with,
+    Traffic, Trajectory, assert_caught, assert_stopped, bits, edited_at, edited_stage, hyper, is_collective, model,
+    operations, program_with, prove, rebuilt, replaced, trajectory_with,
 };
 use quadrille_spec::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
 use quadrille_spec::{Axis, KeepWeights, MemoryClass, Model, RankLedger, Recompute, Zero};
-use quadrille_step::{Operation, Parameter, StageProgram, StepProgram, predict};
+use quadrille_step::{Op, Operation, Parameter, StageProgram, StepProgram, predict};
 
 const GRIDS: [&str; 7] =
     ["data=2", "data=3", "context=2", "data=3,context=2", "x=2,data=3", "y=2,z=2,data=2", "z=2,context=2,data=2"];
@@ -26,8 +27,11 @@ fn peak(program: &StepProgram, class: MemoryClass) -> u64 {
 fn parameters(program: &StepProgram) -> Vec<(usize, bool)> {
     let stage: &StageProgram = &program.stages[0];
     let elements = |parameter: &Parameter| stage.value(parameter.value).local_elements;
-    let matrix = |parameter: &Parameter| parameter.decay && parameter.name != "embedding.positions";
-    stage.parameters.iter().map(|parameter| (elements(parameter), matrix(parameter))).collect()
+    stage.parameters.iter().map(|parameter| (elements(parameter), is_matrix(parameter))).collect()
+}
+
+fn is_matrix(parameter: &Parameter) -> bool {
+    parameter.decay && parameter.name != "embedding.positions"
 }
 
 /// States of a share of every parameter, rounded up; in stage 2 also the gradients of matrices. Vectors, and everything
@@ -124,12 +128,34 @@ fn unclipped(program: &StepProgram) -> Vec<(Vec<u64>, Vec<Vec<u64>>)> {
 }
 
 /// Stage 1 sums the same numbers in the same order where gradients are reduced over data and context alone. On other
-/// axes gradients of vectors are reduced in two steps instead of one, so that their last bits may differ; those of
-/// matrices, and in stage 2 of several microbatches, are not compared here.
+/// grids gradients of vectors are reduced in two steps instead of one, so that their last bits may differ.
 #[test]
 fn stage_1_changes_no_bit_where_only_data_is_cut() {
     for grid in ["data=2", "data=3", "context=2", "data=3,context=2"] {
         assert!(unclipped(&sharded(grid, Zero::Optimizer)) == unclipped(&sharded(grid, Zero::Off)), "{grid}");
+    }
+}
+
+/// The whole gradients of matrices after one step, before clipping.
+fn gradients_of_matrices(program: &StepProgram) -> Vec<Vec<u64>> {
+    let (stage, runs) = (&program.stages[0], trajectory_with(program, 1, 1, hyper(None)).unwrap());
+    let matrices = stage.parameters.iter().enumerate().filter(|(_, parameter)| is_matrix(parameter));
+    let whole = |(index, parameter): (usize, &Parameter)| {
+        let floats = |run: &Trajectory| run.gradients[index].iter().map(|bits| f64::from_bits(*bits)).collect();
+        let shards: Vec<Vec<f64>> = runs.iter().map(floats).collect();
+        let shards: Vec<(usize, &[f64])> = shards.iter().map(Vec::as_slice).enumerate().collect();
+        let tensor = assemble(stage, parameter, parameter.reduced, &shards).unwrap();
+        tensor.into_iter().map(f64::to_bits).collect()
+    };
+    matrices.map(whole).collect()
+}
+
+#[test]
+fn stage_1_changes_no_bit_of_gradients_of_matrices() {
+    for grid in GRIDS {
+        let [off, optimizer] = [Zero::Off, Zero::Optimizer].map(|zero| gradients_of_matrices(&sharded(grid, zero)));
+        assert_eq!(off.len(), 1 + 2 * 4, "the table and four weights of two blocks");
+        assert!(off == optimizer, "{grid}");
     }
 }
 
@@ -176,8 +202,7 @@ fn kept_weights_are_gathered_once() {
 #[test]
 fn every_kept_weight_is_gathered() {
     let kept = rebuilt(&sharded("z=2", Zero::Off), |layout| layout.keep_weights = KeepWeights::Step);
-    let gathers =
-        |op: &quadrille_step::Op| op.once && matches!(op.operation, Operation::Wait(each) if each.kind == AllGather);
+    let gathers = |op: &Op| op.once && matches!(op.operation, Operation::Wait(each) if each.kind == AllGather);
     for (place, _) in operations(&kept).into_iter().filter(|(_, op)| gathers(op)) {
         let never = edited_at(&kept, place, |ops, at| {
             let gather = is_collective(&ops[at]);
@@ -192,7 +217,8 @@ fn every_kept_weight_is_gathered() {
 fn every_scatter_of_gradients_matters() {
     for zero in [Zero::Optimizer, Zero::Gradients] {
         let program = sharded("data=2", zero);
-        let scatters = |(_, op): &(_, &quadrille_step::Op)| matches!(op.operation, Operation::Issue(each) if each.kind == ReduceScatter);
+        let scatters =
+            |(_, op): &(_, &Op)| matches!(op.operation, Operation::Issue(each) if each.kind == ReduceScatter);
         let scatters: Vec<_> = operations(&program).into_iter().filter(scatters).collect();
         assert_eq!(scatters.len(), parameters(&program).len());
         for (place, op) in scatters {
@@ -201,10 +227,7 @@ fn every_scatter_of_gradients_matters() {
             let in_place = program.stages[0].value(input).storage == program.stages[0].value(output).storage;
             let broken = replaced(&program, |op| match op.operation {
                 Operation::Issue(each) if each == old && !in_place => {
-                    vec![quadrille_step::Op {
-                        operation: Operation::SliceRows { axis: Axis::Data, input, output },
-                        ..op.clone()
-                    }]
+                    vec![Op { operation: Operation::SliceRows { axis: Axis::Data, input, output }, ..op.clone() }]
                 }
                 Operation::Issue(each) | Operation::Wait(each) if each == old => Vec::new(),
                 _ => vec![op.clone()],
@@ -212,6 +235,21 @@ fn every_scatter_of_gradients_matters() {
             assert_caught(&broken, 1, &format!("{zero}: no scatter at {place:?}"));
         }
     }
+}
+
+/// Scatters after what they are for.
+#[test]
+fn scatters_come_before_the_norm() {
+    let program = sharded("data=2", Zero::Optimizer);
+    let late = edited_stage(&program, 0, |stage| {
+        let (scatters, mut rest): (Vec<Op>, Vec<Op>) =
+            stage.update.ops.drain(..).partition(|op| is_collective(op).is_some_and(|each| each.kind == ReduceScatter));
+        let gathers = rest.iter().position(|op| is_collective(op).is_some()).unwrap();
+        rest.splice(gathers..gathers, scatters);
+        stage.update.ops = rest;
+    });
+    // The first gather comes after the norm and the first update.
+    assert_caught(&late, 1, "gradients are scattered after the norm is taken");
 }
 
 /// The gather of updated shards, which the next step waits for: left out, and not waited for.
