@@ -8,7 +8,7 @@ use std::time::Duration;
 use quadrille_engine::Hyper;
 use quadrille_plan::best;
 use quadrille_spec::{
-    Cluster, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Linear, Model, ModelFile, Schedule, SpecError,
+    Cluster, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Linear, Model, ModelFile, SpecError,
 };
 
 use crate::arguments::{ModelArguments, RunArguments};

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, Linear, MemoryClass, Schedule};
+use quadrille_spec::{Linear, MemoryClass, Schedule};
 
 use crate::builder::Builder;
-use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
+use crate::operation::{GemmPass, GemmStorage, Operation, Write};
 use crate::program::{Boundaries, Boundary};
+use crate::weights::{reduce_weight, weight_tile};
 use crate::{Layer, ParameterId, Sharding, StepError, ValueId};
 
 /// Gradients of parameters are summed over the microbatches of a step.
@@ -196,7 +197,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             let gradient = known.of[&output];
             let rows = b.sharding(gradient).rows.clone();
             b.weight_gradient = true;
-            let (tile, write) = weight_tile(b, known, table)?;
+            let (tile, write) = open_tile(b, known, table)?;
             b.push(Operation::EmbedBackward { gradient, output: tile, write });
             reduce_weight(b, table, tile, &rows)?;
             b.weight_gradient = false;
@@ -251,7 +252,7 @@ fn linear(
     }
 
     b.weight_gradient = true;
-    let (tile, write) = weight_tile(b, known, weight)?;
+    let (tile, write) = open_tile(b, known, weight)?;
     if summa {
         b.summa_weight_gradient(input, gradient, tile, write)?;
     } else {
@@ -274,57 +275,12 @@ fn linear(
     Ok(())
 }
 
-/// Where the gradient of a whole weight tile is summed: a buffer if the stored gradient is a shard of it, else the
-/// gradient.
-fn weight_tile(b: &mut Builder, known: &mut Gradients, weight: ParameterId) -> Result<(ValueId, Write), StepError> {
-    if let Some(tile) = known.open_tiles.remove(&weight) {
-        return Ok((tile, Write::Accumulate));
+/// The tile of a tied table that waits for its second addend, or a new one.
+fn open_tile(b: &mut Builder, known: &mut Gradients, weight: ParameterId) -> Result<(ValueId, Write), StepError> {
+    match known.open_tiles.remove(&weight) {
+        Some(tile) => Ok((tile, Write::Accumulate)),
+        None => weight_tile(b, weight),
     }
-    let gradient = b.parameters[weight.0].gradient;
-    if b.axis_size(Axis::Z) == 1 && !b.shards_gradients() {
-        return Ok((gradient, MICROBATCHES));
-    }
-    let stored = b.sharding(b.parameters[weight.0].value).clone();
-    let name = format!("{} tile", b.values[gradient.0].name);
-    let whole = Sharding::new(&stored.rows, &stored.cols);
-    let tile = b.weight_value(name, b.shape(gradient), whole, MemoryClass::Buffers)?;
-    if b.axis_size(Axis::Z) == 1 {
-        let shard = b.values[gradient.0].local_elements;
-        b.pad(b.values[tile.0].storage, shard);
-    }
-    Ok((tile, Write::Overwrite))
-}
-
-/// Reduce-scatters the tile over z, and with sharded gradients over data and context, and adds the shard to the
-/// gradient. What is not reduced here is reduced once per step.
-fn reduce_weight(b: &mut Builder, weight: ParameterId, tile: ValueId, summed: &[Axis]) -> Result<(), StepError> {
-    let sharded = if b.shards_gradients() { b.layout.replicating() } else { AxisSet::EMPTY };
-    // Sums over axes that cut the weight are done: by the scatter over z, or panel by panel.
-    let cut = b.sharding(b.parameters[weight.0].value).sharded();
-    let unreduced = summed.iter().copied().collect::<AxisSet>().without(cut).without(sharded);
-    let parameter = &mut b.parameters[weight.0];
-    parameter.unreduced = parameter.unreduced.union(unreduced);
-    let (value, gradient) = (parameter.value, parameter.gradient);
-    if tile == gradient {
-        return Ok(());
-    }
-    let mut shard = tile;
-    let name = b.values[gradient.0].name.clone();
-    if b.axis_size(Axis::Z) > 1 {
-        let stored = b.sharding(value).clone();
-        shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
-        if !sharded.is_empty() {
-            b.pad(b.values[shard.0].storage, b.values[gradient.0].local_elements);
-        }
-        b.collective(CollectiveKind::ReduceScatter, Axis::Z.only(), Reduction::Sum, tile, shard);
-    }
-    if !sharded.is_empty() {
-        let (input, stored) = (shard, b.sharding(gradient).clone());
-        shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
-        b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);
-    }
-    b.push(Operation::Accumulate { input: shard, output: gradient, write: MICROBATCHES });
-    Ok(())
 }
 
 fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), StepError> {

@@ -38,6 +38,7 @@ mod sharding;
 mod summa;
 mod update;
 mod value;
+mod weights;
 mod wire;
 
 pub use error::StepError;

@@ -1,0 +1,62 @@
+//! Gradients of weights: where products sum them, and how they come to the rank's shard.
+
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, MemoryClass};
+
+use crate::builder::Builder;
+use crate::operation::{Operation, Reduction, Write};
+use crate::{ParameterId, Sharding, StepError, ValueId};
+
+/// Where the gradient of a whole weight tile is summed: a buffer if the stored gradient is a shard of it, else the
+/// gradient.
+pub(crate) fn weight_tile(b: &mut Builder, weight: ParameterId) -> Result<(ValueId, Write), StepError> {
+    let gradient = b.parameters[weight.0].gradient;
+    if b.axis_size(Axis::Z) == 1 && !b.shards_gradients() {
+        return Ok((gradient, Write::AccumulateMicrobatches));
+    }
+    let stored = b.sharding(b.parameters[weight.0].value).clone();
+    let name = format!("{} tile", b.values[gradient.0].name);
+    let whole = Sharding::new(&stored.rows, &stored.cols);
+    let tile = b.weight_value(name, b.shape(gradient), whole, MemoryClass::Buffers)?;
+    if b.axis_size(Axis::Z) == 1 {
+        let shard = b.values[gradient.0].local_elements;
+        b.pad(b.values[tile.0].storage, shard);
+    }
+    Ok((tile, Write::Overwrite))
+}
+
+/// Reduce-scatters the tile over z, and with sharded gradients over data and context, and adds the shard to the
+/// gradient. What is not reduced here is reduced once per step.
+pub(crate) fn reduce_weight(
+    b: &mut Builder,
+    weight: ParameterId,
+    tile: ValueId,
+    summed: &[Axis],
+) -> Result<(), StepError> {
+    let sharded = if b.shards_gradients() { b.layout.replicating() } else { AxisSet::EMPTY };
+    // Sums over axes that cut the weight are done: by the scatter over z, or panel by panel.
+    let cut = b.sharding(b.parameters[weight.0].value).sharded();
+    let unreduced = summed.iter().copied().collect::<AxisSet>().without(cut).without(sharded);
+    let parameter = &mut b.parameters[weight.0];
+    parameter.unreduced = parameter.unreduced.union(unreduced);
+    let (value, gradient) = (parameter.value, parameter.gradient);
+    if tile == gradient {
+        return Ok(());
+    }
+    let mut shard = tile;
+    let name = b.values[gradient.0].name.clone();
+    if b.axis_size(Axis::Z) > 1 {
+        let stored = b.sharding(value).clone();
+        shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
+        if !sharded.is_empty() {
+            b.pad(b.values[shard.0].storage, b.values[gradient.0].local_elements);
+        }
+        b.collective(CollectiveKind::ReduceScatter, Axis::Z.only(), Reduction::Sum, tile, shard);
+    }
+    if !sharded.is_empty() {
+        let (input, stored) = (shard, b.sharding(gradient).clone());
+        shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
+        b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);
+    }
+    b.push(Operation::Accumulate { input: shard, output: gradient, write: Write::AccumulateMicrobatches });
+    Ok(())
+}
