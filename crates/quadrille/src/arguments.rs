@@ -7,6 +7,7 @@ use quadrille_data::Tokenizer;
 use quadrille_spec::{Axis, ElementType};
 use serde::Serialize;
 
+use crate::bench::arguments::{BenchPipelineArguments, BenchSimulationArguments};
 use crate::layout_arguments::LayoutArguments;
 
 /// Plans, runs and proves the parallel training of large transformers.
@@ -63,7 +64,8 @@ pub struct RunArguments {
     /// Threads of each rank [default: cores / ranks, at least one]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Seconds after which a collective that waits for a rank stops the job
+    /// Seconds after which a collective or a message that waits for a rank stops the job; receives wait from when they
+    /// are posted, in a pipeline some passes ahead
     #[arg(long, value_name = "SECONDS", default_value_t = 300.0)]
     pub timeout: f64,
 }
@@ -235,6 +237,10 @@ pub enum Bench {
     Gemm(BenchGemmArguments),
     /// All-reduce, all-gather, reduce-scatter on thread ranks, beside a memory copy
     Collectives(BenchCollectivesArguments),
+    /// Pipeline schedules against each other: equal stages, a slow stage, varying message delays
+    Pipeline(BenchPipelineArguments),
+    /// Simulated against measured steps of ten layouts
+    Simulation(BenchSimulationArguments),
 }
 
 /// A step of `train` on random tokens, gradient norm and clipping included: GPT-2 124M, one rank with all cores,

@@ -45,8 +45,8 @@ struct Measured {
 }
 
 /// The full buffer and a second one, through a collective and back.
-type Buffers = [Buffer<f32>; 2];
-type Run = fn(&RankContext, &Group, Buffers) -> Result<Buffers, Box<dyn Error + Send + Sync>>;
+pub(super) type Buffers = [Buffer<f32>; 2];
+pub(super) type Run = fn(&RankContext, &Group, Buffers) -> Result<Buffers, Box<dyn Error + Send + Sync>>;
 
 /// A collective, its factor of (G-1)/G n/t, and how it runs.
 const COLLECTIVES: [(CollectiveKind, f64, Run); 3] = [
@@ -115,7 +115,7 @@ fn measure(ranks: usize, size: u64, runs: u32) -> Result<Vec<Measured>, EngineEr
 }
 
 /// Median over runs of the slowest rank's seconds, after one run that warms up. The buffers are touched at creation.
-fn time(ranks: usize, lengths: [usize; 2], runs: u32, run: Run) -> Result<f64, EngineError> {
+pub(super) fn time(ranks: usize, lengths: [usize; 2], runs: u32, run: Run) -> Result<f64, EngineError> {
     let by_rank = run_ranks(&JobOptions::new(ranks), |context| {
         let members: Vec<usize> = (0..ranks).collect();
         let world = context.group("world", &members)?;
@@ -138,7 +138,7 @@ fn copy(_: &RankContext, _: &Group, [from, mut to]: Buffers) -> Result<Buffers, 
     Ok([from, to])
 }
 
-fn all_reduce(
+pub(super) fn all_reduce(
     context: &RankContext,
     group: &Group,
     [full, part]: Buffers,

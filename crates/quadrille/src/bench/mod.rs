@@ -1,7 +1,11 @@
 //! `quadrille bench`: speeds beside yardsticks that are measured in the same run.
 
+pub mod arguments;
+mod calibration;
 mod collectives;
 mod gemm;
+mod pipeline;
+mod simulation;
 mod step;
 
 use std::time::Instant;
@@ -25,6 +29,8 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         Bench::Step(arguments) => step::run(arguments),
         Bench::Gemm(arguments) => gemm::run(arguments),
         Bench::Collectives(arguments) => collectives::run(arguments),
+        Bench::Pipeline(arguments) => pipeline::run(arguments),
+        Bench::Simulation(arguments) => simulation::run(arguments),
     }
 }
 

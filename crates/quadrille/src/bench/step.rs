@@ -133,7 +133,8 @@ fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool
     })
 }
 
-fn steps<T: Real>(program: &StepProgram, options: &TrainOptions) -> Result<TrainOutcome, EngineError> {
+/// Trains on random tokens.
+pub(super) fn steps<T: Real>(program: &StepProgram, options: &TrainOptions) -> Result<TrainOutcome, EngineError> {
     let tokens = random_batch(program.model.vocab, options.seed, program.layout.seq_len);
     let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
         tokens(step, first, input, targets);
@@ -143,7 +144,7 @@ fn steps<T: Real>(program: &StepProgram, options: &TrainOptions) -> Result<Train
 }
 
 /// Seconds of every step but the first.
-fn measured(outcome: &TrainOutcome) -> impl Iterator<Item = f64> {
+pub(super) fn measured(outcome: &TrainOutcome) -> impl Iterator<Item = f64> {
     outcome.records.iter().skip(1).map(|record| record.seconds)
 }
 
