@@ -32,3 +32,8 @@ proptest! {
 fn combined_layouts_equal_the_serial_model() {
     for_random(40, combined_cases(), |case| holds(&case, ElementType::F64));
 }
+
+#[test]
+fn combined_layouts_in_single_precision_are_close_to_the_serial_model_too() {
+    for_random(20, combined_cases(), |case| holds(&case, ElementType::F32));
+}
