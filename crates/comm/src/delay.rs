@@ -18,7 +18,8 @@ pub struct MessageInfo {
 }
 
 /// How long messages are under way: a function that all ranks share. A message is received no earlier than its delay
-/// after it was sent; the sender does not notice.
+/// after it was sent; the sender does not notice. Messages are matched in the order of their sends, but one with a shorter
+/// delay may arrive before an earlier one.
 #[derive(Clone)]
 pub struct MessageDelay(Arc<dyn Fn(&MessageInfo) -> Duration + Send + Sync>);
 

@@ -56,11 +56,13 @@ impl<B> Pending<B> {
             lock(&pending.slot.state).watchers.push(bell.clone());
         }
         let first = loop {
+            // Before the outcomes: a delay that ends in between would be waited for without a ring to come.
+            let delay = pendings.iter().filter_map(|pending| lock(&pending.slot.state).delay_left()).min();
             let first = pendings.iter().position(|pending| pending.is_done());
             if first.is_some() || pendings.is_empty() {
                 break first;
             }
-            bell.wait(pendings.iter().filter_map(|pending| lock(&pending.slot.state).delay_left()).min());
+            bell.wait(delay);
         };
         for pending in pendings {
             lock(&pending.slot.state).watchers.retain(|watcher| !Arc::ptr_eq(watcher, &bell));

@@ -25,7 +25,7 @@ pub struct TraceEvent {
     pub lane: String,
     /// What it is.
     pub name: String,
-    /// For filters: `pass`, `compute`, `collective`, `message`.
+    /// For filters: `pass`, `compute`, `collective`, `message`; in measured traces also `wait`.
     pub category: &'static str,
     /// Seconds from the beginning of the trace.
     pub start_s: f64,

@@ -1,7 +1,7 @@
 //! `quadrille explain --timeline` and `--trace`: the step simulated on a machine.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -69,14 +69,19 @@ impl MachineArguments {
     }
 }
 
-/// Creates the file of a trace.
+/// Opens the file of a trace, which keeps what it holds until the trace is written.
 pub fn create_trace(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|error| Failure::usage(format!("cannot write the trace {}: {error}", path.display())))
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    file.map_err(|error| Failure::usage(format!("cannot write the trace {}: {error}", path.display())))
 }
 
 /// Fills a file for `chrome://tracing` or Perfetto.
 pub fn write_trace(path: &Path, file: File, trace: &Trace) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::run(format!("cannot write the trace {}: {error}", path.display()));
+    // Devices and pipes hold nothing that could be cut off.
+    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        file.set_len(0).map_err(failed)?;
+    }
     let mut writer = BufWriter::new(file);
     serde_json::to_writer(&mut writer, &chrome_trace(trace)).map_err(|error| failed(error.into()))?;
     writer.flush().map_err(failed)
@@ -86,13 +91,14 @@ pub fn write_trace(path: &Path, file: File, trace: &Trace) -> Result<(), Failure
 pub fn text(simulation: &Simulation) -> String {
     let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
     let rows = simulation.stages.iter().enumerate().map(|(stage, times)| {
-        let collectives = times.waiting_on_collectives_s.values().sum();
+        // The sum of nothing would be -0.
+        let collectives = times.waiting_on_collectives_s.values().fold(0.0, |sum, seconds| sum + seconds);
         let spent = [times.busy_s, collectives, times.waiting_on_stages_s, times.update_s];
         std::iter::once(stage.to_string()).chain(spent.map(milliseconds)).collect()
     });
     let header = ["stage", "computes", "waits for collectives", "waits for stages", "of it the update"];
     format!(
-        "\nsimulated step {}, bubble {:.1}% of computing\n{}\n{}",
+        "\nsimulated step {}, bubble {:.1}% of all other time; drawn from the first stage's begin to the last's end\n{}\n{}",
         milliseconds(simulation.step_seconds),
         100.0 * simulation.bubble(),
         timeline(simulation, WIDTH),

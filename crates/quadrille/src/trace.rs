@@ -61,8 +61,14 @@ fn is_message(name: &str) -> bool {
     matches!(name, "receive" | "release")
 }
 
+/// Whether an operation waits for a collective, or hands one to the communication thread.
+fn is_collective(name: &str) -> bool {
+    matches!(name, "wait" | "wait-carried" | "issue" | "reduce-scalar")
+}
+
 fn operation(clock: &Clock, span: &OperationSpan) -> TraceEvent {
-    let category = if is_message(span.name) { "message" } else { "compute" };
+    let waits = is_message(span.name) || is_collective(span.name);
+    let category = if waits { "wait" } else { "compute" };
     let event = clock.event("compute".to_owned(), span.name.to_owned(), category, span.start, span.end);
     TraceEvent { args: [("layer", span.layer.to_string()), ("during", named(span.action))].into(), ..event }
 }

@@ -11,7 +11,7 @@ impl Layout {
         self.check_batch()?;
         self.check_rows()?;
         self.check_pipeline(model)?;
-        self.check_recompute()
+        self.check_recompute(model)
     }
 
     /// SUMMA cuts activations over both axes, and every contraction into panels that lie on one rank of either.
@@ -208,7 +208,14 @@ impl Layout {
         Ok(())
     }
 
-    fn check_recompute(&self) -> Result<(), SpecError> {
+    fn check_recompute(&self, model: &Model) -> Result<(), SpecError> {
+        if let Recompute::Full { every } = self.recompute
+            && every > model.layers
+        {
+            let rule = format!("it keeps the input of every {every}-th block, and the model has {}", model.layers);
+            let remedy = format!("use at most full:{}", model.layers);
+            return Err(SpecError::invalid("recompute", self.recompute, rule, remedy));
+        }
         if self.keep_communicated && self.recompute == Recompute::None {
             let remedy = "use --recompute selective or full, or leave --cac out";
             return Err(SpecError::invalid(

@@ -14,7 +14,8 @@
 //! first one's update has issued, as every step but the first does.
 //!
 //! Contention between streams of a rank, between computing and communicating, and among messages of different stages
-//! beyond what the [`Machine`] prices, is not modelled.
+//! beyond what the [`Machine`] prices, is not modelled. Nor is that thread ranks run their collectives one at a time in
+//! the order of issue, also those of different axes.
 
 mod error;
 mod exchange;
