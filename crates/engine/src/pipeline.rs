@@ -3,10 +3,11 @@
 use std::thread::sleep;
 use std::time::Instant;
 
-use quadrille_comm::Pending;
+use quadrille_comm::{Label, Pending};
 use quadrille_spec::Axis;
 use quadrille_step::schedule::{Action, Pass, Step};
 use quadrille_step::{Message, Operation, Section, decision_axes};
+use quadrille_tensor::ContextPart;
 
 use crate::rank::label;
 use crate::slots::Block;
@@ -116,15 +117,19 @@ impl<T: Real> RankEngine<'_, T> {
         if self.loaded == now || !section.ops.iter().any(|op| looks(&op.operation)) {
             return Ok(());
         }
-        self.context.enter(quadrille_comm::Label::new("embedding"), "read tokens")?;
+        self.context.enter(Label::new("embedding"), "read tokens")?;
         let (part, seq_len) = (self.context_part(), self.program.layout.seq_len);
-        let whole = self.tokens.len() * part.parts;
-        let (mut tokens, mut targets) = (vec![0; whole], vec![0; whole]);
-        batch(self.step, self.first_sequence(), &mut tokens, &mut targets)?;
-        for (own, all) in [(&mut self.tokens, tokens), (&mut self.targets, targets)] {
-            let sequences = own.chunks_exact_mut(part.tokens(seq_len)).zip(all.chunks_exact(seq_len));
-            for (own, all) in sequences {
-                own.iter_mut().enumerate().for_each(|(token, to)| *to = all[part.position(token, seq_len)]);
+        let first = self.first_sequence();
+        if part == ContextPart::WHOLE {
+            batch(self.step, first, &mut self.tokens, &mut self.targets)?;
+        } else {
+            let whole = self.tokens.len() * part.parts;
+            let (mut tokens, mut targets) = (vec![0; whole], vec![0; whole]);
+            batch(self.step, first, &mut tokens, &mut targets)?;
+            for (own, all) in [(&mut self.tokens, tokens), (&mut self.targets, targets)] {
+                for (own, all) in own.chunks_exact_mut(part.tokens(seq_len)).zip(all.chunks_exact(seq_len)) {
+                    own.iter_mut().enumerate().for_each(|(token, to)| *to = all[part.position(token, seq_len)]);
+                }
             }
         }
         self.loaded = now;
@@ -171,7 +176,7 @@ impl<T: Real> RankEngine<'_, T> {
         let program = self.program;
         let axes = decision_axes(program);
         let leads = program.grid().group_index(self.place, axes) == 0;
-        self.context.enter(quadrille_comm::Label::new("step"), "choose pass")?;
+        self.context.enter(Label::new("step"), "choose pass")?;
         let mut choice = 0.0;
         if leads {
             choice = if self.first_to_arrive(forward, backward)? == Pass::Forward { 1.0 } else { 0.0 };
@@ -193,7 +198,7 @@ impl<T: Real> RankEngine<'_, T> {
                 }
             }
             Pending::wait_for_any(&missing);
-            self.context.enter(quadrille_comm::Label::new("step"), "choose pass")?;
+            self.context.enter(Label::new("step"), "choose pass")?;
         }
     }
 

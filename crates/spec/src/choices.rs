@@ -16,6 +16,32 @@ fn by_name<T: Copy>(what: &'static str, name: &str, known: &[(&str, T)]) -> Resu
     })
 }
 
+/// Reads and prints the choices of a type by their names.
+macro_rules! named {
+    ($type:ident, $what:literal, { $($name:literal => $choice:ident),+ $(,)? }) => {
+        impl $type {
+            /// Every choice with its name.
+            pub const ALL: [(&'static str, Self); [$($name),+].len()] = [$(($name, Self::$choice)),+];
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$choice => $name),+
+                })
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = SpecError;
+
+            fn from_str(text: &str) -> Result<Self, SpecError> {
+                by_name($what, text, &Self::ALL)
+            }
+        }
+    };
+}
+
 /// How activations lie between the linear layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -26,23 +52,7 @@ pub enum Activations {
     Replicated,
 }
 
-impl fmt::Display for Activations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Scattered => "scattered",
-            Self::Replicated => "replicated",
-        })
-    }
-}
-
-impl FromStr for Activations {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        let known = [("scattered", Self::Scattered), ("replicated", Self::Replicated)];
-        by_name("activation layout", text, &known)
-    }
-}
+named!(Activations, "activation layout", { "scattered" => Scattered, "replicated" => Replicated });
 
 /// The type of parameters, activations and gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,6 +64,8 @@ pub enum ElementType {
     F64,
 }
 
+named!(ElementType, "element type", { "f32" => F32, "f64" => F64 });
+
 impl ElementType {
     /// Bytes of an element.
     pub fn bytes(self) -> u64 {
@@ -61,23 +73,6 @@ impl ElementType {
             Self::F32 => 4,
             Self::F64 => 8,
         }
-    }
-}
-
-impl fmt::Display for ElementType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-        })
-    }
-}
-
-impl FromStr for ElementType {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        by_name("element type", text, &[("f32", Self::F32), ("f64", Self::F64)])
     }
 }
 
@@ -91,22 +86,7 @@ pub enum Linear {
     Summa,
 }
 
-impl fmt::Display for Linear {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pmm => "pmm",
-            Self::Summa => "summa",
-        })
-    }
-}
-
-impl FromStr for Linear {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        by_name("linear algorithm", text, &[("pmm", Self::Pmm), ("summa", Self::Summa)])
-    }
-}
+named!(Linear, "linear algorithm", { "pmm" => Pmm, "summa" => Summa });
 
 /// The order of passes over microbatches in a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -129,31 +109,13 @@ pub enum Schedule {
     MessageDriven,
 }
 
-impl Schedule {
-    /// Every schedule with its name.
-    pub const ALL: [(&'static str, Self); 5] = [
-        ("gpipe", Self::Gpipe),
-        ("1f1b", Self::OneForwardOneBackward),
-        ("interleaved", Self::Interleaved),
-        ("zb-h1", Self::ZeroBubble),
-        ("message-driven", Self::MessageDriven),
-    ];
-}
-
-impl fmt::Display for Schedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(_, schedule)| schedule == self).map_or("", |(name, _)| *name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for Schedule {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        by_name("schedule", text, &Self::ALL)
-    }
-}
+named!(Schedule, "schedule", {
+    "gpipe" => Gpipe,
+    "1f1b" => OneForwardOneBackward,
+    "interleaved" => Interleaved,
+    "zb-h1" => ZeroBubble,
+    "message-driven" => MessageDriven,
+});
 
 /// What the forward pass does not keep, but the backward pass computes again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -212,19 +174,7 @@ pub enum Zero {
     Gradients,
 }
 
-impl fmt::Display for Zero {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", *self as usize)
-    }
-}
-
-impl FromStr for Zero {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        by_name("ZeRO stage", text, &[("0", Self::Off), ("1", Self::Optimizer), ("2", Self::Gradients)])
-    }
-}
+named!(Zero, "ZeRO stage", { "0" => Off, "1" => Optimizer, "2" => Gradients });
 
 /// How long weights that were gathered over z are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -236,22 +186,7 @@ pub enum KeepWeights {
     Step,
 }
 
-impl fmt::Display for KeepWeights {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Use => "use",
-            Self::Step => "step",
-        })
-    }
-}
-
-impl FromStr for KeepWeights {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        by_name("time to keep gathered weights", text, &[("use", Self::Use), ("step", Self::Step)])
-    }
-}
+named!(KeepWeights, "time to keep gathered weights", { "use" => Use, "step" => Step });
 
 #[cfg(test)]
 mod tests {

@@ -85,7 +85,7 @@ impl SpecError {
 }
 
 /// Of 0 and any number it is that number.
-fn greatest_common_divisor(a: usize, b: usize) -> usize {
+pub(crate) fn greatest_common_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 

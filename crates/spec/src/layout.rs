@@ -1,5 +1,6 @@
 //! A layout: all that a user may choose about how a step is spread over ranks.
 
+use crate::error::greatest_common_divisor;
 use crate::stage_blocks::even_blocks;
 use crate::{
     Activations, Axis, AxisSet, ElementType, Grid, KeepWeights, Linear, Model, Overlap, Recompute, Schedule, SpecError,
@@ -298,9 +299,4 @@ impl Layout {
     pub fn replicating(&self) -> AxisSet {
         [Axis::Context, Axis::Data].into_iter().filter(|axis| self.grid.size(*axis) > 1).collect()
     }
-}
-
-/// Of 0 and any number it is that number.
-fn greatest_common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }

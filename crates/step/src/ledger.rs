@@ -196,7 +196,7 @@ pub fn swept_elements(program: &StageProgram, operation: &Operation, place: Coor
 
 /// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward); 0 for
 /// everything else.
-pub(crate) fn operation_flops(program: &StageProgram, operation: &Operation) -> u128 {
+pub fn operation_flops(program: &StageProgram, operation: &Operation) -> u128 {
     if let Some(Product { m, n, k, .. }) = operation.product(program) {
         return 2 * m as u128 * n as u128 * k as u128;
     }

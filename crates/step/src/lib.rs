@@ -42,7 +42,9 @@ mod weights;
 mod wire;
 
 pub use error::StepError;
-pub use ledger::{decision_axes, declared_axes, empty_axes, payload_elements, predict, predict_rank, swept_elements};
+pub use ledger::{
+    decision_axes, declared_axes, empty_axes, operation_flops, payload_elements, predict, predict_rank, swept_elements,
+};
 pub use liveness::Lifetimes;
 pub use operation::{
     Collective, GemmPass, GemmStorage, Members, Op, Operation, Panel, Product, Reduction, Scalar, Write,

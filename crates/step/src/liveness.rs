@@ -14,9 +14,9 @@ pub struct Lifetimes {
 
 impl Lifetimes {
     /// The lifetimes of all storages that live only within `ops`.
-    pub fn of(ops: &[Op], values: &[Value], storages: &[StorageInfo]) -> Self {
+    pub fn of<'a>(ops: impl ExactSizeIterator<Item = &'a Op>, values: &[Value], storages: &[StorageInfo]) -> Self {
         let mut lifetimes = Self { births: vec![Vec::new(); ops.len()], deaths: vec![Vec::new(); ops.len()] };
-        for (storage, span) in spans(ops.iter(), values, storages.len()).into_iter().enumerate() {
+        for (storage, span) in spans(ops, values, storages.len()).into_iter().enumerate() {
             if let Some((first, last)) = span
                 && !storages[storage].persistent
             {
@@ -30,8 +30,8 @@ impl Lifetimes {
     /// Sets the lifetimes of a chunk's sections. Received storages are taken, and sent ones given back, outside of
     /// them; with `reserved` memory so are all that live from pass to pass.
     pub fn set(chunk: &mut ChunkProgram, values: &[Value], storages: &[StorageInfo], reserved: bool) {
-        let ops: Vec<Op> = chunk.sections().into_iter().flat_map(|section| section.ops.iter().cloned()).collect();
-        let Self { mut births, mut deaths } = Self::of(&ops, values, storages);
+        let ops: Vec<&Op> = chunk.sections().into_iter().flat_map(|section| &section.ops).collect();
+        let Self { mut births, mut deaths } = Self::of(ops.into_iter(), values, storages);
         let storage = |value: ValueId| values[value.0].storage;
         let received = storages_of(chunk, |section| &section.receives, storage);
         let sent = storages_of(chunk, |section| &section.sends, storage);

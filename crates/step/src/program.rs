@@ -209,7 +209,7 @@ impl StageProgram {
         for chunk in &mut self.chunks {
             Lifetimes::set(chunk, &self.values, &self.storages, reserved);
         }
-        self.update.lifetimes = Lifetimes::of(&self.update.ops, &self.values, &self.storages);
+        self.update.lifetimes = Lifetimes::of(self.update.ops.iter(), &self.values, &self.storages);
         let pipelined = self.grid().size(Axis::Pipe) > 1 || reserved;
         self.placement = Placement::of(&self.chunks, &self.update, &self.storages, pipelined);
     }

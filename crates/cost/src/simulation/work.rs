@@ -1,6 +1,6 @@
 //! The work of an operation on the compute stream: FLOPs and bytes of memory traffic.
 
-use quadrille_step::{Operation, Product, StageProgram, ValueId};
+use quadrille_step::{Operation, StageProgram, ValueId, operation_flops};
 
 /// What an operation computes and moves on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -14,25 +14,12 @@ pub struct Work {
 impl Work {
     /// The work of an operation; none for communication.
     ///
-    /// A product `[m,k] [k,n]` counts 2mkn FLOPs, attention 4 s per element of its output and twice that backward, as
-    /// ledgers do. Every operand is read or written once: a fused kernel that keeps the rest in caches. Where an
+    /// FLOPs are those of the ledger. Every operand is read or written once: a fused kernel that keeps the rest in caches. Where an
     /// operation touches a part of an operand only, the part counts; panels count as on the rank that holds them, for
     /// which the others wait.
     pub fn of(program: &StageProgram, operation: &Operation) -> Self {
         let bytes = moved_elements(program, operation) as f64 * program.layout.dtype.bytes() as f64;
-        Self { flops: flops(program, operation), bytes }
-    }
-}
-
-fn flops(program: &StageProgram, operation: &Operation) -> f64 {
-    if let Some(Product { m, n, k, .. }) = operation.product(program) {
-        return 2.0 * m as f64 * n as f64 * k as f64;
-    }
-    let attention = |output: ValueId| 4.0 * program.layout.seq_len as f64 * program.value(output).local_elements as f64;
-    match *operation {
-        Operation::Attention { output, .. } => attention(output),
-        Operation::AttentionBackward { result, .. } => 2.0 * attention(result),
-        _ => 0.0,
+        Self { flops: operation_flops(program, operation) as f64, bytes }
     }
 }
 

@@ -13,7 +13,7 @@ mod update;
 
 use std::ops::Range;
 
-use quadrille_spec::{Axis, Dropout};
+use quadrille_spec::Dropout;
 use quadrille_step::{Operation, StorageId, Value, ValueId, Write};
 
 pub(crate) use communication::Flight;
@@ -79,9 +79,10 @@ impl<T: Real> RankEngine<'_, T> {
     /// Where a value's elements begin in its storage: at the beginning, but for shards that lie side by side.
     fn range(&self, id: ValueId) -> Range<usize> {
         let value = self.value(id);
-        let inside: Vec<Axis> =
-            value.sharding.flat.iter().copied().filter(|axis| value.inside.contains(*axis)).collect();
-        let first = self.program.grid().shard_index(self.place, &inside) * value.local_elements;
+        let inside = value.sharding.flat.iter().filter(|axis| value.inside.contains(**axis));
+        let grid = self.program.grid();
+        let shard = inside.fold(0, |index, axis| index * grid.size(*axis) + self.place.on(*axis));
+        let first = shard * value.local_elements;
         first..first + value.local_elements
     }
 
