@@ -272,18 +272,14 @@ fn model(sizes: &Sizes, switches: &Switches) -> Option<Model> {
         1 => sizes.seq_len,
         context => 2 * context * (1 + sizes.seq_len % 2),
     };
+    let hidden = multiple(&sizes.hidden, common_multiple(heads, mesh), 12, 48)?;
     Some(Model {
         name: "random".to_owned(),
-        layers: sizes.layers + pieces(sizes, switches).saturating_sub(2),
-        hidden: multiple(&sizes.hidden, common_multiple(heads, mesh), 12, 48)?,
-        heads,
         ffn: multiple(&sizes.ffn, common_multiple(x, panels(sizes, switches)), 9, 80)?,
-        vocab: sizes.vocab,
-        seq_len,
         tied_head: switches.tied_head,
         biases: switches.biases,
         dropout: switches.dropout,
-        norm_epsilon: 1e-5,
+        ..Model::gpt(sizes.layers + pieces(sizes, switches).saturating_sub(2), hidden, heads, sizes.vocab, seq_len)
     })
 }
 

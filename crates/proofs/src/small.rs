@@ -6,19 +6,7 @@ use quadrille_step::StepProgram;
 /// A model with biases and a tied head, without dropout: hidden 8 in 4 heads, perceptron 12, vocabulary 13 (no axis
 /// divides it), 4 positions.
 pub fn model(layers: usize) -> Model {
-    Model {
-        name: "small".to_owned(),
-        layers,
-        hidden: 8,
-        heads: 4,
-        ffn: 12,
-        vocab: 13,
-        seq_len: 4,
-        tied_head: true,
-        biases: true,
-        dropout: 0.0,
-        norm_epsilon: 1e-5,
-    }
+    Model { name: "small".to_owned(), ffn: 12, ..Model::gpt(layers, 8, 4, 13, 4) }
 }
 
 /// A layout of whole sequences in f64; `global_batch` sequences in passes of `microbatch`.

@@ -1,4 +1,4 @@
-//! The choices of a layout that are made by name.
+//! The choices of a layout or a model that are made by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -72,6 +72,62 @@ impl ElementType {
         match self {
             Self::F32 => 4,
             Self::F64 => 8,
+        }
+    }
+}
+
+/// The kind of a norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Norm {
+    /// Mean and variance of a row; scale and shift.
+    Layer,
+    /// Mean square of a row; scale only.
+    Rms,
+}
+
+named!(Norm, "norm", { "layer" => Layer, "rms" => Rms });
+
+impl Norm {
+    /// Parameter vectors.
+    pub fn vectors(self) -> usize {
+        match self {
+            Self::Layer => 2,
+            Self::Rms => 1,
+        }
+    }
+}
+
+/// How attention knows positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Positions {
+    /// A trained table is added to the embedding.
+    Learned,
+    /// Queries and keys are turned by angles that grow with the position (RoPE), halves of a head paired.
+    Rotary,
+}
+
+named!(Positions, "positions", { "learned" => Learned, "rotary" => Rotary });
+
+/// The function between the two layers of the perceptron.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// GELU in its tanh form.
+    Gelu,
+    /// `silu(gate) * up`.
+    Swiglu,
+}
+
+named!(Activation, "activation", { "gelu" => Gelu, "swiglu" => Swiglu });
+
+impl Activation {
+    /// Columns that one output needs.
+    pub fn inputs(self) -> usize {
+        match self {
+            Self::Gelu => 1,
+            Self::Swiglu => 2,
         }
     }
 }
@@ -206,6 +262,9 @@ mod tests {
         check::<Schedule>(&Schedule::ALL.map(|(name, _)| name));
         check::<Recompute>(&["none", "selective", "full", "full:3"]);
         check::<Zero>(&["0", "1", "2"]);
+        check::<Norm>(&["layer", "rms"]);
+        check::<Positions>(&["learned", "rotary"]);
+        check::<Activation>(&["gelu", "swiglu"]);
         check::<KeepWeights>(&["use", "step"]);
         assert!("full:0".parse::<Recompute>().is_err());
     }

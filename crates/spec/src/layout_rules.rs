@@ -244,19 +244,7 @@ mod tests {
     use crate::LayoutRequest;
 
     fn model() -> Model {
-        Model {
-            name: "test".to_owned(),
-            layers: 1,
-            hidden: 12,
-            heads: 6,
-            ffn: 48,
-            vocab: 17,
-            seq_len: 6,
-            tied_head: true,
-            biases: true,
-            dropout: 0.0,
-            norm_epsilon: 1e-5,
-        }
+        Model::gpt(1, 12, 6, 17, 6)
     }
 
     fn request(grid: &str, global_batch: usize) -> LayoutRequest {

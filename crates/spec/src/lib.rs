@@ -22,7 +22,9 @@ mod stage_blocks;
 mod toml_text;
 
 pub use axis::{Axis, AxisOrder, AxisSet};
-pub use choices::{Activations, ElementType, KeepWeights, Linear, Recompute, Schedule, Zero};
+pub use choices::{
+    Activation, Activations, ElementType, KeepWeights, Linear, Norm, Positions, Recompute, Schedule, Zero,
+};
 pub use cluster::{Cluster, GroupBandwidth, Network};
 pub use error::{SpecError, nearest_divisors};
 pub use grid::{Coordinate, Grid};

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::toml_text::{self, check_name, check_size};
-use crate::{Model, SpecError};
+use crate::{Activation, Model, Norm, Positions, SpecError};
 
 /// The largest sizes accepted. Even with all of them at once, the bytes of parameters, gradients and optimizer
 /// states in f64 fit in 64 bits.
@@ -12,6 +12,7 @@ const MAX_HIDDEN: usize = 1 << 20;
 const MAX_FFN: usize = 1 << 22;
 const MAX_VOCAB: usize = 1 << 24;
 const MAX_SEQ_LEN: usize = 1 << 24;
+const MAX_PATCH_VALUES: usize = 1 << 20;
 
 /// The fields of a model file. Only sizes without a usual value are required.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -25,40 +26,63 @@ pub struct ModelFile {
     pub hidden: usize,
     /// Attention heads; divides `hidden`.
     pub heads: usize,
+    /// Heads of keys and values; as many as `heads` if left out.
+    pub kv_heads: Option<usize>,
     /// Width of the perceptron; `4 * hidden` if left out.
     pub ffn: Option<usize>,
-    /// Number of token ids.
-    pub vocab: usize,
+    /// Number of token ids; needed unless the input is patches.
+    pub vocab: Option<usize>,
     /// Longest sequence, in tokens.
     pub seq_len: usize,
-    /// Whether the head uses the embedding table; true if left out.
-    #[serde(default = "yes")]
-    pub tied_head: bool,
+    /// Numbers in a patch; left out, the input is tokens.
+    pub patch_values: Option<usize>,
+    /// Whether the head uses the embedding table; true if left out and the input is tokens.
+    pub tied_head: Option<bool>,
     /// Whether linear layers have biases; true if left out.
     #[serde(default = "yes")]
     pub biases: bool,
     /// Dropout rate in [0, 1); 0 if left out.
     #[serde(default)]
     pub dropout: f64,
-    /// Added to the variance in layer norms; 1e-5 if left out.
+    /// `layer` or `rms`; `layer` if left out.
+    #[serde(default = "layer_norm")]
+    pub norm: Norm,
+    /// Added to the variance or mean square in norms; 1e-5 if left out.
     #[serde(default = "default_norm_epsilon")]
     pub norm_epsilon: f64,
+    /// `learned` or `rotary`; `learned` if left out.
+    #[serde(default = "learned")]
+    pub positions: Positions,
+    /// Base of rotary frequencies; 10000 if left out.
+    pub rotary_base: Option<f64>,
+    /// `gelu` or `swiglu`; `gelu` if left out.
+    #[serde(default = "gelu")]
+    pub activation: Activation,
+    /// Whether a position attends only to itself and those before it; true if left out and the input is tokens.
+    pub causal: Option<bool>,
 }
 
 impl ModelFile {
     /// Every field, in the order of a file.
-    pub const FIELDS: [&str; 11] = [
+    pub const FIELDS: [&str; 18] = [
         "name",
         "layers",
         "hidden",
         "heads",
+        "kv_heads",
         "ffn",
         "vocab",
         "seq_len",
+        "patch_values",
         "tied_head",
         "biases",
         "dropout",
+        "norm",
         "norm_epsilon",
+        "positions",
+        "rotary_base",
+        "activation",
+        "causal",
     ];
 
     /// Reads the text of a file; nothing but syntax and types is checked.
@@ -79,13 +103,20 @@ impl ModelFile {
             "layers" => self.layers = parse_size(field, value)?,
             "hidden" => self.hidden = parse_size(field, value)?,
             "heads" => self.heads = parse_size(field, value)?,
+            "kv_heads" => self.kv_heads = Some(parse_size(field, value)?),
             "ffn" => self.ffn = Some(parse_size(field, value)?),
-            "vocab" => self.vocab = parse_size(field, value)?,
+            "vocab" => self.vocab = Some(parse_size(field, value)?),
             "seq_len" => self.seq_len = parse_size(field, value)?,
-            "tied_head" => self.tied_head = parse(field, value, "it must be true or false")?,
+            "patch_values" => self.patch_values = Some(parse_size(field, value)?),
+            "tied_head" => self.tied_head = Some(parse(field, value, "it must be true or false")?),
             "biases" => self.biases = parse(field, value, "it must be true or false")?,
             "dropout" => self.dropout = parse(field, value, "it must be a number")?,
+            "norm" => self.norm = value.trim().parse()?,
             "norm_epsilon" => self.norm_epsilon = parse(field, value, "it must be a number")?,
+            "positions" => self.positions = value.trim().parse()?,
+            "rotary_base" => self.rotary_base = Some(parse(field, value, "it must be a number")?),
+            "activation" => self.activation = value.trim().parse()?,
+            "causal" => self.causal = Some(parse(field, value, "it must be true or false")?),
             _ => {
                 let known = Self::FIELDS.map(str::to_owned).to_vec();
                 return Err(SpecError::Unknown { what: "model field", name: field.to_owned(), known });
@@ -103,11 +134,14 @@ impl ModelFile {
         check_size("layers", self.layers, MAX_LAYERS)?;
         check_size("hidden", self.hidden, MAX_HIDDEN)?;
         check_size("heads", self.heads, self.hidden)?;
+        let kv_heads = self.kv_heads.unwrap_or(self.heads);
+        check_size("kv_heads", kv_heads, self.heads)?;
         let ffn = self.ffn.unwrap_or(4 * self.hidden);
         check_size("ffn", ffn, MAX_FFN)?;
-        check_size("vocab", self.vocab, MAX_VOCAB)?;
         check_size("seq_len", self.seq_len, MAX_SEQ_LEN)?;
         SpecError::check_divides("heads", self.heads, "hidden", self.hidden)?;
+        SpecError::check_divides("kv_heads", kv_heads, "heads", self.heads)?;
+        let (vocab, tied_head) = self.input()?;
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(SpecError::invalid("dropout", self.dropout, "a rate lies in [0, 1)", "use e.g. 0.1, or 0"));
         }
@@ -119,19 +153,66 @@ impl ModelFile {
                 "use e.g. 1e-5",
             ));
         }
+        let rotary_base = self.rotary_base()?;
         Ok(Model {
             name: self.name,
             layers: self.layers,
             hidden: self.hidden,
             heads: self.heads,
+            kv_heads,
             ffn,
-            vocab: self.vocab,
+            vocab,
             seq_len: self.seq_len,
-            tied_head: self.tied_head,
+            patch_values: self.patch_values,
+            tied_head,
             biases: self.biases,
             dropout: self.dropout,
+            norm: self.norm,
             norm_epsilon: self.norm_epsilon,
+            positions: self.positions,
+            rotary_base,
+            activation: self.activation,
+            causal: self.causal.unwrap_or(self.patch_values.is_none()),
         })
+    }
+
+    /// Vocabulary and whether the head is tied: tokens have the one and may have the other, patches neither.
+    fn input(&self) -> Result<(usize, bool), SpecError> {
+        match (self.vocab, self.patch_values) {
+            (Some(vocab), None) => {
+                check_size("vocab", vocab, MAX_VOCAB)?;
+                Ok((vocab, self.tied_head.unwrap_or(true)))
+            }
+            (None, Some(values)) => {
+                check_size("patch_values", values, MAX_PATCH_VALUES)?;
+                if self.tied_head == Some(true) {
+                    let rule = "a model of patches has no table of tokens that its head could use";
+                    return Err(SpecError::invalid("tied_head", true, rule, "leave it out"));
+                }
+                Ok((0, false))
+            }
+            (Some(vocab), Some(_)) => {
+                let rule = "a model reads either tokens (vocab) or patches (patch_values)";
+                Err(SpecError::invalid("vocab", vocab, rule, "leave one of them out"))
+            }
+            (None, None) => {
+                let rule = "a model of tokens has a vocabulary, one of patches has patch_values";
+                Err(SpecError::invalid("vocab", "none", rule, "give one of them"))
+            }
+        }
+    }
+
+    fn rotary_base(&self) -> Result<f64, SpecError> {
+        let base = self.rotary_base.unwrap_or(10_000.0);
+        if !(1.0..=1e12).contains(&base) {
+            return Err(SpecError::invalid("rotary_base", base, "it must lie in 1..=1e12", "use e.g. 10000 or 500000"));
+        }
+        let head_dim = self.hidden / self.heads;
+        if self.positions == Positions::Rotary && head_dim % 2 != 0 {
+            let rule = format!("rotary positions turn pairs of a head's numbers, and a head has {head_dim}");
+            return Err(SpecError::invalid("positions", "rotary", rule, "use hidden / heads that is even"));
+        }
+        Ok(base)
     }
 }
 
@@ -150,6 +231,18 @@ impl Model {
 
 fn yes() -> bool {
     true
+}
+
+fn layer_norm() -> Norm {
+    Norm::Layer
+}
+
+fn learned() -> Positions {
+    Positions::Learned
+}
+
+fn gelu() -> Activation {
+    Activation::Gelu
 }
 
 fn default_norm_epsilon() -> f64 {
@@ -194,12 +287,20 @@ mod tests {
 
     #[test]
     fn every_field_can_be_set_and_only_those() {
-        let values = ["n", "3", "24", "6", "72", "50_257", "9", "false", "false", "0.25", "1e-6"];
+        let values = [
+            "n", "3", "24", "6", "2", "72", "50_257", "9", "8", "false", "false", "0.25", "rms", "1e-6", "rotary",
+            "5e5", "swiglu", "false",
+        ];
         let overrides: Vec<_> = ModelFile::FIELDS.into_iter().zip(values).collect();
+        let message = with(&overrides).unwrap_err().to_string();
+        assert!(message.contains("either tokens (vocab) or patches (patch_values)"), "{message}");
+        let overrides: Vec<_> = overrides.into_iter().filter(|(field, _)| *field != "patch_values").collect();
         let model = with(&overrides).unwrap();
         assert_eq!((model.name.as_str(), model.layers, model.hidden, model.heads), ("n", 3, 24, 6));
         assert_eq!((model.ffn, model.vocab, model.seq_len), (72, 50_257, 9));
         assert_eq!((model.tied_head, model.biases, model.dropout, model.norm_epsilon), (false, false, 0.25, 1e-6));
+        assert_eq!((model.kv_heads, model.norm, model.positions), (2, Norm::Rms, Positions::Rotary));
+        assert_eq!((model.rotary_base, model.activation, model.causal), (5e5, Activation::Swiglu, false));
         let message = with(&[("width", "3")]).unwrap_err().to_string();
         assert_eq!(message, format!("unknown model field 'width'; known: {}", ModelFile::FIELDS.join(", ")));
     }
@@ -216,6 +317,11 @@ mod tests {
         assert!(message("norm_epsilon", "inf").contains("(0, 1]"));
         assert!(message("name", "").contains("1 to 100 printable"));
         assert!(message("tied_head", "maybe").contains("true or false"));
+        assert_eq!(message("kv_heads", "2"), "kv_heads=2 does not divide heads = 3; try kv_heads=1 or 3");
+        assert!(message("norm", "batch").contains("unknown norm 'batch'; known: layer, rms"));
+        assert!(message("rotary_base", "0").contains("1..=1e12"));
+        let rotary = with(&[("heads", "4"), ("positions", "rotary")]).unwrap_err().to_string();
+        assert!(rotary.contains("a head has 3"), "{rotary}");
         assert!(message("vocab", "99999999999999999999").contains("whole number"));
     }
 
@@ -231,13 +337,25 @@ mod tests {
     }
 
     #[test]
+    fn a_model_of_patches_has_no_vocabulary_and_sees_everything() {
+        let text = SMALL.replace("vocab = 7", "patch_values = 20");
+        let model = Model::from_toml(&text, &[]).unwrap();
+        assert_eq!((model.vocab, model.patch_values, model.tied_head, model.causal), (0, Some(20), false, false));
+        let tied = Model::from_toml(&text, &[("tied_head".to_owned(), "true".to_owned())]).unwrap_err().to_string();
+        assert!(tied.contains("no table of tokens"), "{tied}");
+        let neither = Model::from_toml(&SMALL.replace("vocab = 7\n", ""), &[]).unwrap_err().to_string();
+        assert!(neither.contains("give one of them"), "{neither}");
+    }
+
+    #[test]
     fn the_largest_sizes_do_not_overflow() {
         let sizes = [("layers", MAX_LAYERS), ("hidden", MAX_HIDDEN), ("ffn", MAX_FFN), ("vocab", MAX_VOCAB)];
         let mut file = ModelFile::from_toml(SMALL).unwrap();
         for (field, size) in sizes.into_iter().chain([("seq_len", MAX_SEQ_LEN), ("heads", 1)]) {
             file.set(field, &size.to_string()).unwrap();
         }
-        let model = ModelFile { tied_head: false, ..file }.validate().unwrap();
+        let file = ModelFile { tied_head: Some(false), activation: Activation::Swiglu, ..file };
+        let model = file.validate().unwrap();
         // Parameter, gradient and two moments in f64.
         assert!(model.parameters().checked_mul(4 * 8).is_some());
     }
@@ -261,13 +379,20 @@ mod tests {
                 layers: sizes[0],
                 hidden: if flags[2] { sizes[1] } else { sizes[1].saturating_mul(sizes[2]) },
                 heads: sizes[2],
+                kv_heads: flags[1].then_some(sizes[3]),
                 ffn: flags[0].then_some(sizes[3]),
-                vocab: sizes[4],
+                vocab: flags[0].then_some(sizes[4]),
                 seq_len: sizes[5],
-                tied_head: flags[1],
+                patch_values: (!flags[0]).then_some(sizes[4]),
+                tied_head: flags[0].then_some(flags[1]),
                 biases: flags[2],
                 dropout: if flags[0] { dropout } else { 0.1 },
+                norm: if flags[1] { Norm::Rms } else { Norm::Layer },
                 norm_epsilon: if flags[2] { epsilon } else { 1e-6 },
+                positions: if flags[2] { Positions::Rotary } else { Positions::Learned },
+                rotary_base: flags[2].then_some(epsilon),
+                activation: if flags[1] { Activation::Swiglu } else { Activation::Gelu },
+                causal: Some(flags[2]),
             };
             if let Ok(model) = file.validate() {
                 prop_assert!(model.head_dim() * model.heads == model.hidden && model.parameters() > 0);

@@ -9,7 +9,7 @@ macro_rules! preset {
 }
 
 /// Name and file of every preset, by family and size.
-const PRESETS: [(&str, &str); 33] = [
+const PRESETS: [(&str, &str); 43] = [
     preset!("gpt-tiny"),
     preset!("gpt-demo"),
     preset!("gpt2-124m"),
@@ -43,6 +43,16 @@ const PRESETS: [(&str, &str); 33] = [
     preset!("gpt-160b"),
     preset!("gpt-320b"),
     preset!("gpt-640b"),
+    preset!("gpt3-1t"),
+    preset!("llama-tiny"),
+    preset!("llama2-7b"),
+    preset!("llama2-13b"),
+    preset!("llama2-70b"),
+    preset!("llama3-8b"),
+    preset!("llama3-70b"),
+    preset!("llama3-405b"),
+    preset!("vit-tiny"),
+    preset!("vit-era5"),
 ];
 
 impl Model {
@@ -128,8 +138,23 @@ mod tests {
     }
 
     #[test]
+    fn llamas_have_the_parameters_of_the_releases() {
+        let printed = [
+            ("llama2-7b", 6_738_415_616),
+            ("llama2-13b", 13_015_864_320),
+            ("llama2-70b", 68_976_648_192),
+            ("llama3-8b", 8_030_261_248),
+            ("llama3-70b", 70_553_706_496),
+            ("llama3-405b", 405_853_388_800),
+        ];
+        for (name, parameters) in printed {
+            assert_eq!(Model::preset(name).unwrap().parameters(), parameters, "{name}");
+        }
+    }
+
+    #[test]
     fn gpt3_models_have_the_size_of_their_name() {
-        let nominal = [0.125, 0.35, 0.76, 1.3, 2.7, 6.7, 13.0, 175.0];
+        let nominal = [0.125, 0.35, 0.76, 1.3, 2.7, 6.7, 13.0, 175.0, 1000.0];
         for (name, nominal) in Model::preset_names().filter(|name| name.starts_with("gpt3-")).zip(nominal) {
             let ratio = billions(name) / nominal;
             assert!((0.98..1.03).contains(&ratio), "{name} has {ratio} of its name");
