@@ -1,6 +1,8 @@
-//! A cluster: how much memory a device has and how fast devices talk to each other.
+//! A cluster: its devices and how fast they talk to each other.
 
-use crate::SpecError;
+use serde::Deserialize;
+
+use crate::{Device, SpecError};
 
 /// Devices, the links inside a node and those between nodes. Files: [`Cluster::from_toml`].
 #[derive(Debug, Clone, PartialEq)]
@@ -9,6 +11,10 @@ pub struct Cluster {
     pub name: String,
     /// Where the numbers come from.
     pub source: String,
+    /// What every rank runs on; `None` where nobody said how fast it is: then only communication can be priced.
+    pub device: Option<Device>,
+    /// The networks that join devices, innermost first; empty where only the two levels of AxoNN's model are known.
+    pub tiers: Vec<Tier>,
     /// Memory of a device in bytes; `None`: not bounded by a device.
     pub device_memory: Option<u64>,
     /// The nodes and what joins them; `None`: all devices share one node.
@@ -17,6 +23,32 @@ pub struct Cluster {
     pub intra_node_bandwidth: f64,
     /// Known bandwidths of groups inside a node.
     pub group_bandwidths: Vec<GroupBandwidth>,
+}
+
+/// A network that joins devices (the innermost) or domains of the tier below: NVLink in a node, InfiniBand between nodes.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tier {
+    /// What the network is called in reports.
+    pub name: String,
+    /// Devices in a domain of this tier, a multiple of those of the tier below; `None` on the outermost: any number.
+    pub devices: Option<usize>,
+    /// Links by which one domain of the tier below (one device on the innermost tier) joins this tier.
+    #[serde(default = "one")]
+    pub links: usize,
+    /// Bytes per second of a link in one direction.
+    pub bandwidth: f64,
+    /// Fraction of the bandwidth that large messages reach, in (0, 1].
+    pub efficiency: f64,
+    /// Seconds before a message's first byte arrives.
+    pub latency: f64,
+    /// Bytes of a message that reaches half of `efficiency`; 0: messages of all sizes reach all of it.
+    #[serde(default)]
+    pub half_bytes: f64,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// Nodes of equal size, every pair of them joined by equal bandwidth.

@@ -2,50 +2,85 @@
 
 use serde::Deserialize;
 
+use crate::device::{check_fraction, check_rate, check_seconds};
 use crate::toml_text::{self, check_name, check_size};
-use crate::{Cluster, GroupBandwidth, Network, SpecError};
+use crate::{Cluster, Device, GroupBandwidth, Network, SpecError, Tier};
 
 const MAX_DEVICES_PER_NODE: usize = 1 << 16;
-const MAX_BANDWIDTH: f64 = 1e18;
 const MAX_MEMORY: u64 = 1 << 50;
 
 /// Name and file of every preset.
-const PRESETS: [(&str, &str); 4] = [
+const PRESETS: [(&str, &str); 5] = [
     ("local", include_str!("../presets/clusters/local.toml")),
     ("perlmutter", include_str!("../presets/clusters/perlmutter.toml")),
     ("frontier", include_str!("../presets/clusters/frontier.toml")),
     ("alps", include_str!("../presets/clusters/alps.toml")),
+    ("selene", include_str!("../presets/clusters/selene.toml")),
 ];
 
-/// The fields of a cluster file; see [`Cluster`] and [`Network`] for their meaning. Without `devices_per_node` and
-/// `inter_node_bandwidth` all devices share one node.
+/// The fields of a cluster file; see [`Cluster`], [`Tier`] and [`Network`] for their meaning. Without
+/// `devices_per_node` and `inter_node_bandwidth`, and without tiers, all devices share one node.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
     name: String,
     source: String,
+    device: Option<DeviceChoice>,
+    #[serde(default)]
+    tiers: Vec<Tier>,
     device_memory: Option<u64>,
     devices_per_node: Option<usize>,
     inter_node_bandwidth: Option<f64>,
-    intra_node_bandwidth: f64,
+    intra_node_bandwidth: Option<f64>,
     #[serde(default)]
     group_bandwidths: Vec<GroupBandwidth>,
 }
 
+/// A preset's name, or a table with the fields of [`Device`].
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum DeviceChoice {
+    Preset(String),
+    Described(Box<Device>),
+}
+
+impl DeviceChoice {
+    fn validate(self) -> Result<Device, SpecError> {
+        match self {
+            Self::Preset(name) => Device::preset(&name),
+            Self::Described(device) => device.check().map(|()| *device),
+        }
+    }
+}
+
 impl Cluster {
-    /// Reads and validates a cluster file: `name`, `source`, `intra_node_bandwidth`; for several nodes also
-    /// `devices_per_node` and `inter_node_bandwidth`; optionally `device_memory` and a list `group_bandwidths` of
-    /// `{ inner, group, bandwidth }`. Bytes and bytes per second.
+    /// Reads and validates a cluster file: `name`, `source`; `device` (a preset's name or a table of [`Device`]) and
+    /// `[[tiers]]` ([`Tier`], innermost first). What AxoNN's model needs follows from the tiers unless it is given:
+    /// `intra_node_bandwidth`, for several nodes `devices_per_node` and `inter_node_bandwidth`, a list
+    /// `group_bandwidths` of `{ inner, group, bandwidth }`, and `device_memory`. Bytes and bytes per second.
     ///
     /// # Errors
     /// Text that is no TOML, missing or unknown fields, values outside their rule.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         let file: ClusterFile = toml_text::read("a cluster", text)?;
         check_name(&file.name)?;
-        let network = network(file.devices_per_node, file.inter_node_bandwidth)?;
-        check_bandwidth("intra_node_bandwidth", file.intra_node_bandwidth)?;
-        if file.device_memory.is_some_and(|bytes| !(1..=MAX_MEMORY).contains(&bytes)) {
-            let bytes = file.device_memory.unwrap_or_default();
+        check_tiers(&file.tiers)?;
+        let device = file.device.map(DeviceChoice::validate).transpose()?;
+        let network = match (file.devices_per_node, file.inter_node_bandwidth, file.tiers.as_slice()) {
+            (None, None, [inner, outer, ..]) => inner
+                .devices
+                .map(|devices_per_node| Network { devices_per_node, bandwidth: outer.links as f64 * outer.bandwidth }),
+            (devices, bandwidth, _) => network(devices, bandwidth)?,
+        };
+        let innermost = file.tiers.first().map(|tier| tier.links as f64 * tier.bandwidth);
+        let Some(intra_node_bandwidth) = file.intra_node_bandwidth.or(innermost) else {
+            let rule = "a cluster says how fast devices of a node talk to each other";
+            return Err(SpecError::invalid("intra_node_bandwidth", "none", rule, "give it, or [[tiers]]"));
+        };
+        check_rate("intra_node_bandwidth", intra_node_bandwidth)?;
+        let device_memory = file.device_memory.or(device.as_ref().map(|device| device.memory));
+        if device_memory.is_some_and(|bytes| !(1..=MAX_MEMORY).contains(&bytes)) {
+            let bytes = device_memory.unwrap_or_default();
             let rule = format!("a device has 1..={MAX_MEMORY} bytes");
             return Err(SpecError::invalid("device_memory", bytes, rule, "give bytes, or leave it out"));
         }
@@ -54,9 +89,11 @@ impl Cluster {
         Ok(Self {
             name: file.name,
             source: file.source,
-            device_memory: file.device_memory,
+            device,
+            tiers: file.tiers,
+            device_memory,
             network,
-            intra_node_bandwidth: file.intra_node_bandwidth,
+            intra_node_bandwidth,
             group_bandwidths: file.group_bandwidths,
         })
     }
@@ -93,7 +130,7 @@ fn network(devices_per_node: Option<usize>, bandwidth: Option<f64>) -> Result<Op
         (None, None) => Ok(None),
         (Some(devices_per_node), Some(bandwidth)) => {
             check_size("devices_per_node", devices_per_node, MAX_DEVICES_PER_NODE)?;
-            check_bandwidth("inter_node_bandwidth", bandwidth)?;
+            check_rate("inter_node_bandwidth", bandwidth)?;
             Ok(Some(Network { devices_per_node, bandwidth }))
         }
         (Some(devices), None) => {
@@ -105,12 +142,38 @@ fn network(devices_per_node: Option<usize>, bandwidth: Option<f64>) -> Result<Op
     }
 }
 
-fn check_bandwidth(field: &str, bandwidth: f64) -> Result<(), SpecError> {
-    if (1.0..=MAX_BANDWIDTH).contains(&bandwidth) {
-        return Ok(());
+/// Every tier but the outermost has a size, a multiple of the one below.
+fn check_tiers(tiers: &[Tier]) -> Result<(), SpecError> {
+    let mut below = 1;
+    for (index, tier) in tiers.iter().enumerate() {
+        let field = |name: &str| format!("tiers[{index}].{name}");
+        check_name(&tier.name)?;
+        let outermost = index + 1 == tiers.len();
+        match tier.devices {
+            None if !outermost => {
+                let rule = "only the outermost tier joins any number of devices";
+                return Err(SpecError::invalid(field("devices"), "none", rule, "give the devices of a domain"));
+            }
+            Some(devices) => {
+                check_size(&field("devices"), devices, MAX_DEVICES_PER_NODE)?;
+                if devices % below != 0 || devices <= below && index > 0 {
+                    let rule = format!("a domain holds several whole domains of the tier below, {below} devices each");
+                    return Err(SpecError::invalid(field("devices"), devices, rule, "use a larger multiple"));
+                }
+                below = devices;
+            }
+            None => {}
+        }
+        check_size(&field("links"), tier.links, MAX_DEVICES_PER_NODE)?;
+        check_rate(&field("bandwidth"), tier.bandwidth)?;
+        check_fraction(&field("efficiency"), tier.efficiency)?;
+        check_seconds(&field("latency"), tier.latency)?;
+        if !(0.0..=1e12).contains(&tier.half_bytes) {
+            let rule = "a size lies in 0..=1e12 bytes";
+            return Err(SpecError::invalid(field("half_bytes"), tier.half_bytes, rule, "use e.g. 1e6, or 0"));
+        }
     }
-    let rule = format!("a bandwidth lies in 1..={MAX_BANDWIDTH:e} bytes per second");
-    Err(SpecError::invalid(field, bandwidth, rule, "give bytes per second, e.g. 25e9"))
+    Ok(())
 }
 
 /// Every group lies inside a node of `largest` devices and is listed once.
@@ -126,7 +189,7 @@ fn check_groups(groups: &[GroupBandwidth], largest: usize) -> Result<(), SpecErr
         if groups[..index].iter().any(|other| (other.inner, other.group) == (entry.inner, entry.group)) {
             return Err(SpecError::invalid(field, value, "a pair is listed once", "leave one of them out"));
         }
-        check_bandwidth(&format!("{field}.bandwidth"), entry.bandwidth)?;
+        check_rate(&format!("{field}.bandwidth"), entry.bandwidth)?;
     }
     Ok(())
 }

@@ -7,6 +7,8 @@ mod axis;
 mod choices;
 mod cluster;
 mod cluster_file;
+mod device;
+mod devices;
 mod error;
 mod grid;
 mod layout;
@@ -25,7 +27,8 @@ pub use axis::{Axis, AxisOrder, AxisSet};
 pub use choices::{
     Activation, Activations, ElementType, KeepWeights, Linear, Norm, Positions, Recompute, Schedule, Zero,
 };
-pub use cluster::{Cluster, GroupBandwidth, Network};
+pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
+pub use device::{Device, Efficiency, MeasuredRate, Peaks};
 pub use error::{SpecError, nearest_divisors};
 pub use grid::{Coordinate, Grid};
 pub use layout::{Layout, LayoutRequest};

@@ -1,0 +1,206 @@
+//! A device: how fast it computes, what it remembers, and how efficiency depends on the shape of the work.
+
+use serde::{Deserialize, Serialize};
+
+use crate::SpecError;
+use crate::toml_text::{self, check_name};
+
+const MAX_MEMORY: u64 = 1 << 50;
+
+/// One accelerator as a cost model sees it. Files: [`Device::from_toml`]; every preset names where its numbers are from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// What the device is called in reports.
+    pub name: String,
+    /// Where the numbers come from; for fitted ones, on which measurements they were fitted.
+    pub source: String,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Memory bandwidth in bytes per second.
+    pub memory_bandwidth: f64,
+    /// Fraction of `memory_bandwidth` that streaming kernels reach, in (0, 1].
+    pub memory_efficiency: f64,
+    /// Peak rates of dense matrix products, in FLOP/s.
+    pub peak: Peaks,
+    /// Peak rate of the general units in f32, in FLOP/s: element-wise work and reductions.
+    pub vector_rate: f64,
+    /// Seconds that every operation takes beside its work.
+    pub launch_seconds: f64,
+    /// Fraction of the peak that a matrix product reaches, by its shape.
+    pub products: Efficiency,
+    /// Fraction of the peak that flash-style attention reaches, by its shape: `m` the sequence, `n` the width of a head,
+    /// `k` the heads of all sequences of the pass.
+    pub attention: Efficiency,
+}
+
+/// Peak rates of dense matrix products by type of the operands, in FLOP/s.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peaks {
+    /// 16-bit types (bf16, f16), sums in f32.
+    pub half: f64,
+    /// f32 (on matrix units that round operands, where the library does so by default).
+    pub single: f64,
+    /// f64.
+    pub double: f64,
+}
+
+/// The fraction of a peak that a piece of work reaches, as a function of its shape `m x n x k`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case", tag = "kind")]
+pub enum Efficiency {
+    /// The same for every shape.
+    Constant {
+        /// In (0, 1].
+        fraction: f64,
+    },
+    /// `ceiling / (1 + half_m / m + half_n / n + half_k / k)`: rises with every dimension.
+    Curve {
+        /// For endlessly large shapes; in (0, 1].
+        ceiling: f64,
+        /// Length of `m` that alone would halve it; at least 0.
+        half_m: f64,
+        /// Length of `n` that alone would halve it; at least 0.
+        half_n: f64,
+        /// Length of `k` that alone would halve it; at least 0.
+        half_k: f64,
+    },
+    /// Measured rates: the entry nearest in the logarithms of the shape counts.
+    Table {
+        /// At least one entry.
+        entries: Vec<MeasuredRate>,
+    },
+}
+
+/// A measured fraction of the peak.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredRate {
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Terms of each sum.
+    pub k: usize,
+    /// Of the peak, in (0, 1].
+    pub fraction: f64,
+}
+
+impl Efficiency {
+    /// The fraction of the peak that a shape of positive sizes reaches.
+    pub fn at(&self, [m, n, k]: [f64; 3]) -> f64 {
+        match self {
+            Self::Constant { fraction } => *fraction,
+            Self::Curve { ceiling, half_m, half_n, half_k } => ceiling / (1.0 + half_m / m + half_n / n + half_k / k),
+            Self::Table { entries } => {
+                let distance = |entry: &MeasuredRate| -> f64 {
+                    let pairs = [(entry.m, m), (entry.n, n), (entry.k, k)];
+                    pairs.into_iter().map(|(known, wanted)| (known as f64 / wanted).ln().powi(2)).sum()
+                };
+                let nearest = entries.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+                nearest.map_or(1.0, |entry| entry.fraction)
+            }
+        }
+    }
+
+    fn check(&self, field: &str) -> Result<(), SpecError> {
+        match self {
+            Self::Constant { fraction } => check_fraction(&format!("{field}.fraction"), *fraction),
+            Self::Curve { ceiling, half_m, half_n, half_k } => {
+                check_fraction(&format!("{field}.ceiling"), *ceiling)?;
+                for (name, half) in [("half_m", half_m), ("half_n", half_n), ("half_k", half_k)] {
+                    if !(0.0..=1e9).contains(half) {
+                        let rule = "a length lies in 0..=1e9";
+                        return Err(SpecError::invalid(format!("{field}.{name}"), half, rule, "use e.g. 128, or 0"));
+                    }
+                }
+                Ok(())
+            }
+            Self::Table { entries } if entries.is_empty() => {
+                let rule = "a table has at least one entry";
+                Err(SpecError::invalid(format!("{field}.entries"), "[]", rule, "use kind = \"constant\""))
+            }
+            Self::Table { entries } => entries.iter().enumerate().try_for_each(|(index, entry)| {
+                let field = format!("{field}.entries[{index}]");
+                if [entry.m, entry.n, entry.k].contains(&0) {
+                    let rule = "m, n and k are at least 1";
+                    return Err(SpecError::invalid(field, 0, rule, "give positive numbers"));
+                }
+                check_fraction(&format!("{field}.fraction"), entry.fraction)
+            }),
+        }
+    }
+}
+
+impl Device {
+    /// Reads and validates a device file: the fields of [`Device`], bytes, seconds, FLOP/s.
+    ///
+    /// # Errors
+    /// Text that is no TOML, missing or unknown fields, values outside their rule.
+    pub fn from_toml(text: &str) -> Result<Self, SpecError> {
+        let device: Self = toml_text::read("a device", text)?;
+        device.check()?;
+        Ok(device)
+    }
+
+    /// Holds every number against its rule.
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
+        check_name(&self.name)?;
+        if !(1..=MAX_MEMORY).contains(&self.memory) {
+            let rule = format!("a device has 1..={MAX_MEMORY} bytes");
+            return Err(SpecError::invalid("memory", self.memory, rule, "give bytes, e.g. 85899345920"));
+        }
+        let rates = [
+            ("memory_bandwidth", self.memory_bandwidth),
+            ("peak.half", self.peak.half),
+            ("peak.single", self.peak.single),
+            ("peak.double", self.peak.double),
+            ("vector_rate", self.vector_rate),
+        ];
+        for (field, rate) in rates {
+            check_rate(field, rate)?;
+        }
+        check_seconds("launch_seconds", self.launch_seconds)?;
+        check_fraction("memory_efficiency", self.memory_efficiency)?;
+        self.products.check("products")?;
+        self.attention.check("attention")
+    }
+}
+
+/// A rate in bytes or FLOP per second.
+pub(crate) fn check_rate(field: &str, rate: f64) -> Result<(), SpecError> {
+    if (1.0..=1e18).contains(&rate) {
+        return Ok(());
+    }
+    Err(SpecError::invalid(field, rate, "a rate lies in 1..=1e18 bytes or FLOP per second", "give bytes or FLOP per second, e.g. 25e9"))
+}
+
+pub(crate) fn check_seconds(field: &str, seconds: f64) -> Result<(), SpecError> {
+    if (0.0..=1.0).contains(&seconds) {
+        return Ok(());
+    }
+    Err(SpecError::invalid(field, seconds, "a latency lies in 0..=1 seconds", "give seconds, e.g. 5e-6"))
+}
+
+pub(crate) fn check_fraction(field: &str, fraction: f64) -> Result<(), SpecError> {
+    if fraction > 0.0 && fraction <= 1.0 {
+        return Ok(());
+    }
+    Err(SpecError::invalid(field, fraction, "a fraction lies in (0, 1]", "use e.g. 0.7"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn efficiency_follows_the_shape() {
+        let curve = Efficiency::Curve { ceiling: 0.8, half_m: 100.0, half_n: 0.0, half_k: 0.0 };
+        assert_eq!(curve.at([100.0, 1.0, 1.0]), 0.4);
+        assert!(curve.at([1e6, 1.0, 1.0]) > 0.79);
+        let rate = |m, fraction| MeasuredRate { m, n: 64, k: 64, fraction };
+        let table = Efficiency::Table { entries: vec![rate(64, 0.3), rate(1024, 0.6)] };
+        assert_eq!((table.at([100.0, 64.0, 64.0]), table.at([700.0, 64.0, 64.0])), (0.3, 0.6));
+    }
+}
