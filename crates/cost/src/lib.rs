@@ -1,5 +1,6 @@
 //! Prices layouts: the published communication models, one file each, and the simulation of a step program.
 
 pub mod axonn;
+pub mod native;
 pub mod simulation;
 pub mod trace;

@@ -173,7 +173,12 @@ pub(crate) fn check_rate(field: &str, rate: f64) -> Result<(), SpecError> {
     if (1.0..=1e18).contains(&rate) {
         return Ok(());
     }
-    Err(SpecError::invalid(field, rate, "a rate lies in 1..=1e18 bytes or FLOP per second", "give bytes or FLOP per second, e.g. 25e9"))
+    Err(SpecError::invalid(
+        field,
+        rate,
+        "a rate lies in 1..=1e18 bytes or FLOP per second",
+        "give bytes or FLOP per second, e.g. 25e9",
+    ))
 }
 
 pub(crate) fn check_seconds(field: &str, seconds: f64) -> Result<(), SpecError> {
