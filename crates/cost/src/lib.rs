@@ -1,6 +1,7 @@
 //! Prices layouts: the published communication models, one file each, and the simulation of a step program.
 
 pub mod axonn;
+pub mod lbnl;
 pub mod native;
 pub mod simulation;
 pub mod trace;
