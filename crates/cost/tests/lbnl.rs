@@ -263,7 +263,7 @@ fn what_has_no_price_is_refused() {
         (with(Cut { microbatch: 0, ..one.cut }), "microbatch = 0"),
         (with(Cut { hidden: group(161, 1), ..one.cut }), "tp1 = 161: it is 1 to 160, at most the heads"),
         (with(Cut { panels: 0, ..configuration(Strategy::Summa).cut }), "summa_nb = 0"),
-        (with(Cut { sequence: group(1024, 1), ..configuration(Strategy::TwoD).cut }), "tp1*tp2 = 8192"),
+        (with(Cut { sequence: group(2049, 1), ..configuration(Strategy::TwoD).cut }), "tp2 = 2049"),
         (
             Configuration {
                 data: group(16, 8),

@@ -1,9 +1,11 @@
-//! Enumerates the legal grids of a model on a number of ranks, prices their communication and ranks them.
+//! Enumerates the legal grids of a model on a number of ranks, prices their communication and ranks them; and, in
+//! [`lbnl`], searches the configurations of LBNL's performance model.
 //!
 //! Ranking is by AxoNN's communication model ([`quadrille_cost::axonn`]): computation is not looked at. Candidates whose
 //! states of training do not fit into a device are marked where the cluster says how much it has ([`state_bytes`]);
 //! activations are not counted.
 
+pub mod lbnl;
 mod memory;
 mod refusal;
 mod search;

@@ -156,8 +156,8 @@ impl Configuration {
     /// published outputs.
     ///
     /// # Errors
-    /// A size of 0, or one that leaves a device without a head, a token, a layer or a microbatch; more members in a
-    /// fast domain than the group or the domain has; panels, or a second group, of a strategy that has none.
+    /// A size of 0, or one that leaves a device without a head, a layer, a microbatch or a share of the sequence; more
+    /// members in a fast domain than the group or the domain has; panels, or a second group, of a strategy that has none.
     pub fn check(&self, shape: &Shape, system: &System, global_batch: u64) -> Result<(), SpecError> {
         let Self { cut: Cut { strategy, hidden, sequence, microbatch, panels }, data, pipe } = *self;
         let groups = [("dp", data), ("tp1", hidden), ("tp2", sequence), ("pp", pipe)];
@@ -174,14 +174,17 @@ impl Configuration {
                 let fast = self.reducing().fast;
                 check_most("nvs_dp*nvs_tp2", fast, system.fast_domain, "nvs: in 2d both reduce gradients together")?;
             }
-            Strategy::Summa => check_size("summa_nb", panels)?,
+            Strategy::Summa => {
+                check_size("summa_nb", panels)?;
+                check_most("tp1", hidden.size, shape.seq, "the tokens of a sequence, which summa's norm divides")?;
+            }
         }
         if strategy != Strategy::Summa && panels != 0 {
             let rule = format!("strategy {} has no panels", strategy.name());
             return Err(SpecError::invalid("summa_nb", panels, rule, "use 0, or strategy summa"));
         }
         check_most("tp1", hidden.size, shape.heads, "the heads of the model")?;
-        check_most("tp1*tp2", hidden.size * sequence.size, shape.seq, "the tokens of a sequence")?;
+        check_most("tp2", sequence.size, shape.seq, "the tokens of a sequence")?;
         check_most("pp", pipe.size, shape.depth, "the layers of the model")?;
         check_most("dp*microbatch", data.size * microbatch, global_batch, "the global batch")
     }
@@ -299,8 +302,11 @@ pub fn price(
     Ok(Block::new(shape, system, &configuration.cut).step(shape, system, configuration, global_batch))
 }
 
-/// Refuses 0 and what no machine has.
-fn check_size(name: &str, size: u64) -> Result<(), SpecError> {
+/// Refuses a size of 0 and what no machine has, 2^24.
+///
+/// # Errors
+/// Names `name`, its value and the rule.
+pub fn check_size(name: &str, size: u64) -> Result<(), SpecError> {
     if size == 0 {
         return Err(SpecError::invalid(name, size, "it is at least 1", "use 1 or more"));
     }
