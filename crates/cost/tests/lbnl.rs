@@ -10,7 +10,6 @@ use proptest::strategy::Strategy as Generator;
 use quadrille_cost::lbnl::{
     Block, Collective, Configuration, Cut, Group, Price, Shape, Strategy, System, Unit, layers, price,
 };
-use quadrille_spec::Model;
 
 const GLOBAL_BATCH: u64 = 4096;
 
@@ -35,7 +34,7 @@ impl Row {
     }
 
     fn shape(&self) -> Shape {
-        Shape::published(self.text("model")).unwrap()
+        Shape::named(self.text("model")).unwrap()
     }
 
     fn system(&self) -> System {
@@ -218,7 +217,7 @@ fn interfaces_count_between_fast_domains_only() {
 /// With one device for the sequence the two strategies differ by the output biases alone.
 #[test]
 fn two_d_without_a_second_group_is_one_d_but_for_two_biases() {
-    let (shape, b200) = (Shape::published("gpt3_1T").unwrap(), system("b200", 8));
+    let (shape, b200) = (Shape::named("gpt3_1T").unwrap(), system("b200", 8));
     let one = published_cut(Strategy::OneD);
     let two = Cut { strategy: Strategy::TwoD, ..one };
     let pairs = layers(&shape, &b200, &one).into_iter().zip(layers(&shape, &b200, &two));
@@ -236,8 +235,14 @@ fn names_are_the_published_ones() {
     assert_eq!(message, "unknown system 'h100'; known: a100, h200, b200, b200-next");
     let message = "3d".parse::<Strategy>().unwrap_err().to_string();
     assert_eq!(message, "unknown strategy '3d'; known: 1d, 2d, summa");
-    assert_eq!(Some(Shape::from(&Model::preset("gpt3-175b").unwrap())), Shape::published("gpt3"));
-    assert_eq!(Shape::published("gpt4"), None);
+    let trillion = Shape { seq: 2048, embed: 25_600, ffn: 102_400, heads: 160, depth: 128 };
+    assert_eq!((Shape::named("gpt3_1T"), Shape::named("gpt3-1t")), (Ok(trillion), Ok(trillion)));
+    assert_eq!(trillion.published_name(), Some("gpt3_1T"));
+    assert_eq!(Shape { seq: 2047, ..trillion }.published_name(), None);
+    let message = Shape::named("gpt4").unwrap_err().to_string();
+    assert!(message.starts_with("unknown model 'gpt4'; known: gpt3, gpt3_1T, vit_era5, gpt-tiny, "), "{message}");
+    let message = Shape::named("llama2-7b").unwrap_err().to_string();
+    assert!(message.starts_with("activation = swiglu: ") && message.contains("use activation = gelu"), "{message}");
 }
 
 #[test]
@@ -245,7 +250,7 @@ fn what_has_no_price_is_refused() {
     let configuration =
         |strategy| Configuration { cut: published_cut(strategy), data: group(16, 1), pipe: group(4, 1) };
     let refusal = |configuration: Configuration| {
-        let shape = Shape::published("gpt3_1T").unwrap();
+        let shape = Shape::named("gpt3_1T").unwrap();
         price(&shape, &system("b200", 8), &configuration, GLOBAL_BATCH).unwrap_err().to_string()
     };
     let one = configuration(Strategy::OneD);
@@ -292,7 +297,7 @@ fn configurations() -> impl Generator<Value = (Shape, Configuration)> {
             panels: if strategy == Strategy::Summa { panels } else { 0 },
         };
         let [data, pipe] = [group(d, fast[2].min(d)), group(p, fast[3].min(p))];
-        (Shape::PUBLISHED[model].1, Configuration { cut, data, pipe })
+        (Shape::named(Shape::PUBLISHED[model].0).unwrap(), Configuration { cut, data, pipe })
     })
 }
 

@@ -17,7 +17,7 @@ fn table(name: &str, columns: &str) -> Vec<Vec<String>> {
 
 fn search(strategy: &str, model: &str, gpu: &str, nvs: u64, devices: u64, global_batch: u64) -> Search {
     let system = System::named(gpu).unwrap().with_fast_domain(nvs).unwrap();
-    let shape = Shape::published(model).unwrap();
+    let shape = Shape::named(model).unwrap();
     Search::new(shape, system, strategy.parse().unwrap(), devices, global_batch).unwrap()
 }
 
@@ -91,7 +91,7 @@ fn a_short_list_begins_a_long_one() {
 /// What is found uses all devices and the whole fast domain, and is priced as it would be alone.
 #[test]
 fn candidates_are_what_they_claim_to_be() {
-    let (shape, nvs, devices, batch) = (Shape::published("vit_era5").unwrap(), 8, 640, 1280);
+    let (shape, nvs, devices, batch) = (Shape::named("vit_era5").unwrap(), 8, 640, 1280);
     let system = System::named("b200-next").unwrap().with_fast_domain(nvs).unwrap();
     for strategy in [Strategy::TwoD, Strategy::Summa] {
         let found = Search::new(shape, system.clone(), strategy, devices, batch).unwrap().run(1000);
@@ -107,7 +107,7 @@ fn candidates_are_what_they_claim_to_be() {
 
 #[test]
 fn what_cannot_be_searched() {
-    let shape = Shape::published("gpt3").unwrap();
+    let shape = Shape::named("gpt3").unwrap();
     let system = System::named("a100").unwrap();
     let refusal =
         |devices, batch| Search::new(shape, system.clone(), Strategy::TwoD, devices, batch).unwrap_err().to_string();

@@ -14,7 +14,7 @@ mod system;
 
 use std::str::FromStr;
 
-use quadrille_spec::{Model, SpecError};
+use quadrille_spec::{Activation, Model, Norm, SpecError};
 
 pub use layers::{Block, Layer, Pass, Time, Unit, layers};
 pub use system::{Collective, Group, Network, System};
@@ -41,25 +41,52 @@ pub struct Shape {
     pub depth: u64,
 }
 
-impl From<&Model> for Shape {
-    fn from(model: &Model) -> Self {
-        let [seq, embed, ffn, heads, depth] =
-            [model.seq_len, model.hidden, model.ffn, model.heads, model.layers].map(|size| size as u64);
-        Self { seq, embed, ffn, heads, depth }
+impl TryFrom<&Model> for Shape {
+    type Error = SpecError;
+
+    /// Positions, mask and ends of the network do not count.
+    fn try_from(model: &Model) -> Result<Self, SpecError> {
+        let refusal = |field, value: String, usual| {
+            let rule = "LBNL's model prices blocks of GPT and ViT only";
+            Err(SpecError::invalid(field, value, rule, format!("use {field} = {usual}, or another cost model")))
+        };
+        match model {
+            Model { activation, .. } if *activation != Activation::Gelu => {
+                refusal("activation", activation.to_string(), Activation::Gelu.to_string())
+            }
+            Model { norm, .. } if *norm != Norm::Layer => refusal("norm", norm.to_string(), Norm::Layer.to_string()),
+            Model { heads, kv_heads, .. } if heads != kv_heads => {
+                refusal("kv_heads", kv_heads.to_string(), heads.to_string())
+            }
+            Model { seq_len, hidden, ffn, heads, layers, .. } => {
+                let [seq, embed, ffn, heads, depth] = [seq_len, hidden, ffn, heads, layers].map(|size| *size as u64);
+                Ok(Self { seq, embed, ffn, heads, depth })
+            }
+        }
     }
 }
 
 impl Shape {
-    /// The models of the paper, under the names of its published outputs.
-    pub const PUBLISHED: [(&str, Self); 3] = [
-        ("gpt3", Self { seq: 2048, embed: 12_288, ffn: 49_152, heads: 96, depth: 96 }),
-        ("gpt3_1T", Self { seq: 2048, embed: 25_600, ffn: 102_400, heads: 160, depth: 128 }),
-        ("vit_era5", Self { seq: 64_800, embed: 12_288, ffn: 49_152, heads: 64, depth: 48 }),
-    ];
+    /// The models of the published outputs: the name there and the preset.
+    pub const PUBLISHED: [(&str, &str); 3] = [("gpt3", "gpt3-175b"), ("gpt3_1T", "gpt3-1t"), ("vit_era5", "vit-era5")];
 
-    /// The published model of that name.
-    pub fn published(name: &str) -> Option<Self> {
-        Self::PUBLISHED.iter().find(|(published, _)| *published == name).map(|(_, shape)| *shape)
+    /// The model of that published name, or the preset.
+    ///
+    /// # Errors
+    /// A name that is neither; a preset whose blocks the model does not price.
+    pub fn named(name: &str) -> Result<Self, SpecError> {
+        let published = Self::PUBLISHED.iter().find(|(published, _)| *published == name);
+        let preset = Model::preset(published.map_or(name, |(_, preset)| preset)).map_err(|_| {
+            let known = Self::PUBLISHED.iter().map(|(name, _)| *name).chain(Model::preset_names());
+            SpecError::Unknown { what: "model", name: name.to_owned(), known: known.map(str::to_owned).collect() }
+        })?;
+        Self::try_from(&preset)
+    }
+
+    /// The name of these sizes in the published outputs.
+    pub fn published_name(self) -> Option<&'static str> {
+        let published = Self::PUBLISHED.into_iter().map(|(name, _)| name);
+        published.into_iter().find(|name| Self::named(name) == Ok(self))
     }
 }
 
