@@ -7,8 +7,10 @@ use quadrille_data::Tokenizer;
 use quadrille_spec::{Axis, ElementType};
 use serde::Serialize;
 
-use crate::bench::arguments::{BenchPipelineArguments, BenchSimulationArguments};
+use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
+use crate::estimate::EstimateArguments;
 use crate::layout_arguments::LayoutArguments;
+use crate::plan::lbnl::LbnlArguments;
 
 /// Plans, runs and proves the parallel training of large transformers.
 #[derive(Debug, Parser)]
@@ -25,6 +27,7 @@ const EXAMPLES: &str = "Examples:
   quadrille train --grid x=2,pipe=2 --recompute full       a pipeline of two stages whose blocks are computed again
   quadrille explain --grid x=2,y=2,z=2 --program           what are all these collectives?
   quadrille plan --model gpt-20b --ranks 32 --cluster perlmutter
+  quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille bench step                                     speed beside what the matrix library reaches";
 
 #[derive(Debug, Subcommand)]
@@ -35,8 +38,10 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Show what a layout does without running it: program, bytes, FLOPs, memory.
     Explain(ExplainArguments),
-    /// Rank all grids of a number of ranks by a cost model.
+    /// Rank all grids of a number of ranks, or all configurations of a published study, by a cost model.
     Plan(PlanArguments),
+    /// Price the configurations of a table.
+    Estimate(EstimateArguments),
     /// Measure the speed beside a yardstick of the same run.
     Bench(BenchArguments),
 }
@@ -188,6 +193,8 @@ pub struct MachineArguments {
 pub enum Cost {
     /// AxoNN's communication model (SC24, section V-B, equations 1-7).
     Axonn,
+    /// LBNL's model of steps (arXiv 2410.00273), as its authors' code computes it.
+    Lbnl,
 }
 
 /// Element types that only prices know.
@@ -203,7 +210,13 @@ pub enum PricedType {
 }
 
 #[derive(Debug, Args)]
-#[command(allow_negative_numbers = true, mut_arg("layout", plan_layout_help))]
+#[command(
+    allow_negative_numbers = true,
+    mut_arg("layout", plan_layout_help),
+    mut_arg("model", plan_model_help),
+    mut_arg("cluster", plan_cluster_help),
+    mut_arg("global_batch", plan_batch_help)
+)]
 pub struct PlanArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -219,6 +232,8 @@ pub struct PlanArguments {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "Only with --cost lbnl")]
+    pub lbnl: LbnlArguments,
     #[command(flatten, next_help_heading = "Layout")]
     pub layout: LayoutArguments,
 }
@@ -241,6 +256,8 @@ pub enum Bench {
     Pipeline(BenchPipelineArguments),
     /// Simulated against measured steps of ten layouts
     Simulation(BenchSimulationArguments),
+    /// Configurations that searches price in a second, beside published planners
+    Plan(BenchPlanArguments),
 }
 
 /// A step of `train` on random tokens, gradient norm and clipping included: GPT-2 124M, one rank with all cores,
@@ -327,6 +344,21 @@ fn plan_layout_help(argument: Arg) -> Arg {
     argument.help(
         "A layout as a TOML file, of which all but its type counts; of its grid the number of ranks and the order",
     )
+}
+
+fn plan_model_help(argument: Arg) -> Arg {
+    argument.help("A preset's name or a TOML file [default: gpt-demo, with --cost lbnl gpt3-1t]")
+}
+
+fn plan_cluster_help(argument: Arg) -> Arg {
+    argument.help(
+        "Cluster preset or TOML file: what a grid is chosen for. With --cost lbnl one of the paper's systems: a100, h200, \
+         b200, b200-next",
+    )
+}
+
+fn plan_batch_help(argument: Arg) -> Arg {
+    argument.help("Sequences in a step [default: 2 x ranks; with --cost lbnl 4096]")
 }
 
 fn verify_model_help(argument: Arg) -> Arg {

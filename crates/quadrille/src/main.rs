@@ -1,4 +1,4 @@
-//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `bench`.
+//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `estimate`, `bench`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -6,6 +6,7 @@ mod arguments;
 mod bench;
 mod constants;
 mod describe;
+mod estimate;
 mod explain;
 mod failure;
 mod layout_arguments;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {

@@ -1,4 +1,6 @@
-//! Tables, units and JSON.
+//! Tables, units, JSON and CSV.
+
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -19,6 +21,14 @@ pub fn print_text(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes what a flag asked for to a file, in place of what it holds.
+pub fn write_file(flag: &str, path: &Path, content: &[u8]) -> Result<(), Failure> {
+    use std::io::Write;
+    let cannot = |error: std::io::Error| format!("cannot write {flag} {}: {error}", path.display());
+    let mut file = std::fs::File::create(path).map_err(|error| Failure::usage(cannot(error)))?;
+    file.write_all(content).map_err(|error| Failure::run(cannot(error)))
 }
 
 /// `1.50 GiB`.
@@ -45,6 +55,20 @@ fn scaled(mut value: f64, base: f64, units: &[&str]) -> String {
         _ => 0,
     };
     format!("{value:.digits$} {}", units[unit])
+}
+
+/// Rows of equal length as CSV, the header first.
+pub fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> Result<String, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::run(format!("cannot write the table: {error}"));
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    rows.into_iter().try_for_each(|row| writer.write_record(row)).map_err(|error| failed(&error))?;
+    let bytes = writer.into_inner().map_err(|error| failed(&error))?;
+    String::from_utf8(bytes).map_err(|error| failed(&error))
+}
+
+/// The shortest decimal that reads as the same number.
+pub fn shortest(number: f64) -> String {
+    format!("{number:?}")
 }
 
 /// Rows under a header, columns as wide as their widest cell; the first column to the left, others to the right.

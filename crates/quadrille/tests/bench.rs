@@ -133,3 +133,22 @@ fn tables_show_the_same() {
     assert!(gemm.contains("d embedding.table") && gemm.contains("of FLOPs"), "{gemm}");
     assert!(text("collectives --ranks 2 --sizes 1 --runs 1").contains("reduce-scatter"));
 }
+
+#[test]
+fn searches_beside_published_planners() {
+    let document = document("plan --runs 2");
+    let yardsticks: Vec<_> = document["yardsticks"].as_array().unwrap().iter().collect();
+    let searches = document["searches"].as_array().unwrap();
+    assert_eq!(searches[0]["search"], "lbnl");
+    assert_eq!(searches[0]["configurations"], 49_897);
+    for search in searches {
+        let rate = number(search, "configurations_per_second");
+        assert_close(rate, number(search, "configurations") / number(search, "seconds"));
+        for (ratio, yardstick) in search["ratios"].as_array().unwrap().iter().zip(&yardsticks) {
+            assert_close(ratio.as_f64().unwrap(), rate / number(yardstick, "configurations_per_second"));
+        }
+    }
+    let output = bench("plan --runs 1");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("LBNL solver 300/s, Calculon 67/s"), "{text}");
+}

@@ -1,4 +1,4 @@
-//! Flags of the benches of pipelines and simulations, and their help.
+//! Flags of the benches of pipelines, simulations and plans, and their help.
 
 use clap::{Args, value_parser};
 
@@ -54,3 +54,14 @@ pub struct BenchSimulationArguments {
 const BENCH_SIMULATION_EXAMPLES: &str = "Examples:
   quadrille bench simulation                               ten layouts of 2 to 8 ranks
   quadrille bench simulation --set hidden=512 --steps 8    a larger model, more steps";
+
+/// Complete searches on one core: every configuration is enumerated, priced, and ranked where it fits.
+#[derive(Debug, Args)]
+pub struct BenchPlanArguments {
+    /// Measured runs of each search, after one that warms up; the median counts
+    #[arg(long, value_name = "N", default_value_t = 21, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub runs: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,10 +1,11 @@
-//! `quadrille bench`: speeds beside yardsticks that are measured in the same run.
+//! `quadrille bench`: speeds beside yardsticks, measured in the same run wherever they can be.
 
 pub mod arguments;
 mod calibration;
 mod collectives;
 mod gemm;
 mod pipeline;
+mod plan;
 mod simulation;
 mod step;
 
@@ -31,6 +32,7 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
         Bench::Collectives(arguments) => collectives::run(arguments),
         Bench::Pipeline(arguments) => pipeline::run(arguments),
         Bench::Simulation(arguments) => simulation::run(arguments),
+        Bench::Plan(arguments) => plan::run(arguments),
     }
 }
 

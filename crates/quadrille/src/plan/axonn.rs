@@ -1,4 +1,4 @@
-//! `quadrille plan`: all grids of a number of ranks, ranked by a cost model.
+//! `quadrille plan --cost axonn`: all grids of a number of ranks, ranked by AxoNN's communication model.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use quadrille_spec::{Axis, SpecError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::{Cost, PlanArguments, PricedType};
+use crate::arguments::{PlanArguments, PricedType};
 use crate::describe::layout_json;
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
@@ -40,7 +40,6 @@ struct Refusal {
 
 /// Ranks grids and prints the best.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
-    let Cost::Axonn = arguments.cost;
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
     if arguments.layout.grid.as_deref().is_some_and(|grid| grid != "auto") {
         return Err(Failure::usage("plan ranks all grids of --ranks ranks; leave --grid out"));

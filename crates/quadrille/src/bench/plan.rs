@@ -1,0 +1,100 @@
+//! `quadrille bench plan`: configurations that complete searches price in a second, on one core.
+
+use quadrille_cost::lbnl::{Shape, Strategy, System};
+use quadrille_plan::lbnl::Search;
+use serde::Serialize;
+
+use crate::bench::arguments::BenchPlanArguments;
+use crate::bench::{median, seconds};
+use crate::failure::Failure;
+use crate::output::{decimal, print_json, print_text, table};
+
+/// Configurations a second of LBNL's own solver: the public Python code of arXiv 2410.00273, revision `54278b0`, run on
+/// one core. Not measured here.
+const LBNL_SOLVER_PER_S: f64 = 300.0;
+/// Configurations a second of Calculon (Isaev et al., SC23; public Python code), run on one core. Not measured here.
+const CALCULON_PER_S: f64 = 67.0;
+
+#[derive(Serialize)]
+struct Document {
+    /// Each with what it is, in configurations a second on one core.
+    yardsticks: [Yardstick; 2],
+    searches: Vec<Measured>,
+}
+
+#[derive(Serialize)]
+struct Yardstick {
+    planner: &'static str,
+    configurations_per_second: f64,
+}
+
+const YARDSTICKS: [Yardstick; 2] = [
+    Yardstick { planner: "LBNL solver", configurations_per_second: LBNL_SOLVER_PER_S },
+    Yardstick { planner: "Calculon", configurations_per_second: CALCULON_PER_S },
+];
+
+/// A search, run from end to end.
+#[derive(Serialize)]
+struct Measured {
+    search: &'static str,
+    case: String,
+    configurations: u64,
+    /// Median over runs.
+    seconds: f64,
+    configurations_per_second: f64,
+    /// Times the rate of each yardstick.
+    ratios: [f64; 2],
+}
+
+impl Measured {
+    /// Times `run`, which uses one core and returns how many configurations it priced.
+    fn new(search: &'static str, case: String, runs: u32, run: impl Fn() -> u64) -> Self {
+        let configurations = run();
+        let each = (0..runs).map(|_| {
+            seconds(|| {
+                std::hint::black_box(run());
+            })
+        });
+        let seconds = median(each.collect());
+        let rate = configurations as f64 / seconds;
+        let ratios = YARDSTICKS.map(|yardstick| rate / yardstick.configurations_per_second);
+        Self { search, case, configurations, seconds, configurations_per_second: rate, ratios }
+    }
+}
+
+/// Measures and reports.
+pub fn run(arguments: &BenchPlanArguments) -> Result<(), Failure> {
+    let searches = vec![lbnl(arguments.runs)?];
+    if arguments.json {
+        print_json(&Document { yardsticks: YARDSTICKS, searches })
+    } else {
+        print_text(&text(&searches))
+    }
+}
+
+/// The largest search of the LBNL paper's `2d` strategy for GPT3-1T.
+fn lbnl(runs: u32) -> Result<Measured, Failure> {
+    let (model, gpus, domain, batch) = ("gpt3-1t", 16_384, 64, 4096);
+    let system = System::named("b200")?.with_fast_domain(domain)?;
+    let case = format!("{model}, 2d, {gpus} {} in domains of {domain}, batch {batch}", system.name);
+    let search = Search::new(Shape::named(model)?, system, Strategy::TwoD, gpus, batch)?;
+    Ok(Measured::new("lbnl", case, runs, || search.run(10).candidates))
+}
+
+fn text(searches: &[Measured]) -> String {
+    let rate = |rate: f64| decimal(rate, "").trim_end().to_owned();
+    let header = ["search", "case", "configurations", "time", "per second", "x LBNL solver", "x Calculon"];
+    let row = |measured: &Measured| {
+        let times = measured.ratios.map(rate);
+        let milliseconds = format!("{:.2} ms", 1e3 * measured.seconds);
+        let numbers = [measured.configurations.to_string(), milliseconds, rate(measured.configurations_per_second)];
+        [measured.search.to_owned(), measured.case.clone()].into_iter().chain(numbers).chain(times).collect()
+    };
+    let yardsticks = YARDSTICKS
+        .map(|Yardstick { planner, configurations_per_second }| format!("{planner} {configurations_per_second}/s"));
+    format!(
+        "complete searches on one core; published planners on one core: {}\n\n{}",
+        yardsticks.join(", "),
+        table(&header, &searches.iter().map(row).collect::<Vec<_>>())
+    )
+}

@@ -1,0 +1,197 @@
+//! `quadrille plan --cost lbnl`: every configuration of a strategy of the LBNL paper, ranked by the time of a step.
+
+pub mod report;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, value_parser};
+use quadrille_cost::lbnl::{Shape, Strategy, System};
+use quadrille_engine::Hyper;
+use quadrille_plan::lbnl::{Ranked, Search};
+use quadrille_spec::{Model, nearest_divisors};
+
+use crate::arguments::{PlanArguments, PricedType};
+use crate::failure::Failure;
+use crate::layout_arguments::{LayoutArguments, MemoryArguments, PipelineArguments};
+use crate::output::{print_json, print_text, write_file};
+use crate::{paths, settings};
+
+/// Sequences in a step of all published outputs.
+pub const DEFAULT_BATCH: u64 = 4096;
+/// Tokens that the paper's language models are trained on.
+const TOKENS: f64 = 1e12;
+/// Samples that its weather model is trained on: 80 epochs of 40 years, one an hour.
+const WEATHER_SAMPLES: f64 = 80.0 * 40.0 * 365.25 * 24.0;
+
+/// What only this model asks for.
+#[derive(Debug, Args)]
+pub struct LbnlArguments {
+    /// How blocks are cut: 1d (heads and widths), 2d (these and the sequence) or summa (products in panels)
+    #[arg(long, value_name = "NAME")]
+    pub strategy: Option<Strategy>,
+    /// Number of GPUs
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1 << 24))]
+    pub gpus: Option<u64>,
+    /// GPUs of a fast domain, e.g. --nvs 8 [default: the system's own, 4 or 64]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1 << 24))]
+    pub nvs: Option<u64>,
+    /// Write the ranking to this file, in place of what it holds, in the columns of the tables that LBNL's code writes
+    #[arg(long, value_name = "FILE.csv")]
+    pub csv: Option<PathBuf>,
+}
+
+impl LbnlArguments {
+    /// Refuses these flags for another cost model.
+    pub fn refuse(&self, cost: &str) -> Result<(), Failure> {
+        let Self { strategy, gpus, nvs, csv } = self;
+        let flags = [
+            ("--strategy", strategy.is_some(), "leave it out"),
+            ("--gpus", gpus.is_some(), "give --ranks"),
+            ("--nvs", nvs.is_some(), "give --per-node"),
+            ("--csv", csv.is_some(), "use --json"),
+        ];
+        match flags.into_iter().find(|(_, typed, _)| *typed) {
+            None => Ok(()),
+            Some((flag, _, remedy)) => Err(Failure::usage(format!(
+                "{flag} is a flag of --cost lbnl, and the cost model is {cost}; {remedy}, or use --cost lbnl"
+            ))),
+        }
+    }
+}
+
+/// What was searched.
+struct Case {
+    model: Model,
+    shape: Shape,
+    system: System,
+    strategy: Strategy,
+    gpus: u64,
+    global_batch: u64,
+}
+
+/// Ranks configurations and prints the best.
+pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
+    let case = Case::new(arguments)?;
+    let Case { shape, system, strategy, gpus, global_batch, .. } = &case;
+    let csv: Vec<_> = arguments.lbnl.csv.iter().map(|path| ("--csv", path.as_path())).collect();
+    paths::check(&csv, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let search = Search::new(*shape, system.clone(), *strategy, *gpus, *global_batch)?;
+    let start = Instant::now();
+    let found = search.run(arguments.top as usize);
+    let seconds = start.elapsed().as_secs_f64();
+    if found.candidates == 0 {
+        return Err(Failure::usage(case.without_candidates()));
+    }
+    if let Some(path) = &arguments.lbnl.csv {
+        write_file("--csv", path, case.csv(&found)?.as_bytes())?;
+    }
+    if arguments.json { print_json(&case.document(&found, seconds)) } else { print_text(&case.text(&found, seconds)) }
+}
+
+impl Case {
+    fn new(arguments: &PlanArguments) -> Result<Self, Failure> {
+        check_layout(&arguments.layout)?;
+        if arguments.dtype != PricedType::Bf16 {
+            return Err(Failure::usage("--dtype: LBNL's model knows values of two bytes only; leave it out"));
+        }
+        let needed = |flag: &str, example: &str| Failure::usage(format!("--cost lbnl needs {flag}, e.g. {example}"));
+        let strategy = arguments.lbnl.strategy.ok_or_else(|| needed("--strategy 1d, 2d or summa", "--strategy 2d"))?;
+        let gpus = arguments.lbnl.gpus.ok_or_else(|| needed("--gpus", "--gpus 1024"))?;
+        let system = System::named(&arguments.layout.cluster).map_err(|_| {
+            Failure::usage(format!(
+                "--cluster {}: LBNL's model knows the systems of its paper; use {}",
+                arguments.layout.cluster,
+                System::NAMES.join(", ")
+            ))
+        })?;
+        let system = match arguments.lbnl.nvs {
+            Some(nvs) => system.with_fast_domain(nvs)?,
+            None => system,
+        };
+        let model = settings::settings(&arguments.model, "gpt3-1t", Hyper::default())?.model;
+        let shape = Shape::try_from(&model)?;
+        let global_batch = arguments.layout.global_batch.map_or(DEFAULT_BATCH, |batch| batch as u64);
+        Ok(Self { model, shape, system, strategy, gpus, global_batch })
+    }
+
+    /// Steps of the paper's training: samples for a model of patches, else tokens.
+    fn steps(&self) -> f64 {
+        let batch = self.global_batch as f64;
+        if self.model.patch_values.is_some() {
+            WEATHER_SAMPLES / batch
+        } else {
+            TOKENS / (batch * self.shape.seq as f64)
+        }
+    }
+
+    fn days(&self, ranked: &Ranked) -> f64 {
+        self.steps() * ranked.price.seconds / 86_400.0
+    }
+
+    fn without_candidates(&self) -> String {
+        let Self { shape, system, strategy, gpus, global_batch, .. } = self;
+        let domain = system.fast_domain;
+        let said = format!(
+            "--gpus {gpus} --nvs {domain} --global-batch {global_batch}: strategy {} has no configuration",
+            strategy.name()
+        );
+        if *gpus > domain && gpus % domain != 0 {
+            let near: Vec<_> = nearest_divisors(*gpus as usize, domain as usize).iter().map(usize::to_string).collect();
+            return format!("{said}, since fast domains are used completely; use --nvs {}", near.join(" or "));
+        }
+        format!(
+            "{said}: dp * tp1 * tp2 * pp = {gpus}, where dp divides the batch, tp1 the {} heads and {} embedding, pp the \
+             {} layers; use a number of GPUs with smaller factors, or another batch",
+            shape.heads, shape.embed, shape.depth
+        )
+    }
+}
+
+/// Refuses flags of the layout that the search chooses itself, or that the model does not know.
+fn check_layout(arguments: &LayoutArguments) -> Result<(), Failure> {
+    let LayoutArguments {
+        layout,
+        grid,
+        ranks,
+        order,
+        per_node,
+        activations,
+        linear,
+        summa_panels,
+        global_batch: _,
+        microbatch,
+        seq_len,
+        cluster: _,
+        pipeline: PipelineArguments { schedule, chunks, microbatch_group, stage_blocks },
+        memory: MemoryArguments { recompute, cac, zero, keep_weights, overlap, overlap_chunks },
+    } = arguments;
+    let (searched, fixed) =
+        ("the search tries all of them; leave it out", "LBNL's model does not know it; leave it out");
+    let flags = [
+        ("--ranks", ranks.is_some(), "with --cost lbnl give --gpus"),
+        ("--per-node", per_node.is_some(), "with --cost lbnl give --nvs"),
+        ("--seq-len", seq_len.is_some(), "with --cost lbnl give --set seq_len=N"),
+        ("--linear", linear.is_some(), "with --cost lbnl give --strategy"),
+        ("--grid", grid.is_some(), searched),
+        ("--summa-panels", summa_panels.is_some(), searched),
+        ("--microbatch", microbatch.is_some(), searched),
+        ("--layout", layout.is_some(), fixed),
+        ("--order", order.is_some(), fixed),
+        ("--activations", activations.is_some(), fixed),
+        ("--schedule", schedule.is_some(), fixed),
+        ("--chunks", chunks.is_some(), fixed),
+        ("--microbatch-group", microbatch_group.is_some(), fixed),
+        ("--stage-blocks", stage_blocks.is_some(), fixed),
+        ("--recompute", recompute.is_some(), fixed),
+        ("--cac", cac.is_some(), fixed),
+        ("--zero", zero.is_some(), fixed),
+        ("--keep-weights", keep_weights.is_some(), fixed),
+        ("--overlap", overlap.is_some(), fixed),
+        ("--overlap-chunks", overlap_chunks.is_some(), fixed),
+    ];
+    match flags.into_iter().find(|(_, typed, _)| *typed) {
+        None => Ok(()),
+        Some((flag, _, remedy)) => Err(Failure::usage(format!("{flag}: {remedy}"))),
+    }
+}

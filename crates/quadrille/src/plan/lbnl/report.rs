@@ -1,0 +1,148 @@
+//! What was found: for people, as a document, as a table of LBNL's outputs.
+
+use quadrille_cost::lbnl::Price;
+use quadrille_plan::lbnl::{Found, Ranked};
+use serde_json::{Value, json};
+
+use super::Case;
+use crate::failure::Failure;
+use crate::output::{csv, decimal, shortest, table};
+
+/// Of the table for people.
+const HEADER: &str =
+    "step,dp,tp1,tp2,pp,microbatch,panels,in domain,compute,memory,tp comm,dp comm,pp comm,bubble,holds,days";
+
+/// Of the saved outputs of LBNL's code.
+const CSV_COLUMNS: &str = "strategy,model,gpu,nvs,n_gpus,rank_in_top10,dp,tp1,tp2,pp,microbatch,summa_nb,nvs_tp1,nvs_tp2,\
+                           nvs_dp,nvs_pp,global_batch,t_iter_s,mem_gb,t_comp,t_mem,t_tp_comm,t_dp_comm,t_pp_comm,\
+                           t_bubble,wts_mem,wts_grad_mem,opt_mem,acts_mem,throughput";
+
+impl Case {
+    pub fn document(&self, found: &Found, seconds: f64) -> Value {
+        let Self { model, system, strategy, gpus, global_batch, .. } = self;
+        json!({
+            "model": model.name,
+            "cluster": system.name,
+            "cost": "lbnl",
+            "strategy": strategy.name(),
+            "gpus": gpus,
+            "nvs": system.fast_domain,
+            "global_batch": global_batch,
+            "steps": self.steps(),
+            "candidates": found.candidates,
+            "feasible": found.feasible,
+            "least_memory_bytes": found.least_memory_bytes,
+            "device_memory_bytes": system.memory_bytes,
+            "seconds": seconds,
+            "candidates_per_second": found.candidates as f64 / seconds,
+            "plans": found.ranked.iter().map(|ranked| self.entry(ranked)).collect::<Vec<_>>(),
+        })
+    }
+
+    fn entry(&self, ranked: &Ranked) -> Value {
+        let price = &ranked.price;
+        let [dp, tp1, tp2, pp, microbatch, summa_nb, nvs_tp1, nvs_tp2, nvs_dp, nvs_pp] = ranked.configuration.numbers();
+        json!({
+            "layout": {
+                "dp": dp, "tp1": tp1, "tp2": tp2, "pp": pp, "microbatch": microbatch, "summa_nb": summa_nb,
+                "nvs_tp1": nvs_tp1, "nvs_tp2": nvs_tp2, "nvs_dp": nvs_dp, "nvs_pp": nvs_pp,
+            },
+            "time_s": price.seconds,
+            "parts_s": {
+                "compute": price.compute,
+                "memory": price.memory,
+                "tensor_communication": price.tensor_communication,
+                "data_communication": price.data_communication,
+                "pipe_communication": price.pipe_communication,
+                "bubble": price.bubble,
+            },
+            "flops": price.flops,
+            "memory_bytes": price.memory_bytes(),
+            "memory": {
+                "weights": price.weight_bytes,
+                "gradients": price.gradient_bytes,
+                "optimizer": price.optimizer_bytes,
+                "activations": price.activation_bytes,
+            },
+            "days": self.days(ranked),
+        })
+    }
+
+    pub fn text(&self, found: &Found, seconds: f64) -> String {
+        let Self { model, system, strategy, gpus, global_batch, .. } = self;
+        let gigabytes = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
+        let mut text = format!(
+            "{} on {gpus} {} in fast domains of {}, strategy {}, batch {global_batch}, by LBNL's model\n\
+             {} of {} configurations fit into {} (searched in {:.2} ms: {} configurations/s)\n",
+            model.name,
+            system.name,
+            system.fast_domain,
+            strategy.name(),
+            found.feasible,
+            found.candidates,
+            gigabytes(system.memory_bytes),
+            1e3 * seconds,
+            decimal(found.candidates as f64 / seconds, "").trim_end(),
+        );
+        if let (0, Some(least)) = (found.feasible, found.least_memory_bytes) {
+            return text
+                + &format!("the smallest takes {}; use more GPUs, or GPUs with more memory\n", gigabytes(least));
+        }
+        let amount = if model.patch_values.is_some() { "80 epochs of 40 years, hourly" } else { "1e12 tokens" };
+        text += &format!("days: {:.0} steps, {amount}; parts in percent of a step\n\n", self.steps());
+        let rows: Vec<_> = found.ranked.iter().map(|ranked| self.row(ranked)).collect();
+        text + &table(&HEADER.split(',').collect::<Vec<_>>(), &rows)
+    }
+
+    fn row(&self, ranked: &Ranked) -> Vec<String> {
+        let price = &ranked.price;
+        let [dp, tp1, tp2, pp, microbatch, panels, nvs_tp1, nvs_tp2, nvs_dp, nvs_pp] = ranked.configuration.numbers();
+        let sizes = [dp, tp1, tp2, pp, microbatch].map(|size| size.to_string());
+        let panels = if panels == 0 { "-".to_owned() } else { panels.to_string() };
+        let domain = format!("{nvs_dp}*{nvs_tp1}*{nvs_tp2}*{nvs_pp}");
+        let parts = [
+            price.compute,
+            price.memory,
+            price.tensor_communication,
+            price.data_communication,
+            price.pipe_communication,
+            price.bubble,
+        ];
+        let parts = parts.map(|part| format!("{:.1}", 100.0 * part / price.seconds));
+        let memory = format!("{:.1} GB", price.memory_bytes() / 1e9);
+        let (step, days) = (format!("{:.4} s", price.seconds), format!("{:.2}", self.days(ranked)));
+        [step].into_iter().chain(sizes).chain([panels, domain]).chain(parts).chain([memory, days]).collect()
+    }
+
+    /// The ranking in the columns of LBNL's saved outputs.
+    pub fn csv(&self, found: &Found) -> Result<String, Failure> {
+        let Self { model, shape, system, strategy, gpus, global_batch } = self;
+        let header = CSV_COLUMNS.split(',').map(str::to_owned).collect();
+        let row = |(ranked, rank): (&Ranked, u64)| {
+            let names = [strategy.name(), shape.published_name().unwrap_or(&model.name), system.name];
+            let sizes = [system.fast_domain, *gpus, rank].into_iter().chain(ranked.configuration.numbers());
+            let sizes = sizes.chain([*global_batch]).map(|size| size.to_string());
+            let (times, memory) = published_units(&ranked.price);
+            let numbers = times.into_iter().chain(memory).chain([*global_batch as f64 / ranked.price.seconds]);
+            names.map(str::to_owned).into_iter().chain(sizes).chain(numbers.map(shortest)).collect()
+        };
+        csv([header].into_iter().chain(found.ranked.iter().zip(1..).map(row)))
+    }
+}
+
+/// What the tables of LBNL's code tell of a price: `t`, `mem`, the six parts of `t`; then weights, gradients, optimizer
+/// and activations. Seconds, and GB of 1e9 bytes.
+pub fn published_units(price: &Price) -> ([f64; 8], [f64; 4]) {
+    let times = [
+        price.seconds,
+        price.memory_bytes() / 1e9,
+        price.compute,
+        price.memory,
+        price.tensor_communication,
+        price.data_communication,
+        price.pipe_communication,
+        price.bubble,
+    ];
+    let memory = [price.weight_bytes, price.gradient_bytes, price.optimizer_bytes, price.activation_bytes];
+    (times, memory.map(|bytes| bytes / 1e9))
+}
