@@ -176,7 +176,7 @@ pub(crate) fn check_rate(field: &str, rate: f64) -> Result<(), SpecError> {
     Err(SpecError::invalid(
         field,
         rate,
-        "a rate lies in 1..=1e18 bytes or FLOP per second",
+        "a rate lies in 1..=1e18 bytes per second or FLOP/s",
         "give bytes or FLOP per second, e.g. 25e9",
     ))
 }
