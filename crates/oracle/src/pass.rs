@@ -1,6 +1,6 @@
 //! What a forward or backward pass reads, and its layers by their parameters' names.
 
-use quadrille_spec::Model;
+use quadrille_spec::{Model, Norm};
 
 use crate::attention::Attention;
 use crate::dropout::{DropoutSeed, Mask};
@@ -32,27 +32,31 @@ impl Pass<'_> {
 
     /// The norm `name` of `x[n, h]`.
     pub(crate) fn norm(&self, name: &str, x: &[f64]) -> Vec<f64> {
-        let (gamma, beta) = (self.parameter(&format!("{name}.gamma")), self.parameter(&format!("{name}.beta")));
-        norm::forward(x, gamma, beta, self.model.norm_epsilon)
+        let Model { norm, norm_epsilon, .. } = *self.model;
+        let beta = (norm == Norm::Layer).then(|| self.parameter(&format!("{name}.beta")));
+        norm::forward(norm, x, self.parameter(&format!("{name}.gamma")), beta, norm_epsilon)
     }
 
     /// `dx` of the norm `name`; its parameters' gradients are added to `gradients`.
     pub(crate) fn norm_backward(&self, name: &str, dy: &[f64], x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
-        let d = norm::backward(dy, x, self.parameter(&format!("{name}.gamma")), self.model.norm_epsilon);
+        let Model { norm, norm_epsilon, .. } = *self.model;
+        let d = norm::backward(norm, dy, x, self.parameter(&format!("{name}.gamma")), norm_epsilon);
         accumulate(gradients, &format!("{name}.gamma"), &d.gamma);
-        accumulate(gradients, &format!("{name}.beta"), &d.beta);
+        if norm == Norm::Layer {
+            accumulate(gradients, &format!("{name}.beta"), &d.beta);
+        }
         d.x
     }
 
     /// The linear layer `name` of `x[n, inputs]`.
     pub(crate) fn linear(&self, name: &str, x: &[f64]) -> Vec<f64> {
         let bias = self.model.biases.then(|| self.parameter(&format!("{name}.bias")));
-        linear::forward(self.batch.tokens.len(), x, self.parameter(&format!("{name}.weight")), bias)
+        linear::forward(self.batch.rows(), x, self.parameter(&format!("{name}.weight")), bias)
     }
 
     /// `dx` of the linear layer `name`; its parameters' gradients are added to `gradients`.
     pub(crate) fn linear_backward(&self, name: &str, dy: &[f64], x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
-        let d = linear::backward(self.batch.tokens.len(), dy, x, self.parameter(&format!("{name}.weight")));
+        let d = linear::backward(self.batch.rows(), dy, x, self.parameter(&format!("{name}.weight")));
         accumulate(gradients, &format!("{name}.weight"), &d.weight);
         if self.model.biases {
             accumulate(gradients, &format!("{name}.bias"), &d.bias);

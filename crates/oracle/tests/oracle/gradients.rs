@@ -75,7 +75,7 @@ prop_compose! {
         dropout in prop_oneof![Just(0.0), 0.05..0.6],
     ) -> Model {
         let hidden = heads * head_dim;
-        Model { layers, hidden, heads, ffn, vocab, seq_len, tied_head, biases, dropout, ..model() }
+        Model { layers, hidden, heads, kv_heads: heads, ffn, vocab, seq_len, tied_head, biases, dropout, ..model() }
     }
 }
 

@@ -56,7 +56,7 @@ fn norms_hide_a_shift_of_the_residual_stream() {
 
 #[test]
 fn heads_may_change_places() {
-    let model = Model { heads: 3, ..model() };
+    let model = Model { heads: 3, kv_heads: 3, ..model() };
     let (h, d) = (model.hidden, model.head_dim());
     let before = parameters(&model, 1);
     let mut after = before.clone();

@@ -1,6 +1,6 @@
 //! The oracle against the same model in JAX: `reference.py` printed `reference.txt`.
 
-use quadrille_oracle::{Batch, DropoutSeed, Tensors, loss_and_gradients, parameter_shapes};
+use quadrille_oracle::{Batch, DropoutSeed, Samples, Tensors, loss_and_gradients, parameter_shapes};
 use quadrille_spec::Model;
 
 /// `reference.py`'s starting values.
@@ -18,7 +18,7 @@ fn check(case: &str, model: &Model, dropout: Option<DropoutSeed>) {
     let (sequences, seq_len, v) = (3, 5, model.vocab as u32);
     let tokens: Vec<u32> = (0..15).map(|i| (7 * i * i + 3) % v).collect();
     let targets: Vec<u32> = (0..15).map(|i| (5 * i + 1) % v).collect();
-    let batch = Batch { tokens: &tokens, targets: &targets, sequences, seq_len };
+    let batch = Batch { samples: Samples::Tokens { inputs: &tokens, targets: &targets }, sequences, seq_len };
     let (loss, gradients) = loss_and_gradients(model, &initial(model), &batch, dropout);
 
     let text = include_str!("reference.txt").split("case ").find(|text| text.starts_with(case)).unwrap();
@@ -33,10 +33,7 @@ fn check(case: &str, model: &Model, dropout: Option<DropoutSeed>) {
 }
 
 fn model() -> Model {
-    let name = "reference".into();
-    let (layers, hidden, heads, ffn, vocab, seq_len) = (2, 12, 3, 10, 13, 7);
-    let (tied_head, biases, dropout, norm_epsilon) = (true, false, 0.0, 1e-5);
-    Model { name, layers, hidden, heads, ffn, vocab, seq_len, tied_head, biases, dropout, norm_epsilon }
+    Model { ffn: 10, biases: false, ..Model::gpt(2, 12, 3, 13, 7) }
 }
 
 #[test]

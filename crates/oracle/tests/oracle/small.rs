@@ -1,23 +1,11 @@
 //! Models, parameters and batches small enough for finite differences.
 
-use quadrille_oracle::{Batch, DropoutSeed, Tensors, loss_and_gradients, parameter_shapes};
+use quadrille_oracle::{Batch, DropoutSeed, Samples, Tensors, loss_and_gradients, parameter_shapes};
 use quadrille_spec::{Model, RandomStream};
 
 /// A model with odd sizes that are all different; its epsilon keeps norms smooth where dropout empties a row.
 pub fn model() -> Model {
-    Model {
-        name: "small".into(),
-        layers: 2,
-        hidden: 6,
-        heads: 2,
-        ffn: 7,
-        vocab: 11,
-        seq_len: 5,
-        tied_head: false,
-        biases: true,
-        dropout: 0.0,
-        norm_epsilon: 0.1,
-    }
+    Model { ffn: 7, tied_head: false, norm_epsilon: 0.1, ..Model::gpt(2, 6, 2, 11, 5) }
 }
 
 /// Parameters far enough from zero that every path carries gradient.
@@ -50,7 +38,8 @@ impl Sample {
     }
 
     pub fn batch(&self) -> Batch<'_> {
-        Batch { tokens: &self.tokens, targets: &self.targets, sequences: self.sequences, seq_len: self.seq_len }
+        let samples = Samples::Tokens { inputs: &self.tokens, targets: &self.targets };
+        Batch { samples, sequences: self.sequences, seq_len: self.seq_len }
     }
 }
 
