@@ -19,7 +19,9 @@ mod linear;
 mod norm;
 mod optimizer;
 mod pass;
+mod rotary;
 mod squared_error;
+mod swiglu;
 mod transformer;
 
 use std::collections::BTreeMap;

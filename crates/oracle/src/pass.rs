@@ -1,10 +1,10 @@
 //! What a forward or backward pass reads, and its layers by their parameters' names.
 
-use quadrille_spec::{Model, Norm};
+use quadrille_spec::{Activation, Model, Norm};
 
 use crate::attention::Attention;
 use crate::dropout::{DropoutSeed, Mask};
-use crate::{Batch, Tensors, linear, norm};
+use crate::{Batch, Tensors, gelu, linear, norm, swiglu};
 
 /// One pass of one batch.
 pub(crate) struct Pass<'a> {
@@ -26,8 +26,30 @@ impl Pass<'_> {
     }
 
     pub(crate) fn attention(&self) -> Attention {
-        let (sequences, seq_len) = (self.batch.sequences, self.batch.seq_len);
-        Attention { sequences, seq_len, heads: self.model.heads, head_dim: self.model.head_dim() }
+        Attention {
+            sequences: self.batch.sequences,
+            seq_len: self.batch.seq_len,
+            heads: self.model.heads,
+            kv_heads: self.model.kv_heads,
+            head_dim: self.model.head_dim(),
+            causal: self.model.causal,
+        }
+    }
+
+    /// `y[n, f]` of the perceptron's first product `up[n, f]` or, gated, `up[n, 2f]`.
+    pub(crate) fn activation(&self, up: &[f64]) -> Vec<f64> {
+        match self.model.activation {
+            Activation::Gelu => gelu::forward(up),
+            Activation::Swiglu => swiglu::forward(up),
+        }
+    }
+
+    /// The gradient of `up`.
+    pub(crate) fn activation_backward(&self, dy: &[f64], up: &[f64]) -> Vec<f64> {
+        match self.model.activation {
+            Activation::Gelu => gelu::backward(dy, up),
+            Activation::Swiglu => swiglu::backward(dy, up),
+        }
     }
 
     /// The norm `name` of `x[n, h]`.

@@ -1,6 +1,6 @@
 //! The whole model: embedding, blocks, final norm, head and loss; then the same backwards.
 
-use quadrille_spec::Model;
+use quadrille_spec::{Model, Positions};
 
 use crate::dropout::DropoutSeed;
 use crate::pass::Pass;
@@ -16,13 +16,15 @@ use crate::{Batch, Samples, Tensors, assert_parameters, block, embedding, head, 
 ///
 /// # Panics
 ///
-/// If `parameters` are not exactly the model's, or the batch does not fit the model.
+/// If the model's heads do not fit its width, `parameters` are not exactly the model's, or the batch does not fit the
+/// model.
 pub fn loss_and_gradients(
     model: &Model,
     parameters: &Tensors,
     batch: &Batch,
     dropout: Option<DropoutSeed>,
 ) -> (f64, Tensors) {
+    assert_heads(model);
     assert_parameters(model, parameters, "parameters");
     assert_batch(model, batch);
     let pass = Pass { model, parameters, batch, dropout };
@@ -66,6 +68,16 @@ fn backward(pass: &Pass, saved: &Saved) -> Tensors {
     pass.mask("embedding").apply(&mut dx);
     embedding::backward(pass, &dx, &mut gradients);
     gradients
+}
+
+fn assert_heads(model: &Model) {
+    let Model { hidden, heads, kv_heads, positions, .. } = *model;
+    assert!(
+        hidden.is_multiple_of(heads) && heads.is_multiple_of(kv_heads),
+        "hidden {hidden}, {heads} heads, {kv_heads} keys"
+    );
+    let pairs = model.head_dim().is_multiple_of(2);
+    assert!(positions == Positions::Learned || pairs, "heads of {} numbers are not pairs to turn", model.head_dim());
 }
 
 fn assert_batch(model: &Model, batch: &Batch) {
