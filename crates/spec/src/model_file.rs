@@ -208,7 +208,7 @@ impl ModelFile {
             return Err(SpecError::invalid("rotary_base", base, "it must lie in 1..=1e12", "use e.g. 10000 or 500000"));
         }
         let head_dim = self.hidden / self.heads;
-        if self.positions == Positions::Rotary && head_dim % 2 != 0 {
+        if self.positions == Positions::Rotary && !head_dim.is_multiple_of(2) {
             let rule = format!("rotary positions turn pairs of a head's numbers, and a head has {head_dim}");
             return Err(SpecError::invalid("positions", "rotary", rule, "use hidden / heads that is even"));
         }
