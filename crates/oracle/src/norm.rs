@@ -57,3 +57,29 @@ fn normalize(kind: Norm, row: &[f64], epsilon: f64) -> (Vec<f64>, f64) {
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rms_norm_of_a_constant_row() {
+        // sqrt(3^2 + 7) = 4: every number becomes 3/4, where layer norm leaves nothing.
+        let (x, gamma) = ([3.0; 4], [1.0, 2.0, -1.0, 0.0]);
+        assert_eq!(forward(Norm::Rms, &x, &gamma, None, 7.0), [0.75, 1.5, -0.75, 0.0]);
+        assert_eq!(forward(Norm::Layer, &x, &gamma, Some(&[0.5; 4]), 7.0), [0.5; 4]);
+
+        // With dy = 1: dgamma is the normed row; mean(gamma dy x/4) = 3/8, so that dx = (gamma - 3/4 * 3/8) / 4.
+        let d = backward(Norm::Rms, &[1.0; 4], &x, &gamma, 7.0);
+        assert_eq!(d.gamma, [0.75; 4]);
+        assert_eq!(d.x, gamma.map(|gamma| (gamma - 0.28125) / 4.0));
+    }
+
+    #[test]
+    fn rms_norm_of_three_and_four() {
+        // Mean square 12.5, and 12.5^(1/2) = 5 / 2^(1/2).
+        let y = forward(Norm::Rms, &[3.0, 4.0], &[1.0, 10.0], None, 0.0);
+        let expected = [0.6, 8.0].map(|share| share * 2.0_f64.sqrt());
+        assert!(y.iter().zip(expected).all(|(y, expected)| (y - expected).abs() < 1e-14), "{y:?}");
+    }
+}

@@ -76,4 +76,17 @@ mod tests {
         let expected = [cos1 - 3.0 * sin1, 2.0 * cos2 - 4.0 * sin2, 3.0 * cos1 + sin1, 4.0 * cos2 + 2.0 * sin2];
         assert!(close(&numbers, &expected), "{numbers:?}");
     }
+
+    #[test]
+    fn products_know_the_distance_only() {
+        let (query, key) = ([0.3, -1.2, 0.7, 2.0, 0.1, 0.4], [1.1, 0.2, -0.5, 0.9, -1.4, 0.6]);
+        let product = |at: usize, before: usize| {
+            let (mut q, mut k) = (query, key);
+            turn_head(&mut q, at, BASE, 1.0);
+            turn_head(&mut k, before, BASE, 1.0);
+            q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>()
+        };
+        assert!((product(7, 5) - product(2, 0)).abs() < 1e-14);
+        assert!((product(7, 5) - product(7, 4)).abs() > 1e-2);
+    }
 }
