@@ -1,6 +1,6 @@
 //! The serial model's own training run, computed once and compared with any number of layouts.
 
-use quadrille_oracle::{AdamW, Batch, DropoutSeed, State, Tensors, loss_and_gradients, update};
+use quadrille_oracle::{AdamW, Batch, DropoutSeed, Samples, State, Tensors, loss_and_gradients, update};
 use quadrille_spec::{Model, RandomStream};
 use quadrille_step::{Parameter, StepProgram};
 
@@ -86,7 +86,8 @@ impl Reference {
         let elements = self.sequences * self.seq_len;
         let (mut tokens, mut targets) = (vec![0; elements], vec![0; elements]);
         random_batch(self.model.vocab, self.seed, self.seq_len)(step, 0, &mut tokens, &mut targets);
-        let batch = Batch { tokens: &tokens, targets: &targets, sequences: self.sequences, seq_len: self.seq_len };
+        let samples = Samples::Tokens { inputs: &tokens, targets: &targets };
+        let batch = Batch { samples, sequences: self.sequences, seq_len: self.seq_len };
         let dropout = DropoutSeed { seed: self.seed, step };
         let (loss, gradients) = loss_and_gradients(&self.model, &weights, &batch, Some(dropout));
         let hyper = &self.hyper;

@@ -1,31 +1,39 @@
-//! Causal self-attention: `softmax(q k^T / sqrt(d))`, dropout on it, times `v`, for each sequence and head.
+//! Self-attention: `softmax(q k^T / sqrt(d))`, dropout on it, times `v`, for each sequence and head.
 
 use crate::dropout::Mask;
 
-/// The sizes of an attention: `b` sequences of `s` tokens, `a` heads of width `d`.
+/// The sizes of an attention: `b` sequences of `s` rows, `a` heads of width `d`, `k` keys and values that `a / k` heads
+/// each share.
 #[derive(Clone, Copy)]
 pub(crate) struct Attention {
     pub(crate) sequences: usize,
     pub(crate) seq_len: usize,
     pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
+    /// Whether no row sees a later one.
+    pub(crate) causal: bool,
 }
 
-/// The three parts of a head's columns in `qkv`.
-const Q: usize = 0;
-const K: usize = 1;
-const V: usize = 2;
+/// What a head reads of a row of `qkv`.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    Query,
+    Key,
+    Value,
+}
 
 impl Attention {
-    /// `out[n, h]` from `qkv[n, 3h]`, whose columns are q, k, v of head 0, of head 1, ...
+    /// `out[n, h]` from `qkv[n, (a + 2k) d]`, whose columns are the queries of the first `a / k` heads, their key, their
+    /// value, the queries of the next heads, ...
     pub(crate) fn forward(&self, qkv: &[f64], mask: &Mask) -> Vec<f64> {
-        let mut out = vec![0.0; qkv.len() / 3];
+        let mut out = vec![0.0; self.sequences * self.seq_len * self.heads * self.head_dim];
         for (sequence, head, query) in self.queries() {
             let weights = self.probabilities(qkv, sequence, head, query);
             let at = self.out_index(sequence, head, query);
             for (key, weight) in weights.iter().enumerate() {
                 let kept = weight * mask.factor(self.mask_index(sequence, head, query, key));
-                let v = self.index(sequence, head, key, V);
+                let v = self.index(sequence, head, key, Part::Value);
                 for j in 0..self.head_dim {
                     out[at + j] += kept * qkv[v + j];
                 }
@@ -34,28 +42,28 @@ impl Attention {
         out
     }
 
-    /// `dqkv[n, 3h]` from `dout[n, h]` and the forward's `qkv` and `mask`.
+    /// `dqkv[n, (a + 2k) d]` from `dout[n, h]` and the forward's `qkv` and `mask`.
     pub(crate) fn backward(&self, dout: &[f64], qkv: &[f64], mask: &Mask) -> Vec<f64> {
         let mut dqkv = vec![0.0; qkv.len()];
         for (sequence, head, query) in self.queries() {
             let weights = self.probabilities(qkv, sequence, head, query);
             let at = self.out_index(sequence, head, query);
 
-            let mut dweights = vec![0.0; query + 1];
-            for key in 0..=query {
+            let mut dweights = vec![0.0; self.keys(query)];
+            for key in 0..self.keys(query) {
                 let factor = mask.factor(self.mask_index(sequence, head, query, key));
-                let v = self.index(sequence, head, key, V);
+                let v = self.index(sequence, head, key, Part::Value);
                 for j in 0..self.head_dim {
                     dweights[key] += dout[at + j] * qkv[v + j] * factor;
                     dqkv[v + j] += dout[at + j] * weights[key] * factor;
                 }
             }
 
-            let mean: f64 = (0..=query).map(|key| weights[key] * dweights[key]).sum();
-            let q = self.index(sequence, head, query, Q);
-            for key in 0..=query {
+            let mean: f64 = (0..self.keys(query)).map(|key| weights[key] * dweights[key]).sum();
+            let q = self.index(sequence, head, query, Part::Query);
+            for key in 0..self.keys(query) {
                 let dscore = weights[key] * (dweights[key] - mean) * self.scale();
-                let k = self.index(sequence, head, key, K);
+                let k = self.index(sequence, head, key, Part::Key);
                 for j in 0..self.head_dim {
                     dqkv[q + j] += dscore * qkv[k + j];
                     dqkv[k + j] += dscore * qkv[q + j];
@@ -65,14 +73,19 @@ impl Attention {
         dqkv
     }
 
-    /// The softmax over the keys `0..=query`: no token sees a later one.
+    /// The softmax over the keys that the query sees.
     fn probabilities(&self, qkv: &[f64], sequence: usize, head: usize, query: usize) -> Vec<f64> {
-        let q = self.index(sequence, head, query, Q);
+        let q = self.index(sequence, head, query, Part::Query);
         let score = |key| {
-            let k = self.index(sequence, head, key, K);
+            let k = self.index(sequence, head, key, Part::Key);
             (0..self.head_dim).map(|j| qkv[q + j] * qkv[k + j]).sum::<f64>() * self.scale()
         };
-        softmax(&(0..=query).map(score).collect::<Vec<_>>())
+        softmax(&(0..self.keys(query)).map(score).collect::<Vec<_>>())
+    }
+
+    /// How many keys, from the sequence's first, a query sees.
+    fn keys(&self, query: usize) -> usize {
+        if self.causal { query + 1 } else { self.seq_len }
     }
 
     fn scale(&self) -> f64 {
@@ -84,15 +97,26 @@ impl Attention {
         (0..self.sequences).flat_map(of_sequence)
     }
 
-    /// Where in `qkv[n, 3h]` a token's q, k or v of a head begins.
-    fn index(&self, sequence: usize, head: usize, token: usize, part: usize) -> usize {
-        let row = sequence * self.seq_len + token;
-        ((row * self.heads + head) * 3 + part) * self.head_dim
+    /// Heads that share a key and a value.
+    pub(crate) fn group(&self) -> usize {
+        self.heads / self.kv_heads
     }
 
-    /// Where in `out[n, h]` a token's result of a head begins.
-    fn out_index(&self, sequence: usize, head: usize, token: usize) -> usize {
-        let row = sequence * self.seq_len + token;
+    /// Where in `qkv[n, (a + 2k) d]` the part of a row that a head reads begins.
+    pub(crate) fn index(&self, sequence: usize, head: usize, row: usize, part: Part) -> usize {
+        let group = self.group();
+        let in_group = match part {
+            Part::Query => head % group,
+            Part::Key => group,
+            Part::Value => group + 1,
+        };
+        let row = sequence * self.seq_len + row;
+        ((row * self.kv_heads + head / group) * (group + 2) + in_group) * self.head_dim
+    }
+
+    /// Where in `out[n, h]` a row's result of a head begins.
+    fn out_index(&self, sequence: usize, head: usize, row: usize) -> usize {
+        let row = sequence * self.seq_len + row;
         (row * self.heads + head) * self.head_dim
     }
 

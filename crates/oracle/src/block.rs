@@ -1,14 +1,17 @@
 //! A transformer block: `middle = x + projection(attention(qkv(norm1(x))))`, then
-//! `y = middle + down(gelu(up(norm2(middle))))`, dropout on the attention's weights and on both branches.
+//! `y = middle + down(activation(up(norm2(middle))))`, dropout on the attention's weights and on both branches. Rotary
+//! positions turn queries and keys before the attention.
 
-use crate::Tensors;
-use crate::gelu;
+use quadrille_spec::Positions;
+
 use crate::pass::{Pass, sum};
+use crate::{Tensors, rotary};
 
 /// The inputs of the block's layers, kept for the backward pass.
 pub(crate) struct Saved {
     x: Vec<f64>,
     normed1: Vec<f64>,
+    /// Turned, where positions are rotary.
     qkv: Vec<f64>,
     attended: Vec<f64>,
     middle: Vec<f64>,
@@ -20,7 +23,10 @@ pub(crate) struct Saved {
 /// `y[n, h]` of block `i` from `x[n, h]`.
 pub(crate) fn forward(pass: &Pass, i: usize, x: Vec<f64>) -> (Vec<f64>, Saved) {
     let normed1 = pass.norm(&format!("block.{i}.norm1"), &x);
-    let qkv = pass.linear(&format!("block.{i}.qkv"), &normed1);
+    let mut qkv = pass.linear(&format!("block.{i}.qkv"), &normed1);
+    if pass.model.positions == Positions::Rotary {
+        rotary::forward(&pass.attention(), pass.model.rotary_base, &mut qkv);
+    }
     let attended = pass.attention().forward(&qkv, &pass.mask(&format!("block {i} attention")));
     let mut projected = pass.linear(&format!("block.{i}.projection"), &attended);
     pass.mask(&format!("block {i} projection")).apply(&mut projected);
@@ -28,7 +34,7 @@ pub(crate) fn forward(pass: &Pass, i: usize, x: Vec<f64>) -> (Vec<f64>, Saved) {
 
     let normed2 = pass.norm(&format!("block.{i}.norm2"), &middle);
     let up = pass.linear(&format!("block.{i}.up"), &normed2);
-    let activated = gelu::forward(&up);
+    let activated = pass.activation(&up);
     let mut down = pass.linear(&format!("block.{i}.down"), &activated);
     pass.mask(&format!("block {i} down")).apply(&mut down);
     let y = sum(&middle, &down);
@@ -41,7 +47,7 @@ pub(crate) fn backward(pass: &Pass, i: usize, dy: &[f64], saved: &Saved, gradien
     let mut ddown = dy.to_vec();
     pass.mask(&format!("block {i} down")).apply(&mut ddown);
     let dactivated = pass.linear_backward(&format!("block.{i}.down"), &ddown, &saved.activated, gradients);
-    let dup = gelu::backward(&dactivated, &saved.up);
+    let dup = pass.activation_backward(&dactivated, &saved.up);
     let dnormed2 = pass.linear_backward(&format!("block.{i}.up"), &dup, &saved.normed2, gradients);
     let dbranch = pass.norm_backward(&format!("block.{i}.norm2"), &dnormed2, &saved.middle, gradients);
     let dmiddle = sum(dy, &dbranch);
@@ -49,7 +55,10 @@ pub(crate) fn backward(pass: &Pass, i: usize, dy: &[f64], saved: &Saved, gradien
     let mut dprojected = dmiddle.clone();
     pass.mask(&format!("block {i} projection")).apply(&mut dprojected);
     let dattended = pass.linear_backward(&format!("block.{i}.projection"), &dprojected, &saved.attended, gradients);
-    let dqkv = pass.attention().backward(&dattended, &saved.qkv, &pass.mask(&format!("block {i} attention")));
+    let mut dqkv = pass.attention().backward(&dattended, &saved.qkv, &pass.mask(&format!("block {i} attention")));
+    if pass.model.positions == Positions::Rotary {
+        rotary::backward(&pass.attention(), pass.model.rotary_base, &mut dqkv);
+    }
     let dnormed1 = pass.linear_backward(&format!("block.{i}.qkv"), &dqkv, &saved.normed1, gradients);
     let dbranch = pass.norm_backward(&format!("block.{i}.norm1"), &dnormed1, &saved.x, gradients);
     sum(&dmiddle, &dbranch)

@@ -1,29 +1,60 @@
-//! The embedding: a token's row of the table plus its place's row of the positions.
+//! The embedding: a token's row of the table, or a linear layer of a patch's numbers, plus, where positions are learned,
+//! the row of its place.
 
-use quadrille_spec::Model;
+use quadrille_spec::Positions;
 
-use crate::Batch;
+use crate::pass::{Pass, accumulate};
+use crate::{Samples, Tensors};
 
-/// `x[n, h]` from `table[v, h]` and `positions`, `s` rows of it or more.
-pub(crate) fn forward(batch: &Batch, table: &[f64], positions: &[f64], h: usize) -> Vec<f64> {
-    let mut x = Vec::with_capacity(batch.tokens.len() * h);
-    for (row, &token) in batch.tokens.iter().enumerate() {
-        let (token, place) = (token as usize, row % batch.seq_len);
-        x.extend((0..h).map(|c| table[token * h + c] + positions[place * h + c]));
+/// `x[n, h]` of the batch.
+pub(crate) fn forward(pass: &Pass) -> Vec<f64> {
+    let h = pass.model.hidden;
+    let mut x = match pass.batch.samples {
+        Samples::Tokens { inputs, .. } => rows_of_tokens(inputs, pass.parameter("embedding.table"), h),
+        Samples::Patches { inputs, .. } => pass.linear("embedding", inputs),
+    };
+    if pass.model.positions == Positions::Learned {
+        let positions = pass.parameter("embedding.positions");
+        for (row, x) in x.chunks_mut(h).enumerate() {
+            let place = row % pass.batch.seq_len;
+            for c in 0..h {
+                x[c] += positions[place * h + c];
+            }
+        }
     }
     x
 }
 
-/// `(dtable[v, h], dpositions)` from `dx[n, h]`; positions beyond the batch's sequences stay 0.
-pub(crate) fn backward(batch: &Batch, dx: &[f64], model: &Model) -> (Vec<f64>, Vec<f64>) {
-    let h = model.hidden;
-    let (mut dtable, mut dpositions) = (vec![0.0; model.vocab * h], vec![0.0; model.seq_len * h]);
-    for (row, &token) in batch.tokens.iter().enumerate() {
-        let (token, place) = (token as usize, row % batch.seq_len);
-        for c in 0..h {
-            dtable[token * h + c] += dx[row * h + c];
-            dpositions[place * h + c] += dx[row * h + c];
+/// Adds the gradients of the embedding's parameters from `dx[n, h]`; positions beyond the batch's sequences get none.
+pub(crate) fn backward(pass: &Pass, dx: &[f64], gradients: &mut Tensors) {
+    let h = pass.model.hidden;
+    match pass.batch.samples {
+        Samples::Tokens { inputs, .. } => {
+            let mut dtable = vec![0.0; pass.model.vocab * h];
+            for (dx, &token) in dx.chunks(h).zip(inputs) {
+                for c in 0..h {
+                    dtable[token as usize * h + c] += dx[c];
+                }
+            }
+            accumulate(gradients, "embedding.table", &dtable);
+        }
+        Samples::Patches { inputs, .. } => {
+            pass.linear_backward("embedding", dx, inputs, gradients);
         }
     }
-    (dtable, dpositions)
+    if pass.model.positions == Positions::Learned {
+        let mut dpositions = vec![0.0; pass.model.seq_len * h];
+        for (row, dx) in dx.chunks(h).enumerate() {
+            let place = row % pass.batch.seq_len;
+            for c in 0..h {
+                dpositions[place * h + c] += dx[c];
+            }
+        }
+        accumulate(gradients, "embedding.positions", &dpositions);
+    }
+}
+
+fn rows_of_tokens(tokens: &[u32], table: &[f64], h: usize) -> Vec<f64> {
+    let row = |&token: &u32| table[token as usize * h..][..h].to_vec();
+    tokens.iter().flat_map(row).collect()
 }

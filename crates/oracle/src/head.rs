@@ -1,38 +1,37 @@
-//! The language-model head and its loss: the mean over all tokens of `-ln softmax(x table^T)[target]`, in nats.
+//! The head and the loss: cross-entropy of tokens or squared error of patches.
 
-use crate::attention::softmax;
+use quadrille_spec::Model;
 
-/// The mean cross-entropy from `x[n, h]`, `table[v, h]` and `targets[n]`.
-pub(crate) fn forward(x: &[f64], table: &[f64], targets: &[u32], h: usize) -> f64 {
-    let mut total = 0.0;
-    for (x, &target) in x.chunks(h).zip(targets) {
-        let logits = logits(x, table);
-        let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = logits.iter().map(|logit| (logit - max).exp()).sum();
-        total += max + sum.ln() - logits[target as usize];
+use crate::pass::{Pass, accumulate};
+use crate::{Samples, Tensors, cross_entropy, squared_error};
+
+/// The mean loss from the final norm's output `x[n, h]`.
+pub(crate) fn forward(pass: &Pass, x: &[f64]) -> f64 {
+    match pass.batch.samples {
+        Samples::Tokens { targets, .. } => {
+            cross_entropy::forward(x, pass.parameter(table(pass.model)), targets, pass.model.hidden)
+        }
+        Samples::Patches { targets, .. } => squared_error::forward(&pass.linear("head", x), targets),
     }
-    total / targets.len() as f64
 }
 
-/// `(dx[n, h], dtable[v, h])` of the mean cross-entropy.
-pub(crate) fn backward(x: &[f64], table: &[f64], targets: &[u32], h: usize) -> (Vec<f64>, Vec<f64>) {
-    let (mut dx, mut dtable) = (vec![0.0; x.len()], vec![0.0; table.len()]);
-    for (row, (x, &target)) in x.chunks(h).zip(targets).enumerate() {
-        let probabilities = softmax(&logits(x, table));
-        for (id, probability) in probabilities.iter().enumerate() {
-            let hit = if id == target as usize { 1.0 } else { 0.0 };
-            let dlogit = (probability - hit) / targets.len() as f64;
-            for c in 0..h {
-                dx[row * h + c] += dlogit * table[id * h + c];
-                dtable[id * h + c] += dlogit * x[c];
-            }
+/// `dx[n, h]` of the mean loss; the gradients of the head's parameters are added to `gradients`.
+pub(crate) fn backward(pass: &Pass, x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
+    match pass.batch.samples {
+        Samples::Tokens { targets, .. } => {
+            let name = table(pass.model);
+            let (dx, dtable) = cross_entropy::backward(x, pass.parameter(name), targets, pass.model.hidden);
+            accumulate(gradients, name, &dtable);
+            dx
+        }
+        Samples::Patches { targets, .. } => {
+            let dpredictions = squared_error::backward(&pass.linear("head", x), targets);
+            pass.linear_backward("head", &dpredictions, x, gradients)
         }
     }
-    (dx, dtable)
 }
 
-/// The `v` logits of one row `x[h]`.
-fn logits(x: &[f64], table: &[f64]) -> Vec<f64> {
-    let dot = |entry: &[f64]| entry.iter().zip(x).map(|(a, b)| a * b).sum();
-    table.chunks(x.len()).map(dot).collect()
+/// The parameter that makes logits of tokens.
+fn table(model: &Model) -> &'static str {
+    if model.tied_head { "embedding.table" } else { "head.weight" }
 }

@@ -1,14 +1,16 @@
-//! The serial reference model: GPT-2 in f64 with plain loops, no parallelism, and no code shared with the kernels.
+//! The serial reference model: GPT-2, Llama and the vision transformer in f64 with plain loops, no parallelism, and no
+//! code shared with the kernels.
 //!
 //! Every parallel layout is held against it, so it is written to be read, not to be fast. One file per layer,
 //! forward beside backward; a backward takes the layer's inputs again and recomputes what it needs.
 //!
-//! Shapes, in all files: `n = b s` token rows of `b` sequences of `s` tokens, `h = a d` hidden columns of `a` heads
-//! of width `d`, `f` columns inside the perceptron, `v` token ids. Matrices are row-major slices. `dx` is the
-//! gradient of the loss with respect to `x`.
+//! Shapes, in all files: `n = b s` rows (tokens or patches) of `b` sequences of `s`, `h = a d` hidden columns of `a`
+//! heads of width `d`, of which `k` have keys and values of their own, `f` columns inside the perceptron, `v` token ids.
+//! Matrices are row-major slices. `dx` is the gradient of the loss with respect to `x`.
 
 mod attention;
 mod block;
+mod cross_entropy;
 mod dropout;
 mod embedding;
 mod gelu;
@@ -17,11 +19,14 @@ mod linear;
 mod norm;
 mod optimizer;
 mod pass;
+mod rotary;
+mod squared_error;
+mod swiglu;
 mod transformer;
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::Model;
+use quadrille_spec::{Model, Norm, Positions};
 
 pub use dropout::DropoutSeed;
 pub use optimizer::{AdamW, State, update};
@@ -30,42 +35,76 @@ pub use transformer::loss_and_gradients;
 /// Logical tensors by parameter name, row-major, with the shapes of [`parameter_shapes`]; vocabulary not padded.
 pub type Tensors = BTreeMap<String, Vec<f64>>;
 
-/// The global batch of one step: `b` sequences of `s` tokens, sequence after sequence.
+/// The global batch of one step: `b` sequences of `s` rows, sequence after sequence.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    /// Input token ids, `[b, s]`, each below the model's vocabulary.
-    pub tokens: &'a [u32],
-    /// The ids to be predicted, `[b, s]`, usually the tokens one place later.
-    pub targets: &'a [u32],
+    /// What the model reads and what it is to predict.
+    pub samples: Samples<'a>,
     /// Sequences in the batch (`b`), at least 1.
     pub sequences: usize,
-    /// Tokens in each sequence (`s`), from 1 to the model's `seq_len`.
+    /// Tokens or patches in each sequence (`s`), from 1 to the model's `seq_len`.
     pub seq_len: usize,
+}
+
+impl Batch<'_> {
+    /// `n`.
+    fn rows(&self) -> usize {
+        self.sequences * self.seq_len
+    }
+}
+
+/// The inputs and targets of a batch, of the kind that the model reads.
+#[derive(Debug, Clone, Copy)]
+pub enum Samples<'a> {
+    /// For a model with a vocabulary.
+    Tokens {
+        /// Input token ids, `[b, s]`, each below the model's vocabulary.
+        inputs: &'a [u32],
+        /// The ids to be predicted, `[b, s]`, usually the tokens one place later.
+        targets: &'a [u32],
+    },
+    /// For a model with `patch_values`.
+    Patches {
+        /// Input numbers, `[b, s, values]`.
+        inputs: &'a [f64],
+        /// The numbers to be predicted, `[b, s, values]`.
+        targets: &'a [f64],
+    },
 }
 
 /// Names and `[rows, columns]` of the model's parameters, in the order of the table at [`Model`].
 pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
     let (h, f, v) = (model.hidden, model.ffn, model.vocab);
-    let mut shapes =
-        vec![("embedding.table".to_owned(), [v, h]), ("embedding.positions".to_owned(), [model.seq_len, h])];
+    let mut shapes = Vec::new();
+    match model.patch_values {
+        None => shapes.push(("embedding.table".to_owned(), [v, h])),
+        Some(values) => push_linear(&mut shapes, "embedding", [values, h], model.biases),
+    }
+    if model.positions == Positions::Learned {
+        shapes.push(("embedding.positions".to_owned(), [model.seq_len, h]));
+    }
     for i in 0..model.layers {
-        push_norm(&mut shapes, &format!("block.{i}.norm1"), h);
-        push_linear(&mut shapes, &format!("block.{i}.qkv"), [h, 3 * h], model.biases);
+        push_norm(&mut shapes, &format!("block.{i}.norm1"), h, model.norm);
+        push_linear(&mut shapes, &format!("block.{i}.qkv"), [h, model.qkv_width()], model.biases);
         push_linear(&mut shapes, &format!("block.{i}.projection"), [h, h], model.biases);
-        push_norm(&mut shapes, &format!("block.{i}.norm2"), h);
-        push_linear(&mut shapes, &format!("block.{i}.up"), [h, f], model.biases);
+        push_norm(&mut shapes, &format!("block.{i}.norm2"), h, model.norm);
+        push_linear(&mut shapes, &format!("block.{i}.up"), [h, model.up_width()], model.biases);
         push_linear(&mut shapes, &format!("block.{i}.down"), [f, h], model.biases);
     }
-    push_norm(&mut shapes, "final_norm", h);
-    if !model.tied_head {
-        shapes.push(("head.weight".to_owned(), [v, h]));
+    push_norm(&mut shapes, "final_norm", h, model.norm);
+    match model.patch_values {
+        None if model.tied_head => {}
+        None => shapes.push(("head.weight".to_owned(), [v, h])),
+        Some(values) => push_linear(&mut shapes, "head", [h, values], model.biases),
     }
     shapes
 }
 
-fn push_norm(shapes: &mut Vec<(String, [usize; 2])>, name: &str, h: usize) {
+fn push_norm(shapes: &mut Vec<(String, [usize; 2])>, name: &str, h: usize, norm: Norm) {
     shapes.push((format!("{name}.gamma"), [1, h]));
-    shapes.push((format!("{name}.beta"), [1, h]));
+    if norm == Norm::Layer {
+        shapes.push((format!("{name}.beta"), [1, h]));
+    }
 }
 
 fn push_linear(shapes: &mut Vec<(String, [usize; 2])>, name: &str, weight: [usize; 2], bias: bool) {

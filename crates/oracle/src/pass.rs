@@ -1,10 +1,10 @@
 //! What a forward or backward pass reads, and its layers by their parameters' names.
 
-use quadrille_spec::Model;
+use quadrille_spec::{Activation, Model, Norm};
 
 use crate::attention::Attention;
 use crate::dropout::{DropoutSeed, Mask};
-use crate::{Batch, Tensors, linear, norm};
+use crate::{Batch, Tensors, gelu, linear, norm, swiglu};
 
 /// One pass of one batch.
 pub(crate) struct Pass<'a> {
@@ -26,33 +26,59 @@ impl Pass<'_> {
     }
 
     pub(crate) fn attention(&self) -> Attention {
-        let (sequences, seq_len) = (self.batch.sequences, self.batch.seq_len);
-        Attention { sequences, seq_len, heads: self.model.heads, head_dim: self.model.head_dim() }
+        Attention {
+            sequences: self.batch.sequences,
+            seq_len: self.batch.seq_len,
+            heads: self.model.heads,
+            kv_heads: self.model.kv_heads,
+            head_dim: self.model.head_dim(),
+            causal: self.model.causal,
+        }
+    }
+
+    /// `y[n, f]` of the perceptron's first product `up[n, f]` or, gated, `up[n, 2f]`.
+    pub(crate) fn activation(&self, up: &[f64]) -> Vec<f64> {
+        match self.model.activation {
+            Activation::Gelu => gelu::forward(up),
+            Activation::Swiglu => swiglu::forward(up),
+        }
+    }
+
+    /// The gradient of `up`.
+    pub(crate) fn activation_backward(&self, dy: &[f64], up: &[f64]) -> Vec<f64> {
+        match self.model.activation {
+            Activation::Gelu => gelu::backward(dy, up),
+            Activation::Swiglu => swiglu::backward(dy, up),
+        }
     }
 
     /// The norm `name` of `x[n, h]`.
     pub(crate) fn norm(&self, name: &str, x: &[f64]) -> Vec<f64> {
-        let (gamma, beta) = (self.parameter(&format!("{name}.gamma")), self.parameter(&format!("{name}.beta")));
-        norm::forward(x, gamma, beta, self.model.norm_epsilon)
+        let Model { norm, norm_epsilon, .. } = *self.model;
+        let beta = (norm == Norm::Layer).then(|| self.parameter(&format!("{name}.beta")));
+        norm::forward(norm, x, self.parameter(&format!("{name}.gamma")), beta, norm_epsilon)
     }
 
     /// `dx` of the norm `name`; its parameters' gradients are added to `gradients`.
     pub(crate) fn norm_backward(&self, name: &str, dy: &[f64], x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
-        let d = norm::backward(dy, x, self.parameter(&format!("{name}.gamma")), self.model.norm_epsilon);
+        let Model { norm, norm_epsilon, .. } = *self.model;
+        let d = norm::backward(norm, dy, x, self.parameter(&format!("{name}.gamma")), norm_epsilon);
         accumulate(gradients, &format!("{name}.gamma"), &d.gamma);
-        accumulate(gradients, &format!("{name}.beta"), &d.beta);
+        if norm == Norm::Layer {
+            accumulate(gradients, &format!("{name}.beta"), &d.beta);
+        }
         d.x
     }
 
     /// The linear layer `name` of `x[n, inputs]`.
     pub(crate) fn linear(&self, name: &str, x: &[f64]) -> Vec<f64> {
         let bias = self.model.biases.then(|| self.parameter(&format!("{name}.bias")));
-        linear::forward(self.batch.tokens.len(), x, self.parameter(&format!("{name}.weight")), bias)
+        linear::forward(self.batch.rows(), x, self.parameter(&format!("{name}.weight")), bias)
     }
 
     /// `dx` of the linear layer `name`; its parameters' gradients are added to `gradients`.
     pub(crate) fn linear_backward(&self, name: &str, dy: &[f64], x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
-        let d = linear::backward(self.batch.tokens.len(), dy, x, self.parameter(&format!("{name}.weight")));
+        let d = linear::backward(self.batch.rows(), dy, x, self.parameter(&format!("{name}.weight")));
         accumulate(gradients, &format!("{name}.weight"), &d.weight);
         if self.model.biases {
             accumulate(gradients, &format!("{name}.bias"), &d.bias);

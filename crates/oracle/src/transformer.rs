@@ -1,27 +1,30 @@
 //! The whole model: embedding, blocks, final norm, head and loss; then the same backwards.
 
-use quadrille_spec::Model;
+use quadrille_spec::{Model, Positions};
 
 use crate::dropout::DropoutSeed;
-use crate::pass::{Pass, accumulate};
-use crate::{Batch, Tensors, assert_parameters, block, embedding, head, zeros};
+use crate::pass::Pass;
+use crate::{Batch, Samples, Tensors, assert_parameters, block, embedding, head, zeros};
 
-/// The mean cross-entropy over all tokens of the batch, in nats, and its gradient for every parameter.
+/// The mean loss over the batch and its gradient for every parameter. The loss of tokens is the cross-entropy in nats,
+/// its mean over all tokens; that of patches is the squared error, its mean over all numbers of all patches.
 ///
-/// The model is GPT-2 (see [`Model`]): pre-layer-norm blocks, tanh-GELU, no bias in the head. Dropout acts only
-/// where `dropout` is given and the model's rate is above 0; its masks are those of [`quadrille_spec::Dropout`] for
-/// the purposes `embedding`, `block I attention`, `block I projection` and `block I down`, with the indices stated
-/// there (their `seq_len` is the batch's).
+/// The model is described at [`Model`]; a head of tokens has no bias. Dropout acts only where `dropout` is given and the
+/// model's rate is above 0; its masks are those of [`quadrille_spec::Dropout`] for the purposes `embedding`,
+/// `block I attention`, `block I projection` and `block I down`, with the indices stated there (their `seq_len` is the
+/// batch's).
 ///
 /// # Panics
 ///
-/// If `parameters` are not exactly the model's, or the batch does not fit the model.
+/// If the model's heads do not fit its width, `parameters` are not exactly the model's, or the batch does not fit the
+/// model.
 pub fn loss_and_gradients(
     model: &Model,
     parameters: &Tensors,
     batch: &Batch,
     dropout: Option<DropoutSeed>,
 ) -> (f64, Tensors) {
+    assert_heads(model);
     assert_parameters(model, parameters, "parameters");
     assert_batch(model, batch);
     let pass = Pass { model, parameters, batch, dropout };
@@ -39,9 +42,7 @@ struct Saved {
 }
 
 fn forward(pass: &Pass) -> (f64, Saved) {
-    let h = pass.model.hidden;
-    let (table, positions) = (pass.parameter("embedding.table"), pass.parameter("embedding.positions"));
-    let mut x = embedding::forward(pass.batch, table, positions, h);
+    let mut x = embedding::forward(pass);
     pass.mask("embedding").apply(&mut x);
 
     let mut blocks = Vec::new();
@@ -52,16 +53,12 @@ fn forward(pass: &Pass) -> (f64, Saved) {
     }
 
     let normed = pass.norm("final_norm", &x);
-    let loss = head::forward(&normed, pass.parameter(head_name(pass.model)), pass.batch.targets, h);
-    (loss, Saved { blocks, last: x, normed })
+    (head::forward(pass, &normed), Saved { blocks, last: x, normed })
 }
 
 fn backward(pass: &Pass, saved: &Saved) -> Tensors {
-    let h = pass.model.hidden;
     let mut gradients = zeros(pass.model);
-    let head = head_name(pass.model);
-    let (dnormed, dhead) = head::backward(&saved.normed, pass.parameter(head), pass.batch.targets, h);
-    accumulate(&mut gradients, head, &dhead);
+    let dnormed = head::backward(pass, &saved.normed, &mut gradients);
 
     let mut dx = pass.norm_backward("final_norm", &dnormed, &saved.last, &mut gradients);
     for (i, block) in saved.blocks.iter().enumerate().rev() {
@@ -69,22 +66,41 @@ fn backward(pass: &Pass, saved: &Saved) -> Tensors {
     }
 
     pass.mask("embedding").apply(&mut dx);
-    let (dtable, dpositions) = embedding::backward(pass.batch, &dx, pass.model);
-    accumulate(&mut gradients, "embedding.table", &dtable);
-    accumulate(&mut gradients, "embedding.positions", &dpositions);
+    embedding::backward(pass, &dx, &mut gradients);
     gradients
 }
 
-/// The parameter that the head multiplies with.
-fn head_name(model: &Model) -> &'static str {
-    if model.tied_head { "embedding.table" } else { "head.weight" }
+fn assert_heads(model: &Model) {
+    let Model { hidden, heads, kv_heads, positions, .. } = *model;
+    assert!(
+        hidden.is_multiple_of(heads) && heads.is_multiple_of(kv_heads),
+        "hidden {hidden}, {heads} heads, {kv_heads} keys"
+    );
+    let pairs = model.head_dim().is_multiple_of(2);
+    assert!(positions == Positions::Learned || pairs, "heads of {} numbers are not pairs to turn", model.head_dim());
 }
 
 fn assert_batch(model: &Model, batch: &Batch) {
-    let n = batch.sequences * batch.seq_len;
-    assert!(n > 0, "the batch is empty: {} sequences of {} tokens", batch.sequences, batch.seq_len);
-    assert!(batch.seq_len <= model.seq_len, "{} tokens a sequence, the model has {}", batch.seq_len, model.seq_len);
-    assert_eq!((batch.tokens.len(), batch.targets.len()), (n, n), "tokens and targets of the batch");
-    let largest = batch.tokens.iter().chain(batch.targets).max().copied();
-    assert!(largest < Some(model.vocab as u32), "token {largest:?} of a vocabulary of {}", model.vocab);
+    let n = batch.rows();
+    assert!(n > 0, "the batch is empty: {} sequences of {}", batch.sequences, batch.seq_len);
+    assert!(
+        batch.seq_len <= model.seq_len,
+        "sequences of {}, the model's longest are {}",
+        batch.seq_len,
+        model.seq_len
+    );
+    match (batch.samples, model.patch_values) {
+        (Samples::Tokens { inputs, targets }, None) => {
+            assert_eq!((inputs.len(), targets.len()), (n, n), "tokens and targets of the batch");
+            let largest = inputs.iter().chain(targets).max().copied();
+            assert!(largest < Some(model.vocab as u32), "token {largest:?} of a vocabulary of {}", model.vocab);
+        }
+        (Samples::Patches { inputs, targets }, Some(values)) => {
+            assert_eq!((inputs.len(), targets.len()), (n * values, n * values), "numbers and targets of the batch");
+        }
+        (Samples::Tokens { .. }, Some(values)) => panic!("a batch of tokens for a model of patches of {values}"),
+        (Samples::Patches { .. }, None) => {
+            panic!("a batch of patches for a model with a vocabulary of {}", model.vocab)
+        }
+    }
 }

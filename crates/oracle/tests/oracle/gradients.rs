@@ -1,10 +1,12 @@
 //! Gradients against central finite differences of the loss.
 
+use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::Index;
 use quadrille_oracle::{DropoutSeed, Tensors, loss_and_gradients};
-use quadrille_spec::{Model, RandomStream};
+use quadrille_spec::{Activation, Model, Norm, Positions, RandomStream};
 
-use crate::small::{Sample, largest, loss, model, parameters};
+use crate::small::{Sample, largest, llama, loss, model, parameters, vit};
 
 /// Differences of the loss per unit along `direction` in the tensor `name`, exact to the fourth order in the width.
 fn slope(
@@ -62,25 +64,82 @@ fn every_element_untied_without_biases_with_dropout() {
     check_every_element(&model, Some(DropoutSeed { seed: 3, step: 8 }));
 }
 
+#[test]
+fn every_element_of_llama() {
+    check_every_element(&llama(), None);
+}
+
+#[test]
+fn every_element_of_llama_with_dropout() {
+    check_every_element(&Model { dropout: 0.3, ..llama() }, Some(DropoutSeed { seed: 4, step: 9 }));
+}
+
+#[test]
+fn every_element_of_vit() {
+    check_every_element(&vit(), None);
+}
+
+#[test]
+fn every_element_of_vit_without_biases_with_dropout() {
+    let model = Model { biases: false, dropout: 0.3, ..vit() };
+    check_every_element(&model, Some(DropoutSeed { seed: 3, step: 8 }));
+}
+
+#[test]
+fn every_element_of_mixed_families() {
+    // A tied GPT that looks both ways, with one key for all, RMS norms and gates with biases.
+    let grouped = Model { kv_heads: 1, norm: Norm::Rms, activation: Activation::Swiglu, ..model() };
+    check_every_element(&Model { tied_head: true, causal: false, ..grouped }, None);
+    // A Llama of patches with layer norms and biases.
+    let patches = Model { vocab: 0, patch_values: Some(3), norm: Norm::Layer, biases: true, ..llama() };
+    check_every_element(&patches, None);
+    // A ViT with turned queries and keys, that looks back only.
+    let rotary = Model { positions: Positions::Rotary, rotary_base: 9.0, hidden: 8, causal: true, ..vit() };
+    check_every_element(&rotary, None);
+}
+
+/// A divisor of `number` that `index` picks.
+fn divisor(number: usize, index: &Index) -> usize {
+    let divisors: Vec<usize> = (1..=number).filter(|d| number.is_multiple_of(*d)).collect();
+    *index.get(&divisors)
+}
+
 prop_compose! {
+    /// Of any family and any mix of them.
     fn any_model()(
-        layers in 1..3_usize,
-        heads in 1..4_usize,
-        head_dim in 2..5_usize,
-        ffn in 1..9_usize,
-        vocab in 2..12_usize,
-        seq_len in 1..6_usize,
-        tied_head: bool,
-        biases: bool,
+        (layers, heads, head_dim, kv_heads) in (1..3_usize, 1..5_usize, 2..5_usize, any::<Index>()),
+        (ffn, vocab, seq_len) in (1..9_usize, 2..12_usize, 1..6_usize),
+        patch_values in option::of(1..6_usize),
+        [tied_head, biases, rms, rotary, swiglu, causal]: [bool; 6],
+        rotary_base in 2.0..100.0,
         dropout in prop_oneof![Just(0.0), 0.05..0.6],
     ) -> Model {
-        let hidden = heads * head_dim;
-        Model { layers, hidden, heads, ffn, vocab, seq_len, tied_head, biases, dropout, ..model() }
+        // Only pairs of numbers turn.
+        let head_dim = if rotary { head_dim.next_multiple_of(2) } else { head_dim };
+        Model {
+            layers,
+            hidden: heads * head_dim,
+            heads,
+            kv_heads: divisor(heads, &kv_heads),
+            ffn,
+            vocab: if patch_values.is_none() { vocab } else { 0 },
+            seq_len,
+            patch_values,
+            tied_head: tied_head && patch_values.is_none(),
+            biases,
+            dropout,
+            norm: if rms { Norm::Rms } else { Norm::Layer },
+            positions: if rotary { Positions::Rotary } else { Positions::Learned },
+            rotary_base,
+            activation: if swiglu { Activation::Swiglu } else { Activation::Gelu },
+            causal,
+            ..model()
+        }
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// Any model, every tensor, along a random direction.
     #[test]

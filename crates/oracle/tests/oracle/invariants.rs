@@ -1,9 +1,9 @@
 //! Properties of the model that hold whatever the numbers are.
 
 use quadrille_oracle::{DropoutSeed, Tensors, loss_and_gradients};
-use quadrille_spec::Model;
+use quadrille_spec::{Model, Positions};
 
-use crate::small::{Sample, gradients, largest, loss, model, parameters};
+use crate::small::{Sample, gradients, largest, llama, loss, model, parameters, vit};
 
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-13 * a.abs().max(1.0)
@@ -56,7 +56,7 @@ fn norms_hide_a_shift_of_the_residual_stream() {
 
 #[test]
 fn heads_may_change_places() {
-    let model = Model { heads: 3, ..model() };
+    let model = Model { heads: 3, kv_heads: 3, ..model() };
     let (h, d) = (model.hidden, model.head_dim());
     let before = parameters(&model, 1);
     let mut after = before.clone();
@@ -73,17 +73,104 @@ fn a_token_does_not_see_later_ones() {
     let model = model();
     let parameters = parameters(&model, 1);
     // What token t's loss gains by another target: its logits alone decide.
-    let gain = |sample: &Sample, t: usize| {
+    let gain = |model: &Model, sample: &Sample, t: usize| {
         let mut other = sample.clone();
         other.targets[t] = (other.targets[t] + 1) % 11;
-        loss(&model, &parameters, &other, None) - loss(&model, &parameters, sample, None)
+        loss(model, &parameters, &other, None) - loss(model, &parameters, sample, None)
     };
     let sample = Sample::new(&model, 1, 5, 1);
     let mut changed = sample.clone();
     changed.tokens[2] = (changed.tokens[2] + 1) % 11;
     for t in 0..5 {
-        assert_eq!(close(gain(&sample, t), gain(&changed, t)), t < 2, "token {t}");
+        assert_eq!(close(gain(&model, &sample, t), gain(&model, &changed, t)), t < 2, "token {t}");
+        let model = Model { causal: false, ..model.clone() };
+        assert!(!close(gain(&model, &sample, t), gain(&model, &changed, t)), "token {t} without a mask");
     }
+}
+
+#[test]
+fn without_mask_and_positions_the_order_does_not_matter() {
+    let learned = vit();
+    let mut parameters = parameters(&learned, 1);
+    let sample = Sample::new(&learned, 1, 4, 1);
+    let mut reversed = sample.clone();
+    for numbers in [&mut reversed.patches, &mut reversed.patch_targets] {
+        *numbers = numbers.rchunks(5).flatten().copied().collect();
+    }
+    let same = |model: &Model, parameters: &Tensors| {
+        close(loss(model, parameters, &sample, None), loss(model, parameters, &reversed, None))
+    };
+    assert!(!same(&learned, &parameters), "learned positions");
+    parameters.get_mut("embedding.positions").unwrap().fill(0.0);
+    assert!(same(&learned, &parameters));
+    assert!(!same(&Model { causal: true, ..learned.clone() }, &parameters), "a mask");
+
+    // Heads of two numbers, so that they can be turned; the parameters have the same shapes.
+    let rotary = Model { heads: 3, kv_heads: 3, positions: Positions::Rotary, ..learned };
+    parameters.remove("embedding.positions");
+    assert!(!same(&rotary, &parameters), "rotary positions");
+}
+
+#[test]
+fn the_rotary_base_matters_from_the_second_token_on() {
+    // A token turns for its position, and the product with itself stays.
+    let (slow, fast) = (llama(), Model { rotary_base: 1.0, ..llama() });
+    let parameters = parameters(&slow, 1);
+    let at = |model: &Model, seq_len| loss(model, &parameters, &Sample::new(model, 3, seq_len, 1), None);
+    assert_eq!(at(&slow, 1), at(&fast, 1));
+    assert!(!close(at(&slow, 2), at(&fast, 2)));
+}
+
+#[test]
+fn a_shared_key_is_that_key_repeated() {
+    // Dropout too: its masks go by the heads of queries.
+    let shared = Model { biases: true, dropout: 0.2, ..llama() };
+    let repeated = Model { kv_heads: 4, ..shared.clone() };
+    let d = shared.head_dim();
+    let is_qkv = |name: &str| name.contains(".qkv.");
+
+    let shared_parameters = parameters(&shared, 1);
+    let mut repeated_parameters = shared_parameters.clone();
+    for (_, values) in repeated_parameters.iter_mut().filter(|(name, _)| is_qkv(name)) {
+        let repeat = |group: &[f64]| {
+            let [q0, q1, k, v] = [0, 1, 2, 3].map(|part| &group[part * d..][..d]);
+            [q0, k, v, q1, k, v].concat()
+        };
+        *values = values.chunks(4 * d).flat_map(repeat).collect();
+    }
+    let sample = Sample::new(&shared, 3, 5, 1);
+    let seed = Some(DropoutSeed { seed: 2, step: 3 });
+    let (loss_shared, gradients) = loss_and_gradients(&shared, &shared_parameters, &sample.batch(), seed);
+    let (loss_repeated, mut sums) = loss_and_gradients(&repeated, &repeated_parameters, &sample.batch(), seed);
+    assert!(close(loss_shared, loss_repeated));
+
+    for (_, values) in sums.iter_mut().filter(|(name, _)| is_qkv(name)) {
+        let add = |heads: &[f64]| {
+            let [q0, k0, v0, q1, k1, v1] = [0, 1, 2, 3, 4, 5].map(|part| &heads[part * d..][..d]);
+            let sum = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
+            [q0, q1, &sum(k0, k1), &sum(v0, v1)].concat()
+        };
+        *values = values.chunks(6 * d).flat_map(add).collect();
+    }
+    assert!(differences(&gradients, &sums) < 1e-14);
+}
+
+#[test]
+fn a_head_that_says_always_the_same_has_a_loss_by_hand() {
+    let model = vit();
+    let mut parameters = parameters(&model, 1);
+    parameters.get_mut("head.weight").unwrap().fill(0.0);
+    let says = [0.5, -1.0, 0.0, 2.0, 0.25];
+    parameters.get_mut("head.bias").unwrap().copy_from_slice(&says);
+    // Two patches: the errors are 1 and -1, 0 and -2, ... in each of the five numbers.
+    let sample = Sample {
+        patch_targets: vec![-0.5, -1.0, 1.0, 2.0, 0.25, 1.5, 1.0, 0.0, -1.0, 0.75],
+        ..Sample::new(&model, 1, 2, 1)
+    };
+    let (loss, gradients) = loss_and_gradients(&model, &parameters, &sample.batch(), None);
+    assert!(close(loss, (1.0 + 0.0 + 1.0 + 0.0 + 0.0 + 1.0 + 4.0 + 0.0 + 9.0 + 0.25) / 10.0), "{loss}");
+    let expected = [0.0, -2.0, -1.0, 3.0, -0.5].map(|errors| 2.0 * errors / 10.0);
+    assert!(gradients["head.bias"].iter().zip(expected).all(|(g, e)| close(*g, e)), "{:?}", gradients["head.bias"]);
 }
 
 #[test]
@@ -96,7 +183,7 @@ fn sequences_are_apart_and_the_loss_is_their_mean() {
         tokens: [&*one.tokens, &*other.tokens].concat(),
         targets: [&*one.targets, &*other.targets].concat(),
         sequences: 2,
-        seq_len: 4,
+        ..one.clone()
     };
     let (loss_one, gradients_one) = loss_and_gradients(&model, &parameters, &one.batch(), None);
     let (loss_other, gradients_other) = loss_and_gradients(&model, &parameters, &other.batch(), None);
@@ -158,4 +245,30 @@ fn a_token_outside_the_vocabulary_is_named() {
 fn a_missing_parameter_is_named() {
     let tied = Model { tied_head: true, ..model() };
     loss(&model(), &parameters(&tied, 1), &Sample::new(&tied, 1, 5, 1), None);
+}
+
+#[test]
+#[should_panic(expected = "a batch of tokens for a model of patches of 5")]
+fn tokens_for_patches_are_refused() {
+    loss(&vit(), &parameters(&vit(), 1), &Sample::new(&model(), 1, 5, 1), None);
+}
+
+#[test]
+#[should_panic(expected = "a batch of patches for a model with a vocabulary of 11")]
+fn patches_for_tokens_are_refused() {
+    loss(&model(), &parameters(&model(), 1), &Sample::new(&vit(), 1, 5, 1), None);
+}
+
+#[test]
+#[should_panic(expected = "heads of 3 numbers are not pairs to turn")]
+fn odd_heads_cannot_turn() {
+    let model = Model { positions: Positions::Rotary, ..model() };
+    loss(&model, &parameters(&model, 1), &Sample::new(&model, 1, 5, 1), None);
+}
+
+#[test]
+#[should_panic(expected = "hidden 16, 4 heads, 3 keys")]
+fn keys_that_heads_cannot_share_are_refused() {
+    let model = Model { kv_heads: 3, ..llama() };
+    loss(&model, &parameters(&model, 1), &Sample::new(&model, 1, 5, 1), None);
 }

@@ -3,7 +3,7 @@
 use quadrille_oracle::{AdamW, State, Tensors, parameter_shapes, update};
 use quadrille_spec::Model;
 
-use crate::small::model;
+use crate::small::{llama, model, vit};
 
 const SETTINGS: AdamW =
     AdamW { learning_rate: 0.1, beta1: 0.5, beta2: 0.75, epsilon: 0.0, weight_decay: 0.2, clip: None };
@@ -25,18 +25,23 @@ fn decays(name: &str) -> bool {
 }
 
 #[test]
-fn two_updates_by_hand() {
-    let model = model();
-    let (mut state, mut parameters) = (State::new(&model), filled(&model, 2.0));
+fn three_updates_by_hand() {
+    for model in [model(), llama(), vit()] {
+        three_updates(&model);
+    }
+}
+
+fn three_updates(model: &Model) {
+    let (mut state, mut parameters) = (State::new(model), filled(model, 2.0));
 
     // Step 1: m = 2, v = 4, both corrected to 4 and 16: the direction is 4 / 4 = 1; decay 0.2 * 2.
-    update(&model, &SETTINGS, &mut state, &mut parameters, &filled(&model, 4.0));
+    update(model, &SETTINGS, &mut state, &mut parameters, &filled(model, 4.0));
     all(&state.m, |_| 2.0);
     all(&state.v, |_| 4.0);
     all(&parameters, |name| if decays(name) { 2.0 - 0.1 * (1.0 + 0.4) } else { 1.9 });
 
     // Step 2: m = 1 - 1 = 0 for a gradient of -2, so only decay acts.
-    update(&model, &SETTINGS, &mut state, &mut parameters, &filled(&model, -2.0));
+    update(model, &SETTINGS, &mut state, &mut parameters, &filled(model, -2.0));
     all(&state.m, |_| 0.0);
     all(&state.v, |_| 4.0);
     all(&parameters, |name| if decays(name) { 1.86 - 0.1 * 0.2 * 1.86 } else { 1.9 });
@@ -44,7 +49,7 @@ fn two_updates_by_hand() {
     // Step 3: m = 3.5, v = 3 + 49 / 4; corrections 1 - 1/8 and 1 - 27/64; epsilon 1 after the root.
     let settings = AdamW { epsilon: 1.0, weight_decay: 0.0, ..SETTINGS };
     let before = parameters.clone();
-    update(&model, &settings, &mut state, &mut parameters, &filled(&model, 7.0));
+    update(model, &settings, &mut state, &mut parameters, &filled(model, 7.0));
     let direction = 4.0 / ((15.25_f64 / (37.0 / 64.0)).sqrt() + 1.0);
     all(&parameters, |name| before[name][0] - 0.1 * direction);
     assert_eq!(state.steps, 3);
@@ -66,9 +71,10 @@ fn the_norm_is_global_and_unclipped() {
 
 #[test]
 fn shapes_count_the_models_parameters() {
+    let count = |model: &Model| -> usize { parameter_shapes(model).iter().map(|(_, shape)| shape[0] * shape[1]).sum() };
     for (tied_head, biases) in [(false, false), (false, true), (true, false), (true, true)] {
-        let model = Model { tied_head, biases, ..model() };
-        let count: usize = parameter_shapes(&model).iter().map(|(_, [rows, columns])| rows * columns).sum();
-        assert_eq!(count as u64, model.parameters());
+        for model in [Model { tied_head, biases, ..model() }, Model { biases, ..llama() }, Model { biases, ..vit() }] {
+            assert_eq!(count(&model) as u64, model.parameters(), "{model:?}");
+        }
     }
 }

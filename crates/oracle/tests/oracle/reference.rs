@@ -1,7 +1,8 @@
-//! The oracle against the same model in JAX: `reference.py` printed `reference.txt`.
+//! The oracle against other programs: GPT-2 in JAX (`reference.py` printed `reference.txt`), and all families in plain
+//! Python with its own differentiation (`families.py` printed `families.txt`).
 
-use quadrille_oracle::{Batch, DropoutSeed, Tensors, loss_and_gradients, parameter_shapes};
-use quadrille_spec::Model;
+use quadrille_oracle::{Batch, DropoutSeed, Samples, Tensors, loss_and_gradients, parameter_shapes};
+use quadrille_spec::{Activation, Model, Norm, Positions};
 
 /// `reference.py`'s starting values.
 fn initial(model: &Model) -> Tensors {
@@ -13,15 +14,23 @@ fn initial(model: &Model) -> Tensors {
     parameter_shapes(model).into_iter().enumerate().map(tensor).collect()
 }
 
-/// Compares the loss and every gradient's weighted sum with the case's lines in `reference.txt`.
-fn check(case: &str, model: &Model, dropout: Option<DropoutSeed>) {
+/// Compares the loss and every gradient's weighted sum with the case's lines in a program's `output`.
+fn check(output: &str, case: &str, model: &Model, dropout: Option<DropoutSeed>) {
     let (sequences, seq_len, v) = (3, 5, model.vocab as u32);
-    let tokens: Vec<u32> = (0..15).map(|i| (7 * i * i + 3) % v).collect();
-    let targets: Vec<u32> = (0..15).map(|i| (5 * i + 1) % v).collect();
-    let batch = Batch { tokens: &tokens, targets: &targets, sequences, seq_len };
+    let values = model.patch_values.unwrap_or(0) as u32;
+    let inputs: Vec<f64> = (0..15 * values).map(|i| (0.7 * f64::from(i)).sin()).collect();
+    let outputs: Vec<f64> = (0..15 * values).map(|i| (1.3 * f64::from(i)).cos()).collect();
+    let tokens: Vec<u32> = (0..15).map(|i| (7 * i * i + 3) % v.max(1)).collect();
+    let targets: Vec<u32> = (0..15).map(|i| (5 * i + 1) % v.max(1)).collect();
+    let samples = match model.patch_values {
+        None => Samples::Tokens { inputs: &tokens, targets: &targets },
+        Some(_) => Samples::Patches { inputs: &inputs, targets: &outputs },
+    };
+    let batch = Batch { samples, sequences, seq_len };
     let (loss, gradients) = loss_and_gradients(model, &initial(model), &batch, dropout);
 
-    let text = include_str!("reference.txt").split("case ").find(|text| text.starts_with(case)).unwrap();
+    let is_case = |text: &&str| text.starts_with(&format!("{case} "));
+    let text = output.split("case ").find(is_case).unwrap();
     let lines: Vec<_> = text.lines().skip(1).map(|line| line.split_once(' ').unwrap()).collect();
     assert_eq!(lines.len(), 1 + gradients.len(), "the loss and each parameter has a line");
     for (name, expected) in lines {
@@ -32,20 +41,55 @@ fn check(case: &str, model: &Model, dropout: Option<DropoutSeed>) {
     }
 }
 
-fn model() -> Model {
-    let name = "reference".into();
-    let (layers, hidden, heads, ffn, vocab, seq_len) = (2, 12, 3, 10, 13, 7);
-    let (tied_head, biases, dropout, norm_epsilon) = (true, false, 0.0, 1e-5);
-    Model { name, layers, hidden, heads, ffn, vocab, seq_len, tied_head, biases, dropout, norm_epsilon }
+fn gpt() -> Model {
+    Model { ffn: 10, biases: false, ..Model::gpt(2, 12, 3, 13, 7) }
 }
+
+fn llama() -> Model {
+    Model {
+        hidden: 16,
+        heads: 4,
+        kv_heads: 2,
+        tied_head: false,
+        norm: Norm::Rms,
+        positions: Positions::Rotary,
+        rotary_base: 50.0,
+        activation: Activation::Swiglu,
+        ..gpt()
+    }
+}
+
+const JAX: &str = include_str!("reference.txt");
+const PYTHON: &str = include_str!("families.txt");
 
 #[test]
 fn tied_without_biases() {
-    check("tied", &model(), None);
+    check(JAX, "tied", &gpt(), None);
+    check(PYTHON, "gpt", &gpt(), None);
 }
 
 #[test]
 fn untied_with_biases_and_dropout() {
-    let model = Model { tied_head: false, biases: true, dropout: 0.25, ..model() };
-    check("untied", &model, Some(DropoutSeed { seed: 42, step: 7 }));
+    let model = Model { tied_head: false, biases: true, dropout: 0.25, ..gpt() };
+    check(JAX, "untied", &model, Some(DropoutSeed { seed: 42, step: 7 }));
+}
+
+#[test]
+fn llama_of_tokens() {
+    check(PYTHON, "llama", &llama(), None);
+}
+
+#[test]
+fn vision_transformer() {
+    let patches = Model { vocab: 0, patch_values: Some(6), tied_head: false, ..gpt() };
+    check(PYTHON, "vit", &Model { biases: true, causal: false, ..patches }, None);
+}
+
+#[test]
+fn mixed_families() {
+    let tokens = Model { kv_heads: 1, biases: true, causal: false, ..gpt() };
+    let tokens = Model { norm: Norm::Rms, norm_epsilon: 0.1, activation: Activation::Swiglu, ..tokens };
+    check(PYTHON, "tokens", &tokens, None);
+    let patches = Model { vocab: 0, patch_values: Some(3), kv_heads: 1, biases: true, ..llama() };
+    check(PYTHON, "patches", &Model { norm: Norm::Layer, activation: Activation::Gelu, ..patches }, None);
 }

@@ -1,23 +1,31 @@
 //! Models, parameters and batches small enough for finite differences.
 
-use quadrille_oracle::{Batch, DropoutSeed, Tensors, loss_and_gradients, parameter_shapes};
-use quadrille_spec::{Model, RandomStream};
+use quadrille_oracle::{Batch, DropoutSeed, Samples, Tensors, loss_and_gradients, parameter_shapes};
+use quadrille_spec::{Activation, Model, Norm, Positions, RandomStream};
 
-/// A model with odd sizes that are all different; its epsilon keeps norms smooth where dropout empties a row.
+/// A GPT with odd sizes that are all different; its epsilon keeps norms smooth where dropout empties a row.
 pub fn model() -> Model {
+    Model { ffn: 7, tied_head: false, norm_epsilon: 0.1, ..Model::gpt(2, 6, 2, 11, 5) }
+}
+
+/// A Llama with two groups of two heads, each of two pairs of numbers, the second of which turn a third as fast.
+pub fn llama() -> Model {
     Model {
-        name: "small".into(),
-        layers: 2,
-        hidden: 6,
-        heads: 2,
-        ffn: 7,
-        vocab: 11,
-        seq_len: 5,
-        tied_head: false,
-        biases: true,
-        dropout: 0.0,
-        norm_epsilon: 0.1,
+        hidden: 16,
+        heads: 4,
+        kv_heads: 2,
+        biases: false,
+        norm: Norm::Rms,
+        positions: Positions::Rotary,
+        rotary_base: 9.0,
+        activation: Activation::Swiglu,
+        ..model()
     }
+}
+
+/// A vision transformer that reads patches of five numbers.
+pub fn vit() -> Model {
+    Model { vocab: 0, patch_values: Some(5), causal: false, ..model() }
 }
 
 /// Parameters far enough from zero that every path carries gradient.
@@ -30,27 +38,46 @@ pub fn parameters(model: &Model, seed: u64) -> Tensors {
     parameter_shapes(model).into_iter().map(|(name, [r, c])| (name.clone(), values(&name, r * c))).collect()
 }
 
-/// Token ids and targets that own their memory.
+/// A batch that owns its memory; what the model does not read is empty.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub tokens: Vec<u32>,
     pub targets: Vec<u32>,
+    pub patches: Vec<f64>,
+    pub patch_targets: Vec<f64>,
     pub sequences: usize,
     pub seq_len: usize,
 }
 
 impl Sample {
     pub fn new(model: &Model, sequences: usize, seq_len: usize, seed: u64) -> Self {
+        let rows = (sequences * seq_len) as u64;
         let ids = |what| {
             let stream = RandomStream::new(seed, what);
-            let id = |i| stream.below(i, model.vocab as u64) as u32;
-            (0..(sequences * seq_len) as u64).map(id).collect()
+            let count = if model.patch_values.is_none() { rows } else { 0 };
+            (0..count).map(|i| stream.below(i, model.vocab as u64) as u32).collect()
         };
-        Self { tokens: ids("tokens"), targets: ids("targets"), sequences, seq_len }
+        let numbers = |what| {
+            let stream = RandomStream::new(seed, what);
+            (0..rows * model.patch_values.unwrap_or(0) as u64).map(|i| stream.normal(i)).collect()
+        };
+        Self {
+            tokens: ids("tokens"),
+            targets: ids("targets"),
+            patches: numbers("patches"),
+            patch_targets: numbers("patch targets"),
+            sequences,
+            seq_len,
+        }
     }
 
     pub fn batch(&self) -> Batch<'_> {
-        Batch { tokens: &self.tokens, targets: &self.targets, sequences: self.sequences, seq_len: self.seq_len }
+        let samples = if self.patches.is_empty() {
+            Samples::Tokens { inputs: &self.tokens, targets: &self.targets }
+        } else {
+            Samples::Patches { inputs: &self.patches, targets: &self.patch_targets }
+        };
+        Batch { samples, sequences: self.sequences, seq_len: self.seq_len }
     }
 }
 

@@ -1,0 +1,213 @@
+"""Prints families.txt: loss and gradients of small Llamas and vision transformers, of scalars that remember what they
+were computed from. Needs nothing but Python 3.
+
+    python families.py > families.txt
+
+A line per case: its sizes, then the loss, then for each parameter the sum of gradient[e] * cos(e). The first case is
+reference.py's first, so that the two programs can be held against each other.
+"""
+
+import math
+
+
+class Number:
+    """A value of the computation and its derivatives by the numbers that it was made of."""
+
+    tape = []
+
+    def __init__(self, value, made_of=()):
+        self.value, self.made_of, self.gradient = value, made_of, 0.0
+        Number.tape.append(self)
+
+    def __add__(self, other):
+        return Number(self.value + other.value, [(self, 1.0), (other, 1.0)])
+
+    def __mul__(self, other):
+        return Number(self.value * other.value, [(self, other.value), (other, self.value)])
+
+    def apply(self, value, derivative):
+        return Number(value, [(self, derivative)])
+
+    def scale(self, factor):
+        return self.apply(self.value * factor, factor)
+
+    def shift(self, addend):
+        return self.apply(self.value + addend, 1.0)
+
+    def power(self, exponent):
+        return self.apply(self.value**exponent, exponent * self.value ** (exponent - 1))
+
+    def exp(self):
+        return self.apply(math.exp(self.value), math.exp(self.value))
+
+    def log(self):
+        return self.apply(math.log(self.value), 1.0 / self.value)
+
+    def tanh(self):
+        return self.apply(math.tanh(self.value), 1.0 - math.tanh(self.value) ** 2)
+
+
+def total(numbers):
+    return Number(math.fsum(n.value for n in numbers), [(n, 1.0) for n in numbers])
+
+
+def dot(a, b):
+    made_of = [pair for x, y in zip(a, b) for pair in ((x, y.value), (y, x.value))]
+    return Number(math.fsum(x.value * y.value for x, y in zip(a, b)), made_of)
+
+
+def differentiate(result):
+    result.gradient = 1.0
+    for number in reversed(Number.tape):
+        for source, derivative in number.made_of:
+            source.gradient += number.gradient * derivative
+
+
+def shapes(case):
+    h, f, d = case["hidden"], case["ffn"], case["hidden"] // case["heads"]
+    beta = lambda name: [(f"{name}.beta", (1, h))] if case["norm"] == "layer" else []
+    norm = lambda name: [(f"{name}.gamma", (1, h))] + beta(name)
+    bias = lambda name, width: [(f"{name}.bias", (1, width))] if case["biases"] else []
+    linear = lambda name, i, o: [(f"{name}.weight", (i, o))] + bias(name, o)
+    qkv = d * (case["heads"] + 2 * case["kv_heads"])
+    up = 2 * f if case["activation"] == "swiglu" else f
+    values, table = case["patch_values"], (case["vocab"], h)
+    out = linear("embedding", values, h) if values else [("embedding.table", table)]
+    out += [("embedding.positions", (case["max_len"], h))] if case["positions"] == "learned" else []
+    for i in range(case["layers"]):
+        b = f"block.{i}."
+        out += norm(b + "norm1") + linear(b + "qkv", h, qkv) + linear(b + "projection", h, h)
+        out += norm(b + "norm2") + linear(b + "up", h, up) + linear(b + "down", f, h)
+    out += norm("final_norm")
+    if values:
+        return out + linear("head", h, values)
+    return out if case["tied"] else out + [("head.weight", table)]
+
+
+def initial(k, name, shape):
+    """A list of rows."""
+    value = lambda e: float(name.endswith("gamma")) + 0.4 * math.sin(0.37 * (k + 1) * (e + 1) + k)
+    return [[Number(value(row * shape[1] + column)) for column in range(shape[1])] for row in range(shape[0])]
+
+
+def norm(p, name, x, case):
+    if case["norm"] == "layer":
+        mean = total(x).scale(1 / len(x))
+        x = [number + mean.scale(-1) for number in x]
+    root = dot(x, x).scale(1 / len(x)).shift(case["epsilon"]).power(-0.5)
+    scaled = [number * root * gamma for number, gamma in zip(x, p[f"{name}.gamma"][0])]
+    return [a + b for a, b in zip(scaled, p[f"{name}.beta"][0])] if case["norm"] == "layer" else scaled
+
+
+def linear(p, name, x):
+    y = [dot(x, column) for column in zip(*p[f"{name}.weight"])]
+    return [a + b for a, b in zip(y, p[f"{name}.bias"][0])] if f"{name}.bias" in p else y
+
+
+def turn(head, position, base):
+    """Multiplies the complex numbers head[i] + head[i + d/2] j with those of angle position / base^(2i / d)."""
+    pairs = len(head) // 2
+    angles = [position / base ** (i / pairs) for i in range(pairs)]
+    real = [head[i].scale(math.cos(t)) + head[i + pairs].scale(-math.sin(t)) for i, t in enumerate(angles)]
+    imaginary = [head[i].scale(math.sin(t)) + head[i + pairs].scale(math.cos(t)) for i, t in enumerate(angles)]
+    return real + imaginary
+
+
+def softmax(scores):
+    top = max(score.value for score in scores)
+    powers = [score.shift(-top).exp() for score in scores]
+    inverse = total(powers).power(-1)
+    return [power * inverse for power in powers]
+
+
+def attention(rows, case):
+    """The heads' results side by side, for each row of one sequence."""
+    d = case["hidden"] // case["heads"]
+    in_group = case["heads"] // case["kv_heads"]
+    queries, keys, values = [], [], []  # [row][head of queries][number]
+    for position, row in enumerate(rows):
+        heads = [list(row[at : at + d]) for at in range(0, len(row), d)]
+        q, k, v = [], [], []
+        while heads:
+            q += heads[:in_group]
+            k += [heads[in_group]] * in_group
+            v += [heads[in_group + 1]] * in_group
+            heads = heads[in_group + 2 :]
+        if case["positions"] == "rotary":
+            q, k = ([turn(head, position, case["base"]) for head in part] for part in (q, k))
+        queries.append(q), keys.append(k), values.append(v)
+    out = []
+    for position in range(len(rows)):
+        seen = range(position + 1) if case["causal"] else range(len(rows))
+        out.append([])
+        for head in range(case["heads"]):
+            weights = softmax([dot(queries[position][head], keys[key][head]).scale(d**-0.5) for key in seen])
+            out[-1] += [dot(weights, [values[key][head][j] for key in seen]) for j in range(d)]
+    return out
+
+
+def activation(x, case):
+    if case["activation"] == "swiglu":
+        silu = lambda gate: gate * gate.scale(-1).exp().shift(1).power(-1)
+        return [silu(gate) * up for gate, up in zip(x[0::2], x[1::2])]
+    inner = lambda n: (n + n.power(3).scale(0.044715)).scale(math.sqrt(2 / math.pi))
+    return [n.scale(0.5) * inner(n).tanh().shift(1) for n in x]
+
+
+def block(p, name, x, case):
+    """The rows of one sequence."""
+    add = lambda x, y: [[a + b for a, b in zip(*rows)] for rows in zip(x, y)]
+    qkv = [linear(p, f"{name}.qkv", norm(p, f"{name}.norm1", row, case)) for row in x]
+    x = add(x, [linear(p, f"{name}.projection", row) for row in attention(qkv, case)])
+    up = [linear(p, f"{name}.up", norm(p, f"{name}.norm2", row, case)) for row in x]
+    return add(x, [linear(p, f"{name}.down", activation(row, case)) for row in up])
+
+
+def loss(p, case):
+    losses = []
+    for at in range(0, case["sequences"] * case["seq_len"], case["seq_len"]):
+        n, v = range(at, at + case["seq_len"]), case["patch_values"]
+        if v:
+            x = [linear(p, "embedding", [Number(math.sin(0.7 * (i * v + j))) for j in range(v)]) for i in n]
+        else:
+            x = [p["embedding.table"][(7 * i * i + 3) % case["vocab"]] for i in n]
+        if case["positions"] == "learned":
+            x = [[a + b for a, b in zip(*rows)] for rows in zip(x, p["embedding.positions"])]
+        for i in range(case["layers"]):
+            x = block(p, f"block.{i}", x, case)
+        for i, row in zip(n, x):
+            row = norm(p, "final_norm", row, case)
+            if v:
+                wrong = [y.shift(-math.cos(1.3 * (i * v + j))) for j, y in enumerate(linear(p, "head", row))]
+                losses += [number.power(2) for number in wrong]
+            else:
+                table = p["embedding.table" if case["tied"] else "head.weight"]
+                probabilities = softmax([dot(row, entry) for entry in table])
+                losses.append(probabilities[(5 * i + 1) % case["vocab"]].log().scale(-1))
+    return total(losses).scale(1 / len(losses))
+
+
+GPT = dict(
+    layers=2, hidden=12, heads=3, kv_heads=3, ffn=10, vocab=13, max_len=7, patch_values=0, tied=True, biases=False,
+    norm="layer", epsilon=1e-5, positions="learned", base=0, activation="gelu", causal=True, sequences=3, seq_len=5,
+)  # fmt: skip
+LLAMA = GPT | dict(hidden=16, heads=4, kv_heads=2, tied=False, norm="rms", positions="rotary", base=50, activation="swiglu")
+VIT = GPT | dict(vocab=0, patch_values=6, tied=False, biases=True, causal=False)
+CASES = dict(
+    gpt=GPT,
+    llama=LLAMA,
+    vit=VIT,
+    tokens=GPT | dict(kv_heads=1, biases=True, norm="rms", epsilon=0.1, activation="swiglu", causal=False),
+    patches=LLAMA | dict(vocab=0, patch_values=3, biases=True, norm="layer", activation="gelu", kv_heads=1),
+)
+
+for name, case in CASES.items():
+    Number.tape.clear()
+    parameters = {name: initial(k, name, shape) for k, (name, shape) in enumerate(shapes(case))}
+    result = loss(parameters, case)
+    differentiate(result)
+    print("case", name, *(f"{name}={setting}" for name, setting in case.items()))
+    print("loss", repr(result.value))
+    for name, rows in parameters.items():
+        numbers = [number for row in rows for number in row]
+        print(name, repr(math.fsum(number.gradient * math.cos(e) for e, number in enumerate(numbers))))
