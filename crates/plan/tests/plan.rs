@@ -71,6 +71,21 @@ fn the_best_price_is_the_one_worked_out_by_hand() {
     assert!((plan.ranked[0].price.seconds() / seconds - 1.0).abs() < 1e-12);
 }
 
+/// Nodes and the bandwidth between them, given or derived from the tiers: data parallelism alone is one ring over the
+/// outermost network, whose time is worked out by hand.
+#[test]
+fn every_cluster_of_several_nodes_is_planned_for() {
+    let template = template(144, Activations::Replicated);
+    let bytes = 2.0 * (143.0 / 144.0) * 12.0 * 5120.0_f64.powi(2) * 32.0 * 2.0;
+    for name in Cluster::preset_names().filter(|name| *name != "local") {
+        let outermost = Cluster::preset(name).unwrap().tiers.pop().unwrap();
+        let plan = search("gpt-10b", name, 144, &template).unwrap();
+        let data = plan.ranked.iter().find(|candidate| sizes(&candidate.layout.grid) == [1, 1, 1, 144]).unwrap();
+        let by_hand = bytes / (outermost.links as f64 * outermost.bandwidth);
+        assert!((data.price.seconds() / by_hand - 1.0).abs() < 1e-12, "{name}");
+    }
+}
+
 #[test]
 fn the_order_of_axes_is_the_templates() {
     let mut template = template(512, Activations::Replicated);

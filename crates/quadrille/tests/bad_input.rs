@@ -186,7 +186,7 @@ fn models_that_no_machine_holds_are_explained_or_refused() {
 #[test]
 fn clusters() {
     for command in ["plan", "explain --grid x=2", "train --ranks 2"] {
-        refused(&format!("{command} --cluster summit"), &["'summit'", "local, perlmutter, frontier, alps"]);
+        refused(&format!("{command} --cluster titan"), &["'titan'", "local, perlmutter, frontier, alps"]);
     }
     refused("train --cluster missing.toml", &["missing.toml", "No such file"]);
     let base = "name='c'\nsource='s'\nintra_node_bandwidth=1e9\n";

@@ -9,13 +9,27 @@ use crate::{Cluster, Device, GroupBandwidth, Network, SpecError, Tier};
 const MAX_DEVICES_PER_NODE: usize = 1 << 16;
 const MAX_MEMORY: u64 = 1 << 50;
 
-/// Name and file of every preset.
-const PRESETS: [(&str, &str); 5] = [
-    ("local", include_str!("../presets/clusters/local.toml")),
-    ("perlmutter", include_str!("../presets/clusters/perlmutter.toml")),
-    ("frontier", include_str!("../presets/clusters/frontier.toml")),
-    ("alps", include_str!("../presets/clusters/alps.toml")),
-    ("selene", include_str!("../presets/clusters/selene.toml")),
+macro_rules! preset {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../presets/clusters/", $name, ".toml")))
+    };
+}
+
+/// Name and file of every preset: this machine, sites, makers' systems by age, boxes without fast links.
+const PRESETS: [(&str, &str); 13] = [
+    preset!("local"),
+    preset!("perlmutter"),
+    preset!("frontier"),
+    preset!("alps"),
+    preset!("selene"),
+    preset!("summit"),
+    preset!("dgx-a100"),
+    preset!("dgx-h100"),
+    preset!("dgx-h200"),
+    preset!("dgx-b200"),
+    preset!("gb200-nvl72"),
+    preset!("pcie-4x-rtx3090"),
+    preset!("pcie-8x-l40s"),
 ];
 
 /// The fields of a cluster file; see [`Cluster`], [`Tier`] and [`Network`] for their meaning. Without
@@ -213,7 +227,47 @@ mod tests {
         }
         let local = Cluster::preset("local").unwrap();
         assert_eq!((local.name.as_str(), local.network, local.device_memory), ("local", None, None));
-        assert!(Cluster::preset("summit").unwrap_err().to_string().contains("known: local, perlmutter"));
+        assert!(Cluster::preset("titan").unwrap_err().to_string().contains("known: local, perlmutter"));
+    }
+
+    #[test]
+    fn presets_hold_the_published_networks() {
+        // Device, devices a node, GB/s by which a device joins its innermost network and a node the outermost, one
+        // direction.
+        for (name, device, devices, inner, outer) in [
+            ("perlmutter", "a100-40", 4, 300.0, 100.0),
+            ("frontier", "mi250x", 8, 200.0, 100.0),
+            ("alps", "gh200", 4, 450.0, 100.0),
+            ("selene", "a100-80", 8, 300.0, 200.0),
+            ("summit", "v100-16", 6, 100.0, 25.0),
+            ("dgx-a100", "a100-80", 8, 300.0, 200.0),
+            ("dgx-h100", "h100", 8, 450.0, 400.0),
+            ("dgx-h200", "h200", 8, 450.0, 400.0),
+            ("dgx-b200", "b200", 8, 900.0, 400.0),
+            ("gb200-nvl72", "gb200", 72, 900.0, 3600.0),
+            ("pcie-4x-rtx3090", "rtx3090", 4, 31.5, 1.25),
+            ("pcie-8x-l40s", "l40s", 8, 31.5, 25.0),
+        ] {
+            let cluster = Cluster::preset(name).unwrap();
+            let rate = |tier: &Tier| tier.links as f64 * tier.bandwidth;
+            let [first, .., last] = &cluster.tiers[..] else { panic!("{name} has fewer than two tiers") };
+            assert_eq!((rate(first), rate(last)), (inner * 1e9, outer * 1e9), "{name}");
+            assert!(last.devices.is_none(), "{name}");
+            assert_eq!(cluster.network, Some(Network { devices_per_node: devices, bandwidth: outer * 1e9 }), "{name}");
+            // The tier below the outermost is a node in AxoNN's model, too.
+            assert_eq!(cluster.tiers[cluster.tiers.len() - 2].devices, Some(devices), "{name}");
+            let given = cluster.device.unwrap();
+            assert_eq!((given.name.as_str(), cluster.device_memory), (device, Some(given.memory)), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_preset_is_legal_carries_its_name_and_has_a_source() {
+        for name in Cluster::preset_names() {
+            let cluster = Cluster::preset(name).unwrap();
+            assert_eq!(cluster.name, name);
+            assert!(cluster.source.len() > 50, "{name}: {}", cluster.source);
+        }
     }
 
     #[test]
