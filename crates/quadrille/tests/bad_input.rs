@@ -195,8 +195,8 @@ fn clusters() {
         ("name='c'".to_owned(), ["a cluster", "missing field"]),
         (format!("{base}nics=4"), ["nics=4", "unknown field `nics`"]),
         (base.replace("1e9", "'fast'"), ["line 3", "invalid type"]),
-        (base.replace("1e9", "-1.0"), ["intra_node_bandwidth = -1", "bytes per second"]),
-        (base.replace("1e9", "nan"), ["intra_node_bandwidth = NaN", "bytes per second"]),
+        (base.replace("1e9", "-1.0"), ["intra_node_bandwidth = -1", "bytes or FLOP per second"]),
+        (base.replace("1e9", "nan"), ["intra_node_bandwidth = NaN", "bytes or FLOP per second"]),
         (format!("{base}devices_per_node=4"), ["devices_per_node = 4", "inter_node_bandwidth"]),
     ] {
         refused_in(folder_with("c.toml", text).path(), "plan --cluster c.toml", &words);
