@@ -1,6 +1,9 @@
-//! A layout as a search handles it: small, copied freely, ordered.
+//! A layout as a search handles it: small, copied freely, compared by value.
 
-use quadrille_spec::{Activations, Axis, KeepWeights, Linear, Recompute, Schedule, Zero};
+use quadrille_spec::{
+    Activations, Axis, AxisOrder, Cluster, Grid, KeepWeights, Layout, LayoutRequest, Linear, Overlap, Recompute,
+    Schedule, SpecError, Zero,
+};
 
 /// Every choice of a layout that changes its price. Pieces of layers are as equal as possible.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,10 +18,10 @@ pub struct Candidate {
     pub activations: Activations,
     /// How linear layers are multiplied.
     pub linear: Linear,
-    /// Panels of a SUMMA product.
+    /// Panels of a SUMMA product; not read elsewhere.
     pub summa_panels: usize,
     /// Overlap passes: the input gradient's reduction, the weight gradients' reductions, the weights' gathers.
-    pub overlap: quadrille_spec::Overlap,
+    pub overlap: Overlap,
     /// Parts of a microbatch whose computation and communication interleave.
     pub overlap_chunks: usize,
     /// The order of passes over microbatches.
@@ -36,6 +39,74 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// What a layout on a cluster is for the native model.
+    pub fn of(layout: &Layout, cluster: &Cluster) -> Self {
+        let domain = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(usize::MAX);
+        Self {
+            sizes: Axis::ALL.map(|axis| layout.grid.size(axis)),
+            inside: inside(&layout.grid, layout.per_node.min(domain)),
+            microbatch: layout.microbatch,
+            activations: layout.activations,
+            linear: layout.linear,
+            summa_panels: layout.summa_panels,
+            overlap: layout.overlap,
+            overlap_chunks: layout.overlap_chunks,
+            schedule: layout.schedule,
+            chunks: layout.chunks,
+            recompute: layout.recompute,
+            keep_communicated: layout.keep_communicated,
+            zero: layout.zero,
+            keep_weights: layout.keep_weights,
+        }
+    }
+
+    /// The layout that it stands for: with the order of axes that puts `inside` of them into a domain, and so many
+    /// ranks in a node.
+    ///
+    /// # Errors
+    /// Sizes that are no grid; an `inside` that no order of axes gives, since only one axis can lie partly inside.
+    pub fn request(&self, global_batch: usize, seq_len: usize) -> Result<LayoutRequest, SpecError> {
+        let grid = Grid::of_sizes(self.sizes)?.with_order(self.order()?);
+        Ok(LayoutRequest {
+            per_node: Some(self.domain()),
+            activations: self.activations,
+            linear: self.linear,
+            summa_panels: (self.linear == Linear::Summa).then_some(self.summa_panels),
+            overlap: self.overlap,
+            overlap_chunks: self.overlap_chunks,
+            schedule: self.schedule,
+            chunks: self.chunks,
+            recompute: self.recompute,
+            keep_communicated: self.keep_communicated,
+            zero: self.zero,
+            keep_weights: self.keep_weights,
+            microbatch: Some(self.microbatch),
+            seq_len: Some(seq_len),
+            ..LayoutRequest::new(grid, global_batch)
+        })
+    }
+
+    /// The order of axes that gives `inside`: first those that lie wholly inside, then the one that lies partly inside,
+    /// then the others.
+    ///
+    /// # Errors
+    /// Several axes that lie partly inside.
+    pub fn order(&self) -> Result<AxisOrder, SpecError> {
+        let place = |axis: &Axis| match (self.inside[*axis as usize], self.size(*axis)) {
+            (inside, size) if inside == size => 0,
+            (1, _) => 2,
+            _ => 1,
+        };
+        if Axis::ALL.iter().filter(|axis| place(axis) == 1).count() > 1 {
+            let rule = "in an order of axes at most one lies partly inside a node";
+            let remedy = "put the whole of one axis inside, or none of it";
+            return Err(SpecError::invalid("inside", format!("{:?}", self.inside), rule, remedy));
+        }
+        let mut axes = Axis::ALL;
+        axes.sort_by_key(place);
+        axes.map(Axis::name).join(",").parse()
+    }
+
     /// The size of one axis.
     pub fn size(&self, axis: Axis) -> usize {
         self.sizes[axis as usize]
@@ -44,5 +115,74 @@ impl Candidate {
     /// Devices of the layout.
     pub fn devices(&self) -> usize {
         self.sizes.iter().product()
+    }
+
+    /// Devices of the layout that share a domain of the innermost tier.
+    pub fn domain(&self) -> usize {
+        self.inside.iter().product()
+    }
+
+    /// Passes over microbatches in a step.
+    pub fn microbatches(&self, global_batch: usize) -> usize {
+        global_batch / self.size(Axis::Data) / self.microbatch
+    }
+}
+
+/// How many neighbours along each axis share one of the blocks of `domain` consecutive ranks. Where such a block ends
+/// amid a group, groups straddle it: the largest size that all of them have inside counts.
+fn inside(grid: &Grid, domain: usize) -> [usize; 6] {
+    let mut inside = [1; 6];
+    let mut left = domain.min(grid.ranks());
+    for axis in grid.order().axes() {
+        let size = grid.size(axis);
+        inside[axis as usize] = common_divisor(size, left);
+        left = if left.is_multiple_of(size) { left / size } else { 1 };
+    }
+    inside
+}
+
+/// The largest number that divides both.
+pub(super) fn common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::Model;
+
+    use super::*;
+
+    fn candidate(grid: &str, order: &str) -> Candidate {
+        let grid = grid.parse::<Grid>().unwrap().with_order(order.parse().unwrap());
+        let model = Model::gpt(8, 64, 8, 128, 32);
+        let request = LayoutRequest { activations: Activations::Replicated, ..LayoutRequest::new(grid, 192) };
+        Candidate::of(&Layout::new(&model, &request).unwrap(), &Cluster::preset("selene").unwrap())
+    }
+
+    #[test]
+    fn nodes_are_filled_from_the_innermost_axis() {
+        assert_eq!(candidate("x=4,data=4,pipe=2", "x,y,z,data").inside, [4, 1, 1, 1, 2, 1]);
+        assert_eq!(candidate("x=4,data=4,pipe=2", "pipe,data,x,y,z").inside, [1, 1, 1, 1, 4, 2]);
+        assert_eq!(candidate("x=2,data=2", "x,y,z,data").inside, [2, 1, 1, 1, 2, 1]);
+        // Nodes of 8 in groups of 3: some groups straddle two nodes, and pipe is 3 devices apart.
+        assert_eq!(candidate("data=3,pipe=8", "data,x,y,z").inside, [1, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn requests_are_the_layouts_that_candidates_came_from() {
+        let cluster = Cluster::preset("selene").unwrap();
+        let model = Model::gpt(8, 64, 8, 128, 32);
+        for (grid, order) in [("x=4,data=4,pipe=2", "x,y,z,data"), ("x=4,data=4,pipe=2", "pipe,data,x,y,z")] {
+            let from = candidate(grid, order);
+            let layout = Layout::new(&model, &from.request(192, 32).unwrap()).unwrap();
+            assert_eq!(Candidate::of(&layout, &cluster), from);
+        }
+    }
+
+    #[test]
+    fn what_no_order_gives_is_refused() {
+        let partly = Candidate { inside: [2, 1, 1, 1, 2, 1], ..candidate("x=4,data=4", "x,y,z,data") };
+        let message = partly.request(64, 32).unwrap_err().to_string();
+        assert!(message.contains("at most one lies partly inside"), "{message}");
     }
 }

@@ -1,16 +1,40 @@
-//! How a program that trains stores numbers and which kernels it has, beyond what a layout says.
+//! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
+
+use quadrille_spec::SpecError;
 
 /// What a framework does the same way in every layout.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Framework {
-    /// What it is called in reports.
+    /// What it is called in reports and by flags.
     pub name: &'static str,
     /// Bytes that a parameter takes.
     pub states: StateBytes,
-    /// Bytes of an activation and of what is sent of it.
+    /// Bytes of an activation and of what is sent of it; also of the operands of products.
     pub activation_bytes: u64,
+    /// Bytes of a logit while the loss is taken, and of its gradient.
+    pub logit_bytes: u64,
+    /// Bytes that are kept of each element that dropout may zero: 0 where masks are drawn again.
+    pub mask_bytes: u64,
     /// How attention is computed.
     pub attention: AttentionKernel,
+    /// Whether a norm whose rows lie on one device is one kernel, which reads its input once.
+    pub fused_norms: bool,
+    /// Whether the inputs of products that scattered activations gather are kept for the backward pass; else they are
+    /// gathered again there, under the product of the input gradient, and only the scattered ones are kept.
+    pub keeps_gathered_inputs: bool,
+    /// Whether full recomputation repeats the last product of a segment too, whose result nobody needs again.
+    pub repeats_whole_segments: bool,
+    /// Whether the weights of a block are gathered over z at once, and their gradients scattered at once.
+    pub gathers_blocks: bool,
+    /// Whether ORS also puts reductions over data under the last microbatch's backward pass.
+    pub reduces_under_backward: bool,
+    /// Whether ZeRO's gathers of updated weights run under the next step's first forward pass: always, never, or where
+    /// OAG is on.
+    pub gathers_under_forward: Hiding,
+    /// Bytes of gradients that are reduced over data at once; `None`: every parameter by itself.
+    pub gradient_bucket: Option<u64>,
+    /// Seconds of a step in which a device waits for its tokens.
+    pub data_seconds: f64,
     /// Bytes of a device that are taken before the first value: the driver's context, communication buffers.
     pub reserved_bytes: u64,
     /// Bytes that the allocator holds per byte in use at the peak, at least 1.
@@ -20,12 +44,14 @@ pub struct Framework {
 /// Bytes per parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateBytes {
-    /// The weight that products read.
+    /// The weight that the rank stores.
     pub weight: u64,
     /// The gradient that microbatches are summed in.
     pub gradient: u64,
-    /// Master weight and the optimizer's moments.
+    /// Master weight (if it is not the weight itself) and the optimizer's moments.
     pub optimizer: u64,
+    /// What is gathered of a weight over z.
+    pub gathered_weight: u64,
     /// What is sent of a gradient.
     pub sent_gradient: u64,
 }
@@ -33,20 +59,95 @@ pub struct StateBytes {
 /// How attention is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttentionKernel {
-    /// Tile by tile; scores are never stored, and the backward pass computes them again.
+    /// Tile by tile; scores are never stored, and the backward pass computes them again. Tiles above the diagonal of
+    /// causal attention are left out.
     Flash,
-    /// Scores and probabilities are stored: `heads * seq_len^2` numbers a sequence, several times.
+    /// Scores and probabilities are stored: `heads * seq_len^2` numbers a sequence, several times; whole, also where
+    /// the mask is causal. Selective recomputation computes them again (Korthikanti et al. 2022).
     Stored,
+}
+
+/// Whether communication runs under computation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hiding {
+    /// In every layout.
+    Always,
+    /// In none.
+    Never,
+    /// Where the layout's overlap pass is on.
+    Switched,
 }
 
 impl Framework {
     /// This program's engine in f32: weights and gradients of 4 bytes, two moments.
     pub const QUADRILLE: Self = Self {
         name: "quadrille",
-        states: StateBytes { weight: 4, gradient: 4, optimizer: 8, sent_gradient: 4 },
+        states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 4, sent_gradient: 4 },
         activation_bytes: 4,
+        logit_bytes: 4,
+        mask_bytes: 0,
         attention: AttentionKernel::Flash,
+        fused_norms: false,
+        keeps_gathered_inputs: true,
+        repeats_whole_segments: false,
+        gathers_blocks: false,
+        reduces_under_backward: false,
+        gathers_under_forward: Hiding::Always,
+        gradient_bucket: None,
+        data_seconds: 0.0,
         reserved_bytes: 0,
         allocator_factor: 1.0,
     };
+
+    /// Megatron-LM in mixed precision: weights in 16 bits, gradients in f32, master weights and two moments in f32
+    /// (Narayanan et al. 2021; Korthikanti et al. 2022), with flash attention. Gradients are reduced in f32, in buckets
+    /// of 40 million numbers (Megatron-Core's default). Sequence parallelism keeps the scattered inputs and gathers
+    /// again.
+    pub const MEGATRON: Self = Self {
+        name: "megatron",
+        states: StateBytes { weight: 2, gradient: 4, optimizer: 12, gathered_weight: 2, sent_gradient: 4 },
+        activation_bytes: 2,
+        logit_bytes: 4,
+        mask_bytes: 1,
+        attention: AttentionKernel::Flash,
+        fused_norms: true,
+        keeps_gathered_inputs: false,
+        repeats_whole_segments: true,
+        gathers_blocks: false,
+        reduces_under_backward: true,
+        gathers_under_forward: Hiding::Switched,
+        gradient_bucket: Some(160_000_000),
+        data_seconds: 0.0,
+        reserved_bytes: 0,
+        allocator_factor: 1.0,
+    };
+
+    /// Megatron-LM before flash attention.
+    pub const MEGATRON_STORED: Self =
+        Self { name: "megatron-stored", attention: AttentionKernel::Stored, ..Self::MEGATRON };
+
+    /// PyTorch's FSDP2 with a mixed-precision policy: f32 parameters, gradients and moments, sharded over z; gathered
+    /// and reduced in bf16, block by block.
+    pub const FSDP: Self = Self {
+        name: "fsdp",
+        states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 2, sent_gradient: 2 },
+        gathers_blocks: true,
+        gradient_bucket: None,
+        ..Self::MEGATRON
+    };
+
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::QUADRILLE, Self::MEGATRON, Self::MEGATRON_STORED, Self::FSDP];
+
+    /// The framework of that name.
+    ///
+    /// # Errors
+    /// A name that is not among those of [`Framework::ALL`].
+    pub fn by_name(name: &str) -> Result<Self, SpecError> {
+        Self::ALL.into_iter().find(|framework| framework.name == name).ok_or_else(|| SpecError::Unknown {
+            what: "framework",
+            name: name.to_owned(),
+            known: Self::ALL.map(|framework| framework.name.to_owned()).to_vec(),
+        })
+    }
 }

@@ -7,7 +7,9 @@
 mod candidate;
 mod framework;
 mod price;
+mod problem;
 
 pub use candidate::Candidate;
-pub use framework::{AttentionKernel, Framework, StateBytes};
+pub use framework::{AttentionKernel, Framework, Hiding, StateBytes};
 pub use price::{Memory, Parts, Price};
+pub use problem::{Block, Problem};

@@ -10,10 +10,22 @@ pub struct Price {
     /// Memory of the rank that needs most.
     pub memory: Memory,
     /// FLOPs that the model needs for the step, over all devices: products and attention forward and backward, nothing
-    /// twice.
+    /// twice, attention without causal discount (Narayanan et al. 2021, equation 3, less recomputation).
     pub model_flops: f64,
-    /// FLOPs that the devices execute: with recomputation, padding and repeated work.
+    /// FLOPs that the devices execute, counted alike: with recomputation, padding and repeated work.
     pub executed_flops: f64,
+}
+
+impl Price {
+    /// Model FLOPs utilization: the needed FLOPs over what `devices` devices of `peak` FLOP/s could have done.
+    pub fn mfu(&self, devices: usize, peak: f64) -> f64 {
+        self.model_flops / (self.seconds * devices as f64 * peak)
+    }
+
+    /// Hardware FLOPs utilization: the executed FLOPs over the same.
+    pub fn hfu(&self, devices: usize, peak: f64) -> f64 {
+        self.executed_flops / (self.seconds * devices as f64 * peak)
+    }
 }
 
 /// Seconds of a step by cause, on the stage that is busiest; they add up to the step.
@@ -31,10 +43,20 @@ pub struct Parts {
     pub bubble: f64,
     /// The optimizer's update with the gradient norm.
     pub optimizer: f64,
+    /// Waiting for tokens.
+    pub data_loading: f64,
+}
+
+impl Parts {
+    /// Seconds of all parts.
+    pub fn total(&self) -> f64 {
+        let Self { compute, memory_bound, launch, communication, bubble, optimizer, data_loading } = self;
+        compute + memory_bound + launch + communication.iter().sum::<f64>() + bubble + optimizer + data_loading
+    }
 }
 
 /// Bytes of the rank that needs most.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Memory {
     /// The stage of that rank.
     pub stage: usize,
