@@ -181,7 +181,8 @@ fn every_invalid_matrix_is_named() {
         let p2p = p2p.iter().map(|row| row.to_vec()).collect();
         MatrixLayer::new(p2p, group.to_vec()).unwrap_err().to_string()
     };
-    let cases: [(&[&[f64]], &[f64], &str); 11] = [
+    type Case<'a> = (&'a [&'a [f64]], &'a [f64], &'a str);
+    let cases: [Case; 11] = [
         (&[&[0.0]], &[1.0], "group = 1 ranks: a layer"),
         (&[&[0.0, 1.0]], &[1.0, 1.0], "p2p = rows of 2: it has a row and a column for each of the 2 ranks"),
         (&[&[0.0, 1.0], &[1.0]], &[1.0, 1.0], "p2p = rows of 2, 1"),
