@@ -4,10 +4,13 @@
 //! Ranking is by AxoNN's communication model ([`quadrille_cost::axonn`]): computation is not looked at. Candidates whose
 //! states of training do not fit into a device are marked where the cluster says how much it has ([`state_bytes`]);
 //! activations are not counted.
+//!
+//! [`reproduce`] holds the published models against the figures printed in their works.
 
 pub mod lbnl;
 mod memory;
 mod refusal;
+pub mod reproduce;
 mod search;
 
 pub use memory::state_bytes;

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
 use quadrille_data::Tokenizer;
+use quadrille_plan::reproduce::PARTS;
 use quadrille_spec::{Axis, ElementType};
 use serde::Serialize;
 
@@ -28,6 +30,7 @@ const EXAMPLES: &str = "Examples:
   quadrille explain --grid x=2,y=2,z=2 --program           what are all these collectives?
   quadrille plan --model gpt-20b --ranks 32 --cluster perlmutter
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
+  quadrille reproduce megatron                             the paper's tables beside our formulas
   quadrille bench step                                     speed beside what the matrix library reaches";
 
 #[derive(Debug, Subcommand)]
@@ -42,6 +45,8 @@ pub enum Command {
     Plan(PlanArguments),
     /// Price the configurations of a table.
     Estimate(EstimateArguments),
+    /// Print the figures of the source works beside ours.
+    Reproduce(ReproduceArguments),
     /// Measure the speed beside a yardstick of the same run.
     Bench(BenchArguments),
 }
@@ -236,6 +241,28 @@ pub struct PlanArguments {
     pub lbnl: LbnlArguments,
     #[command(flatten, next_help_heading = "Layout")]
     pub layout: LayoutArguments,
+}
+
+/// Printed figures beside ours: by the works' formulas, and by our schedules. Figures that do not follow from formulas,
+/// such as measured times, are left out.
+#[derive(Debug, Args)]
+pub struct ReproduceArguments {
+    /// Which work
+    #[arg(value_name = "WORK", default_value = ALL_PARTS, value_parser = PossibleValuesParser::new(parts()))]
+    pub part: String,
+    /// Write the points to this file as comma-separated values, in place of what it holds
+    #[arg(long, value_name = "FILE.csv")]
+    pub csv: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `reproduce` calls all works.
+pub const ALL_PARTS: &str = "all";
+
+fn parts() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().map(|part| part.name).chain([ALL_PARTS])
 }
 
 #[derive(Debug, Args)]

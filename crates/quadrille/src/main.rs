@@ -1,4 +1,4 @@
-//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `estimate`, `bench`.
+//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `estimate`, `reproduce`, `bench`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -14,6 +14,7 @@ mod output;
 mod paths;
 mod plan;
 mod recomputation;
+mod reproduce;
 mod resources;
 mod settings;
 mod timeline;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Estimate(arguments) => estimate::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {

@@ -325,3 +325,9 @@ fn times_threads_steps_and_seeds() {
         refused(&format!("{command} --seed 18446744073709551616"), &["--seed", "18446744073709551616"]);
     }
 }
+
+#[test]
+fn works_and_files_of_reproduce() {
+    refused("reproduce alexnet", &["invalid value 'alexnet'", "atp", "axonn", "megatron", "all"]);
+    refused("reproduce megatron --csv missing/points.csv", &["cannot write missing/points.csv"]);
+}
