@@ -2,8 +2,8 @@
 //! Model Training on GPU Clusters Using Megatron-LM", SC 2021): parameters, FLOPs, bubbles, volumes, training time, and
 //! its takeaways as a planner.
 //!
-//! As published: equal layers with perceptrons of width `4h` (a model's own width is not looked at), pipeline flushes,
-//! four all-reduces a layer and microbatch, bandwidths and latencies left out.
+//! As published: GPT's equal layers with perceptrons of width `4h` (of a model only layers, hidden, heads, vocabulary and
+//! sequence length count), pipeline flushes, four all-reduces a layer and microbatch, bandwidths and latencies left out.
 //!
 //! Letters: `B` sequences in a batch, `b` in a microbatch, `s` tokens in a sequence, `h` hidden, `L` layers, `V`
 //! vocabulary; `t`, `p`, `d` tensor, pipeline and data parallel sizes, `n = t p d` devices, `m = B/(b d)` microbatches of

@@ -86,7 +86,7 @@ fn csv_has_a_line_per_point() {
     assert_eq!(lines[0], "part,source,what,published,ours,unit,deviation_percent,agrees,note");
     assert_eq!(lines.len(), 1 + points(&document["parts"][0]).len());
     assert!(
-        lines.contains(&"atp,section 3.5,\"figure 7a, DeviceMesh(8,2): B2' by eq. 3\",200,200,GB/s,0,true,"),
+        lines.contains(&"atp,section 3.5,\"figure 7a, DeviceMesh(8,2): B2' by eq. 3\",200,200.0,GB/s,0.0,true,"),
         "{text}"
     );
 }
