@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use quadrille_comm::{Group, Label, Pending, RankContext};
-use quadrille_spec::{AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
+use quadrille_spec::{AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, Positions, RankLedger};
 use quadrille_step::schedule::Action;
 use quadrille_step::{
     Layer, Parameter, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes, empty_axes,
 };
-use quadrille_tensor::{Buffer, Pool};
+use quadrille_tensor::{Buffer, ContextPart, Pool, Rotary};
 
 use crate::execute::Flight;
 use crate::initial::fill_shard;
@@ -55,6 +55,8 @@ pub struct RankEngine<'a, T> {
     pub(crate) messages: BTreeMap<(StorageId, usize), Pending<Block<T>>>,
     pub(crate) matmuls: MatmulChoices,
     pub(crate) scratch: Buffer<T>,
+    /// Angles of the positions of this rank's tokens, if attention turns by them.
+    pub(crate) rotary: Rotary<T>,
     pub(crate) hyper: Hyper,
     pub(crate) seed: u64,
     pub(crate) step: u64,
@@ -153,6 +155,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             messages: BTreeMap::new(),
             matmuls: MatmulChoices::default(),
             scratch: Buffer::default(),
+            rotary: rotary(program, place),
             hyper,
             seed,
             step: 0,
@@ -298,6 +301,17 @@ impl<'a, T: Real> RankEngine<'a, T> {
         }
         Ok(result)
     }
+}
+
+/// The angles of the tokens of a sequence that the rank at `place` has; empty where positions are learned.
+fn rotary<T: Real>(program: &StageProgram, place: Coordinate) -> Rotary<T> {
+    let (model, seq_len) = (&program.model, program.layout.seq_len);
+    if model.positions != Positions::Rotary {
+        return Rotary::default();
+    }
+    let part = ContextPart { part: place.on(Axis::Context), parts: program.grid().size(Axis::Context) };
+    let positions = (0..part.tokens(seq_len)).map(|token| part.position(token, seq_len));
+    Rotary::new(model.head_dim(), model.rotary_base, positions)
 }
 
 /// A layer's name for the communicator's reports.

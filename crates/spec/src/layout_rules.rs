@@ -41,11 +41,12 @@ impl Layout {
         let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.grid.size(axis));
         let (h, f) = (model.hidden, model.ffn);
         SpecError::check_divides_all("x", x, &[("heads", model.heads), ("the perceptron's width", f)], 0)?;
+        SpecError::check_divides("x", x, "kv_heads", model.kv_heads)?;
         SpecError::check_divides("y", y, "hidden", h)?;
         let tiles = [
-            ("the tile of the qkv weight", (h / y) * (3 * h / x)),
+            ("the tile of the qkv weight", (h / y) * (self.qkv_width(model) / x)),
             ("the tile of the projection weight", (h / x) * (h / y)),
-            ("the tile of the up weight", (h / y) * (f / x)),
+            ("the tile of the up weight", (h / y) * (model.up_width() / x)),
             ("the tile of the down weight", (f * h) / (x * y)),
             ("the tile of the embedding table", self.padded_vocab(model) / (x * y) * h),
         ];

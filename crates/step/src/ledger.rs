@@ -190,8 +190,15 @@ pub fn swept_elements(program: &StageProgram, operation: &Operation, place: Coor
             Some(if holds { program.value(value).local_elements } else { 0 })
         }
         Operation::AdamW { .. } => Some(program.valid_elements(value, place)),
+        Operation::Rotate { .. } => Some(rotated_elements(program, value)),
         _ => Some(program.value(value).local_elements),
     }
+}
+
+/// The elements of queries and keys in a value of queries, keys and values.
+pub fn rotated_elements(program: &StageProgram, qkv: ValueId) -> usize {
+    let heads = program.layout.group_heads(&program.model);
+    program.value(qkv).local_elements / (heads + 2) * (heads + 1)
 }
 
 /// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward); 0 for
@@ -233,14 +240,16 @@ fn swept(operation: &Operation) -> Option<ValueId> {
         | Operation::Dropout { input, .. }
         | Operation::RowSums { input, .. }
         | Operation::CenteredSquares { input, .. }
+        | Operation::RowSquares { input, .. }
         | Operation::Norm { input, .. }
+        | Operation::Rotate { input, .. }
         | Operation::Bias { input, .. }
-        | Operation::BiasGelu { input, .. }
+        | Operation::BiasActivation { input, .. }
         | Operation::Residual { input, .. }
         | Operation::NormBackwardSums { input, .. }
         | Operation::NormBackward { input, .. }
-        | Operation::GeluBackward { input, .. }
-        | Operation::Gelu { input, .. }
+        | Operation::ActivationBackward { input, .. }
+        | Operation::Activation { input, .. }
         | Operation::StorePanel { input, .. }
         | Operation::UnpackKeysValues { input, .. }
         | Operation::Pack { input, .. }
