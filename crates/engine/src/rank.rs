@@ -49,6 +49,8 @@ pub struct RankEngine<'a, T> {
     pub(crate) groups: BTreeMap<AxisSet, Group>,
     /// The first and the last stage, on their ranks.
     pub(crate) pipe_ends: Option<Group>,
+    /// The ranks that hold the same keys and values, if there are others.
+    pub(crate) key_copies: Option<Group>,
     /// Collectives under way, by the storage of their output.
     pub(crate) flights: BTreeMap<StorageId, Flight<T>>,
     /// Messages under way, by storage and copy.
@@ -122,6 +124,15 @@ impl<'a, T: Real> RankEngine<'a, T> {
             true => Some(context.group(&Axis::Pipe.only().key(), &[first, last])?),
             false => None,
         };
+        let copies = program.layout.kv_copies(&program.model);
+        let key_copies = match copies > 1 {
+            true => {
+                let along_x = grid.group(rank, Axis::X.only());
+                let block = along_x.chunks_exact(copies).nth(place.on(Axis::X) / copies).unwrap_or_default();
+                Some(context.group(&Axis::X.only().key(), block)?)
+            }
+            false => None,
+        };
         let mut slots = Slots::new(program)?;
         let shard_len = |value: ValueId| program.value(value).local_elements;
         let moments: Vec<[Buffer<T>; 2]> = program
@@ -134,7 +145,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
 
         let pool = Pool::new(threads);
         for parameter in &program.parameters {
-            let shard = Shard::of(program, parameter.value, place);
+            let shard = Shard::of(program, parameter, parameter.value, place);
             let storage = program.value(parameter.value).storage;
             let mut buffer = slots.take(storage)?;
             fill_shard(&pool, parameter, shard, seed, initial, &mut buffer);
@@ -151,6 +162,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             moments,
             groups,
             pipe_ends,
+            key_copies,
             flights: BTreeMap::new(),
             messages: BTreeMap::new(),
             matmuls: MatmulChoices::default(),

@@ -285,6 +285,11 @@ impl Layout {
         model.kv_heads.max(self.grid.size(Axis::X))
     }
 
+    /// Ranks, following each other along x, that hold the same key and value.
+    pub fn kv_copies(&self, model: &Model) -> usize {
+        self.kv_heads(model) / model.kv_heads
+    }
+
     /// Heads of queries that share a key and value on the rank that holds them.
     pub fn group_heads(&self, model: &Model) -> usize {
         model.heads / self.kv_heads(model)

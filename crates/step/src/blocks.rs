@@ -81,8 +81,12 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let (h, width) = (b.model.hidden, b.layout.qkv_width(b.model));
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm(b, &name("norm1"), x)?;
-    let qkv = linear(b, &name("qkv"), normed, [h, width], NORMAL, INIT_STD)?;
-    let qkv = bias(b, &name("qkv"), qkv)?;
+    let weight = weight(b, &name("qkv"), [h, width], NORMAL, INIT_STD)?;
+    b.share_keys(weight);
+    let qkv = linear(b, &name("qkv"), normed, weight, NORMAL)?;
+    let bias = bias_parameter(b, &name("qkv"), qkv)?;
+    bias.into_iter().for_each(|bias| b.share_keys(bias));
+    let qkv = add_bias(b, &name("qkv"), bias, qkv);
     let qkv = rotate(b, &name("qkv"), qkv);
 
     let (rows, heads) = (b.pass_rows(), b.model.heads);
@@ -95,7 +99,8 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     b.record(Node::Attention { qkv, output, statistics, dropout });
 
     let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
-    let projected = linear(b, &name("projection"), output, [h, h], TRANSPOSED, std)?;
+    let weight = self::weight(b, &name("projection"), [h, h], TRANSPOSED, std)?;
+    let projected = linear(b, &name("projection"), output, weight, TRANSPOSED)?;
     residual(b, index, "projection", projected, x)
 }
 
@@ -116,7 +121,8 @@ fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> 
     let (h, f, function) = (b.model.hidden, b.model.ffn, b.model.activation);
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm(b, &name("norm2"), x)?;
-    let up = linear(b, &name("up"), normed, [h, b.model.up_width()], NORMAL, INIT_STD)?;
+    let weight = weight(b, &name("up"), [h, b.model.up_width()], NORMAL, INIT_STD)?;
+    let up = linear(b, &name("up"), normed, weight, NORMAL)?;
 
     let bias = bias_parameter(b, &name("up"), up)?;
     let pre = b.in_place("up pre-activation", up);
@@ -127,7 +133,8 @@ fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> 
     b.record(Node::Activation { bias, input: up, output: pre, activated });
 
     let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
-    let down = linear(b, &name("down"), activated, [f, h], TRANSPOSED, std)?;
+    let weight = self::weight(b, &name("down"), [f, h], TRANSPOSED, std)?;
+    let down = linear(b, &name("down"), activated, weight, TRANSPOSED)?;
     residual(b, index, "down", down, x)
 }
 
@@ -172,22 +179,27 @@ pub(crate) fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId
     Ok(output)
 }
 
+/// The weight of a linear layer, `[inputs, outputs]`, cut over `axes`; SUMMA cuts every weight alike.
+fn weight(b: &mut Builder, name: &str, shape: [usize; 2], axes: [Axis; 2], std: f64) -> Built<ParameterId> {
+    let [inputs, outputs] = if b.layout.linear == Linear::Summa { summa::WEIGHT } else { axes };
+    let stored = Sharding::new(&[inputs], &[outputs]).flat(&[Axis::Z]);
+    b.parameter(format!("{name}.weight"), shape, shape[0], stored, Initial::Normal(std), true)
+}
+
 /// A product with a weight whose inputs are cut over `axes[0]` and outputs over `axes[1]`. The input's rows are
 /// gathered over `axes[1]`; the result's partial sums over `axes[0]` are reduced.
-fn linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], axes: [Axis; 2], std: f64) -> Built<ValueId> {
+fn linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId, axes: [Axis; 2]) -> Built<ValueId> {
+    let [_, outputs] = b.shape(b.parameters[weight.0].value);
     if b.layout.linear == Linear::Summa {
-        return summa_linear(b, name, input, shape, std);
+        return summa_linear(b, name, input, weight, outputs);
     }
     let [contracted, produced] = axes;
-    let stored = Sharding::new(&[contracted], &[produced]).flat(&[Axis::Z]);
-    let weight = b.parameter(format!("{name}.weight"), shape, shape[0], stored, Initial::Normal(std), true)?;
-
     let rows = b.rows();
     let input = b.reshard(input, &Sharding::new(&rows, &[contracted]))?;
     let gathered = b.gather_weight(weight)?;
     let partial = Sharding::new(&rows, &[produced]).partial(contracted.only());
     let output_name = if b.axis_size(contracted) > 1 { format!("{name}{PARTIAL}") } else { name.to_owned() };
-    let output = b.value(output_name, [b.pass_rows(), shape[1]], partial, MemoryClass::Activations)?;
+    let output = b.value(output_name, [b.pass_rows(), outputs], partial, MemoryClass::Activations)?;
     b.push(Operation::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nn,
@@ -202,13 +214,11 @@ fn linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], axes: 
 }
 
 /// A product with a weight whose inputs are cut over y and outputs over x, on activations cut over both.
-fn summa_linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], std: f64) -> Built<ValueId> {
-    let [inputs, outputs] = summa::WEIGHT;
-    let stored = Sharding::new(&[inputs], &[outputs]).flat(&[Axis::Z]);
-    let weight = b.parameter(format!("{name}.weight"), shape, shape[0], stored, Initial::Normal(std), true)?;
+fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId, outputs: usize) -> Built<ValueId> {
     let gathered = b.gather_weight(weight)?;
-    let sharding = Sharding::new(&b.rows_with(inputs), &[outputs]);
-    let output = b.value(name, [b.pass_rows(), shape[1]], sharding, MemoryClass::Activations)?;
+    let [rows, columns] = summa::WEIGHT;
+    let sharding = Sharding::new(&b.rows_with(rows), &[columns]);
+    let output = b.value(name, [b.pass_rows(), outputs], sharding, MemoryClass::Activations)?;
     b.summa_forward(input, gathered, output)?;
     b.record(Node::Linear { weight, input, output });
     Ok(output)
@@ -224,13 +234,13 @@ fn bias_parameter(b: &mut Builder, name: &str, output: ValueId) -> Built<Option<
     b.parameter(format!("{name}.bias"), [1, cols], 1, sharding, Initial::Constant(0.0), false).map(Some)
 }
 
-fn bias(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId> {
-    let Some(bias) = bias_parameter(b, name, input)? else { return Ok(input) };
+fn add_bias(b: &mut Builder, name: &str, bias: Option<ParameterId>, input: ValueId) -> ValueId {
+    let Some(bias) = bias else { return input };
     let output = b.in_place(name, input);
     let value = b.parameter_value(bias);
     b.push(Operation::Bias { bias: value, input, output });
     b.record(Node::Bias { bias, input, output });
-    Ok(output)
+    output
 }
 
 /// Bias, dropout and the addition to the residual stream.

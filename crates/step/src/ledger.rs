@@ -121,7 +121,7 @@ fn decision(program: &StageProgram, rank: usize) -> Option<(AxisSet, Transfer)> 
 
 /// The elements of a collective's payload: of the whole on one side of a gather or scatter.
 pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usize {
-    let members = program.grid().size_of(collective.axes);
+    let members = collective.size(program.grid());
     match collective.kind {
         CollectiveKind::AllGather if collective.input == collective.output => {
             program.storages[program.value(collective.output).storage.0].elements
@@ -136,18 +136,23 @@ pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usiz
 fn transfer(program: &StageProgram, operation: &Operation, rank: usize) -> Option<(AxisSet, CollectiveKind, Transfer)> {
     let grid = program.grid();
     let place = grid.coordinate(rank);
-    let (axes, kind, elements, element_bytes, who) = match operation {
+    let (axes, kind, elements, element_bytes, members, who) = match operation {
         Operation::Issue(collective) => {
-            let elements = payload_elements(program, collective);
-            (collective.axes, collective.kind, elements, program.layout.dtype.bytes(), collective.members)
+            let (elements, members) = (payload_elements(program, collective), collective.size(grid));
+            let element_bytes = program.layout.dtype.bytes();
+            (collective.axes, collective.kind, elements, element_bytes, members, collective.members)
         }
-        Operation::ReduceScalar { axes, .. } => (*axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES, Members::All),
+        Operation::ReduceScalar { axes, .. } => {
+            (*axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES, grid.size_of(*axes), Members::All)
+        }
         _ => return None,
     };
-    let (members, index, root) = match who {
-        Members::All => (grid.size_of(axes), grid.group_index(place, axes), 0),
-        Members::Root(root) => (grid.size_of(axes), grid.group_index(place, axes), root),
-        Members::Ends => (2, usize::from(grid.group_index(place, axes) > 0), 0),
+    let place = grid.group_index(place, axes);
+    let (index, root) = match who {
+        Members::All => (place, 0),
+        Members::Root(root) => (place, root),
+        Members::Ends => (usize::from(place > 0), 0),
+        Members::Blocks(size) => (place % size, 0),
     };
     if members == 1 {
         return None;

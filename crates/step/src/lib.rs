@@ -36,6 +36,7 @@ mod program;
 mod reshard;
 pub mod schedule;
 mod sharding;
+mod shared_keys;
 mod summa;
 mod update;
 mod value;
@@ -51,7 +52,7 @@ pub use liveness::Lifetimes;
 pub use operation::{
     Collective, GemmPass, GemmStorage, Members, Op, Operation, Panel, Product, Reduction, Scalar, Write,
 };
-pub use parameter::{Initial, Parameter, ParameterId};
+pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;
 pub use print::print_program;
 pub use program::{ChunkProgram, Layer, Message, Section, StageProgram, StepProgram};

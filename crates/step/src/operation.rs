@@ -1,7 +1,7 @@
 //! The operations of a program. Each reads and writes values; one that works in place writes a value in the storage
 //! of a value that it reads.
 
-use quadrille_spec::{Activation, Axis, AxisSet, CollectiveKind};
+use quadrille_spec::{Activation, Axis, AxisSet, CollectiveKind, Grid};
 use serde::{Deserialize, Serialize};
 
 use crate::{Layer, ParameterId, StageProgram, ValueId};
@@ -72,6 +72,8 @@ pub enum Members {
     Root(usize),
     /// The first and the last rank along the axis.
     Ends,
+    /// As many ranks as this that follow each other along the axis, each such block for itself.
+    Blocks(usize),
 }
 
 /// A collective on values, in place if input and output share a storage.
@@ -89,6 +91,17 @@ pub struct Collective {
     pub input: ValueId,
     /// What each rank gets.
     pub output: ValueId,
+}
+
+impl Collective {
+    /// Ranks that take part together.
+    pub fn size(&self, grid: &Grid) -> usize {
+        match self.members {
+            Members::All | Members::Root(_) => grid.size_of(self.axes),
+            Members::Ends => 2,
+            Members::Blocks(size) => size,
+        }
+    }
 }
 
 /// A number per rank that is summed over ranks in f64.
