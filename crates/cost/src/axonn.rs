@@ -27,9 +27,9 @@ pub fn linears(model: &Model) -> [Linear; 4] {
     let (h, f) = (model.hidden, model.ffn);
     let linear = |name, inputs, outputs, transposed| Linear { name, inputs, outputs, transposed };
     [
-        linear("qkv", h, 3 * h, false),
+        linear("qkv", h, model.qkv_width(), false),
         linear("projection", h, h, true),
-        linear("up", h, f, false),
+        linear("up", h, model.up_width(), false),
         linear("down", f, h, true),
     ]
 }

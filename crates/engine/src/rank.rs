@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use quadrille_comm::{Group, Label, Pending, RankContext};
-use quadrille_spec::{AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
+use quadrille_spec::{AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, Positions, RankLedger};
 use quadrille_step::schedule::Action;
 use quadrille_step::{
     Layer, Parameter, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes, empty_axes,
 };
-use quadrille_tensor::{Buffer, Pool};
+use quadrille_tensor::{Buffer, ContextPart, Pool, Rotary};
 
 use crate::execute::Flight;
 use crate::initial::fill_shard;
@@ -49,12 +49,16 @@ pub struct RankEngine<'a, T> {
     pub(crate) groups: BTreeMap<AxisSet, Group>,
     /// The first and the last stage, on their ranks.
     pub(crate) pipe_ends: Option<Group>,
+    /// The ranks that hold the same keys and values, if there are others.
+    pub(crate) key_copies: Option<Group>,
     /// Collectives under way, by the storage of their output.
     pub(crate) flights: BTreeMap<StorageId, Flight<T>>,
     /// Messages under way, by storage and copy.
     pub(crate) messages: BTreeMap<(StorageId, usize), Pending<Block<T>>>,
     pub(crate) matmuls: MatmulChoices,
     pub(crate) scratch: Buffer<T>,
+    /// Angles of the positions of this rank's tokens, if attention turns by them.
+    pub(crate) rotary: Rotary<T>,
     pub(crate) hyper: Hyper,
     pub(crate) seed: u64,
     pub(crate) step: u64,
@@ -120,6 +124,15 @@ impl<'a, T: Real> RankEngine<'a, T> {
             true => Some(context.group(&Axis::Pipe.only().key(), &[first, last])?),
             false => None,
         };
+        let copies = program.layout.kv_copies(&program.model);
+        let key_copies = match copies > 1 {
+            true => {
+                let along_x = grid.group(rank, Axis::X.only());
+                let block = along_x.chunks_exact(copies).nth(place.on(Axis::X) / copies).unwrap_or_default();
+                Some(context.group(&Axis::X.only().key(), block)?)
+            }
+            false => None,
+        };
         let mut slots = Slots::new(program)?;
         let shard_len = |value: ValueId| program.value(value).local_elements;
         let moments: Vec<[Buffer<T>; 2]> = program
@@ -132,7 +145,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
 
         let pool = Pool::new(threads);
         for parameter in &program.parameters {
-            let shard = Shard::of(program, parameter.value, place);
+            let shard = Shard::of(program, parameter, parameter.value, place);
             let storage = program.value(parameter.value).storage;
             let mut buffer = slots.take(storage)?;
             fill_shard(&pool, parameter, shard, seed, initial, &mut buffer);
@@ -149,10 +162,12 @@ impl<'a, T: Real> RankEngine<'a, T> {
             moments,
             groups,
             pipe_ends,
+            key_copies,
             flights: BTreeMap::new(),
             messages: BTreeMap::new(),
             matmuls: MatmulChoices::default(),
             scratch: Buffer::default(),
+            rotary: rotary(program, place),
             hyper,
             seed,
             step: 0,
@@ -298,6 +313,17 @@ impl<'a, T: Real> RankEngine<'a, T> {
         }
         Ok(result)
     }
+}
+
+/// The angles of the tokens of a sequence that the rank at `place` has; empty where positions are learned.
+fn rotary<T: Real>(program: &StageProgram, place: Coordinate) -> Rotary<T> {
+    let (model, seq_len) = (&program.model, program.layout.seq_len);
+    if model.positions != Positions::Rotary {
+        return Rotary::default();
+    }
+    let part = ContextPart { part: place.on(Axis::Context), parts: program.grid().size(Axis::Context) };
+    let positions = (0..part.tokens(seq_len)).map(|token| part.position(token, seq_len));
+    Rotary::new(model.head_dim(), model.rotary_base, positions)
 }
 
 /// A layer's name for the communicator's reports.

@@ -25,7 +25,12 @@ impl Rows {
 
     /// The position of a local row in its sequence.
     pub fn position(self, row: usize) -> usize {
-        self.part.position((self.first + row) % self.part.tokens(self.seq_len), self.seq_len)
+        self.part.position(self.token(row), self.seq_len)
+    }
+
+    /// The number of a local row among the tokens of its sequence that this rank has.
+    pub fn token(self, row: usize) -> usize {
+        (self.first + row) % self.part.tokens(self.seq_len)
     }
 
     /// The row in the global batch.

@@ -1,7 +1,7 @@
 //! Which elements of a logical matrix a rank holds, and how whole tensors are put together from ranks' shards.
 
 use quadrille_spec::{Axis, Coordinate};
-use quadrille_step::{Parameter, StageProgram, ValueId};
+use quadrille_step::{Parameter, SharedKeys, StageProgram, ValueId};
 
 /// A rank's part of a logical `[rows, cols]` matrix: a tile, or a flat range of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Shard {
     tile_cols: usize,
     flat_start: usize,
     len: usize,
+    /// Where columns of the tile are in the logical matrix, if they are not where the tile is.
+    shared: Option<SharedKeys>,
 }
 
 /// Elements that are neighbours both in a shard and in a row of the logical matrix.
@@ -27,8 +29,8 @@ pub struct Run {
 }
 
 impl Shard {
-    /// The part of a value that the rank at `place` holds, without padding.
-    pub fn of(program: &StageProgram, id: ValueId, place: Coordinate) -> Self {
+    /// The part of a value of `parameter`, or of its gradient, that the rank at `place` holds, without padding.
+    pub fn of(program: &StageProgram, parameter: &Parameter, id: ValueId, place: Coordinate) -> Self {
         let (value, grid) = (program.value(id), program.grid());
         let sharding = &value.sharding;
         let (z, replicating): (Vec<Axis>, Vec<Axis>) = sharding.flat.iter().partition(|axis| **axis == Axis::Z);
@@ -40,12 +42,13 @@ impl Shard {
             flat_start: grid.shard_index(place, &z) * z_shard
                 + grid.shard_index(place, &replicating) * value.local_elements,
             len: program.valid_elements(id, place),
+            shared: parameter.shared,
         }
     }
 
     /// The whole of a `[rows, cols]` matrix.
     pub fn whole(rows: usize, cols: usize) -> Self {
-        Self { first_row: 0, first_col: 0, tile_cols: cols, flat_start: 0, len: rows * cols }
+        Self { first_row: 0, first_col: 0, tile_cols: cols, flat_start: 0, len: rows * cols, shared: None }
     }
 
     /// The shard as runs, in order.
@@ -57,8 +60,11 @@ impl Shard {
             }
             let in_tile = self.flat_start + local;
             let (row, col) = (in_tile / self.tile_cols, in_tile % self.tile_cols);
-            let len = (self.tile_cols - col).min(self.len - local);
-            let run = Run { local, row: self.first_row + row, col: self.first_col + col, len };
+            let col = self.first_col + col;
+            let rest = (self.first_col + self.tile_cols - col).min(self.len - local);
+            let (col, neighbours) = self.shared.map_or((col, rest), |shared| shared.logical(col));
+            let len = rest.min(neighbours);
+            let run = Run { local, row: self.first_row + row, col, len };
             local += len;
             Some(run)
         })
@@ -80,7 +86,8 @@ pub fn assemble(
     let mut whole = vec![0.0; parameter.rows * parameter.cols];
     let mut writer = vec![usize::MAX; whole.len()];
     for (rank, shard) in shards {
-        for run in Shard::of(program, value, grid.coordinate(*rank)).runs().filter(|run| run.row < parameter.rows) {
+        let shard_of = Shard::of(program, parameter, value, grid.coordinate(*rank));
+        for run in shard_of.runs().filter(|run| run.row < parameter.rows) {
             for offset in 0..run.len {
                 let at = run.row * parameter.cols + run.col + offset;
                 let element = shard[run.local + offset];

@@ -24,8 +24,8 @@ pub(crate) enum Part {
 }
 
 impl Attention {
-    /// `out[n, h]` from `qkv[n, (a + 2k) d]`, whose columns are the queries of the first `a / k` heads, their key, their
-    /// value, the queries of the next heads, ...
+    /// `out[n, h]` from `qkv[n, (a + 2k) d]`, whose columns are the queries of the first `a / k` heads, their key,
+    /// their value, the queries of the next heads, ...
     pub(crate) fn forward(&self, qkv: &[f64], mask: &Mask) -> Vec<f64> {
         let mut out = vec![0.0; self.sequences * self.seq_len * self.heads * self.head_dim];
         for (sequence, head, query) in self.queries() {

@@ -1,5 +1,5 @@
-//! The embedding: a token's row of the table, or a linear layer of a patch's numbers, plus, where positions are learned,
-//! the row of its place.
+//! The embedding: a token's row of the table, or a linear layer of a patch's numbers, plus, where positions are
+//! learned, the row of its place.
 
 use quadrille_spec::Positions;
 

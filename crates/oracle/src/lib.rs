@@ -5,8 +5,8 @@
 //! forward beside backward; a backward takes the layer's inputs again and recomputes what it needs.
 //!
 //! Shapes, in all files: `n = b s` rows (tokens or patches) of `b` sequences of `s`, `h = a d` hidden columns of `a`
-//! heads of width `d`, of which `k` have keys and values of their own, `f` columns inside the perceptron, `v` token ids.
-//! Matrices are row-major slices. `dx` is the gradient of the loss with respect to `x`.
+//! heads of width `d`, of which `k` have keys and values of their own, `f` columns inside the perceptron, `v` token
+//! ids. Matrices are row-major slices. `dx` is the gradient of the loss with respect to `x`.
 
 mod attention;
 mod block;

@@ -1,5 +1,6 @@
-//! Rotary positions (Su et al., RoFormer, 2021, eq. 15), halves of a head paired as in Llama's published weights: the
-//! numbers `i` and `i + d/2` of a query or key turn by `position * base^(-2 i / d)`.
+//! Rotary positions (Su et al., RoFormer, 2021, section 3.2.2). Halves of a head are paired ("rotate half", as in
+//! GPT-NeoX and in the Hugging Face form of Llama; RoFormer pairs neighbours): the numbers `i` and `i + d/2` of a query
+//! or key turn by `position * base^(-2 i / d)`.
 
 use crate::attention::{Attention, Part};
 

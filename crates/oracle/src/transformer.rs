@@ -9,8 +9,8 @@ use crate::{Batch, Samples, Tensors, assert_parameters, block, embedding, head, 
 /// The mean loss over the batch and its gradient for every parameter. The loss of tokens is the cross-entropy in nats,
 /// its mean over all tokens; that of patches is the squared error, its mean over all numbers of all patches.
 ///
-/// The model is described at [`Model`]; a head of tokens has no bias. Dropout acts only where `dropout` is given and the
-/// model's rate is above 0; its masks are those of [`quadrille_spec::Dropout`] for the purposes `embedding`,
+/// The model is described at [`Model`]; a head of tokens has no bias. Dropout acts only where `dropout` is given and
+/// the model's rate is above 0; its masks are those of [`quadrille_spec::Dropout`] for the purposes `embedding`,
 /// `block I attention`, `block I projection` and `block I down`, with the indices stated there (their `seq_len` is the
 /// batch's).
 ///

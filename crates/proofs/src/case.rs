@@ -8,6 +8,8 @@ use quadrille_spec::{
 };
 use quadrille_step::StepProgram;
 
+use crate::family::{Family, families};
+
 /// Ranks of the largest grid.
 const MAX_RANKS: usize = 16;
 /// Sequences of the largest step: the serial model has plain loops.
@@ -50,6 +52,7 @@ struct Sizes {
     vocab: usize,
     seq_len: usize,
     seq_len_cut: usize,
+    family: Family,
     /// Sequences per rank that cuts them, in an overlap chunk.
     sequences: usize,
     microbatches: usize,
@@ -102,27 +105,34 @@ impl MoreSwitches {
     }
 }
 
-/// Grids over x, y, z and data of up to 16 ranks, four in five with several axes above 1, in any order of axes; hidden
-/// 12 to 48 and not always a power of two, perceptron not always four times as wide, prime vocabularies (also smaller
-/// than the ranks that share them), sequences shorter than the model takes, one to three microbatches, every switch of
-/// the plain layouts.
+/// Models of every family and mixes of them on grids over x, y, z and data of up to 16 ranks, four in five with several
+/// axes above 1, in any order of axes; hidden 12 to 48 and not always a power of two, perceptron not always four times
+/// as wide, prime vocabularies (also smaller than the ranks that share them), sequences shorter than the model takes,
+/// more and fewer keys than ranks along x, one to three microbatches, every switch of the plain layouts.
 pub fn cases() -> impl Strategy<Value = Case> {
-    build(grids(), any::<Index>().prop_map(MoreSwitches::plain).boxed(), 3)
+    build(grids(), families(), any::<Index>().prop_map(MoreSwitches::plain).boxed(), 3)
 }
 
-/// Grids of up to 16 ranks with at least three axes above 1, among x, y, z, context, data and pipe, with every schedule,
-/// linear algorithm, recomputation, ZeRO stage and overlap; uneven stages; up to six microbatches.
+/// [`cases`] of GPT alone, for closed forms that say nothing of other layers.
+pub fn gpt_cases() -> impl Strategy<Value = Case> {
+    build(grids(), Just(Family::GPT), any::<Index>().prop_map(MoreSwitches::plain).boxed(), 3)
+}
+
+/// Models of every family on grids of up to 16 ranks with at least three axes above 1, among x, y, z, context, data and
+/// pipe, with every schedule, linear algorithm, recomputation, ZeRO stage and overlap; uneven stages; up to six
+/// microbatches.
 pub fn combined_cases() -> impl Strategy<Value = Case> {
-    build(combined_grids(), more_switches().boxed(), 6)
+    build(combined_grids(), families(), more_switches().boxed(), 6)
 }
 
 fn build(
     grids: impl Strategy<Value = Grid>,
+    families: impl Strategy<Value = Family>,
     more: BoxedStrategy<MoreSwitches>,
     microbatches: usize,
 ) -> impl Strategy<Value = Case> {
     let run = (1..=2_usize, any::<u64>(), select(vec![None, Some(0.05), Some(100.0)]));
-    (sizes(grids, microbatches), switches(more), run).prop_filter_map(
+    (sizes(grids, families, microbatches), switches(more), run).prop_filter_map(
         "sizes that fit each other",
         |(sizes, switches, (threads, seed, clip))| {
             let model = model(&sizes, &switches)?;
@@ -134,22 +144,29 @@ fn build(
     )
 }
 
-fn sizes(grids: impl Strategy<Value = Grid>, microbatches: usize) -> impl Strategy<Value = Sizes> {
+fn sizes(
+    grids: impl Strategy<Value = Grid>,
+    families: impl Strategy<Value = Family>,
+    microbatches: usize,
+) -> impl Strategy<Value = Sizes> {
     let in_model = (1..=2_usize, 1..=4_usize, any::<Index>(), any::<Index>());
     let vocab = select(vec![7, 11, 13, 17, 29, 37, 53]);
     let in_step = (2..=7_usize, 0..=2_usize, 1..=2_usize, 1..=microbatches);
-    (grids, in_model, vocab, in_step).prop_map(
-        |(grid, (layers, heads_per_x, hidden, ffn), vocab, (seq_len, seq_len_cut, sequences, microbatches))| Sizes {
-            grid,
-            layers,
-            heads_per_x,
-            hidden,
-            ffn,
-            vocab,
-            seq_len,
-            seq_len_cut,
-            sequences,
-            microbatches,
+    (grids, in_model, vocab, families, in_step).prop_map(
+        |(grid, (layers, heads_per_x, hidden, ffn), vocab, family, (seq_len, seq_len_cut, sequences, microbatches))| {
+            Sizes {
+                grid,
+                layers,
+                heads_per_x,
+                hidden,
+                ffn,
+                vocab,
+                seq_len,
+                seq_len_cut,
+                family,
+                sequences,
+                microbatches,
+            }
         },
     )
 }
@@ -272,15 +289,16 @@ fn model(sizes: &Sizes, switches: &Switches) -> Option<Model> {
         1 => sizes.seq_len,
         context => 2 * context * (1 + sizes.seq_len % 2),
     };
-    let hidden = multiple(&sizes.hidden, common_multiple(heads, mesh), 12, 48)?;
-    Some(Model {
+    let hidden = multiple(&sizes.hidden, common_multiple(sizes.family.head_unit() * heads, mesh), 12, 48)?;
+    let gpt = Model {
         name: "random".to_owned(),
         ffn: multiple(&sizes.ffn, common_multiple(x, panels(sizes, switches)), 9, 80)?,
         tied_head: switches.tied_head,
         biases: switches.biases,
         dropout: switches.dropout,
         ..Model::gpt(sizes.layers + pieces(sizes, switches).saturating_sub(2), hidden, heads, sizes.vocab, seq_len)
-    })
+    };
+    Some(sizes.family.of(gpt, x, y))
 }
 
 /// As even as possible, or with the first piece as empty as it may be.

@@ -4,6 +4,7 @@
 //!
 //! | target | proves |
 //! |---|---|
+//! | `families` | random cases have every family of models, legal ones |
 //! | `equality` | random models on random layouts equal the serial model |
 //! | `overlap` | overlap passes, threads and repetition change no bit |
 //! | `controls` | a broken program does not pass |
@@ -24,17 +25,18 @@
 mod case;
 mod control;
 mod edit;
+mod family;
 mod run;
 mod seeded;
 mod small;
 mod traffic;
 
-pub use case::{Case, cases, combined_cases};
+pub use case::{Case, cases, combined_cases, gpt_cases};
 pub use control::{assert_caught, assert_stopped};
 pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced};
 pub use run::{
     Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_tokens, trajectory, trajectory_with,
 };
 pub use seeded::for_random;
-pub use small::{built, layout, layout_with, model, program, program_with, rebuilt, recomputed};
+pub use small::{built, layout, layout_with, llama, model, program, program_with, rebuilt, recomputed, vit};
 pub use traffic::Traffic;

@@ -1,12 +1,33 @@
 //! Small models and layouts for proofs that need particular ones.
 
-use quadrille_spec::{Activations, ElementType, Layout, LayoutRequest, Model, Overlap, Recompute};
+use quadrille_spec::{
+    Activation, Activations, ElementType, Layout, LayoutRequest, Model, Norm, Overlap, Positions, Recompute,
+};
 use quadrille_step::StepProgram;
 
 /// A model with biases and a tied head, without dropout: hidden 8 in 4 heads, perceptron 12, vocabulary 13 (no axis
 /// divides it), 4 positions.
 pub fn model(layers: usize) -> Model {
     Model { name: "small".to_owned(), ffn: 12, ..Model::gpt(layers, 8, 4, 13, 4) }
+}
+
+/// A Llama of these sizes: two groups of two heads, RMS norms, rotary positions, SwiGLU, no biases, a head of its own.
+pub fn llama(layers: usize) -> Model {
+    Model {
+        hidden: 16,
+        kv_heads: 2,
+        tied_head: false,
+        biases: false,
+        norm: Norm::Rms,
+        positions: Positions::Rotary,
+        activation: Activation::Swiglu,
+        ..model(layers)
+    }
+}
+
+/// A vision transformer of these sizes, of patches of 7 numbers.
+pub fn vit(layers: usize) -> Model {
+    Model { vocab: 0, patch_values: Some(7), tied_head: false, causal: false, ..model(layers) }
 }
 
 /// A layout of whole sequences in f64; `global_batch` sequences in passes of `microbatch`.

@@ -217,7 +217,7 @@ fn write_of(operation: &mut Operation) -> Option<&mut Write> {
         | Operation::EmbedBackward { write, .. }
         | Operation::PositionsBackward { write, .. }
         | Operation::BiasBackward { write, .. }
-        | Operation::GeluBackward { write, .. }
+        | Operation::ActivationBackward { write, .. }
         | Operation::NormBackwardSums { write, .. }
         | Operation::NormBackward { write, .. } => Some(write),
         _ => None,

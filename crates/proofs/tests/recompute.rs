@@ -64,7 +64,7 @@ fn repetitions(program: &StepProgram) -> Vec<(Place, &Op)> {
             op.operation,
             Operation::Norm { .. }
                 | Operation::Bias { .. }
-                | Operation::BiasGelu { .. }
+                | Operation::BiasActivation { .. }
                 | Operation::Attention { .. }
                 | Operation::Residual { .. }
                 | Operation::Gemm { pass: GemmPass::Forward, .. }

@@ -3,7 +3,7 @@
 //! Letters: `m` token rows of a (data, z, context) rank in a pass, `h` hidden, `f` perceptron, `n` heads.
 
 use proptest::prelude::*;
-use quadrille_proofs::{Traffic, cases, model, program_with, recomputed};
+use quadrille_proofs::{Traffic, gpt_cases, model, program_with, recomputed};
 use quadrille_spec::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
 use quadrille_spec::{Activations, Axis, MemoryClass, Model, RankLedger, Recompute};
 use quadrille_step::{StepProgram, predict};
@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn repeated_work_and_transfers_are_the_closed_forms(case in cases(), every in 1..=3_usize) {
+    fn repeated_work_and_transfers_are_the_closed_forms(case in gpt_cases(), every in 1..=3_usize) {
         let plain = case.program(case.layout.dtype);
         for recompute in [Recompute::Selective, Recompute::Full { every }] {
             check_transfers(&plain, recompute)?;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quadrille_cost::axonn::{Equation, linears};
-use quadrille_proofs::{Case, cases, model, program};
+use quadrille_proofs::{Case, gpt_cases, model, program};
 use quadrille_spec::{Activations, Axis, ElementType, Ledger, MemoryClass, Model, Overlap};
 use quadrille_step::{StepProgram, predict};
 
@@ -276,21 +276,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_layer_sends_what_the_closed_forms_say(case in cases(), single in any::<bool>()) {
+    fn every_layer_sends_what_the_closed_forms_say(case in gpt_cases(), single in any::<bool>()) {
         let program = case.program(if single { ElementType::F32 } else { ElementType::F64 });
         let volumes = predicted(&predict(&program), program.layout.dtype.bytes() as usize);
         prop_assert_eq!(volumes, Closed::of(&program));
     }
 
     #[test]
-    fn work_and_weights_are_what_the_closed_forms_say(case in cases(), single in any::<bool>()) {
+    fn work_and_weights_are_what_the_closed_forms_say(case in gpt_cases(), single in any::<bool>()) {
         let program = case.program(if single { ElementType::F32 } else { ElementType::F64 });
         check_flops(&program)?;
         check_memory(&program)?;
     }
 
     #[test]
-    fn blocks_send_what_axonns_equations_say(case in cases()) {
+    fn blocks_send_what_axonns_equations_say(case in gpt_cases()) {
         check_axonn(&case, &case.program(ElementType::F64))?;
     }
 }

@@ -279,6 +279,27 @@ impl Layout {
         model.vocab.next_multiple_of(self.grid.size(Axis::X) * self.grid.size(Axis::Y))
     }
 
+    /// Heads of keys and values that the ranks along x hold together, each as many: those of the model, or, where x is
+    /// larger, one for each rank, so that several hold the same.
+    pub fn kv_heads(&self, model: &Model) -> usize {
+        model.kv_heads.max(self.grid.size(Axis::X))
+    }
+
+    /// Ranks, following each other along x, that hold the same key and value.
+    pub fn kv_copies(&self, model: &Model) -> usize {
+        self.kv_heads(model) / model.kv_heads
+    }
+
+    /// Heads of queries that share a key and value on the rank that holds them.
+    pub fn group_heads(&self, model: &Model) -> usize {
+        model.heads / self.kv_heads(model)
+    }
+
+    /// Columns of the product that makes queries, keys and values, on all ranks along x together.
+    pub fn qkv_width(&self, model: &Model) -> usize {
+        (model.heads + 2 * self.kv_heads(model)) * model.head_dim()
+    }
+
     /// Target tokens of a step, what the loss is divided by.
     pub fn tokens_per_step(&self) -> usize {
         self.global_batch * self.seq_len

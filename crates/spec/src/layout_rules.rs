@@ -1,10 +1,12 @@
 //! The rules of a layout. Every refusal names the rule and what would keep it.
 
+use crate::error::greatest_common_divisor;
 use crate::{Activations, Axis, Layout, Linear, Model, Recompute, Schedule, SpecError};
 
 impl Layout {
     /// Every rule.
     pub(crate) fn check(&self, model: &Model) -> Result<(), SpecError> {
+        self.check_heads(model)?;
         self.check_linear(model)?;
         self.check_weights(model)?;
         self.check_context()?;
@@ -12,6 +14,29 @@ impl Layout {
         self.check_rows()?;
         self.check_pipeline(model)?;
         self.check_recompute(model)
+    }
+
+    /// x cuts the heads, the perceptron, and keys and values in whole heads: each rank holds several of them, or a copy
+    /// of one.
+    fn check_heads(&self, model: &Model) -> Result<(), SpecError> {
+        let (x, keys) = (self.grid.size(Axis::X), model.kv_heads);
+        let whole_keys = |x: usize| keys.is_multiple_of(x) || x.is_multiple_of(keys);
+        let both = greatest_common_divisor(model.heads, model.ffn);
+        // Next below and next above; both are below any x that is more than the heads.
+        let fits = |size: &usize| both.is_multiple_of(*size) && whole_keys(*size);
+        let below = (1..x.min(both + 1)).rev().find(fits);
+        let possible: Vec<usize> = below.into_iter().chain((x.saturating_add(1)..=both).find(fits)).collect();
+        let cut = [("heads", model.heads), ("the perceptron's width", model.ffn)];
+        if let Some((dimension, value)) = cut.into_iter().find(|(_, value)| !value.is_multiple_of(x)) {
+            let (axes, dimension) = ("x".to_owned(), dimension.to_owned());
+            return Err(SpecError::Indivisible { axes, size: x, dimension, value, possible });
+        }
+        if whole_keys(x) {
+            return Ok(());
+        }
+        let possible: Vec<String> = possible.iter().map(usize::to_string).collect();
+        let rule = format!("it must divide kv_heads = {keys}, or be a multiple of it: each rank holds whole keys");
+        Err(SpecError::invalid("x", x, rule, format!("try x={}", possible.join(" or "))))
     }
 
     /// SUMMA cuts activations over both axes, and every contraction into panels that lie on one rank of either.
@@ -25,7 +50,6 @@ impl Layout {
         }
         let [x, y] = [Axis::X, Axis::Y].map(|axis| self.grid.size(axis));
         let (hidden, ffn) = (("hidden", model.hidden), ("the perceptron's width", model.ffn));
-        SpecError::check_divides_all("x", x, &[hidden, ffn], model.heads)?;
         SpecError::check_divides_all("y", y, &[hidden, ffn], 0)?;
         let panels = self.summa_panels;
         if panels == 0 || !panels.is_multiple_of(x) || !panels.is_multiple_of(y) {
@@ -36,19 +60,22 @@ impl Layout {
         SpecError::check_divides_all("summa-panels", panels, &[hidden, ffn], 0)
     }
 
-    /// x cuts the heads and the perceptron, y the residual stream, and z every weight tile once more, flat.
+    /// y cuts the residual stream, and z every weight tile once more, flat; where ranks hold copies of keys, z takes whole
+    /// rows of them.
     fn check_weights(&self, model: &Model) -> Result<(), SpecError> {
         let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.grid.size(axis));
         let (h, f) = (model.hidden, model.ffn);
-        SpecError::check_divides_all("x", x, &[("heads", model.heads), ("the perceptron's width", f)], 0)?;
         SpecError::check_divides("y", y, "hidden", h)?;
-        let tiles = [
-            ("the tile of the qkv weight", (h / y) * (3 * h / x)),
+        let mut tiles = vec![
+            ("the tile of the qkv weight", (h / y) * (self.qkv_width(model) / x)),
             ("the tile of the projection weight", (h / x) * (h / y)),
-            ("the tile of the up weight", (h / y) * (f / x)),
+            ("the tile of the up weight", (h / y) * (model.up_width() / x)),
             ("the tile of the down weight", (f * h) / (x * y)),
             ("the tile of the embedding table", self.padded_vocab(model) / (x * y) * h),
         ];
+        if self.kv_copies(model) > 1 {
+            tiles.push(("the rows of the qkv weight's tile (x copies keys)", h / y));
+        }
         // What z cuts beside weights; a microbatch that the others cannot cut is refused on its own.
         let others = self.sequence_unit() / z;
         let sequences = if self.microbatch.is_multiple_of(others) { self.microbatch / others } else { self.microbatch };
@@ -295,6 +322,27 @@ mod tests {
         // y = 2 takes half of the sequences: z = 4 would leave 6 of 24 for it, 2 * 4 does not divide 20.
         assert!(message(&model(), "y=2,z=5", 20).ends_with("try z=2"), "{}", message(&model(), "y=2,z=5", 20));
         assert!(Layout::new(&model(), &request("y=2,z=2", 20)).is_ok());
+    }
+
+    #[test]
+    fn keys_are_held_whole_or_copied_whole() {
+        let grouped = Model { heads: 12, kv_heads: 4, ffn: 48, ..model() };
+        let message = |grid: &str| Layout::new(&grouped, &request(grid, 12)).unwrap_err().to_string();
+        let rule = "it must divide kv_heads = 4, or be a multiple of it: each rank holds whole keys";
+        assert_eq!(message("x=3"), format!("x = 3: {rule}; try x=2 or 4"));
+        assert_eq!(message("x=6"), format!("x = 6: {rule}; try x=4 or 12"));
+        assert_eq!(message("x=5"), "x=5 does not divide heads = 12; try x=4 or 12");
+        let layout = |grid: &str| Layout::new(&grouped, &request(grid, 12)).unwrap();
+        let held =
+            |layout: &Layout| (layout.kv_heads(&grouped), layout.kv_copies(&grouped), layout.group_heads(&grouped));
+        assert_eq!((held(&layout("x=2")), layout("x=2").qkv_width(&grouped)), ((4, 1, 3), 20));
+        assert_eq!((held(&layout("x=12")), layout("x=12").qkv_width(&grouped)), ((12, 3, 1), 36));
+        // A tile of 12 rows and (1 + 2) columns: 4 rows for each z rank.
+        assert!(Layout::new(&grouped, &request("x=12,z=3", 12)).is_ok());
+        let message =
+            Layout::new(&Model { kv_heads: 1, ..model() }, &request("x=2,y=4,z=2", 16)).unwrap_err().to_string();
+        let rows = "z=2 does not divide the rows of the qkv weight's tile (x copies keys) = 3; try z=1";
+        assert_eq!(message, rows);
     }
 
     #[test]

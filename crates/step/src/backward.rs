@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Linear, MemoryClass, Schedule};
+use quadrille_spec::{Activation, Linear, MemoryClass, Schedule};
 
 use crate::builder::Builder;
 use crate::operation::{GemmPass, GemmStorage, Operation, Write};
@@ -20,29 +20,89 @@ const MICROBATCHES: Write = Write::AccumulateMicrobatches;
 /// What the forward pass did, with what its backward needs. `input` is the value as used, `output` the result.
 #[derive(Debug, Clone)]
 pub(crate) enum Node {
-    Embed { table: ParameterId, output: ValueId },
-    AddPositions { positions: ParameterId, input: ValueId, output: ValueId },
-    Dropout { purpose: String, input: ValueId, output: ValueId },
+    Embed {
+        table: ParameterId,
+        output: ValueId,
+    },
+    AddPositions {
+        positions: ParameterId,
+        input: ValueId,
+        output: ValueId,
+    },
+    Dropout {
+        purpose: String,
+        input: ValueId,
+        output: ValueId,
+    },
     Norm(NormNode),
-    Linear { weight: ParameterId, input: ValueId, output: ValueId },
-    Bias { bias: ParameterId, input: ValueId, output: ValueId },
-    BiasGelu { bias: Option<ParameterId>, input: ValueId, output: ValueId, activated: ValueId },
-    Attention { qkv: ValueId, output: ValueId, statistics: ValueId, dropout: Option<String> },
-    Receive { received: ValueId, x: ValueId },
-    Send { x: ValueId, sent: ValueId },
-    Residual { bias: Option<ParameterId>, input: ValueId, residual: ValueId, output: ValueId, dropout: Option<String> },
-    Head { weight: ParameterId, input: ValueId, logits: ValueId },
-    CrossEntropy { logits: ValueId, gradient: ValueId },
-    Reshard { input: ValueId, output: ValueId },
+    Linear {
+        weight: ParameterId,
+        input: ValueId,
+        output: ValueId,
+    },
+    Bias {
+        bias: ParameterId,
+        input: ValueId,
+        output: ValueId,
+    },
+    Activation {
+        bias: Option<ParameterId>,
+        input: ValueId,
+        output: ValueId,
+        activated: ValueId,
+    },
+    Rotate {
+        input: ValueId,
+        output: ValueId,
+    },
+    Attention {
+        qkv: ValueId,
+        output: ValueId,
+        statistics: ValueId,
+        dropout: Option<String>,
+    },
+    /// Where the residual stream begins: its gradient is complete before it goes further back.
+    Stream {
+        input: ValueId,
+        output: ValueId,
+    },
+    Receive {
+        received: ValueId,
+        x: ValueId,
+    },
+    Send {
+        x: ValueId,
+        sent: ValueId,
+    },
+    Residual {
+        bias: Option<ParameterId>,
+        input: ValueId,
+        residual: ValueId,
+        output: ValueId,
+        dropout: Option<String>,
+    },
+    Head {
+        weight: ParameterId,
+        input: ValueId,
+        logits: ValueId,
+    },
+    CrossEntropy {
+        logits: ValueId,
+        gradient: ValueId,
+    },
+    Reshard {
+        input: ValueId,
+        output: ValueId,
+    },
 }
 
-/// What the backward of a layer norm needs.
+/// What the backward of a norm needs; an RMS norm has neither beta nor sums.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormNode {
     pub gamma: ParameterId,
-    pub beta: ParameterId,
+    pub beta: Option<ParameterId>,
     pub input: ValueId,
-    pub sums: ValueId,
+    pub sums: Option<ValueId>,
     pub squares: ValueId,
     pub output: ValueId,
 }
@@ -75,7 +135,7 @@ impl Builder<'_> {
         let origin = known.origin.get(&value).copied().unwrap_or(value);
         let complete = self.sharding(origin).of_gradient();
         let gradient = self.transition(gradient, &complete)?;
-        // Only layer norms add to a gradient that is there already, and do so themselves.
+        // Only norms add to a gradient that is there already, and do so themselves.
         let before = known.of.insert(origin, gradient);
         debug_assert!(before.is_none(), "{} has two consumers", self.values[origin.0].name);
         Ok(())
@@ -120,6 +180,12 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             known.of.insert(x, gradient);
             Ok(())
         }
+        Node::Stream { input, output } => {
+            let complete = b.sharding(input).of_gradient();
+            let gradient = b.transition(known.of[&output], &complete)?;
+            known.of.insert(input, gradient);
+            Ok(())
+        }
         Node::Receive { received, x } => {
             let boundary = b.sharding(received).clone();
             let value = b.transition(known.of[&x], &boundary)?;
@@ -139,12 +205,29 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             b.push(Operation::BiasBackward { gradient, output: bias_gradient, write: MICROBATCHES });
             b.contribute(known, input, gradient)
         }
-        Node::BiasGelu { bias, input, output, activated } => {
-            let gradient = known.of[&activated];
-            let bias_gradient = bias.map(|bias| b.vector_gradient(bias, gradient));
-            let before = b.in_place("d up pre-activation", gradient);
-            let write = MICROBATCHES;
-            b.push(Operation::GeluBackward { input: output, gradient, output: before, bias_gradient, write });
+        Node::Activation { bias, input, output, activated } => {
+            let (function, gradient) = (b.model.activation, known.of[&activated]);
+            // SwiGLU has two inputs for an output: their gradients take the place of the inputs.
+            let place = match function {
+                Activation::Gelu => gradient,
+                Activation::Swiglu => output,
+            };
+            let before = b.in_place("d up pre-activation", place);
+            let bias_gradient = bias.map(|bias| b.vector_gradient(bias, before));
+            b.push(Operation::ActivationBackward {
+                function,
+                input: output,
+                gradient,
+                output: before,
+                bias_gradient,
+                write: MICROBATCHES,
+            });
+            b.contribute(known, input, before)
+        }
+        Node::Rotate { input, output } => {
+            let gradient = known.of[&output];
+            let before = b.in_place("d qkv", gradient);
+            b.push(Operation::Rotate { back: true, input: gradient, output: before });
             b.contribute(known, input, before)
         }
         Node::Attention { qkv, output: result, statistics, dropout } => {
@@ -290,9 +373,10 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
     let complete = Sharding::new(&cut.rows, &[]);
     let partial = complete.clone().partial(cut.cols.iter().copied().collect());
     let [rows, _] = b.shape(input);
-    let row_sums = b.value("norm backward sums", [rows, 2], partial, MemoryClass::Buffers)?;
+    let sums_per_row = if beta.is_some() { 2 } else { 1 };
+    let row_sums = b.value("norm backward sums", [rows, sums_per_row], partial, MemoryClass::Buffers)?;
     let gamma_gradient = b.vector_gradient(gamma, gradient);
-    let beta_gradient = b.vector_gradient(beta, gradient);
+    let beta_gradient = beta.map(|beta| b.vector_gradient(beta, gradient));
     let gamma = b.parameters[gamma.0].value;
     b.push(Operation::NormBackwardSums {
         input,

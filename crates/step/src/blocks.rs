@@ -1,21 +1,22 @@
-//! The forward pass: embedding, transformer blocks, head and loss as declarations of shardings.
+//! The forward pass: transformer blocks as declarations of shardings.
 //!
 //! Source: the dataflow tables of AxoNN's 3D multiplication (SC24, Algorithm 1) with replicated activations, and
 //! their scattered form (sequence parallelism over two axes). A normal layer contracts over y and gives columns
 //! over x; a transposed one contracts over x and gives columns over y.
 
-use quadrille_spec::{Axis, AxisSet, Linear, MemoryClass};
+use quadrille_spec::{Axis, Linear, MemoryClass, Norm, Positions};
 
 use crate::backward::{Node, NormNode};
 use crate::builder::{Builder, PARTIAL};
-use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
+use crate::ends::{embedding, head};
+use crate::operation::{GemmPass, GemmStorage, Operation, Write};
 use crate::program::{Boundaries, Boundary};
 use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId, summa};
 
 type Built<T> = Result<T, StepError>;
 
 /// GPT-2's standard deviation of initial weights.
-const INIT_STD: f64 = 0.02;
+pub(crate) const INIT_STD: f64 = 0.02;
 
 /// A normal layer: inputs over y, outputs over x.
 const NORMAL: [Axis; 2] = [Axis::Y, Axis::X];
@@ -75,49 +76,18 @@ fn boundary_sharding(b: &Builder) -> Sharding {
     sharding
 }
 
-/// Tokens to the residual stream `[B s, h]`.
-fn embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
-    b.layer = Layer::Embedding;
-    let model = b.model;
-    let h = model.hidden;
-    let table = vocabulary_table(b, "embedding.table")?;
-    let positions = b.parameter(
-        "embedding.positions".to_owned(),
-        [model.seq_len, h],
-        model.seq_len,
-        Sharding::new(&[], &b.residual_sharding().cols),
-        Initial::Normal(INIT_STD),
-        true,
-    )?;
-
-    let weight = b.gather_weight(table)?;
-    let partial = Sharding::new(&b.rows(), &[]).partial(xy());
-    let looked_up = b.value("token rows", [b.pass_rows(), h], partial, MemoryClass::Activations)?;
-    b.push(Operation::Embed { table: weight, output: looked_up });
-    b.record(Node::Embed { table, output: looked_up });
-
-    let x = b.reshard(looked_up, &b.residual_sharding())?;
-    let output = b.in_place("embedded", x);
-    let value = b.parameter_value(positions);
-    b.push(Operation::AddPositions { positions: value, input: x, output });
-    b.record(Node::AddPositions { positions, input: x, output });
-    if model.dropout == 0.0 {
-        return Ok((table, output));
-    }
-    let purpose = "embedding".to_owned();
-    let dropped = b.in_place("embedded dropout", output);
-    b.push(Operation::Dropout { purpose: purpose.clone(), input: output, output: dropped });
-    b.record(Node::Dropout { purpose, input: output, output: dropped });
-    Ok((table, dropped))
-}
-
 /// `x + projection(attention(qkv(norm1(x))))`.
 fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
-    let h = b.model.hidden;
+    let (h, width) = (b.model.hidden, b.layout.qkv_width(b.model));
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm(b, &name("norm1"), x)?;
-    let qkv = linear(b, &name("qkv"), normed, [h, 3 * h], NORMAL, INIT_STD)?;
-    let qkv = bias(b, &name("qkv"), qkv)?;
+    let weight = weight(b, &name("qkv"), [h, width], NORMAL, INIT_STD)?;
+    b.share_keys(weight);
+    let qkv = linear(b, &name("qkv"), normed, weight, NORMAL)?;
+    let bias = bias_parameter(b, &name("qkv"), qkv)?;
+    bias.into_iter().for_each(|bias| b.share_keys(bias));
+    let qkv = add_bias(b, &name("qkv"), bias, qkv);
+    let qkv = rotate(b, &name("qkv"), qkv);
 
     let (rows, heads) = (b.pass_rows(), b.model.heads);
     let sharding = Sharding::new(&b.rows_with(Axis::Y), &[Axis::X]);
@@ -129,117 +99,107 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     b.record(Node::Attention { qkv, output, statistics, dropout });
 
     let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
-    let projected = linear(b, &name("projection"), output, [h, h], TRANSPOSED, std)?;
+    let weight = self::weight(b, &name("projection"), [h, h], TRANSPOSED, std)?;
+    let projected = linear(b, &name("projection"), output, weight, TRANSPOSED)?;
     residual(b, index, "projection", projected, x)
 }
 
-/// `x + down(gelu(up(norm2(x))))`.
+/// Queries and keys turned by their positions, if that is how attention knows them. An operation of its own, before keys
+/// are gathered over context: each key is turned once, where its position is known.
+fn rotate(b: &mut Builder, name: &str, input: ValueId) -> ValueId {
+    if b.model.positions != Positions::Rotary {
+        return input;
+    }
+    let output = b.in_place(name, input);
+    b.push(Operation::Rotate { back: false, input, output });
+    b.record(Node::Rotate { input, output });
+    output
+}
+
+/// `x + down(activation(up(norm2(x))))`.
 fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
-    let (h, f) = (b.model.hidden, b.model.ffn);
+    let (h, f, function) = (b.model.hidden, b.model.ffn, b.model.activation);
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm(b, &name("norm2"), x)?;
-    let up = linear(b, &name("up"), normed, [h, f], NORMAL, INIT_STD)?;
+    let weight = weight(b, &name("up"), [h, b.model.up_width()], NORMAL, INIT_STD)?;
+    let up = linear(b, &name("up"), normed, weight, NORMAL)?;
 
     let bias = bias_parameter(b, &name("up"), up)?;
     let pre = b.in_place("up pre-activation", up);
-    let activated = b.like("gelu", pre)?;
+    let (rows, sharding) = (b.pass_rows(), b.sharding(pre).clone());
+    let activated = b.value(function.to_string(), [rows, f], sharding, MemoryClass::Activations)?;
     let bias_value = bias.map(|bias| b.parameter_value(bias));
-    b.push(Operation::BiasGelu { bias: bias_value, input: up, output: pre, activated });
-    b.record(Node::BiasGelu { bias, input: up, output: pre, activated });
+    b.push(Operation::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
+    b.record(Node::Activation { bias, input: up, output: pre, activated });
 
     let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
-    let down = linear(b, &name("down"), activated, [f, h], TRANSPOSED, std)?;
+    let weight = self::weight(b, &name("down"), [f, h], TRANSPOSED, std)?;
+    let down = linear(b, &name("down"), activated, weight, TRANSPOSED)?;
     residual(b, index, "down", down, x)
 }
 
-/// Final norm, logits over the vocabulary shards, and cross-entropy. A tied table that was used in another piece is
-/// there a second time.
-fn head(b: &mut Builder, table: &mut Option<ParameterId>, x: ValueId) -> Built<()> {
-    let normed = norm(b, "final_norm", x)?;
-    let weight = match table.take().filter(|_| b.model.tied_head) {
-        Some(table) => table,
-        None if b.model.tied_head => {
-            let copy = vocabulary_table(b, "embedding.table")?;
-            b.parameters[copy.0].copy = true;
-            copy
-        }
-        None => vocabulary_table(b, "head.weight")?,
-    };
-    let rows = b.rows();
-    let hidden = b.reshard(normed, &Sharding::new(&rows, &[]))?;
-
-    let gathered = b.gather_weight(weight)?;
-    let vocab = b.layout.padded_vocab(b.model);
-    let cut = Sharding::new(&rows, &[Axis::Y, Axis::X]);
-    let logits = b.value("logits", [b.pass_rows(), vocab], cut, MemoryClass::Activations)?;
-    b.push(Operation::Gemm {
-        pass: GemmPass::Forward,
-        storage: GemmStorage::Nt,
-        left: hidden,
-        right: gathered,
-        output: logits,
-        write: Write::Overwrite,
-    });
-    b.record(Node::Head { weight, input: hidden, logits });
-    cross_entropy(b, logits)
-}
-
-/// Vocabulary-parallel cross-entropy: one maximum and one fused sum of two per row over x and y.
-fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
-    let complete = Sharding::new(&b.rows(), &[]);
-    let partial = complete.clone().partial(xy());
-    let rows = b.pass_rows();
-    let maxima = b.value("row maxima", [rows, 1], partial.clone(), MemoryClass::Buffers)?;
-    b.push(Operation::CrossEntropyMax { logits, output: maxima });
-    let maxima = b.transition_with(maxima, &complete, Reduction::Max)?;
-    let sums = b.value("exponential sums", [rows, 2], partial, MemoryClass::Buffers)?;
-    b.push(Operation::CrossEntropySums { logits, maxima, output: sums });
-    let sums = b.transition(sums, &complete)?;
-    let gradient = b.in_place("d logits", logits);
-    b.push(Operation::CrossEntropyGradient { logits, maxima, sums, output: gradient });
-    b.record(Node::CrossEntropy { logits, gradient });
-    Ok(())
-}
-
-/// A layer norm whose statistics are reduced over the axes that shard the columns.
-fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId> {
+/// A norm whose statistics are reduced over the axes that shard the columns: sums and centered squares of a layer
+/// norm, squares of an RMS norm.
+pub(crate) fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId> {
     let [rows, cols] = b.shape(input);
     let cut = b.sharding(input).clone();
     let vector = Sharding::new(&[], &cut.cols);
     let gamma = b.parameter(format!("{name}.gamma"), [1, cols], 1, vector.clone(), Initial::Constant(1.0), false)?;
-    let beta = b.parameter(format!("{name}.beta"), [1, cols], 1, vector, Initial::Constant(0.0), false)?;
+    let beta = match b.model.norm {
+        Norm::Layer => {
+            Some(b.parameter(format!("{name}.beta"), [1, cols], 1, vector, Initial::Constant(0.0), false)?)
+        }
+        Norm::Rms => None,
+    };
 
     let complete = Sharding::new(&cut.rows, &[]);
     let partial = complete.clone().partial(cut.cols.iter().copied().collect());
-    let sums = b.value("row sums", [rows, 1], partial.clone(), MemoryClass::Buffers)?;
-    b.push(Operation::RowSums { input, output: sums });
-    let sums = b.transition(sums, &complete)?;
-    let squares = b.value("centered squares", [rows, 1], partial, MemoryClass::Buffers)?;
-    b.push(Operation::CenteredSquares { input, sums, output: squares });
+    let statistics = |b: &mut Builder, name| b.value(name, [rows, 1], partial.clone(), MemoryClass::Buffers);
+    let (sums, squares) = match b.model.norm {
+        Norm::Layer => {
+            let sums = statistics(b, "row sums")?;
+            b.push(Operation::RowSums { input, output: sums });
+            let sums = b.transition(sums, &complete)?;
+            let squares = statistics(b, "centered squares")?;
+            b.push(Operation::CenteredSquares { input, sums, output: squares });
+            (Some(sums), squares)
+        }
+        Norm::Rms => {
+            let squares = statistics(b, "row squares")?;
+            b.push(Operation::RowSquares { input, output: squares });
+            (None, squares)
+        }
+    };
     let squares = b.transition(squares, &complete)?;
     let output = b.like(name, input)?;
-    let [gamma_value, beta_value] = [gamma, beta].map(|parameter| b.parameter_value(parameter));
+    let gamma_value = b.parameter_value(gamma);
+    let beta_value = beta.map(|beta| b.parameter_value(beta));
     b.push(Operation::Norm { input, sums, squares, gamma: gamma_value, beta: beta_value, output });
     b.record(Node::Norm(NormNode { gamma, beta, input, sums, squares, output }));
     Ok(output)
 }
 
+/// The weight of a linear layer, `[inputs, outputs]`, cut over `axes`; SUMMA cuts every weight alike.
+fn weight(b: &mut Builder, name: &str, shape: [usize; 2], axes: [Axis; 2], std: f64) -> Built<ParameterId> {
+    let [inputs, outputs] = if b.layout.linear == Linear::Summa { summa::WEIGHT } else { axes };
+    let stored = Sharding::new(&[inputs], &[outputs]).flat(&[Axis::Z]);
+    b.parameter(format!("{name}.weight"), shape, shape[0], stored, Initial::Normal(std), true)
+}
+
 /// A product with a weight whose inputs are cut over `axes[0]` and outputs over `axes[1]`. The input's rows are
 /// gathered over `axes[1]`; the result's partial sums over `axes[0]` are reduced.
-fn linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], axes: [Axis; 2], std: f64) -> Built<ValueId> {
+fn linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId, axes: [Axis; 2]) -> Built<ValueId> {
+    let [_, outputs] = b.shape(b.parameters[weight.0].value);
     if b.layout.linear == Linear::Summa {
-        return summa_linear(b, name, input, shape, std);
+        return summa_linear(b, name, input, weight, outputs);
     }
     let [contracted, produced] = axes;
-    let stored = Sharding::new(&[contracted], &[produced]).flat(&[Axis::Z]);
-    let weight = b.parameter(format!("{name}.weight"), shape, shape[0], stored, Initial::Normal(std), true)?;
-
     let rows = b.rows();
     let input = b.reshard(input, &Sharding::new(&rows, &[contracted]))?;
     let gathered = b.gather_weight(weight)?;
     let partial = Sharding::new(&rows, &[produced]).partial(contracted.only());
     let output_name = if b.axis_size(contracted) > 1 { format!("{name}{PARTIAL}") } else { name.to_owned() };
-    let output = b.value(output_name, [b.pass_rows(), shape[1]], partial, MemoryClass::Activations)?;
+    let output = b.value(output_name, [b.pass_rows(), outputs], partial, MemoryClass::Activations)?;
     b.push(Operation::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nn,
@@ -254,13 +214,11 @@ fn linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], axes: 
 }
 
 /// A product with a weight whose inputs are cut over y and outputs over x, on activations cut over both.
-fn summa_linear(b: &mut Builder, name: &str, input: ValueId, shape: [usize; 2], std: f64) -> Built<ValueId> {
-    let [inputs, outputs] = summa::WEIGHT;
-    let stored = Sharding::new(&[inputs], &[outputs]).flat(&[Axis::Z]);
-    let weight = b.parameter(format!("{name}.weight"), shape, shape[0], stored, Initial::Normal(std), true)?;
+fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId, outputs: usize) -> Built<ValueId> {
     let gathered = b.gather_weight(weight)?;
-    let sharding = Sharding::new(&b.rows_with(inputs), &[outputs]);
-    let output = b.value(name, [b.pass_rows(), shape[1]], sharding, MemoryClass::Activations)?;
+    let [rows, columns] = summa::WEIGHT;
+    let sharding = Sharding::new(&b.rows_with(rows), &[columns]);
+    let output = b.value(name, [b.pass_rows(), outputs], sharding, MemoryClass::Activations)?;
     b.summa_forward(input, gathered, output)?;
     b.record(Node::Linear { weight, input, output });
     Ok(output)
@@ -276,13 +234,13 @@ fn bias_parameter(b: &mut Builder, name: &str, output: ValueId) -> Built<Option<
     b.parameter(format!("{name}.bias"), [1, cols], 1, sharding, Initial::Constant(0.0), false).map(Some)
 }
 
-fn bias(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId> {
-    let Some(bias) = bias_parameter(b, name, input)? else { return Ok(input) };
+fn add_bias(b: &mut Builder, name: &str, bias: Option<ParameterId>, input: ValueId) -> ValueId {
+    let Some(bias) = bias else { return input };
     let output = b.in_place(name, input);
     let value = b.parameter_value(bias);
     b.push(Operation::Bias { bias: value, input, output });
     b.record(Node::Bias { bias, input, output });
-    Ok(output)
+    output
 }
 
 /// Bias, dropout and the addition to the residual stream.
@@ -296,18 +254,6 @@ fn residual(b: &mut Builder, index: usize, what: &str, input: ValueId, residual:
     Ok(output)
 }
 
-/// A `[vocab, h]` table: rows over y and x, flat over z.
-fn vocabulary_table(b: &mut Builder, name: &str) -> Built<ParameterId> {
-    let (vocab, h) = (b.model.vocab, b.model.hidden);
-    let sharding = Sharding::new(&[Axis::Y, Axis::X], &[]).flat(&[Axis::Z]);
-    let padded = b.layout.padded_vocab(b.model);
-    b.parameter(name.to_owned(), [vocab, h], padded, sharding, Initial::Normal(INIT_STD), true)
-}
-
 fn dropout_purpose(b: &Builder, index: usize, what: &str) -> Option<String> {
     (b.model.dropout > 0.0).then(|| format!("block {index} {what}"))
-}
-
-fn xy() -> AxisSet {
-    Axis::X.only().union(Axis::Y.only())
 }

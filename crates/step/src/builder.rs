@@ -196,6 +196,7 @@ impl<'a> Builder<'a> {
             layer,
             rows,
             cols,
+            shared: None,
             initial,
             decay,
             value,

@@ -40,10 +40,11 @@ impl Builder<'_> {
 
     /// A value of keys and values for the tokens of `qkv`: of this rank, or of whole sequences.
     fn keys_values(&mut self, name: &str, qkv: ValueId, whole: bool) -> Result<ValueId, StepError> {
-        let [rows, cols] = self.shape(qkv);
+        let [rows, _] = self.shape(qkv);
+        let cols = 2 * self.layout.kv_heads(self.model) * self.model.head_dim();
         let cut = self.sharding(qkv).clone();
         let kept = cut.rows.into_iter().filter(|axis| !whole || *axis != Axis::Context);
         let sharding = Sharding::new(&kept.collect::<Vec<_>>(), &cut.cols);
-        self.value(name, [rows, cols / 3 * 2], sharding, MemoryClass::Buffers)
+        self.value(name, [rows, cols], sharding, MemoryClass::Buffers)
     }
 }

@@ -121,7 +121,7 @@ fn decision(program: &StageProgram, rank: usize) -> Option<(AxisSet, Transfer)> 
 
 /// The elements of a collective's payload: of the whole on one side of a gather or scatter.
 pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usize {
-    let members = program.grid().size_of(collective.axes);
+    let members = collective.size(program.grid());
     match collective.kind {
         CollectiveKind::AllGather if collective.input == collective.output => {
             program.storages[program.value(collective.output).storage.0].elements
@@ -136,18 +136,23 @@ pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usiz
 fn transfer(program: &StageProgram, operation: &Operation, rank: usize) -> Option<(AxisSet, CollectiveKind, Transfer)> {
     let grid = program.grid();
     let place = grid.coordinate(rank);
-    let (axes, kind, elements, element_bytes, who) = match operation {
+    let (axes, kind, elements, element_bytes, members, who) = match operation {
         Operation::Issue(collective) => {
-            let elements = payload_elements(program, collective);
-            (collective.axes, collective.kind, elements, program.layout.dtype.bytes(), collective.members)
+            let (elements, members) = (payload_elements(program, collective), collective.size(grid));
+            let element_bytes = program.layout.dtype.bytes();
+            (collective.axes, collective.kind, elements, element_bytes, members, collective.members)
         }
-        Operation::ReduceScalar { axes, .. } => (*axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES, Members::All),
+        Operation::ReduceScalar { axes, .. } => {
+            (*axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES, grid.size_of(*axes), Members::All)
+        }
         _ => return None,
     };
-    let (members, index, root) = match who {
-        Members::All => (grid.size_of(axes), grid.group_index(place, axes), 0),
-        Members::Root(root) => (grid.size_of(axes), grid.group_index(place, axes), root),
-        Members::Ends => (2, usize::from(grid.group_index(place, axes) > 0), 0),
+    let place = grid.group_index(place, axes);
+    let (index, root) = match who {
+        Members::All => (place, 0),
+        Members::Root(root) => (place, root),
+        Members::Ends => (usize::from(place > 0), 0),
+        Members::Blocks(size) => (place % size, 0),
     };
     if members == 1 {
         return None;
@@ -190,8 +195,15 @@ pub fn swept_elements(program: &StageProgram, operation: &Operation, place: Coor
             Some(if holds { program.value(value).local_elements } else { 0 })
         }
         Operation::AdamW { .. } => Some(program.valid_elements(value, place)),
+        Operation::Rotate { .. } => Some(rotated_elements(program, value)),
         _ => Some(program.value(value).local_elements),
     }
+}
+
+/// The elements of queries and keys in a value of queries, keys and values.
+pub fn rotated_elements(program: &StageProgram, qkv: ValueId) -> usize {
+    let heads = program.layout.group_heads(&program.model);
+    program.value(qkv).local_elements / (heads + 2) * (heads + 1)
 }
 
 /// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward); 0 for
@@ -233,14 +245,16 @@ fn swept(operation: &Operation) -> Option<ValueId> {
         | Operation::Dropout { input, .. }
         | Operation::RowSums { input, .. }
         | Operation::CenteredSquares { input, .. }
+        | Operation::RowSquares { input, .. }
         | Operation::Norm { input, .. }
+        | Operation::Rotate { input, .. }
         | Operation::Bias { input, .. }
-        | Operation::BiasGelu { input, .. }
+        | Operation::BiasActivation { input, .. }
         | Operation::Residual { input, .. }
         | Operation::NormBackwardSums { input, .. }
         | Operation::NormBackward { input, .. }
-        | Operation::GeluBackward { input, .. }
-        | Operation::Gelu { input, .. }
+        | Operation::ActivationBackward { input, .. }
+        | Operation::Activation { input, .. }
         | Operation::StorePanel { input, .. }
         | Operation::UnpackKeysValues { input, .. }
         | Operation::Pack { input, .. }

@@ -2,7 +2,7 @@
 //!
 //! [`StepProgram::new`] builds it from a model and a layout:
 //!
-//! 1. `blocks.rs` declares embedding, blocks and head with the shardings of their values; every
+//! 1. `blocks.rs` and `ends.rs` declare blocks, embedding and head with the shardings of their values; every
 //!    change of sharding goes through `reshard`, which derives the collectives;
 //! 2. `backward.rs` walks the recorded layers in reverse and emits each one's gradient operations;
 //! 3. `update.rs` reduces gradients over the axes on which they are still partial sums, computes the
@@ -20,6 +20,7 @@ mod backward;
 mod blocks;
 mod builder;
 mod context;
+mod ends;
 mod error;
 mod instances;
 mod ledger;
@@ -35,6 +36,7 @@ mod program;
 mod reshard;
 pub mod schedule;
 mod sharding;
+mod shared_keys;
 mod summa;
 mod update;
 mod value;
@@ -43,13 +45,14 @@ mod wire;
 
 pub use error::StepError;
 pub use ledger::{
-    decision_axes, declared_axes, empty_axes, operation_flops, payload_elements, predict, predict_rank, swept_elements,
+    decision_axes, declared_axes, empty_axes, operation_flops, payload_elements, predict, predict_rank,
+    rotated_elements, swept_elements,
 };
 pub use liveness::Lifetimes;
 pub use operation::{
     Collective, GemmPass, GemmStorage, Members, Op, Operation, Panel, Product, Reduction, Scalar, Write,
 };
-pub use parameter::{Initial, Parameter, ParameterId};
+pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;
 pub use print::print_program;
 pub use program::{ChunkProgram, Layer, Message, Section, StageProgram, StepProgram};

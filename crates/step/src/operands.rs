@@ -31,7 +31,9 @@ impl Operation {
             Self::AddPositions { positions, input, output } => all(&mut [positions, input], &mut [output]),
             Self::RowSums { input, output }
             | Self::Dropout { input, output, .. }
-            | Self::Gelu { input, output }
+            | Self::RowSquares { input, output }
+            | Self::Rotate { input, output, .. }
+            | Self::Activation { input, output, .. }
             | Self::PackKeysValues { input, output }
             | Self::UnpackKeysValues { input, output }
             | Self::CopyPanel { input, output, .. }
@@ -43,11 +45,12 @@ impl Operation {
             | Self::Accumulate { input, output, .. } => all(&mut [input], &mut [output]),
             Self::CenteredSquares { input, sums, output } => all(&mut [input, sums], &mut [output]),
             Self::Norm { input, sums, squares, gamma, beta, output } => {
-                all(&mut [input, sums, squares, gamma, beta], &mut [output]);
+                let mut reads: Vec<_> = [input].into_iter().chain(sums).chain([squares, gamma]).chain(beta).collect();
+                all(&mut reads, &mut [output]);
             }
             Self::Gemm { left, right, output, .. } => all(&mut [left, right], &mut [output]),
             Self::Bias { bias, input, output } => all(&mut [bias, input], &mut [output]),
-            Self::BiasGelu { bias, input, output, activated } => {
+            Self::BiasActivation { bias, input, output, activated, .. } => {
                 let mut reads: Vec<_> = bias.iter_mut().chain([input]).collect();
                 all(&mut reads, &mut [output, activated]);
             }
@@ -77,11 +80,17 @@ impl Operation {
                 gamma_gradient,
                 beta_gradient,
                 ..
-            } => all(&mut [input, sums, squares, gamma, gradient], &mut [output, gamma_gradient, beta_gradient]),
-            Self::NormBackward { input, sums, squares, gamma, gradient, reduced, output, .. } => {
-                all(&mut [input, sums, squares, gamma, gradient, reduced], &mut [output]);
+            } => {
+                let mut reads: Vec<_> = [input].into_iter().chain(sums).chain([squares, gamma, gradient]).collect();
+                let mut writes: Vec<_> = [output, gamma_gradient].into_iter().chain(beta_gradient).collect();
+                all(&mut reads, &mut writes);
             }
-            Self::GeluBackward { input, gradient, output, bias_gradient, .. } => {
+            Self::NormBackward { input, sums, squares, gamma, gradient, reduced, output, .. } => {
+                let mut reads: Vec<_> = [input].into_iter().chain(sums).chain([squares, gamma, gradient]).collect();
+                reads.push(reduced);
+                all(&mut reads, &mut [output]);
+            }
+            Self::ActivationBackward { input, gradient, output, bias_gradient, .. } => {
                 let mut writes: Vec<_> = [output].into_iter().chain(bias_gradient).collect();
                 all(&mut [input, gradient], &mut writes);
             }

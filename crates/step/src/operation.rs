@@ -1,7 +1,7 @@
 //! The operations of a program. Each reads and writes values; one that works in place writes a value in the storage
 //! of a value that it reads.
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind};
+use quadrille_spec::{Activation, Axis, AxisSet, CollectiveKind, Grid};
 use serde::{Deserialize, Serialize};
 
 use crate::{Layer, ParameterId, StageProgram, ValueId};
@@ -72,6 +72,8 @@ pub enum Members {
     Root(usize),
     /// The first and the last rank along the axis.
     Ends,
+    /// As many ranks as this that follow each other along the axis, each such block for itself.
+    Blocks(usize),
 }
 
 /// A collective on values, in place if input and output share a storage.
@@ -89,6 +91,17 @@ pub struct Collective {
     pub input: ValueId,
     /// What each rank gets.
     pub output: ValueId,
+}
+
+impl Collective {
+    /// Ranks that take part together.
+    pub fn size(&self, grid: &Grid) -> usize {
+        match self.members {
+            Members::All | Members::Root(_) => grid.size_of(self.axes),
+            Members::Ends => 2,
+            Members::Blocks(size) => size,
+        }
+    }
 }
 
 /// A number per rank that is summed over ranks in f64.
@@ -114,18 +127,31 @@ pub enum Operation {
     RowSums { input: ValueId, output: ValueId },
     /// Sum of squared distances from the mean over each row's local columns.
     CenteredSquares { input: ValueId, sums: ValueId, output: ValueId },
-    /// Layer norm with the reduced statistics.
-    Norm { input: ValueId, sums: ValueId, squares: ValueId, gamma: ValueId, beta: ValueId, output: ValueId },
+    /// Sum of squares over each row's local columns.
+    RowSquares { input: ValueId, output: ValueId },
+    /// A norm with the reduced statistics: a layer norm has sums and beta, an RMS norm has neither.
+    Norm {
+        input: ValueId,
+        sums: Option<ValueId>,
+        squares: ValueId,
+        gamma: ValueId,
+        beta: Option<ValueId>,
+        output: ValueId,
+    },
     /// `output (+)= left right`, operands stored as said.
     Gemm { pass: GemmPass, storage: GemmStorage, left: ValueId, right: ValueId, output: ValueId, write: Write },
     /// Adds a bias row, in place.
     Bias { bias: ValueId, input: ValueId, output: ValueId },
-    /// Adds a bias row in place (`output`) and applies tanh GELU (`activated`).
-    BiasGelu { bias: Option<ValueId>, input: ValueId, output: ValueId, activated: ValueId },
-    /// Tanh GELU of a stored pre-activation: what recomputation needs of [`Operation::BiasGelu`].
-    Gelu { input: ValueId, output: ValueId },
-    /// Causal attention; keys and values of the whole sequence are those of `qkv`, or, where context cuts sequences,
-    /// the gathered ones. `statistics` keeps the logarithms of the softmax sums.
+    /// Turns queries and keys by the angles of their positions, or `back` by their negatives, as their gradients are;
+    /// values stay. In place.
+    Rotate { back: bool, input: ValueId, output: ValueId },
+    /// Adds a bias row in place (`output`) and applies the activation function (`activated`).
+    BiasActivation { function: Activation, bias: Option<ValueId>, input: ValueId, output: ValueId, activated: ValueId },
+    /// The activation function of a stored pre-activation: what recomputation needs of
+    /// [`Operation::BiasActivation`].
+    Activation { function: Activation, input: ValueId, output: ValueId },
+    /// Attention; keys and values of the whole sequence are those of `qkv`, or, where context cuts sequences, the
+    /// gathered ones. `statistics` keeps the logarithms of the softmax sums.
     Attention {
         qkv: ValueId,
         keys_values: Option<ValueId>,
@@ -145,22 +171,23 @@ pub enum Operation {
     EmbedBackward { gradient: ValueId, output: ValueId, write: Write },
     /// Adds rows of the gradient to the rows of their positions.
     PositionsBackward { gradient: ValueId, output: ValueId, write: Write },
-    /// The two row sums of the layer norm's backward, and the gradients of gamma and beta.
+    /// The row sums of a norm's backward, two of a layer norm and one of an RMS norm, and the gradients of gamma and
+    /// beta.
     NormBackwardSums {
         input: ValueId,
-        sums: ValueId,
+        sums: Option<ValueId>,
         squares: ValueId,
         gamma: ValueId,
         gradient: ValueId,
         output: ValueId,
         gamma_gradient: ValueId,
-        beta_gradient: ValueId,
+        beta_gradient: Option<ValueId>,
         write: Write,
     },
-    /// The gradient of a layer norm's input, in `output` or added to it.
+    /// The gradient of a norm's input, in `output` or added to it.
     NormBackward {
         input: ValueId,
-        sums: ValueId,
+        sums: Option<ValueId>,
         squares: ValueId,
         gamma: ValueId,
         gradient: ValueId,
@@ -170,8 +197,16 @@ pub enum Operation {
     },
     /// Column sums of the gradient, into a bias gradient.
     BiasBackward { gradient: ValueId, output: ValueId, write: Write },
-    /// The gradient before GELU in place of the one after it, and its column sums.
-    GeluBackward { input: ValueId, gradient: ValueId, output: ValueId, bias_gradient: Option<ValueId>, write: Write },
+    /// The gradient before the activation function, and its column sums; in place of the one after it, or, where it is
+    /// wider than that, of the pre-activation `input`.
+    ActivationBackward {
+        function: Activation,
+        input: ValueId,
+        gradient: ValueId,
+        output: ValueId,
+        bias_gradient: Option<ValueId>,
+        write: Write,
+    },
     /// The gradient of q, k and v; where keys and values were gathered, theirs in `keys_values_gradient`, of all
     /// tokens.
     AttentionBackward {
@@ -271,13 +306,18 @@ impl Operation {
             Self::Dropout { .. } => "dropout",
             Self::RowSums { .. } => "row-sums",
             Self::CenteredSquares { .. } => "centered-squares",
+            Self::RowSquares { .. } => "row-squares",
             Self::Norm { .. } => "norm",
             Self::Gemm { pass: GemmPass::Forward, .. } => "gemm",
             Self::Gemm { pass: GemmPass::InputGradient, .. } => "gemm-input-gradient",
             Self::Gemm { pass: GemmPass::WeightGradient, .. } => "gemm-weight-gradient",
             Self::Bias { .. } => "bias",
-            Self::BiasGelu { .. } => "bias-gelu",
-            Self::Gelu { .. } => "gelu",
+            Self::Rotate { back: false, .. } => "rotate",
+            Self::Rotate { back: true, .. } => "rotate-back",
+            Self::BiasActivation { function: Activation::Gelu, .. } => "bias-gelu",
+            Self::BiasActivation { function: Activation::Swiglu, .. } => "bias-swiglu",
+            Self::Activation { function: Activation::Gelu, .. } => "gelu",
+            Self::Activation { function: Activation::Swiglu, .. } => "swiglu",
             Self::Attention { .. } => "attention",
             Self::Residual { .. } => "residual",
             Self::CrossEntropyMax { .. } => "cross-entropy-max",
@@ -288,7 +328,8 @@ impl Operation {
             Self::NormBackwardSums { .. } => "norm-backward-sums",
             Self::NormBackward { .. } => "norm-backward",
             Self::BiasBackward { .. } => "bias-backward",
-            Self::GeluBackward { .. } => "gelu-backward",
+            Self::ActivationBackward { function: Activation::Gelu, .. } => "gelu-backward",
+            Self::ActivationBackward { function: Activation::Swiglu, .. } => "swiglu-backward",
             Self::AttentionBackward { .. } => "attention-backward",
             Self::PackKeysValues { .. } => "pack-keys-values",
             Self::UnpackKeysValues { .. } => "unpack-keys-values",

@@ -17,6 +17,43 @@ pub enum Initial {
     Normal(f64),
 }
 
+/// Columns of queries, keys and values where x has more ranks than there are keys: the columns of each rank are queries
+/// of its own, then a key and a value that it shares with the other ranks of its block along x.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedKeys {
+    /// Columns of a query, of a key, and of a value.
+    pub head_dim: usize,
+    /// Queries of a rank.
+    pub heads: usize,
+    /// Ranks of a block.
+    pub copies: usize,
+}
+
+impl SharedKeys {
+    /// The logical column of a column of values, and how many columns from it on are neighbours in both.
+    pub fn logical(&self, col: usize) -> (usize, usize) {
+        let queries = self.heads * self.head_dim;
+        let held = queries + 2 * self.head_dim;
+        let (rank, within) = (col / held, col % held);
+        let (group, copy) = (rank / self.copies, rank % self.copies);
+        let first = group * self.group_cols();
+        match within < queries {
+            true => (first + copy * queries + within, queries - within),
+            false => (first + (self.copies - 1) * queries + within, held - within),
+        }
+    }
+
+    /// Whether a logical column belongs to a key or a value, of which there are copies.
+    pub fn is_copied(&self, logical: usize) -> bool {
+        logical % self.group_cols() >= self.copies * self.heads * self.head_dim
+    }
+
+    /// Logical columns of a key, its value, and all their queries.
+    fn group_cols(&self) -> usize {
+        (self.copies * self.heads + 2) * self.head_dim
+    }
+}
+
 /// A trained tensor. Each rank holds the part that its sharding says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
@@ -28,6 +65,8 @@ pub struct Parameter {
     pub rows: usize,
     /// Logical columns.
     pub cols: usize,
+    /// Which of them the columns of its values are, where several ranks hold the same; `None`: each itself.
+    pub shared: Option<SharedKeys>,
     /// How it starts.
     pub initial: Initial,
     /// Whether weight decay applies: matrices and tables, not biases and norms.
@@ -45,4 +84,27 @@ pub struct Parameter {
     /// Axes over which the gradient is still a partial sum after the last microbatch; computed from the shardings
     /// of the values it is made from.
     pub unreduced: AxisSet,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_a_block_have_queries_of_their_own_and_the_same_key() {
+        // Two keys, each on two ranks with one of its two queries, heads of two columns.
+        let shared = SharedKeys { head_dim: 2, heads: 1, copies: 2 };
+        let logical: Vec<usize> = (0..24).map(|col| shared.logical(col).0).collect();
+        let of_rank = [[0, 1, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7], [8, 9, 12, 13, 14, 15], [10, 11, 12, 13, 14, 15]];
+        assert_eq!(logical, of_rank.concat());
+        let copied: Vec<usize> = (0..16).filter(|col| shared.is_copied(*col)).collect();
+        assert_eq!(copied, [4, 5, 6, 7, 12, 13, 14, 15]);
+        for col in 0..24 {
+            let (first, neighbours) = shared.logical(col);
+            for next in 0..neighbours {
+                assert_eq!(shared.logical(col + next).0, first + next);
+                assert_eq!(shared.is_copied(first), shared.is_copied(first + next));
+            }
+        }
+    }
 }

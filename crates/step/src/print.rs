@@ -196,6 +196,7 @@ fn collective_note(program: &StageProgram, collective: &Collective) -> (String, 
         Members::All => what,
         Members::Root(root) => format!("{what} root {root}"),
         Members::Ends => format!("{} pipe ends (x2)", collective.kind.name()),
+        Members::Blocks(size) => format!("{} blocks of {} (x{size})", collective.kind.name(), collective.axes.key()),
     };
     (what, scaled(bytes as f64, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"]))
 }

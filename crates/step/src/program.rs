@@ -191,7 +191,7 @@ impl StageProgram {
         let chunks = (0..layout.chunks)
             .map(|chunk| chunk_program(&mut builder, chunk * stages + stage))
             .collect::<Result<Vec<_>, _>>()?;
-        update::update(&mut builder);
+        update::update(&mut builder)?;
         let update = Section { ops: std::mem::take(&mut builder.ops), ..Section::default() };
         let Builder { values, storages, parameters, .. } = builder;
         let placement = Placement::default();

@@ -4,30 +4,46 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 
 use crate::builder::Builder;
 use crate::operation::{Collective, Members, Operation, Reduction, Scalar};
-use crate::{Layer, Parameter, ParameterId};
+use crate::shared_keys::CopiesSum;
+use crate::{Layer, Parameter, ParameterId, StepError};
+
+/// A collective with what goes right before and after it.
+struct Step {
+    before: Option<Operation>,
+    collective: Collective,
+    after: Option<Operation>,
+}
+
+impl Step {
+    fn issue(&self, b: &mut Builder) {
+        self.before.clone().into_iter().chain([Operation::Issue(self.collective)]).for_each(|each| b.push(each));
+    }
+
+    fn wait(&self, b: &mut Builder) {
+        [Operation::Wait(self.collective)].into_iter().chain(self.after.clone()).for_each(|each| b.push(each));
+    }
+}
 
 /// Emits the update section. Every reduction is a sum, over the axes that the gradient's shardings give.
-pub(crate) fn update(b: &mut Builder) {
-    let reductions: Vec<(Layer, ParameterId, Vec<Collective>)> = (0..b.parameters.len())
-        .map(|index| {
-            let parameter = &b.parameters[index];
-            (parameter.layer, ParameterId(index), reductions(b, parameter))
-        })
-        .collect();
+pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
+    let mut steps = Vec::new();
+    for index in 0..b.parameters.len() {
+        steps.push((b.parameters[index].layer, ParameterId(index), reductions(b, ParameterId(index))?));
+    }
     // First reductions are under way together; those that build on others follow in turn.
-    for (layer, _, collectives) in &reductions {
+    for (layer, _, reductions) in &steps {
         b.layer = *layer;
-        if let Some(first) = collectives.first() {
-            b.push(Operation::Issue(*first));
+        if let Some(first) = reductions.first() {
+            first.issue(b);
         }
     }
-    for (layer, parameter, collectives) in &reductions {
+    for (layer, parameter, reductions) in &steps {
         b.layer = *layer;
-        for (index, collective) in collectives.iter().enumerate() {
+        for (index, reduction) in reductions.iter().enumerate() {
             if index > 0 {
-                b.push(Operation::Issue(*collective));
+                reduction.issue(b);
             }
-            b.push(Operation::Wait(*collective));
+            reduction.wait(b);
         }
         let gradient = b.parameters[parameter.0].reduced;
         b.push(Operation::SumSquares { parameter: *parameter, gradient });
@@ -35,7 +51,7 @@ pub(crate) fn update(b: &mut Builder) {
     b.layer = Layer::Step;
     b.push(Operation::ReduceScalar { scalar: Scalar::Loss, axes: loss_axes(b) });
     b.push(Operation::ReduceScalar { scalar: Scalar::GradientNormSquared, axes: AxisSet::WORLD });
-    for (layer, parameter, _) in reductions {
+    for (layer, parameter, _) in steps {
         b.layer = layer;
         let Parameter { value, updated, reduced, .. } = b.parameters[parameter.0];
         b.push(Operation::AdamW { parameter, value: updated, gradient: reduced });
@@ -44,11 +60,25 @@ pub(crate) fn update(b: &mut Builder) {
             b.push(Operation::Issue(b.gather_updated(value)));
         }
     }
+    Ok(())
 }
 
-/// What makes a parameter's gradient complete, in order: the sum with the other copy of a tied table, the sum over
-/// axes, and under ZeRO its scattering over data and context.
-fn reductions(b: &Builder, parameter: &Parameter) -> Vec<Collective> {
+/// What makes a parameter's gradient complete, in order: the sum with the copies of its columns on other ranks, the sum
+/// with the other copy of a tied table, the sum over axes, and under ZeRO its scattering over data and context.
+fn reductions(b: &mut Builder, parameter: ParameterId) -> Result<Vec<Step>, StepError> {
+    let mut steps = Vec::new();
+    let Parameter { gradient, reduced, .. } = b.parameters[parameter.0];
+    // A gradient that ZeRO cuts in every pass has been summed there.
+    let cut_in_passes = b.shards_gradients() && gradient == reduced;
+    if !cut_in_passes && let Some(CopiesSum { pack, sum, unpack }) = b.copies_sum(parameter, gradient)? {
+        steps.push(Step { before: Some(pack), collective: sum, after: Some(unpack) });
+    }
+    let collectives = collectives(b, &b.parameters[parameter.0]).into_iter();
+    steps.extend(collectives.map(|collective| Step { before: None, collective, after: None }));
+    Ok(steps)
+}
+
+fn collectives(b: &Builder, parameter: &Parameter) -> Vec<Collective> {
     let size = |axes| b.layout.grid.size_of(axes);
     let gradient = parameter.gradient;
     let collective = |kind, axes, members, output| Collective {

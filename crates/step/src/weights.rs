@@ -53,6 +53,7 @@ pub(crate) fn reduce_weight(
         b.collective(CollectiveKind::ReduceScatter, Axis::Z.only(), Reduction::Sum, tile, shard);
     }
     if !sharded.is_empty() {
+        b.sum_copies(weight, shard)?;
         let (input, stored) = (shard, b.sharding(gradient).clone());
         shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
         b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);

@@ -1,26 +1,34 @@
 //! Programs as text: a changed collective is a changed line.
 
-use quadrille_spec::{Activations, Layout, LayoutRequest, Linear, Model, Overlap, Recompute, Schedule, Zero};
+use quadrille_spec::{
+    Activation, Activations, Layout, LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
+};
 use quadrille_step::{StepProgram, print_program};
 
 fn program_of(grid: &str, layers: usize, change: impl FnOnce(&mut LayoutRequest)) -> StepProgram {
-    let model = Model {
-        name: "test".to_owned(),
-        layers,
-        hidden: 8,
-        heads: 2,
-        ffn: 32,
-        vocab: 13,
-        seq_len: 4,
-        tied_head: true,
-        biases: true,
-        dropout: 0.0,
-        norm_epsilon: 1e-5,
-    };
+    program_of_model(&Model { name: "test".to_owned(), ..Model::gpt(layers, 8, 2, 13, 4) }, grid, change)
+}
+
+fn program_of_model(model: &Model, grid: &str, change: impl FnOnce(&mut LayoutRequest)) -> StepProgram {
     let mut request = LayoutRequest::new(grid.parse().unwrap(), 8);
     change(&mut request);
-    let layout = Layout::new(&model, &request).unwrap();
-    StepProgram::new(&model, &layout).unwrap()
+    let layout = Layout::new(model, &request).unwrap();
+    StepProgram::new(model, &layout).unwrap()
+}
+
+/// Four heads, of which two share a key.
+fn llama() -> Model {
+    Model {
+        name: "llama".to_owned(),
+        kv_heads: 2,
+        ffn: 12,
+        tied_head: false,
+        biases: false,
+        norm: Norm::Rms,
+        positions: Positions::Rotary,
+        activation: Activation::Swiglu,
+        ..Model::gpt(1, 8, 4, 13, 4)
+    }
 }
 
 fn program(grid: &str, activations: Activations, overlap: Overlap) -> StepProgram {
@@ -94,4 +102,17 @@ fn sharded_states_and_gradients() {
 #[test]
 fn interleaved_overlap_chunks() {
     insta::assert_snapshot!(print_program(&program_of("x=2", 1, |request| request.overlap_chunks = 2)));
+}
+
+#[test]
+fn llama_block_with_grouped_keys_over_context() {
+    insta::assert_snapshot!(print_program(&program_of_model(&llama(), "x=2,y=2,context=2", |_| {})));
+}
+
+#[test]
+fn llama_block_recomputed_selectively_in_summa() {
+    let summa = |request: &mut LayoutRequest| {
+        (request.linear, request.recompute) = (Linear::Summa, Recompute::Selective);
+    };
+    insta::assert_snapshot!(print_program(&program_of_model(&llama(), "x=2", summa)));
 }

@@ -99,11 +99,11 @@ impl Bench {
     }
 
     fn attention(&self, pool: &Pool) {
-        for seq_len in [256, 64] {
-            let context = ContextPart::WHOLE;
-            let shape = AttentionShape { sequences: 4, seq_len, context, heads: HEADS, head_dim: 64, causal: true };
+        for (seq_len, kv_heads) in [(256, HEADS), (64, HEADS), (256, HEADS / 4)] {
+            let (context, heads, head_dim) = (ContextPart::WHOLE, HEADS, 64);
+            let shape = AttentionShape { sequences: 4, seq_len, context, heads, kv_heads, head_dim, causal: true };
             let rows = shape.rows();
-            let (qkv, dout) = (random(rows * 3 * HIDDEN), random(rows * HIDDEN));
+            let (qkv, dout) = (random(rows * (HIDDEN + 2 * kv_heads * head_dim)), random(rows * HIDDEN));
             let mut out = Buffer::new(rows * HIDDEN);
             let mut lse = Buffer::new(rows * HEADS);
             let mut dqkv = Buffer::new(qkv.len());
@@ -113,7 +113,7 @@ impl Bench {
             let backward =
                 self.seconds(|| attention_backward(pool, shape, &qkv, None, &out, &lse, &dout, &mut dqkv, None));
             println!(
-                "  attention 4 x {seq_len}: forward {:.3} ms {:.0} GFLOP/s, backward {:.3} ms {:.0} GFLOP/s",
+                "  attention 4 x {seq_len}, {kv_heads} keys: forward {:.3} ms {:.0} GFLOP/s, backward {:.3} ms {:.0} GFLOP/s",
                 forward * 1e3,
                 flops / forward / 1e9,
                 backward * 1e3,
@@ -161,6 +161,30 @@ impl Bench {
         self.rate("norm_backward", len, 4, || {
             norm_backward(pool, rows, cols, cols, 1e-5, &x, &sums, &squares, &gamma, &r, &pairs, &mut z, true)
         });
+        self.rate("rms_norm_squares", len, 1, || rms_norm_squares(pool, rows, cols, &x, &mut squares));
+        self.rate("rms_norm_forward", len, 2, || {
+            rms_norm_forward(pool, rows, cols, cols, 1e-5, &x, &squares, &gamma, &mut y)
+        });
+        self.rate("rms_norm_backward_sums", len, 2, || {
+            let (reduced, dgamma) = (&mut sums, &mut dgamma);
+            rms_norm_backward_sums(pool, rows, cols, cols, 1e-5, &x, &squares, &gamma, &r, reduced, dgamma, true)
+        });
+        self.rate("rms_norm_backward", len, 4, || {
+            rms_norm_backward(pool, rows, cols, cols, 1e-5, &x, &squares, &gamma, &r, &sums, &mut z, true)
+        });
+        let rotary = Rotary::new(64, 10_000.0, 0..256);
+        let turned = 2 * wide_len / 3;
+        self.rate("rotate", turned, 2, || {
+            rotate(pool, rows, wide / 192, 1, &rotary, |row| row % 256, &mut pre, false);
+        });
+        let mut narrow = random(wide_len / 2);
+        self.rate("bias_swiglu_forward", wide_len / 2, 5, || {
+            bias_swiglu_forward(pool, rows, wide / 2, &mut pre, Some(&bias), &mut narrow)
+        });
+        self.rate("bias_swiglu_backward", wide_len / 2, 5, || {
+            bias_swiglu_backward(pool, rows, wide / 2, &mut pre, &narrow, Some(&mut dbias), true)
+        });
+        pre.fill(10.0);
         self.rate("residual_forward", len, 3, || residual_forward(pool, rows, cols, &mut y, Some(&beta), &x, None));
         self.rate("bias_forward", wide_len, 2, || bias_forward(pool, rows, wide, &mut pre, &bias));
         self.rate("bias_backward", wide_len, 1, || bias_backward(pool, rows, wide, &pre, &mut dbias, true));

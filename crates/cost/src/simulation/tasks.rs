@@ -201,8 +201,8 @@ impl Pricing<'_> {
 
     /// What a collective moves; `None` in a group of one.
     fn communication(&self, collective: &Collective) -> Option<Communication> {
-        let Collective { kind, axes, members, .. } = *collective;
-        let members = if members == Members::Ends { 2 } else { self.program.grid().size_of(axes) };
+        let Collective { kind, axes, .. } = *collective;
+        let members = collective.size(self.program.grid());
         let (elements, bytes) = (payload_elements(self.program, collective), self.program.layout.dtype.bytes());
         (members > 1).then(|| communication(kind, axes, members, elements, bytes))
     }

@@ -1,6 +1,6 @@
 //! The work of an operation on the compute stream: FLOPs and bytes of memory traffic.
 
-use quadrille_step::{Operation, StageProgram, ValueId, operation_flops};
+use quadrille_step::{Operation, StageProgram, ValueId, operation_flops, rotated_elements};
 
 /// What an operation computes and moves on one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -33,6 +33,8 @@ fn moved_elements(program: &StageProgram, operation: &Operation) -> usize {
         | Operation::SliceColumns { output, .. }
         | Operation::PackKeysValues { output, .. } => 2 * elements(output),
         Operation::StorePanel { input, .. } | Operation::UnpackKeysValues { input, .. } => 2 * elements(input),
+        // Values are left alone.
+        Operation::Rotate { input, .. } => 2 * rotated_elements(program, input),
         // The gradient is read, the rows of the table's gradient are read and written.
         Operation::EmbedBackward { gradient, .. } => 3 * elements(gradient),
         // The gradient is read; the weights and two moments are read and written.

@@ -1,5 +1,6 @@
-//! Biases, GELU, dropout and the residual stream.
+//! Biases, activation functions, dropout and the residual stream.
 
+use quadrille_spec::Activation;
 use quadrille_step::{Operation, ValueId, Write};
 use quadrille_tensor as kernels;
 
@@ -25,38 +26,52 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn bias_gelu(&mut self, operation: &Operation) -> Swept {
-        let Operation::BiasGelu { bias, output, activated, .. } = *operation else { return Ok(0) };
+    pub(super) fn bias_activation(&mut self, operation: &Operation) -> Swept {
+        let Operation::BiasActivation { function, bias, output, activated, .. } = *operation else { return Ok(0) };
         self.write(activated, |rank, y| {
             rank.write(output, |rank, pre| {
-                let (rows, cols) = rank.dims(output);
-                kernels::bias_gelu_forward(&rank.pool, rows, cols, pre, rank.read_some(bias)?, y);
+                let ((rows, cols), bias) = (rank.dims(activated), rank.read_some(bias)?);
+                match function {
+                    Activation::Gelu => kernels::bias_gelu_forward(&rank.pool, rows, cols, pre, bias, y),
+                    Activation::Swiglu => kernels::bias_swiglu_forward(&rank.pool, rows, cols, pre, bias, y),
+                }
                 Ok(pre.len())
             })
         })
     }
 
-    pub(super) fn gelu(&mut self, input: ValueId, output: ValueId) -> Swept {
+    pub(super) fn activation(&mut self, function: Activation, input: ValueId, output: ValueId) -> Swept {
         self.write(output, |rank, activated| {
-            kernels::gelu(&rank.pool, rank.read(input)?, activated);
-            Ok(activated.len())
+            let pre = rank.read(input)?;
+            match function {
+                Activation::Gelu => kernels::gelu(&rank.pool, pre, activated),
+                Activation::Swiglu => kernels::swiglu(&rank.pool, pre, activated),
+            }
+            Ok(pre.len())
         })
     }
 
-    pub(super) fn gelu_backward(&mut self, operation: &Operation) -> Swept {
-        let Operation::GeluBackward { input, output, bias_gradient, write, .. } = *operation else { return Ok(0) };
-        let add = self.accumulates(write);
-        self.write(output, |rank, dy| {
-            let (rows, cols) = rank.dims(input);
-            let mut reverse = |rank: &Self, dbias: Option<&mut [T]>| {
-                kernels::bias_gelu_backward(&rank.pool, rows, cols, rank.read(input)?, dy, dbias, add);
-                Ok(dy.len())
-            };
-            match bias_gradient {
-                Some(bias) => rank.write(bias, |rank, dbias| reverse(rank, Some(dbias))),
-                None => reverse(rank, None),
-            }
+    pub(super) fn activation_backward(&mut self, operation: &Operation) -> Swept {
+        let Operation::ActivationBackward { output, bias_gradient, .. } = *operation else { return Ok(0) };
+        self.write(output, |rank, in_place| match bias_gradient {
+            Some(bias) => rank.write(bias, |rank, dbias| rank.activation_gradient(operation, in_place, Some(dbias))),
+            None => rank.activation_gradient(operation, in_place, None),
         })
+    }
+
+    /// `in_place` holds the gradient of GELU's output, or SwiGLU's input.
+    fn activation_gradient(&self, operation: &Operation, in_place: &mut [T], dbias: Option<&mut [T]>) -> Swept {
+        let Operation::ActivationBackward { function, input, gradient, write, .. } = *operation else { return Ok(0) };
+        let ((rows, cols), add) = (self.dims(gradient), self.accumulates(write));
+        match function {
+            Activation::Gelu => {
+                kernels::bias_gelu_backward(&self.pool, rows, cols, self.read(input)?, in_place, dbias, add);
+            }
+            Activation::Swiglu => {
+                kernels::bias_swiglu_backward(&self.pool, rows, cols, in_place, self.read(gradient)?, dbias, add);
+            }
+        }
+        Ok(in_place.len())
     }
 
     pub(super) fn dropout(&mut self, purpose: &str, input: ValueId, output: ValueId) -> Swept {

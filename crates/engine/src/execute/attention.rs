@@ -1,11 +1,11 @@
-//! Causal attention of this rank's tokens and heads.
+//! Attention of this rank's tokens and heads.
 
 use quadrille_step::{Operation, ValueId};
 use quadrille_tensor as kernels;
 use quadrille_tensor::AttentionShape;
 
 use super::Done;
-use crate::{RankEngine, Real};
+use crate::{EngineError, RankEngine, Real};
 
 impl<T: Real> RankEngine<'_, T> {
     pub(super) fn attention(&mut self, operation: &Operation) -> Done {
@@ -72,9 +72,25 @@ impl<T: Real> RankEngine<'_, T> {
     fn attention_shape(&self, output: ValueId) -> AttentionShape {
         let (rows, cols) = self.dims(output);
         let (seq_len, head_dim) = (self.program.layout.seq_len, self.program.model.head_dim());
-        let context = self.context_part();
-        let sequences = rows / context.tokens(seq_len);
-        AttentionShape { sequences, seq_len, heads: cols / head_dim, head_dim, causal: true, context }
+        let (context, causal) = (self.context_part(), self.program.model.causal);
+        let (sequences, heads) = (rows / context.tokens(seq_len), cols / head_dim);
+        let kv_heads = heads / self.group_heads();
+        AttentionShape { sequences, seq_len, heads, kv_heads, head_dim, causal, context }
+    }
+
+    /// Heads that share a key and value.
+    pub(super) fn group_heads(&self) -> usize {
+        self.program.layout.group_heads(&self.program.model)
+    }
+
+    /// Queries and keys turned by their positions, or their gradients turned back.
+    pub(super) fn rotate(&mut self, back: bool, output: ValueId) -> Result<usize, EngineError> {
+        self.write(output, |rank, qkv| {
+            let ((rows, cols), heads, tokens) = (rank.dims(output), rank.group_heads(), rank.rows_of(output));
+            let groups = cols / ((heads + 2) * rank.program.model.head_dim());
+            let at = |row: usize| tokens.token(row);
+            Ok(kernels::rotate(&rank.pool, rows, groups, heads, &rank.rotary, at, qkv, back))
+        })
     }
 }
 

@@ -41,15 +41,18 @@ impl<T: Real> RankEngine<'_, T> {
             Operation::PositionsBackward { gradient, output, write } => {
                 self.positions_backward(*gradient, *output, *write)
             }
-            Operation::RowSums { .. } | Operation::CenteredSquares { .. } => self.norm_statistics(operation),
+            Operation::RowSums { .. } | Operation::CenteredSquares { .. } | Operation::RowSquares { .. } => {
+                self.norm_statistics(operation)
+            }
             Operation::Norm { .. } => self.norm(operation),
             Operation::NormBackwardSums { .. } => self.norm_backward_sums(operation),
             Operation::NormBackward { .. } => self.norm_backward(operation),
             Operation::Bias { bias, output, .. } => self.bias(*bias, *output),
             Operation::BiasBackward { gradient, output, write } => self.bias_backward(*gradient, *output, *write),
-            Operation::BiasGelu { .. } => self.bias_gelu(operation),
-            Operation::Gelu { input, output } => self.gelu(*input, *output),
-            Operation::GeluBackward { .. } => self.gelu_backward(operation),
+            Operation::Rotate { back, output, .. } => self.rotate(*back, *output),
+            Operation::BiasActivation { .. } => self.bias_activation(operation),
+            Operation::Activation { function, input, output } => self.activation(*function, *input, *output),
+            Operation::ActivationBackward { .. } => self.activation_backward(operation),
             Operation::Dropout { purpose, input, output } => self.dropout(purpose, *input, *output),
             Operation::Residual { .. } => self.residual(operation),
             Operation::CrossEntropyMax { .. }

@@ -47,13 +47,16 @@ impl<T: Real> RankEngine<'_, T> {
         let packs = matches!(operation, Operation::PackKeysValues { .. });
         self.write(output, |rank, y| {
             let head_dim = rank.program.model.head_dim();
-            let (rows, cols) = rank.dims(if packs { input } else { output });
-            let (heads, x) = (cols / (3 * head_dim), rank.read(input)?);
+            let (_, cols) = rank.dims(if packs { input } else { output });
+            let (heads, x) = (rank.group_heads(), rank.read(input)?);
+            let groups = cols / ((heads + 2) * head_dim);
+            // Of gradients of weights a rank may have a share of the rows.
+            let rows = if packs { x.len() } else { y.len() } / cols;
             if packs {
-                kernels::pack_keys_values(&rank.pool, rows, heads, head_dim, x, y);
+                kernels::pack_keys_values(&rank.pool, rows, groups, heads, head_dim, x, y);
                 Ok(y.len())
             } else {
-                kernels::unpack_keys_values(&rank.pool, rows, heads, head_dim, x, y);
+                kernels::unpack_keys_values(&rank.pool, rows, groups, heads, head_dim, x, y);
                 Ok(x.len())
             }
         })

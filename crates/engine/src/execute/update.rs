@@ -1,11 +1,12 @@
 //! Accumulation of gradients, the norm, the optimizer.
 
+use quadrille_spec::Axis;
 use quadrille_step::{ParameterId, ValueId, Write};
 use quadrille_tensor as kernels;
 use quadrille_tensor::AdamW;
 
 use super::Done;
-use crate::{EngineError, RankEngine, Real, schedule};
+use crate::{EngineError, RankEngine, Real, Shard, schedule};
 
 /// Added to the norm before it divides the clipping limit.
 const CLIP_EPSILON: f64 = 1e-6;
@@ -23,12 +24,23 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn sum_squares(&mut self, parameter: ParameterId, gradient: ValueId) -> Done {
-        let copy = self.program.parameters[parameter.0].copy;
-        if !copy && self.value(gradient).sharding.is_owner(self.place) {
-            let valid = self.program.valid_elements(gradient, self.place);
-            self.norm_squared += kernels::sum_of_squares(&self.pool, &self.read(gradient)?[..valid]);
+    pub(super) fn sum_squares(&mut self, id: ParameterId, gradient: ValueId) -> Done {
+        let (program, place) = (self.program, self.place);
+        let parameter = &program.parameters[id.0];
+        if parameter.copy || !self.value(gradient).sharding.is_owner(place) {
+            return Ok(());
         }
+        let elements = &self.read(gradient)?[..program.valid_elements(gradient, place)];
+        let squares = match parameter.shared.filter(|shared| !place.on(Axis::X).is_multiple_of(shared.copies)) {
+            None => kernels::sum_of_squares(&self.pool, elements),
+            // The first rank of a block counts what all of them hold.
+            Some(shared) => {
+                let runs = Shard::of(program, parameter, gradient, place).runs();
+                let own = runs.filter(|run| !shared.is_copied(run.col));
+                own.map(|run| kernels::sum_of_squares(&self.pool, &elements[run.local..run.local + run.len])).sum()
+            }
+        };
+        self.norm_squared += squares;
         Ok(())
     }
 

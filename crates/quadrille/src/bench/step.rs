@@ -188,7 +188,8 @@ fn yardstick<T: Real>(threads: usize) -> f64 {
 /// causal discount.
 fn flops_per_token(model: &Model, seq_len: usize) -> u64 {
     let [l, h, f, v, t] = [model.layers, model.hidden, model.ffn, model.vocab, seq_len].map(|size| size as u64);
-    6 * (l * (4 * h * h + 2 * h * f) + v * h) + 12 * t * h * l
+    let [qkv, up] = [model.qkv_width(), model.up_width()].map(|size| size as u64);
+    6 * (l * (h * (qkv + h + up) + f * h) + v * h) + 12 * t * h * l
 }
 
 /// Mean seconds of a step by operation kind.
@@ -247,7 +248,7 @@ mod tests {
     /// On one rank nothing is padded or done twice: the model's FLOPs are those of the program.
     #[test]
     fn flops_of_the_model_are_those_of_one_rank() {
-        for name in ["gpt-tiny", "gpt2-124m"] {
+        for name in ["gpt-tiny", "gpt2-124m", "llama-tiny"] {
             let model = Model::preset(name).unwrap();
             let grid = Grid::new(1, 1, 1, 1).unwrap();
             let request = LayoutRequest { seq_len: Some(16), ..LayoutRequest::new(grid, 4) };

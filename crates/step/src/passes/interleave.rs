@@ -82,7 +82,7 @@ fn of_chunk(b: &Builder, op: &Op, chunk: usize, copy: &BTreeMap<ValueId, ValueId
         | Operation::PositionsBackward { write, .. }
         | Operation::NormBackwardSums { write, .. }
         | Operation::BiasBackward { write, .. }
-        | Operation::GeluBackward { write, .. } = &mut operation
+        | Operation::ActivationBackward { write, .. } = &mut operation
     {
         *write = Write::Accumulate;
     }

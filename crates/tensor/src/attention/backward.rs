@@ -40,21 +40,24 @@ pub fn attention_backward<T: Element>(
     let dkv = dkv.as_ref().unwrap_or(&dqkv);
     let (s, d, queries) = (padded(shape.seq_len), padded(shape.head_dim), shape.packed_queries());
     let scratch = 3 * (s + queries) * d + 2 * transposed(shape.seq_len, shape.head_dim) + 2 * (queries + TILE * TILE);
-    pool.each(shape.units(), |(sequence, head)| {
+    pool.each(shape.units(), |(sequence, group)| {
         T::with_scratch(scratch, |scratch| {
-            let dropout = dropout.map(|(factor, keep)| (factor, move |query, key| keep(sequence, head, query, key)));
-            let dropout = dropout.as_ref().map(|(factor, keep)| (*factor, keep as Keep<'_>));
-            let mut unit = Head::pack(shape, sequence, head, (qkv, kv, columns), out, dout, scratch);
-            unit.saved(sequence, head, log_sum_exp);
-            unit.run(dropout);
-            let block = shape.query_block(sequence, head);
-            for chunk in shape.chunks() {
-                let block = block.part(chunk.token, chunk.count);
-                // SAFETY: this unit alone writes its head's columns of its sequence.
-                unsafe { block.write(&dqkv, &unit.dq[chunk.packed * d..], unit.scale) };
+            let mut unit = Group::pack(shape, sequence, group, (kv, columns), scratch);
+            for head in shape.heads_of(group) {
+                let dropout =
+                    dropout.map(|(factor, keep)| (factor, move |query, key| keep(sequence, head, query, key)));
+                let dropout = dropout.as_ref().map(|(factor, keep)| (*factor, keep as Keep<'_>));
+                unit.head(sequence, head, qkv, (out, dout, log_sum_exp));
+                unit.run(dropout);
+                let block = shape.query_block(sequence, head);
+                for chunk in shape.chunks() {
+                    let block = block.part(chunk.token, chunk.count);
+                    // SAFETY: this unit alone writes its heads' columns of its sequence.
+                    unsafe { block.write(&dqkv, &unit.dq[chunk.packed * d..], unit.scale) };
+                }
             }
             for (side, gradient) in [(Side::Key, &*unit.dk), (Side::Value, &*unit.dv)] {
-                for (first, run) in shape.runs(columns, side, sequence, head) {
+                for (first, run) in shape.runs(columns, side, sequence, group) {
                     // SAFETY: as above.
                     unsafe { run.write(dkv, &gradient[first * d..], T::ONE) };
                 }
@@ -63,8 +66,9 @@ pub fn attention_backward<T: Element>(
     });
 }
 
-/// One sequence's head: packed operands and the gradients so far.
-struct Head<'a, T> {
+/// One sequence's group of heads: packed operands of one of them, and the gradients so far, of keys
+/// and values over all of them.
+struct Group<'a, T> {
     shape: AttentionShape,
     /// 1 / sqrt(d), which `q` contains.
     scale: T,
@@ -94,33 +98,40 @@ struct Head<'a, T> {
     ds: &'a mut [T],
 }
 
-impl<'a, T: Element> Head<'a, T> {
+impl<'a, T: Element> Group<'a, T> {
     fn pack(
         shape: AttentionShape,
         sequence: usize,
-        head: usize,
-        (qkv, kv, columns): (&[T], &[T], Columns),
-        out: &[T],
-        dout: &[T],
+        group: usize,
+        (kv, columns): (&[T], Columns),
         mut scratch: &'a mut [T],
     ) -> Self {
         let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
         let tokens = shape.context.tokens(shape.seq_len);
         let mut matrix = |rows: usize| take(&mut scratch, rows * d);
         let queries = shape.packed_queries();
-        let (q, k, dout_packed) = (matrix(queries), matrix(s), matrix(queries));
+        let (q, k, dout) = (matrix(queries), matrix(s), matrix(queries));
         let (dq, dk, dv) = (matrix(queries), matrix(s), matrix(s));
         let mut transpose = || take(&mut scratch, transposed(shape.seq_len, shape.head_dim));
         let (k_transposed, v_transposed) = (transpose(), transpose());
         let scale = T::ONE / T::from_f64(shape.head_dim as f64).sqrt();
-        copy_chunks(shape, shape.query_block(sequence, head), qkv, scale, q);
-        copy_runs(shape.runs(columns, Side::Key, sequence, head), kv, k);
-        transpose_runs(shape.runs(columns, Side::Key, sequence, head), kv, k_transposed);
-        transpose_runs(shape.runs(columns, Side::Value, sequence, head), kv, v_transposed);
+        copy_runs(shape.runs(columns, Side::Key, sequence, group), kv, k);
+        transpose_runs(shape.runs(columns, Side::Key, sequence, group), kv, k_transposed);
+        transpose_runs(shape.runs(columns, Side::Value, sequence, group), kv, v_transposed);
+        [&mut *dk, &mut *dv].into_iter().for_each(|x| x.fill(T::ZERO));
+        let (row_dots, log_sum_exp) = (take(&mut scratch, tokens), take(&mut scratch, tokens));
+        let (p, ds) = (take(&mut scratch, TILE * TILE), take(&mut scratch, TILE * TILE));
+        Group { shape, scale, q, k, k_transposed, v_transposed, dout, dq, dk, dv, row_dots, log_sum_exp, p, ds }
+    }
+
+    /// Packs what belongs to a head; `saved` are out, dout and `log_sum_exp`.
+    fn head(&mut self, sequence: usize, head: usize, qkv: &[T], saved: (&[T], &[T], &[T])) {
+        let (shape, (out, dout, log_sum_exp)) = (self.shape, saved);
+        copy_chunks(shape, shape.query_block(sequence, head), qkv, self.scale, self.q);
         let block = shape.out_block(sequence, head);
-        copy_chunks(shape, block, dout, T::ONE, dout_packed);
-        [&mut *dq, &mut *dk, &mut *dv].into_iter().for_each(|x| x.fill(T::ZERO));
-        let row_dots = take(&mut scratch, tokens);
+        copy_chunks(shape, block, dout, T::ONE, self.dout);
+        self.dq.fill(T::ZERO);
+        let row_dots = &mut *self.row_dots;
         vectorised(
             #[inline(always)]
             || {
@@ -129,15 +140,8 @@ impl<'a, T: Element> Head<'a, T> {
                 }
             },
         );
-        let log_sum_exp = take(&mut scratch, tokens);
-        let (p, ds) = (take(&mut scratch, TILE * TILE), take(&mut scratch, TILE * TILE));
-        let dout = dout_packed;
-        Head { shape, scale, q, k, k_transposed, v_transposed, dout, dq, dk, dv, row_dots, log_sum_exp, p, ds }
-    }
-
-    /// Copies the head's column of `log_sum_exp` [rows, heads].
-    fn saved(&mut self, sequence: usize, head: usize, log_sum_exp: &[T]) {
-        let rows = log_sum_exp.chunks_exact(self.shape.heads).skip(sequence * self.log_sum_exp.len());
+        // The head's column of `log_sum_exp` [rows, heads].
+        let rows = log_sum_exp.chunks_exact(shape.heads).skip(sequence * self.log_sum_exp.len());
         self.log_sum_exp.iter_mut().zip(rows).for_each(|(to, row)| *to = row[head]);
     }
 

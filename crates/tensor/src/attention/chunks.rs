@@ -20,14 +20,14 @@ pub(super) struct Queries {
     pub rows: usize,
 }
 
-/// The matrix in which keys and values lie, by the number of blocks of d columns that a head has
-/// in it; the key and the value are the last two.
+/// The matrix in which keys and values lie; the key and the value are the last two of the blocks
+/// of d columns that a group of heads has in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Columns {
-    /// `kv`, of all parts' tokens [parts, sequences, s / parts, heads * 2 * d].
-    KeyValue = 2,
+    /// `kv`, of all parts' tokens [parts, sequences, s / parts, kv_heads * 2 * d].
+    KeyValue,
     /// `qkv`, of this part's tokens, which are all tokens.
-    QueryKeyValue = 3,
+    QueryKeyValue,
 }
 
 /// Which of the two.
@@ -78,16 +78,20 @@ impl AttentionShape {
         (0..self.visible(queries.position + queries.count - 1, 0)).step_by(TILE)
     }
 
-    /// The rows of a head's keys or values: contiguous runs with the position of their first.
+    /// The rows of a group's keys or values: contiguous runs with the position of their first.
     pub(super) fn runs(
         self,
         columns: Columns,
         side: Side,
         sequence: usize,
-        head: usize,
+        group: usize,
     ) -> impl Iterator<Item = (usize, Block)> {
-        let (blocks, cols) = (columns as usize, self.head_dim);
-        let (stride, col) = (self.heads * blocks * cols, ((head + 1) * blocks - side as usize) * cols);
+        let blocks = match columns {
+            Columns::KeyValue => 2,
+            Columns::QueryKeyValue => self.group_heads() + 2,
+        };
+        let cols = self.head_dim;
+        let (stride, col) = (self.kv_heads * blocks * cols, ((group + 1) * blocks - side as usize) * cols);
         let (tokens, rows) = (self.context.tokens(self.seq_len), self.context.chunk_len(self.seq_len));
         (0..self.context.chunks()).map(move |chunk| {
             let (part, held) = self.context.holder(chunk);
@@ -104,7 +108,7 @@ mod tests {
 
     fn shape(part: usize, parts: usize, seq_len: usize) -> AttentionShape {
         let context = ContextPart { part, parts };
-        AttentionShape { sequences: 1, seq_len, context, heads: 1, head_dim: 1, causal: true }
+        AttentionShape { sequences: 1, seq_len, context, heads: 1, kv_heads: 1, head_dim: 1, causal: true }
     }
 
     #[test]

@@ -29,20 +29,24 @@ pub fn attention_forward<T: Element>(
     let (out, log_sum_exp) = (Disjoint::new(out), Disjoint::new(log_sum_exp));
     let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
     let scratch = (shape.packed_queries() + s) * d + transposed(shape.seq_len, shape.head_dim) + TILE * (TILE + d + 2);
-    pool.each(shape.units(), |(sequence, head)| {
+    pool.each(shape.units(), |(sequence, group)| {
         T::with_scratch(scratch, |scratch| {
-            let dropout = dropout.map(|(factor, keep)| (factor, move |query, key| keep(sequence, head, query, key)));
-            let dropout = dropout.as_ref().map(|(factor, keep)| (*factor, keep as Keep<'_>));
-            let block = shape.out_block(sequence, head);
-            let head = Head::pack(shape, (qkv, kv, columns), sequence, head, scratch);
-            head.run(dropout, |token, values, lse| {
-                let first = block.start + token * block.stride;
-                // SAFETY: this unit alone writes its rows of its head's columns.
-                unsafe {
-                    out.part(first, shape.head_dim).copy_from_slice(values);
-                    *log_sum_exp.at(first / shape.head_dim) = lse;
-                }
-            });
+            let mut unit = Group::pack(shape, (kv, columns), sequence, group, scratch);
+            for head in shape.heads_of(group) {
+                let dropout =
+                    dropout.map(|(factor, keep)| (factor, move |query, key| keep(sequence, head, query, key)));
+                let dropout = dropout.as_ref().map(|(factor, keep)| (*factor, keep as Keep<'_>));
+                unit.queries(sequence, head, qkv);
+                let block = shape.out_block(sequence, head);
+                unit.run(dropout, |token, values, lse| {
+                    let first = block.start + token * block.stride;
+                    // SAFETY: this unit alone writes its rows of its heads' columns.
+                    unsafe {
+                        out.part(first, shape.head_dim).copy_from_slice(values);
+                        *log_sum_exp.at(first / shape.head_dim) = lse;
+                    }
+                });
+            }
         });
     });
 }
@@ -50,11 +54,11 @@ pub fn attention_forward<T: Element>(
 /// Whether the probability at the positions (query, key) survives.
 pub(super) type Keep<'a> = &'a dyn Fn(usize, usize) -> bool;
 
-/// One sequence's head, packed.
-struct Head<'a, T> {
+/// One sequence's group of heads, packed: their keys and values, and the queries of one of them.
+struct Group<'a, T> {
     shape: AttentionShape,
     /// This part's queries [packed, d], scaled.
-    q: &'a [T],
+    q: &'a mut [T],
     /// Keys, transposed by tile [s / TILE, d, TILE].
     k: &'a [T],
     /// Values [s, d].
@@ -74,33 +78,37 @@ struct Tile<'a, T> {
     sum: &'a mut [T],
 }
 
-impl<'a, T: Element> Head<'a, T> {
+impl<'a, T: Element> Group<'a, T> {
     fn pack(
         shape: AttentionShape,
-        (qkv, kv, columns): (&[T], &[T], Columns),
+        (kv, columns): (&[T], Columns),
         sequence: usize,
-        head: usize,
+        group: usize,
         mut scratch: &'a mut [T],
     ) -> Self {
         let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
         let q = take(&mut scratch, shape.packed_queries() * d);
         let k = take(&mut scratch, transposed(shape.seq_len, shape.head_dim));
         let v = take(&mut scratch, s * d);
-        let factor = T::ONE / T::from_f64(shape.head_dim as f64).sqrt();
-        copy_chunks(shape, shape.query_block(sequence, head), qkv, factor, q);
-        transpose_runs(shape.runs(columns, Side::Key, sequence, head), kv, k);
-        copy_runs(shape.runs(columns, Side::Value, sequence, head), kv, v);
+        transpose_runs(shape.runs(columns, Side::Key, sequence, group), kv, k);
+        copy_runs(shape.runs(columns, Side::Value, sequence, group), kv, v);
         let tile = Tile {
             p: take(&mut scratch, TILE * TILE),
             out: take(&mut scratch, TILE * d),
             max: take(&mut scratch, TILE),
             sum: take(&mut scratch, TILE),
         };
-        Head { shape, q, k, v, tile }
+        Group { shape, q, k, v, tile }
     }
 
-    /// Calls `write(token, values, log_sum_exp)` for every local token of the sequence.
-    fn run(mut self, dropout: Option<(T, Keep<'_>)>, mut write: impl FnMut(usize, &[T], T)) {
+    /// Packs the queries of a head.
+    fn queries(&mut self, sequence: usize, head: usize, qkv: &[T]) {
+        let factor = T::ONE / T::from_f64(self.shape.head_dim as f64).sqrt();
+        copy_chunks(self.shape, self.shape.query_block(sequence, head), qkv, factor, self.q);
+    }
+
+    /// Calls `write(token, values, log_sum_exp)` for every local token of the head.
+    fn run(&mut self, dropout: Option<(T, Keep<'_>)>, mut write: impl FnMut(usize, &[T], T)) {
         let d = padded(self.shape.head_dim);
         for queries in self.shape.tiles() {
             self.tile.out.fill(T::ZERO);

@@ -1,12 +1,13 @@
 //! Attention, tile by tile: the matrix of scores is never stored.
 //!
 //! The method is FlashAttention's (Dao et al. 2022). Letters: s = sequence length, d = head
-//! dimension; a sequence's rows are contiguous; `qkv` is [rows, heads * 3 * d], each head's
-//! query, key and value columns side by side; outputs are [rows, heads * d].
+//! dimension; a sequence's rows are contiguous; `qkv` is [rows, (heads + 2 * kv_heads) * d], in
+//! kv_heads groups: the queries of the heads that share a key, their key and value, side by side;
+//! outputs are [rows, heads * d].
 //!
 //! Where a rank holds a part of each sequence (see [`ContextPart`]), rows are its own tokens.
 //! They attend to the keys and values of all tokens, `kv` [parts, sequences, s / parts,
-//! heads * 2 * d]: what gathering every part's [`pack_keys_values`] gives.
+//! kv_heads * 2 * d]: what gathering every part's [`pack_keys_values`] gives.
 
 mod backward;
 mod chunks;
@@ -14,6 +15,8 @@ mod forward;
 mod keys_values;
 mod pack;
 mod tile;
+
+use std::ops::Range;
 
 use crate::context::ContextPart;
 use chunks::Columns;
@@ -33,6 +36,8 @@ pub struct AttentionShape {
     pub context: ContextPart,
     /// Heads on this rank.
     pub heads: usize,
+    /// Heads of keys and values on this rank, each shared by heads / kv_heads heads.
+    pub kv_heads: usize,
     /// Columns of a head's query, d; scores are scaled by 1 / sqrt(d).
     pub head_dim: usize,
     /// Whether a query sees only the keys up to its own position.
@@ -51,7 +56,12 @@ impl AttentionShape {
 
     /// Columns of `qkv`.
     fn qkv_cols(&self) -> usize {
-        self.heads * 3 * self.head_dim
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Heads that share a key and value.
+    fn group_heads(&self) -> usize {
+        self.heads / self.kv_heads.max(1)
     }
 
     /// Columns of the output.
@@ -59,15 +69,21 @@ impl AttentionShape {
         self.heads * self.head_dim
     }
 
-    /// Every (sequence, head): the unit of work.
+    /// Every (sequence, group of heads): the unit of work.
     fn units(&self) -> impl Iterator<Item = (usize, usize)> + Send + use<> {
-        let heads = self.heads;
-        (0..self.sequences * heads).map(move |unit| (unit / heads, unit % heads))
+        let groups = self.kv_heads;
+        (0..self.sequences * groups).map(move |unit| (unit / groups, unit % groups))
+    }
+
+    /// The heads of a group.
+    fn heads_of(&self, group: usize) -> Range<usize> {
+        group * self.group_heads()..(group + 1) * self.group_heads()
     }
 
     /// Checks the lengths that both directions share.
     fn check(&self, qkv: usize, out: usize, log_sum_exp: usize) {
         self.context.check(self.seq_len);
+        assert_eq!(self.kv_heads * self.group_heads(), self.heads, "groups of {self:?}");
         let rows = self.rows();
         assert_eq!(qkv, rows * self.qkv_cols(), "qkv of {self:?}");
         assert_eq!(out, rows * self.out_cols(), "output of {self:?}");
@@ -80,7 +96,7 @@ impl AttentionShape {
             assert_eq!(self.context.parts, 1, "a part attends to gathered keys and values");
             return Columns::QueryKeyValue;
         };
-        assert_eq!(kv, self.sequences * self.seq_len * self.heads * 2 * self.head_dim, "kv of {self:?}");
+        assert_eq!(kv, self.sequences * self.seq_len * self.kv_heads * 2 * self.head_dim, "kv of {self:?}");
         Columns::KeyValue
     }
 }

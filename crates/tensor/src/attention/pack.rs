@@ -92,7 +92,9 @@ impl AttentionShape {
     /// A head's queries in `qkv`.
     pub(super) fn query_block(&self, sequence: usize, head: usize) -> Block {
         let (stride, rows) = (self.qkv_cols(), self.context.tokens(self.seq_len));
-        let start = sequence * rows * stride + head * 3 * self.head_dim;
+        // Before the head's query lie its group's others, and two columns of every group before.
+        let before = head + 2 * (head / self.group_heads());
+        let start = sequence * rows * stride + before * self.head_dim;
         Block { start, stride, rows, cols: self.head_dim }
     }
 

@@ -9,9 +9,12 @@ fn keep(sequence: usize, head: usize, query: usize, key: usize) -> bool {
 
 /// Attention by loops, storing every score: out and log_sum_exp.
 fn plain(shape: AttentionShape, qkv: &[f64], dropout: bool) -> (Vec<f64>, Vec<f64>) {
-    let AttentionShape { sequences, seq_len, heads, head_dim, causal, .. } = shape;
+    let AttentionShape { sequences, seq_len, heads, kv_heads, head_dim, causal, .. } = shape;
+    let shared = heads / kv_heads;
+    // Part 0: the head's query; 1 and 2: the key and the value of its group.
     let at = |row: usize, head: usize, part: usize, i: usize| {
-        qkv[row * heads * 3 * head_dim + (head * 3 + part) * head_dim + i]
+        let block = if part == 0 { head % shared } else { shared + part - 1 };
+        qkv[(row * (heads + 2 * kv_heads) + head / shared * (shared + 2) + block) * head_dim + i]
     };
     let mut out = vec![0.0; shape.rows() * heads * head_dim];
     let mut lse = vec![0.0; shape.rows() * heads];
@@ -39,7 +42,8 @@ fn plain(shape: AttentionShape, qkv: &[f64], dropout: bool) -> (Vec<f64>, Vec<f6
 fn check<T: Element>(shape: AttentionShape, dropout: bool) {
     let (rows, width) = (shape.rows(), shape.heads * shape.head_dim);
     let three = T::from_f64(3.0);
-    let qkv: Vec<T> = random::<T>(1, rows * 3 * width).iter().map(|x| *x * three).collect();
+    let qkv: Vec<T> =
+        random::<T>(1, rows * (shape.heads + 2 * shape.kv_heads) * shape.head_dim).iter().map(|x| *x * three).collect();
     let dout = random::<T>(2, rows * width);
     let run = |pool: &Pool| {
         let dropout: Option<AttentionDropout<'_, T>> = dropout.then_some((T::from_f64(4.0 / 3.0), &keep));
@@ -77,11 +81,23 @@ fn exact_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: boo
 
 #[test]
 fn attention_equals_loops_and_differences() {
-    let sizes =
-        [(1, 1, 1, 1), (2, 3, 2, 5), (1, 17, 2, 3), (1, 70, 1, 2), (2, 130, 3, 16), (1, 64, 1, 64), (3, 65, 2, 20)];
-    for (sequences, seq_len, heads, head_dim) in sizes {
+    let sizes = [
+        (1, 1, [1, 1], 1),
+        (2, 3, [2, 2], 5),
+        (1, 17, [2, 2], 3),
+        (1, 70, [1, 1], 2),
+        (2, 130, [3, 3], 16),
+        (1, 64, [1, 1], 64),
+        (3, 65, [2, 2], 20),
+        // Several heads share a key.
+        (1, 1, [2, 1], 1),
+        (2, 5, [6, 2], 3),
+        (1, 19, [4, 1], 4),
+        (2, 130, [6, 3], 16),
+    ];
+    for (sequences, seq_len, [heads, kv_heads], head_dim) in sizes {
         for (causal, dropout) in [(true, false), (false, false), (true, true), (false, true)] {
-            let shape = AttentionShape { sequences, seq_len, context: WHOLE, heads, head_dim, causal };
+            let shape = AttentionShape { sequences, seq_len, context: WHOLE, heads, kv_heads, head_dim, causal };
             check::<f32>(shape, dropout);
             check::<f64>(shape, dropout);
         }
@@ -90,7 +106,8 @@ fn attention_equals_loops_and_differences() {
 
 #[test]
 fn scores_far_apart_do_not_overflow() {
-    let shape = AttentionShape { sequences: 1, seq_len: 100, context: WHOLE, heads: 1, head_dim: 1, causal: true };
+    let shape =
+        AttentionShape { sequences: 1, seq_len: 100, context: WHOLE, heads: 1, kv_heads: 1, head_dim: 1, causal: true };
     // Token t: query 100, key t, value t: each attends to itself almost alone.
     let qkv: Vec<f32> = (0..100).flat_map(|t| [100.0, t as f32, t as f32]).collect();
     let (mut out, mut lse) = (vec![0.0; 100], vec![0.0; 100]);
@@ -102,7 +119,8 @@ fn scores_far_apart_do_not_overflow() {
 
 #[test]
 fn no_tokens_are_no_work() {
-    let shape = AttentionShape { sequences: 2, seq_len: 0, context: WHOLE, heads: 1, head_dim: 4, causal: true };
+    let shape =
+        AttentionShape { sequences: 2, seq_len: 0, context: WHOLE, heads: 1, kv_heads: 1, head_dim: 4, causal: true };
     attention_forward::<f32>(&Pool::new(2), shape, &[], None, &mut [], &mut [], None);
     attention_backward::<f32>(&Pool::new(2), shape, &[], None, &[], &[], &[], &mut [], None);
 }

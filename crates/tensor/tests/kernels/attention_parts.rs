@@ -31,7 +31,10 @@ fn rows_of<T: Copy>(shape: AttentionShape, x: &[T]) -> Vec<T> {
 
 fn whole<T: Element>(shape: AttentionShape, dropout: bool) -> Tensors<T> {
     let (rows, width) = (shape.rows(), shape.heads * shape.head_dim);
-    let qkv: Vec<T> = random::<T>(1, rows * 3 * width).iter().map(|x| *x * T::from_f64(3.0)).collect();
+    let qkv: Vec<T> = random::<T>(1, rows * (shape.heads + 2 * shape.kv_heads) * shape.head_dim)
+        .iter()
+        .map(|x| *x * T::from_f64(3.0))
+        .collect();
     let dout = random::<T>(2, rows * width);
     let (mut out, mut log_sum_exp) = (vec![T::ZERO; rows * width], vec![T::ZERO; rows * shape.heads]);
     let mut dqkv = vec![T::ZERO; qkv.len()];
@@ -42,8 +45,9 @@ fn whole<T: Element>(shape: AttentionShape, dropout: bool) -> Tensors<T> {
 }
 
 fn packed<T: Element>(shape: AttentionShape, qkv: &[T]) -> Vec<T> {
-    let mut kv = vec![T::ONE; qkv.len() / 3 * 2];
-    pack_keys_values(&Pool::new(1), shape.rows(), shape.heads, shape.head_dim, qkv, &mut kv);
+    let mut kv = vec![T::ONE; shape.rows() * shape.kv_heads * 2 * shape.head_dim];
+    let AttentionShape { kv_heads, heads, head_dim, .. } = shape;
+    pack_keys_values(&Pool::new(1), shape.rows(), kv_heads, heads / kv_heads, head_dim, qkv, &mut kv);
     kv
 }
 
@@ -93,7 +97,8 @@ fn check<T: Element>(whole_shape: AttentionShape, parts: usize, dropout: bool) {
         let expected = rows_of(shape(i), &whole.dqkv);
         let (pool, rows) = (Pool::new(2), shape(i).rows());
         let expected_kv = packed(shape(i), &expected);
-        unpack_keys_values(&pool, rows, shape(i).heads, shape(i).head_dim, &expected_kv, &mut part.dqkv);
+        let AttentionShape { kv_heads, heads, head_dim, .. } = shape(i);
+        unpack_keys_values(&pool, rows, kv_heads, heads / kv_heads, head_dim, &expected_kv, &mut part.dqkv);
         assert_same(&what("dq"), &part.dqkv, &expected);
         dkv_sum.iter_mut().zip(dkv).for_each(|(sum, x)| *sum += x);
     }
@@ -103,14 +108,24 @@ fn check<T: Element>(whole_shape: AttentionShape, parts: usize, dropout: bool) {
 
 #[test]
 fn the_parts_of_a_sequence_together_equal_the_whole() {
-    // (sequences, chunk, heads, head_dim): chunks below, at and above a tile, and odd ones.
-    let sizes = [(1, 1, 1, 1), (2, 3, 2, 5), (3, 16, 3, 7), (1, 33, 2, 16), (2, 64, 1, 64), (1, 71, 2, 3)];
+    // (sequences, chunk, heads and those of keys, head_dim): chunks below, at and above a tile, and odd ones.
+    let sizes = [
+        (1, 1, [1, 1], 1),
+        (2, 3, [2, 2], 5),
+        (3, 16, [3, 3], 7),
+        (1, 33, [2, 2], 16),
+        (2, 64, [1, 1], 64),
+        (1, 71, [2, 2], 3),
+        // Several heads share a key.
+        (2, 3, [6, 2], 5),
+        (1, 33, [3, 1], 4),
+    ];
     for parts in 1..=4 {
-        for (sequences, chunk, heads, head_dim) in sizes {
+        for (sequences, chunk, [heads, kv_heads], head_dim) in sizes {
             let seq_len = if parts == 1 { chunk } else { 2 * parts * chunk };
             for (causal, dropout) in [(true, false), (false, false), (true, true), (false, true)] {
                 let context = ContextPart::WHOLE;
-                let shape = AttentionShape { sequences, seq_len, context, heads, head_dim, causal };
+                let shape = AttentionShape { sequences, seq_len, context, heads, kv_heads, head_dim, causal };
                 check::<f64>(shape, parts, dropout);
                 check::<f32>(shape, parts, dropout);
             }
@@ -121,7 +136,7 @@ fn the_parts_of_a_sequence_together_equal_the_whole() {
 #[test]
 fn keys_that_no_query_of_a_part_sees_get_zero_gradients() {
     let context = ContextPart { part: 1, parts: 2 };
-    let shape = AttentionShape { sequences: 1, seq_len: 8, context, heads: 1, head_dim: 2, causal: true };
+    let shape = AttentionShape { sequences: 1, seq_len: 8, context, heads: 1, kv_heads: 1, head_dim: 2, causal: true };
     let whole = whole::<f64>(AttentionShape { context: ContextPart::WHOLE, ..shape }, false);
     let kv: Vec<f64> = (0..2)
         .map(|part| AttentionShape { context: ContextPart { part, parts: 2 }, ..shape })
@@ -136,21 +151,22 @@ fn keys_that_no_query_of_a_part_sees_get_zero_gradients() {
 
 #[test]
 fn keys_and_values_are_packed_beside_each_other_and_put_back() {
-    for (rows, heads, head_dim) in [(0, 2, 3), (1, 1, 1), (5, 3, 7), (301, 4, 64)] {
-        let qkv = random::<f32>(1, rows * heads * 3 * head_dim);
+    for (rows, groups, heads, head_dim) in [(0, 2, 1, 3), (1, 1, 1, 1), (5, 3, 1, 7), (5, 2, 4, 3), (301, 4, 1, 64)] {
+        let group = (heads + 2) * head_dim;
+        let qkv = random::<f32>(1, rows * groups * group);
         let kv = on_any_threads(|pool| {
-            let mut kv = vec![0.0; rows * heads * 2 * head_dim];
-            pack_keys_values(pool, rows, heads, head_dim, &qkv, &mut kv);
+            let mut kv = vec![0.0; rows * groups * 2 * head_dim];
+            pack_keys_values(pool, rows, groups, heads, head_dim, &qkv, &mut kv);
             kv
         });
         let back = on_any_threads(|pool| {
             let mut back = vec![9.0; qkv.len()];
-            unpack_keys_values(pool, rows, heads, head_dim, &kv, &mut back);
+            unpack_keys_values(pool, rows, groups, heads, head_dim, &kv, &mut back);
             back
         });
         for i in 0..qkv.len() {
-            let (unit, col) = (i / (3 * head_dim), i % (3 * head_dim));
-            let packed = col.checked_sub(head_dim).map(|col| kv[unit * 2 * head_dim + col]);
+            let (unit, col) = (i / group, i % group);
+            let packed = col.checked_sub(heads * head_dim).map(|col| kv[unit * 2 * head_dim + col]);
             assert_eq!(packed.unwrap_or(qkv[i]), qkv[i]);
             assert_eq!(back[i], packed.unwrap_or(9.0));
         }
@@ -161,6 +177,6 @@ fn keys_and_values_are_packed_beside_each_other_and_put_back() {
 #[should_panic(expected = "a part attends to gathered keys and values")]
 fn a_part_without_gathered_keys_is_refused() {
     let context = ContextPart { part: 0, parts: 2 };
-    let shape = AttentionShape { sequences: 1, seq_len: 4, context, heads: 1, head_dim: 1, causal: true };
+    let shape = AttentionShape { sequences: 1, seq_len: 4, context, heads: 1, kv_heads: 1, head_dim: 1, causal: true };
     attention_forward::<f64>(&Pool::new(1), shape, &[0.0; 6], None, &mut [0.0; 2], &mut [0.0; 2], None);
 }

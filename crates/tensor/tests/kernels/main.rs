@@ -8,5 +8,8 @@ mod elementwise;
 mod embedding;
 mod matmul;
 mod norm;
+mod rms_norm;
+mod rotary;
 mod rows;
 mod support;
+mod swiglu;

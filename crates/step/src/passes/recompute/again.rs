@@ -130,10 +130,10 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
     /// The operation without the outputs that were kept.
     fn needed_part(&self, operation: &Operation) -> Operation {
         match operation {
-            Operation::BiasGelu { output, activated, .. }
+            Operation::BiasActivation { function, output, activated, .. }
                 if !self.forward.dropped.contains_key(&self.storage(*output)) =>
             {
-                Operation::Gelu { input: *output, output: *activated }
+                Operation::Activation { function: *function, input: *output, output: *activated }
             }
             _ => operation.clone(),
         }

@@ -79,7 +79,7 @@ impl<'f> Forward<'f> {
         match self.ops[index].operation {
             _ if matches!(b.layout.recompute, Recompute::Full { .. }) => writes.clone(),
             Operation::Norm { output, .. } => storage(output),
-            Operation::BiasGelu { activated, .. } => storage(activated),
+            Operation::BiasActivation { activated, .. } => storage(activated),
             Operation::Issue(_)
             | Operation::Wait(_)
             | Operation::Pack { .. }

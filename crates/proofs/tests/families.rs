@@ -1,0 +1,99 @@
+//! What the random cases are made of: every family of models, each legal. Runs nothing.
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+use quadrille_proofs::{Case, cases, combined_cases, gpt_cases, llama, model, vit};
+use quadrille_spec::{Activation, Axis, Linear, Model, ModelFile, Norm, Positions};
+
+/// The same at every run.
+fn drawn(strategy: impl Strategy<Value = Case>, count: usize) -> Vec<Case> {
+    let mut random = TestRunner::deterministic();
+    (0..count).map(|_| strategy.new_tree(&mut random).unwrap().current()).collect()
+}
+
+/// The model as a file would say it.
+fn file(model: &Model) -> ModelFile {
+    let tokens = model.patch_values.is_none();
+    ModelFile {
+        name: model.name.clone(),
+        layers: model.layers,
+        hidden: model.hidden,
+        heads: model.heads,
+        kv_heads: Some(model.kv_heads),
+        ffn: Some(model.ffn),
+        vocab: tokens.then_some(model.vocab),
+        seq_len: model.seq_len,
+        patch_values: model.patch_values,
+        tied_head: Some(model.tied_head),
+        biases: model.biases,
+        dropout: model.dropout,
+        norm: model.norm,
+        norm_epsilon: model.norm_epsilon,
+        positions: model.positions,
+        rotary_base: Some(model.rotary_base),
+        activation: model.activation,
+        causal: Some(model.causal),
+    }
+}
+
+#[test]
+fn a_file_could_state_every_model() {
+    let random = drawn(cases(), 400).into_iter().chain(drawn(combined_cases(), 400)).map(|case| case.model);
+    for model in random.chain([model(2), llama(2), vit(2)]) {
+        assert_eq!(file(&model).validate().unwrap(), model);
+    }
+}
+
+/// A kind of cases.
+type Kind = (&'static str, fn(&Case) -> bool);
+
+#[test]
+fn every_kind_of_model_is_drawn() {
+    const X: fn(&Case) -> usize = |case| case.layout.grid.size(Axis::X);
+    let kinds: [Kind; 12] = [
+        ("GPT", |case| {
+            let Model { heads, kv_heads, norm, activation, causal, .. } = case.model;
+            kv_heads == heads && norm == Norm::Layer && activation == Activation::Gelu && causal
+        }),
+        ("Llama", |case| {
+            let Model { norm, positions, activation, .. } = case.model;
+            (norm, positions, activation) == (Norm::Rms, Positions::Rotary, Activation::Swiglu)
+        }),
+        ("patches without a mask", |case| case.model.patch_values.is_some() && !case.model.causal),
+        ("tokens without a mask", |case| case.model.patch_values.is_none() && !case.model.causal),
+        ("patches with a mask", |case| case.model.patch_values.is_some() && case.model.causal),
+        ("patches that x and y do not divide", |case| {
+            let mesh = X(case) * case.layout.grid.size(Axis::Y);
+            case.model.patch_values.is_some_and(|values| !values.is_multiple_of(mesh))
+        }),
+        ("gates with biases", |case| case.model.activation == Activation::Swiglu && case.model.biases),
+        ("rotary patches", |case| case.model.positions == Positions::Rotary && case.model.patch_values.is_some()),
+        ("a tied head with RMS norms", |case| case.model.tied_head && case.model.norm == Norm::Rms),
+        ("groups within a rank", |case| {
+            let Model { heads, kv_heads, .. } = case.model;
+            X(case) > 1 && kv_heads < heads && kv_heads.is_multiple_of(X(case))
+        }),
+        ("groups over ranks", |case| case.model.kv_heads < X(case)),
+        ("groups with dropout", |case| case.model.kv_heads < case.model.heads && case.model.dropout > 0.0),
+    ];
+    let (plain, combined) = (drawn(cases(), 400), drawn(combined_cases(), 400));
+    for (name, is) in kinds {
+        for cases in [&plain, &combined] {
+            let count = cases.iter().filter(|case| is(case)).count();
+            assert!(count >= 4, "{name}: {count} of {}", cases.len());
+        }
+    }
+    let panels = combined.iter().filter(|case| case.layout.linear == Linear::Summa && case.model.kv_heads < X(case));
+    assert!(panels.count() >= 2, "SUMMA with groups over ranks");
+    let parts = combined.iter().filter(|case| case.layout.grid.size(Axis::Context) > 1 && !case.model.causal);
+    assert!(parts.count() >= 4, "parts of sequences without a mask");
+}
+
+#[test]
+fn cases_of_gpt_are_of_gpt() {
+    for Case { model, .. } in drawn(gpt_cases(), 100) {
+        let gpt = Model::gpt(model.layers, model.hidden, model.heads, model.vocab, model.seq_len);
+        let Model { name, ffn, tied_head, biases, dropout, .. } = model.clone();
+        assert_eq!(model, Model { name, ffn, tied_head, biases, dropout, ..gpt });
+    }
+}

@@ -1,0 +1,121 @@
+//! The ends of the model as declarations of shardings: embedding, and head with loss.
+
+use quadrille_spec::{Axis, AxisSet, MemoryClass, Positions};
+
+use crate::backward::Node;
+use crate::blocks::{INIT_STD, norm};
+use crate::builder::Builder;
+use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
+use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId};
+
+type Built<T> = Result<T, StepError>;
+
+/// Tokens to the residual stream `[B s, h]`; also the table, which a tied head uses.
+pub(crate) fn embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
+    b.layer = Layer::Embedding;
+    let table = vocabulary_table(b, "embedding.table")?;
+    let positions = positions_table(b)?;
+
+    let weight = b.gather_weight(table)?;
+    let partial = Sharding::new(&b.rows(), &[]).partial(xy());
+    let shape = [b.pass_rows(), b.model.hidden];
+    let looked_up = b.value("token rows", shape, partial, MemoryClass::Activations)?;
+    b.push(Operation::Embed { table: weight, output: looked_up });
+    b.record(Node::Embed { table, output: looked_up });
+
+    let x = b.transition(looked_up, &b.residual_sharding())?;
+    b.record(Node::Stream { input: looked_up, output: x });
+    let x = add_positions(b, positions, x);
+    Ok((table, dropout(b, x)))
+}
+
+/// The table of learned positions, if the model has one.
+fn positions_table(b: &mut Builder) -> Built<Option<ParameterId>> {
+    if b.model.positions != Positions::Learned {
+        return Ok(None);
+    }
+    let (rows, sharding) = (b.model.seq_len, Sharding::new(&[], &b.residual_sharding().cols));
+    let (name, initial) = ("embedding.positions".to_owned(), Initial::Normal(INIT_STD));
+    b.parameter(name, [rows, b.model.hidden], rows, sharding, initial, true).map(Some)
+}
+
+fn add_positions(b: &mut Builder, positions: Option<ParameterId>, input: ValueId) -> ValueId {
+    let Some(positions) = positions else { return input };
+    let output = b.in_place("embedded", input);
+    let value = b.parameter_value(positions);
+    b.push(Operation::AddPositions { positions: value, input, output });
+    b.record(Node::AddPositions { positions, input, output });
+    output
+}
+
+fn dropout(b: &mut Builder, input: ValueId) -> ValueId {
+    if b.model.dropout == 0.0 {
+        return input;
+    }
+    let purpose = "embedding".to_owned();
+    let output = b.in_place("embedded dropout", input);
+    b.push(Operation::Dropout { purpose: purpose.clone(), input, output });
+    b.record(Node::Dropout { purpose, input, output });
+    output
+}
+
+/// Final norm, logits over the vocabulary shards, and cross-entropy. A tied table that was used in another piece is
+/// there a second time.
+pub(crate) fn head(b: &mut Builder, table: &mut Option<ParameterId>, x: ValueId) -> Built<()> {
+    let normed = norm(b, "final_norm", x)?;
+    let weight = match table.take().filter(|_| b.model.tied_head) {
+        Some(table) => table,
+        None if b.model.tied_head => {
+            let copy = vocabulary_table(b, "embedding.table")?;
+            b.parameters[copy.0].copy = true;
+            copy
+        }
+        None => vocabulary_table(b, "head.weight")?,
+    };
+    let rows = b.rows();
+    let hidden = b.reshard(normed, &Sharding::new(&rows, &[]))?;
+
+    let gathered = b.gather_weight(weight)?;
+    let vocab = b.layout.padded_vocab(b.model);
+    let cut = Sharding::new(&rows, &[Axis::Y, Axis::X]);
+    let logits = b.value("logits", [b.pass_rows(), vocab], cut, MemoryClass::Activations)?;
+    b.push(Operation::Gemm {
+        pass: GemmPass::Forward,
+        storage: GemmStorage::Nt,
+        left: hidden,
+        right: gathered,
+        output: logits,
+        write: Write::Overwrite,
+    });
+    b.record(Node::Head { weight, input: hidden, logits });
+    cross_entropy(b, logits)
+}
+
+/// Vocabulary-parallel cross-entropy: one maximum and one fused sum of two per row over x and y.
+fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
+    let complete = Sharding::new(&b.rows(), &[]);
+    let partial = complete.clone().partial(xy());
+    let rows = b.pass_rows();
+    let maxima = b.value("row maxima", [rows, 1], partial.clone(), MemoryClass::Buffers)?;
+    b.push(Operation::CrossEntropyMax { logits, output: maxima });
+    let maxima = b.transition_with(maxima, &complete, Reduction::Max)?;
+    let sums = b.value("exponential sums", [rows, 2], partial, MemoryClass::Buffers)?;
+    b.push(Operation::CrossEntropySums { logits, maxima, output: sums });
+    let sums = b.transition(sums, &complete)?;
+    let gradient = b.in_place("d logits", logits);
+    b.push(Operation::CrossEntropyGradient { logits, maxima, sums, output: gradient });
+    b.record(Node::CrossEntropy { logits, gradient });
+    Ok(())
+}
+
+/// A `[vocab, h]` table: rows over y and x, flat over z.
+fn vocabulary_table(b: &mut Builder, name: &str) -> Built<ParameterId> {
+    let (vocab, h) = (b.model.vocab, b.model.hidden);
+    let sharding = Sharding::new(&[Axis::Y, Axis::X], &[]).flat(&[Axis::Z]);
+    let padded = b.layout.padded_vocab(b.model);
+    b.parameter(name.to_owned(), [vocab, h], padded, sharding, Initial::Normal(INIT_STD), true)
+}
+
+fn xy() -> AxisSet {
+    Axis::X.only().union(Axis::Y.only())
+}

@@ -1,0 +1,62 @@
+//! Keys and values that several ranks hold, because x has more ranks than there are keys: each rank of such a block has
+//! queries of its own and the same key and value, in weights and activations alike.
+//!
+//! Activations need nothing for it: a product's input gradient is summed over x in any case, over all copies. A rank's
+//! gradient of the copied columns is that of its own queries only; it is summed over the block, once per step or, where
+//! ZeRO cuts gradients in every pass, before that.
+
+use quadrille_spec::{Axis, CollectiveKind, MemoryClass};
+
+use crate::builder::Builder;
+use crate::operation::{Collective, Members, Operation, Reduction};
+use crate::{ParameterId, SharedKeys, StepError, ValueId};
+
+/// The sum of copied columns over their block: out of the gradient, over the ranks, and back.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CopiesSum {
+    pub pack: Operation,
+    pub sum: Collective,
+    pub unpack: Operation,
+}
+
+impl Builder<'_> {
+    /// Tells a parameter of queries, keys and values which of its columns are copies, if any are.
+    pub fn share_keys(&mut self, parameter: ParameterId) {
+        let (model, copies) = (self.model, self.layout.kv_copies(self.model));
+        if copies > 1 {
+            let (head_dim, heads) = (model.head_dim(), self.layout.group_heads(model));
+            let parameter = &mut self.parameters[parameter.0];
+            parameter.cols = model.qkv_width();
+            parameter.shared = Some(SharedKeys { head_dim, heads, copies });
+        }
+    }
+
+    /// What sums the copied columns of `gradient`, a gradient of the parameter; `None` if it has none.
+    pub fn copies_sum(&mut self, parameter: ParameterId, gradient: ValueId) -> Result<Option<CopiesSum>, StepError> {
+        let Some(SharedKeys { head_dim, copies, .. }) = self.parameters[parameter.0].shared else { return Ok(None) };
+        let (name, sharding) = (self.values[gradient.0].name.clone(), self.sharding(gradient).clone());
+        let shape = [self.shape(gradient)[0], 2 * self.layout.kv_heads(self.model) * head_dim];
+        let packed = self.weight_value(format!("{name} of keys and values"), shape, sharding, MemoryClass::Buffers)?;
+        let sum = Collective {
+            kind: CollectiveKind::AllReduce,
+            axes: Axis::X.only(),
+            members: Members::Blocks(copies),
+            reduction: Reduction::Sum,
+            input: packed,
+            output: packed,
+        };
+        Ok(Some(CopiesSum {
+            pack: Operation::PackKeysValues { input: gradient, output: packed },
+            sum,
+            unpack: Operation::UnpackKeysValues { input: packed, output: gradient },
+        }))
+    }
+
+    /// Sums the copied columns of `gradient` at once.
+    pub fn sum_copies(&mut self, parameter: ParameterId, gradient: ValueId) -> Result<(), StepError> {
+        if let Some(CopiesSum { pack, sum, unpack }) = self.copies_sum(parameter, gradient)? {
+            [pack, Operation::Issue(sum), Operation::Wait(sum), unpack].into_iter().for_each(|each| self.push(each));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Rotary positions (Su et al. 2021), halves of a head paired as in Llama's released code.
+//!
+//! Letters: d = head dimension; pair i of a head, its numbers i and i + d / 2, turns by the angle
+//! position * base^(-2 i / d).
+
+use crate::dispatch::vectorised;
+use crate::element::Element;
+use crate::pool::Pool;
+
+/// Cosines and sines of the angles of some positions.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rotary<T> {
+    /// d / 2.
+    pairs: usize,
+    /// By row of the table, d / 2 cosines and then d / 2 sines.
+    table: Vec<T>,
+}
+
+impl<T: Element> Rotary<T> {
+    /// The table for heads of `head_dim` numbers, an even number; a row per position.
+    pub fn new(head_dim: usize, base: f64, positions: impl Iterator<Item = usize>) -> Self {
+        assert!(head_dim.is_multiple_of(2), "heads of {head_dim} numbers");
+        let pairs = head_dim / 2;
+        let frequencies: Vec<f64> = (0..pairs).map(|i| base.powf(-2.0 * i as f64 / head_dim as f64)).collect();
+        let mut table = Vec::new();
+        for position in positions {
+            let angles = || frequencies.iter().map(|frequency| position as f64 * frequency);
+            table.extend(angles().map(|angle| T::from_f64(angle.cos())));
+            table.extend(angles().map(|angle| T::from_f64(angle.sin())));
+        }
+        Rotary { pairs, table }
+    }
+
+    fn row(&self, row: usize) -> (&[T], &[T]) {
+        self.table[row * 2 * self.pairs..(row + 1) * 2 * self.pairs].split_at(self.pairs)
+    }
+}
+
+/// Turns the queries and keys of x [rows, groups * (heads + 2) * d], of each group `heads` queries,
+/// the key and the value, by the angles in row at(r) of the table, or `back` by their negatives;
+/// returns how many elements it turned. Values stay.
+pub fn rotate<T: Element>(
+    pool: &Pool,
+    rows: usize,
+    groups: usize,
+    heads: usize,
+    rotary: &Rotary<T>,
+    at: impl Fn(usize) -> usize + Sync,
+    x: &mut [T],
+    back: bool,
+) -> usize {
+    let d = 2 * rotary.pairs;
+    let cols = groups * (heads + 2) * d;
+    assert_eq!(x.len(), rows * cols);
+    if cols == 0 {
+        return 0;
+    }
+    let sign = if back { -T::ONE } else { T::ONE };
+    let per_piece = pool.rows_per_piece(rows, cols);
+    pool.each(x.chunks_mut(per_piece * cols).enumerate(), |(piece, x)| {
+        for (i, x) in x.chunks_exact_mut(cols).enumerate() {
+            let (cosines, sines) = rotary.row(at(piece * per_piece + i));
+            vectorised(
+                #[inline(always)]
+                || {
+                    for group in x.chunks_exact_mut((heads + 2) * d) {
+                        group[..(heads + 1) * d].chunks_exact_mut(d).for_each(|head| turn(head, cosines, sines, sign));
+                    }
+                },
+            );
+        }
+    });
+    rows * groups * (heads + 1) * d
+}
+
+/// Turns one head.
+#[inline(always)]
+fn turn<T: Element>(head: &mut [T], cosines: &[T], sines: &[T], sign: T) {
+    let (first, second) = head.split_at_mut(cosines.len());
+    for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cosines).zip(sines) {
+        let sin = *sin * sign;
+        (*a, *b) = (*a * *cos - *b * sin, *b * *cos + *a * sin);
+    }
+}

@@ -1,0 +1,102 @@
+use crate::support::{SHAPES, assert_close, assert_gradient, dot, on_any_threads, random, wide};
+use quadrille_tensor::*;
+
+const EPS: f64 = 1e-5;
+
+/// An RMS norm whose columns are held in `parts` shards, the row statistics summed over them; y, dx
+/// and dgamma over all columns.
+fn sharded<T: Element>(
+    pool: &Pool,
+    (rows, width, parts): (usize, usize, usize),
+    x: &[T],
+    gamma: &[T],
+    dy: &[T],
+    accumulate: bool,
+) -> [Vec<T>; 3] {
+    let cols = width / parts;
+    let shard = |x: &[T]| {
+        let mut y = vec![T::ZERO; x.len()];
+        pack_columns(pool, rows, width, parts, x, &mut y);
+        y
+    };
+    let whole = |x: &[T]| {
+        let mut y = vec![T::ZERO; x.len()];
+        unpack_columns(pool, rows, width, parts, x, &mut y);
+        y
+    };
+    let (x, dy) = (shard(x), shard(dy));
+    let block = |part: usize| part * rows * cols..(part + 1) * rows * cols;
+    let column = |part: usize| part * cols..(part + 1) * cols;
+    let (mut squares, mut local) = (vec![T::ZERO; rows], vec![T::ZERO; rows]);
+    for part in 0..parts {
+        rms_norm_squares(pool, rows, cols, &x[block(part)], &mut local);
+        add_assign(pool, &mut squares, &local);
+    }
+    let (mut dgamma, mut reduced) = (gamma.to_vec(), vec![T::ZERO; rows]);
+    for part in 0..parts {
+        let (x, dy, gamma) = (&x[block(part)], &dy[block(part)], &gamma[column(part)]);
+        let dgamma = &mut dgamma[column(part)];
+        rms_norm_backward_sums(pool, rows, cols, width, EPS, x, &squares, gamma, dy, &mut local, dgamma, accumulate);
+        add_assign(pool, &mut reduced, &local);
+    }
+    let (mut y, mut dx) = (vec![T::ZERO; x.len()], x.clone());
+    for part in 0..parts {
+        let (x, dy, gamma) = (&x[block(part)], &dy[block(part)], &gamma[column(part)]);
+        rms_norm_forward(pool, rows, cols, width, EPS, x, &squares, gamma, &mut y[block(part)]);
+        let dx = &mut dx[block(part)];
+        rms_norm_backward(pool, rows, cols, width, EPS, x, &squares, gamma, dy, &reduced, dx, accumulate);
+    }
+    [whole(&y), whole(&dx), dgamma]
+}
+
+fn plain(width: usize, x: &[f64], gamma: &[f64]) -> Vec<f64> {
+    let mut y = Vec::new();
+    for x in x.chunks_exact(width) {
+        let rms = (x.iter().map(|x| x * x).sum::<f64>() / width as f64 + EPS).sqrt();
+        y.extend(x.iter().zip(gamma).map(|(x, g)| x / rms * g));
+    }
+    y
+}
+
+fn check<T: Element>(rows: usize, width: usize, parts: usize) {
+    let shape = (rows, width, parts);
+    let (x, dy, gamma) = (random::<T>(1, rows * width), random::<T>(2, rows * width), random::<T>(3, width));
+    let all = on_any_threads(|pool| {
+        let first = sharded(pool, shape, &x, &gamma, &dy, false);
+        let [_, dx, dgamma] = sharded(pool, shape, &x, &gamma, &dy, true);
+        // Accumulated results: the old contents were x and gamma.
+        [first.concat(), dx, dgamma].concat()
+    });
+    let mut rest = &all[..];
+    let mut take = |len: usize| {
+        let (taken, left) = rest.split_at(len);
+        rest = left;
+        taken
+    };
+    let (y, dx, dgamma) = (take(x.len()), take(x.len()), take(width));
+    assert_close("y", y, &plain(width, &wide(&x), &wide(&gamma)));
+    let plus = |x: &[T], y: &[T]| wide(x).iter().zip(wide(y)).map(|(x, y)| x + y).collect::<Vec<_>>();
+    assert_close("dx +=", take(x.len()), &plus(dx, &x));
+    assert_close("dgamma +=", take(width), &plus(dgamma, &gamma));
+
+    // The gradients of a small one are checked by differences in f64, a large one against its.
+    let [_, exact_dx, exact_dgamma] =
+        sharded(&Pool::new(1), (rows, width, 1), &wide(&x), &wide(&gamma), &wide(&dy), false);
+    assert_close("dx", dx, &exact_dx);
+    assert_close("dgamma", dgamma, &exact_dgamma);
+    if x.len() < 600 {
+        let (x, g, dy) = (wide(&x), wide(&gamma), wide(&dy));
+        assert_gradient("dx", &x, &exact_dx, |x| dot(&plain(width, x, &g), &dy));
+        assert_gradient("dgamma", &g, &exact_dgamma, |g| dot(&plain(width, &x, g), &dy));
+    }
+}
+
+#[test]
+fn rms_norm_in_pieces_equals_loops_and_differences() {
+    for (rows, cols) in SHAPES {
+        for parts in [1, 3] {
+            check::<f32>(rows, cols * parts, parts);
+            check::<f64>(rows, cols * parts, parts);
+        }
+    }
+}
