@@ -6,10 +6,15 @@
 
 mod candidate;
 mod framework;
+mod operations;
+mod parameters;
 mod price;
 mod problem;
+mod stages;
+mod volumes;
 
 pub use candidate::Candidate;
 pub use framework::{AttentionKernel, Framework, Hiding, StateBytes};
 pub use price::{Memory, Parts, Price};
 pub use problem::{Block, Problem};
+pub use volumes::{Volume, Volumes};

@@ -2,16 +2,17 @@
 
 use quadrille_spec::{Axis, Cluster, Device, Model, Recompute, Schedule, SpecError, Tier, Zero};
 
+use super::operations::Sizes;
 use super::{Candidate, Framework, Memory, Parts, Price};
 
 /// A model to be trained on a cluster by a framework, with so many sequences of so many tokens a step.
 #[derive(Debug, Clone)]
 pub struct Problem {
-    model: Model,
+    pub(super) model: Model,
     device: Device,
     tiers: Vec<Tier>,
-    framework: Framework,
-    global_batch: usize,
+    pub(super) framework: Framework,
+    pub(super) global_batch: usize,
     seq_len: usize,
 }
 
@@ -52,6 +53,11 @@ impl Problem {
             }
         }
         Ok(Self { model: model.clone(), device, tiers: cluster.tiers.clone(), framework, global_batch, seq_len })
+    }
+
+    /// What the passes of a candidate depend on.
+    pub(super) fn sizes(&self, c: &Candidate) -> Sizes {
+        Sizes::of(&self.model, &self.framework, self.seq_len, c)
     }
 
     /// The price of a block; see [`Block`].

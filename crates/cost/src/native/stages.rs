@@ -1,0 +1,75 @@
+//! Which layers a stage of the pipeline has, with pieces as equal as possible.
+
+use quadrille_spec::{Axis, Model};
+
+use super::Candidate;
+
+/// The layers of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stages {
+    layers: usize,
+    /// Stages.
+    pub stages: usize,
+    /// Pieces of a stage.
+    pub chunks: usize,
+}
+
+impl Stages {
+    pub fn of(model: &Model, c: &Candidate) -> Self {
+        Self { layers: model.layers, stages: c.size(Axis::Pipe), chunks: c.chunks }
+    }
+
+    /// Pieces of all stages.
+    pub fn pieces(&self) -> usize {
+        self.stages * self.chunks
+    }
+
+    /// Blocks of a piece: what is left over goes to the pieces nearest the middle.
+    pub fn blocks_of(&self, piece: usize) -> usize {
+        let pieces = self.pieces();
+        let distance = (2 * piece + 1).abs_diff(pieces);
+        // Of two pieces at the same distance from the middle the earlier comes first.
+        let order = if 2 * piece + 1 < pieces { distance - 1 } else { distance };
+        self.layers / pieces + usize::from(order < self.layers % pieces)
+    }
+
+    /// Blocks of a stage.
+    pub fn blocks_on(&self, stage: usize) -> usize {
+        (0..self.chunks).map(|chunk| self.blocks_of(chunk * self.stages + stage)).sum()
+    }
+
+    /// Whether the embedding is on the stage.
+    pub fn is_first(&self, stage: usize) -> bool {
+        stage == 0
+    }
+
+    /// Whether the head is on the stage.
+    pub fn is_last(&self, stage: usize) -> bool {
+        stage + 1 == self.stages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quadrille_spec::{Layout, LayoutRequest, Schedule};
+
+    #[test]
+    fn pieces_are_those_of_layouts() {
+        for layers in 1..=13 {
+            for (stages, chunks) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (3, 2), (2, 3)] {
+                if stages * chunks > layers + 2 {
+                    continue;
+                }
+                let model = Model::gpt(layers, 16, 4, 32, 8);
+                let grid = format!("pipe={stages}").parse().unwrap();
+                let schedule = if chunks > 1 { Schedule::Interleaved } else { Schedule::Gpipe };
+                let request = LayoutRequest { chunks, schedule, ..LayoutRequest::new(grid, stages) };
+                let layout = Layout::new(&model, &request).unwrap();
+                let stages = Stages { layers, stages, chunks };
+                let pieces: Vec<usize> = (0..stages.pieces()).map(|piece| stages.blocks_of(piece)).collect();
+                assert_eq!(pieces, layout.stage_blocks);
+            }
+        }
+    }
+}
