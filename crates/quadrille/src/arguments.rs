@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
 use crate::estimate::EstimateArguments;
+use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
 use crate::plan::lbnl::LbnlArguments;
 
@@ -31,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   quadrille plan --model gpt-20b --ranks 32 --cluster perlmutter
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille reproduce megatron                             the paper's tables beside our formulas
+  quadrille export --to megatron --model llama3-8b --grid x=4,data=2,pipe=2 --gpus-per-node 8
   quadrille bench step                                     speed beside what the matrix library reaches";
 
 #[derive(Debug, Subcommand)]
@@ -47,6 +49,8 @@ pub enum Command {
     Estimate(EstimateArguments),
     /// Print the figures of the source works beside ours.
     Reproduce(ReproduceArguments),
+    /// Write a layout as another framework's flags or configuration.
+    Export(ExportArguments),
     /// Measure the speed beside a yardstick of the same run.
     Bench(BenchArguments),
 }
