@@ -1,5 +1,6 @@
 //! Enumerates the legal grids of a model on a number of ranks, prices their communication and ranks them; and, in
-//! [`lbnl`], searches the configurations of LBNL's performance model.
+//! [`lbnl`], searches the configurations of LBNL's performance model; and, in [`export`], writes layouts as other
+//! frameworks' flags and configurations.
 //!
 //! Ranking is by AxoNN's communication model ([`quadrille_cost::axonn`]): computation is not looked at. Candidates whose
 //! states of training do not fit into a device are marked where the cluster says how much it has ([`state_bytes`]);
@@ -7,6 +8,7 @@
 //!
 //! [`reproduce`] holds the published models against the figures printed in their works.
 
+pub mod export;
 pub mod lbnl;
 mod memory;
 mod refusal;

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
 use crate::estimate::EstimateArguments;
+use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
 use crate::plan::lbnl::LbnlArguments;
 
@@ -31,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   quadrille plan --model gpt-20b --ranks 32 --cluster perlmutter
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille reproduce megatron                             the paper's tables beside our formulas
+  quadrille export --to megatron --model llama3-8b --grid x=4,data=2,pipe=2 --gpus-per-node 8
   quadrille bench step                                     speed beside what the matrix library reaches";
 
 #[derive(Debug, Subcommand)]
@@ -47,6 +49,8 @@ pub enum Command {
     Estimate(EstimateArguments),
     /// Print the figures of the source works beside ours.
     Reproduce(ReproduceArguments),
+    /// Write a layout as another framework's flags or configuration.
+    Export(ExportArguments),
     /// Measure the speed beside a yardstick of the same run.
     Bench(BenchArguments),
 }
@@ -57,6 +61,9 @@ pub struct ModelArguments {
     /// A preset's name or a TOML file [default: gpt-demo]
     #[arg(long, value_name = "NAME|FILE")]
     pub model: Option<String>,
+    /// A Hugging Face configuration (model_type gpt2, gpt_neox, llama or mistral) in place of --model
+    #[arg(long, value_name = "CONFIG.json", conflicts_with = "model")]
+    pub from_hf: Option<PathBuf>,
     /// Replace a field of the model or of training, e.g. --set layers=4 --set weight_decay=0
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,

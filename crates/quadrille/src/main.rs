@@ -1,4 +1,4 @@
-//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `estimate`, `reproduce`, `bench`.
+//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `estimate`, `reproduce`, `export`, `bench`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -8,6 +8,7 @@ mod constants;
 mod describe;
 mod estimate;
 mod explain;
+mod export;
 mod failure;
 mod layout_arguments;
 mod output;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };
     match result {

@@ -24,8 +24,6 @@ pub struct Settings {
 
 /// Reads the model and applies `--set` to it and to the training constants `hyper`.
 pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -> Result<Settings, Failure> {
-    let name = arguments.model.as_deref().unwrap_or(default_model);
-    let text = preset_or_file(name, Model::preset_text)?;
     let mut hyper = Constants::new(hyper);
     let mut overrides = Vec::new();
     for assignment in &arguments.set {
@@ -39,7 +37,15 @@ pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -
             return Err(SpecError::Unknown { what: "field", name: key.to_owned(), known }.into());
         }
     }
-    Ok(Settings { model: Model::from_toml(&text, &overrides)?, hyper })
+    let model = match &arguments.from_hf {
+        Some(path) => Model::from_hugging_face(&read_file(path)?, &overrides)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?,
+        None => {
+            let name = arguments.model.as_deref().unwrap_or(default_model);
+            Model::from_toml(&preset_or_file(name, Model::preset_text)?, &overrides)?
+        }
+    };
+    Ok(Settings { model, hyper })
 }
 
 /// What a layout has where neither a flag nor a file says it.
@@ -175,9 +181,15 @@ fn preset_or_file(
     if !(name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()) {
         return Ok(preset(name)?.into());
     }
+    Ok(read_file(Path::new(name))?.into())
+}
+
+/// The text of an ordinary file.
+fn read_file(path: &Path) -> Result<String, Failure> {
+    let name = path.display();
     let unreadable = |error: std::io::Error| Failure::usage(format!("cannot read {name}: {error}"));
-    if !std::fs::metadata(name).map_err(unreadable)?.is_file() {
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(Failure::usage(format!("cannot read {name}: a directory or a device, no ordinary file; name one")));
     }
-    Ok(std::fs::read_to_string(name).map_err(unreadable)?.into())
+    std::fs::read_to_string(path).map_err(unreadable)
 }

@@ -11,6 +11,8 @@ mod device;
 mod devices;
 mod error;
 mod grid;
+mod hf;
+mod hf_fields;
 mod layout;
 mod layout_file;
 mod layout_rules;

@@ -1,0 +1,98 @@
+//! AxoNN: calls of its Python interface.
+//!
+//! Names and the numbering of ranks were checked against axonn-ai/axonn, 2024: `docs/user_guide.rst` (commit
+//! 1f9e54be15b6), `axonn/communication.py`, `axonn/intra_layer/fully_connected.py` (commit 0b6328ca6018) and
+//! `overlap_communication.py` (commit 4973c51b26a4). Its inner group, `G_intra_c`, holds neighbouring ranks; a layer
+//! contracts over it, a transposed one over the outer group `G_intra_r`; `G_intra_d` is the depth, our z.
+
+use quadrille_spec::{Activations, Axis, KeepWeights, Layout, Linear, Model, Recompute, Schedule, SpecError, Zero};
+
+use super::gaps::{Gaps, even_pieces};
+use super::{Export, Precision, Sizes, Target, comments, nodes};
+
+pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+    let (nodes, per_node) = nodes(layout, target)?;
+    let sizes = Sizes::of(layout);
+    if sizes.context > 1 {
+        let rule = "AxoNN has no axis that cuts sequences, so its grid has fewer ranks";
+        return Err(SpecError::invalid("context", sizes.context, rule, "use context=1, e.g. with a larger z or y"));
+    }
+    let mut gaps = Gaps::new("AxoNN", layout);
+    let y_inner = y_inner(layout, sizes);
+    let [inner, outer] = if y_inner { [Axis::Y, Axis::X] } else { [Axis::X, Axis::Y] };
+    gaps.check_order(&[inner, outer, Axis::Z, Axis::Pipe, Axis::Data]);
+    layout_gaps(layout, sizes, &mut gaps);
+    let checked = "axonn-ai/axonn, documentation of 2024 (commit 1f9e54be15b6)";
+    let left =
+        format!("mpirun -n {} with {per_node} ranks on each of {nodes} node(s); the model is yours", sizes.ranks());
+    let text = comments(model, layout, checked, &left, &gaps.lines) + &code(layout, sizes, y_inner, per_node, target);
+    Ok(Export { text, cannot_express: gaps.lines })
+}
+
+/// Whether y is AxoNN's inner group, over which layers contract that are not transposed; else x is.
+fn y_inner(layout: &Layout, sizes: Sizes) -> bool {
+    let first = layout.grid.order().axes().into_iter().find(|axis| [Axis::X, Axis::Y].contains(axis));
+    sizes.x == 1 || sizes.y == 1 || first == Some(Axis::Y)
+}
+
+fn layout_gaps(layout: &Layout, sizes: Sizes, gaps: &mut Gaps) {
+    let Sizes { x, y, z, data, pipe, .. } = sizes;
+    gaps.check_schedule(&[Schedule::MessageDriven], "message-driven");
+    if pipe > 1 && !even_pieces(layout) {
+        gaps.add("stage-blocks", "said in the model's code: each stage builds its own layers");
+    }
+    if layout.activations == Activations::Scattered && layout.linear == Linear::Pmm && x * y > 1 {
+        gaps.add("activations = scattered", "in expert mode activations are repeated over x and y (replicated)");
+    }
+    if layout.zero != Zero::Off && data > 1 {
+        gaps.add(format!("zero = {}", layout.zero), format!("states are replicated over data={data}"));
+    }
+    if layout.recompute != Recompute::None {
+        let part = format!("recompute = {}", layout.recompute);
+        gaps.add(part, "said in the model's code (torch.utils.checkpoint)");
+    }
+    if layout.keep_weights == KeepWeights::Step && z > 1 && layout.microbatches() > 1 {
+        gaps.add("keep-weights = step", "weights are kept from a forward pass to its backward pass, not for the step");
+    }
+}
+
+fn code(layout: &Layout, sizes: Sizes, y_inner: bool, per_node: usize, target: &Target) -> String {
+    let Sizes { x, y, z, data, pipe, .. } = sizes;
+    let (rows, columns) = if y_inner { (x, y) } else { (y, x) };
+    // A layer that is not transposed contracts over the inner group.
+    let (normal, transposed) = if y_inner { ("False", "True") } else { ("True", "False") };
+    let python = |flag: bool| if flag { "True" } else { "False" };
+    let cache = python(layout.keep_weights == KeepWeights::Step && z > 1);
+    let overlap = layout.overlap;
+    format!(
+        "import torch\n\
+         import torch.distributed as dist\n\
+         from axonn import axonn as ax\n\
+         from axonn.intra_layer import Linear, optimize_communication\n\
+         \n\
+         dist.init_process_group(backend=\"nccl\")\n\
+         ax.init(\n    G_inter={pipe},\n    G_data={data},\n    G_intra_r={rows},\n    G_intra_c={columns},\n    \
+         G_intra_d={z},\n    gpus_per_node={per_node},\n)\n\
+         # qkv and up (gate and up): Linear(inputs, outputs, transpose={normal}, expert_mode=True)\n\
+         # projection and down:      Linear(inputs, outputs, transpose={transposed}, expert_mode=True)\n\
+         # layer(values, cache_weights_in_all_gather={cache})\n\
+         global_batch_size = {}\n\
+         micro_batch_size = {}  # sequences of a data group in a pass, split over G_intra_d\n\
+         sequence_length = {}\n\
+         autocast = torch.autocast(\"cuda\", dtype=torch.bfloat16, enabled={})\n\
+         # Around every forward and backward pass:\n\
+         # with autocast, optimize_communication(\n\
+         #     overlap_all_reduce={},\n\
+         #     overlap_reduce_scatter={},\n\
+         #     overlap_all_gather={},\n\
+         #     model_object_for_overlapping_allgathers=model,\n\
+         # ):\n",
+        layout.global_batch,
+        layout.microbatch,
+        layout.seq_len,
+        python(target.precision == Precision::Bf16),
+        python(overlap.all_reduce),
+        python(overlap.reduce_scatter),
+        python(overlap.all_gather && z > 1),
+    )
+}

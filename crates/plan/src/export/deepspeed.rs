@@ -1,0 +1,99 @@
+//! DeepSpeed: its JSON configuration.
+//!
+//! Names were checked against `docs/_pages/config-json.md` (commit 00376da49967) and the training pages of
+//! deepspeedai/DeepSpeed, 2026: AutoTP with every ZeRO stage, Ulysses by `sequence_parallel_size`; MiCS, which sharded
+//! over a part of the ranks, has been removed.
+
+use quadrille_spec::{Activations, Axis, KeepWeights, Layout, Model, Recompute, Schedule, SpecError};
+
+use super::gaps::{Gaps, even_pieces};
+use super::{Export, Precision, Sizes, Target, nodes};
+
+pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+    nodes(layout, target)?;
+    let sizes = Sizes::of(layout);
+    let Sizes { z, context, data, .. } = sizes;
+    let mut gaps = Gaps::new("DeepSpeed", layout);
+    let tensor = gaps.tensor_parallel(model)?;
+    if context > 1 {
+        SpecError::check_divides("context", context, "heads", model.heads)?;
+        let instead = "Ulysses turns shares of sequences into shares of heads (all-to-all) where keys and values are \
+                       gathered";
+        gaps.add(format!("context={context}"), instead);
+    }
+    let stage = stage(layout, sizes, &mut gaps);
+    pipeline_gaps(layout, sizes, stage, &mut gaps);
+    gaps.check_order(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe]);
+    if layout.activations == Activations::Scattered && tensor > 1 {
+        gaps.add("activations = scattered", "AutoTP repeats the residual stream on every rank (replicated)");
+    }
+    if layout.recompute != Recompute::None {
+        let part = format!("recompute = {}", layout.recompute);
+        gaps.add(part, "said in the model's code (deepspeed.checkpointing.checkpoint), not in the configuration");
+    }
+    if !layout.overlap.all_reduce && tensor > 1 {
+        gaps.add("overlap without oar", "AutoTP decides where reductions of input gradients run");
+    }
+    let mut lines = vec![
+        format!("\"train_batch_size\": {}", layout.global_batch),
+        format!("\"train_micro_batch_size_per_gpu\": {}", layout.microbatch / z),
+        format!("\"gradient_accumulation_steps\": {}", layout.microbatches()),
+        zero(layout, stage),
+    ];
+    if tensor > 1 {
+        lines.push(format!("\"tensor_parallel\": {{ \"autotp_size\": {tensor} }}"));
+    }
+    if context > 1 {
+        lines.push(format!("\"data_parallel_size\": {}", z * data));
+        lines.push(format!("\"sequence_parallel_size\": {context}"));
+    }
+    lines.push(format!("\"bf16\": {{ \"enabled\": {} }}", target.precision == Precision::Bf16));
+    Ok(Export { text: format!("{{\n  {}\n}}\n", lines.join(",\n  ")), cannot_express: gaps.lines })
+}
+
+/// The ZeRO stage that shards what z and `zero` shard.
+fn stage(layout: &Layout, sizes: Sizes, gaps: &mut Gaps) -> usize {
+    let Sizes { z, data, .. } = sizes;
+    if z == 1 {
+        return layout.zero as usize;
+    }
+    if data > 1 {
+        let instead = format!("ZeRO shards over all {} ranks of z and data, without replicas", z * data);
+        gaps.add(format!("data={data} beside z={z}"), instead);
+    }
+    // Weights that are kept for the step are gathered once, after the update: stage 2 over z.
+    match layout.keep_weights {
+        KeepWeights::Use => 3,
+        KeepWeights::Step => 2,
+    }
+}
+
+/// Stages are said in code, and know ZeRO's first stage only.
+fn pipeline_gaps(layout: &Layout, sizes: Sizes, stage: usize, gaps: &mut Gaps) {
+    let pipe = sizes.pipe;
+    if pipe == 1 {
+        return;
+    }
+    let instead =
+        format!("said in the model's code, PipelineModule(layers, num_stages={pipe}), not in the configuration");
+    gaps.add(format!("pipe={pipe}"), instead);
+    gaps.check_schedule(&[Schedule::OneForwardOneBackward], "1f1b");
+    if !even_pieces(layout) {
+        gaps.add("stage-blocks", "PipelineModule's partition_method splits the layers");
+    }
+    if stage > 1 {
+        gaps.add(format!("ZeRO stage {stage} with pipe={pipe}"), "DeepSpeed's pipelines take stages 0 and 1 only");
+    }
+}
+
+fn zero(layout: &Layout, stage: usize) -> String {
+    let mut fields = vec![format!("\"stage\": {stage}")];
+    if stage > 0 {
+        fields.push(format!("\"overlap_comm\": {}", layout.overlap.reduce_scatter));
+        fields.push("\"reduce_scatter\": true".to_owned());
+    }
+    if stage == 3 && !layout.overlap.all_gather {
+        fields.push("\"stage3_prefetch_bucket_size\": 0".to_owned());
+    }
+    format!("\"zero_optimization\": {{ {} }}", fields.join(", "))
+}

@@ -1,0 +1,91 @@
+//! What of a layout a framework has no word for.
+
+use quadrille_spec::{Axis, AxisOrder, Layout, Linear, Model, Recompute, Schedule, SpecError};
+
+use super::Sizes;
+
+/// The parts of a layout that a framework cannot express, as they are found.
+pub(super) struct Gaps<'a> {
+    framework: &'static str,
+    layout: &'a Layout,
+    sizes: Sizes,
+    pub lines: Vec<String>,
+}
+
+impl<'a> Gaps<'a> {
+    /// Begins with what none of the frameworks has.
+    pub fn new(framework: &'static str, layout: &'a Layout) -> Self {
+        let mut gaps = Self { framework, layout, sizes: Sizes::of(layout), lines: Vec::new() };
+        let Sizes { x, y, .. } = gaps.sizes;
+        if layout.linear == Linear::Summa && x * y > 1 {
+            gaps.add("linear = summa", "products are not cut into panels; partial sums are reduced instead");
+        }
+        if layout.overlap_chunks > 1 {
+            let part = format!("overlap-chunks = {}", layout.overlap_chunks);
+            gaps.add(part, "a microbatch is not computed in parts that hide each other's communication");
+        }
+        if layout.keep_communicated && layout.recompute != Recompute::None {
+            gaps.add("cac", "recomputation repeats the collectives, too");
+        }
+        gaps
+    }
+
+    pub fn add(&mut self, part: impl Into<String>, instead: impl AsRef<str>) {
+        self.lines.push(format!("{}: {}", part.into(), instead.as_ref()));
+    }
+
+    /// x and y as one axis of tensor parallelism, which is all that most frameworks have.
+    pub fn tensor_parallel(&mut self, model: &Model) -> Result<usize, SpecError> {
+        let Sizes { x, y, .. } = self.sizes;
+        if y > 1 {
+            let cut = [("heads", model.heads), ("the perceptron's width", model.ffn)];
+            SpecError::check_divides_all("x*y", x * y, &cut, 0)?;
+            let instead = format!(
+                "{} cuts weights along one dimension; y counts as tensor parallelism of x*y={}, with other collectives",
+                self.framework,
+                x * y
+            );
+            self.add(format!("y={y}"), instead);
+        }
+        Ok(x * y)
+    }
+
+    /// Whether ranks are numbered in `order`, as far as axes above 1 go.
+    pub fn is_order(&self, order: &[Axis]) -> bool {
+        let above_one = |axis: &Axis| self.layout.grid.size(*axis) > 1;
+        let given = self.layout.grid.order().axes();
+        given.into_iter().filter(above_one).eq(order.iter().copied().filter(above_one))
+    }
+
+    /// Says so where ranks are numbered in another order than `order`.
+    pub fn check_order(&mut self, order: &[Axis]) {
+        if !self.is_order(order) {
+            let names = order.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",");
+            let instead = format!("{} numbers ranks by {names}, so other ranks share a node", self.framework);
+            self.add(format!("order = {}", self.order_in_use()), instead);
+        }
+    }
+
+    /// The axes above 1, innermost first.
+    fn order_in_use(&self) -> String {
+        let order: AxisOrder = self.layout.grid.order();
+        let axes = order.axes().into_iter().filter(|axis| self.layout.grid.size(*axis) > 1);
+        axes.map(Axis::name).collect::<Vec<_>>().join(",")
+    }
+
+    /// Says so where the pipeline's schedule is not among `known`; `instead` runs then.
+    pub fn check_schedule(&mut self, known: &[Schedule], instead: &str) {
+        let schedule = self.layout.schedule;
+        // One chunk in groups is 1F1B.
+        let plain = schedule == Schedule::Interleaved && self.layout.chunks == 1;
+        if self.sizes.pipe > 1 && !plain && !known.contains(&schedule) {
+            let instead = format!("{} runs {instead}", self.framework);
+            self.add(format!("schedule = {schedule}"), instead);
+        }
+    }
+}
+
+/// Whether every piece of layers has as many blocks.
+pub(super) fn even_pieces(layout: &Layout) -> bool {
+    layout.stage_blocks.windows(2).all(|pair| pair[0] == pair[1])
+}

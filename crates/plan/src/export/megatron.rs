@@ -1,0 +1,271 @@
+//! Megatron-LM: `torchrun` and the flags of `pretrain_gpt.py`.
+//!
+//! Names and rules were checked against `megatron/training/arguments.py` at commit 4393d2b91020 (2025) of
+//! NVIDIA/Megatron-LM, pipeline layouts against `megatron/core/transformer/pipeline_parallel_layer_layout.py`, sharded
+//! weights against the Megatron-FSDP user guide of the same repository.
+
+use quadrille_spec::{
+    Activation, Activations, Axis, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule, SpecError, Zero,
+};
+
+use super::gaps::{Gaps, even_pieces};
+use super::{Export, Precision, Sizes, Target, check_language_model, comments, nodes};
+
+/// How data parallelism shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sharding {
+    /// Nothing.
+    None,
+    /// The optimizer's states.
+    DistributedOptimizer,
+    /// Megatron-FSDP with a strategy, replicated so often.
+    Fsdp { strategy: &'static str, replicas: usize },
+}
+
+/// A layout in the words of Megatron Core, which Megatron-LM and Megatron Bridge share.
+pub(super) struct Choices {
+    pub tensor: usize,
+    pub context: usize,
+    pub pipe: usize,
+    pub virtual_stages: Option<usize>,
+    pub microbatch_group: Option<usize>,
+    /// Stages separated by `|`; `E` embedding, `t` block, `L` loss.
+    pub pipeline_layout: Option<String>,
+    pub pipe_before_data: bool,
+    pub sequence_parallel: bool,
+    pub micro_batch: usize,
+    pub sharding: Sharding,
+    pub overlap_grad_reduce: bool,
+    pub overlap_param_gather: bool,
+    /// The base of rotary positions, where they are used.
+    pub rotary_base: Option<u64>,
+    pub gaps: Vec<String>,
+}
+
+impl Choices {
+    pub fn new(framework: &'static str, model: &Model, layout: &Layout) -> Result<Self, SpecError> {
+        check_language_model(model, framework)?;
+        let sizes = Sizes::of(layout);
+        let mut gaps = Gaps::new(framework, layout);
+        let tensor = gaps.tensor_parallel(model)?;
+        let sharding = sharding(layout, sizes, &mut gaps);
+        let pipe_before_data = order(&mut gaps, sharding);
+        gaps.check_schedule(&[Schedule::OneForwardOneBackward, Schedule::Interleaved], "1f1b");
+        let interleaved = layout.schedule == Schedule::Interleaved && layout.chunks > 1;
+        let pipeline_layout = (sizes.pipe > 1 && !even_pieces(layout)).then(|| pipeline_layout(&layout.stage_blocks));
+        if !model.kv_heads.is_multiple_of(tensor) {
+            let part = format!("kv_heads = {}", model.kv_heads);
+            gaps.add(part, format!("{framework} cuts keys and values by whole heads over x={tensor}, or repeats them"));
+        }
+        if layout.recompute == Recompute::Selective {
+            gaps.add("recompute = selective", "norms are computed again, the activation function is not");
+        }
+        if model.activation == Activation::Gelu && !model.biases {
+            gaps.add("activation = gelu", "without biases GELU is the exact one, not its tanh form");
+        }
+        let overlap = layout.overlap;
+        if !overlap.all_reduce && tensor > 1 {
+            gaps.add("overlap without oar", "reductions of input gradients run under weight gradients");
+        }
+        let gathers = sharding != Sharding::None;
+        if overlap.all_gather && !overlap.reduce_scatter && gathers {
+            gaps.add("overlap oag without ors", "gathers overlap only where reductions do; neither does");
+        }
+        let replicates = sizes.z * sizes.data * sizes.context > 1;
+        Ok(Self {
+            tensor,
+            context: sizes.context,
+            pipe: sizes.pipe,
+            virtual_stages: (interleaved && pipeline_layout.is_none()).then_some(layout.chunks),
+            microbatch_group: (interleaved && layout.microbatch_group != sizes.pipe).then_some(layout.microbatch_group),
+            pipeline_layout,
+            pipe_before_data,
+            sequence_parallel: layout.activations == Activations::Scattered && tensor > 1,
+            micro_batch: layout.microbatch / sizes.z,
+            sharding,
+            overlap_grad_reduce: overlap.reduce_scatter && replicates,
+            overlap_param_gather: overlap.reduce_scatter && overlap.all_gather && gathers,
+            rotary_base: rotary_base(model)?,
+            gaps: gaps.lines,
+        })
+    }
+}
+
+/// What z and ZeRO say about the states of data parallelism.
+fn sharding(layout: &Layout, sizes: Sizes, gaps: &mut Gaps) -> Sharding {
+    let Sizes { z, context, data, .. } = sizes;
+    if z == 1 {
+        return match layout.zero {
+            _ if data * context == 1 => Sharding::None,
+            Zero::Off => Sharding::None,
+            Zero::Optimizer => Sharding::DistributedOptimizer,
+            Zero::Gradients => Sharding::Fsdp { strategy: "optim_grads", replicas: 1 },
+        };
+    }
+    if context > 1 {
+        let part = format!("context={context} beside z={z}");
+        gaps.add(part, "weights are sharded over context, too, where the layout replicates them");
+    }
+    if layout.zero != Zero::Off && data > 1 {
+        let part = format!("zero = {} beside z={z}", layout.zero);
+        gaps.add(part, format!("states are sharded over z and replicated over data={data}"));
+    }
+    // Weights that are kept for the step are gathered once after the update: what ZeRO's second stage does.
+    let strategy = match layout.keep_weights {
+        KeepWeights::Use => "optim_grads_params",
+        KeepWeights::Step => "optim_grads",
+    };
+    Sharding::Fsdp { strategy, replicas: data }
+}
+
+/// Whether ranks are numbered with the pipeline inside data; Megatron-FSDP has the usual order only.
+fn order(gaps: &mut Gaps, sharding: Sharding) -> bool {
+    use Axis::{Context, Data, Pipe, X, Y, Z};
+    let usual = [X, Y, Context, Z, Data, Pipe];
+    let is_fsdp = matches!(sharding, Sharding::Fsdp { .. });
+    if !gaps.is_order(&usual) && !is_fsdp && gaps.is_order(&[X, Y, Context, Pipe, Z, Data]) {
+        return true;
+    }
+    gaps.check_order(&usual);
+    false
+}
+
+/// `Et*3|t*4|t*3L`.
+fn pipeline_layout(stage_blocks: &[usize]) -> String {
+    let blocks = |count: &usize| match count {
+        0 => String::new(),
+        1 => "t".to_owned(),
+        _ => format!("t*{count}"),
+    };
+    format!("E{}L", stage_blocks.iter().map(blocks).collect::<Vec<_>>().join("|"))
+}
+
+/// Megatron's base is a whole number.
+fn rotary_base(model: &Model) -> Result<Option<u64>, SpecError> {
+    if model.positions != Positions::Rotary {
+        return Ok(None);
+    }
+    if model.rotary_base.fract() != 0.0 {
+        let rule = "Megatron's --rotary-base is a whole number";
+        return Err(SpecError::invalid("rotary_base", model.rotary_base, rule, "use e.g. 10000 or 500000"));
+    }
+    Ok(Some(model.rotary_base as u64))
+}
+
+/// Flags, one per line.
+#[derive(Default)]
+struct Flags(Vec<String>);
+
+impl Flags {
+    fn set(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.0.push(format!("{name} {value}"));
+    }
+
+    fn on(&mut self, name: &str, wanted: bool) {
+        if wanted {
+            self.0.push(name.to_owned());
+        }
+    }
+
+    fn maybe(&mut self, name: &str, value: Option<impl std::fmt::Display>) {
+        if let Some(value) = value {
+            self.set(name, value);
+        }
+    }
+}
+
+pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+    let (nodes, per_node) = nodes(layout, target)?;
+    let choices = Choices::new("Megatron-LM", model, layout)?;
+    let checked = "Flags of pretrain_gpt.py, checked against NVIDIA/Megatron-LM, commit 4393d2b91020";
+    let left = format!("To be added: data, a tokenizer of {} tokens, the optimizer's constants", model.vocab);
+    let mut text = comments(model, layout, checked, &left, &choices.gaps);
+    text += match choices.sharding {
+        // Megatron-FSDP refuses the one queue that overlapped tensor parallelism needs before Blackwell.
+        Sharding::Fsdp { .. } => "unset CUDA_DEVICE_MAX_CONNECTIONS\n",
+        _ => "export CUDA_DEVICE_MAX_CONNECTIONS=1\n",
+    };
+    let mut flags = Flags::default();
+    model_flags(&mut flags, model, layout, &choices);
+    layout_flags(&mut flags, layout, &choices);
+    flags.on("--bf16", target.precision == Precision::Bf16);
+    text += &format!("torchrun --nnodes {nodes} --nproc-per-node {per_node} pretrain_gpt.py");
+    for flag in &flags.0 {
+        text += &format!(" \\\n  {flag}");
+    }
+    Ok(Export { text: text + "\n", cannot_express: choices.gaps })
+}
+
+fn model_flags(flags: &mut Flags, model: &Model, layout: &Layout, choices: &Choices) {
+    flags.set("--num-layers", model.layers);
+    flags.set("--hidden-size", model.hidden);
+    flags.set("--ffn-hidden-size", model.ffn);
+    flags.set("--num-attention-heads", model.heads);
+    let grouped = model.kv_heads < model.heads;
+    flags.on("--group-query-attention", grouped);
+    flags.maybe("--num-query-groups", grouped.then_some(model.kv_heads));
+    flags.set("--seq-length", layout.seq_len);
+    flags.set("--max-position-embeddings", model.seq_len);
+    flags.set("--make-vocab-size-divisible-by", 1);
+    flags.set("--normalization", if model.norm == Norm::Rms { "RMSNorm" } else { "LayerNorm" });
+    flags.set("--norm-epsilon", model.norm_epsilon);
+    let rotary = choices.rotary_base.is_some();
+    flags.set("--position-embedding-type", if rotary { "rope" } else { "learned_absolute" });
+    flags.maybe("--rotary-base", choices.rotary_base);
+    flags.on("--swiglu", model.activation == Activation::Swiglu);
+    flags.on("--disable-bias-linear", !model.biases);
+    flags.on("--untie-embeddings-and-output-weights", !model.tied_head);
+    flags.set("--attention-dropout", model.dropout);
+    flags.set("--hidden-dropout", model.dropout);
+}
+
+fn layout_flags(flags: &mut Flags, layout: &Layout, choices: &Choices) {
+    flags.set("--tensor-model-parallel-size", choices.tensor);
+    flags.on("--sequence-parallel", choices.sequence_parallel);
+    flags.set("--pipeline-model-parallel-size", choices.pipe);
+    flags.maybe("--num-virtual-stages-per-pipeline-rank", choices.virtual_stages);
+    flags.maybe("--microbatch-group-size-per-virtual-pipeline-stage", choices.microbatch_group);
+    flags.maybe("--pipeline-model-parallel-layout", choices.pipeline_layout.as_ref().map(|text| format!("'{text}'")));
+    flags.on("--use-tp-pp-dp-mapping", choices.pipe_before_data);
+    flags.set("--context-parallel-size", choices.context);
+    flags.maybe("--cp-comm-type", (choices.context > 1).then_some("allgather"));
+    flags.set("--micro-batch-size", choices.micro_batch);
+    flags.set("--global-batch-size", layout.global_batch);
+    match choices.sharding {
+        Sharding::None => {}
+        Sharding::DistributedOptimizer => flags.on("--use-distributed-optimizer", true),
+        Sharding::Fsdp { strategy, replicas } => {
+            flags.on("--use-megatron-fsdp", true);
+            flags.on("--use-distributed-optimizer", true);
+            flags.set("--data-parallel-sharding-strategy", strategy);
+            flags.maybe("--num-distributed-optimizer-instances", (replicas > 1).then_some(replicas));
+            flags.on("--no-gradient-accumulation-fusion", true);
+            flags.set("--ckpt-format", "fsdp_dtensor");
+        }
+    }
+    flags.on("--overlap-grad-reduce", choices.overlap_grad_reduce);
+    flags.on("--overlap-param-gather", choices.overlap_param_gather);
+    match layout.recompute {
+        Recompute::None => {}
+        Recompute::Selective => {
+            flags.set("--recompute-granularity", "selective");
+            flags.set("--recompute-modules", "layernorm");
+        }
+        Recompute::Full { every } => {
+            flags.set("--recompute-granularity", "full");
+            flags.set("--recompute-method", "uniform");
+            flags.set("--recompute-num-layers", every);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_are_spelled_as_megatron_parses_them() {
+        assert_eq!(pipeline_layout(&[3, 4, 1]), "Et*3|t*4|tL");
+        assert_eq!(pipeline_layout(&[0, 2, 0]), "E|t*2|L");
+    }
+}

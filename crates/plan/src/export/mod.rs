@@ -1,0 +1,175 @@
+//! A layout as the launch flags or configuration of another framework.
+//!
+//! Pure: a model and a layout in, text out. What a framework has no word for is listed, never dropped; what would train
+//! another model, or cannot have the layout's number of ranks, is refused.
+
+mod axonn;
+mod deepspeed;
+mod gaps;
+mod megatron;
+mod nemo;
+mod torchtitan;
+
+use std::fmt;
+use std::str::FromStr;
+
+use quadrille_spec::{Axis, Layout, Model, SpecError};
+
+/// A framework that layouts are exported to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Framework {
+    /// Megatron-LM: `torchrun` and the flags of `pretrain_gpt.py`.
+    Megatron,
+    /// torchtitan: its TOML configuration.
+    Torchtitan,
+    /// DeepSpeed: its JSON configuration.
+    DeepSpeed,
+    /// Megatron Bridge, which succeeds NeMo's language models: YAML overrides of a recipe.
+    Nemo,
+    /// AxoNN: calls of its Python interface.
+    Axonn,
+}
+
+impl Framework {
+    /// Every framework by the name that users write.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("megatron", Self::Megatron),
+        ("torchtitan", Self::Torchtitan),
+        ("deepspeed", Self::DeepSpeed),
+        ("nemo", Self::Nemo),
+        ("axonn", Self::Axonn),
+    ];
+}
+
+impl fmt::Display for Framework {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Self::ALL.iter().filter(|(_, known)| known == self).try_for_each(|(name, _)| f.write_str(name))
+    }
+}
+
+impl FromStr for Framework {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, framework)| *framework).ok_or_else(|| {
+            SpecError::Unknown {
+                what: "framework",
+                name: text.to_owned(),
+                known: Self::ALL.map(|(name, _)| name.to_owned()).to_vec(),
+            }
+        })
+    }
+}
+
+/// The type of numbers that the framework is to compute in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// bf16 with master weights in f32.
+    Bf16,
+    /// f32 throughout.
+    F32,
+}
+
+/// What a layout leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Devices of a node, each with a rank.
+    pub gpus_per_node: usize,
+    /// The type of numbers.
+    pub precision: Precision,
+}
+
+/// A layout in a framework's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    /// Flags, configuration or code; where the format has comments, they repeat `cannot_express`.
+    pub text: String,
+    /// Parts of the layout that the text does not say, each with what happens instead.
+    pub cannot_express: Vec<String>,
+}
+
+/// Writes `layout` of `model` for `framework`.
+///
+/// # Errors
+/// A number of devices in a node that does not divide the ranks; a model or an axis for which the framework has nothing
+/// that computes the same.
+pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+    match framework {
+        Framework::Megatron => megatron::export(model, layout, target),
+        Framework::Torchtitan => torchtitan::export(model, layout, target),
+        Framework::DeepSpeed => deepspeed::export(model, layout, target),
+        Framework::Nemo => nemo::export(model, layout, target),
+        Framework::Axonn => axonn::export(model, layout, target),
+    }
+}
+
+/// The sizes of a grid by name.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    x: usize,
+    y: usize,
+    z: usize,
+    context: usize,
+    data: usize,
+    pipe: usize,
+}
+
+impl Sizes {
+    fn of(layout: &Layout) -> Self {
+        let [x, y, z, context, data, pipe] = Axis::ALL.map(|axis| layout.grid.size(axis));
+        Self { x, y, z, context, data, pipe }
+    }
+
+    fn ranks(self) -> usize {
+        self.x * self.y * self.z * self.context * self.data * self.pipe
+    }
+}
+
+/// Nodes, and ranks on each.
+fn nodes(layout: &Layout, target: &Target) -> Result<(usize, usize), SpecError> {
+    let ranks = layout.grid.ranks();
+    if target.gpus_per_node == 0 {
+        return Err(SpecError::invalid("gpus-per-node", 0, "a node has at least one device", "give a positive number"));
+    }
+    let per_node = target.gpus_per_node.min(ranks);
+    SpecError::check_divides("gpus-per-node", per_node, "the number of ranks", ranks)?;
+    Ok((ranks / per_node, per_node))
+}
+
+/// The program trains causal models of tokens only.
+fn check_language_model(model: &Model, framework: &str) -> Result<(), SpecError> {
+    if let Some(values) = model.patch_values {
+        let rule = format!("{framework} trains models of tokens here, and {} reads patches", model.name);
+        return Err(SpecError::invalid("patch_values", values, rule, "export to deepspeed or axonn"));
+    }
+    if !model.causal {
+        let rule = format!("{framework} trains causal models here: each position attends to those before it");
+        return Err(SpecError::invalid("causal", false, rule, "export to deepspeed or axonn"));
+    }
+    Ok(())
+}
+
+/// Comment lines: what is exported, what is left to the user, what is not expressed.
+fn comments(model: &Model, layout: &Layout, checked: &str, left: &str, gaps: &[String]) -> String {
+    let mut text = format!("# {} on {} ({} ranks)\n", model.name, layout.grid, layout.grid.ranks());
+    text += &format!("# {checked}\n# {left}\n");
+    for gap in gaps {
+        text += &format!("# Not expressed: {gap}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for (name, framework) in Framework::ALL {
+            assert_eq!(name.parse::<Framework>().unwrap(), framework);
+            assert_eq!(framework.to_string(), name);
+        }
+        let message = "jax".parse::<Framework>().unwrap_err().to_string();
+        assert_eq!(message, "unknown framework 'jax'; known: megatron, torchtitan, deepspeed, nemo, axonn");
+    }
+}

@@ -1,0 +1,137 @@
+//! Megatron Bridge, which succeeds NeMo's language models: YAML overrides of a recipe.
+//!
+//! Names were checked against `docs/megatron-lm-to-megatron-bridge.md` (commit 167ba2ad3210) and
+//! `docs/training/{activation-recomputation,megatron-fsdp}.md` of NVIDIA-NeMo/Megatron-Bridge, 2026; the fields of
+//! `model` are those of Megatron Core's `TransformerConfig`.
+
+use std::fmt::Display;
+
+use quadrille_spec::{Activation, Layout, Model, Norm, Recompute, SpecError};
+
+use super::megatron::{Choices, Sharding};
+use super::{Export, Precision, Target, comments, nodes};
+
+/// The lines of one section.
+struct Section(String);
+
+impl Section {
+    fn new(name: &str) -> Self {
+        Self(format!("{name}:\n"))
+    }
+
+    fn set(&mut self, key: &str, value: impl Display) {
+        self.0 += &format!("  {key}: {value}\n");
+    }
+
+    fn maybe(&mut self, key: &str, value: Option<impl Display>) {
+        if let Some(value) = value {
+            self.set(key, value);
+        }
+    }
+}
+
+pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+    let (nodes, per_node) = nodes(layout, target)?;
+    let choices = Choices::new("Megatron Bridge", model, layout)?;
+    let checked = "Overrides of a Megatron Bridge recipe, checked against its documentation, commit 167ba2ad3210";
+    let left = format!(
+        "torchrun --nnodes {nodes} --nproc-per-node {per_node}; to be added: data, a tokenizer of {} tokens, the \
+         optimizer's constants",
+        model.vocab
+    );
+    let mut text = comments(model, layout, checked, &left, &choices.gaps);
+    for section in [
+        model_section(model, layout, &choices),
+        batch_section(layout, &choices),
+        ddp_section(&choices),
+        Section(format!("dataset:\n  seq_length: {}\n", layout.seq_len)),
+    ] {
+        text += &section.0;
+    }
+    let is_fsdp = matches!(choices.sharding, Sharding::Fsdp { .. });
+    if is_fsdp || choices.pipe_before_data {
+        let mut dist = Section::new("dist");
+        dist.set("use_megatron_fsdp", is_fsdp);
+        dist.set("use_tp_pp_dp_mapping", choices.pipe_before_data);
+        text += &dist.0;
+    }
+    if is_fsdp {
+        text += "checkpoint:\n  ckpt_format: fsdp_dtensor\n";
+    }
+    if target.precision == Precision::Bf16 {
+        text += "mixed_precision: bf16_mixed\n";
+    }
+    Ok(Export { text, cannot_express: choices.gaps })
+}
+
+fn model_section(model: &Model, layout: &Layout, choices: &Choices) -> Section {
+    let mut section = Section::new("model");
+    let swiglu = model.activation == Activation::Swiglu;
+    section.set("num_layers", model.layers);
+    section.set("hidden_size", model.hidden);
+    section.set("ffn_hidden_size", model.ffn);
+    section.set("num_attention_heads", model.heads);
+    section.set("num_query_groups", model.kv_heads);
+    section.set("seq_length", layout.seq_len);
+    section.set("make_vocab_size_divisible_by", 1);
+    section.set("normalization", if model.norm == Norm::Rms { "RMSNorm" } else { "LayerNorm" });
+    section.set("layernorm_epsilon", model.norm_epsilon);
+    section.set("position_embedding_type", if choices.rotary_base.is_some() { "rope" } else { "learned_absolute" });
+    section.maybe("rotary_base", choices.rotary_base);
+    section.set("gated_linear_unit", swiglu);
+    section.set("activation_func", if swiglu { "silu" } else { "gelu" });
+    // The fused form of a bias and GELU is the tanh one.
+    section.set("bias_activation_fusion", model.biases || swiglu);
+    section.set("add_bias_linear", model.biases);
+    section.set("share_embeddings_and_output_weights", model.tied_head);
+    section.set("attention_dropout", model.dropout);
+    section.set("hidden_dropout", model.dropout);
+    section.set("tensor_model_parallel_size", choices.tensor);
+    section.set("sequence_parallel", choices.sequence_parallel);
+    section.set("pipeline_model_parallel_size", choices.pipe);
+    section.maybe("virtual_pipeline_model_parallel_size", choices.virtual_stages);
+    section.maybe("microbatch_group_size_per_vp_stage", choices.microbatch_group);
+    section.maybe(
+        "pipeline_model_parallel_layout",
+        choices.pipeline_layout.as_ref().map(|stages| format!("\"{stages}\"")),
+    );
+    section.set("context_parallel_size", choices.context);
+    section.maybe("cp_comm_type", (choices.context > 1).then_some("allgather"));
+    if matches!(choices.sharding, Sharding::Fsdp { .. }) {
+        section.set("gradient_accumulation_fusion", false);
+    }
+    match layout.recompute {
+        Recompute::None => section.set("recompute_granularity", "null"),
+        Recompute::Selective => {
+            section.set("recompute_granularity", "selective");
+            section.set("recompute_modules", "[layernorm]");
+        }
+        Recompute::Full { every } => {
+            section.set("recompute_granularity", "full");
+            section.set("recompute_method", "uniform");
+            section.set("recompute_num_layers", every);
+        }
+    }
+    section
+}
+
+fn batch_section(layout: &Layout, choices: &Choices) -> Section {
+    let mut section = Section::new("train");
+    section.set("micro_batch_size", choices.micro_batch);
+    section.set("global_batch_size", layout.global_batch);
+    section
+}
+
+fn ddp_section(choices: &Choices) -> Section {
+    let mut section = Section::new("ddp");
+    section.set("use_distributed_optimizer", choices.sharding != Sharding::None);
+    section.set("overlap_grad_reduce", choices.overlap_grad_reduce);
+    section.set("overlap_param_gather", choices.overlap_param_gather);
+    if let Sharding::Fsdp { strategy, replicas } = choices.sharding {
+        section.set("use_megatron_fsdp", true);
+        section.set("data_parallel_sharding_strategy", strategy);
+        section.set("num_distributed_optimizer_instances", replicas);
+        section.set("average_in_collective", false);
+    }
+    section
+}

@@ -1,0 +1,72 @@
+//! `quadrille export`: a layout as another framework's flags or configuration.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use quadrille_engine::Hyper;
+use quadrille_plan::export::{Export, Framework, Precision, Target, export};
+use serde_json::json;
+
+use crate::arguments::ModelArguments;
+use crate::failure::Failure;
+use crate::layout_arguments::LayoutArguments;
+use crate::output::{print_json, print_text};
+use crate::settings::{self, Defaults};
+
+/// Types that every framework trains in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportType {
+    /// bf16 with master weights in f32.
+    Bf16,
+    /// f32 throughout.
+    F32,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// The framework: megatron (flags), torchtitan (TOML), deepspeed (JSON), nemo (Megatron Bridge, YAML) or axonn
+    /// (Python)
+    #[arg(long, value_name = "FRAMEWORK")]
+    pub to: Framework,
+    /// Devices of a node [default: ranks that share a node in the layout]
+    #[arg(long, value_name = "N")]
+    pub gpus_per_node: Option<usize>,
+    /// The type to train in; that of the layout is for runs on this machine
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = ExportType::Bf16)]
+    pub dtype: ExportType,
+    /// Fail (exit code 1) if a part of the layout cannot be expressed, instead of warning
+    #[arg(long)]
+    pub strict: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+}
+
+/// Prints the text to standard output, what it leaves out to standard error.
+pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
+    let model = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?.model;
+    let layout = settings::layout(&arguments.layout, &model, None, &Defaults::USUAL)?;
+    let precision = match arguments.dtype {
+        ExportType::Bf16 => Precision::Bf16,
+        ExportType::F32 => Precision::F32,
+    };
+    let target = Target { gpus_per_node: arguments.gpus_per_node.unwrap_or(layout.per_node), precision };
+    let Export { text, cannot_express } = export(arguments.to, &model, &layout, &target)?;
+    if arguments.strict && !cannot_express.is_empty() {
+        let parts = cannot_express.join("\n  ");
+        return Err(Failure::run(format!("--strict: {} cannot express\n  {parts}", arguments.to)));
+    }
+    for part in &cannot_express {
+        // Where nobody listens any more, the text still goes out.
+        let _ = writeln!(std::io::stderr(), "warning: {} cannot express {part}", arguments.to);
+    }
+    if arguments.json {
+        let framework = arguments.to.to_string();
+        return print_json(&json!({ "framework": framework, "text": text, "cannot_express": cannot_express }));
+    }
+    print_text(&text)
+}

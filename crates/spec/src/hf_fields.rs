@@ -1,0 +1,237 @@
+//! The fields of a Hugging Face configuration, taken one by one, so that what is left at the end is unknown.
+
+use serde_json::{Map, Value};
+
+use crate::SpecError;
+
+/// Fields that say how a model is stored, started, fed or asked, not what it computes from tokens.
+const WITHOUT_EFFECT: [&str; 47] = [
+    "_attn_implementation",
+    "bos_token_id",
+    "chunk_size_feed_forward",
+    "classifier_dropout",
+    "decoder_start_token_id",
+    "do_sample",
+    "dtype",
+    "early_stopping",
+    "eos_token_id",
+    "finetuning_task",
+    "gradient_checkpointing",
+    "id2label",
+    "initializer_range",
+    "is_decoder",
+    "label2id",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "n_ctx",
+    "no_repeat_ngram_size",
+    "num_beams",
+    "num_return_sequences",
+    "output_attentions",
+    "output_hidden_states",
+    "pad_token_id",
+    "prefix",
+    "pretraining_tp",
+    "problem_type",
+    "reorder_and_upcast_attn",
+    "repetition_penalty",
+    "return_dict",
+    "sep_token_id",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "task_specific_params",
+    "temperature",
+    "tie_encoder_decoder",
+    "tokenizer_class",
+    "top_k",
+    "top_p",
+    "torch_dtype",
+    "torchscript",
+    "transformers_version",
+    "use_cache",
+];
+
+/// The fields that are not read yet.
+pub(crate) struct Fields {
+    map: Map<String, Value>,
+    family: String,
+}
+
+impl Fields {
+    pub fn new(text: &str) -> Result<Self, SpecError> {
+        let syntax = |reason: String| SpecError::Syntax {
+            what: "a Hugging Face configuration",
+            text: cut(text.lines().next().unwrap_or_default()),
+            reason,
+        };
+        match serde_json::from_str(text) {
+            Ok(Value::Object(map)) => Ok(Self { map, family: String::new() }),
+            Ok(_) => Err(syntax("it is one JSON object, as in config.json".to_owned())),
+            Err(error) => Err(syntax(error.to_string())),
+        }
+    }
+
+    /// Whether the configuration has a field, even as null.
+    pub fn names(&self, field: &str) -> bool {
+        self.map.contains_key(field)
+    }
+
+    /// The value of a field; null is as good as none.
+    fn take(&mut self, field: &str) -> Option<Value> {
+        self.map.remove(field).filter(|value| !value.is_null())
+    }
+
+    pub fn size(&mut self, field: &str) -> Result<Option<usize>, SpecError> {
+        let read = |value: Value| {
+            let size = value.as_u64().and_then(|size| usize::try_from(size).ok());
+            size.ok_or_else(|| wrong_type(field, &value, "a whole number, at least 0"))
+        };
+        self.take(field).map(read).transpose()
+    }
+
+    pub fn needed_size(&mut self, field: &str) -> Result<usize, SpecError> {
+        let family = self.family.clone();
+        self.size(field)?.ok_or_else(|| {
+            let rule = format!("a configuration of {family} says it");
+            SpecError::invalid(field, "none", rule, "give it")
+        })
+    }
+
+    pub fn number(&mut self, field: &str) -> Result<Option<f64>, SpecError> {
+        let read = |value: Value| value.as_f64().ok_or_else(|| wrong_type(field, &value, "a number"));
+        self.take(field).map(read).transpose()
+    }
+
+    pub fn flag(&mut self, field: &str, default: bool) -> Result<bool, SpecError> {
+        let read = |value: Value| value.as_bool().ok_or_else(|| wrong_type(field, &value, "true or false"));
+        self.take(field).map_or(Ok(default), read)
+    }
+
+    pub fn text(&mut self, field: &str) -> Result<Option<String>, SpecError> {
+        let text = match self.take(field) {
+            None => None,
+            Some(Value::String(text)) => Some(text),
+            Some(value) => return Err(wrong_type(field, &value, "a text")),
+        };
+        if field == "model_type" {
+            self.family = text.clone().unwrap_or_default();
+        }
+        Ok(text)
+    }
+
+    /// The last part of the path that the configuration was loaded from, or the family.
+    pub fn name(&mut self) -> Result<String, SpecError> {
+        let path = self.text("_name_or_path")?.unwrap_or_default();
+        let last = path.rsplit('/').find(|part| !part.is_empty());
+        Ok(last.map_or_else(|| self.family.clone(), str::to_owned))
+    }
+
+    pub fn check_flag(&mut self, field: &str, only: bool, rule: &str) -> Result<(), SpecError> {
+        match self.flag(field, only)? {
+            value if value == only => Ok(()),
+            value => Err(unexpressed(field, value, rule)),
+        }
+    }
+
+    pub fn check_function(&mut self, field: &str, default: &str, known: &[&str]) -> Result<(), SpecError> {
+        let name = self.text(field)?.unwrap_or_else(|| default.to_owned());
+        if known.contains(&name.as_str()) {
+            return Ok(());
+        }
+        Err(unexpressed(field, cut(&name), format!("the activation function is {}", known.join(" or "))))
+    }
+
+    /// The one architecture of a family that predicts the next token.
+    pub fn check_architecture(&mut self, only: &str) -> Result<(), SpecError> {
+        let Some(value) = self.take("architectures") else { return Ok(()) };
+        match value.as_array().map(Vec::as_slice) {
+            Some([]) => Ok(()),
+            Some([Value::String(name)]) if name == only => Ok(()),
+            _ => Err(unexpressed("architectures", cut(&value.to_string()), format!("it is [\"{only}\"]"))),
+        }
+    }
+
+    /// One rate for all of these fields, each with its default.
+    pub fn one_dropout(&mut self, fields: &[(&str, f64)]) -> Result<f64, SpecError> {
+        let mut rates = Vec::new();
+        for (field, default) in fields {
+            rates.push((field, self.number(field)?.unwrap_or(*default)));
+        }
+        let (first, rate) = rates[0];
+        match rates.iter().find(|(_, other)| *other != rate) {
+            None => Ok(rate),
+            Some((field, other)) => {
+                Err(unexpressed(field, other, format!("dropout has one rate, and {first} is {rate}")))
+            }
+        }
+    }
+
+    /// The base of rotary positions, under its name of version 4 or 5; scaled frequencies are refused.
+    pub fn rotary_base(&mut self) -> Result<Option<f64>, SpecError> {
+        let mut base = self.number("rope_theta")?;
+        for field in ["rope_scaling", "rope_parameters"] {
+            let Some(value) = self.take(field) else { continue };
+            let Value::Object(map) = &value else { return Err(wrong_type(field, &value, "an object or null")) };
+            let usual = |(key, value): (&String, &Value)| match key.as_str() {
+                "rope_type" | "type" => value == "default",
+                "rope_theta" => value.is_number(),
+                "partial_rotary_factor" => value.as_f64() == Some(1.0),
+                _ => false,
+            };
+            if !map.iter().all(usual) {
+                let rule = "rotary frequencies are not scaled: rope_type is \"default\"";
+                return Err(unexpressed(field, cut(&value.to_string()), rule));
+            }
+            base = map.get("rope_theta").and_then(Value::as_f64).or(base);
+        }
+        Ok(base)
+    }
+
+    /// Refuses what is left, but for fields without effect and switches that are off.
+    pub fn check_all_known(&mut self) -> Result<(), SpecError> {
+        self.check_flag("is_encoder_decoder", false, "a model has a decoder only")?;
+        self.check_flag("add_cross_attention", false, "there is no encoder to attend to")?;
+        if let Some(types) = self.take("layer_types") {
+            let all_full = types.as_array().is_some_and(|types| types.iter().all(|kind| kind == "full_attention"));
+            if !all_full {
+                let rule = "every layer attends to all positions before";
+                return Err(unexpressed("layer_types", cut(&types.to_string()), rule));
+            }
+        }
+        let heads = self.take("pruned_heads");
+        if let Some(heads) = heads.filter(|heads| heads.as_object().is_none_or(|heads| !heads.is_empty())) {
+            return Err(unexpressed("pruned_heads", cut(&heads.to_string()), "no layer lacks heads"));
+        }
+        let unread = self.map.iter().filter(|(_, value)| !value.is_null());
+        match unread.map(|(field, value)| (field.as_str(), value)).find(|(field, _)| !WITHOUT_EFFECT.contains(field)) {
+            None => Ok(()),
+            Some((field, value)) => {
+                let rule = format!("no field of {} that is known here; it may change what is computed", self.family);
+                let remedy = "leave it out if it does not";
+                Err(SpecError::invalid(cut(field), cut(&value.to_string()), rule, remedy))
+            }
+        }
+    }
+}
+
+/// A field whose value asks for something else than a model computes.
+pub(crate) fn unexpressed(field: &str, value: impl ToString, rule: impl Into<String>) -> SpecError {
+    let remedy = "the configuration is of a model that cannot be expressed exactly";
+    SpecError::invalid(field, value, rule, remedy)
+}
+
+fn wrong_type(field: &str, value: &Value, wanted: &str) -> SpecError {
+    SpecError::invalid(field, cut(&value.to_string()), format!("it is {wanted}"), "write it as transformers does")
+}
+
+/// Enough of a text to recognise it.
+pub(crate) fn cut(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}...", &text[..end]),
+    }
+}
