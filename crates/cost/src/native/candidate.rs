@@ -147,12 +147,13 @@ pub(super) fn common_divisor(a: usize, b: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use quadrille_spec::Model;
 
     use super::*;
 
-    fn candidate(grid: &str, order: &str) -> Candidate {
+    /// A candidate of that grid and order on nodes of 8 devices.
+    pub fn candidate(grid: &str, order: &str) -> Candidate {
         let grid = grid.parse::<Grid>().unwrap().with_order(order.parse().unwrap());
         let model = Model::gpt(8, 64, 8, 128, 32);
         let request = LayoutRequest { activations: Activations::Replicated, ..LayoutRequest::new(grid, 192) };

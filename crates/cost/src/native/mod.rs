@@ -4,17 +4,31 @@
 //! swept elements equal the program's ledger as integers. A [`Block`] price depends on few sizes and is reused; a
 //! [`Price`] combines it with the pipeline, the data axis and the switches.
 
+mod block;
 mod candidate;
+mod cost;
+mod footprint;
 mod framework;
+mod machine;
+mod meter;
+mod meter_panels;
+mod network;
 mod operations;
 mod parameters;
+mod pipeline;
 mod price;
 mod problem;
+mod rates;
+mod residence;
 mod stages;
+mod step;
+mod update;
 mod volumes;
 
+pub use block::Block;
 pub use candidate::Candidate;
 pub use framework::{AttentionKernel, Framework, Hiding, StateBytes};
+pub use machine::NativeMachine;
 pub use price::{Memory, Parts, Price};
-pub use problem::{Block, Problem};
+pub use problem::Problem;
 pub use volumes::{Volume, Volumes};

@@ -1,31 +1,25 @@
 //! What does not vary while layouts are compared.
 
-use quadrille_spec::{Axis, Cluster, Device, Model, Recompute, Schedule, SpecError, Tier, Zero};
+use quadrille_spec::{Cluster, Model, SpecError};
 
+use super::network::Network;
 use super::operations::Sizes;
-use super::{Candidate, Framework, Memory, Parts, Price};
+use super::rates::Rates;
+use super::{AttentionKernel, Candidate, Framework};
+
+/// Most bytes that any value of a step may have, on a single device: keeps all counts far from overflow.
+const MOST_BYTES: f64 = 1e18;
 
 /// A model to be trained on a cluster by a framework, with so many sequences of so many tokens a step.
 #[derive(Debug, Clone)]
 pub struct Problem {
     pub(super) model: Model,
-    device: Device,
-    tiers: Vec<Tier>,
+    pub(super) rates: Rates,
+    pub(super) network: Network,
     pub(super) framework: Framework,
     pub(super) global_batch: usize,
-    seq_len: usize,
-}
-
-/// What one transformer block, the embedding and the head cost for one microbatch, forward and backward. It depends on
-/// a candidate's sizes of x, y, z and context and what of them lies inside, its microbatch, activations, linear
-/// algorithm, overlap, chunks of overlap, recomputation and how long weights are kept, and so serves candidates that
-/// differ in data, pipe, schedule, chunks and ZeRO.
-#[derive(Debug, Clone, Copy)]
-pub struct Block {
-    seconds: [f64; 3],
-    flops: [f64; 2],
-    saved_bytes: f64,
-    exposed: [f64; 6],
+    pub(super) seq_len: usize,
+    pub(super) model_flops: f64,
 }
 
 impl Problem {
@@ -39,7 +33,7 @@ impl Problem {
         seq_len: usize,
     ) -> Result<Self, SpecError> {
         let rule = "the native model needs to know how fast a device computes and its networks are";
-        let Some(device) = cluster.device.clone() else {
+        let Some(device) = &cluster.device else {
             let remedy = "give the cluster a device, e.g. device = \"a100-80\", or use the model axonn";
             return Err(SpecError::invalid("device", format!("none in {}", cluster.name), rule, remedy));
         };
@@ -52,7 +46,16 @@ impl Problem {
                 return Err(SpecError::invalid(field, 0, "it must be at least 1", "give a positive number"));
             }
         }
-        Ok(Self { model: model.clone(), device, tiers: cluster.tiers.clone(), framework, global_batch, seq_len })
+        check_counts(model, &framework, global_batch, seq_len)?;
+        Ok(Self {
+            model: model.clone(),
+            rates: Rates::new(device, &framework),
+            network: Network::new(&cluster.tiers)?,
+            framework,
+            global_batch,
+            seq_len,
+            model_flops: Self::model_flops(model, global_batch, seq_len),
+        })
     }
 
     /// What the passes of a candidate depend on.
@@ -60,63 +63,29 @@ impl Problem {
         Sizes::of(&self.model, &self.framework, self.seq_len, c)
     }
 
-    /// The price of a block; see [`Block`].
-    pub fn block(&self, c: &Candidate) -> Block {
-        let [x, y, z, context] = [0, 1, 2, 3].map(|axis| c.sizes[axis] as f64);
-        let rows = c.microbatch as f64 * self.seq_len as f64 / z / context;
-        let model = &self.model;
-        let (h, v) = (model.hidden as f64, model.vocab as f64);
-        let weights = h * (model.qkv_width() + model.hidden + model.up_width() + model.ffn) as f64;
-        let flops = (2.0 * rows * weights + 4.0 * rows * self.seq_len as f64 * h) / (x * y);
-        let head = 2.0 * rows * v * h / (x * y);
-        let rate = self.device.peak.half * self.device.products.at([rows, h / x, h]);
-        let again = if let Recompute::Full { .. } = c.recompute { 4.0 } else { 3.0 };
-        let tier = &self.tiers[if c.inside[0] == c.sizes[0] { 0 } else { self.tiers.len() - 1 }];
-        let bytes = 8.0 * rows * h * (x - 1.0) / x * self.framework.activation_bytes as f64;
-        let mut exposed = [0.0; 6];
-        exposed[0] = bytes / (tier.bandwidth * tier.efficiency);
-        let kept = match c.recompute {
-            Recompute::Full { every } => 1.0 / every as f64,
-            Recompute::Selective => 10.0,
-            Recompute::None => 16.0,
+    /// FLOPs that the model needs for a step: products forward and, with gradients of inputs and weights, twice that
+    /// backward (none for the inputs of patches), and attention without causal discount.
+    fn model_flops(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
+        let [h, f, s] = [model.hidden, model.ffn, seq_len].map(|size| size as f64);
+        let block = h * (model.qkv_width() + model.hidden + model.up_width()) as f64 + f * h;
+        let ends = match model.patch_values {
+            None => 6.0 * model.vocab as f64 * h,
+            Some(values) => (4.0 + 6.0) * values as f64 * h,
         };
-        let saved_bytes = kept * rows * h / (x * y) * self.framework.activation_bytes as f64;
-        Block {
-            seconds: [again * flops / rate, 3.0 * head / rate, 0.0],
-            flops: [again * flops, 3.0 * head],
-            saved_bytes,
-            exposed,
-        }
+        let layers = model.layers as f64;
+        global_batch as f64 * s * (layers * (6.0 * block + 12.0 * s * h) + ends)
     }
+}
 
-    /// The price of a step, from that of the candidate's [`Block`].
-    pub fn price(&self, c: &Candidate, block: &Block) -> Price {
-        let pipe = c.size(Axis::Pipe) as f64;
-        let m = c.microbatches(self.global_batch) as f64;
-        let layers = (self.model.layers as f64 / pipe).ceil();
-        let pass = layers * block.seconds[0] + block.seconds[1];
-        let mut parts = Parts { compute: m * pass, bubble: (pipe - 1.0) / c.chunks as f64 * pass, ..Parts::default() };
-        if c.schedule == Schedule::ZeroBubble {
-            parts.bubble /= 3.0;
-        }
-        parts.communication[0] = m * layers * block.exposed[0];
-        let shards = (c.sizes[0] * c.sizes[1] * c.sizes[2]) as f64;
-        let parameters = self.model.parameters() as f64 / shards / pipe;
-        let replicas = (c.sizes[3] * c.sizes[4]) as f64;
-        let states = self.framework.states;
-        let sharded = if c.zero == Zero::Off { 1.0 } else { replicas };
-        let in_flight = if c.schedule == Schedule::Gpipe { m } else { pipe.min(m) };
-        let memory = Memory {
-            stage: 0,
-            parameters: (parameters * states.weight as f64) as u64,
-            gradients: (parameters * states.gradient as f64) as u64,
-            optimizer: (parameters * states.optimizer as f64 / sharded) as u64,
-            activations: (in_flight * layers * block.saved_bytes) as u64,
-            buffers: 0,
-            framework: self.framework.reserved_bytes,
-        };
-        let model_flops = 6.0 * (self.global_batch * self.seq_len) as f64 * self.model.parameters() as f64;
-        let executed = (self.model.layers as f64 * block.flops[0] + block.flops[1]) * m * shards * replicas;
-        Price { seconds: parts.total(), parts, memory, model_flops, executed_flops: executed }
+/// Makes sure that the largest value of a step can be counted in 64 bits: of activations, logits or stored scores.
+fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_len: usize) -> Result<(), SpecError> {
+    let scores = if framework.attention == AttentionKernel::Stored { model.heads * seq_len } else { 0 };
+    let widths = [model.up_width(), model.qkv_width(), model.vocab, scores];
+    let widest = widths.into_iter().max().unwrap_or(0);
+    let bytes = 8.0 * global_batch as f64 * seq_len as f64 * widest as f64;
+    if bytes <= MOST_BYTES {
+        return Ok(());
     }
+    let rule = format!("a value of {seq_len} tokens a sequence and {widest} columns has at most {MOST_BYTES:e} bytes");
+    Err(SpecError::invalid("global-batch", global_batch, rule, "use a smaller global-batch or seq-len"))
 }

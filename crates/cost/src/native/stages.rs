@@ -38,6 +38,14 @@ impl Stages {
         (0..self.chunks).map(|chunk| self.blocks_of(chunk * self.stages + stage)).sum()
     }
 
+    /// The first of the stages with a piece of most blocks.
+    pub fn first_of_most(&self) -> usize {
+        match self.layers % self.pieces() {
+            0 => 0,
+            more => (self.pieces() - more) / 2 % self.stages,
+        }
+    }
+
     /// Whether the embedding is on the stage.
     pub fn is_first(&self, stage: usize) -> bool {
         stage == 0

@@ -221,14 +221,13 @@ impl Counter<'_> {
 
     /// The axes that the rows cut from which a gradient is summed.
     fn summed(&self, c: &Candidate, kind: Kind) -> AxisSet {
-        let scatters = self.sizes.scattered || self.sizes.panels.is_some();
         let context = (c.size(Axis::Context) > 1).then_some(Axis::Context);
         let replicas: AxisSet = [Axis::Data].into_iter().chain(context).collect();
-        let with = |group: Group| if scatters { group.axes() } else { AxisSet::EMPTY };
+        let [stream, inner] = self.sizes.vector_groups();
         match kind {
             Kind::Weight => replicas,
-            Kind::Stream => replicas.union(Axis::Z.only()).union(with(self.sizes.row_group)),
-            Kind::Inner => replicas.union(Axis::Z.only()).union(with(Group::Y)),
+            Kind::Stream => replicas.union(stream),
+            Kind::Inner => replicas.union(inner),
         }
     }
 

@@ -22,7 +22,7 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 pub(super) use block::{backward_weights, forward_weights};
 pub(super) use pass::Pass;
 pub(super) use sizes::{LinearSizes, Sizes};
-pub(super) use summa::Panels;
+pub(super) use summa::{Panels, Travel};
 pub(super) use sweep::Sweep;
 pub(super) use values::Values;
 

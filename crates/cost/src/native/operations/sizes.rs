@@ -3,7 +3,7 @@
 //! Letters: `m` token rows of a (data, z, context) rank in an overlap chunk, `h` hidden, `f` perceptron, `x`, `y`
 //! sizes of axes.
 
-use quadrille_spec::{Activation, Activations, Axis, Linear, Model, Norm, Overlap, Positions, Recompute};
+use quadrille_spec::{Activation, Activations, Axis, AxisSet, Linear, Model, Norm, Overlap, Positions, Recompute};
 
 use super::{Group, Values};
 use crate::native::{AttentionKernel, Candidate, Framework};
@@ -26,17 +26,6 @@ impl LinearSizes {
     pub fn tile(&self) -> u64 {
         self.inputs * self.outputs
     }
-}
-
-/// Elements of the parameters that z does not cut, on a rank.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(in crate::native) struct Vectors {
-    /// On the residual stream: norms, biases of its layers, positions.
-    pub residual: u64,
-    /// Inside a block: biases of qkv and up.
-    pub inner: u64,
-    /// How many of both.
-    pub count: u64,
 }
 
 /// What a pass depends on.
@@ -211,15 +200,14 @@ impl Sizes {
         [self.qkv, self.projection, self.up, self.down]
     }
 
-    /// The vectors of a block.
-    pub fn block_vectors(&self) -> Vectors {
-        let norms = self.norm.vectors() as u64;
-        let biases = u64::from(self.biases);
-        Vectors {
-            residual: 2 * (norms + biases) * self.stream_cols,
-            inner: biases * (self.qkv.outputs + self.up.outputs),
-            count: 2 * norms + 4 * biases,
-        }
+    /// The axes that cut the rows from which gradients of vectors are summed, beside those that hold the same weights:
+    /// on the residual stream, and inside a block.
+    pub fn vector_groups(&self) -> [AxisSet; 2] {
+        let scatters = self.scattered || self.panels.is_some();
+        [self.row_group, Group::Y].map(|group| {
+            let rows = if scatters { group.axes() } else { AxisSet::EMPTY };
+            rows.union(Axis::Z.only())
+        })
     }
 
     /// What a block keeps for its backward pass.

@@ -1,0 +1,189 @@
+//! What one microbatch takes on one block, on the embedding, on the head and at the boundaries between stages.
+
+use quadrille_spec::{Axis, KeepWeights, Recompute};
+
+use super::cost::Cost;
+use super::footprint::Footprint;
+use super::meter::{Lap, Meter};
+use super::network::{Link, Placement};
+use super::operations::{Group, Pass, Sizes, Sweep, Values, backward_weights, forward_weights};
+use super::rates::Taken;
+use super::{Candidate, Problem};
+
+/// What one transformer block, the embedding and the head cost for one microbatch, forward and backward. It depends on
+/// a candidate's sizes of x, y, z and context and what of them lies inside, its microbatch, activations, linear
+/// algorithm, overlap, chunks of overlap, recomputation and how long weights are kept, and so serves candidates that
+/// differ in data, pipe, schedule, chunks and ZeRO.
+#[derive(Debug, Clone, Copy)]
+pub struct Block {
+    pub(super) sizes: Sizes,
+    /// A block among others.
+    pub(super) block: Passes,
+    /// What the first block of a pass takes more: its first weight has not been gathered ahead.
+    pub(super) first: [f64; 2],
+    /// Waiting at the end of a backward pass for gradients that are still being scattered.
+    pub(super) drain: f64,
+    /// What the backward pass computes again more of a block whose output it needs: one amid a segment.
+    pub(super) amid: Cost,
+    pub(super) amid_flops: f64,
+    pub(super) embedding: Passes,
+    pub(super) head: Passes,
+    /// Both where they share a table: its gradient is finished by the embedding.
+    pub(super) tied: [Passes; 2],
+    /// What a piece does with what it has received, and before it sends.
+    pub(super) receive: Cost,
+    pub(super) send: Cost,
+    /// The copies of the residual stream's gradient of a schedule that puts weight gradients off.
+    pub(super) copies: Taken,
+    /// Seconds of all gathers of a block's weights, and of the table's, where they are gathered once per step.
+    pub(super) gathers_once: [f64; 2],
+    /// Of the first of them.
+    pub(super) first_gather: f64,
+    /// Seconds of scattering the gradients of a block's weights over z, and of the table's.
+    pub(super) scatter_once: [f64; 2],
+    /// Bytes of a weight that is gathered ahead.
+    pub(super) ahead: i64,
+    /// Bytes that recomputation leaves of a block amid a segment.
+    pub(super) amid_bytes: i64,
+}
+
+/// Forward and backward pass of one microbatch.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Passes {
+    pub forward: Cost,
+    pub backward: Cost,
+    /// Seconds of both.
+    pub seconds: [f64; 2],
+    /// Of the backward pass's computation, what gives gradients of weights.
+    pub weight_gradient: Taken,
+    /// Waiting that the gradients of weights hide in the backward pass.
+    pub hidden: [f64; 6],
+    /// FLOPs of products and attention of both passes.
+    pub flops: f64,
+    pub memory: [Footprint; 2],
+}
+
+impl Passes {
+    fn new(forward: Lap, backward: Lap) -> Self {
+        Self {
+            forward: forward.cost,
+            backward: backward.cost,
+            seconds: [forward.cost.seconds(), backward.cost.seconds()],
+            weight_gradient: backward.weight_gradient,
+            hidden: backward.hidden,
+            flops: forward.flops + backward.flops,
+            memory: [forward.memory, backward.memory],
+        }
+    }
+}
+
+impl Problem {
+    /// The price of a block; see [`Block`].
+    pub fn block(&self, c: &Candidate) -> Block {
+        let sizes = self.sizes(c);
+        let placement = Placement::of(&self.network, c);
+        let links = Group::ALL.map(|group| Link::new(&self.network, &placement, c, group.axes()));
+        let meter = || Meter::new(&sizes, &self.rates, &links, c.keep_weights == KeepWeights::Use);
+        Measuring { sizes: &sizes, meter }.block(c)
+    }
+}
+
+struct Measuring<'a, M> {
+    sizes: &'a Sizes,
+    /// A fresh meter.
+    meter: M,
+}
+
+impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
+    fn block(&self, c: &Candidate) -> Block {
+        let s = self.sizes;
+        let again = Values::again(s, s.framework.repeats_whole_segments);
+        let (weights, count) = forward_weights(s);
+        let mut forward = (self.meter)();
+        let forwards = self.steady(&mut forward, &weights[..count], |pass| pass.block(Values::all(s), Values::kept(s)));
+        let (weights, count) = backward_weights(s, again);
+        let mut backward = (self.meter)();
+        let backwards = self.steady(&mut backward, &weights[..count], |pass| pass.block_backward(again));
+        let drain = backward.drain();
+        // The head's table is gathered in the place of the next block's first weight.
+        forward.prefetch_instead(weights[0], s.table);
+        let head = self.lap(&mut forward, &[s.table], |pass| pass.head());
+        let [head, open_head] =
+            [false, true].map(|open| Passes::new(head, self.fresh(&[s.table], |pass| pass.head_backward(open))));
+        let embedding = self.fresh(&[s.table], |pass| pass.embedding());
+        let [embedding, open_embedding] = [false, true].map(|open| {
+            let mut meter = (self.meter)();
+            let mut backward = self.lap(&mut meter, &[s.table], |pass| pass.embedding_backward(open));
+            backward.cost = backward.cost.exposing(Axis::Z, meter.drain());
+            Passes::new(embedding, backward)
+        });
+        let (amid, amid_bytes) = self.amid(again, &backwards[1]);
+        let once = (self.meter)();
+        let all = s.linears().iter().map(|linear| once.gather_seconds(linear.tile())).sum();
+        let scatters = s.linears().iter().map(|linear| once.scatter_seconds(linear.tile())).sum();
+        let ahead = if s.z > 1 && s.overlap.all_gather && c.keep_weights == KeepWeights::Use { weights[0] } else { 0 };
+        Block {
+            sizes: *s,
+            block: Passes::new(forwards[1], backwards[1]),
+            first: [forwards, backwards].map(|[first, steady]| first.cost.seconds() - steady.cost.seconds()),
+            drain,
+            amid: amid.cost,
+            amid_flops: amid.flops,
+            embedding,
+            head,
+            tied: [open_embedding, open_head],
+            receive: self.fresh(&[], |pass| pass.receive()).cost,
+            send: self.fresh(&[], |pass| pass.send()).cost,
+            copies: self.fresh(&[], |pass| pass.sweep(Sweep::Accumulate, s.stream(), 2 * s.stream())).cost.taken,
+            gathers_once: [all, once.gather_seconds(s.table)],
+            first_gather: once.gather_seconds(s.qkv.tile()),
+            scatter_once: [scatters, once.scatter_seconds(s.table)],
+            ahead: (ahead * s.framework.states.gathered_weight) as i64,
+            amid_bytes,
+        }
+    }
+
+    fn lap(&self, meter: &mut Meter<'a>, weights: &[u64], tell: impl FnOnce(&mut Pass<'_, Meter<'a>>)) -> Lap {
+        tell(&mut Pass::new(self.sizes, meter, weights, false));
+        meter.lap()
+    }
+
+    fn fresh(&self, weights: &[u64], tell: impl FnOnce(&mut Pass<'_, Meter<'a>>)) -> Lap {
+        self.lap(&mut (self.meter)(), weights, tell)
+    }
+
+    /// The first of several passes that follow each other, and one among them. Only gathers and scatters over z make a
+    /// difference.
+    fn steady(&self, meter: &mut Meter<'a>, weights: &[u64], tell: impl Fn(&mut Pass<'_, Meter<'a>>)) -> [Lap; 2] {
+        tell(&mut Pass::new(self.sizes, meter, weights, true));
+        let first = meter.lap();
+        if self.sizes.z == 1 {
+            return [first, first];
+        }
+        tell(&mut Pass::new(self.sizes, meter, weights, true));
+        [first, meter.lap()]
+    }
+
+    /// What the backward pass of a block amid a segment of recomputation takes more than that of the segment's last, and
+    /// the memory that is left of it until its backward pass.
+    fn amid(&self, again: Values, last: &Lap) -> (Lap, i64) {
+        let s = self.sizes;
+        let Recompute::Full { every: 2.. } = s.recompute else { return (Lap::default(), 0) };
+        let amid = Values::again(s, true);
+        let (weights, count) = backward_weights(s, amid);
+        let mut meter = (self.meter)();
+        let [_, mut lap] = self.steady(&mut meter, &weights[..count], |pass| pass.block_backward(amid));
+        lap.cost -= last.cost;
+        lap.flops -= last.flops;
+        let made = self.fresh(&[], |pass| {
+            pass.recomputes = true;
+            pass.block(again, Values::needed(s));
+        });
+        let output = if Values::kept(s).output { 0 } else { self.stream_bytes() };
+        (lap, made.memory.net() + output)
+    }
+
+    fn stream_bytes(&self) -> i64 {
+        (self.sizes.stream() * self.sizes.chunks * self.sizes.framework.activation_bytes) as i64
+    }
+}

@@ -1,0 +1,341 @@
+//! Measures what a pass takes: time on the compute stream with the collectives beside it, and memory.
+//!
+//! Collectives of a group follow each other on a stream; a wait stops the compute stream until the collective is done.
+//! What stands between issue and wait hides a collective: `exposed = max(0, communication - hiding computation)`.
+
+use quadrille_spec::{Axis, CollectiveKind};
+
+use super::cost::Cost;
+use super::footprint::Footprint;
+use super::network::Link;
+use super::operations::{Core, Group, Panels, Product, Sink, Sizes, Slot, Sweep, Swept};
+use super::rates::{Rates, Taken};
+
+/// Beyond so many overlap chunks more of them hide no more: this many stand for all.
+const MOST_CHUNKS: usize = 16;
+/// Most waits between two collectives.
+const MOST_WAITS: usize = 4;
+const SLOTS: usize = 3;
+
+/// The passes that are measured: one after the other, or each from a fresh meter.
+pub(super) struct Meter<'a> {
+    pub s: &'a Sizes,
+    pub rates: &'a Rates,
+    pub links: &'a [Link; Group::ALL.len()],
+    /// Whether weights are gathered in these passes at all.
+    gathers: bool,
+    /// What has been told so far took this much.
+    pub cost: Cost,
+    /// FLOPs of products and attention.
+    pub flops: f64,
+    pub memory: Footprint,
+    /// The time of the compute stream.
+    now: f64,
+    /// When the stream of each group is free.
+    streams: [f64; Group::ALL.len()],
+    /// When the gather of the next weight is done.
+    prefetched: Option<f64>,
+    /// When the reduce-scatters that have not been waited for are done.
+    scattered: f64,
+    /// Seconds of a reduction of SUMMA panels that is still under way.
+    pub reducing: Option<(f64, usize)>,
+    /// Of all that, what gives gradients of weights.
+    pub weight_gradient: Taken,
+    /// Waiting for input gradients that OAR has hidden.
+    hidden: [f64; 6],
+    /// Of the reduction of the input gradient: how long a wait at once would have taken.
+    wait_at_once: f64,
+    tokens: Tokens,
+}
+
+/// Collectives on tokens and what is computed between them, for every overlap chunk.
+#[derive(Clone, Copy, Default)]
+struct Tokens {
+    /// Chunks that are followed, and how many chunks each of them stands for.
+    chunks: usize,
+    each: f64,
+    /// By slot and chunk: when its last collective is done.
+    ready: [[f64; MOST_CHUNKS]; SLOTS],
+    axes: [usize; SLOTS],
+    /// Since the last collective: seconds of a chunk, between waits for slots.
+    computed: [f64; MOST_WAITS + 1],
+    waits: [usize; MOST_WAITS],
+    waiting: usize,
+}
+
+impl<'a> Meter<'a> {
+    /// `gathers`: weights are gathered for every product.
+    pub fn new(s: &'a Sizes, rates: &'a Rates, links: &'a [Link; Group::ALL.len()], gathers: bool) -> Self {
+        let chunks = (s.chunks as usize).min(MOST_CHUNKS);
+        Self {
+            s,
+            rates,
+            links,
+            gathers: gathers && s.z > 1,
+            cost: Cost::default(),
+            flops: 0.0,
+            memory: Footprint::default(),
+            now: 0.0,
+            streams: [0.0; Group::ALL.len()],
+            prefetched: None,
+            scattered: 0.0,
+            reducing: None,
+            weight_gradient: Taken::default(),
+            hidden: [0.0; 6],
+            wait_at_once: 0.0,
+            tokens: Tokens { chunks, each: s.chunks as f64 / chunks as f64, ..Tokens::default() },
+        }
+    }
+
+    /// Ends a measurement and begins the next, of what follows. Memory of a weight that is gathered ahead is there at
+    /// both ends.
+    pub fn lap(&mut self) -> Lap {
+        self.flush(None);
+        Lap {
+            cost: std::mem::take(&mut self.cost),
+            weight_gradient: std::mem::take(&mut self.weight_gradient),
+            hidden: std::mem::take(&mut self.hidden),
+            flops: std::mem::take(&mut self.flops),
+            memory: std::mem::take(&mut self.memory),
+        }
+    }
+
+    /// What is still to be waited for of reduce-scatters under way.
+    pub fn drain(&self) -> f64 {
+        (self.scattered - self.now).max(0.0)
+    }
+
+    /// The gather that has been begun is of a weight of other elements.
+    pub fn prefetch_instead(&mut self, begun: u64, instead: u64) {
+        if self.prefetched.is_some() {
+            self.memory.take(self.weight_bytes(instead));
+        }
+        let more = self.gather_seconds(instead) - self.gather_seconds(begun);
+        self.prefetched = self.prefetched.map(|end| end + more);
+    }
+
+    /// Seconds that a gather of a weight of so many elements takes.
+    pub fn gather_seconds(&self, elements: u64) -> f64 {
+        let bytes = elements * self.s.framework.states.gathered_weight;
+        self.links[Group::Z as usize].seconds(CollectiveKind::AllGather, bytes as f64)
+    }
+
+    /// Overlap chunks.
+    pub fn chunks(&self) -> f64 {
+        self.s.chunks as f64
+    }
+
+    /// Something on the compute stream now.
+    pub fn spend(&mut self, taken: Taken) {
+        self.flush(None);
+        self.cost.taken += taken;
+        self.now += taken.seconds();
+    }
+
+    /// The compute stream waits, if the time is more than none.
+    pub fn expose(&mut self, axis: usize, seconds: f64) {
+        self.wait_until(axis, self.now + seconds);
+    }
+
+    /// Seconds of scattering a weight's gradient of so many elements.
+    pub fn scatter_seconds(&self, elements: u64) -> f64 {
+        let bytes = elements * self.s.framework.states.sent_gradient;
+        self.links[Group::Z as usize].seconds(CollectiveKind::ReduceScatter, bytes as f64)
+    }
+
+    /// Waits on the compute stream until `end`.
+    fn wait_until(&mut self, axis: usize, end: f64) {
+        if end > self.now {
+            self.cost.exposed[axis] += end - self.now;
+            self.now = end;
+        }
+    }
+
+    /// Something on the compute stream, for every chunk.
+    fn compute(&mut self, taken: Taken) {
+        let count = self.s.chunks as f64;
+        self.cost.taken += taken.times(count);
+        match self.tokens.chunks {
+            1 => self.now += count * taken.seconds(),
+            _ => self.tokens.computed[self.tokens.waiting] += self.tokens.each * taken.seconds(),
+        }
+    }
+
+    /// Runs what the chunks have to do since the last collective, one chunk after the other, each of which then begins
+    /// its next collective if there is one: slot, group and seconds.
+    fn flush(&mut self, begun: Option<(Slot, Group, f64)>) {
+        if self.tokens.chunks == 1 {
+            if let Some((slot, group, seconds)) = begun {
+                self.tokens.ready[slot as usize][0] = self.begin(group, seconds);
+            }
+            return;
+        }
+        let Tokens { computed, waits, waiting, .. } = self.tokens;
+        for chunk in 0..self.tokens.chunks {
+            for wait in 0..waiting {
+                self.now += computed[wait];
+                let slot = waits[wait];
+                self.wait_until(self.tokens.axes[slot], self.tokens.ready[slot][chunk]);
+            }
+            self.now += computed[waiting];
+            if let Some((slot, group, seconds)) = begun {
+                self.tokens.ready[slot as usize][chunk] = self.begin(group, self.tokens.each * seconds);
+            }
+        }
+        (self.tokens.computed, self.tokens.waiting) = ([0.0; MOST_WAITS + 1], 0);
+    }
+
+    /// Puts a collective at the end of the stream of its group; returns when it is done.
+    fn begin(&mut self, group: Group, seconds: f64) -> f64 {
+        let end = self.streams[group as usize].max(self.now) + seconds;
+        self.streams[group as usize] = end;
+        end
+    }
+
+    /// Bytes of a gathered weight.
+    fn weight_bytes(&self, elements: u64) -> u64 {
+        elements * self.s.framework.states.gathered_weight
+    }
+}
+
+/// What a part of the passes took.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Lap {
+    pub cost: Cost,
+    /// Of its computation, what gives gradients of weights.
+    pub weight_gradient: Taken,
+    /// Waiting that the gradients of weights have hidden.
+    pub hidden: [f64; 6],
+    pub flops: f64,
+    pub memory: Footprint,
+}
+
+/// The axis under which waiting for a group counts.
+pub(super) fn axis_of(group: Group) -> usize {
+    (match group {
+        Group::X => Axis::X,
+        Group::Y | Group::Mesh => Axis::Y,
+        Group::Z => Axis::Z,
+        Group::Context => Axis::Context,
+    }) as usize
+}
+
+impl Sink for Meter<'_> {
+    fn sweep(&mut self, swept: Swept) {
+        if swept.moved == 0 {
+            return;
+        }
+        let taken = self.rates.sweep(swept.sweep, swept.elements as f64, (swept.moved * swept.element_bytes) as f64);
+        if swept.once { self.spend(taken) } else { self.compute(taken) }
+    }
+
+    fn product(&mut self, product: Product, shape: [u64; 3]) {
+        let shape = shape.map(|size| size as f64);
+        self.flops += self.s.chunks as f64 * 2.0 * shape[0] * shape[1] * shape[2];
+        let taken = self.rates.product(shape);
+        self.compute(taken);
+        if product == Product::WeightGradient {
+            self.weight_gradient += taken.times(self.chunks());
+        }
+    }
+
+    fn attention(&mut self, core: Core) {
+        let Core { backward, outputs, moved, heads } = core;
+        let passes = if backward { 2.0 } else { 1.0 };
+        self.flops += self.s.chunks as f64 * passes * 4.0 * (self.s.seq_len * outputs) as f64;
+        let shape = [self.s.seq_len, self.s.head_dim, heads].map(|size| size as f64);
+        let taken = self.rates.attention(backward, self.s.causal, shape, outputs as f64, moved as f64);
+        self.compute(taken);
+    }
+
+    fn batched_product(&mut self, _: bool, shape: [u64; 3], heads: u64) {
+        let shape = shape.map(|size| size as f64);
+        self.flops += (self.s.chunks * heads) as f64 * 2.0 * shape[0] * shape[1] * shape[2];
+        let taken = self.rates.batched_product(shape, heads as f64);
+        self.compute(taken);
+    }
+
+    fn issue(&mut self, slot: Slot, kind: CollectiveKind, group: Group, elements: u64, element_bytes: u64) {
+        let seconds = self.links[group as usize].seconds(kind, (elements * element_bytes) as f64);
+        self.flush(Some((slot, group, seconds)));
+        self.tokens.axes[slot as usize] = axis_of(group);
+        if slot == Slot::Reduction {
+            self.wait_at_once = (self.tokens.ready[slot as usize][0] - self.now).max(0.0);
+        }
+    }
+
+    fn wait(&mut self, slot: Slot) {
+        let reduces = slot == Slot::Reduction;
+        let slot = slot as usize;
+        if self.tokens.chunks == 1 {
+            let (axis, end) = (self.tokens.axes[slot], self.tokens.ready[slot][0]);
+            if reduces {
+                self.hidden[axis] += self.wait_at_once - (end - self.now).max(0.0);
+            }
+            return self.wait_until(axis, end);
+        }
+        if self.tokens.waiting == MOST_WAITS {
+            self.flush(None);
+        }
+        self.tokens.waits[self.tokens.waiting] = slot;
+        self.tokens.waiting += 1;
+    }
+
+    fn weight(&mut self, elements: u64, next: Option<u64>) {
+        if !self.gathers {
+            return;
+        }
+        self.flush(None);
+        let axis = Axis::Z as usize;
+        let end = match self.prefetched.take() {
+            Some(end) => end,
+            None => {
+                self.memory.take(self.weight_bytes(elements));
+                self.begin(Group::Z, self.gather_seconds(elements))
+            }
+        };
+        self.wait_until(axis, end);
+        if let Some(next) = next.filter(|_| self.s.overlap.all_gather) {
+            self.memory.take(self.weight_bytes(next));
+            self.prefetched = Some(self.begin(Group::Z, self.gather_seconds(next)));
+        }
+    }
+
+    fn weight_done(&mut self, elements: u64) {
+        if self.gathers {
+            self.memory.give(self.weight_bytes(elements));
+        }
+    }
+
+    fn scatter(&mut self, elements: u64) {
+        if self.s.z == 1 {
+            return;
+        }
+        self.flush(None);
+        let bytes = elements * self.s.framework.states.sent_gradient;
+        let shard = bytes / self.s.z;
+        let end = self.begin(Group::Z, self.scatter_seconds(elements));
+        self.memory.take(shard);
+        if self.s.overlap.reduce_scatter {
+            self.scattered = end;
+        } else {
+            self.wait_until(Axis::Z as usize, end);
+            self.memory.give(bytes + shard);
+        }
+        let accumulated = self.rates.sweep(Sweep::Accumulate, (elements / self.s.z) as f64, 2.0 * shard as f64);
+        self.spend(accumulated);
+        self.weight_gradient += accumulated;
+    }
+
+    fn panels(&mut self, panels: &Panels) {
+        self.summa(panels);
+    }
+
+    fn take(&mut self, bytes: u64) {
+        self.memory.take(bytes);
+    }
+
+    fn give(&mut self, bytes: u64) {
+        self.memory.give(bytes);
+    }
+}

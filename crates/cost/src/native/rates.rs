@@ -1,0 +1,112 @@
+//! How long a device takes for an operation: `launch + max(FLOPs / rate, bytes / memory bandwidth)`.
+
+use quadrille_spec::{Device, Efficiency};
+
+use super::Framework;
+use super::operations::Sweep;
+
+/// The backward pass of flash-style attention computes the scores again: five products where the ledger counts four
+/// (Dao et al. 2022).
+const FLASH_BACKWARD: f64 = 2.5 / 2.0;
+
+/// Tiles above the diagonal are left out of causal flash-style attention.
+const CAUSAL: f64 = 0.5;
+
+/// A device as formulas need it.
+#[derive(Debug, Clone)]
+pub(super) struct Rates {
+    /// Seconds of a FLOP at the peak of products.
+    product: f64,
+    /// Seconds of an element-wise arithmetic operation.
+    vector: f64,
+    /// Seconds of a byte to or from memory.
+    byte: f64,
+    launch: f64,
+    products: Efficiency,
+    attention: Efficiency,
+    /// Bytes of the operands of products.
+    element_bytes: f64,
+}
+
+/// What an operation takes on the compute stream, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Taken {
+    /// While arithmetic is the limit.
+    pub compute: f64,
+    /// What memory traffic adds.
+    pub memory: f64,
+    /// Before it begins.
+    pub launch: f64,
+}
+
+impl Taken {
+    pub fn seconds(&self) -> f64 {
+        self.compute + self.memory + self.launch
+    }
+
+    /// So many such operations.
+    pub fn times(self, count: f64) -> Self {
+        Self { compute: count * self.compute, memory: count * self.memory, launch: count * self.launch }
+    }
+}
+
+impl Rates {
+    /// Products run at the peak of the type that the framework stores activations in.
+    pub fn new(device: &Device, framework: &Framework) -> Self {
+        let peak = match framework.activation_bytes {
+            ..=2 => device.peak.half,
+            3..=4 => device.peak.single,
+            _ => device.peak.double,
+        };
+        Self {
+            product: 1.0 / peak,
+            vector: 1.0 / device.vector_rate,
+            byte: 1.0 / (device.memory_bandwidth * device.memory_efficiency),
+            launch: device.launch_seconds,
+            products: device.products.clone(),
+            attention: device.attention.clone(),
+            element_bytes: framework.activation_bytes as f64,
+        }
+    }
+
+    fn taken(&self, compute: f64, bytes: f64) -> Taken {
+        Taken { compute, memory: (bytes * self.byte - compute).max(0.0), launch: self.launch }
+    }
+
+    /// A product `[m, k] [k, n]`, its shape as `[m, n, k]`.
+    pub fn product(&self, [m, n, k]: [f64; 3]) -> Taken {
+        self.batched_product([m, n, k], 1.0)
+    }
+
+    /// So many products of that shape at once.
+    pub fn batched_product(&self, [m, n, k]: [f64; 3], count: f64) -> Taken {
+        let compute = count * 2.0 * m * n * k * self.product / self.products.at([m, n, k]);
+        self.taken(compute, count * (m * k + k * n + m * n) * self.element_bytes)
+    }
+
+    /// Flash-style attention over `outputs` elements of its output, with heads of so many columns, `heads` of them in all
+    /// sequences.
+    pub fn attention(
+        &self,
+        backward: bool,
+        causal: bool,
+        [seq_len, head_dim, heads]: [f64; 3],
+        outputs: f64,
+        moved: f64,
+    ) -> Taken {
+        let counted = 4.0 * seq_len * outputs * if backward { 2.0 * FLASH_BACKWARD } else { 1.0 };
+        let flops = if causal { CAUSAL * counted } else { counted };
+        let efficiency = self.attention.at([seq_len, head_dim, heads]);
+        self.taken(flops * self.product / efficiency, moved * self.element_bytes)
+    }
+
+    /// An element-wise operation.
+    pub fn sweep(&self, sweep: Sweep, elements: f64, bytes: f64) -> Taken {
+        self.taken(elements * sweep.flops() * self.vector, bytes)
+    }
+
+    /// Memory traffic alone, in so many kernels.
+    pub fn traffic(&self, bytes: f64, kernels: f64) -> Taken {
+        Taken { compute: 0.0, memory: bytes * self.byte, launch: kernels * self.launch }
+    }
+}
