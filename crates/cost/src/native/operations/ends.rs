@@ -8,7 +8,7 @@ use super::{Group, Product, Sink, Slot, Sweep, Swept};
 impl<S: Sink> Pass<'_, S> {
     /// Token rows of full width that every rank of the mesh has a part of, to the residual stream: columns scattered,
     /// then rows scattered or summed. `last`: of the reductions, what the last of them is called.
-    fn to_stream(&mut self, last: Slot) {
+    fn enter_stream(&mut self, last: Slot) {
         let s = self.s;
         let whole = s.rows * s.hidden;
         let mut held = whole;
@@ -35,7 +35,7 @@ impl<S: Sink> Pass<'_, S> {
         }
     }
 
-    /// Waits for what [`Pass::to_stream`] has begun.
+    /// Waits for what [`Pass::enter_stream`] has begun.
     fn stream_done(&mut self, last: Slot) {
         let s = self.s;
         let (columns, rows) = (s.members(s.column_group), s.members(s.row_group));
@@ -52,7 +52,7 @@ impl<S: Sink> Pass<'_, S> {
 
     /// The residual stream to rows of full width: rows gathered, then columns. Gives the stream back after it if nothing
     /// else needs it.
-    fn from_stream(&mut self, is_last_use: bool) {
+    fn leave_stream(&mut self, is_last_use: bool) {
         let s = self.s;
         let (columns, mut held) = (s.members(s.column_group), s.stream());
         let mut own = is_last_use;
@@ -81,7 +81,7 @@ impl<S: Sink> Pass<'_, S> {
         self.take(whole);
         self.sweep(Sweep::Embed, whole, 2 * whole);
         self.weight_done(s.table);
-        self.to_stream(Slot::Now);
+        self.enter_stream(Slot::Now);
         self.stream_done(Slot::Now);
         if s.learned_positions {
             self.sweep(Sweep::AddPositions, stream, s.positions + 2 * stream);
@@ -106,7 +106,7 @@ impl<S: Sink> Pass<'_, S> {
         if s.learned_positions {
             self.sweep(Sweep::PositionsBackward, stream, stream + s.positions);
         }
-        self.from_stream(true);
+        self.leave_stream(true);
         if !tile_is_there {
             self.take_tile(s.table);
         }
@@ -126,7 +126,7 @@ impl<S: Sink> Pass<'_, S> {
         let s = self.s;
         let (rows, logits) = (s.rows, s.rows * s.logits);
         self.norm(super::Values::all(s));
-        self.from_stream(true);
+        self.leave_stream(true);
         self.weight();
         self.sink.take(logits * s.framework.logit_bytes * s.chunks);
         self.product(Product::Forward, [rows, s.logits, s.hidden]);
@@ -150,7 +150,7 @@ impl<S: Sink> Pass<'_, S> {
         self.take(whole);
         self.product(Product::InputGradient, [rows, s.hidden, s.logits]);
         self.weight_done(s.table);
-        self.to_stream(Slot::Reduction);
+        self.enter_stream(Slot::Reduction);
         let hides = s.overlap.all_reduce;
         if !hides {
             self.stream_done(Slot::Reduction);

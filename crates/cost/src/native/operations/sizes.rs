@@ -115,7 +115,7 @@ impl Sizes {
         // Ranks along x beyond the heads of keys and values hold copies of them.
         let kv_heads = (model.kv_heads as u64).max(x);
         let qkv = (model.heads as u64 + 2 * kv_heads) * head_dim;
-        let vocab = (model.vocab as u64).next_multiple_of(x * y) / (x * y);
+        let vocab = (model.vocab as u64).div_ceil(x * y);
         let local_sequences = if scattered || summa { sequences / y } else { sequences };
         let (table, logits) = match model.patch_values {
             None => (vocab * h, vocab),
