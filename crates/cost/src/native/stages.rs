@@ -7,7 +7,7 @@ use super::Candidate;
 /// The layers of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stages {
-    layers: usize,
+    pub layers: usize,
     /// Stages.
     pub stages: usize,
     /// Pieces of a stage.
@@ -15,6 +15,9 @@ pub(super) struct Stages {
 }
 
 impl Stages {
+    /// The most that [`Stages::candidates`] gives.
+    pub const MOST_CANDIDATES: usize = 4;
+
     pub fn of(model: &Model, c: &Candidate) -> Self {
         Self { layers: model.layers, stages: c.size(Axis::Pipe), chunks: c.chunks }
     }
@@ -33,9 +36,32 @@ impl Stages {
         self.layers / pieces + usize::from(order < self.layers % pieces)
     }
 
+    /// Blocks of each piece of a stage.
+    pub fn pieces_on(&self, stage: usize) -> impl Iterator<Item = usize> {
+        (0..self.chunks).map(move |chunk| self.blocks_of(chunk * self.stages + stage))
+    }
+
     /// Blocks of a stage.
     pub fn blocks_on(&self, stage: usize) -> usize {
-        (0..self.chunks).map(|chunk| self.blocks_of(chunk * self.stages + stage)).sum()
+        match self.layers % self.pieces() {
+            0 => self.layers / self.stages,
+            _ => self.pieces_on(stage).sum(),
+        }
+    }
+
+    /// Segments of so many blocks, or what is left of a piece, on all stages.
+    pub fn segments(&self, every: usize) -> usize {
+        let (pieces, more) = (self.pieces(), self.layers % self.pieces());
+        let least = self.layers / pieces;
+        (pieces - more) * least.div_ceil(every) + more * (least + 1).div_ceil(every)
+    }
+
+    /// The stages among which the busiest and the fullest are, each once: the ends, the second one as any that is
+    /// neither, and the first with most blocks.
+    pub fn candidates(&self) -> impl Iterator<Item = usize> + use<> {
+        let last = self.stages - 1;
+        let all = [0, 1.min(last), self.first_of_most(), last];
+        (0..all.len()).filter(move |&at| !all[..at].contains(&all[at])).map(move |at| all[at])
     }
 
     /// The first of the stages with a piece of most blocks.
