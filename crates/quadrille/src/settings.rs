@@ -73,7 +73,7 @@ pub struct Typed {
 
 /// Reads the layout's file and flags, which win over it; not yet held against a model.
 pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: &Defaults) -> Result<Typed, Failure> {
-    let cluster = Cluster::from_toml(&preset_or_file(&arguments.cluster, Cluster::preset_text)?)?;
+    let cluster = cluster(arguments.cluster())?;
     let file = arguments.file()?;
     let mut request = LayoutRequest { dtype: defaults.dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
     file.apply(&mut request)?;
@@ -171,6 +171,11 @@ pub fn hyper(constants: Constants, run: &RunArguments, steps: u64) -> Result<Hyp
 /// Logical processors that this process may use.
 pub fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
+}
+
+/// The cluster of a preset or a file.
+pub fn cluster(name: &str) -> Result<Cluster, Failure> {
+    Ok(Cluster::from_toml(&preset_or_file(name, Cluster::preset_text)?)?)
 }
 
 /// The text of a preset, or of a file if the name looks like one.

@@ -2,10 +2,9 @@
 
 pub mod report;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::{Args, value_parser};
+use clap::Args;
 use quadrille_cost::lbnl::{Shape, Strategy, System};
 use quadrille_engine::Hyper;
 use quadrille_plan::lbnl::{Ranked, Search};
@@ -15,6 +14,8 @@ use crate::arguments::{PlanArguments, PricedType};
 use crate::failure::Failure;
 use crate::layout_arguments::{LayoutArguments, MemoryArguments, PipelineArguments};
 use crate::output::{print_json, print_text, write_file};
+use crate::plan::refuse_typed;
+use crate::quantities::Counts;
 use crate::{paths, settings};
 
 /// Sequences in a step of all published outputs.
@@ -30,33 +31,12 @@ pub struct LbnlArguments {
     /// How blocks are cut: 1d (heads and widths), 2d (these and the sequence) or summa (products in panels)
     #[arg(long, value_name = "NAME")]
     pub strategy: Option<Strategy>,
-    /// Number of GPUs
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1 << 24))]
-    pub gpus: Option<u64>,
-    /// GPUs of a fast domain, e.g. --nvs 8 [default: the system's own, 4 or 64]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1 << 24))]
-    pub nvs: Option<u64>,
-    /// Write the ranking to this file, in place of what it holds, in the columns of the tables that LBNL's code writes
-    #[arg(long, value_name = "FILE.csv")]
-    pub csv: Option<PathBuf>,
 }
 
 impl LbnlArguments {
     /// Refuses these flags for another cost model.
     pub fn refuse(&self, cost: &str) -> Result<(), Failure> {
-        let Self { strategy, gpus, nvs, csv } = self;
-        let flags = [
-            ("--strategy", strategy.is_some(), "leave it out"),
-            ("--gpus", gpus.is_some(), "give --ranks"),
-            ("--nvs", nvs.is_some(), "give --per-node"),
-            ("--csv", csv.is_some(), "use --json"),
-        ];
-        match flags.into_iter().find(|(_, typed, _)| *typed) {
-            None => Ok(()),
-            Some((flag, _, remedy)) => Err(Failure::usage(format!(
-                "{flag} is a flag of --cost lbnl, and the cost model is {cost}; {remedy}, or use --cost lbnl"
-            ))),
-        }
+        refuse_typed(&[("--strategy", self.strategy.is_some(), "leave it out")], "lbnl", cost)
     }
 }
 
@@ -74,7 +54,7 @@ struct Case {
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let case = Case::new(arguments)?;
     let Case { shape, system, strategy, gpus, global_batch, .. } = &case;
-    let csv: Vec<_> = arguments.lbnl.csv.iter().map(|path| ("--csv", path.as_path())).collect();
+    let csv: Vec<_> = arguments.csv.iter().map(|path| ("--csv", path.as_path())).collect();
     paths::check(&csv, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
     let search = Search::new(*shape, system.clone(), *strategy, *gpus, *global_batch)?;
     let start = Instant::now();
@@ -83,7 +63,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if found.candidates == 0 {
         return Err(Failure::usage(case.without_candidates()));
     }
-    if let Some(path) = &arguments.lbnl.csv {
+    if let Some(path) = &arguments.csv {
         write_file("--csv", path, case.csv(&found)?.as_bytes())?;
     }
     if arguments.json { print_json(&case.document(&found, seconds)) } else { print_text(&case.text(&found, seconds)) }
@@ -92,21 +72,25 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
 impl Case {
     fn new(arguments: &PlanArguments) -> Result<Self, Failure> {
         check_layout(&arguments.layout)?;
-        if arguments.dtype != PricedType::Bf16 {
+        if arguments.dtype.is_some_and(|dtype| dtype != PricedType::Bf16) {
             return Err(Failure::usage("--dtype: LBNL's model knows values of two bytes only; leave it out"));
         }
         let needed = |flag: &str, example: &str| Failure::usage(format!("--cost lbnl needs {flag}, e.g. {example}"));
         let strategy = arguments.lbnl.strategy.ok_or_else(|| needed("--strategy 1d, 2d or summa", "--strategy 2d"))?;
-        let gpus = arguments.lbnl.gpus.ok_or_else(|| needed("--gpus", "--gpus 1024"))?;
-        let system = System::named(&arguments.layout.cluster).map_err(|_| {
+        let gpus = match arguments.gpus.as_ref().map(Counts::values) {
+            Some([gpus]) => *gpus as u64,
+            Some(_) => return Err(Failure::usage("--gpus: LBNL's model is searched for one number of GPUs; give one")),
+            None => return Err(needed("--gpus", "--gpus 1024")),
+        };
+        let system = System::named(arguments.layout.cluster()).map_err(|_| {
             Failure::usage(format!(
                 "--cluster {}: LBNL's model knows the systems of its paper; use {}",
-                arguments.layout.cluster,
+                arguments.layout.cluster(),
                 System::NAMES.join(", ")
             ))
         })?;
-        let system = match arguments.lbnl.nvs {
-            Some(nvs) => system.with_fast_domain(nvs)?,
+        let system = match arguments.nvs {
+            Some(nvs) => system.with_fast_domain(nvs as u64)?,
             None => system,
         };
         let model = settings::settings(&arguments.model, "gpt3-1t", Hyper::default())?.model;
