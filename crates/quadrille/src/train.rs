@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch, prepare};
-use quadrille_engine::{EngineError, Hyper, InitialValues, StepRecord, TrainOptions, TrainOutcome, train};
+use quadrille_engine::{EngineError, Hyper, InitialValues, Samples, StepRecord, TrainOptions, TrainOutcome, train};
 use quadrille_spec::{ElementType, Model};
 use quadrille_step::{Product, StepProgram};
 use serde_json::{Value, json};
@@ -72,7 +72,8 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
     }
     let mut reporter = Reporter::new(arguments, steps, floor, log);
     let seq_len = layout.seq_len;
-    let batch = |step: u64, first: usize, tokens: &mut [u32], targets: &mut [u32]| {
+    let batch = |step: u64, first: usize, samples: Samples| {
+        let (tokens, targets) = samples.tokens()?;
         let count = tokens.len() / seq_len;
         Ok(fill_batch(&source, options.seed, step, first as u64, count, seq_len, tokens, targets)?)
     };
