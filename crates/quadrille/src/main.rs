@@ -18,6 +18,7 @@ mod recomputation;
 mod reproduce;
 mod resources;
 mod settings;
+mod source;
 mod timeline;
 mod trace;
 mod train;
