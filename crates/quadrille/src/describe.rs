@@ -60,7 +60,7 @@ pub fn summary(program: &StepProgram) -> String {
                 "{} sequences of {} {} a step, {} microbatch(es) of {} per data rank",
                 layout.global_batch,
                 layout.seq_len,
-                if model.patch_values.is_some() { "patches" } else { "tokens" },
+                model.sequence_unit(),
                 layout.microbatches(),
                 layout.microbatch
             )),

@@ -180,8 +180,7 @@ impl Reporter {
             let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        let unit = if model.patch_values.is_some() { "patches" } else { "tokens" };
-        Self { bar, lines: !arguments.json, unit, every: (steps / 15).max(1), steps, floor, log }
+        Self { bar, lines: !arguments.json, unit: model.sequence_unit(), every: (steps / 15).max(1), steps, floor, log }
     }
 
     fn step(&mut self, record: &StepRecord) -> Result<(), EngineError> {
