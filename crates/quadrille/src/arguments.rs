@@ -104,7 +104,7 @@ pub struct TrainArguments {
     /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
-    /// Text files or folders [default: a built-in corpus of known entropy]
+    /// Text files or folders [default: a built-in corpus of known entropy; for models of patches built-in moving waves]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
     /// gpt2 or bytes [default: gpt2 if the model's vocabulary is large enough]

@@ -81,8 +81,9 @@ pub struct PipelineArguments {
 /// What is kept, computed again, sharded or hidden.
 #[derive(Debug, Args)]
 pub struct MemoryArguments {
-    /// What the backward pass computes again: none, selective (outputs of norms and of GELU), full (all but the inputs of
-    /// blocks) or full:K (all but those of every K-th block), e.g. --recompute full:2 [default: none]
+    /// What the backward pass computes again: none, selective (outputs of norms and of the activation function), full
+    /// (all but the inputs of blocks) or full:K (all but those of every K-th block), e.g. --recompute full:2
+    /// [default: none]
     #[arg(long, value_name = "WHAT")]
     pub recompute: Option<Recompute>,
     /// Keep the outputs of collectives, so that recomputation repeats none (communication-aware checkpointing), e.g.

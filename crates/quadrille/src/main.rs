@@ -20,6 +20,7 @@ mod recomputation;
 mod reproduce;
 mod resources;
 mod settings;
+mod source;
 mod sweep;
 mod timeline;
 mod trace;

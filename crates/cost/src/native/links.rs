@@ -9,9 +9,9 @@ use super::step::Step;
 pub(super) struct Links {
     /// The ranks that hold the same parameters.
     pub replicas: Link,
-    /// The ranks over which the gradients of vectors are summed beside weights' over all that ZeRO does not scatter: on the
-    /// residual stream, and inside blocks. Where gradients are reduced in buckets, vectors are among them.
-    pub vectors: [Link; 2],
+    /// The ranks of `Sizes::row_groups`, with all that ZeRO does not scatter gradients over. Where gradients are reduced in
+    /// buckets, theirs are among them.
+    pub rows: [Link; 3],
     pub pipe: Link,
     pub world: Link,
 }
@@ -24,13 +24,13 @@ impl Links {
         let network = &step.problem.network;
         let placement = Placement::of(network, step.c);
         let link = |axes| Link::new(network, &placement, step.c, axes);
-        let vectors = match step.problem.framework.gradient_bucket {
-            Some(_) => [Link::default(); 2],
-            None => step.block.sizes.vector_groups().map(|group| {
+        let rows = match step.problem.framework.gradient_bucket {
+            Some(_) => [Link::default(); 3],
+            None => step.block.sizes.row_groups().map(|group| {
                 let replicas = if step.sharding.zero == Zero::Off { Self::REPLICATING } else { AxisSet::EMPTY };
                 link(replicas.union(group))
             }),
         };
-        Self { replicas: link(Self::REPLICATING), vectors, pipe: link(Axis::Pipe.only()), world: link(AxisSet::WORLD) }
+        Self { replicas: link(Self::REPLICATING), rows, pipe: link(Axis::Pipe.only()), world: link(AxisSet::WORLD) }
     }
 }

@@ -10,10 +10,25 @@ use super::operations::Sizes;
 pub(super) enum Kind {
     /// By a product or lookup, cut over z.
     Weight,
+    /// By a product on rows of the residual stream, cut over z: at the ends of a model of patches.
+    PatchWeight,
     /// Summed over rows of the residual stream.
     Stream,
     /// Summed over rows inside a block.
     Inner,
+}
+
+impl Kind {
+    /// Which of [`Sizes::row_groups`] its gradient is summed over after the last microbatch, beside the ranks that hold
+    /// the same parameters.
+    pub fn row_group(self) -> Option<usize> {
+        match self {
+            Self::Weight => None,
+            Self::Stream => Some(0),
+            Self::Inner => Some(1),
+            Self::PatchWeight => Some(2),
+        }
+    }
 }
 
 /// A parameter of a rank.
@@ -41,7 +56,10 @@ impl Sizes {
 
     /// Shows the parameters of the embedding.
     pub fn embedding_parameters(&self, mut see: impl FnMut(Parameter, u64)) {
-        see(self.weight(self.table), 1);
+        see(self.end_weight(), 1);
+        if self.patches && self.biases {
+            see(Parameter { kind: Kind::Stream, elements: self.stream_cols }, 1);
+        }
         if self.learned_positions {
             see(Parameter { kind: Kind::Stream, elements: self.positions }, 1);
         }
@@ -51,11 +69,21 @@ impl Sizes {
     pub fn head_parameters(&self, has_table: bool, mut see: impl FnMut(Parameter, u64)) {
         see(Parameter { kind: Kind::Stream, elements: self.stream_cols }, self.norm.vectors() as u64);
         if has_table {
-            see(self.weight(self.table), 1);
+            see(self.end_weight(), 1);
+        }
+        if self.patches && self.biases {
+            see(Parameter { kind: Kind::Stream, elements: self.logits }, 1);
         }
     }
 
-    fn weight(&self, tile: u64) -> Parameter {
+    /// The table, or the weight of patches.
+    fn end_weight(&self) -> Parameter {
+        let kind = if self.patches { Kind::PatchWeight } else { Kind::Weight };
+        Parameter { kind, ..self.weight(self.table) }
+    }
+
+    /// A weight whose tile is so large.
+    pub fn weight(&self, tile: u64) -> Parameter {
         Parameter { kind: Kind::Weight, elements: tile / self.z }
     }
 }
@@ -87,7 +115,7 @@ impl Sharding {
 
     /// Whether the gradient is a shard already when microbatches are summed.
     pub fn shards_gradient(&self, parameter: Parameter) -> bool {
-        self.zero == Zero::Gradients && parameter.kind == Kind::Weight
+        self.zero == Zero::Gradients && matches!(parameter.kind, Kind::Weight | Kind::PatchWeight)
     }
 }
 

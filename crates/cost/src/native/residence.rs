@@ -182,7 +182,11 @@ impl Step<'_> {
             None => s.rows * (linear.inputs + linear.outputs),
         };
         let block: u64 = s.linears().iter().map(needed).sum();
-        let head = if piece.is_last { self.bytes(s.rows * (s.hidden + s.logits)) } else { 0 };
+        let end = match s.patches {
+            false => s.rows * (s.hidden + s.logits),
+            true => s.stream_rows * (s.stream_cols + s.logits),
+        };
+        let head = if piece.is_last { self.bytes(end) } else { 0 };
         let one = piece.blocks * self.bytes(block) + head;
         stage.min(self.microbatches - 1) as i64 * one + (one - self.kept(piece)).max(0)
     }

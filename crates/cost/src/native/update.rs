@@ -26,9 +26,10 @@ pub(super) struct Update {
 /// What some parameters take in the update.
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
-    /// Seconds of reductions over the ranks that hold the same parameters, and of those of vectors over others.
+    /// Seconds of reductions over the ranks that hold the same parameters, and of those over
+    /// `Sizes::row_groups`.
     weights: f64,
-    vectors: [f64; 2],
+    rows: [f64; 3],
     /// Seconds of gathers of updated parameters.
     gathers: f64,
     /// Elements that the optimizer updates, and in how many pieces.
@@ -109,20 +110,17 @@ impl Step<'_> {
             load.gathers += count * self.bucketed(links, CollectiveKind::AllGather, stored * states.weight as f64);
         }
         let kind = if scattered { CollectiveKind::ReduceScatter } else { CollectiveKind::AllReduce };
-        let vectors = match parameter.kind {
-            Kind::Weight if sharding.shards_gradient(parameter) => return,
-            Kind::Weight => None,
-            Kind::Stream => Some(0),
-            Kind::Inner => Some(1),
-        };
-        // In buckets, vectors are reduced with weights.
+        let done = sharding.shards_gradient(parameter);
+        let rows = parameter.kind.row_group();
+        // In buckets, all are reduced with weights.
         let buckets = self.problem.framework.gradient_bucket.is_some();
-        if scattered || vectors.is_none() || buckets {
+        if !done && (scattered || rows.is_none() || buckets) {
             load.weights += count * self.bucketed(links, kind, stored * states.sent_gradient as f64);
         }
-        if let Some(vectors) = vectors.filter(|_| !buckets) {
-            let bytes = (parameter.elements * states.sent_gradient) as f64;
-            load.vectors[vectors] += count * links.vectors[vectors].seconds(CollectiveKind::AllReduce, bytes);
+        if let Some(rows) = rows.filter(|_| !buckets) {
+            let elements = if done { held.shard } else { parameter.elements };
+            let bytes = (elements * states.sent_gradient) as f64;
+            load.rows[rows] += count * links.rows[rows].seconds(CollectiveKind::AllReduce, bytes);
         }
     }
 
@@ -136,7 +134,7 @@ impl Step<'_> {
 
     /// Gradients are reduced after the last microbatch, or under its backward pass but for the last block's.
     fn hidden_reduction(&self, load: &Load, backward: f64, blocks: f64) -> f64 {
-        let all = load.weights.max(load.vectors[0]).max(load.vectors[1]);
+        let all = load.rows.into_iter().fold(load.weights, f64::max);
         let hides = self.problem.framework.reduces_under_backward && self.c.overlap.reduce_scatter;
         if hides { (all / blocks).max(all - backward * (blocks - 1.0) / blocks) } else { all }
     }
@@ -164,10 +162,10 @@ impl Step<'_> {
 impl Load {
     /// So many of it.
     fn times(self, count: f64) -> Self {
-        let Self { weights, vectors, gathers, updated, pieces } = self;
+        let Self { weights, rows, gathers, updated, pieces } = self;
         Self {
             weights: count * weights,
-            vectors: vectors.map(|seconds| count * seconds),
+            rows: rows.map(|seconds| count * seconds),
             gathers: count * gathers,
             updated: count * updated,
             pieces: count * pieces,
@@ -178,7 +176,7 @@ impl Load {
 impl AddAssign for Load {
     fn add_assign(&mut self, other: Self) {
         self.weights += other.weights;
-        self.vectors.iter_mut().zip(other.vectors).for_each(|(sum, more)| *sum += more);
+        self.rows.iter_mut().zip(other.rows).for_each(|(sum, more)| *sum += more);
         self.gathers += other.gathers;
         self.updated += other.updated;
         self.pieces += other.pieces;

@@ -152,6 +152,9 @@ impl Counter<'_> {
             // The gradients of the residual stream that put-off products still read.
             self.pass(2 * blocks, &[], |pass| pass.sweep(Sweep::Accumulate, s.stream(), 2 * s.stream()));
         }
+        if self.sharding.shards_gradient(s.weight(s.qkv.tile())) {
+            self.sum_copied_keys(s.qkv.inputs / s.z, blocks as u64 * self.microbatches);
+        }
         if last {
             self.first_use = !tied;
             self.pass(1, &[s.table], |pass| pass.head());
@@ -170,6 +173,12 @@ impl Counter<'_> {
         let blocks = stages.blocks_on(stage) as u64;
         s.block_parameters(|parameter, count| self.update_parameters(c, parameter, blocks * count, false));
         let shared = tied && stages.stages > 1;
+        if !self.sharding.shards_gradient(s.weight(s.qkv.tile())) {
+            self.sum_copied_keys(s.qkv.inputs / s.z, blocks);
+        }
+        if s.biases {
+            self.sum_copied_keys(1, blocks);
+        }
         let mut is_table = shared;
         if first {
             s.embedding_parameters(|parameter, count| {
@@ -185,8 +194,21 @@ impl Counter<'_> {
         let split = |axis: &Axis| c.size(*axis) > 1;
         let optional = [Axis::Context, Axis::Pipe].into_iter().filter(split);
         let rows: AxisSet = [Axis::Z, Axis::Data].into_iter().chain(optional).collect();
+        // Predicted numbers lie where the rows of the residual stream do.
+        let rows = if s.patches { rows.union(self.summed(c, Kind::PatchWeight)) } else { rows };
         for axes in [rows, AxisSet::WORLD] {
             self.once(c, axes, CollectiveKind::AllReduce, SCALAR_BYTES, 1);
+        }
+    }
+
+    /// Gradients of keys and values that several ranks hold are packed, summed over these ranks, and unpacked.
+    fn sum_copied_keys(&mut self, rows: u64, calls: u64) {
+        let (copies, elements) = (self.sizes.key_copies, rows * self.sizes.key_value_cols);
+        if copies > 1 && calls > 0 {
+            let bytes = elements * self.sizes.framework.states.sent_gradient;
+            self.add(Axis::X.only(), CollectiveKind::AllReduce, copies, bytes, calls);
+            self.swept(Sweep::PackKeysValues.name(), calls * elements);
+            self.swept(Sweep::UnpackKeysValues.name(), calls * elements);
         }
     }
 
@@ -222,12 +244,7 @@ impl Counter<'_> {
     fn summed(&self, c: &Candidate, kind: Kind) -> AxisSet {
         let context = (c.size(Axis::Context) > 1).then_some(Axis::Context);
         let replicas: AxisSet = [Axis::Data].into_iter().chain(context).collect();
-        let [stream, inner] = self.sizes.vector_groups();
-        match kind {
-            Kind::Weight => replicas,
-            Kind::Stream => replicas.union(stream),
-            Kind::Inner => replicas.union(inner),
-        }
+        kind.row_group().map_or(replicas, |group| replicas.union(self.sizes.row_groups()[group]))
     }
 
     fn flops(&mut self, product: Product, flops: u64) {

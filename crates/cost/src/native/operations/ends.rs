@@ -1,4 +1,4 @@
-//! The ends of the model: embedding, final norm, head and loss.
+//! The ends of the model: embedding, final norm, head and loss. Those of tokens are here; see `patches`, too.
 
 use quadrille_spec::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
 
@@ -77,12 +77,16 @@ impl<S: Sink> Pass<'_, S> {
     pub fn embedding(&mut self) {
         let s = self.s;
         let (whole, stream) = (s.rows * s.hidden, s.stream());
-        self.weight();
-        self.take(whole);
-        self.sweep(Sweep::Embed, whole, 2 * whole);
-        self.weight_done(s.table);
-        self.enter_stream(Slot::Now);
-        self.stream_done(Slot::Now);
+        if s.patches {
+            self.patch_embedding();
+        } else {
+            self.weight();
+            self.take(whole);
+            self.sweep(Sweep::Embed, whole, 2 * whole);
+            self.weight_done(s.table);
+            self.enter_stream(Slot::Now);
+            self.stream_done(Slot::Now);
+        }
         if s.learned_positions {
             self.sweep(Sweep::AddPositions, stream, s.positions + 2 * stream);
         }
@@ -106,6 +110,9 @@ impl<S: Sink> Pass<'_, S> {
         if s.learned_positions {
             self.sweep(Sweep::PositionsBackward, stream, stream + s.positions);
         }
+        if s.patches {
+            return self.patch_embedding_backward();
+        }
         self.leave_stream(true);
         if !tile_is_there {
             self.take_tile(s.table);
@@ -115,17 +122,21 @@ impl<S: Sink> Pass<'_, S> {
         self.sink.scatter(s.table);
     }
 
-    /// An element-wise operation on logits.
-    fn sweep_logits(&mut self, sweep: Sweep, logits: u64, moved: u64) {
+    /// An element-wise operation on logits, or predicted numbers.
+    pub(super) fn sweep_logits(&mut self, sweep: Sweep, logits: u64, moved: u64) {
         let element_bytes = self.s.framework.logit_bytes;
         self.sink.sweep(Swept { sweep, elements: logits, moved, element_bytes, once: false });
     }
 
-    /// Final norm, logits and cross-entropy: one maximum and one fused sum of two per row over the mesh.
+    /// Final norm, and logits with cross-entropy (one maximum and one fused sum of two per row over the mesh), or
+    /// predicted patches with their squared error.
     pub fn head(&mut self) {
         let s = self.s;
         let (rows, logits) = (s.rows, s.rows * s.logits);
         self.norm(super::Values::all(s));
+        if s.patches {
+            return self.patch_head();
+        }
         self.leave_stream(true);
         self.weight();
         self.sink.take(logits * s.framework.logit_bytes * s.chunks);
@@ -146,6 +157,9 @@ impl<S: Sink> Pass<'_, S> {
     pub fn head_backward(&mut self, is_open: bool) {
         let s = self.s;
         let (rows, whole) = (s.rows, s.rows * s.hidden);
+        if s.patches {
+            return self.patch_head_backward();
+        }
         self.weight();
         self.take(whole);
         self.product(Product::InputGradient, [rows, s.hidden, s.logits]);
