@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::{Args, value_parser};
 use quadrille_cost::lbnl::{Shape, Strategy, System};
 use quadrille_engine::Hyper;
-use quadrille_plan::lbnl::{Ranked, Search};
+use quadrille_plan::lbnl::{PUBLISHED_BATCH, Ranked, Search, training_steps};
 use quadrille_spec::{Model, nearest_divisors};
 
 use crate::arguments::{PlanArguments, PricedType};
@@ -16,13 +16,6 @@ use crate::failure::Failure;
 use crate::layout_arguments::{LayoutArguments, MemoryArguments, PipelineArguments};
 use crate::output::{print_json, print_text, write_file};
 use crate::{paths, settings};
-
-/// Sequences in a step of all published outputs.
-pub const DEFAULT_BATCH: u64 = 4096;
-/// Tokens that the paper's language models are trained on.
-const TOKENS: f64 = 1e12;
-/// Samples that its weather model is trained on: 80 epochs of 40 years, one an hour.
-const WEATHER_SAMPLES: f64 = 80.0 * 40.0 * 365.25 * 24.0;
 
 /// What only this model asks for.
 #[derive(Debug, Args)]
@@ -111,18 +104,12 @@ impl Case {
         };
         let model = settings::settings(&arguments.model, "gpt3-1t", Hyper::default())?.model;
         let shape = Shape::try_from(&model)?;
-        let global_batch = arguments.layout.global_batch.map_or(DEFAULT_BATCH, |batch| batch as u64);
+        let global_batch = arguments.layout.global_batch.map_or(PUBLISHED_BATCH, |batch| batch as u64);
         Ok(Self { model, shape, system, strategy, gpus, global_batch })
     }
 
-    /// Steps of the paper's training: samples for a model of patches, else tokens.
     fn steps(&self) -> f64 {
-        let batch = self.global_batch as f64;
-        if self.model.patch_values.is_some() {
-            WEATHER_SAMPLES / batch
-        } else {
-            TOKENS / (batch * self.shape.seq as f64)
-        }
+        training_steps(&self.model, self.global_batch)
     }
 
     fn days(&self, ranked: &Ranked) -> f64 {
