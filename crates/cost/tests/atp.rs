@@ -315,3 +315,16 @@ proptest! {
         let _ = flat(6).link_bandwidths(mesh(d1, d2));
     }
 }
+
+#[test]
+fn variants_have_names() {
+    for counts in Counts::ALL {
+        assert_eq!(counts.name().parse(), Ok(counts));
+    }
+    for all_reduce in AllReduce::ALL {
+        assert_eq!(all_reduce.name().parse(), Ok(all_reduce));
+    }
+    let refusal = |error: SpecError| error.to_string();
+    assert_eq!(refusal("14h".parse::<Counts>().unwrap_err()), "unknown counts '14h'; known: paper, exact");
+    assert!(refusal("ring".parse::<AllReduce>().unwrap_err()).contains("rabenseifner, links"));
+}

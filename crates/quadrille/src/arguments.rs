@@ -13,6 +13,7 @@ use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchS
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
+use crate::plan::atp::AtpArguments;
 use crate::plan::lbnl::LbnlArguments;
 
 /// Plans, runs and proves the parallel training of large transformers.
@@ -207,6 +208,10 @@ pub enum Cost {
     Axonn,
     /// LBNL's model of steps (arXiv 2410.00273), as its authors' code computes it.
     Lbnl,
+    /// Megatron-LM's takeaways (SC21, sections 3.2-3.4): one configuration, with the reason of each of its sizes.
+    Megatron,
+    /// ATP's communication time of two-dimensional meshes on an interconnect (Cheng et al., equations 2-4).
+    Atp,
 }
 
 /// Element types that only prices know.
@@ -224,6 +229,7 @@ pub enum PricedType {
 #[derive(Debug, Args)]
 #[command(
     allow_negative_numbers = true,
+    after_help = PLAN_EXAMPLES,
     mut_arg("layout", plan_layout_help),
     mut_arg("model", plan_model_help),
     mut_arg("cluster", plan_cluster_help),
@@ -244,11 +250,20 @@ pub struct PlanArguments {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
-    #[command(flatten, next_help_heading = "Only with --cost lbnl")]
+    #[command(flatten, next_help_heading = "Published searches")]
     pub lbnl: LbnlArguments,
+    #[command(flatten, next_help_heading = "Only with --cost atp")]
+    pub atp: AtpArguments,
     #[command(flatten, next_help_heading = "Layout")]
     pub layout: LayoutArguments,
 }
+
+const PLAN_EXAMPLES: &str = "Examples:
+  quadrille plan --model gpt-20b --ranks 32 --cluster perlmutter
+  quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
+  quadrille plan --cost megatron --gpus 1024 --cluster selene --global-batch 1536
+  quadrille plan --cost atp --interconnect ic2 --model gpt3-175b
+  quadrille plan --cost atp --interconnect nodes.toml --counts exact --global-batch 16";
 
 /// Printed figures beside ours: by the works' formulas, and by our schedules. Figures that do not follow from formulas,
 /// such as measured times, are left out.
@@ -381,18 +396,20 @@ fn plan_layout_help(argument: Arg) -> Arg {
 }
 
 fn plan_model_help(argument: Arg) -> Arg {
-    argument.help("A preset's name or a TOML file [default: gpt-demo, with --cost lbnl gpt3-1t]")
+    argument.help(
+        "A preset's name or a TOML file [default: gpt-demo, with --cost lbnl gpt3-1t, with megatron and atp gpt3-175b]",
+    )
 }
 
 fn plan_cluster_help(argument: Arg) -> Arg {
     argument.help(
         "Cluster preset or TOML file: what a grid is chosen for. With --cost lbnl one of the paper's systems: a100, h200, \
-         b200, b200-next",
+         b200, b200-next; with --cost megatron one that names its device, e.g. selene",
     )
 }
 
 fn plan_batch_help(argument: Arg) -> Arg {
-    argument.help("Sequences in a step [default: 2 x ranks; with --cost lbnl 4096]")
+    argument.help("Sequences in a step [default: 2 x ranks; with --cost lbnl 4096, with atp 4]")
 }
 
 fn verify_model_help(argument: Arg) -> Arg {

@@ -12,6 +12,7 @@
 mod interconnect;
 
 use std::fmt;
+use std::str::FromStr;
 
 use quadrille_spec::{Activation, Model, SpecError};
 
@@ -326,6 +327,17 @@ pub enum AllReduce {
 }
 
 impl AllReduce {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Rabenseifner, Self::Links];
+
+    /// `rabenseifner` or `links`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rabenseifner => "rabenseifner",
+            Self::Links => "links",
+        }
+    }
+
     /// `[B1, B2]` of [`HierarchicalMatrix::link_bandwidths`].
     pub fn bandwidths(self, mesh: Mesh, links: [f64; 2]) -> [f64; 2] {
         let factor = |size: usize| match self {
@@ -334,6 +346,28 @@ impl AllReduce {
         };
         [factor(mesh.d1) * links[0], factor(mesh.d2) * links[1]]
     }
+}
+
+impl FromStr for AllReduce {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        named("all-reduce", text, Self::ALL, Self::name)
+    }
+}
+
+/// The value of that name.
+fn named<T: Copy, const N: usize>(
+    what: &'static str,
+    text: &str,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> Result<T, SpecError> {
+    all.into_iter().find(|value| name(*value) == text).ok_or_else(|| SpecError::Unknown {
+        what,
+        name: text.to_owned(),
+        known: all.map(|value| name(value).to_owned()).to_vec(),
+    })
 }
 
 /// How many elements the all-reduces of a layer are counted to have, forward and backward.
@@ -370,7 +404,26 @@ pub fn check_described(model: &Model) -> Result<(), SpecError> {
     }
 }
 
+impl FromStr for Counts {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        named("counts", text, Self::ALL, Self::name)
+    }
+}
+
 impl Counts {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Paper, Self::Exact];
+
+    /// `paper` or `exact`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Exact => "exact",
+        }
+    }
+
     /// Elements per token over dimensions 1 and 2, before division by the sizes of the mesh; `f` is `4 h` in the paper.
     fn elements(self, model: &Model) -> [f64; 2] {
         let (h, f) = (model.hidden as f64, model.ffn as f64);

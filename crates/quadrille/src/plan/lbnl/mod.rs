@@ -13,30 +13,46 @@ use quadrille_spec::{Model, nearest_divisors};
 
 use crate::arguments::{PlanArguments, PricedType};
 use crate::failure::Failure;
-use crate::layout_arguments::{LayoutArguments, MemoryArguments, PipelineArguments};
 use crate::output::{print_json, print_text, write_file};
+use crate::plan::flags::{LayoutFlags, SEARCHED};
 use crate::{paths, settings};
+
+/// Its flags of layouts.
+const FLAGS: LayoutFlags = LayoutFlags {
+    model: "LBNL's model",
+    taken: &["--global-batch"],
+    instead: &[
+        ("--ranks", "with --cost lbnl give --gpus"),
+        ("--per-node", "with --cost lbnl give --nvs"),
+        ("--seq-len", "with --cost lbnl give --set seq_len=N"),
+        ("--linear", "with --cost lbnl give --strategy"),
+        ("--grid", SEARCHED),
+        ("--summa-panels", SEARCHED),
+        ("--microbatch", SEARCHED),
+    ],
+};
 
 /// What only this model asks for.
 #[derive(Debug, Args)]
 pub struct LbnlArguments {
-    /// How blocks are cut: 1d (heads and widths), 2d (these and the sequence) or summa (products in panels)
+    /// With --cost lbnl, how blocks are cut: 1d (heads and widths), 2d (these and the sequence) or summa (products in panels)
     #[arg(long, value_name = "NAME")]
     pub strategy: Option<Strategy>,
-    /// Number of GPUs
+    /// Number of GPUs, with --cost lbnl, megatron and atp
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1 << 24))]
     pub gpus: Option<u64>,
-    /// GPUs of a fast domain, e.g. --nvs 8 [default: the system's own, 4 or 64]
+    /// With --cost lbnl, GPUs of a fast domain, e.g. --nvs 8 [default: the system's own, 4 or 64]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1 << 24))]
     pub nvs: Option<u64>,
-    /// Write the ranking to this file, in place of what it holds, in the columns of the tables that LBNL's code writes
+    /// Write the ranking to this file, in place of what it holds; with --cost lbnl in the columns of the tables that
+    /// LBNL's code writes
     #[arg(long, value_name = "FILE.csv")]
     pub csv: Option<PathBuf>,
 }
 
 impl LbnlArguments {
-    /// Refuses these flags for another cost model.
-    pub fn refuse(&self, cost: &str) -> Result<(), Failure> {
+    /// Refuses these flags for another cost model, but for those that it takes too.
+    pub fn refuse(&self, cost: &str, taken: &[&str]) -> Result<(), Failure> {
         let Self { strategy, gpus, nvs, csv } = self;
         let flags = [
             ("--strategy", strategy.is_some(), "leave it out"),
@@ -44,7 +60,7 @@ impl LbnlArguments {
             ("--nvs", nvs.is_some(), "give --per-node"),
             ("--csv", csv.is_some(), "use --json"),
         ];
-        match flags.into_iter().find(|(_, typed, _)| *typed) {
+        match flags.into_iter().find(|(flag, typed, _)| *typed && !taken.contains(flag)) {
             None => Ok(()),
             Some((flag, _, remedy)) => Err(Failure::usage(format!(
                 "{flag} is a flag of --cost lbnl, and the cost model is {cost}; {remedy}, or use --cost lbnl"
@@ -84,7 +100,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
 
 impl Case {
     fn new(arguments: &PlanArguments) -> Result<Self, Failure> {
-        check_layout(&arguments.layout)?;
+        FLAGS.check(&arguments.layout)?;
         if arguments.dtype != PricedType::Bf16 {
             return Err(Failure::usage("--dtype: LBNL's model knows values of two bytes only; leave it out"));
         }
@@ -132,53 +148,5 @@ impl Case {
              {} layers; use a number of GPUs with smaller factors, or another batch",
             shape.heads, shape.embed, shape.depth
         )
-    }
-}
-
-/// Refuses flags of the layout that the search chooses itself, or that the model does not know.
-fn check_layout(arguments: &LayoutArguments) -> Result<(), Failure> {
-    let LayoutArguments {
-        layout,
-        grid,
-        ranks,
-        order,
-        per_node,
-        activations,
-        linear,
-        summa_panels,
-        global_batch: _,
-        microbatch,
-        seq_len,
-        cluster: _,
-        pipeline: PipelineArguments { schedule, chunks, microbatch_group, stage_blocks },
-        memory: MemoryArguments { recompute, cac, zero, keep_weights, overlap, overlap_chunks },
-    } = arguments;
-    let (searched, fixed) =
-        ("the search tries all of them; leave it out", "LBNL's model does not know it; leave it out");
-    let flags = [
-        ("--ranks", ranks.is_some(), "with --cost lbnl give --gpus"),
-        ("--per-node", per_node.is_some(), "with --cost lbnl give --nvs"),
-        ("--seq-len", seq_len.is_some(), "with --cost lbnl give --set seq_len=N"),
-        ("--linear", linear.is_some(), "with --cost lbnl give --strategy"),
-        ("--grid", grid.is_some(), searched),
-        ("--summa-panels", summa_panels.is_some(), searched),
-        ("--microbatch", microbatch.is_some(), searched),
-        ("--layout", layout.is_some(), fixed),
-        ("--order", order.is_some(), fixed),
-        ("--activations", activations.is_some(), fixed),
-        ("--schedule", schedule.is_some(), fixed),
-        ("--chunks", chunks.is_some(), fixed),
-        ("--microbatch-group", microbatch_group.is_some(), fixed),
-        ("--stage-blocks", stage_blocks.is_some(), fixed),
-        ("--recompute", recompute.is_some(), fixed),
-        ("--cac", cac.is_some(), fixed),
-        ("--zero", zero.is_some(), fixed),
-        ("--keep-weights", keep_weights.is_some(), fixed),
-        ("--overlap", overlap.is_some(), fixed),
-        ("--overlap-chunks", overlap_chunks.is_some(), fixed),
-    ];
-    match flags.into_iter().find(|(_, typed, _)| *typed) {
-        None => Ok(()),
-        Some((flag, _, remedy)) => Err(Failure::usage(format!("{flag}: {remedy}"))),
     }
 }
