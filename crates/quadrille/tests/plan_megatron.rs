@@ -12,14 +12,42 @@ use serde_json::Value;
 
 const LINE: &str = "plan --cost megatron --model megatron-39.1b --gpus 512 --cluster selene --global-batch 1536";
 
+/// Made-up, round numbers, so that the snapshot changes only with the planner.
+const CLUSTER: &str = "name = 'small'
+source = 'made up for tests'
+[device]
+name = 'toy'
+source = 'made up for tests'
+memory = 40_000_000_000
+memory_bandwidth = 1e12
+memory_efficiency = 0.8
+peak = { half = 100e12, single = 50e12, double = 10e12 }
+vector_rate = 10e12
+launch_seconds = 4e-6
+products = { kind = 'curve', ceiling = 0.8, half_m = 100, half_n = 100, half_k = 100 }
+attention = { kind = 'constant', fraction = 0.5 }
+[[tiers]]
+name = 'inner'
+devices = 4
+bandwidth = 200e9
+efficiency = 0.7
+latency = 2e-6
+[[tiers]]
+name = 'outer'
+bandwidth = 12.5e9
+efficiency = 0.7
+latency = 5e-6
+";
+
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 #[test]
 fn people_read_sizes_and_reasons() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = run(folder.path(), LINE);
+    let folder = folder_with("small.toml", CLUSTER);
+    let line = "plan --cost megatron --model megatron-18.4b --gpus 64 --cluster small.toml --global-batch 256";
+    let output = run(folder.path(), line);
     assert!(output.status.success());
     insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
 }
