@@ -13,6 +13,7 @@ use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchS
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
+use crate::plan::atp::AtpArguments;
 use crate::plan::lbnl::LbnlArguments;
 use crate::plan::native::arguments::{DOCUMENT, QuestionArguments, ResultArguments};
 use crate::plan::native::priced::PriceArguments;
@@ -217,6 +218,10 @@ pub enum Cost {
     Axonn,
     /// LBNL's model of steps (arXiv 2410.00273), as its authors' code computes it.
     Lbnl,
+    /// Megatron-LM's takeaways (SC21, sections 3.2-3.4): one configuration, with the reason of each of its sizes.
+    Megatron,
+    /// ATP's communication time of two-dimensional meshes on an interconnect (Cheng et al., equations 2-4).
+    Atp,
 }
 
 /// Element types that only prices know.
@@ -272,6 +277,8 @@ pub struct PlanArguments {
     pub results: ResultArguments,
     #[command(flatten, next_help_heading = "Only with --cost lbnl")]
     pub lbnl: LbnlArguments,
+    #[command(flatten, next_help_heading = "Only with --cost atp")]
+    pub atp: AtpArguments,
     #[command(flatten, next_help_heading = "Layout")]
     pub layout: LayoutArguments,
 }
@@ -414,12 +421,12 @@ fn plan_model_help(argument: Arg) -> Arg {
 fn plan_cluster_help(argument: Arg) -> Arg {
     argument.help(
         "Cluster preset or TOML file: what layouts are chosen for. With --cost lbnl one of the paper's systems: a100, h200, \
-         b200, b200-next [default: selene, with --cost axonn local]",
+         b200, b200-next; with megatron one that names its device [default: selene, with --cost axonn local]",
     )
 }
 
 fn plan_batch_help(argument: Arg) -> Arg {
-    argument.help("Sequences in a step [default: 2 x ranks; with --cost lbnl 4096]")
+    argument.help("Sequences in a step [default: 2 x ranks; with --cost lbnl 4096, with atp 4]")
 }
 
 fn verify_model_help(argument: Arg) -> Arg {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use quadrille_cost::atp::Interconnect;
 use quadrille_engine::Hyper;
 use quadrille_plan::best;
 use quadrille_spec::{
@@ -69,6 +70,16 @@ pub struct Typed {
     pub file: LayoutFile,
     /// Where it is to run; read, and so checked, whether or not the grid is chosen for it.
     pub cluster: Cluster,
+}
+
+/// Reads one of ATP's interconnects.
+pub fn interconnect(name: &str) -> Result<Interconnect, Failure> {
+    if names_file(name) {
+        Interconnect::from_toml(&read_file(Path::new(name))?)
+            .map_err(|error| Failure::usage(format!("{name}: {error}")))
+    } else {
+        Ok(Interconnect::preset(name)?)
+    }
 }
 
 /// Reads the layout's file and flags, which win over it; not yet held against a model.
@@ -183,10 +194,12 @@ fn preset_or_file(
     name: &str,
     preset: fn(&str) -> Result<&'static str, SpecError>,
 ) -> Result<Cow<'static, str>, Failure> {
-    if !(name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()) {
-        return Ok(preset(name)?.into());
-    }
-    Ok(read_file(Path::new(name))?.into())
+    if names_file(name) { Ok(read_file(Path::new(name))?.into()) } else { Ok(preset(name)?.into()) }
+}
+
+/// Whether the name looks like a file's.
+fn names_file(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()
 }
 
 /// The text of an ordinary file.

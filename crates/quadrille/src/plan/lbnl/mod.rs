@@ -7,23 +7,30 @@ use std::time::Instant;
 use clap::Args;
 use quadrille_cost::lbnl::{Shape, Strategy, System};
 use quadrille_engine::Hyper;
-use quadrille_plan::lbnl::{Ranked, Search};
+use quadrille_plan::lbnl::{PUBLISHED_BATCH, Ranked, Search, training_steps};
 use quadrille_spec::{Model, nearest_divisors};
 
 use crate::arguments::{PlanArguments, PricedType};
 use crate::failure::Failure;
-use crate::layout_arguments::{LayoutArguments, MemoryArguments, PipelineArguments};
 use crate::output::{print_json, print_text, write_file};
-use crate::plan::refuse_typed;
+use crate::plan::flags::{LayoutFlags, SEARCHED};
 use crate::quantities::Counts;
 use crate::{paths, settings};
 
-/// Sequences in a step of all published outputs.
-pub const DEFAULT_BATCH: u64 = 4096;
-/// Tokens that the paper's language models are trained on.
-const TOKENS: f64 = 1e12;
-/// Samples that its weather model is trained on: 80 epochs of 40 years, one an hour.
-const WEATHER_SAMPLES: f64 = 80.0 * 40.0 * 365.25 * 24.0;
+/// Its flags of layouts.
+const FLAGS: LayoutFlags = LayoutFlags {
+    model: "LBNL's model",
+    taken: &["--global-batch"],
+    instead: &[
+        ("--ranks", "with --cost lbnl give --gpus"),
+        ("--per-node", "with --cost lbnl give --nvs"),
+        ("--seq-len", "with --cost lbnl give --set seq_len=N"),
+        ("--linear", "with --cost lbnl give --strategy"),
+        ("--grid", SEARCHED),
+        ("--summa-panels", SEARCHED),
+        ("--microbatch", SEARCHED),
+    ],
+};
 
 /// What only this model asks for.
 #[derive(Debug, Args)]
@@ -31,13 +38,6 @@ pub struct LbnlArguments {
     /// How blocks are cut: 1d (heads and widths), 2d (these and the sequence) or summa (products in panels)
     #[arg(long, value_name = "NAME")]
     pub strategy: Option<Strategy>,
-}
-
-impl LbnlArguments {
-    /// Refuses these flags for another cost model.
-    pub fn refuse(&self, cost: &str) -> Result<(), Failure> {
-        refuse_typed(&[("--strategy", self.strategy.is_some(), "leave it out")], "lbnl", cost)
-    }
 }
 
 /// What was searched.
@@ -71,7 +71,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
 
 impl Case {
     fn new(arguments: &PlanArguments) -> Result<Self, Failure> {
-        check_layout(&arguments.layout)?;
+        FLAGS.check(&arguments.layout)?;
         if arguments.dtype.is_some_and(|dtype| dtype != PricedType::Bf16) {
             return Err(Failure::usage("--dtype: LBNL's model knows values of two bytes only; leave it out"));
         }
@@ -95,18 +95,12 @@ impl Case {
         };
         let model = settings::settings(&arguments.model, "gpt3-1t", Hyper::default())?.model;
         let shape = Shape::try_from(&model)?;
-        let global_batch = arguments.layout.global_batch.map_or(DEFAULT_BATCH, |batch| batch as u64);
+        let global_batch = arguments.layout.global_batch.map_or(PUBLISHED_BATCH, |batch| batch as u64);
         Ok(Self { model, shape, system, strategy, gpus, global_batch })
     }
 
-    /// Steps of the paper's training: samples for a model of patches, else tokens.
     fn steps(&self) -> f64 {
-        let batch = self.global_batch as f64;
-        if self.model.patch_values.is_some() {
-            WEATHER_SAMPLES / batch
-        } else {
-            TOKENS / (batch * self.shape.seq as f64)
-        }
+        training_steps(&self.model, self.global_batch)
     }
 
     fn days(&self, ranked: &Ranked) -> f64 {
@@ -129,53 +123,5 @@ impl Case {
              {} layers; use a number of GPUs with smaller factors, or another batch",
             shape.heads, shape.embed, shape.depth
         )
-    }
-}
-
-/// Refuses flags of the layout that the search chooses itself, or that the model does not know.
-fn check_layout(arguments: &LayoutArguments) -> Result<(), Failure> {
-    let LayoutArguments {
-        layout,
-        grid,
-        ranks,
-        order,
-        per_node,
-        activations,
-        linear,
-        summa_panels,
-        global_batch: _,
-        microbatch,
-        seq_len,
-        cluster: _,
-        pipeline: PipelineArguments { schedule, chunks, microbatch_group, stage_blocks },
-        memory: MemoryArguments { recompute, cac, zero, keep_weights, overlap, overlap_chunks },
-    } = arguments;
-    let (searched, fixed) =
-        ("the search tries all of them; leave it out", "LBNL's model does not know it; leave it out");
-    let flags = [
-        ("--ranks", ranks.is_some(), "with --cost lbnl give --gpus"),
-        ("--per-node", per_node.is_some(), "with --cost lbnl give --nvs"),
-        ("--seq-len", seq_len.is_some(), "with --cost lbnl give --set seq_len=N"),
-        ("--linear", linear.is_some(), "with --cost lbnl give --strategy"),
-        ("--grid", grid.is_some(), searched),
-        ("--summa-panels", summa_panels.is_some(), searched),
-        ("--microbatch", microbatch.is_some(), searched),
-        ("--layout", layout.is_some(), fixed),
-        ("--order", order.is_some(), fixed),
-        ("--activations", activations.is_some(), fixed),
-        ("--schedule", schedule.is_some(), fixed),
-        ("--chunks", chunks.is_some(), fixed),
-        ("--microbatch-group", microbatch_group.is_some(), fixed),
-        ("--stage-blocks", stage_blocks.is_some(), fixed),
-        ("--recompute", recompute.is_some(), fixed),
-        ("--cac", cac.is_some(), fixed),
-        ("--zero", zero.is_some(), fixed),
-        ("--keep-weights", keep_weights.is_some(), fixed),
-        ("--overlap", overlap.is_some(), fixed),
-        ("--overlap-chunks", overlap_chunks.is_some(), fixed),
-    ];
-    match flags.into_iter().find(|(_, typed, _)| *typed) {
-        None => Ok(()),
-        Some((flag, _, remedy)) => Err(Failure::usage(format!("{flag}: {remedy}"))),
     }
 }

@@ -90,6 +90,9 @@ pub const DOCUMENT: &str = "Examples:
   quadrille plan --gpus 512 --fix pipe=8,schedule=interleaved --memory-reserve 5% --explain
   quadrille plan --model llama2-7b --gpus 64 --framework fsdp --fix x=1,y=1,pipe=1 --out layout.toml
   quadrille plan --gpus 64..1024 --pareto --global-batch 1536 --tokens 300e9 --price-per-hour 2
+  quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
+  quadrille plan --cost megatron --gpus 1024 --cluster selene --global-batch 1536
+  quadrille plan --cost atp --interconnect ic2 --model gpt3-175b
 
 Fields of --json (times in seconds, sizes in bytes):
   model, cluster, cost, framework, gpus, global_batch, seq_len
