@@ -128,7 +128,7 @@ impl<'a> Step<'a> {
         let (mut busiest, mut longest) = (0, Longest::default());
         for mut work in self.works() {
             work.scattering = self.scattering(&work, scattered);
-            work.seconds[1] += work.scattering.replicas + work.scattering.z;
+            work.seconds[1] += work.scattering.total();
             if work.total() > works[busiest].total() {
                 busiest = count;
             }
@@ -138,7 +138,7 @@ impl<'a> Step<'a> {
         }
         let works = &works[..count];
         let work = &works[busiest];
-        let pipeline = self.pipeline(work, &longest, &links);
+        let pipeline = self.pipeline(works, work, &longest, &links);
         let update = self.update(works, &links);
         let mut cost = self.cost(&work.makeup);
         let replicating = self.outermost(Links::REPLICATING);
@@ -156,7 +156,7 @@ impl<'a> Step<'a> {
         };
         parts.communication[Axis::Pipe as usize] += pipeline.messages() + update.between_stages;
         parts.communication[replicating as usize] += update.replicas;
-        parts.communication[Axis::Z as usize] += self.gathered_once(work);
+        parts.communication[Axis::Z as usize] += self.sum_of_stages(works, |work| self.gathered_once(work));
         parts
     }
 
@@ -166,20 +166,32 @@ impl<'a> Step<'a> {
         if self.sharding.zero == Zero::Gradients { self.scatter_seconds(links) } else { [0.0; 2] }
     }
 
-    /// ZeRO's scattering of gradients after every microbatch. With ORS it runs under the backward pass but for the last
-    /// block's, and the one over z that comes before it is waited for.
+    /// What scattering the gradients of a microbatch adds to a backward pass. ZeRO's over the ranks with the same
+    /// parameters runs, with ORS, under the backward pass but for the last block's, and the one over z that comes before it
+    /// is waited for; without ZeRO's, the one over z runs under it as far as other collectives over z leave time.
     fn scattering(&self, work: &Work, [block, table]: [f64; 2]) -> Scattering {
-        if block == 0.0 {
-            return Scattering::default();
-        }
         let (blocks, tables) = (work.makeup.blocks, self.tables(work.stage) as f64);
+        let [block_over_z, table_over_z] = self.block.scatter_once;
+        let over_z = blocks * block_over_z + tables * table_over_z;
         let all = blocks * block + tables * table;
-        if !self.c.overlap.reduce_scatter {
-            return Scattering { replicas: all, z: 0.0 };
+        match (self.c.overlap.reduce_scatter, self.sharding.zero == Zero::Gradients) {
+            (false, _) => Scattering { replicas: all, z: 0.0 },
+            (true, false) => {
+                let gathers = if self.c.keep_weights == KeepWeights::Use { self.block.gathers_once[0] } else { 0.0 };
+                let busy = over_z + blocks * gathers;
+                Scattering { replicas: 0.0, z: (busy - work.seconds[1] - work.seconds[2]).max(0.0) }
+            }
+            (true, true) => {
+                let last = if self.stages.is_first(work.stage) { table } else { block };
+                Scattering { replicas: last.max(all - work.seconds[1]), z: over_z }
+            }
         }
-        let last = if self.stages.is_first(work.stage) { table } else { block };
-        let over_z = blocks * self.block.scatter_once[0] + tables * self.block.scatter_once[1];
-        Scattering { replicas: last.max(all - work.seconds[1]), z: over_z }
+    }
+
+    /// The sum over all stages, of which those that are neither the first nor the last are taken to be alike.
+    fn sum_of_stages(&self, works: &[Work], of: impl Fn(&Work) -> f64) -> f64 {
+        let [first, .., last] = works else { return works.iter().map(of).sum() };
+        of(first) + of(last) + (self.stages.stages - 2) as f64 * of(&works[1])
     }
 
     /// The outermost axis of a set of those above 1.
@@ -187,11 +199,10 @@ impl<'a> Step<'a> {
         axes.iter().rev().find(|axis| self.c.size(*axis) > 1).unwrap_or(Axis::Data)
     }
 
-    fn pipeline(&self, work: &Work, longest: &Longest, links: &Links) -> Pipeline {
+    fn pipeline(&self, works: &[Work], work: &Work, longest: &Longest, links: &Links) -> Pipeline {
         let mut others = self.seconds(&self.makeup_of_all());
         let stages = self.stages.stages as f64;
-        let Scattering { replicas, z } = work.scattering;
-        others[1] += stages * (replicas + z);
+        others[1] += self.sum_of_stages(works, |work| work.scattering.total());
         for (others, own) in others.iter_mut().zip(work.seconds) {
             *others = (*others - own).max(0.0) / self.stages.chunks as f64;
         }
@@ -242,11 +253,17 @@ impl Work {
     }
 }
 
-/// Seconds of a backward pass in which ZeRO's scattering of gradients is waited for.
+/// Seconds of a backward pass in which the scattering of gradients is waited for.
 #[derive(Debug, Clone, Copy, Default)]
 struct Scattering {
     replicas: f64,
     z: f64,
+}
+
+impl Scattering {
+    fn total(&self) -> f64 {
+        self.replicas + self.z
+    }
 }
 
 /// The longest of several stages.
