@@ -1,5 +1,7 @@
 //! What a stage does for a microbatch, as multiples of what is priced once.
 
+use std::ops::Sub;
+
 use quadrille_spec::{Axis, Recompute, Schedule};
 
 use super::cost::Cost;
@@ -18,6 +20,21 @@ pub(super) struct Makeup {
     sent: f64,
     embeddings: f64,
     heads: f64,
+}
+
+impl Sub for Makeup {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            blocks: self.blocks - other.blocks,
+            amid: self.amid - other.amid,
+            received: self.received - other.received,
+            sent: self.sent - other.sent,
+            embeddings: self.embeddings - other.embeddings,
+            heads: self.heads - other.heads,
+        }
+    }
 }
 
 impl Step<'_> {
@@ -52,6 +69,20 @@ impl Step<'_> {
             embeddings: 1.0,
             heads: 1.0,
         }
+    }
+
+    /// Of the stages before one; of several chunks, about.
+    pub fn makeup_before(&self, stage: usize) -> Makeup {
+        let (share, chunks) = (stage as f64 / self.stages.stages as f64, self.stages.chunks as f64);
+        let all = self.makeup_of_all();
+        let blocks = match self.stages.chunks {
+            1 => self.stages.blocks_before(stage) as f64,
+            _ => all.blocks * share,
+        };
+        let boundaries = stage as f64 * chunks;
+        let embeddings = if stage > 0 { 1.0 } else { 0.0 };
+        let received = boundaries - embeddings;
+        Makeup { blocks, amid: all.amid * share, received, sent: boundaries, embeddings, heads: 0.0 }
     }
 
     /// Seconds of a microbatch forward, backward, and in weight gradients that are put off.

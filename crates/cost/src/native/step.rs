@@ -1,6 +1,6 @@
 //! The price of a step: what its stages take, the pipeline, the update.
 
-use quadrille_spec::{Axis, AxisSet, KeepWeights, Schedule, Zero};
+use quadrille_spec::{Axis, AxisSet, KeepWeights, Zero};
 
 use super::block::{Block, Passes};
 use super::links::Links;
@@ -105,18 +105,9 @@ impl<'a> Step<'a> {
     }
 
     fn least_seconds(&self) -> f64 {
-        let mut longest = Longest::default();
-        self.works().for_each(|work| longest.see(&work.seconds));
-        let all = self.seconds(&self.makeup_of_all());
         let microbatches = self.microbatches as f64;
-        let chunks = self.stages.chunks as f64;
-        // Of all stages but one, whichever that is.
-        let elsewhere = match self.c.schedule {
-            Schedule::ZeroBubble => all[0] + all[1] - all[2] - longest.without_weights,
-            _ => (all.iter().sum::<f64>() - longest.all) / chunks,
-        };
-        let seconds = microbatches * longest.all + elsewhere.max(0.0);
-        (seconds + self.problem.framework.data_seconds) * (1.0 - ROUNDING)
+        let longest = self.works().map(|work| work.total()).fold(0.0, f64::max);
+        (microbatches * longest + self.problem.framework.data_seconds) * (1.0 - ROUNDING)
     }
 
     /// The seconds of a step by cause.
@@ -125,20 +116,21 @@ impl<'a> Step<'a> {
         let mut works = [Work::default(); Stages::MOST_CANDIDATES];
         let mut count = 0;
         let scattered = self.scattered(&links);
-        let (mut busiest, mut longest) = (0, Longest::default());
+        let (mut busiest, mut longest) = (0, [0.0_f64; 2]);
         for mut work in self.works() {
             work.scattering = self.scattering(&work, scattered);
-            work.seconds[1] += work.scattering.replicas + work.scattering.z;
+            work.seconds[1] += work.scattering.total();
             if work.total() > works[busiest].total() {
                 busiest = count;
             }
-            longest.see(&work.seconds);
+            longest = [0, 1].map(|pass| longest[pass].max(work.seconds[pass]));
             works[count] = work;
             count += 1;
         }
         let works = &works[..count];
         let work = &works[busiest];
-        let pipeline = self.pipeline(work, &longest, &links);
+        // The way through the pipeline that takes longest need not be that of the busiest stage.
+        let [flow, flow_with_messages] = self.pipelines(works, longest, &links);
         let update = self.update(works, &links);
         let mut cost = self.cost(&work.makeup);
         let replicating = self.outermost(Links::REPLICATING);
@@ -150,13 +142,13 @@ impl<'a> Step<'a> {
             memory_bound: cost.taken.memory,
             launch: cost.taken.launch,
             communication: cost.exposed,
-            bubble: (pipeline.without_messages() - cost.seconds()).max(0.0),
+            bubble: (flow - cost.seconds()).max(0.0),
             optimizer: update.optimizer,
             data_loading: self.problem.framework.data_seconds,
         };
-        parts.communication[Axis::Pipe as usize] += pipeline.messages() + update.between_stages;
+        parts.communication[Axis::Pipe as usize] += flow_with_messages - flow + update.between_stages;
         parts.communication[replicating as usize] += update.replicas;
-        parts.communication[Axis::Z as usize] += self.gathered_once(work);
+        parts.communication[Axis::Z as usize] += self.sum_of_stages(works, |work| self.gathered_once(work));
         parts
     }
 
@@ -166,20 +158,32 @@ impl<'a> Step<'a> {
         if self.sharding.zero == Zero::Gradients { self.scatter_seconds(links) } else { [0.0; 2] }
     }
 
-    /// ZeRO's scattering of gradients after every microbatch. With ORS it runs under the backward pass but for the last
-    /// block's, and the one over z that comes before it is waited for.
+    /// What scattering the gradients of a microbatch adds to a backward pass. ZeRO's over the ranks with the same
+    /// parameters runs, with ORS, under the backward pass but for the last block's, and the one over z that comes before it
+    /// is waited for; without ZeRO's, the one over z runs under it as far as other collectives over z leave time.
     fn scattering(&self, work: &Work, [block, table]: [f64; 2]) -> Scattering {
-        if block == 0.0 {
-            return Scattering::default();
-        }
         let (blocks, tables) = (work.makeup.blocks, self.tables(work.stage) as f64);
+        let [block_over_z, table_over_z] = self.block.scatter_once;
+        let over_z = blocks * block_over_z + tables * table_over_z;
         let all = blocks * block + tables * table;
-        if !self.c.overlap.reduce_scatter {
-            return Scattering { replicas: all, z: 0.0 };
+        match (self.c.overlap.reduce_scatter, self.sharding.zero == Zero::Gradients) {
+            (false, _) => Scattering { replicas: all, z: 0.0 },
+            (true, false) => {
+                let gathers = if self.c.keep_weights == KeepWeights::Use { self.block.gathers_once[0] } else { 0.0 };
+                let busy = over_z + blocks * gathers;
+                Scattering { replicas: 0.0, z: (busy - work.seconds[1] - work.seconds[2]).max(0.0) }
+            }
+            (true, true) => {
+                let last = if self.stages.is_first(work.stage) { table } else { block };
+                Scattering { replicas: last.max(all - work.seconds[1]), z: over_z }
+            }
         }
-        let last = if self.stages.is_first(work.stage) { table } else { block };
-        let over_z = blocks * self.block.scatter_once[0] + tables * self.block.scatter_once[1];
-        Scattering { replicas: last.max(all - work.seconds[1]), z: over_z }
+    }
+
+    /// The sum over all stages, of which those that are neither the first nor the last are taken to be alike.
+    fn sum_of_stages(&self, works: &[Work], of: impl Fn(&Work) -> f64) -> f64 {
+        let [first, .., last] = works else { return works.iter().map(of).sum() };
+        of(first) + of(last) + (self.stages.stages - 2) as f64 * of(&works[1])
     }
 
     /// The outermost axis of a set of those above 1.
@@ -187,25 +191,35 @@ impl<'a> Step<'a> {
         axes.iter().rev().find(|axis| self.c.size(*axis) > 1).unwrap_or(Axis::Data)
     }
 
-    fn pipeline(&self, work: &Work, longest: &Longest, links: &Links) -> Pipeline {
-        let mut others = self.seconds(&self.makeup_of_all());
-        let stages = self.stages.stages as f64;
-        let Scattering { replicas, z } = work.scattering;
-        others[1] += stages * (replicas + z);
-        for (others, own) in others.iter_mut().zip(work.seconds) {
-            *others = (*others - own).max(0.0) / self.stages.chunks as f64;
-        }
+    /// Seconds from the first pass to the last, without and with messages.
+    fn pipelines(&self, works: &[Work], longest: [f64; 2], links: &Links) -> [f64; 2] {
+        let stages = &self.stages;
         let bytes = self.block.sizes.message() * self.problem.framework.activation_bytes;
-        Pipeline {
-            schedule: self.c.schedule,
-            stages,
-            microbatches: self.microbatches as f64,
-            chunks: self.stages.chunks as f64,
-            busiest: work.seconds,
-            others,
-            longest: longest.passes,
-            message: self.c.overlap_chunks as f64 * links.pipe.message_seconds(bytes as f64),
+        let message = self.c.overlap_chunks as f64 * links.pipe.message_seconds(bytes as f64);
+        let scattering = self.sum_of_stages(works, |work| work.scattering.total());
+        let all = self.makeup_of_all();
+        let mut seconds = [0.0_f64; 2];
+        for work in works {
+            let each = (scattering - work.scattering.total()) / (stages.stages - 1).max(1) as f64;
+            let before = self.makeup_before(work.stage);
+            let sides = [(before, work.stage), (all - before - work.makeup, stages.stages - 1 - work.stage)];
+            let others = sides.map(|(makeup, count)| {
+                let [f, b, w] = self.seconds(&makeup);
+                [f, b + count as f64 * each, w]
+            });
+            let pipeline = Pipeline {
+                schedule: self.c.schedule,
+                stages: stages.stages as f64,
+                microbatches: self.microbatches as f64,
+                chunks: stages.chunks as f64,
+                stage: work.seconds,
+                before: work.stage as f64,
+                others,
+                longest,
+            };
+            seconds = [seconds[0].max(pipeline.seconds(0.0)), seconds[1].max(pipeline.seconds(message))];
         }
+        seconds
     }
 
     /// Waiting for weights that are gathered once per step: under the first microbatch's forward pass with OAG.
@@ -242,28 +256,15 @@ impl Work {
     }
 }
 
-/// Seconds of a backward pass in which ZeRO's scattering of gradients is waited for.
+/// Seconds of a backward pass in which the scattering of gradients is waited for.
 #[derive(Debug, Clone, Copy, Default)]
 struct Scattering {
     replicas: f64,
     z: f64,
 }
 
-/// The longest of several stages.
-#[derive(Default)]
-struct Longest {
-    /// Forward, and backward.
-    passes: [f64; 2],
-    /// All passes together.
-    all: f64,
-    /// Forward and backward less put-off weight gradients.
-    without_weights: f64,
-}
-
-impl Longest {
-    fn see(&mut self, [forward, backward, weights]: &[f64; 3]) {
-        self.passes = [self.passes[0].max(*forward), self.passes[1].max(*backward)];
-        self.all = self.all.max(forward + backward + weights);
-        self.without_weights = self.without_weights.max(forward + backward - weights);
+impl Scattering {
+    fn total(&self) -> f64 {
+        self.replicas + self.z
     }
 }

@@ -50,34 +50,39 @@ impl Step<'_> {
         [block, seconds(sizes.table)]
     }
 
-    /// The update of the whole step, from what a microbatch takes on some stages.
+    /// The update of the whole step, from what a microbatch takes on some stages: the latest reduction of gradients, the
+    /// norm, then the optimizer until the next step can go on.
     pub fn update(&self, works: &[Work], links: &Links) -> Update {
-        let mut update = Update::default();
-        let mut end = 0.0;
         let tied = self.tied_seconds(links);
         let loads = self.sums(|load: &mut Load, parameter, count| self.load(load, links, parameter, count as f64));
+        let (mut reduced, mut exchanged, mut ready, mut optimizer) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
         for work in works {
             let [forward, backward, _] = work.seconds;
-            // Stages that are further down the pipeline have done earlier.
-            let early = work.stage as f64 * backward;
+            let stage = work.stage as f64;
             let mut load = Load::default();
             for (count, each) in self.owners(work.stage).into_iter().zip(loads) {
                 load += each.times(count as f64);
             }
             let blocks = work.makeup.blocks.max(1.0);
+            // Stages that are further down the pipeline have done earlier, and begin the next step later.
+            let early = stage * backward;
             let reducing = self.hidden_reduction(&load, backward, blocks);
-            let optimizer = self.optimizer(&load);
-            let gathering = self.gathering(&load, forward, optimizer, blocks);
-            let tied = if self.shares_table(work.stage) { tied } else { 0.0 };
-            let waits = (reducing + gathering + tied - early).max(0.0);
-            if optimizer + waits >= end {
-                end = optimizer + waits;
-                let between_stages = tied.min(waits);
-                update = Update { replicas: waits - between_stages, between_stages, optimizer };
+            reduced = reduced.max(reducing - early);
+            if self.shares_table(work.stage) {
+                // The table is reduced when it has been exchanged, the others meanwhile.
+                let table = if self.stages.is_first(work.stage) { loads[1].weights } else { loads[2].weights };
+                exchanged = exchanged.max(tied + table);
             }
+            let one = self.optimizer(&load);
+            let first = if self.stages.is_first(work.stage) { loads[1].gathers } else { load.gathers / blocks };
+            optimizer = optimizer.max(one - stage * forward);
+            ready = ready.max(one + self.gathering(&load, first, work, one) - stage * forward);
         }
-        update.optimizer += 2.0 * links.world.seconds(CollectiveKind::AllReduce, SCALAR_BYTES);
-        update
+        Update {
+            replicas: reduced + (ready - optimizer),
+            between_stages: (exchanged - reduced).max(0.0),
+            optimizer: optimizer + 2.0 * links.world.seconds(CollectiveKind::AllReduce, SCALAR_BYTES),
+        }
     }
 
     /// Whether the stage has one of two copies of a tied table.
@@ -139,12 +144,13 @@ impl Step<'_> {
         if hides { (all / blocks).max(all - backward * (blocks - 1.0) / blocks) } else { all }
     }
 
-    /// Parameters are gathered after the update, or under the next forward pass but for the first block's.
-    fn gathering(&self, load: &Load, forward: f64, optimizer: f64, blocks: f64) -> f64 {
-        let (all, hidden) = (load.gathers, forward * (blocks - 1.0) / blocks);
+    /// Parameters are gathered after the update, or under the next forward pass but for what it needs `first`.
+    fn gathering(&self, load: &Load, first: f64, work: &Work, optimizer: f64) -> f64 {
+        let blocks = work.makeup.blocks.max(1.0);
+        let (all, hidden) = (load.gathers, work.seconds[0] * (blocks - 1.0) / blocks);
         match self.problem.framework.gathers_under_forward {
-            Hiding::Always => (all / blocks - optimizer).max(all - optimizer - hidden).max(0.0),
-            Hiding::Switched if self.c.overlap.all_gather => (all / blocks).max(all - hidden),
+            Hiding::Always => (first - optimizer).max(all - optimizer - hidden).max(0.0),
+            Hiding::Switched if self.c.overlap.all_gather => first.max(all - hidden),
             Hiding::Switched | Hiding::Never => all,
         }
     }
