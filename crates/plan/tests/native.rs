@@ -270,26 +270,66 @@ fn what_is_found_is_legal_and_placed_as_said() {
     }
 }
 
+/// A constraint, and whether a layout keeps it.
+type Constraint = (Bound, &'static str, fn(&Candidate) -> bool);
+
+/// Constraints of which many leave something.
+const CONSTRAINTS: [Constraint; 16] = [
+    (Bound::Fix, "x=2", |c| c.size(Axis::X) == 2),
+    (Bound::Max, "y=1", |c| c.size(Axis::Y) == 1),
+    (Bound::Max, "z=2", |c| c.size(Axis::Z) <= 2),
+    (Bound::Min, "pipe=2", |c| c.size(Axis::Pipe) >= 2),
+    (Bound::Max, "data=2", |c| c.size(Axis::Data) <= 2),
+    (Bound::Fix, "context=2", |c| c.size(Axis::Context) == 2),
+    (Bound::Max, "microbatch=3", |c| c.microbatch <= 3),
+    (Bound::Fix, "chunks=2", |c| c.chunks == 2),
+    (Bound::Fix, "overlap-chunks=3", |c| c.overlap_chunks == 3),
+    (Bound::Fix, "schedule=zb-h1", |c| c.schedule == Schedule::ZeroBubble),
+    (Bound::Fix, "recompute=full:3", |c| c.recompute == Recompute::Full { every: 3 }),
+    (Bound::Fix, "cac=true", |c| c.keep_communicated),
+    (Bound::Fix, "zero=2", |c| c.zero == Zero::Gradients),
+    (Bound::Fix, "linear=summa", |c| c.linear == Linear::Summa),
+    (Bound::Fix, "keep-weights=step", |c| c.keep_weights == KeepWeights::Step),
+    (Bound::Fix, "overlap=none", |c| c.overlap != Overlap::ALL),
+];
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_left_out_is_not_missed(
-        (layers, heads, devices, batch) in (2..9_usize, 1..5_usize, 1..13_usize, 1..5_usize),
+    fn what_is_left_out_is_not_missed_and_what_is_found_is_legal(
+        (number, layers, heads, devices, batch) in (0..4_usize, 2..9_usize, 1..5_usize, 1..13_usize, 1..5_usize),
         (memory, top, one_per_grid, framework) in (1_000_000..12_000_000_u64, 1..9_usize, any::<bool>(), 0..4_usize),
-        number in 0..4_usize,
+        networks in prop::array::uniform2(prop::sample::select(vec![0.01, 1.0, 100.0])),
+        constraints in prop::sample::subsequence(CONSTRAINTS.to_vec(), 0..4),
     ) {
-        let (model, cluster) = (family(number, layers, heads), cluster());
+        let (model, mut cluster) = (family(number, layers, heads), cluster());
+        cluster.tiers.iter_mut().zip(networks).for_each(|(tier, factor)| tier.bandwidth *= factor);
         let open = search(&model, &cluster, devices, batch * devices);
         let framework = Framework::ALL[framework];
         let setting = Setting { capacity: Some(memory), framework, ..open.setting };
-        let pruned = Search { setting, top, one_per_grid, ..open };
+        let mut space = Space::default();
+        constraints.iter().for_each(|(bound, text, _)| space.constrain(*bound, text).unwrap());
+        let pruned = Search { setting, top, one_per_grid, space, ..open };
         let exhaustive = Search { prune: false, ..pruned.clone() };
-        let (pruned, exhaustive) = (found(&pruned), found(&exhaustive));
-        prop_assert_eq!(&pruned.ranked, &exhaustive.ranked);
-        prop_assert_eq!(&pruned.front, &exhaustive.front);
-        prop_assert_eq!(pruned.counts.legal, exhaustive.counts.legal);
-        prop_assert_eq!(exhaustive.counts.priced, exhaustive.counts.legal);
+        let (found_pruned, found) = (found(&pruned), found(&exhaustive));
+        prop_assert_eq!(&found_pruned.ranked, &found.ranked);
+        prop_assert_eq!(&found_pruned.front, &found.front);
+        prop_assert_eq!(found_pruned.counts.legal, found.counts.legal);
+        prop_assert_eq!(found.counts.priced, found.counts.legal);
+        for ranked in found.ranked.iter().chain(&found.front) {
+            let candidate = ranked.candidate;
+            let layout = Layout::new(&model, &candidate.request(batch * devices, model.seq_len).unwrap());
+            prop_assert!(layout.is_ok(), "{:?}: {:?}", candidate, layout);
+            prop_assert_eq!(Candidate::of(&layout.unwrap(), &cluster), candidate);
+            prop_assert!(ranked.price.memory.total() <= memory && ranked.price.seconds > 0.0);
+            for (_, text, keeps) in &constraints {
+                prop_assert!(keeps(&candidate), "{text} and {candidate:?}");
+            }
+        }
+        if found.ranked.is_empty() {
+            prop_assert!(!pruned.why_nothing(&found_pruned, &|| false).to_string().is_empty());
+        }
     }
 }
 

@@ -127,7 +127,12 @@ impl Space {
             "activations" => fix(&mut self.activations, key, value.parse()?),
             "linear" => fix(&mut self.linear, key, value.parse()?),
             "keep-weights" => fix(&mut self.keep_weights, key, value.parse()?),
-            _ => fix(&mut self.overlap, key, value.parse()?),
+            _ => {
+                let mut fixed = self.overlap.into_iter().collect();
+                fix(&mut fixed, key, value.parse()?)?;
+                self.overlap = fixed.first().copied();
+                Ok(())
+            }
         }
     }
 }
@@ -208,6 +213,7 @@ mod tests {
             (&[(Fix, "x=4"), (Fix, "x=8")], &["--fix x = 8", "wants x=4", "leave one"]),
             (&[(Min, "data=4"), (Max, "data=2")], &["--max data = 2", "data of at least 4"]),
             (&[(Min, "data=4"), (Max, "data=8"), (Fix, "data=16")], &["--fix data = 16", "data in 4..=8"]),
+            (&[(Fix, "overlap=none"), (Fix, "overlap=oar")], &["--fix overlap = oar", "wants overlap=none"]),
             (&[(Fix, "zero=1"), (Fix, "zero=2")], &["--fix zero = 2", "wants zero=1"]),
         ] {
             let message = refusal(constraints);

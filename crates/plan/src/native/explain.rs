@@ -60,7 +60,7 @@ impl Part {
     pub fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
-            Self::MemoryBound => "memory",
+            Self::MemoryBound => "memory-bound",
             Self::Launch => "launch",
             Self::Communication(Axis::X) => "comm x",
             Self::Communication(Axis::Y) => "comm y",

@@ -32,12 +32,12 @@ pub struct Space {
     pub linear: Vec<Linear>,
     /// How long gathered weights are kept.
     pub keep_weights: Vec<KeepWeights>,
-    /// Overlap passes.
-    pub overlap: Vec<Overlap>,
+    /// Overlap passes; `None`: all of them are on.
+    pub overlap: Option<Overlap>,
 }
 
 impl Default for Space {
-    /// Everything; every overlap pass is on.
+    /// Everything.
     fn default() -> Self {
         let full = |every| Recompute::Full { every };
         Self {
@@ -59,7 +59,7 @@ impl Default for Space {
             activations: vec![Activations::Scattered, Activations::Replicated],
             linear: vec![Linear::Pmm, Linear::Summa],
             keep_weights: vec![KeepWeights::Use, KeepWeights::Step],
-            overlap: vec![Overlap::ALL],
+            overlap: None,
         }
     }
 }

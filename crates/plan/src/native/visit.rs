@@ -1,7 +1,7 @@
 //! The search of one cut: every configuration whose x, y, z and context have given sizes and places.
 
 use quadrille_cost::native::{Block, Candidate, Problem};
-use quadrille_spec::{KeepWeights, Recompute, Schedule, Zero};
+use quadrille_spec::{KeepWeights, Overlap, Recompute, Schedule, Zero};
 
 use super::bounds::state_bytes;
 use super::count::Tally;
@@ -153,24 +153,22 @@ impl<'a> Visit<'a> {
         let mut passes = Vec::new();
         for (activations, linear, summa_panels) in space.products(sizes[0], sizes[1]) {
             for overlap_chunks in space.overlap_chunks() {
-                for overlap in &space.overlap {
-                    passes.push(Candidate {
-                        sizes: *sizes,
-                        inside: *inside,
-                        microbatch,
-                        activations,
-                        linear,
-                        summa_panels,
-                        overlap: *overlap,
-                        overlap_chunks,
-                        schedule: Schedule::OneForwardOneBackward,
-                        chunks: 1,
-                        recompute: Recompute::None,
-                        keep_communicated: false,
-                        zero: Zero::Off,
-                        keep_weights: KeepWeights::Use,
-                    });
-                }
+                passes.push(Candidate {
+                    sizes: *sizes,
+                    inside: *inside,
+                    microbatch,
+                    activations,
+                    linear,
+                    summa_panels,
+                    overlap: space.overlap.unwrap_or(Overlap::ALL),
+                    overlap_chunks,
+                    schedule: Schedule::OneForwardOneBackward,
+                    chunks: 1,
+                    recompute: Recompute::None,
+                    keep_communicated: false,
+                    zero: Zero::Off,
+                    keep_weights: KeepWeights::Use,
+                });
             }
         }
         passes
