@@ -115,13 +115,22 @@ impl Step<'_> {
 
     /// The same where what is kept or sent of so many microbatches is reserved: of the rest there is one at a time.
     fn reserved(&self, piece: &Piece, microbatches: i64) -> (i64, i64) {
-        let [_, head] = self.ends();
+        let [embedding, head] = self.ends();
+        let [deferred_block, deferred_table] = self.scattered_memory();
         let sent = if piece.is_last { 0 } else { self.stream() + self.message() };
         let kept = self.kept(piece) + sent + if piece.is_first { 0 } else { self.message() };
         let again = (self.segment(piece.blocks).0 - 1) * self.block.amid_bytes;
-        let mut meanwhile = self.stream() + self.block.block.memory[1].most() + again;
+        let block = &self.block.block;
+        let backward = deferred_block.onto(block.memory[1]);
+        let left = (backward.net() + block.memory[0].net() - block.shared[0]).max(0);
+        let mut meanwhile = self.stream() + backward.most() + (piece.blocks - 1).max(0) * left + again;
         if piece.is_last {
-            meanwhile = meanwhile.max(head.memory[0].most() - head.memory[0].net()).max(head.memory[1].most());
+            let turned = deferred_table.onto(head.memory[1]);
+            meanwhile = meanwhile.max(head.memory[0].most() - head.memory[0].net()).max(turned.most());
+            meanwhile += (turned.net() + head.memory[0].net()).max(0);
+        }
+        if piece.is_first {
+            meanwhile = meanwhile.max(deferred_table.onto(embedding.memory[1]).most() + piece.blocks * left);
         }
         (microbatches * kept, microbatches * kept + meanwhile + self.block.ahead)
     }
@@ -180,7 +189,12 @@ impl Step<'_> {
         let [deferred_block, deferred_table] = self.scattered_memory();
         let forward = block.memory[0].leaving(0);
         let [of_block, of_head] = self.put_off();
-        let backward = deferred_block.onto(block.memory[1].keeping(of_block));
+        let mut backward = deferred_block.onto(block.memory[1].keeping(of_block));
+        if of_block > 0 {
+            // The most may be at the attention, when what the perceptron leaves is there already.
+            let s = &self.block.sizes;
+            backward = backward.above(self.needed_by(&[s.up, s.down]));
+        }
         let (longest, _) = self.segment(piece.blocks);
         let again = (longest - 1) * self.block.amid_bytes;
         let end = match piece.is_last {
@@ -207,11 +221,17 @@ impl Step<'_> {
             return [0; 2];
         }
         let s = &self.block.sizes;
-        let needed = |linear: &LinearSizes| match s.panels {
+        [self.needed_by(&s.linears()), self.bytes(s.rows * (s.hidden + s.logits))]
+    }
+
+    /// What the weight gradients of some layers need.
+    fn needed_by(&self, linears: &[LinearSizes]) -> i64 {
+        let s = &self.block.sizes;
+        let elements = |linear: &LinearSizes| match s.panels {
             Some(_) => s.inner_rows * (linear.inputs * s.y / s.x + linear.outputs),
             None => s.rows * (linear.inputs + linear.outputs),
         };
-        [self.bytes(s.linears().iter().map(needed).sum()), self.bytes(s.rows * (s.hidden + s.logits))]
+        self.bytes(linears.iter().map(elements).sum())
     }
 
     /// What ZeRO's scattering of gradients changes in the backward passes of a block and of a table.
