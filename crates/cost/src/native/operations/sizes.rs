@@ -51,6 +51,8 @@ pub(in crate::native) struct Sizes {
     pub attention_cols: u64,
     /// Columns of keys and values.
     pub key_value_cols: u64,
+    /// Ranks, following each other along x, that hold the same keys and values.
+    pub key_copies: u64,
     /// Width of a head.
     pub head_dim: u64,
     /// Heads of queries of all sequences of the pass.
@@ -136,6 +138,7 @@ impl Sizes {
             hidden: h,
             attention_cols: h / x,
             key_value_cols: 2 * kv_heads * head_dim / x,
+            key_copies: kv_heads / model.kv_heads as u64,
             head_dim,
             heads: model.heads as u64 / x * local_sequences,
             qkv: normal(h, qkv),
