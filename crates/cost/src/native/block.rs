@@ -61,12 +61,14 @@ pub(super) struct Passes {
     /// FLOPs of products and attention of both passes.
     pub flops: f64,
     pub memory: [Footprint; 2],
+    /// Bytes of them that are held until the pass ends.
+    pub shared: [i64; 2],
 }
 
 impl Passes {
     fn new(forward: Lap, backward: Lap) -> Self {
         let seconds = [forward.cost.seconds(), backward.cost.seconds()];
-        let weights = backward.weight_gradient.seconds();
+        let weights = backward.weight_gradient.seconds() + backward.scatter_wait;
         Self {
             forward: forward.cost,
             backward: backward.cost,
@@ -75,6 +77,7 @@ impl Passes {
             hidden: backward.hidden,
             flops: forward.flops + backward.flops,
             memory: [forward.memory, backward.memory],
+            shared: [forward.shared, backward.shared],
         }
     }
 

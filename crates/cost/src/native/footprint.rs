@@ -50,6 +50,12 @@ impl Footprint {
         Self { now: self.now, most: self.most + bytes }
     }
 
+    /// The same, of which so many bytes are not given back in the end.
+    pub fn keeping(self, bytes: i64) -> Self {
+        let now = self.now + bytes;
+        Self { now, most: self.most.max(now) }
+    }
+
     /// The same, at the end of which so many bytes more are held; all of them at the time of the most.
     pub fn leaving(self, bytes: i64) -> Self {
         Self { now: self.now + bytes, most: self.most + bytes.max(0) }

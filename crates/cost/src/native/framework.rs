@@ -26,6 +26,9 @@ pub struct Framework {
     pub repeats_whole_segments: bool,
     /// Whether the weights of a block are gathered over z at once, and their gradients scattered at once.
     pub gathers_blocks: bool,
+    /// Whether ORS keeps gradients and their scattered shards until it waits for all of them at the end of the backward
+    /// pass; else until the next scattering begins.
+    pub keeps_scattered: bool,
     /// Whether ORS also puts reductions over data under the last microbatch's backward pass.
     pub reduces_under_backward: bool,
     /// Whether ZeRO's gathers of updated weights run under the next step's first forward pass: always, never, or where
@@ -91,6 +94,7 @@ impl Framework {
         keeps_gathered_inputs: true,
         repeats_whole_segments: false,
         gathers_blocks: false,
+        keeps_scattered: true,
         reduces_under_backward: false,
         gathers_under_forward: Hiding::Always,
         gradient_bucket: None,
@@ -114,6 +118,7 @@ impl Framework {
         keeps_gathered_inputs: false,
         repeats_whole_segments: true,
         gathers_blocks: false,
+        keeps_scattered: false,
         reduces_under_backward: true,
         gathers_under_forward: Hiding::Switched,
         gradient_bucket: Some(160_000_000),

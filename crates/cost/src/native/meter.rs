@@ -39,8 +39,16 @@ pub(super) struct Meter<'a> {
     scattered: f64,
     /// Seconds of a reduction of SUMMA panels that is still under way.
     pub reducing: Option<(f64, usize)>,
+    /// Bytes of a gradient that is being scattered, which the next one frees.
+    scattering: u64,
+    /// Bytes of weights and gradients that wait for the last overlap chunk: for the next collective on tokens.
+    shared: u64,
+    /// Whether there has been one.
+    has_issued: bool,
     /// Of all that, what gives gradients of weights.
     pub weight_gradient: Taken,
+    /// Seconds of waiting for their scattering.
+    scatter_wait: f64,
     /// Waiting for input gradients that OAR has hidden.
     hidden: [f64; 6],
     /// Of the reduction of the input gradient: how long a wait at once would have taken.
@@ -80,7 +88,11 @@ impl<'a> Meter<'a> {
             prefetched: None,
             scattered: 0.0,
             reducing: None,
+            scattering: 0,
+            shared: 0,
+            has_issued: false,
             weight_gradient: Taken::default(),
+            scatter_wait: 0.0,
             hidden: [0.0; 6],
             wait_at_once: 0.0,
             tokens: Tokens { chunks, each: s.chunks as f64 / chunks as f64, ..Tokens::default() },
@@ -91,9 +103,12 @@ impl<'a> Meter<'a> {
     /// both ends.
     pub fn lap(&mut self) -> Lap {
         self.flush(None);
+        let shared = if std::mem::take(&mut self.has_issued) { 0 } else { std::mem::take(&mut self.shared) };
         Lap {
             cost: std::mem::take(&mut self.cost),
+            shared: shared as i64,
             weight_gradient: std::mem::take(&mut self.weight_gradient),
+            scatter_wait: std::mem::take(&mut self.scatter_wait),
             hidden: std::mem::take(&mut self.hidden),
             flops: std::mem::take(&mut self.flops),
             memory: std::mem::take(&mut self.memory),
@@ -192,6 +207,14 @@ impl<'a> Meter<'a> {
         end
     }
 
+    /// Gives back what overlap chunks share: at once, or after the last of them.
+    fn give_shared(&mut self, bytes: u64) {
+        match self.tokens.chunks {
+            1 => self.memory.give(bytes),
+            _ => self.shared += bytes,
+        }
+    }
+
     /// Bytes of a gathered weight.
     fn weight_bytes(&self, elements: u64) -> u64 {
         elements * self.s.framework.states.gathered_weight
@@ -204,6 +227,10 @@ pub(super) struct Lap {
     pub cost: Cost,
     /// Of its computation, what gives gradients of weights.
     pub weight_gradient: Taken,
+    /// Seconds of waiting for their scattering.
+    pub scatter_wait: f64,
+    /// Bytes that are held until the pass ends, since all overlap chunks pass all of this before the next.
+    pub shared: i64,
     /// Waiting that the gradients of weights have hidden.
     pub hidden: [f64; 6],
     pub flops: f64,
@@ -258,6 +285,8 @@ impl Sink for Meter<'_> {
     fn issue(&mut self, slot: Slot, kind: CollectiveKind, group: Group, elements: u64, element_bytes: u64) {
         let seconds = self.links[group as usize].seconds(kind, (elements * element_bytes) as f64);
         self.flush(Some((slot, group, seconds)));
+        self.memory.give(std::mem::take(&mut self.shared));
+        self.has_issued = true;
         self.tokens.axes[slot as usize] = axis_of(group);
         if slot == Slot::Reduction {
             self.wait_at_once = (self.tokens.ready[slot as usize][0] - self.now).max(0.0);
@@ -303,7 +332,7 @@ impl Sink for Meter<'_> {
 
     fn weight_done(&mut self, elements: u64) {
         if self.gathers {
-            self.memory.give(self.weight_bytes(elements));
+            self.give_shared(self.weight_bytes(elements));
         }
     }
 
@@ -318,9 +347,15 @@ impl Sink for Meter<'_> {
         self.memory.take(shard);
         if self.s.overlap.reduce_scatter {
             self.scattered = end;
+            if !self.s.framework.keeps_scattered {
+                self.memory.give(std::mem::replace(&mut self.scattering, bytes + shard));
+            }
         } else {
+            let begin = self.now;
             self.wait_until(Axis::Z as usize, end);
-            self.memory.give(bytes + shard);
+            self.scatter_wait += self.now - begin;
+            self.memory.give(shard);
+            self.give_shared(bytes);
         }
         let accumulated = self.rates.sweep(Sweep::Accumulate, (elements / self.s.z) as f64, 2.0 * shard as f64);
         self.spend(accumulated);

@@ -226,9 +226,9 @@ mod tests {
     #[test]
     fn three_tiers_share_the_outermost_links_of_whole_racks() {
         let tiers = [tier(Some(2), 1, 100e9, 0.0), tier(Some(4), 1, 40e9, 0.0), tier(None, 1, 8e9, 0.0)];
-        // x fills nodes of 2, data 2 nodes of a rack and 2 racks: two groups share the 4 GB/s of a rack.
+        // x fills nodes of 2, data 2 nodes of a rack and 2 racks: two groups share the 20 GB/s of a node and the 4 GB/s of a rack.
         let data = link(&tiers, "x=2,data=4", [2, 1, 1, 1, 1, 1], &[Axis::Data]);
-        let (rack, outer): (f64, f64) = (1.0 / 10e9, 1.0 / 4e9);
+        let (rack, outer): (f64, f64) = (1.0 / 10e9, 1.0 / 2e9);
         let expected = (0.75 * rack.max(outer)).min(0.5 * rack + 0.5 * outer);
         assert!((data.seconds(CollectiveKind::AllGather, 1.0) - expected).abs() < 1e-22);
     }

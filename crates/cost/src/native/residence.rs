@@ -6,6 +6,7 @@
 use quadrille_spec::{KeepWeights, Recompute, Schedule, Zero};
 
 use super::Memory;
+use super::block::Passes;
 use super::footprint::Footprint;
 use super::operations::LinearSizes;
 use super::parameters::{Kind, Parameter};
@@ -91,17 +92,47 @@ impl Step<'_> {
         let piece = Piece { blocks: blocks / chunks + i64::from(blocks % chunks != 0), is_first, is_last };
         let in_flight = self.in_flight(stage);
         let pieces = [is_first, is_last].map(i64::from);
-        // Of an interleaved stage one piece has the embedding, one the head; of others in flight each is as likely.
+        // Of an interleaved stage one piece has the embedding; of others in flight each is as likely. That with the head is
+        // followed by its backward pass.
         let amid = Piece { blocks, is_first: false, is_last: false };
-        let ends = pieces[0] * (self.entry(true).net() - self.entry(false).net())
-            + pieces[1] * (self.stream() + self.ends()[1].memory[0].net());
+        let [embedding, head] = self.ends().map(|end| end.memory[0].net() - end.shared[0]);
+        let head = if chunks > 1 { 0 } else { self.stream() + head };
+        let ends = pieces[0] * (embedding - self.entry(false).net()) + pieces[1] * head;
         let of_stage = self.kept(&amid) + (chunks - 1) * (self.entry(false).net() - self.stream()) + ends;
         let others = ((in_flight - 1.0).max(0.0) * of_stage as f64 / chunks as f64) as i64;
+        if self.c.schedule == Schedule::MessageDriven {
+            return self.reserved(&piece, in_flight as i64);
+        }
         let run = self.run(&piece);
         let first_receives = if is_first { 0 } else { 2 * self.message() };
         let posted = first_receives + if is_last { 0 } else { self.message() };
-        let most = others + run.most() + self.block.ahead + posted + self.put_off(stage, &piece);
+        // Stage `r` puts off the weight gradients of `r` microbatches.
+        let [of_block, of_head] = self.put_off();
+        let waiting = stage.min(self.microbatches - 1) as i64 * (piece.blocks * of_block + pieces[1] * of_head);
+        let most = others + run.most() + self.block.ahead + posted + waiting;
         (others + self.kept(&piece), most)
+    }
+
+    /// The same where what is kept or sent of so many microbatches is reserved: of the rest there is one at a time.
+    fn reserved(&self, piece: &Piece, microbatches: i64) -> (i64, i64) {
+        let [embedding, head] = self.ends();
+        let [deferred_block, deferred_table] = self.scattered_memory();
+        let sent = if piece.is_last { 0 } else { self.stream() + self.message() };
+        let kept = self.kept(piece) + sent + if piece.is_first { 0 } else { self.message() };
+        let again = (self.segment(piece.blocks).0 - 1) * self.block.amid_bytes;
+        let block = &self.block.block;
+        let backward = deferred_block.onto(block.memory[1]);
+        let left = (backward.net() + block.memory[0].net() - block.shared[0]).max(0);
+        let mut meanwhile = self.stream() + backward.most() + (piece.blocks - 1).max(0) * left + again;
+        if piece.is_last {
+            let turned = deferred_table.onto(head.memory[1]);
+            meanwhile = meanwhile.max(head.memory[0].most() - head.memory[0].net()).max(turned.most());
+            meanwhile += (turned.net() + head.memory[0].net()).max(0);
+        }
+        if piece.is_first {
+            meanwhile = meanwhile.max(deferred_table.onto(embedding.memory[1]).most() + piece.blocks * left);
+        }
+        (microbatches * kept, microbatches * kept + meanwhile + self.block.ahead)
     }
 
     /// Microbatches (of an interleaved pipeline: pairs of microbatch and piece) between forward and backward pass.
@@ -127,9 +158,11 @@ impl Step<'_> {
 
     /// Bytes that a microbatch keeps of a piece when its forward pass is over and sent.
     fn kept(&self, piece: &Piece) -> i64 {
-        let blocks = piece.blocks * self.block.block.memory[0].net() - self.dropped(piece.blocks);
-        let end = if piece.is_last { self.ends()[1].memory[0].net() } else { -self.stream() };
-        self.entry(piece.is_first).net() + blocks + end
+        let one = |passes: &Passes| passes.memory[0].net() - passes.shared[0];
+        let [embedding, head] = self.ends();
+        let begin = if piece.is_first { one(embedding) } else { self.entry(false).net() };
+        let blocks = piece.blocks * one(&self.block.block) - self.dropped(piece.blocks);
+        begin + blocks + if piece.is_last { one(head) } else { -self.stream() }
     }
 
     /// Bytes of residual streams amid segments of recomputation, which are not kept.
@@ -155,40 +188,54 @@ impl Step<'_> {
         let [embedding, head] = self.ends();
         let [deferred_block, deferred_table] = self.scattered_memory();
         let forward = block.memory[0].leaving(0);
-        let backward = deferred_block.onto(block.memory[1]);
+        let [of_block, of_head] = self.put_off();
+        let mut backward = deferred_block.onto(block.memory[1].keeping(of_block));
+        if of_block > 0 {
+            // The most may be at the attention, when what the perceptron leaves is there already.
+            let s = &self.block.sizes;
+            backward = backward.above(self.needed_by(&[s.up, s.down]));
+        }
         let (longest, _) = self.segment(piece.blocks);
         let again = (longest - 1) * self.block.amid_bytes;
         let end = match piece.is_last {
-            true => head.memory[0].then(1, deferred_table.onto(head.memory[1])),
+            true => head.memory[0].then(1, deferred_table.onto(head.memory[1].keeping(of_head))),
             // The gradient of what has been sent is received.
             false => Footprint::held(self.stream()),
         };
         let begin = if piece.is_first { deferred_table.onto(embedding.memory[1]) } else { Footprint::default() };
         let backward = backward.then(piece.blocks, begin).above(again);
+        let shared = if piece.is_first { self.ends()[0].shared[0] } else { 0 } + piece.blocks * block.shared[0];
         let dropped = Footprint::held(-self.dropped(piece.blocks));
-        let turned = dropped.then(1, end.then(1, backward));
+        // What the forward pass shares is given back at its end.
+        let turned = match piece.is_last {
+            true => dropped.then(1, end.then(1, Footprint::held(-shared)).then(1, backward)),
+            false => dropped.then(1, Footprint::held(-shared).then(1, end).then(1, backward)),
+        };
         self.entry(piece.is_first).then(1, forward.then(piece.blocks, turned))
     }
 
-    /// Bytes of product inputs and output gradients of microbatches whose weight gradients are put off. Stage `r` puts off
-    /// those of `r` microbatches; one more is between its passes.
-    fn put_off(&self, stage: usize, piece: &Piece) -> i64 {
+    /// Bytes of product inputs and output gradients that a microbatch leaves for its weight gradients where those are put
+    /// off, of a block and of the head.
+    fn put_off(&self) -> [i64; 2] {
         if self.c.schedule != Schedule::ZeroBubble {
-            return 0;
+            return [0; 2];
         }
         let s = &self.block.sizes;
-        let needed = |linear: &LinearSizes| match s.panels {
-            Some(_) => s.inner_rows * (linear.inputs * s.y / s.x + linear.outputs),
-            None => s.rows * (linear.inputs + linear.outputs),
-        };
-        let block: u64 = s.linears().iter().map(needed).sum();
         let end = match s.patches {
             false => s.rows * (s.hidden + s.logits),
             true => s.stream_rows * (s.stream_cols + s.logits),
         };
-        let head = if piece.is_last { self.bytes(end) } else { 0 };
-        let one = piece.blocks * self.bytes(block) + head;
-        stage.min(self.microbatches - 1) as i64 * one + (one - self.kept(piece)).max(0)
+        [self.needed_by(&s.linears()), self.bytes(end)]
+    }
+
+    /// What the weight gradients of some layers need.
+    fn needed_by(&self, linears: &[LinearSizes]) -> i64 {
+        let s = &self.block.sizes;
+        let elements = |linear: &LinearSizes| match s.panels {
+            Some(_) => s.inner_rows * (linear.inputs * s.y / s.x + linear.outputs),
+            None => s.rows * (linear.inputs + linear.outputs),
+        };
+        self.bytes(linears.iter().map(elements).sum())
     }
 
     /// What ZeRO's scattering of gradients changes in the backward passes of a block and of a table.
@@ -211,7 +258,8 @@ impl Step<'_> {
         let held = self.sharding.held(parameter);
         let (whole, shard) = (held.padded as i64, held.shard as i64);
         let over_z = if sizes.z > 1 { (tile + tile / sizes.z) as i64 } else { 0 };
-        match (self.c.overlap.reduce_scatter, sizes.z) {
+        let keeps = self.c.overlap.reduce_scatter && self.problem.framework.keeps_scattered;
+        match (keeps, sizes.z) {
             (true, _) => {
                 Deferred { left: bytes * (whole + shard - over_z), meanwhile: bytes * over_z.min(whole + shard) }
             }

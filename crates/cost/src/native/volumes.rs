@@ -148,12 +148,12 @@ impl Counter<'_> {
             let (weights, count) = backward_weights(s, again);
             self.pass(repeats, &weights[..count], |pass| pass.block_backward(again));
         }
+        if self.sharding.zero == Zero::Gradients {
+            self.sum_copies(s.qkv.inputs / s.z, blocks as u64 * self.microbatches);
+        }
         if c.schedule == Schedule::ZeroBubble {
             // The gradients of the residual stream that put-off products still read.
             self.pass(2 * blocks, &[], |pass| pass.sweep(Sweep::Accumulate, s.stream(), 2 * s.stream()));
-        }
-        if self.sharding.shards_gradient(s.weight(s.qkv.tile())) {
-            self.sum_copied_keys(s.qkv.inputs / s.z, blocks as u64 * self.microbatches);
         }
         if last {
             self.first_use = !tied;
@@ -172,13 +172,11 @@ impl Counter<'_> {
         let (first, last) = (stage == 0, stage + 1 == stages.stages);
         let blocks = stages.blocks_on(stage) as u64;
         s.block_parameters(|parameter, count| self.update_parameters(c, parameter, blocks * count, false));
+        if self.sharding.zero != Zero::Gradients {
+            self.sum_copies(s.qkv.inputs / s.z, blocks);
+        }
+        self.sum_copies(1, if s.biases { blocks } else { 0 });
         let shared = tied && stages.stages > 1;
-        if !self.sharding.shards_gradient(s.weight(s.qkv.tile())) {
-            self.sum_copied_keys(s.qkv.inputs / s.z, blocks);
-        }
-        if s.biases {
-            self.sum_copied_keys(1, blocks);
-        }
         let mut is_table = shared;
         if first {
             s.embedding_parameters(|parameter, count| {
@@ -201,15 +199,17 @@ impl Counter<'_> {
         }
     }
 
-    /// Gradients of keys and values that several ranks hold are packed, summed over these ranks, and unpacked.
-    fn sum_copied_keys(&mut self, rows: u64, calls: u64) {
-        let (copies, elements) = (self.sizes.key_copies, rows * self.sizes.key_value_cols);
-        if copies > 1 && calls > 0 {
-            let bytes = elements * self.sizes.framework.states.sent_gradient;
-            self.add(Axis::X.only(), CollectiveKind::AllReduce, copies, bytes, calls);
-            self.swept(Sweep::PackKeysValues.name(), calls * elements);
-            self.swept(Sweep::UnpackKeysValues.name(), calls * elements);
+    /// The sum of the gradients of keys and values that several ranks along x hold, of so many rows of a parameter.
+    fn sum_copies(&mut self, rows: u64, times: u64) {
+        let s = self.sizes;
+        if s.key_copies == 1 || times == 0 {
+            return;
         }
+        let elements = rows * s.key_value_cols;
+        let bytes = elements * s.framework.states.sent_gradient;
+        self.add(Axis::X.only(), CollectiveKind::AllReduce, s.key_copies, bytes, times);
+        self.swept(Sweep::PackKeysValues.name(), times * elements);
+        self.swept(Sweep::UnpackKeysValues.name(), times * elements);
     }
 
     fn once(&mut self, c: &Candidate, axes: AxisSet, kind: CollectiveKind, payload_bytes: u64, calls: u64) {

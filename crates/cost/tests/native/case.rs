@@ -1,0 +1,227 @@
+//! Random models, legal layouts of them, and clusters.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use quadrille_cost::native::{Candidate, Framework, Problem};
+use quadrille_spec::{
+    Activation, Activations, Axis, Cluster, Device, Efficiency, ElementType, Grid, KeepWeights, Layout, LayoutRequest,
+    Linear, Model, Norm, Overlap, Peaks, Positions, Recompute, Schedule, Tier, Zero,
+};
+use quadrille_step::StepProgram;
+
+/// Ranks of the largest grid.
+const MAX_RANKS: usize = 96;
+
+/// A model, a layout that it can be trained with, and a cluster.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub model: Model,
+    pub layout: Layout,
+    pub cluster: Cluster,
+}
+
+impl Case {
+    pub fn problem(&self, framework: Framework) -> Problem {
+        self.problem_on(&self.cluster, framework)
+    }
+
+    pub fn problem_on(&self, cluster: &Cluster, framework: Framework) -> Problem {
+        let Layout { global_batch, seq_len, .. } = self.layout;
+        Problem::new(&self.model, cluster, framework, global_batch, seq_len).unwrap()
+    }
+
+    pub fn candidate(&self) -> Candidate {
+        Candidate::of(&self.layout, &self.cluster)
+    }
+
+    pub fn program(&self) -> StepProgram {
+        StepProgram::new(&self.model, &self.layout).unwrap_or_else(|error| panic!("{self:?}: {error}"))
+    }
+}
+
+/// Cases of one schedule, the same in every run.
+pub fn fixed(schedule: Schedule, count: usize) -> Vec<Case> {
+    let (mut runner, strategy) = (TestRunner::deterministic(), cases(schedule));
+    (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
+}
+
+/// Cases of every schedule.
+pub fn any_case() -> impl Strategy<Value = Case> {
+    select(Schedule::ALL.map(|(_, schedule)| schedule).to_vec()).prop_flat_map(cases)
+}
+
+/// Models of GPT's and Llama's layers of hidden 96 to 3,072 on grids of up to 96 ranks over all
+/// axes, with every switch; one to eight microbatches or so.
+pub fn cases(schedule: Schedule) -> impl Strategy<Value = Case> {
+    let grid = (grids(), Just(Axis::ALL.map(Axis::name)).prop_shuffle());
+    let switches = (any::<[bool; 7]>(), select(vec![0, 1, 2]), select(vec![0, 1, 2, 3, 4]), 1..=3_usize);
+    let counts = (1..=2_usize, 1..=3_usize, 1..=8_usize, 0..=6_usize);
+    (grid, models(), switches, counts, clusters()).prop_filter_map(
+        "a legal layout",
+        move |((grid, order), model, switches, (overlap_chunks, sequences, microbatches, layers), cluster)| {
+            let ([scattered, summa, all_reduce, reduce_scatter, all_gather, step, cac], zero, recompute, chunks) =
+                switches;
+            let size = |axis| grid.size(axis);
+            let grid = grid.with_order(order.join(",").parse().ok()?);
+            let interleaves = schedule == Schedule::Interleaved && size(Axis::Pipe) > 1;
+            let chunks = if interleaves { chunks } else { 1 };
+            let model = Model { layers: (size(Axis::Pipe) * chunks + layers).saturating_sub(2).max(1), ..model };
+            // A third of the layouts with both axes multiply by panels.
+            let linear = if summa && scattered && size(Axis::Y) > 1 { Linear::Summa } else { Linear::Pmm };
+            let scatters = scattered || linear == Linear::Summa;
+            let cut = size(Axis::Z) * overlap_chunks * if scatters { size(Axis::Y) } else { 1 };
+            let microbatch = cut * sequences;
+            let microbatches = if interleaves { microbatches.max(size(Axis::Pipe)) } else { microbatches };
+            let recompute = match recompute {
+                0 | 1 => Recompute::None,
+                2 => Recompute::Selective,
+                every => Recompute::Full { every: every - 2 },
+            };
+            let request = LayoutRequest {
+                activations: if scatters { Activations::Scattered } else { Activations::Replicated },
+                linear,
+                overlap: Overlap { all_reduce, reduce_scatter, all_gather },
+                overlap_chunks,
+                schedule,
+                chunks,
+                recompute,
+                keep_communicated: cac && recompute != Recompute::None,
+                zero: [Zero::Off, Zero::Optimizer, Zero::Gradients][zero],
+                keep_weights: if step { KeepWeights::Step } else { KeepWeights::Use },
+                microbatch: Some(microbatch),
+                per_node: cluster.tiers[0].devices,
+                dtype: ElementType::F32,
+                ..LayoutRequest::new(grid, size(Axis::Data) * microbatch * microbatches)
+            };
+            let request = match request.per_node {
+                Some(devices) if !grid.ranks().is_multiple_of(devices) => LayoutRequest { per_node: None, ..request },
+                _ => request,
+            };
+            Some(Case { layout: Layout::new(&model, &request).ok()?, model, cluster })
+        },
+    )
+}
+
+/// The case without switches: no overlap, recomputation, ZeRO, kept weights or SUMMA; if that is legal.
+pub fn switched_off(case: &Case) -> Option<Case> {
+    changed(case, |request| {
+        (request.overlap, request.overlap_chunks) = (Overlap::NONE, 1);
+        (request.recompute, request.keep_communicated) = (Recompute::None, false);
+        (request.zero, request.keep_weights) = (Zero::Off, KeepWeights::Use);
+        (request.linear, request.summa_panels) = (Linear::Pmm, None);
+    })
+}
+
+/// The case with something else in its layout, if that is legal.
+pub fn changed(case: &Case, change: impl FnOnce(&mut LayoutRequest)) -> Option<Case> {
+    let from = &case.layout;
+    let mut request = LayoutRequest {
+        per_node: Some(from.per_node),
+        activations: from.activations,
+        linear: from.linear,
+        summa_panels: (from.linear == Linear::Summa).then_some(from.summa_panels),
+        overlap: from.overlap,
+        overlap_chunks: from.overlap_chunks,
+        schedule: from.schedule,
+        chunks: from.chunks,
+        recompute: from.recompute,
+        keep_communicated: from.keep_communicated,
+        zero: from.zero,
+        keep_weights: from.keep_weights,
+        microbatch: Some(from.microbatch),
+        dtype: from.dtype,
+        ..LayoutRequest::new(from.grid, from.global_batch)
+    };
+    change(&mut request);
+    let layout = Layout::new(&case.model, &request).ok()?;
+    Some(Case { layout, ..case.clone() })
+}
+
+fn grids() -> impl Strategy<Value = Grid> {
+    let size = || select(vec![1, 1, 1, 2, 2, 3, 4]);
+    (size(), size(), size(), size(), size(), select(vec![1, 2, 3, 4, 6])).prop_filter_map(
+        "grids that are small enough",
+        |(x, y, z, context, data, pipe)| {
+            let grid = Grid::of_sizes([x, y, z, context, data, pipe]).ok()?;
+            (grid.ranks() <= MAX_RANKS).then_some(grid)
+        },
+    )
+}
+
+fn models() -> impl Strategy<Value = Model> {
+    let sizes =
+        (select(vec![8, 32, 64]), select(vec![12, 24, 48]), select(vec![1, 2, 4, 12]), select(vec![48, 384, 1536]));
+    let layers = (0..2_u8, any::<[bool; 2]>(), select(vec![0.0, 0.1]), select(vec![1009, 32_000]));
+    (sizes, layers).prop_map(|((head_dim, heads, grouped, seq_len), (family, [tied_head, biases], dropout, vocab))| {
+        let hidden = heads * head_dim;
+        let gpt = Model { tied_head, biases, dropout, ..Model::gpt(1, hidden, heads, vocab, seq_len) };
+        match family {
+            0 => gpt,
+            1 => Model {
+                norm: Norm::Rms,
+                positions: Positions::Rotary,
+                activation: Activation::Swiglu,
+                kv_heads: heads / grouped,
+                ffn: 3 * hidden,
+                ..gpt
+            },
+            _ => Model { patch_values: Some(768), vocab: 0, tied_head: false, causal: false, ..gpt },
+        }
+    })
+}
+
+/// Clusters of one to three tiers, whose networks are faster inside.
+pub fn clusters() -> impl Strategy<Value = Cluster> {
+    let rates = (10.0..14.5_f64, 0.02..1.0_f64, 0.0..2e-5_f64);
+    let curve = (any::<bool>(), 0.0..500.0_f64, 0.3..1.0_f64);
+    let tier = || (1.0..100.0_f64, 0.0..2e-5_f64, select(vec![0.0, 1e5]), 1..=4_usize);
+    let tiers = (tier(), tier(), tier(), select(vec![1, 2, 4, 8]), select(vec![2, 4]), 1..=3_usize);
+    (rates, curve, tiers).prop_map(|((peak, balance, launch_seconds), (curved, half, ceiling), tiers)| {
+        let peak = 10_f64.powf(peak);
+        let efficiency = match curved {
+            true => Efficiency::Curve { ceiling, half_m: half, half_n: half / 2.0, half_k: half / 4.0 },
+            false => Efficiency::Constant { fraction: ceiling },
+        };
+        let device = Device {
+            name: "random".to_owned(),
+            source: "a test".to_owned(),
+            memory: 1 << 36,
+            memory_bandwidth: peak / 100.0,
+            memory_efficiency: 0.8,
+            peak: Peaks { half: 2.0 * peak, single: peak, double: peak / 2.0 },
+            vector_rate: peak * balance,
+            launch_seconds,
+            products: efficiency.clone(),
+            attention: efficiency,
+        };
+        let (inner, middle, outer, node, rack, count) = tiers;
+        let domains = [Some(node), Some(node * rack), None];
+        let of = |(per_flop, latency, half_bytes, links): (f64, f64, f64, usize), slower: f64| Tier {
+            name: "network".to_owned(),
+            devices: None,
+            links,
+            bandwidth: peak / 1000.0 / slower / per_flop,
+            efficiency: 0.9,
+            latency: slower * latency,
+            half_bytes,
+        };
+        let all = [of(inner, 1.0), of(middle, 3.0), of(outer, 10.0)];
+        let tiers = all
+            .into_iter()
+            .take(count)
+            .enumerate()
+            .map(|(at, tier)| Tier { devices: if at + 1 == count { None } else { domains[at] }, ..tier });
+        Cluster {
+            name: "random".to_owned(),
+            source: "a test".to_owned(),
+            device: Some(device),
+            tiers: tiers.collect(),
+            device_memory: None,
+            network: None,
+            intra_node_bandwidth: 1e9,
+            group_bandwidths: Vec::new(),
+        }
+    })
+}

@@ -1,0 +1,8 @@
+//! Holds the native model against the step program: its memory, its simulation, and what must not depend on numbers.
+
+mod case;
+mod deviation;
+mod memory;
+mod properties;
+mod refusals;
+mod seconds;

@@ -1,0 +1,115 @@
+//! What holds of every price.
+
+use proptest::prelude::*;
+use quadrille_cost::native::{Framework, Memory};
+use quadrille_spec::{Axis, Cluster, Device, Efficiency, Tier, Zero};
+
+use crate::case::{Case, any_case, changed, switched_off};
+
+/// Makes something of a cluster faster.
+type Faster = fn(&mut Cluster);
+
+fn device(cluster: &mut Cluster) -> &mut Device {
+    cluster.device.as_mut().unwrap()
+}
+
+fn every_tier(cluster: &mut Cluster, change: fn(&mut Tier)) {
+    cluster.tiers.iter_mut().for_each(change);
+}
+
+/// Every number of a device and of its networks, with what makes it better.
+const FASTER: [(&str, Faster); 12] = [
+    ("peak", |cluster| device(cluster).peak.single *= 1.7),
+    ("memory bandwidth", |cluster| device(cluster).memory_bandwidth *= 1.7),
+    ("memory efficiency", |cluster| device(cluster).memory_efficiency = 0.95),
+    ("vector rate", |cluster| device(cluster).vector_rate *= 1.7),
+    ("launch", |cluster| device(cluster).launch_seconds *= 0.6),
+    ("products", |cluster| device(cluster).products = Efficiency::Constant { fraction: 1.0 }),
+    ("attention", |cluster| device(cluster).attention = Efficiency::Constant { fraction: 1.0 }),
+    ("links", |cluster| every_tier(cluster, |tier| tier.links *= 2)),
+    ("bandwidth", |cluster| every_tier(cluster, |tier| tier.bandwidth *= 1.7)),
+    ("efficiency", |cluster| every_tier(cluster, |tier| tier.efficiency = 1.0)),
+    ("latency", |cluster| every_tier(cluster, |tier| tier.latency *= 0.6)),
+    ("half bytes", |cluster| every_tier(cluster, |tier| tier.half_bytes *= 0.6)),
+];
+
+fn seconds(case: &Case, cluster: &Cluster, framework: Framework) -> f64 {
+    let (problem, c) = (case.problem_on(cluster, framework), case.candidate());
+    problem.price(&c, &problem.block(&c)).seconds
+}
+
+fn memory(case: &Case, framework: Framework) -> Memory {
+    let (problem, c) = (case.problem(framework), case.candidate());
+    problem.memory(&c, &problem.block(&c))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn bounds_are_below_prices_and_memory_is_theirs(case in any_case()) {
+        let c = case.candidate();
+        for framework in Framework::ALL {
+            let problem = case.problem(framework);
+            let block = problem.block(&c);
+            let price = problem.price(&c, &block);
+            let least = problem.least_seconds(&c, &block);
+            prop_assert!(least > 0.0 && least <= price.seconds, "{} against {price:?}", least);
+            prop_assert_eq!(problem.memory(&c, &block), price.memory);
+            let parts = [price.parts.compute, price.parts.memory_bound, price.parts.launch, price.parts.bubble];
+            let parts = parts.into_iter().chain(price.parts.communication);
+            prop_assert!(parts.into_iter().all(|part| part >= -1e-9 * price.seconds), "{price:?}");
+            prop_assert!(price.model_flops <= price.executed_flops * (1.0 + 1e-9), "{price:?}");
+        }
+    }
+
+    /// Without switches never; what hides communication is estimated, to some per cent.
+    #[test]
+    fn faster_hardware_makes_no_step_slower(case in any_case()) {
+        let plain = switched_off(&case).map(|case| (case, 1e-9));
+        for (case, tolerance) in [(case, 0.03)].into_iter().chain(plain) {
+            for framework in Framework::ALL {
+                let before = seconds(&case, &case.cluster, framework);
+                for (what, faster) in FASTER {
+                    let mut cluster = case.cluster.clone();
+                    faster(&mut cluster);
+                    let after = seconds(&case, &cluster, framework);
+                    let message = format!("{what}: {before} s, then {after} s: {:?}", case.layout);
+                    prop_assert!(after <= before * (1.0 + tolerance), "{message}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn more_shards_hold_less(case in any_case()) {
+        let states = |memory: Memory| memory.parameters + memory.optimizer;
+        for framework in Framework::ALL {
+            let before = memory(&case, framework);
+            for (axis, alone) in [(Axis::X, true), (Axis::Z, true), (Axis::Data, false), (Axis::Pipe, false)] {
+                let size = case.layout.grid.size(axis);
+                // Which stage is fullest may change between pipelines.
+                if !alone && axis == Axis::Pipe && size > 1 || alone && case.layout.grid.size(Axis::Pipe) > 1 {
+                    continue;
+                }
+                let more = changed(&case, |request| {
+                    request.per_node = None;
+                    if axis == Axis::Data {
+                        request.zero = Zero::Gradients;
+                        request.global_batch *= 2;
+                    }
+                    if let Ok(grid) = request.grid.with(axis, 2 * size) {
+                        request.grid = grid;
+                    }
+                });
+                let Some(more) = more else { continue };
+                let after = memory(&more, framework);
+                if axis != Axis::Data {
+                    prop_assert!(states(after) < states(before), "{axis:?}: {before:?}, then {after:?}");
+                } else if case.layout.grid.size(Axis::Pipe) == 1 {
+                    prop_assert!(after.optimizer < before.optimizer, "{axis:?}: {before:?}, then {after:?}");
+                }
+            }
+        }
+    }
+}
