@@ -141,6 +141,10 @@ fn searches_beside_published_planners() {
     let searches = document["searches"].as_array().unwrap();
     assert_eq!(searches[0]["search"], "lbnl");
     assert_eq!(searches[0]["configurations"], 49_897);
+    assert_eq!(searches[1]["search"], "native");
+    assert!(number(&searches[1], "configurations") > 1e5);
+    let bounded = &document["bounded"];
+    assert!(number(bounded, "legal") > 100.0 * number(bounded, "priced") && number(bounded, "priced") > 0.0);
     for search in searches {
         let rate = number(search, "configurations_per_second");
         assert_close(rate, number(search, "configurations") / number(search, "seconds"));

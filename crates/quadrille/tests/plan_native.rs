@@ -7,7 +7,7 @@ mod refusals;
 use std::fs;
 
 use common::{json, run};
-use refusals::{refused, refused_in};
+use refusals::{folder_with, refused, refused_in};
 use serde_json::Value;
 
 /// A small cluster of made-up, round numbers: prices change only if the model does.
@@ -225,6 +225,27 @@ fn bad_constraints_name_value_rule_and_remedy() {
     refused("plan --cluster local", &["local", "how fast a device computes", "axonn"]);
     refused("plan --cost axonn --fix x=2", &["--fix", "--cost native"]);
     refused("plan --cost axonn --gpus 8", &["--gpus", "--ranks"]);
+}
+
+#[test]
+fn bad_models_and_clusters_name_value_rule_and_remedy() {
+    refused("plan --model gpt5", &["unknown model 'gpt5'", "gpt3-175b"]);
+    refused("plan --cluster sumit", &["unknown cluster 'sumit'", "summit"]);
+    refused(&line("--set heads=7"), &["heads", "7", "768"]);
+    refused(&line("--global-batch 0").replace("--global-batch 32 ", ""), &["global-batch = 0", "at least 1"]);
+    refused(&line("--seq-len 2048"), &["seq-len = 2048", "1024 positions", "--set seq_len=2048"]);
+    refused(&line("--per-node 0"), &["per-node = 0", "at least 1"]);
+    refused("plan --cluster selene --nvs 0", &["--nvs", "0"]);
+    let cluster = fs::read_to_string(CLUSTER).unwrap();
+    for (before, after, words) in [
+        ("memory_bandwidth = 1e12", "memory_bandwidth = -1", &["memory_bandwidth = -1", "1..=1e18", "25e9"][..]),
+        ("[[tiers]]", "[[tears]]", &["tears"]),
+        ("latency = ", "latency = -", &["tiers[0].latency = -", "in 0..=1 seconds"]),
+    ] {
+        assert!(cluster.contains(before), "{before} in {cluster}");
+        let folder = folder_with("bad.toml", cluster.replacen(before, after, 1));
+        refused_in(folder.path(), "plan --model gpt2-124m --gpus 8 --cluster bad.toml", words);
+    }
 }
 
 #[test]

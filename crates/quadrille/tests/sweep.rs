@@ -6,8 +6,8 @@ mod refusals;
 
 use std::fs;
 
-use common::run;
-use refusals::refused;
+use common::{json, run};
+use refusals::{folder_with, refused, refused_in};
 
 const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/small_cluster.toml");
 
@@ -86,6 +86,20 @@ fn every_kind_of_number_varies() {
     let (header, rows, _) = sweep("--vary device.peak.half=5e13..2e14:3 --gpus 4");
     assert_eq!(rows.len(), 3);
     assert!(numbers(&header, &rows, "time_s").is_sorted_by(|a, b| a > b));
+}
+
+#[test]
+fn points_are_the_best_of_plan() {
+    let (header, rows, _) = sweep("--vary tiers.1.bandwidth=2e9,2e10 --gpus 8");
+    let cluster = fs::read_to_string(CLUSTER).unwrap();
+    let folder = folder_with("other.toml", cluster.replace("bandwidth = 12.5e9", "bandwidth = 2e9"));
+    let file = folder.path().join("other.toml");
+    let line = format!("plan --model gpt2-124m --gpus 8 --global-batch 32 --top 1 --cluster {}", file.display());
+    let best = json(&line)["plans"][0].clone();
+    let first = numbers(&header, &rows, "time_s")[0];
+    assert!((first - best["time_s"].as_f64().unwrap()).abs() <= 1e-9 * first, "{first} and {best}");
+    assert_eq!(column(&header, &rows, "grid")[0], best["layout"]["grid"].as_str().unwrap());
+    refused_in(folder.path(), "sweep --vary gpus=2 --cluster other.toml --out other.toml", &["--out", "--cluster"]);
 }
 
 #[test]

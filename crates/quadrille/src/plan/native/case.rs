@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Bound, Search, Setting, Space, hardware};
-use quadrille_spec::{Cluster, LayoutFile, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Cluster, Grid, LayoutFile, LayoutRequest, Model, SpecError};
 
 use super::arguments::QuestionArguments;
 use crate::arguments::ModelArguments;
@@ -124,8 +124,7 @@ fn devices(layout: &LayoutArguments, file: &LayoutFile, gpus: Option<&[usize]>) 
     if let (Some(gpus), Some(ranks)) = (typed, layout.ranks) {
         return Err(Failure::usage(format!("--gpus {gpus} and --ranks {ranks} say the same; leave one of them out")));
     }
-    let of_file =
-        || Ok::<_, SpecError>(file.grid.as_ref().map(|grid| grid.parse::<quadrille_spec::Grid>()).transpose()?);
+    let of_file = || file.grid.as_ref().map(|grid| grid.parse::<Grid>()).transpose();
     let devices = match typed.or(layout.ranks) {
         Some(devices) => devices,
         None => of_file()?.map_or(DEFAULT_GPUS, |grid| grid.ranks()),

@@ -114,7 +114,7 @@ pub fn entry(case: &Case, setting: &Setting, ranked: &Ranked) -> Result<Value, F
         "time_s": price.seconds,
         "parts_s": {
             "compute": parts.compute,
-            "memory": parts.memory_bound,
+            "memory_bound": parts.memory_bound,
             "launch": parts.launch,
             "communication": communication,
             "bubble": parts.bubble,

@@ -85,9 +85,10 @@ impl Answer<'_> {
             return "\nno grid or configuration broke a rule\n".to_owned();
         }
         let lines = refusals.iter().map(|refusal| {
-            let amounts = [(refusal.grids, "grids"), (refusal.configurations, "configurations")];
-            let amounts =
-                amounts.iter().filter(|(amount, _)| *amount > 0).map(|(amount, what)| format!("{amount} {what}"));
+            let amounts = [(refusal.grids, "grid"), (refusal.configurations, "configuration")];
+            let named =
+                |(amount, what): &(u64, &str)| format!("{amount} {what}{}", if *amount == 1 { "" } else { "s" });
+            let amounts = amounts.iter().filter(|(amount, _)| *amount > 0).map(named);
             let amounts = amounts.collect::<Vec<_>>().join(" and ");
             format!("  {}: {amounts}, e.g. {}\n", refusal.rule, refusal.example)
         });
@@ -183,7 +184,8 @@ fn utilisation(setting: &Setting) -> String {
 
 /// The parts of each step in percent, without those that no layout has.
 pub fn parts_table(layouts: &[&Ranked]) -> String {
-    let present = |part: &Part| layouts.iter().any(|ranked| part.of(&ranked.price.parts) > 0.0);
+    // What rounding leaves of a bubble is none.
+    let present = |part: &Part| layouts.iter().any(|ranked| part.of(&ranked.price.parts) > 1e-9 * ranked.price.seconds);
     let parts: Vec<Part> = Part::ALL.into_iter().filter(present).collect();
     let header: Vec<_> = std::iter::once("step").chain(parts.iter().map(|part| part.name())).collect();
     let row = |ranked: &&Ranked| {
