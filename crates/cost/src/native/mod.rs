@@ -26,7 +26,7 @@ mod update;
 mod volumes;
 
 pub use block::Block;
-pub use candidate::Candidate;
+pub use candidate::{Candidate, inside};
 pub use framework::{AttentionKernel, Framework, Hiding, StateBytes};
 pub use machine::NativeMachine;
 pub use price::{Memory, Parts, Price};

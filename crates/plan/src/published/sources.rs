@@ -1,0 +1,253 @@
+//! What is known of each public source beyond its rows: the framework, what it overlapped, and what its texts and
+//! scripts say where a table's columns are silent. Nothing here is chosen by how well a row is met.
+
+use quadrille_cost::native::{AttentionKernel, Framework, Hiding, StateBytes};
+use quadrille_spec::Overlap;
+
+use super::row::{Metric, Row};
+use super::unmapped::Unmapped;
+
+/// A public source, or several of one project.
+#[derive(Debug, Clone, Copy)]
+pub struct Source {
+    /// What it is called in tables.
+    pub name: &'static str,
+    /// How the column `source` begins.
+    prefix: &'static str,
+    /// Whether the parameters of its devices were fitted on it.
+    pub fitted: bool,
+    facts: fn(&Row) -> Result<Facts, Unmapped>,
+}
+
+/// What a source says of a row beyond its columns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Facts {
+    /// How numbers were stored and computed.
+    pub framework: Framework,
+    /// What ran under what.
+    pub overlap: Overlap,
+    /// Sequences of a pass, where the column is empty.
+    pub microbatch: Option<usize>,
+    /// Chunks of a stage, where the column is empty.
+    pub chunks: usize,
+    /// Dropout rate of training.
+    pub dropout: f64,
+    /// How bytes were read.
+    pub memory: Reading,
+    /// Token ids, where the column is empty.
+    pub vocab: Option<usize>,
+}
+
+/// How a source reads the memory of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// Bytes in tensors, in 10^9 (PyTorch's `max_memory_allocated`), on the last rank.
+    Allocated,
+    /// Bytes that the allocator holds, in 2^30 (PyTorch's `max_memory_reserved`).
+    Reserved,
+    /// All that is taken of the device, in 2^30 (`nvidia-smi`).
+    Device,
+}
+
+impl Reading {
+    /// Bytes of a printed value.
+    pub fn bytes(self, value: f64) -> f64 {
+        match self {
+            Self::Allocated => value * 1e9,
+            Self::Reserved | Self::Device => value * (1u64 << 30) as f64,
+        }
+    }
+}
+
+impl Facts {
+    /// A framework that overlaps nothing, keeps one chunk a stage and drops nothing out.
+    const fn of(framework: Framework) -> Self {
+        Self {
+            framework,
+            overlap: Overlap::NONE,
+            microbatch: None,
+            chunks: 1,
+            dropout: 0.0,
+            memory: Reading::Allocated,
+            vocab: None,
+        }
+    }
+}
+
+/// Every source whose framework is described.
+pub const SOURCES: [Source; 13] = [
+    Source { name: "PTD-P", prefix: "Narayanan et al. 2021", fitted: false, facts: ptd_p },
+    Source { name: "Korthikanti", prefix: "Korthikanti et al. 2022", fitted: false, facts: korthikanti },
+    Source { name: "vTrain multi-node", prefix: "VIA-Research/vTrain data/ground_truth_multi", fitted: false, facts: vtrain },
+    Source { name: "vTrain single-node", prefix: "VIA-Research/vTrain data/ground_truth_single", fitted: false, facts: vtrain },
+    Source { name: "BigScience", prefix: "BigScience tr11-176B-ml", fitted: false, facts: bigscience },
+    Source { name: "Hagemann", prefix: "Hagemann et al. 2023", fitted: false, facts: hagemann },
+    Source { name: "InternEvo", prefix: "InternLM/InternEvo", fitted: false, facts: internevo },
+    Source { name: "llm-foundry", prefix: "mosaicml/llm-foundry", fitted: false, facts: llm_foundry },
+    Source { name: "torchtitan", prefix: "pytorch/torchtitan", fitted: false, facts: torchtitan },
+    Source { name: "fms-fsdp", prefix: "foundation-model-stack/fms-fsdp", fitted: false, facts: fms_fsdp },
+    Source { name: "DGX Cloud", prefix: "NVIDIA/dgxc-benchmarking", fitted: false, facts: dgx_cloud },
+    Source { name: "MT-NLG", prefix: "MT-NLG", fitted: false, facts: mt_nlg },
+    Source { name: "Megatron CI", prefix: "NVIDIA/Megatron-LM tests/functional_tests", fitted: false, facts: megatron_tests },
+];
+
+impl Source {
+    /// The source of a row.
+    ///
+    /// # Errors
+    /// None that is described.
+    pub fn of(row: &Row) -> Result<&'static Self, Unmapped> {
+        SOURCES.iter().find(|source| row.source.starts_with(source.prefix)).ok_or(Unmapped::Source)
+    }
+
+    /// What the source says of a row.
+    ///
+    /// # Errors
+    /// A row that the source describes too little.
+    pub fn facts(&self, row: &Row) -> Result<Facts, Unmapped> {
+        (self.facts)(row)
+    }
+}
+
+/// Sixteen-bit gradients, summed and sent as such: fp16 training of Megatron-LM and DeepSpeed without the switch that
+/// accumulates in f32.
+const HALF_GRADIENTS: StateBytes =
+    StateBytes { weight: 2, gradient: 2, optimizer: 12, gathered_weight: 2, sent_gradient: 2 };
+
+/// Megatron-LM of early 2021: fp16, dropout of GPT-2, attention scores stored, fused softmax and activation, recompute
+/// of whole layers, nothing of tensor parallelism overlapped. Table 1's microbatches and chunks are those of the
+/// authors' script for it (Megatron-LM, examples/sc21/run_table_1.sh); with `DDP=torch` there (up to 18.4 B) gradients
+/// are reduced under the backward pass, with `DDP=local` after it. Table 2 prints the microbatches and says nothing of
+/// chunks: one. Its ZeRO-3 is DeepSpeed's, whose gathers run ahead.
+fn ptd_p(row: &Row) -> Result<Facts, Unmapped> {
+    let framework = Framework { states: HALF_GRADIENTS, ..Framework::MEGATRON_STORED };
+    let facts = Facts { dropout: 0.1, ..Facts::of(framework) };
+    if row.sizes.zero_stage == Some(3) {
+        return Ok(Facts { overlap: Overlap::ALL, ..facts });
+    }
+    if row.table != "Table 1" {
+        return Ok(facts);
+    }
+    let under_backward = Overlap { reduce_scatter: true, ..Overlap::NONE };
+    // Layers: microbatch, layers of a chunk, DDP.
+    let (microbatch, chunk, overlap) = match row.sizes.layers {
+        Some(24 | 30 | 36) => (16, None, under_backward),
+        Some(40) => (8, None, under_backward),
+        Some(48) => (4, None, Overlap::NONE),
+        Some(60 | 80) => (2, Some(5), Overlap::NONE),
+        Some(96) => (1, Some(3), Overlap::NONE),
+        Some(105) => (1, Some(1), Overlap::NONE),
+        Some(128) => (1, None, Overlap::NONE),
+        _ => return Err(Unmapped::Missing("microbatch")),
+    };
+    let layers = row.sizes.layers.unwrap_or(1) / row.sizes.pp.unwrap_or(1).max(1);
+    let chunks = chunk.map_or(1, |chunk| layers / chunk);
+    Ok(Facts { microbatch: Some(microbatch), chunks, overlap, ..facts })
+}
+
+/// Megatron-LM of 2022: 18 bytes a parameter (section 4), the input gradient's all-reduce under the weight gradient
+/// (section 6.1). The data-parallel size is 1 in table 5.
+fn korthikanti(_: &Row) -> Result<Facts, Unmapped> {
+    let overlap = Overlap { all_reduce: true, ..Overlap::NONE };
+    Ok(Facts { dropout: 0.1, overlap, ..Facts::of(Framework::MEGATRON_STORED) })
+}
+
+/// Megatron-DeepSpeed in fp16; its readme and configurations: recompute, 1F1B, gradients in one bucket after the
+/// backward pass, GPT-2's vocabulary.
+fn vtrain(_: &Row) -> Result<Facts, Unmapped> {
+    let framework = Framework { states: HALF_GRADIENTS, ..Framework::MEGATRON_STORED };
+    Ok(Facts { dropout: 0.1, ..Facts::of(framework) })
+}
+
+/// Megatron-DeepSpeed with ZeRO 1 on Jean Zay. The log of the trials says: gradients in fp16 until 'Rebalancing
+/// layers', from there on bf16 with gradients summed in f32; `CUDA_LAUNCH_BLOCKING=1`, so that nothing overlaps.
+fn bigscience(row: &Row) -> Result<Facts, Unmapped> {
+    let wide = row.dtype.starts_with("bf16");
+    let states = if wide { StateBytes { sent_gradient: 2, ..Framework::MEGATRON.states } } else { HALF_GRADIENTS };
+    let framework = Framework { states, gathers_under_forward: Hiding::Never, ..Framework::MEGATRON_STORED };
+    Ok(Facts { dropout: 0.1, memory: Reading::Device, ..Facts::of(framework) })
+}
+
+/// Aleph Alpha's framework after Megatron-LM: bf16, ZeRO 1, no dropout in Llama. The kernel of a row is in its note:
+/// flash attention of two versions, Megatron's fused softmax or plain PyTorch; norms are one kernel only with 'RMS
+/// kernel'.
+fn hagemann(row: &Row) -> Result<Facts, Unmapped> {
+    let flash = row.notes.contains("kernel flash_attention");
+    let framework = Framework {
+        attention: if flash { AttentionKernel::Flash } else { AttentionKernel::Stored },
+        fused_norms: row.notes.contains("RMS kernel"),
+        ..Framework::MEGATRON
+    };
+    Ok(Facts::of(framework))
+}
+
+/// InternEvo: flash attention, bf16, ZeRO 1 whose reductions run under the backward pass (`overlap_sync_grad`).
+fn internevo(row: &Row) -> Result<Facts, Unmapped> {
+    let sharded = row.notes.split("zero1=").nth(1).and_then(|text| text.split([' ', ';']).next());
+    let over_all = matches!(sharded, Some("-1")) || sharded.map(str::parse).is_some_and(|n| n.ok() == row.sizes.dp);
+    if !over_all {
+        // States sharded over a part of the data ranks.
+        return Err(Unmapped::Layout);
+    }
+    let states = StateBytes { weight: 2, gradient: 2, optimizer: 12, gathered_weight: 2, sent_gradient: 2 };
+    let framework = Framework { states, ..Framework::MEGATRON };
+    let overlap = Overlap { all_reduce: true, reduce_scatter: true, all_gather: false };
+    Ok(Facts { overlap, ..Facts::of(framework) })
+}
+
+/// PyTorch's FSDP: f32 shards; 'DEFAULT' reduces gradients in f32, 'PURE' in bf16 (Composer's mixed precision).
+fn llm_foundry(row: &Row) -> Result<Facts, Unmapped> {
+    let sent_gradient = if row.dtype.contains("PURE") { 2 } else { 4 };
+    let framework = Framework { states: StateBytes { sent_gradient, ..Framework::FSDP.states }, ..Framework::FSDP };
+    Ok(Facts { overlap: Overlap::ALL, ..Facts::of(framework) })
+}
+
+/// FSDP2, compiled. Products are in 8 bits, so that times are not compared; what is stored has 16.
+fn torchtitan(row: &Row) -> Result<Facts, Unmapped> {
+    if row.metric != Metric::PeakMemory {
+        return Err(Unmapped::Narrow);
+    }
+    Ok(Facts { overlap: Overlap::ALL, memory: Reading::Reserved, ..Facts::of(Framework::FSDP) })
+}
+
+/// FSDP, compiled, flash attention. 'Selective' recomputes every n-th block, n unsaid.
+fn fms_fsdp(row: &Row) -> Result<Facts, Unmapped> {
+    if row.recompute == Some(super::row::Recomputed::Selective) {
+        return Err(Unmapped::Missing("recompute"));
+    }
+    Ok(Facts { overlap: Overlap::ALL, ..Facts::of(Framework::FSDP) })
+}
+
+/// NeMo on Megatron-Core: distributed optimizer, reductions and gathers of weights overlapped, tensor-parallel
+/// communication overlapped.
+fn dgx_cloud(_: &Row) -> Result<Facts, Unmapped> {
+    Ok(Facts { overlap: Overlap::ALL, ..Facts::of(Framework::MEGATRON) })
+}
+
+/// Megatron-DeepSpeed: the microbatch is nowhere said.
+fn mt_nlg(_: &Row) -> Result<Facts, Unmapped> {
+    Err(Unmapped::Missing("microbatch"))
+}
+
+/// Megatron-Core's functional tests, most with stored scores (`--attention-backend: unfused`) and GPT-2's vocabulary;
+/// those of 7 B ('memory_speed') with Transformer Engine's attention. Defaults of dropout are Megatron's, 0.1.
+fn megatron_tests(row: &Row) -> Result<Facts, Unmapped> {
+    let refused = [
+        ("bert", "an encoder"),
+        ("t5", "an encoder and a decoder"),
+        ("mla", "latent attention"),
+        ("modelopt", "two models"),
+        ("fp8", "products in 8 bits"),
+        ("mamba", "a state-space model"),
+        ("hybrid", "a state-space model"),
+        ("multimodal", "images"),
+        ("reruns", "no steady state"),
+        ("fsdp", "another sharding"),
+    ];
+    if let Some((_, why)) = refused.iter().find(|(word, _)| row.table.contains(word) || row.notes.contains(word)) {
+        return Err(Unmapped::Architecture(why));
+    }
+    let flash = row.table.contains("memory_speed");
+    let framework = if flash { Framework::MEGATRON } else { Framework::MEGATRON_STORED };
+    Ok(Facts { dropout: 0.1, vocab: Some(50_257), ..Facts::of(framework) })
+}

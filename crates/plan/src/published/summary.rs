@@ -1,0 +1,196 @@
+//! Statistics by source and table.
+
+use std::collections::BTreeMap;
+
+use super::evaluate::{Entry, Evaluation};
+use super::run::Measured;
+use super::sources::SOURCES;
+use super::statistics::{Errors, Pair, kendall_tau, regret};
+
+/// All statistics of a file.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Summary {
+    /// Seconds, by source, then those of its tables where it has several.
+    pub times: Vec<Times>,
+    /// Order of layouts.
+    pub ranking: Ranking,
+    /// Bytes, by source.
+    pub memory: Vec<Times>,
+    /// Out-of-memory outcomes.
+    pub fits: Fits,
+}
+
+/// Errors of a source or of one of its tables.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Times {
+    /// The source.
+    pub source: &'static str,
+    /// One of its tables; `None`: all.
+    pub table: Option<String>,
+    /// Whether parameters of the devices were fitted on it.
+    pub fitted: bool,
+    /// Predicted against measured.
+    pub errors: Errors,
+}
+
+/// How well layouts of one model on one machine are ordered.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Ranking {
+    /// Groups of at least three layouts.
+    pub groups: Vec<Group>,
+    /// Mean of Kendall's tau over the groups.
+    pub mean_tau: Option<f64>,
+    /// Mean over the groups of the measured time of the layout that the model chooses over the best, less 1.
+    pub mean_regret: Option<f64>,
+    /// The largest of them.
+    pub largest_regret: Option<f64>,
+}
+
+/// Layouts of one model on one machine, with one batch and one kind of kernels.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Group {
+    /// The source.
+    pub source: &'static str,
+    /// Whether parameters of the devices were fitted on it.
+    pub fitted: bool,
+    /// What they have in common.
+    pub name: String,
+    /// How many.
+    pub layouts: usize,
+    /// Kendall's tau.
+    pub tau: Option<f64>,
+    /// The measured time of the chosen one over the best, less 1.
+    pub regret: f64,
+}
+
+/// Out-of-memory outcomes, and runs that did fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Fits {
+    /// Runs that ended for want of memory.
+    pub out_of_memory: usize,
+    /// Those of them that the model says fit.
+    pub called_fitting: usize,
+    /// Runs of the same sources with a measured time.
+    pub ran: usize,
+    /// Those of them that the model says do not fit.
+    pub called_too_large: usize,
+}
+
+/// Layouts that a group has at least.
+const LEAST: usize = 3;
+
+impl Summary {
+    /// Of all rows of a file.
+    pub fn of(evaluation: &Evaluation) -> Self {
+        let entries = &evaluation.entries;
+        Self {
+            times: errors(entries, |entry| entry.is_time()),
+            ranking: Ranking::of(entries),
+            memory: errors(entries, |entry| !entry.is_time()),
+            fits: Fits::of(entries),
+        }
+    }
+}
+
+fn errors(entries: &[Entry], wanted: impl Fn(&Entry) -> bool) -> Vec<Times> {
+    let mut list = Vec::new();
+    for source in &SOURCES {
+        let of_source = entries.iter().filter(|entry| entry.run.source.name == source.name && wanted(entry));
+        let mut tables: BTreeMap<String, Vec<Pair>> = BTreeMap::new();
+        for entry in of_source {
+            if let Some(pair) = entry.pair() {
+                tables.entry(table(entry)).or_default().push(pair);
+            }
+        }
+        let all: Vec<Pair> = tables.values().flatten().copied().collect();
+        let line = |table, pairs: &[Pair]| {
+            let errors = Errors::of(pairs)?;
+            Some(Times { source: source.name, table, fitted: source.fitted, errors })
+        };
+        list.extend(line(None, &all));
+        if tables.len() > 1 {
+            list.extend(tables.into_iter().filter_map(|(table, pairs)| line(Some(table), &pairs)));
+        }
+    }
+    list
+}
+
+/// The table of a row, by kind of memory where that was measured; Megatron's tests, each a table, are one.
+fn table(entry: &Entry) -> String {
+    match (entry.run.measured, entry.run.source.name) {
+        (Measured::RestBytes(_), _) => "between steps".to_owned(),
+        (Measured::PeakBytes(..), "Megatron CI") if entry.row.table.contains("memory_speed") => "peak, 7 B".to_owned(),
+        (Measured::PeakBytes(..), "Megatron CI") => "peak, small".to_owned(),
+        _ => entry.row.table.clone(),
+    }
+}
+
+impl Ranking {
+    fn of(entries: &[Entry]) -> Self {
+        let mut groups: BTreeMap<(usize, String), Vec<&Entry>> = BTreeMap::new();
+        for entry in entries.iter().filter(|entry| entry.is_time()) {
+            let source = SOURCES.iter().position(|source| source.name == entry.run.source.name).unwrap_or(0);
+            groups.entry((source, group(entry))).or_default().push(entry);
+        }
+        let groups: Vec<Group> = groups
+            .into_iter()
+            .filter(|(_, entries)| entries.len() >= LEAST)
+            .filter_map(|((source, name), entries)| {
+                let pairs: Vec<Pair> = entries.iter().filter_map(|entry| entry.pair()).collect();
+                let source = &SOURCES[source];
+                Some(Group {
+                    source: source.name,
+                    fitted: source.fitted,
+                    name,
+                    layouts: pairs.len(),
+                    tau: kendall_tau(&pairs),
+                    regret: regret(&pairs)?,
+                })
+            })
+            .collect();
+        let mean = |values: Vec<f64>| {
+            let count = values.len() as f64;
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
+        };
+        Self {
+            mean_tau: mean(groups.iter().filter_map(|group| group.tau).collect()),
+            mean_regret: mean(groups.iter().map(|group| group.regret).collect()),
+            largest_regret: groups.iter().map(|group| group.regret).reduce(f64::max),
+            groups,
+        }
+    }
+}
+
+/// What the layouts of a group have in common.
+fn group(entry: &Entry) -> String {
+    let (run, row) = (&entry.run, entry.row);
+    let kernel = row.notes.split(';').find_map(|note| note.trim().strip_prefix("kernel "));
+    format!(
+        "{} (L={} h={} a={}, s={}) on {} {}, batch {}{}{}",
+        run.model.name,
+        run.model.layers,
+        run.model.hidden,
+        run.model.heads,
+        run.seq_len,
+        run.candidate.devices(),
+        row.gpu,
+        run.global_batch,
+        kernel.map_or(String::new(), |kernel| format!(", {kernel}")),
+        if row.table.is_empty() { String::new() } else { format!("; {}", row.table) },
+    )
+}
+
+impl Fits {
+    fn of(entries: &[Entry]) -> Self {
+        let out: Vec<&Entry> =
+            entries.iter().filter(|entry| matches!(entry.run.measured, Measured::OutOfMemory)).collect();
+        let sources: Vec<&str> = out.iter().map(|entry| entry.run.source.name).collect();
+        let ran = || entries.iter().filter(|entry| entry.is_time() && sources.contains(&entry.run.source.name));
+        Self {
+            out_of_memory: out.len(),
+            called_fitting: out.iter().filter(|entry| entry.fits()).count(),
+            ran: ran().count(),
+            called_too_large: ran().filter(|entry| !entry.fits()).count(),
+        }
+    }
+}
