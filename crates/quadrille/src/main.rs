@@ -22,6 +22,7 @@ mod timeline;
 mod trace;
 mod train;
 mod tuned;
+mod validate;
 mod verify;
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Validate(arguments) => validate::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -27,7 +27,7 @@ pub struct Row {
     pub dtype: String,
     /// What was measured.
     pub metric: Metric,
-    /// How much; in the unit of `metric`.
+    /// How much, in the unit of `metric`; of measured rows only.
     pub value: Option<f64>,
     /// How the source counts FLOPs where `metric` is a rate of them.
     pub flop_convention: String,
@@ -240,7 +240,9 @@ struct Cells<'a> {
 
 impl Cells<'_> {
     fn row(&self) -> Result<Row, CsvError> {
-        let value = self.number("value")?;
+        let measured = self.choice("measured", &[("0", false), ("1", true)])?.unwrap_or(true);
+        // What nobody measured may be a range or a word.
+        let value = if measured { self.number("value")? } else { None };
         let metric = self.choice("metric", &Metric::ALL)?;
         let Some(metric) = metric else {
             return Err(self.error("metric", "every row names what was measured", names(&Metric::ALL)));
@@ -266,7 +268,7 @@ impl Cells<'_> {
             value,
             flop_convention: self.text("flop_convention").to_owned(),
             notes: self.text("notes").to_owned(),
-            measured: self.choice("measured", &[("0", false), ("1", true)])?.unwrap_or(true),
+            measured,
             derived_seconds: self.number("derived_iter_s")?,
         })
     }

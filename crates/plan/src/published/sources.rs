@@ -78,8 +78,18 @@ impl Facts {
 pub const SOURCES: [Source; 13] = [
     Source { name: "PTD-P", prefix: "Narayanan et al. 2021", fitted: false, facts: ptd_p },
     Source { name: "Korthikanti", prefix: "Korthikanti et al. 2022", fitted: false, facts: korthikanti },
-    Source { name: "vTrain multi-node", prefix: "VIA-Research/vTrain data/ground_truth_multi", fitted: false, facts: vtrain },
-    Source { name: "vTrain single-node", prefix: "VIA-Research/vTrain data/ground_truth_single", fitted: false, facts: vtrain },
+    Source {
+        name: "vTrain multi-node",
+        prefix: "VIA-Research/vTrain data/ground_truth_multi",
+        fitted: false,
+        facts: vtrain,
+    },
+    Source {
+        name: "vTrain single-node",
+        prefix: "VIA-Research/vTrain data/ground_truth_single",
+        fitted: false,
+        facts: vtrain,
+    },
     Source { name: "BigScience", prefix: "BigScience tr11-176B-ml", fitted: false, facts: bigscience },
     Source { name: "Hagemann", prefix: "Hagemann et al. 2023", fitted: false, facts: hagemann },
     Source { name: "InternEvo", prefix: "InternLM/InternEvo", fitted: false, facts: internevo },
@@ -88,7 +98,12 @@ pub const SOURCES: [Source; 13] = [
     Source { name: "fms-fsdp", prefix: "foundation-model-stack/fms-fsdp", fitted: false, facts: fms_fsdp },
     Source { name: "DGX Cloud", prefix: "NVIDIA/dgxc-benchmarking", fitted: false, facts: dgx_cloud },
     Source { name: "MT-NLG", prefix: "MT-NLG", fitted: false, facts: mt_nlg },
-    Source { name: "Megatron CI", prefix: "NVIDIA/Megatron-LM tests/functional_tests", fitted: false, facts: megatron_tests },
+    Source {
+        name: "Megatron CI",
+        prefix: "NVIDIA/Megatron-LM tests/functional_tests",
+        fitted: false,
+        facts: megatron_tests,
+    },
 ];
 
 impl Source {

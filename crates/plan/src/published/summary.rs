@@ -36,14 +36,31 @@ pub struct Times {
 /// How well layouts of one model on one machine are ordered.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Ranking {
+    /// Over all groups; `None` without any.
+    pub all: Option<Order>,
+    /// By source.
+    pub sources: Vec<Order>,
     /// Groups of at least three layouts.
     pub groups: Vec<Group>,
+}
+
+/// The order of layouts in several groups.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Order {
+    /// The source; `None`: all.
+    pub source: Option<&'static str>,
+    /// Whether parameters of the devices were fitted on it.
+    pub fitted: bool,
+    /// How many groups.
+    pub groups: usize,
+    /// How many layouts.
+    pub layouts: usize,
     /// Mean of Kendall's tau over the groups.
     pub mean_tau: Option<f64>,
     /// Mean over the groups of the measured time of the layout that the model chooses over the best, less 1.
-    pub mean_regret: Option<f64>,
+    pub mean_regret: f64,
     /// The largest of them.
-    pub largest_regret: Option<f64>,
+    pub largest_regret: f64,
 }
 
 /// Layouts of one model on one machine, with one batch and one kind of kernels.
@@ -148,16 +165,30 @@ impl Ranking {
                 })
             })
             .collect();
+        let sources = SOURCES.iter().filter_map(|source| {
+            let of_source: Vec<&Group> = groups.iter().filter(|group| group.source == source.name).collect();
+            Order::of(Some(source.name), source.fitted, &of_source)
+        });
+        let all: Vec<&Group> = groups.iter().collect();
+        Self { all: Order::of(None, false, &all), sources: sources.collect(), groups }
+    }
+}
+
+impl Order {
+    fn of(source: Option<&'static str>, fitted: bool, groups: &[&Group]) -> Option<Self> {
         let mean = |values: Vec<f64>| {
             let count = values.len() as f64;
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
         };
-        Self {
+        Some(Self {
+            source,
+            fitted,
+            groups: groups.len(),
+            layouts: groups.iter().map(|group| group.layouts).sum(),
             mean_tau: mean(groups.iter().filter_map(|group| group.tau).collect()),
-            mean_regret: mean(groups.iter().map(|group| group.regret).collect()),
-            largest_regret: groups.iter().map(|group| group.regret).reduce(f64::max),
-            groups,
-        }
+            mean_regret: mean(groups.iter().map(|group| group.regret).collect())?,
+            largest_regret: groups.iter().map(|group| group.regret).fold(0.0, f64::max),
+        })
     }
 }
 
