@@ -45,7 +45,12 @@ impl Convention {
             Metric::Teraflops if text.starts_with("8*P*T/(n*t)") => Ok(Self::EightPerParameter),
             Metric::Utilization if text.starts_with("72*B*L*s*h^2") => Ok(Self::MegatronModel { peak: 312 }),
             Metric::Utilization if text.starts_with("(6N+12*l*h*s)/token") => {
-                Ok(Self::SixPerParameter { peak: if row.gpu.starts_with("A100") { 312 } else { 989 } })
+                let peak = match () {
+                    () if row.gpu.starts_with("A100") => 312,
+                    () if row.dtype.contains("fp8") => 1979,
+                    () => 989,
+                };
+                Ok(Self::SixPerParameter { peak })
             }
             _ => Err(Unmapped::Convention),
         }
