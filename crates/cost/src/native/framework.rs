@@ -17,8 +17,12 @@ pub struct Framework {
     pub mask_bytes: u64,
     /// How attention is computed.
     pub attention: AttentionKernel,
+    /// Fraction of the device's rate of flash-style attention that its kernel reaches.
+    pub attention_rate: f64,
     /// Whether a norm whose rows lie on one device is one kernel, which reads its input once.
     pub fused_norms: bool,
+    /// What is a sequence of a tensor library's kernels instead of one.
+    pub eager: Eager,
     /// Whether the inputs of products that scattered activations gather are kept for the backward pass; else they are
     /// gathered again there, under the product of the input gradient, and only the scattered ones are kept.
     pub keeps_gathered_inputs: bool,
@@ -33,6 +37,8 @@ pub struct Framework {
     pub gathers_under_forward: Hiding,
     /// Bytes of gradients that are reduced over data at once; `None`: every parameter by itself.
     pub gradient_bucket: Option<u64>,
+    /// Seconds that every operation takes beside the device's launch, where the host waits for each.
+    pub dispatch_seconds: f64,
     /// Seconds of a step in which a device waits for its tokens.
     pub data_seconds: f64,
     /// Bytes of a device that are taken before the first value: the driver's context, communication buffers.
@@ -54,6 +60,26 @@ pub struct StateBytes {
     pub gathered_weight: u64,
     /// What is sent of a gradient.
     pub sent_gradient: u64,
+}
+
+/// What is a sequence of a tensor library's kernels, each of which reads and writes whole tensors; f32 between them in
+/// norms, in the softmax of stored scores and in the loss. What they move is counted from their definitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Eager {
+    /// Norms: conversion, square, mean, scaling, conversion back, weight.
+    pub norms: bool,
+    /// Rotary positions and SwiGLU.
+    pub pointwise: bool,
+    /// Scale, mask and softmax of stored scores.
+    pub scores: bool,
+    /// The loss: conversion of the logits, maximum, difference, exponential, sum, quotient, scaling, conversion back
+    /// (Megatron-LM's vocabulary-parallel cross-entropy).
+    pub loss: bool,
+}
+
+impl Eager {
+    /// Nothing is.
+    pub const NONE: Self = Self { norms: false, pointwise: false, scores: false, loss: false };
 }
 
 /// How attention is computed.
@@ -87,13 +113,16 @@ impl Framework {
         logit_bytes: 4,
         mask_bytes: 0,
         attention: AttentionKernel::Flash,
+        attention_rate: 1.0,
         fused_norms: false,
+        eager: Eager::NONE,
         keeps_gathered_inputs: true,
         repeats_whole_segments: false,
         gathers_blocks: false,
         reduces_under_backward: false,
         gathers_under_forward: Hiding::Always,
         gradient_bucket: None,
+        dispatch_seconds: 0.0,
         data_seconds: 0.0,
         reserved_bytes: 0,
         allocator_factor: 1.0,
@@ -110,13 +139,16 @@ impl Framework {
         logit_bytes: 4,
         mask_bytes: 1,
         attention: AttentionKernel::Flash,
+        attention_rate: 1.0,
         fused_norms: true,
+        eager: Eager { loss: true, ..Eager::NONE },
         keeps_gathered_inputs: false,
         repeats_whole_segments: true,
         gathers_blocks: false,
         reduces_under_backward: true,
         gathers_under_forward: Hiding::Switched,
         gradient_bucket: Some(160_000_000),
+        dispatch_seconds: 0.0,
         data_seconds: 0.0,
         reserved_bytes: 0,
         allocator_factor: 1.0,

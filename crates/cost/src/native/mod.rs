@@ -27,7 +27,7 @@ mod volumes;
 
 pub use block::Block;
 pub use candidate::{Candidate, inside};
-pub use framework::{AttentionKernel, Framework, Hiding, StateBytes};
+pub use framework::{AttentionKernel, Eager, Framework, Hiding, StateBytes};
 pub use machine::NativeMachine;
 pub use price::{Memory, Parts, Price};
 pub use problem::Problem;

@@ -28,7 +28,7 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
     let microbatch = size("microbatch", sizes.microbatch.or(facts.microbatch))?;
     let global_batch = size("global_batch", sizes.global_batch)?;
     let recompute = row.recompute.ok_or(Unmapped::Missing("recompute"))?;
-    let fully_sharded = facts.framework.gathers_blocks;
+    let fully_sharded = facts.sharded;
     let hybrid = row.notes.starts_with("HSDP");
     let node = size("gpus_per_node", sizes.gpus_per_node)?;
     let (z, data) = match (fully_sharded, hybrid) {

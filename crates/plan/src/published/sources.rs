@@ -1,7 +1,7 @@
 //! What is known of each public source beyond its rows: the framework, what it overlapped, and what its texts and
 //! scripts say where a table's columns are silent. Nothing here is chosen by how well a row is met.
 
-use quadrille_cost::native::{AttentionKernel, Framework, Hiding, StateBytes};
+use quadrille_cost::native::{AttentionKernel, Eager, Framework, Hiding, StateBytes};
 use quadrille_spec::Overlap;
 
 use super::row::{Metric, Row};
@@ -32,6 +32,8 @@ pub struct Facts {
     pub chunks: usize,
     /// Dropout rate of training.
     pub dropout: f64,
+    /// Whether parameters are sharded over the data ranks (ZeRO 3, FSDP).
+    pub sharded: bool,
     /// How bytes were read.
     pub memory: Reading,
     /// Token ids, where the column is empty.
@@ -68,6 +70,7 @@ impl Facts {
             microbatch: None,
             chunks: 1,
             dropout: 0.0,
+            sharded: framework.gathers_blocks,
             memory: Reading::Allocated,
             vocab: None,
         }
@@ -129,6 +132,9 @@ impl Source {
 const HALF_GRADIENTS: StateBytes =
     StateBytes { weight: 2, gradient: 2, optimizer: 12, gathered_weight: 2, sent_gradient: 2 };
 
+/// What flash attention of version 1 reaches of version 2's rate (Dao 2023: version 2 is about twice as fast).
+const FLASH_1: f64 = 0.5;
+
 /// Megatron-LM of early 2021: fp16, dropout of GPT-2, attention scores stored, fused softmax and activation, recompute
 /// of whole layers, nothing of tensor parallelism overlapped. Table 1's microbatches and chunks are those of the
 /// authors' script for it (Megatron-LM, examples/sc21/run_table_1.sh); with `DDP=torch` there (up to 18.4 B) gradients
@@ -138,7 +144,7 @@ fn ptd_p(row: &Row) -> Result<Facts, Unmapped> {
     let framework = Framework { states: HALF_GRADIENTS, ..Framework::MEGATRON_STORED };
     let facts = Facts { dropout: 0.1, ..Facts::of(framework) };
     if row.sizes.zero_stage == Some(3) {
-        return Ok(Facts { overlap: Overlap::ALL, ..facts });
+        return Ok(Facts { overlap: Overlap::ALL, sharded: true, ..facts });
     }
     if row.table != "Table 1" {
         return Ok(facts);
@@ -174,12 +180,15 @@ fn vtrain(_: &Row) -> Result<Facts, Unmapped> {
     Ok(Facts { dropout: 0.1, ..Facts::of(framework) })
 }
 
+/// Seconds that an operation takes beside its launch where the host waits for each (`CUDA_LAUNCH_BLOCKING=1`).
+const BLOCKING: f64 = 30e-6;
+
 /// Megatron-DeepSpeed with ZeRO 1 on Jean Zay. The log of the trials says: gradients in fp16 until 'Rebalancing
 /// layers', from there on bf16 with gradients summed in f32; `CUDA_LAUNCH_BLOCKING=1`, so that nothing overlaps.
 fn bigscience(row: &Row) -> Result<Facts, Unmapped> {
     let wide = row.dtype.starts_with("bf16");
     let states = if wide { StateBytes { sent_gradient: 2, ..Framework::MEGATRON.states } } else { HALF_GRADIENTS };
-    let framework = Framework { states, gathers_under_forward: Hiding::Never, ..Framework::MEGATRON_STORED };
+    let framework = Framework { states, gathers_under_forward: Hiding::Never, dispatch_seconds: BLOCKING, ..Framework::MEGATRON_STORED };
     Ok(Facts { dropout: 0.1, memory: Reading::Device, ..Facts::of(framework) })
 }
 
@@ -188,9 +197,12 @@ fn bigscience(row: &Row) -> Result<Facts, Unmapped> {
 /// kernel'.
 fn hagemann(row: &Row) -> Result<Facts, Unmapped> {
     let flash = row.notes.contains("kernel flash_attention");
+    let fused_norms = row.notes.contains("RMS kernel");
     let framework = Framework {
         attention: if flash { AttentionKernel::Flash } else { AttentionKernel::Stored },
-        fused_norms: row.notes.contains("RMS kernel"),
+        attention_rate: if row.notes.contains("attentionv1") { FLASH_1 } else { 1.0 },
+        fused_norms,
+        eager: Eager { norms: !fused_norms, pointwise: true, scores: row.notes.contains("kernel torch"), loss: true },
         ..Framework::MEGATRON
     };
     Ok(Facts::of(framework))

@@ -10,6 +10,11 @@ use quadrille_spec::CollectiveKind::{AllGather, ReduceScatter};
 use super::pass::Pass;
 use super::{Core, Group, Sink, Sweep};
 
+// Elements of 16 bits that the kernels of eager scores move per score: scale 2, mask 2, softmax to f32 3, conversion
+// back 3; backward conversion 3, softmax 6, conversion back 3, mask 2, scale 2.
+const EAGER_SCORES: u64 = 10;
+const EAGER_SCORES_BACKWARD: u64 = 16;
+
 impl<S: Sink> Pass<'_, S> {
     /// Elements of queries, keys and values, of the output, and of the row statistics.
     fn attention_sizes(&self) -> (u64, u64, u64) {
@@ -77,7 +82,7 @@ impl<S: Sink> Pass<'_, S> {
         let bytes = self.score_bytes();
         self.sink.take(bytes);
         self.sink.batched_product(false, [rows, s.seq_len, s.head_dim], s.heads);
-        self.sweep(Sweep::Scores, scores, 2 * scores);
+        self.sweep(Sweep::Scores, scores, if s.framework.eager.scores { EAGER_SCORES } else { 2 } * scores);
         if s.dropout {
             self.sweep(Sweep::Dropout, scores, 2 * scores);
         }
@@ -127,7 +132,7 @@ impl<S: Sink> Pass<'_, S> {
         if s.dropout {
             self.sweep(Sweep::Dropout, scores, 2 * scores);
         }
-        self.sweep(Sweep::Scores, scores, 3 * scores);
+        self.sweep(Sweep::Scores, scores, if s.framework.eager.scores { EAGER_SCORES_BACKWARD } else { 3 } * scores);
         for shape in [[rows, s.head_dim, s.seq_len], [s.seq_len, s.head_dim, rows]] {
             self.sink.batched_product(true, shape, s.heads);
         }
