@@ -37,6 +37,9 @@ pub struct Framework {
     pub gathers_under_forward: Hiding,
     /// Bytes of gradients that are reduced over data at once; `None`: every parameter by itself.
     pub gradient_bucket: Option<u64>,
+    /// Seconds for which the host is busy with an operation. Launches run ahead of the device, so that it waits where
+    /// the operations of a whole pass through a block are shorter.
+    pub host_seconds: f64,
     /// Seconds that every operation takes beside the device's launch, where the host waits for each.
     pub dispatch_seconds: f64,
     /// Seconds of a step in which a device waits for its tokens.
@@ -104,6 +107,10 @@ pub enum Hiding {
     Switched,
 }
 
+/// Of PyTorch's eager mode under Megatron-LM; fitted, see `quadrille validate published`. An operation of the model
+/// stands for several calls.
+const EAGER_HOST_SECONDS: f64 = 60e-6;
+
 impl Framework {
     /// This program's engine in f32: weights and gradients of 4 bytes, two moments.
     pub const QUADRILLE: Self = Self {
@@ -122,6 +129,7 @@ impl Framework {
         reduces_under_backward: false,
         gathers_under_forward: Hiding::Always,
         gradient_bucket: None,
+        host_seconds: 0.0,
         dispatch_seconds: 0.0,
         data_seconds: 0.0,
         reserved_bytes: 0,
@@ -148,6 +156,7 @@ impl Framework {
         reduces_under_backward: true,
         gathers_under_forward: Hiding::Switched,
         gradient_bucket: Some(160_000_000),
+        host_seconds: EAGER_HOST_SECONDS,
         dispatch_seconds: 0.0,
         data_seconds: 0.0,
         reserved_bytes: 0,

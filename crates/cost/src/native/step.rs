@@ -39,7 +39,7 @@ impl Problem {
 }
 
 impl<'a> Step<'a> {
-    fn new(problem: &'a Problem, c: &'a Candidate, block: &'a Block) -> Self {
+    pub fn new(problem: &'a Problem, c: &'a Candidate, block: &'a Block) -> Self {
         let placement = Placement::of(&problem.network, c);
         let replicating = Axis::Context.only().union(Axis::Data.only());
         let stages = Stages::of(&problem.model, c);

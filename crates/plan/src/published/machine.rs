@@ -3,6 +3,7 @@
 use quadrille_spec::{Cluster, Device};
 
 use super::row::Row;
+use super::sources::Facts;
 use super::unmapped::Unmapped;
 
 /// How the column `gpu` begins, the device and the cluster whose networks inside nodes and whose efficiencies it has.
@@ -16,26 +17,42 @@ const DEVICES: [(&str, &str, &str); 7] = [
     ("V100-16GB", "v100-16", "summit"),
 ];
 
-/// What a source says of the network between nodes: links of a node and bytes per second of each.
-const NETWORKS: [(&str, usize, f64); 11] = [
-    ("Selene", 8, 25e9),
-    ("DGX A100", 8, 25e9),
-    ("Jean Zay", 4, 12.5e9),
-    ("1600 Gb", 8, 25e9),
-    ("4x100 Gb/s RoCE", 4, 12.5e9),
-    ("800 Gb/s per node", 4, 25e9),
-    ("400 Gb/s per node", 4, 12.5e9),
-    ("400 Gb/s NDR IB per GPU", 8, 50e9),
-    ("400 Gb/s RDMA per GPU", 8, 50e9),
-    ("400 Gb/s CX-7 per GPU", 8, 50e9),
-    ("NVL72", 1, 50e9),
+/// A network between nodes.
+struct Between {
+    /// What a source says of it.
+    name: &'static str,
+    /// Links of a node.
+    links: usize,
+    /// Bytes per second of each.
+    bandwidth: f64,
+    /// Fraction of them that collectives reach; `None`: that of the device's cluster.
+    efficiency: Option<f64>,
+}
+
+const fn between(name: &'static str, links: usize, bandwidth: f64) -> Between {
+    Between { name, links, bandwidth, efficiency: None }
+}
+
+/// Networks that sources name.
+const NETWORKS: [Between; 11] = [
+    between("Selene", 8, 25e9),
+    between("DGX A100", 8, 25e9),
+    between("Jean Zay", 4, 12.5e9),
+    between("1600 Gb", 8, 25e9),
+    between("4x100 Gb/s RoCE", 4, 12.5e9),
+    between("800 Gb/s per node", 4, 25e9),
+    between("400 Gb/s per node", 4, 12.5e9),
+    between("400 Gb/s NDR IB per GPU", 8, 50e9),
+    between("400 Gb/s RDMA per GPU", 8, 50e9),
+    between("400 Gb/s CX-7 per GPU", 8, 50e9),
+    between("NVL72", 1, 50e9),
 ];
 
 /// The cluster of a row. Runs on one node need no network between nodes.
 ///
 /// # Errors
 /// A device or a network that is not described.
-pub fn cluster(row: &Row) -> Result<Cluster, Unmapped> {
+pub fn cluster(row: &Row, facts: &Facts) -> Result<Cluster, Unmapped> {
     let (_, device, cluster) =
         DEVICES.iter().find(|(prefix, ..)| row.gpu.starts_with(prefix)).ok_or(Unmapped::Device)?;
     let mut cluster = Cluster::preset(cluster).map_err(|_| Unmapped::Device)?;
@@ -50,9 +67,11 @@ pub fn cluster(row: &Row) -> Result<Cluster, Unmapped> {
     }
     if devices > node {
         let said = |name: &str| row.interconnect.contains(name) || row.table.contains(name);
-        let (_, links, bandwidth) = NETWORKS.iter().find(|(name, ..)| said(name)).ok_or(Unmapped::Network)?;
-        outer.links = *links;
-        outer.bandwidth = *bandwidth;
+        let network = NETWORKS.iter().find(|network| said(network.name)).ok_or(Unmapped::Network)?;
+        outer.name = network.name.to_owned();
+        outer.links = facts.adapters.unwrap_or(network.links);
+        outer.bandwidth = network.bandwidth;
+        outer.efficiency = network.efficiency.unwrap_or(outer.efficiency);
     }
     Ok(cluster)
 }

@@ -26,7 +26,8 @@ impl Family {
         match () {
             () if begins(&["mpt"]) => Some(Self::Mpt),
             () if begins(&["llama", "internlm"]) => Some(Self::Llama),
-            () if begins(&["nemotron"]) => Some(Self::Nemotron),
+            // Megatron-LM's models of 7 B and 15 B are built as Nemotron.
+            () if begins(&["nemotron", "gpt3_7b", "gpt3_15b"]) => Some(Self::Nemotron),
             () if begins(&["gpt", "megatron", "turing", "bloom", "mt-nlg"]) => Some(Self::Gpt),
             () => None,
         }

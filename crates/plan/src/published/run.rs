@@ -26,6 +26,8 @@ pub struct Run {
     pub global_batch: usize,
     /// Tokens of a sequence.
     pub seq_len: usize,
+    /// Bytes of libraries' workspaces that count among the allocated.
+    pub workspace: u64,
     /// What was measured.
     pub measured: Measured,
 }
@@ -72,7 +74,7 @@ impl Run {
         let facts = source.facts(row)?;
         let size = |column, size: Option<usize>| size.ok_or(Unmapped::Missing(column));
         let model = model::model(row, &facts)?;
-        let cluster = machine::cluster(row)?;
+        let cluster = machine::cluster(row, &facts)?;
         let candidate = layout::candidate(row, &facts, &model, &cluster)?;
         Ok(Self {
             source,
@@ -80,19 +82,26 @@ impl Run {
             framework: facts.framework,
             global_batch: size("global_batch", row.sizes.global_batch)?,
             seq_len: size("seq_len", row.sizes.seq_len)?,
+            workspace: facts.workspace,
             measured: measured(row, &facts)?,
             model,
             cluster,
         })
     }
 
-    /// What the native model says of it.
+    /// What the native model says of it; of memory that one rank allocated: of that rank.
     ///
     /// # Errors
     /// A cluster that does not describe its device and networks.
     pub fn price(&self) -> Result<Price, quadrille_spec::SpecError> {
         let problem = Problem::new(&self.model, &self.cluster, self.framework, self.global_batch, self.seq_len)?;
-        Ok(problem.price(&self.candidate, &problem.block(&self.candidate)))
+        let block = problem.block(&self.candidate);
+        let price = problem.price(&self.candidate, &block);
+        let on_last = matches!(self.measured, Measured::RestBytes(_) | Measured::PeakBytes(_, Reading::Allocated));
+        Ok(match on_last {
+            true => Price { memory: problem.memory_of_stage(&self.candidate, &block, usize::MAX), ..price },
+            false => price,
+        })
     }
 
     /// Whether a price fits into the device.
@@ -105,12 +114,14 @@ impl Run {
         let memory = &price.memory;
         match self.measured {
             Measured::Seconds(_) => Some(price.seconds),
-            Measured::PeakBytes(_, Reading::Allocated) => Some((memory.total() - memory.framework) as f64),
+            Measured::PeakBytes(_, Reading::Allocated) => Some((memory.total() - memory.framework + self.workspace) as f64),
             Measured::PeakBytes(_, Reading::Reserved) => {
                 Some((memory.total() - self.framework.reserved_bytes.min(memory.total())) as f64)
             }
             Measured::PeakBytes(_, Reading::Device) => Some(memory.total() as f64),
-            Measured::RestBytes(_) => Some((memory.parameters + memory.gradients + memory.optimizer) as f64),
+            Measured::RestBytes(_) => {
+                Some((memory.parameters + memory.gradients + memory.optimizer + self.workspace) as f64)
+            },
             Measured::OutOfMemory => None,
         }
     }
