@@ -13,6 +13,8 @@ pub struct Framework {
     pub activation_bytes: u64,
     /// Bytes of a logit while the loss is taken, and of its gradient.
     pub logit_bytes: u64,
+    /// Bytes of a logit and its copies at the worst moment of the loss.
+    pub loss_bytes: u64,
     /// Bytes that are kept of each element that dropout may zero: 0 where masks are drawn again.
     pub mask_bytes: u64,
     /// How attention is computed.
@@ -118,6 +120,7 @@ impl Framework {
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 4, sent_gradient: 4 },
         activation_bytes: 4,
         logit_bytes: 4,
+        loss_bytes: 4,
         mask_bytes: 0,
         attention: AttentionKernel::Flash,
         attention_rate: 1.0,
@@ -139,12 +142,13 @@ impl Framework {
     /// Megatron-LM in mixed precision: weights in 16 bits, gradients in f32, master weights and two moments in f32
     /// (Narayanan et al. 2021; Korthikanti et al. 2022), with flash attention. Gradients are reduced in f32, in buckets
     /// of 40 million numbers (Megatron-Core's default). Sequence parallelism keeps the scattered inputs and gathers
-    /// again.
+    /// again. The loss holds the logits in 16 bits and in f32.
     pub const MEGATRON: Self = Self {
         name: "megatron",
         states: StateBytes { weight: 2, gradient: 4, optimizer: 12, gathered_weight: 2, sent_gradient: 4 },
         activation_bytes: 2,
         logit_bytes: 4,
+        loss_bytes: 6,
         mask_bytes: 1,
         attention: AttentionKernel::Flash,
         attention_rate: 1.0,
@@ -168,12 +172,14 @@ impl Framework {
         Self { name: "megatron-stored", attention: AttentionKernel::Stored, ..Self::MEGATRON };
 
     /// PyTorch's FSDP2 with a mixed-precision policy: f32 parameters, gradients and moments, sharded over z; gathered
-    /// and reduced in bf16, block by block.
+    /// and reduced in bf16, block by block. The loss holds the logits in 16 bits and in f32, their log-softmax, its gradient
+    /// and that in 16 bits: 2 + 4 + 4 + 4 + 2 bytes.
     pub const FSDP: Self = Self {
         name: "fsdp",
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 2, sent_gradient: 2 },
         gathers_blocks: true,
         gradient_bucket: None,
+        loss_bytes: 16,
         ..Self::MEGATRON
     };
 

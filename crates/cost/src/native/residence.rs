@@ -108,10 +108,11 @@ impl Step<'_> {
         let piece = Piece { blocks: blocks / chunks + i64::from(blocks % chunks != 0), is_first, is_last };
         let in_flight = self.in_flight(stage);
         let pieces = [is_first, is_last].map(i64::from);
-        // Of an interleaved stage one piece has the embedding, one the head; of others in flight each is as likely.
+        // Of an interleaved stage one piece has the embedding; of others in flight each is as likely. The piece with the head
+        // goes back at once.
         let amid = Piece { blocks, is_first: false, is_last: false };
         let ends = pieces[0] * (self.entry(true).net() - self.entry(false).net())
-            + pieces[1] * (self.stream() + self.ends()[1].memory[0].net());
+            + pieces[1] * i64::from(chunks == 1) * (self.stream() + self.ends()[1].memory[0].net());
         let of_stage = self.kept(&amid) + (chunks - 1) * (self.entry(false).net() - self.stream()) + ends;
         let others = ((in_flight - 1.0).max(0.0) * of_stage as f64 / chunks as f64) as i64;
         let run = self.run(&piece);

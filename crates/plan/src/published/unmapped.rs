@@ -27,6 +27,8 @@ pub enum Unmapped {
     Architecture(&'static str),
     /// A layout that is not described, or that the framework's rules refuse.
     Layout,
+    /// An attention kernel that the source does not say.
+    Kernels,
     /// The same run is another row, too.
     Repeated,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Unmapped {
             Self::Network => f.write_str("a network that is not described"),
             Self::Architecture(why) => write!(f, "another model: {why}"),
             Self::Layout => f.write_str("a layout that cannot be described"),
+            Self::Kernels => f.write_str("an attention kernel that is not said"),
             Self::Repeated => f.write_str("the same run as another row"),
         }
     }

@@ -111,6 +111,7 @@ impl<S: Sink> Pass<'_, S> {
         let s = self.s;
         self.normed(made, kept);
         let pre = s.inner_rows * s.up.outputs;
+        let (activated, gathered) = (s.inner_rows * self.activated_cols(), s.rows * self.activated_cols());
         if made.pre {
             self.tokens = self.token_panels(made, kept, Values::again(s, false).pre);
             self.linear(s.up, self.shared_weight());
@@ -118,9 +119,12 @@ impl<S: Sink> Pass<'_, S> {
         self.normed_done(made, kept);
         if made.activated {
             self.activation(made.pre);
-            self.give_if(made.pre && !kept.pre, pre);
+            let copies = self.between(activated, 1);
+            if made.pre {
+                self.take(copies);
+            }
+            self.give_if(made.pre && !kept.pre, pre + copies);
         }
-        let (activated, gathered) = (s.inner_rows * self.activated_cols(), s.rows * self.activated_cols());
         if made.gathered_activated {
             self.gather_rows(Group::Y, gathered);
             self.give_if(!kept.activated, activated);
@@ -151,7 +155,8 @@ impl<S: Sink> Pass<'_, S> {
         let s = self.s;
         self.give_if(made.gathered_normed && !kept.gathered_normed, s.rows * s.stream_cols);
         self.give_if(made.normed && !made.gathered_normed && !kept.normed, s.stream());
-        self.give_if(made.statistics && !kept.statistics, s.norm.vectors() as u64 * s.stream_rows);
+        let statistics = s.norm.vectors() as u64 * s.stream_rows + self.norm_copies();
+        self.give_if(made.statistics && !kept.statistics, statistics);
     }
 
     /// Columns of the activation function's output.
@@ -289,6 +294,6 @@ impl<S: Sink> Pass<'_, S> {
             Activation::Swiglu => (Sweep::SwigluBackward, activated),
         };
         self.sweep(sweep, pre, 2 * pre + activated + bias + self.between(activated, 5));
-        self.give(freed);
+        self.give(freed + self.between(activated, 1));
     }
 }

@@ -128,7 +128,7 @@ impl<S: Sink> Pass<'_, S> {
         self.norm(super::Values::all(s));
         self.from_stream(true);
         self.weight();
-        self.sink.take(logits * s.framework.logit_bytes * s.chunks);
+        self.sink.take(logits * s.framework.loss_bytes * s.chunks);
         self.product(Product::Forward, [rows, s.logits, s.hidden]);
         self.weight_done(s.table);
         self.take(rows);
@@ -163,7 +163,7 @@ impl<S: Sink> Pass<'_, S> {
         if hides {
             self.stream_done(Slot::Reduction);
         }
-        self.sink.give(rows * s.logits * s.framework.logit_bytes * s.chunks);
+        self.sink.give(rows * s.logits * s.framework.loss_bytes * s.chunks);
         self.give(whole);
         if !is_open {
             self.sink.scatter(s.table);

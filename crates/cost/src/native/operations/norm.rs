@@ -15,7 +15,16 @@ const EAGER_SUMS: u64 = 20;
 /// the mean's gradient 2, the square's 6, their sum 6, conversion back 3, the addition to the stream 3.
 const EAGER_BACKWARD: u64 = 20;
 
+// Elements of 16 bits that an eager norm keeps for its backward pass beside its output: input and quotient in f32, the
+// quotient again.
+const EAGER_KEPT: u64 = 5;
+
 impl<S: Sink> Pass<'_, S> {
+    /// Elements that a norm keeps beside statistics, input and output.
+    pub fn norm_copies(&self) -> u64 {
+        if self.s.framework.eager.norms { EAGER_KEPT * self.s.stream() } else { 0 }
+    }
+
     /// Makes what `made` says of a norm's statistics and output.
     pub fn norm(&mut self, made: Values) {
         if made.statistics {
@@ -33,6 +42,7 @@ impl<S: Sink> Pass<'_, S> {
     /// Sums and centered squares of a layer norm; squares of an RMS norm.
     fn statistics(&mut self) {
         let (rows, stream, group) = (self.s.stream_rows, self.s.stream(), self.s.column_group);
+        self.take(self.norm_copies());
         match self.s.norm {
             Norm::Layer => {
                 self.take(rows);
@@ -74,6 +84,6 @@ impl<S: Sink> Pass<'_, S> {
         let moved = if eager { EAGER_BACKWARD } else { 3 } * stream;
         self.sweep(Sweep::NormBackward, stream, moved + 2 * sums * rows + cols);
         // Its row sums, the gradient of its output, the statistics and the input.
-        self.give(2 * sums * rows + 2 * stream);
+        self.give(2 * sums * rows + 2 * stream + self.norm_copies());
     }
 }
