@@ -1,137 +1,114 @@
-//! Fits the efficiencies of a device and of its networks to published runs, and prints the fields of
-//! `crates/spec/presets/devices/*.toml` and `clusters/*.toml` to be replaced.
+//! Fits the efficiencies of a device and of its networks to published runs, and prints what is to be replaced in
+//! `crates/spec/presets/devices/*.toml` and `clusters/*.toml`, and the constants of frameworks and networks.
 //!
 //! ```text
-//! cargo run --release -p quadrille-plan --example fit_devices -- DEVICE SOURCE...
+//! cargo run --release -p quadrille-plan --example fit_devices -- DEVICE [hold=NAME]... SOURCE[/TABLE]...
 //! ```
 //!
-//! `SOURCE` is a name of `quadrille validate published`, or `all`. Minimised is the mean over sources of the mean of
-//! |ln(predicted / measured)| of their step times, by the downhill simplex of Nelder and Mead (1965) over the logarithms
-//! of the parameters, begun anew from its result until it stops improving. Nothing is random: the same sources give the
-//! same numbers.
+//! `SOURCE` is a name of `quadrille validate published`, `TABLE` the beginning of one of its tables. Minimised is the mean
+//! over these of the mean of |ln(predicted / measured)| of their step times, by the downhill simplex of Nelder and Mead
+//! (1965) over the logarithms of the parameters, begun anew from its result until it stops improving. Nothing is random:
+//! the same sources give the same numbers. Parameters that are held (those whose names begin so) keep their values.
 
 use std::env::args;
 use std::process::ExitCode;
 
 use quadrille_plan::published::{BUILT_IN, Measured, Run, evaluate, read};
-use quadrille_spec::{Cluster, Device, Efficiency};
+use quadrille_spec::Efficiency;
 
-/// A parameter: its name, its bounds, and where it is.
+/// A parameter: its name, its bounds, and where it is in a run that has it.
 struct Parameter {
-    name: &'static str,
+    name: String,
     least: f64,
     most: f64,
-    get: fn(&Machine) -> f64,
-    set: fn(&mut Machine, f64),
+    place: Box<Place>,
 }
 
-/// What is fitted: a device and the two networks around it.
-#[derive(Clone)]
-struct Machine {
-    device: Device,
-    efficiency: [f64; 2],
-    latency: [f64; 2],
-    half_bytes: [f64; 2],
+type Place = dyn Fn(&mut Run) -> Option<&mut f64>;
+
+fn parameter(name: &str, least: f64, most: f64, place: impl Fn(&mut Run) -> Option<&mut f64> + 'static) -> Parameter {
+    Parameter { name: name.to_owned(), least, most, place: Box::new(place) }
 }
 
-impl Machine {
-    fn of(cluster: &Cluster) -> Option<Self> {
-        let [inner, outer] = cluster.tiers.as_slice() else { return None };
-        Some(Self {
-            device: cluster.device.clone()?,
-            efficiency: [inner.efficiency, outer.efficiency],
-            latency: [inner.latency, outer.latency],
-            half_bytes: [inner.half_bytes, outer.half_bytes],
+/// One of the four numbers of a curve.
+fn of_curve(curve: &mut Efficiency, at: usize) -> Option<&mut f64> {
+    let Efficiency::Curve { ceiling, half_m, half_n, half_k } = curve else { return None };
+    [ceiling, half_m, half_n, half_k].into_iter().nth(at)
+}
+
+fn products(name: &str, at: usize, least: f64, most: f64) -> Parameter {
+    parameter(name, least, most, move |run| of_curve(&mut run.cluster.device.as_mut()?.products, at))
+}
+
+fn attention(name: &str, at: usize, least: f64, most: f64) -> Parameter {
+    parameter(name, least, most, move |run| of_curve(&mut run.cluster.device.as_mut()?.attention, at))
+}
+
+/// All parameters; `networks` are the names of those between nodes.
+fn parameters(networks: &[String]) -> Vec<Parameter> {
+    let mut list = vec![
+        products("products.ceiling", 0, 0.4, 1.0),
+        products("products.half_m", 1, 1.0, 2000.0),
+        products("products.half_n", 2, 1.0, 2000.0),
+        products("products.half_k", 3, 1.0, 2000.0),
+        attention("attention.ceiling", 0, 0.2, 1.0),
+        attention("attention.half_m", 1, 1.0, 4000.0),
+        parameter("memory_efficiency", 0.3, 1.0, |run| Some(&mut run.cluster.device.as_mut()?.memory_efficiency)),
+        parameter("launch_seconds", 2e-6, 2e-5, |run| Some(&mut run.cluster.device.as_mut()?.launch_seconds)),
+        parameter("host_seconds", 1e-5, 2e-4, |run| nonzero(&mut run.framework.host_seconds)),
+        parameter("dispatch_seconds", 1e-6, 3e-4, |run| nonzero(&mut run.framework.dispatch_seconds)),
+        parameter("tiers[0].efficiency", 0.3, 1.0, |run| Some(&mut run.cluster.tiers.get_mut(0)?.efficiency)),
+        parameter("tiers[0].latency", 1e-6, 3e-5, |run| Some(&mut run.cluster.tiers.get_mut(0)?.latency)),
+        parameter("tiers[0].half_bytes", 1e3, 1e8, |run| Some(&mut run.cluster.tiers.get_mut(0)?.half_bytes)),
+        parameter("tiers[1].latency", 1e-6, 1e-3, |run| Some(&mut run.cluster.tiers.get_mut(1)?.latency)),
+        parameter("tiers[1].half_bytes", 1e3, 1e9, |run| Some(&mut run.cluster.tiers.get_mut(1)?.half_bytes)),
+    ];
+    list.extend(networks.iter().map(|name| {
+        let wanted = name.clone();
+        parameter(&format!("efficiency of {name}"), 0.05, 1.0, move |run| {
+            run.cluster.tiers.get_mut(1).filter(|tier| tier.name == wanted).map(|tier| &mut tier.efficiency)
         })
-    }
-
-    /// The cluster of a run with these parameters; sizes and rated bandwidths are the run's.
-    fn apply(&self, cluster: &mut Cluster) {
-        if let Some(device) = &mut cluster.device {
-            device.memory_efficiency = self.device.memory_efficiency;
-            device.launch_seconds = self.device.launch_seconds;
-            device.products = self.device.products.clone();
-            device.attention = self.device.attention.clone();
-        }
-        for (at, tier) in cluster.tiers.iter_mut().enumerate() {
-            tier.efficiency = self.efficiency[at];
-            tier.latency = self.latency[at];
-            tier.half_bytes = self.half_bytes[at];
-        }
-    }
+    }));
+    list
 }
 
-/// The four numbers of a curve; other kinds are no parameters.
-fn curve(efficiency: &Efficiency) -> [f64; 4] {
-    match efficiency {
-        Efficiency::Curve { ceiling, half_m, half_n, half_k } => [*ceiling, *half_m, *half_n, *half_k],
-        Efficiency::Constant { fraction } => [*fraction, 0.0, 0.0, 0.0],
-        Efficiency::Table { .. } => [1.0, 0.0, 0.0, 0.0],
-    }
+/// A constant that only some frameworks have.
+fn nonzero(value: &mut f64) -> Option<&mut f64> {
+    if *value > 0.0 { Some(value) } else { None }
 }
 
-fn with(efficiency: &mut Efficiency, at: usize, value: f64) {
-    let mut numbers = curve(efficiency);
-    numbers[at] = value;
-    let [ceiling, half_m, half_n, half_k] = numbers;
-    *efficiency = Efficiency::Curve { ceiling, half_m, half_n, half_k };
-}
-
-macro_rules! parameter {
-    ($name:literal, $least:expr, $most:expr, $machine:ident => $get:expr, $value:ident => $set:expr) => {
-        Parameter { name: $name, least: $least, most: $most, get: |$machine| $get, set: |$machine, $value| $set }
-    };
-}
-
-const PARAMETERS: [Parameter; 16] = [
-    parameter!("products.ceiling", 0.3, 1.0, m => curve(&m.device.products)[0], v => with(&mut m.device.products, 0, v)),
-    parameter!("products.half_m", 1.0, 2000.0, m => curve(&m.device.products)[1], v => with(&mut m.device.products, 1, v)),
-    parameter!("products.half_n", 1.0, 2000.0, m => curve(&m.device.products)[2], v => with(&mut m.device.products, 2, v)),
-    parameter!("products.half_k", 1.0, 2000.0, m => curve(&m.device.products)[3], v => with(&mut m.device.products, 3, v)),
-    parameter!("attention.ceiling", 0.1, 1.0, m => curve(&m.device.attention)[0], v => with(&mut m.device.attention, 0, v)),
-    parameter!("attention.half_m", 1.0, 5000.0, m => curve(&m.device.attention)[1], v => with(&mut m.device.attention, 1, v)),
-    parameter!("attention.half_n", 1e-2, 500.0, m => curve(&m.device.attention)[2], v => with(&mut m.device.attention, 2, v)),
-    parameter!("attention.half_k", 1e-2, 500.0, m => curve(&m.device.attention)[3], v => with(&mut m.device.attention, 3, v)),
-    parameter!("memory_efficiency", 0.3, 1.0, m => m.device.memory_efficiency, v => m.device.memory_efficiency = v),
-    parameter!("launch_seconds", 1e-6, 1e-4, m => m.device.launch_seconds, v => m.device.launch_seconds = v),
-    parameter!("tiers[0].efficiency", 0.2, 1.0, m => m.efficiency[0], v => m.efficiency[0] = v),
-    parameter!("tiers[0].latency", 1e-7, 1e-4, m => m.latency[0], v => m.latency[0] = v),
-    parameter!("tiers[0].half_bytes", 1.0, 1e8, m => m.half_bytes[0], v => m.half_bytes[0] = v),
-    parameter!("tiers[1].efficiency", 0.1, 1.0, m => m.efficiency[1], v => m.efficiency[1] = v),
-    parameter!("tiers[1].latency", 1e-7, 1e-3, m => m.latency[1], v => m.latency[1] = v),
-    parameter!("tiers[1].half_bytes", 1.0, 1e9, m => m.half_bytes[1], v => m.half_bytes[1] = v),
-];
-
-/// The runs of each source with their seconds.
+/// The runs of each wanted set with their seconds.
 struct Problem {
-    machine: Machine,
-    sources: Vec<(&'static str, Vec<(Run, f64)>)>,
+    parameters: Vec<Parameter>,
+    sets: Vec<(String, Vec<(Run, f64)>)>,
 }
 
 impl Problem {
-    fn machine(&self, point: &[f64]) -> Machine {
-        let mut machine = self.machine.clone();
-        for (parameter, value) in PARAMETERS.iter().zip(point) {
-            (parameter.set)(&mut machine, value.exp().clamp(parameter.least, parameter.most));
-        }
-        machine
+    /// The value that a parameter has in the first run that has it.
+    fn value(&self, parameter: &Parameter) -> Option<f64> {
+        let mut runs = self.sets.iter().flat_map(|(_, runs)| runs);
+        runs.find_map(|(run, _)| (parameter.place)(&mut run.clone()).map(|value| *value))
     }
 
-    /// Of each source, the mean of |ln(predicted / measured)|.
+    /// Of each set, the mean of |ln(predicted / measured)|.
     fn errors(&self, point: &[f64]) -> Vec<f64> {
-        let machine = self.machine(point);
         let error = |(run, seconds): &(Run, f64)| {
             let mut run = run.clone();
-            machine.apply(&mut run.cluster);
+            for (parameter, value) in self.parameters.iter().zip(point) {
+                if let Some(place) = (parameter.place)(&mut run) {
+                    *place = value.exp().clamp(parameter.least, parameter.most);
+                }
+            }
             run.price().map_or(f64::INFINITY, |price| (price.seconds / seconds).ln().abs())
         };
-        self.sources.iter().map(|(_, runs)| runs.iter().map(error).sum::<f64>() / runs.len() as f64).collect()
+        self.sets.iter().map(|(_, runs)| runs.iter().map(error).sum::<f64>() / runs.len() as f64).collect()
     }
 
     fn cost(&self, point: &[f64]) -> f64 {
         let errors = self.errors(point);
         // Outside the bounds the clamped value counts; a small slope leads back.
-        let outside: f64 = PARAMETERS
+        let outside: f64 = self
+            .parameters
             .iter()
             .zip(point)
             .map(|(parameter, value)| (value - parameter.most.ln()).max(0.0) + (parameter.least.ln() - value).max(0.0))
@@ -191,54 +168,65 @@ fn simplex(cost: &impl Fn(&[f64]) -> f64, start: &[f64], edge: f64, steps: usize
     corners.swap_remove(0)
 }
 
-fn main() -> ExitCode {
-    let names: Vec<String> = args().skip(1).collect();
-    let Some((device, wanted)) = names.split_first().filter(|(_, wanted)| !wanted.is_empty()) else {
-        eprintln!("usage: fit_devices DEVICE SOURCE...  e.g. fit_devices a100-80 'vTrain single-node' Korthikanti");
-        return ExitCode::from(2);
-    };
+/// The times of a device in each wanted set.
+fn sets(device: &str, wanted: &[&String]) -> Vec<(String, Vec<(Run, f64)>)> {
     let rows = read(BUILT_IN).expect("the built-in rows are legal");
     let evaluation = evaluate(&rows).expect("the clusters of the rows are described");
-    let mut sources: Vec<(&'static str, Vec<(Run, f64)>)> = Vec::new();
+    let mut sets: Vec<(String, Vec<(Run, f64)>)> =
+        wanted.iter().map(|wanted| ((*wanted).clone(), Vec::new())).collect();
     for entry in &evaluation.entries {
         let Measured::Seconds(seconds) = entry.run.measured else { continue };
-        let name = entry.run.source.name;
-        let of_device = entry.run.cluster.device.as_ref().is_some_and(|of| of.name == *device);
-        if !of_device || !wanted.iter().any(|wanted| wanted == name || wanted == "all") {
-            continue;
-        }
-        match sources.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, runs)) => runs.push((entry.run.clone(), seconds)),
-            None => sources.push((name, vec![(entry.run.clone(), seconds)])),
+        let name = format!("{}/{}", entry.run.source.name, entry.row.table);
+        let of_device = entry.run.cluster.device.as_ref().is_some_and(|of| of.name == device);
+        for (_, runs) in sets.iter_mut().filter(|(wanted, _)| of_device && name.starts_with(wanted.as_str())) {
+            runs.push((entry.run.clone(), seconds));
         }
     }
-    let Some(machine) = sources.first().and_then(|(_, runs)| Machine::of(&runs[0].0.cluster)) else {
-        eprintln!("no times of {wanted:?} on {device}");
+    sets
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = args().skip(1).collect();
+    let (held, names): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| word.starts_with("hold="));
+    let held: Vec<&str> = held.iter().filter_map(|word| word.strip_prefix("hold=")).collect();
+    let Some((device, wanted)) = names.split_first().filter(|(_, wanted)| !wanted.is_empty()) else {
+        eprintln!("usage: fit_devices DEVICE [hold=NAME]... SOURCE[/TABLE]...  e.g. fit_devices a100-80 PTD-P");
         return ExitCode::from(2);
     };
-    let problem = Problem { machine, sources };
-    let mut point: Vec<f64> = PARAMETERS
-        .iter()
-        .map(|parameter| (parameter.get)(&problem.machine).clamp(parameter.least, parameter.most).ln())
-        .collect();
+    let sets = sets(device, wanted);
+    if let Some((name, _)) = sets.iter().find(|(_, runs)| runs.is_empty()) {
+        eprintln!("no times of {name} on {device}");
+        return ExitCode::from(2);
+    }
+    let between = |(run, _): &(Run, f64)| run.cluster.tiers.get(1).map(|tier| tier.name.clone());
+    let mut networks: Vec<String> = sets.iter().flat_map(|(_, runs)| runs.iter().filter_map(between)).collect();
+    networks.sort();
+    networks.dedup();
+    let mut problem = Problem { parameters: parameters(&networks), sets };
+    let mut free = problem.parameters.split_off(0);
+    free.retain(|parameter| {
+        !held.iter().any(|name| parameter.name.starts_with(name)) && problem.value(parameter).is_some()
+    });
+    problem.parameters = free;
+    let start = |parameter| problem.value(parameter).unwrap_or(1.0).clamp(parameter.least, parameter.most).ln();
+    let mut point: Vec<f64> = problem.parameters.iter().map(start).collect();
     let mut cost = problem.cost(&point);
     eprintln!("{cost:.4} before");
     for round in 0..12 {
         let edge = if round % 2 == 0 { 0.3 } else { -0.1 };
-        let (next, lower) = simplex(&|point| problem.cost(point), &point, edge, 600);
+        let (next, lower) = simplex(&|point| problem.cost(point), &point, edge, 150);
         eprintln!("{lower:.5} after round {round}");
         let gained = cost - lower;
         (point, cost) = (next, lower);
-        if round > 3 && gained < 1e-5 {
+        if round > 2 && gained < 1e-4 {
             break;
         }
     }
-    for ((name, runs), error) in problem.sources.iter().zip(problem.errors(&point)) {
+    for ((name, runs), error) in problem.sets.iter().zip(problem.errors(&point)) {
         println!("# {name}: {} times, mean |ln(predicted / measured)| {error:.4}", runs.len());
     }
-    let machine = problem.machine(&point);
-    for parameter in &PARAMETERS {
-        println!("{} = {:.4e}", parameter.name, (parameter.get)(&machine));
+    for (parameter, value) in problem.parameters.iter().zip(&point) {
+        println!("{} = {:.4e}", parameter.name, value.exp().clamp(parameter.least, parameter.most));
     }
     ExitCode::SUCCESS
 }

@@ -1,7 +1,10 @@
 //! Rows of published runs: how each convention becomes seconds, how columns become a layout, why rows are left out, and
 //! how well the built-in rows are met.
 
-use quadrille_plan::published::{BUILT_IN, Convention, Measured, Metric, Row, Run, Unmapped, evaluate, read};
+use quadrille_cost::native::AttentionKernel;
+use quadrille_plan::published::{
+    BUILT_IN, Convention, Fitted, Measured, Metric, Row, Run, Summary, Times, Unmapped, evaluate, read,
+};
 use quadrille_spec::{Activation, Activations, Axis, KeepWeights, Norm, Overlap, Recompute, Schedule, Zero};
 
 /// A row of Korthikanti's table 5 with some cells replaced.
@@ -255,4 +258,126 @@ fn our_seconds_are_those_that_the_rows_derive() {
         compared += 1;
     }
     assert!(compared > 1300, "{compared}");
+}
+
+#[test]
+fn zero_3_of_ptd_p_lies_on_z_and_uses_one_adapter() {
+    let run = run(&[
+        ("source", "Narayanan et al. 2021 (PTD-P)"),
+        ("table", "Table 2"),
+        ("tp", "1"),
+        ("pp", "1"),
+        ("dp", "64"),
+        ("vpp", "1"),
+        ("zero_stage", "3"),
+        ("recompute", "full"),
+        ("sequence_parallel", "0"),
+    ]);
+    assert_eq!((run.candidate.size(Axis::Z), run.candidate.microbatch), (64, 64));
+    assert_eq!((run.cluster.tiers[1].links, run.candidate.overlap.reduce_scatter), (1, false));
+    assert!(run.candidate.overlap.all_gather);
+}
+
+#[test]
+fn kernels_and_layouts_that_rows_do_not_say_are_refused() {
+    let test = |table, notes| {
+        let cells = [("metric", "memory_gb"), ("table", table), ("notes", notes), ("vpp", "1"), ("recompute", "none")];
+        let source = ("source", "NVIDIA/Megatron-LM tests/functional_tests");
+        Run::of(&row(&[&cells[..], &[source]].concat())).map(|run| run.framework.attention)
+    };
+    let te = "deterministic mode (slower). transformer-impl=transformer_engine";
+    assert_eq!(test("gpt/te_tp1_resume_torch/golden", te), Err(Unmapped::Kernels));
+    assert_eq!(test("gpt/te_tp1/golden", te), Ok(AttentionKernel::Stored));
+    assert_eq!(test("gpt/te_tp1/golden", "transformer-impl=transformer_engine"), Ok(AttentionKernel::Flash));
+    assert_eq!(
+        test("gpt/tp1_resume/golden", "deterministic mode. transformer-impl=local"),
+        Ok(AttentionKernel::Stored)
+    );
+    assert_eq!(test("gpt/te_uneven_pipeline/golden", te), Err(Unmapped::Architecture("stages of other sizes")));
+    // torchtitan shards parameters over context, too.
+    let titan = [
+        ("source", "pytorch/torchtitan"),
+        ("model_name", "Llama-3.1-8B"),
+        ("metric", "memory_gb"),
+        ("recompute", "full"),
+        ("tp", "1"),
+        ("pp", "1"),
+        ("vpp", "1"),
+        ("zero_stage", "3"),
+        ("dp", "32"),
+        ("cp", "2"),
+    ];
+    assert_eq!(reason(&titan), Unmapped::Layout);
+}
+
+#[test]
+fn kernels_of_the_llama_sweeps_are_in_their_notes() {
+    let framework = |kernel| {
+        let notes = format!("trial 1; kernel {kernel}; more");
+        let cells = [("source", "Hagemann et al. 2023"), ("model_name", "Llama 13B"), ("notes", notes.as_str())];
+        let network = ("interconnect", "NVSwitch + IB (DGX A100)");
+        run(&[&cells[..], &[network]].concat()).framework
+    };
+    let best = framework("flash_attention2 + RMS kernel");
+    assert!(best.fused_norms && !best.eager.norms && !best.eager.scores && best.attention_rate == 1.0);
+    let first = framework("flash_attentionv1.0.8");
+    assert!(first.eager.norms && first.attention_rate == 0.5 && first.attention == AttentionKernel::Flash);
+    let torch = framework("torch");
+    assert!(torch.eager.scores && torch.attention == AttentionKernel::Stored);
+    assert!(!framework("fused").eager.scores);
+}
+
+/// What is reached, with a little room. A change that makes the model worse fails here; one that makes it better should
+/// lower the bound.
+#[test]
+fn reached_errors_hold() {
+    let rows = read(BUILT_IN).unwrap();
+    let summary = Summary::of(&evaluate(&rows).unwrap());
+    // Source, table, mean absolute error of seconds in percent.
+    let times = [
+        ("Korthikanti", None, 3.0),
+        ("PTD-P", Some("Table 1"), 1.6),
+        ("PTD-P", Some("Table 2"), 2.4),
+        ("vTrain multi-node", None, 8.6),
+        ("vTrain single-node", None, 8.4),
+        ("BigScience", None, 6.0),
+        ("Hagemann", None, 6.3),
+        ("InternEvo", None, 18.6),
+        ("llm-foundry", None, 10.8),
+        ("fms-fsdp", None, 7.8),
+        ("DGX Cloud", None, 2.8),
+    ];
+    let memory = [("BigScience", None, 5.0), ("Megatron CI", None, 4.4), ("torchtitan", None, 6.5)];
+    for (known, found) in [(&times[..], &summary.times), (&memory[..], &summary.memory)] {
+        for (source, table, bound) in known {
+            let of = |line: &&Times| line.source == *source && line.table.as_deref() == *table;
+            let line = found.iter().find(of).unwrap_or_else(|| panic!("{source} {table:?}"));
+            let error = 100.0 * line.errors.mean_absolute;
+            assert!(error <= *bound, "{source} {table:?}: {error:.2} %");
+        }
+    }
+    let fits = summary.fits;
+    assert!(50 * fits.called_fitting <= fits.out_of_memory, "{fits:?}");
+    assert!(15 * fits.called_too_large <= fits.ran, "{fits:?}");
+    let order = |source| summary.ranking.sources.iter().find(|order| order.source == Some(source)).unwrap();
+    let llama = order("Hagemann");
+    assert!(llama.mean_regret <= 0.01 && llama.largest_regret <= 0.07 && llama.mean_tau > Some(0.74), "{llama:?}");
+    let multi = order("vTrain multi-node");
+    assert!(multi.mean_regret <= 0.01 && multi.mean_tau > Some(0.8), "{multi:?}");
+}
+
+#[test]
+fn fitted_sources_are_labelled() {
+    let rows = read(BUILT_IN).unwrap();
+    let summary = Summary::of(&evaluate(&rows).unwrap());
+    let label = |source, table: Option<&str>| {
+        let line = summary.times.iter().find(|line| line.source == source && line.table.as_deref() == table);
+        line.unwrap_or_else(|| panic!("{source} {table:?}")).fitted
+    };
+    assert_eq!((label("Korthikanti", None), label("vTrain multi-node", None)), (Fitted::No, Fitted::No));
+    assert_eq!((label("PTD-P", None), label("PTD-P", Some("Table 2"))), (Fitted::Yes, Fitted::Yes));
+    assert_eq!(label("BigScience", None), Fitted::Partly);
+    assert_eq!(label("BigScience", Some("48 node contenders")), Fitted::Yes);
+    assert_eq!(label("BigScience", Some("Rebalancing layers")), Fitted::No);
+    assert!(summary.memory.iter().all(|line| line.fitted == Fitted::No));
 }

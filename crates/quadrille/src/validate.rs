@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quadrille_plan::published::{
-    BUILT_IN, Entry, Errors, Evaluation, Measured, Order, Row, Summary, Times, evaluate, read,
+    BUILT_IN, Entry, Errors, Evaluation, Fitted, Measured, Order, Row, Summary, Times, evaluate, read,
 };
 use quadrille_spec::Axis;
 use serde_json::{Value, json};
@@ -65,7 +65,8 @@ fn signed(fraction: f64) -> String {
 
 fn text(evaluation: &Evaluation, summary: &Summary) -> String {
     let mut text = format!(
-        "{} of {} rows are predicted; fitted: parameters of the devices come from this source\n\nseconds of a step\n",
+        "{} of {} rows are predicted; fitted: parameters of devices or networks come from these step times\n\nseconds of a \
+         step\n",
         evaluation.entries.len(),
         evaluation.entries.len() + evaluation.unmapped.len()
     );
@@ -86,14 +87,22 @@ fn text(evaluation: &Evaluation, summary: &Summary) -> String {
     text + &table(&["reason", "rows"], &reasons)
 }
 
+fn label(fitted: Fitted) -> &'static str {
+    match fitted {
+        Fitted::No => "",
+        Fitted::Partly => " (partly fitted)",
+        Fitted::Yes => " (fitted)",
+    }
+}
+
 fn errors_table(times: &[Times]) -> String {
     let rows: Vec<Vec<String>> = times
         .iter()
         .map(|Times { source, table, fitted, errors }| {
             let Errors { count, mean_absolute, bias, largest } = errors;
             let name = match table {
-                None => format!("{source}{}", if *fitted { " (fitted)" } else { "" }),
-                Some(table) => format!("  {table}"),
+                None => format!("{source}{}", label(*fitted)),
+                Some(table) => format!("  {table}{}", label(*fitted)),
             };
             vec![name, count.to_string(), percent(*mean_absolute), signed(*bias), percent(*largest)]
         })
@@ -107,7 +116,7 @@ fn order_table<'a>(orders: impl Iterator<Item = &'a Order>) -> String {
             let name = order.source.unwrap_or("all");
             let tau = order.mean_tau.map_or("-".to_owned(), |tau| format!("{tau:.2}"));
             vec![
-                format!("{name}{}", if order.fitted { " (fitted)" } else { "" }),
+                format!("{name}{}", label(order.fitted)),
                 order.groups.to_string(),
                 order.layouts.to_string(),
                 tau,

@@ -5,11 +5,11 @@
 
 use quadrille_spec::{KeepWeights, Recompute, Schedule, Zero};
 
-use super::{Block, Candidate, Memory, Problem};
 use super::footprint::Footprint;
 use super::operations::LinearSizes;
 use super::parameters::{Kind, Parameter};
 use super::step::Step;
+use super::{Block, Candidate, Memory, Problem};
 
 /// A piece of layers that stands for those of a stage.
 struct Piece {

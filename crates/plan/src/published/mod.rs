@@ -24,7 +24,7 @@ pub use row::{Metric, Recomputed, Row, Sizes, read};
 pub use run::{Measured, Run};
 pub use sources::{Reading, SOURCES, Source};
 pub use statistics::{Errors, Pair, kendall_tau, regret};
-pub use summary::{Fits, Group, Order, Ranking, Summary, Times};
+pub use summary::{Fits, Fitted, Group, Order, Ranking, Summary, Times};
 pub use unmapped::Unmapped;
 
 /// The runs that come with the program; their sources are in `data/published/README.md`.

@@ -114,14 +114,16 @@ impl Run {
         let memory = &price.memory;
         match self.measured {
             Measured::Seconds(_) => Some(price.seconds),
-            Measured::PeakBytes(_, Reading::Allocated) => Some((memory.total() - memory.framework + self.workspace) as f64),
+            Measured::PeakBytes(_, Reading::Allocated) => {
+                Some((memory.total() - memory.framework + self.workspace) as f64)
+            }
             Measured::PeakBytes(_, Reading::Reserved) => {
                 Some((memory.total() - self.framework.reserved_bytes.min(memory.total())) as f64)
             }
             Measured::PeakBytes(_, Reading::Device) => Some(memory.total() as f64),
             Measured::RestBytes(_) => {
                 Some((memory.parameters + memory.gradients + memory.optimizer + self.workspace) as f64)
-            },
+            }
             Measured::OutOfMemory => None,
         }
     }

@@ -14,8 +14,8 @@ pub struct Source {
     pub name: &'static str,
     /// How the column `source` begins.
     prefix: &'static str,
-    /// Whether the parameters of its devices were fitted on it.
-    pub fitted: bool,
+    /// How the tables begin on whose step times parameters of devices or networks were fitted; `""`: all.
+    pub fitted: &'static [&'static str],
     facts: fn(&Row) -> Result<Facts, Unmapped>,
 }
 
@@ -85,32 +85,42 @@ impl Facts {
 
 /// Every source whose framework is described.
 pub const SOURCES: [Source; 13] = [
-    Source { name: "PTD-P", prefix: "Narayanan et al. 2021", fitted: false, facts: ptd_p },
-    Source { name: "Korthikanti", prefix: "Korthikanti et al. 2022", fitted: false, facts: korthikanti },
+    Source { name: "PTD-P", prefix: "Narayanan et al. 2021", fitted: &[""], facts: ptd_p },
+    Source { name: "Korthikanti", prefix: "Korthikanti et al. 2022", fitted: &[], facts: korthikanti },
     Source {
         name: "vTrain multi-node",
         prefix: "VIA-Research/vTrain data/ground_truth_multi",
-        fitted: false,
+        fitted: &[],
         facts: vtrain,
     },
     Source {
         name: "vTrain single-node",
         prefix: "VIA-Research/vTrain data/ground_truth_single",
-        fitted: false,
+        fitted: &[""],
         facts: vtrain,
     },
-    Source { name: "BigScience", prefix: "BigScience tr11-176B-ml", fitted: false, facts: bigscience },
-    Source { name: "Hagemann", prefix: "Hagemann et al. 2023", fitted: false, facts: hagemann },
-    Source { name: "InternEvo", prefix: "InternLM/InternEvo", fitted: false, facts: internevo },
-    Source { name: "llm-foundry", prefix: "mosaicml/llm-foundry", fitted: false, facts: llm_foundry },
-    Source { name: "torchtitan", prefix: "pytorch/torchtitan", fitted: false, facts: torchtitan },
-    Source { name: "fms-fsdp", prefix: "foundation-model-stack/fms-fsdp", fitted: false, facts: fms_fsdp },
-    Source { name: "DGX Cloud", prefix: "NVIDIA/dgxc-benchmarking", fitted: false, facts: dgx_cloud },
-    Source { name: "MT-NLG", prefix: "MT-NLG", fitted: false, facts: mt_nlg },
+    Source {
+        name: "BigScience",
+        prefix: "BigScience tr11-176B-ml",
+        fitted: &["48 node contenders"],
+        facts: bigscience,
+    },
+    Source {
+        name: "Hagemann",
+        prefix: "Hagemann et al. 2023",
+        fitted: &["llama_13B_bfloat16_32_GPUs", "llama_30B_bfloat16_256_GPUs"],
+        facts: hagemann,
+    },
+    Source { name: "InternEvo", prefix: "InternLM/InternEvo", fitted: &[], facts: internevo },
+    Source { name: "llm-foundry", prefix: "mosaicml/llm-foundry", fitted: &[], facts: llm_foundry },
+    Source { name: "torchtitan", prefix: "pytorch/torchtitan", fitted: &[], facts: torchtitan },
+    Source { name: "fms-fsdp", prefix: "foundation-model-stack/fms-fsdp", fitted: &[], facts: fms_fsdp },
+    Source { name: "DGX Cloud", prefix: "NVIDIA/dgxc-benchmarking", fitted: &[""], facts: dgx_cloud },
+    Source { name: "MT-NLG", prefix: "MT-NLG", fitted: &[], facts: mt_nlg },
     Source {
         name: "Megatron CI",
         prefix: "NVIDIA/Megatron-LM tests/functional_tests",
-        fitted: false,
+        fitted: &[],
         facts: megatron_tests,
     },
 ];
@@ -122,6 +132,11 @@ impl Source {
     /// None that is described.
     pub fn of(row: &Row) -> Result<&'static Self, Unmapped> {
         SOURCES.iter().find(|source| row.source.starts_with(source.prefix)).ok_or(Unmapped::Source)
+    }
+
+    /// Whether parameters of devices or networks were fitted on the step times of a table.
+    pub fn is_fitted(&self, table: &str) -> bool {
+        self.fitted.iter().any(|beginning| table.starts_with(beginning))
     }
 
     /// What the source says of a row.
@@ -197,8 +212,9 @@ fn vtrain(_: &Row) -> Result<Facts, Unmapped> {
 /// buckets of gradients and weights, NCCL's buffers, what the allocator holds unused; fitted on '48 node contenders'.
 const DEEPSPEED_RESERVED: u64 = 15_000_000_000;
 
-/// Seconds that an operation takes beside its launch where the host waits for each (`CUDA_LAUNCH_BLOCKING=1`).
-const BLOCKING: f64 = 30e-6;
+/// Seconds that an operation takes beside its launch where the host waits for each (`CUDA_LAUNCH_BLOCKING=1`); fitted on '48
+/// node contenders'. An operation of the model stands for several kernels.
+const BLOCKING: f64 = 182e-6;
 
 /// Megatron-DeepSpeed with ZeRO 1 on Jean Zay. The log of the trials says: gradients in fp16 until 'Rebalancing
 /// layers', from there on bf16 with gradients summed in f32; `CUDA_LAUNCH_BLOCKING=1`, so that nothing overlaps.
@@ -207,9 +223,20 @@ fn bigscience(row: &Row) -> Result<Facts, Unmapped> {
     // The gradient in 16 bits beside that in which microbatches are summed.
     let states = StateBytes { gradient: 6, sent_gradient: 2, ..Framework::MEGATRON.states };
     let states = if wide { states } else { HALF_GRADIENTS };
-    let framework = Framework { states, reserved_bytes: DEEPSPEED_RESERVED, gathers_under_forward: Hiding::Never, dispatch_seconds: BLOCKING, ..Framework::MEGATRON_STORED };
+    let framework = Framework {
+        states,
+        reserved_bytes: DEEPSPEED_RESERVED,
+        gathers_under_forward: Hiding::Never,
+        dispatch_seconds: BLOCKING,
+        ..Framework::MEGATRON_STORED
+    };
     Ok(Facts { dropout: 0.1, memory: Reading::Device, ..Facts::of(framework) })
 }
+
+/// Bytes that a run of Aleph Alpha's framework takes beyond its tensors, and what its allocator holds per byte in use:
+/// fitted on which of its runs ran out of memory.
+const ALEPH_RESERVED: u64 = 8_000_000_000;
+const ALEPH_ALLOCATOR: f64 = 1.1;
 
 /// Aleph Alpha's framework after Megatron-LM: bf16, ZeRO 1, no dropout in Llama. The kernel of a row is in its note:
 /// flash attention of two versions, Megatron's fused softmax or plain PyTorch; norms are one kernel only with 'RMS
@@ -222,6 +249,8 @@ fn hagemann(row: &Row) -> Result<Facts, Unmapped> {
     let framework = Framework {
         states: HALF_GRADIENTS,
         keeps_gathered_inputs: true,
+        reserved_bytes: ALEPH_RESERVED,
+        allocator_factor: ALEPH_ALLOCATOR,
         loss_bytes: Framework::FSDP.loss_bytes * row.sizes.tp.unwrap_or(1) as u64,
         attention: if flash { AttentionKernel::Flash } else { AttentionKernel::Stored },
         attention_rate: if row.notes.contains("attentionv1") { FLASH_1 } else { 1.0 },
@@ -324,10 +353,12 @@ fn megatron_tests(row: &Row) -> Result<Facts, Unmapped> {
     let overlap = if row.notes.contains("overlap-grad-reduce=True") { Overlap::ALL } else { Overlap::NONE };
     let loss_bytes = if row.table.contains("loss_fusion") { 4 } else { framework.loss_bytes };
     let framework = Framework { loss_bytes, ..framework };
-    let workspace = match (local, deterministic) {
-        (true, _) => 140_000_000,
-        (false, true) => 80_000_000,
-        (false, false) => 20_000_000,
+    let workspace = match (local, deterministic, row.gpu.starts_with("A100")) {
+        (true, ..) => 140_000_000,
+        (false, true, true) => 80_000_000,
+        (false, true, false) => 130_000_000,
+        (false, false, true) => 20_000_000,
+        (false, false, false) => 110_000_000,
     };
     Ok(Facts { dropout: 0.1, overlap, workspace, vocab: Some(50_257), ..Facts::of(framework) })
 }

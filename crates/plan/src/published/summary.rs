@@ -20,6 +20,29 @@ pub struct Summary {
     pub fits: Fits,
 }
 
+/// How much of a set parameters were fitted on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fitted {
+    /// Nothing: the set is a test.
+    No,
+    /// A part.
+    Partly,
+    /// All.
+    Yes,
+}
+
+impl Fitted {
+    /// Of a set, by whether each of its elements was fitted on.
+    fn of(each: impl Iterator<Item = bool> + Clone) -> Self {
+        match (each.clone().any(|fitted| fitted), each.clone().all(|fitted| fitted)) {
+            (false, _) => Self::No,
+            (true, false) => Self::Partly,
+            (true, true) => Self::Yes,
+        }
+    }
+}
+
 /// Errors of a source or of one of its tables.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Times {
@@ -27,8 +50,8 @@ pub struct Times {
     pub source: &'static str,
     /// One of its tables; `None`: all.
     pub table: Option<String>,
-    /// Whether parameters of the devices were fitted on it.
-    pub fitted: bool,
+    /// How much of it parameters of devices or networks were fitted on.
+    pub fitted: Fitted,
     /// Predicted against measured.
     pub errors: Errors,
 }
@@ -49,8 +72,8 @@ pub struct Ranking {
 pub struct Order {
     /// The source; `None`: all.
     pub source: Option<&'static str>,
-    /// Whether parameters of the devices were fitted on it.
-    pub fitted: bool,
+    /// On how many of them parameters of devices or networks were fitted.
+    pub fitted: Fitted,
     /// How many groups.
     pub groups: usize,
     /// How many layouts.
@@ -68,7 +91,7 @@ pub struct Order {
 pub struct Group {
     /// The source.
     pub source: &'static str,
-    /// Whether parameters of the devices were fitted on it.
+    /// Whether parameters of devices or networks were fitted on their table.
     pub fitted: bool,
     /// What they have in common.
     pub name: String,
@@ -101,15 +124,16 @@ impl Summary {
     pub fn of(evaluation: &Evaluation) -> Self {
         let entries = &evaluation.entries;
         Self {
-            times: errors(entries, |entry| entry.is_time()),
+            times: errors(entries, true, |entry| entry.is_time()),
             ranking: Ranking::of(entries),
-            memory: errors(entries, |entry| !entry.is_time()),
+            memory: errors(entries, false, |entry| !entry.is_time()),
             fits: Fits::of(entries),
         }
     }
 }
 
-fn errors(entries: &[Entry], wanted: impl Fn(&Entry) -> bool) -> Vec<Times> {
+/// `fits`: the quantity is one that parameters were fitted on.
+fn errors(entries: &[Entry], fits: bool, wanted: impl Fn(&Entry) -> bool) -> Vec<Times> {
     let mut list = Vec::new();
     for source in &SOURCES {
         let of_source = entries.iter().filter(|entry| entry.run.source.name == source.name && wanted(entry));
@@ -120,9 +144,11 @@ fn errors(entries: &[Entry], wanted: impl Fn(&Entry) -> bool) -> Vec<Times> {
             }
         }
         let all: Vec<Pair> = tables.values().flatten().copied().collect();
-        let line = |table, pairs: &[Pair]| {
+        let fitted = Fitted::of(tables.keys().map(|table| fits && source.is_fitted(table)));
+        let line = |table: Option<String>, pairs: &[Pair]| {
             let errors = Errors::of(pairs)?;
-            Some(Times { source: source.name, table, fitted: source.fitted, errors })
+            let of_table = |table: &String| Fitted::of(std::iter::once(fits && source.is_fitted(table)));
+            Some(Times { source: source.name, fitted: table.as_ref().map_or(fitted, of_table), table, errors })
         };
         list.extend(line(None, &all));
         if tables.len() > 1 {
@@ -157,7 +183,7 @@ impl Ranking {
                 let source = &SOURCES[source];
                 Some(Group {
                     source: source.name,
-                    fitted: source.fitted,
+                    fitted: entries.iter().any(|entry| source.is_fitted(&entry.row.table)),
                     name,
                     layouts: pairs.len(),
                     tau: kendall_tau(&pairs),
@@ -167,22 +193,22 @@ impl Ranking {
             .collect();
         let sources = SOURCES.iter().filter_map(|source| {
             let of_source: Vec<&Group> = groups.iter().filter(|group| group.source == source.name).collect();
-            Order::of(Some(source.name), source.fitted, &of_source)
+            Order::of(Some(source.name), &of_source)
         });
         let all: Vec<&Group> = groups.iter().collect();
-        Self { all: Order::of(None, false, &all), sources: sources.collect(), groups }
+        Self { all: Order::of(None, &all), sources: sources.collect(), groups }
     }
 }
 
 impl Order {
-    fn of(source: Option<&'static str>, fitted: bool, groups: &[&Group]) -> Option<Self> {
+    fn of(source: Option<&'static str>, groups: &[&Group]) -> Option<Self> {
         let mean = |values: Vec<f64>| {
             let count = values.len() as f64;
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
         };
         Some(Self {
             source,
-            fitted,
+            fitted: Fitted::of(groups.iter().map(|group| group.fitted)),
             groups: groups.len(),
             layouts: groups.iter().map(|group| group.layouts).sum(),
             mean_tau: mean(groups.iter().filter_map(|group| group.tau).collect()),

@@ -70,7 +70,9 @@ impl<S: Sink> Pass<'_, S> {
 
     /// Bytes that the backward pass needs of stored scores.
     pub fn score_bytes(&self) -> u64 {
-        let copies = if self.s.dropout { 2 } else { 1 };
+        // Eager scores keep the softmax in f32 beside its conversion.
+        let softmax = if self.s.framework.eager.scores { 3 } else { 1 };
+        let copies = softmax + u64::from(self.s.dropout);
         let kept = copies * self.scores() * self.s.framework.activation_bytes * self.s.chunks;
         kept + self.mask_bytes(self.scores())
     }
@@ -80,9 +82,13 @@ impl<S: Sink> Pass<'_, S> {
         let s = self.s;
         let (rows, scores) = (s.seq_len / s.context, self.scores());
         let bytes = self.score_bytes();
+        // The eager kernels' scores before and after the mask.
+        let masked = if s.framework.eager.scores { 2 * scores } else { 0 };
         self.sink.take(bytes);
+        self.take(masked);
         self.sink.batched_product(false, [rows, s.seq_len, s.head_dim], s.heads);
         self.sweep(Sweep::Scores, scores, if s.framework.eager.scores { EAGER_SCORES } else { 2 } * scores);
+        self.give(masked);
         if s.dropout {
             self.sweep(Sweep::Dropout, scores, 2 * scores);
         }
