@@ -61,7 +61,7 @@ fn a_slow_host_sets_the_pace_of_short_operations_only() {
 
 #[test]
 fn attention_runs_at_the_frameworks_rate() {
-    let [fast, slow] = [0.5, 0.25].map(|attention_rate| price(Framework { attention_rate, ..BASE }).seconds);
+    let [fast, slow] = [0.5, 0.25].map(|attention_rate| price(Framework { attention_rate, ..BASE }).parts.compute);
     // 4 s^2 h FLOP forward and 2.5 times that backward, half of it under the mask; 8 passes of 8 blocks. Arithmetic is the
     // limit at either rate.
     let flops = 8.0 * 8.0 * 3.5 * 0.5 * 4.0 * 512.0 * 512.0 * 1024.0;
