@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use quadrille_cost::atp::{
     AllReduce, Candidate, Counts, HierarchicalMatrix, Interconnect, KnownBandwidths, MatrixLayer, Mesh, Workload,
+    check_described,
 };
 use quadrille_cost::axonn;
 use quadrille_spec::{Activations, Axis, Cluster, Layout, LayoutRequest, Model, SpecError};
@@ -214,6 +215,61 @@ fn every_invalid_matrix_is_named() {
     assert_eq!(unknown, "unknown interconnect 'ic7'; known: figure-7a, ic1, ic2, ic3, ic4, ic5, ic6");
 }
 
+/// Figure 7a as a file.
+const FIGURE_7A: &str = "\
+name = 'mine'
+source = 'figure 7a'
+[[layers]]
+p2p = [[0, 25e9, 25e9, 25e9], [25e9, 0, 25e9, 25e9], [25e9, 25e9, 0, 25e9], [25e9, 25e9, 25e9, 0]]
+group = [25e9, 25e9, 25e9, 25e9]
+[[layers]]
+p2p = [[0, 2e11, 2e11, 2e11], [2e11, 0, 2e11, 2e11], [2e11, 2e11, 0, 2e11], [2e11, 2e11, 2e11, 0]]
+group = [600_000_000_000, 6e11, 6e11, 6e11]
+";
+
+#[test]
+fn an_interconnect_comes_from_a_file() {
+    let mine = Interconnect::from_toml(FIGURE_7A).unwrap();
+    assert_eq!((mine.name.as_str(), mine.source.as_str()), ("mine", "figure 7a"));
+    assert_eq!(mine.bandwidths, Interconnect::preset("figure-7a").unwrap().bandwidths);
+}
+
+#[test]
+fn files_that_describe_no_interconnect() {
+    for (from, to, expected) in [
+        ("[2e11, 2e11, 0, 2e11]", "[2e11, 3e11, 0, 2e11]", "layers[1].p2p[1][2] = 200000000000: links are as fast"),
+        ("[[0, 25e9", "[[1, 25e9", "layers[0].p2p[0][0] = 1: a rank has no link to itself"),
+        ("[25e9, 0, 25e9, 25e9]", "[25e9, 0, nan, 25e9]", "layers[0].p2p[1][2] = NaN: a bandwidth lies in"),
+        ("[25e9, 0, 25e9, 25e9]", "[25e9, 0, -1, 25e9]", "layers[0].p2p[1][2] = -1: a bandwidth lies in"),
+        ("[25e9, 0, 25e9, 25e9]", "[25e9, 0]", "layers[0].p2p = rows of 4, 2, 4, 4"),
+        ("group = [25e9, ", "group = [1e9, ", "layers[0].group[0] = 1e9: it lies between"),
+        ("group = [25e9, 25e9, 25e9, 25e9]", "group = []", "layers[0].group = 0 ranks"),
+        ("name = 'mine'", "name = ''", "name = \"\""),
+        ("source = 'figure 7a'", "speed = 1", "cannot read an interconnect from 'speed = 1': line 2: unknown field"),
+        ("25e9, 0, 25e9", "25e9, 'x', 25e9", "cannot read an interconnect from 'p2p = [["),
+    ] {
+        assert!(FIGURE_7A.contains(from));
+        let message = Interconnect::from_toml(&FIGURE_7A.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{expected}: {message}");
+    }
+    let layerless = Interconnect::from_toml("name = 'mine'\nsource = ''\nlayers = []").unwrap_err().to_string();
+    assert!(layerless.starts_with("layers = []"), "{layerless}");
+}
+
+#[test]
+fn models_and_meshes_that_equation_2_does_not_describe() {
+    let model = model();
+    assert_eq!((check_described(&model), mesh(8, 8).check(&model)), (Ok(()), Ok(())));
+    let llama = check_described(&Model::preset("llama2-7b").unwrap()).unwrap_err().to_string();
+    assert!(llama.starts_with("activation = swiglu: equation 2"), "{llama}");
+    let grouped = check_described(&Model { kv_heads: 1, ..model.clone() }).unwrap_err().to_string();
+    assert!(grouped.starts_with("kv_heads = 1: equation 2"), "{grouped}");
+    let heads = mesh(model.heads * 2, 1).check(&model).unwrap_err().to_string();
+    assert!(heads.contains("does not divide heads"), "{heads}");
+    let hidden = mesh(1, 7).check(&model).unwrap_err().to_string();
+    assert!(hidden.starts_with("d2=7 does not divide hidden"), "{hidden}");
+}
+
 #[test]
 fn every_interconnect_names_its_source() {
     for name in Interconnect::names() {
@@ -258,4 +314,17 @@ proptest! {
         let _ = MatrixLayer::ring(d1, entries[0]);
         let _ = flat(6).link_bandwidths(mesh(d1, d2));
     }
+}
+
+#[test]
+fn variants_have_names() {
+    for counts in Counts::ALL {
+        assert_eq!(counts.name().parse(), Ok(counts));
+    }
+    for all_reduce in AllReduce::ALL {
+        assert_eq!(all_reduce.name().parse(), Ok(all_reduce));
+    }
+    let refusal = |error: SpecError| error.to_string();
+    assert_eq!(refusal("14h".parse::<Counts>().unwrap_err()), "unknown counts '14h'; known: paper, exact");
+    assert!(refusal("ring".parse::<AllReduce>().unwrap_err()).contains("rabenseifner, links"));
 }

@@ -1,6 +1,6 @@
 //! Holds the LBNL model against the numbers of its authors' code, and against what must hold for any numbers.
 //!
-//! The code's output lies in `plan/tests/data/lbnl`.
+//! The code's output lies in `plan/tests/data/lbnl` and `plan/published`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -57,8 +57,9 @@ impl Row {
     }
 }
 
-fn table(name: &str) -> Vec<Row> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plan/tests/data/lbnl").join(name);
+/// The rows of a file of the plan crate.
+fn table(path: &str) -> Vec<Row> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plan").join(path);
     let text = std::fs::read_to_string(path).unwrap();
     let mut lines = text.lines();
     let columns: Vec<_> = lines.next().unwrap().split(',').collect();
@@ -83,7 +84,7 @@ fn group(size: u64, fast: u64) -> Group {
 
 #[test]
 fn every_random_configuration_has_the_published_totals() {
-    let rows = table("reference_random.csv");
+    let rows = table("tests/data/lbnl/reference_random.csv");
     assert_eq!(rows.len(), 1205);
     for (at, row) in rows.iter().enumerate() {
         let price = row.price();
@@ -109,7 +110,7 @@ fn every_random_configuration_has_the_published_totals() {
 
 #[test]
 fn every_saved_best_configuration_has_its_published_totals_and_fits() {
-    let rows = table("reference_top10.csv");
+    let rows = table("published/lbnl_top10.csv");
     assert_eq!(rows.len(), 2196);
     for (at, row) in rows.iter().enumerate() {
         let price = row.price();
@@ -146,7 +147,7 @@ fn published_cut(strategy: Strategy) -> Cut {
 
 #[test]
 fn every_layer_has_its_published_numbers() {
-    let rows = table("reference_layers.csv");
+    let rows = table("tests/data/lbnl/reference_layers.csv");
     assert_eq!(rows.len(), 42);
     for rows in rows.chunks(14) {
         let cut = published_cut(rows[0].text("strategy").parse().unwrap());

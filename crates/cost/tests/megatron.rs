@@ -5,10 +5,11 @@ use proptest::prelude::*;
 use quadrille_cost::atp::{Counts, Mesh, Workload};
 use quadrille_cost::axonn;
 use quadrille_cost::megatron::{
-    Advice, Configuration, Machine, Recomputation, activation_bytes, advise, best_checkpoints, checkpoint_bytes, flops,
-    layer_flops, memory, parameters, training_seconds, training_seconds_by_flops,
+    Advice, Configuration, Machine, Recomputation, activation_bytes, advise, best_checkpoints, check_described,
+    checkpoint_bytes, flops, layer_flops, memory, modelled_pass_seconds, parameters, training_seconds,
+    training_seconds_by_flops,
 };
-use quadrille_spec::{Activations, Axis, Cluster, Layout, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Activations, Axis, Cluster, Device, Layout, LayoutRequest, Model, Norm, Positions, SpecError};
 
 const DAY: f64 = 86_400.0;
 
@@ -150,7 +151,7 @@ fn checkpoints_have_an_optimum() {
 fn memory_has_the_terms_of_section_3_5() {
     let model = preset("megatron-18.4b");
     let configuration = configuration(8, 4, 2, 2);
-    let memory = memory(&model, &configuration, 64).unwrap();
+    let memory = memory(&model, &configuration, 64, 1).unwrap();
     let bsh = 2.0 * 2048.0 * 6144.0;
     assert!(close(memory.states, 20.0 * parameters(&model) / 32.0));
     // 4 of 16 microbatches in flight, 10 layers a stage.
@@ -165,7 +166,7 @@ fn selene(devices: usize) -> Machine {
 }
 
 fn advice(name: &str, devices: usize, batch: usize) -> Advice {
-    advise(&preset(name), &selene(devices), batch, |microbatch| microbatch as f64).unwrap()
+    advise(&preset(name), &selene(devices), batch, |configuration| configuration.microbatch() as f64).unwrap()
 }
 
 /// Table 1 states `t` and `p` for ten models. The takeaways' least size that fits is the paper's in six rows, and in the
@@ -195,13 +196,16 @@ fn takeaways_choose_as_table_1_or_one_size_smaller() {
 
 #[test]
 fn reasons_name_the_choice_and_what_it_rests_on() {
-    let [tensor, pipeline, data, microbatch] = advice("megatron-39.1b", 512, 1536).reasons;
+    let [tensor, pipeline, data, microbatch, chunks] = advice("megatron-39.1b", 512, 1536).reasons;
     assert_eq!(tensor, "tensor=8: as far as a node of 8 and the heads allow (takeaway 1)");
     let expected =
-        "pipeline=2: the least that fits, 50.7 GB of 85.9 GB: tensor=8 pipeline=1 needs 99.6 GB (takeaway 2)";
+        "pipeline=2: the least that fits, 50.7 GB of 85.9 GB: tensor=8 pipeline=1 needs 99.7 GB (takeaway 2)";
     assert_eq!(pipeline, expected);
     assert_eq!(data, "data=32: all other devices hold copies (takeaway 2)");
     assert!(microbatch.starts_with("microbatch=1: the fastest batch of those that fit, 1, 2, 3, 4"), "{microbatch}");
+    let expected = "chunks=2: interleaved, the bubble falls from 2.1 % to 1.0 % of the ideal time, and 2 times as much is \
+                    sent between stages (section 2.2.2)";
+    assert_eq!(chunks, expected);
     let [tensor, pipeline, ..] = advice("megatron-1.7b", 32, 512).reasons;
     assert!(tensor.starts_with("tensor=1: a copy of the model fits, 3"), "{tensor}");
     assert!(pipeline.contains("suffices"), "{pipeline}");
@@ -210,15 +214,87 @@ fn reasons_name_the_choice_and_what_it_rests_on() {
 #[test]
 fn the_microbatch_balances_rate_and_bubble() {
     // Section 3.4: faster in proportion up to four sequences, then no more; the bubble grows with them.
-    let seconds = |microbatch: usize| 0.25_f64.max(microbatch as f64 / 16.0);
+    let seconds = |configuration: &Configuration| 0.25_f64.max(configuration.microbatch() as f64 / 16.0);
     let of = |batch| {
         let advice = advise(&preset("megatron-39.1b"), &selene(64), batch, seconds).unwrap();
         (advice.configuration.pipeline(), advice.configuration.microbatch())
     };
     assert_eq!((of(512), of(32)), ((2, 4), (2, 4)));
     // Without a gain, one sequence leaves the smallest bubble.
-    let linear = advise(&preset("megatron-39.1b"), &selene(64), 512, |microbatch| microbatch as f64).unwrap();
+    let linear =
+        advise(&preset("megatron-39.1b"), &selene(64), 512, |configuration| configuration.microbatch() as f64).unwrap();
     assert_eq!(linear.configuration.microbatch(), 1);
+}
+
+#[test]
+fn layers_are_interleaved_where_the_schedule_allows_it_and_it_fits() {
+    let model = preset("megatron-39.1b");
+    let advised = |layers: usize, machine: Machine, batch| {
+        advise(&Model { layers, ..model.clone() }, &machine, batch, |configuration| configuration.microbatch() as f64)
+            .unwrap()
+    };
+    let chunks = |layers, devices, batch| advised(layers, selene(devices), batch).chunks;
+    // Two stages; 24 layers each are cut in two, 25 in five.
+    assert_eq!((chunks(48, 16, 16), chunks(50, 16, 16)), (2, 5));
+    // An odd number of microbatches; one stage.
+    let odd = advised(48, selene(16), 17);
+    assert_eq!((odd.chunks, odd.configuration.pipeline()), (1, 2));
+    assert_eq!(odd.reasons[4], "chunks=1: 17 microbatches are no multiple of 2 stages (section 2.2.2)");
+    assert_eq!(advice("megatron-18.4b", 256, 1024).reasons[4], "chunks=1: one stage has no bubble");
+    // What interleaving keeps does not fit any more.
+    let all = advised(48, selene(16), 16);
+    let plain = memory(&model, &all.configuration, 16, 1).unwrap();
+    assert!(plain.total() < all.memory.total());
+    let tight = advised(48, Machine { device_memory: plain.total(), ..selene(16) }, 16);
+    assert_eq!((tight.configuration, tight.chunks, tight.memory), (all.configuration, 1, plain));
+    assert!(tight.reasons[4].starts_with("chunks=1: 2 of them keep more in flight, "), "{}", tight.reasons[4]);
+}
+
+/// In flight on the first stage: `2(p-1) + (v-1)p + 1` pairs of microbatch and chunk, never more than there are.
+#[test]
+fn memory_of_interleaved_layers() {
+    let model = preset("megatron-39.1b");
+    let inputs = |batch, chunks| memory(&model, &configuration(8, 4, 1, 1), batch, chunks).unwrap().inputs;
+    let layer = 2.0 * 2048.0 * 8192.0;
+    assert_eq!((inputs(64, 1), inputs(64, 2)), (4.0 * 12.0 * layer, 11.0 * 6.0 * layer));
+    assert_eq!((inputs(4, 1), inputs(4, 2)), (4.0 * 12.0 * layer, 4.0 * 12.0 * layer));
+    assert!(memory(&model, &configuration(8, 4, 1, 1), 64, 0).unwrap_err().to_string().starts_with("chunks = 0"));
+    // Logits are on the first stage if it is the only one.
+    let logits = |pipeline| memory(&model, &configuration(8, pipeline, 1, 2), 64, 1).unwrap().logits;
+    assert_eq!((logits(1), logits(2)), (6.0 * 2.0 * 2048.0 * 51_200.0 / 8.0, 0.0));
+}
+
+#[test]
+fn passes_are_modelled_by_the_shape_of_products() {
+    let (model, device) = (preset("megatron-39.1b"), Device::preset("a100-80").unwrap());
+    let seconds = |tensor, pipeline, b| modelled_pass_seconds(&model, &configuration(tensor, pipeline, 1, b), &device);
+    let product = device.products.at([2048.0, 4.0 * 8192.0 / 8.0, 8192.0]);
+    let flops = layer_flops(1, 2048, 8192, Recomputation::Full) * 48.0 / 16.0;
+    assert!(close(seconds(8, 2, 1), device.launch_seconds + flops / (312e12 * product)));
+    // More sequences are faster each, narrower shares slower.
+    assert!(seconds(8, 2, 2) < 2.0 * seconds(8, 2, 1) && seconds(8, 2, 1) > seconds(4, 4, 1));
+}
+
+#[test]
+fn models_that_the_equations_do_not_count() {
+    let (gpt, vit) = (preset("megatron-1.7b"), preset("vit-era5"));
+    assert_eq!(check_described(&gpt), Ok(()));
+    for (model, words) in [
+        (preset("llama2-7b"), ["activation = swiglu", "two products"]),
+        (vit, ["patch_values = ", "vocabulary"]),
+        (Model { kv_heads: 2, ..gpt.clone() }, ["kv_heads = 2", "every head"]),
+        (Model { ffn: 1000, ..gpt.clone() }, ["ffn = 1000", "four times hidden"]),
+        (Model { positions: Positions::Rotary, ..gpt.clone() }, ["positions = rotary", "table of positions"]),
+        (Model { norm: Norm::Rms, ..gpt.clone() }, ["norm = rms", "layer norms"]),
+        (Model { biases: false, ..gpt.clone() }, ["biases = false", "every linear layer"]),
+        (Model { tied_head: false, ..gpt.clone() }, ["tied_head = false", "once"]),
+    ] {
+        let message = check_described(&model).unwrap_err().to_string();
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        assert_eq!(advise(&model, &selene(8), 8, |_| 1.0).unwrap_err().to_string(), message);
+    }
+    // What is described is what is counted: all parameters but those of the final norm.
+    assert_eq!(parameters(&gpt).round() as u64 + 2 * gpt.hidden as u64, gpt.parameters());
 }
 
 #[test]
@@ -236,7 +312,9 @@ fn refusals_name_what_is_wrong() {
     assert!(error(two.interleaved_bubble(24, 0)).starts_with("chunks = 0"));
 
     let model = preset("megatron-1008b");
-    let refused = |machine: Machine, batch| advise(&model, &machine, batch, |b| b as f64).unwrap_err().to_string();
+    let refused = |machine: Machine, batch| {
+        advise(&model, &machine, batch, |configuration| configuration.microbatch() as f64).unwrap_err().to_string()
+    };
     let small = refused(selene(64), 64);
     assert!(
         small.starts_with("device_memory = 85.9 GB: shared by 64 devices, megatron-1008b still takes 3"),
@@ -272,11 +350,11 @@ proptest! {
         let model = preset("megatron-7.5b");
         let of = |gib: u64| Machine { devices: 1 << exponent, per_node: 1 << node, device_memory: (gib << 30) as f64 };
         let (machine, larger) = (of(memory_gib), of(2 * memory_gib));
-        if let Ok(Advice { configuration, memory, .. }) = advise(&model, &machine, batch, |b| b as f64) {
+        if let Ok(Advice { configuration, memory, .. }) = advise(&model, &machine, batch, |configuration| configuration.microbatch() as f64) {
             prop_assert_eq!(configuration.devices(), machine.devices);
             prop_assert!(memory.total() <= machine.device_memory);
             prop_assert!(configuration.microbatches(batch).is_ok() && configuration.tensor() <= machine.per_node);
-            let relaxed = advise(&model, &larger, batch, |b| b as f64).unwrap();
+            let relaxed = advise(&model, &larger, batch, |configuration| configuration.microbatch() as f64).unwrap();
             prop_assert!(relaxed.configuration.model_parallel() <= configuration.model_parallel());
         }
     }
@@ -284,7 +362,7 @@ proptest! {
     #[test]
     fn no_machine_panics(devices in any::<usize>(), per_node in any::<usize>(), device_memory in any::<f64>(), batch in any::<usize>()) {
         let machine = Machine { devices, per_node, device_memory };
-        let _ = advise(&preset("megatron-1.7b"), &machine, batch, |b| b as f64);
+        let _ = advise(&preset("megatron-1.7b"), &machine, batch, |configuration| configuration.microbatch() as f64);
         let _ = Configuration::new(devices, per_node, batch, batch).map(|sizes| sizes.interleaved_bubble(batch, devices));
     }
 }

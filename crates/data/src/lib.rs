@@ -2,6 +2,7 @@
 //!
 //! Text is tokenised once into a memory-mapped [`TokenFile`] by [`prepare()`]; training reads a [`TokenSource`], which is
 //! such a file or the built-in [`DemoCorpus`]; [`fill_batch`] draws windows of it as a function of (seed, step, sample).
+//! [`Waves`] are fields for models of patches.
 
 mod demo;
 mod error;
@@ -14,7 +15,7 @@ mod sources;
 mod stream;
 mod tokenizer;
 
-pub use demo::DemoCorpus;
+pub use demo::{DemoCorpus, Waves};
 pub use error::DataError;
 pub use file::TokenFile;
 pub use prepare::prepare;

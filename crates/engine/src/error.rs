@@ -23,6 +23,14 @@ pub enum EngineError {
         /// The model's number of tokens.
         vocab: usize,
     },
+    /// A source of one kind of samples serves a model of the other.
+    #[error("the model reads {read}, and its data are {given}; use another model or other data")]
+    OtherSamples {
+        /// What the model reads.
+        read: &'static str,
+        /// What the source has.
+        given: &'static str,
+    },
     /// A program issues a collective that steps have no use for.
     #[error("programs have no {kind} of values")]
     NoSuchCollective {

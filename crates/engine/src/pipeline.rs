@@ -6,8 +6,7 @@ use std::time::Instant;
 use quadrille_comm::{Label, Pending};
 use quadrille_spec::Axis;
 use quadrille_step::schedule::{Action, Pass, Step};
-use quadrille_step::{Message, Operation, Section, decision_axes};
-use quadrille_tensor::ContextPart;
+use quadrille_step::{Message, decision_axes};
 
 use crate::rank::label;
 use crate::slots::Block;
@@ -41,7 +40,7 @@ impl<T: Real> RankEngine<'_, T> {
             self.finish(message, "receive", action)?;
         }
         let start = Instant::now();
-        self.load_tokens(section, batch)?;
+        self.load_samples(section, batch)?;
         self.run(section, Some(action))?;
         if let Some(pace) = &self.pace {
             sleep(pace(action).saturating_sub(start.elapsed()));
@@ -103,37 +102,6 @@ impl<T: Real> RankEngine<'_, T> {
             self.slots.put(storage, block);
         }
         Ok(())
-    }
-
-    /// Reads the tokens of the microbatch, if the section looks at them.
-    fn load_tokens(&mut self, section: &Section, batch: &BatchSource) -> Done {
-        let looks = |operation: &Operation| {
-            matches!(
-                operation,
-                Operation::Embed { .. } | Operation::EmbedBackward { .. } | Operation::CrossEntropySums { .. }
-            )
-        };
-        let now = Some((self.step, self.microbatch));
-        if self.loaded == now || !section.ops.iter().any(|op| looks(&op.operation)) {
-            return Ok(());
-        }
-        self.context.enter(Label::new("embedding"), "read tokens")?;
-        let (part, seq_len) = (self.context_part(), self.program.layout.seq_len);
-        let first = self.first_sequence();
-        if part == ContextPart::WHOLE {
-            batch(self.step, first, &mut self.tokens, &mut self.targets)?;
-        } else {
-            let whole = self.tokens.len() * part.parts;
-            let (mut tokens, mut targets) = (vec![0; whole], vec![0; whole]);
-            batch(self.step, first, &mut tokens, &mut targets)?;
-            for (own, all) in [(&mut self.tokens, tokens), (&mut self.targets, targets)] {
-                for (own, all) in own.chunks_exact_mut(part.tokens(seq_len)).zip(all.chunks_exact(seq_len)) {
-                    own.iter_mut().enumerate().for_each(|(token, to)| *to = all[part.position(token, seq_len)]);
-                }
-            }
-        }
-        self.loaded = now;
-        self.check_tokens()
     }
 
     /// AxoNN's message-driven order: whatever has arrived is run, backward first, with at most as many microbatches in

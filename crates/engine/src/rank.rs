@@ -13,12 +13,9 @@ use quadrille_tensor::{Buffer, ContextPart, Pool, Rotary};
 
 use crate::execute::Flight;
 use crate::initial::fill_shard;
+use crate::samples::OwnSamples;
 use crate::slots::{Block, Slots};
-use crate::{EngineError, Hyper, InitialValues, MatmulChoices, Real, Shard, ledger};
-
-/// Gives the tokens and targets of `sequences` sequences from `first` on of a step's global batch, by logical index:
-/// (step, first, tokens, targets); the slices hold whole sequences.
-pub type BatchSource<'a> = dyn Fn(u64, usize, &mut [u32], &mut [u32]) -> Result<(), EngineError> + Sync + 'a;
+use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, Real, Shard, ledger};
 
 /// How long a pass lasts at least.
 pub type Pace<'a> = Box<dyn Fn(Action) -> Duration + Send + 'a>;
@@ -26,7 +23,7 @@ pub type Pace<'a> = Box<dyn Fn(Action) -> Duration + Send + 'a>;
 /// What a step gave, equal on every rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepOutcome {
-    /// Mean loss over all target tokens of the global batch, in nats.
+    /// Mean loss over the global batch: over all target tokens, in nats, or over all numbers of all patches.
     pub loss: f64,
     /// Global norm of the gradient before clipping.
     pub gradient_norm: f64,
@@ -63,10 +60,7 @@ pub struct RankEngine<'a, T> {
     pub(crate) seed: u64,
     pub(crate) step: u64,
     pub(crate) microbatch: usize,
-    /// The step and microbatch that `tokens` are of.
-    pub(crate) loaded: Option<(u64, usize)>,
-    pub(crate) tokens: Vec<u32>,
-    pub(crate) targets: Vec<u32>,
+    pub(crate) samples: OwnSamples,
     pub(crate) loss_sum: f64,
     pub(crate) norm_squared: f64,
     /// A ledger of transfers with every key that the program can use.
@@ -151,7 +145,6 @@ impl<'a, T: Real> RankEngine<'a, T> {
             fill_shard(&pool, parameter, shard, seed, initial, &mut buffer);
             slots.put(storage, buffer);
         }
-        let rows = program.layout.rows();
         Ok(Self {
             whole,
             program,
@@ -172,9 +165,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             seed,
             step: 0,
             microbatch: 0,
-            loaded: None,
-            tokens: vec![0; rows],
-            targets: vec![0; rows],
+            samples: OwnSamples::default(),
             loss_sum: 0.0,
             norm_squared: 0.0,
             empty_axes: empty_axes(program),
@@ -200,7 +191,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
         self.run(&program.update, None)?;
         self.context.enter(Label::new("step"), "finish")?;
         Ok(StepOutcome {
-            loss: self.loss_sum / program.layout.tokens_per_step() as f64,
+            loss: self.loss_sum / program.layout.targets_per_step(&program.model) as f64,
             gradient_norm: self.norm_squared.sqrt(),
             learning_rate: crate::schedule(&self.hyper, self.step),
         })
@@ -267,15 +258,6 @@ impl<'a, T: Real> RankEngine<'a, T> {
             Ok(elements.iter().map(|element| element.to_f64()).collect())
         };
         values.map(shard).collect()
-    }
-
-    /// A token outside the vocabulary would be a row of zeros and no target: plausible numbers, all wrong.
-    pub(crate) fn check_tokens(&self) -> Result<(), EngineError> {
-        let vocab = self.program.model.vocab;
-        match self.tokens.iter().chain(&self.targets).find(|token| **token as usize >= vocab) {
-            Some(token) => Err(EngineError::UnknownToken { token: *token, vocab }),
-            None => Ok(()),
-        }
     }
 
     /// Executes a section, taking storages before their first use and giving them back after their last.

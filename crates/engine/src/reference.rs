@@ -1,24 +1,11 @@
 //! The serial model's own training run, computed once and compared with any number of layouts.
 
-use quadrille_oracle::{AdamW, Batch, DropoutSeed, Samples, State, Tensors, loss_and_gradients, update};
-use quadrille_spec::{Model, RandomStream};
+use quadrille_oracle::{self as oracle, AdamW, Batch, DropoutSeed, State, Tensors, loss_and_gradients, update};
+use quadrille_spec::Model;
 use quadrille_step::{Parameter, StepProgram};
 
-use crate::{Hyper, InitialValues, Real, VerifyOptions, initial_tensor, schedule};
-
-/// Tokens and targets of a sequence that depend on (seed, step, sequence) only; for proofs and benches.
-pub fn random_batch(vocab: usize, seed: u64, seq_len: usize) -> impl Fn(u64, usize, &mut [u32], &mut [u32]) + Sync {
-    move |step, first, tokens, targets| {
-        let stream = RandomStream::new(seed, "random tokens").substream(step);
-        for (offset, (tokens, targets)) in tokens.chunks_mut(seq_len).zip(targets.chunks_mut(seq_len)).enumerate() {
-            let start = ((first + offset) * (seq_len + 1)) as u64;
-            let token = |at: usize| stream.below(start + at as u64, vocab as u64) as u32;
-            for (at, (token_out, target_out)) in tokens.iter_mut().zip(targets).enumerate() {
-                (*token_out, *target_out) = (token(at), token(at + 1));
-            }
-        }
-    }
-}
+use crate::random_batch::fill_randomly;
+use crate::{Hyper, InitialValues, Real, Samples, VerifyOptions, initial_tensor, schedule};
 
 /// One step of the serial model.
 #[derive(Debug, Clone)]
@@ -83,10 +70,23 @@ impl Reference {
     }
 
     fn run(&self, step: u64, mut weights: Tensors, state: &mut State) -> SerialStep {
-        let elements = self.sequences * self.seq_len;
-        let (mut tokens, mut targets) = (vec![0; elements], vec![0; elements]);
-        random_batch(self.model.vocab, self.seed, self.seq_len)(step, 0, &mut tokens, &mut targets);
-        let samples = Samples::Tokens { inputs: &tokens, targets: &targets };
+        let fill = |samples: Samples| fill_randomly(&self.model, self.seed, self.seq_len, step, 0, samples);
+        let rows = self.sequences * self.seq_len;
+        let (mut tokens, mut numbers);
+        let samples = match self.model.patch_values {
+            None => {
+                tokens = [(); 2].map(|()| vec![0; rows]);
+                let [inputs, targets] = &mut tokens;
+                fill(Samples::Tokens { inputs, targets });
+                oracle::Samples::Tokens { inputs, targets }
+            }
+            Some(values) => {
+                numbers = [(); 2].map(|()| vec![0.0; rows * values]);
+                let [inputs, targets] = &mut numbers;
+                fill(Samples::Patches { inputs, targets });
+                oracle::Samples::Patches { inputs, targets }
+            }
+        };
         let batch = Batch { samples, sequences: self.sequences, seq_len: self.seq_len };
         let dropout = DropoutSeed { seed: self.seed, step };
         let (loss, gradients) = loss_and_gradients(&self.model, &weights, &batch, Some(dropout));

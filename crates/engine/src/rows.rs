@@ -1,7 +1,7 @@
 //! Where the token rows of a rank lie in the global batch.
 
 use quadrille_spec::Axis;
-use quadrille_step::ValueId;
+use quadrille_step::{Value, ValueId};
 use quadrille_tensor::ContextPart;
 
 use crate::{RankEngine, Real};
@@ -48,10 +48,7 @@ impl<T: Real> RankEngine<'_, T> {
     /// Where the rows of a value of tokens lie.
     pub(crate) fn rows_of(&self, value: ValueId) -> Rows {
         let value = self.program.value(value);
-        let share = [Axis::Data, Axis::Z, Axis::Context];
-        let inner: Vec<Axis> = value.sharding.rows.iter().copied().filter(|axis| !share.contains(axis)).collect();
-        let index = self.program.grid().shard_index(self.place, &inner);
-        let layout = &self.program.layout;
+        let (layout, index) = (&self.program.layout, self.share_index(value));
         let sequences = layout.microbatch / layout.grid.size(Axis::Z) / layout.overlap_chunks;
         Rows {
             first_sequence: self.first_sequence() + value.chunk.unwrap_or(0) * sequences,
@@ -61,11 +58,19 @@ impl<T: Real> RankEngine<'_, T> {
         }
     }
 
-    /// The rows of the microbatch's tokens that belong to a value's overlap chunk.
-    pub(crate) fn token_range(&self, value: ValueId) -> std::ops::Range<usize> {
-        let rows = self.tokens.len() / self.program.layout.overlap_chunks;
-        let first = self.program.value(value).chunk.unwrap_or(0) * rows;
-        first..first + rows
+    /// The rows of the microbatch's samples that belong to a value.
+    pub(crate) fn sample_rows(&self, value: ValueId) -> std::ops::Range<usize> {
+        let (layout, value) = (&self.program.layout, self.program.value(value));
+        let chunk = value.chunk.unwrap_or(0) * (layout.rows() / layout.overlap_chunks);
+        let first = chunk + self.share_index(value) * value.local_rows;
+        first..first + value.local_rows
+    }
+
+    /// Which part of its (data, z, context) rank's rows this rank has of a value.
+    fn share_index(&self, value: &Value) -> usize {
+        let share = [Axis::Data, Axis::Z, Axis::Context];
+        let inner: Vec<Axis> = value.sharding.rows.iter().copied().filter(|axis| !share.contains(axis)).collect();
+        self.program.grid().shard_index(self.place, &inner)
     }
 
     /// The first sequence, in the global batch, of this rank's part of the current microbatch.

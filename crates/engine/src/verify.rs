@@ -110,11 +110,7 @@ pub fn verify<T: Real>(
 
 fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<Vec<RankStep>>, EngineError> {
     let predicted = predict(program);
-    let tokens = random_batch(program.model.vocab, options.seed, program.layout.seq_len);
-    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
-        tokens(step, first, input, targets);
-        Ok(())
-    };
+    let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
     let job = JobOptions { timeout: options.timeout, ..JobOptions::new(program.layout.grid.ranks()) };
     Ok(run_ranks(&job, |context| {
         let initial = InitialValues::Perturbed;

@@ -8,12 +8,25 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use quadrille_cost::lbnl::{Block, Configuration, Cut, Group, Price, Shape, Strategy, System, check_size};
-use quadrille_spec::SpecError;
+use quadrille_spec::{Model, SpecError};
+
+/// Sequences of a step in all of the paper's studies (section III-B).
+pub const PUBLISHED_BATCH: u64 = 4096;
+/// Tokens that its language models are trained on (section III-B).
+const TOKENS: f64 = 1e12;
+/// Samples that its weather model is trained on: 80 epochs of 40 years, one an hour (section III-B).
+const WEATHER_SAMPLES: f64 = 80.0 * 40.0 * 365.25 * 24.0;
 
 /// The smallest share of the embedding, or of the sequence, that a device may have.
 const LEAST_SHARE: u64 = 128;
 /// The smallest panel of a SUMMA product, where there is a choice.
 const LEAST_PANEL: u64 = 512;
+
+/// Steps of the paper's training: samples of its weather model if the model has patches, else tokens.
+pub fn training_steps(model: &Model, global_batch: u64) -> f64 {
+    let samples = if model.patch_values.is_some() { WEATHER_SAMPLES } else { TOKENS / model.seq_len as f64 };
+    samples / global_batch as f64
+}
 
 /// What is searched.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,21 +110,28 @@ impl Search {
     pub fn run(&self, top: usize) -> Found {
         let (mut candidates, mut feasible, mut least) = (0, 0, f64::INFINITY);
         let mut fastest = Fastest { top, heap: BinaryHeap::new() };
-        self.for_each_cut(|cut, outer| {
-            candidates += outer.len() as u64;
-            let block = Block::new(&self.shape, &self.system, &cut);
-            for Outer { data, pipe } in outer {
-                let configuration = Configuration { cut, data: *data, pipe: *pipe };
-                let price = block.step(&self.shape, &self.system, &configuration, self.global_batch);
-                least = least.min(price.memory_bytes());
-                if price.fits(&self.system) {
-                    feasible += 1;
-                    fastest.offer(Ranked { configuration, price });
-                }
+        self.for_each(|priced| {
+            candidates += 1;
+            least = least.min(priced.price.memory_bytes());
+            if priced.price.fits(&self.system) {
+                feasible += 1;
+                fastest.offer(priced);
             }
         });
         let least_memory_bytes = (candidates > 0).then_some(least);
         Found { candidates, feasible, least_memory_bytes, ranked: fastest.heap.into_sorted_vec() }
+    }
+
+    /// Prices every configuration, whether or not it fits.
+    pub fn for_each(&self, mut visit: impl FnMut(Ranked)) {
+        self.for_each_cut(|cut, outer| {
+            let block = Block::new(&self.shape, &self.system, &cut);
+            for Outer { data, pipe } in outer {
+                let configuration = Configuration { cut, data: *data, pipe: *pipe };
+                let price = block.step(&self.shape, &self.system, &configuration, self.global_batch);
+                visit(Ranked { configuration, price });
+            }
+        });
     }
 
     /// Visits every cut with all sizes of data and pipeline that go with it, of which there is at least one

@@ -7,11 +7,10 @@ use quadrille_cost::lbnl::{Shape, Strategy, System, price};
 use quadrille_plan::lbnl::{Found, Search};
 
 /// The cells of a table by line, without the header, which must be `columns`.
-fn table(name: &str, columns: &str) -> Vec<Vec<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/lbnl").join(name);
-    let text = std::fs::read_to_string(path).unwrap();
+fn table(path: &str, columns: &str) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let mut lines = text.lines();
-    assert!(lines.next().unwrap().starts_with(columns), "{name}");
+    assert!(lines.next().unwrap().starts_with(columns), "{path}");
     lines.map(|line| line.split(',').map(str::to_owned).collect()).collect()
 }
 
@@ -27,7 +26,7 @@ fn numbers(found: &Found) -> Vec<[u64; 10]> {
 
 #[test]
 fn there_are_exactly_as_many_candidates_as_published() {
-    let rows = table("candidate_counts.csv", "strategy,model,n_gpus,nvs,global_batch,candidates");
+    let rows = table("tests/data/lbnl/candidate_counts.csv", "strategy,model,n_gpus,nvs,global_batch,candidates");
     assert_eq!(rows.len(), 414);
     let mut total = 0;
     for row in rows {
@@ -44,7 +43,7 @@ fn complete_searches_find_the_published_ten_in_their_order() {
     let columns = "strategy,model,gpu,nvs,n_gpus,rank_in_top10,dp,tp1,tp2,pp,microbatch,summa_nb,nvs_tp1,nvs_tp2,\
                    nvs_dp,nvs_pp,global_batch,t_iter_s";
     let mut lists: BTreeMap<[String; 5], Vec<[u64; 10]>> = BTreeMap::new();
-    for row in table("reference_top10.csv", columns) {
+    for row in table("published/lbnl_top10.csv", columns) {
         let case = std::array::from_fn(|at| row[at].clone());
         let list = lists.entry(case).or_default();
         list.push(std::array::from_fn(|at| row[6 + at].parse().unwrap()));

@@ -35,7 +35,7 @@ pub use case::{Case, cases, combined_cases, gpt_cases};
 pub use control::{assert_caught, assert_stopped};
 pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced};
 pub use run::{
-    Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_tokens, trajectory, trajectory_with,
+    Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_samples, trajectory, trajectory_with,
 };
 pub use seeded::for_random;
 pub use small::{built, layout, layout_with, llama, model, program, program_with, rebuilt, recomputed, vit};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::test_runner::TestCaseError;
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    EngineError, Hyper, InitialValues, RankEngine, Real, Reference, Tolerance, VerifyOptions, VerifyReport,
+    EngineError, Hyper, InitialValues, RankEngine, Real, Reference, Samples, Tolerance, VerifyOptions, VerifyReport,
     random_batch, verify,
 };
 use quadrille_spec::{ElementType, RankLedger};
@@ -63,14 +63,8 @@ fn verify_as(program: &StepProgram, options: VerifyOptions) -> Result<VerifyRepo
 }
 
 /// The batches of [`prove`] and [`trajectory`].
-pub fn random_tokens(
-    program: &StepProgram,
-) -> impl Fn(u64, usize, &mut [u32], &mut [u32]) -> Result<(), EngineError> + Sync {
-    let tokens = random_batch(program.model.vocab, SEED, program.layout.seq_len);
-    move |step, first, input, targets| {
-        tokens(step, first, input, targets);
-        Ok(())
-    }
+pub fn random_samples(program: &StepProgram) -> impl Fn(u64, usize, Samples) -> Result<(), EngineError> + Sync + use<> {
+    random_batch(&program.model, SEED, program.layout.seq_len)
 }
 
 /// The bits of a step's loss and gradient norm.
@@ -136,7 +130,7 @@ fn run<T: Real>(
     threads: usize,
     hyper: Hyper,
 ) -> Result<Vec<Trajectory>, EngineError> {
-    let batch = random_tokens(program);
+    let batch = random_samples(program);
     let job = JobOptions { timeout: TIMEOUT, ..JobOptions::new(program.layout.grid.ranks()) };
     let bits = |shards: Vec<Vec<f64>>| -> Vec<Vec<u64>> {
         shards.iter().map(|shard| shard.iter().map(|element| element.to_bits()).collect()).collect()

@@ -5,10 +5,10 @@
 //! gathers over the wrong axis instead.
 
 use quadrille_proofs::{
-    assert_caught, edited, edited_at, edited_stage, is_collective, model, operations, pass_operations, program, prove,
-    replaced, trajectory,
+    assert_caught, edited, edited_at, edited_stage, is_collective, llama, model, operations, pass_operations, program,
+    prove, replaced, trajectory, vit,
 };
-use quadrille_spec::{Activations, Axis, AxisSet, CollectiveKind, Overlap};
+use quadrille_spec::{Activations, Axis, AxisSet, CollectiveKind, Model, Overlap};
 use quadrille_step::{
     Collective, GemmPass, Members, Op, Operation, Parameter, Reduction, Scalar, StepProgram, Write, declared_axes,
     predict,
@@ -18,7 +18,16 @@ const BOTH: [Activations; 2] = [Activations::Replicated, Activations::Scattered]
 
 /// Two microbatches of one layer on two ranks of every axis.
 fn unbroken(activations: Activations) -> StepProgram {
-    let program = program(&model(1), "x=2,y=2,z=2,data=2", activations, Overlap::NONE, 16, 4);
+    unbroken_of(&model(1), activations)
+}
+
+/// The same of a vision transformer, and of a Llama whose one key is on both ranks of x.
+fn other_families(activations: Activations) -> [StepProgram; 2] {
+    [vit(1), Model { kv_heads: 1, ..llama(1) }].map(|model| unbroken_of(&model, activations))
+}
+
+fn unbroken_of(model: &Model, activations: Activations) -> StepProgram {
+    let program = program(model, "x=2,y=2,z=2,data=2", activations, Overlap::NONE, 16, 4);
     let report = prove(&program, 1).unwrap();
     assert!(report.ok, "{report:?}");
     program
@@ -61,24 +70,45 @@ fn unreduced(program: &StepProgram, collective: Collective) -> StepProgram {
 #[test]
 fn every_reduction_matters() {
     for activations in BOTH {
-        let program = unbroken(activations);
-        let reductions = collectives(&program);
-        let reductions: Vec<_> = reductions.iter().filter(|c| c.kind != CollectiveKind::AllGather).collect();
-        assert!(reductions.len() > 40, "{}", reductions.len());
-        for collective in reductions {
-            let change = format!("{activations}: no {}", describe(&program, collective));
-            assert_caught(&unreduced(&program, *collective), 1, &change);
-        }
+        let count = assert_reductions_matter(&unbroken(activations));
+        assert!(count > 40, "{count}");
     }
 }
 
 #[test]
+fn every_reduction_of_other_families_matters() {
+    for activations in BOTH {
+        let [vit, llama] = other_families(activations);
+        // Of numbers that are predicted; of the gradients of weights that several ranks of x hold.
+        for (program, own) in [(vit, "predictions"), (llama, "d block.0.qkv.weight of keys and values")] {
+            let values = &program.stages[0].values;
+            assert!(collectives(&program).iter().any(|c| values[c.input.0].name.starts_with(own)), "{own}");
+            let count = assert_reductions_matter(&program);
+            assert!(count > 20, "{count}");
+        }
+    }
+}
+
+/// Leaves out one reduction after the other; says how many there are.
+fn assert_reductions_matter(program: &StepProgram) -> usize {
+    let reductions = collectives(program);
+    let reductions: Vec<_> = reductions.iter().filter(|c| c.kind != CollectiveKind::AllGather).collect();
+    for collective in &reductions {
+        let change = format!("{}: no {}", program.layout.activations, describe(program, collective));
+        assert_caught(&unreduced(program, **collective), 1, &change);
+    }
+    reductions.len()
+}
+
+#[test]
 fn every_scalar_reduction_matters() {
-    let program = unbroken(Activations::Scattered);
-    for dropped in [Scalar::Loss, Scalar::GradientNormSquared] {
-        let is_dropped = |op: &Op| matches!(op.operation, Operation::ReduceScalar { scalar, .. } if scalar == dropped);
-        let broken = edited(&program, |_, _, update| update.retain(|op| !is_dropped(op)));
-        assert_caught(&broken, 1, &format!("no reduction of {dropped:?}"));
+    for program in [unbroken(Activations::Scattered)].into_iter().chain(other_families(Activations::Scattered)) {
+        for dropped in [Scalar::Loss, Scalar::GradientNormSquared] {
+            let is_dropped =
+                |op: &Op| matches!(op.operation, Operation::ReduceScalar { scalar, .. } if scalar == dropped);
+            let broken = edited(&program, |_, _, update| update.retain(|op| !is_dropped(op)));
+            assert_caught(&broken, 1, &format!("{}: no reduction of {dropped:?}", program.model.name));
+        }
     }
 }
 
@@ -155,13 +185,19 @@ fn gradients_are_reduced_over_neither_too_few_nor_too_many_axes() {
 
 #[test]
 fn every_gradient_counts_once_in_the_norm() {
-    let program = unbroken(Activations::Scattered);
+    assert_counts_once_in_the_norm(&unbroken(Activations::Scattered));
+    for program in other_families(Activations::Scattered) {
+        assert_counts_once_in_the_norm(&program);
+    }
+}
+
+fn assert_counts_once_in_the_norm(program: &StepProgram) {
     for index in 0..program.stages[0].parameters.len() {
         let counts = |op: &Op| matches!(op.operation, Operation::SumSquares { parameter, .. } if parameter.0 == index);
         let name = &program.stages[0].parameters[index].name;
-        let never = edited(&program, |_, _, update| update.retain(|op| !counts(op)));
+        let never = edited(program, |_, _, update| update.retain(|op| !counts(op)));
         assert_caught(&never, 1, &format!("{name} is not in the norm"));
-        let twice = edited(&program, |_, _, update| {
+        let twice = edited(program, |_, _, update| {
             let at = update.iter().position(counts).unwrap();
             update.insert(at, update[at].clone());
         });

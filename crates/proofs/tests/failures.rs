@@ -5,8 +5,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use quadrille_engine::{BatchSource, EngineError, InitialValues, TrainOptions, train};
-use quadrille_proofs::{edited, hyper, model, program, random_tokens};
+use quadrille_engine::{BatchSource, EngineError, InitialValues, Samples, TrainOptions, train};
+use quadrille_proofs::{edited, hyper, model, program, random_samples, vit};
 use quadrille_spec::{Activations, Overlap};
 use quadrille_step::{Layer, Operation, StepProgram};
 
@@ -42,10 +42,10 @@ fn assert_contains(message: &str, parts: &[&str]) {
 #[test]
 fn a_rank_without_data_is_named() {
     let program = four_ranks();
-    let tokens = random_tokens(&program);
-    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| match (step, first) {
+    let tokens = random_samples(&program);
+    let batch = |step: u64, first: usize, samples: Samples| match (step, first) {
         (2, 7) => Err(EngineError::Diverged { step, quantity: "loss", value: f64::NAN }),
-        _ => tokens(step, first, input, targets),
+        _ => tokens(step, first, samples),
     };
     let message = failure(&program, NO_WAITING, &batch);
     assert_contains(&message, &["rank 3", "embedding", "read tokens", "the loss of step 2 is NaN"]);
@@ -54,10 +54,11 @@ fn a_rank_without_data_is_named() {
 #[test]
 fn tokens_outside_the_vocabulary_are_refused() {
     let program = four_ranks();
-    let tokens = random_tokens(&program);
+    let tokens = random_samples(&program);
     let vocab = program.model.vocab;
-    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
-        tokens(step, first, input, targets)?;
+    let batch = |step: u64, first: usize, samples: Samples| {
+        let (inputs, targets) = samples.tokens()?;
+        tokens(step, first, Samples::Tokens { inputs, targets: &mut *targets })?;
         targets[0] = vocab as u32;
         Ok(())
     };
@@ -66,12 +67,20 @@ fn tokens_outside_the_vocabulary_are_refused() {
 }
 
 #[test]
+fn samples_of_another_kind_are_refused() {
+    let program = program(&vit(1), "data=2", Activations::Scattered, Overlap::NONE, 4, 2);
+    let batch = |_: u64, _: usize, samples: Samples| samples.tokens().map(|_| ());
+    let message = failure(&program, NO_WAITING, &batch);
+    assert_contains(&message, &["embedding", "read patches", "the model reads patches, and its data are tokens"]);
+}
+
+#[test]
 fn a_rank_that_panics_is_named() {
     let program = four_ranks();
-    let tokens = random_tokens(&program);
-    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
+    let tokens = random_samples(&program);
+    let batch = |step: u64, first: usize, samples: Samples| {
         assert!((step, first) != (2, 3), "the disk of sequence {first} is gone");
-        tokens(step, first, input, targets)
+        tokens(step, first, samples)
     };
     let message = failure(&program, NO_WAITING, &batch);
     assert_contains(&message, &["rank 1", "embedding", "read tokens", "panicked", "the disk of sequence 3 is gone"]);
@@ -80,12 +89,12 @@ fn a_rank_that_panics_is_named() {
 #[test]
 fn a_late_rank_is_named() {
     let program = four_ranks();
-    let tokens = random_tokens(&program);
-    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
+    let tokens = random_samples(&program);
+    let batch = |step: u64, first: usize, samples: Samples| {
         if (step, first) == (2, 4) {
             sleep(Duration::from_secs(2));
         }
-        tokens(step, first, input, targets)
+        tokens(step, first, samples)
     };
     let message = failure(&program, Duration::from_millis(300), &batch);
     assert_contains(&message, &["rank 2 failed", "has waited", "late: rank 2 at embedding, read tokens"]);
@@ -100,6 +109,6 @@ fn an_operation_that_cannot_run_is_named() {
             forward.iter().position(|op| op.layer == Layer::Block(0) && matches!(op.operation, Operation::Wait(_)));
         forward.remove(at.unwrap());
     });
-    let message = failure(&forgets_to_wait, NO_WAITING, &random_tokens(&program));
+    let message = failure(&forgets_to_wait, NO_WAITING, &random_samples(&program));
     assert_contains(&message, &["rank ", "block 0", "block.0.qkv.weight gathered", "in flight without a wait"]);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quadrille_cost::native::{Candidate, Framework, Problem, Volumes};
-use quadrille_proofs::{Case, cases, combined_cases, rebuilt};
+use quadrille_proofs::{Case, cases, combined_cases};
 use quadrille_spec::{Axis, AxisSet, Cluster, CollectiveKind, ElementType, RankLedger};
 use quadrille_step::{StepProgram, predict_rank};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use quadrille_comm::{JobOptions, MessageDelay, MessageInfo, run_ranks};
 use quadrille_engine::{InitialValues, RankEngine};
 use quadrille_proofs::{
-    SEED, Trajectory, assert_caught, bits, edited_at, hyper, model, operations, program_with, prove, random_tokens,
+    SEED, Trajectory, assert_caught, bits, edited_at, hyper, model, operations, program_with, prove, random_samples,
     rebuilt, trajectory_with,
 };
 use quadrille_spec::{Activations, Axis, MemoryClass, Model, Schedule};
@@ -120,7 +120,7 @@ fn late_messages_and_threads_change_no_bit() {
     let program = staged(&Model { dropout: 0.1, ..model(3) }, "x=2,pipe=3", Schedule::MessageDriven, 6, None);
     let ranks = program.layout.grid.ranks();
     let run = |late: Option<fn(&MessageInfo) -> bool>, threads: usize| {
-        let batch = random_tokens(&program);
+        let batch = random_samples(&program);
         let delay =
             move |message: &MessageInfo| Duration::from_millis(if late.is_some_and(|is| is(message)) { 8 } else { 0 });
         let job = JobOptions { message_delay: late.map(|_| MessageDelay::new(delay)), ..JobOptions::new(ranks) };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch};
-use quadrille_engine::{InitialValues, TrainOptions, assemble, initial_tensor, train};
+use quadrille_engine::{InitialValues, Samples, TrainOptions, assemble, initial_tensor, train};
 use quadrille_proofs::{SEED, cases, hyper, model, program, trajectory};
 use quadrille_spec::{Activations, Axis, ElementType, Overlap};
 use quadrille_step::{Initial, StepProgram};
@@ -62,7 +62,8 @@ type Sequences = BTreeMap<(u64, usize), (Vec<u32>, Vec<u32>)>;
 fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u64, usize), usize>) {
     let seq_len = program.layout.seq_len;
     let seen = Mutex::new((Sequences::new(), BTreeMap::new()));
-    let batch = |step: u64, first: usize, tokens: &mut [u32], targets: &mut [u32]| {
+    let batch = |step: u64, first: usize, samples: Samples| {
+        let (tokens, targets) = samples.tokens()?;
         fill_batch(source, 5, step, first as u64, tokens.len() / seq_len, seq_len, tokens, targets)?;
         let mut seen = seen.lock().unwrap();
         for (at, (tokens, targets)) in tokens.chunks(seq_len).zip(targets.chunks(seq_len)).enumerate() {

@@ -29,13 +29,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let request = LayoutRequest::new("pipe=4".parse()?, 8);
     let program = StepProgram::new(&model, &Layout::new(&model, &request)?)?;
-    let tokens = random_batch(model.vocab, 1, program.layout.seq_len);
+    let batch = random_batch(&model, 1, program.layout.seq_len);
     let counted = run_ranks(&JobOptions::new(4), |context| {
         let mut engine = RankEngine::<f32>::new(&program, context, 1, Hyper::default(), 1, InitialValues::Training)?;
-        engine.step(&|step, first, input: &mut [u32], targets: &mut [u32]| {
-            tokens(step, first, input, targets);
-            Ok(())
-        })?;
+        engine.step(&batch)?;
         Ok(engine.take_ledger())
     })?;
     for (rank, counted) in counted.iter().enumerate() {

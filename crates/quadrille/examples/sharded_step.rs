@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use quadrille_engine::{EngineError, Hyper, InitialValues, StepRecord, TrainOptions, random_batch, train};
+use quadrille_engine::{Hyper, InitialValues, StepRecord, TrainOptions, random_batch, train};
 use quadrille_spec::{Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
 
@@ -24,11 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         matmuls: None,
         trace: false,
     };
-    let tokens = random_batch(model.vocab, 1, layout.seq_len);
-    let batch = |step: u64, first: usize, inputs: &mut [u32], targets: &mut [u32]| -> Result<(), EngineError> {
-        tokens(step, first, inputs, targets);
-        Ok(())
-    };
+    let batch = random_batch(&model, 1, layout.seq_len);
     let mut on_step = |record: &StepRecord| {
         println!("loss {:.4}, gradient norm {:.4}", record.loss, record.grad_norm);
         Ok(())

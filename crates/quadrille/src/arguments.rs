@@ -13,7 +13,12 @@ use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchS
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
+use crate::plan::atp::AtpArguments;
 use crate::plan::lbnl::LbnlArguments;
+use crate::plan::native::arguments::{DOCUMENT, QuestionArguments, ResultArguments};
+use crate::plan::native::priced::PriceArguments;
+use crate::quantities::Counts;
+use crate::sweep::SweepArguments;
 
 /// Plans, runs and proves the parallel training of large transformers.
 #[derive(Debug, Parser)]
@@ -45,6 +50,8 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Rank all grids of a number of ranks, or all configurations of a published study, by a cost model.
     Plan(PlanArguments),
+    /// Search the best layout for every value of one or two numbers: GPUs, batch, hardware.
+    Sweep(SweepArguments),
     /// Price the configurations of a table.
     Estimate(EstimateArguments),
     /// Print the figures of the source works beside ours.
@@ -100,7 +107,7 @@ pub struct TrainArguments {
     /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
-    /// Text files or folders [default: a built-in corpus of known entropy]
+    /// Text files or folders [default: a built-in corpus of known entropy; for models of patches built-in moving waves]
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
     /// gpt2 or bytes [default: gpt2 if the model's vocabulary is large enough]
@@ -180,6 +187,8 @@ pub struct ExplainArguments {
     pub layout: LayoutArguments,
     #[command(flatten, next_help_heading = "Simulation")]
     pub machine: MachineArguments,
+    #[command(flatten, next_help_heading = "Price")]
+    pub price: PriceArguments,
 }
 
 /// A machine to simulate the step on.
@@ -205,10 +214,16 @@ pub struct MachineArguments {
 /// The cost models of `plan`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Cost {
+    /// Seconds and bytes of every operation and collective of a step, for every layout.
+    Native,
     /// AxoNN's communication model (SC24, section V-B, equations 1-7).
     Axonn,
     /// LBNL's model of steps (arXiv 2410.00273), as its authors' code computes it.
     Lbnl,
+    /// Megatron-LM's takeaways (SC21, sections 3.2-3.4): one configuration, with the reason of each of its sizes.
+    Megatron,
+    /// ATP's communication time of two-dimensional meshes on an interconnect (Cheng et al., equations 2-4).
+    Atp,
 }
 
 /// Element types that only prices know.
@@ -226,6 +241,7 @@ pub enum PricedType {
 #[derive(Debug, Args)]
 #[command(
     allow_negative_numbers = true,
+    after_long_help = DOCUMENT,
     mut_arg("layout", plan_layout_help),
     mut_arg("model", plan_model_help),
     mut_arg("cluster", plan_cluster_help),
@@ -235,19 +251,36 @@ pub struct PlanArguments {
     #[command(flatten)]
     pub model: ModelArguments,
     /// The cost model
-    #[arg(long, value_enum, default_value_t = Cost::Axonn)]
+    #[arg(long, value_enum, default_value_t = Cost::Native)]
     pub cost: Cost,
-    /// Type of the values that are sent
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t = PricedType::Bf16)]
-    pub dtype: PricedType,
+    /// Number of GPUs; with --pareto a list or a range, e.g. 64,96 or 64..1024 (doubled from the first) or 64..1024:9 (so
+    /// many, with equal ratios) [default: --ranks, or 1024]
+    #[arg(long, value_name = "N|RANGE")]
+    pub gpus: Option<Counts>,
+    /// GPUs of a fast domain, e.g. --nvs 8 [default: the cluster's own]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    pub nvs: Option<u32>,
+    /// Type of the values that are sent, with --cost axonn [default: bf16]
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub dtype: Option<PricedType>,
     /// How many of the best to show
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
     pub top: u32,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+    /// Write the ranking to this file, in place of what it holds; with --cost lbnl in the columns of the tables that
+    /// LBNL's code writes
+    #[arg(long, value_name = "FILE.csv")]
+    pub csv: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Search (--cost native)")]
+    pub question: QuestionArguments,
+    #[command(flatten, next_help_heading = "Results (--cost native)")]
+    pub results: ResultArguments,
     #[command(flatten, next_help_heading = "Only with --cost lbnl")]
     pub lbnl: LbnlArguments,
+    #[command(flatten, next_help_heading = "Only with --cost atp")]
+    pub atp: AtpArguments,
     #[command(flatten, next_help_heading = "Layout")]
     pub layout: LayoutArguments,
 }
@@ -404,23 +437,24 @@ fn model_help(argument: Arg) -> Arg {
 
 fn plan_layout_help(argument: Arg) -> Arg {
     argument.help(
-        "A layout as a TOML file, of which all but its type counts; of its grid the number of ranks and the order",
+        "A layout as a TOML file, of which all but its type counts; of its grid the number of ranks, and with --cost axonn \
+         the order",
     )
 }
 
 fn plan_model_help(argument: Arg) -> Arg {
-    argument.help("A preset's name or a TOML file [default: gpt-demo, with --cost lbnl gpt3-1t]")
+    argument.help("A preset's name or a TOML file [default: gpt3-175b, with --cost axonn gpt-demo, with lbnl gpt3-1t]")
 }
 
 fn plan_cluster_help(argument: Arg) -> Arg {
     argument.help(
-        "Cluster preset or TOML file: what a grid is chosen for. With --cost lbnl one of the paper's systems: a100, h200, \
-         b200, b200-next",
+        "Cluster preset or TOML file: what layouts are chosen for. With --cost lbnl one of the paper's systems: a100, h200, \
+         b200, b200-next; with megatron one that names its device [default: selene, with --cost axonn local]",
     )
 }
 
 fn plan_batch_help(argument: Arg) -> Arg {
-    argument.help("Sequences in a step [default: 2 x ranks; with --cost lbnl 4096]")
+    argument.help("Sequences in a step [default: 2 x ranks; with --cost lbnl 4096, with atp 4]")
 }
 
 fn verify_model_help(argument: Arg) -> Arg {

@@ -1,6 +1,8 @@
 //! Models and layouts as documents and people see them.
 
-use quadrille_spec::{Axis, KeepWeights, Layout, Linear, Recompute, Schedule, Zero};
+use quadrille_spec::{
+    Activation, Axis, KeepWeights, Layout, Linear, Model, Norm, Positions, Recompute, Schedule, Zero,
+};
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
@@ -39,19 +41,8 @@ pub fn layout_json(layout: &Layout) -> Value {
 pub fn summary(program: &StepProgram) -> String {
     let (model, layout) = (&program.model, &program.layout);
     let rows = [
-        (
-            "model",
-            Some(format!(
-                "{}: {} layers, hidden {}, {} heads, ffn {}, vocab {}, {} parameters",
-                model.name,
-                model.layers,
-                model.hidden,
-                model.heads,
-                model.ffn,
-                model.vocab,
-                decimal(model.parameters() as f64, "")
-            )),
-        ),
+        ("model", Some(sizes(model))),
+        ("layers", kinds(model)),
         (
             "grid",
             Some(format!(
@@ -66,18 +57,44 @@ pub fn summary(program: &StepProgram) -> String {
         (
             "batch",
             Some(format!(
-                "{} sequences of {} tokens a step, {} microbatch(es) of {} per data rank",
+                "{} sequences of {} {} a step, {} microbatch(es) of {} per data rank",
                 layout.global_batch,
                 layout.seq_len,
+                model.sequence_unit(),
                 layout.microbatches(),
                 layout.microbatch
             )),
         ),
         ("layout", Some(format!("{} activations, overlap {}, {}", layout.activations, layout.overlap, layout.dtype))),
-        ("also", unusual(layout)),
+        ("also", unusual(model, layout)),
     ];
     let told = rows.into_iter().filter_map(|(name, text)| Some(format!("{name:<8}{}\n", text?)));
     told.collect()
+}
+
+/// The model's sizes.
+fn sizes(model: &Model) -> String {
+    let Model { name, layers, hidden, heads, kv_heads, ffn, .. } = model;
+    let keys = if kv_heads == heads { String::new() } else { format!(" sharing {kv_heads} keys") };
+    let reads = match model.patch_values {
+        None => format!("vocab {}", model.vocab),
+        Some(values) => format!("patches of {values} numbers"),
+    };
+    let parameters = decimal(model.parameters() as f64, "");
+    format!(
+        "{name}: {layers} layers, hidden {hidden}, {heads} heads{keys}, ffn {ffn}, {reads}, {parameters} parameters"
+    )
+}
+
+/// What the model is made of, where it is not what a GPT is made of.
+fn kinds(model: &Model) -> Option<String> {
+    let mut told = Vec::new();
+    let mut tell = |differs: bool, text: &str| told.extend(differs.then(|| text.to_owned()));
+    tell(model.norm == Norm::Rms, "RMS norms");
+    tell(model.positions == Positions::Rotary, "rotary positions");
+    tell(model.activation == Activation::Swiglu, "SwiGLU");
+    tell(!model.causal, "attention without a mask");
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 /// The pipeline, where there is one.
@@ -94,9 +111,11 @@ fn stages(layout: &Layout) -> Option<String> {
 }
 
 /// Choices that differ from what a layout has unless asked otherwise.
-fn unusual(layout: &Layout) -> Option<String> {
+fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     let mut told = Vec::new();
     let mut tell = |differs: bool, text: String| told.extend(differs.then_some(text));
+    let copies = layout.kv_copies(model);
+    tell(copies > 1, format!("every key on {copies} ranks of x"));
     tell(layout.linear == Linear::Summa, format!("SUMMA in {} panels", layout.summa_panels));
     tell(layout.recompute != Recompute::None, format!("recompute {}", layout.recompute));
     tell(layout.keep_communicated, "outputs of collectives kept".to_owned());

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 use quadrille_cost::lbnl::{self, Configuration, Cut, Group, Shape, System};
+use quadrille_plan::lbnl::PUBLISHED_BATCH;
 use quadrille_spec::SpecError;
 
 use crate::failure::Failure;
 use crate::output::{self, print_text, shortest, write_file};
 use crate::paths;
-use crate::plan::lbnl::DEFAULT_BATCH;
 use crate::plan::lbnl::report::published_units;
 
 /// Each line of a CSV table with its price, in the columns and units of the tables that LBNL's code writes: seconds,
@@ -194,7 +194,7 @@ impl Row<'_> {
         };
         let system = System::named(self.text("gpu"))?.with_fast_domain(self.size("nvs")?)?;
         let has_batch = self.columns.0.contains_key(GLOBAL_BATCH);
-        let global_batch = if has_batch { self.size(GLOBAL_BATCH)? } else { DEFAULT_BATCH };
+        let global_batch = if has_batch { self.size(GLOBAL_BATCH)? } else { PUBLISHED_BATCH };
         lbnl::price(&shape, &system, &self.configuration()?, global_batch)
     }
 }

@@ -10,11 +10,15 @@ use crate::arguments::ExplainArguments;
 use crate::describe::{layout_json, summary};
 use crate::failure::Failure;
 use crate::output::{bytes, decimal, print_json, print_text, table};
+use crate::plan::native::priced;
 use crate::recomputation::Recomputation;
 use crate::{paths, settings, timeline};
 
 /// Prints the summary, the program, the ledger, as asked.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
+    if arguments.price.price {
+        return priced::run(arguments);
+    }
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
     let usual = &settings::Defaults::USUAL;
     let typed = settings::typed(&arguments.layout, arguments.dtype, usual)?;

@@ -5,6 +5,7 @@ use std::io::Write;
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_plan::PlanError;
+use quadrille_plan::native::Nothing;
 use quadrille_spec::SpecError;
 use quadrille_step::StepError;
 
@@ -63,6 +64,12 @@ impl From<StepError> for Failure {
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<Nothing> for Failure {
+    fn from(error: Nothing) -> Self {
         Self::Usage(error.into())
     }
 }

@@ -49,9 +49,9 @@ pub struct LayoutArguments {
     /// Tokens in a sequence [default: as many as the model takes]
     #[arg(long, value_name = "N")]
     pub seq_len: Option<usize>,
-    /// Cluster preset or TOML file: what a grid is chosen for
-    #[arg(long, value_name = "NAME|FILE", default_value = "local")]
-    pub cluster: String,
+    /// Cluster preset or TOML file: what a grid is chosen for [default: local]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub cluster: Option<String>,
     #[command(flatten, next_help_heading = "Pipeline")]
     pub pipeline: PipelineArguments,
     #[command(flatten, next_help_heading = "Memory and overlap")]
@@ -81,8 +81,9 @@ pub struct PipelineArguments {
 /// What is kept, computed again, sharded or hidden.
 #[derive(Debug, Args)]
 pub struct MemoryArguments {
-    /// What the backward pass computes again: none, selective (outputs of norms and of GELU), full (all but the inputs of
-    /// blocks) or full:K (all but those of every K-th block), e.g. --recompute full:2 [default: none]
+    /// What the backward pass computes again: none, selective (outputs of norms and of the activation function), full
+    /// (all but the inputs of blocks) or full:K (all but those of every K-th block), e.g. --recompute full:2
+    /// [default: none]
     #[arg(long, value_name = "WHAT")]
     pub recompute: Option<Recompute>,
     /// Keep the outputs of collectives, so that recomputation repeats none (communication-aware checkpointing), e.g.
@@ -104,7 +105,15 @@ pub struct MemoryArguments {
     pub overlap_chunks: Option<usize>,
 }
 
+/// The cluster where none is named.
+const DEFAULT_CLUSTER: &str = "local";
+
 impl LayoutArguments {
+    /// The cluster's preset or file.
+    pub fn cluster(&self) -> &str {
+        self.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER)
+    }
+
     /// Reads `--layout`; without it a file that says nothing.
     pub fn file(&self) -> Result<LayoutFile, Failure> {
         let Some(path) = &self.layout else { return Ok(LayoutFile::default()) };

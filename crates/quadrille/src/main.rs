@@ -1,4 +1,5 @@
-//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `estimate`, `reproduce`, `export`, `bench`.
+//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
+//! `bench`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -14,10 +15,13 @@ mod layout_arguments;
 mod output;
 mod paths;
 mod plan;
+mod quantities;
 mod recomputation;
 mod reproduce;
 mod resources;
 mod settings;
+mod source;
+mod sweep;
 mod timeline;
 mod trace;
 mod train;
@@ -37,6 +41,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),

@@ -13,7 +13,7 @@ type Named<'a> = (&'static str, &'a Path);
 pub fn described<'a>(model: &'a ModelArguments, layout: &'a LayoutArguments) -> impl Iterator<Item = Named<'a>> {
     let configuration = model.from_hf.iter().map(|path| ("--from-hf", path.as_path()));
     let model = model.model.iter().map(|name| ("--model", Path::new(name))).chain(configuration);
-    let cluster = ("--cluster", Path::new(&layout.cluster));
+    let cluster = ("--cluster", Path::new(layout.cluster()));
     let layout = layout.layout.iter().map(|path| ("--layout", path.as_path()));
     model.chain(layout).chain([cluster]).filter(|(_, path)| path.is_file())
 }

@@ -27,6 +27,7 @@ struct PointDocument {
     what: String,
     /// Table, figure or section of the work.
     source: String,
+    /// Of a range the number nearest to ours.
     published: f64,
     ours: f64,
     unit: &'static str,
@@ -68,7 +69,7 @@ fn document((part, points): (Part, Vec<Point>)) -> PartDocument {
     let point = |point: Point| PointDocument {
         deviation_percent: 100.0 * point.deviation(),
         agrees: point.agrees(),
-        published: point.published.value(),
+        published: point.published.nearest(point.ours),
         what: point.what,
         source: point.source,
         ours: point.ours,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use quadrille_cost::atp::Interconnect;
 use quadrille_engine::Hyper;
 use quadrille_plan::best;
 use quadrille_spec::{
@@ -71,9 +72,19 @@ pub struct Typed {
     pub cluster: Cluster,
 }
 
+/// Reads one of ATP's interconnects.
+pub fn interconnect(name: &str) -> Result<Interconnect, Failure> {
+    if names_file(name) {
+        Interconnect::from_toml(&read_file(Path::new(name))?)
+            .map_err(|error| Failure::usage(format!("{name}: {error}")))
+    } else {
+        Ok(Interconnect::preset(name)?)
+    }
+}
+
 /// Reads the layout's file and flags, which win over it; not yet held against a model.
 pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: &Defaults) -> Result<Typed, Failure> {
-    let cluster = Cluster::from_toml(&preset_or_file(&arguments.cluster, Cluster::preset_text)?)?;
+    let cluster = cluster(arguments.cluster())?;
     let file = arguments.file()?;
     let mut request = LayoutRequest { dtype: defaults.dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
     file.apply(&mut request)?;
@@ -173,15 +184,22 @@ pub fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
+/// The cluster of a preset or a file.
+pub fn cluster(name: &str) -> Result<Cluster, Failure> {
+    Ok(Cluster::from_toml(&preset_or_file(name, Cluster::preset_text)?)?)
+}
+
 /// The text of a preset, or of a file if the name looks like one.
 fn preset_or_file(
     name: &str,
     preset: fn(&str) -> Result<&'static str, SpecError>,
 ) -> Result<Cow<'static, str>, Failure> {
-    if !(name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()) {
-        return Ok(preset(name)?.into());
-    }
-    Ok(read_file(Path::new(name))?.into())
+    if names_file(name) { Ok(read_file(Path::new(name))?.into()) } else { Ok(preset(name)?.into()) }
+}
+
+/// Whether the name looks like a file's.
+fn names_file(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()
 }
 
 /// The text of an ordinary file.

@@ -5,8 +5,7 @@ use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch, prepare};
-use quadrille_engine::{EngineError, Hyper, InitialValues, StepRecord, TrainOptions, TrainOutcome, train};
+use quadrille_engine::{EngineError, Hyper, InitialValues, Samples, StepRecord, TrainOptions, TrainOutcome, train};
 use quadrille_spec::{ElementType, Model};
 use quadrille_step::{Product, StepProgram};
 use serde_json::{Value, json};
@@ -16,14 +15,13 @@ use crate::describe::{layout_json, summary};
 use crate::explain::ledger_text;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
+use crate::source::Source;
 use crate::timeline::{create_trace, write_trace};
 use crate::tuned::Tuning;
 use crate::{paths, resources, settings, trace};
 
 /// Steps without `--steps`: enough for the demo to come near its floor.
 const DEFAULT_STEPS: u64 = 400;
-/// Tokens of the built-in corpus.
-const DEMO_TOKENS: usize = 1 << 20;
 
 /// Trains and reports.
 pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
@@ -37,7 +35,7 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
     let timeout = settings::timeout(&arguments.run)?;
     resources::check(&program, threads, 0)?;
     check_paths(arguments)?;
-    let source = source(arguments, &settings.model, layout.seq_len)?;
+    let source = Source::open(arguments, &settings.model, layout.seq_len)?;
     let (tune_matmuls, matmuls, recorder) = match Tuning::open(arguments.tune_matmul.as_ref(), layout.dtype, threads)? {
         Tuning::Off => (false, None, None),
         Tuning::Measure(recorder) => (true, None, recorder),
@@ -60,22 +58,18 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
         matmuls,
         trace: arguments.trace.is_some(),
     };
-    let floor = source.window_floor(layout.seq_len);
+    let floor = source.floor();
     let log = arguments.log.as_deref().map(create_log).transpose()?;
     let trace_file = arguments.trace.as_deref().map(create_trace).transpose()?;
     if !arguments.json {
         tell(&summary(&program));
-        if let Some(floor) = floor {
-            let about = "nats per token: the entropy of the built-in corpus in such windows";
+        if let Some((floor, about)) = floor {
             tell(&format!("{:<8}{floor:.4} {about}\n", "floor"));
         }
     }
-    let mut reporter = Reporter::new(arguments, steps, floor, log);
-    let seq_len = layout.seq_len;
-    let batch = |step: u64, first: usize, tokens: &mut [u32], targets: &mut [u32]| {
-        let count = tokens.len() / seq_len;
-        Ok(fill_batch(&source, options.seed, step, first as u64, count, seq_len, tokens, targets)?)
-    };
+    let floor = floor.map(|(floor, _)| floor);
+    let mut reporter = Reporter::new(arguments, &settings.model, steps, floor, log);
+    let batch = |step: u64, first: usize, samples: Samples| source.fill(step, first, samples);
     let mut on_step = |record: &StepRecord| reporter.step(record);
     let outcome = match layout.dtype {
         ElementType::F32 => train::<f32>(&program, &options, &batch, &mut on_step),
@@ -138,30 +132,6 @@ fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>) -
     })
 }
 
-/// The training text: files tokenised once, or the built-in corpus.
-fn source(arguments: &TrainArguments, model: &Model, seq_len: usize) -> Result<TokenSource, Failure> {
-    let tokenizer = arguments
-        .tokenizer
-        .unwrap_or_else(|| if model.vocab >= Tokenizer::Gpt2.vocab() { Tokenizer::Gpt2 } else { Tokenizer::Bytes });
-    if tokenizer.vocab() > model.vocab {
-        return Err(Failure::usage(format!(
-            "tokenizer {tokenizer} has {} ids but the model's vocabulary has {}; use --set vocab={0}, or another \
-             --tokenizer",
-            tokenizer.vocab(),
-            model.vocab
-        )));
-    }
-    let source: TokenSource = if arguments.data.is_empty() {
-        DemoCorpus::new(arguments.run.seed, tokenizer, DEMO_TOKENS.max(4 * seq_len)).into()
-    } else {
-        prepare(&arguments.data, tokenizer, &arguments.cache)?.into()
-    };
-    // A corpus that is too short is found before ranks start or files are written.
-    let (mut tokens, mut targets) = (vec![0; seq_len], vec![0; seq_len]);
-    fill_batch(&source, arguments.run.seed, 1, 0, 1, seq_len, &mut tokens, &mut targets)?;
-    Ok(source)
-}
-
 /// Refuses to write over what is read, or two files into one.
 fn check_paths(arguments: &TrainArguments) -> Result<(), Failure> {
     let tuning = arguments.tune_matmul.iter().flatten().map(|path| ("--tune-matmul", path.as_path()));
@@ -188,6 +158,8 @@ fn tell(text: &str) {
 struct Reporter {
     bar: Option<ProgressBar>,
     lines: bool,
+    /// What a sequence is made of.
+    unit: &'static str,
     every: u64,
     steps: u64,
     floor: Option<f64>,
@@ -195,14 +167,20 @@ struct Reporter {
 }
 
 impl Reporter {
-    fn new(arguments: &TrainArguments, steps: u64, floor: Option<f64>, log: Option<(PathBuf, File)>) -> Self {
+    fn new(
+        arguments: &TrainArguments,
+        model: &Model,
+        steps: u64,
+        floor: Option<f64>,
+        log: Option<(PathBuf, File)>,
+    ) -> Self {
         let watched = stderr().is_terminal();
         let bar = watched.then(|| {
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (eta {eta})");
             let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Self { bar, lines: !arguments.json, every: (steps / 15).max(1), steps, floor, log }
+        Self { bar, lines: !arguments.json, unit: model.sequence_unit(), every: (steps / 15).max(1), steps, floor, log }
     }
 
     fn step(&mut self, record: &StepRecord) -> Result<(), EngineError> {
@@ -215,8 +193,8 @@ impl Reporter {
         let text = format!("loss {:.4}{floor}", record.loss);
         if self.lines && (record.step.is_multiple_of(self.every) || record.step == 1 || record.step == self.steps) {
             let line = format!(
-                "step {:>5}  {text}  norm {:.4}  lr {:.2e}  {:.0} tokens/s\n",
-                record.step, record.grad_norm, record.lr, record.tokens_per_second
+                "step {:>5}  {text}  norm {:.4}  lr {:.2e}  {:.0} {}/s\n",
+                record.step, record.grad_norm, record.lr, record.tokens_per_second, self.unit
             );
             match &self.bar {
                 Some(bar) => bar.suspend(|| tell(&line)),

@@ -65,7 +65,7 @@ fn sizes_that_do_not_divide_name_the_nearest_that_do() {
         refused(&line("--grid y=2 --global-batch 3"), &["microbatch = 3", "2 or 4", "--activations replicated"]);
         refused(&line("--grid data=2 --microbatch 3"), &["microbatch = 3", "2 sequences", "try"]);
     }
-    refused("plan --model gpt-tiny --ranks 7 --global-batch 3", &["no legal grid of 7 ranks", "nearest"]);
+    refused("plan --cost axonn --model gpt-tiny --ranks 7 --global-batch 3", &["no legal grid of 7 ranks", "nearest"]);
 }
 
 /// The search for the nearest sizes ends at the largest number that there is.
@@ -79,7 +79,7 @@ fn a_microbatch_at_the_end_of_all_numbers() {
 fn ranks_and_grids_that_contradict_each_other() {
     refused("train --grid x=2,y=2 --ranks 8", &["--ranks 8", "4 ranks", "leave one of them out"]);
     refused("verify --all-grids --grid x=2", &["--all-grids", "--grid", "--ranks"]);
-    refused("plan --grid x=2", &["--ranks", "leave --grid out"]);
+    refused("plan --cost axonn --grid x=2", &["--ranks", "leave --grid out"]);
     refused("explain --grid x=2 --rank 2", &["--rank 2", "0 to 1"]);
 }
 
@@ -328,6 +328,6 @@ fn times_threads_steps_and_seeds() {
 
 #[test]
 fn works_and_files_of_reproduce() {
-    refused("reproduce alexnet", &["invalid value 'alexnet'", "atp", "axonn", "megatron", "all"]);
+    refused("reproduce alexnet", &["invalid value 'alexnet'", "atp", "axonn", "lbnl", "megatron", "all"]);
     refused("reproduce megatron --csv missing/points.csv", &["cannot write missing/points.csv"]);
 }

@@ -15,8 +15,9 @@ use refusals::{folder_with, refused, refused_in};
 const HEADER: &str = "strategy,model,gpu,nvs,dp,tp1,tp2,pp,microbatch,summa_nb,nvs_tp1,nvs_tp2,nvs_dp,nvs_pp";
 const LINE: &str = "2d,gpt3_1T,B200,8,16,8,1,4,1,0,8,1,1,1";
 
-fn published(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../plan/tests/data/lbnl").join(name)
+/// A file of the plan crate.
+fn published(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../plan").join(path)
 }
 
 /// The cells of a table, its header first.
@@ -54,7 +55,7 @@ fn assert_equal_tables(found: &str, expected: &str, texts: usize) {
 
 #[test]
 fn the_published_table_is_printed_again() {
-    let path = published("reference_random.csv");
+    let path = published("tests/data/lbnl/reference_random.csv");
     let found = printed(Path::new("."), &format!("estimate --cost lbnl --csv {}", path.display()));
     assert_equal_tables(&found, &fs::read_to_string(path).unwrap(), 14);
 }
@@ -88,7 +89,7 @@ fn what_is_planned_can_be_estimated() {
     let line = "plan --cost lbnl --strategy summa --model gpt3-1t --cluster h200 --nvs 8 --gpus 2048 --csv best.csv";
     printed(folder.path(), line);
     let best = fs::read_to_string(folder.path().join("best.csv")).unwrap();
-    let all = fs::read_to_string(published("reference_top10.csv")).unwrap();
+    let all = fs::read_to_string(published("published/lbnl_top10.csv")).unwrap();
     let expected = all.lines().filter(|line| line.starts_with("summa,gpt3_1T,H200,8,2048,"));
     let expected: Vec<_> = all.lines().take(1).chain(expected).collect();
     assert_eq!(expected.len(), 11);

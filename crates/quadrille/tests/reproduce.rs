@@ -22,7 +22,10 @@ fn all_works_are_reproduced_unless_one_is_named() {
     let all = json("reproduce");
     let parts = all["parts"].as_array().unwrap();
     let names: Vec<&str> = parts.iter().map(|part| part["part"].as_str().unwrap()).collect();
-    assert!(names.is_sorted() && ["atp", "axonn", "megatron"].iter().all(|name| names.contains(name)), "{names:?}");
+    assert!(
+        names.is_sorted() && ["atp", "axonn", "lbnl", "megatron"].iter().all(|name| names.contains(name)),
+        "{names:?}"
+    );
     for (part, name) in parts.iter().zip(names) {
         assert_eq!(json(&format!("reproduce {name}"))["parts"][0], *part);
     }
@@ -73,6 +76,26 @@ fn headlines_are_among_the_points() {
     assert!(close(find("megatron", "megatron-1008b, 3072 GPUs: training"), 84.0));
     assert!(close(find("megatron", "gpt3-175b, 1024 GPUs: training"), 34.0));
     assert!(close(find("megatron", "checkpoint"), 13.8));
+}
+
+/// Every saved configuration is found in its place, and every curve is met; only what is said in words deviates.
+#[test]
+fn saved_outputs_of_lbnl_are_met() {
+    let document = json("reproduce lbnl");
+    let part = &document["parts"][0];
+    let ends = |point: &&Value, field: &str, end: &str| point[field].as_str().unwrap().ends_with(end);
+    let saved: Vec<&Value> = points(part).iter().filter(|point| ends(point, "source", "saved output")).collect();
+    assert!(saved.iter().all(|point| point["agrees"] == true), "{saved:?}");
+    let places: Vec<&&Value> =
+        saved.iter().filter(|point| ends(point, "what", "saved configurations in their places")).collect();
+    let found: f64 = places.iter().map(|point| point["ours"].as_f64().unwrap()).sum();
+    assert_eq!((saved.len(), places.len(), found), (149, 28, 2196.0));
+    let days = saved.iter().find(|point| point["what"] == "2d vit_era5, 16384 B200 nvs 8: training").unwrap();
+    assert_eq!((&days["published"], &days["unit"]), (&1.09.into(), &"days".into()));
+    let output = run(tempfile::tempdir().unwrap().path(), "reproduce lbnl");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.starts_with("2d, gpt3_1T: speed-up")).unwrap();
+    assert!(line.contains(" 5-10 ") && line.contains('%'), "{line}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Axis {
     }
 
     /// The axis as a set of one.
-    pub fn only(self) -> AxisSet {
+    pub const fn only(self) -> AxisSet {
         AxisSet(1 << self as u8)
     }
 }
@@ -81,7 +81,7 @@ impl AxisSet {
 
     /// All axes of either set.
     #[must_use]
-    pub fn union(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 

@@ -112,6 +112,15 @@ impl Cluster {
         })
     }
 
+    /// Holds the device and the tiers against their rules: of use after a change of their numbers.
+    ///
+    /// # Errors
+    /// A value outside its rule.
+    pub fn check(&self) -> Result<(), SpecError> {
+        self.device.as_ref().map_or(Ok(()), Device::check)?;
+        check_tiers(&self.tiers)
+    }
+
     /// The cluster of that name, as it comes with the program.
     ///
     /// # Errors

@@ -300,9 +300,14 @@ impl Layout {
         (model.heads + 2 * self.kv_heads(model)) * model.head_dim()
     }
 
-    /// Target tokens of a step, what the loss is divided by.
+    /// Target tokens, or patches, of a step.
     pub fn tokens_per_step(&self) -> usize {
         self.global_batch * self.seq_len
+    }
+
+    /// What a step predicts and the loss is divided by: target tokens, or all numbers of all patches.
+    pub fn targets_per_step(&self, model: &Model) -> usize {
+        self.tokens_per_step() * model.patch_values.unwrap_or(1)
     }
 
     /// Pieces of layers in the order of the model: stages times chunks.

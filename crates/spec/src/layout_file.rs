@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{LayoutRequest, SpecError, toml_text};
+use crate::{Layout, LayoutRequest, Linear, Schedule, SpecError, toml_text};
 
 /// The fields of a layout file. Each is written as on the command line, and may be left out; unknown fields are
 /// errors.
@@ -69,6 +69,47 @@ impl LayoutFile {
         toml_text::read("a layout", text)
     }
 
+    /// All choices of a layout, but the type of its values.
+    pub fn of(layout: &Layout) -> Self {
+        let summa = layout.linear == Linear::Summa;
+        let interleaved = layout.schedule == Schedule::Interleaved;
+        Self {
+            grid: Some(layout.grid.to_string()),
+            order: Some(layout.grid.order().to_string()),
+            per_node: Some(layout.per_node),
+            activations: Some(layout.activations.to_string()),
+            linear: Some(layout.linear.to_string()),
+            summa_panels: summa.then_some(layout.summa_panels),
+            overlap: Some(layout.overlap.to_string()),
+            overlap_chunks: Some(layout.overlap_chunks),
+            schedule: Some(layout.schedule.to_string()),
+            chunks: Some(layout.chunks),
+            microbatch_group: interleaved.then_some(layout.microbatch_group),
+            stage_blocks: Some(layout.stage_blocks.clone()),
+            recompute: Some(layout.recompute.to_string()),
+            cac: Some(layout.keep_communicated),
+            zero: Some(layout.zero as usize),
+            keep_weights: Some(layout.keep_weights.to_string()),
+            global_batch: Some(layout.global_batch),
+            microbatch: Some(layout.microbatch),
+            seq_len: Some(layout.seq_len),
+            dtype: None,
+        }
+    }
+
+    /// The file's text.
+    ///
+    /// # Errors
+    /// None that is known: every field is text, a number, a truth or a list of numbers.
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        let unwritable = |error: toml::ser::Error| SpecError::Syntax {
+            what: "a layout file",
+            text: self.grid.clone().unwrap_or_default(),
+            reason: error.to_string(),
+        };
+        toml::to_string(self).map_err(unwritable)
+    }
+
     /// Sets what the file says in `request`.
     ///
     /// # Errors
@@ -103,5 +144,28 @@ impl LayoutFile {
         request.microbatch = self.microbatch.or(request.microbatch);
         request.seq_len = self.seq_len.or(request.seq_len);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Model;
+
+    #[test]
+    fn a_layout_is_read_as_it_was_written() {
+        let model = Model::gpt(8, 48, 4, 101, 32);
+        let lines = "grid = 'x=2,y=2,context=2,data=2,pipe=2'\norder = 'pipe,x,y,z,data'\nper_node = 4\n\
+                     schedule = 'interleaved'\nchunks = 2\nrecompute = 'full:2'\ncac = true\nzero = 2\nmicrobatch = 2";
+        let summa = "grid = 'x=2,y=2'\nlinear = 'summa'\nkeep_weights = 'step'\noverlap = 'oar'\nglobal_batch = 16";
+        for text in [lines, summa] {
+            let read = |text: &str| {
+                let mut request = LayoutRequest::new("x=1".parse().unwrap(), 32);
+                LayoutFile::from_toml(text).unwrap().apply(&mut request).unwrap();
+                Layout::new(&model, &request).unwrap()
+            };
+            let layout = read(text);
+            assert_eq!(read(&LayoutFile::of(&layout).to_toml().unwrap()), layout);
+        }
     }
 }

@@ -71,8 +71,12 @@ impl Layout {
             ("the tile of the projection weight", (h / x) * (h / y)),
             ("the tile of the up weight", (h / y) * (model.up_width() / x)),
             ("the tile of the down weight", (f * h) / (x * y)),
-            ("the tile of the embedding table", self.padded_vocab(model) / (x * y) * h),
         ];
+        tiles.push(match model.patch_values {
+            None => ("the tile of the embedding table", self.padded_vocab(model) / (x * y) * h),
+            // Cut like the residual stream's columns; the head's is as large.
+            Some(values) => ("the tile of the embedding weight", values * (h / self.residual_cut())),
+        });
         if self.kv_copies(model) > 1 {
             tiles.push(("the rows of the qkv weight's tile (x copies keys)", h / y));
         }
@@ -80,6 +84,11 @@ impl Layout {
         let others = self.sequence_unit() / z;
         let sequences = if self.microbatch.is_multiple_of(others) { self.microbatch / others } else { self.microbatch };
         SpecError::check_divides_all("z", z, &tiles, sequences)
+    }
+
+    /// Ranks that cut the columns of the residual stream.
+    fn residual_cut(&self) -> usize {
+        self.grid.size(if self.linear == Linear::Summa { Axis::X } else { Axis::Y })
     }
 
     /// Every rank of the context axis holds two equal chunks of a sequence, so that causal work is equal.

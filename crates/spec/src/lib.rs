@@ -42,3 +42,4 @@ pub use model::Model;
 pub use model_file::ModelFile;
 pub use overlap::Overlap;
 pub use random::{Dropout, RandomStream};
+pub use toml_text::{check_name, read as read_toml};

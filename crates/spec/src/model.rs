@@ -106,6 +106,11 @@ impl Model {
         self.hidden / self.heads
     }
 
+    /// What a sequence is made of, for people: tokens or patches.
+    pub fn sequence_unit(&self) -> &'static str {
+        if self.patch_values.is_some() { "patches" } else { "tokens" }
+    }
+
     /// Columns of the product that makes queries, keys and values.
     pub fn qkv_width(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim()

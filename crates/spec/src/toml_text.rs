@@ -4,8 +4,11 @@ use serde::de::DeserializeOwned;
 
 use crate::SpecError;
 
-/// Reads `text` as a `what` ("a model", "a cluster"); an error names the line and what was expected there.
-pub(crate) fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, SpecError> {
+/// Reads `text` as a `what` ("a model", "a cluster").
+///
+/// # Errors
+/// Text that is no TOML or no such thing; the message names the line and what was expected there.
+pub fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, SpecError> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let place = error.span().and_then(|span| text.get(..span.start));
         let number = place.map_or(1, |before| before.matches('\n').count() + 1);
@@ -16,7 +19,10 @@ pub(crate) fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Resul
 }
 
 /// Refuses names that a report could not print on one line.
-pub(crate) fn check_name(name: &str) -> Result<(), SpecError> {
+///
+/// # Errors
+/// No or more than 100 characters, or such that cannot be printed.
+pub fn check_name(name: &str) -> Result<(), SpecError> {
     if !name.is_empty() && name.chars().count() <= 100 && !name.chars().any(char::is_control) {
         return Ok(());
     }

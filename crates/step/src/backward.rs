@@ -20,80 +20,24 @@ const MICROBATCHES: Write = Write::AccumulateMicrobatches;
 /// What the forward pass did, with what its backward needs. `input` is the value as used, `output` the result.
 #[derive(Debug, Clone)]
 pub(crate) enum Node {
-    Embed {
-        table: ParameterId,
-        output: ValueId,
-    },
-    AddPositions {
-        positions: ParameterId,
-        input: ValueId,
-        output: ValueId,
-    },
-    Dropout {
-        purpose: String,
-        input: ValueId,
-        output: ValueId,
-    },
+    Embed { table: ParameterId, output: ValueId },
+    AddPositions { positions: ParameterId, input: ValueId, output: ValueId },
+    Dropout { purpose: String, input: ValueId, output: ValueId },
     Norm(NormNode),
-    Linear {
-        weight: ParameterId,
-        input: ValueId,
-        output: ValueId,
-    },
-    Bias {
-        bias: ParameterId,
-        input: ValueId,
-        output: ValueId,
-    },
-    Activation {
-        bias: Option<ParameterId>,
-        input: ValueId,
-        output: ValueId,
-        activated: ValueId,
-    },
-    Rotate {
-        input: ValueId,
-        output: ValueId,
-    },
-    Attention {
-        qkv: ValueId,
-        output: ValueId,
-        statistics: ValueId,
-        dropout: Option<String>,
-    },
-    /// Where the residual stream begins: its gradient is complete before it goes further back.
-    Stream {
-        input: ValueId,
-        output: ValueId,
-    },
-    Receive {
-        received: ValueId,
-        x: ValueId,
-    },
-    Send {
-        x: ValueId,
-        sent: ValueId,
-    },
-    Residual {
-        bias: Option<ParameterId>,
-        input: ValueId,
-        residual: ValueId,
-        output: ValueId,
-        dropout: Option<String>,
-    },
-    Head {
-        weight: ParameterId,
-        input: ValueId,
-        logits: ValueId,
-    },
-    CrossEntropy {
-        logits: ValueId,
-        gradient: ValueId,
-    },
-    Reshard {
-        input: ValueId,
-        output: ValueId,
-    },
+    Linear { weight: ParameterId, input: ValueId, output: ValueId },
+    Bias { bias: ParameterId, input: ValueId, output: ValueId },
+    Activation { bias: Option<ParameterId>, input: ValueId, output: ValueId, activated: ValueId },
+    Rotate { input: ValueId, output: ValueId },
+    Attention { qkv: ValueId, output: ValueId, statistics: ValueId, dropout: Option<String> },
+    Stream { input: ValueId, output: ValueId },
+    Receive { received: ValueId, x: ValueId },
+    Send { x: ValueId, sent: ValueId },
+    Residual { bias: Option<ParameterId>, input: ValueId, residual: ValueId, output: ValueId, dropout: Option<String> },
+    Head { weight: ParameterId, input: ValueId, logits: ValueId },
+    PatchEmbedding { weight: ParameterId, input: ValueId, output: ValueId },
+    PatchHead { weight: ParameterId, input: ValueId, output: ValueId },
+    Loss { predictions: ValueId, gradient: ValueId },
+    Reshard { input: ValueId, output: ValueId },
 }
 
 /// What the backward of a norm needs; an RMS norm has neither beta nor sums.
@@ -180,6 +124,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             known.of.insert(x, gradient);
             Ok(())
         }
+        // Where the residual stream begins: its gradient is complete before it goes further back.
         Node::Stream { input, output } => {
             let complete = b.sharding(input).of_gradient();
             let gradient = b.transition(known.of[&output], &complete)?;
@@ -192,12 +137,15 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             known.boundaries.sends = Some(Boundary { value, layer: b.layer });
             Ok(())
         }
-        Node::CrossEntropy { logits, gradient } => {
-            known.of.insert(logits, gradient);
-            Ok(())
-        }
+        Node::Loss { predictions, gradient } => b.contribute(known, predictions, gradient),
         Node::Head { weight, input, logits } => linear(b, known, weight, input, logits, HEAD),
         Node::Linear { weight, input, output } => linear(b, known, weight, input, output, LINEAR),
+        Node::PatchHead { weight, input, output } => linear(b, known, weight, input, output, WHOLE),
+        // Nobody asks for the gradient of data.
+        Node::PatchEmbedding { weight, input, output } => {
+            let gradient = known.of[&output];
+            weight_gradient(b, known, weight, input, gradient, WHOLE)
+        }
         Node::Norm(node) => norm(b, known, node),
         Node::Bias { bias, input, output } => {
             let gradient = known.of[&output];
@@ -290,14 +238,21 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
 }
 
 /// How the operands of the two backward products are stored, and where the weight's inputs and outputs lie.
+#[derive(Clone, Copy)]
 struct Products {
     input_gradient: GemmStorage,
     /// Whether the weight is stored `[outputs, inputs]`, as a vocabulary table is.
     transposed_weight: bool,
+    /// Whether SUMMA does them panel by panel.
+    panels: bool,
 }
 
-const LINEAR: Products = Products { input_gradient: GemmStorage::Nt, transposed_weight: false };
-const HEAD: Products = Products { input_gradient: GemmStorage::Nn, transposed_weight: true };
+/// A linear layer of a block.
+const LINEAR: Products = Products { input_gradient: GemmStorage::Nt, transposed_weight: false, panels: true };
+/// The head of tokens.
+const HEAD: Products = Products { input_gradient: GemmStorage::Nn, transposed_weight: true, panels: false };
+/// The ends of a model of patches.
+const WHOLE: Products = Products { input_gradient: GemmStorage::Nt, transposed_weight: false, panels: false };
 
 /// Input gradient first, so that its reduction can run under the weight gradient.
 fn linear(
@@ -310,7 +265,7 @@ fn linear(
 ) -> Result<(), StepError> {
     let gradient = known.of[&output];
     let rows = b.sharding(gradient).rows.clone();
-    let summa = b.layout.linear == Linear::Summa && !products.transposed_weight;
+    let summa = b.layout.linear == Linear::Summa && products.panels;
     let gathered = b.gather_weight(weight)?;
     let name = format!("d {}", b.values[input.0].name);
     if summa {
@@ -333,10 +288,22 @@ fn linear(
         });
         b.contribute(known, input, input_gradient)?;
     }
+    weight_gradient(b, known, weight, input, gradient, products)
+}
 
+/// The product that gives a weight's gradient, and its reduction over z.
+fn weight_gradient(
+    b: &mut Builder,
+    known: &mut Gradients,
+    weight: ParameterId,
+    input: ValueId,
+    gradient: ValueId,
+    products: Products,
+) -> Result<(), StepError> {
+    let rows = b.sharding(gradient).rows.clone();
     b.weight_gradient = true;
     let (tile, write) = open_tile(b, known, weight)?;
-    if summa {
+    if b.layout.linear == Linear::Summa && products.panels {
         b.summa_weight_gradient(input, gradient, tile, write)?;
     } else {
         let (left, right) = if products.transposed_weight { (gradient, input) } else { (input, gradient) };

@@ -27,9 +27,8 @@ const TRANSPOSED: [Axis; 2] = [Axis::X, Axis::Y];
 pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
     let (blocks, last) = (b.layout.blocks_of(piece), b.layout.pieces() - 1);
     let mut boundaries = Boundaries::default();
-    let (mut table, mut x) = if piece == 0 {
-        let (table, x) = embedding(b)?;
-        (Some(table), x)
+    let (table, mut x) = if piece == 0 {
+        embedding(b)?
     } else {
         b.layer = if blocks.is_empty() { Layer::Head } else { Layer::Block(blocks.start) };
         let (received, x) = receive(b)?;
@@ -43,7 +42,7 @@ pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
     }
     if piece == last {
         b.layer = Layer::Head;
-        head(b, &mut table, x)?;
+        head(b, table, x)?;
     } else {
         boundaries.sends = Some(Boundary { value: send(b, x)?, layer: b.layer });
     }
@@ -189,17 +188,29 @@ fn weight(b: &mut Builder, name: &str, shape: [usize; 2], axes: [Axis; 2], std: 
 /// A product with a weight whose inputs are cut over `axes[0]` and outputs over `axes[1]`. The input's rows are
 /// gathered over `axes[1]`; the result's partial sums over `axes[0]` are reduced.
 fn linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId, axes: [Axis; 2]) -> Built<ValueId> {
-    let [_, outputs] = b.shape(b.parameters[weight.0].value);
     if b.layout.linear == Linear::Summa {
-        return summa_linear(b, name, input, weight, outputs);
+        return summa_linear(b, name, input, weight);
     }
     let [contracted, produced] = axes;
     let rows = b.rows();
     let input = b.reshard(input, &Sharding::new(&rows, &[contracted]))?;
+    let output = product(b, name, input, weight)?;
+    b.record(Node::Linear { weight, input, output });
+    let rows = b.rows_with(contracted);
+    b.reshard(output, &Sharding::new(&rows, &[produced]))
+}
+
+/// The product of an input, as it lies, with a weight whose inputs are cut like the input's columns: a partial sum over
+/// the axes that cut them.
+pub(crate) fn product(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId) -> Built<ValueId> {
+    let stored = b.parameters[weight.0].value;
+    let ([_, outputs], columns) = (b.shape(stored), b.sharding(stored).cols.clone());
     let gathered = b.gather_weight(weight)?;
-    let partial = Sharding::new(&rows, &[produced]).partial(contracted.only());
-    let output_name = if b.axis_size(contracted) > 1 { format!("{name}{PARTIAL}") } else { name.to_owned() };
-    let output = b.value(output_name, [b.pass_rows(), outputs], partial, MemoryClass::Activations)?;
+    let cut = b.sharding(input).clone();
+    let partial = Sharding::new(&cut.rows, &columns).partial(cut.cols.into_iter().collect());
+    let is_partial = b.layout.grid.size_of(partial.partial) > 1;
+    let name = if is_partial { format!("{name}{PARTIAL}") } else { name.to_owned() };
+    let output = b.value(name, [b.pass_rows(), outputs], partial, MemoryClass::Activations)?;
     b.push(Operation::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nn,
@@ -208,13 +219,12 @@ fn linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId, axes
         output,
         write: Write::Overwrite,
     });
-    b.record(Node::Linear { weight, input, output });
-    let rows = b.rows_with(contracted);
-    b.reshard(output, &Sharding::new(&rows, &[produced]))
+    Ok(output)
 }
 
 /// A product with a weight whose inputs are cut over y and outputs over x, on activations cut over both.
-fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId, outputs: usize) -> Built<ValueId> {
+fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId) -> Built<ValueId> {
+    let [_, outputs] = b.shape(b.parameters[weight.0].value);
     let gathered = b.gather_weight(weight)?;
     let [rows, columns] = summa::WEIGHT;
     let sharding = Sharding::new(&b.rows_with(rows), &[columns]);
@@ -225,7 +235,7 @@ fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId
 }
 
 /// The bias of the linear layer `name` whose output is `output`, if the model has biases.
-fn bias_parameter(b: &mut Builder, name: &str, output: ValueId) -> Built<Option<ParameterId>> {
+pub(crate) fn bias_parameter(b: &mut Builder, name: &str, output: ValueId) -> Built<Option<ParameterId>> {
     if !b.model.biases {
         return Ok(None);
     }
@@ -234,7 +244,7 @@ fn bias_parameter(b: &mut Builder, name: &str, output: ValueId) -> Built<Option<
     b.parameter(format!("{name}.bias"), [1, cols], 1, sharding, Initial::Constant(0.0), false).map(Some)
 }
 
-fn add_bias(b: &mut Builder, name: &str, bias: Option<ParameterId>, input: ValueId) -> ValueId {
+pub(crate) fn add_bias(b: &mut Builder, name: &str, bias: Option<ParameterId>, input: ValueId) -> ValueId {
     let Some(bias) = bias else { return input };
     let output = b.in_place(name, input);
     let value = b.parameter_value(bias);

@@ -1,18 +1,49 @@
 //! The ends of the model as declarations of shardings: embedding, and head with loss.
+//!
+//! Tokens: a vocabulary table that x, y and z cut, and vocabulary-parallel cross-entropy. Patches: two products on rows
+//! as the residual stream lies, with weights that are cut like its columns and flat over z. So the embedding needs no
+//! collective on activations and the head one reduction of as many numbers as are predicted; the weights' gradients are
+//! summed over all axes that cut rows. Nothing is cut into the numbers of a patch, so any number of them will do.
 
 use quadrille_spec::{Axis, AxisSet, MemoryClass, Positions};
 
 use crate::backward::Node;
-use crate::blocks::{INIT_STD, norm};
+use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product};
 use crate::builder::Builder;
 use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
 use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId};
 
 type Built<T> = Result<T, StepError>;
 
-/// Tokens to the residual stream `[B s, h]`; also the table, which a tied head uses.
-pub(crate) fn embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
+/// The residual stream `[B s, h]`; also the table of tokens, if there is one, which a tied head uses.
+pub(crate) fn embedding(b: &mut Builder) -> Built<(Option<ParameterId>, ValueId)> {
     b.layer = Layer::Embedding;
+    match b.model.patch_values {
+        None => token_embedding(b).map(|(table, x)| (Some(table), x)),
+        Some(values) => patch_embedding(b, values).map(|x| (None, x)),
+    }
+}
+
+/// `patches weight + bias`, and positions.
+fn patch_embedding(b: &mut Builder, values: usize) -> Built<ValueId> {
+    let residual = b.residual_sharding();
+    let stored = Sharding::new(&[], &residual.cols).flat(&[Axis::Z]);
+    let shape = [values, b.model.hidden];
+    let weight = b.parameter("embedding.weight".to_owned(), shape, values, stored, Initial::Normal(INIT_STD), true)?;
+    let rows = Sharding::new(&residual.rows, &[]);
+    let patches = b.value("patches", [b.pass_rows(), values], rows, MemoryClass::Activations)?;
+    b.push(Operation::Patches { output: patches });
+    let x = product(b, "embedding", patches, weight)?;
+    b.record(Node::PatchEmbedding { weight, input: patches, output: x });
+    let bias = bias_parameter(b, "embedding", x)?;
+    let positions = positions_table(b)?;
+    let x = add_bias(b, "embedding", bias, x);
+    let x = add_positions(b, positions, x);
+    Ok(dropout(b, x))
+}
+
+/// Rows of a table.
+fn token_embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
     let table = vocabulary_table(b, "embedding.table")?;
     let positions = positions_table(b)?;
 
@@ -59,11 +90,36 @@ fn dropout(b: &mut Builder, input: ValueId) -> ValueId {
     output
 }
 
-/// Final norm, logits over the vocabulary shards, and cross-entropy. A tied table that was used in another piece is
-/// there a second time.
-pub(crate) fn head(b: &mut Builder, table: &mut Option<ParameterId>, x: ValueId) -> Built<()> {
+/// Final norm, predictions, and loss.
+pub(crate) fn head(b: &mut Builder, table: Option<ParameterId>, x: ValueId) -> Built<()> {
     let normed = norm(b, "final_norm", x)?;
-    let weight = match table.take().filter(|_| b.model.tied_head) {
+    match b.model.patch_values {
+        None => token_head(b, table, normed),
+        Some(values) => patch_head(b, values, normed),
+    }
+}
+
+/// `normed weight + bias` and the squared error.
+fn patch_head(b: &mut Builder, values: usize, normed: ValueId) -> Built<()> {
+    let residual = b.residual_sharding();
+    let stored = Sharding::new(&residual.cols, &[]).flat(&[Axis::Z]);
+    let (shape, initial) = ([b.model.hidden, values], Initial::Normal(INIT_STD));
+    let weight = b.parameter("head.weight".to_owned(), shape, shape[0], stored, initial, true)?;
+    let output = product(b, "predictions", normed, weight)?;
+    b.record(Node::PatchHead { weight, input: normed, output });
+    let predictions = b.reshard(output, &Sharding::new(&residual.rows, &[]))?;
+    let bias = bias_parameter(b, "head", predictions)?;
+    let predictions = add_bias(b, "predictions", bias, predictions);
+    let gradient = b.in_place("d predictions", predictions);
+    b.push(Operation::SquaredError { predictions, output: gradient });
+    b.record(Node::Loss { predictions, gradient });
+    Ok(())
+}
+
+/// Logits over the vocabulary shards, and cross-entropy. A tied table that was used in another piece is there a second
+/// time.
+fn token_head(b: &mut Builder, table: Option<ParameterId>, normed: ValueId) -> Built<()> {
+    let weight = match table.filter(|_| b.model.tied_head) {
         Some(table) => table,
         None if b.model.tied_head => {
             let copy = vocabulary_table(b, "embedding.table")?;
@@ -104,7 +160,7 @@ fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
     let sums = b.transition(sums, &complete)?;
     let gradient = b.in_place("d logits", logits);
     b.push(Operation::CrossEntropyGradient { logits, maxima, sums, output: gradient });
-    b.record(Node::CrossEntropy { logits, gradient });
+    b.record(Node::Loss { predictions: logits, gradient });
     Ok(())
 }
 

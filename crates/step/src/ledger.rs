@@ -45,6 +45,7 @@ pub fn declared_axes(program: &StageProgram) -> BTreeSet<AxisSet> {
         .chain(program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops));
     declared.extend(issued.filter_map(|op| match op.operation {
         Operation::Issue(collective) => Some(collective.axes),
+        Operation::ReduceScalar { axes, .. } => Some(axes),
         _ => None,
     }));
     declared.extend(program.is_message_driven().then(|| decision_axes(program)));
@@ -240,7 +241,8 @@ pub(crate) fn check_counts(program: &StageProgram) -> Result<(), StepError> {
 /// The value whose local elements an element-wise operation sweeps over.
 fn swept(operation: &Operation) -> Option<ValueId> {
     match *operation {
-        Operation::Embed { output, .. } => Some(output),
+        Operation::Embed { output, .. } | Operation::Patches { output } => Some(output),
+        Operation::SquaredError { predictions, .. } => Some(predictions),
         Operation::AddPositions { input, .. }
         | Operation::Dropout { input, .. }
         | Operation::RowSums { input, .. }

@@ -28,6 +28,8 @@ impl Operation {
         };
         match self {
             Self::Embed { table, output } => all(&mut [table], &mut [output]),
+            Self::Patches { output } => all(&mut [], &mut [output]),
+            Self::SquaredError { predictions, output } => all(&mut [predictions], &mut [output]),
             Self::AddPositions { positions, input, output } => all(&mut [positions, input], &mut [output]),
             Self::RowSums { input, output }
             | Self::Dropout { input, output, .. }

@@ -107,7 +107,7 @@ impl Collective {
 /// A number per rank that is summed over ranks in f64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scalar {
-    /// Sum of token losses.
+    /// Sum of the losses of tokens, or of numbers.
     Loss,
     /// Sum of squares of the owned gradient shards.
     GradientNormSquared,
@@ -119,6 +119,8 @@ pub enum Scalar {
 pub enum Operation {
     /// Rows of the table for the tokens; zero for tokens of other ranks' vocabulary.
     Embed { table: ValueId, output: ValueId },
+    /// The numbers of this rank's patches.
+    Patches { output: ValueId },
     /// Adds position rows, in place.
     AddPositions { positions: ValueId, input: ValueId, output: ValueId },
     /// Zeroes masked elements and scales the others; in place if the storages are the same.
@@ -167,6 +169,8 @@ pub enum Operation {
     CrossEntropySums { logits: ValueId, maxima: ValueId, output: ValueId },
     /// Adds the loss to the rank's sum; turns the logits into their gradient, in place.
     CrossEntropyGradient { logits: ValueId, maxima: ValueId, sums: ValueId, output: ValueId },
+    /// Adds the squared errors to the rank's sum; turns the predicted numbers into their gradient, in place.
+    SquaredError { predictions: ValueId, output: ValueId },
     /// Adds rows of the gradient to the table rows of their tokens.
     EmbedBackward { gradient: ValueId, output: ValueId, write: Write },
     /// Adds rows of the gradient to the rows of their positions.
@@ -302,6 +306,7 @@ impl Operation {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Embed { .. } => "embed",
+            Self::Patches { .. } => "patches",
             Self::AddPositions { .. } => "add-positions",
             Self::Dropout { .. } => "dropout",
             Self::RowSums { .. } => "row-sums",
@@ -323,6 +328,7 @@ impl Operation {
             Self::CrossEntropyMax { .. } => "cross-entropy-max",
             Self::CrossEntropySums { .. } => "cross-entropy-sums",
             Self::CrossEntropyGradient { .. } => "cross-entropy-gradient",
+            Self::SquaredError { .. } => "squared-error",
             Self::EmbedBackward { .. } => "embed-backward",
             Self::PositionsBackward { .. } => "positions-backward",
             Self::NormBackwardSums { .. } => "norm-backward-sums",

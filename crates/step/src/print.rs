@@ -17,13 +17,14 @@ pub fn print_program(program: &StepProgram) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{} · {} activations · grid {} · {} microbatch(es) of {} x {} tokens per data rank · {} · overlap {}",
+        "{} · {} activations · grid {} · {} microbatch(es) of {} x {} {} per data rank · {} · overlap {}",
         program.model.name,
         layout.activations,
         layout.grid,
         layout.microbatches(),
         layout.microbatch,
         layout.seq_len,
+        program.model.sequence_unit(),
         layout.dtype,
         layout.overlap,
     );

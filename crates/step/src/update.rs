@@ -108,5 +108,7 @@ fn collectives(b: &Builder, parameter: &Parameter) -> Vec<Collective> {
 /// Ranks that differ on these axes have different parts of the loss.
 fn loss_axes(b: &Builder) -> AxisSet {
     let split = |axis: &Axis| b.axis_size(*axis) > 1;
-    b.rows().into_iter().chain([Axis::Pipe].into_iter().filter(split)).collect()
+    // Logits are gathered over the mesh, predicted numbers lie where the residual stream's rows do.
+    let rows = if b.model.patch_values.is_some() { b.residual_sharding().rows } else { b.rows() };
+    rows.into_iter().chain([Axis::Pipe].into_iter().filter(split)).collect()
 }

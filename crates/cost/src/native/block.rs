@@ -2,7 +2,7 @@
 
 use quadrille_spec::{Axis, KeepWeights, Recompute};
 
-use super::cost::Cost;
+use super::cost::{Cost, Timed};
 use super::footprint::Footprint;
 use super::meter::{Lap, Meter};
 use super::network::{Link, Placement};
@@ -24,15 +24,15 @@ pub struct Block {
     /// Waiting at the end of a backward pass for gradients that are still being scattered.
     pub(super) drain: f64,
     /// What the backward pass computes again more of a block whose output it needs: one amid a segment.
-    pub(super) amid: Cost,
+    pub(super) amid: Timed,
     pub(super) amid_flops: f64,
     pub(super) embedding: Passes,
     pub(super) head: Passes,
     /// Both where they share a table: its gradient is finished by the embedding.
     pub(super) tied: [Passes; 2],
     /// What a piece does with what it has received, and before it sends.
-    pub(super) receive: Cost,
-    pub(super) send: Cost,
+    pub(super) receive: Timed,
+    pub(super) send: Timed,
     /// The copies of the residual stream's gradient of a schedule that puts weight gradients off.
     pub(super) copies: Taken,
     /// Seconds of all gathers of a block's weights, and of the table's, where they are gathered once per step.
@@ -53,9 +53,9 @@ pub(super) struct Passes {
     pub forward: Cost,
     pub backward: Cost,
     /// Seconds of both.
-    pub seconds: [f64; 2],
-    /// Of the backward pass's computation, what gives gradients of weights.
-    pub weight_gradient: Taken,
+    seconds: [f64; 2],
+    /// Seconds of the backward pass and of the gradients of weights, where those are put off.
+    apart: [f64; 2],
     /// Waiting that the gradients of weights hide in the backward pass.
     pub hidden: [f64; 6],
     /// FLOPs of products and attention of both passes.
@@ -65,15 +65,23 @@ pub(super) struct Passes {
 
 impl Passes {
     fn new(forward: Lap, backward: Lap) -> Self {
+        let seconds = [forward.cost.seconds(), backward.cost.seconds()];
+        let weights = backward.weight_gradient.seconds();
         Self {
             forward: forward.cost,
             backward: backward.cost,
-            seconds: [forward.cost.seconds(), backward.cost.seconds()],
-            weight_gradient: backward.weight_gradient,
+            seconds,
+            apart: [seconds[1] - weights + backward.hidden.iter().sum::<f64>(), weights],
             hidden: backward.hidden,
             flops: forward.flops + backward.flops,
             memory: [forward.memory, backward.memory],
         }
+    }
+
+    /// Seconds forward, backward, and in gradients of weights if they are put off.
+    pub fn split(&self, puts_off: bool) -> [f64; 3] {
+        let ([forward, backward], [inputs, weights]) = (self.seconds, self.apart);
+        if puts_off { [forward, inputs, weights] } else { [forward, backward, 0.0] }
     }
 }
 
@@ -127,13 +135,13 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
             block: Passes::new(forwards[1], backwards[1]),
             first: [forwards, backwards].map(|[first, steady]| first.cost.seconds() - steady.cost.seconds()),
             drain,
-            amid: amid.cost,
+            amid: amid.cost.into(),
             amid_flops: amid.flops,
             embedding,
             head,
             tied: [open_embedding, open_head],
-            receive: self.fresh(&[], |pass| pass.receive()).cost,
-            send: self.fresh(&[], |pass| pass.send()).cost,
+            receive: self.fresh(&[], |pass| pass.receive()).cost.into(),
+            send: self.fresh(&[], |pass| pass.send()).cost.into(),
             copies: self.fresh(&[], |pass| pass.sweep(Sweep::Accumulate, s.stream(), 2 * s.stream())).cost.taken,
             gathers_once: [all, once.gather_seconds(s.table)],
             first_gather: once.gather_seconds(s.qkv.tile()),

@@ -30,6 +30,19 @@ impl Cost {
     }
 }
 
+/// A cost with its seconds, which are asked for often.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Timed {
+    pub cost: Cost,
+    pub seconds: f64,
+}
+
+impl From<Cost> for Timed {
+    fn from(cost: Cost) -> Self {
+        Self { cost, seconds: cost.seconds() }
+    }
+}
+
 impl AddAssign<Taken> for Taken {
     fn add_assign(&mut self, other: Taken) {
         self.compute += other.compute;

@@ -79,9 +79,9 @@ impl Placement {
                 inside = c.sizes;
             } else {
                 let mut left = network.tiers[tier].devices / network.tiers[tier - 1].devices;
-                for axis in 0..6 {
-                    let more = common_divisor(c.sizes[axis] / inside[axis], left);
-                    inside[axis] *= more;
+                for (inside, size) in inside.iter_mut().zip(c.sizes) {
+                    let more = common_divisor(size / *inside, left);
+                    *inside *= more;
                     left /= more;
                 }
             }

@@ -23,22 +23,25 @@ impl Problem {
     /// candidate's [`Block`].
     pub fn memory_of_stage(&self, c: &Candidate, block: &Block, stage: usize) -> Memory {
         let step = Step::new(self, c, block);
-        step.memory_of(stage.min(step.stages.stages - 1))
+        step.memory_of(stage.min(step.stages.stages - 1), &step.state_elements())
     }
 }
 
 impl Step<'_> {
     /// The memory of the rank that needs most.
     pub fn memory(&self) -> Memory {
-        let all = self.candidates().map(|stage| self.memory_of(stage));
-        all.into_iter().fold(Memory::default(), |most, each| if each.total() > most.total() { each } else { most })
+        let elements = self.state_elements();
+        let all = self.stages.candidates().map(|stage| self.memory_of(stage, &elements));
+        all.fold(Memory::default(), |most, each| if each.total() > most.total() { each } else { most })
     }
 
     /// The memory of a rank of a stage.
-    pub fn memory_of(&self, stage: usize) -> Memory {
+    fn memory_of(&self, stage: usize, elements: &[[u64; 3]; 3]) -> Memory {
         let framework = &self.problem.framework;
         let states = framework.states;
-        let [parameters, gradients, updated] = self.state_elements(stage);
+        let owners = self.owners(stage);
+        let [parameters, gradients, updated] =
+            [0, 1, 2].map(|state| owners.iter().zip(elements).map(|(count, each)| count * each[state]).sum::<u64>());
         let (kept, most) = self.passes(stage);
         let activations = kept.max(0) as u64;
         let mut memory = Memory {
@@ -55,24 +58,15 @@ impl Step<'_> {
         memory
     }
 
-    /// Elements of parameters, gradients and what the optimizer updates.
-    fn state_elements(&self, stage: usize) -> [u64; 3] {
-        let (sizes, sharding) = (&self.block.sizes, &self.sharding);
-        let mut all = [0; 3];
-        let mut add = |count: u64, parameter| {
-            all[0] += count * sharding.padded(parameter);
-            all[1] += count * sharding.gradient(parameter);
-            all[2] += count * sharding.shard(parameter);
-        };
-        let blocks = self.stages.blocks_on(stage) as u64;
-        sizes.block_parameters(|parameter| add(blocks, parameter));
-        if self.stages.is_first(stage) {
-            sizes.embedding_parameters(|parameter| add(1, parameter));
-        }
-        if self.stages.is_last(stage) {
-            sizes.head_parameters(!self.is_tied, |parameter| add(1, parameter));
-        }
-        all
+    /// Elements of parameters, of gradients and of what the optimizer updates, by what they belong to: see
+    /// [`Step::owners`].
+    fn state_elements(&self) -> [[u64; 3]; 3] {
+        self.sums(|sum: &mut [u64; 3], parameter, count| {
+            let held = self.sharding.held(parameter);
+            for (sum, elements) in sum.iter_mut().zip([held.padded, held.gradient, held.shard]) {
+                *sum += count * elements;
+            }
+        })
     }
 
     /// Bytes of weights that stay gathered over z.
@@ -82,9 +76,7 @@ impl Step<'_> {
             return 0;
         }
         let block: u64 = sizes.linears().iter().map(LinearSizes::tile).sum();
-        let last = self.stages.is_last(stage) && !self.is_tied;
-        let tables = u64::from(self.stages.is_first(stage)) + u64::from(last);
-        let elements = self.stages.blocks_on(stage) as u64 * block + tables * sizes.table;
+        let elements = self.stages.blocks_on(stage) as u64 * block + self.tables(stage) as u64 * sizes.table;
         elements * self.problem.framework.states.gathered_weight
     }
 
@@ -200,7 +192,11 @@ impl Step<'_> {
             None => s.rows * (linear.inputs + linear.outputs),
         };
         let block: u64 = s.linears().iter().map(needed).sum();
-        let head = if piece.is_last { self.bytes(s.rows * (s.hidden + s.logits)) } else { 0 };
+        let end = match s.patches {
+            false => s.rows * (s.hidden + s.logits),
+            true => s.stream_rows * (s.stream_cols + s.logits),
+        };
+        let head = if piece.is_last { self.bytes(end) } else { 0 };
         let one = piece.blocks * self.bytes(block) + head;
         stage.min(self.microbatches - 1) as i64 * one + (one - self.kept(piece)).max(0)
     }
@@ -222,7 +218,8 @@ impl Step<'_> {
         let sizes = &self.block.sizes;
         let parameter = Parameter { kind: Kind::Weight, elements: tile / sizes.z };
         let bytes = self.problem.framework.states.sent_gradient as i64;
-        let (whole, shard) = (self.sharding.padded(parameter) as i64, self.sharding.shard(parameter) as i64);
+        let held = self.sharding.held(parameter);
+        let (whole, shard) = (held.padded as i64, held.shard as i64);
         let over_z = if sizes.z > 1 { (tile + tile / sizes.z) as i64 } else { 0 };
         match (self.c.overlap.reduce_scatter, sizes.z) {
             (true, _) => {

@@ -7,7 +7,7 @@ use super::Candidate;
 /// The layers of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stages {
-    layers: usize,
+    pub layers: usize,
     /// Stages.
     pub stages: usize,
     /// Pieces of a stage.
@@ -15,6 +15,9 @@ pub(super) struct Stages {
 }
 
 impl Stages {
+    /// The most that [`Stages::candidates`] gives.
+    pub const MOST_CANDIDATES: usize = 4;
+
     pub fn of(model: &Model, c: &Candidate) -> Self {
         Self { layers: model.layers, stages: c.size(Axis::Pipe), chunks: c.chunks }
     }
@@ -33,17 +36,45 @@ impl Stages {
         self.layers / pieces + usize::from(order < self.layers % pieces)
     }
 
-    /// Blocks of a stage.
-    pub fn blocks_on(&self, stage: usize) -> usize {
-        (0..self.chunks).map(|chunk| self.blocks_of(chunk * self.stages + stage)).sum()
+    /// Blocks of each piece of a stage.
+    pub fn pieces_on(&self, stage: usize) -> impl Iterator<Item = usize> {
+        (0..self.chunks).map(move |chunk| self.blocks_of(chunk * self.stages + stage))
     }
 
-    /// The first of the stages with a piece of most blocks.
-    pub fn first_of_most(&self) -> usize {
+    /// Blocks of a stage.
+    pub fn blocks_on(&self, stage: usize) -> usize {
         match self.layers % self.pieces() {
-            0 => 0,
-            more => (self.pieces() - more) / 2 % self.stages,
+            0 => self.layers / self.stages,
+            _ => self.pieces_on(stage).sum(),
         }
+    }
+
+    /// Blocks of all pieces before one.
+    pub fn blocks_before(&self, piece: usize) -> usize {
+        let (pieces, more) = (self.pieces(), self.layers % self.pieces());
+        let first_of_most = (pieces - more) / 2;
+        piece * (self.layers / pieces) + piece.saturating_sub(first_of_most).min(more)
+    }
+
+    /// Segments of so many blocks, or what is left of a piece, on all stages.
+    pub fn segments(&self, every: usize) -> usize {
+        let (pieces, more) = (self.pieces(), self.layers % self.pieces());
+        let least = self.layers / pieces;
+        (pieces - more) * least.div_ceil(every) + more * (least + 1).div_ceil(every)
+    }
+
+    /// The stages among which the busiest and the fullest are, in order, each once: the first; the first and the last with
+    /// a piece of most blocks, or the second where all are alike; the last.
+    pub fn candidates(&self) -> impl Iterator<Item = usize> + use<> {
+        let (pieces, last) = (self.pieces(), self.stages - 1);
+        let [begin, end] = match self.layers % pieces {
+            0 => [1.min(last); 2],
+            more => [(pieces - more) / 2, (pieces + more) / 2 - usize::from((pieces + more).is_multiple_of(2))],
+        };
+        let (begin, end) = (begin % self.stages, end % self.stages);
+        let between = move |stage: &usize| (1..last).contains(stage);
+        let inner = [Some(begin), Some(end).filter(|end| *end != begin)].into_iter().flatten().filter(between);
+        [0].into_iter().chain(inner).chain(Some(last).filter(|last| *last > 0))
     }
 
     /// Whether the embedding is on the stage.
@@ -77,6 +108,8 @@ mod tests {
                 let stages = Stages { layers, stages, chunks };
                 let pieces: Vec<usize> = (0..stages.pieces()).map(|piece| stages.blocks_of(piece)).collect();
                 assert_eq!(pieces, layout.stage_blocks);
+                let before = |piece: usize| pieces[..piece].iter().sum::<usize>();
+                (0..pieces.len()).for_each(|piece| assert_eq!(stages.blocks_before(piece), before(piece)));
             }
         }
     }

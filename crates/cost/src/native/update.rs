@@ -1,11 +1,13 @@
 //! What comes after the last microbatch: reductions over data, the gradient norm, the optimizer, ZeRO's gathers.
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, Zero};
+use std::ops::AddAssign;
+
+use quadrille_spec::{CollectiveKind, Zero};
 
 use super::Hiding;
-use super::network::Link;
+use super::links::Links;
 use super::parameters::{Kind, Parameter};
-use super::step::Step;
+use super::step::{Step, Work};
 
 /// Bytes of a scalar that is reduced in f64.
 const SCALAR_BYTES: f64 = 8.0;
@@ -21,61 +23,66 @@ pub(super) struct Update {
     pub optimizer: f64,
 }
 
-/// What a stage reduces and updates.
-#[derive(Default)]
+/// What some parameters take in the update.
+#[derive(Debug, Clone, Copy, Default)]
 struct Load {
-    /// Seconds of reductions over the ranks that hold the same parameters, and of those of vectors over others.
+    /// Seconds of reductions over the ranks that hold the same parameters, and of those over
+    /// `Sizes::row_groups`.
     weights: f64,
-    vectors: [f64; 2],
+    rows: [f64; 3],
     /// Seconds of gathers of updated parameters.
     gathers: f64,
     /// Elements that the optimizer updates, and in how many pieces.
-    updated: u64,
-    pieces: u64,
+    updated: f64,
+    pieces: f64,
 }
 
 impl Step<'_> {
     /// Seconds of scattering the gradients of a block, and of a table, over the ranks that hold the same parameters.
-    pub fn scatter_seconds(&self) -> [f64; 2] {
-        let seconds =
-            |parameter: Parameter| self.reduction(CollectiveKind::ReduceScatter, self.sharding.padded(parameter));
-        let mut block = 0.0;
-        self.block.sizes.block_parameters(|parameter| {
-            if parameter.kind == Kind::Weight {
-                block += seconds(parameter);
-            }
-        });
+    pub fn scatter_seconds(&self, links: &Links) -> [f64; 2] {
         let sizes = &self.block.sizes;
-        [block, seconds(Parameter { kind: Kind::Weight, elements: sizes.table / sizes.z })]
+        let seconds = |elements: u64| {
+            let parameter = Parameter { kind: Kind::Weight, elements: elements / sizes.z };
+            let bytes = self.sharding.held(parameter).padded * self.problem.framework.states.sent_gradient;
+            links.replicas.seconds(CollectiveKind::ReduceScatter, bytes as f64)
+        };
+        let block = sizes.linears().iter().map(|linear| seconds(linear.tile())).sum();
+        [block, seconds(sizes.table)]
     }
 
-    fn reduction(&self, kind: CollectiveKind, elements: u64) -> f64 {
-        self.replicas.seconds(kind, (elements * self.problem.framework.states.sent_gradient) as f64)
-    }
-
-    /// The update of the whole step, from what a microbatch takes on some stages.
-    pub fn update(&self, stages: &[(usize, [f64; 3])]) -> Update {
-        let mut update = Update::default();
-        let mut end = 0.0;
-        // Stages that are further down the pipeline have done earlier.
-        for &(stage, [forward, backward, _]) in stages {
-            let early = stage as f64 * backward;
-            let load = self.load(stage);
-            let blocks = self.stages.blocks_on(stage).max(1) as f64;
-            let reducing = self.hidden_reduction(&load, backward, blocks);
-            let optimizer = self.optimizer(&load);
-            let gathering = self.gathering(&load, forward, optimizer, blocks);
-            let tied = if self.shares_table(stage) { self.tied_seconds() } else { 0.0 };
-            let waits = reducing + gathering + tied - early;
-            if optimizer + waits.max(0.0) >= end {
-                end = optimizer + waits.max(0.0);
-                let between_stages = tied.min(waits.max(0.0));
-                update = Update { replicas: waits.max(0.0) - between_stages, between_stages, optimizer };
+    /// The update of the whole step, from what a microbatch takes on some stages: the latest reduction of gradients, the
+    /// norm, then the optimizer until the next step can go on.
+    pub fn update(&self, works: &[Work], links: &Links) -> Update {
+        let tied = self.tied_seconds(links);
+        let loads = self.sums(|load: &mut Load, parameter, count| self.load(load, links, parameter, count as f64));
+        let (mut reduced, mut exchanged, mut ready, mut optimizer) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
+        for work in works {
+            let [forward, backward, _] = work.seconds;
+            let stage = work.stage as f64;
+            let mut load = Load::default();
+            for (count, each) in self.owners(work.stage).into_iter().zip(loads) {
+                load += each.times(count as f64);
             }
+            let blocks = work.makeup.blocks.max(1.0);
+            // Stages that are further down the pipeline have done earlier, and begin the next step later.
+            let early = stage * backward;
+            let reducing = self.hidden_reduction(&load, backward, blocks);
+            reduced = reduced.max(reducing - early);
+            if self.shares_table(work.stage) {
+                // The table is reduced when it has been exchanged, the others meanwhile.
+                let table = if self.stages.is_first(work.stage) { loads[1].weights } else { loads[2].weights };
+                exchanged = exchanged.max(tied + table);
+            }
+            let one = self.optimizer(&load);
+            let first = if self.stages.is_first(work.stage) { loads[1].gathers } else { load.gathers / blocks };
+            optimizer = optimizer.max(one - stage * forward);
+            ready = ready.max(one + self.gathering(&load, first, work, one) - stage * forward);
         }
-        let world = Link::new(&self.problem.network, &self.placement, self.c, AxisSet::WORLD);
-        update.optimizer += 2.0 * world.seconds(CollectiveKind::AllReduce, SCALAR_BYTES);
-        update
+        Update {
+            replicas: reduced + (ready - optimizer),
+            between_stages: (exchanged - reduced).max(0.0),
+            optimizer: optimizer + 2.0 * links.world.seconds(CollectiveKind::AllReduce, SCALAR_BYTES),
+        }
     }
 
     /// Whether the stage has one of two copies of a tied table.
@@ -85,43 +92,65 @@ impl Step<'_> {
     }
 
     /// Seconds in which the two copies' gradients are summed.
-    fn tied_seconds(&self) -> f64 {
+    fn tied_seconds(&self, links: &Links) -> f64 {
+        if !self.problem.model.tied_head || self.stages.stages == 1 {
+            return 0.0;
+        }
         let sizes = &self.block.sizes;
         let table = Parameter { kind: Kind::Weight, elements: sizes.table / sizes.z };
         let shards = self.sharding.shards_gradient(table);
-        let elements = if shards { self.sharding.shard(table) } else { table.elements };
-        let bytes = (elements * self.problem.framework.states.sent_gradient) as f64;
-        let pipe = Link::new(&self.problem.network, &self.placement, self.c, Axis::Pipe.only());
-        pipe.exchange_seconds(bytes)
+        let elements = if shards { self.sharding.held(table).shard } else { table.elements };
+        links.pipe.exchange_seconds((elements * self.problem.framework.states.sent_gradient) as f64)
     }
 
-    fn load(&self, stage: usize) -> Load {
-        let sizes = &self.block.sizes;
-        let blocks = self.stages.blocks_on(stage) as u64;
-        let mut load = Load::default();
-        sizes.block_parameters(|parameter| load.add(self, parameter, blocks));
-        if self.stages.is_first(stage) {
-            sizes.embedding_parameters(|parameter| load.add(self, parameter, 1));
+    /// Adds so many parameters of one kind and size.
+    fn load(&self, load: &mut Load, links: &Links, parameter: Parameter, count: f64) {
+        let (sharding, states) = (&self.sharding, self.problem.framework.states);
+        let held = sharding.held(parameter);
+        load.updated += count * held.shard as f64;
+        load.pieces += count;
+        let scattered = sharding.zero != Zero::Off;
+        let stored = held.padded as f64;
+        if scattered {
+            load.gathers += count * self.bucketed(links, CollectiveKind::AllGather, stored * states.weight as f64);
         }
-        if self.stages.is_last(stage) {
-            sizes.head_parameters(!self.is_tied, |parameter| load.add(self, parameter, 1));
+        let kind = if scattered { CollectiveKind::ReduceScatter } else { CollectiveKind::AllReduce };
+        let done = sharding.shards_gradient(parameter);
+        let rows = parameter.kind.row_group();
+        // In buckets, all are reduced with weights.
+        let buckets = self.problem.framework.gradient_bucket.is_some();
+        if !done && (scattered || rows.is_none() || buckets) {
+            load.weights += count * self.bucketed(links, kind, stored * states.sent_gradient as f64);
         }
-        load
+        if let Some(rows) = rows.filter(|_| !buckets) {
+            let elements = if done { held.shard } else { parameter.elements };
+            let bytes = (elements * states.sent_gradient) as f64;
+            load.rows[rows] += count * links.rows[rows].seconds(CollectiveKind::AllReduce, bytes);
+        }
+    }
+
+    /// A collective over the ranks that hold the same parameters, or the part that these bytes have of a bucket's.
+    fn bucketed(&self, links: &Links, kind: CollectiveKind, bytes: f64) -> f64 {
+        match self.problem.framework.gradient_bucket {
+            None => links.replicas.seconds(kind, bytes),
+            Some(bucket) => bytes / bucket as f64 * links.replicas.seconds(kind, bucket as f64),
+        }
     }
 
     /// Gradients are reduced after the last microbatch, or under its backward pass but for the last block's.
     fn hidden_reduction(&self, load: &Load, backward: f64, blocks: f64) -> f64 {
-        let all = load.weights.max(load.vectors[0]).max(load.vectors[1]);
+        let all = load.rows.into_iter().fold(load.weights, f64::max);
         let hides = self.problem.framework.reduces_under_backward && self.c.overlap.reduce_scatter;
         if hides { (all / blocks).max(all - backward * (blocks - 1.0) / blocks) } else { all }
     }
 
-    /// Parameters are gathered after the update, or under the next forward pass but for the first block's.
-    fn gathering(&self, load: &Load, forward: f64, optimizer: f64, blocks: f64) -> f64 {
-        let (all, hidden) = (load.gathers, forward * (blocks - 1.0) / blocks);
+    /// Parameters are gathered after the update, or under the next forward pass but for what it needs `first`.
+    fn gathering(&self, load: &Load, first: f64, work: &Work, optimizer: f64) -> f64 {
+        let blocks = work.makeup.blocks.max(1.0);
+        let (all, hidden) = (load.gathers, work.seconds[0] * (blocks - 1.0) / blocks);
         match self.problem.framework.gathers_under_forward {
-            Hiding::Always => (all / blocks - optimizer).max(all - optimizer - hidden).max(0.0),
-            Hiding::Switched if self.c.overlap.all_gather => (all / blocks).max(all - hidden),
+            Hiding::Always => (first - optimizer).max(all - optimizer - hidden).max(0.0),
+            Hiding::Switched if self.c.overlap.all_gather => first.max(all - hidden),
             Hiding::Switched | Hiding::Never => all,
         }
     }
@@ -132,50 +161,30 @@ impl Step<'_> {
         let states = self.problem.framework.states;
         let weight = if states.optimizer >= 12 { states.weight } else { 2 * states.weight };
         let bytes = 2 * states.gradient + 2 * states.optimizer + weight;
-        self.problem.rates.traffic((load.updated * bytes) as f64, 2.0 * load.pieces as f64).seconds()
+        self.problem.rates.traffic(load.updated * bytes as f64, 2.0 * load.pieces).seconds()
     }
 }
 
 impl Load {
-    /// So many parameters of one kind and size.
-    fn add(&mut self, step: &Step, parameter: Parameter, count: u64) {
-        let sharding = &step.sharding;
-        self.updated += count * sharding.shard(parameter);
-        self.pieces += count;
-        let scattered = sharding.zero != Zero::Off;
-        let stored = sharding.padded(parameter);
-        if scattered {
-            let bytes = (stored * step.problem.framework.states.weight) as f64;
-            self.gathers += step.bucketed(CollectiveKind::AllGather, bytes * count as f64, count);
-        }
-        let sent = step.problem.framework.states.sent_gradient;
-        let kind = if scattered { CollectiveKind::ReduceScatter } else { CollectiveKind::AllReduce };
-        let bytes = (stored * sent * count) as f64;
-        let vectors = match parameter.kind {
-            Kind::Weight if sharding.shards_gradient(parameter) => return,
-            Kind::Weight => None,
-            Kind::Stream => Some(0),
-            Kind::Inner => Some(1),
-        };
-        // In buckets, vectors are reduced with weights.
-        let buckets = step.problem.framework.gradient_bucket.is_some();
-        if scattered || vectors.is_none() || buckets {
-            self.weights += step.bucketed(kind, bytes, count);
-        }
-        if let Some(vectors) = vectors.filter(|_| !buckets) {
-            let one = (parameter.elements * sent) as f64;
-            self.vectors[vectors] += count as f64 * step.vectors[vectors].seconds(CollectiveKind::AllReduce, one);
+    /// So many of it.
+    fn times(self, count: f64) -> Self {
+        let Self { weights, rows, gathers, updated, pieces } = self;
+        Self {
+            weights: count * weights,
+            rows: rows.map(|seconds| count * seconds),
+            gathers: count * gathers,
+            updated: count * updated,
+            pieces: count * pieces,
         }
     }
 }
 
-impl Step<'_> {
-    /// Collectives over the ranks that hold the same parameters, one each, or in buckets.
-    fn bucketed(&self, kind: CollectiveKind, bytes: f64, count: u64) -> f64 {
-        let calls = match self.problem.framework.gradient_bucket {
-            None => count as f64,
-            Some(bucket) => bytes / bucket as f64,
-        };
-        if calls == 0.0 { 0.0 } else { calls * self.replicas.seconds(kind, bytes / calls) }
+impl AddAssign for Load {
+    fn add_assign(&mut self, other: Self) {
+        self.weights += other.weights;
+        self.rows.iter_mut().zip(other.rows).for_each(|(sum, more)| *sum += more);
+        self.gathers += other.gathers;
+        self.updated += other.updated;
+        self.pieces += other.pieces;
     }
 }

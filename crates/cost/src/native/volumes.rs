@@ -152,6 +152,9 @@ impl Counter<'_> {
             // The gradients of the residual stream that put-off products still read.
             self.pass(2 * blocks, &[], |pass| pass.sweep(Sweep::Accumulate, s.stream(), 2 * s.stream()));
         }
+        if self.sharding.shards_gradient(s.weight(s.qkv.tile())) {
+            self.sum_copied_keys(s.qkv.inputs / s.z, blocks as u64 * self.microbatches);
+        }
         if last {
             self.first_use = !tied;
             self.pass(1, &[s.table], |pass| pass.head());
@@ -167,68 +170,81 @@ impl Counter<'_> {
     fn update(&mut self, c: &Candidate, tied: bool, stages: Stages, stage: usize) {
         let s = self.sizes;
         let (first, last) = (stage == 0, stage + 1 == stages.stages);
-        for _ in 0..stages.blocks_on(stage) {
-            s.block_parameters(|parameter| self.update_parameter(c, parameter, false));
-        }
+        let blocks = stages.blocks_on(stage) as u64;
+        s.block_parameters(|parameter, count| self.update_parameters(c, parameter, blocks * count, false));
         let shared = tied && stages.stages > 1;
+        if !self.sharding.shards_gradient(s.weight(s.qkv.tile())) {
+            self.sum_copied_keys(s.qkv.inputs / s.z, blocks);
+        }
+        if s.biases {
+            self.sum_copied_keys(1, blocks);
+        }
         let mut is_table = shared;
         if first {
-            s.embedding_parameters(|parameter| {
-                self.update_parameter(c, parameter, std::mem::take(&mut is_table));
+            s.embedding_parameters(|parameter, count| {
+                self.update_parameters(c, parameter, count, std::mem::take(&mut is_table));
             });
         }
         if last {
             let has_table = !(tied && first);
-            s.head_parameters(has_table, |parameter| {
-                self.update_parameter(c, parameter, shared && parameter.kind == Kind::Weight);
+            s.head_parameters(has_table, |parameter, count| {
+                self.update_parameters(c, parameter, count, shared && parameter.kind == Kind::Weight);
             });
         }
         let split = |axis: &Axis| c.size(*axis) > 1;
         let optional = [Axis::Context, Axis::Pipe].into_iter().filter(split);
         let rows: AxisSet = [Axis::Z, Axis::Data].into_iter().chain(optional).collect();
+        // Predicted numbers lie where the rows of the residual stream do.
+        let rows = if s.patches { rows.union(self.summed(c, Kind::PatchWeight)) } else { rows };
         for axes in [rows, AxisSet::WORLD] {
-            self.once(c, axes, CollectiveKind::AllReduce, SCALAR_BYTES);
+            self.once(c, axes, CollectiveKind::AllReduce, SCALAR_BYTES, 1);
         }
     }
 
-    fn once(&mut self, c: &Candidate, axes: AxisSet, kind: CollectiveKind, payload_bytes: u64) {
-        let members = axes.iter().map(|axis| c.size(axis) as u64).product();
-        self.add(axes, kind, members, payload_bytes, 1);
+    /// Gradients of keys and values that several ranks hold are packed, summed over these ranks, and unpacked.
+    fn sum_copied_keys(&mut self, rows: u64, calls: u64) {
+        let (copies, elements) = (self.sizes.key_copies, rows * self.sizes.key_value_cols);
+        if copies > 1 && calls > 0 {
+            let bytes = elements * self.sizes.framework.states.sent_gradient;
+            self.add(Axis::X.only(), CollectiveKind::AllReduce, copies, bytes, calls);
+            self.swept(Sweep::PackKeysValues.name(), calls * elements);
+            self.swept(Sweep::UnpackKeysValues.name(), calls * elements);
+        }
     }
 
-    /// The reductions of a gradient, the update of its parameter, and ZeRO's gather; `shared`: with the other copy of a
-    /// tied table.
-    fn update_parameter(&mut self, c: &Candidate, parameter: Parameter, shared: bool) {
+    fn once(&mut self, c: &Candidate, axes: AxisSet, kind: CollectiveKind, payload_bytes: u64, calls: u64) {
+        let members = axes.iter().map(|axis| c.size(axis) as u64).product();
+        self.add(axes, kind, members, payload_bytes, calls);
+    }
+
+    /// The reductions of the gradients of so many parameters, their update, and ZeRO's gathers; `shared`: with the other
+    /// copy of a tied table.
+    fn update_parameters(&mut self, c: &Candidate, parameter: Parameter, count: u64, shared: bool) {
         let (states, sharding) = (self.sizes.framework.states, self.sharding);
         let sharded = sharding.shards_gradient(parameter);
-        let shard = sharding.shard(parameter);
-        let stored = if sharded { shard } else { parameter.elements };
+        let held = sharding.held(parameter);
+        let stored = if sharded { held.shard } else { parameter.elements };
         if shared {
-            self.add(Axis::Pipe.only(), CollectiveKind::AllReduce, 2, stored * states.sent_gradient, 1);
+            self.add(Axis::Pipe.only(), CollectiveKind::AllReduce, 2, stored * states.sent_gradient, count);
         }
         let scattered = if sharding.zero == Zero::Off { AxisSet::EMPTY } else { self.replicating };
         let summed = self.summed(c, parameter.kind).without(scattered);
-        self.once(c, summed, CollectiveKind::AllReduce, stored * states.sent_gradient);
+        self.once(c, summed, CollectiveKind::AllReduce, stored * states.sent_gradient, count);
         if sharding.zero != Zero::Off {
-            let whole = sharding.padded(parameter);
+            let whole = held.padded;
             if !sharded {
-                self.once(c, scattered, CollectiveKind::ReduceScatter, whole * states.sent_gradient);
+                self.once(c, scattered, CollectiveKind::ReduceScatter, whole * states.sent_gradient, count);
             }
-            self.once(c, scattered, CollectiveKind::AllGather, whole * states.weight);
+            self.once(c, scattered, CollectiveKind::AllGather, whole * states.weight, count);
         }
-        self.swept(Sweep::AdamW.name(), shard);
+        self.swept(Sweep::AdamW.name(), count * held.shard);
     }
 
     /// The axes that the rows cut from which a gradient is summed.
     fn summed(&self, c: &Candidate, kind: Kind) -> AxisSet {
         let context = (c.size(Axis::Context) > 1).then_some(Axis::Context);
         let replicas: AxisSet = [Axis::Data].into_iter().chain(context).collect();
-        let [stream, inner] = self.sizes.vector_groups();
-        match kind {
-            Kind::Weight => replicas,
-            Kind::Stream => replicas.union(stream),
-            Kind::Inner => replicas.union(inner),
-        }
+        kind.row_group().map_or(replicas, |group| replicas.union(self.sizes.row_groups()[group]))
     }
 
     fn flops(&mut self, product: Product, flops: u64) {
@@ -292,12 +308,13 @@ impl Sink for Counter<'_> {
         let parameter = Parameter { kind: Kind::Weight, elements: elements / self.sizes.z };
         self.add(Axis::Z.only(), CollectiveKind::ReduceScatter, self.sizes.z, elements * bytes, passes);
         let sharded = self.sharding.shards_gradient(parameter);
+        let held = self.sharding.held(parameter);
         if sharded {
-            let whole = self.sharding.padded(parameter) * bytes;
+            let whole = held.padded * bytes;
             self.add(self.replicating, CollectiveKind::ReduceScatter, self.sharding.replicas, whole, passes);
         }
         if sharded || self.sizes.z > 1 {
-            let stored = if sharded { self.sharding.shard(parameter) } else { parameter.elements };
+            let stored = if sharded { held.shard } else { parameter.elements };
             self.swept(Sweep::Accumulate.name(), passes * stored);
         }
     }

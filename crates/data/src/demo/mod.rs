@@ -1,7 +1,11 @@
-//! The demo corpus: endless simple text whose entropy is known exactly, so that a loss can be shown beside its floor.
+//! What training can be shown with, without any files: the demo corpus, endless simple text whose entropy is known
+//! exactly, so that a loss can be shown beside its floor, and moving waves.
 
 mod chain;
 mod grammar;
+mod waves;
+
+pub use waves::Waves;
 
 use quadrille_spec::RandomStream;
 

@@ -1,4 +1,4 @@
-//! Token and position tables.
+//! Token and position tables, and patches.
 
 use quadrille_spec::Axis;
 use quadrille_step::{ValueId, Write};
@@ -16,7 +16,7 @@ impl<T: Real> RankEngine<'_, T> {
                 &rank.pool,
                 rows,
                 cols,
-                &rank.tokens[rank.token_range(output)],
+                &rank.samples.tokens[0][rank.sample_rows(output)],
                 rank.read(table)?,
                 start,
                 y,
@@ -33,13 +33,22 @@ impl<T: Real> RankEngine<'_, T> {
                 &rank.pool,
                 rows,
                 cols,
-                &rank.tokens[rank.token_range(gradient)],
+                &rank.samples.tokens[0][rank.sample_rows(gradient)],
                 dy,
                 dtable,
                 start,
                 add,
             );
             Ok(dy.len())
+        })
+    }
+
+    pub(super) fn patches(&mut self, output: ValueId) -> Swept {
+        self.write(output, |rank, y| {
+            let ((_, values), rows) = (rank.dims(output), rank.sample_rows(output));
+            let numbers = &rank.samples.patches[0][rows.start * values..rows.end * values];
+            kernels::rounded(&rank.pool, numbers, y);
+            Ok(y.len())
         })
     }
 

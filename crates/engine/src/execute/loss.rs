@@ -1,4 +1,4 @@
-//! Vocabulary-parallel cross-entropy, fused with its gradient.
+//! Vocabulary-parallel cross-entropy, and squared error, fused with their gradients.
 
 use quadrille_step::{Operation, ValueId};
 use quadrille_tensor as kernels;
@@ -16,17 +16,16 @@ impl<T: Real> RankEngine<'_, T> {
             }),
             Operation::CrossEntropySums { logits, maxima, output } => self.write(output, |rank, sums| {
                 let ((rows, cols), (start, valid)) = (rank.dims(logits), rank.vocabulary(logits));
-                let targets = &rank.targets[rank.token_range(logits)];
+                let targets = &rank.samples.tokens[1][rank.sample_rows(logits)];
                 let (logits, maxima) = (rank.read(logits)?, rank.read(maxima)?);
                 kernels::cross_entropy_sums(&rank.pool, rows, cols, valid, start, logits, maxima, targets, sums);
                 Ok(logits.len())
             }),
             Operation::CrossEntropyGradient { maxima, sums, output, .. } => self.write(output, |rank, l| {
                 let ((rows, cols), (start, valid)) = (rank.dims(output), rank.vocabulary(output));
-                let targets = &rank.targets[rank.token_range(output)];
+                let targets = &rank.samples.tokens[1][rank.sample_rows(output)];
                 let (maxima, sums) = (rank.read(maxima)?, rank.read(sums)?);
-                // The only division in a step: by the global number of target tokens.
-                let scale = T::from_f64(1.0 / rank.program.layout.tokens_per_step() as f64);
+                let scale = rank.loss_scale();
                 rank.loss_sum += kernels::cross_entropy_gradient(
                     &rank.pool, rows, cols, valid, start, l, maxima, sums, targets, scale,
                 );
@@ -34,6 +33,20 @@ impl<T: Real> RankEngine<'_, T> {
             }),
             _ => Ok(0),
         }
+    }
+
+    pub(super) fn squared_error(&mut self, output: ValueId) -> Result<usize, EngineError> {
+        self.write(output, |rank, predictions| {
+            let ((_, values), rows) = (rank.dims(output), rank.sample_rows(output));
+            let targets = &rank.samples.patches[1][rows.start * values..rows.end * values];
+            rank.loss_sum += kernels::squared_error(&rank.pool, predictions, targets, rank.loss_scale());
+            Ok(predictions.len())
+        })
+    }
+
+    /// The only division in a step: by the global number of what is predicted.
+    fn loss_scale(&self) -> T {
+        T::from_f64(1.0 / self.program.layout.targets_per_step(&self.program.model) as f64)
     }
 
     /// The first token id of this rank's columns of the logits, and how many of them are no padding.

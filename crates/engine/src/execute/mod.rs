@@ -37,6 +37,8 @@ impl<T: Real> RankEngine<'_, T> {
             Operation::SumSquares { parameter, gradient } => return self.sum_squares(*parameter, *gradient),
             Operation::Embed { table, output } => self.embed(*table, *output),
             Operation::EmbedBackward { gradient, output, write } => self.embed_backward(*gradient, *output, *write),
+            Operation::Patches { output } => self.patches(*output),
+            Operation::SquaredError { output, .. } => self.squared_error(*output),
             Operation::AddPositions { positions, output, .. } => self.add_positions(*positions, *output),
             Operation::PositionsBackward { gradient, output, write } => {
                 self.positions_backward(*gradient, *output, *write)

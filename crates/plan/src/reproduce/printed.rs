@@ -3,20 +3,33 @@
 use std::fmt;
 use std::str::FromStr;
 
+use quadrille_spec::SpecError;
 use serde::Deserialize;
 
-/// A printed positive number; its decimals count: `37.0` is more exact than `37`.
+/// A printed positive number; its decimals count: `37.0` is more exact than `37`. Or a printed range, `3-5`.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Printed {
-    value: f64,
+    least: f64,
+    most: f64,
     decimals: usize,
 }
 
 impl Printed {
-    /// The number.
-    pub fn value(self) -> f64 {
-        self.value
+    /// A number that was counted.
+    pub(super) fn count(number: usize) -> Self {
+        Self { least: number as f64, most: number as f64, decimals: 0 }
+    }
+
+    /// A number that was saved in full, to so many decimals.
+    pub(super) fn rounded(number: f64, decimals: usize) -> Result<Self, SpecError> {
+        let text = format!("{number:.decimals$}");
+        text.parse().map_err(|reason| SpecError::Syntax { what: "published figures", text, reason })
+    }
+
+    /// The number; of a range the one nearest to `ours`.
+    pub fn nearest(self, ours: f64) -> f64 {
+        ours.max(self.least).min(self.most)
     }
 
     /// Digits after the point.
@@ -24,7 +37,7 @@ impl Printed {
         self.decimals
     }
 
-    /// Half a unit of the last digit: how far the exact number may lie from the printed one.
+    /// Half a unit of the last digit: how far the exact number may lie from [`Printed::nearest`].
     pub fn rounding(self) -> f64 {
         0.5 * 0.1_f64.powi(self.decimals as i32)
     }
@@ -34,12 +47,21 @@ impl FromStr for Printed {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let digits_only = text.chars().all(|character| character.is_ascii_digit() || character == '.');
-        let value = text.parse::<f64>().ok().filter(|value| digits_only && *value > 0.0 && value.is_finite());
-        let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-        let value = value.ok_or_else(|| format!("a printed figure is a positive number, not '{text}'"))?;
-        Ok(Self { value, decimals })
+        let (least, most) = text.split_once('-').unwrap_or((text, text));
+        match (positive(least), positive(most)) {
+            (Some(least), Some(most)) if least.0 <= most.0 && least.1 == most.1 => {
+                Ok(Self { least: least.0, most: most.0, decimals: least.1 })
+            }
+            _ => Err(format!("a printed figure is a positive number, or a range such as 3-5, not '{text}'")),
+        }
     }
+}
+
+/// A positive number and how many decimals it has.
+fn positive(text: &str) -> Option<(f64, usize)> {
+    let digits_only = text.chars().all(|character| character.is_ascii_digit() || character == '.');
+    let value = text.parse::<f64>().ok().filter(|value| digits_only && *value > 0.0 && value.is_finite());
+    Some((value?, text.split_once('.').map_or(0, |(_, decimals)| decimals.len())))
 }
 
 impl TryFrom<String> for Printed {
@@ -52,7 +74,9 @@ impl TryFrom<String> for Printed {
 
 impl fmt::Display for Printed {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        write!(formatter, "{:.*}", self.decimals, self.value)
+        let Self { least, most, decimals } = *self;
+        write!(formatter, "{least:.decimals$}")?;
+        if most > least { write!(formatter, "-{most:.decimals$}") } else { Ok(()) }
     }
 }
 
@@ -61,17 +85,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimals_are_kept() {
-        for (text, value, rounding) in [("37.0", 37.0, 0.05), ("37", 37.0, 0.5), ("0.048", 0.048, 0.0005)] {
+    fn decimals_and_ranges_are_kept() {
+        let texts = [
+            ("37.0", [37.0; 3], 0.05),
+            ("37", [37.0; 3], 0.5),
+            ("0.048", [0.048; 3], 0.0005),
+            ("3-5", [3.0, 4.5, 5.0], 0.5),
+        ];
+        for (text, nearest, rounding) in texts {
             let printed: Printed = text.parse().unwrap();
-            assert_eq!((printed.value(), printed.to_string().as_str()), (value, text));
+            assert_eq!(
+                ([0.001, 4.5, 50.0].map(|ours| printed.nearest(ours)), printed.to_string().as_str()),
+                (nearest, text)
+            );
             assert!((printed.rounding() - rounding).abs() < 1e-15);
         }
     }
 
     #[test]
     fn what_is_no_positive_number_is_refused() {
-        for text in ["", "0", "0.0", "-1", "inf", "nan", "1e3", "1.2.3", "about 4"] {
+        for text in ["", "0", "0.0", "-1", "inf", "nan", "1e3", "1.2.3", "about 4", "5-3", "3-", "3-5.0", "3-4-5"] {
             assert!(text.parse::<Printed>().unwrap_err().contains("positive number"), "{text}");
         }
     }

@@ -159,11 +159,7 @@ impl Paces {
     /// Seconds of every step but the first, on the rank that takes longest.
     fn measure(&self, program: &StepProgram, steps: u64) -> Result<Vec<f64>, EngineError> {
         let (ranks, pass_s) = (program.layout.grid.ranks(), self.pass_s);
-        let tokens = random_batch(program.model.vocab, SEED, program.layout.seq_len);
-        let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
-            tokens(step, first, input, targets);
-            Ok(())
-        };
+        let batch = random_batch(&program.model, SEED, program.layout.seq_len);
         let job = JobOptions {
             timeout: Duration::from_secs(60) + Duration::from_secs_f64(4.0 * self.ideal_seconds(program)),
             message_delay: self.scenario.delays.then(|| MessageDelay::new(move |message| delay(pass_s, message))),

@@ -1,7 +1,10 @@
 //! `quadrille bench plan`: configurations that complete searches price in a second, on one core.
 
 use quadrille_cost::lbnl::{Shape, Strategy, System};
+use quadrille_cost::native::Framework;
 use quadrille_plan::lbnl::Search;
+use quadrille_plan::native::{self, Setting, Space};
+use quadrille_spec::{Cluster, Model};
 use serde::Serialize;
 
 use crate::bench::arguments::BenchPlanArguments;
@@ -64,7 +67,7 @@ impl Measured {
 
 /// Measures and reports.
 pub fn run(arguments: &BenchPlanArguments) -> Result<(), Failure> {
-    let searches = vec![lbnl(arguments.runs)?];
+    let searches = vec![lbnl(arguments.runs)?, native(arguments.runs, false)?, native(arguments.runs, true)?];
     if arguments.json {
         print_json(&Document { yardsticks: YARDSTICKS, searches })
     } else {
@@ -79,6 +82,31 @@ fn lbnl(runs: u32) -> Result<Measured, Failure> {
     let case = format!("{model}, 2d, {gpus} {} in domains of {domain}, batch {batch}", system.name);
     let search = Search::new(Shape::named(model)?, system, Strategy::TwoD, gpus, batch)?;
     Ok(Measured::new("lbnl", case, runs, || search.run(10).candidates))
+}
+
+/// Every layout of GPT-3 175B; without bounds all that are legal are priced, with them most are left out.
+fn native(runs: u32, prune: bool) -> Result<Measured, Failure> {
+    let (model, cluster, batch) = (Model::preset("gpt3-175b")?, Cluster::preset("selene")?, 512);
+    let devices = if prune { 512 } else { 16 };
+    let setting = Setting {
+        model: &model,
+        cluster: &cluster,
+        framework: Framework::MEGATRON,
+        global_batch: batch,
+        seq_len: model.seq_len,
+        per_node: None,
+        capacity: cluster.device_memory,
+    };
+    let space = Space::default();
+    let search = native::Search { setting, devices, space, top: 10, one_per_grid: false, front: false, prune };
+    search.run(&|| false)?;
+    let one =
+        rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| Failure::run(error.to_string()))?;
+    // What can be priced once can be priced again.
+    let priced = || one.install(|| search.run(&|| false)).map_or(0, |found| found.counts.legal);
+    let name = if prune { "native, with bounds" } else { "native" };
+    let case = format!("{}, {devices} {} of {}, batch {batch}", model.name, "a100-80", cluster.name);
+    Ok(Measured::new(name, case, runs, priced))
 }
 
 fn text(searches: &[Measured]) -> String {

@@ -133,13 +133,9 @@ fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool
     })
 }
 
-/// Trains on random tokens.
+/// Trains on random samples.
 pub(super) fn steps<T: Real>(program: &StepProgram, options: &TrainOptions) -> Result<TrainOutcome, EngineError> {
-    let tokens = random_batch(program.model.vocab, options.seed, program.layout.seq_len);
-    let batch = |step: u64, first: usize, input: &mut [u32], targets: &mut [u32]| {
-        tokens(step, first, input, targets);
-        Ok(())
-    };
+    let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
     train::<T>(program, options, &batch, &mut |_| Ok(()))
 }
 
@@ -184,12 +180,16 @@ fn yardstick<T: Real>(threads: usize) -> f64 {
     2.0 * (m * n * k) as f64 / fastest / 1e9
 }
 
-/// Forward and backward: 6 FLOPs per token and weight that is multiplied, 12 T h per layer in attention, without
-/// causal discount.
+/// Forward and backward: 6 FLOPs per token and weight that is multiplied, 4 where no gradient goes further back (the
+/// embedding of patches), 12 T h per layer in attention, without causal discount.
 fn flops_per_token(model: &Model, seq_len: usize) -> u64 {
     let [l, h, f, v, t] = [model.layers, model.hidden, model.ffn, model.vocab, seq_len].map(|size| size as u64);
     let [qkv, up] = [model.qkv_width(), model.up_width()].map(|size| size as u64);
-    6 * (l * (h * (qkv + h + up) + f * h) + v * h) + 12 * t * h * l
+    let ends = match model.patch_values {
+        None => 6 * v * h,
+        Some(values) => (4 + 6) * values as u64 * h,
+    };
+    6 * l * (h * (qkv + h + up) + f * h) + ends + 12 * t * h * l
 }
 
 /// Mean seconds of a step by operation kind.
@@ -248,7 +248,7 @@ mod tests {
     /// On one rank nothing is padded or done twice: the model's FLOPs are those of the program.
     #[test]
     fn flops_of_the_model_are_those_of_one_rank() {
-        for name in ["gpt-tiny", "gpt2-124m", "llama-tiny"] {
+        for name in ["gpt-tiny", "gpt2-124m", "llama-tiny", "vit-tiny"] {
             let model = Model::preset(name).unwrap();
             let grid = Grid::new(1, 1, 1, 1).unwrap();
             let request = LayoutRequest { seq_len: Some(16), ..LayoutRequest::new(grid, 4) };

@@ -47,7 +47,8 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let settings::Typed { request, cluster, .. } =
         settings::typed(&arguments.layout, None, &settings::Defaults::USUAL)?;
     settings::check_ranked(&request)?;
-    let element_bytes = match arguments.dtype {
+    let dtype = arguments.dtype.unwrap_or(PricedType::Bf16);
+    let element_bytes = match dtype {
         PricedType::Bf16 => 2,
         PricedType::F32 => 4,
         PricedType::F64 => 8,
@@ -66,7 +67,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         feasible: found.feasible,
         refusals: refusals(&found),
         seconds,
-        plans: found.ranked.iter().map(|candidate| entry(candidate, arguments.dtype)).collect(),
+        plans: found.ranked.iter().map(|candidate| entry(candidate, dtype)).collect(),
     })
 }
 

@@ -1,18 +1,51 @@
 //! `quadrille plan`: what a search finds, ranked by a cost model.
 
+pub mod atp;
 mod axonn;
+mod flags;
 pub mod lbnl;
+mod megatron;
+pub mod native;
+
+use clap::ValueEnum;
 
 use crate::arguments::{Cost, PlanArguments};
 use crate::failure::Failure;
 
 /// Searches and prints the best.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
+    refuse_foreign(arguments)?;
     match arguments.cost {
-        Cost::Axonn => {
-            arguments.lbnl.refuse("axonn")?;
-            axonn::run(arguments)
-        }
+        Cost::Native => native::run(arguments),
+        Cost::Axonn => axonn::run(arguments),
         Cost::Lbnl => lbnl::run(arguments),
+        Cost::Megatron => megatron::run(arguments),
+        Cost::Atp => atp::run(arguments),
+    }
+}
+
+/// Refuses flags that only other cost models have.
+fn refuse_foreign(arguments: &PlanArguments) -> Result<(), Failure> {
+    use Cost::{Atp, Axonn, Lbnl, Megatron, Native};
+    let PlanArguments { gpus, nvs, dtype, csv, question, results, lbnl, atp, .. } = arguments;
+    let shared: [(_, _, &[Cost], _); 5] = [
+        ("--gpus", gpus.is_some(), &[Native, Lbnl, Megatron, Atp], "give --ranks"),
+        ("--nvs", nvs.is_some(), &[Native, Lbnl], "give --per-node"),
+        ("--csv", csv.is_some(), &[Native, Lbnl, Megatron, Atp], "use --json"),
+        ("--dtype", dtype.is_some(), &[Axonn, Lbnl, Megatron, Atp], "give --framework"),
+        ("--strategy", lbnl.strategy.is_some(), &[Lbnl], "leave it out"),
+    ];
+    let alone = |of: &'static [Cost]| move |(flag, typed)| (flag, typed, of, "leave it out");
+    let native = question.typed().into_iter().chain(results.typed()).map(alone(&[Native]));
+    let flags = shared.into_iter().chain(native).chain(atp.typed().into_iter().map(alone(&[Atp])));
+    let name = |cost: Cost| cost.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+    match flags.into_iter().find(|(_, typed, costs, _)| *typed && !costs.contains(&arguments.cost)) {
+        None => Ok(()),
+        Some((flag, _, costs, remedy)) => {
+            let (own, cost) = (name(costs[0]), name(arguments.cost));
+            Err(Failure::usage(format!(
+                "{flag} is a flag of --cost {own}, and the cost model is {cost}; {remedy}, or use --cost {own}"
+            )))
+        }
     }
 }

@@ -11,5 +11,6 @@ mod norm;
 mod rms_norm;
 mod rotary;
 mod rows;
+mod squared_error;
 mod support;
 mod swiglu;

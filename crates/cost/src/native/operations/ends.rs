@@ -1,4 +1,4 @@
-//! The ends of the model: embedding, final norm, head and loss.
+//! The ends of the model: embedding, final norm, head and loss. Those of tokens are here; see `patches`, too.
 
 use quadrille_spec::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
 
@@ -8,7 +8,7 @@ use super::{Group, Product, Sink, Slot, Sweep, Swept};
 impl<S: Sink> Pass<'_, S> {
     /// Token rows of full width that every rank of the mesh has a part of, to the residual stream: columns scattered,
     /// then rows scattered or summed. `last`: of the reductions, what the last of them is called.
-    fn to_stream(&mut self, last: Slot) {
+    fn enter_stream(&mut self, last: Slot) {
         let s = self.s;
         let whole = s.rows * s.hidden;
         let mut held = whole;
@@ -35,7 +35,7 @@ impl<S: Sink> Pass<'_, S> {
         }
     }
 
-    /// Waits for what [`Pass::to_stream`] has begun.
+    /// Waits for what [`Pass::enter_stream`] has begun.
     fn stream_done(&mut self, last: Slot) {
         let s = self.s;
         let (columns, rows) = (s.members(s.column_group), s.members(s.row_group));
@@ -52,7 +52,7 @@ impl<S: Sink> Pass<'_, S> {
 
     /// The residual stream to rows of full width: rows gathered, then columns. Gives the stream back after it if nothing
     /// else needs it.
-    fn from_stream(&mut self, is_last_use: bool) {
+    fn leave_stream(&mut self, is_last_use: bool) {
         let s = self.s;
         let (columns, mut held) = (s.members(s.column_group), s.stream());
         let mut own = is_last_use;
@@ -77,12 +77,16 @@ impl<S: Sink> Pass<'_, S> {
     pub fn embedding(&mut self) {
         let s = self.s;
         let (whole, stream) = (s.rows * s.hidden, s.stream());
-        self.weight();
-        self.take(whole);
-        self.sweep(Sweep::Embed, whole, 2 * whole);
-        self.weight_done(s.table);
-        self.to_stream(Slot::Now);
-        self.stream_done(Slot::Now);
+        if s.patches {
+            self.patch_embedding();
+        } else {
+            self.weight();
+            self.take(whole);
+            self.sweep(Sweep::Embed, whole, 2 * whole);
+            self.weight_done(s.table);
+            self.enter_stream(Slot::Now);
+            self.stream_done(Slot::Now);
+        }
         if s.learned_positions {
             self.sweep(Sweep::AddPositions, stream, s.positions + 2 * stream);
         }
@@ -106,7 +110,10 @@ impl<S: Sink> Pass<'_, S> {
         if s.learned_positions {
             self.sweep(Sweep::PositionsBackward, stream, stream + s.positions);
         }
-        self.from_stream(true);
+        if s.patches {
+            return self.patch_embedding_backward();
+        }
+        self.leave_stream(true);
         if !tile_is_there {
             self.take_tile(s.table);
         }
@@ -115,18 +122,22 @@ impl<S: Sink> Pass<'_, S> {
         self.sink.scatter(s.table);
     }
 
-    /// An element-wise operation on logits.
-    fn sweep_logits(&mut self, sweep: Sweep, logits: u64, moved: u64) {
+    /// An element-wise operation on logits, or predicted numbers.
+    pub(super) fn sweep_logits(&mut self, sweep: Sweep, logits: u64, moved: u64) {
         let element_bytes = self.s.framework.logit_bytes;
         self.sink.sweep(Swept { sweep, elements: logits, moved, element_bytes, once: false });
     }
 
-    /// Final norm, logits and cross-entropy: one maximum and one fused sum of two per row over the mesh.
+    /// Final norm, and logits with cross-entropy (one maximum and one fused sum of two per row over the mesh), or
+    /// predicted patches with their squared error.
     pub fn head(&mut self) {
         let s = self.s;
         let (rows, logits) = (s.rows, s.rows * s.logits);
         self.norm(super::Values::all(s));
-        self.from_stream(true);
+        if s.patches {
+            return self.patch_head();
+        }
+        self.leave_stream(true);
         self.weight();
         self.sink.take(logits * s.framework.loss_bytes * s.chunks);
         self.product(Product::Forward, [rows, s.logits, s.hidden]);
@@ -150,11 +161,14 @@ impl<S: Sink> Pass<'_, S> {
     pub fn head_backward(&mut self, is_open: bool) {
         let s = self.s;
         let (rows, whole) = (s.rows, s.rows * s.hidden);
+        if s.patches {
+            return self.patch_head_backward();
+        }
         self.weight();
         self.take(whole);
         self.product(Product::InputGradient, [rows, s.hidden, s.logits]);
         self.weight_done(s.table);
-        self.to_stream(Slot::Reduction);
+        self.enter_stream(Slot::Reduction);
         let hides = s.overlap.all_reduce;
         if !hides {
             self.stream_done(Slot::Reduction);

@@ -12,6 +12,7 @@ mod ends;
 mod linear;
 mod norm;
 mod pass;
+mod patches;
 mod sizes;
 mod summa;
 mod sweep;

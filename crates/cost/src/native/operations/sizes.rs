@@ -51,6 +51,8 @@ pub(in crate::native) struct Sizes {
     pub attention_cols: u64,
     /// Columns of keys and values.
     pub key_value_cols: u64,
+    /// Ranks along x that hold the same keys and values: 1 unless x has more ranks than there are.
+    pub key_copies: u64,
     /// Width of a head.
     pub head_dim: u64,
     /// Heads of queries of all sequences of the pass.
@@ -59,9 +61,9 @@ pub(in crate::native) struct Sizes {
     pub projection: LinearSizes,
     pub up: LinearSizes,
     pub down: LinearSizes,
-    /// Columns of logits; of a patch model, of predicted values.
+    /// Columns of logits; of a model of patches, the numbers of a patch.
     pub logits: u64,
-    /// Elements of the table's tile, or of a patch model's embedding weight.
+    /// Elements of the table's tile; of a model of patches, of the weight at either end.
     pub table: u64,
     /// Elements of the position table.
     pub positions: u64,
@@ -115,11 +117,11 @@ impl Sizes {
         // Ranks along x beyond the heads of keys and values hold copies of them.
         let kv_heads = (model.kv_heads as u64).max(x);
         let qkv = (model.heads as u64 + 2 * kv_heads) * head_dim;
-        let vocab = (model.vocab as u64).next_multiple_of(x * y) / (x * y);
+        let vocab = (model.vocab as u64).div_ceil(x * y);
         let local_sequences = if scattered || summa { sequences / y } else { sequences };
         let (table, logits) = match model.patch_values {
             None => (vocab * h, vocab),
-            Some(values) => (values as u64 * h / (x * y), values as u64 / (x * y)),
+            Some(values) => (values as u64 * stream_cols, values as u64),
         };
         let learned = model.positions == Positions::Learned;
         Self {
@@ -136,6 +138,7 @@ impl Sizes {
             hidden: h,
             attention_cols: h / x,
             key_value_cols: 2 * kv_heads * head_dim / x,
+            key_copies: kv_heads / model.kv_heads as u64,
             head_dim,
             heads: model.heads as u64 / x * local_sequences,
             qkv: normal(h, qkv),
@@ -200,14 +203,13 @@ impl Sizes {
         [self.qkv, self.projection, self.up, self.down]
     }
 
-    /// The axes that cut the rows from which gradients of vectors are summed, beside those that hold the same weights:
-    /// on the residual stream, and inside a block.
-    pub fn vector_groups(&self) -> [AxisSet; 2] {
+    /// The axes that cut the rows from which gradients are summed after the last microbatch, beside those that hold the
+    /// same weights: of vectors on the residual stream and inside a block, and of the weights of patches.
+    pub fn row_groups(&self) -> [AxisSet; 3] {
         let scatters = self.scattered || self.panels.is_some();
-        [self.row_group, Group::Y].map(|group| {
-            let rows = if scatters { group.axes() } else { AxisSet::EMPTY };
-            rows.union(Axis::Z.only())
-        })
+        let rows = |group: Group| if scatters { group.axes() } else { AxisSet::EMPTY };
+        let [stream, inner] = [self.row_group, Group::Y].map(rows);
+        [stream.union(Axis::Z.only()), inner.union(Axis::Z.only()), stream]
     }
 
     /// What a block keeps for its backward pass.

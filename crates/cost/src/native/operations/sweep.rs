@@ -27,10 +27,11 @@ macro_rules! sweeps {
 
 // Arithmetic operations are those of the LBNL model's layers (Subramanian et al. 2024, public code): 9 forward and 12
 // backward for a layer norm, 8 and 13 for GELU, 5 for the softmax of a score with its dropout, 1 for dropout and bias;
-// spread over the operations of this program, 0 for copies. RMS norm, rotary positions and SwiGLU are counted from
-// their definitions.
+// spread over the operations of this program, 0 for copies. RMS norm, rotary positions, SwiGLU and the squared error
+// are counted from their definitions.
 sweeps! {
     Embed "embed" 0.0,
+    Patches "patches" 0.0,
     AddPositions "add-positions" 1.0,
     Dropout "dropout" 1.0,
     RowSums "row-sums" 1.0,
@@ -48,6 +49,7 @@ sweeps! {
     CrossEntropyMax "cross-entropy-max" 1.0,
     CrossEntropySums "cross-entropy-sums" 3.0,
     CrossEntropyGradient "cross-entropy-gradient" 3.0,
+    SquaredError "squared-error" 4.0,
     EmbedBackward "embed-backward" 1.0,
     PositionsBackward "positions-backward" 1.0,
     NormBackwardSums "norm-backward-sums" 6.0,

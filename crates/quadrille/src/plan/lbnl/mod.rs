@@ -2,27 +2,35 @@
 
 pub mod report;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::{Args, value_parser};
+use clap::Args;
 use quadrille_cost::lbnl::{Shape, Strategy, System};
 use quadrille_engine::Hyper;
-use quadrille_plan::lbnl::{Ranked, Search};
+use quadrille_plan::lbnl::{PUBLISHED_BATCH, Ranked, Search, training_steps};
 use quadrille_spec::{Model, nearest_divisors};
 
 use crate::arguments::{PlanArguments, PricedType};
 use crate::failure::Failure;
-use crate::layout_arguments::{LayoutArguments, MemoryArguments, PipelineArguments};
 use crate::output::{print_json, print_text, write_file};
+use crate::plan::flags::{LayoutFlags, SEARCHED};
+use crate::quantities::Counts;
 use crate::{paths, settings};
 
-/// Sequences in a step of all published outputs.
-pub const DEFAULT_BATCH: u64 = 4096;
-/// Tokens that the paper's language models are trained on.
-const TOKENS: f64 = 1e12;
-/// Samples that its weather model is trained on: 80 epochs of 40 years, one an hour.
-const WEATHER_SAMPLES: f64 = 80.0 * 40.0 * 365.25 * 24.0;
+/// Its flags of layouts.
+const FLAGS: LayoutFlags = LayoutFlags {
+    model: "LBNL's model",
+    taken: &["--global-batch"],
+    instead: &[
+        ("--ranks", "with --cost lbnl give --gpus"),
+        ("--per-node", "with --cost lbnl give --nvs"),
+        ("--seq-len", "with --cost lbnl give --set seq_len=N"),
+        ("--linear", "with --cost lbnl give --strategy"),
+        ("--grid", SEARCHED),
+        ("--summa-panels", SEARCHED),
+        ("--microbatch", SEARCHED),
+    ],
+};
 
 /// What only this model asks for.
 #[derive(Debug, Args)]
@@ -30,34 +38,6 @@ pub struct LbnlArguments {
     /// How blocks are cut: 1d (heads and widths), 2d (these and the sequence) or summa (products in panels)
     #[arg(long, value_name = "NAME")]
     pub strategy: Option<Strategy>,
-    /// Number of GPUs
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1 << 24))]
-    pub gpus: Option<u64>,
-    /// GPUs of a fast domain, e.g. --nvs 8 [default: the system's own, 4 or 64]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1 << 24))]
-    pub nvs: Option<u64>,
-    /// Write the ranking to this file, in place of what it holds, in the columns of the tables that LBNL's code writes
-    #[arg(long, value_name = "FILE.csv")]
-    pub csv: Option<PathBuf>,
-}
-
-impl LbnlArguments {
-    /// Refuses these flags for another cost model.
-    pub fn refuse(&self, cost: &str) -> Result<(), Failure> {
-        let Self { strategy, gpus, nvs, csv } = self;
-        let flags = [
-            ("--strategy", strategy.is_some(), "leave it out"),
-            ("--gpus", gpus.is_some(), "give --ranks"),
-            ("--nvs", nvs.is_some(), "give --per-node"),
-            ("--csv", csv.is_some(), "use --json"),
-        ];
-        match flags.into_iter().find(|(_, typed, _)| *typed) {
-            None => Ok(()),
-            Some((flag, _, remedy)) => Err(Failure::usage(format!(
-                "{flag} is a flag of --cost lbnl, and the cost model is {cost}; {remedy}, or use --cost lbnl"
-            ))),
-        }
-    }
 }
 
 /// What was searched.
@@ -74,7 +54,7 @@ struct Case {
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let case = Case::new(arguments)?;
     let Case { shape, system, strategy, gpus, global_batch, .. } = &case;
-    let csv: Vec<_> = arguments.lbnl.csv.iter().map(|path| ("--csv", path.as_path())).collect();
+    let csv: Vec<_> = arguments.csv.iter().map(|path| ("--csv", path.as_path())).collect();
     paths::check(&csv, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
     let search = Search::new(*shape, system.clone(), *strategy, *gpus, *global_batch)?;
     let start = Instant::now();
@@ -83,7 +63,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if found.candidates == 0 {
         return Err(Failure::usage(case.without_candidates()));
     }
-    if let Some(path) = &arguments.lbnl.csv {
+    if let Some(path) = &arguments.csv {
         write_file("--csv", path, case.csv(&found)?.as_bytes())?;
     }
     if arguments.json { print_json(&case.document(&found, seconds)) } else { print_text(&case.text(&found, seconds)) }
@@ -91,38 +71,36 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
 
 impl Case {
     fn new(arguments: &PlanArguments) -> Result<Self, Failure> {
-        check_layout(&arguments.layout)?;
-        if arguments.dtype != PricedType::Bf16 {
+        FLAGS.check(&arguments.layout)?;
+        if arguments.dtype.is_some_and(|dtype| dtype != PricedType::Bf16) {
             return Err(Failure::usage("--dtype: LBNL's model knows values of two bytes only; leave it out"));
         }
         let needed = |flag: &str, example: &str| Failure::usage(format!("--cost lbnl needs {flag}, e.g. {example}"));
         let strategy = arguments.lbnl.strategy.ok_or_else(|| needed("--strategy 1d, 2d or summa", "--strategy 2d"))?;
-        let gpus = arguments.lbnl.gpus.ok_or_else(|| needed("--gpus", "--gpus 1024"))?;
-        let system = System::named(&arguments.layout.cluster).map_err(|_| {
+        let gpus = match arguments.gpus.as_ref().map(Counts::values) {
+            Some([gpus]) => *gpus as u64,
+            Some(_) => return Err(Failure::usage("--gpus: LBNL's model is searched for one number of GPUs; give one")),
+            None => return Err(needed("--gpus", "--gpus 1024")),
+        };
+        let system = System::named(arguments.layout.cluster()).map_err(|_| {
             Failure::usage(format!(
                 "--cluster {}: LBNL's model knows the systems of its paper; use {}",
-                arguments.layout.cluster,
+                arguments.layout.cluster(),
                 System::NAMES.join(", ")
             ))
         })?;
-        let system = match arguments.lbnl.nvs {
-            Some(nvs) => system.with_fast_domain(nvs)?,
+        let system = match arguments.nvs {
+            Some(nvs) => system.with_fast_domain(nvs as u64)?,
             None => system,
         };
         let model = settings::settings(&arguments.model, "gpt3-1t", Hyper::default())?.model;
         let shape = Shape::try_from(&model)?;
-        let global_batch = arguments.layout.global_batch.map_or(DEFAULT_BATCH, |batch| batch as u64);
+        let global_batch = arguments.layout.global_batch.map_or(PUBLISHED_BATCH, |batch| batch as u64);
         Ok(Self { model, shape, system, strategy, gpus, global_batch })
     }
 
-    /// Steps of the paper's training: samples for a model of patches, else tokens.
     fn steps(&self) -> f64 {
-        let batch = self.global_batch as f64;
-        if self.model.patch_values.is_some() {
-            WEATHER_SAMPLES / batch
-        } else {
-            TOKENS / (batch * self.shape.seq as f64)
-        }
+        training_steps(&self.model, self.global_batch)
     }
 
     fn days(&self, ranked: &Ranked) -> f64 {
@@ -145,53 +123,5 @@ impl Case {
              {} layers; use a number of GPUs with smaller factors, or another batch",
             shape.heads, shape.embed, shape.depth
         )
-    }
-}
-
-/// Refuses flags of the layout that the search chooses itself, or that the model does not know.
-fn check_layout(arguments: &LayoutArguments) -> Result<(), Failure> {
-    let LayoutArguments {
-        layout,
-        grid,
-        ranks,
-        order,
-        per_node,
-        activations,
-        linear,
-        summa_panels,
-        global_batch: _,
-        microbatch,
-        seq_len,
-        cluster: _,
-        pipeline: PipelineArguments { schedule, chunks, microbatch_group, stage_blocks },
-        memory: MemoryArguments { recompute, cac, zero, keep_weights, overlap, overlap_chunks },
-    } = arguments;
-    let (searched, fixed) =
-        ("the search tries all of them; leave it out", "LBNL's model does not know it; leave it out");
-    let flags = [
-        ("--ranks", ranks.is_some(), "with --cost lbnl give --gpus"),
-        ("--per-node", per_node.is_some(), "with --cost lbnl give --nvs"),
-        ("--seq-len", seq_len.is_some(), "with --cost lbnl give --set seq_len=N"),
-        ("--linear", linear.is_some(), "with --cost lbnl give --strategy"),
-        ("--grid", grid.is_some(), searched),
-        ("--summa-panels", summa_panels.is_some(), searched),
-        ("--microbatch", microbatch.is_some(), searched),
-        ("--layout", layout.is_some(), fixed),
-        ("--order", order.is_some(), fixed),
-        ("--activations", activations.is_some(), fixed),
-        ("--schedule", schedule.is_some(), fixed),
-        ("--chunks", chunks.is_some(), fixed),
-        ("--microbatch-group", microbatch_group.is_some(), fixed),
-        ("--stage-blocks", stage_blocks.is_some(), fixed),
-        ("--recompute", recompute.is_some(), fixed),
-        ("--cac", cac.is_some(), fixed),
-        ("--zero", zero.is_some(), fixed),
-        ("--keep-weights", keep_weights.is_some(), fixed),
-        ("--overlap", overlap.is_some(), fixed),
-        ("--overlap-chunks", overlap_chunks.is_some(), fixed),
-    ];
-    match flags.into_iter().find(|(_, typed, _)| *typed) {
-        None => Ok(()),
-        Some((flag, _, remedy)) => Err(Failure::usage(format!("{flag}: {remedy}"))),
     }
 }

@@ -9,9 +9,14 @@
 //! Letters: `d1`, `d2` sizes of the mesh, `B1'`, `B2'` bandwidths that links give its dimensions, `B1`, `B2` those of
 //! an all-reduce over them; `L` layers, `b` sequences, `s` tokens each, `h` hidden. All bandwidths in bytes per second.
 
-use std::fmt;
+mod interconnect;
 
-use quadrille_spec::{Model, SpecError};
+use std::fmt;
+use std::str::FromStr;
+
+use quadrille_spec::{Activation, Model, SpecError};
+
+pub use interconnect::{Interconnect, KnownBandwidths};
 
 /// Most ranks of a layer of a matrix.
 const MAX_RANKS: usize = 512;
@@ -191,6 +196,16 @@ impl Mesh {
     pub fn all(devices: usize) -> Vec<Self> {
         (1..=devices).filter(|d2| devices.is_multiple_of(*d2)).map(|d2| Self { d1: devices / d2, d2 }).collect()
     }
+
+    /// Refuses models that cannot be cut so: dimension 1 splits heads and the columns of the perceptron, dimension 2 the
+    /// rows.
+    ///
+    /// # Errors
+    /// Sizes that do not divide.
+    pub fn check(&self, model: &Model) -> Result<(), SpecError> {
+        SpecError::check_divides_all("d1", self.d1, &[("heads", model.heads), ("ffn", model.ffn)], 0)?;
+        SpecError::check_divides("d2", self.d2, "hidden", model.hidden)
+    }
 }
 
 impl fmt::Display for Mesh {
@@ -312,6 +327,17 @@ pub enum AllReduce {
 }
 
 impl AllReduce {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Rabenseifner, Self::Links];
+
+    /// `rabenseifner` or `links`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rabenseifner => "rabenseifner",
+            Self::Links => "links",
+        }
+    }
+
     /// `[B1, B2]` of [`HierarchicalMatrix::link_bandwidths`].
     pub fn bandwidths(self, mesh: Mesh, links: [f64; 2]) -> [f64; 2] {
         let factor = |size: usize| match self {
@@ -320,6 +346,28 @@ impl AllReduce {
         };
         [factor(mesh.d1) * links[0], factor(mesh.d2) * links[1]]
     }
+}
+
+impl FromStr for AllReduce {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        named("all-reduce", text, Self::ALL, Self::name)
+    }
+}
+
+/// The value of that name.
+fn named<T: Copy, const N: usize>(
+    what: &'static str,
+    text: &str,
+    all: [T; N],
+    name: fn(T) -> &'static str,
+) -> Result<T, SpecError> {
+    all.into_iter().find(|value| name(*value) == text).ok_or_else(|| SpecError::Unknown {
+        what,
+        name: text.to_owned(),
+        known: all.map(|value| name(value).to_owned()).to_vec(),
+    })
 }
 
 /// How many elements the all-reduces of a layer are counted to have, forward and backward.
@@ -332,7 +380,50 @@ pub enum Counts {
     Exact,
 }
 
+/// Refuses models whose elements equation 2 does not count. Widths of perceptrons may differ from `4 h`; embedding, head
+/// and norms do not matter.
+///
+/// # Errors
+/// SwiGLU and grouped keys.
+pub fn check_described(model: &Model) -> Result<(), SpecError> {
+    let refusal = |field, value: String, rule, usual: String| {
+        let remedy = format!("use {field} = {usual}, or another cost model");
+        Err(SpecError::invalid(field, value, format!("equation 2 of Cheng et al. {rule}"), remedy))
+    };
+    match model {
+        Model { activation, .. } if *activation != Activation::Gelu => refusal(
+            "activation",
+            activation.to_string(),
+            "counts perceptrons of two products",
+            Activation::Gelu.to_string(),
+        ),
+        Model { heads, kv_heads, .. } if heads != kv_heads => {
+            refusal("kv_heads", kv_heads.to_string(), "counts a key and a value for every head", heads.to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+impl FromStr for Counts {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        named("counts", text, Self::ALL, Self::name)
+    }
+}
+
 impl Counts {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Paper, Self::Exact];
+
+    /// `paper` or `exact`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Exact => "exact",
+        }
+    }
+
     /// Elements per token over dimensions 1 and 2, before division by the sizes of the mesh; `f` is `4 h` in the paper.
     fn elements(self, model: &Model) -> [f64; 2] {
         let (h, f) = (model.hidden as f64, model.ffn as f64);
@@ -404,97 +495,4 @@ pub struct Candidate {
     pub bandwidths: [f64; 2],
     /// Seconds of communication of a step.
     pub seconds: f64,
-}
-
-/// An interconnect that the paper looks at.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Interconnect {
-    /// One of [`Interconnect::names`].
-    pub name: &'static str,
-    /// Where its bandwidths are printed, and which are assumed.
-    pub source: &'static str,
-    /// Its bandwidths.
-    pub bandwidths: KnownBandwidths,
-}
-
-/// How the bandwidths of an interconnect are known.
-#[derive(Debug, Clone, PartialEq)]
-pub enum KnownBandwidths {
-    /// By its hierarchical communication matrix.
-    Matrix(HierarchicalMatrix),
-    /// By measured `[B1, B2]` of some meshes.
-    Calibrated(Vec<(Mesh, [f64; 2])>),
-}
-
-/// Bytes per second of a device's NVLink-v3 connections, section 2.2.
-const NVLINK: f64 = 600e9;
-/// Of a PCIe 4.0 connection, section 2.2.
-const PCIE: f64 = 64e9;
-/// Of InfiniBand of 200 Gb/s, sections 3.4 and 5.
-const INFINIBAND: f64 = 25e9;
-
-/// Name and source of every interconnect.
-const INTERCONNECTS: [(&str, &str); 7] = [
-    (
-        "figure-7a",
-        "section 3.4: 4 nodes joined by 200 Gb/s, in each 4 GPUs of which every two have 4 NVLinks of 50 GB/s",
-    ),
-    ("ic1", "section 5.3: 8 GPUs on PCIe; bandwidths measured, since the matrix does not evaluate them accurately"),
-    (
-        "ic2",
-        "section 5.3: 4 pairs of GPUs, PCIe between pairs, NVLink in them; bandwidths of section 2.2; assumed: a pair \
-         shares one PCIe connection",
-    ),
-    ("ic3", "section 5.3: 8 GPUs on NVSwitch, one layer; bandwidth of section 2.2"),
-    ("ic4", "section 5.3: 16 GPUs on InfiniBand of 200 Gb/s, one layer"),
-    (
-        "ic5",
-        "section 5.4: GPUs on an NVLink-Network switch, one layer; assumed: 16 of them, with the bandwidth of section \
-         2.2, on which no choice depends",
-    ),
-    ("ic6", "sections 3.4 and 5.4: a torus of 4 x 4 devices, links of 25 GB/s"),
-];
-
-impl Interconnect {
-    /// The names of all interconnects.
-    pub fn names() -> impl Iterator<Item = &'static str> {
-        INTERCONNECTS.iter().map(|(name, _)| *name)
-    }
-
-    /// The interconnect of that name.
-    ///
-    /// # Errors
-    /// A name that is not among [`Interconnect::names`].
-    pub fn preset(name: &str) -> Result<Self, SpecError> {
-        let unknown = || SpecError::Unknown {
-            what: "interconnect",
-            name: name.to_owned(),
-            known: Self::names().map(str::to_owned).collect(),
-        };
-        let (name, source) = *INTERCONNECTS.iter().find(|(known, _)| *known == name).ok_or_else(unknown)?;
-        let layer = MatrixLayer::fully_connected;
-        let matrix = match name {
-            "figure-7a" => HierarchicalMatrix::new(vec![layer(4, INFINIBAND, INFINIBAND)?, layer(4, 200e9, NVLINK)?])?,
-            "ic1" => {
-                let by_mesh =
-                    vec![(Mesh { d1: 2, d2: 4 }, [1.20e9, 4.95e9]), (Mesh { d1: 8, d2: 1 }, [0.97e9, f64::INFINITY])];
-                return Ok(Self { name, source, bandwidths: KnownBandwidths::Calibrated(by_mesh) });
-            }
-            "ic2" => HierarchicalMatrix::new(vec![layer(4, PCIE, PCIE)?, layer(2, NVLINK, NVLINK)?])?,
-            "ic3" => HierarchicalMatrix::flat(8, NVLINK)?,
-            "ic4" => HierarchicalMatrix::flat(16, INFINIBAND)?,
-            "ic5" => HierarchicalMatrix::flat(16, NVLINK)?,
-            _ => HierarchicalMatrix::torus(4, 4, 25e9)?,
-        };
-        Ok(Self { name, source, bandwidths: KnownBandwidths::Matrix(matrix) })
-    }
-
-    /// The meshes whose bandwidths are known, as [`Workload::rank`] ranks them; measured bandwidths are those of
-    /// all-reduces already.
-    pub fn rank(&self, workload: &Workload, all_reduce: AllReduce) -> Vec<Candidate> {
-        match &self.bandwidths {
-            KnownBandwidths::Matrix(matrix) => workload.rank(matrix, all_reduce),
-            KnownBandwidths::Calibrated(known) => workload.rank_known(known.iter().copied()),
-        }
-    }
 }

@@ -1,0 +1,136 @@
+//! What ranks read of a batch: tokens or patches, and what is to be predicted.
+
+use quadrille_comm::Label;
+use quadrille_step::{Operation, Section};
+use quadrille_tensor::ContextPart;
+
+use crate::{EngineError, RankEngine, Real};
+
+/// Whole sequences of a step's global batch that a [`BatchSource`] fills in.
+#[derive(Debug)]
+pub enum Samples<'a> {
+    /// Of a model with a vocabulary: `[sequences, tokens]`.
+    Tokens {
+        /// Token ids.
+        inputs: &'a mut [u32],
+        /// The ids to be predicted.
+        targets: &'a mut [u32],
+    },
+    /// Of a model of patches: `[sequences, patches, values]`.
+    Patches {
+        /// Numbers.
+        inputs: &'a mut [f64],
+        /// The numbers to be predicted.
+        targets: &'a mut [f64],
+    },
+}
+
+impl<'a> Samples<'a> {
+    /// Inputs and targets, for a source of tokens.
+    ///
+    /// # Errors
+    /// The model reads patches.
+    pub fn tokens(self) -> Result<(&'a mut [u32], &'a mut [u32]), EngineError> {
+        match self {
+            Self::Tokens { inputs, targets } => Ok((inputs, targets)),
+            Self::Patches { .. } => Err(EngineError::OtherSamples { read: "patches", given: "tokens" }),
+        }
+    }
+
+    /// Inputs and targets, for a source of patches.
+    ///
+    /// # Errors
+    /// The model reads tokens.
+    pub fn patches(self) -> Result<(&'a mut [f64], &'a mut [f64]), EngineError> {
+        match self {
+            Self::Patches { inputs, targets } => Ok((inputs, targets)),
+            Self::Tokens { .. } => Err(EngineError::OtherSamples { read: "tokens", given: "patches" }),
+        }
+    }
+}
+
+/// Fills in sequences of a step's global batch, by logical index: (step, first sequence, samples).
+pub type BatchSource<'a> = dyn Fn(u64, usize, Samples<'_>) -> Result<(), EngineError> + Sync + 'a;
+
+/// Inputs and targets of this rank's part of a microbatch; those that the model does not read are empty.
+#[derive(Debug, Default)]
+pub(crate) struct OwnSamples {
+    /// The step and microbatch that they are of.
+    of: Option<(u64, usize)>,
+    pub tokens: [Vec<u32>; 2],
+    pub patches: [Vec<f64>; 2],
+}
+
+impl<T: Real> RankEngine<'_, T> {
+    /// Reads the samples of the microbatch, if the section looks at them.
+    pub(crate) fn load_samples(&mut self, section: &Section, batch: &BatchSource) -> Result<(), EngineError> {
+        let looks = |operation: &Operation| {
+            matches!(
+                operation,
+                Operation::Embed { .. }
+                    | Operation::EmbedBackward { .. }
+                    | Operation::CrossEntropySums { .. }
+                    | Operation::Patches { .. }
+                    | Operation::SquaredError { .. }
+            )
+        };
+        let now = Some((self.step, self.microbatch));
+        if self.samples.of == now || !section.ops.iter().any(|op| looks(&op.operation)) {
+            return Ok(());
+        }
+        let (step, first, layout) = (self.step, self.first_sequence(), &self.program.layout);
+        let (part, rows) = (self.context_part(), [layout.rows(), layout.seq_len]);
+        let OwnSamples { tokens, patches, .. } = &mut self.samples;
+        match self.program.model.patch_values {
+            None => {
+                self.context.enter(Label::new("embedding"), "read tokens")?;
+                read(tokens, rows, 1, part, |inputs, targets| batch(step, first, Samples::Tokens { inputs, targets }))?;
+                self.check_tokens()?;
+            }
+            Some(values) => {
+                self.context.enter(Label::new("embedding"), "read patches")?;
+                let fill =
+                    |inputs: &mut [f64], targets: &mut [f64]| batch(step, first, Samples::Patches { inputs, targets });
+                read(patches, rows, values, part, fill)?;
+            }
+        }
+        self.samples.of = now;
+        Ok(())
+    }
+
+    /// A token outside the vocabulary would be a row of zeros and no target: plausible numbers, all wrong.
+    fn check_tokens(&self) -> Result<(), EngineError> {
+        let vocab = self.program.model.vocab;
+        match self.samples.tokens.iter().flatten().find(|token| **token as usize >= vocab) {
+            Some(token) => Err(EngineError::UnknownToken { token: *token, vocab }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads whole sequences and keeps, of each, the rows of `part`; `rows` are kept in all, of sequences of `seq_len`.
+fn read<E: Copy + Default>(
+    own: &mut [Vec<E>; 2],
+    [rows, seq_len]: [usize; 2],
+    width: usize,
+    part: ContextPart,
+    fill: impl FnOnce(&mut [E], &mut [E]) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    own.iter_mut().for_each(|own| own.resize(rows * width, E::default()));
+    if part == ContextPart::WHOLE {
+        let [inputs, targets] = own;
+        return fill(inputs, targets);
+    }
+    let mut whole = [(); 2].map(|()| vec![E::default(); rows * part.parts * width]);
+    let [inputs, targets] = &mut whole;
+    fill(inputs, targets)?;
+    for (own, whole) in own.iter_mut().zip(&whole) {
+        let sequences = own.chunks_exact_mut(part.tokens(seq_len) * width).zip(whole.chunks_exact(seq_len * width));
+        for (own, whole) in sequences {
+            for (token, own) in own.chunks_exact_mut(width).enumerate() {
+                own.copy_from_slice(&whole[part.position(token, seq_len) * width..][..width]);
+            }
+        }
+    }
+    Ok(())
+}

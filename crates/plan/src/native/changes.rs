@@ -1,0 +1,176 @@
+//! What another choice would give: the layouts that differ from one in a single choice.
+
+use std::collections::BTreeSet;
+
+use quadrille_cost::native::Candidate;
+use quadrille_spec::{Axis, Recompute, Schedule, SpecError};
+
+use super::placement::{node, placements};
+use super::ranking::Ranked;
+use super::setting::Setting;
+use super::space::{Space, divisors};
+
+/// A layout that differs in one choice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// What was changed, in words.
+    pub what: String,
+    /// The changed layout with its price.
+    pub ranked: Ranked,
+}
+
+impl Setting<'_> {
+    /// Every legal layout that fits and differs from `candidate` in one choice, fastest first. A factor that moves from
+    /// one axis to another is one choice; where it is needed, microbatch and placement follow.
+    ///
+    /// # Errors
+    /// What cannot be priced.
+    pub fn changes(&self, candidate: &Candidate) -> Result<Vec<Change>, SpecError> {
+        let problem = self.problem()?;
+        let rules = self.rules();
+        let mut found: Vec<Change> = Vec::new();
+        for (what, variants) in self.variants(candidate) {
+            let priced = variants.into_iter().filter(|variant| rules.check(variant).is_ok()).map(|variant| {
+                let price = problem.price(&variant, &problem.block(&variant));
+                Ranked { candidate: variant, price }
+            });
+            let fits = |ranked: &Ranked| self.capacity.is_none_or(|capacity| ranked.price.memory.total() <= capacity);
+            let best = priced.filter(fits).min_by(Ranked::order);
+            found.extend(best.map(|ranked| Change { what, ranked }));
+        }
+        found.sort_by(|a, b| a.ranked.order(&b.ranked));
+        Ok(found)
+    }
+
+    /// Changes in words, each with the layouts that it can mean.
+    fn variants(&self, from: &Candidate) -> Vec<(String, Vec<Candidate>)> {
+        let mut all = self.moved_factors(from);
+        all.extend(self.other_places(from));
+        let mut add = |what: String, variant: Candidate| {
+            if variant != *from {
+                all.push((what, vec![variant]));
+            }
+        };
+        let space = Space::default();
+        for microbatch in divisors(self.global_batch / from.size(Axis::Data)) {
+            let what = format!("microbatch {} instead of {}", microbatch, from.microbatch);
+            add(what, Candidate { microbatch, ..*from });
+        }
+        for (schedule, chunks) in space.schedules(self.model.layers, from.size(Axis::Pipe)) {
+            let name = |schedule, chunks| match chunks {
+                1 => format!("{schedule}"),
+                _ => format!("{schedule} with {chunks} chunks"),
+            };
+            let what = format!("{} instead of {}", name(schedule, chunks), name(from.schedule, from.chunks));
+            add(what, Candidate { schedule, chunks, ..*from });
+        }
+        for recompute in &space.recompute {
+            let keep_communicated = from.keep_communicated && *recompute != Recompute::None;
+            let what = format!("recompute {recompute} instead of {}", from.recompute);
+            add(what, Candidate { recompute: *recompute, keep_communicated, ..*from });
+        }
+        let kept = if from.keep_communicated { "repeat collectives" } else { "keep outputs of collectives" };
+        add(format!("recompute: {kept}"), Candidate { keep_communicated: !from.keep_communicated, ..*from });
+        if from.size(Axis::Context) * from.size(Axis::Data) > 1 {
+            for zero in &space.zero {
+                add(format!("ZeRO {zero} instead of {}", from.zero), Candidate { zero: *zero, ..*from });
+            }
+        }
+        for (activations, linear, summa_panels) in space.products(from.size(Axis::X), from.size(Axis::Y)) {
+            let variant = Candidate { activations, linear, summa_panels, ..*from };
+            if (activations, linear) != (from.activations, from.linear) {
+                let before = format!("{} with {} activations", from.linear, from.activations);
+                add(format!("{linear} with {activations} activations instead of {before}"), variant);
+            }
+        }
+        for overlap_chunks in space.overlap_chunks() {
+            let what = format!("{overlap_chunks} overlap chunks instead of {}", from.overlap_chunks);
+            add(what, Candidate { overlap_chunks, ..*from });
+        }
+        if from.size(Axis::Z) > 1 {
+            for keep_weights in space.keep_weights {
+                let what = format!("gathered weights kept for a {keep_weights} instead of a {}", from.keep_weights);
+                add(what, Candidate { keep_weights, ..*from });
+            }
+        }
+        all
+    }
+
+    /// A prime factor of one axis goes to another.
+    fn moved_factors(&self, from: &Candidate) -> Vec<(String, Vec<Candidate>)> {
+        let mut moves = Vec::new();
+        for source in Axis::ALL {
+            for factor in prime_factors(from.size(source)) {
+                for target in Axis::ALL.into_iter().filter(|target| *target != source) {
+                    let mut sizes = from.sizes;
+                    sizes[source as usize] /= factor;
+                    sizes[target as usize] *= factor;
+                    let [down, up] = [source, target]
+                        .map(|axis| format!("{axis} {} instead of {}", sizes[axis as usize], from.size(axis)));
+                    moves.push((format!("{up}, {down}"), self.on_grid(from, sizes)));
+                }
+            }
+        }
+        moves
+    }
+
+    /// The layout with other sizes: every placement, with its microbatch, or if that is not legal with every one.
+    fn on_grid(&self, from: &Candidate, sizes: [usize; 6]) -> Vec<Candidate> {
+        let rules = self.rules();
+        let [x, y, _, _, data, pipe] = sizes;
+        let interleaved = from.schedule == Schedule::Interleaved;
+        let mut moved = Candidate { sizes, inside: [1; 6], ..*from };
+        if pipe == 1 {
+            (moved.schedule, moved.chunks) = (Schedule::OneForwardOneBackward, 1);
+        } else if interleaved && !self.model.layers.is_multiple_of(pipe * from.chunks) {
+            moved.chunks = Space::default().several_chunks(self.model.layers, pipe).first().copied().unwrap_or(1);
+        }
+        if let Some((.., panels)) =
+            Space::default().products(x, y).into_iter().find(|(_, linear, _)| *linear == from.linear)
+        {
+            moved.summa_panels = panels;
+        }
+        let places = placements(sizes, node(self.cluster, self.per_node, from.devices()));
+        let with =
+            |microbatch: usize| places.iter().map(move |inside| Candidate { inside: *inside, microbatch, ..moved });
+        if rules.check(&moved).is_ok() || !self.global_batch.is_multiple_of(data) {
+            return with(from.microbatch).collect();
+        }
+        divisors(self.global_batch / data).into_iter().flat_map(with).collect()
+    }
+
+    /// The same sizes elsewhere on the nodes.
+    fn other_places(&self, from: &Candidate) -> Vec<(String, Vec<Candidate>)> {
+        let name = |inside: [usize; 6]| {
+            let named = Axis::ALL.into_iter().filter(|axis| inside[*axis as usize] > 1);
+            let named: Vec<_> = named.map(|axis| format!("{axis}={}", inside[axis as usize])).collect();
+            if named.is_empty() { "nothing".to_owned() } else { named.join(",") }
+        };
+        let others = placements(from.sizes, node(self.cluster, self.per_node, from.devices()))
+            .into_iter()
+            .filter(|inside| *inside != from.inside);
+        others
+            .map(|inside| {
+                let what = format!("{} inside a node instead of {}", name(inside), name(from.inside));
+                (what, vec![Candidate { inside, ..*from }])
+            })
+            .collect()
+    }
+}
+
+/// Every prime that divides a number, once.
+fn prime_factors(number: usize) -> BTreeSet<usize> {
+    let (mut rest, mut found) = (number, BTreeSet::new());
+    let mut factor = 2;
+    while factor * factor <= rest {
+        while rest.is_multiple_of(factor) {
+            rest /= factor;
+            found.insert(factor);
+        }
+        factor += 1;
+    }
+    if rest > 1 {
+        found.insert(rest);
+    }
+    found
+}

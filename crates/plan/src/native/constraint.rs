@@ -1,0 +1,223 @@
+//! What a user fixes or bounds of a layout before the search.
+
+use std::fmt::Display;
+
+use quadrille_spec::{Axis, SpecError};
+
+use super::space::Space;
+
+/// How a number or a choice is constrained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// It has this value.
+    Fix,
+    /// It has at most this value.
+    Max,
+    /// It has at least this value.
+    Min,
+}
+
+impl Bound {
+    /// The flag that a user writes.
+    fn flag(self) -> &'static str {
+        match self {
+            Self::Fix => "--fix",
+            Self::Max => "--max",
+            Self::Min => "--min",
+        }
+    }
+}
+
+/// Numbers from `least` to `most`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The smallest.
+    pub least: usize,
+    /// The largest.
+    pub most: usize,
+}
+
+impl Range {
+    /// Every number from 1.
+    pub const ALL: Self = Self { least: 1, most: usize::MAX };
+
+    /// Whether `number` is one of them.
+    pub fn contains(self, number: usize) -> bool {
+        (self.least..=self.most).contains(&number)
+    }
+
+    /// The number, if there is but one.
+    pub fn only(self) -> Option<usize> {
+        (self.least == self.most).then_some(self.least)
+    }
+
+    fn narrow(&mut self, key: &str, bound: Bound, number: usize) -> Result<(), SpecError> {
+        let field = format!("{} {key}", bound.flag());
+        if number == 0 {
+            return Err(SpecError::invalid(field, 0, "it must be at least 1", "give a positive number"));
+        }
+        let (least, most) = match bound {
+            Bound::Fix => (number, number),
+            Bound::Max => (1, number),
+            Bound::Min => (number, usize::MAX),
+        };
+        let narrowed = Self { least: self.least.max(least), most: self.most.min(most) };
+        if narrowed.least > narrowed.most {
+            let rule = match self.most {
+                usize::MAX => format!("another constraint wants {key} of at least {}", self.least),
+                most if most == self.least => format!("another constraint wants {key}={most}"),
+                most => format!("another constraint wants {key} in {}..={most}", self.least),
+            };
+            return Err(SpecError::invalid(field, number, rule, "leave one of them out"));
+        }
+        *self = narrowed;
+        Ok(())
+    }
+}
+
+/// The keys that have sizes and can be bounded, beside the axes.
+const NUMBERS: [&str; 4] = ["microbatch", "chunks", "overlap-chunks", "summa-panels"];
+
+/// The keys that are chosen by name.
+const NAMES: [&str; 8] = ["schedule", "recompute", "cac", "zero", "activations", "linear", "keep-weights", "overlap"];
+
+impl Space {
+    /// Applies a constraint as a user writes it, `x=8` or `schedule=1f1b`.
+    ///
+    /// # Errors
+    /// Text that is not `key=value`, an unknown key or value, a bound of what has no size, a contradiction.
+    pub fn constrain(&mut self, bound: Bound, text: &str) -> Result<(), SpecError> {
+        let Some((key, value)) = text.split_once('=').map(|(key, value)| (key.trim(), value.trim())) else {
+            let example = if bound == Bound::Fix { "x=8 or schedule=1f1b" } else { "pipe=16" };
+            let reason = format!("write it as key=value, e.g. {} {example}", bound.flag());
+            return Err(SpecError::Syntax { what: "a constraint", text: text.to_owned(), reason });
+        };
+        if let Some(range) = self.range_mut(key) {
+            let number = number(key, bound, value)?;
+            return range.narrow(key, bound, number);
+        }
+        if !NAMES.contains(&key) {
+            let known = Axis::ALL.map(Axis::name).into_iter().chain(NUMBERS).chain(NAMES).map(str::to_owned).collect();
+            return Err(SpecError::Unknown { what: "choice of a layout", name: key.to_owned(), known });
+        }
+        if bound != Bound::Fix {
+            let field = format!("{} {key}", bound.flag());
+            let rule = "only the sizes of axes, microbatch, chunks, overlap-chunks and summa-panels have an order";
+            return Err(SpecError::invalid(field, value, rule, format!("use --fix {key}={value}")));
+        }
+        self.fix_name(key, value)
+    }
+
+    fn range_mut(&mut self, key: &str) -> Option<&mut Range> {
+        match key {
+            "microbatch" => Some(&mut self.microbatch),
+            "chunks" => Some(&mut self.chunks),
+            "overlap-chunks" => Some(&mut self.overlap_chunks),
+            "summa-panels" => Some(&mut self.summa_panels),
+            _ => key.parse::<Axis>().ok().map(|axis| &mut self.axes[axis as usize]),
+        }
+    }
+
+    fn fix_name(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
+        match key {
+            "schedule" => fix(&mut self.schedules, key, value.parse()?),
+            "recompute" => fix(&mut self.recompute, key, value.parse()?),
+            "cac" => fix(&mut self.keep_communicated, key, truth(key, value)?),
+            "zero" => fix(&mut self.zero, key, value.parse()?),
+            "activations" => fix(&mut self.activations, key, value.parse()?),
+            "linear" => fix(&mut self.linear, key, value.parse()?),
+            "keep-weights" => fix(&mut self.keep_weights, key, value.parse()?),
+            _ => {
+                let mut fixed = self.overlap.into_iter().collect();
+                fix(&mut fixed, key, value.parse()?)?;
+                self.overlap = fixed.first().copied();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Leaves one value of a choice: any that nothing else has ruled out.
+fn fix<T: PartialEq + Display>(allowed: &mut Vec<T>, key: &str, value: T) -> Result<(), SpecError> {
+    match allowed.as_slice() {
+        [only] if *only != value => {
+            let rule = format!("another constraint wants {key}={only}");
+            Err(SpecError::invalid(format!("--fix {key}"), value, rule, "leave one of them out"))
+        }
+        _ => {
+            *allowed = vec![value];
+            Ok(())
+        }
+    }
+}
+
+fn number(key: &str, bound: Bound, text: &str) -> Result<usize, SpecError> {
+    text.parse().map_err(|_| {
+        let remedy = format!("write e.g. {} {key}=4", bound.flag());
+        SpecError::invalid(format!("{} {key}", bound.flag()), text, "it is a whole number", remedy)
+    })
+}
+
+fn truth(key: &str, text: &str) -> Result<bool, SpecError> {
+    text.parse().map_err(|_| SpecError::invalid(format!("--fix {key}"), text, "it is true or false", "use one of them"))
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::{Recompute, Zero};
+
+    use super::*;
+
+    fn refusal(constraints: &[(Bound, &str)]) -> String {
+        let mut space = Space::default();
+        let results: Vec<_> = constraints.iter().map(|(bound, text)| space.constrain(*bound, text)).collect();
+        let (last, others) = results.split_last().unwrap();
+        assert!(others.iter().all(Result::is_ok), "{others:?}");
+        last.as_ref().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn constraints_narrow_the_space() {
+        let mut space = Space::default();
+        for (bound, text) in [
+            (Bound::Fix, "x=8"),
+            (Bound::Max, "pipe = 16"),
+            (Bound::Min, "pipe=2"),
+            (Bound::Fix, "recompute=full:3"),
+            (Bound::Fix, "zero=1"),
+            (Bound::Fix, "zero=1"),
+            (Bound::Fix, "cac=false"),
+            (Bound::Max, "microbatch=4"),
+        ] {
+            space.constrain(bound, text).unwrap();
+        }
+        assert_eq!(space.axes[Axis::X as usize].only(), Some(8));
+        assert_eq!(space.axes[Axis::Pipe as usize], Range { least: 2, most: 16 });
+        assert_eq!((space.recompute, space.zero), (vec![Recompute::Full { every: 3 }], vec![Zero::Optimizer]));
+        assert_eq!((space.keep_communicated, space.microbatch.most), (vec![false], 4));
+    }
+
+    #[test]
+    fn bad_constraints_name_value_rule_and_remedy() {
+        use Bound::{Fix, Max, Min};
+        for (constraints, words) in [
+            (&[(Fix, "x")][..], &["'x'", "key=value", "--fix x=8"][..]),
+            (&[(Max, "pipe")], &["'pipe'", "--max pipe=16"]),
+            (&[(Fix, "w=2")], &["unknown choice of a layout 'w'", "x, y, z", "overlap-chunks", "schedule"]),
+            (&[(Fix, "x=0")], &["--fix x = 0", "at least 1"]),
+            (&[(Max, "pipe=many")], &["--max pipe = many", "whole number", "--max pipe=4"]),
+            (&[(Max, "zero=1")], &["--max zero = 1", "have an order", "--fix zero=1"]),
+            (&[(Fix, "schedule=zigzag")], &["unknown schedule 'zigzag'", "1f1b"]),
+            (&[(Fix, "recompute=full:0")], &["full:0", "full:2"]),
+            (&[(Fix, "cac=maybe")], &["--fix cac = maybe", "true or false"]),
+            (&[(Fix, "x=4"), (Fix, "x=8")], &["--fix x = 8", "wants x=4", "leave one"]),
+            (&[(Min, "data=4"), (Max, "data=2")], &["--max data = 2", "data of at least 4"]),
+            (&[(Min, "data=4"), (Max, "data=8"), (Fix, "data=16")], &["--fix data = 16", "data in 4..=8"]),
+            (&[(Fix, "overlap=none"), (Fix, "overlap=oar")], &["--fix overlap = oar", "wants overlap=none"]),
+            (&[(Fix, "zero=1"), (Fix, "zero=2")], &["--fix zero = 2", "wants zero=1"]),
+        ] {
+            let message = refusal(constraints);
+            assert!(words.iter().all(|word| message.contains(word)), "{words:?} in {message}");
+        }
+    }
+}

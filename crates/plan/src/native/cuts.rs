@@ -1,0 +1,84 @@
+//! Grids with their placements, grouped by what the price of a block depends on.
+
+use std::collections::BTreeMap;
+
+use quadrille_cost::native::Candidate;
+use quadrille_spec::{Activations, Axis, AxisSet, Grid, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
+
+use super::count::Tally;
+use super::legal::Rules;
+use super::placement::placements;
+use super::space::Space;
+
+/// Sizes and placement of x, y, z and context, with every legal way to use the other devices.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Cut {
+    /// Sizes of x, y, z and context.
+    pub sizes: [usize; 4],
+    /// Neighbours along them that share a node.
+    pub inside: [usize; 4],
+    /// At least one.
+    pub outer: Vec<Outer>,
+}
+
+/// Sizes and placement of data and pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outer {
+    pub data: usize,
+    pub pipe: usize,
+    pub inside_data: usize,
+    pub inside_pipe: usize,
+}
+
+impl Cut {
+    /// Sizes and placement of all axes.
+    pub fn placed(&self, outer: &Outer) -> ([usize; 6], [usize; 6]) {
+        let [x, y, z, context] = self.sizes;
+        let [inside_x, inside_y, inside_z, inside_context] = self.inside;
+        let inside = [inside_x, inside_y, inside_z, inside_context, outer.inside_data, outer.inside_pipe];
+        ([x, y, z, context, outer.data, outer.pipe], inside)
+    }
+}
+
+/// Every cut of `devices` devices in nodes of `domain`, in a fixed order; grids that break a rule are tallied.
+pub(super) fn cuts(rules: &Rules, space: &Space, devices: usize, domain: usize, tally: &mut Tally) -> Vec<Cut> {
+    let mut grouped: BTreeMap<([usize; 4], [usize; 4]), Vec<Outer>> = BTreeMap::new();
+    for grid in Grid::all_over(devices, AxisSet::WORLD) {
+        let sizes = Axis::ALL.map(|axis| grid.size(axis));
+        if !sizes.iter().zip(&space.axes).all(|(size, range)| range.contains(*size)) {
+            continue;
+        }
+        tally.counts.grids += 1;
+        if let Err(rule) = rules.check_grid(sizes) {
+            tally.refuse_grid(rule, || example(sizes));
+            continue;
+        }
+        tally.counts.legal_grids += 1;
+        let [x, y, z, context, data, pipe] = sizes;
+        for [ix, iy, iz, ic, inside_data, inside_pipe] in placements(sizes, domain) {
+            let outer = Outer { data, pipe, inside_data, inside_pipe };
+            grouped.entry(([x, y, z, context], [ix, iy, iz, ic])).or_default().push(outer);
+        }
+    }
+    grouped.into_iter().map(|((sizes, inside), outer)| Cut { sizes, inside, outer }).collect()
+}
+
+/// A layout of a grid without any choice that could break a rule.
+fn example(sizes: [usize; 6]) -> Candidate {
+    Candidate {
+        sizes,
+        inside: sizes,
+        microbatch: 1,
+        activations: Activations::Replicated,
+        linear: Linear::Pmm,
+        summa_panels: 0,
+        overlap: Overlap::ALL,
+        overlap_chunks: 1,
+        schedule: Schedule::OneForwardOneBackward,
+        chunks: 1,
+        recompute: Recompute::None,
+        keep_communicated: false,
+        zero: Zero::Off,
+        keep_weights: KeepWeights::Use,
+    }
+}

@@ -1,0 +1,144 @@
+//! Why a layout is as fast as it is: what binds, what another layout does better or worse, what faster hardware would
+//! give.
+
+use quadrille_cost::native::{Candidate, Parts};
+use quadrille_spec::{Axis, SpecError};
+
+use super::hardware;
+use super::setting::Setting;
+
+/// A part of a step's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Arithmetic.
+    Compute,
+    /// Memory traffic.
+    MemoryBound,
+    /// Starting operations.
+    Launch,
+    /// Communication along an axis that nothing hides.
+    Communication(Axis),
+    /// Waiting for other stages.
+    Bubble,
+    /// The update.
+    Optimizer,
+    /// Waiting for tokens.
+    DataLoading,
+}
+
+impl Part {
+    /// Every part, in the order of tables.
+    pub const ALL: [Self; 12] = [
+        Self::Compute,
+        Self::MemoryBound,
+        Self::Launch,
+        Self::Communication(Axis::X),
+        Self::Communication(Axis::Y),
+        Self::Communication(Axis::Z),
+        Self::Communication(Axis::Context),
+        Self::Communication(Axis::Data),
+        Self::Communication(Axis::Pipe),
+        Self::Bubble,
+        Self::Optimizer,
+        Self::DataLoading,
+    ];
+
+    /// Its seconds.
+    pub fn of(self, parts: &Parts) -> f64 {
+        match self {
+            Self::Compute => parts.compute,
+            Self::MemoryBound => parts.memory_bound,
+            Self::Launch => parts.launch,
+            Self::Communication(axis) => parts.communication[axis as usize],
+            Self::Bubble => parts.bubble,
+            Self::Optimizer => parts.optimizer,
+            Self::DataLoading => parts.data_loading,
+        }
+    }
+
+    /// Its name in tables and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::MemoryBound => "memory-bound",
+            Self::Launch => "launch",
+            Self::Communication(Axis::X) => "comm x",
+            Self::Communication(Axis::Y) => "comm y",
+            Self::Communication(Axis::Z) => "comm z",
+            Self::Communication(Axis::Context) => "comm context",
+            Self::Communication(Axis::Data) => "comm data",
+            Self::Communication(Axis::Pipe) => "comm pipe",
+            Self::Bubble => "bubble",
+            Self::Optimizer => "optimizer",
+            Self::DataLoading => "tokens",
+        }
+    }
+
+    /// What it is, in words.
+    pub fn words(self) -> String {
+        match self {
+            Self::Compute => "arithmetic of products, attention and element-wise work".to_owned(),
+            Self::MemoryBound => "memory traffic beyond the arithmetic".to_owned(),
+            Self::Launch => "starting operations".to_owned(),
+            Self::Communication(axis) => format!("communication along {axis} that nothing hides"),
+            Self::Bubble => "waiting for other stages of the pipeline".to_owned(),
+            Self::Optimizer => "the optimizer's update".to_owned(),
+            Self::DataLoading => "waiting for tokens".to_owned(),
+        }
+    }
+}
+
+/// The parts of a step that take time, largest first, with their seconds.
+pub fn binding(parts: &Parts) -> Vec<(Part, f64)> {
+    let mut binding: Vec<_> =
+        Part::ALL.map(|part| (part, part.of(parts))).into_iter().filter(|(_, s)| *s > 0.0).collect();
+    binding.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    binding
+}
+
+/// The parts in which two layouts differ, largest difference first, with the seconds that the second takes more.
+pub fn difference(first: &Parts, second: &Parts) -> Vec<(Part, f64)> {
+    let more = |part: Part| (part, part.of(second) - part.of(first));
+    let mut differing: Vec<_> = Part::ALL.map(more).into_iter().filter(|(_, more)| *more != 0.0).collect();
+    differing.sort_by(|(_, a), (_, b)| b.abs().total_cmp(&a.abs()));
+    differing
+}
+
+/// What a change of one number of the hardware does to a layout.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sensitivity {
+    /// The number, by the name that [`hardware::with`] takes.
+    pub field: String,
+    /// Its value.
+    pub from: f64,
+    /// The value that it was changed to.
+    pub to: f64,
+    /// Seconds of a step that this saves; negative: that it costs.
+    pub gained_seconds: f64,
+}
+
+/// How much larger a number is made to see what depends on it.
+const LARGER: f64 = 1.1;
+
+/// What a layout would gain if each number of the hardware were 10 % larger (fractions at most 1), largest effect
+/// first. The layout stays as it is.
+///
+/// # Errors
+/// What cannot be priced.
+pub fn sensitivities(setting: &Setting, candidate: &Candidate) -> Result<Vec<Sensitivity>, SpecError> {
+    let before = setting.price(candidate)?.seconds;
+    let mut found = Vec::new();
+    for field in hardware::rates(setting.cluster) {
+        let from = hardware::value(setting.cluster, &field)?;
+        let larger = hardware::with(setting.cluster, &field, from * LARGER).map(|cluster| (from * LARGER, cluster));
+        // A fraction of more than 1 is refused.
+        let Ok((to, cluster)) = larger.or_else(|_| hardware::with(setting.cluster, &field, 1.0).map(|c| (1.0, c)))
+        else {
+            continue;
+        };
+        let after = Setting { cluster: &cluster, ..*setting }.price(candidate)?.seconds;
+        found.push(Sensitivity { field, from, to, gained_seconds: before - after });
+    }
+    found.sort_by(|a, b| b.gained_seconds.abs().total_cmp(&a.gained_seconds.abs()));
+    Ok(found)
+}

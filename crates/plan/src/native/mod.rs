@@ -1,0 +1,34 @@
+//! The search over every layout, priced by [`quadrille_cost::native`].
+//!
+//! All sizes of six axes, all placements of ranks on nodes that an order of the axes can express, schedules and chunks,
+//! microbatches, recomputation, ZeRO, activations, linear algorithms, overlap chunks and how long gathered weights are
+//! kept. Layouts are those that `Layout::new` accepts; those that cannot differ in price are tried once. Bounds leave
+//! out what cannot be among the wanted, without losing any of it.
+
+mod bounds;
+mod changes;
+mod constraint;
+mod count;
+mod cuts;
+pub mod explain;
+mod front;
+pub mod hardware;
+mod legal;
+mod nothing;
+mod placement;
+mod ranking;
+mod search;
+mod setting;
+mod space;
+mod visit;
+
+pub use changes::Change;
+pub use constraint::{Bound, Range};
+pub use count::{Counts, Refused};
+pub use front::front;
+pub use legal::{Rule, Rules};
+pub use nothing::Nothing;
+pub use ranking::Ranked;
+pub use search::{Found, Search};
+pub use setting::Setting;
+pub use space::Space;

@@ -1,0 +1,118 @@
+//! Which neighbours along an axis share a node: the placements that an order of the axes can express.
+
+use quadrille_spec::Cluster;
+
+/// Devices that share a node, at most `per_node` of them, where `devices` are used.
+pub(super) fn node(cluster: &Cluster, per_node: Option<usize>, devices: usize) -> usize {
+    let innermost = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(devices);
+    innermost.min(per_node.unwrap_or(devices)).min(devices)
+}
+
+/// Every way to fill nodes with ranks of a grid of `sizes` (in the order of `Axis::ALL`) that an order of the axes
+/// expresses, as the number of neighbours on every axis that share a node. `domain` is the number of devices that the
+/// innermost network joins.
+///
+/// With ranks numbered along an order of the axes and `n` consecutive ranks in a node, the innermost axes lie wholly in a
+/// node, the next one by an equal part, and the others not at all. A node takes as many ranks as it has devices and the
+/// grid allows: the number divides the ranks, and its parts divide their axes.
+pub(super) fn placements(sizes: [usize; 6], domain: usize) -> Vec<[usize; 6]> {
+    let ranks: usize = sizes.iter().product();
+    let mut found = Vec::new();
+    for per_node in (1..=domain.min(ranks)).rev().filter(|per_node| ranks.is_multiple_of(*per_node)) {
+        for whole in 0_u32..1 << 6 {
+            add(sizes, per_node, |axis| whole >> axis & 1 == 1, &mut found);
+        }
+        if !found.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+/// Adds the placements in which exactly the axes that are `whole`, all of them larger than 1, lie wholly in a node.
+fn add(sizes: [usize; 6], per_node: usize, whole: impl Fn(usize) -> bool, found: &mut Vec<[usize; 6]>) {
+    let mut inside = [1; 6];
+    for axis in (0..6).filter(|axis| whole(*axis)) {
+        if sizes[axis] == 1 {
+            return;
+        }
+        inside[axis] = sizes[axis];
+    }
+    let filled: usize = inside.iter().product();
+    if filled > per_node || !per_node.is_multiple_of(filled) {
+        return;
+    }
+    let part = per_node / filled;
+    if part == 1 {
+        found.push(inside);
+        return;
+    }
+    for axis in (0..6).filter(|axis| !whole(*axis)) {
+        if sizes[axis] > part && sizes[axis].is_multiple_of(part) {
+            let mut placed = inside;
+            placed[axis] = part;
+            found.push(placed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use quadrille_spec::{Axis, AxisOrder, Grid};
+
+    use super::*;
+
+    /// The placement of an order of the axes by counting the ranks of the first node, if all nodes are alike.
+    fn by_counting(sizes: [usize; 6], order: AxisOrder, per_node: usize) -> Option<[usize; 6]> {
+        let grid = Grid::of_sizes(sizes).unwrap().with_order(order);
+        let inside = Axis::ALL.map(|axis| {
+            let places = (0..per_node).map(|rank| grid.coordinate(rank).on(axis));
+            places.collect::<HashSet<_>>().len()
+        });
+        let node_of = |rank: usize| rank / per_node;
+        let alike = (0..grid.ranks()).all(|rank| {
+            Axis::ALL.iter().zip(inside).all(|(axis, inside)| {
+                let group = grid.group(rank, axis.only());
+                group.iter().filter(|member| node_of(**member) == node_of(rank)).count() == inside
+            })
+        });
+        alike.then_some(inside)
+    }
+
+    fn orders() -> Vec<AxisOrder> {
+        let mut orders = vec![Vec::new()];
+        for _ in 0..6 {
+            let longer = |order: Vec<&'static str>| {
+                let rest =
+                    Axis::ALL.map(Axis::name).into_iter().filter(|name| !order.contains(name)).collect::<Vec<_>>();
+                rest.into_iter().map(move |name| order.iter().copied().chain([name]).collect::<Vec<_>>())
+            };
+            orders = orders.into_iter().flat_map(longer).collect();
+        }
+        orders.into_iter().map(|order| order.join(",").parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn placements_are_exactly_those_of_all_orders() {
+        let orders = orders();
+        assert_eq!(orders.len(), 720);
+        for (sizes, domain) in
+            [([2, 2, 2, 1, 2, 1], 4), ([4, 1, 1, 1, 4, 2], 8), ([3, 1, 1, 1, 4, 1], 4), ([2, 1, 6, 1, 1, 2], 4)]
+        {
+            let counted: HashSet<_> = orders.iter().filter_map(|order| by_counting(sizes, *order, domain)).collect();
+            let listed = placements(sizes, domain);
+            assert_eq!(listed.len(), listed.iter().collect::<HashSet<_>>().len(), "each once");
+            assert_eq!(listed.into_iter().collect::<HashSet<_>>(), counted, "{sizes:?} in nodes of {domain}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_as_full_as_the_grid_allows() {
+        assert_eq!(placements([2, 1, 1, 1, 3, 1], 8), [[2, 1, 1, 1, 3, 1]], "one node holds all");
+        assert_eq!(placements([13, 1, 1, 1, 1, 1], 8), [[1; 6]], "13 ranks in whole nodes: one each");
+        // Four of 36 ranks would cut either axis unevenly.
+        assert_eq!(placements([6, 1, 1, 1, 6, 1], 5), [[3, 1, 1, 1, 1, 1], [1, 1, 1, 1, 3, 1]]);
+    }
+}

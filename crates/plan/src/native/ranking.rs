@@ -1,0 +1,208 @@
+//! The best of what was priced: the fastest, and the front of time against memory.
+
+use std::cmp::Ordering;
+
+use quadrille_cost::native::{Candidate, Price};
+use quadrille_spec::{Axis, Recompute};
+
+/// A layout with its price.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ranked {
+    /// The layout.
+    pub candidate: Candidate,
+    /// Its price.
+    pub price: Price,
+}
+
+impl Ranked {
+    /// Faster first; of equal times the one that needs less memory, then the simpler one. Times that differ by rounding
+    /// only are equal: single precision decides.
+    pub(super) fn order(&self, other: &Self) -> Ordering {
+        let key = |ranked: &Self| (ranked.price.memory.total(), simplicity(&ranked.candidate));
+        comparable(self.price.seconds)
+            .total_cmp(&comparable(other.price.seconds))
+            .then_with(|| key(self).cmp(&key(other)))
+    }
+
+    /// As fast and small as the other, and no later in the order of simplicity where both are equal.
+    fn dominates(&self, other: &Self) -> bool {
+        let point = |ranked: &Self| (comparable(ranked.price.seconds), ranked.price.memory.total());
+        let ((seconds, bytes), (other_seconds, other_bytes)) = (point(self), point(other));
+        let no_worse = seconds <= other_seconds && bytes <= other_bytes;
+        no_worse && ((seconds, bytes) != (other_seconds, other_bytes) || self.order(other).is_le())
+    }
+}
+
+/// Seconds as they are compared.
+pub(super) fn comparable(seconds: f64) -> f32 {
+    seconds as f32
+}
+
+/// Numbers that are equal for equal candidates only, and smaller for what has fewer parts and switches.
+fn simplicity(candidate: &Candidate) -> [usize; 26] {
+    let size = |axis| candidate.size(axis);
+    let every = match candidate.recompute {
+        Recompute::None => 0,
+        Recompute::Selective => 1,
+        Recompute::Full { every } => every.saturating_add(1),
+    };
+    let overlap = candidate.overlap;
+    let [ix, iy, iz, ic, id, ip] = candidate.inside.map(|inside| usize::MAX - inside);
+    [
+        size(Axis::Pipe),
+        size(Axis::Y),
+        size(Axis::X),
+        size(Axis::Context),
+        size(Axis::Z),
+        size(Axis::Data),
+        every,
+        usize::from(candidate.keep_communicated),
+        candidate.zero as usize,
+        candidate.linear as usize,
+        candidate.activations as usize,
+        candidate.overlap_chunks,
+        candidate.chunks,
+        candidate.schedule as usize,
+        candidate.keep_weights as usize,
+        candidate.summa_panels,
+        usize::MAX - candidate.microbatch,
+        ix,
+        iy,
+        iz,
+        ic,
+        id,
+        ip,
+        usize::from(!overlap.all_reduce),
+        usize::from(!overlap.reduce_scatter),
+        usize::from(!overlap.all_gather),
+    ]
+}
+
+/// The fastest few, fastest first.
+#[derive(Debug, Clone)]
+struct Fastest {
+    top: usize,
+    /// Whether at most one layout of every grid is kept.
+    one_per_grid: bool,
+    ranked: Vec<Ranked>,
+}
+
+impl Fastest {
+    pub fn new(top: usize, one_per_grid: bool) -> Self {
+        Self { top, one_per_grid, ranked: Vec::new() }
+    }
+
+    /// The time above which nothing is kept any more.
+    pub fn limit(&self) -> f32 {
+        match self.ranked.last() {
+            Some(last) if self.ranked.len() >= self.top => comparable(last.price.seconds),
+            _ => f32::INFINITY,
+        }
+    }
+
+    pub fn offer(&mut self, offered: Ranked) {
+        if comparable(offered.price.seconds) > self.limit() {
+            return;
+        }
+        if self.one_per_grid
+            && let Some(at) = self.ranked.iter().position(|other| other.candidate.sizes == offered.candidate.sizes)
+        {
+            if self.ranked[at].order(&offered).is_le() {
+                return;
+            }
+            self.ranked.remove(at);
+        }
+        // What several parts of a search kept is offered several times.
+        let Err(at) = self.ranked.binary_search_by(|other| other.order(&offered)) else { return };
+        self.ranked.insert(at, offered);
+        self.ranked.truncate(self.top);
+    }
+}
+
+/// The layouts than which none is both faster and smaller, fastest first.
+#[derive(Debug, Clone, Default)]
+struct Front {
+    ranked: Vec<Ranked>,
+}
+
+impl Front {
+    /// Whether something found is at least as fast and as small as these bounds, and faster or smaller.
+    pub fn beats(&self, seconds: f32, bytes: u64) -> bool {
+        // The slowest one that is no slower is the smallest of those.
+        let faster = self.ranked.partition_point(|ranked| comparable(ranked.price.seconds) < seconds);
+        self.ranked[..faster].last().is_some_and(|ranked| ranked.price.memory.total() <= bytes)
+    }
+
+    pub fn offer(&mut self, offered: Ranked) {
+        if self.ranked.iter().any(|other| other.dominates(&offered)) {
+            return;
+        }
+        self.ranked.retain(|other| !offered.dominates(other));
+        let at = self.ranked.partition_point(|other| other.order(&offered).is_lt());
+        self.ranked.insert(at, offered);
+    }
+}
+
+/// All that a search keeps.
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    fastest: Option<Fastest>,
+    front: Option<Front>,
+    /// Whether the layout of least memory is wanted, and it.
+    smallest: Option<Option<Ranked>>,
+}
+
+impl Kept {
+    pub fn new(top: usize, one_per_grid: bool, front: bool) -> Self {
+        let fastest = (top > 0).then(|| Fastest::new(top, one_per_grid));
+        Self { fastest, front: front.then(Front::default), smallest: None }
+    }
+
+    pub fn smallest() -> Self {
+        Self { fastest: None, front: None, smallest: Some(None) }
+    }
+
+    /// The time above which none of the fastest lies.
+    pub fn limit(&self) -> f32 {
+        self.fastest.as_ref().map_or(f32::INFINITY, Fastest::limit)
+    }
+
+    /// Whether a layout of at least this time and memory would not be kept.
+    pub fn is_worthless(&self, seconds: f64, bytes: u64) -> bool {
+        let seconds = comparable(seconds);
+        self.fastest.as_ref().is_none_or(|fastest| seconds > fastest.limit())
+            && self.front.as_ref().is_none_or(|front| front.beats(seconds, bytes))
+            && self.smallest.is_none_or(|smallest| smallest.is_some_and(|found| found.price.memory.total() < bytes))
+    }
+
+    pub fn offer(&mut self, offered: Ranked) {
+        if let Some(fastest) = &mut self.fastest {
+            fastest.offer(offered);
+        }
+        if let Some(front) = &mut self.front {
+            front.offer(offered);
+        }
+        if let Some(smallest) = &mut self.smallest {
+            let bytes = |ranked: &Ranked| ranked.price.memory.total();
+            let smaller =
+                |found: &Ranked| bytes(found).cmp(&bytes(&offered)).then_with(|| found.order(&offered)).is_gt();
+            if smallest.as_ref().is_none_or(smaller) {
+                *smallest = Some(offered);
+            }
+        }
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        let fastest = other.fastest.iter().flat_map(|fastest| &fastest.ranked);
+        let front = other.front.iter().flat_map(|front| &front.ranked);
+        let smallest = other.smallest.iter().flatten();
+        fastest.chain(front).chain(smallest).for_each(|ranked| self.offer(*ranked));
+    }
+
+    /// The fastest, the front, and the one of least memory.
+    pub fn into_parts(self) -> (Vec<Ranked>, Vec<Ranked>, Option<Ranked>) {
+        let fastest = self.fastest.map_or_else(Vec::new, |fastest| fastest.ranked);
+        let front = self.front.map_or_else(Vec::new, |front| front.ranked);
+        (fastest, front, self.smallest.flatten())
+    }
+}

@@ -1,0 +1,44 @@
+//! What layouts are compared for: a model on a cluster.
+
+use quadrille_cost::native::{Candidate, Framework, Price, Problem};
+use quadrille_spec::{Cluster, Model, SpecError};
+
+use super::legal::Rules;
+
+/// Everything that a layout is priced with.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// Where it runs.
+    pub cluster: &'a Cluster,
+    /// What trains it.
+    pub framework: Framework,
+    /// Sequences in a step.
+    pub global_batch: usize,
+    /// Tokens in a sequence.
+    pub seq_len: usize,
+    /// Most devices of a node that are used; `None`: all.
+    pub per_node: Option<usize>,
+    /// Bytes that a layout may use of a device; `None`: any number.
+    pub capacity: Option<u64>,
+}
+
+impl Setting<'_> {
+    /// The price of a layout.
+    ///
+    /// # Errors
+    /// What cannot be priced.
+    pub fn price(&self, candidate: &Candidate) -> Result<Price, SpecError> {
+        let problem = self.problem()?;
+        Ok(problem.price(candidate, &problem.block(candidate)))
+    }
+
+    pub(super) fn problem(&self) -> Result<Problem, SpecError> {
+        Problem::new(self.model, self.cluster, self.framework, self.global_batch, self.seq_len)
+    }
+
+    pub(super) fn rules(&self) -> Rules<'_> {
+        Rules { model: self.model, global_batch: self.global_batch, seq_len: self.seq_len }
+    }
+}

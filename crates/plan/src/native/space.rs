@@ -1,0 +1,172 @@
+//! The choices that a search makes, and which values it tries of each.
+
+use quadrille_spec::{Activations, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
+
+use super::constraint::Range;
+
+/// The values of every choice of a layout. Of named choices the first is taken where a layout does not depend on them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Space {
+    /// Sizes of the axes, in the order of `Axis::ALL`: all that divide the devices.
+    pub axes: [Range; 6],
+    /// Sequences of one data rank in one pass: all divisors of its share.
+    pub microbatch: Range,
+    /// Pieces of layers on a stage in the interleaved schedule: numbers that make all pieces equally long, unless one is
+    /// fixed.
+    pub chunks: Range,
+    /// Parts of a microbatch that interleave: 1, 2 and 4, unless another is fixed.
+    pub overlap_chunks: Range,
+    /// Panels of a SUMMA product: the fewest, unless a number is fixed.
+    pub summa_panels: Range,
+    /// Orders of passes.
+    pub schedules: Vec<Schedule>,
+    /// What the backward pass computes again.
+    pub recompute: Vec<Recompute>,
+    /// Whether recomputation keeps the outputs of collectives.
+    pub keep_communicated: Vec<bool>,
+    /// What is sharded over data and context.
+    pub zero: Vec<Zero>,
+    /// How activations lie.
+    pub activations: Vec<Activations>,
+    /// How linear layers are multiplied.
+    pub linear: Vec<Linear>,
+    /// How long gathered weights are kept.
+    pub keep_weights: Vec<KeepWeights>,
+    /// Overlap passes; `None`: all of them are on.
+    pub overlap: Option<Overlap>,
+}
+
+impl Default for Space {
+    /// Everything.
+    fn default() -> Self {
+        let full = |every| Recompute::Full { every };
+        Self {
+            axes: [Range::ALL; 6],
+            microbatch: Range::ALL,
+            chunks: Range::ALL,
+            overlap_chunks: Range::ALL,
+            summa_panels: Range::ALL,
+            schedules: vec![
+                Schedule::OneForwardOneBackward,
+                Schedule::Interleaved,
+                Schedule::ZeroBubble,
+                Schedule::MessageDriven,
+                Schedule::Gpipe,
+            ],
+            recompute: vec![Recompute::None, Recompute::Selective, full(1), full(2), full(4), full(8)],
+            keep_communicated: vec![false, true],
+            zero: vec![Zero::Off, Zero::Optimizer, Zero::Gradients],
+            activations: vec![Activations::Scattered, Activations::Replicated],
+            linear: vec![Linear::Pmm, Linear::Summa],
+            keep_weights: vec![KeepWeights::Use, KeepWeights::Step],
+            overlap: None,
+        }
+    }
+}
+
+impl Space {
+    /// Numbers of chunks to interleave, at least 2, on a pipeline of `stages` stages.
+    pub(super) fn several_chunks(&self, layers: usize, stages: usize) -> Vec<usize> {
+        match self.chunks.only() {
+            Some(1) => Vec::new(),
+            Some(chunks) => vec![chunks],
+            None => (2..=layers / stages)
+                .filter(|chunks| layers.is_multiple_of(stages * chunks) && self.chunks.contains(*chunks))
+                .collect(),
+        }
+    }
+
+    /// Schedules with their chunks on a pipeline of `stages` stages; the rules may refuse some.
+    pub(super) fn schedules(&self, layers: usize, stages: usize) -> Vec<(Schedule, usize)> {
+        let single = self.chunks.contains(1);
+        let mut found = Vec::new();
+        for schedule in &self.schedules {
+            let chunked = *schedule == Schedule::Interleaved && stages > 1;
+            // Interleaving one chunk a stage is 1F1B.
+            let same = chunked && self.schedules.len() > 1;
+            found.extend((single && !same).then_some((*schedule, 1)));
+            if chunked {
+                found.extend(self.several_chunks(layers, stages).into_iter().map(|chunks| (*schedule, chunks)));
+            }
+            if stages == 1 && !found.is_empty() {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Parts of a microbatch to be tried.
+    pub(super) fn overlap_chunks(&self) -> Vec<usize> {
+        match self.overlap_chunks.only() {
+            Some(chunks) => vec![chunks],
+            None => [1, 2, 4].into_iter().filter(|chunks| self.overlap_chunks.contains(*chunks)).collect(),
+        }
+    }
+
+    /// Activations with linear algorithms and their panels on a mesh of `x` and `y`.
+    pub(super) fn products(&self, x: usize, y: usize) -> Vec<(Activations, Linear, usize)> {
+        let mesh = least_common_multiple(x, y);
+        let panels = self.summa_panels.only().unwrap_or_else(|| {
+            let fewest = self.summa_panels.least.div_ceil(mesh) * mesh;
+            if self.summa_panels.contains(fewest) { fewest } else { 0 }
+        });
+        let mut found = Vec::new();
+        for linear in &self.linear {
+            for activations in &self.activations {
+                let summa = *linear == Linear::Summa;
+                // SUMMA scatters activations.
+                if !(summa && *activations == Activations::Replicated && self.activations.len() > 1) {
+                    found.push((*activations, *linear, if summa { panels } else { mesh }));
+                }
+                if x * y == 1 {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+
+    /// What is computed again, with whether it keeps what was communicated, where a rank has at most `blocks` blocks in
+    /// a piece; `communicates`: whether a block has collectives at all.
+    pub(super) fn recompute(&self, blocks: usize, communicates: bool) -> Vec<(Recompute, bool)> {
+        let mut found = Vec::new();
+        for recompute in &self.recompute {
+            if self.is_repeated(*recompute, blocks) {
+                continue;
+            }
+            for keep in &self.keep_communicated {
+                let open = self.keep_communicated.len() > 1;
+                if !(*keep && open && (*recompute == Recompute::None || !communicates)) {
+                    found.push((*recompute, *keep));
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether recomputing so much is the same as something else that is tried, where a rank has at most `blocks` blocks
+    /// in a piece.
+    pub(super) fn is_repeated(&self, recompute: Recompute, blocks: usize) -> bool {
+        let Recompute::Full { every } = recompute else { return false };
+        // Only the input of each piece is kept by all that are at least as long.
+        let same =
+            |other: &Recompute| matches!(other, Recompute::Full { every: other } if (blocks..every).contains(other));
+        self.recompute.iter().any(same)
+    }
+
+    /// The values of a choice that a layout depends on, or only the first.
+    pub(super) fn where_it_counts<T>(values: &[T], counts: bool) -> &[T] {
+        if counts { values } else { &values[..values.len().min(1)] }
+    }
+}
+
+fn least_common_multiple(x: usize, y: usize) -> usize {
+    (1..=y).map(|times| x * times).find(|multiple| multiple.is_multiple_of(y)).unwrap_or(x * y)
+}
+
+/// All divisors, ascending.
+pub(super) fn divisors(number: usize) -> Vec<usize> {
+    let small: Vec<usize> = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
+    let large = small.iter().rev().map(|divisor| number / divisor).filter(|large| large * large > number);
+    small.iter().copied().chain(large).collect()
+}

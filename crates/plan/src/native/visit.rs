@@ -1,0 +1,273 @@
+//! The search of one cut: every configuration whose x, y, z and context have given sizes and places.
+
+use quadrille_cost::native::{Block, Candidate, Problem};
+use quadrille_spec::{KeepWeights, Overlap, Recompute, Schedule, Zero};
+
+use super::bounds::state_bytes;
+use super::count::Tally;
+use super::cuts::{Cut, Outer};
+use super::legal::{Rule, Rules};
+use super::ranking::{Kept, Ranked};
+use super::search::Search;
+use super::space::{Space, divisors};
+
+/// A cut on its way through the search.
+pub(super) struct Visit<'a> {
+    search: &'a Search<'a>,
+    problem: &'a Problem,
+    rules: Rules<'a>,
+    ends: Vec<End>,
+    keep_weights: &'a [KeepWeights],
+    /// What was counted.
+    pub tally: Tally,
+    /// The best, those of earlier visits too.
+    pub kept: Kept,
+    /// Whether not everything was looked at.
+    pub stopped: bool,
+}
+
+/// Sizes and places of data and pipe with what depends on them alone.
+struct End {
+    /// Of all axes.
+    sizes: [usize; 6],
+    inside: [usize; 6],
+    /// Sequences of a data rank in a step.
+    share: usize,
+    pipelines: Vec<Pipeline>,
+    /// With a lower bound of the bytes of the rank that needs most; those that cannot fit are only counted.
+    zero: Vec<(Zero, u64)>,
+    too_large: u64,
+    /// The least of the bounds.
+    least_bytes: u64,
+}
+
+/// A schedule with its pieces of layers.
+struct Pipeline {
+    schedule: Schedule,
+    chunks: usize,
+    /// What is computed again, with whether it keeps what was communicated.
+    recompute: Vec<(Recompute, bool)>,
+    /// The same of what breaks a rule.
+    refused: Vec<(Recompute, bool)>,
+}
+
+impl End {
+    fn new(search: &Search, rules: &Rules, cut: &Cut, outer: &Outer) -> Self {
+        let (sizes, inside) = cut.placed(outer);
+        let [x, y, z, context, data, pipe] = sizes;
+        let (space, layers) = (&search.space, search.setting.model.layers);
+        let pipelines = space.schedules(layers, pipe).into_iter().map(|(schedule, chunks)| {
+            let blocks = layers.div_ceil(pipe * chunks);
+            let (recompute, refused) = space
+                .recompute(blocks, x * y * z * context > 1)
+                .into_iter()
+                .partition(|(recompute, keep)| rules.check_recompute(*recompute, *keep).is_ok());
+            Pipeline { schedule, chunks, recompute, refused }
+        });
+        let bytes = |zero| state_bytes(rules.model, &search.setting.framework, sizes, zero);
+        let zero = Space::where_it_counts(&space.zero, context * data > 1);
+        let mut zero: Vec<_> = zero.iter().map(|zero| (*zero, bytes(*zero))).collect();
+        let all = zero.len();
+        let fits = |bytes: u64| search.setting.capacity.is_none_or(|capacity| bytes <= capacity);
+        zero.retain(|(_, bytes)| !search.prune || fits(*bytes));
+        Self {
+            sizes,
+            inside,
+            share: search.setting.global_batch / data,
+            pipelines: pipelines.collect(),
+            too_large: (all - zero.len()) as u64,
+            least_bytes: zero.iter().map(|(_, bytes)| *bytes).min().unwrap_or(u64::MAX),
+            zero,
+        }
+    }
+}
+
+/// A legal combination of an end with one of its pipelines, by their numbers.
+#[derive(Clone, Copy)]
+struct Open {
+    end: usize,
+    pipeline: usize,
+}
+
+impl Open {
+    fn of(self, ends: &[End]) -> (&End, &Pipeline) {
+        let end = &ends[self.end];
+        (end, &end.pipelines[self.pipeline])
+    }
+
+    fn placed(self, shared: &Candidate, ends: &[End]) -> Candidate {
+        let (End { sizes, inside, .. }, Pipeline { schedule, chunks, .. }) = self.of(ends);
+        Candidate { sizes: *sizes, inside: *inside, schedule: *schedule, chunks: *chunks, ..*shared }
+    }
+}
+
+impl<'a> Visit<'a> {
+    pub fn new(search: &'a Search, problem: &'a Problem, rules: Rules<'a>, cut: &Cut, kept: Kept) -> Self {
+        let ends = cut.outer.iter().map(|outer| End::new(search, &rules, cut, outer)).collect();
+        let keep_weights = Space::where_it_counts(&search.space.keep_weights, cut.sizes[2] > 1);
+        Self { search, problem, rules, ends, keep_weights, tally: Tally::default(), kept, stopped: false }
+    }
+
+    /// Looks at everything, until `stop` says so.
+    pub fn run(mut self, stop: &(dyn Fn() -> bool + Sync)) -> Self {
+        for microbatch in self.microbatches() {
+            for pass in self.passes(microbatch) {
+                if stop() {
+                    self.stopped = true;
+                    return self;
+                }
+                let open = self.open(&pass);
+                self.visit_pass(&pass, open);
+            }
+        }
+        self
+    }
+
+    /// The best time of a few usual layouts that fit, to begin with what is probably good.
+    pub fn rough(mut self) -> f32 {
+        self.kept = Kept::new(1, false, false);
+        for microbatch in self.microbatches() {
+            let Some(pass) = self.passes(microbatch).first().copied() else { continue };
+            let open = self.open(&pass);
+            let before = self.tally.counts.priced;
+            for recompute in [Recompute::None, Recompute::Full { every: 1 }] {
+                self.visit_block(&Candidate { recompute, ..pass }, &open);
+            }
+            if self.tally.counts.priced > before {
+                break;
+            }
+        }
+        self.kept.limit()
+    }
+
+    fn microbatches(&self) -> Vec<usize> {
+        let mut divisors = divisors(self.search.setting.global_batch);
+        divisors.retain(|microbatch| self.search.space.microbatch.contains(*microbatch));
+        divisors
+    }
+
+    /// Ways to cut a microbatch in a pass; data, pipe and what follows from them are still to be set.
+    fn passes(&self, microbatch: usize) -> Vec<Candidate> {
+        let space = &self.search.space;
+        let Some(End { sizes, inside, .. }) = self.ends.first() else { return Vec::new() };
+        let mut passes = Vec::new();
+        for (activations, linear, summa_panels) in space.products(sizes[0], sizes[1]) {
+            for overlap_chunks in space.overlap_chunks() {
+                passes.push(Candidate {
+                    sizes: *sizes,
+                    inside: *inside,
+                    microbatch,
+                    activations,
+                    linear,
+                    summa_panels,
+                    overlap: space.overlap.unwrap_or(Overlap::ALL),
+                    overlap_chunks,
+                    schedule: Schedule::OneForwardOneBackward,
+                    chunks: 1,
+                    recompute: Recompute::None,
+                    keep_communicated: false,
+                    zero: Zero::Off,
+                    keep_weights: KeepWeights::Use,
+                });
+            }
+        }
+        passes
+    }
+
+    /// What goes with a way to cut a microbatch and is legal; everything is counted.
+    fn open(&mut self, pass: &Candidate) -> Vec<Open> {
+        let mut open = Vec::new();
+        for (index, end) in self.ends.iter().enumerate() {
+            if !end.share.is_multiple_of(pass.microbatch) {
+                continue;
+            }
+            let placed = Candidate { sizes: end.sizes, inside: end.inside, ..*pass };
+            let cut = self.rules.check_pass(&placed);
+            for (number, Pipeline { schedule, chunks, recompute, refused }) in end.pipelines.iter().enumerate() {
+                let candidate = Candidate { schedule: *schedule, chunks: *chunks, ..placed };
+                let each = (end.zero.len() as u64 + end.too_large) * self.keep_weights.len() as u64;
+                let configurations = each * recompute.len() as u64;
+                if let Some((recompute, keep_communicated)) = refused.first().copied() {
+                    let example = Candidate { recompute, keep_communicated, ..candidate };
+                    self.tally.refuse(Rule::Recompute, each * refused.len() as u64, || example);
+                }
+                if let Err(rule) = cut.and_then(|()| self.rules.check_schedule(&candidate)) {
+                    self.tally.refuse(rule, configurations, || candidate);
+                    continue;
+                }
+                let counts = &mut self.tally.counts;
+                counts.enumerated += configurations;
+                counts.legal += configurations;
+                counts.too_large += (recompute.len() * self.keep_weights.len()) as u64 * end.too_large;
+                if configurations > 0 && !end.zero.is_empty() {
+                    open.push(Open { end: index, pipeline: number });
+                }
+            }
+        }
+        open
+    }
+
+    /// Everything that cuts a microbatch alike.
+    fn visit_pass(&mut self, pass: &Candidate, mut open: Vec<Open>) {
+        if open.is_empty() {
+            return;
+        }
+        if self.search.prune {
+            // Whatever else is chosen, nothing is faster: nothing is computed again, and weights are gathered once.
+            let fastest = Candidate { keep_weights: KeepWeights::Step, ..*pass };
+            let block = self.problem.block(&fastest);
+            open.retain(|open| {
+                let (end, pipeline) = open.of(&self.ends);
+                let candidate = open.placed(&fastest, &self.ends);
+                let worthless = self.kept.is_worthless(self.problem.least_seconds(&candidate, &block), end.least_bytes);
+                if worthless {
+                    let configurations = pipeline.recompute.len() * self.keep_weights.len() * end.zero.len();
+                    self.tally.counts.too_slow += configurations as u64;
+                }
+                !worthless
+            });
+        }
+        let mut recompute: Vec<(Recompute, bool)> = Vec::new();
+        for choice in open.iter().flat_map(|open| &open.of(&self.ends).1.recompute) {
+            if !recompute.contains(choice) {
+                recompute.push(*choice);
+            }
+        }
+        for (recompute, keep_communicated) in recompute {
+            for keep_weights in self.keep_weights {
+                self.visit_block(
+                    &Candidate { recompute, keep_communicated, keep_weights: *keep_weights, ..*pass },
+                    &open,
+                );
+            }
+        }
+    }
+
+    /// Everything that shares the price of a block.
+    fn visit_block(&mut self, shared: &Candidate, open: &[Open]) {
+        let Self { search, problem, ends, tally, kept, .. } = self;
+        let mut block: Option<Block> = None;
+        for open in open {
+            let (end, pipeline) = open.of(ends);
+            if !pipeline.recompute.contains(&(shared.recompute, shared.keep_communicated)) {
+                continue;
+            }
+            let candidate = open.placed(shared, ends);
+            let block = block.get_or_insert_with(|| problem.block(&candidate));
+            let seconds = problem.least_seconds(&candidate, block);
+            for (zero, bytes) in &end.zero {
+                if search.prune && kept.is_worthless(seconds, *bytes) {
+                    tally.counts.too_slow += 1;
+                    continue;
+                }
+                let candidate = Candidate { zero: *zero, ..candidate };
+                let price = problem.price(&candidate, block);
+                tally.counts.priced += 1;
+                if search.setting.capacity.is_none_or(|capacity| price.memory.total() <= capacity) {
+                    tally.counts.fitting += 1;
+                    kept.offer(Ranked { candidate, price });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The native search: it knows the rules of layouts, misses nothing, and finds the same whatever is left out.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+use quadrille_cost::native::{Candidate, Framework, Problem};
+use quadrille_plan::native::{Bound, Found, Rules, Search, Setting, Space};
+use quadrille_spec::{
+    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Grid, KeepWeights, Layout, LayoutRequest, Linear,
+    Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
+};
+
+/// Nodes of four small devices: 16 MB, so that memory counts for models of a few hundred thousand parameters.
+const CLUSTER: &str = r#"
+name = "small"
+source = "made up"
+[device]
+name = "toy"
+source = "made up"
+memory = 16_000_000
+memory_bandwidth = 1e10
+memory_efficiency = 0.8
+peak = { half = 1e11, single = 5e10, double = 1e10 }
+vector_rate = 1e10
+launch_seconds = 1e-6
+products = { kind = "curve", ceiling = 0.8, half_m = 16, half_n = 16, half_k = 16 }
+attention = { kind = "constant", fraction = 0.5 }
+[[tiers]]
+name = "inner"
+devices = 4
+bandwidth = 4e9
+efficiency = 0.8
+latency = 1e-6
+[[tiers]]
+name = "outer"
+links = 4
+bandwidth = 5e8
+efficiency = 0.7
+latency = 4e-6
+"#;
+
+fn cluster() -> Cluster {
+    Cluster::from_toml(CLUSTER).unwrap()
+}
+
+fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global_batch: usize) -> Search<'a> {
+    Search {
+        setting: Setting {
+            model,
+            cluster,
+            framework: Framework::MEGATRON,
+            global_batch,
+            seq_len: model.seq_len,
+            per_node: None,
+            capacity: cluster.device_memory,
+        },
+        devices,
+        space: Space::default(),
+        top: 5,
+        one_per_grid: false,
+        front: true,
+        prune: true,
+    }
+}
+
+fn found(search: &Search) -> Found {
+    search.run(&|| false).unwrap()
+}
+
+/// A model whose sizes have few common factors.
+fn model(layers: usize, heads: usize) -> Model {
+    Model::gpt(layers, 24 * heads, heads, 101, 24)
+}
+
+/// The same with grouped keys, gates and rotary positions, as Llama has them, or reading patches.
+fn family(number: usize, layers: usize, heads: usize) -> Model {
+    let kv_heads = (1..=heads).find(|keys| heads.is_multiple_of(*keys) && *keys * 2 >= heads).unwrap_or(heads);
+    let gpt = model(layers, heads);
+    match number {
+        0 => gpt,
+        1 => Model {
+            kv_heads,
+            ffn: 36 * heads,
+            activation: Activation::Swiglu,
+            norm: Norm::Rms,
+            positions: Positions::Rotary,
+            tied_head: false,
+            biases: false,
+            ..gpt
+        },
+        2 => Model { kv_heads: 1, ..gpt },
+        _ => Model { vocab: 0, patch_values: Some(12), tied_head: false, causal: false, ..gpt },
+    }
+}
+
+/// Sizes that are often legal, and sometimes not.
+fn size() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => Just(1_usize), 3 => Just(2), 1 => Just(3), 1 => Just(4), 1 => Just(5)]
+}
+
+fn candidate() -> impl Strategy<Value = Candidate> {
+    let sizes = [size(), size(), size(), size(), size(), size()];
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), 0..5_usize, 0..3_usize);
+    let numbers = (1..13_usize, prop_oneof![3 => Just(1_usize), 1 => Just(2)], 0..5_usize, 0..7_usize, 0..10_usize);
+    (sizes, switches, numbers).prop_map(|(sizes, switches, (microbatch, overlap_chunks, chunks, panels, recompute))| {
+        let (replicated, summa, keep_communicated, step, schedule, zero) = switches;
+        Candidate {
+            sizes,
+            inside: [1; 6],
+            microbatch,
+            activations: if replicated { Activations::Replicated } else { Activations::Scattered },
+            linear: if summa { Linear::Summa } else { Linear::Pmm },
+            summa_panels: if summa { panels } else { 0 },
+            overlap: Overlap::ALL,
+            overlap_chunks,
+            schedule: Schedule::ALL[schedule].1,
+            chunks,
+            recompute: match recompute {
+                0..5 => Recompute::None,
+                5 => Recompute::Selective,
+                every => Recompute::Full { every: every - 5 },
+            },
+            keep_communicated,
+            zero: Zero::ALL[zero].1,
+            keep_weights: if step { KeepWeights::Step } else { KeepWeights::Use },
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn rules_are_those_of_layouts(
+        candidate in candidate(),
+        (number, layers, heads) in (0..4_usize, 1..7_usize, 1..7_usize),
+        (global_batch, seq_len) in (1..49_usize, 1..25_usize),
+    ) {
+        let model = family(number, layers, heads);
+        let rules = Rules { model: &model, global_batch, seq_len };
+        let layout = Layout::new(&model, &candidate.request(global_batch, seq_len).unwrap());
+        prop_assert_eq!(rules.check(&candidate).is_ok(), layout.is_ok(), "{:?}: {:?}", rules.check(&candidate), layout);
+    }
+}
+
+/// Every order of the axes.
+fn orders() -> Vec<AxisOrder> {
+    let mut orders = vec![Vec::new()];
+    for _ in 0..6 {
+        let longer = |order: Vec<Axis>| {
+            let rest = Axis::ALL.into_iter().filter(|axis| !order.contains(axis)).collect::<Vec<_>>();
+            rest.into_iter().map(move |axis| order.iter().copied().chain([axis]).collect::<Vec<_>>())
+        };
+        orders = orders.into_iter().flat_map(longer).collect();
+    }
+    let named = orders.into_iter().map(|order| order.into_iter().map(Axis::name).collect::<Vec<_>>().join(","));
+    named.map(|order| order.parse().unwrap()).collect()
+}
+
+/// Every layout that the choices of [`Space::default`] make of a grid, as a user would type them.
+fn requests(grid: Grid, global_batch: usize) -> Vec<LayoutRequest> {
+    let recompute = [1, 2, 4, 8].map(|every| Recompute::Full { every });
+    let mut all = Vec::new();
+    for microbatch in (1..=global_batch).map(Some) {
+        for (_, activations) in Activations::ALL {
+            for (_, linear) in Linear::ALL {
+                for overlap_chunks in [1, 2, 4] {
+                    for (_, schedule) in Schedule::ALL {
+                        for chunks in 1..=8 {
+                            for recompute in recompute.into_iter().chain([Recompute::None, Recompute::Selective]) {
+                                for keep_communicated in [false, true] {
+                                    for (_, zero) in Zero::ALL {
+                                        for (_, keep_weights) in KeepWeights::ALL {
+                                            all.push(LayoutRequest {
+                                                microbatch,
+                                                activations,
+                                                linear,
+                                                overlap_chunks,
+                                                schedule,
+                                                chunks,
+                                                recompute,
+                                                keep_communicated,
+                                                zero,
+                                                keep_weights,
+                                                ..LayoutRequest::new(grid, global_batch)
+                                            });
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// All layouts, typed one by one, against the search.
+#[test]
+fn nothing_is_missed() {
+    let (model, cluster, global_batch) = (model(4, 2), Cluster { device_memory: Some(2_000_000), ..cluster() }, 8);
+    let problem = Problem::new(&model, &cluster, Framework::MEGATRON, global_batch, model.seq_len).unwrap();
+    let orders = orders();
+    for devices in [2, 8] {
+        let mut best = f64::INFINITY;
+        let mut smallest = u64::MAX;
+        let mut seen = HashSet::new();
+        for grid in Grid::all_over(devices, AxisSet::WORLD) {
+            let legal: Vec<_> =
+                requests(grid, global_batch).iter().filter_map(|request| Layout::new(&model, request).ok()).collect();
+            for order in &orders {
+                let grid = grid.with_order(*order);
+                let inside = legal.first().map(|layout| {
+                    Candidate::of(&Layout { grid, per_node: 4.min(devices), ..layout.clone() }, &cluster).inside
+                });
+                if !inside.is_some_and(|inside| seen.insert((Axis::ALL.map(|axis| grid.size(axis)), inside))) {
+                    continue;
+                }
+                for layout in &legal {
+                    let layout = Layout { grid, per_node: 4.min(devices), ..layout.clone() };
+                    let candidate = Candidate::of(&layout, &cluster);
+                    let price = problem.price(&candidate, &problem.block(&candidate));
+                    smallest = smallest.min(price.memory.total());
+                    if price.memory.total() <= cluster.device_memory.unwrap() {
+                        best = best.min(price.seconds);
+                    }
+                }
+            }
+        }
+        let search = search(&model, &cluster, devices, global_batch);
+        let found = found(&search);
+        let least = search.smallest(&|| false).unwrap().unwrap();
+        let fastest = found.ranked.first().map_or(f64::INFINITY, |ranked| ranked.price.seconds);
+        assert!((fastest - best).abs() <= 1e-6 * best, "{devices} devices: {fastest} and {best}");
+        assert_eq!(least.price.memory.total(), smallest, "{devices} devices");
+        assert!(best.is_finite());
+    }
+}
+
+#[test]
+fn what_is_found_is_legal_and_placed_as_said() {
+    let (model, cluster) = (model(6, 4), cluster());
+    for devices in [1, 6, 16] {
+        let search = Search { one_per_grid: true, top: 50, ..search(&model, &cluster, devices, 24) };
+        let found = found(&search);
+        let mut grids = HashSet::new();
+        for ranked in found.ranked.iter().chain(&found.front) {
+            let request = ranked.candidate.request(24, model.seq_len).unwrap();
+            let layout = Layout::new(&model, &request).unwrap();
+            assert_eq!(Candidate::of(&layout, &cluster), ranked.candidate);
+            assert_eq!(ranked.candidate.devices(), devices);
+        }
+        assert!(found.ranked.iter().all(|ranked| grids.insert(ranked.candidate.sizes)), "one of each grid");
+        let several = Search { one_per_grid: false, ..search.clone() };
+        let several = self::found(&several).ranked;
+        assert!((1..several.len()).all(|at| !several[..at].contains(&several[at])), "each once");
+        assert!(found.ranked.is_sorted_by(|a, b| a.price.seconds <= b.price.seconds * (1.0 + 1e-6)));
+        assert!(found.front.is_sorted_by(|a, b| a.price.memory.total() > b.price.memory.total()));
+        assert!(!found.ranked.is_empty() && !found.front.is_empty() && !found.stopped);
+        let counts = found.counts;
+        assert_eq!(counts.legal, counts.priced + counts.too_large + counts.too_slow);
+        let refused: u64 = found.refused.values().map(|refused| refused.configurations).sum();
+        assert_eq!(counts.enumerated, counts.legal + refused);
+        let refused: u64 = found.refused.values().map(|refused| refused.grids).sum();
+        assert_eq!(counts.grids, counts.legal_grids + refused);
+        // Every refusal has an example that a user would see refused.
+        assert!(found.refused.values().all(|refused| search.refusal(refused).is_some()));
+    }
+}
+
+/// A constraint, and whether a layout keeps it.
+type Constraint = (Bound, &'static str, fn(&Candidate) -> bool);
+
+/// Constraints of which many leave something.
+const CONSTRAINTS: [Constraint; 16] = [
+    (Bound::Fix, "x=2", |c| c.size(Axis::X) == 2),
+    (Bound::Max, "y=1", |c| c.size(Axis::Y) == 1),
+    (Bound::Max, "z=2", |c| c.size(Axis::Z) <= 2),
+    (Bound::Min, "pipe=2", |c| c.size(Axis::Pipe) >= 2),
+    (Bound::Max, "data=2", |c| c.size(Axis::Data) <= 2),
+    (Bound::Fix, "context=2", |c| c.size(Axis::Context) == 2),
+    (Bound::Max, "microbatch=3", |c| c.microbatch <= 3),
+    (Bound::Fix, "chunks=2", |c| c.chunks == 2),
+    (Bound::Fix, "overlap-chunks=3", |c| c.overlap_chunks == 3),
+    (Bound::Fix, "schedule=zb-h1", |c| c.schedule == Schedule::ZeroBubble),
+    (Bound::Fix, "recompute=full:3", |c| c.recompute == Recompute::Full { every: 3 }),
+    (Bound::Fix, "cac=true", |c| c.keep_communicated),
+    (Bound::Fix, "zero=2", |c| c.zero == Zero::Gradients),
+    (Bound::Fix, "linear=summa", |c| c.linear == Linear::Summa),
+    (Bound::Fix, "keep-weights=step", |c| c.keep_weights == KeepWeights::Step),
+    (Bound::Fix, "overlap=none", |c| c.overlap != Overlap::ALL),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_is_left_out_is_not_missed_and_what_is_found_is_legal(
+        (number, layers, heads, devices, batch) in (0..4_usize, 2..9_usize, 1..5_usize, 1..13_usize, 1..5_usize),
+        (memory, top, one_per_grid, framework) in (1_000_000..12_000_000_u64, 1..9_usize, any::<bool>(), 0..4_usize),
+        networks in prop::array::uniform2(prop::sample::select(vec![0.01, 1.0, 100.0])),
+        constraints in prop::sample::subsequence(CONSTRAINTS.to_vec(), 0..4),
+    ) {
+        let (model, mut cluster) = (family(number, layers, heads), cluster());
+        cluster.tiers.iter_mut().zip(networks).for_each(|(tier, factor)| tier.bandwidth *= factor);
+        let open = search(&model, &cluster, devices, batch * devices);
+        let framework = Framework::ALL[framework];
+        let setting = Setting { capacity: Some(memory), framework, ..open.setting };
+        let mut space = Space::default();
+        constraints.iter().for_each(|(bound, text, _)| space.constrain(*bound, text).unwrap());
+        let pruned = Search { setting, top, one_per_grid, space, ..open };
+        let exhaustive = Search { prune: false, ..pruned.clone() };
+        let (found_pruned, found) = (found(&pruned), found(&exhaustive));
+        prop_assert_eq!(&found_pruned.ranked, &found.ranked);
+        prop_assert_eq!(&found_pruned.front, &found.front);
+        prop_assert_eq!(found_pruned.counts.legal, found.counts.legal);
+        prop_assert_eq!(found.counts.priced, found.counts.legal);
+        for ranked in found.ranked.iter().chain(&found.front) {
+            let candidate = ranked.candidate;
+            let layout = Layout::new(&model, &candidate.request(batch * devices, model.seq_len).unwrap());
+            prop_assert!(layout.is_ok(), "{:?}: {:?}", candidate, layout);
+            prop_assert_eq!(Candidate::of(&layout.unwrap(), &cluster), candidate);
+            prop_assert!(ranked.price.memory.total() <= memory && ranked.price.seconds > 0.0);
+            for (_, text, keeps) in &constraints {
+                prop_assert!(keeps(&candidate), "{text} and {candidate:?}");
+            }
+        }
+        if found.ranked.is_empty() {
+            prop_assert!(!pruned.why_nothing(&found_pruned, &|| false).to_string().is_empty());
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let (model, cluster) = (model(6, 4), cluster());
+    let search = search(&model, &cluster, 12, 24);
+    let on = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| found(&search));
+    let one = on(1);
+    assert!(one.counts.too_slow > 0);
+    assert_eq!(one, on(2));
+    assert_eq!(one, on(5));
+}
+
+#[test]
+fn a_stopped_search_says_so_and_keeps_what_it_has() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let (model, cluster) = (model(6, 4), cluster());
+    let search = search(&model, &cluster, 12, 24);
+    let asked = AtomicUsize::new(0);
+    let early = search.run(&|| asked.fetch_add(1, Ordering::Relaxed) > 40).unwrap();
+    assert!(early.stopped && !early.ranked.is_empty());
+    assert!(early.counts.priced < found(&Search { prune: false, ..search }).counts.priced);
+}
+
+#[test]
+fn constraints_are_kept() {
+    let (model, cluster) = (model(8, 4), cluster());
+    let mut space = Space::default();
+    for text in ["x=2", "schedule=interleaved", "chunks=2", "recompute=full:3", "zero=1", "microbatch=2"] {
+        space.constrain(Bound::Fix, text).unwrap();
+    }
+    space.constrain(Bound::Max, "data=2").unwrap();
+    space.constrain(Bound::Min, "pipe=2").unwrap();
+    let found = found(&Search { space, ..search(&model, &cluster, 8, 16) });
+    assert!(!found.ranked.is_empty());
+    for ranked in &found.ranked {
+        let candidate = ranked.candidate;
+        assert!(candidate.size(Axis::X) == 2 && candidate.size(Axis::Data) <= 2 && candidate.size(Axis::Pipe) >= 2);
+        assert_eq!((candidate.schedule, candidate.chunks, candidate.microbatch), (Schedule::Interleaved, 2, 2));
+        assert_eq!(candidate.recompute, Recompute::Full { every: 3 });
+    }
+}

@@ -1,0 +1,108 @@
+//! Flags of the native search, and what its document holds.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::quantities::Reserve;
+
+/// What is searched, and what it is for.
+#[derive(Debug, Args)]
+pub struct QuestionArguments {
+    /// What trains: megatron (16-bit weights, f32 gradients, flash attention), megatron-stored (without flash attention),
+    /// fsdp, or quadrille (this program, f32) [default: megatron]
+    #[arg(long, value_name = "NAME")]
+    pub framework: Option<String>,
+    /// Fix a choice: the size of an axis, microbatch, chunks, overlap-chunks, summa-panels, schedule, recompute, cac,
+    /// zero, activations, linear, keep-weights or overlap, e.g. --fix x=8,schedule=1f1b. Flags of the layout fix theirs
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    pub fix: Vec<String>,
+    /// Bound a size from above, e.g. --max pipe=16
+    #[arg(long, value_name = "KEY=N", value_delimiter = ',')]
+    pub max: Vec<String>,
+    /// Bound a size from below, e.g. --min data=2
+    #[arg(long, value_name = "KEY=N", value_delimiter = ',')]
+    pub min: Vec<String>,
+    /// Memory of a device that stays free, e.g. 5%, 4GB or 512MiB [default: 0]
+    #[arg(long, value_name = "SIZE|PERCENT")]
+    pub memory_reserve: Option<Reserve>,
+    /// Stop searching after so many seconds, with the best so far; then results may depend on the machine's speed
+    #[arg(long, value_name = "SECONDS")]
+    pub time_limit: Option<f64>,
+    /// Tokens to train on: adds days and device-hours, e.g. --tokens 300e9
+    #[arg(long, value_name = "N")]
+    pub tokens: Option<f64>,
+    /// Price of a device for an hour: with --tokens adds the cost, in the same currency
+    #[arg(long, value_name = "PRICE")]
+    pub price_per_hour: Option<f64>,
+}
+
+/// A flag, and whether it was typed.
+type Typed = (&'static str, bool);
+
+impl QuestionArguments {
+    /// Which of these flags were typed.
+    pub fn typed(&self) -> [Typed; 8] {
+        let Self { framework, fix, max, min, memory_reserve, time_limit, tokens, price_per_hour } = self;
+        [
+            ("--framework", framework.is_some()),
+            ("--fix", !fix.is_empty()),
+            ("--max", !max.is_empty()),
+            ("--min", !min.is_empty()),
+            ("--memory-reserve", memory_reserve.is_some()),
+            ("--time-limit", time_limit.is_some()),
+            ("--tokens", tokens.is_some()),
+            ("--price-per-hour", price_per_hour.is_some()),
+        ]
+    }
+}
+
+/// What is told of the layouts that were found.
+#[derive(Debug, Args)]
+pub struct ResultArguments {
+    /// Show the best layout of every grid instead of the best of all
+    #[arg(long)]
+    pub one_per_grid: bool,
+    /// Show the layouts than which none has fewer devices, less time and less memory: over all divisors of --gpus, or over
+    /// a list or range of them
+    #[arg(long)]
+    pub pareto: bool,
+    /// Explain the best layout: what binds, what faster hardware or another choice would give, why the next one lost, and
+    /// what was refused by which rule
+    #[arg(long)]
+    pub explain: bool,
+    /// Write the best layout to this file, in place of what it holds; --layout of every command reads it
+    #[arg(long, value_name = "FILE.toml")]
+    pub out: Option<PathBuf>,
+}
+
+impl ResultArguments {
+    /// Which of these flags were typed.
+    pub fn typed(&self) -> [Typed; 4] {
+        let Self { one_per_grid, pareto, explain, out } = self;
+        [("--one-per-grid", *one_per_grid), ("--pareto", *pareto), ("--explain", *explain), ("--out", out.is_some())]
+    }
+}
+
+/// The fields of `plan --json`, and examples.
+pub const DOCUMENT: &str = "Examples:
+  quadrille plan --model gpt3-175b --gpus 1024 --cluster selene --global-batch 1536
+  quadrille plan --gpus 512 --fix pipe=8,schedule=interleaved --memory-reserve 5% --explain
+  quadrille plan --model llama2-7b --gpus 64 --framework fsdp --fix x=1,y=1,pipe=1 --out layout.toml
+  quadrille plan --gpus 64..1024 --pareto --global-batch 1536 --tokens 300e9 --price-per-hour 2
+  quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
+  quadrille plan --cost megatron --gpus 1024 --cluster selene --global-batch 1536
+  quadrille plan --cost atp --interconnect ic2 --model gpt3-175b
+
+Fields of --json (times in seconds, sizes in bytes):
+  model, cluster, cost, framework, gpus, global_batch, seq_len
+  device_memory_bytes, reserved_bytes    of a device (null: not known), and what --memory-reserve keeps free
+  counts        grids, legal_grids; configurations (of legal grids), legal, priced, fitting, and those left out by bounds:
+                too_large (memory), too_slow (time); legal = priced + too_large + too_slow unless stopped
+  refusals      rule, grids, configurations, example
+  seconds       of the search; stopped: whether --time-limit ended it
+  plans         best first: layout (the fields of a layout file), devices, time_s, parts_s, memory_bytes, memory (of the
+                rank that needs most, by class, and its stage), model_flops, executed_flops, mfu, hfu, tokens_per_s;
+                with --tokens days, device_hours, and with --price-per-hour cost
+  pareto        with --pareto, likewise
+  explanation   with --explain: binding, sensitivities, changes, runner_up";

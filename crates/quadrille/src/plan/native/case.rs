@@ -1,0 +1,186 @@
+//! From flags to a search.
+
+use std::time::{Duration, Instant};
+
+use quadrille_cost::native::Framework;
+use quadrille_engine::Hyper;
+use quadrille_plan::native::{Bound, Search, Setting, Space, hardware};
+use quadrille_spec::{Cluster, LayoutFile, LayoutRequest, Model, SpecError};
+
+use super::arguments::QuestionArguments;
+use crate::arguments::ModelArguments;
+use crate::failure::Failure;
+use crate::layout_arguments::{LayoutArguments, MemoryArguments, PipelineArguments};
+use crate::quantities::Reserve;
+use crate::settings;
+
+const DEFAULT_MODEL: &str = "gpt3-175b";
+const DEFAULT_CLUSTER: &str = "selene";
+const DEFAULT_GPUS: usize = 1024;
+
+/// What is searched, and what it is for.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub model: Model,
+    pub cluster: Cluster,
+    pub framework: Framework,
+    /// Devices of the layouts, unless others are asked for.
+    pub gpus: usize,
+    pub global_batch: usize,
+    pub seq_len: usize,
+    pub space: Space,
+    pub per_node: Option<usize>,
+    pub reserve: Reserve,
+    pub tokens: Option<f64>,
+    pub price_per_hour: Option<f64>,
+    pub time_limit: Option<Duration>,
+}
+
+impl Case {
+    /// Reads model, cluster and constraints; `gpus` are the numbers of devices, `nvs` the devices of a fast domain.
+    pub fn new(
+        model: &ModelArguments,
+        layout: &LayoutArguments,
+        question: &QuestionArguments,
+        gpus: Option<&[usize]>,
+        nvs: Option<usize>,
+    ) -> Result<Self, Failure> {
+        let model = settings::settings(model, DEFAULT_MODEL, Hyper::default())?.model;
+        let mut cluster = settings::cluster(layout.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER))?;
+        if let Some(nvs) = nvs {
+            cluster = hardware::with(&cluster, "tiers.0.devices", nvs as f64)?;
+        }
+        let file = layout.file()?;
+        check_open(layout)?;
+        let gpus = devices(layout, &file, gpus)?;
+        let mut request = LayoutRequest::new("x=1".parse()?, 2 * gpus);
+        request.global_batch = layout.global_batch.or(file.global_batch).unwrap_or(request.global_batch);
+        request.seq_len = layout.seq_len.or(file.seq_len);
+        request.check_without_grid(&model, gpus)?;
+        if layout.per_node == Some(0) {
+            return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
+        }
+        let positive = |flag: &str, value: Option<f64>, example: &str| match value {
+            Some(value) if !(value.is_finite() && value > 0.0) => {
+                Err(Failure::usage(format!("{flag} {value}: give a positive number, e.g. {flag} {example}")))
+            }
+            value => Ok(value),
+        };
+        let time_limit = positive("--time-limit", question.time_limit, "10")?;
+        let time_limit = time_limit.map(Duration::try_from_secs_f64).transpose();
+        Ok(Self {
+            seq_len: request.seq_len.unwrap_or(model.seq_len),
+            global_batch: request.global_batch,
+            space: space(layout, &file, question)?,
+            framework: Framework::by_name(question.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?,
+            per_node: layout.per_node,
+            reserve: question.memory_reserve.unwrap_or(Reserve::Bytes(0)),
+            tokens: positive("--tokens", question.tokens, "300e9")?,
+            price_per_hour: positive("--price-per-hour", question.price_per_hour, "2.5")?,
+            time_limit: time_limit
+                .map_err(|_| Failure::usage("--time-limit: that are too many seconds; give fewer"))?,
+            model,
+            cluster,
+            gpus,
+        })
+    }
+
+    /// Bytes of a device that stay free; 0 where its memory is not known.
+    pub fn reserved(&self) -> Result<u64, Failure> {
+        Ok(self.cluster.device_memory.map_or(Ok(0), |memory| self.reserve.of(memory))?)
+    }
+
+    /// What layouts are compared for.
+    pub fn setting(&self) -> Result<Setting<'_>, Failure> {
+        let reserved = self.reserved()?;
+        Ok(Setting {
+            model: &self.model,
+            cluster: &self.cluster,
+            framework: self.framework,
+            global_batch: self.global_batch,
+            seq_len: self.seq_len,
+            per_node: self.per_node,
+            capacity: self.cluster.device_memory.map(|memory| memory - reserved),
+        })
+    }
+
+    /// The search for the `top` fastest on `devices` devices.
+    pub fn search(&self, devices: usize, top: usize) -> Result<Search<'_>, Failure> {
+        let setting = self.setting()?;
+        let space = self.space.clone();
+        Ok(Search { setting, devices, space, top, one_per_grid: false, front: false, prune: true })
+    }
+
+    /// When a search that begins now is to stop.
+    pub fn stop(&self) -> impl Fn() -> bool + Sync + use<> {
+        let end = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+        move || end.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+/// The number of devices: typed, or that of the layout file's grid; of several the largest.
+fn devices(layout: &LayoutArguments, file: &LayoutFile, gpus: Option<&[usize]>) -> Result<usize, Failure> {
+    let typed = gpus.and_then(|gpus| gpus.last().copied());
+    if let (Some(gpus), Some(ranks)) = (typed, layout.ranks) {
+        return Err(Failure::usage(format!("--gpus {gpus} and --ranks {ranks} say the same; leave one of them out")));
+    }
+    let of_file =
+        || Ok::<_, SpecError>(file.grid.as_ref().map(|grid| grid.parse::<quadrille_spec::Grid>()).transpose()?);
+    let devices = match typed.or(layout.ranks) {
+        Some(devices) => devices,
+        None => of_file()?.map_or(DEFAULT_GPUS, |grid| grid.ranks()),
+    };
+    match devices {
+        0 => Err(Failure::usage("--ranks 0: there is at least one rank")),
+        1..=0x100_0000 => Ok(devices),
+        _ => Err(Failure::usage(format!("--ranks {devices}: a grid has at most 2^24 ranks; use fewer"))),
+    }
+}
+
+/// Refuses what the search chooses in a way of its own.
+fn check_open(layout: &LayoutArguments) -> Result<(), Failure> {
+    let PipelineArguments { microbatch_group, stage_blocks, .. } = &layout.pipeline;
+    let flags = [
+        ("--grid", layout.grid.as_deref().is_some_and(|grid| grid != "auto"), "use --fix x=2,pipe=4 to fix axes"),
+        ("--order", layout.order.is_some(), "the search tries every order"),
+        ("--microbatch-group", microbatch_group.is_some(), "groups are as long as the pipeline"),
+        ("--stage-blocks", stage_blocks.is_some(), "pieces of layers are as equal as possible"),
+    ];
+    match flags.into_iter().find(|(_, typed, _)| *typed) {
+        None => Ok(()),
+        Some((flag, _, why)) => Err(Failure::usage(format!("{flag}: {why}; leave it out"))),
+    }
+}
+
+/// The choices that are open: what flags and file of the layout say is fixed.
+fn space(layout: &LayoutArguments, file: &LayoutFile, question: &QuestionArguments) -> Result<Space, Failure> {
+    fn text<T: ToString>(value: Option<T>) -> Option<String> {
+        value.map(|value| value.to_string())
+    }
+    let MemoryArguments { recompute, cac, zero, keep_weights, overlap, overlap_chunks } = layout.memory;
+    let typed = [
+        ("activations", text(layout.activations).or(file.activations.clone())),
+        ("linear", text(layout.linear).or(file.linear.clone())),
+        ("summa-panels", text(layout.summa_panels.or(file.summa_panels))),
+        ("microbatch", text(layout.microbatch.or(file.microbatch))),
+        ("schedule", text(layout.pipeline.schedule).or(file.schedule.clone())),
+        ("chunks", text(layout.pipeline.chunks.or(file.chunks))),
+        ("recompute", text(recompute).or(file.recompute.clone())),
+        ("cac", text(cac.or(file.cac))),
+        ("zero", text(zero).or(text(file.zero))),
+        ("keep-weights", text(keep_weights).or(file.keep_weights.clone())),
+        ("overlap", text(overlap).or(file.overlap.clone())),
+        ("overlap-chunks", text(overlap_chunks.or(file.overlap_chunks))),
+    ];
+    let mut space = Space::default();
+    for (key, value) in typed {
+        if let Some(value) = value {
+            space.constrain(Bound::Fix, &format!("{key}={value}"))?;
+        }
+    }
+    for (bound, constraints) in [(Bound::Fix, &question.fix), (Bound::Max, &question.max), (Bound::Min, &question.min)]
+    {
+        constraints.iter().try_for_each(|constraint| space.constrain(bound, constraint))?;
+    }
+    Ok(space)
+}

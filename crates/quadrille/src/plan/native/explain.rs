@@ -1,0 +1,156 @@
+//! Why a layout is as fast as it is, for people and as a document.
+
+use quadrille_plan::native::explain::{Sensitivity, binding, difference, sensitivities};
+use quadrille_plan::native::{Change, Ranked, Setting};
+use quadrille_spec::SpecError;
+use serde_json::{Value, json};
+
+use super::describe::{memory, seconds, share};
+use crate::output::{bytes, decimal};
+
+/// How many numbers of the hardware and changes of the layout the text shows.
+const SHOWN: usize = 6;
+/// Parts and differences below this fraction of a step are not worth a line.
+const NEGLIGIBLE: f64 = 0.001;
+
+/// Of one layout.
+pub struct Explanation {
+    best: Ranked,
+    sensitivities: Vec<Sensitivity>,
+    /// Fastest first.
+    changes: Vec<Change>,
+    /// The next best layout of the same search.
+    runner_up: Option<Ranked>,
+}
+
+impl Explanation {
+    /// Explains a layout, and why another that was found is slower.
+    pub fn new(setting: &Setting, best: Ranked, runner_up: Option<Ranked>) -> Result<Self, SpecError> {
+        let sensitivities = sensitivities(setting, &best.candidate)?;
+        let changes = setting.changes(&best.candidate)?;
+        Ok(Self { best, sensitivities, changes, runner_up })
+    }
+
+    pub fn text(&self, setting: &Setting) -> String {
+        let mut text = format!("\nwhat binds: {} a step\n", seconds(self.best.price.seconds));
+        text += &self.binding(setting);
+        text += "\n10% more of a number of the hardware, the layout left as it is\n";
+        text += &self.gains();
+        text += "\none choice changed, everything else left as it is\n";
+        text += &self.other_choices();
+        text + &self.lost()
+    }
+
+    fn binding(&self, setting: &Setting) -> String {
+        let price = &self.best.price;
+        let mut text = String::new();
+        for (part, time) in binding(&price.parts) {
+            if time > NEGLIGIBLE * price.seconds {
+                text += &format!("  {} ({}): {}\n", seconds(time), share(time, price), part.words());
+            }
+        }
+        let mut classes = memory(price);
+        classes.sort_by_key(|(_, amount)| std::cmp::Reverse(*amount));
+        let classes = classes.iter().filter(|(_, amount)| *amount > 0);
+        let classes =
+            classes.map(|(class, amount)| format!("{class} {}", bytes(*amount))).collect::<Vec<_>>().join(", ");
+        let total = price.memory.total();
+        let free = setting.capacity.map_or(String::new(), |capacity| {
+            format!(", {:.1}% of what a layout may use", 100.0 * total as f64 / capacity as f64)
+        });
+        text + &format!("  {} of memory{free}: {classes}\n", bytes(total))
+    }
+
+    fn gains(&self) -> String {
+        let before = self.best.price.seconds;
+        let felt = |each: &&Sensitivity| each.gained_seconds.abs() > NEGLIGIBLE / 10.0 * before;
+        let lines = self.sensitivities.iter().filter(felt).take(SHOWN).map(|each| {
+            let Sensitivity { field, from, to, gained_seconds: gained } = each;
+            let effect = if *gained < 0.0 { "costs" } else { "saves" };
+            let percent = 100.0 * gained.abs() / before;
+            format!(
+                "  {field} {} instead of {}: {effect} {} ({percent:.2}%)\n",
+                short(*to),
+                short(*from),
+                seconds(gained.abs())
+            )
+        });
+        let lines: String = lines.collect();
+        let rest = self.sensitivities.len() - self.sensitivities.iter().filter(felt).count();
+        match rest {
+            0 => lines,
+            rest => lines + &format!("  {rest} other numbers: less than {:.2}% each\n", 10.0 * NEGLIGIBLE),
+        }
+    }
+
+    fn other_choices(&self) -> String {
+        let before = self.best.price.seconds;
+        let lines = self.changes.iter().take(SHOWN).map(|Change { what, ranked }| {
+            let more = ranked.price.seconds - before;
+            let percent = 100.0 * more.abs() / before;
+            let effect = match more {
+                0.0 => "as fast".to_owned(),
+                ..0.0 => format!("{} faster ({percent:.2}%)", seconds(-more)),
+                _ => format!("{} slower ({percent:.2}%)", seconds(more)),
+            };
+            format!("  {what}: {effect}, {} of memory\n", bytes(ranked.price.memory.total()))
+        });
+        match self.changes.is_empty() {
+            true => "  none that is legal and fits\n".to_owned(),
+            false => lines.collect(),
+        }
+    }
+
+    fn lost(&self) -> String {
+        let Some(other) = &self.runner_up else { return String::new() };
+        let more = other.price.seconds - self.best.price.seconds;
+        let mut text = format!("\nwhy the next one lost: {} more a step, in parts\n", seconds(more));
+        let differing = difference(&self.best.price.parts, &other.price.parts);
+        for (part, more) in differing.iter().take(SHOWN) {
+            let sign = if *more < 0.0 { "-" } else { "+" };
+            text += &format!("  {sign}{}: {}\n", seconds(more.abs()), part.words());
+        }
+        if differing.is_empty() {
+            let [first, second] = [&self.best, other].map(|ranked| bytes(ranked.price.memory.total()));
+            text += &format!("  in nothing: equal times; it needs {second} of memory, the first {first}\n");
+        }
+        text
+    }
+
+    pub fn document(&self, setting: &Setting) -> Value {
+        let before = self.best.price.seconds;
+        let candidate_json = |ranked: &Ranked| {
+            let request = ranked.candidate.request(setting.global_batch, setting.seq_len).ok();
+            let layout = request.and_then(|request| quadrille_spec::Layout::new(setting.model, &request).ok());
+            layout.map(|layout| crate::describe::layout_json(&layout))
+        };
+        json!({
+            "binding": binding(&self.best.price.parts).iter().map(|(part, time)| json!({
+                "part": part.name(), "words": part.words(), "time_s": time, "share": time / before,
+            })).collect::<Vec<_>>(),
+            "sensitivities": self.sensitivities.iter().map(|each| json!({
+                "field": each.field, "from": each.from, "to": each.to, "gained_s": each.gained_seconds,
+                "gained_share": each.gained_seconds / before,
+            })).collect::<Vec<_>>(),
+            "changes": self.changes.iter().map(|Change { what, ranked }| json!({
+                "change": what, "time_s": ranked.price.seconds, "gained_s": before - ranked.price.seconds,
+                "memory_bytes": ranked.price.memory.total(),
+            })).collect::<Vec<_>>(),
+            "runner_up": self.runner_up.as_ref().map(|other| json!({
+                "layout": candidate_json(other),
+                "time_s": other.price.seconds,
+                "slower_by_s": difference(&self.best.price.parts, &other.price.parts).iter()
+                    .map(|(part, more)| (part.name().to_owned(), json!(more))).collect::<serde_json::Map<_, _>>(),
+            })),
+        })
+    }
+}
+
+/// A number of the hardware.
+fn short(value: f64) -> String {
+    match value {
+        value if value >= 1e4 => decimal(value, "").trim_end().to_owned(),
+        value if value >= 0.01 => format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+        value => format!("{value:.2e}"),
+    }
+}

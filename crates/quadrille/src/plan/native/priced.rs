@@ -1,0 +1,92 @@
+//! `quadrille explain --price`: one layout, priced and explained.
+
+use clap::Args;
+use quadrille_cost::native::{Candidate, Framework};
+use quadrille_engine::Hyper;
+use quadrille_plan::native::{Ranked, Space};
+use quadrille_spec::Layout;
+use serde_json::json;
+
+use super::case::Case;
+use super::document::entry;
+use super::explain::Explanation;
+use super::text::{headline, memory_table, parts_table, ranking};
+use crate::arguments::ExplainArguments;
+use crate::failure::Failure;
+use crate::output::{print_json, print_text};
+use crate::quantities::Reserve;
+use crate::settings;
+
+/// What a layout costs.
+#[derive(Debug, Args)]
+pub struct PriceArguments {
+    /// Price the layout on --cluster by the native model and explain it: what binds, what faster hardware or another choice
+    /// would give
+    #[arg(long, conflicts_with_all = ["program", "ledger", "rank", "timeline", "trace"])]
+    pub price: bool,
+    /// What trains, as in `plan` [default: megatron]
+    #[arg(long, value_name = "NAME", requires = "price")]
+    pub framework: Option<String>,
+    /// Memory of a device that stays free, e.g. 5% or 4GB [default: 0]
+    #[arg(long, value_name = "SIZE|PERCENT", requires = "price")]
+    pub memory_reserve: Option<Reserve>,
+}
+
+/// Prices and explains the layout.
+pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
+    let model = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?.model;
+    let typed = settings::typed(&arguments.layout, arguments.dtype, &settings::Defaults::USUAL)?;
+    let layout = settings::resolve(&typed, &model)?;
+    let price = &arguments.price;
+    let case = Case {
+        gpus: layout.grid.ranks(),
+        global_batch: layout.global_batch,
+        seq_len: layout.seq_len,
+        model,
+        cluster: typed.cluster,
+        framework: Framework::by_name(price.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?,
+        space: Space::default(),
+        per_node: Some(layout.per_node),
+        reserve: price.memory_reserve.unwrap_or(Reserve::Bytes(0)),
+        tokens: None,
+        price_per_hour: None,
+        time_limit: None,
+    };
+    let setting = case.setting()?;
+    let candidate = Candidate::of(&layout, &case.cluster);
+    check_equal_pieces(&case, &candidate, &layout)?;
+    let ranked = Ranked { candidate, price: setting.price(&candidate)? };
+    let explanation = Explanation::new(&setting, ranked, None)?;
+    if arguments.json {
+        let mut document = json!({ "model": case.model.name, "cluster": case.cluster.name, "cost": "native" });
+        document["framework"] = json!(case.framework.name);
+        document["plan"] = entry(&case, &setting, &ranked)?;
+        document["explanation"] = explanation.document(&setting);
+        return print_json(&document);
+    }
+    let mut text = headline(&case, &setting)? + "\n" + &ranking(&case, &setting, &[&ranked]);
+    if setting.capacity.is_some_and(|capacity| ranked.price.memory.total() > capacity) {
+        text += "it does not fit into the memory of a device\n";
+    }
+    text += &format!("\nparts of a step\n{}", parts_table(&[&ranked]));
+    text += &format!("\nmemory of the rank that needs most\n{}", memory_table(&setting, &[&ranked]));
+    print_text(&(text + &explanation.text(&setting)))
+}
+
+/// Refuses pieces of layers, or groups of microbatches, that the model does not price.
+fn check_equal_pieces(case: &Case, candidate: &Candidate, layout: &Layout) -> Result<(), Failure> {
+    let request = candidate.request(case.global_batch, case.seq_len)?;
+    let priced = Layout::new(&case.model, &request)?;
+    for (flag, same) in [
+        ("--stage-blocks", priced.stage_blocks == layout.stage_blocks),
+        ("--microbatch-group", priced.microbatch_group == layout.microbatch_group),
+    ] {
+        if !same {
+            return Err(Failure::usage(format!(
+                "{flag}: the native model prices pieces of layers as equal as possible and groups as long as the pipeline; \
+                 leave it out, or use --timeline"
+            )));
+        }
+    }
+    Ok(())
+}

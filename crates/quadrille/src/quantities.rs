@@ -1,0 +1,173 @@
+//! Numbers with units, and lists and ranges of them, as users write them.
+
+use std::str::FromStr;
+
+use quadrille_spec::SpecError;
+
+/// Bytes of a device that a plan leaves free.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reserve {
+    /// This fraction of the memory, in [0, 1).
+    Fraction(f64),
+    /// This many bytes.
+    Bytes(u64),
+}
+
+impl Reserve {
+    /// What is reserved of `memory` bytes.
+    ///
+    /// # Errors
+    /// All of it, or more.
+    pub fn of(self, memory: u64) -> Result<u64, SpecError> {
+        let bytes = match self {
+            Self::Fraction(fraction) => (fraction * memory as f64) as u64,
+            Self::Bytes(bytes) => bytes,
+        };
+        if bytes < memory {
+            return Ok(bytes);
+        }
+        let rule = format!("a device has {memory} bytes, of which something is left to use");
+        Err(SpecError::invalid("--memory-reserve", bytes, rule, "reserve less, e.g. 5%"))
+    }
+}
+
+impl FromStr for Reserve {
+    type Err = SpecError;
+
+    /// Reads `5%`, `4GB`, `512MiB` or a number of bytes.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let invalid = || {
+            let rule = "it is a part of a device's memory, or bytes";
+            SpecError::invalid("--memory-reserve", text, rule, "write e.g. 5%, 4GB or 512MiB")
+        };
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent: f64 = percent.trim().parse().map_err(|_| invalid())?;
+            return if (0.0..100.0).contains(&percent) { Ok(Self::Fraction(percent / 100.0)) } else { Err(invalid()) };
+        }
+        const UNITS: [(&str, f64); 7] = [
+            ("GiB", 1_073_741_824.0),
+            ("MiB", 1_048_576.0),
+            ("KiB", 1024.0),
+            ("GB", 1e9),
+            ("MB", 1e6),
+            ("KB", 1e3),
+            ("B", 1.0),
+        ];
+        let (digits, unit) =
+            UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1.0));
+        let value: f64 = digits.trim().parse().map_err(|_| invalid())?;
+        if (0.0..1e18).contains(&(value * unit)) { Ok(Self::Bytes((value * unit) as u64)) } else { Err(invalid()) }
+    }
+}
+
+/// Numbers of devices, ascending; at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts(Vec<usize>);
+
+impl Counts {
+    /// The numbers.
+    pub fn values(&self) -> &[usize] {
+        &self.0
+    }
+}
+
+impl FromStr for Counts {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        whole_numbers("numbers of devices", text).map(Self)
+    }
+}
+
+/// Most values that a list or a range may have.
+const MOST_VALUES: usize = 256;
+
+/// Reads `4,8,64`, `64..4096` (doubled from the first) or `1e12..8e12:5` (so many, with equal ratios); ascending.
+///
+/// # Errors
+/// What is no positive number, a range that does not ascend, more than 256 values.
+pub fn numbers(what: &'static str, text: &str) -> Result<Vec<f64>, SpecError> {
+    let syntax = |reason: &str| SpecError::Syntax { what, text: text.to_owned(), reason: reason.to_owned() };
+    let number = |part: &str| {
+        let value = part.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
+        value.ok_or_else(|| syntax("write positive numbers, e.g. 4,8,64 or 64..4096"))
+    };
+    let mut values = match text.split_once("..") {
+        None => text.split(',').map(number).collect::<Result<Vec<_>, _>>()?,
+        Some((first, rest)) => {
+            let (last, points) = rest.split_once(':').map_or((rest, None), |(last, points)| (last, Some(points)));
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last {
+                return Err(syntax("a range ascends, e.g. 64..4096"));
+            }
+            match points {
+                None => std::iter::successors(Some(first), |value| Some(value * 2.0))
+                    .take_while(|value| *value <= last)
+                    .take(MOST_VALUES + 1)
+                    .collect(),
+                Some(points) => {
+                    let points = points.trim().parse().ok().filter(|points| (2..=MOST_VALUES).contains(points));
+                    let points = points.ok_or_else(|| syntax("a range has 2 to 256 points, e.g. 1e12..8e12:5"))?;
+                    let ratio = last / first;
+                    (0..points).map(|at| first * ratio.powf(at as f64 / (points - 1) as f64)).collect()
+                }
+            }
+        }
+    };
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    if values.len() > MOST_VALUES {
+        return Err(syntax("that are more than 256 values; use fewer, e.g. 1..1e6:20"));
+    }
+    Ok(values)
+}
+
+/// The same for whole numbers; those of a range with points are rounded.
+///
+/// # Errors
+/// As [`numbers`]; a number that is not whole, or above 2^24.
+pub fn whole_numbers(what: &'static str, text: &str) -> Result<Vec<usize>, SpecError> {
+    let rounded = text.contains(':');
+    let mut whole = Vec::new();
+    for value in numbers(what, text)? {
+        if !rounded && value.fract() != 0.0 || value > 16_777_216.0 {
+            let reason = "these are whole numbers of at most 2^24, e.g. 64..4096".to_owned();
+            return Err(SpecError::Syntax { what, text: text.to_owned(), reason });
+        }
+        whole.push(value.round() as usize);
+    }
+    whole.dedup();
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserves_are_parts_or_bytes() {
+        let of = |text: &str| text.parse::<Reserve>().and_then(|reserve| reserve.of(80_000_000_000));
+        assert_eq!(of("5%"), Ok(4_000_000_000));
+        assert_eq!((of("4GB"), of("512MiB"), of("7")), (Ok(4_000_000_000), Ok(536_870_912), Ok(7)));
+        for wrong in ["", "five", "100%", "-1%", "nan%", "4TB", "-4GB", "1e30GB"] {
+            let message = of(wrong).unwrap_err().to_string();
+            assert!(message.contains("--memory-reserve") && message.contains("512MiB"), "{message}");
+        }
+        assert!(of("80GB").unwrap_err().to_string().contains("a device has 80000000000 bytes"));
+    }
+
+    #[test]
+    fn lists_and_ranges_are_read() {
+        assert_eq!(whole_numbers("devices", "8,4,64,8"), Ok(vec![4, 8, 64]));
+        assert_eq!(whole_numbers("devices", "64..600"), Ok(vec![64, 128, 256, 512]));
+        assert_eq!(whole_numbers("devices", "10..1000:3"), Ok(vec![10, 100, 1000]));
+        let rates = numbers("rates", "1e12..16e12:5").unwrap();
+        assert!(rates.len() == 5 && (rates[2] / 4e12 - 1.0).abs() < 1e-12, "{rates:?}");
+        for wrong in ["", "x", "0", "-4", "4..", "8..4", "1..2:1", "1..2:x", "1e-200..1", "1..1e9:400", "inf"] {
+            assert!(numbers("rates", wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["1.5", "1e9", "0.5..4"] {
+            assert!(whole_numbers("devices", wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `quadrille sweep`: the best layout for every value of one or two numbers.
+
+mod page;
+mod plot;
+mod svg;
+mod variable;
+
+use std::path::PathBuf;
+
+use clap::{Args, value_parser};
+use quadrille_plan::native::Ranked;
+
+use self::variable::Variable;
+use crate::arguments::ModelArguments;
+use crate::failure::Failure;
+use crate::layout_arguments::LayoutArguments;
+use crate::output::{csv, print_text, write_file};
+use crate::paths;
+use crate::plan::native::arguments::QuestionArguments;
+use crate::plan::native::case::Case;
+use crate::plan::native::document::columns;
+
+/// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two, and writes a
+/// table of comma-separated values with the fields of `plan --json`.
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true, after_help = EXAMPLES)]
+pub struct SweepArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// What to vary: gpus, nvs (GPUs of a fast domain), batch, seq-len or a number of the cluster (device.memory_bandwidth,
+    /// device.peak.half, tiers.1.bandwidth, ...); values as a list, a range that doubles (64..4096) or a range with so many
+    /// values (1e12..8e12:5). Once or twice
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    pub vary: Vec<String>,
+    /// Number of GPUs, unless it varies [default: --ranks, or 1024]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    pub gpus: Option<u32>,
+    /// GPUs of a fast domain, unless they vary [default: the cluster's own]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    pub nvs: Option<u32>,
+    /// Write the table to this file, in place of what it holds [default: standard output]
+    #[arg(long, value_name = "FILE.csv")]
+    pub out: Option<PathBuf>,
+    /// Draw the sweep into this file, in place of what it holds: the parts of a step as stacked bars, or with two variables
+    /// lines. A page (.html) holds the table, too
+    #[arg(long, value_name = "FILE.svg|FILE.html")]
+    pub plot: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Search")]
+    pub question: QuestionArguments,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+}
+
+const EXAMPLES: &str = "Examples:
+  quadrille sweep --vary gpus=64..4096 --model gpt3-175b --cluster selene --global-batch 1536 --plot scaling.svg
+  quadrille sweep --vary gpus=1024..16384 --vary nvs=4,8,64 --tokens 1e12 --global-batch 4096 --plot domains.html
+  quadrille sweep --vary device.memory_bandwidth=1e12..8e12:5 --gpus 256 --out bandwidth.csv";
+
+/// What was found.
+pub struct Sweep<'a> {
+    case: &'a Case,
+    variables: &'a [Variable],
+    /// The last variable varies fastest.
+    points: Vec<Point>,
+}
+
+/// A value of every variable, with the best layout or why there is none.
+struct Point {
+    values: Vec<f64>,
+    case: Case,
+    best: Result<Ranked, String>,
+    stopped: bool,
+}
+
+/// Searches all points and writes what was found.
+pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
+    let variables = arguments.vary.iter().map(|text| text.parse()).collect::<Result<Vec<Variable>, _>>()?;
+    if variables.len() > 2 {
+        return Err(Failure::usage("--vary: at most two numbers vary; fix the others"));
+    }
+    if let [first, second] = variables.as_slice()
+        && first.to_string() == second.to_string()
+    {
+        return Err(Failure::usage(format!("--vary {first}: it varies twice; leave one of them out")));
+    }
+    let drawn = arguments.plot.as_deref().map(|path| Ok::<_, Failure>((path, Format::of(path)?))).transpose()?;
+    let written = [("--out", arguments.out.as_deref()), ("--plot", arguments.plot.as_deref())];
+    let written: Vec<_> = written.into_iter().filter_map(|(flag, path)| Some((flag, path?))).collect();
+    paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let case = case(arguments, &variables)?;
+    let sweep = Sweep::new(&case, &variables)?;
+    let rows = sweep.rows()?;
+    if let Some((path, format)) = drawn {
+        let content = match format {
+            Format::Svg => sweep.plot(),
+            Format::Html => sweep.page(&rows),
+        };
+        write_file("--plot", path, content.as_bytes())?;
+    }
+    let table = csv(rows)?;
+    match &arguments.out {
+        Some(path) => write_file("--out", path, table.as_bytes()),
+        None => print_text(&table),
+    }
+}
+
+/// How a plot is written.
+enum Format {
+    Svg,
+    Html,
+}
+
+impl Format {
+    fn of(path: &std::path::Path) -> Result<Self, Failure> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("svg") => Ok(Self::Svg),
+            Some("html" | "htm") => Ok(Self::Html),
+            _ => {
+                Err(Failure::usage(format!("--plot {}: a plot is an .svg or an .html file; name one", path.display())))
+            }
+        }
+    }
+}
+
+/// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest.
+fn case(arguments: &SweepArguments, variables: &[Variable]) -> Result<Case, Failure> {
+    let SweepArguments { model, layout, question, .. } = arguments;
+    let varied = variables.iter().find(|variable| variable.is_gpus());
+    let typed = arguments.gpus.map(|gpus| vec![gpus as usize]);
+    if varied.is_some() && (typed.is_some() || layout.ranks.is_some()) {
+        return Err(Failure::usage("--vary gpus: their number is varied; leave --gpus and --ranks out"));
+    }
+    let gpus = varied.map(|variable| variable.values.iter().map(|value| *value as usize).collect::<Vec<_>>()).or(typed);
+    Case::new(model, layout, question, gpus.as_deref(), arguments.nvs.map(|nvs| nvs as usize))
+}
+
+impl<'a> Sweep<'a> {
+    fn new(case: &'a Case, variables: &'a [Variable]) -> Result<Self, Failure> {
+        let pairs: Vec<Vec<f64>> = match variables {
+            [first, second] => {
+                let pairs = |x: &f64| second.values.iter().map(|y| vec![*x, *y]).collect::<Vec<_>>();
+                first.values.iter().flat_map(pairs).collect()
+            }
+            _ => variables.iter().flat_map(|only| only.values.iter().map(|value| vec![*value])).collect(),
+        };
+        // Everything is read before the first search begins.
+        let cases = pairs.into_iter().map(|values| {
+            let set = |case: Case, (variable, value): (&Variable, &f64)| variable.set(&case, *value);
+            let case = variables.iter().zip(&values).try_fold(case.clone(), set)?;
+            Ok((values, case))
+        });
+        let cases = cases.collect::<Result<Vec<_>, Failure>>()?;
+        let stop = case.stop();
+        let points = cases.into_iter().map(|(values, case)| Point::new(values, case, &stop));
+        Ok(Self { case, variables, points: points.collect::<Result<_, _>>()? })
+    }
+
+    /// A header and a row for every point: the variables, the fields of a plan, and why there is none.
+    fn rows(&self) -> Result<Vec<Vec<String>>, Failure> {
+        let columns = |point: &Point| match &point.best {
+            Ok(best) => columns(&point.case, &point.case.setting()?, best),
+            Err(_) => Ok(Vec::new()),
+        };
+        let priced = self.points.iter().map(columns).collect::<Result<Vec<_>, _>>()?;
+        // Layouts with SUMMA have a field more.
+        let mut names: Vec<String> = Vec::new();
+        for (name, _) in priced.iter().flatten() {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        let variables = self.variables.iter().map(|variable| format!("vary_{variable}"));
+        let header =
+            variables.chain(names.iter().cloned()).chain(["stopped".to_owned(), "reason".to_owned()]).collect();
+        let row = |(point, columns): (&Point, &Vec<(String, String)>)| {
+            let cell = |name: &String| {
+                columns.iter().find(|(known, _)| known == name).map_or_else(String::new, |(_, value)| value.clone())
+            };
+            let values = point.values.iter().map(ToString::to_string);
+            let last = [point.stopped.to_string(), point.best.as_ref().err().cloned().unwrap_or_default()];
+            values.chain(names.iter().map(cell)).chain(last).collect()
+        };
+        Ok(std::iter::once(header).chain(self.points.iter().zip(&priced).map(row)).collect())
+    }
+}
+
+impl Point {
+    fn new(values: Vec<f64>, case: Case, stop: &(dyn Fn() -> bool + Sync)) -> Result<Self, Failure> {
+        let search = case.search(case.gpus, 1)?;
+        let found = search.run(stop)?;
+        let best = found.ranked.first().copied().ok_or_else(|| search.why_nothing(&found, stop).to_string());
+        Ok(Self { values, best, stopped: found.stopped, case })
+    }
+}

@@ -1,0 +1,88 @@
+//! Drawings as SVG text.
+
+use std::fmt::Write;
+
+/// A drawing of a fixed size with a white ground.
+pub struct Drawing {
+    width: f64,
+    height: f64,
+    body: String,
+}
+
+/// Where a text is fixed.
+#[derive(Debug, Clone, Copy)]
+pub enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Drawing {
+    pub fn new(width: f64, height: f64) -> Self {
+        let mut drawing = Self { width, height, body: String::new() };
+        drawing.rectangle([0.0, 0.0, width, height], "white", "");
+        drawing
+    }
+
+    /// A rectangle `[left, top, width, height]`; the title is shown under the pointer.
+    pub fn rectangle(&mut self, [x, y, width, height]: [f64; 4], fill: &str, title: &str) {
+        let at = format!("x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"");
+        let title = if title.is_empty() { String::new() } else { format!("<title>{}</title>", escaped(title)) };
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.body, "<rect {at}>{title}</rect>");
+    }
+
+    pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, size: f64, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let at = format!("x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" font-size=\"{size}\"");
+        let _ = writeln!(self.body, "<text {at}>{}</text>", escaped(text));
+    }
+
+    /// A line through points; a small circle with a title on each point that has one.
+    pub fn line(&mut self, points: &[(f64, f64, String)], stroke: &str, width: f64) {
+        let path: Vec<_> = points.iter().map(|(x, y, _)| format!("{x:.1},{y:.1}")).collect();
+        let style = format!("fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"");
+        let _ = writeln!(self.body, "<polyline points=\"{}\" {style}/>", path.join(" "));
+        for (x, y, title) in points.iter().filter(|(.., title)| !title.is_empty()) {
+            let title = escaped(title);
+            let _ = writeln!(
+                self.body,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{stroke}\"><title>{title}</title></circle>"
+            );
+        }
+    }
+
+    /// The whole drawing.
+    pub fn finish(self) -> String {
+        let Self { width, height, body } = self;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+             font-family=\"sans-serif\">\n{body}</svg>\n"
+        )
+    }
+}
+
+/// Text that is safe inside XML and HTML.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawings_are_whole_and_escape_what_they_are_told() {
+        let mut drawing = Drawing::new(100.0, 50.0);
+        drawing.text(1.0, 2.0, Anchor::End, 10.0, "a < \"b\" & c");
+        drawing.line(&[(0.0, 0.0, String::new()), (1.0, 1.0, "at > 1".to_owned())], "black", 1.0);
+        let svg = drawing.finish();
+        assert!(svg.starts_with("<svg xmlns") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(svg.contains("a &lt; &quot;b&quot; &amp; c") && svg.contains("<title>at &gt; 1</title>"), "{svg}");
+        assert_eq!(svg.matches("<circle").count(), 1);
+    }
+}

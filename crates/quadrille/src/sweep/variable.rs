@@ -1,0 +1,109 @@
+//! What a sweep varies.
+
+use std::fmt;
+use std::str::FromStr;
+
+use quadrille_plan::native::hardware;
+use quadrille_spec::SpecError;
+
+use crate::failure::Failure;
+use crate::plan::native::case::Case;
+use crate::quantities::{numbers, whole_numbers};
+
+/// A number that is varied, by the name that users write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Quantity {
+    /// Devices.
+    Gpus,
+    /// Sequences in a step.
+    Batch,
+    /// Tokens in a sequence.
+    SeqLen,
+    /// A number of the cluster.
+    Hardware(String),
+}
+
+/// A number that is varied, with its values in ascending order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variable {
+    quantity: Quantity,
+    name: String,
+    pub values: Vec<f64>,
+}
+
+impl FromStr for Variable {
+    type Err = SpecError;
+
+    /// Reads `gpus=64..4096`, `nvs=4,8,64` or `device.memory_bandwidth=1e12..8e12:5`.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let syntax = || SpecError::Syntax {
+            what: "a variable",
+            text: text.to_owned(),
+            reason: "write it as name=values, e.g. gpus=64..4096 or nvs=4,8,64".to_owned(),
+        };
+        let (name, values) = text.split_once('=').ok_or_else(syntax)?;
+        let name = name.trim();
+        let quantity = match name {
+            "gpus" => Quantity::Gpus,
+            "batch" | "global-batch" => Quantity::Batch,
+            "seq-len" => Quantity::SeqLen,
+            "nvs" => Quantity::Hardware("tiers.0.devices".to_owned()),
+            name => Quantity::Hardware(name.to_owned()),
+        };
+        let is_whole = !matches!(quantity, Quantity::Hardware(_)) || name == "nvs";
+        let values = match is_whole {
+            true => whole_numbers("values to vary over", values)?.into_iter().map(|value| value as f64).collect(),
+            false => numbers("values to vary over", values)?,
+        };
+        Ok(Self { quantity, name: name.to_owned(), values })
+    }
+}
+
+impl fmt::Display for Variable {
+    /// Its name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl Variable {
+    pub fn is_gpus(&self) -> bool {
+        self.quantity == Quantity::Gpus
+    }
+
+    /// The case with one of the values.
+    pub fn set(&self, case: &Case, value: f64) -> Result<Case, Failure> {
+        let mut changed = case.clone();
+        match &self.quantity {
+            Quantity::Gpus => changed.gpus = value as usize,
+            Quantity::Batch => changed.global_batch = value as usize,
+            Quantity::SeqLen if value as usize > case.model.seq_len => {
+                let rule = format!("the model has {} positions", case.model.seq_len);
+                let remedy = format!("vary over at most {}, or --set seq_len={value}", case.model.seq_len);
+                return Err(SpecError::invalid("seq-len", value, rule, remedy).into());
+            }
+            Quantity::SeqLen => changed.seq_len = value as usize,
+            Quantity::Hardware(field) => {
+                let unknown = |error| match error {
+                    SpecError::Unknown { name, known, .. } => SpecError::Unknown {
+                        what: "variable",
+                        name,
+                        known: ["gpus", "nvs", "batch", "seq-len"]
+                            .map(str::to_owned)
+                            .into_iter()
+                            .chain(known)
+                            .collect(),
+                    },
+                    error => error,
+                };
+                changed.cluster = hardware::with(&case.cluster, field, value).map_err(unknown)?;
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// A value as tables and plots show it.
+pub fn short(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e7 { format!("{value}") } else { format!("{value:.4e}") }
+}

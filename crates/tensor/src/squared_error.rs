@@ -1,0 +1,50 @@
+//! Squared error of predicted numbers, fused with its gradient; targets are in `f64`, as data gives
+//! them.
+
+use crate::dispatch::vectorised;
+use crate::element::Element;
+use crate::pool::Pool;
+
+/// Elements per partial sum of the loss.
+const SUM_BLOCK: usize = 64 << 10;
+
+/// y = x, rounded.
+pub fn rounded<T: Element>(pool: &Pool, x: &[f64], y: &mut [T]) {
+    assert_eq!(x.len(), y.len());
+    let piece = pool.piece(y.len());
+    pool.each(y.chunks_mut(piece).zip(x.chunks(piece)), |(y, x)| {
+        vectorised(
+            #[inline(always)]
+            || y.iter_mut().zip(x).for_each(|(y, x)| *y = T::from_f64(*x)),
+        );
+    });
+}
+
+/// x, the predictions, become the gradient 2 (x - target) scale; returns the sum of the squares of
+/// x - target, in `f64`.
+pub fn squared_error<T: Element>(pool: &Pool, x: &mut [T], targets: &[f64], scale: T) -> f64 {
+    assert_eq!(x.len(), targets.len());
+    let mut partials = vec![0.0; x.len().div_ceil(SUM_BLOCK)];
+    let pieces = partials.iter_mut().zip(x.chunks_mut(SUM_BLOCK).zip(targets.chunks(SUM_BLOCK)));
+    pool.each(pieces, |(partial, (x, targets))| {
+        *partial = vectorised(
+            #[inline(always)]
+            || differences(x, targets, scale + scale),
+        );
+    });
+    partials.iter().sum()
+}
+
+#[inline(always)]
+fn differences<T: Element>(x: &mut [T], targets: &[f64], twice: T) -> f64 {
+    const LANES: usize = 32;
+    let mut lanes = [0.0; LANES];
+    for (x, targets) in x.chunks_mut(LANES).zip(targets.chunks(LANES)) {
+        for ((x, target), lane) in x.iter_mut().zip(targets).zip(&mut lanes) {
+            let difference = *x - T::from_f64(*target);
+            *lane += difference.to_f64() * difference.to_f64();
+            *x = difference * twice;
+        }
+    }
+    lanes.iter().sum()
+}
