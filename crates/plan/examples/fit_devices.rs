@@ -198,7 +198,11 @@ fn main() -> ExitCode {
         eprintln!("no times of {name} on {device}");
         return ExitCode::from(2);
     }
-    let between = |(run, _): &(Run, f64)| run.cluster.tiers.get(1).map(|tier| tier.name.clone());
+    let between = |(run, _): &(Run, f64)| {
+        let [inner, outer] = run.cluster.tiers.as_slice() else { return None };
+        let several = inner.devices.is_some_and(|devices| run.candidate.devices() > devices);
+        several.then(|| outer.name.clone())
+    };
     let mut networks: Vec<String> = sets.iter().flat_map(|(_, runs)| runs.iter().filter_map(between)).collect();
     networks.sort();
     networks.dedup();

@@ -342,7 +342,7 @@ fn reached_errors_hold() {
         ("vTrain single-node", None, 8.4),
         ("BigScience", None, 6.0),
         ("Hagemann", None, 6.3),
-        ("InternEvo", None, 18.6),
+        ("InternEvo", None, 15.0),
         ("llm-foundry", None, 10.8),
         ("fms-fsdp", None, 7.8),
         ("DGX Cloud", None, 2.8),

@@ -261,7 +261,7 @@ fn hagemann(row: &Row) -> Result<Facts, Unmapped> {
     Ok(Facts::of(framework))
 }
 
-/// InternEvo: flash attention, bf16, ZeRO 1 whose reductions run under the backward pass (`overlap_sync_grad`).
+/// InternEvo: flash attention 1.0.5 (its installation guide of 2023), bf16, ZeRO 1 whose reductions run under the backward pass (`overlap_sync_grad`).
 fn internevo(row: &Row) -> Result<Facts, Unmapped> {
     let sharded = row.notes.split("zero1=").nth(1).and_then(|text| text.split([' ', ';']).next());
     let over_all = matches!(sharded, Some("-1")) || sharded.map(str::parse).is_some_and(|n| n.ok() == row.sizes.dp);
@@ -270,7 +270,7 @@ fn internevo(row: &Row) -> Result<Facts, Unmapped> {
         return Err(Unmapped::Layout);
     }
     let states = StateBytes { weight: 2, gradient: 2, optimizer: 12, gathered_weight: 2, sent_gradient: 2 };
-    let framework = Framework { states, ..Framework::MEGATRON };
+    let framework = Framework { states, attention_rate: FLASH_1, ..Framework::MEGATRON };
     let overlap = Overlap { all_reduce: true, reduce_scatter: true, all_gather: false };
     Ok(Facts { overlap, ..Facts::of(framework) })
 }
