@@ -85,7 +85,7 @@ impl Rules<'_> {
         let whole_keys = keys.is_multiple_of(x) || x.is_multiple_of(keys);
         keep(model.heads.is_multiple_of(x) && f.is_multiple_of(x) && whole_keys, Rule::X)?;
         keep(h.is_multiple_of(y), Rule::Y)?;
-        let table = model.vocab.next_multiple_of(x * y) / (x * y) * h;
+        let table = model.vocab.div_ceil(x * y) * h;
         let qkv = (model.heads + 2 * keys.max(x)) * model.head_dim();
         // Where ranks hold copies of keys, z takes whole rows of them.
         let rows = if x > keys { h / y } else { 0 };
