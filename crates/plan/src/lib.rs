@@ -12,6 +12,7 @@ pub mod export;
 pub mod lbnl;
 mod memory;
 pub mod native;
+pub mod published;
 mod refusal;
 pub mod reproduce;
 mod search;

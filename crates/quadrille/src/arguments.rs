@@ -60,6 +60,8 @@ pub enum Command {
     Export(ExportArguments),
     /// Measure the speed beside a yardstick of the same run.
     Bench(BenchArguments),
+    /// Hold predictions against what others have measured.
+    Validate(ValidateArguments),
 }
 
 /// Which model.
@@ -303,6 +305,32 @@ pub const ALL_PARTS: &str = "all";
 
 fn parts() -> impl Iterator<Item = &'static str> {
     PARTS.iter().map(|part| part.name).chain([ALL_PARTS])
+}
+
+#[derive(Debug, Args)]
+pub struct ValidateArguments {
+    #[command(subcommand)]
+    pub validate: Validate,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Validate {
+    /// Step times, memory and out-of-memory outcomes of published runs, by the native model
+    Published(ValidatePublishedArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct ValidatePublishedArguments {
+    /// Measured runs as a CSV file with the columns of the built-in one [default: built in]
+    #[arg(long, value_name = "FILE.csv")]
+    pub csv: Option<PathBuf>,
+    /// Write every predicted row beside what was measured, with the parts of its time and memory, to this file, in place
+    /// of what it holds
+    #[arg(long, value_name = "FILE.csv")]
+    pub rows: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

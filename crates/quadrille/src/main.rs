@@ -26,6 +26,7 @@ mod timeline;
 mod trace;
 mod train;
 mod tuned;
+mod validate;
 mod verify;
 
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Validate(arguments) => validate::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

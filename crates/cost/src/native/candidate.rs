@@ -130,7 +130,7 @@ impl Candidate {
 
 /// How many neighbours along each axis share one of the blocks of `domain` consecutive ranks. Where such a block ends
 /// amid a group, groups straddle it: the largest size that all of them have inside counts.
-fn inside(grid: &Grid, domain: usize) -> [usize; 6] {
+pub fn inside(grid: &Grid, domain: usize) -> [usize; 6] {
     let mut inside = [1; 6];
     let mut left = domain.min(grid.ranks());
     for axis in grid.order().axes() {

@@ -13,12 +13,18 @@ pub struct Framework {
     pub activation_bytes: u64,
     /// Bytes of a logit while the loss is taken, and of its gradient.
     pub logit_bytes: u64,
+    /// Bytes of a logit and its copies at the worst moment of the loss.
+    pub loss_bytes: u64,
     /// Bytes that are kept of each element that dropout may zero: 0 where masks are drawn again.
     pub mask_bytes: u64,
     /// How attention is computed.
     pub attention: AttentionKernel,
+    /// Fraction of the device's rate of flash-style attention that its kernel reaches.
+    pub attention_rate: f64,
     /// Whether a norm whose rows lie on one device is one kernel, which reads its input once.
     pub fused_norms: bool,
+    /// What is a sequence of a tensor library's kernels instead of one.
+    pub eager: Eager,
     /// Whether the inputs of products that scattered activations gather are kept for the backward pass; else they are
     /// gathered again there, under the product of the input gradient, and only the scattered ones are kept.
     pub keeps_gathered_inputs: bool,
@@ -36,6 +42,11 @@ pub struct Framework {
     pub gathers_under_forward: Hiding,
     /// Bytes of gradients that are reduced over data at once; `None`: every parameter by itself.
     pub gradient_bucket: Option<u64>,
+    /// Seconds for which the host is busy with an operation. Launches run ahead of the device, so that it waits where
+    /// the operations of a whole pass through a block are shorter.
+    pub host_seconds: f64,
+    /// Seconds that every operation takes beside the device's launch, where the host waits for each.
+    pub dispatch_seconds: f64,
     /// Seconds of a step in which a device waits for its tokens.
     pub data_seconds: f64,
     /// Bytes of a device that are taken before the first value: the driver's context, communication buffers.
@@ -57,6 +68,26 @@ pub struct StateBytes {
     pub gathered_weight: u64,
     /// What is sent of a gradient.
     pub sent_gradient: u64,
+}
+
+/// What is a sequence of a tensor library's kernels, each of which reads and writes whole tensors; f32 between them in
+/// norms, in the softmax of stored scores and in the loss. What they move is counted from their definitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Eager {
+    /// Norms: conversion, square, mean, scaling, conversion back, weight.
+    pub norms: bool,
+    /// Rotary positions and SwiGLU.
+    pub pointwise: bool,
+    /// Scale, mask and softmax of stored scores.
+    pub scores: bool,
+    /// The loss: conversion of the logits, maximum, difference, exponential, sum, quotient, scaling, conversion back
+    /// (Megatron-LM's vocabulary-parallel cross-entropy).
+    pub loss: bool,
+}
+
+impl Eager {
+    /// Nothing is.
+    pub const NONE: Self = Self { norms: false, pointwise: false, scores: false, loss: false };
 }
 
 /// How attention is computed.
@@ -81,6 +112,10 @@ pub enum Hiding {
     Switched,
 }
 
+/// Of PyTorch's eager mode under Megatron-LM; fitted, see `quadrille validate published`. An operation of the model
+/// stands for several calls.
+const EAGER_HOST_SECONDS: f64 = 62.7e-6;
+
 impl Framework {
     /// This program's engine in f32: weights and gradients of 4 bytes, two moments.
     pub const QUADRILLE: Self = Self {
@@ -88,9 +123,12 @@ impl Framework {
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 4, sent_gradient: 4 },
         activation_bytes: 4,
         logit_bytes: 4,
+        loss_bytes: 4,
         mask_bytes: 0,
         attention: AttentionKernel::Flash,
+        attention_rate: 1.0,
         fused_norms: false,
+        eager: Eager::NONE,
         keeps_gathered_inputs: true,
         repeats_whole_segments: false,
         gathers_blocks: false,
@@ -98,6 +136,8 @@ impl Framework {
         reduces_under_backward: false,
         gathers_under_forward: Hiding::Always,
         gradient_bucket: None,
+        host_seconds: 0.0,
+        dispatch_seconds: 0.0,
         data_seconds: 0.0,
         reserved_bytes: 0,
         allocator_factor: 1.0,
@@ -106,15 +146,18 @@ impl Framework {
     /// Megatron-LM in mixed precision: weights in 16 bits, gradients in f32, master weights and two moments in f32
     /// (Narayanan et al. 2021; Korthikanti et al. 2022), with flash attention. Gradients are reduced in f32, in buckets
     /// of 40 million numbers (Megatron-Core's default). Sequence parallelism keeps the scattered inputs and gathers
-    /// again.
+    /// again. The loss holds the logits in 16 bits and in f32.
     pub const MEGATRON: Self = Self {
         name: "megatron",
         states: StateBytes { weight: 2, gradient: 4, optimizer: 12, gathered_weight: 2, sent_gradient: 4 },
         activation_bytes: 2,
         logit_bytes: 4,
+        loss_bytes: 6,
         mask_bytes: 1,
         attention: AttentionKernel::Flash,
+        attention_rate: 1.0,
         fused_norms: true,
+        eager: Eager { loss: true, ..Eager::NONE },
         keeps_gathered_inputs: false,
         repeats_whole_segments: true,
         gathers_blocks: false,
@@ -122,6 +165,8 @@ impl Framework {
         reduces_under_backward: true,
         gathers_under_forward: Hiding::Switched,
         gradient_bucket: Some(160_000_000),
+        host_seconds: EAGER_HOST_SECONDS,
+        dispatch_seconds: 0.0,
         data_seconds: 0.0,
         reserved_bytes: 0,
         allocator_factor: 1.0,
@@ -132,12 +177,14 @@ impl Framework {
         Self { name: "megatron-stored", attention: AttentionKernel::Stored, ..Self::MEGATRON };
 
     /// PyTorch's FSDP2 with a mixed-precision policy: f32 parameters, gradients and moments, sharded over z; gathered
-    /// and reduced in bf16, block by block.
+    /// and reduced in bf16, block by block. The loss holds the logits in 16 bits and in f32, their log-softmax, its gradient
+    /// and that in 16 bits: 2 + 4 + 4 + 4 + 2 bytes.
     pub const FSDP: Self = Self {
         name: "fsdp",
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 2, sent_gradient: 2 },
         gathers_blocks: true,
         gradient_bucket: None,
+        loss_bytes: 16,
         ..Self::MEGATRON
     };
 

@@ -28,6 +28,8 @@ pub(super) struct Meter<'a> {
     pub cost: Cost,
     /// FLOPs of products and attention.
     pub flops: f64,
+    /// Operations and collectives.
+    operations: f64,
     pub memory: Footprint,
     /// The time of the compute stream.
     now: f64,
@@ -82,6 +84,7 @@ impl<'a> Meter<'a> {
             gathers: gathers && s.z > 1,
             cost: Cost::default(),
             flops: 0.0,
+            operations: 0.0,
             memory: Footprint::default(),
             now: 0.0,
             streams: [0.0; Group::ALL.len()],
@@ -104,8 +107,11 @@ impl<'a> Meter<'a> {
     pub fn lap(&mut self) -> Lap {
         self.flush(None);
         let shared = if std::mem::take(&mut self.has_issued) { 0 } else { std::mem::take(&mut self.shared) };
+        let mut cost = std::mem::take(&mut self.cost);
+        let host = self.s.framework.host_seconds * std::mem::take(&mut self.operations);
+        cost.taken.launch += (host - cost.seconds()).max(0.0);
         Lap {
-            cost: std::mem::take(&mut self.cost),
+            cost,
             shared: shared as i64,
             weight_gradient: std::mem::take(&mut self.weight_gradient),
             scatter_wait: std::mem::take(&mut self.scatter_wait),
@@ -143,6 +149,7 @@ impl<'a> Meter<'a> {
     /// Something on the compute stream now.
     pub fn spend(&mut self, taken: Taken) {
         self.flush(None);
+        self.operations += 1.0;
         self.cost.taken += taken;
         self.now += taken.seconds();
     }
@@ -169,6 +176,7 @@ impl<'a> Meter<'a> {
     /// Something on the compute stream, for every chunk.
     fn compute(&mut self, taken: Taken) {
         let count = self.s.chunks as f64;
+        self.operations += count;
         self.cost.taken += taken.times(count);
         match self.tokens.chunks {
             1 => self.now += count * taken.seconds(),
@@ -284,6 +292,7 @@ impl Sink for Meter<'_> {
 
     fn issue(&mut self, slot: Slot, kind: CollectiveKind, group: Group, elements: u64, element_bytes: u64) {
         let seconds = self.links[group as usize].seconds(kind, (elements * element_bytes) as f64);
+        self.operations += self.chunks();
         self.flush(Some((slot, group, seconds)));
         self.memory.give(std::mem::take(&mut self.shared));
         self.has_issued = true;

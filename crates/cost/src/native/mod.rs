@@ -28,8 +28,8 @@ mod update;
 mod volumes;
 
 pub use block::Block;
-pub use candidate::Candidate;
-pub use framework::{AttentionKernel, Framework, Hiding, StateBytes};
+pub use candidate::{Candidate, inside};
+pub use framework::{AttentionKernel, Eager, Framework, Hiding, StateBytes};
 pub use machine::NativeMachine;
 pub use price::{Memory, Parts, Price};
 pub use problem::Problem;

@@ -24,6 +24,8 @@ pub(super) struct Rates {
     launch: f64,
     products: Efficiency,
     attention: Efficiency,
+    /// Of what `attention` says, what the framework's kernel reaches.
+    attention_rate: f64,
     /// Bytes of the operands of products.
     element_bytes: f64,
 }
@@ -62,9 +64,10 @@ impl Rates {
             product: 1.0 / peak,
             vector: 1.0 / device.vector_rate,
             byte: 1.0 / (device.memory_bandwidth * device.memory_efficiency),
-            launch: device.launch_seconds,
+            launch: device.launch_seconds + framework.dispatch_seconds,
             products: device.products.clone(),
             attention: device.attention.clone(),
+            attention_rate: framework.attention_rate,
             element_bytes: framework.activation_bytes as f64,
         }
     }
@@ -96,7 +99,7 @@ impl Rates {
     ) -> Taken {
         let counted = 4.0 * seq_len * outputs * if backward { 2.0 * FLASH_BACKWARD } else { 1.0 };
         let flops = if causal { CAUSAL * counted } else { counted };
-        let efficiency = self.attention.at([seq_len, head_dim, heads]);
+        let efficiency = self.attention_rate * self.attention.at([seq_len, head_dim, heads]);
         self.taken(flops * self.product / efficiency, moved * self.element_bytes)
     }
 

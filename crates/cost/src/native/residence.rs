@@ -5,18 +5,27 @@
 
 use quadrille_spec::{KeepWeights, Recompute, Schedule, Zero};
 
-use super::Memory;
 use super::block::Passes;
 use super::footprint::Footprint;
 use super::operations::LinearSizes;
 use super::parameters::{Kind, Parameter};
 use super::step::Step;
+use super::{Block, Candidate, Memory, Problem};
 
 /// A piece of layers that stands for those of a stage.
 struct Piece {
     blocks: i64,
     is_first: bool,
     is_last: bool,
+}
+
+impl Problem {
+    /// The memory of a rank of one stage of the pipeline (of the last, if there are fewer), from the price of the
+    /// candidate's [`Block`].
+    pub fn memory_of_stage(&self, c: &Candidate, block: &Block, stage: usize) -> Memory {
+        let step = Step::new(self, c, block);
+        step.memory_of(stage.min(step.stages.stages - 1), &step.state_elements())
+    }
 }
 
 impl Step<'_> {

@@ -10,6 +10,11 @@ use quadrille_spec::CollectiveKind::{AllGather, ReduceScatter};
 use super::pass::Pass;
 use super::{Core, Group, Sink, Sweep};
 
+// Elements of 16 bits that the kernels of eager scores move per score: scale 2, mask 2, softmax to f32 3, conversion
+// back 3; backward conversion 3, softmax 6, conversion back 3, mask 2, scale 2.
+const EAGER_SCORES: u64 = 10;
+const EAGER_SCORES_BACKWARD: u64 = 16;
+
 impl<S: Sink> Pass<'_, S> {
     /// Elements of queries, keys and values, of the output, and of the row statistics.
     fn attention_sizes(&self) -> (u64, u64, u64) {
@@ -65,7 +70,9 @@ impl<S: Sink> Pass<'_, S> {
 
     /// Bytes that the backward pass needs of stored scores.
     pub fn score_bytes(&self) -> u64 {
-        let copies = if self.s.dropout { 2 } else { 1 };
+        // Eager scores keep the softmax in f32 beside its conversion.
+        let softmax = if self.s.framework.eager.scores { 3 } else { 1 };
+        let copies = softmax + u64::from(self.s.dropout);
         let kept = copies * self.scores() * self.s.framework.activation_bytes * self.s.chunks;
         kept + self.mask_bytes(self.scores())
     }
@@ -75,9 +82,13 @@ impl<S: Sink> Pass<'_, S> {
         let s = self.s;
         let (rows, scores) = (s.seq_len / s.context, self.scores());
         let bytes = self.score_bytes();
+        // The eager kernels' scores before and after the mask.
+        let masked = if s.framework.eager.scores { 2 * scores } else { 0 };
         self.sink.take(bytes);
+        self.take(masked);
         self.sink.batched_product(false, [rows, s.seq_len, s.head_dim], s.heads);
-        self.sweep(Sweep::Scores, scores, 2 * scores);
+        self.sweep(Sweep::Scores, scores, if s.framework.eager.scores { EAGER_SCORES } else { 2 } * scores);
+        self.give(masked);
         if s.dropout {
             self.sweep(Sweep::Dropout, scores, 2 * scores);
         }
@@ -127,7 +138,7 @@ impl<S: Sink> Pass<'_, S> {
         if s.dropout {
             self.sweep(Sweep::Dropout, scores, 2 * scores);
         }
-        self.sweep(Sweep::Scores, scores, 3 * scores);
+        self.sweep(Sweep::Scores, scores, if s.framework.eager.scores { EAGER_SCORES_BACKWARD } else { 3 } * scores);
         for shape in [[rows, s.head_dim, s.seq_len], [s.seq_len, s.head_dim, rows]] {
             self.sink.batched_product(true, shape, s.heads);
         }

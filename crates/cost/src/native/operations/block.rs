@@ -83,7 +83,7 @@ impl<S: Sink> Pass<'_, S> {
                 self.sweep(Sweep::Bias, elements, 2 * elements + columns);
             }
             if s.rotary {
-                self.sweep(Sweep::Rotate, self.rotated(), 2 * self.rotated());
+                self.sweep(Sweep::Rotate, self.rotated(), self.rotating() * self.rotated());
             }
         }
         self.normed_done(made, kept);
@@ -111,6 +111,7 @@ impl<S: Sink> Pass<'_, S> {
         let s = self.s;
         self.normed(made, kept);
         let pre = s.inner_rows * s.up.outputs;
+        let (activated, gathered) = (s.inner_rows * self.activated_cols(), s.rows * self.activated_cols());
         if made.pre {
             self.tokens = self.token_panels(made, kept, Values::again(s, false).pre);
             self.linear(s.up, self.shared_weight());
@@ -118,9 +119,12 @@ impl<S: Sink> Pass<'_, S> {
         self.normed_done(made, kept);
         if made.activated {
             self.activation(made.pre);
-            self.give_if(made.pre && !kept.pre, pre);
+            let copies = self.between(activated, 1);
+            if made.pre {
+                self.take(copies);
+            }
+            self.give_if(made.pre && !kept.pre, pre + copies);
         }
-        let (activated, gathered) = (s.inner_rows * self.activated_cols(), s.rows * self.activated_cols());
         if made.gathered_activated {
             self.gather_rows(Group::Y, gathered);
             self.give_if(!kept.activated, activated);
@@ -151,7 +155,8 @@ impl<S: Sink> Pass<'_, S> {
         let s = self.s;
         self.give_if(made.gathered_normed && !kept.gathered_normed, s.rows * s.stream_cols);
         self.give_if(made.normed && !made.gathered_normed && !kept.normed, s.stream());
-        self.give_if(made.statistics && !kept.statistics, s.norm.vectors() as u64 * s.stream_rows);
+        let statistics = s.norm.vectors() as u64 * s.stream_rows + self.norm_copies();
+        self.give_if(made.statistics && !kept.statistics, statistics);
     }
 
     /// Columns of the activation function's output.
@@ -162,6 +167,19 @@ impl<S: Sink> Pass<'_, S> {
     /// Elements of queries and keys.
     fn rotated(&self) -> u64 {
         self.s.inner_rows * (self.s.attention_cols + self.s.key_value_cols / 2)
+    }
+
+    /// Elements that rotary positions move per element: the eager kernels are a negation and concatenation 2, two products
+    /// 4 and a sum 3.
+    fn rotating(&self) -> u64 {
+        if self.s.framework.eager.pointwise { 9 } else { 2 }
+    }
+
+    /// Elements that an eager SwiGLU moves more per element of its output: forward what is between its two kernels 2;
+    /// backward twice that and an operand again.
+    fn between(&self, activated: u64, factor: u64) -> u64 {
+        let eager = self.s.framework.eager.pointwise && self.s.activation == Activation::Swiglu;
+        if eager { factor * activated } else { 0 }
     }
 
     /// Bias and activation function, or the function alone of a stored input.
@@ -176,7 +194,7 @@ impl<S: Sink> Pass<'_, S> {
         };
         match with_bias {
             true => self.sweep(fused, pre, 2 * pre + activated + bias),
-            false => self.sweep(alone, pre, pre + activated),
+            false => self.sweep(alone, pre, pre + activated + self.between(activated, 2)),
         }
     }
 
@@ -241,7 +259,7 @@ impl<S: Sink> Pass<'_, S> {
         self.attention_backward(!(s.keep_communicated && again.attention));
         let d_qkv = Gradient { elements: s.inner_rows * s.qkv.outputs, is_last_use: true };
         if s.rotary {
-            self.sweep(Sweep::RotateBack, self.rotated(), 2 * self.rotated());
+            self.sweep(Sweep::RotateBack, self.rotated(), self.rotating() * self.rotated());
         }
         if s.biases {
             self.sweep(Sweep::BiasBackward, d_qkv.elements, d_qkv.elements + s.qkv.outputs);
@@ -275,7 +293,7 @@ impl<S: Sink> Pass<'_, S> {
             Activation::Gelu => (Sweep::GeluBackward, pre),
             Activation::Swiglu => (Sweep::SwigluBackward, activated),
         };
-        self.sweep(sweep, pre, 2 * pre + activated + bias);
-        self.give(freed);
+        self.sweep(sweep, pre, 2 * pre + activated + bias + self.between(activated, 5));
+        self.give(freed + self.between(activated, 1));
     }
 }

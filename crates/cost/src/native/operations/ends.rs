@@ -139,16 +139,20 @@ impl<S: Sink> Pass<'_, S> {
         }
         self.leave_stream(true);
         self.weight();
-        self.sink.take(logits * s.framework.logit_bytes * s.chunks);
+        self.sink.take(logits * s.framework.loss_bytes * s.chunks);
         self.product(Product::Forward, [rows, s.logits, s.hidden]);
         self.weight_done(s.table);
         self.take(rows);
-        self.sweep_logits(Sweep::CrossEntropyMax, logits, logits + rows);
+        // In halves of a logit: conversion 3 and maximum 2; difference 4, exponential 4, sum 2 and quotient 4; scaling 4
+        // and conversion back 3.
+        let [maximum, sums, gradient] = if s.framework.eager.loss { [5, 14, 7] } else { [2, 2, 4] };
+        let moved = |halves: u64| halves * logits / 2;
+        self.sweep_logits(Sweep::CrossEntropyMax, logits, moved(maximum) + rows);
         self.reduce_in_place(Group::Mesh, rows);
         self.take(2 * rows);
-        self.sweep_logits(Sweep::CrossEntropySums, logits, logits + 3 * rows);
+        self.sweep_logits(Sweep::CrossEntropySums, logits, moved(sums) + 3 * rows);
         self.reduce_in_place(Group::Mesh, 2 * rows);
-        self.sweep_logits(Sweep::CrossEntropyGradient, logits, 2 * logits + 3 * rows);
+        self.sweep_logits(Sweep::CrossEntropyGradient, logits, moved(gradient) + 3 * rows);
         self.give(3 * rows);
         self.done();
     }
@@ -173,7 +177,7 @@ impl<S: Sink> Pass<'_, S> {
         if hides {
             self.stream_done(Slot::Reduction);
         }
-        self.sink.give(rows * s.logits * s.framework.logit_bytes * s.chunks);
+        self.sink.give(rows * s.logits * s.framework.loss_bytes * s.chunks);
         self.give(whole);
         if !is_open {
             self.sink.scatter(s.table);

@@ -1,0 +1,95 @@
+//! What a framework changes in the native model: kernels, hosts, the bytes of the loss, the memory of a stage.
+
+use quadrille_cost::native::{Candidate, Eager, Framework, Price, Problem};
+use quadrille_spec::{Cluster, Layout, LayoutRequest, Model, Norm, Schedule};
+
+const BATCH: usize = 16;
+
+fn model() -> Model {
+    let gpt = Model::gpt(8, 1024, 16, 32_000, 512);
+    Model { norm: Norm::Rms, biases: false, dropout: 0.0, ..gpt }
+}
+
+fn candidate(grid: &str, chunks: usize) -> Candidate {
+    let schedule = if chunks > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward };
+    let request =
+        LayoutRequest { chunks, schedule, microbatch: Some(1), ..LayoutRequest::new(grid.parse().unwrap(), BATCH) };
+    Candidate::of(&Layout::new(&model(), &request).unwrap(), &Cluster::preset("selene").unwrap())
+}
+
+fn problem(framework: Framework) -> Problem {
+    Problem::new(&model(), &Cluster::preset("selene").unwrap(), framework, BATCH, 512).unwrap()
+}
+
+fn price(framework: Framework) -> Price {
+    let (problem, candidate) = (problem(framework), candidate("data=2", 1));
+    problem.price(&candidate, &problem.block(&candidate))
+}
+
+/// Without a host that the device waits for.
+const BASE: Framework = Framework { host_seconds: 0.0, eager: Eager::NONE, ..Framework::MEGATRON };
+
+#[test]
+fn eager_norms_move_and_keep_what_their_kernels_do() {
+    let fused = price(BASE);
+    let eager = price(Framework { fused_norms: false, eager: Eager { norms: true, ..Eager::NONE }, ..BASE });
+    // Two norms of 8 blocks and the last one: forward 18 elements of 2 bytes instead of 2, backward 40 instead of 3.
+    let elements = (512 * 1024) as f64;
+    let moved = 17.0 * (16.0 + 37.0) * elements * 2.0;
+    let seconds = 8.0 * moved / (2.039e12 * 0.635);
+    let more = eager.parts.memory_bound - fused.parts.memory_bound;
+    assert!((more / seconds - 1.0).abs() < 0.01, "{more} {seconds}");
+    // 16 norms keep 5 elements of 2 bytes each until the backward pass.
+    let kept = eager.memory.activations - fused.memory.activations;
+    assert!((kept as f64 / (17.0 * 5.0 * 2.0 * elements) - 1.0).abs() < 0.07, "{kept}");
+}
+
+#[test]
+fn a_slow_host_sets_the_pace_of_short_operations_only() {
+    let device = price(BASE);
+    let slightly = price(Framework { host_seconds: 1e-9, ..BASE });
+    assert_eq!(device.seconds, slightly.seconds);
+    let slow = price(Framework { host_seconds: 1e-3, ..BASE });
+    let slower = price(Framework { host_seconds: 2e-3, ..BASE });
+    // Everything waits for the host: twice as slow a host, twice the time of the passes.
+    let passes = |price: &Price| price.seconds - price.parts.optimizer - price.parts.communication.iter().sum::<f64>();
+    assert!((passes(&slower) / passes(&slow) - 2.0).abs() < 0.02, "{} {}", passes(&slow), passes(&slower));
+    // A host that waits for every operation adds to each.
+    let blocking = price(Framework { dispatch_seconds: 1e-3, ..BASE });
+    assert!(blocking.seconds > device.seconds + 0.5 * passes(&slow), "{}", blocking.seconds);
+}
+
+#[test]
+fn attention_runs_at_the_frameworks_rate() {
+    let [fast, slow] = [0.5, 0.25].map(|attention_rate| price(Framework { attention_rate, ..BASE }).parts.compute);
+    // 4 s^2 h FLOP forward and 2.5 times that backward, half of it under the mask; 8 passes of 8 blocks. Arithmetic is the
+    // limit at either rate.
+    let flops = 8.0 * 8.0 * 3.5 * 0.5 * 4.0 * 512.0 * 512.0 * 1024.0;
+    let efficiency = 0.536 / (1.0 + 580.0 / 512.0 + 8.0 / 16.0);
+    let seconds = flops / (312e12 * efficiency);
+    assert!(((slow - fast) / (2.0 * seconds) - 1.0).abs() < 0.02, "{} {seconds}", slow - fast);
+}
+
+#[test]
+fn logits_count_with_all_their_copies() {
+    let [four, sixteen] = [4, 16].map(|loss_bytes| price(Framework { loss_bytes, ..BASE }).memory);
+    assert_eq!(sixteen.activations - four.activations, 12 * 512 * 32_000);
+}
+
+#[test]
+fn an_interleaved_last_stage_holds_the_logits_of_one_microbatch() {
+    let problem = problem(BASE);
+    let [plain, interleaved] = [1, 2].map(|chunks| {
+        let candidate = candidate("pipe=4", chunks);
+        let block = problem.block(&candidate);
+        let last = problem.memory_of_stage(&candidate, &block, 3);
+        assert_eq!(problem.memory_of_stage(&candidate, &block, usize::MAX), last);
+        let most = problem.price(&candidate, &block).memory;
+        assert_eq!(problem.memory_of_stage(&candidate, &block, most.stage), most);
+        last
+    });
+    let logits = 6 * 512 * 32_000;
+    assert!(plain.activations > logits && interleaved.activations > plain.activations);
+    // Four more pieces of one block, less than the logits of another microbatch.
+    assert!(interleaved.activations - plain.activations < logits, "{plain:?} {interleaved:?}");
+}

@@ -1,0 +1,80 @@
+//! The layout of a row.
+
+use quadrille_cost::native::Candidate;
+use quadrille_spec::{Activations, Cluster, Grid, KeepWeights, Linear, Model, Recompute, Schedule, Zero};
+
+use super::row::{Recomputed, Row};
+use super::sources::Facts;
+use super::unmapped::Unmapped;
+
+/// The layout of a row: `tp` is x, `cp` context, `dp` data or, where parameters are sharded (ZeRO 3 and FSDP), z; `pp`
+/// is pipe. Ranks are ordered as in Megatron-LM and DeepSpeed: tensor, context, data, pipeline from the inside out.
+///
+/// | column | choice |
+/// |---|---|
+/// | `sequence_parallel` | scattered activations, else replicated |
+/// | `vpp` above 1 | the interleaved schedule with so many chunks, else 1F1B |
+/// | `recompute` full | every block; selective: what the framework's attention makes of it |
+/// | `zero_stage` 1, 2 with data | optimizer, gradients |
+/// | `zero_stage` 2, 3 of FSDP | z, weights kept for the step (2) or for a use (3) |
+///
+/// # Errors
+/// A size that is not said, sizes that do not fit to each other.
+pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> Result<Candidate, Unmapped> {
+    let sizes = &row.sizes;
+    let size = |column, size: Option<usize>| size.ok_or(Unmapped::Missing(column));
+    let [tp, pp, dp] = [size("tp", sizes.tp)?, size("pp", sizes.pp)?, size("dp", sizes.dp)?];
+    let cp = sizes.cp.unwrap_or(1);
+    let microbatch = size("microbatch", sizes.microbatch.or(facts.microbatch))?;
+    let global_batch = size("global_batch", sizes.global_batch)?;
+    let recompute = row.recompute.ok_or(Unmapped::Missing("recompute"))?;
+    let fully_sharded = facts.sharded;
+    let hybrid = row.notes.starts_with("HSDP");
+    let node = size("gpus_per_node", sizes.gpus_per_node)?;
+    let (z, data) = match (fully_sharded, hybrid) {
+        (false, _) => (1, dp),
+        (true, false) => (dp, 1),
+        (true, true) => (node, dp / node),
+    };
+    if [tp * pp * dp * cp, tp * pp * z * data * cp].iter().any(|devices| Some(*devices) != sizes.n_gpus)
+        || !global_batch.is_multiple_of(dp * microbatch)
+        || !model.heads.is_multiple_of(tp)
+        || pp > model.layers
+    {
+        return Err(Unmapped::Layout);
+    }
+    let axes = [tp, 1, z, cp, data, pp];
+    let order = "x,y,context,z,data,pipe".parse().map_err(|_| Unmapped::Layout)?;
+    let grid = Grid::of_sizes(axes).map_err(|_| Unmapped::Layout)?.with_order(order);
+    let domain = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(node).min(node);
+    let chunks = sizes.vpp.unwrap_or(facts.chunks);
+    let stage = sizes.zero_stage.unwrap_or(0);
+    Ok(Candidate {
+        sizes: axes,
+        inside: quadrille_cost::native::inside(&grid, domain),
+        microbatch: microbatch * z,
+        activations: if row.sequence_parallel == Some(true) && tp > 1 {
+            Activations::Scattered
+        } else {
+            Activations::Replicated
+        },
+        linear: Linear::Pmm,
+        summa_panels: 1,
+        overlap: facts.overlap,
+        overlap_chunks: 1,
+        schedule: if chunks > 1 && pp > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward },
+        chunks: if pp > 1 { chunks } else { 1 },
+        recompute: match recompute {
+            Recomputed::None => Recompute::None,
+            Recomputed::Selective => Recompute::Selective,
+            Recomputed::Full => Recompute::Full { every: 1 },
+        },
+        keep_communicated: false,
+        zero: match stage {
+            1 if !fully_sharded => Zero::Optimizer,
+            2 if !fully_sharded => Zero::Gradients,
+            _ => Zero::Off,
+        },
+        keep_weights: if fully_sharded && stage == 2 { KeepWeights::Step } else { KeepWeights::Use },
+    })
+}

@@ -1,0 +1,31 @@
+//! The native model held against runs that others have published.
+//!
+//! A [`Row`] of a CSV file becomes a [`Run`]: a model, a cluster, a framework, a layout, and what was measured of it, in
+//! seconds of a step, bytes of a device, or as a run out of memory. [`evaluate`] prices every run; [`Summary`] compares.
+//! Rows that cannot be predicted are counted by their reason ([`Unmapped`]).
+
+mod convention;
+mod error;
+mod evaluate;
+mod layout;
+mod machine;
+mod model;
+mod row;
+mod run;
+mod sources;
+mod statistics;
+mod summary;
+mod unmapped;
+
+pub use convention::Convention;
+pub use error::CsvError;
+pub use evaluate::{Entry, Evaluation, evaluate};
+pub use row::{Metric, Recomputed, Row, Sizes, read};
+pub use run::{Measured, Run};
+pub use sources::{Reading, SOURCES, Source};
+pub use statistics::{Errors, Pair, kendall_tau, regret};
+pub use summary::{Fits, Fitted, Group, Order, Ranking, Summary, Times};
+pub use unmapped::Unmapped;
+
+/// The runs that come with the program; their sources are in `data/published/README.md`.
+pub const BUILT_IN: &str = include_str!("../../data/published/runs.csv");
