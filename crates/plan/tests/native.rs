@@ -89,7 +89,7 @@ fn family(number: usize, layers: usize, heads: usize) -> Model {
             ..gpt
         },
         2 => Model { kv_heads: 1, ..gpt },
-        _ => Model { vocab: 0, patch_values: Some(12), tied_head: false, causal: false, ..gpt },
+        _ => Model { vocab: 0, patch_values: Some(7), tied_head: false, causal: false, ..gpt },
     }
 }
 

@@ -111,6 +111,13 @@ impl Rules<'_> {
                 return Err(Rule::Summa);
             }
         }
+        if let Some(values) = self.model.patch_values {
+            // Patches are embedded by a weight that is cut like the residual stream's columns.
+            let columns = self.model.hidden / if summa { x } else { y };
+            if !(values * columns).is_multiple_of(z) {
+                return Err(Rule::Z);
+            }
+        }
         let (share, microbatch, chunks) = (self.global_batch / data, candidate.microbatch, candidate.overlap_chunks);
         let cut = if summa || scattered { y } else { 1 };
         let whole = microbatch > 0 && chunks > 0 && chunks <= self.global_batch;
