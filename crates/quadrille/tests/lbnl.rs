@@ -225,8 +225,8 @@ fn searches_that_cannot_be_made() {
     refused("plan --cost lbnl --cluster b200 --strategy 1d", &["--cost lbnl needs --gpus", "--gpus 1024"]);
     refused("plan --cost lbnl --strategy 1d --gpus 64", &["--cluster local", "a100, h200, b200, b200-next"]);
     refused("plan --cost lbnl --strategy 3d", &["--strategy", "unknown strategy '3d'"]);
-    for flag in ["--gpus 0", "--nvs 0"] {
-        refused(&format!("plan --cost lbnl --strategy 1d --cluster b200 {flag}"), &[&flag[..5], "0 is not in 1..="]);
+    for (flag, rule) in [("--gpus 0", "positive numbers"), ("--nvs 0", "0 is not in 1..=")] {
+        refused(&format!("plan --cost lbnl --strategy 1d --cluster b200 {flag}"), &[&flag[..5], rule]);
     }
     refused(&with("--nvs 5"), &["--nvs 5", "no configuration", "use --nvs 4 or 8"]);
     refused(&with("--nvs 8 --global-batch 0"), &["global_batch = 0", "at least 1"]);
@@ -254,6 +254,6 @@ fn searches_that_cannot_be_made() {
         refused(&with(flag), &[flag.split(' ').next().unwrap(), remedy]);
     }
     for flag in ["--strategy 1d", "--gpus 8", "--nvs 8", "--csv best.csv"] {
-        refused(&format!("plan --cost axonn {flag}"), &[flag.split(' ').next().unwrap(), "--cost lbnl", "axonn"]);
+        refused(&format!("plan --cost axonn {flag}"), &[flag.split(' ').next().unwrap(), "lbnl", "axonn"]);
     }
 }

@@ -156,7 +156,7 @@ fn what_cannot_be_planned() {
     );
     for (flag, remedy) in [
         ("--strategy 1d", "--cost lbnl"),
-        ("--nvs 8", "--cost lbnl"),
+        ("--nvs 8", "--cost native"),
         ("--per-node 4", "--interconnect"),
         ("--seq-len 128", "--set seq_len=N"),
         ("--grid x=8", "leave it out"),

@@ -90,7 +90,7 @@ fn a_reserve_leaves_room() {
     };
     let memory = 8_000_000_000;
     assert!(most("--memory-reserve 75%") <= memory / 4);
-    assert!(most("--memory-reserve 7GB") <= memory - 7_000_000_000);
+    assert!(most("--memory-reserve 6GB") <= memory - 6_000_000_000);
     assert_eq!(json(&line("--memory-reserve 25% --top 1"))["reserved_bytes"], memory / 4);
 }
 

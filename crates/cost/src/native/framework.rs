@@ -116,6 +116,10 @@ pub enum Hiding {
 /// stands for several calls.
 const EAGER_HOST_SECONDS: f64 = 62.7e-6;
 
+/// The driver's context on an A100, as the log of BigScience's runs says. What NCCL and the allocator hold beside it depends
+/// on the run: published ones took 8 to 15 GB beyond their tensors, see `quadrille validate published`.
+const CONTEXT_BYTES: u64 = 1_500_000_000;
+
 impl Framework {
     /// This program's engine in f32: weights and gradients of 4 bytes, two moments.
     pub const QUADRILLE: Self = Self {
@@ -168,7 +172,7 @@ impl Framework {
         host_seconds: EAGER_HOST_SECONDS,
         dispatch_seconds: 0.0,
         data_seconds: 0.0,
-        reserved_bytes: 0,
+        reserved_bytes: CONTEXT_BYTES,
         allocator_factor: 1.0,
     };
 

@@ -30,7 +30,12 @@ fn refuse_foreign(arguments: &PlanArguments) -> Result<(), Failure> {
     let PlanArguments { gpus, nvs, dtype, csv, question, results, lbnl, atp, .. } = arguments;
     let shared: [(_, _, &[Cost], _); 5] = [
         ("--gpus", gpus.is_some(), &[Native, Lbnl, Megatron, Atp], "give --ranks"),
-        ("--nvs", nvs.is_some(), &[Native, Lbnl], "give --per-node"),
+        (
+            "--nvs",
+            nvs.is_some(),
+            &[Native, Lbnl],
+            if arguments.cost == Atp { "leave it out" } else { "give --per-node" },
+        ),
         ("--csv", csv.is_some(), &[Native, Lbnl, Megatron, Atp], "use --json"),
         ("--dtype", dtype.is_some(), &[Axonn, Lbnl, Megatron, Atp], "give --framework"),
         ("--strategy", lbnl.strategy.is_some(), &[Lbnl], "leave it out"),
@@ -42,9 +47,10 @@ fn refuse_foreign(arguments: &PlanArguments) -> Result<(), Failure> {
     match flags.into_iter().find(|(_, typed, costs, _)| *typed && !costs.contains(&arguments.cost)) {
         None => Ok(()),
         Some((flag, _, costs, remedy)) => {
-            let (own, cost) = (name(costs[0]), name(arguments.cost));
+            let (own, cost) = (costs.iter().map(|cost| name(*cost)).collect::<Vec<_>>(), name(arguments.cost));
+            let (all, first) = (own.join(", "), &own[0]);
             Err(Failure::usage(format!(
-                "{flag} is a flag of --cost {own}, and the cost model is {cost}; {remedy}, or use --cost {own}"
+                "{flag} is a flag of --cost {all}, and the cost model is {cost}; {remedy}, or use --cost {first}"
             )))
         }
     }
