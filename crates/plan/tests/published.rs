@@ -379,5 +379,11 @@ fn fitted_sources_are_labelled() {
     assert_eq!(label("BigScience", None), Fitted::Partly);
     assert_eq!(label("BigScience", Some("48 node contenders")), Fitted::Yes);
     assert_eq!(label("BigScience", Some("Rebalancing layers")), Fitted::No);
-    assert!(summary.memory.iter().all(|line| line.fitted == Fitted::No));
+    let memory = |source, table: Option<&str>| {
+        let line = summary.memory.iter().find(|line| line.source == source && line.table.as_deref() == table);
+        line.unwrap_or_else(|| panic!("{source} {table:?}")).fitted
+    };
+    assert_eq!((memory("torchtitan", None), memory("Megatron CI", None)), (Fitted::No, Fitted::Partly));
+    assert_eq!(memory("Megatron CI", Some("between steps")), Fitted::Yes);
+    assert_eq!(memory("BigScience", Some("GBS Variations")), Fitted::No);
 }

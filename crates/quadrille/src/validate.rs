@@ -65,8 +65,8 @@ fn signed(fraction: f64) -> String {
 
 fn text(evaluation: &Evaluation, summary: &Summary) -> String {
     let mut text = format!(
-        "{} of {} rows are predicted; fitted: parameters of devices or networks come from these step times\n\nseconds of a \
-         step\n",
+        "{} of {} rows are predicted; fitted: parameters of devices or networks come from these step times, constants of \
+         frameworks from these bytes\n\nseconds of a step\n",
         evaluation.entries.len(),
         evaluation.entries.len() + evaluation.unmapped.len()
     );
@@ -75,7 +75,8 @@ fn text(evaluation: &Evaluation, summary: &Summary) -> String {
     text += &errors_table(&summary.memory);
     let fits = summary.fits;
     text += &format!(
-        "\n{} of {} runs that were out of memory are called fitting; {} of {} that ran are called too large\n",
+        "\n{} of {} runs that were out of memory are called fitting; {} of {} that ran are called too large (what Hagemann's framework \
+         takes beside tensors was chosen by these)\n",
         fits.called_fitting, fits.out_of_memory, fits.called_too_large, fits.ran
     );
     text += "\norder of the layouts of one model on one machine (tau: 1 is the measured order; regret: the chosen \

@@ -15,7 +15,9 @@ pub struct Source {
     /// How the column `source` begins.
     prefix: &'static str,
     /// How the tables begin on whose step times parameters of devices or networks were fitted; `""`: all.
-    pub fitted: &'static [&'static str],
+    fitted: &'static [&'static str],
+    /// How the tables begin by whose bytes constants of frameworks were chosen.
+    fitted_memory: &'static [&'static str],
     facts: fn(&Row) -> Result<Facts, Unmapped>,
 }
 
@@ -85,42 +87,65 @@ impl Facts {
 
 /// Every source whose framework is described.
 pub const SOURCES: [Source; 13] = [
-    Source { name: "PTD-P", prefix: "Narayanan et al. 2021", fitted: &[""], facts: ptd_p },
-    Source { name: "Korthikanti", prefix: "Korthikanti et al. 2022", fitted: &[], facts: korthikanti },
+    Source { name: "PTD-P", prefix: "Narayanan et al. 2021", fitted: &[""], fitted_memory: &[], facts: ptd_p },
+    Source {
+        name: "Korthikanti",
+        prefix: "Korthikanti et al. 2022",
+        fitted: &[],
+        fitted_memory: &[],
+        facts: korthikanti,
+    },
     Source {
         name: "vTrain multi-node",
         prefix: "VIA-Research/vTrain data/ground_truth_multi",
         fitted: &[],
+        fitted_memory: &[],
         facts: vtrain,
     },
     Source {
         name: "vTrain single-node",
         prefix: "VIA-Research/vTrain data/ground_truth_single",
         fitted: &[""],
+        fitted_memory: &[],
         facts: vtrain,
     },
     Source {
         name: "BigScience",
         prefix: "BigScience tr11-176B-ml",
         fitted: &["48 node contenders"],
+        fitted_memory: &["48 node contenders"],
         facts: bigscience,
     },
     Source {
         name: "Hagemann",
         prefix: "Hagemann et al. 2023",
         fitted: &["llama_13B_bfloat16_32_GPUs", "llama_30B_bfloat16_256_GPUs"],
+        fitted_memory: &[],
         facts: hagemann,
     },
-    Source { name: "InternEvo", prefix: "InternLM/InternEvo", fitted: &[], facts: internevo },
-    Source { name: "llm-foundry", prefix: "mosaicml/llm-foundry", fitted: &[], facts: llm_foundry },
-    Source { name: "torchtitan", prefix: "pytorch/torchtitan", fitted: &[], facts: torchtitan },
-    Source { name: "fms-fsdp", prefix: "foundation-model-stack/fms-fsdp", fitted: &[], facts: fms_fsdp },
-    Source { name: "DGX Cloud", prefix: "NVIDIA/dgxc-benchmarking", fitted: &[""], facts: dgx_cloud },
-    Source { name: "MT-NLG", prefix: "MT-NLG", fitted: &[], facts: mt_nlg },
+    Source { name: "InternEvo", prefix: "InternLM/InternEvo", fitted: &[], fitted_memory: &[], facts: internevo },
+    Source { name: "llm-foundry", prefix: "mosaicml/llm-foundry", fitted: &[], fitted_memory: &[], facts: llm_foundry },
+    Source { name: "torchtitan", prefix: "pytorch/torchtitan", fitted: &[], fitted_memory: &[], facts: torchtitan },
+    Source {
+        name: "fms-fsdp",
+        prefix: "foundation-model-stack/fms-fsdp",
+        fitted: &[],
+        fitted_memory: &[],
+        facts: fms_fsdp,
+    },
+    Source {
+        name: "DGX Cloud",
+        prefix: "NVIDIA/dgxc-benchmarking",
+        fitted: &[""],
+        fitted_memory: &[],
+        facts: dgx_cloud,
+    },
+    Source { name: "MT-NLG", prefix: "MT-NLG", fitted: &[], fitted_memory: &[], facts: mt_nlg },
     Source {
         name: "Megatron CI",
         prefix: "NVIDIA/Megatron-LM tests/functional_tests",
         fitted: &[],
+        fitted_memory: &["between steps"],
         facts: megatron_tests,
     },
 ];
@@ -137,6 +162,11 @@ impl Source {
     /// Whether parameters of devices or networks were fitted on the step times of a table.
     pub fn is_fitted(&self, table: &str) -> bool {
         self.fitted.iter().any(|beginning| table.starts_with(beginning))
+    }
+
+    /// Whether constants of frameworks were chosen by the bytes of a table.
+    pub fn is_fitted_on_memory(&self, table: &str) -> bool {
+        self.fitted_memory.iter().any(|beginning| table.starts_with(beginning))
     }
 
     /// What the source says of a row.

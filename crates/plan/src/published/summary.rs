@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::evaluate::{Entry, Evaluation};
 use super::run::Measured;
-use super::sources::SOURCES;
+use super::sources::{SOURCES, Source};
 use super::statistics::{Errors, Pair, kendall_tau, regret};
 
 /// All statistics of a file.
@@ -124,16 +124,16 @@ impl Summary {
     pub fn of(evaluation: &Evaluation) -> Self {
         let entries = &evaluation.entries;
         Self {
-            times: errors(entries, true, |entry| entry.is_time()),
+            times: errors(entries, Source::is_fitted, |entry| entry.is_time()),
             ranking: Ranking::of(entries),
-            memory: errors(entries, false, |entry| !entry.is_time()),
+            memory: errors(entries, Source::is_fitted_on_memory, |entry| !entry.is_time()),
             fits: Fits::of(entries),
         }
     }
 }
 
-/// `fits`: the quantity is one that parameters were fitted on.
-fn errors(entries: &[Entry], fits: bool, wanted: impl Fn(&Entry) -> bool) -> Vec<Times> {
+/// `is_fitted`: whether the quantity of a table is one that parameters were fitted on.
+fn errors(entries: &[Entry], is_fitted: fn(&Source, &str) -> bool, wanted: impl Fn(&Entry) -> bool) -> Vec<Times> {
     let mut list = Vec::new();
     for source in &SOURCES {
         let of_source = entries.iter().filter(|entry| entry.run.source.name == source.name && wanted(entry));
@@ -144,10 +144,10 @@ fn errors(entries: &[Entry], fits: bool, wanted: impl Fn(&Entry) -> bool) -> Vec
             }
         }
         let all: Vec<Pair> = tables.values().flatten().copied().collect();
-        let fitted = Fitted::of(tables.keys().map(|table| fits && source.is_fitted(table)));
+        let fitted = Fitted::of(tables.keys().map(|table| is_fitted(source, table)));
         let line = |table: Option<String>, pairs: &[Pair]| {
             let errors = Errors::of(pairs)?;
-            let of_table = |table: &String| Fitted::of(std::iter::once(fits && source.is_fitted(table)));
+            let of_table = |table: &String| Fitted::of(std::iter::once(is_fitted(source, table)));
             Some(Times { source: source.name, fitted: table.as_ref().map_or(fitted, of_table), table, errors })
         };
         list.extend(line(None, &all));
