@@ -19,9 +19,13 @@ pub struct Block {
     pub(super) sizes: Sizes,
     /// A block among others.
     pub(super) block: Passes,
-    /// What the first block of a pass takes more: its first weight has not been gathered ahead.
+    /// What the first block of a pass takes more: its first weight has not been gathered ahead, and no scattering of
+    /// gradients is under way.
     pub(super) first: [f64; 2],
-    /// Waiting at the end of a backward pass for gradients that are still being scattered.
+    /// The same of the backward pass after the head's, which hides the gather.
+    pub(super) after_head: f64,
+    /// Waiting at the end of a backward pass for gradients that are still being scattered. Only the sum of it, the first
+    /// block and others is sure to grow with all that it is made of.
     pub(super) drain: f64,
     /// What the backward pass computes again more of a block whose output it needs: one amid a segment.
     pub(super) amid: Timed,
@@ -45,6 +49,10 @@ pub struct Block {
     pub(super) ahead: i64,
     /// Bytes that recomputation leaves of a block amid a segment.
     pub(super) amid_bytes: i64,
+    /// Bytes that a block's backward pass leaves until the next collective on tokens.
+    pub(super) carried: i64,
+    /// Whether there are collectives on tokens in a block's backward pass, so that overlap chunks take turns.
+    pub(super) interleaves: bool,
 }
 
 /// Forward and backward pass of one microbatch.
@@ -58,9 +66,13 @@ pub(super) struct Passes {
     apart: [f64; 2],
     /// Waiting that the gradients of weights hide in the backward pass.
     pub hidden: [f64; 6],
+    /// What waiting for the host is more where they are put off.
+    pub late: f64,
     /// FLOPs of products and attention of both passes.
     pub flops: f64,
     pub memory: [Footprint; 2],
+    /// That of the backward pass without gradients of weights.
+    pub memory_apart: Footprint,
     /// Bytes of them that are held until the pass ends.
     pub shared: [i64; 2],
 }
@@ -69,14 +81,22 @@ impl Passes {
     fn new(forward: Lap, backward: Lap) -> Self {
         let seconds = [forward.cost.seconds(), backward.cost.seconds()];
         let weights = backward.weight_gradient.seconds() + backward.scatter_wait;
+        let inputs = seconds[1] - backward.late - weights + backward.hidden.iter().sum::<f64>();
+        let [of_inputs, of_weights] = backward.host;
+        let both = (inputs + weights).max(of_inputs + of_weights);
+        let inputs = inputs.max(of_inputs);
+        let apart = [inputs, both - inputs];
+        let late = both - seconds[1] - backward.hidden.iter().sum::<f64>();
         Self {
             forward: forward.cost,
             backward: backward.cost,
             seconds,
-            apart: [seconds[1] - weights + backward.hidden.iter().sum::<f64>(), weights],
+            apart,
+            late,
             hidden: backward.hidden,
             flops: forward.flops + backward.flops,
             memory: [forward.memory, backward.memory],
+            memory_apart: backward.memory_apart,
             shared: [forward.shared, backward.shared],
         }
     }
@@ -110,14 +130,16 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
         let s = self.sizes;
         let again = Values::again(s, s.framework.repeats_whole_segments);
         let (weights, count) = forward_weights(s);
+        let first_forward = weights[0];
         let mut forward = (self.meter)();
-        let forwards = self.steady(&mut forward, &weights[..count], |pass| pass.block(Values::all(s), Values::kept(s)));
+        let told = |pass: &mut Pass<'_, Meter<'a>>| pass.block(Values::all(s), Values::kept(s));
+        let (forwards, _) = self.steady(&mut forward, &weights[..count], told);
         let (weights, count) = backward_weights(s, again);
         let mut backward = (self.meter)();
-        let backwards = self.steady(&mut backward, &weights[..count], |pass| pass.block_backward(again));
-        let drain = backward.drain();
+        let told = |pass: &mut Pass<'_, Meter<'a>>| pass.block_backward(again);
+        let (backwards, drain) = self.steady(&mut backward, &weights[..count], told);
         // The head's table is gathered in the place of the next block's first weight.
-        forward.prefetch_instead(weights[0], s.table);
+        forward.prefetch_instead(first_forward, s.table);
         let head = self.lap(&mut forward, &[s.table], |pass| pass.head());
         let [head, open_head] =
             [false, true].map(|open| Passes::new(head, self.fresh(&[s.table], |pass| pass.head_backward(open))));
@@ -133,10 +155,13 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
         let all = s.linears().iter().map(|linear| once.gather_seconds(linear.tile())).sum();
         let scatters = s.linears().iter().map(|linear| once.scatter_seconds(linear.tile())).sum();
         let ahead = if s.z > 1 && s.overlap.all_gather && c.keep_weights == KeepWeights::Use { weights[0] } else { 0 };
+        let first = [forwards, backwards].map(|[first, steady]| first.cost.seconds() - steady.cost.seconds());
+        let hidden = if ahead > 0 { once.gather_seconds(weights[0]) } else { 0.0 };
         Block {
             sizes: *s,
             block: Passes::new(forwards[1], backwards[1]),
-            first: [forwards, backwards].map(|[first, steady]| first.cost.seconds() - steady.cost.seconds()),
+            first,
+            after_head: first[1] - hidden,
             drain,
             amid: amid.cost.into(),
             amid_flops: amid.flops,
@@ -151,6 +176,8 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
             scatter_once: [scatters, once.scatter_seconds(s.table)],
             ahead: (ahead * s.framework.states.gathered_weight) as i64,
             amid_bytes,
+            carried: backwards[1].carried,
+            interleaves: backwards[1].has_issued,
         }
     }
 
@@ -163,16 +190,28 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
         self.lap(&mut (self.meter)(), weights, tell)
     }
 
-    /// The first of several passes that follow each other, and one among them. Only gathers and scatters over z make a
-    /// difference.
-    fn steady(&self, meter: &mut Meter<'a>, weights: &[u64], tell: impl Fn(&mut Pass<'_, Meter<'a>>)) -> [Lap; 2] {
+    /// The first of several passes that follow each other, one among them, and what is still waited for after the first.
+    /// Only gathers and scatters over z make a difference. So many passes take the first, for each of the others what
+    /// one among them takes (at least what its collectives over z take), and the wait: exactly, unless gathers ahead
+    /// and scatters delay each other.
+    fn steady(
+        &self,
+        meter: &mut Meter<'a>,
+        weights: &[u64],
+        tell: impl Fn(&mut Pass<'_, Meter<'a>>),
+    ) -> ([Lap; 2], f64) {
         tell(&mut Pass::new(self.sizes, meter, weights, true));
         let first = meter.lap();
         if self.sizes.z == 1 {
-            return [first, first];
+            return ([first, first], 0.0);
         }
+        let drain = meter.drain();
         tell(&mut Pass::new(self.sizes, meter, weights, true));
-        [first, meter.lap()]
+        let mut among = meter.lap();
+        let more = (among.over_z - among.cost.seconds()).max(0.0);
+        among.cost = among.cost.exposing(Axis::Z, more);
+        among.scatter_wait += more;
+        ([first, among], drain)
     }
 
     /// What the backward pass of a block amid a segment of recomputation takes more than that of the segment's last, and
@@ -183,10 +222,11 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
         let amid = Values::again(s, true);
         let (weights, count) = backward_weights(s, amid);
         let mut meter = (self.meter)();
-        let [_, mut lap] = self.steady(&mut meter, &weights[..count], |pass| pass.block_backward(amid));
+        let ([_, mut lap], _) = self.steady(&mut meter, &weights[..count], |pass| pass.block_backward(amid));
         lap.cost -= last.cost;
         lap.flops -= last.flops;
-        let made = self.fresh(&[], |pass| {
+        let (weights, count) = forward_weights(s);
+        let made = self.fresh(&weights[..count], |pass| {
             pass.recomputes = true;
             pass.block(again, Values::needed(s));
         });

@@ -18,8 +18,13 @@ pub(super) struct Makeup {
     /// Pieces that are received in the forward pass, and that are sent on.
     received: f64,
     sent: f64,
+    /// Of them, those with blocks.
+    received_blocks: f64,
+    sent_blocks: f64,
     embeddings: f64,
     heads: f64,
+    /// Heads behind blocks.
+    heads_behind: f64,
 }
 
 impl Sub for Makeup {
@@ -31,8 +36,11 @@ impl Sub for Makeup {
             amid: self.amid - other.amid,
             received: self.received - other.received,
             sent: self.sent - other.sent,
+            received_blocks: self.received_blocks - other.received_blocks,
+            sent_blocks: self.sent_blocks - other.sent_blocks,
             embeddings: self.embeddings - other.embeddings,
             heads: self.heads - other.heads,
+            heads_behind: self.heads_behind - other.heads_behind,
         }
     }
 }
@@ -41,54 +49,76 @@ impl Step<'_> {
     /// Of a stage.
     pub fn makeup(&self, stage: usize) -> Makeup {
         let stages = &self.stages;
-        let [embeddings, heads] = [stages.is_first(stage), stages.is_last(stage)].map(|here| f64::from(u8::from(here)));
-        let pieces = stages.chunks as f64;
-        let blocks = stages.blocks_on(stage);
         let amid = match self.c.recompute {
-            Recompute::Full { every: every @ 2.. } => {
-                blocks - stages.pieces_on(stage).map(|blocks| blocks.div_ceil(every)).sum::<usize>()
-            }
+            Recompute::Full { every: 2.. } => stages.pieces_on(stage).map(|blocks| self.amid(blocks)).sum(),
             _ => 0,
         };
-        let (blocks, amid) = (blocks as f64, amid as f64);
-        Makeup { blocks, amid, received: pieces - embeddings, sent: pieces - heads, embeddings, heads }
+        let ends = [stages.is_first(stage), stages.is_last(stage)];
+        self.of_pieces(stages.chunks, stages.blocks_on(stage), amid, ends)
     }
 
     /// Of all stages together.
     pub fn makeup_of_all(&self) -> Makeup {
-        let between = (self.stages.pieces() - 1) as f64;
         let amid = match self.c.recompute {
             Recompute::Full { every: every @ 2.. } => self.stages.layers - self.stages.segments(every),
             _ => 0,
         };
-        Makeup {
-            blocks: self.stages.layers as f64,
-            amid: amid as f64,
-            received: between,
-            sent: between,
-            embeddings: 1.0,
-            heads: 1.0,
-        }
+        self.of_pieces(self.stages.pieces(), self.stages.layers, amid, [true; 2])
     }
 
     /// Of the stages before one; of several chunks, about.
     pub fn makeup_before(&self, stage: usize) -> Makeup {
-        let (share, chunks) = (stage as f64 / self.stages.stages as f64, self.stages.chunks as f64);
+        let stages = &self.stages;
+        if stages.chunks == 1 {
+            let amid = match self.c.recompute {
+                Recompute::Full { every: 2.. } => (0..stage).map(|piece| self.amid(stages.blocks_of(piece))).sum(),
+                _ => 0,
+            };
+            return self.of_pieces(stage, stages.blocks_before(stage), amid, [stage > 0, false]);
+        }
+        let share = stage as f64 / stages.stages as f64;
         let all = self.makeup_of_all();
-        let blocks = match self.stages.chunks {
-            1 => self.stages.blocks_before(stage) as f64,
-            _ => all.blocks * share,
-        };
-        let boundaries = stage as f64 * chunks;
+        let boundary = stage as f64 * stages.chunks as f64;
         let embeddings = if stage > 0 { 1.0 } else { 0.0 };
-        let received = boundaries - embeddings;
-        Makeup { blocks, amid: all.amid * share, received, sent: boundaries, embeddings, heads: 0.0 }
+        let received = boundary - embeddings;
+        Makeup {
+            blocks: all.blocks * share,
+            amid: all.amid * share,
+            received,
+            sent: boundary,
+            received_blocks: received.min(all.received_blocks),
+            sent_blocks: boundary.min(all.sent_blocks),
+            embeddings,
+            heads: 0.0,
+            heads_behind: 0.0,
+        }
+    }
+
+    /// Of so many pieces with so many blocks, which have the embedding and the head among them or not.
+    fn of_pieces(&self, pieces: usize, blocks: usize, amid: usize, ends: [bool; 2]) -> Makeup {
+        // Only the first and the last piece may be without blocks.
+        let behind = [0, self.stages.pieces() - 1].map(|piece| self.stages.blocks_of(piece) > 0);
+        let [embeddings, heads] = ends.map(|here| f64::from(u8::from(here)));
+        let [first_behind, heads_behind] = [0, 1].map(|end| f64::from(u8::from(ends[end] && behind[end])));
+        let (pieces, blocks, amid) = (pieces as f64, blocks as f64, amid as f64);
+        let (received, sent) = (pieces - embeddings, pieces - heads);
+        let (received_blocks, sent_blocks) = (received - heads + heads_behind, sent - embeddings + first_behind);
+        Makeup { blocks, amid, received, sent, received_blocks, sent_blocks, embeddings, heads, heads_behind }
+    }
+
+    /// Blocks amid segments of recomputation in a piece.
+    fn amid(&self, blocks: usize) -> usize {
+        match self.c.recompute {
+            Recompute::Full { every } => blocks - blocks.div_ceil(every),
+            Recompute::None | Recompute::Selective => 0,
+        }
     }
 
     /// Seconds of a microbatch forward, backward, and in weight gradients that are put off.
     pub fn seconds(&self, of: &Makeup) -> [f64; 3] {
         let b = self.block;
-        let Makeup { blocks, amid, received, sent, embeddings, heads } = *of;
+        let Makeup { blocks, amid, received, sent, received_blocks, sent_blocks, embeddings, heads, heads_behind } =
+            *of;
         let puts_off = self.c.schedule == Schedule::ZeroBubble;
         let [embedding, head] = self.ends();
         let [mut forward, mut backward, mut weights] = [0.0; 3];
@@ -100,8 +130,9 @@ impl Step<'_> {
         }
         let [receive, send] = [b.receive.seconds, b.send.seconds];
         let again = if b.sizes.gathers_received_again() { receive } else { 0.0 };
-        forward += received * (receive + b.first[0]) + sent * send;
-        backward += sent * (receive + b.first[1]) + received * (send + b.drain + again) + amid * b.amid.seconds;
+        forward += received * receive + received_blocks * b.first[0] + sent * send;
+        backward += sent * receive + sent_blocks * b.first[1] + heads_behind * b.after_head;
+        backward += received * (send + again) + received_blocks * b.drain + amid * b.amid.seconds;
         if puts_off {
             backward += 2.0 * blocks * b.copies.seconds();
         }
@@ -111,7 +142,8 @@ impl Step<'_> {
     /// The same by cause, all passes together.
     pub fn cost(&self, of: &Makeup) -> Cost {
         let b = self.block;
-        let Makeup { blocks, amid, received, sent, embeddings, heads } = *of;
+        let Makeup { blocks, amid, received, sent, received_blocks, sent_blocks, embeddings, heads, heads_behind } =
+            *of;
         let puts_off = self.c.schedule == Schedule::ZeroBubble;
         let [embedding, head] = self.ends();
         let mut cost = Cost::default();
@@ -120,8 +152,9 @@ impl Step<'_> {
                 cost += passes.forward.times(times);
                 cost += passes.backward.times(times);
                 if puts_off {
-                    // Nothing hides the reductions of input gradients.
-                    cost += Cost { taken: Taken::default(), exposed: passes.hidden }.times(times);
+                    // Nothing hides what the gradients of weights did.
+                    let taken = Taken { launch: passes.late, ..Taken::default() };
+                    cost += Cost { taken, exposed: passes.hidden }.times(times);
                 }
             }
         }
@@ -132,7 +165,8 @@ impl Step<'_> {
         if puts_off {
             cost.taken += b.copies.times(2.0 * blocks);
         }
-        cost.exposing(Axis::Z, received * (b.first[0] + b.drain) + sent * b.first[1])
+        let ends = received_blocks * (b.first[0] + b.drain) + sent_blocks * b.first[1] + heads_behind * b.after_head;
+        cost.exposing(Axis::Z, ends)
     }
 
     /// FLOPs of products and attention of a microbatch.

@@ -30,29 +30,38 @@ pub(super) struct Meter<'a> {
     pub flops: f64,
     /// Operations and collectives.
     operations: f64,
+    /// Of them, those that give gradients of weights.
+    weight_operations: f64,
     pub memory: Footprint,
+    /// The same without whole gradients of weights and what is scattered of them.
+    pub memory_apart: Footprint,
     /// The time of the compute stream.
     now: f64,
     /// When the stream of each group is free.
     streams: [f64; Group::ALL.len()],
-    /// When the gather of the next weight is done.
-    prefetched: Option<f64>,
+    /// When the gather of the next weight is done, and the seconds of gradients of weights before it has begun.
+    prefetched: Option<(f64, f64)>,
     /// When the reduce-scatters that have not been waited for are done.
     scattered: f64,
     /// Seconds of a reduction of SUMMA panels that is still under way.
     pub reducing: Option<(f64, usize)>,
     /// Bytes of a gradient that is being scattered, which the next one frees.
     scattering: u64,
-    /// Bytes of weights and gradients that wait for the last overlap chunk: for the next collective on tokens.
+    /// Bytes that wait for the last overlap chunk: for the next collective on tokens; and of gradients of weights.
     shared: u64,
+    shared_gradients: u64,
     /// Whether there has been one.
     has_issued: bool,
     /// Of all that, what gives gradients of weights.
     pub weight_gradient: Taken,
+    /// The seconds of that in all laps.
+    gradient_seconds: f64,
     /// Seconds of waiting for their scattering.
     scatter_wait: f64,
-    /// Waiting for input gradients that OAR has hidden.
+    /// Waiting that it has hidden: for input gradients with OAR, for weights with OAG.
     hidden: [f64; 6],
+    /// Seconds of the collectives over z.
+    over_z: f64,
     /// Of the reduction of the input gradient: how long a wait at once would have taken.
     wait_at_once: f64,
     tokens: Tokens,
@@ -85,7 +94,9 @@ impl<'a> Meter<'a> {
             cost: Cost::default(),
             flops: 0.0,
             operations: 0.0,
+            weight_operations: 0.0,
             memory: Footprint::default(),
+            memory_apart: Footprint::default(),
             now: 0.0,
             streams: [0.0; Group::ALL.len()],
             prefetched: None,
@@ -93,10 +104,13 @@ impl<'a> Meter<'a> {
             reducing: None,
             scattering: 0,
             shared: 0,
+            shared_gradients: 0,
             has_issued: false,
             weight_gradient: Taken::default(),
+            gradient_seconds: 0.0,
             scatter_wait: 0.0,
             hidden: [0.0; 6],
+            over_z: 0.0,
             wait_at_once: 0.0,
             tokens: Tokens { chunks, each: s.chunks as f64 / chunks as f64, ..Tokens::default() },
         }
@@ -106,18 +120,39 @@ impl<'a> Meter<'a> {
     /// both ends.
     pub fn lap(&mut self) -> Lap {
         self.flush(None);
-        let shared = if std::mem::take(&mut self.has_issued) { 0 } else { std::mem::take(&mut self.shared) };
+        let has_issued = std::mem::take(&mut self.has_issued);
+        // Where nothing has been issued, all of the pass comes before the next overlap chunk; else what is left is given
+        // back soon, and is there at both ends.
+        let mut shared = 0;
+        if !has_issued {
+            shared = std::mem::take(&mut self.shared);
+            self.shared_gradients = 0;
+        }
+        let carried = [self.shared + self.shared_gradients, self.shared];
+        let [memory, memory_apart] = [&mut self.memory, &mut self.memory_apart].map(std::mem::take);
+        let [memory, memory_apart] =
+            [(memory, carried[0]), (memory_apart, carried[1])].map(|(memory, carried)| memory.without(carried));
+        [self.memory, self.memory_apart] = carried.map(|bytes| Footprint::held(bytes as i64));
         let mut cost = std::mem::take(&mut self.cost);
         let host = self.s.framework.host_seconds * std::mem::take(&mut self.operations);
-        cost.taken.launch += (host - cost.seconds()).max(0.0);
+        let late = (host - cost.seconds()).max(0.0);
+        cost.taken.launch += late;
+        self.now += late;
+        let host_of_weights = self.s.framework.host_seconds * std::mem::take(&mut self.weight_operations);
         Lap {
             cost,
+            late,
+            host: [host - host_of_weights, host_of_weights],
+            over_z: std::mem::take(&mut self.over_z),
             shared: shared as i64,
             weight_gradient: std::mem::take(&mut self.weight_gradient),
             scatter_wait: std::mem::take(&mut self.scatter_wait),
             hidden: std::mem::take(&mut self.hidden),
             flops: std::mem::take(&mut self.flops),
-            memory: std::mem::take(&mut self.memory),
+            memory,
+            memory_apart,
+            carried: carried[0] as i64,
+            has_issued,
         }
     }
 
@@ -129,10 +164,12 @@ impl<'a> Meter<'a> {
     /// The gather that has been begun is of a weight of other elements.
     pub fn prefetch_instead(&mut self, begun: u64, instead: u64) {
         if self.prefetched.is_some() {
-            self.memory.take(self.weight_bytes(instead));
+            self.take(self.weight_bytes(instead));
         }
         let more = self.gather_seconds(instead) - self.gather_seconds(begun);
-        self.prefetched = self.prefetched.map(|end| end + more);
+        // What it takes longer than the block's own waits is in their laps.
+        let now = self.now;
+        self.prefetched = self.prefetched.map(|(end, before)| (end.min(now) + more, before));
     }
 
     /// Seconds that a gather of a weight of so many elements takes.
@@ -152,6 +189,13 @@ impl<'a> Meter<'a> {
         self.operations += 1.0;
         self.cost.taken += taken;
         self.now += taken.seconds();
+    }
+
+    /// So many operations have given gradients of weights.
+    pub fn weighs(&mut self, taken: Taken, operations: f64) {
+        self.weight_gradient += taken;
+        self.gradient_seconds += taken.seconds();
+        self.weight_operations += operations;
     }
 
     /// The compute stream waits, if the time is more than none.
@@ -212,15 +256,18 @@ impl<'a> Meter<'a> {
     fn begin(&mut self, group: Group, seconds: f64) -> f64 {
         let end = self.streams[group as usize].max(self.now) + seconds;
         self.streams[group as usize] = end;
+        if group == Group::Z {
+            self.over_z += seconds;
+        }
         end
     }
 
-    /// Gives back what overlap chunks share: at once, or after the last of them.
-    fn give_shared(&mut self, bytes: u64) {
-        match self.tokens.chunks {
-            1 => self.memory.give(bytes),
-            _ => self.shared += bytes,
-        }
+    /// A collective on tokens has been issued: the overlap chunks have taken turns.
+    pub fn issued(&mut self) {
+        self.has_issued = true;
+        self.give(self.shared);
+        self.memory.give(self.shared_gradients);
+        (self.shared, self.shared_gradients) = (0, 0);
     }
 
     /// Bytes of a gathered weight.
@@ -233,6 +280,12 @@ impl<'a> Meter<'a> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Lap {
     pub cost: Cost,
+    /// Seconds of it in which the device waits for the host.
+    pub late: f64,
+    /// Seconds that the host takes for operations beside those that give gradients of weights, and for those.
+    pub host: [f64; 2],
+    /// Seconds of the collectives over z that have begun.
+    pub over_z: f64,
     /// Of its computation, what gives gradients of weights.
     pub weight_gradient: Taken,
     /// Seconds of waiting for their scattering.
@@ -243,6 +296,12 @@ pub(super) struct Lap {
     pub hidden: [f64; 6],
     pub flops: f64,
     pub memory: Footprint,
+    /// The same without whole gradients of weights and what is scattered of them.
+    pub memory_apart: Footprint,
+    /// Bytes that are left for the next collective on tokens to give back; not part of `memory` in the end.
+    pub carried: i64,
+    /// Whether there was one.
+    pub has_issued: bool,
 }
 
 /// The axis under which waiting for a group counts.
@@ -270,7 +329,7 @@ impl Sink for Meter<'_> {
         let taken = self.rates.product(shape);
         self.compute(taken);
         if product == Product::WeightGradient {
-            self.weight_gradient += taken.times(self.chunks());
+            self.weighs(taken.times(self.chunks()), self.chunks());
         }
     }
 
@@ -294,8 +353,7 @@ impl Sink for Meter<'_> {
         let seconds = self.links[group as usize].seconds(kind, (elements * element_bytes) as f64);
         self.operations += self.chunks();
         self.flush(Some((slot, group, seconds)));
-        self.memory.give(std::mem::take(&mut self.shared));
-        self.has_issued = true;
+        self.issued();
         self.tokens.axes[slot as usize] = axis_of(group);
         if slot == Slot::Reduction {
             self.wait_at_once = (self.tokens.ready[slot as usize][0] - self.now).max(0.0);
@@ -326,16 +384,20 @@ impl Sink for Meter<'_> {
         self.flush(None);
         let axis = Axis::Z as usize;
         let end = match self.prefetched.take() {
-            Some(end) => end,
+            Some((end, before)) => {
+                let gradients = self.gradient_seconds - before;
+                self.hidden[axis] += (end - self.now + gradients).max(0.0) - (end - self.now).max(0.0);
+                end
+            }
             None => {
-                self.memory.take(self.weight_bytes(elements));
+                self.take(self.weight_bytes(elements));
                 self.begin(Group::Z, self.gather_seconds(elements))
             }
         };
         self.wait_until(axis, end);
         if let Some(next) = next.filter(|_| self.s.overlap.all_gather) {
-            self.memory.take(self.weight_bytes(next));
-            self.prefetched = Some(self.begin(Group::Z, self.gather_seconds(next)));
+            self.take(self.weight_bytes(next));
+            self.prefetched = Some((self.begin(Group::Z, self.gather_seconds(next)), self.gradient_seconds));
         }
     }
 
@@ -364,11 +426,14 @@ impl Sink for Meter<'_> {
             self.wait_until(Axis::Z as usize, end);
             self.scatter_wait += self.now - begin;
             self.memory.give(shard);
-            self.give_shared(bytes);
+            match self.tokens.chunks {
+                1 => self.memory.give(bytes),
+                _ => self.shared_gradients += bytes,
+            }
         }
         let accumulated = self.rates.sweep(Sweep::Accumulate, (elements / self.s.z) as f64, 2.0 * shard as f64);
         self.spend(accumulated);
-        self.weight_gradient += accumulated;
+        self.weighs(accumulated, 1.0);
     }
 
     fn panels(&mut self, panels: &Panels) {
@@ -377,9 +442,22 @@ impl Sink for Meter<'_> {
 
     fn take(&mut self, bytes: u64) {
         self.memory.take(bytes);
+        self.memory_apart.take(bytes);
     }
 
     fn give(&mut self, bytes: u64) {
         self.memory.give(bytes);
+        self.memory_apart.give(bytes);
+    }
+
+    fn give_shared(&mut self, bytes: u64) {
+        match self.tokens.chunks {
+            1 => self.give(bytes),
+            _ => self.shared += bytes,
+        }
+    }
+
+    fn take_gradient(&mut self, bytes: u64) {
+        self.memory.take(bytes);
     }
 }

@@ -10,6 +10,10 @@ impl Meter<'_> {
     /// product does not hide, and the last reduction. Overlap chunks follow each other as further panels.
     pub(super) fn summa(&mut self, panels: &Panels) {
         let chunks = self.chunks();
+        let mut travels = panels.broadcasts.into_iter().flatten().chain(panels.reduce);
+        if travels.any(|travel| !travel.once && self.s.members(travel.group) > 1) {
+            self.issued();
+        }
         let count = panels.count as f64;
         let shape = panels.shape.map(|size| size as f64);
         let product = self.rates.product(shape);
@@ -38,7 +42,7 @@ impl Meter<'_> {
         });
         self.spend(all);
         if panels.product == Product::WeightGradient {
-            self.weight_gradient += all;
+            self.weighs(all, 1.0);
         }
         // What OAR has left under way of the input gradient is waited for behind the first product.
         if let Some((seconds, axis)) = self.reducing.take() {

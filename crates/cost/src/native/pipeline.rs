@@ -9,7 +9,7 @@
 //! |---|---|
 //! | GPipe | `(m-1) max F + sum F + (m-1) max B + sum B`, and `2 (p-1) t` |
 //! | 1F1B, message-driven | `m (F+B)_j`, `sum over the stages before j of F+B, and 2 j t`, `max(R - L F_j, 0)` while the pipeline fills, `max(R - L B_j, 0)` while it drains |
-//! | ZB-H1 | the same with `m (F+B+W)_j`, less `j W_j` before `j`, and draining under `L (B+W)_j` |
+//! | ZB-H1 | the same with `m (F+B+W)_j`, less `min(j, m-1-L) W_j` before `j`, and draining under `L (B+W)_j` |
 //! | interleaved | `m (F+B)_j`, and fill and drain over one chunk of the other stages |
 //!
 //! (Narayanan et al. 2021, section 2.2; Huang et al. 2019; Qi et al. 2023.) With equal stages and `t = 0` the second is
@@ -70,26 +70,39 @@ impl Pipeline {
         self.microbatches * (work + self.chunks * late.max(0.0)) + others + fill
     }
 
-    /// 1F1B and its relatives: a forward pass, a backward pass, and so on.
+    /// 1F1B and its relatives: a forward pass, a backward pass, and so on. Weight gradients that are put off fill the
+    /// waits for messages, as far as there are any: one is left for the end.
     fn alternating(&self, t: f64) -> f64 {
+        let [f, b, w] = self.stage;
+        if w == 0.0 {
+            let (passes, waits) = self.passed(t);
+            return passes + waits;
+        }
+        let (passes, waits) = Self { stage: [f, b, 0.0], ..*self }.passed(t);
+        self.passed(t).0.max(passes + waits + w)
+    }
+
+    /// The passes of this stage, with the way to it and the two turns behind it; and waits for answers in between.
+    fn passed(&self, t: f64) -> (f64, f64) {
         let [f, b, w] = self.stage;
         let (m, work) = (self.microbatches, f + b + w);
         let [before, behind] = self.others.map(|[f, b, _]| f + b);
-        let upstream = (before - self.before * w).max(0.0) + 2.0 * self.before * t;
         let stages_behind = self.stages - 1.0 - self.before;
         let way = behind + 2.0 * stages_behind * t;
-        let waits = if m - 1.0 > stages_behind {
+        let turns_twice = m - 1.0 > stages_behind;
+        let filling = self.before.min(if turns_twice { m - 1.0 - stages_behind } else { m - 1.0 });
+        let passes = m * work + (before - filling * w).max(0.0) + 2.0 * self.before * t;
+        if turns_twice {
             let turns = (way - stages_behind * f).max(0.0) + (way - stages_behind * (b + w)).max(0.0);
             let between = m - 1.0 - if stages_behind > 0.0 { stages_behind + 1.0 } else { 0.0 };
             let apart = (before + behind) / (self.stages - 1.0).max(1.0) + 2.0 * t;
-            turns + self.boundaries_waited(between) * (apart - work).max(0.0)
+            (passes + turns, self.boundaries_waited(between) * (apart - work).max(0.0))
         } else {
             // All forward passes come first: one turn.
             let more = m - 1.0;
             let spread = more * (behind / stages_behind.max(1.0) - work) + 2.0 * (more - 1.0).max(0.0) * t;
-            way + spread.max(-more * f.min(b + w)).max(-way)
-        };
-        m * work + upstream + waits
+            (passes + way + spread.max(-more * f.min(b + w)).max(-way), 0.0)
+        }
     }
 
     /// Boundaries that so many microbatches pass on ways that are as long as possible.

@@ -32,7 +32,10 @@ impl Step<'_> {
     /// The memory of the rank that needs most.
     pub fn memory(&self) -> Memory {
         let elements = self.state_elements();
-        let all = self.stages.candidates().map(|stage| self.memory_of(stage, &elements));
+        // Where weight gradients are put off, the last but one stage puts most off beside the last.
+        let putting_off = self.stages.stages.checked_sub(2).filter(|_| self.c.schedule == Schedule::ZeroBubble);
+        let stages = self.stages.candidates().chain(putting_off);
+        let all = stages.map(|stage| self.memory_of(stage, &elements));
         all.fold(Memory::default(), |most, each| if each.total() > most.total() { each } else { most })
     }
 
@@ -106,8 +109,8 @@ impl Step<'_> {
         let amid = Piece { blocks, is_first: false, is_last: false };
         let [embedding, head] = self.ends().map(|end| end.memory[0].net() - end.shared[0]);
         let head = if chunks > 1 { 0 } else { self.stream() + head };
-        let ends = pieces[0] * (embedding - self.entry(false).net()) + pieces[1] * head;
-        let of_stage = self.kept(&amid) + (chunks - 1) * (self.entry(false).net() - self.stream()) + ends;
+        let ends = pieces[0] * (embedding - self.entry(&amid).net()) + pieces[1] * head;
+        let of_stage = self.kept(&amid) + (chunks - 1) * (self.entry(&amid).net() - self.stream()) + ends;
         let others = ((in_flight - 1.0).max(0.0) * of_stage as f64 / chunks as f64) as i64;
         if self.c.schedule == Schedule::MessageDriven {
             return self.reserved(&piece, in_flight as i64);
@@ -116,7 +119,7 @@ impl Step<'_> {
         let first_receives = if is_first { 0 } else { 2 * self.message() };
         let posted = first_receives + if is_last { 0 } else { self.message() };
         // Stage `r` puts off the weight gradients of `r` microbatches.
-        let [of_block, of_head] = self.put_off();
+        let [of_block, of_head, _] = self.put_off();
         let waiting = stage.min(self.microbatches - 1) as i64 * (piece.blocks * of_block + pieces[1] * of_head);
         let most = others + run.most() + self.block.ahead + posted + waiting;
         (others + self.kept(&piece), most)
@@ -141,6 +144,8 @@ impl Step<'_> {
         if piece.is_first {
             meanwhile = meanwhile.max(deferred_table.onto(embedding.memory[1]).most() + piece.blocks * left);
         }
+        // What a block gives back of them before its backward pass takes most stays reserved.
+        meanwhile += if piece.blocks > 0 { (block.memory[0].net() - block.shared[0]).max(0) } else { 0 };
         (microbatches * kept, microbatches * kept + meanwhile + self.block.ahead)
     }
 
@@ -156,11 +161,11 @@ impl Step<'_> {
     }
 
     /// The residual stream as a piece begins with it.
-    fn entry(&self, is_first: bool) -> Footprint {
-        let sizes = &self.block.sizes;
-        match is_first {
+    fn entry(&self, piece: &Piece) -> Footprint {
+        let again = self.block.sizes.gathers_received_again() && piece.blocks > 0;
+        match piece.is_first {
             true => self.ends()[0].memory[0],
-            false if sizes.gathers_received_again() => Footprint::held(self.message()),
+            false if again => Footprint::held(self.message()),
             false => Footprint::held(self.stream()),
         }
     }
@@ -169,7 +174,7 @@ impl Step<'_> {
     fn kept(&self, piece: &Piece) -> i64 {
         let one = |passes: &Passes| passes.memory[0].net() - passes.shared[0];
         let [embedding, head] = self.ends();
-        let begin = if piece.is_first { one(embedding) } else { self.entry(false).net() };
+        let begin = if piece.is_first { one(embedding) } else { self.entry(piece).net() };
         let blocks = piece.blocks * one(&self.block.block) - self.dropped(piece.blocks);
         begin + blocks + if piece.is_last { one(head) } else { -self.stream() }
     }
@@ -195,11 +200,17 @@ impl Step<'_> {
     fn run(&self, piece: &Piece) -> Footprint {
         let block = &self.block.block;
         let [embedding, head] = self.ends();
-        let [deferred_block, deferred_table] = self.scattered_memory();
-        let forward = block.memory[0].leaving(0);
-        let [of_block, of_head] = self.put_off();
-        let mut backward = deferred_block.onto(block.memory[1].keeping(of_block));
-        if of_block > 0 {
+        let puts_off = self.c.schedule == Schedule::ZeroBubble;
+        let [of_block, of_head, of_embedding] = self.put_off();
+        let [mut backward, turning, begin] = if puts_off {
+            [(block, of_block), (head, of_head), (embedding, of_embedding)]
+                .map(|(passes, needed)| passes.memory_apart.keeping(needed))
+        } else {
+            let [deferred_block, deferred_table] = self.scattered_memory();
+            [(block, deferred_block), (head, deferred_table), (embedding, deferred_table)]
+                .map(|(passes, deferred)| deferred.onto(passes.memory[1]))
+        };
+        if puts_off {
             // The most may be at the attention, when what the perceptron leaves is there already.
             let s = &self.block.sizes;
             backward = backward.above(self.needed_by(&[s.up, s.down]));
@@ -207,12 +218,16 @@ impl Step<'_> {
         let (longest, _) = self.segment(piece.blocks);
         let again = (longest - 1) * self.block.amid_bytes;
         let end = match piece.is_last {
-            true => head.memory[0].then(1, deferred_table.onto(head.memory[1].keeping(of_head))),
+            true => head.memory[0].then(1, turning),
             // The gradient of what has been sent is received.
             false => Footprint::held(self.stream()),
         };
-        let begin = if piece.is_first { deferred_table.onto(embedding.memory[1]) } else { Footprint::default() };
-        let backward = backward.then(piece.blocks, begin).above(again);
+        let begin = if piece.is_first { begin } else { Footprint::default() };
+        let begin = begin.above(self.block.carried);
+        let mut backward = backward.then(piece.blocks, begin).above(again);
+        if puts_off {
+            backward = backward.then(1, self.weight_gradients(piece));
+        }
         let shared = if piece.is_first { self.ends()[0].shared[0] } else { 0 } + piece.blocks * block.shared[0];
         let dropped = Footprint::held(-self.dropped(piece.blocks));
         // What the forward pass shares is given back at its end.
@@ -220,21 +235,63 @@ impl Step<'_> {
             true => dropped.then(1, end.then(1, Footprint::held(-shared)).then(1, backward)),
             false => dropped.then(1, Footprint::held(-shared).then(1, end).then(1, backward)),
         };
-        self.entry(piece.is_first).then(1, forward.then(piece.blocks, turned))
+        self.entry(piece).then(1, block.memory[0].then(piece.blocks, turned))
+    }
+
+    /// The pass that computes weight gradients which have been put off: it begins with the head's, and gives back what
+    /// they needed. Overlap chunks follow each other, so that all gradients wait for the last.
+    fn weight_gradients(&self, piece: &Piece) -> Footprint {
+        let s = &self.block.sizes;
+        let [of_block, of_head, of_embedding] = self.put_off();
+        let ends = [piece.is_first, piece.is_last].map(i64::from);
+        let needed = piece.blocks * of_block + ends[1] * of_head + ends[0] * of_embedding;
+        let (mut left, mut at_once) = (0, 0);
+        let blocks = s.linears().map(|linear| (linear.tile(), piece.blocks));
+        for (tile, times) in blocks.into_iter().chain([(s.table, ends[0]), (s.table, ends[1])]) {
+            if times > 0 {
+                let (stays, passes) = self.gradient_on_its_way(tile);
+                left += times * stays;
+                at_once = at_once.max(stays + passes);
+            }
+        }
+        // What is left grows while what was needed is given back.
+        let most = at_once.max(left + at_once - needed / s.chunks as i64);
+        Footprint::held(0).above(most).keeping(-needed)
+    }
+
+    /// Bytes of a weight's gradient on its way to the stored one where weight gradients are put off: until the end of
+    /// their pass, and for a while.
+    fn gradient_on_its_way(&self, tile: u64) -> (i64, i64) {
+        let z = self.block.sizes.z;
+        let bytes = self.problem.framework.states.sent_gradient as i64;
+        let over_z = if z > 1 { bytes * (tile + tile / z) as i64 } else { 0 };
+        let replicated = match self.sharding.zero {
+            Zero::Gradients => {
+                let held = self.sharding.held(Parameter { kind: Kind::Weight, elements: tile / z });
+                bytes * (held.padded + held.shard) as i64
+            }
+            _ => 0,
+        };
+        match (self.c.overlap.reduce_scatter && self.problem.framework.keeps_scattered, self.block.sizes.chunks) {
+            (true, _) if replicated > 0 => (replicated, over_z),
+            (true, _) => (over_z, 0),
+            (false, 1) => (0, over_z + replicated),
+            (false, _) => (over_z.max(replicated), replicated),
+        }
     }
 
     /// Bytes of product inputs and output gradients that a microbatch leaves for its weight gradients where those are put
-    /// off, of a block and of the head.
-    fn put_off(&self) -> [i64; 2] {
+    /// off, of a block, of the head and of the embedding.
+    fn put_off(&self) -> [i64; 3] {
         if self.c.schedule != Schedule::ZeroBubble {
-            return [0; 2];
+            return [0; 3];
         }
         let s = &self.block.sizes;
-        let end = match s.patches {
-            false => s.rows * (s.hidden + s.logits),
-            true => s.stream_rows * (s.stream_cols + s.logits),
+        let [head, embedding] = match s.patches {
+            false => [s.rows * (s.hidden + s.logits), s.rows * s.hidden],
+            true => [s.stream_rows * (s.stream_cols + s.logits); 2],
         };
-        [self.needed_by(&s.linears()), self.bytes(end)]
+        [self.needed_by(&s.linears()), self.bytes(head), self.bytes(embedding)]
     }
 
     /// What the weight gradients of some layers need.
@@ -253,9 +310,27 @@ impl Step<'_> {
             return [Deferred::default(); 2];
         }
         let sizes = &self.block.sizes;
-        let block =
+        let mut block =
             sizes.linears().iter().map(|linear| self.deferred(linear.tile())).fold(Deferred::default(), Deferred::and);
+        if sizes.chunks > 1 {
+            // Whole gradients wait for the last overlap chunk.
+            let waiting: i64 = sizes.linears().iter().map(|linear| self.waits_for_chunks(linear.tile())).sum();
+            let of = if self.block.interleaves { &mut block.meanwhile } else { &mut block.left };
+            *of += waiting;
+        }
         [block, self.deferred(sizes.table)]
+    }
+
+    /// Bytes of one weight's gradient that stay for the last overlap chunk and that no meter has counted.
+    fn waits_for_chunks(&self, tile: u64) -> i64 {
+        let z = self.block.sizes.z;
+        let bytes = self.problem.framework.states.sent_gradient as i64;
+        let whole = self.sharding.held(Parameter { kind: Kind::Weight, elements: tile / z }).padded as i64;
+        match (self.c.overlap.reduce_scatter && self.problem.framework.keeps_scattered, z) {
+            (true, 1) | (false, 2..) => 0,
+            (true, _) => bytes * tile as i64,
+            (false, _) => bytes * whole,
+        }
     }
 
     /// The same of one weight. With ORS what is scattered over data stays until the end of the backward pass, instead of

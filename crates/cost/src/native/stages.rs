@@ -69,7 +69,7 @@ impl Stages {
         let (pieces, last) = (self.pieces(), self.stages - 1);
         let [begin, end] = match self.layers % pieces {
             0 => [1.min(last); 2],
-            more => [(pieces - more) / 2, (pieces + more) / 2 - usize::from((pieces + more).is_multiple_of(2))],
+            more => [(pieces - more) / 2, (pieces - more) / 2 + more - 1],
         };
         let (begin, end) = (begin % self.stages, end % self.stages);
         let between = move |stage: &usize| (1..last).contains(stage);

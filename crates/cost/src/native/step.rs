@@ -168,11 +168,7 @@ impl<'a> Step<'a> {
         let all = blocks * block + tables * table;
         match (self.c.overlap.reduce_scatter, self.sharding.zero == Zero::Gradients) {
             (false, _) => Scattering { replicas: all, z: 0.0 },
-            (true, false) => {
-                let gathers = if self.c.keep_weights == KeepWeights::Use { self.block.gathers_once[0] } else { 0.0 };
-                let busy = over_z + blocks * gathers;
-                Scattering { replicas: 0.0, z: (busy - work.seconds[1] - work.seconds[2]).max(0.0) }
-            }
+            (true, false) => Scattering::default(),
             (true, true) => {
                 let last = if self.stages.is_first(work.stage) { table } else { block };
                 Scattering { replicas: last.max(all - work.seconds[1]), z: over_z }

@@ -336,4 +336,8 @@ impl Sink for Counter<'_> {
     fn take(&mut self, _: u64) {}
 
     fn give(&mut self, _: u64) {}
+
+    fn give_shared(&mut self, _: u64) {}
+
+    fn take_gradient(&mut self, _: u64) {}
 }

@@ -52,7 +52,7 @@ pub fn any_case() -> impl Strategy<Value = Case> {
     select(Schedule::ALL.map(|(_, schedule)| schedule).to_vec()).prop_flat_map(cases)
 }
 
-/// Models of GPT's and Llama's layers of hidden 96 to 3,072 on grids of up to 96 ranks over all
+/// Models of GPT's, Llama's and vision transformers' layers of hidden 96 to 3,072 on grids of up to 96 ranks over all
 /// axes, with every switch; one to eight microbatches or so.
 pub fn cases(schedule: Schedule) -> impl Strategy<Value = Case> {
     let grid = (grids(), Just(Axis::ALL.map(Axis::name)).prop_shuffle());
@@ -153,7 +153,7 @@ fn grids() -> impl Strategy<Value = Grid> {
 fn models() -> impl Strategy<Value = Model> {
     let sizes =
         (select(vec![8, 32, 64]), select(vec![12, 24, 48]), select(vec![1, 2, 4, 12]), select(vec![48, 384, 1536]));
-    let layers = (0..2_u8, any::<[bool; 2]>(), select(vec![0.0, 0.1]), select(vec![1009, 32_000]));
+    let layers = (0..3_u8, any::<[bool; 2]>(), select(vec![0.0, 0.1]), select(vec![1009, 32_000]));
     (sizes, layers).prop_map(|((head_dim, heads, grouped, seq_len), (family, [tied_head, biases], dropout, vocab))| {
         let hidden = heads * head_dim;
         let gpt = Model { tied_head, biases, dropout, ..Model::gpt(1, hidden, heads, vocab, seq_len) };

@@ -19,17 +19,17 @@ fn rank_of(program: &StepProgram, stage: usize) -> usize {
 }
 
 /// The memory of each stage.
-fn ledgers(program: &StepProgram) -> Vec<MemoryLedger> {
+pub fn ledgers(program: &StepProgram) -> Vec<MemoryLedger> {
     (0..program.stages.len()).map(|stage| predict_rank(program, rank_of(program, stage)).memory).collect()
 }
 
-fn memory(case: &Case) -> Memory {
+pub fn memory(case: &Case) -> Memory {
     let (problem, c) = (case.problem(Framework::QUADRILLE), case.candidate());
     problem.memory(&c, &problem.block(&c))
 }
 
 /// Bytes of the closed form over those of the fullest rank, less 1.
-fn deviation(case: &Case) -> f64 {
+pub fn deviation(case: &Case) -> f64 {
     let most = ledgers(&case.program()).iter().map(|ledger| ledger.peak).max().unwrap();
     memory(case).total() as f64 / most as f64 - 1.0
 }
@@ -75,11 +75,11 @@ fn one_stage_without_switches_is_exact_but_for_its_ends() {
 #[test]
 fn deviations_over_all_switches_are_as_stated() {
     let stated = [
-        (Schedule::Gpipe, 0.04, -0.35, 0.5),
-        (Schedule::OneForwardOneBackward, 0.05, -0.15, 0.6),
-        (Schedule::Interleaved, 0.055, -0.12, 0.6),
-        (Schedule::ZeroBubble, 0.14, -0.55, 0.85),
-        (Schedule::MessageDriven, 0.055, -0.2, 0.6),
+        (Schedule::Gpipe, 0.055, -0.025, 0.95),
+        (Schedule::OneForwardOneBackward, 0.07, -0.03, 1.05),
+        (Schedule::Interleaved, 0.067, -0.11, 0.8),
+        (Schedule::ZeroBubble, 0.175, 0.0, 1.35),
+        (Schedule::MessageDriven, 0.14, -0.12, 1.3),
     ];
     for (schedule, mean, least, greatest) in stated {
         let all = Deviation::of(fixed(schedule, 300).iter().map(deviation));

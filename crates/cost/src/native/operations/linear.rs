@@ -146,7 +146,7 @@ impl<S: Sink> Pass<'_, S> {
     /// The buffer of a weight's gradient before its reduction.
     pub fn take_tile(&mut self, elements: u64) {
         if self.s.z > 1 {
-            self.sink.take(elements * self.s.framework.states.sent_gradient);
+            self.sink.take_gradient(elements * self.s.framework.states.sent_gradient);
         }
     }
 }
