@@ -31,7 +31,7 @@ const FLAGS: LayoutFlags = LayoutFlags {
 /// What only this model asks for.
 #[derive(Debug, Args)]
 pub struct AtpArguments {
-    /// The interconnect: figure-7a or ic1 to ic6 of the paper, or a TOML file of name, source and [[layers]] from the
+    /// The interconnect: figure-7a or ic1 to ic6 of the paper, or a TOML file of name, source and tables `layers` from the
     /// outermost to that of devices, each with the matrix p2p and the list group in bytes/s
     #[arg(long, value_name = "NAME|FILE")]
     pub interconnect: Option<String>,
