@@ -14,6 +14,9 @@ pub enum Reserve {
 }
 
 impl Reserve {
+    /// About the mean error of memory on published runs, see `quadrille validate published`.
+    pub const USUAL: Self = Self::Fraction(0.05);
+
     /// What is reserved of `memory` bytes.
     ///
     /// # Errors
@@ -34,7 +37,7 @@ impl Reserve {
 impl FromStr for Reserve {
     type Err = SpecError;
 
-    /// Reads `5%`, `4GB`, `512MiB` or a number of bytes.
+    /// Reads `5%`, `4GB`, `512MiB`, or `0`.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let invalid = || {
             let rule = "it is a part of a device's memory, or bytes";
@@ -45,16 +48,21 @@ impl FromStr for Reserve {
             return if (0.0..100.0).contains(&percent) { Ok(Self::Fraction(percent / 100.0)) } else { Err(invalid()) };
         }
         const UNITS: [(&str, f64); 7] = [
-            ("GiB", 1_073_741_824.0),
-            ("MiB", 1_048_576.0),
-            ("KiB", 1024.0),
-            ("GB", 1e9),
-            ("MB", 1e6),
-            ("KB", 1e3),
-            ("B", 1.0),
+            ("gib", 1_073_741_824.0),
+            ("mib", 1_048_576.0),
+            ("kib", 1024.0),
+            ("gb", 1e9),
+            ("mb", 1e6),
+            ("kb", 1e3),
+            ("b", 1.0),
         ];
-        let (digits, unit) =
-            UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1.0));
+        if text == "0" {
+            return Ok(Self::Bytes(0));
+        }
+        // A number without a unit may be meant as per cent.
+        let lower = text.to_lowercase();
+        let with_unit = UNITS.iter().find_map(|(name, unit)| Some((lower.strip_suffix(name)?, *unit)));
+        let (digits, unit) = with_unit.ok_or_else(invalid)?;
         let value: f64 = digits.trim().parse().map_err(|_| invalid())?;
         if (0.0..1e18).contains(&(value * unit)) { Ok(Self::Bytes((value * unit) as u64)) } else { Err(invalid()) }
     }

@@ -35,8 +35,8 @@ impl MachineArguments {
             Some(rate) => Err(Failure::usage(format!("{flag} {rate}: a rate is positive; give one, e.g. {flag} 100"))),
             None if is_local => Ok(local * 1e9),
             None => Err(Failure::usage(format!(
-                "a simulation on {} needs {flag}: clusters do not say how fast their devices compute; give it, or leave \
-                 --cluster out",
+                "a simulation on {} needs {flag}: it computes at one rate for all operations; give it, or leave --cluster \
+                 out, or see explain --price",
                 cluster.name
             ))),
         };

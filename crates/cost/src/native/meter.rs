@@ -252,6 +252,17 @@ impl<'a> Meter<'a> {
         (self.tokens.computed, self.tokens.waiting) = ([0.0; MOST_WAITS + 1], 0);
     }
 
+    /// The axis under which waiting for a group counts: the outermost of those above 1.
+    pub fn axis_of(&self, group: Group) -> usize {
+        (match group {
+            Group::X => Axis::X,
+            Group::Mesh if self.s.y == 1 => Axis::X,
+            Group::Y | Group::Mesh => Axis::Y,
+            Group::Z => Axis::Z,
+            Group::Context => Axis::Context,
+        }) as usize
+    }
+
     /// Puts a collective at the end of the stream of its group; returns when it is done.
     fn begin(&mut self, group: Group, seconds: f64) -> f64 {
         let end = self.streams[group as usize].max(self.now) + seconds;
@@ -304,16 +315,6 @@ pub(super) struct Lap {
     pub has_issued: bool,
 }
 
-/// The axis under which waiting for a group counts.
-pub(super) fn axis_of(group: Group) -> usize {
-    (match group {
-        Group::X => Axis::X,
-        Group::Y | Group::Mesh => Axis::Y,
-        Group::Z => Axis::Z,
-        Group::Context => Axis::Context,
-    }) as usize
-}
-
 impl Sink for Meter<'_> {
     fn sweep(&mut self, swept: Swept) {
         if swept.moved == 0 {
@@ -354,7 +355,7 @@ impl Sink for Meter<'_> {
         self.operations += self.chunks();
         self.flush(Some((slot, group, seconds)));
         self.issued();
-        self.tokens.axes[slot as usize] = axis_of(group);
+        self.tokens.axes[slot as usize] = self.axis_of(group);
         if slot == Slot::Reduction {
             self.wait_at_once = (self.tokens.ready[slot as usize][0] - self.now).max(0.0);
         }

@@ -2,7 +2,7 @@
 
 use quadrille_spec::CollectiveKind;
 
-use super::meter::{Meter, axis_of};
+use super::meter::Meter;
 use super::operations::{Panels, Product, Sweep, Travel};
 
 impl Meter<'_> {
@@ -28,8 +28,8 @@ impl Meter<'_> {
             let seconds = self.panel_seconds(CollectiveKind::Broadcast, &travel);
             // The first travels while the second is copied.
             first.0 = f64::max(0.0, first.0 - copy.seconds());
-            first = later(first, (seconds, axis_of(travel.group)));
-            travelling = later(travelling, (seconds * times, axis_of(travel.group)));
+            first = later(first, (seconds, self.axis_of(travel.group)));
+            travelling = later(travelling, (seconds * times, self.axis_of(travel.group)));
             copies += copy.seconds() * times;
         }
         let last = panels.reduce.map(|travel| {
@@ -37,8 +37,8 @@ impl Meter<'_> {
             let times = if travel.once { 1.0 } else { chunks };
             all += store.times(count * times);
             let seconds = self.panel_seconds(CollectiveKind::Reduce, &travel);
-            travelling = later(travelling, (seconds * times, axis_of(travel.group)));
-            (seconds, axis_of(travel.group))
+            travelling = later(travelling, (seconds * times, self.axis_of(travel.group)));
+            (seconds, self.axis_of(travel.group))
         });
         self.spend(all);
         if panels.product == Product::WeightGradient {

@@ -34,11 +34,11 @@ impl Problem {
     ) -> Result<Self, SpecError> {
         let rule = "the native model needs to know how fast a device computes and its networks are";
         let Some(device) = &cluster.device else {
-            let remedy = "give the cluster a device, e.g. device = \"a100-80\", or use the model axonn";
+            let remedy = "give the cluster a device, e.g. device = \"a100-80\", or name one that has, e.g. selene";
             return Err(SpecError::invalid("device", format!("none in {}", cluster.name), rule, remedy));
         };
         if cluster.tiers.is_empty() {
-            let remedy = "give the cluster [[tiers]], innermost first, or use the model axonn";
+            let remedy = "give the cluster [[tiers]], innermost first, or name one that has, e.g. selene";
             return Err(SpecError::invalid("tiers", format!("none in {}", cluster.name), rule, remedy));
         }
         for (field, value) in [("global-batch", global_batch), ("seq-len", seq_len)] {

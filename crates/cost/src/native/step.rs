@@ -182,9 +182,11 @@ impl<'a> Step<'a> {
         of(first) + of(last) + (self.stages.stages - 2) as f64 * of(&works[1])
     }
 
-    /// The outermost axis of a set of those above 1.
+    /// The outermost axis of a set of those above 1; without any, that of all: vectors are summed over other axes, too.
     fn outermost(&self, axes: AxisSet) -> Axis {
-        axes.iter().rev().find(|axis| self.c.size(*axis) > 1).unwrap_or(Axis::Data)
+        let above_one = |axis: &Axis| self.c.size(*axis) > 1;
+        let rows = AxisSet::WORLD.without(Axis::Pipe.only());
+        axes.iter().rev().find(above_one).or_else(|| rows.iter().rev().find(above_one)).unwrap_or(Axis::Data)
     }
 
     /// Seconds from the first pass to the last, without and with messages.

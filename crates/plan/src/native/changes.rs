@@ -21,19 +21,24 @@ pub struct Change {
 
 impl Setting<'_> {
     /// Every legal layout that fits and differs from `candidate` in one choice, fastest first. A factor that moves from
-    /// one axis to another is one choice; where it is needed, microbatch and placement follow.
+    /// one axis to another is one choice; where it is needed, microbatch and placement follow. Of a layout that the framework
+    /// runs, those that it runs too.
     ///
     /// # Errors
     /// What cannot be priced.
     pub fn changes(&self, candidate: &Candidate) -> Result<Vec<Change>, SpecError> {
         let problem = self.problem()?;
         let rules = self.rules();
+        let mut space = Space::default();
+        space.keep_to(&self.framework);
+        let runs = |variant: &Candidate| !space.contains(candidate) || space.contains(variant);
         let mut found: Vec<Change> = Vec::new();
         for (what, variants) in self.variants(candidate) {
-            let priced = variants.into_iter().filter(|variant| rules.check(variant).is_ok()).map(|variant| {
-                let price = problem.price(&variant, &problem.block(&variant));
-                Ranked { candidate: variant, price }
-            });
+            let priced =
+                variants.into_iter().filter(|variant| runs(variant) && rules.check(variant).is_ok()).map(|variant| {
+                    let price = problem.price(&variant, &problem.block(&variant));
+                    Ranked { candidate: variant, price }
+                });
             let fits = |ranked: &Ranked| self.capacity.is_none_or(|capacity| ranked.price.memory.total() <= capacity);
             let best = priced.filter(fits).min_by(Ranked::order);
             found.extend(best.map(|ranked| Change { what, ranked }));

@@ -1,6 +1,7 @@
 //! The choices that a search makes, and which values it tries of each.
 
-use quadrille_spec::{Activations, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
+use quadrille_cost::native::{AttentionKernel, Candidate, Framework};
+use quadrille_spec::{Activations, Axis, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
 
 use super::constraint::Range;
 
@@ -65,6 +66,60 @@ impl Default for Space {
 }
 
 impl Space {
+    /// Leaves of what nothing has constrained yet what `framework` runs, as [`crate::export`] would write it: Megatron-LM
+    /// has no y and does not shard weights for use, FSDP shards them over z alone, neither has overlap chunks or panels.
+    pub fn keep_to(&mut self, framework: &Framework) {
+        if framework.name == Framework::QUADRILLE.name {
+            return;
+        }
+        let fsdp = framework.name == Framework::FSDP.name;
+        let everything = Self::default();
+        let one = Range { least: 1, most: 1 };
+        let without = if fsdp { [Axis::Y, Axis::Context] } else { [Axis::Y, Axis::Z] };
+        for axis in without {
+            if self.axes[axis as usize] == Range::ALL {
+                self.axes[axis as usize] = one;
+            }
+        }
+        if self.overlap_chunks == Range::ALL {
+            self.overlap_chunks = one;
+        }
+        let scores = framework.attention == AttentionKernel::Stored;
+        keep(&mut self.recompute, &everything.recompute, |recompute| match recompute {
+            Recompute::None => true,
+            Recompute::Selective => scores,
+            Recompute::Full { every } => *every == 1 || !fsdp,
+        });
+        keep(&mut self.keep_communicated, &everything.keep_communicated, |keep| !keep);
+        keep(&mut self.zero, &everything.zero, |zero| *zero == Zero::Off || *zero == Zero::Optimizer && !fsdp);
+        keep(&mut self.activations, &everything.activations, |activations| {
+            *activations == Activations::Scattered || !fsdp
+        });
+        keep(&mut self.linear, &everything.linear, |linear| *linear == Linear::Pmm);
+        keep(&mut self.keep_weights, &everything.keep_weights, |keep| *keep == KeepWeights::Use);
+        keep(&mut self.schedules, &everything.schedules, |schedule| match schedule {
+            Schedule::OneForwardOneBackward | Schedule::Interleaved => true,
+            Schedule::Gpipe => fsdp,
+            Schedule::ZeroBubble | Schedule::MessageDriven => false,
+        });
+    }
+
+    /// Whether every choice that the layout depends on is among these.
+    pub fn contains(&self, c: &Candidate) -> bool {
+        let several = |axes: &[Axis]| axes.iter().any(|axis| c.size(*axis) > 1);
+        let cut = several(&[Axis::X, Axis::Y]);
+        c.sizes.iter().zip(&self.axes).all(|(size, range)| range.contains(*size))
+            && self.microbatch.contains(c.microbatch)
+            && self.chunks.contains(c.chunks)
+            && self.overlap_chunks.contains(c.overlap_chunks)
+            && self.recompute.contains(&c.recompute)
+            && (c.recompute == Recompute::None || self.keep_communicated.contains(&c.keep_communicated))
+            && (!several(&[Axis::Data, Axis::Context]) || self.zero.contains(&c.zero))
+            && (!cut || self.activations.contains(&c.activations) && self.linear.contains(&c.linear))
+            && (!several(&[Axis::Z]) || self.keep_weights.contains(&c.keep_weights))
+            && (!several(&[Axis::Pipe]) || self.schedules.contains(&c.schedule))
+    }
+
     /// Numbers of chunks to interleave, at least 2, on a pipeline of `stages` stages.
     pub(super) fn several_chunks(&self, layers: usize, stages: usize) -> Vec<usize> {
         match self.chunks.only() {
@@ -169,4 +224,11 @@ pub(super) fn divisors(number: usize) -> Vec<usize> {
     let small: Vec<usize> = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
     let large = small.iter().rev().map(|divisor| number / divisor).filter(|large| large * large > number);
     small.iter().copied().chain(large).collect()
+}
+
+/// Leaves the values of a choice that `runs` names, if all are still open.
+fn keep<T: PartialEq>(values: &mut Vec<T>, everything: &[T], runs: impl Fn(&T) -> bool) {
+    if values == everything {
+        values.retain(runs);
+    }
 }

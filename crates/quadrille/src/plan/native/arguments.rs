@@ -13,6 +13,9 @@ pub struct QuestionArguments {
     /// fsdp, or quadrille (this program, f32) [default: megatron]
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
+    /// Search layouts, too, that the framework cannot run; else only where --fix, --max, --min or the layout ask for them
+    #[arg(long)]
+    pub any_layout: bool,
     /// Fix a choice: the size of an axis, microbatch, chunks, overlap-chunks, summa-panels, schedule, recompute, cac,
     /// zero, activations, linear, keep-weights or overlap, e.g. --fix x=8,schedule=1f1b. Flags of the layout fix theirs
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
@@ -23,7 +26,7 @@ pub struct QuestionArguments {
     /// Bound a size from below, e.g. --min data=2
     #[arg(long, value_name = "KEY=N", value_delimiter = ',')]
     pub min: Vec<String>,
-    /// Memory of a device that stays free, e.g. 5%, 4GB or 512MiB [default: 0]
+    /// Memory of a device that stays free, e.g. 10%, 4GB or 0 [default: 5%]
     #[arg(long, value_name = "SIZE|PERCENT")]
     pub memory_reserve: Option<Reserve>,
     /// Stop searching after so many seconds, with the best so far; then results may depend on the machine's speed
@@ -33,7 +36,7 @@ pub struct QuestionArguments {
     #[arg(long, value_name = "N")]
     pub tokens: Option<f64>,
     /// Price of a device for an hour: with --tokens adds the cost, in the same currency
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", requires = "tokens")]
     pub price_per_hour: Option<f64>,
 }
 
@@ -42,10 +45,11 @@ type Typed = (&'static str, bool);
 
 impl QuestionArguments {
     /// Which of these flags were typed.
-    pub fn typed(&self) -> [Typed; 8] {
-        let Self { framework, fix, max, min, memory_reserve, time_limit, tokens, price_per_hour } = self;
+    pub fn typed(&self) -> [Typed; 9] {
+        let Self { framework, any_layout, fix, max, min, memory_reserve, time_limit, tokens, price_per_hour } = self;
         [
             ("--framework", framework.is_some()),
+            ("--any-layout", *any_layout),
             ("--fix", !fix.is_empty()),
             ("--max", !max.is_empty()),
             ("--min", !min.is_empty()),

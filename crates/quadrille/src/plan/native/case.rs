@@ -66,15 +66,20 @@ impl Case {
             }
             value => Ok(value),
         };
+        let framework = Framework::by_name(question.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?;
+        let mut space = space(layout, &file, question)?;
+        if !question.any_layout {
+            space.keep_to(&framework);
+        }
         let time_limit = positive("--time-limit", question.time_limit, "10")?;
         let time_limit = time_limit.map(Duration::try_from_secs_f64).transpose();
         Ok(Self {
             seq_len: request.seq_len.unwrap_or(model.seq_len),
             global_batch: request.global_batch,
-            space: space(layout, &file, question)?,
-            framework: Framework::by_name(question.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?,
+            space,
+            framework,
             per_node: layout.per_node,
-            reserve: question.memory_reserve.unwrap_or(Reserve::Bytes(0)),
+            reserve: question.memory_reserve.unwrap_or(Reserve::USUAL),
             tokens: positive("--tokens", question.tokens, "300e9")?,
             price_per_hour: positive("--price-per-hour", question.price_per_hour, "2.5")?,
             time_limit: time_limit

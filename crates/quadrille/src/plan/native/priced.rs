@@ -27,7 +27,7 @@ pub struct PriceArguments {
     /// What trains, as in `plan` [default: megatron]
     #[arg(long, value_name = "NAME", requires = "price")]
     pub framework: Option<String>,
-    /// Memory of a device that stays free, e.g. 5% or 4GB [default: 0]
+    /// Memory of a device that stays free, e.g. 10% or 4GB [default: 5%]
     #[arg(long, value_name = "SIZE|PERCENT", requires = "price")]
     pub memory_reserve: Option<Reserve>,
 }
@@ -47,7 +47,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         framework: Framework::by_name(price.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?,
         space: Space::default(),
         per_node: Some(layout.per_node),
-        reserve: price.memory_reserve.unwrap_or(Reserve::Bytes(0)),
+        reserve: price.memory_reserve.unwrap_or(Reserve::USUAL),
         tokens: None,
         price_per_hour: None,
         time_limit: None,
