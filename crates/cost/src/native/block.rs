@@ -19,14 +19,16 @@ pub struct Block {
     pub(super) sizes: Sizes,
     /// A block among others.
     pub(super) block: Passes,
-    /// What the first block of a pass takes more: its first weight has not been gathered ahead, and no scattering of
-    /// gradients is under way.
+    /// What the first block of a pass takes more, beside `scattering`, for which it has not to wait: its first weight has
+    /// not been gathered ahead.
     pub(super) first: [f64; 2],
     /// The same of the backward pass after the head's, which hides the gather.
     pub(super) after_head: f64,
     /// Waiting at the end of a backward pass for gradients that are still being scattered. Only the sum of it, the first
     /// block and others is sure to grow with all that it is made of.
     pub(super) drain: f64,
+    /// Of a block among others: waiting for scattering that takes longer than all else.
+    pub(super) scattering: f64,
     /// What the backward pass computes again more of a block whose output it needs: one amid a segment.
     pub(super) amid: Timed,
     pub(super) amid_flops: f64,
@@ -73,6 +75,8 @@ pub(super) struct Passes {
     pub memory: [Footprint; 2],
     /// That of the backward pass without gradients of weights.
     pub memory_apart: Footprint,
+    /// That of the backward pass where what the forward pass keeps is not given back.
+    pub memory_beside: Footprint,
     /// Bytes of them that are held until the pass ends.
     pub shared: [i64; 2],
 }
@@ -97,6 +101,7 @@ impl Passes {
             flops: forward.flops + backward.flops,
             memory: [forward.memory, backward.memory],
             memory_apart: backward.memory_apart,
+            memory_beside: backward.memory_beside,
             shared: [forward.shared, backward.shared],
         }
     }
@@ -155,14 +160,19 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
         let all = s.linears().iter().map(|linear| once.gather_seconds(linear.tile())).sum();
         let scatters = s.linears().iter().map(|linear| once.scatter_seconds(linear.tile())).sum();
         let ahead = if s.z > 1 && s.overlap.all_gather && c.keep_weights == KeepWeights::Use { weights[0] } else { 0 };
-        let first = [forwards, backwards].map(|[first, steady]| first.cost.seconds() - steady.cost.seconds());
+        let first = [forwards, backwards].map(|[first, among]| first.cost.seconds() - among.seconds());
         let hidden = if ahead > 0 { once.gather_seconds(weights[0]) } else { 0.0 };
+        let [first_backward, among] = &backwards;
+        let after_head = (first_backward.cost.seconds() - first_backward.late - hidden)
+            .max(first_backward.host.iter().sum())
+            - among.seconds();
         Block {
             sizes: *s,
             block: Passes::new(forwards[1], backwards[1]),
             first,
-            after_head: first[1] - hidden,
+            after_head,
             drain,
+            scattering: among.scattering,
             amid: amid.cost.into(),
             amid_flops: amid.flops,
             embedding,
@@ -208,9 +218,9 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
         let drain = meter.drain();
         tell(&mut Pass::new(self.sizes, meter, weights, true));
         let mut among = meter.lap();
-        let more = (among.over_z - among.cost.seconds()).max(0.0);
-        among.cost = among.cost.exposing(Axis::Z, more);
-        among.scatter_wait += more;
+        among.scattering = (among.over_z - among.cost.seconds()).max(0.0);
+        among.cost = among.cost.exposing(Axis::Z, among.scattering);
+        among.scatter_wait += among.scattering;
         ([first, among], drain)
     }
 

@@ -32,12 +32,6 @@ impl Footprint {
         self.most
     }
 
-    /// The same, with so many bytes given back in the end.
-    pub fn without(mut self, bytes: u64) -> Self {
-        self.give(bytes);
-        self
-    }
-
     /// This `times` after each other, then `next`.
     pub fn then(self, times: i64, next: Self) -> Self {
         match times {

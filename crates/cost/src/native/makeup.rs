@@ -132,7 +132,9 @@ impl Step<'_> {
         let again = if b.sizes.gathers_received_again() { receive } else { 0.0 };
         forward += received * receive + received_blocks * b.first[0] + sent * send;
         backward += sent * receive + sent_blocks * b.first[1] + heads_behind * b.after_head;
-        backward += received * (send + again) + received_blocks * b.drain + amid * b.amid.seconds;
+        backward += received * (send + again) + amid * b.amid.seconds;
+        let scattering = received_blocks * b.drain - (sent_blocks + heads_behind) * b.scattering;
+        *(if puts_off { &mut weights } else { &mut backward }) += scattering;
         if puts_off {
             backward += 2.0 * blocks * b.copies.seconds();
         }
@@ -165,7 +167,9 @@ impl Step<'_> {
         if puts_off {
             cost.taken += b.copies.times(2.0 * blocks);
         }
-        let ends = received_blocks * (b.first[0] + b.drain) + sent_blocks * b.first[1] + heads_behind * b.after_head;
+        let ends = received_blocks * (b.first[0] + b.drain)
+            + sent_blocks * (b.first[1] - b.scattering)
+            + heads_behind * (b.after_head - b.scattering);
         cost.exposing(Axis::Z, ends)
     }
 

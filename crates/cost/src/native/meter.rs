@@ -35,6 +35,8 @@ pub(super) struct Meter<'a> {
     pub memory: Footprint,
     /// The same without whole gradients of weights and what is scattered of them.
     pub memory_apart: Footprint,
+    /// The same as `memory` where what other passes have taken is not given back.
+    pub memory_beside: Footprint,
     /// The time of the compute stream.
     now: f64,
     /// When the stream of each group is free.
@@ -97,6 +99,7 @@ impl<'a> Meter<'a> {
             weight_operations: 0.0,
             memory: Footprint::default(),
             memory_apart: Footprint::default(),
+            memory_beside: Footprint::default(),
             now: 0.0,
             streams: [0.0; Group::ALL.len()],
             prefetched: None,
@@ -128,11 +131,11 @@ impl<'a> Meter<'a> {
             shared = std::mem::take(&mut self.shared);
             self.shared_gradients = 0;
         }
-        let carried = [self.shared + self.shared_gradients, self.shared];
-        let [memory, memory_apart] = [&mut self.memory, &mut self.memory_apart].map(std::mem::take);
-        let [memory, memory_apart] =
-            [(memory, carried[0]), (memory_apart, carried[1])].map(|(memory, carried)| memory.without(carried));
-        [self.memory, self.memory_apart] = carried.map(|bytes| Footprint::held(bytes as i64));
+        let carried = [self.shared + self.shared_gradients, self.shared, self.shared + self.shared_gradients];
+        let mut told = [&mut self.memory, &mut self.memory_apart, &mut self.memory_beside].map(std::mem::take);
+        told.iter_mut().zip(carried).for_each(|(memory, bytes)| memory.give(bytes));
+        [self.memory, self.memory_apart, self.memory_beside] = carried.map(|bytes| Footprint::held(bytes as i64));
+        let [memory, memory_apart, memory_beside] = told;
         let mut cost = std::mem::take(&mut self.cost);
         let host = self.s.framework.host_seconds * std::mem::take(&mut self.operations);
         let late = (host - cost.seconds()).max(0.0);
@@ -151,8 +154,10 @@ impl<'a> Meter<'a> {
             flops: std::mem::take(&mut self.flops),
             memory,
             memory_apart,
+            memory_beside,
             carried: carried[0] as i64,
             has_issued,
+            scattering: 0.0,
         }
     }
 
@@ -277,8 +282,21 @@ impl<'a> Meter<'a> {
     pub fn issued(&mut self) {
         self.has_issued = true;
         self.give(self.shared);
-        self.memory.give(self.shared_gradients);
+        self.give_gradient(self.shared_gradients);
         (self.shared, self.shared_gradients) = (0, 0);
+    }
+
+    /// Gives back what overlap chunks share: at once, or after the last of them.
+    fn give_shared(&mut self, bytes: u64) {
+        match self.tokens.chunks {
+            1 => self.give(bytes),
+            _ => self.shared += bytes,
+        }
+    }
+
+    fn give_gradient(&mut self, bytes: u64) {
+        self.memory.give(bytes);
+        self.memory_beside.give(bytes);
     }
 
     /// Bytes of a gathered weight.
@@ -301,6 +319,8 @@ pub(super) struct Lap {
     pub weight_gradient: Taken,
     /// Seconds of waiting for their scattering.
     pub scatter_wait: f64,
+    /// Of the cost: waiting for collectives over z that take longer than all else. Found by comparing laps.
+    pub scattering: f64,
     /// Bytes that are held until the pass ends, since all overlap chunks pass all of this before the next.
     pub shared: i64,
     /// Waiting that the gradients of weights have hidden.
@@ -309,10 +329,19 @@ pub(super) struct Lap {
     pub memory: Footprint,
     /// The same without whole gradients of weights and what is scattered of them.
     pub memory_apart: Footprint,
+    /// The same as `memory` where what other passes have taken is not given back.
+    pub memory_beside: Footprint,
     /// Bytes that are left for the next collective on tokens to give back; not part of `memory` in the end.
     pub carried: i64,
     /// Whether there was one.
     pub has_issued: bool,
+}
+
+impl Lap {
+    /// Seconds of it, but for `scattering`.
+    pub fn seconds(&self) -> f64 {
+        self.cost.seconds() - self.scattering
+    }
 }
 
 impl Sink for Meter<'_> {
@@ -416,19 +445,20 @@ impl Sink for Meter<'_> {
         let bytes = elements * self.s.framework.states.sent_gradient;
         let shard = bytes / self.s.z;
         let end = self.begin(Group::Z, self.scatter_seconds(elements));
-        self.memory.take(shard);
+        self.take_gradient(shard);
         if self.s.overlap.reduce_scatter {
             self.scattered = end;
             if !self.s.framework.keeps_scattered {
-                self.memory.give(std::mem::replace(&mut self.scattering, bytes + shard));
+                let before = std::mem::replace(&mut self.scattering, bytes + shard);
+                self.give_gradient(before);
             }
         } else {
             let begin = self.now;
             self.wait_until(Axis::Z as usize, end);
             self.scatter_wait += self.now - begin;
-            self.memory.give(shard);
+            self.give_gradient(shard);
             match self.tokens.chunks {
-                1 => self.memory.give(bytes),
+                1 => self.give_gradient(bytes),
                 _ => self.shared_gradients += bytes,
             }
         }
@@ -444,21 +474,22 @@ impl Sink for Meter<'_> {
     fn take(&mut self, bytes: u64) {
         self.memory.take(bytes);
         self.memory_apart.take(bytes);
+        self.memory_beside.take(bytes);
     }
 
     fn give(&mut self, bytes: u64) {
         self.memory.give(bytes);
         self.memory_apart.give(bytes);
+        self.memory_beside.give(bytes);
     }
 
-    fn give_shared(&mut self, bytes: u64) {
-        match self.tokens.chunks {
-            1 => self.give(bytes),
-            _ => self.shared += bytes,
-        }
+    fn give_kept(&mut self, bytes: u64) {
+        self.memory.give(bytes);
+        self.memory_apart.give(bytes);
     }
 
     fn take_gradient(&mut self, bytes: u64) {
         self.memory.take(bytes);
+        self.memory_beside.take(bytes);
     }
 }

@@ -10,8 +10,9 @@ impl Meter<'_> {
     /// product does not hide, and the last reduction. Overlap chunks follow each other as further panels.
     pub(super) fn summa(&mut self, panels: &Panels) {
         let chunks = self.chunks();
+        // Panels of tokens are issued on a single rank, too.
         let mut travels = panels.broadcasts.into_iter().flatten().chain(panels.reduce);
-        if travels.any(|travel| !travel.once && self.s.members(travel.group) > 1) {
+        if travels.any(|travel| !travel.once) {
             self.issued();
         }
         let count = panels.count as f64;

@@ -99,30 +99,53 @@ impl Step<'_> {
 
     /// Bytes that microbatches in flight keep, and the most that there is with what runs.
     fn passes(&self, stage: usize) -> (i64, i64) {
-        let (is_first, is_last) = (self.stages.is_first(stage), self.stages.is_last(stage));
-        let (blocks, chunks) = (self.stages.blocks_on(stage) as i64, self.stages.chunks as i64);
-        let piece = Piece { blocks: blocks / chunks + i64::from(blocks % chunks != 0), is_first, is_last };
-        let in_flight = self.in_flight(stage);
-        let pieces = [is_first, is_last].map(i64::from);
-        // Of an interleaved stage one piece has the embedding; of others in flight each is as likely. That with the head is
-        // followed by its backward pass.
-        let amid = Piece { blocks, is_first: false, is_last: false };
-        let [embedding, head] = self.ends().map(|end| end.memory[0].net() - end.shared[0]);
-        let head = if chunks > 1 { 0 } else { self.stream() + head };
-        let ends = pieces[0] * (embedding - self.entry(&amid).net()) + pieces[1] * head;
-        let of_stage = self.kept(&amid) + (chunks - 1) * (self.entry(&amid).net() - self.stream()) + ends;
-        let others = ((in_flight - 1.0).max(0.0) * of_stage as f64 / chunks as f64) as i64;
-        if self.c.schedule == Schedule::MessageDriven {
-            return self.reserved(&piece, in_flight as i64);
+        if self.stages.chunks > 1 {
+            return self.interleaved(stage);
         }
-        let run = self.run(&piece);
-        let first_receives = if is_first { 0 } else { 2 * self.message() };
-        let posted = first_receives + if is_last { 0 } else { self.message() };
+        let piece = self.piece(stage, 0);
+        let in_flight = self.in_flight(stage) as i64;
+        if self.c.schedule == Schedule::MessageDriven {
+            return self.reserved(&piece, in_flight);
+        }
+        let kept = self.kept(&piece);
+        // The head is followed by its backward pass; only GPipe keeps what it makes.
+        let others = (in_flight - 1).max(0) * kept;
+        let first_receives = if piece.is_first { 0 } else { 2 * self.message() };
+        let posted = first_receives + if piece.is_last { 0 } else { self.message() };
         // Stage `r` puts off the weight gradients of `r` microbatches.
         let [of_block, of_head, _] = self.put_off();
-        let waiting = stage.min(self.microbatches - 1) as i64 * (piece.blocks * of_block + pieces[1] * of_head);
-        let most = others + run.most() + self.block.ahead + posted + waiting;
-        (others + self.kept(&piece), most)
+        let of_piece = piece.blocks * of_block + if piece.is_last { of_head } else { 0 };
+        let waiting = stage.min(self.microbatches - 1) as i64 * of_piece;
+        (others + kept, others + self.run(&piece).most() + self.block.ahead + posted + waiting)
+    }
+
+    /// A piece of a stage.
+    fn piece(&self, stage: usize, chunk: usize) -> Piece {
+        let index = chunk * self.stages.stages + stage;
+        let (is_first, is_last) = (index == 0, index + 1 == self.stages.pieces());
+        Piece { blocks: self.stages.blocks_of(index) as i64, is_first, is_last }
+    }
+
+    /// The same of an interleaved stage. Forward passes go through groups of as many microbatches as there are stages,
+    /// piece by piece; backward passes from the last piece to the first. What is in flight grows and shrinks evenly while
+    /// both stay in their pieces, so it is most where one of them begins a new one.
+    fn interleaved(&self, stage: usize) -> (i64, i64) {
+        let (p, v) = (self.stages.stages, self.stages.chunks);
+        let (group, all) = (p * v, self.microbatches * v);
+        let in_flight = self.in_flight(stage);
+        let done = |passes: usize, place: usize| {
+            let passes = passes.min(all);
+            passes / group * p + (passes % group).saturating_sub(place * p).min(p)
+        };
+        let kept_after = |turned: usize| {
+            let of = |chunk| done(in_flight + turned, chunk).saturating_sub(done(turned, v - 1 - chunk)) as i64;
+            (0..v).map(|chunk| of(chunk) * self.kept(&self.piece(stage, chunk))).sum::<i64>()
+        };
+        let begins = (0..v).flat_map(|place| [place * p, place * p + p - in_flight % p]);
+        let kept = begins.map(kept_after).max().unwrap_or(0);
+        let beside =
+            (0..v).map(|chunk| self.piece(stage, chunk)).map(|piece| self.run(&piece).most() - self.kept(&piece));
+        (kept, kept + beside.max().unwrap_or(0) + self.block.ahead + 3 * self.message())
     }
 
     /// The same where what is kept or sent of so many microbatches is reserved: of the rest there is one at a time.
@@ -133,31 +156,33 @@ impl Step<'_> {
         let kept = self.kept(piece) + sent + if piece.is_first { 0 } else { self.message() };
         let again = (self.segment(piece.blocks).0 - 1) * self.block.amid_bytes;
         let block = &self.block.block;
-        let backward = deferred_block.onto(block.memory[1]);
-        let left = (backward.net() + block.memory[0].net() - block.shared[0]).max(0);
-        let mut meanwhile = self.stream() + backward.most() + (piece.blocks - 1).max(0) * left + again;
+        let backward = deferred_block.onto(block.memory_beside);
+        let left = backward.net().max(0);
+        let mut meanwhile = block.memory[0].most() - block.memory[0].net();
+        let mut turned = 0;
         if piece.is_last {
-            let turned = deferred_table.onto(head.memory[1]);
-            meanwhile = meanwhile.max(head.memory[0].most() - head.memory[0].net()).max(turned.most());
-            meanwhile += (turned.net() + head.memory[0].net()).max(0);
+            let turning = deferred_table.onto(head.memory_beside);
+            meanwhile = meanwhile.max(head.memory[0].most() - head.memory[0].net()).max(turning.most());
+            turned = turning.net().max(0);
         }
+        // With the residual stream's gradient.
+        meanwhile = meanwhile.max(turned + self.stream() + backward.most() + (piece.blocks - 1).max(0) * left + again);
         if piece.is_first {
-            meanwhile = meanwhile.max(deferred_table.onto(embedding.memory[1]).most() + piece.blocks * left);
+            let begin = deferred_table.onto(embedding.memory_beside).most();
+            meanwhile = meanwhile.max(turned + self.stream() + begin + piece.blocks * left);
         }
-        // What a block gives back of them before its backward pass takes most stays reserved.
-        meanwhile += if piece.blocks > 0 { (block.memory[0].net() - block.shared[0]).max(0) } else { 0 };
         (microbatches * kept, microbatches * kept + meanwhile + self.block.ahead)
     }
 
     /// Microbatches (of an interleaved pipeline: pairs of microbatch and piece) between forward and backward pass.
-    fn in_flight(&self, stage: usize) -> f64 {
+    fn in_flight(&self, stage: usize) -> usize {
         let (p, m, v) = (self.stages.stages, self.microbatches, self.stages.chunks);
-        (match self.c.schedule {
+        match self.c.schedule {
             Schedule::Gpipe => m,
             Schedule::MessageDriven => p.min(m),
             Schedule::Interleaved if v > 1 => (2 * (p - stage - 1) + (v - 1) * p + 1).min(m * v),
             _ => (p - stage).min(m),
-        }) as f64
+        }
     }
 
     /// The residual stream as a piece begins with it.
@@ -224,7 +249,14 @@ impl Step<'_> {
         };
         let begin = if piece.is_first { begin } else { Footprint::default() };
         let begin = begin.above(self.block.carried);
-        let mut backward = backward.then(piece.blocks, begin).above(again);
+        let mut backward = if piece.is_last && piece.blocks > 0 && self.block.interleaves && !puts_off {
+            // The first block's collectives free the head's weight.
+            let freed = Footprint::held(-head.shared[1]);
+            backward.then(1, freed.then(1, backward.then(piece.blocks - 1, begin)))
+        } else {
+            backward.then(piece.blocks, begin)
+        };
+        backward = backward.above(again);
         if puts_off {
             backward = backward.then(1, self.weight_gradients(piece));
         }
@@ -247,7 +279,8 @@ impl Step<'_> {
         let needed = piece.blocks * of_block + ends[1] * of_head + ends[0] * of_embedding;
         let (mut left, mut at_once) = (0, 0);
         let blocks = s.linears().map(|linear| (linear.tile(), piece.blocks));
-        for (tile, times) in blocks.into_iter().chain([(s.table, ends[0]), (s.table, ends[1])]) {
+        let tables = ends[0] + ends[1] - i64::from(self.is_tied);
+        for (tile, times) in blocks.into_iter().chain([(s.table, tables)]) {
             if times > 0 {
                 let (stays, passes) = self.gradient_on_its_way(tile);
                 left += times * stays;
@@ -256,7 +289,11 @@ impl Step<'_> {
         }
         // What is left grows while what was needed is given back.
         let most = at_once.max(left + at_once - needed / s.chunks as i64);
-        Footprint::held(0).above(most).keeping(-needed)
+        // Weights are not needed any more.
+        let [embedding, head] = self.ends();
+        let passes = [(&self.block.block, piece.blocks), (embedding, ends[0]), (head, ends[1])];
+        let shared: i64 = passes.into_iter().map(|(passes, times)| times * passes.shared[1]).sum();
+        Footprint::held(-shared).then(1, Footprint::held(0).above(most).keeping(-needed))
     }
 
     /// Bytes of a weight's gradient on its way to the stored one where weight gradients are put off: until the end of
@@ -276,7 +313,8 @@ impl Step<'_> {
             (true, _) if replicated > 0 => (replicated, over_z),
             (true, _) => (over_z, 0),
             (false, 1) => (0, over_z + replicated),
-            (false, _) => (over_z.max(replicated), replicated),
+            (false, _) if z > 1 => (bytes * tile as i64, over_z + replicated - bytes * tile as i64),
+            (false, _) => (replicated, 0),
         }
     }
 

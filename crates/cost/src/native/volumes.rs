@@ -337,7 +337,7 @@ impl Sink for Counter<'_> {
 
     fn give(&mut self, _: u64) {}
 
-    fn give_shared(&mut self, _: u64) {}
+    fn give_kept(&mut self, _: u64) {}
 
     fn take_gradient(&mut self, _: u64) {}
 }

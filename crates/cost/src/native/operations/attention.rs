@@ -99,8 +99,8 @@ impl<S: Sink> Pass<'_, S> {
     }
 
     /// The backward core: the gradient of queries, keys and values from that of the output. `gathers`: keys and values
-    /// are not there from recomputation.
-    pub fn attention_backward(&mut self, gathers: bool) {
+    /// are not there from recomputation. `kept`: the forward pass has kept queries, keys and values, and the output.
+    pub fn attention_backward(&mut self, gathers: bool, kept: [bool; 2]) {
         let (qkv, output, statistics) = self.attention_sizes();
         let s = self.s;
         if gathers {
@@ -114,10 +114,12 @@ impl<S: Sink> Pass<'_, S> {
         } else {
             let moved = 2 * (qkv + whole + output) + statistics;
             self.core(true, moved);
-            self.give(statistics);
+            self.give_of(kept[1], statistics);
         }
         // Gathered keys and values, q, k and v, the output and its gradient.
-        self.give(whole + qkv + 2 * output);
+        self.give(whole + output);
+        self.give_of(kept[0], qkv);
+        self.give_of(kept[1], output);
         if s.context > 1 {
             self.take(local);
             self.collective(ReduceScatter, Group::Context, gradients);

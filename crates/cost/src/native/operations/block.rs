@@ -226,17 +226,20 @@ impl<S: Sink> Pass<'_, S> {
             elements: s.inner_rows * self.activated_cols(),
             gathered: there(forward.gathered_activated),
             local: !s.gathers(Group::Y) || (kept.activated && !forward.gathered_activated),
+            kept: [forward.gathered_activated, forward.activated],
         };
         self.linear_backward(s.down, gradient, input, Weight::Gathered, |pass| match full {
             true => pass.block(again, kept),
             false => pass.perceptron_half(Values { normed: false, gathered_normed: false, ..again }, kept),
         });
-        self.activation_backward();
-        let d_pre = Gradient { elements: s.inner_rows * s.up.outputs, is_last_use: true };
+        self.activation_backward(forward.pre);
+        let in_kept = s.activation == Activation::Swiglu && forward.pre;
+        let d_pre = Gradient { elements: s.inner_rows * s.up.outputs, is_last_use: true, in_kept };
         let normed = Input {
             elements: stream,
             gathered: there(forward.gathered_normed),
             local: !s.gathers(Group::X) || (kept.normed && !forward.gathered_normed),
+            kept: [forward.gathered_normed, forward.normed],
         };
         let norm_again = |pass: &mut Self| {
             if !full {
@@ -244,20 +247,21 @@ impl<S: Sink> Pass<'_, S> {
             }
         };
         self.linear_backward(s.up, d_pre, normed, self.weight_again(again.pre), norm_again);
-        self.norm_backward(false);
+        self.norm_backward(false, forward.stream);
 
         let gradient = self.residual_backward();
         let attended = Input {
             elements: s.inner_rows * s.attention_cols,
             gathered: there(forward.gathered_attention),
             local: false,
+            kept: [forward.gathered_attention, forward.attention],
         };
         self.linear_backward(s.projection, gradient, attended, self.weight_again(again.stream), |_| ());
         if again.scores && !full {
             self.stored_core(true);
         }
-        self.attention_backward(!(s.keep_communicated && again.attention));
-        let d_qkv = Gradient { elements: s.inner_rows * s.qkv.outputs, is_last_use: true };
+        self.attention_backward(!(s.keep_communicated && again.attention), [forward.qkv, forward.attention]);
+        let d_qkv = Gradient { elements: s.inner_rows * s.qkv.outputs, is_last_use: true, in_kept: false };
         if s.rotary {
             self.sweep(Sweep::RotateBack, self.rotated(), self.rotating() * self.rotated());
         }
@@ -265,7 +269,7 @@ impl<S: Sink> Pass<'_, S> {
             self.sweep(Sweep::BiasBackward, d_qkv.elements, d_qkv.elements + s.qkv.outputs);
         }
         self.linear_backward(s.qkv, d_qkv, normed, self.weight_again(again.qkv), norm_again);
-        self.norm_backward(false);
+        self.norm_backward(false, !full);
         self.done();
     }
 
@@ -281,11 +285,11 @@ impl<S: Sink> Pass<'_, S> {
         if self.s.biases {
             self.sweep(Sweep::BiasBackward, stream, stream + cols);
         }
-        Gradient { elements: stream, is_last_use: self.s.dropout }
+        Gradient { elements: stream, is_last_use: self.s.dropout, in_kept: false }
     }
 
     /// The gradient before the activation function takes the place of the larger of its operands.
-    fn activation_backward(&mut self) {
+    fn activation_backward(&mut self, kept: bool) {
         let s = self.s;
         let (pre, activated) = (s.inner_rows * s.up.outputs, s.inner_rows * self.activated_cols());
         let bias = if s.biases { s.up.outputs } else { 0 };
@@ -294,6 +298,7 @@ impl<S: Sink> Pass<'_, S> {
             Activation::Swiglu => (Sweep::SwigluBackward, activated),
         };
         self.sweep(sweep, pre, 2 * pre + activated + bias + self.between(activated, 5));
-        self.give(freed + self.between(activated, 1));
+        self.give_of(kept && s.activation == Activation::Gelu, freed);
+        self.give(self.between(activated, 1));
     }
 }

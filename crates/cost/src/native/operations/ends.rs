@@ -177,12 +177,13 @@ impl<S: Sink> Pass<'_, S> {
         if hides {
             self.stream_done(Slot::Reduction);
         }
-        self.sink.give(rows * s.logits * s.framework.loss_bytes * s.chunks);
-        self.give(whole);
+        // The logits' gradient and the gathered input.
+        self.sink.give_kept(rows * s.logits * s.framework.loss_bytes * s.chunks);
+        self.give_of(true, whole);
         if !is_open {
             self.sink.scatter(s.table);
         }
-        self.norm_backward(true);
+        self.norm_backward(true, true);
         self.done();
     }
 }

@@ -12,6 +12,8 @@ pub(super) struct Gradient {
     pub elements: u64,
     /// Whether nothing else needs them.
     pub is_last_use: bool,
+    /// Whether they lie in the place of something that the forward pass has kept.
+    pub in_kept: bool,
 }
 
 /// Where the whole weight of a product comes from.
@@ -34,6 +36,8 @@ pub(super) struct Input {
     pub gathered: bool,
     /// Whether it is kept as it lies outside until this layer.
     pub local: bool,
+    /// Whether the forward pass has kept it gathered, and as it lies outside.
+    pub kept: [bool; 2],
 }
 
 impl<S: Sink> Pass<'_, S> {
@@ -94,7 +98,9 @@ impl<S: Sink> Pass<'_, S> {
         if gathers {
             output = rows * l.outputs;
             self.gather_rows(l.contracted, output);
-            self.give_if(gradient.is_last_use, gradient.elements);
+            if gradient.is_last_use {
+                self.give_of(gradient.in_kept, gradient.elements);
+            }
         }
         if weight != Weight::There {
             self.weight();
@@ -131,9 +137,15 @@ impl<S: Sink> Pass<'_, S> {
             self.sink.wait(Slot::Reduction);
             self.give_if(scatters, whole_input);
         }
-        self.give_if(gathers || gradient.is_last_use, output);
-        self.give_if(self.s.gathers(l.produced), whole_input);
-        self.give_if(input.local, input.elements);
+        if gathers || gradient.is_last_use {
+            self.give_of(!gathers && gradient.in_kept, output);
+        }
+        if self.s.gathers(l.produced) {
+            self.give_of(input.kept[0], whole_input);
+        }
+        if input.local {
+            self.give_of(input.kept[1], input.elements);
+        }
         self.sink.scatter(l.tile());
     }
 

@@ -136,8 +136,8 @@ pub(super) trait Sink {
     /// Memory is given back.
     fn give(&mut self, bytes: u64);
 
-    /// Memory that all overlap chunks share is given back, after the last of them.
-    fn give_shared(&mut self, bytes: u64);
+    /// Memory is given back that has been taken by another pass.
+    fn give_kept(&mut self, bytes: u64);
 
     /// Memory of a whole weight gradient is taken.
     fn take_gradient(&mut self, bytes: u64);

@@ -66,8 +66,9 @@ impl<S: Sink> Pass<'_, S> {
         if fused { 0 } else { moved }
     }
 
-    /// The norm's backward: it adds to the gradient of the residual stream, or `begins` it.
-    pub fn norm_backward(&mut self, begins: bool) {
+    /// The norm's backward: it adds to the gradient of the residual stream, or `begins` it. `kept`: the forward pass has
+    /// kept its input and statistics.
+    pub fn norm_backward(&mut self, begins: bool, kept: bool) {
         let (rows, cols, stream) = (self.s.stream_rows, self.s.stream_cols, self.s.stream());
         let sums = self.s.norm.vectors() as u64;
         self.take(sums * rows);
@@ -84,6 +85,7 @@ impl<S: Sink> Pass<'_, S> {
         let moved = if eager { EAGER_BACKWARD } else { 3 } * stream;
         self.sweep(Sweep::NormBackward, stream, moved + 2 * sums * rows + cols);
         // Its row sums, the gradient of its output, the statistics and the input.
-        self.give(2 * sums * rows + 2 * stream + self.norm_copies());
+        self.give(sums * rows + stream);
+        self.give_of(kept, sums * rows + stream + self.norm_copies());
     }
 }

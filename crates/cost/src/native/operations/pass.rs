@@ -21,6 +21,8 @@ pub(in crate::native) struct Pass<'a, S> {
     repeats: bool,
     /// Panels of tokens of the SUMMA products that are told.
     pub(super) tokens: TokenPanels,
+    /// Bytes of panels whose reductions are waited for at the end of the pass.
+    pub(super) reducing: u64,
     /// Whether what is told of the forward pass is told again in the backward pass.
     pub recomputes: bool,
 }
@@ -32,7 +34,8 @@ impl<'a, S: Sink> Pass<'a, S> {
         let mut order = [0; MOST_GATHERS];
         let gathers = weights.len().min(MOST_GATHERS);
         order[..gathers].copy_from_slice(&weights[..gathers]);
-        Self { s, sink, order, gathers, next: 0, repeats, tokens: TokenPanels::Travel, recomputes: false }
+        let tokens = TokenPanels::Travel;
+        Self { s, sink, order, gathers, next: 0, repeats, tokens, reducing: 0, recomputes: false }
     }
 
     /// A weight is needed: the next of the order, or one that has been gathered with its block.
@@ -55,6 +58,7 @@ impl<'a, S: Sink> Pass<'a, S> {
 
     /// The end of a pass: weights that were gathered together are not needed any more.
     pub fn done(&mut self) {
+        self.sink.give(std::mem::take(&mut self.reducing));
         if self.s.framework.gathers_blocks && self.gathers > 0 {
             self.sink.weight_done(self.order[0]);
         }
@@ -77,6 +81,12 @@ impl<'a, S: Sink> Pass<'a, S> {
 
     pub fn give(&mut self, elements: u64) {
         self.sink.give(elements * self.s.framework.activation_bytes * self.s.chunks);
+    }
+
+    /// Gives back what may have been kept by the forward pass.
+    pub fn give_of(&mut self, kept: bool, elements: u64) {
+        let bytes = elements * self.s.framework.activation_bytes * self.s.chunks;
+        if kept { self.sink.give_kept(bytes) } else { self.sink.give(bytes) }
     }
 
     pub fn give_if(&mut self, condition: bool, elements: u64) {

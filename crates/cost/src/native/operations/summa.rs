@@ -52,8 +52,8 @@ impl<S: Sink> Pass<'_, S> {
         let all = tokens.elements * count;
         let (kept, there) = (self.tokens == TokenPanels::Kept, self.tokens == TokenPanels::There);
         let travelling = if there { None } else { Some(tokens) };
-        let [in_flight, shared] = [travelling, Some(weight)].map(|travel| self.in_flight(travel, count));
-        self.sink.take(in_flight + shared);
+        let in_flight = self.in_flight(travelling, count) + self.in_flight(Some(weight), count);
+        self.sink.take(in_flight);
         if kept {
             self.take(all);
         }
@@ -67,7 +67,6 @@ impl<S: Sink> Pass<'_, S> {
             reduce: None,
         });
         self.sink.give(in_flight);
-        self.sink.give_shared(shared);
         self.give_if(there, all);
     }
 
@@ -95,12 +94,20 @@ impl<S: Sink> Pass<'_, S> {
             broadcasts: [Some(weight), None],
             reduce: Some(tokens),
         });
-        self.sink.give_shared(broadcast);
+        self.sink.give(broadcast);
         self.weight_done(l.tile());
         again(self);
         self.take_tile(l.tile());
-        let [moving, shared] = [tokens, weight].map(|travel| self.in_flight(Some(travel), count));
-        self.sink.take(moving + shared);
+        let mut moving = self.in_flight(Some(tokens), count);
+        // With OAR and several overlap chunks, reductions of the block's weights are waited for after its last product.
+        if self.s.overlap.all_reduce && self.s.chunks > 1 {
+            let all = count * self.panel_bytes(weight);
+            self.sink.take(all);
+            self.reducing += all;
+        } else {
+            moving += self.in_flight(Some(weight), count);
+        }
+        self.sink.take(moving);
         self.sink.panels(&Panels {
             product: Product::WeightGradient,
             shape: [width, l.outputs, rows],
@@ -109,9 +116,12 @@ impl<S: Sink> Pass<'_, S> {
             reduce: Some(weight),
         });
         self.sink.give(moving + reducing * of_tokens);
-        self.sink.give_shared(shared);
-        self.give_if(gradient.is_last_use, gradient.elements);
-        self.give_if(input.local, input.elements);
+        if gradient.is_last_use {
+            self.give_of(gradient.in_kept, gradient.elements);
+        }
+        if input.local {
+            self.give_of(input.kept[1], input.elements);
+        }
         self.sink.scatter(l.tile());
     }
 
@@ -121,12 +131,11 @@ impl<S: Sink> Pass<'_, S> {
         travel.elements * self.s.framework.activation_bytes * chunks
     }
 
-    /// Bytes of this panel and the next; of all panels of a weight where overlap chunks do not take turns between them.
+    /// Bytes of this panel and the next; a weight's panel stays until the last overlap chunk has used it.
     fn in_flight(&self, travel: Option<Travel>, count: u64) -> u64 {
-        let turns = self.s.chunks == 1 || self.s.members(Group::X) > 1;
         travel.map_or(0, |travel| {
-            let there = if travel.once && !turns { count } else { 2.min(count) };
-            there * self.panel_bytes(travel)
+            let there = if travel.once && self.s.chunks > 1 { 3 } else { 2 };
+            there.min(count) * self.panel_bytes(travel)
         })
     }
 }
