@@ -55,6 +55,11 @@ impl Network {
         };
         Ok(Self { tiers: tiers.iter().map(rates).collect() })
     }
+
+    /// Devices that the outermost tier joins.
+    pub fn devices(&self) -> usize {
+        self.tiers.last().map_or(0, |tier| tier.devices)
+    }
 }
 
 /// Where the ranks of a candidate lie.
@@ -73,11 +78,11 @@ impl Placement {
     pub fn of(network: &Network, c: &Candidate) -> Self {
         let tiers = network.tiers.len();
         let mut placement = Self { tiers, inside: [c.inside; MOST_TIERS], used: [c.domain(); MOST_TIERS] };
-        for tier in 1..tiers {
-            let mut inside = placement.inside[tier - 1];
+        for tier in 0..tiers {
+            let mut inside = placement.inside[tier.saturating_sub(1)];
             if tier + 1 == tiers {
                 inside = c.sizes;
-            } else {
+            } else if tier > 0 {
                 let mut left = network.tiers[tier].devices / network.tiers[tier - 1].devices;
                 for (inside, size) in inside.iter_mut().zip(c.sizes) {
                     let more = common_divisor(size / *inside, left);
@@ -231,6 +236,14 @@ mod tests {
         let (rack, outer): (f64, f64) = (1.0 / 10e9, 1.0 / 2e9);
         let expected = (0.75 * rack.max(outer)).min(0.5 * rack + 0.5 * outer);
         assert!((data.seconds(CollectiveKind::AllGather, 1.0) - expected).abs() < 1e-22);
+    }
+
+    #[test]
+    fn a_single_network_joins_all_devices_wherever_they_lie() {
+        let tiers = [tier(Some(8), 1, 100e9, 0.0)];
+        let data = link(&tiers, "data=8", [1; 6], &[Axis::Data]);
+        assert!((data.seconds(CollectiveKind::AllGather, 8e9) - 0.875 * 8e9 / 50e9).abs() < 1e-12);
+        assert_eq!(Network::new(&tiers).unwrap().devices(), 8);
     }
 
     #[test]

@@ -14,6 +14,8 @@ const MOST_BYTES: f64 = 1e18;
 #[derive(Debug, Clone)]
 pub struct Problem {
     pub(super) model: Model,
+    /// The cluster's name.
+    cluster: String,
     pub(super) rates: Rates,
     pub(super) network: Network,
     pub(super) framework: Framework,
@@ -49,6 +51,7 @@ impl Problem {
         check_counts(model, &framework, global_batch, seq_len)?;
         Ok(Self {
             model: model.clone(),
+            cluster: cluster.name.clone(),
             rates: Rates::new(device, &framework),
             network: Network::new(&cluster.tiers)?,
             framework,
@@ -56,6 +59,20 @@ impl Problem {
             seq_len,
             model_flops: Self::model_flops(model, global_batch, seq_len),
         })
+    }
+
+    /// Makes sure that the cluster's networks join so many devices.
+    ///
+    /// # Errors
+    /// More devices than the outermost tier joins.
+    pub fn check_devices(&self, devices: usize) -> Result<(), SpecError> {
+        let joined = self.network.devices();
+        if devices <= joined {
+            return Ok(());
+        }
+        let rule = format!("the networks of {} join {joined} devices", self.cluster);
+        let remedy = format!("use at most {joined}, or add a tier to the cluster");
+        Err(SpecError::invalid("devices", devices, rule, remedy))
     }
 
     /// What the passes of a candidate depend on.

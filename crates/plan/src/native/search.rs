@@ -85,6 +85,7 @@ impl Search<'_> {
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(Found, Option<Ranked>), SpecError> {
         let problem = self.setting.problem()?;
+        problem.check_devices(self.devices)?;
         let rules = self.setting.rules();
         let mut tally = Tally::default();
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);

@@ -31,6 +31,7 @@ impl Setting<'_> {
     /// What cannot be priced.
     pub fn price(&self, candidate: &Candidate) -> Result<Price, SpecError> {
         let problem = self.problem()?;
+        problem.check_devices(candidate.devices())?;
         Ok(problem.price(candidate, &problem.block(candidate)))
     }
 

@@ -54,7 +54,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     };
     let setting = case.setting()?;
     let candidate = Candidate::of(&layout, &case.cluster);
-    check_equal_pieces(&case, &candidate, &layout)?;
+    check_priced(&case, &candidate, &layout)?;
     let ranked = Ranked { candidate, price: setting.price(&candidate)? };
     let explanation = Explanation::new(&setting, ranked, None)?;
     if arguments.json {
@@ -73,10 +73,19 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     print_text(&(text + &explanation.text(&setting)))
 }
 
-/// Refuses pieces of layers, or groups of microbatches, that the model does not price.
-fn check_equal_pieces(case: &Case, candidate: &Candidate, layout: &Layout) -> Result<(), Failure> {
+/// Refuses pieces of layers, groups of microbatches and nodes that the model does not price.
+fn check_priced(case: &Case, candidate: &Candidate, layout: &Layout) -> Result<(), Failure> {
     let request = candidate.request(case.global_batch, case.seq_len)?;
     let priced = Layout::new(&case.model, &request)?;
+    let node = case.cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(usize::MAX);
+    let used = layout.per_node.min(node).min(layout.grid.ranks());
+    if candidate.domain() != used {
+        return Err(Failure::usage(format!(
+            "--per-node {used}: groups of ranks straddle nodes, which the native model does not price; use --per-node {} or \
+             another --order",
+            candidate.domain()
+        )));
+    }
     for (flag, same) in [
         ("--stage-blocks", priced.stage_blocks == layout.stage_blocks),
         ("--microbatch-group", priced.microbatch_group == layout.microbatch_group),
