@@ -99,10 +99,10 @@ impl Passes {
             late,
             hidden: backward.hidden,
             flops: forward.flops + backward.flops,
-            memory: [forward.memory, backward.memory],
-            memory_apart: backward.memory_apart,
-            memory_beside: backward.memory_beside,
-            shared: [forward.shared, backward.shared],
+            memory: [forward.held.all, backward.held.all],
+            memory_apart: backward.held.apart,
+            memory_beside: backward.held.beside,
+            shared: [forward.held.shared, backward.held.shared],
         }
     }
 
@@ -186,8 +186,8 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
             scatter_once: [scatters, once.scatter_seconds(s.table)],
             ahead: (ahead * s.framework.states.gathered_weight) as i64,
             amid_bytes,
-            carried: backwards[1].carried,
-            interleaves: backwards[1].has_issued,
+            carried: backwards[1].held.carried,
+            interleaves: backwards[1].held.has_issued,
         }
     }
 
@@ -241,7 +241,7 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
             pass.block(again, Values::needed(s));
         });
         let output = if Values::kept(s).output { 0 } else { self.stream_bytes() };
-        (lap, made.memory.net() + output)
+        (lap, made.held.all.net() + output)
     }
 
     fn stream_bytes(&self) -> i64 {

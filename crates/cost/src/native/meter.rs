@@ -6,7 +6,7 @@
 use quadrille_spec::{Axis, CollectiveKind};
 
 use super::cost::Cost;
-use super::footprint::Footprint;
+use super::holdings::{Held, Holdings};
 use super::network::Link;
 use super::operations::{Core, Group, Panels, Product, Sink, Sizes, Slot, Sweep, Swept};
 use super::rates::{Rates, Taken};
@@ -32,11 +32,7 @@ pub(super) struct Meter<'a> {
     operations: f64,
     /// Of them, those that give gradients of weights.
     weight_operations: f64,
-    pub memory: Footprint,
-    /// The same without whole gradients of weights and what is scattered of them.
-    pub memory_apart: Footprint,
-    /// The same as `memory` where what other passes have taken is not given back.
-    pub memory_beside: Footprint,
+    pub memory: Holdings,
     /// The time of the compute stream.
     now: f64,
     /// When the stream of each group is free.
@@ -49,11 +45,6 @@ pub(super) struct Meter<'a> {
     pub reducing: Option<(f64, usize)>,
     /// Bytes of a gradient that is being scattered, which the next one frees.
     scattering: u64,
-    /// Bytes that wait for the last overlap chunk: for the next collective on tokens; and of gradients of weights.
-    shared: u64,
-    shared_gradients: u64,
-    /// Whether there has been one.
-    has_issued: bool,
     /// Of all that, what gives gradients of weights.
     pub weight_gradient: Taken,
     /// The seconds of that in all laps.
@@ -97,18 +88,13 @@ impl<'a> Meter<'a> {
             flops: 0.0,
             operations: 0.0,
             weight_operations: 0.0,
-            memory: Footprint::default(),
-            memory_apart: Footprint::default(),
-            memory_beside: Footprint::default(),
+            memory: Holdings::new(chunks),
             now: 0.0,
             streams: [0.0; Group::ALL.len()],
             prefetched: None,
             scattered: 0.0,
             reducing: None,
             scattering: 0,
-            shared: 0,
-            shared_gradients: 0,
-            has_issued: false,
             weight_gradient: Taken::default(),
             gradient_seconds: 0.0,
             scatter_wait: 0.0,
@@ -123,19 +109,6 @@ impl<'a> Meter<'a> {
     /// both ends.
     pub fn lap(&mut self) -> Lap {
         self.flush(None);
-        let has_issued = std::mem::take(&mut self.has_issued);
-        // Where nothing has been issued, all of the pass comes before the next overlap chunk; else what is left is given
-        // back soon, and is there at both ends.
-        let mut shared = 0;
-        if !has_issued {
-            shared = std::mem::take(&mut self.shared);
-            self.shared_gradients = 0;
-        }
-        let carried = [self.shared + self.shared_gradients, self.shared, self.shared + self.shared_gradients];
-        let mut told = [&mut self.memory, &mut self.memory_apart, &mut self.memory_beside].map(std::mem::take);
-        told.iter_mut().zip(carried).for_each(|(memory, bytes)| memory.give(bytes));
-        [self.memory, self.memory_apart, self.memory_beside] = carried.map(|bytes| Footprint::held(bytes as i64));
-        let [memory, memory_apart, memory_beside] = told;
         let mut cost = std::mem::take(&mut self.cost);
         let host = self.s.framework.host_seconds * std::mem::take(&mut self.operations);
         let late = (host - cost.seconds()).max(0.0);
@@ -147,16 +120,11 @@ impl<'a> Meter<'a> {
             late,
             host: [host - host_of_weights, host_of_weights],
             over_z: std::mem::take(&mut self.over_z),
-            shared: shared as i64,
             weight_gradient: std::mem::take(&mut self.weight_gradient),
             scatter_wait: std::mem::take(&mut self.scatter_wait),
             hidden: std::mem::take(&mut self.hidden),
             flops: std::mem::take(&mut self.flops),
-            memory,
-            memory_apart,
-            memory_beside,
-            carried: carried[0] as i64,
-            has_issued,
+            held: self.memory.lap(),
             scattering: 0.0,
         }
     }
@@ -169,7 +137,7 @@ impl<'a> Meter<'a> {
     /// The gather that has been begun is of a weight of other elements.
     pub fn prefetch_instead(&mut self, begun: u64, instead: u64) {
         if self.prefetched.is_some() {
-            self.take(self.weight_bytes(instead));
+            self.memory.take(self.weight_bytes(instead));
         }
         let more = self.gather_seconds(instead) - self.gather_seconds(begun);
         // What it takes longer than the block's own waits is in their laps.
@@ -278,27 +246,6 @@ impl<'a> Meter<'a> {
         end
     }
 
-    /// A collective on tokens has been issued: the overlap chunks have taken turns.
-    pub fn issued(&mut self) {
-        self.has_issued = true;
-        self.give(self.shared);
-        self.give_gradient(self.shared_gradients);
-        (self.shared, self.shared_gradients) = (0, 0);
-    }
-
-    /// Gives back what overlap chunks share: at once, or after the last of them.
-    fn give_shared(&mut self, bytes: u64) {
-        match self.tokens.chunks {
-            1 => self.give(bytes),
-            _ => self.shared += bytes,
-        }
-    }
-
-    fn give_gradient(&mut self, bytes: u64) {
-        self.memory.give(bytes);
-        self.memory_beside.give(bytes);
-    }
-
     /// Bytes of a gathered weight.
     fn weight_bytes(&self, elements: u64) -> u64 {
         elements * self.s.framework.states.gathered_weight
@@ -321,20 +268,10 @@ pub(super) struct Lap {
     pub scatter_wait: f64,
     /// Of the cost: waiting for collectives over z that take longer than all else. Found by comparing laps.
     pub scattering: f64,
-    /// Bytes that are held until the pass ends, since all overlap chunks pass all of this before the next.
-    pub shared: i64,
     /// Waiting that the gradients of weights have hidden.
     pub hidden: [f64; 6],
     pub flops: f64,
-    pub memory: Footprint,
-    /// The same without whole gradients of weights and what is scattered of them.
-    pub memory_apart: Footprint,
-    /// The same as `memory` where what other passes have taken is not given back.
-    pub memory_beside: Footprint,
-    /// Bytes that are left for the next collective on tokens to give back; not part of `memory` in the end.
-    pub carried: i64,
-    /// Whether there was one.
-    pub has_issued: bool,
+    pub held: Held,
 }
 
 impl Lap {
@@ -383,7 +320,7 @@ impl Sink for Meter<'_> {
         let seconds = self.links[group as usize].seconds(kind, (elements * element_bytes) as f64);
         self.operations += self.chunks();
         self.flush(Some((slot, group, seconds)));
-        self.issued();
+        self.memory.issued();
         self.tokens.axes[slot as usize] = self.axis_of(group);
         if slot == Slot::Reduction {
             self.wait_at_once = (self.tokens.ready[slot as usize][0] - self.now).max(0.0);
@@ -420,20 +357,20 @@ impl Sink for Meter<'_> {
                 end
             }
             None => {
-                self.take(self.weight_bytes(elements));
+                self.memory.take(self.weight_bytes(elements));
                 self.begin(Group::Z, self.gather_seconds(elements))
             }
         };
         self.wait_until(axis, end);
         if let Some(next) = next.filter(|_| self.s.overlap.all_gather) {
-            self.take(self.weight_bytes(next));
+            self.memory.take(self.weight_bytes(next));
             self.prefetched = Some((self.begin(Group::Z, self.gather_seconds(next)), self.gradient_seconds));
         }
     }
 
     fn weight_done(&mut self, elements: u64) {
         if self.gathers {
-            self.give_shared(self.weight_bytes(elements));
+            self.memory.give_shared(self.weight_bytes(elements));
         }
     }
 
@@ -445,22 +382,19 @@ impl Sink for Meter<'_> {
         let bytes = elements * self.s.framework.states.sent_gradient;
         let shard = bytes / self.s.z;
         let end = self.begin(Group::Z, self.scatter_seconds(elements));
-        self.take_gradient(shard);
+        self.memory.take_gradient(shard);
         if self.s.overlap.reduce_scatter {
             self.scattered = end;
             if !self.s.framework.keeps_scattered {
                 let before = std::mem::replace(&mut self.scattering, bytes + shard);
-                self.give_gradient(before);
+                self.memory.give_gradient(before);
             }
         } else {
             let begin = self.now;
             self.wait_until(Axis::Z as usize, end);
             self.scatter_wait += self.now - begin;
-            self.give_gradient(shard);
-            match self.tokens.chunks {
-                1 => self.give_gradient(bytes),
-                _ => self.shared_gradients += bytes,
-            }
+            self.memory.give_gradient(shard);
+            self.memory.give_shared_gradient(bytes);
         }
         let accumulated = self.rates.sweep(Sweep::Accumulate, (elements / self.s.z) as f64, 2.0 * shard as f64);
         self.spend(accumulated);
@@ -473,23 +407,17 @@ impl Sink for Meter<'_> {
 
     fn take(&mut self, bytes: u64) {
         self.memory.take(bytes);
-        self.memory_apart.take(bytes);
-        self.memory_beside.take(bytes);
     }
 
     fn give(&mut self, bytes: u64) {
         self.memory.give(bytes);
-        self.memory_apart.give(bytes);
-        self.memory_beside.give(bytes);
     }
 
     fn give_kept(&mut self, bytes: u64) {
-        self.memory.give(bytes);
-        self.memory_apart.give(bytes);
+        self.memory.give_kept(bytes);
     }
 
     fn take_gradient(&mut self, bytes: u64) {
-        self.memory.take(bytes);
-        self.memory_beside.take(bytes);
+        self.memory.take_gradient(bytes);
     }
 }

@@ -13,7 +13,7 @@ impl Meter<'_> {
         // Panels of tokens are issued on a single rank, too.
         let mut travels = panels.broadcasts.into_iter().flatten().chain(panels.reduce);
         if travels.any(|travel| !travel.once) {
-            self.issued();
+            self.memory.issued();
         }
         let count = panels.count as f64;
         let shape = panels.shape.map(|size| size as f64);

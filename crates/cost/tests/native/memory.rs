@@ -19,17 +19,17 @@ fn rank_of(program: &StepProgram, stage: usize) -> usize {
 }
 
 /// The memory of each stage.
-pub fn ledgers(program: &StepProgram) -> Vec<MemoryLedger> {
+fn ledgers(program: &StepProgram) -> Vec<MemoryLedger> {
     (0..program.stages.len()).map(|stage| predict_rank(program, rank_of(program, stage)).memory).collect()
 }
 
-pub fn memory(case: &Case) -> Memory {
+fn memory(case: &Case) -> Memory {
     let (problem, c) = (case.problem(Framework::QUADRILLE), case.candidate());
     problem.memory(&c, &problem.block(&c))
 }
 
 /// Bytes of the closed form over those of the fullest rank, less 1.
-pub fn deviation(case: &Case) -> f64 {
+fn deviation(case: &Case) -> f64 {
     let most = ledgers(&case.program()).iter().map(|ledger| ledger.peak).max().unwrap();
     memory(case).total() as f64 / most as f64 - 1.0
 }
@@ -45,6 +45,12 @@ proptest! {
         let states = [memory.parameters, memory.gradients, memory.optimizer];
         let counted = [MemoryClass::Parameters, MemoryClass::Gradients, MemoryClass::Optimizer].map(peak);
         prop_assert_eq!(states, counted, "stage {} of {:?}", memory.stage, case.layout);
+    }
+
+    /// Whatever is switched on. Of 15,000 layouts, the worst took 11 % more than the closed form says.
+    #[test]
+    fn layouts_take_hardly_more_than_the_closed_form(case in any_case()) {
+        prop_assert!(deviation(&case) >= -0.15, "{:?}", case.layout);
     }
 
     /// Without switches, 1F1B and GPipe need what the closed form says, or less.
@@ -71,18 +77,22 @@ fn one_stage_without_switches_is_exact_but_for_its_ends() {
     assert!(plain.len() >= 10 && 10 * exact >= 8 * plain.len(), "{exact} of {}", plain.len());
 }
 
-/// Over all switches, on models of few and narrow blocks, where what the closed form rounds up weighs most.
+/// Over all switches, on models of few and narrow blocks, where what the closed form rounds up weighs most. `below`: how
+/// many of a hundred layouts take more than it says.
 #[test]
 fn deviations_over_all_switches_are_as_stated() {
     let stated = [
-        (Schedule::Gpipe, 0.055, -0.025, 0.95),
-        (Schedule::OneForwardOneBackward, 0.07, -0.03, 1.05),
-        (Schedule::Interleaved, 0.067, -0.11, 0.8),
-        (Schedule::ZeroBubble, 0.175, 0.0, 1.35),
-        (Schedule::MessageDriven, 0.14, -0.12, 1.3),
+        (Schedule::Gpipe, 0.05, -0.03, 0.75, 2.0),
+        (Schedule::OneForwardOneBackward, 0.065, -0.03, 0.75, 2.5),
+        (Schedule::Interleaved, 0.06, -0.055, 1.0, 2.0),
+        (Schedule::ZeroBubble, 0.155, -0.001, 0.95, 0.5),
+        (Schedule::MessageDriven, 0.065, -0.04, 0.9, 5.0),
     ];
-    for (schedule, mean, least, greatest) in stated {
-        let all = Deviation::of(fixed(schedule, 300).iter().map(deviation));
+    for (schedule, mean, least, greatest, below) in stated {
+        let deviations: Vec<f64> = fixed(schedule, 600).iter().map(deviation).collect();
+        let less = deviations.iter().filter(|deviation| **deviation < 0.0).count();
+        let all = Deviation::of(deviations.into_iter());
         all.assert_within(&schedule.to_string(), mean, least, greatest);
+        assert!(100.0 * less as f64 <= below * all.count as f64, "{schedule}: {less} layouts take more");
     }
 }

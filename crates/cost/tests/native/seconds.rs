@@ -8,7 +8,7 @@ use crate::case::{Case, fixed, switched_off};
 use crate::deviation::Deviation;
 
 /// Seconds of the closed form over those of the simulation, less 1.
-pub fn deviation(case: &Case) -> f64 {
+fn deviation(case: &Case) -> f64 {
     let (problem, c) = (case.problem(Framework::QUADRILLE), case.candidate());
     let price = problem.price(&c, &problem.block(&c));
     let simulated = simulate(&case.program(), &NativeMachine::new(&problem, &c)).unwrap();

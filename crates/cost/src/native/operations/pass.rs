@@ -21,8 +21,6 @@ pub(in crate::native) struct Pass<'a, S> {
     repeats: bool,
     /// Panels of tokens of the SUMMA products that are told.
     pub(super) tokens: TokenPanels,
-    /// Bytes of panels whose reductions are waited for at the end of the pass.
-    pub(super) reducing: u64,
     /// Whether what is told of the forward pass is told again in the backward pass.
     pub recomputes: bool,
 }
@@ -34,8 +32,7 @@ impl<'a, S: Sink> Pass<'a, S> {
         let mut order = [0; MOST_GATHERS];
         let gathers = weights.len().min(MOST_GATHERS);
         order[..gathers].copy_from_slice(&weights[..gathers]);
-        let tokens = TokenPanels::Travel;
-        Self { s, sink, order, gathers, next: 0, repeats, tokens, reducing: 0, recomputes: false }
+        Self { s, sink, order, gathers, next: 0, repeats, tokens: TokenPanels::Travel, recomputes: false }
     }
 
     /// A weight is needed: the next of the order, or one that has been gathered with its block.
@@ -58,7 +55,6 @@ impl<'a, S: Sink> Pass<'a, S> {
 
     /// The end of a pass: weights that were gathered together are not needed any more.
     pub fn done(&mut self) {
-        self.sink.give(std::mem::take(&mut self.reducing));
         if self.s.framework.gathers_blocks && self.gathers > 0 {
             self.sink.weight_done(self.order[0]);
         }

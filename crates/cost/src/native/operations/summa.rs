@@ -98,15 +98,13 @@ impl<S: Sink> Pass<'_, S> {
         self.weight_done(l.tile());
         again(self);
         self.take_tile(l.tile());
-        let mut moving = self.in_flight(Some(tokens), count);
-        // With OAR and several overlap chunks, reductions of the block's weights are waited for after its last product.
-        if self.s.overlap.all_reduce && self.s.chunks > 1 {
-            let all = count * self.panel_bytes(weight);
-            self.sink.take(all);
-            self.reducing += all;
-        } else {
-            moving += self.in_flight(Some(weight), count);
-        }
+        let of_weight = match self.s.chunks {
+            1 => self.in_flight(Some(weight), count),
+            // The reductions of all panels follow the last overlap chunk.
+            _ => count * self.panel_bytes(weight),
+        };
+        self.sink.take(of_weight);
+        let moving = self.in_flight(Some(tokens), count);
         self.sink.take(moving);
         self.sink.panels(&Panels {
             product: Product::WeightGradient,
@@ -116,6 +114,10 @@ impl<S: Sink> Pass<'_, S> {
             reduce: Some(weight),
         });
         self.sink.give(moving + reducing * of_tokens);
+        // With OAR and several overlap chunks they are waited for at the end of the backward pass.
+        if !self.s.overlap.all_reduce || self.s.chunks == 1 {
+            self.sink.give(of_weight);
+        }
         if gradient.is_last_use {
             self.give_of(gradient.in_kept, gradient.elements);
         }
