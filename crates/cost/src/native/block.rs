@@ -73,7 +73,7 @@ pub(super) struct Passes {
     /// FLOPs of products and attention of both passes.
     pub flops: f64,
     pub memory: [Footprint; 2],
-    /// That of the backward pass without gradients of weights.
+    /// That of the backward pass where gradients of weights are put off.
     pub memory_apart: Footprint,
     /// That of the backward pass where what the forward pass keeps is not given back.
     pub memory_beside: Footprint,

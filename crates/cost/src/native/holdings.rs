@@ -17,7 +17,7 @@ pub(super) struct Holdings {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Held {
     pub all: Footprint,
-    /// The same without whole gradients of weights and what is scattered of them.
+    /// The same where gradients of weights are put off: without them, with all that they need.
     pub apart: Footprint,
     /// The same as `all` where what other passes have taken is not given back.
     pub beside: Footprint,
@@ -71,6 +71,19 @@ impl Holdings {
     pub fn give_kept(&mut self, bytes: u64) {
         self.held.all.give(bytes);
         self.held.apart.give(bytes);
+    }
+
+    /// Gives back what gradients of weights need; `kept`: another pass has taken it.
+    pub fn give_needed(&mut self, kept: bool, bytes: u64) {
+        self.held.all.give(bytes);
+        if !kept {
+            self.held.beside.give(bytes);
+        }
+    }
+
+    /// Gradients of weights need a copy where they are put off.
+    pub fn copy_needed(&mut self, bytes: u64) {
+        self.held.apart.take(bytes);
     }
 
     /// Gives back what overlap chunks share: at once, or after the last of them.

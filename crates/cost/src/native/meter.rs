@@ -417,6 +417,14 @@ impl Sink for Meter<'_> {
         self.memory.give_kept(bytes);
     }
 
+    fn give_needed(&mut self, kept: bool, bytes: u64) {
+        self.memory.give_needed(kept, bytes);
+    }
+
+    fn copy_needed(&mut self, bytes: u64) {
+        self.memory.copy_needed(bytes);
+    }
+
     fn take_gradient(&mut self, bytes: u64) {
         self.memory.take_gradient(bytes);
     }

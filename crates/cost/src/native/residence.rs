@@ -13,12 +13,12 @@
 //! | GPipe and 1F1B without switches | equal or more |
 //! | GPipe, 1F1B, any switches | 2 % of layouts below, by 6 % at most; median +1 to +2 % |
 //! | interleaved | 2 % below, by 11 % at most; median +2 % |
-//! | ZB-H1 | 1 % below, by 6 % at most; median +10 % |
+//! | ZB-H1 | 1 % below, by 6 % at most; median +4 % |
 //! | message-driven | 4 % below, by 11 % at most; median +2 % |
 //!
 //! What is below the program has overlap chunks, where a value that all chunks share lives until the last, or SUMMA
 //! with communication-aware recomputation. What is far above it (up to twice) has one of these, or puts off weight
-//! gradients: a peak in the midst of a block is added to what only its end leaves.
+//! gradients that are scattered.
 
 use quadrille_spec::{KeepWeights, Recompute, Schedule, Zero};
 
@@ -243,20 +243,13 @@ impl Step<'_> {
         let block = &self.block.block;
         let [embedding, head] = self.ends();
         let puts_off = self.c.schedule == Schedule::ZeroBubble;
-        let [of_block, of_head, of_embedding] = self.put_off();
-        let [mut backward, turning, begin] = if puts_off {
-            [(block, of_block), (head, of_head), (embedding, of_embedding)]
-                .map(|(passes, needed)| passes.memory_apart.keeping(needed))
+        let [backward, turning, begin] = if puts_off {
+            [block, head, embedding].map(|passes| passes.memory_apart)
         } else {
             let [deferred_block, deferred_table] = self.scattered_memory();
             [(block, deferred_block), (head, deferred_table), (embedding, deferred_table)]
                 .map(|(passes, deferred)| deferred.onto(passes.memory[1]))
         };
-        if puts_off {
-            // The most may be at the attention, when what the perceptron leaves is there already.
-            let s = &self.block.sizes;
-            backward = backward.above(self.needed_by(&[s.up, s.down]));
-        }
         let (longest, _) = self.segment(piece.blocks);
         let again = (longest - 1) * self.block.amid_bytes;
         let end = match piece.is_last {

@@ -160,7 +160,7 @@ impl<'a> Step<'a> {
 
     /// What scattering the gradients of a microbatch adds to a backward pass. ZeRO's over the ranks with the same
     /// parameters runs, with ORS, under the backward pass but for the last block's, and the one over z that comes before it
-    /// is waited for; without ZeRO's, the one over z runs under it as far as other collectives over z leave time.
+    /// is waited for. Without ZeRO's, the one over z is part of the block's price.
     fn scattering(&self, work: &Work, [block, table]: [f64; 2]) -> Scattering {
         let (blocks, tables) = (work.makeup.blocks, self.tables(work.stage) as f64);
         let [block_over_z, table_over_z] = self.block.scatter_once;

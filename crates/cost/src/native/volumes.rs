@@ -339,5 +339,9 @@ impl Sink for Counter<'_> {
 
     fn give_kept(&mut self, _: u64) {}
 
+    fn give_needed(&mut self, _: bool, _: u64) {}
+
+    fn copy_needed(&mut self, _: u64) {}
+
     fn take_gradient(&mut self, _: u64) {}
 }

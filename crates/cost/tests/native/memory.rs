@@ -85,7 +85,7 @@ fn deviations_over_all_switches_are_as_stated() {
         (Schedule::Gpipe, 0.05, -0.03, 0.75, 2.0),
         (Schedule::OneForwardOneBackward, 0.065, -0.03, 0.75, 2.5),
         (Schedule::Interleaved, 0.06, -0.055, 1.0, 2.0),
-        (Schedule::ZeroBubble, 0.155, -0.001, 0.95, 0.5),
+        (Schedule::ZeroBubble, 0.1, -0.006, 0.95, 0.6),
         (Schedule::MessageDriven, 0.065, -0.04, 0.9, 5.0),
     ];
     for (schedule, mean, least, greatest, below) in stated {

@@ -64,7 +64,7 @@ proptest! {
     }
 
     /// Without switches never. With them a step is a sum of estimates, few of which may grow by more than the others
-    /// shrink. Over 15,000 layouts this made, at most, 0.24 % where gathers and scatters over z delay each other, and
+    /// shrink. Over 25,000 layouts this made, at most, 0.24 % where gathers and scatters over z delay each other, and
     /// 2.8 % where weight gradients are put off, behind which overlap chunks are taken to hide their collectives.
     #[test]
     fn faster_hardware_makes_no_step_slower(case in any_case()) {

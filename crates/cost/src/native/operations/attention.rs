@@ -119,7 +119,12 @@ impl<S: Sink> Pass<'_, S> {
         // Gathered keys and values, q, k and v, the output and its gradient.
         self.give(whole + output);
         self.give_of(kept[0], qkv);
-        self.give_of(kept[1], output);
+        // The projection's input, unless that is gathered.
+        if s.gathers(Group::Y) {
+            self.give_of(kept[1], output)
+        } else {
+            self.give_needed(kept[1], output)
+        }
         if s.context > 1 {
             self.take(local);
             self.collective(ReduceScatter, Group::Context, gradients);

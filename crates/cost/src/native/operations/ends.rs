@@ -118,7 +118,7 @@ impl<S: Sink> Pass<'_, S> {
             self.take_tile(s.table);
         }
         self.sweep(Sweep::EmbedBackward, whole, 3 * whole);
-        self.give(whole);
+        self.give_needed(false, whole);
         self.sink.scatter(s.table);
     }
 
@@ -178,8 +178,8 @@ impl<S: Sink> Pass<'_, S> {
             self.stream_done(Slot::Reduction);
         }
         // The logits' gradient and the gathered input.
-        self.sink.give_kept(rows * s.logits * s.framework.loss_bytes * s.chunks);
-        self.give_of(true, whole);
+        self.sink.give_needed(true, rows * s.logits * s.framework.loss_bytes * s.chunks);
+        self.give_needed(true, whole);
         if !is_open {
             self.sink.scatter(s.table);
         }

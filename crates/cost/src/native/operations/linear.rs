@@ -137,14 +137,14 @@ impl<S: Sink> Pass<'_, S> {
             self.sink.wait(Slot::Reduction);
             self.give_if(scatters, whole_input);
         }
-        if gathers || gradient.is_last_use {
-            self.give_of(!gathers && gradient.in_kept, output);
-        }
+        self.give_gradient(gathers || gradient.is_last_use, !gathers && gradient.in_kept, output);
         if self.s.gathers(l.produced) {
-            self.give_of(input.kept[0], whole_input);
-        }
-        if input.local {
-            self.give_of(input.kept[1], input.elements);
+            self.give_needed(input.kept[0], whole_input);
+            if input.local {
+                self.give_of(input.kept[1], input.elements);
+            }
+        } else if input.local {
+            self.give_needed(input.kept[1], input.elements);
         }
         self.sink.scatter(l.tile());
     }

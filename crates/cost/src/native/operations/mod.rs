@@ -139,6 +139,13 @@ pub(super) trait Sink {
     /// Memory is given back that has been taken by another pass.
     fn give_kept(&mut self, bytes: u64);
 
+    /// Memory is given back of what a weight's gradient needs, and so stays where that is put off; `kept`: it has been
+    /// taken by another pass.
+    fn give_needed(&mut self, kept: bool, bytes: u64);
+
+    /// Where a weight's gradient is put off, it needs a copy of something that changes.
+    fn copy_needed(&mut self, bytes: u64);
+
     /// Memory of a whole weight gradient is taken.
     fn take_gradient(&mut self, bytes: u64);
 }

@@ -85,6 +85,19 @@ impl<'a, S: Sink> Pass<'a, S> {
         if kept { self.sink.give_kept(bytes) } else { self.sink.give(bytes) }
     }
 
+    /// Gives back what the gradient of a weight needs, which may have been kept by the forward pass.
+    pub fn give_needed(&mut self, kept: bool, elements: u64) {
+        self.sink.give_needed(kept, elements * self.s.framework.activation_bytes * self.s.chunks);
+    }
+
+    /// The gradient of a layer's output is not needed any more, but by that of its weight.
+    pub fn give_gradient(&mut self, is_last_use: bool, in_kept: bool, elements: u64) {
+        match is_last_use {
+            true => self.give_needed(in_kept, elements),
+            false => self.sink.copy_needed(elements * self.s.framework.activation_bytes * self.s.chunks),
+        }
+    }
+
     pub fn give_if(&mut self, condition: bool, elements: u64) {
         if condition {
             self.give(elements);

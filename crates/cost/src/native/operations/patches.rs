@@ -31,8 +31,8 @@ impl<S: Sink> Pass<'_, S> {
             self.sweep(Sweep::BiasBackward, stream, stream + s.stream_cols);
         }
         self.weight_gradient([s.logits, s.stream_cols, s.stream_rows]);
-        self.give_of(true, self.patch_numbers());
-        self.give(stream);
+        self.give_needed(true, self.patch_numbers());
+        self.give_needed(false, stream);
         self.sink.scatter(s.table);
     }
 
@@ -64,8 +64,8 @@ impl<S: Sink> Pass<'_, S> {
         self.product(Product::InputGradient, [s.stream_rows, s.stream_cols, s.logits]);
         self.weight_done(s.table);
         self.weight_gradient([s.stream_cols, s.logits, s.stream_rows]);
-        self.sink.give_kept(numbers * s.framework.logit_bytes * s.chunks);
-        self.give_of(true, stream);
+        self.sink.give_needed(true, numbers * s.framework.logit_bytes * s.chunks);
+        self.give_needed(true, stream);
         self.sink.scatter(s.table);
         self.norm_backward(true, true);
         self.done();

@@ -118,11 +118,9 @@ impl<S: Sink> Pass<'_, S> {
         if !self.s.overlap.all_reduce || self.s.chunks == 1 {
             self.sink.give(of_weight);
         }
-        if gradient.is_last_use {
-            self.give_of(gradient.in_kept, gradient.elements);
-        }
+        self.give_gradient(gradient.is_last_use, gradient.in_kept, gradient.elements);
         if input.local {
-            self.give_of(input.kept[1], input.elements);
+            self.give_needed(input.kept[1], input.elements);
         }
         self.sink.scatter(l.tile());
     }
