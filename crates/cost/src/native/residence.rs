@@ -17,7 +17,7 @@
 //! | message-driven | 4 % below, by 11 % at most; median +2 % |
 //!
 //! What is below the program has overlap chunks, where a value that all chunks share lives until the last, or SUMMA
-//! with communication-aware recomputation. What is far above it (up to twice) has one of these, or puts off weight
+//! with communication-aware recomputation. What is far above it (up to 2.5 times) has one of these, or puts off weight
 //! gradients that are scattered.
 
 use quadrille_spec::{KeepWeights, Recompute, Schedule, Zero};
