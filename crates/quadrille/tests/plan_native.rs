@@ -309,7 +309,7 @@ fn people_read_tables() {
 #[test]
 fn layout_files_are_kept_or_refused() {
     let with = |text: &str| {
-        let folder = folder_with("file.toml", text.to_owned());
+        let folder = folder_with("file.toml", text);
         let path = folder.path().join("file.toml");
         (line(&format!("--top 1 --fix x=4,data=2 --layout {}", path.display())), folder)
     };
@@ -321,8 +321,8 @@ fn layout_files_are_kept_or_refused() {
     for (text, words) in [
         ("per_node = 0\n", &["per-node = 0", "at least 1"][..]),
         ("order = \"x,y,z,data\"\n", &["'order'", "every order"]),
-        ("microbatch_group = 4\n", &["'microbatch_group'", "as long as the pipeline"]),
-        ("stage_blocks = [6, 6]\n", &["'stage_blocks'", "as equal as possible"]),
+        ("grid = \"pipe=2,data=4\"\nmicrobatch_group = 4\n", &["'microbatch_group'", "as long as the pipeline"]),
+        ("stage_blocks = [5, 7]\n", &["'stage_blocks'", "as equal as possible"]),
     ] {
         refused(&with(text).0, words);
     }
