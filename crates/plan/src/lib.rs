@@ -1,12 +1,13 @@
-//! Enumerates the legal grids of a model on a number of ranks, prices their communication and ranks them; and, in
-//! [`lbnl`], searches the configurations of LBNL's performance model; and, in [`export`], writes layouts as other
-//! frameworks' flags and configurations.
+//! Searches layouts of a model on a cluster, and explains and exports what it finds.
 //!
-//! Ranking is by AxoNN's communication model ([`quadrille_cost::axonn`]): computation is not looked at. Candidates whose
-//! states of training do not fit into a device are marked where the cluster says how much it has ([`state_bytes`]);
-//! activations are not counted.
+//! [`native`] searches every layout that the rules of layouts allow and ranks them by the seconds of a step in the native
+//! model ([`quadrille_cost::native`]), with memory, fronts, and why a layout is as fast as it is. [`published`] holds that
+//! model against runs that others have measured. [`export`] writes layouts as other frameworks' flags and configurations.
 //!
-//! [`reproduce`] holds the published models against the figures printed in their works.
+//! Two published searches: [`plan()`] and [`best`] rank the grids of a number of ranks by AxoNN's communication model
+//! ([`quadrille_cost::axonn`]), which looks at no computation, and of memory at the states of training alone
+//! ([`state_bytes`]); [`lbnl`] searches the configurations of LBNL's performance model. [`reproduce`] holds the published
+//! models against the figures printed in their works.
 
 pub mod export;
 pub mod lbnl;

@@ -39,6 +39,9 @@ efficiency = 0.7
 latency = 4e-6
 "#;
 
+/// Without the context that drivers keep on a device: it is larger than these devices.
+const FRAMEWORK: Framework = Framework { reserved_bytes: 0, ..Framework::MEGATRON };
+
 fn cluster() -> Cluster {
     Cluster::from_toml(CLUSTER).unwrap()
 }
@@ -48,7 +51,7 @@ fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global_bat
         setting: Setting {
             model,
             cluster,
-            framework: Framework::MEGATRON,
+            framework: FRAMEWORK,
             global_batch,
             seq_len: model.seq_len,
             per_node: None,
@@ -201,7 +204,7 @@ fn requests(grid: Grid, global_batch: usize) -> Vec<LayoutRequest> {
 #[test]
 fn nothing_is_missed() {
     let (model, cluster, global_batch) = (model(4, 2), Cluster { device_memory: Some(2_000_000), ..cluster() }, 8);
-    let problem = Problem::new(&model, &cluster, Framework::MEGATRON, global_batch, model.seq_len).unwrap();
+    let problem = Problem::new(&model, &cluster, FRAMEWORK, global_batch, model.seq_len).unwrap();
     let orders = orders();
     for devices in [2, 8] {
         let mut best = f64::INFINITY;
@@ -306,7 +309,7 @@ proptest! {
         let (model, mut cluster) = (family(number, layers, heads), cluster());
         cluster.tiers.iter_mut().zip(networks).for_each(|(tier, factor)| tier.bandwidth *= factor);
         let open = search(&model, &cluster, devices, batch * devices);
-        let framework = Framework::ALL[framework];
+        let framework = Framework { reserved_bytes: 0, ..Framework::ALL[framework] };
         let setting = Setting { capacity: Some(memory), framework, ..open.setting };
         let mut space = Space::default();
         constraints.iter().for_each(|(bound, text, _)| space.constrain(*bound, text).unwrap());
@@ -353,6 +356,52 @@ fn a_stopped_search_says_so_and_keeps_what_it_has() {
     let early = search.run(&|| asked.fetch_add(1, Ordering::Relaxed) > 40).unwrap();
     assert!(early.stopped && !early.ranked.is_empty());
     assert!(early.counts.priced < found(&Search { prune: false, ..search }).counts.priced);
+}
+
+#[test]
+fn a_search_that_has_no_time_finds_something_likely() {
+    let (model, cluster) = (model(6, 4), cluster());
+    for constraint in ["recompute=full:3", "keep-weights=step", "cac=true", "x=1"] {
+        let mut search = search(&model, &cluster, 12, 24);
+        search.space.constrain(Bound::Fix, constraint).unwrap();
+        let hurried = search.run(&|| true).unwrap();
+        assert!(hurried.stopped && !hurried.ranked.is_empty() && !hurried.front.is_empty(), "{constraint}");
+        assert!(hurried.ranked.iter().all(|ranked| search.space.contains(&ranked.candidate)), "{constraint}");
+        let all = found(&search);
+        assert!(all.ranked[0].price.seconds <= hurried.ranked[0].price.seconds, "{constraint}");
+    }
+    let tiny = Cluster { device_memory: Some(10), ..cluster };
+    let search = search(&model, &tiny, 12, 24);
+    let message = search.why_nothing(&search.run(&|| true).unwrap(), &|| true).to_string();
+    assert!(message.contains("stopped before"), "{message}");
+}
+
+#[test]
+fn what_leaves_nothing_is_blamed() {
+    let (model, cluster) = (model(8, 4), cluster());
+    let why = |constraints: &[(Bound, &str)]| {
+        let mut search = search(&model, &cluster, 8, 16);
+        constraints.iter().for_each(|(bound, text)| search.space.constrain(*bound, text).unwrap());
+        let found = found(&search);
+        assert!(found.ranked.is_empty(), "{constraints:?}");
+        search.why_nothing(&found, &|| false).to_string()
+    };
+    use Bound::{Fix, Max, Min};
+    for (constraints, words) in [
+        (&[(Fix, "microbatch=3")][..], &["microbatch = 3:", "divides the sequences of a data rank", "try 2 or 4"][..]),
+        (&[(Fix, "microbatch=16"), (Fix, "data=2")], &["microbatch = 16", "at most 8 here", "try 8"]),
+        (&[(Fix, "chunks=4"), (Fix, "schedule=1f1b")], &["chunks = 4", "interleaved", "schedule=interleaved"]),
+        (&[(Fix, "chunks=4"), (Fix, "pipe=1")], &["chunks = 4", "at least 2 stages"]),
+        (&[(Min, "chunks=9"), (Max, "chunks=11")], &["chunks = 9..=11"]),
+        (&[(Fix, "cac=true"), (Fix, "recompute=none")], &["recomputed blocks", "cac = on", "nothing is recomputed"]),
+        (&[(Fix, "recompute=full:100")], &["recomputed blocks", "every 100-th block", "use at most full:8"]),
+        (&[(Min, "overlap-chunks=32")], &["no legal layout", "grids are legal, and their", "overlap-chunks = 32"]),
+        (&[(Fix, "x=8")], &["no legal layout", "x=8 does not divide heads = 4"]),
+        (&[(Min, "pipe=16")], &["pipe = at least 16:", "divides the 8 devices", "try pipe=8"]),
+    ] {
+        let message = why(constraints);
+        assert!(words.iter().all(|word| message.contains(word)), "{words:?} in {message}");
+    }
 }
 
 #[test]

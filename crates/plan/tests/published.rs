@@ -327,6 +327,39 @@ fn kernels_of_the_llama_sweeps_are_in_their_notes() {
     assert!(!framework("fused").eager.scores);
 }
 
+#[test]
+fn sizes_that_break_rules_are_refused() {
+    let broken = Unmapped::Architecture("sizes that break a rule of models");
+    let huge = "16777216";
+    let cases: [(&[(&str, &str)], Unmapped); 9] = [
+        (&[("hidden", "10"), ("heads", "300")], broken),
+        (&[("kv_heads", "7")], broken),
+        (&[("kv_heads", "192")], broken),
+        (&[("layers", huge)], broken),
+        (&[("hidden", "12289")], broken),
+        (&[("ffn_hidden", "49153")], Unmapped::Layout),
+        (&[("vpp", huge)], Unmapped::Layout),
+        // 2048 tokens, but 2 * 3 pieces.
+        (&[("cp", "3"), ("n_gpus", "192")], Unmapped::Layout),
+        // The vocabulary is padded to a multiple of 128 * 2^24.
+        (&[("tp", huge)], broken),
+    ];
+    for (cells, expected) in cases {
+        assert_eq!(reason(cells), expected, "{cells:?}");
+    }
+    // 2^64 devices, which is 0 in 64 bits, and stops a build that checks arithmetic.
+    let wrapping = [("tp", "8"), ("pp", huge), ("dp", huge), ("cp", "8192"), ("n_gpus", "8")];
+    assert_eq!(reason(&wrapping), Unmapped::Layout);
+}
+
+#[test]
+fn as_many_built_in_rows_are_predicted_as_said() {
+    let rows = read(BUILT_IN).unwrap();
+    let evaluation = evaluate(&rows).unwrap();
+    assert_eq!((evaluation.entries.len(), rows.len()), (1862, 2667));
+    assert!(evaluation.entries.iter().all(|entry| entry.price.seconds.is_finite() && entry.price.seconds > 0.0));
+}
+
 /// What is reached, with a little room. A change that makes the model worse fails here; one that makes it better should
 /// lower the bound.
 #[test]

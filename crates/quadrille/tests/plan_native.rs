@@ -228,6 +228,9 @@ fn bad_constraints_name_value_rule_and_remedy() {
         ("--time-limit 0", &["--time-limit 0", "positive"]),
         ("--tokens -1", &["--tokens -1", "300e9"]),
         ("--grid x=2", &["--grid", "--fix x=2"]),
+        ("--fix overlap=oar,ors", &["'ors'", "--fix overlap=oar+ors"]),
+        ("--fix microbatch=3", &["microbatch = 3", "divides the sequences of a data rank"]),
+        ("--min pipe=16", &["pipe = at least 16", "divides the 8 devices"]),
         ("--order x,y,z,data", &["--order", "every order"]),
         ("--stage-blocks 6,6", &["--stage-blocks", "leave it out"]),
         ("--strategy 1d", &["--strategy", "--cost lbnl"]),
@@ -280,7 +283,13 @@ fn bad_models_and_clusters_name_value_rule_and_remedy() {
 fn what_does_not_fit_tells_the_smallest() {
     refused(
         &line("--set layers=500 --gpus 2").replace("--gpus 8 ", ""),
-        &["no layout of 2 devices fits into", "the smallest needs", "optimizer", "more devices"],
+        &[
+            "no layout of 2 devices fits into 7.08 GiB",
+            "the smallest needs",
+            "GiB (parameters",
+            "optimizer",
+            "more devices",
+        ],
     );
     let folder = tempfile::tempdir().unwrap();
     refused_in(folder.path(), &line("--out nowhere/layout.toml"), &["--out", "nowhere"]);
@@ -295,4 +304,53 @@ fn people_read_tables() {
     // The time of the search is the only thing that differs from run to run.
     let lines = text.lines().map(|line| line.split_once(" by bounds (").map_or(line, |(counts, _)| counts));
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn layout_files_are_kept_or_refused() {
+    let with = |text: &str| {
+        let folder = folder_with("file.toml", text);
+        let path = folder.path().join("file.toml");
+        (line(&format!("--top 1 --fix x=4,data=2 --layout {}", path.display())), folder)
+    };
+    let (one_a_node, _folder) = with("per_node = 1\n");
+    let typed = json(&line("--top 1 --fix x=4,data=2 --per-node 1"));
+    let free = json(&line("--top 1 --fix x=4,data=2"));
+    assert_eq!(json(&one_a_node)["plans"], typed["plans"]);
+    assert!(number(&plans(&typed)[0], "time_s") > number(&plans(&free)[0], "time_s"));
+    for (text, words) in [
+        ("per_node = 0\n", &["per-node = 0", "at least 1"][..]),
+        ("order = \"x,y,z,data\"\n", &["'order'", "every order"]),
+        ("grid = \"pipe=2,data=4\"\nmicrobatch_group = 4\n", &["'microbatch_group'", "as long as the pipeline"]),
+        ("stage_blocks = [5, 7]\n", &["'stage_blocks'", "as equal as possible"]),
+    ] {
+        refused(&with(text).0, words);
+    }
+}
+
+#[test]
+fn more_overlap_chunks_than_usual_are_tried() {
+    let chunks = |flags: &str| plans(&json(&line(flags)))[0]["layout"]["overlap_chunks"].clone();
+    assert_eq!(chunks("--top 1 --min overlap-chunks=8"), 8);
+    assert_eq!(chunks("--top 1 --fix overlap-chunks=8"), 8);
+}
+
+#[test]
+fn numbers_of_devices_share_the_time() {
+    let document = json(&line("--any-layout --pareto --time-limit 0.000001"));
+    assert_eq!(document["stopped"], true);
+    assert_eq!(document["stopped_gpus"], serde_json::json!([1, 2, 4, 8]));
+    assert!(!plans(&document).is_empty() && !document["pareto"].as_array().unwrap().is_empty());
+    let document = json(&line("--pareto --time-limit 1000"));
+    assert_eq!((&document["stopped"], &document["stopped_gpus"]), (&Value::Bool(false), &serde_json::json!([])));
+}
+
+#[test]
+fn a_priced_layout_says_whether_it_fits() {
+    let explain = format!("explain --model gpt2-124m --cluster {CLUSTER} --grid data=8 --global-batch 32 --price");
+    let document = json(&explain);
+    assert_eq!((&document["device_memory_bytes"], &document["fits"]), (&8_000_000_000_u64.into(), &Value::Bool(true)));
+    assert_eq!(document["reserved_bytes"], 400_000_000);
+    assert_eq!(json(&format!("{explain} --memory-reserve 99%"))["fits"], false);
+    refused(&format!("{explain} --dtype f64"), &["--dtype", "--framework"]);
 }

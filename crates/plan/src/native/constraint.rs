@@ -90,6 +90,9 @@ impl Space {
         let Some((key, value)) = text.split_once('=').map(|(key, value)| (key.trim(), value.trim())) else {
             let example = if bound == Bound::Fix { "x=8 or schedule=1f1b" } else { "pipe=16" };
             let reason = format!("write it as key=value, e.g. {} {example}", bound.flag());
+            // Commas separate constraints.
+            let is_pass = ["oar", "ors", "oag"].contains(&text.trim());
+            let reason = if is_pass { "join passes with +, e.g. --fix overlap=oar+ors".to_owned() } else { reason };
             return Err(SpecError::Syntax { what: "a constraint", text: text.to_owned(), reason });
         };
         if let Some(range) = self.range_mut(key) {
@@ -129,7 +132,7 @@ impl Space {
             "keep-weights" => fix(&mut self.keep_weights, key, value.parse()?),
             _ => {
                 let mut fixed = self.overlap.into_iter().collect();
-                fix(&mut fixed, key, value.parse()?)?;
+                fix(&mut fixed, key, value.replace('+', ",").parse()?)?;
                 self.overlap = fixed.first().copied();
                 Ok(())
             }
@@ -188,6 +191,8 @@ mod tests {
             (Bound::Fix, "zero=1"),
             (Bound::Fix, "cac=false"),
             (Bound::Max, "microbatch=4"),
+            (Bound::Fix, "overlap=oar+ors"),
+            (Bound::Fix, "overlap=oar,ors"),
         ] {
             space.constrain(bound, text).unwrap();
         }
@@ -195,6 +200,8 @@ mod tests {
         assert_eq!(space.axes[Axis::Pipe as usize], Range { least: 2, most: 16 });
         assert_eq!((space.recompute, space.zero), (vec![Recompute::Full { every: 3 }], vec![Zero::Optimizer]));
         assert_eq!((space.keep_communicated, space.microbatch.most), (vec![false], 4));
+        let overlap = space.overlap.unwrap();
+        assert!(overlap.all_reduce && overlap.reduce_scatter && !overlap.all_gather);
     }
 
     #[test]
@@ -202,6 +209,7 @@ mod tests {
         use Bound::{Fix, Max, Min};
         for (constraints, words) in [
             (&[(Fix, "x")][..], &["'x'", "key=value", "--fix x=8"][..]),
+            (&[(Fix, "ors")], &["'ors'", "--fix overlap=oar+ors"]),
             (&[(Max, "pipe")], &["'pipe'", "--max pipe=16"]),
             (&[(Fix, "w=2")], &["unknown choice of a layout 'w'", "x, y, z", "overlap-chunks", "schedule"]),
             (&[(Fix, "x=0")], &["--fix x = 0", "at least 1"]),

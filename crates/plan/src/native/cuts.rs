@@ -40,10 +40,35 @@ impl Cut {
     }
 }
 
-/// Every cut of `devices` devices in nodes of `domain`, in a fixed order; grids that break a rule are tallied.
-pub(super) fn cuts(rules: &Rules, space: &Space, devices: usize, domain: usize, tally: &mut Tally) -> Vec<Cut> {
+/// The cuts of a number of devices.
+pub(super) struct Cuts {
+    /// In a fixed order.
+    pub cuts: Vec<Cut>,
+    /// Whether some were left out since the time was up.
+    pub stopped: bool,
+}
+
+/// Grids between two questions whether to stop; from then on, one of so many is looked at.
+const STRIDE: usize = 64;
+
+/// Every cut of `devices` devices in nodes of `domain`; grids that break a rule are tallied. If `stop` says so, those of a
+/// sample of the grids that are left.
+pub(super) fn cuts(
+    rules: &Rules,
+    space: &Space,
+    devices: usize,
+    domain: usize,
+    tally: &mut Tally,
+    stop: &dyn Fn() -> bool,
+) -> Cuts {
     let mut grouped: BTreeMap<([usize; 4], [usize; 4]), Vec<Outer>> = BTreeMap::new();
-    for grid in Grid::all_over(devices, AxisSet::WORLD) {
+    let mut stopped = false;
+    for (index, grid) in Grid::all_over(devices, AxisSet::WORLD).into_iter().enumerate() {
+        let asks = index % STRIDE == STRIDE - 1;
+        stopped |= asks && stop();
+        if stopped && !asks {
+            continue;
+        }
         let sizes = Axis::ALL.map(|axis| grid.size(axis));
         if !sizes.iter().zip(&space.axes).all(|(size, range)| range.contains(*size)) {
             continue;
@@ -60,7 +85,8 @@ pub(super) fn cuts(rules: &Rules, space: &Space, devices: usize, domain: usize, 
             grouped.entry(([x, y, z, context], [ix, iy, iz, ic])).or_default().push(outer);
         }
     }
-    grouped.into_iter().map(|((sizes, inside), outer)| Cut { sizes, inside, outer }).collect()
+    let cuts = grouped.into_iter().map(|((sizes, inside), outer)| Cut { sizes, inside, outer }).collect();
+    Cuts { cuts, stopped }
 }
 
 /// A layout of a grid without any choice that could break a rule.

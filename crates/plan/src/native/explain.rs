@@ -88,6 +88,9 @@ impl Part {
     }
 }
 
+/// Parts of a step, and differences of steps, that are below this fraction of a step come from rounding.
+pub const ROUNDING: f64 = 1e-9;
+
 /// The parts of a step that take time, largest first, with their seconds.
 pub fn binding(parts: &Parts) -> Vec<(Part, f64)> {
     let mut binding: Vec<_> =
@@ -96,10 +99,13 @@ pub fn binding(parts: &Parts) -> Vec<(Part, f64)> {
     binding
 }
 
-/// The parts in which two layouts differ, largest difference first, with the seconds that the second takes more.
+/// The parts in which two layouts differ by more than rounding, largest difference first, with the seconds that the second
+/// takes more.
 pub fn difference(first: &Parts, second: &Parts) -> Vec<(Part, f64)> {
+    let step = first.total().max(second.total());
     let more = |part: Part| (part, part.of(second) - part.of(first));
-    let mut differing: Vec<_> = Part::ALL.map(more).into_iter().filter(|(_, more)| *more != 0.0).collect();
+    let mut differing: Vec<_> =
+        Part::ALL.map(more).into_iter().filter(|(_, more)| more.abs() > ROUNDING * step).collect();
     differing.sort_by(|(_, a), (_, b)| b.abs().total_cmp(&a.abs()));
     differing
 }

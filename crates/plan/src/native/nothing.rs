@@ -2,8 +2,13 @@
 
 use quadrille_spec::{Axis, SpecError};
 
+use super::constraint::Range;
+use super::count::Tally;
+use super::cuts::cuts;
+use super::placement::node;
 use super::ranking::Ranked;
 use super::search::{Found, Search};
+use super::space::divisors;
 
 /// A search without a result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -28,12 +33,12 @@ pub enum Nothing {
     },
     /// No legal layout fits.
     #[error(
-        "no layout of {devices} devices fits into {capacity} bytes: the smallest needs {} (parameters {}, gradients {}, \
-         optimizer {}, activations {}, buffers {}, framework {}); use more devices or devices with more memory, or fix \
-         and reserve less",
-        smallest.price.memory.total(), smallest.price.memory.parameters, smallest.price.memory.gradients,
-        smallest.price.memory.optimizer, smallest.price.memory.activations, smallest.price.memory.buffers,
-        smallest.price.memory.framework
+        "no layout of {devices} devices fits into {}: the smallest needs {} (parameters {}, gradients {}, optimizer {}, \
+         activations {}, buffers {}, framework {}); use more devices or devices with more memory, or fix and reserve less",
+        gib(*capacity), gib(smallest.price.memory.total()), gib(smallest.price.memory.parameters),
+        gib(smallest.price.memory.gradients), gib(smallest.price.memory.optimizer),
+        gib(smallest.price.memory.activations), gib(smallest.price.memory.buffers),
+        gib(smallest.price.memory.framework)
     )]
     TooLarge {
         /// The wanted number of devices.
@@ -43,33 +48,69 @@ pub enum Nothing {
         /// The layout that needs least.
         smallest: Box<Ranked>,
     },
-    /// Constraints that no grid keeps, or what cannot be priced.
+    /// Constraints that no grid, or no configuration of a legal grid, keeps; or what cannot be priced.
     #[error(transparent)]
     Spec(#[from] SpecError),
+}
+
+/// `368 GiB`, `7.45 GiB`: three digits, fewer of what is small.
+fn gib(bytes: u64) -> String {
+    let amount = bytes as f64 / f64::from(1 << 30);
+    let digits = match amount {
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    format!("{amount:.digits$} GiB")
+}
+
+impl Range {
+    /// The number, or the bounds.
+    fn shown(self) -> String {
+        match (self.only(), self.most) {
+            (Some(only), _) => only.to_string(),
+            (None, usize::MAX) => format!("at least {}", self.least),
+            (None, most) if self.least <= 1 => format!("at most {most}"),
+            (None, most) => format!("{}..={most}", self.least),
+        }
+    }
 }
 
 impl Search<'_> {
     /// Why a search with this outcome found nothing.
     pub fn why_nothing(&self, found: &Found, stop: &(dyn Fn() -> bool + Sync)) -> Nothing {
         let devices = self.devices;
+        if found.stopped {
+            return Nothing::Stopped { devices };
+        }
         if found.counts.grids == 0 {
             return self.no_grid().into();
         }
-        if found.counts.legal == 0 && !found.stopped {
-            let most = found.refused.iter().max_by_key(|(_, refused)| (refused.grids, refused.configurations));
+        if found.counts.legal_grids > 0 && found.counts.enumerated == 0 {
+            return self.no_configuration().into();
+        }
+        if found.counts.legal == 0 {
+            // Where grids are legal, what refuses the others is not to blame.
+            let legal_grids = found.counts.legal_grids > 0;
+            let most = found.refused.iter().max_by_key(|(_, refused)| match legal_grids {
+                true => refused.configurations,
+                false => refused.grids,
+            });
             let rule = most.map_or_else(String::new, |(rule, _)| rule.to_string());
             let example =
                 most.and_then(|(_, refused)| self.refusal(refused)).map_or_else(String::new, |e| e.to_string());
-            let refused = match found.counts.enumerated {
-                0 => format!("{} grids are refused", found.counts.grids),
-                configurations => {
-                    format!("{} grids and {configurations} configurations are refused", found.counts.grids)
+            let refused = match (legal_grids, found.counts) {
+                (false, counts) => format!("{} grids are refused", counts.grids),
+                (true, counts) => {
+                    let [legal, all, configurations] = [counts.legal_grids, counts.grids, counts.enumerated];
+                    format!("{legal} of {all} grids are legal, and their {configurations} configurations are refused")
                 }
             };
             return Nothing::Illegal { devices, refused, rule, example };
         }
         match (self.setting.capacity, self.smallest(stop)) {
             (_, Err(error)) => error.into(),
+            _ if stop() => Nothing::Stopped { devices },
             (Some(capacity), Ok(Some(smallest))) if smallest.price.memory.total() > capacity => {
                 Nothing::TooLarge { devices, capacity, smallest: Box::new(smallest) }
             }
@@ -85,12 +126,40 @@ impl Search<'_> {
             if !divides {
                 let near = quadrille_spec::nearest_divisors(self.devices, range.least);
                 let near = near.iter().map(|size| format!("{axis}={size}")).collect::<Vec<_>>().join(" or ");
-                let value = range.only().map_or(format!("{}..={}", range.least, range.most), |only| only.to_string());
                 let rule = format!("the size of an axis divides the {} devices", self.devices);
-                return SpecError::invalid(axis.name(), value, rule, format!("try {near}"));
+                return SpecError::invalid(axis.name(), range.shown(), rule, format!("try {near}"));
             }
         }
         let rule = format!("the sizes of all axes multiply to the {} devices", self.devices);
         SpecError::invalid("constraints", "all together", rule, "fix or bound fewer axes")
+    }
+
+    /// Which constraint leaves no configuration of any legal grid to be tried.
+    fn no_configuration(&self) -> SpecError {
+        let (space, layers) = (&self.space, self.setting.model.layers);
+        let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
+        let cuts = cuts(&self.setting.rules(), space, self.devices, domain, &mut Tally::default(), &|| false);
+        // Data and pipe of every legal grid.
+        let mut ends: Vec<(usize, usize)> =
+            cuts.cuts.iter().flat_map(|cut| &cut.outer).map(|outer| (outer.data, outer.pipe)).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let shares = |data: usize| self.setting.global_batch / data;
+        let microbatches = |data: usize| divisors(shares(data)).into_iter().filter(|n| space.microbatch.contains(*n));
+        if ends.iter().all(|(data, _)| microbatches(*data).next().is_none()) {
+            let share = shares(ends.first().map_or(1, |(data, _)| *data));
+            let near = quadrille_spec::nearest_divisors(share, space.microbatch.least);
+            let near = near.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
+            let rule = format!("it divides the sequences of a data rank, at most {share} here");
+            return SpecError::invalid("microbatch", space.microbatch.shown(), rule, format!("try {near}"));
+        }
+        if ends.iter().all(|(_, pipe)| space.schedules(layers, *pipe).is_empty()) {
+            let rule = "only the interleaved schedule, on at least 2 stages, has several chunks, and they cut the layers of a \
+                        stage evenly";
+            let remedy = "fix schedule=interleaved and bound pipe from below by 2, or fix chunks=1";
+            return SpecError::invalid("chunks", space.chunks.shown(), rule, remedy);
+        }
+        let rule = "a legal grid has a microbatch and a schedule that they allow";
+        SpecError::invalid("constraints", "all together", rule, "fix or bound fewer choices")
     }
 }

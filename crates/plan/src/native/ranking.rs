@@ -23,14 +23,6 @@ impl Ranked {
             .total_cmp(&comparable(other.price.seconds))
             .then_with(|| key(self).cmp(&key(other)))
     }
-
-    /// As fast and small as the other, and no later in the order of simplicity where both are equal.
-    fn dominates(&self, other: &Self) -> bool {
-        let point = |ranked: &Self| (comparable(ranked.price.seconds), ranked.price.memory.total());
-        let ((seconds, bytes), (other_seconds, other_bytes)) = (point(self), point(other));
-        let no_worse = seconds <= other_seconds && bytes <= other_bytes;
-        no_worse && ((seconds, bytes) != (other_seconds, other_bytes) || self.order(other).is_le())
-    }
 }
 
 /// Seconds as they are compared.
@@ -119,7 +111,7 @@ impl Fastest {
     }
 }
 
-/// The layouts than which none is both faster and smaller, fastest first.
+/// The layouts than which none is both faster and smaller, fastest first: so each needs less memory than the one before.
 #[derive(Debug, Clone, Default)]
 struct Front {
     ranked: Vec<Ranked>,
@@ -134,12 +126,16 @@ impl Front {
     }
 
     pub fn offer(&mut self, offered: Ranked) {
-        if self.ranked.iter().any(|other| other.dominates(&offered)) {
+        let bytes = |ranked: &Ranked| ranked.price.memory.total();
+        // What several parts of a search kept is offered several times.
+        let Err(at) = self.ranked.binary_search_by(|other| other.order(&offered)) else { return };
+        // The last that is no slower is the smallest of those.
+        if self.ranked[..at].last().is_some_and(|faster| bytes(faster) <= bytes(&offered)) {
             return;
         }
-        self.ranked.retain(|other| !offered.dominates(other));
-        let at = self.ranked.partition_point(|other| other.order(&offered).is_lt());
-        self.ranked.insert(at, offered);
+        // Of those that are no faster the first are the largest.
+        let beaten = self.ranked[at..].partition_point(|slower| bytes(slower) >= bytes(&offered));
+        self.ranked.splice(at..at + beaten, [offered]);
     }
 }
 
@@ -160,11 +156,6 @@ impl Kept {
 
     pub fn smallest() -> Self {
         Self { fastest: None, front: None, smallest: Some(None) }
-    }
-
-    /// The time above which none of the fastest lies.
-    pub fn limit(&self) -> f32 {
-        self.fastest.as_ref().map_or(f32::INFINITY, Fastest::limit)
     }
 
     /// Whether a layout of at least this time and memory would not be kept.
@@ -204,5 +195,58 @@ impl Kept {
         let fastest = self.fastest.map_or_else(Vec::new, |fastest| fastest.ranked);
         let front = self.front.map_or_else(Vec::new, |front| front.ranked);
         (fastest, front, self.smallest.flatten())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use quadrille_cost::native::{Memory, Parts};
+    use quadrille_spec::{Activations, KeepWeights, Linear, Overlap, Schedule, Zero};
+
+    use super::*;
+
+    fn ranked(seconds: u8, bytes: u8, data: usize) -> Ranked {
+        let candidate = Candidate {
+            sizes: [1, 1, 1, 1, data, 1],
+            inside: [1; 6],
+            microbatch: 1,
+            activations: Activations::Scattered,
+            linear: Linear::Pmm,
+            summa_panels: 1,
+            overlap: Overlap::ALL,
+            overlap_chunks: 1,
+            schedule: Schedule::OneForwardOneBackward,
+            chunks: 1,
+            recompute: Recompute::None,
+            keep_communicated: false,
+            zero: Zero::Off,
+            keep_weights: KeepWeights::Use,
+        };
+        let memory = Memory { activations: bytes.into(), ..Memory::default() };
+        let seconds = seconds.into();
+        Ranked {
+            candidate,
+            price: Price { seconds, parts: Parts::default(), memory, model_flops: 0.0, executed_flops: 0.0 },
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn fronts_hold_what_nothing_dominates(points in prop::collection::vec((0..20_u8, 0..20_u8, 1..4_usize), 0..60)) {
+            let all: Vec<Ranked> = points.into_iter().map(|(s, b, data)| ranked(s, b, data)).collect();
+            let point = |ranked: &Ranked| (comparable(ranked.price.seconds), ranked.price.memory.total());
+            let dominates = |one: &Ranked, other: &Ranked| {
+                let ((seconds, bytes), (others, other_bytes)) = (point(one), point(other));
+                seconds <= others && bytes <= other_bytes && one.order(other).is_lt()
+            };
+            let mut expected: Vec<Ranked> =
+                all.iter().filter(|ranked| !all.iter().any(|other| dominates(other, ranked))).copied().collect();
+            expected.sort_by(Ranked::order);
+            expected.dedup();
+            let mut front = Front::default();
+            all.iter().for_each(|ranked| front.offer(*ranked));
+            prop_assert_eq!(front.ranked, expected);
+        }
     }
 }

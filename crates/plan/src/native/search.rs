@@ -5,15 +5,17 @@
 //! depend on the number of threads.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use quadrille_spec::{Layout, SpecError};
 use rayon::prelude::*;
 
 use super::count::{Counts, Refused, Tally};
-use super::cuts::{Cut, cuts};
+use super::cuts::{Cut, Cuts, cuts};
 use super::legal::Rule;
 use super::placement::node;
-use super::ranking::{Kept, Ranked};
+use super::ranking::{Kept, Ranked, comparable};
 use super::setting::Setting;
 use super::space::Space;
 use super::visit::Visit;
@@ -52,6 +54,9 @@ pub struct Found {
     pub stopped: bool,
 }
 
+/// Cuts of which a usual layout is still looked at when the time is up and none was found that fits.
+const LATE: usize = 64;
+
 /// Cuts that are searched side by side: few at first, so that the others know a good time.
 const WAVES: [usize; 3] = [4, 28, 224];
 
@@ -62,7 +67,7 @@ impl Search<'_> {
         refused.example.request(global_batch, seq_len).and_then(|request| Layout::new(model, &request)).err()
     }
 
-    /// Searches until everything was looked at or `stop` says so.
+    /// Searches until everything was looked at or `stop` says so; a few usual layouts are looked at in any case.
     ///
     /// # Errors
     /// A model, cluster, batch or sequence that cannot be priced.
@@ -89,11 +94,25 @@ impl Search<'_> {
         let rules = self.setting.rules();
         let mut tally = Tally::default();
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
-        let cuts = cuts(&rules, &self.space, self.devices, domain, &mut tally);
+        let Cuts { cuts, mut stopped } = cuts(&rules, &self.space, self.devices, domain, &mut tally, stop);
         let visit = |cut: &Cut, kept: &Kept| Visit::new(self, &problem, rules, cut, kept.clone());
-        let mut ordered: Vec<(f32, &Cut)> = cuts.par_iter().map(|cut| (visit(cut, &kept).rough(), cut)).collect();
-        ordered.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        let (mut rest, mut wave, mut stopped) = (ordered.as_slice(), 0, false);
+        let (is_found, late) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let rough = |cut: &Cut| {
+            if stop() && (is_found.load(Relaxed) || late.fetch_add(1, Relaxed) >= LATE) {
+                return None;
+            }
+            let likely = visit(cut, &kept).rough();
+            is_found.fetch_or(likely.is_some(), Relaxed);
+            likely
+        };
+        let mut ordered: Vec<(Option<Ranked>, &Cut)> = cuts.par_iter().map(|cut| (rough(cut), cut)).collect();
+        let seconds = |likely: &Option<Ranked>| likely.map_or(f32::INFINITY, |likely| comparable(likely.price.seconds));
+        ordered.sort_by(|(a, _), (b, _)| seconds(a).total_cmp(&seconds(b)));
+        stopped |= stop();
+        if stopped {
+            ordered.iter().filter_map(|(likely, _)| *likely).for_each(|likely| kept.offer(likely));
+        }
+        let (mut rest, mut wave) = (ordered.as_slice(), 0);
         while !rest.is_empty() && !stopped {
             let (now, later) = rest.split_at(WAVES[wave.min(WAVES.len() - 1)].min(rest.len()));
             let parts: Vec<_> = now.par_iter().map(|(_, cut)| visit(cut, &kept).run(stop)).collect();

@@ -15,7 +15,8 @@ pub struct Space {
     /// Pieces of layers on a stage in the interleaved schedule: numbers that make all pieces equally long, unless one is
     /// fixed.
     pub chunks: Range,
-    /// Parts of a microbatch that interleave: 1, 2 and 4, unless another is fixed.
+    /// Parts of a microbatch that interleave: 1, 2 and 4; where those are ruled out, the next three powers of two that are
+    /// not, or the least number.
     pub overlap_chunks: Range,
     /// Panels of a SUMMA product: the fewest, unless a number is fixed.
     pub summa_panels: Range,
@@ -152,9 +153,14 @@ impl Space {
 
     /// Parts of a microbatch to be tried.
     pub(super) fn overlap_chunks(&self) -> Vec<usize> {
-        match self.overlap_chunks.only() {
-            Some(chunks) => vec![chunks],
-            None => [1, 2, 4].into_iter().filter(|chunks| self.overlap_chunks.contains(*chunks)).collect(),
+        let range = self.overlap_chunks;
+        let powers = |first: usize| std::iter::successors(Some(first), |chunks| chunks.checked_mul(2)).take(3);
+        let within = |first| powers(first).filter(|chunks| range.contains(*chunks)).collect::<Vec<_>>();
+        let usual = within(1);
+        let larger = if usual.is_empty() { range.least.checked_next_power_of_two().map(within) } else { None };
+        match larger.unwrap_or(usual) {
+            none if none.is_empty() => vec![range.least],
+            found => found,
         }
     }
 
@@ -230,5 +236,22 @@ pub(super) fn divisors(number: usize) -> Vec<usize> {
 fn keep<T: PartialEq>(values: &mut Vec<T>, everything: &[T], runs: impl Fn(&T) -> bool) {
     if values == everything {
         values.retain(runs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_overlap_chunks_leave_some() {
+        let tried = |least, most| Space { overlap_chunks: Range { least, most }, ..Space::default() }.overlap_chunks();
+        assert_eq!(tried(1, usize::MAX), [1, 2, 4]);
+        assert_eq!(tried(2, 3), [2]);
+        assert_eq!(tried(8, 8), [8]);
+        assert_eq!(tried(8, usize::MAX), [8, 16, 32]);
+        assert_eq!(tried(5, 7), [5]);
+        assert_eq!(tried(5, 12), [8]);
+        assert_eq!(tried(usize::MAX, usize::MAX), [usize::MAX]);
     }
 }

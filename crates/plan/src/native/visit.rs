@@ -123,21 +123,33 @@ impl<'a> Visit<'a> {
         self
     }
 
-    /// The best time of a few usual layouts that fit, to begin with what is probably good.
-    pub fn rough(mut self) -> f32 {
+    /// The best of a few usual layouts that fit, to begin with what is probably good.
+    pub fn rough(mut self) -> Option<Ranked> {
         self.kept = Kept::new(1, false, false);
+        let keep_weights = self.keep_weights.first().copied().unwrap_or(KeepWeights::Use);
+        let recompute = self.usual_recompute();
         for microbatch in self.microbatches() {
             let Some(pass) = self.passes(microbatch).first().copied() else { continue };
             let open = self.open(&pass);
             let before = self.tally.counts.priced;
-            for recompute in [Recompute::None, Recompute::Full { every: 1 }] {
-                self.visit_block(&Candidate { recompute, ..pass }, &open);
+            for (recompute, keep_communicated) in &recompute {
+                let (recompute, keep_communicated) = (*recompute, *keep_communicated);
+                self.visit_block(&Candidate { recompute, keep_communicated, keep_weights, ..pass }, &open);
             }
             if self.tally.counts.priced > before {
                 break;
             }
         }
-        self.kept.limit()
+        self.kept.into_parts().0.first().copied()
+    }
+
+    /// Nothing and every block, where they are open; else the first choice that is.
+    fn usual_recompute(&self) -> Vec<(Recompute, bool)> {
+        let pipelines = self.ends.iter().flat_map(|end| &end.pipelines);
+        let mut open = pipelines.flat_map(|pipeline| &pipeline.recompute).copied();
+        let usual = [(Recompute::None, false), (Recompute::Full { every: 1 }, false)];
+        let found: Vec<_> = usual.into_iter().filter(|choice| open.clone().any(|open| open == *choice)).collect();
+        if found.is_empty() { open.next().into_iter().collect() } else { found }
     }
 
     fn microbatches(&self) -> Vec<usize> {

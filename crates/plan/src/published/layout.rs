@@ -6,6 +6,7 @@ use quadrille_spec::{Activations, Cluster, Grid, KeepWeights, Linear, Model, Rec
 use super::row::{Recomputed, Row};
 use super::sources::Facts;
 use super::unmapped::Unmapped;
+use crate::native::{Rule, Rules};
 
 /// The layout of a row: `tp` is x, `cp` context, `dp` data or, where parameters are sharded (ZeRO 3 and FSDP), z; `pp`
 /// is pipe. Ranks are ordered as in Megatron-LM and DeepSpeed: tensor, context, data, pipeline from the inside out.
@@ -19,7 +20,7 @@ use super::unmapped::Unmapped;
 /// | `zero_stage` 2, 3 of FSDP | z, weights kept for the step (2) or for a use (3) |
 ///
 /// # Errors
-/// A size that is not said, sizes that do not fit to each other.
+/// A size that is not said, sizes that do not fit to each other, a layout that breaks a rule.
 pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> Result<Candidate, Unmapped> {
     let sizes = &row.sizes;
     let size = |column, size: Option<usize>| size.ok_or(Unmapped::Missing(column));
@@ -36,20 +37,20 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
         (true, false) => (dp, 1),
         (true, true) => (node, dp / node),
     };
-    if [tp * pp * dp * cp, tp * pp * z * data * cp].iter().any(|devices| Some(*devices) != sizes.n_gpus)
+    let product = |sizes: &[usize]| sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
+    let axes = [tp, 1, z, cp, data, pp];
+    if [product(&[tp, pp, dp, cp]), product(&axes)].iter().any(|devices| *devices != sizes.n_gpus)
         || !global_batch.is_multiple_of(dp * microbatch)
-        || !model.heads.is_multiple_of(tp)
         || pp > model.layers
     {
         return Err(Unmapped::Layout);
     }
-    let axes = [tp, 1, z, cp, data, pp];
     let order = "x,y,context,z,data,pipe".parse().map_err(|_| Unmapped::Layout)?;
     let grid = Grid::of_sizes(axes).map_err(|_| Unmapped::Layout)?.with_order(order);
     let domain = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(node).min(node);
     let chunks = sizes.vpp.unwrap_or(facts.chunks);
     let stage = sizes.zero_stage.unwrap_or(0);
-    Ok(Candidate {
+    let candidate = Candidate {
         sizes: axes,
         inside: quadrille_cost::native::inside(&grid, domain),
         microbatch: microbatch * z,
@@ -76,5 +77,13 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
             _ => Zero::Off,
         },
         keep_weights: if fully_sharded && stage == 2 { KeepWeights::Step } else { KeepWeights::Use },
-    })
+    };
+    // What shards parameters shards them flat, whatever their sizes: z has no rules but those of the batch.
+    let unsharded = Candidate { sizes: [tp, 1, 1, cp, data, pp], microbatch, ..candidate };
+    let rules = Rules { model, global_batch: global_batch / z, seq_len: model.seq_len };
+    match rules.check(&unsharded) {
+        // Groups of microbatches are not in the rows; Megatron-LM also takes others than those as long as the pipeline.
+        Ok(()) | Err(Rule::Interleaved) => Ok(candidate),
+        Err(_) => Err(Unmapped::Layout),
+    }
 }

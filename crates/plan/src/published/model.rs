@@ -1,6 +1,6 @@
 //! The model of a row.
 
-use quadrille_spec::{Activation, Model, Norm, Positions};
+use quadrille_spec::{Activation, Model, ModelFile, Norm, Positions};
 
 use super::row::Row;
 use super::sources::Facts;
@@ -38,7 +38,7 @@ impl Family {
 /// and its descendants do (`--make-vocab-size-divisible-by`).
 ///
 /// # Errors
-/// A size that is not said, experts, a family that is not known.
+/// A size that is not said, a family that is not known, sizes that break the rules of models.
 pub fn model(row: &Row, facts: &Facts) -> Result<Model, Unmapped> {
     let sizes = &row.sizes;
     let size = |column, size: Option<usize>| size.ok_or(Unmapped::Missing(column));
@@ -56,11 +56,38 @@ pub fn model(row: &Row, facts: &Facts) -> Result<Model, Unmapped> {
     };
     let rotary = Model { positions: Positions::Rotary, biases: false, tied_head: false, dropout: 0.0, ..gpt.clone() };
     let gated = row.notes.contains("swiglu=True");
-    Ok(match family {
+    let model = match family {
         Family::Gpt if gated => Model { activation: Activation::Swiglu, ..gpt },
         Family::Gpt => gpt,
         Family::Mpt => Model { biases: false, ..gpt },
         Family::Llama => Model { norm: Norm::Rms, activation: Activation::Swiglu, ..rotary },
         Family::Nemotron => rotary,
-    })
+    };
+    checked(model)
+}
+
+/// The model, if it keeps the rules that a model file has to keep: heads divide hidden, keys divide heads, and sizes have
+/// bounds.
+fn checked(model: Model) -> Result<Model, Unmapped> {
+    let file = ModelFile {
+        name: model.name,
+        layers: model.layers,
+        hidden: model.hidden,
+        heads: model.heads,
+        kv_heads: Some(model.kv_heads),
+        ffn: Some(model.ffn),
+        vocab: Some(model.vocab),
+        seq_len: model.seq_len,
+        patch_values: None,
+        tied_head: Some(model.tied_head),
+        biases: model.biases,
+        dropout: model.dropout,
+        norm: model.norm,
+        norm_epsilon: model.norm_epsilon,
+        positions: model.positions,
+        rotary_base: Some(model.rotary_base),
+        activation: model.activation,
+        causal: Some(model.causal),
+    };
+    file.validate().map_err(|_| Unmapped::Architecture("sizes that break a rule of models"))
 }

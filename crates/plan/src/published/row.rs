@@ -182,7 +182,7 @@ const COLUMNS: [&str; 32] = [
     "derived_iter_s",
 ];
 
-/// The largest whole number of a cell: keeps products of sizes far from overflow.
+/// The largest whole number of a cell: products of two of them are far from overflow; of more they are checked.
 const MAX_SIZE: usize = 1 << 24;
 
 /// Reads the rows of a CSV file with a header, comma-separated, as in RFC 4180.

@@ -17,7 +17,7 @@ use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
 use crate::paths;
 use crate::plan::native::arguments::QuestionArguments;
-use crate::plan::native::case::Case;
+use crate::plan::native::case::{Case, stop_at};
 use crate::plan::native::document::columns;
 
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two, and writes a
@@ -150,8 +150,7 @@ impl<'a> Sweep<'a> {
             Ok((values, case))
         });
         let cases = cases.collect::<Result<Vec<_>, Failure>>()?;
-        let stop = case.stop();
-        let points = cases.into_iter().map(|(values, case)| Point::new(values, case, &stop));
+        let points = cases.into_iter().map(|(values, case)| Point::new(values, case));
         Ok(Self { case, variables, points: points.collect::<Result<_, _>>()? })
     }
 
@@ -185,10 +184,10 @@ impl<'a> Sweep<'a> {
 }
 
 impl Point {
-    fn new(values: Vec<f64>, case: Case, stop: &(dyn Fn() -> bool + Sync)) -> Result<Self, Failure> {
-        let search = case.search(case.gpus, 1)?;
-        let found = search.run(stop)?;
-        let best = found.ranked.first().copied().ok_or_else(|| search.why_nothing(&found, stop).to_string());
+    fn new(values: Vec<f64>, case: Case) -> Result<Self, Failure> {
+        let (search, stop) = (case.search(case.gpus, 1)?, stop_at(case.end()));
+        let found = search.run(&stop)?;
+        let best = found.ranked.first().copied().ok_or_else(|| search.why_nothing(&found, &stop).to_string());
         Ok(Self { values, best, stopped: found.stopped, case })
     }
 }

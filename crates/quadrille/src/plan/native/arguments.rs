@@ -17,7 +17,8 @@ pub struct QuestionArguments {
     #[arg(long)]
     pub any_layout: bool,
     /// Fix a choice: the size of an axis, microbatch, chunks, overlap-chunks, summa-panels, schedule, recompute, cac,
-    /// zero, activations, linear, keep-weights or overlap, e.g. --fix x=8,schedule=1f1b. Flags of the layout fix theirs
+    /// zero, activations, linear, keep-weights or overlap (passes joined by +), e.g. --fix x=8,schedule=1f1b or
+    /// --fix overlap=oar+ors. Flags of the layout fix theirs
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub fix: Vec<String>,
     /// Bound a size from above, e.g. --max pipe=16
@@ -29,7 +30,8 @@ pub struct QuestionArguments {
     /// Memory of a device that stays free, e.g. 10%, 4GB or 0 [default: 5%]
     #[arg(long, value_name = "SIZE|PERCENT")]
     pub memory_reserve: Option<Reserve>,
-    /// Stop searching after so many seconds, with the best so far; then results may depend on the machine's speed
+    /// Stop searching after so many seconds, with the best so far; then results may depend on the machine's speed. Numbers of
+    /// GPUs of --pareto share the time; in a sweep each point has so much
     #[arg(long, value_name = "SECONDS")]
     pub time_limit: Option<f64>,
     /// Tokens to train on: adds days and device-hours, e.g. --tokens 300e9
@@ -108,5 +110,5 @@ Fields of --json (times in seconds, sizes in bytes):
   plans         best first: layout (the fields of a layout file), devices, time_s, parts_s, memory_bytes, memory (of the
                 rank that needs most, by class, and its stage), model_flops, executed_flops, mfu, hfu, tokens_per_s;
                 with --tokens days, device_hours, and with --price-per-hour cost
-  pareto        with --pareto, likewise
+  pareto        with --pareto, likewise; stopped_gpus: the numbers of GPUs that --time-limit left incomplete
   explanation   with --explain: binding, sensitivities, changes, runner_up";

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Bound, Search, Setting, Space, hardware};
-use quadrille_spec::{Cluster, Grid, LayoutFile, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Axis, Cluster, Grid, LayoutFile, LayoutRequest, Model, SpecError};
 
 use super::arguments::QuestionArguments;
 use crate::arguments::ModelArguments;
@@ -51,13 +51,14 @@ impl Case {
             cluster = hardware::with(&cluster, "tiers.0.devices", nvs as f64)?;
         }
         let file = layout.file()?;
-        check_open(layout)?;
+        check_open(layout, &file)?;
         let gpus = devices(layout, &file, gpus)?;
         let mut request = LayoutRequest::new("x=1".parse()?, 2 * gpus);
         request.global_batch = layout.global_batch.or(file.global_batch).unwrap_or(request.global_batch);
         request.seq_len = layout.seq_len.or(file.seq_len);
         request.check_without_grid(&model, gpus)?;
-        if layout.per_node == Some(0) {
+        let per_node = layout.per_node.or(file.per_node);
+        if per_node == Some(0) {
             return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
         }
         let positive = |flag: &str, value: Option<f64>, example: &str| match value {
@@ -78,7 +79,7 @@ impl Case {
             global_batch: request.global_batch,
             space,
             framework,
-            per_node: layout.per_node,
+            per_node,
             reserve: question.memory_reserve.unwrap_or(Reserve::USUAL),
             tokens: positive("--tokens", question.tokens, "300e9")?,
             price_per_hour: positive("--price-per-hour", question.price_per_hour, "2.5")?,
@@ -116,11 +117,22 @@ impl Case {
         Ok(Search { setting, devices, space, top, one_per_grid: false, front: false, prune: true })
     }
 
-    /// When a search that begins now is to stop.
-    pub fn stop(&self) -> impl Fn() -> bool + Sync + use<> {
-        let end = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
-        move || end.is_some_and(|end| Instant::now() >= end)
+    /// When all searches that begin now are to be done, if ever.
+    pub fn end(&self) -> Option<Instant> {
+        self.time_limit.and_then(|limit| Instant::now().checked_add(limit))
     }
+}
+
+/// Whether a search is to stop that ends at `end`.
+pub fn stop_at(end: Option<Instant>) -> impl Fn() -> bool + Sync {
+    move || end.is_some_and(|end| Instant::now() >= end)
+}
+
+/// The end of the first of `searches` searches that begin now and share the time until `end` equally.
+pub fn share_of(end: Option<Instant>, searches: usize) -> Option<Instant> {
+    let now = Instant::now();
+    let searches = u32::try_from(searches.max(1)).unwrap_or(u32::MAX);
+    end.map(|end| now + end.saturating_duration_since(now) / searches)
 }
 
 /// The number of devices: typed, or that of the layout file's grid; of several the largest.
@@ -141,19 +153,36 @@ fn devices(layout: &LayoutArguments, file: &LayoutFile, gpus: Option<&[usize]>) 
     }
 }
 
-/// Refuses what the search chooses in a way of its own.
-fn check_open(layout: &LayoutArguments) -> Result<(), Failure> {
+/// Refuses what the search chooses in a way of its own, unless a layout file says the same.
+fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure> {
     let PipelineArguments { microbatch_group, stage_blocks, .. } = &layout.pipeline;
+    let grid = file.grid.as_ref().map(|grid| grid.parse::<Grid>()).transpose()?;
+    let stages = grid.map(|grid| grid.size(Axis::Pipe));
+    let order = "the search tries every order";
+    let group = "groups are as long as the pipeline";
+    let blocks = "pieces of layers are as equal as possible";
     let flags = [
         ("--grid", layout.grid.as_deref().is_some_and(|grid| grid != "auto"), "use --fix x=2,pipe=4 to fix axes"),
-        ("--order", layout.order.is_some(), "the search tries every order"),
-        ("--microbatch-group", microbatch_group.is_some(), "groups are as long as the pipeline"),
-        ("--stage-blocks", stage_blocks.is_some(), "pieces of layers are as equal as possible"),
+        ("--order", layout.order.is_some(), order),
+        ("--microbatch-group", microbatch_group.is_some(), group),
+        ("--stage-blocks", stage_blocks.is_some(), blocks),
+        // A grid with its order is that of a whole layout: the search chooses another.
+        ("--layout: its line 'order'", file.order.is_some() && grid.is_none(), order),
+        ("--layout: its line 'microbatch_group'", file.microbatch_group.is_some_and(|n| Some(n) != stages), group),
+        ("--layout: its line 'stage_blocks'", file.stage_blocks.as_deref().is_some_and(|n| !are_equal(n)), blocks),
     ];
     match flags.into_iter().find(|(_, typed, _)| *typed) {
         None => Ok(()),
         Some((flag, _, why)) => Err(Failure::usage(format!("{flag}: {why}; leave it out"))),
     }
+}
+
+/// Whether pieces of layers are those that a layout has by itself: as equal as possible, the longer ones first. The ends
+/// may have no block.
+fn are_equal(blocks: &[usize]) -> bool {
+    let inner: Vec<usize> = blocks.iter().copied().filter(|blocks| *blocks > 0).collect();
+    let ends = inner.first().zip(inner.last());
+    inner.is_sorted_by(|a, b| a >= b) && ends.is_none_or(|(longest, shortest)| longest - shortest <= 1)
 }
 
 /// The choices that are open: what flags and file of the layout say is fixed.

@@ -49,6 +49,7 @@ impl Answer<'_> {
         });
         if search.front {
             document["pareto"] = json!(entries(&self.front)?);
+            document["stopped_gpus"] = json!(self.incomplete);
         }
         if let Some(explanation) = &self.explanation {
             document["explanation"] = explanation.document(&search.setting);

@@ -1,6 +1,6 @@
 //! Why a layout is as fast as it is, for people and as a document.
 
-use quadrille_plan::native::explain::{Sensitivity, binding, difference, sensitivities};
+use quadrille_plan::native::explain::{ROUNDING, Sensitivity, binding, difference, sensitivities};
 use quadrille_plan::native::{Change, Ranked, Setting};
 use quadrille_spec::SpecError;
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ impl Explanation {
     fn other_choices(&self) -> String {
         let before = self.best.price.seconds;
         let lines = self.changes.iter().take(SHOWN).map(|Change { what, ranked }| {
-            let more = ranked.price.seconds - before;
+            let more = without_rounding(ranked.price.seconds - before, before);
             let percent = 100.0 * more.abs() / before;
             let effect = match more {
                 0.0 => "as fast".to_owned(),
@@ -103,7 +103,7 @@ impl Explanation {
 
     fn lost(&self) -> String {
         let Some(other) = &self.runner_up else { return String::new() };
-        let more = other.price.seconds - self.best.price.seconds;
+        let more = without_rounding(other.price.seconds - self.best.price.seconds, self.best.price.seconds);
         let mut text = format!("\nwhy the next one lost: {} more a step, in parts\n", seconds(more));
         let differing = difference(&self.best.price.parts, &other.price.parts);
         for (part, more) in differing.iter().take(SHOWN) {
@@ -144,6 +144,11 @@ impl Explanation {
             })),
         })
     }
+}
+
+/// A difference of a step's seconds, 0 where it is but rounding.
+fn without_rounding(difference: f64, step: f64) -> f64 {
+    if difference.abs() > ROUNDING * step { difference } else { 0.0 }
 }
 
 /// A number of the hardware.

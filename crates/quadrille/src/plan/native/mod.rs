@@ -13,7 +13,7 @@ use std::time::Instant;
 use quadrille_plan::native::{Found, Ranked, Search, front};
 use quadrille_spec::{Layout, LayoutFile};
 
-use self::case::Case;
+use self::case::{Case, share_of, stop_at};
 use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_file};
@@ -29,6 +29,8 @@ struct Answer<'a> {
     best: Ranked,
     /// Over several numbers of devices; empty unless it was asked for.
     front: Vec<Ranked>,
+    /// Numbers of devices that were not searched completely.
+    incomplete: Vec<usize>,
     /// Seconds that it took.
     seconds: f64,
     /// Of the best layout, where it was asked for.
@@ -62,30 +64,32 @@ impl<'a> Answer<'a> {
     /// Searches; with several numbers of devices in `gpus`, or all divisors, for the front over them.
     fn new(case: &'a Case, arguments: &PlanArguments, gpus: Option<&[usize]>) -> Result<Self, Failure> {
         let results = &arguments.results;
-        let (start, stop) = (Instant::now(), case.stop());
+        let (start, end) = (Instant::now(), case.end());
         let one_per_grid = results.one_per_grid;
         let search = Search { one_per_grid, front: results.pareto, ..case.search(case.gpus, arguments.top as usize)? };
-        let mut found = search.run(&stop)?;
-        let mut layouts = Vec::new();
-        if results.pareto {
-            let divisors = (1..=case.gpus).filter(|devices| case.gpus.is_multiple_of(*devices)).collect::<Vec<_>>();
-            let others = gpus.unwrap_or(&divisors).iter().filter(|devices| **devices != case.gpus);
-            for devices in others {
-                let other = Search { devices: *devices, top: 0, ..search.clone() }.run(&stop)?;
-                found.stopped |= other.stopped;
-                layouts.extend(other.front);
-            }
-            layouts.extend(&found.front);
+        let divisors = || (1..=case.gpus).filter(|devices| case.gpus.is_multiple_of(*devices)).collect();
+        let mut others = if results.pareto { gpus.map_or_else(divisors, <[usize]>::to_vec) } else { Vec::new() };
+        others.retain(|devices| *devices != case.gpus);
+        let mut found = search.run(&stop_at(share_of(end, 1 + others.len())))?;
+        let mut layouts = found.front.clone();
+        let mut incomplete: Vec<usize> = found.stopped.then_some(case.gpus).into_iter().collect();
+        for (index, devices) in others.iter().enumerate() {
+            let other = Search { devices: *devices, top: 0, ..search.clone() };
+            let other = other.run(&stop_at(share_of(end, others.len() - index)))?;
+            found.stopped |= other.stopped;
+            incomplete.extend(other.stopped.then_some(*devices));
+            layouts.extend(other.front);
         }
+        incomplete.sort_unstable();
         let fastest = |a: &&Ranked, b: &&Ranked| a.price.seconds.total_cmp(&b.price.seconds);
         let Some(best) = found.ranked.first().or_else(|| layouts.iter().min_by(fastest)).copied() else {
-            return Err(search.why_nothing(&found, &stop).into());
+            return Err(search.why_nothing(&found, &stop_at(end)).into());
         };
         let seconds = start.elapsed().as_secs_f64();
         let runner_up = found.ranked.get(1).copied();
         let explain = || explain::Explanation::new(&search.setting, best, runner_up);
         let explanation = results.explain.then(explain).transpose()?;
-        Ok(Self { case, search, found, best, front: front(&layouts), seconds, explanation })
+        Ok(Self { case, search, found, best, front: front(&layouts), incomplete, seconds, explanation })
     }
 }
 

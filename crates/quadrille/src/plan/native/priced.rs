@@ -34,6 +34,9 @@ pub struct PriceArguments {
 
 /// Prices and explains the layout.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
+    if arguments.dtype.is_some() {
+        return Err(Failure::usage("--dtype: with --price the framework says what values are; give --framework"));
+    }
     let model = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?.model;
     let typed = settings::typed(&arguments.layout, arguments.dtype, &settings::Defaults::USUAL)?;
     let layout = settings::resolve(&typed, &model)?;
@@ -57,15 +60,20 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     check_priced(&case, &candidate, &layout)?;
     let ranked = Ranked { candidate, price: setting.price(&candidate)? };
     let explanation = Explanation::new(&setting, ranked, None)?;
+    // Unknown where the device's memory is.
+    let fits = setting.capacity.map(|capacity| ranked.price.memory.total() <= capacity);
     if arguments.json {
         let mut document = json!({ "model": case.model.name, "cluster": case.cluster.name, "cost": "native" });
         document["framework"] = json!(case.framework.name);
+        document["device_memory_bytes"] = json!(case.cluster.device_memory);
+        document["reserved_bytes"] = json!(case.reserved()?);
+        document["fits"] = json!(fits);
         document["plan"] = entry(&case, &setting, &ranked)?;
         document["explanation"] = explanation.document(&setting);
         return print_json(&document);
     }
     let mut text = headline(&case, &setting)? + "\n" + &ranking(&case, &setting, &[&ranked]);
-    if setting.capacity.is_some_and(|capacity| ranked.price.memory.total() > capacity) {
+    if fits == Some(false) {
         text += "it does not fit into the memory of a device\n";
     }
     text += &format!("\nparts of a step\n{}", parts_table(&[&ranked]));

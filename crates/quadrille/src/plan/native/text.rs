@@ -1,6 +1,6 @@
 //! What was found, for people.
 
-use quadrille_plan::native::explain::Part;
+use quadrille_plan::native::explain::{Part, ROUNDING};
 use quadrille_plan::native::{Ranked, Setting};
 
 use super::Answer;
@@ -74,6 +74,10 @@ impl Answer<'_> {
         if self.found.stopped {
             text += "stopped by --time-limit before everything was looked at: the best so far, which may differ from run to \
                      run\n";
+            if self.search.front {
+                let numbers: Vec<_> = self.incomplete.iter().map(ToString::to_string).collect();
+                text += &format!("numbers of GPUs that were not searched completely: {}\n", numbers.join(", "));
+            }
         }
         text
     }
@@ -185,7 +189,8 @@ fn utilisation(setting: &Setting) -> String {
 /// The parts of each step in percent, without those that no layout has.
 pub fn parts_table(layouts: &[&Ranked]) -> String {
     // What rounding leaves of a bubble is none.
-    let present = |part: &Part| layouts.iter().any(|ranked| part.of(&ranked.price.parts) > 1e-9 * ranked.price.seconds);
+    let present =
+        |part: &Part| layouts.iter().any(|ranked| part.of(&ranked.price.parts) > ROUNDING * ranked.price.seconds);
     let parts: Vec<Part> = Part::ALL.into_iter().filter(present).collect();
     let header: Vec<_> = std::iter::once("step").chain(parts.iter().map(|part| part.name())).collect();
     let row = |ranked: &&Ranked| {
