@@ -154,14 +154,28 @@ impl Step<'_> {
             let passes = passes.min(all);
             passes / group * p + (passes % group).saturating_sub(place * p).min(p)
         };
-        let kept_after = |turned: usize| {
-            let of = |chunk| done(in_flight + turned, chunk).saturating_sub(done(turned, v - 1 - chunk)) as i64;
-            (0..v).map(|chunk| of(chunk) * self.kept(&self.piece(stage, chunk))).sum::<i64>()
+        let of = |turned: usize, chunk: usize| {
+            done(in_flight + turned, chunk).saturating_sub(done(turned, v - 1 - chunk)) as i64
+        };
+        let piece = |chunk| self.piece(stage, chunk);
+        let alike = self.stages.are_alike();
+        let ends = [0, v - 1].map(|chunk| self.kept(&piece(chunk)));
+        let amid = self.kept(&Piece { is_first: false, is_last: false, ..piece(0) });
+        let kept_after = |turned: usize| match alike {
+            // Only the ends of the model differ.
+            true => {
+                let flying = (in_flight + turned).min(all) as i64 - turned as i64;
+                flying * amid + (ends[0] - amid) * of(turned, 0) + (ends[1] - amid) * of(turned, v - 1)
+            }
+            false => (0..v).map(|chunk| of(turned, chunk) * self.kept(&piece(chunk))).sum::<i64>(),
         };
         let begins = (0..v).flat_map(|place| [place * p, place * p + p - in_flight % p]);
-        let kept = begins.map(kept_after).max().unwrap_or(0);
-        let beside =
-            (0..v).map(|chunk| self.piece(stage, chunk)).map(|piece| self.run(&piece).most() - self.kept(&piece));
+        let kept = match alike && ends == [amid; 2] {
+            true => kept_after(0),
+            false => begins.map(kept_after).max().unwrap_or(0),
+        };
+        let chunks = (0..v).filter(|chunk| !alike || *chunk < 2 || chunk + 1 == v);
+        let beside = chunks.map(piece).map(|piece| self.run(&piece).most() - self.kept(&piece));
         (kept, kept + beside.max().unwrap_or(0) + self.block.ahead + 3 * self.message())
     }
 

@@ -77,6 +77,11 @@ impl Stages {
         [0].into_iter().chain(inner).chain(Some(last).filter(|last| *last > 0))
     }
 
+    /// Whether all pieces have equally many blocks.
+    pub fn are_alike(&self) -> bool {
+        self.layers.is_multiple_of(self.pieces())
+    }
+
     /// Whether the embedding is on the stage.
     pub fn is_first(&self, stage: usize) -> bool {
         stage == 0
