@@ -156,8 +156,8 @@ mod tests {
     fn reserves_are_parts_or_bytes() {
         let of = |text: &str| text.parse::<Reserve>().and_then(|reserve| reserve.of(80_000_000_000));
         assert_eq!(of("5%"), Ok(4_000_000_000));
-        assert_eq!((of("4GB"), of("512MiB"), of("7")), (Ok(4_000_000_000), Ok(536_870_912), Ok(7)));
-        for wrong in ["", "five", "100%", "-1%", "nan%", "4TB", "-4GB", "1e30GB"] {
+        assert_eq!((of("4gb"), of("512MiB"), of("0")), (Ok(4_000_000_000), Ok(536_870_912), Ok(0)));
+        for wrong in ["", "five", "5", "100%", "-1%", "nan%", "4TB", "-4GB", "1e30GB"] {
             let message = of(wrong).unwrap_err().to_string();
             assert!(message.contains("--memory-reserve") && message.contains("512MiB"), "{message}");
         }
