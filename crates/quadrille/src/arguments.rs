@@ -48,7 +48,7 @@ pub enum Command {
     Verify(VerifyArguments),
     /// Show what a layout does without running it: program, bytes, FLOPs, memory.
     Explain(ExplainArguments),
-    /// Rank all grids of a number of ranks, or all configurations of a published study, by a cost model.
+    /// Find the fastest layouts of a model on a cluster: how long a step takes, what it needs, what limits it.
     Plan(PlanArguments),
     /// Search the best layout for every value of one or two numbers: GPUs, batch, hardware.
     Sweep(SweepArguments),
