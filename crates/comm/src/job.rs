@@ -5,13 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use quadrille_spec::Routing;
+
 use crate::activity::Activity;
 use crate::call::Call;
 use crate::delay::MessageDelay;
 use crate::error::{Aborted, Cause, CollectiveError, JobFailure};
 use crate::group::{Shared, member_index};
+use crate::lanes::Lanes;
 use crate::panics;
 use crate::run::JobOptions;
+use crate::transport::Transport;
 
 /// Locks a mutex whose data stay valid when a holder panics: failures travel through `Job::abort`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -21,6 +25,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Job {
     pub(crate) timeout: Duration,
     pub(crate) message_delay: Option<MessageDelay>,
+    pub(crate) routing: Routing,
+    pub(crate) transport: Transport,
     failure: OnceLock<Aborted>,
     statuses: Vec<Status>,
     groups: Mutex<BTreeMap<GroupKey, Arc<Shared>>>,
@@ -45,6 +51,8 @@ impl Job {
         Self {
             timeout: options.timeout,
             message_delay: options.message_delay.clone(),
+            routing: options.routing.clone(),
+            transport: Transport::Threads(Lanes::new(options.ranks)),
             failure: OnceLock::new(),
             statuses: (0..options.ranks).map(status).collect(),
             groups: Mutex::new(BTreeMap::new()),
@@ -69,6 +77,7 @@ impl Job {
         });
         if first {
             self.each_group(Shared::wake);
+            self.transport.wake();
         }
         aborted.clone()
     }
@@ -94,6 +103,7 @@ impl Job {
         self.statuses[rank].left.store(true, Ordering::SeqCst);
         if self.check().is_ok() {
             self.each_group(|group| group.find_departed(self));
+            self.transport.wake();
         }
     }
 

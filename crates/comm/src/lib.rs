@@ -24,6 +24,7 @@
 //! ascending order of the member index.
 
 mod activity;
+mod algorithm;
 mod call;
 mod collectives;
 mod context;
@@ -33,6 +34,7 @@ mod error;
 mod group;
 mod issue;
 mod job;
+mod lanes;
 mod ledger;
 mod mailbox;
 mod panics;
@@ -42,6 +44,7 @@ mod rendezvous;
 mod run;
 mod span;
 mod transfer;
+mod transport;
 mod wire;
 
 pub use activity::{Activity, Label};

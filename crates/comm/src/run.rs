@@ -5,6 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, Scope, scope};
 use std::time::Duration;
 
+use quadrille_spec::Routing;
+
 use crate::activity::Activity;
 use crate::context::RankContext;
 use crate::delay::MessageDelay;
@@ -22,12 +24,14 @@ pub struct JobOptions {
     pub timeout: Duration,
     /// How long messages are under way; `None`: as long as it takes. For experiments.
     pub message_delay: Option<MessageDelay>,
+    /// Which ranks share a node, and by which algorithms their collectives run.
+    pub routing: Routing,
 }
 
 impl JobOptions {
-    /// A job of `ranks` ranks with a timeout of five minutes and no delays.
+    /// A job of `ranks` ranks with a timeout of five minutes, no delays, and collectives in shared memory.
     pub fn new(ranks: usize) -> Self {
-        Self { ranks, timeout: Duration::from_secs(300), message_delay: None }
+        Self { ranks, timeout: Duration::from_secs(300), message_delay: None, routing: Routing::native(ranks) }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quadrille_spec::{
-    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, LayerLedger, Ledger, RankLedger, Transfer,
+    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, LayerLedger, Ledger, RankLedger, Route,
+    Routing, Transfer,
 };
 
 use crate::operation::Members;
@@ -16,15 +17,25 @@ use crate::{
 /// Bytes of a scalar that is reduced in f64.
 const SCALAR_BYTES: u64 = 8;
 
-/// The ledgers of all ranks for one step.
+/// The ledgers of all ranks for one step, with collectives as thread ranks run them: counted as rings.
 pub fn predict(program: &StepProgram) -> Ledger {
-    Ledger { ranks: (0..program.layout.grid.ranks()).map(|rank| predict_rank(program, rank)).collect() }
+    predict_routed(program, &Routing::native(program.layout.grid.ranks()))
 }
 
-/// The ledger of one rank for one step.
+/// The ledgers of all ranks for one step, with collectives by the algorithms that `routing` chooses.
+pub fn predict_routed(program: &StepProgram, routing: &Routing) -> Ledger {
+    Ledger { ranks: (0..program.layout.grid.ranks()).map(|rank| predict_rank_routed(program, rank, routing)).collect() }
+}
+
+/// As [`predict`], of one rank.
 pub fn predict_rank(program: &StepProgram, rank: usize) -> RankLedger {
+    predict_rank_routed(program, rank, &Routing::native(program.layout.grid.ranks()))
+}
+
+/// As [`predict_routed`], of one rank.
+pub fn predict_rank_routed(program: &StepProgram, rank: usize, routing: &Routing) -> RankLedger {
     let stage = program.of_rank(rank);
-    let (axes, layers) = transfers(stage, rank);
+    let (axes, layers) = transfers(stage, rank, routing);
     let (flops, elements) = work(stage, rank);
     RankLedger { rank, axes, layers, flops, elements, memory: crate::memory::predict(stage) }
 }
@@ -71,7 +82,7 @@ fn executed(program: &StageProgram) -> impl Iterator<Item = (&Op, u64)> {
     passes.chain(program.update.ops.iter().map(|op| (op, 1)))
 }
 
-fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedger>) {
+fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLedger, Vec<LayerLedger>) {
     let mut total = empty_axes(program);
     let mut by_layer: BTreeMap<Layer, AxesLedger> =
         program.layers().into_iter().map(|layer| (layer, total.clone())).collect();
@@ -86,7 +97,7 @@ fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedge
         }
     };
     for (op, times) in executed(program) {
-        if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank) {
+        if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank, routing) {
             add(op.layer, axes, kind, transfer, times);
         }
     }
@@ -100,7 +111,7 @@ fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedge
             add(message.layer, Axis::Pipe.only(), kind, transfer, microbatches);
         }
     }
-    if let Some((axes, transfer)) = decision(program, rank) {
+    if let Some((axes, transfer)) = decision(program, rank, routing) {
         let passes = program.steps.iter().filter(|step| matches!(step, Step::Run(_))).count() as u64;
         add(Layer::Step, axes, CollectiveKind::Broadcast, transfer, passes);
     }
@@ -109,14 +120,15 @@ fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedge
 }
 
 /// What a message-driven stage sends to agree on its next pass.
-fn decision(program: &StageProgram, rank: usize) -> Option<(AxisSet, Transfer)> {
+fn decision(program: &StageProgram, rank: usize, routing: &Routing) -> Option<(AxisSet, Transfer)> {
     let axes = decision_axes(program);
     if !program.is_message_driven() || program.grid().size_of(axes) == 1 {
         return None;
     }
     let grid = program.grid();
     let (members, index) = (grid.size_of(axes), grid.group_index(grid.coordinate(rank), axes));
-    let wire_bytes = wire_bytes(CollectiveKind::Broadcast, 1, members, index, 0, SCALAR_BYTES);
+    let route = route(routing, program, rank, axes, Members::Root(0), CollectiveKind::Broadcast, SCALAR_BYTES);
+    let wire_bytes = wire_bytes(&route, CollectiveKind::Broadcast, 1, members, index, 0, SCALAR_BYTES);
     Some((axes, Transfer { calls: 1, payload_bytes: SCALAR_BYTES, wire_bytes }))
 }
 
@@ -134,7 +146,12 @@ pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usiz
 }
 
 /// What one operation sends; a collective counts at its issue.
-fn transfer(program: &StageProgram, operation: &Operation, rank: usize) -> Option<(AxisSet, CollectiveKind, Transfer)> {
+fn transfer(
+    program: &StageProgram,
+    operation: &Operation,
+    rank: usize,
+    routing: &Routing,
+) -> Option<(AxisSet, CollectiveKind, Transfer)> {
     let grid = program.grid();
     let place = grid.coordinate(rank);
     let (axes, kind, elements, element_bytes, members, who) = match operation {
@@ -159,8 +176,32 @@ fn transfer(program: &StageProgram, operation: &Operation, rank: usize) -> Optio
         return None;
     }
     let payload_bytes = elements as u64 * element_bytes;
-    let wire_bytes = wire_bytes(kind, elements, members, index, root, element_bytes);
+    let route = route(routing, program, rank, axes, who, kind, payload_bytes);
+    let wire_bytes = wire_bytes(&route, kind, elements, members, index, root, element_bytes);
     Some((axes, kind, Transfer { calls: 1, payload_bytes, wire_bytes }))
+}
+
+/// The route of a collective over `axes` on this rank.
+fn route(
+    routing: &Routing,
+    program: &StageProgram,
+    rank: usize,
+    axes: AxisSet,
+    who: Members,
+    kind: CollectiveKind,
+    bytes: u64,
+) -> Route {
+    let grid = program.grid();
+    let along = grid.group(rank, axes);
+    let members = match who {
+        Members::All | Members::Root(_) => along,
+        Members::Ends => vec![along[0], along[along.len() - 1]],
+        Members::Blocks(size) => {
+            let place = grid.group_index(grid.coordinate(rank), axes);
+            along[place / size * size..][..size].to_vec()
+        }
+    };
+    routing.route(kind, bytes, &members)
 }
 
 /// FLOPs of products and attention, and elements that element-wise operations sweep over.
