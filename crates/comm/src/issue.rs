@@ -58,7 +58,7 @@ impl RankContext {
                 match &plan {
                     None => exchange(&job, &group, call, slices)?,
                     Some(plan) => {
-                        let at = Occasion { group: &group, call: &call, sequence, step: 0 };
+                        let at = Occasion { group: &group, call: &call, sequence };
                         algorithm::run(&job, at, plan, slices, &mut lock(&scratch))?;
                     }
                 }

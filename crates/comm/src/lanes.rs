@@ -51,12 +51,11 @@ unsafe impl Send for Parcel {}
 struct Key {
     group: *const crate::group::Shared,
     sequence: u64,
-    step: usize,
 }
 
 impl Key {
     fn of(at: &Occasion<'_>) -> Self {
-        Self { group: std::sync::Arc::as_ptr(&at.group.shared), sequence: at.sequence, step: at.step }
+        Self { group: std::sync::Arc::as_ptr(&at.group.shared), sequence: at.sequence }
     }
 }
 

@@ -13,15 +13,14 @@ pub(crate) enum Transport {
     Threads(Lanes),
 }
 
-/// Which step of which collective an exchange belongs to: for matching and for reports.
+/// Which collective an exchange belongs to: for matching and for reports. Exchanges of one collective between two members
+/// match in their order; members number them differently.
 #[derive(Clone, Copy)]
 pub(crate) struct Occasion<'a> {
     pub(crate) group: &'a Group,
     pub(crate) call: &'a Call,
     /// The collective's number in its group, from 1.
     pub(crate) sequence: u64,
-    /// The exchange's number in the collective, from 0.
-    pub(crate) step: usize,
 }
 
 /// One step of a rank: what it sends to one member and receives from another, both under way at once. Members by index.

@@ -68,7 +68,7 @@ pub(crate) fn run<T: Element>(
     let addresses = slices.addresses(at.group.size(), at.group.index());
     let scratch = (scratch.elements::<T>(plan.scratch), plan.scratch);
     let spaces = Spaces { input: (addresses.0, input), output: (addresses.1, output), scratch };
-    for (step, action) in plan.actions.iter().enumerate() {
+    for action in &plan.actions {
         match *action {
             Action::Copy { from, to } => {
                 assert_eq!(from.len, to.len, "a copy keeps its length");
@@ -79,7 +79,7 @@ pub(crate) fn run<T: Element>(
                     unsafe { std::ptr::copy(from, into, to.len) };
                 }
             }
-            Action::Exchange { send, receive } => exchange(job, Occasion { step, ..at }, &spaces, send, receive)?,
+            Action::Exchange { send, receive } => exchange(job, at, &spaces, send, receive)?,
         }
     }
     Ok(())
