@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_oracle::{State, Tensors};
-use quadrille_spec::Axis;
-use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId, predict};
+use quadrille_spec::{Axis, Choice, Routing};
+use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId, predict_routed};
 use serde::Serialize;
 
 use crate::reference::SerialStep;
@@ -25,6 +25,8 @@ pub struct VerifyOptions {
     pub threads: usize,
     /// How long a collective may wait for a rank.
     pub timeout: Duration,
+    /// By which algorithms collectives run.
+    pub collectives: Choice,
 }
 
 /// The largest differences allowed.
@@ -109,9 +111,11 @@ pub fn verify<T: Real>(
 }
 
 fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<Vec<RankStep>>, EngineError> {
-    let predicted = predict(program);
+    let routing = Routing::of(&program.layout, &options.collectives);
+    let predicted = predict_routed(program, &routing);
     let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
-    let job = JobOptions { timeout: options.timeout, ..JobOptions::new(program.layout.grid.ranks()) };
+    let ranks = program.layout.grid.ranks();
+    let job = JobOptions { timeout: options.timeout, routing, ..JobOptions::new(ranks) };
     Ok(run_ranks(&job, |context| {
         let initial = InitialValues::Perturbed;
         let mut engine = RankEngine::<T>::new(program, context, options.threads, options.hyper, options.seed, initial)?;

@@ -2,13 +2,14 @@
 //!
 //! The same types hold what the step program predicts and what a run counts; the two are compared as integers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A kind of communication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectiveKind {
     /// Every member ends with the reduction of all buffers.
@@ -49,7 +50,7 @@ impl CollectiveKind {
 }
 
 /// Communication of one kind, summed over calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Transfer {
     /// Number of calls.
     pub calls: u64,
@@ -73,7 +74,7 @@ impl AddAssign for Transfer {
 pub type AxesLedger = BTreeMap<String, BTreeMap<CollectiveKind, Transfer>>;
 
 /// The transfers of one layer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerLedger {
     /// `embedding`, `block 0`, ..., `head`, `step`.
     pub layer: String,
@@ -83,7 +84,7 @@ pub struct LayerLedger {
 
 /// FLOPs by kind of operation, from executed shapes; a product counts 2mkn, attention without causal discount.
 /// Element-wise work is listed apart: [`RankLedger::elements`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FlopsLedger {
     /// Products of forward linear layers and the head.
     pub gemm_forward: u64,
@@ -109,7 +110,7 @@ impl FlopsLedger {
 }
 
 /// What a piece of memory holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryClass {
     /// The rank's shards of the parameters.
@@ -134,7 +135,7 @@ impl MemoryClass {
 }
 
 /// Requested bytes of live values and states; kernels' scratch and thread stacks are outside.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MemoryLedger {
     /// The most bytes of each class at any time of the step.
     #[serde(flatten)]
@@ -171,7 +172,7 @@ impl MemoryLedger {
 }
 
 /// What one rank sends, computes and holds in a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankLedger {
     /// The rank's number.
     pub rank: usize,
@@ -182,13 +183,13 @@ pub struct RankLedger {
     /// Work.
     pub flops: FlopsLedger,
     /// Elements that element-wise operations sweep over, by the operation's name.
-    pub elements: BTreeMap<&'static str, u64>,
+    pub elements: BTreeMap<Cow<'static, str>, u64>,
     /// Memory.
     pub memory: MemoryLedger,
 }
 
 /// The ledgers of all ranks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// In order of rank.
     pub ranks: Vec<RankLedger>,

@@ -46,5 +46,5 @@ pub use model_file::ModelFile;
 pub use nodes::{Nodes, TwoLevel};
 pub use overlap::Overlap;
 pub use random::{Dropout, RandomStream};
-pub use routing::{Algorithm, Choice, Route, Routing};
+pub use routing::{Algorithm, Choice, Collectives, Route, Routing};
 pub use toml_text::{check_name, read as read_toml};

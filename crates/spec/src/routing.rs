@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CollectiveKind, Nodes, SpecError, Tier, TwoLevel};
+use crate::{CollectiveKind, Layout, Nodes, SpecError, Tier, TwoLevel};
 
 /// How a collective is carried out. `G` members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -45,14 +45,28 @@ impl fmt::Display for Algorithm {
     }
 }
 
-impl FromStr for Algorithm {
+/// What was asked for: an algorithm, or the choice among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collectives {
+    /// The fastest known for each collective.
+    Auto,
+    /// This one for all.
+    Always(Algorithm),
+}
+
+impl FromStr for Collectives {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name() == text).ok_or_else(|| SpecError::Unknown {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let names = Algorithm::ALL.map(|algorithm| algorithm.name().to_owned());
+        let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text);
+        algorithm.map(Self::Always).ok_or_else(|| SpecError::Unknown {
             what: "algorithm of collectives",
             name: text.to_owned(),
-            known: Self::ALL.map(|algorithm| algorithm.name().to_owned()).to_vec(),
+            known: std::iter::once("auto".to_owned()).chain(names).collect(),
         })
     }
 }
@@ -106,6 +120,11 @@ impl Routing {
     /// What thread ranks do unless told otherwise: shared memory.
     pub fn native(ranks: usize) -> Self {
         Self { nodes: Nodes::equal(ranks, ranks), choice: Choice::Always(Algorithm::Native) }
+    }
+
+    /// Of a layout's ranks on its nodes.
+    pub fn of(layout: &Layout, choice: &Choice) -> Self {
+        Self { nodes: Nodes::equal(layout.grid.ranks(), layout.per_node), choice: choice.clone() }
     }
 
     /// How a collective with a full buffer of `bytes` runs in the group of these members (ranks in index order).

@@ -1,5 +1,6 @@
 //! The predicted ledger: what a rank will send, compute and hold in one step, from the program alone.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quadrille_spec::{
@@ -205,7 +206,7 @@ fn route(
 }
 
 /// FLOPs of products and attention, and elements that element-wise operations sweep over.
-fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<&'static str, u64>) {
+fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<Cow<'static, str>, u64>) {
     let place = program.grid().coordinate(rank);
     let mut ledger = FlopsLedger::default();
     let mut elements = BTreeMap::new();
@@ -220,7 +221,7 @@ fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<&'static 
             Operation::AttentionBackward { .. } => ledger.attention_backward += flops,
             _ => {
                 if let Some(swept) = swept_elements(program, &op.operation, place) {
-                    *elements.entry(op.operation.name()).or_default() += times * swept as u64;
+                    *elements.entry(op.operation.name().into()).or_default() += times * swept as u64;
                 }
             }
         }
