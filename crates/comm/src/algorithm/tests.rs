@@ -86,11 +86,11 @@ fn ready(current: &[Option<Action>]) -> Vec<usize> {
     let mut ready: Vec<bool> = (0..current.len()).map(|index| partners(index).is_some()).collect();
     loop {
         let before = ready.clone();
-        for index in 0..current.len() {
+        for (index, ready) in ready.iter_mut().enumerate() {
             let Some((to, from)) = partners(index) else { continue };
             let receives = to.is_none_or(|to| before[to] && partners(to).is_some_and(|(_, from)| from == Some(index)));
             let sends = from.is_none_or(|from| before[from] && partners(from).is_some_and(|(to, _)| to == Some(index)));
-            ready[index] &= receives && sends;
+            *ready &= receives && sends;
         }
         if ready == before {
             return (0..current.len()).filter(|index| ready[*index]).collect();
