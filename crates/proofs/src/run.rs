@@ -61,7 +61,7 @@ pub fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
         hyper: hyper(case.clip),
         threads: case.threads,
         timeout: TIMEOUT,
-        collectives: Choice::Always(Algorithm::Native),
+        collectives: case.collectives.clone(),
     };
     match verify_as(&case.program(dtype), options) {
         Ok(report) if report.ok => Ok(()),
