@@ -1,5 +1,7 @@
 //! Groups: the ordered ranks that communicate together.
 
+#[cfg(feature = "mpi")]
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -60,6 +62,9 @@ pub(crate) struct Shared {
     pub(crate) issued: Vec<AtomicU64>,
     pub(crate) meeting: Meeting,
     pub(crate) mailbox: Mailbox,
+    /// A hash of name and members: the same in every process.
+    #[cfg(feature = "mpi")]
+    pub(crate) key: u64,
 }
 
 impl Shared {
@@ -69,6 +74,8 @@ impl Shared {
             issued: members.iter().map(|_| AtomicU64::new(0)).collect(),
             meeting: Meeting::new(members.len()),
             mailbox: Mailbox::default(),
+            #[cfg(feature = "mpi")]
+            key: std::hash::BuildHasher::hash_one(&BuildHasherDefault::<DefaultHasher>::default(), (&name, &members)),
             name,
             members,
         }

@@ -14,7 +14,7 @@ use crate::group::Group;
 use crate::job::lock;
 use crate::ledger::record;
 use crate::pending::{Pending, pending};
-use crate::transfer::{Slices, exchange};
+use crate::transfer::Slices;
 use crate::transport::Occasion;
 use crate::wire;
 
@@ -55,10 +55,10 @@ impl RankContext {
             let outcome = job.catch(rank, || {
                 job.set_busy_with(rank, Some((group.shared_name(), call)));
                 let slices = view(&mut buffers);
+                let at = Occasion { group: &group, call: &call, sequence };
                 match &plan {
-                    None => exchange(&job, &group, call, slices)?,
+                    None => job.transport.native(&job, at, slices)?,
                     Some(plan) => {
-                        let at = Occasion { group: &group, call: &call, sequence };
                         algorithm::run(&job, at, plan, slices, &mut lock(&scratch))?;
                     }
                 }
@@ -84,7 +84,7 @@ impl RankContext {
         });
         if let Ok(call) = counted {
             let span = self.spans.open(&group.shared.name, &call);
-            group.shared.mailbox.post(&self.job, group, call, buffer, completion, span);
+            self.job.transport.message(&self.job, group, call, buffer, completion, span);
         } // otherwise dropping the completion reports the abort
         pending
     }

@@ -12,7 +12,6 @@ use crate::call::Call;
 use crate::delay::MessageDelay;
 use crate::error::{Aborted, Cause, CollectiveError, JobFailure};
 use crate::group::{Shared, member_index};
-use crate::lanes::Lanes;
 use crate::panics;
 use crate::run::JobOptions;
 use crate::transport::Transport;
@@ -52,7 +51,7 @@ impl Job {
             timeout: options.timeout,
             message_delay: options.message_delay.clone(),
             routing: options.routing.clone(),
-            transport: Transport::Threads(Lanes::new(options.ranks)),
+            transport: Transport::of(options),
             failure: OnceLock::new(),
             statuses: (0..options.ranks).map(status).collect(),
             groups: Mutex::new(BTreeMap::new()),
@@ -75,11 +74,34 @@ impl Job {
             first = true;
             Aborted(Arc::new(JobFailure { rank, activity, cause }))
         });
+        let aborted = aborted.clone();
         if first {
             self.each_group(Shared::wake);
             self.transport.wake();
+            self.transport.announce(&aborted);
         }
-        aborted.clone()
+        aborted
+    }
+
+    /// As `abort`, with a failure that another process has told of.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn abort_told(&self, told: Aborted) {
+        self.failure.get_or_init(|| told);
+    }
+
+    /// The job's number in this process, from 1.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn number(&self) -> u64 {
+        self.transport.link().map_or(0, |link| link.job)
+    }
+
+    /// Collectives that a rank has issued on the group with this key.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn issued_on(&self, group: u64, rank: usize) -> u64 {
+        let groups = lock(&self.groups);
+        let group = groups.values().find(|shared| shared.key == group);
+        let index = group.and_then(|group| group.members.iter().position(|member| *member == rank));
+        group.zip(index).map_or(0, |(group, index)| group.issued[index].load(Ordering::Relaxed))
     }
 
     /// Aborts because of `error`, found in a call that `rank` issued during `activity`.

@@ -35,8 +35,11 @@ mod group;
 mod issue;
 mod job;
 mod lanes;
+mod launcher;
 mod ledger;
 mod mailbox;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod panics;
 mod pending;
 mod queue;
@@ -46,6 +49,7 @@ mod span;
 mod transfer;
 mod transport;
 mod wire;
+mod world;
 
 pub use activity::{Activity, Label};
 pub use call::Call;
@@ -56,5 +60,7 @@ pub use error::{Aborted, Cause, CollectiveError, JobFailure, Late};
 pub use group::Group;
 pub use ledger::{Ledger, LedgerKey};
 pub use pending::Pending;
-pub use run::{JobOptions, run_ranks};
+pub use launcher::Launched;
+pub use run::{JobOptions, run_job, run_ranks};
 pub use span::Span;
+pub use world::{World, WorldError};
