@@ -46,6 +46,7 @@ pub fn prove_within(program: &StepProgram, steps: u64, timeout: Duration) -> Res
             threads: 1,
             timeout,
             collectives: Choice::Always(Algorithm::Native),
+            world: None,
         },
     )
 }
@@ -62,6 +63,7 @@ pub fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
         threads: case.threads,
         timeout: TIMEOUT,
         collectives: case.collectives.clone(),
+        world: None,
     };
     match verify_as(&case.program(dtype), options) {
         Ok(report) if report.ok => Ok(()),

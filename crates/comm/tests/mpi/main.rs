@@ -73,7 +73,12 @@ fn main() -> ExitCode {
     for case in chosen {
         let outcome = run(case);
         let passed = std::panic::catch_unwind(|| (case.check)(&outcome)).is_ok();
-        println!("case {} ... {} ({:.1} s)", case.name, if passed { "ok" } else { "FAILED" }, outcome.elapsed.as_secs_f64());
+        println!(
+            "case {} ... {} ({:.1} s)",
+            case.name,
+            if passed { "ok" } else { "FAILED" },
+            outcome.elapsed.as_secs_f64()
+        );
         if !passed {
             failed.push(case.name);
         }

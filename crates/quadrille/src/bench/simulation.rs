@@ -118,6 +118,7 @@ pub fn run(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
         threads: 1,
         timeout: Duration::from_secs(300),
         collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,
