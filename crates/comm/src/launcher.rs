@@ -52,7 +52,8 @@ mod tests {
     use super::*;
 
     fn launched(variables: &[(&str, &str)]) -> Option<Launched> {
-        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let find =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         Launched::from_variables(find)
     }
 

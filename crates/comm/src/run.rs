@@ -36,7 +36,13 @@ pub struct JobOptions {
 impl JobOptions {
     /// A job of `ranks` ranks with a timeout of five minutes, no delays, and collectives in shared memory.
     pub fn new(ranks: usize) -> Self {
-        Self { ranks, timeout: Duration::from_secs(300), message_delay: None, routing: Routing::native(ranks), world: None }
+        Self {
+            ranks,
+            timeout: Duration::from_secs(300),
+            message_delay: None,
+            routing: Routing::native(ranks),
+            world: None,
+        }
     }
 }
 

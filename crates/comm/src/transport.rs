@@ -108,12 +108,7 @@ impl Transport {
     ///
     /// # Errors
     /// As [`exchange`](Self::exchange).
-    pub(crate) fn native<T: Element>(
-        &self,
-        job: &Job,
-        at: Occasion<'_>,
-        slices: Slices<'_, T>,
-    ) -> Result<(), Aborted> {
+    pub(crate) fn native<T: Element>(&self, job: &Job, at: Occasion<'_>, slices: Slices<'_, T>) -> Result<(), Aborted> {
         match self {
             Self::Threads(_) => transfer::exchange(job, at.group, *at.call, slices),
             #[cfg(feature = "mpi")]

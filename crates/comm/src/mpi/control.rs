@@ -45,7 +45,8 @@ impl Control {
         ranks.retain(|neighbour| *neighbour != rank);
         let neighbours = ranks.into_iter().map(|rank| Neighbour { rank, heard: now }).collect();
         let buffer = vec![0; PACKET_BYTES].into_boxed_slice();
-        let mut control = Self { incoming: None, buffer, outgoing: VecDeque::new(), neighbours, beat: now, looked: now };
+        let mut control =
+            Self { incoming: None, buffer, outgoing: VecDeque::new(), neighbours, beat: now, looked: now };
         control.listen(library)?;
         Ok(control)
     }
@@ -97,7 +98,10 @@ impl Control {
                 }
                 Some(Packet::Answer { number, answer }) => port.inquiries.answered(number, arrived.from, answer),
                 None => {
-                    let text = format!("rank {} sent a packet that is none of ours; all ranks must run one executable", arrived.from);
+                    let text = format!(
+                        "rank {} sent a packet that is none of ours; all ranks must run one executable",
+                        arrived.from
+                    );
                     port.fail(JobFailure::of_process(arrived.from, Cause::Told(text)));
                 }
             }

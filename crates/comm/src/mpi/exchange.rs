@@ -107,7 +107,10 @@ impl Incoming {
             let Some(arrived) = library.test(front).map_err(|error| error.to_string())? else { break };
             let (_, bytes) = segment(self.bytes, self.arrived);
             if arrived.bytes != bytes {
-                return Err(format!("{} bytes came from rank {} where {bytes} were expected", arrived.bytes, self.from));
+                return Err(format!(
+                    "{} bytes came from rank {} where {bytes} were expected",
+                    arrived.bytes, self.from
+                ));
             }
             self.flight.pop_front();
             self.arrived += 1;
@@ -204,7 +207,16 @@ impl Port {
                         Place::Blocks(desk.take_blocks(segments(bytes).min(WINDOW)))
                     }
                 };
-                Incoming { place, bytes, from: rank(from), tag, posted: 0, arrived: 0, handled: 0, flight: VecDeque::new() }
+                Incoming {
+                    place,
+                    bytes,
+                    from: rank(from),
+                    tag,
+                    posted: 0,
+                    arrived: 0,
+                    handled: 0,
+                    flight: VecDeque::new(),
+                }
             });
             (outgoing, incoming)
         };

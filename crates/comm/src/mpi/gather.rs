@@ -17,10 +17,13 @@ impl Port {
         let lengths = self.gather_numbers(own.len() as u64)?;
         let total = lengths.iter().sum::<u64>();
         if c_int::try_from(total).is_err() {
-            return Err(Some(format!("the results of all ranks take {total} bytes together; at most 2 GiB can be shared")));
+            return Err(Some(format!(
+                "the results of all ranks take {total} bytes together; at most 2 GiB can be shared"
+            )));
         }
         let counts: Vec<c_int> = lengths.iter().map(|length| *length as c_int).collect();
-        let starts: Vec<c_int> = counts.iter().scan(0, |end, count| Some(std::mem::replace(end, *end + count))).collect();
+        let starts: Vec<c_int> =
+            counts.iter().scan(0, |end, count| Some(std::mem::replace(end, *end + count))).collect();
         let mut all = vec![0u8; total as usize];
         let to = all.as_mut_ptr();
         let done = self.complete(|library| {
@@ -69,10 +72,7 @@ impl Port {
     }
 
     /// Starts a collective of all processes and looks until it is done.
-    fn complete(
-        &self,
-        start: impl FnOnce(&mut Library) -> Result<Request, MpiError>,
-    ) -> Result<(), Option<String>> {
+    fn complete(&self, start: impl FnOnce(&mut Library) -> Result<Request, MpiError>) -> Result<(), Option<String>> {
         let text = |error: MpiError| Some(error.to_string());
         let mut request = start(&mut self.enter().library).map_err(text)?;
         let pace = Pace::start();

@@ -151,7 +151,8 @@ impl Wait {
     fn mismatch(&self, port: &Port, answers: &BTreeMap<usize, Answer>) -> Option<Fault> {
         let here = Some((self.group.shared.key, self.sequence));
         let waiting = answers.iter().filter(|(_, answer)| self.channel.is_none() && answer.waits_in == here);
-        let mut calls = waiting.filter_map(|(rank, answer)| Some((*rank, answer.busy_with.as_ref()?.1.read(&port.names))));
+        let mut calls =
+            waiting.filter_map(|(rank, answer)| Some((*rank, answer.busy_with.as_ref()?.1.read(&port.names))));
         let first = calls.find(|(_, call)| !self.call.looks_like(call))?;
         let error = CollectiveError::Mismatch {
             group: self.group.shared_name(),

@@ -229,11 +229,7 @@ impl Library {
     }
 
     /// A commutative operation of our own, made once.
-    pub(super) fn operator(
-        &mut self,
-        name: (TypeId, Reduction),
-        function: Operation,
-    ) -> Result<ffi::MPI_Op, MpiError> {
+    pub(super) fn operator(&mut self, name: (TypeId, Reduction), function: Operation) -> Result<ffi::MPI_Op, MpiError> {
         if let Some((_, known)) = self.operators.iter().find(|(known, _)| *known == name) {
             return Ok(*known);
         }

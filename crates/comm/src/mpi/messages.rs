@@ -205,7 +205,12 @@ impl Port {
                 "its tag meets tag {} of a group with the same ranks {} and {other} in the MPI library's tags; use another",
                 known.tag, self.rank
             );
-            let error = CollectiveError::Transport { group: group.shared_name(), sequence: 0, call: Box::new(call), error: text };
+            let error = CollectiveError::Transport {
+                group: group.shared_name(),
+                sequence: 0,
+                call: Box::new(call),
+                error: text,
+            };
             job.abort_collective(self.rank, call.activity, error);
             // SAFETY: nobody has got the address.
             drop(unsafe { Box::from_raw(side) });

@@ -7,8 +7,8 @@ use std::time::Duration;
 use quadrille_comm::{JobOptions, Label, RankContext, Reduction, World};
 use quadrille_spec::{Algorithm, Choice, Nodes, Routing};
 
-use crate::work::{Done, everyone, job};
 use crate::Case;
+use crate::work::{Done, everyone, job};
 
 unsafe extern "C" {
     fn raise(signal: i32) -> i32;
@@ -38,7 +38,11 @@ pub(crate) fn cases() -> Vec<Case> {
             ranks: 4,
             body: || fault(NEVER, |_| panic!("number {}", 17)),
             check: |outcome| {
-                outcome.fails_saying(&["error: rank 2 failed at block 2, forward: panicked at ", "faults.rs", "number 17"]);
+                outcome.fails_saying(&[
+                    "error: rank 2 failed at block 2, forward: panicked at ",
+                    "faults.rs",
+                    "number 17",
+                ]);
                 outcome.within(5);
             },
         },
@@ -166,7 +170,11 @@ pub(crate) fn cases() -> Vec<Case> {
             ranks: 3,
             body: || unequal(Algorithm::Ring),
             check: |outcome| {
-                outcome.fails_saying(&["all-reduce (sum) of 5 f32", "all-reduce (sum) of 6 f32", "#2 on group \"world\""]);
+                outcome.fails_saying(&[
+                    "all-reduce (sum) of 5 f32",
+                    "all-reduce (sum) of 6 f32",
+                    "#2 on group \"world\"",
+                ]);
                 outcome.within(10);
             },
         },
@@ -213,8 +221,8 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn late(outcome: &crate::Outcome) {
     outcome.fails_saying(&[
-        "error: rank 2 failed at data, read: all-reduce (sum) of 7 f32 #2 on group \"world\" has waited",
-        "ranks [0, 1, 3] arrived; late: rank 2 at data, read (reached #1)",
+        "error: rank 2 failed at data, read: all-reduce (sum) of 7 f32 [block 0, forward] #2 on group",
+        " s: ranks [0, 1, 3] arrived; late: rank 2 at data, read (reached #1)",
     ]);
     outcome.within(10);
 }

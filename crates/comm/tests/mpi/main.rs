@@ -49,7 +49,7 @@ fn run(case: &Case) -> Outcome {
     let start = Instant::now();
     let mut command = Command::new("mpirun");
     command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]);
-    command.args(["-x", CASE, "-n", &case.ranks.to_string()]);
+    command.args(["--timeout", "60", "-x", CASE, "-n", &case.ranks.to_string()]);
     command.arg(env::current_exe().expect("a program knows its path")).env(CASE, case.name).stdin(Stdio::null());
     let output = command.output().expect("mpirun is there");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
@@ -73,7 +73,12 @@ fn main() -> ExitCode {
     for case in chosen {
         let outcome = run(case);
         let passed = std::panic::catch_unwind(|| (case.check)(&outcome)).is_ok();
-        println!("case {} ... {} ({:.1} s)", case.name, if passed { "ok" } else { "FAILED" }, outcome.elapsed.as_secs_f64());
+        println!(
+            "case {} ... {} ({:.1} s)",
+            case.name,
+            if passed { "ok" } else { "FAILED" },
+            outcome.elapsed.as_secs_f64()
+        );
         if !passed {
             failed.push(case.name);
         }

@@ -137,7 +137,8 @@ fn messages() -> ExitCode {
             let sends: Vec<_> = tags.iter().map(send).collect();
             assert_eq!(sum.wait()?, vec![g as f32; 70_000]);
             let mut waiting: Vec<(u32, Pending<Vec<f64>>)> = tags.into_iter().rev().zip(receives).collect();
-            while let Some(first) = Pending::wait_for_any(&waiting.iter().map(|(_, pending)| pending).collect::<Vec<_>>())
+            while let Some(first) =
+                Pending::wait_for_any(&waiting.iter().map(|(_, pending)| pending).collect::<Vec<_>>())
             {
                 let (tag, pending) = waiting.remove(first);
                 assert!(pending.is_done());
@@ -150,7 +151,10 @@ fn messages() -> ExitCode {
             // Messages of one tag keep their order.
             let sends: Vec<_> = (0..50).map(|i| context.send(&group, next, 1, vec![i as f32; 1 + i % 3])).collect();
             for i in 0..50 {
-                assert_eq!(context.receive(&group, previous, 1, vec![0.0; 1 + i % 3]).wait()?, vec![i as f32; 1 + i % 3]);
+                assert_eq!(
+                    context.receive(&group, previous, 1, vec![0.0; 1 + i % 3]).wait()?,
+                    vec![i as f32; 1 + i % 3]
+                );
             }
             for send in sends {
                 send.wait()?;
