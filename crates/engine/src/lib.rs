@@ -32,7 +32,7 @@ pub use rank::{OperationSpan, Pace, RankEngine, StepOutcome};
 pub use reference::Reference;
 pub use samples::{BatchSource, Samples};
 pub use shard::{Run, Shard, assemble};
-pub use train::{RankReport, RankTrace, StepRecord, TrainOptions, TrainOutcome, train};
+pub use train::{RankReport, RankStep, RankTrace, StepRecord, TrainOptions, TrainOutcome, WAITING, train};
 pub use tuning::MatmulChoices;
 pub use verify::{Tolerance, VerifyOptions, VerifyReport, verify};
 

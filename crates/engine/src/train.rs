@@ -53,6 +53,29 @@ pub struct StepRecord {
     pub tokens_per_second: f64,
 }
 
+/// Operation kinds in which a rank waits for others: collectives that computation did not hide, messages of a pipeline,
+/// and sums over ranks of single numbers.
+pub const WAITING: [&str; 5] = ["wait", "wait-carried", "reduce-scalar", "receive", "release"];
+
+/// What a step took on one rank, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RankStep {
+    /// From its begin to its end on this rank.
+    pub seconds: f64,
+    /// Of them, in operations.
+    pub operations: f64,
+    /// Of those, in operations of [`WAITING`].
+    pub waiting: f64,
+}
+
+impl RankStep {
+    /// A step of so many seconds, by what its operation kinds took.
+    fn new(seconds: f64, breakdown: &BTreeMap<&'static str, f64>) -> Self {
+        let waiting = WAITING.iter().filter_map(|name| breakdown.get(name)).sum();
+        Self { seconds, operations: breakdown.values().sum(), waiting }
+    }
+}
+
 /// What a rank did in the last step, and when.
 #[derive(Debug, Clone)]
 pub struct RankTrace {
@@ -71,6 +94,8 @@ pub struct RankReport {
     pub total: AxesLedger,
     /// Steps whose counted ledger was not the predicted one.
     pub unequal_steps: u64,
+    /// Every step's time on this rank; ranks of a pipeline end a step at different times.
+    pub steps: Vec<RankStep>,
     /// Seconds per operation kind, over all steps but the first.
     pub breakdown: BTreeMap<&'static str, f64>,
     /// Choices of tuned products.
@@ -140,7 +165,8 @@ fn run_rank<T: Real>(
     let mut ledger = predicted.clone();
     let mut total = AxesLedger::new();
     let mut unequal_steps = 0;
-    let mut records = Vec::new();
+    let (mut records, mut steps) = (Vec::new(), Vec::new());
+    let mut breakdown: BTreeMap<&'static str, f64> = BTreeMap::new();
     for step in 1..=options.steps {
         if options.trace && step == options.steps {
             engine.record_spans(true);
@@ -148,8 +174,10 @@ fn run_rank<T: Real>(
         let start = Instant::now();
         let outcome = engine.step(batch)?;
         let seconds = start.elapsed().as_secs_f64();
-        if step == 1 {
-            engine.take_breakdown();
+        let of_step = engine.take_breakdown();
+        steps.push(RankStep::new(seconds, &of_step));
+        if step > 1 {
+            of_step.into_iter().for_each(|(name, seconds)| *breakdown.entry(name).or_default() += seconds);
         }
         ledger = engine.take_ledger();
         unequal_steps += u64::from(ledger != *predicted);
@@ -179,7 +207,8 @@ fn run_rank<T: Real>(
         ledger,
         total,
         unequal_steps,
-        breakdown: engine.take_breakdown(),
+        steps,
+        breakdown,
         matmuls: engine.matmuls.clone(),
         trace: options
             .trace

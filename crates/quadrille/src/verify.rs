@@ -2,12 +2,13 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use quadrille_engine::{Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, verify};
-use quadrille_spec::{Axis, AxisSet, ElementType, Grid, Layout, Model, SpecError};
+use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 use serde::Serialize;
 
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
+use crate::grids::{Grids, Skipped};
 use crate::output::{print_json, print_text, table};
 use crate::settings::Defaults;
 use crate::{resources, settings};
@@ -23,12 +24,6 @@ struct Document {
     grids: Vec<VerifyReport>,
     /// Grids that the model or the batch does not allow.
     skipped: Vec<Skipped>,
-}
-
-#[derive(Serialize)]
-struct Skipped {
-    grid: String,
-    reason: String,
 }
 
 /// Verifies every layout that was asked for.
@@ -89,24 +84,8 @@ fn layouts(arguments: &VerifyArguments, model: &Model) -> Result<(Vec<Layout>, V
         return Err(Failure::usage("--all-grids and --grid exclude each other; give --ranks with --all-grids"));
     }
     let request = settings::typed(&arguments.layout, arguments.dtype, &DEFAULTS)?.request;
-    let axes: AxisSet = arguments.axes.as_deref().unwrap_or(&Axis::AXONN).iter().copied().collect();
-    let (mut layouts, mut skipped) = (Vec::new(), Vec::new());
-    let mut last: Option<SpecError> = None;
-    for grid in Grid::all_over(request.grid.ranks(), axes) {
-        let mut request = request.clone();
-        request.grid = grid.with_order(request.grid.order());
-        match Layout::new(model, &request) {
-            Ok(layout) => layouts.push(layout),
-            Err(error) => {
-                skipped.push(Skipped { grid: grid.to_string(), reason: error.to_string() });
-                last = Some(error);
-            }
-        }
-    }
-    match last {
-        Some(error) if layouts.is_empty() => Err(error.into()),
-        _ => Ok((layouts, skipped)),
-    }
+    let Grids { legal, skipped } = Grids::all(model, &request, arguments.axes.as_deref())?;
+    Ok((legal, skipped))
 }
 
 fn text(grids: &[VerifyReport], skipped: &[Skipped]) -> String {
