@@ -216,3 +216,14 @@ fn run_rank<T: Real>(
         records,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_a_part_of_a_steps_operations() {
+        let breakdown = BTreeMap::from([("gemm", 4.0), ("issue", 0.5), ("receive", 1.0), ("wait", 2.0)]);
+        assert_eq!(RankStep::new(8.0, &breakdown), RankStep { seconds: 8.0, operations: 7.5, waiting: 3.0 });
+    }
+}

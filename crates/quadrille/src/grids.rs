@@ -28,7 +28,7 @@ impl Grids {
     pub fn all(model: &Model, request: &LayoutRequest, axes: Option<&[Axis]>) -> Result<Self, Failure> {
         let axes: AxisSet = axes.unwrap_or(&Axis::AXONN).iter().copied().collect();
         let (mut legal, mut skipped) = (Vec::new(), Vec::new());
-        let mut last: Option<SpecError> = None;
+        let mut last: Option<(Grid, SpecError)> = None;
         for grid in Grid::all_over(request.grid.ranks(), axes) {
             let mut request = request.clone();
             request.grid = grid.with_order(request.grid.order());
@@ -36,12 +36,17 @@ impl Grids {
                 Ok(layout) => legal.push(layout),
                 Err(error) => {
                     skipped.push(Skipped { grid: grid.to_string(), reason: error.to_string() });
-                    last = Some(error);
+                    last = Some((grid, error));
                 }
             }
         }
         match last {
-            Some(error) if legal.is_empty() => Err(error.into()),
+            Some((grid, error)) if legal.is_empty() => Err(Failure::usage(format!(
+                "none of the {} grids of {} ranks is legal for {}; {grid}: {error}",
+                skipped.len(),
+                grid.ranks(),
+                model.name
+            ))),
             _ => Ok(Self { legal, skipped }),
         }
     }

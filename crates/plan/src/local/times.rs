@@ -65,7 +65,8 @@ pub struct Measured {
     pub compute: f64,
     /// Waiting for other ranks, the same mean.
     pub exposed: f64,
-    /// The rest of the step: reading samples, the interpreter, and what the mean rank is faster than the slowest one.
+    /// The rest of the step: reading samples, the interpreter, choosing passes as messages arrive, and by how much the mean
+    /// rank is faster than the slowest one.
     pub other: f64,
 }
 

@@ -20,7 +20,7 @@ pub enum Validate {
     /// Step times, memory and out-of-memory outcomes of published runs, by the native model
     Published(ValidatePublishedArguments),
     /// Step times of layouts, predicted by the native model and measured on this machine
-    Local(ValidateLocalArguments),
+    Local(Box<ValidateLocalArguments>),
 }
 
 /// Runs one of the comparisons.

@@ -83,6 +83,15 @@ impl Comparison {
         self.summary.agreement.last().map_or(1, |agreement| agreement.best)
     }
 
+    /// The median over layouts of the steps' standard deviation over their mean: what differs by less is no difference.
+    /// `None` where a single step was measured.
+    pub fn noise(&self) -> Option<f64> {
+        let each = self.rows.iter().filter_map(|row| Some(row.measured.deviation? / row.measured.seconds));
+        let mut each: Vec<f64> = each.collect();
+        each.sort_by(f64::total_cmp);
+        each.get(each.len() / 2).copied()
+    }
+
     /// An error where a run sent, computed or held other than predicted: its times are those of another program.
     pub fn check_ledgers(&self) -> Result<(), Failure> {
         match self.rows.iter().find(|row| !row.ledger_equal) {

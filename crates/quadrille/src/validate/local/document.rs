@@ -55,6 +55,7 @@ fn summary(comparison: &Comparison) -> Value {
         "kendall_tau_b": summary.kendall_tau_b,
         "pearson_of_logs": summary.pearson_of_logs,
         "regret_percent": 100.0 * summary.regret,
+        "median_deviation_percent": comparison.noise().map(|noise| 100.0 * noise),
         "predicted_best": grid(comparison.predicted_best()),
         "measured_best": grid(comparison.measured_best()),
     })

@@ -23,6 +23,9 @@ const HEADER: [&str; 11] = [
     "measured exposed",
 ];
 
+/// Layouts whose times are closer than this to each other are common.
+const NOISY: f64 = 0.05;
+
 /// All of it.
 pub fn text(case: &Case, comparison: &Comparison) -> String {
     let rows: Vec<Vec<String>> = comparison.rows.iter().map(cells).collect();
@@ -90,7 +93,9 @@ pub fn summary(comparison: &Comparison) -> String {
     let agreement: Vec<String> = summary
         .agreement
         .iter()
-        .map(|of| format!("{} of the {} that are predicted to be fastest are", of.common, of.best))
+        .map(|of| {
+            format!("{} of the {best} predicted to be fastest are among the {best} fastest", of.common, best = of.best)
+        })
         .collect();
     let lines = [
         ("layouts", errors.count.to_string()),
@@ -115,8 +120,14 @@ pub fn summary(comparison: &Comparison) -> String {
                 name(comparison.measured_best())
             ),
         ),
+        ("noise", comparison.noise().map_or("-".to_owned(), noise)),
     ];
     lines.into_iter().map(|(name, value)| format!("{name:<9}{value}\n")).collect()
+}
+
+fn noise(noise: f64) -> String {
+    let advice = if noise > NOISY { "; on a quiet machine, or with more --steps, the order says more" } else { "" };
+    format!("steps of one layout deviate by {:.1}% from their mean (the median layout){advice}", 100.0 * noise)
 }
 
 /// Layouts without a prediction, and grids that did not run, with the reasons.
