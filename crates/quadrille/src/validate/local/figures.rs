@@ -43,7 +43,7 @@ pub fn scatter(comparison: &Comparison) -> String {
         drawing.text(x, top + SIDE + 18.0, Anchor::Middle, FONT, &seconds(value));
     }
     drawing.text(left + SIDE / 2.0, top + SIDE + 42.0, Anchor::Middle, FONT, "measured");
-    drawing.text(left - 8.0, top - 8.0, Anchor::End, FONT, "predicted");
+    drawing.text(left - 8.0, top - 14.0, Anchor::End, FONT, "predicted");
     drawing.line(&untitled([(x_of(least), y_of(least)), (x_of(most), y_of(most))]), "#888888", 1.0);
     let best = comparison.best();
     let among = |place: Option<usize>| place.is_some_and(|place| place <= best);

@@ -54,6 +54,9 @@ pub fn head(case: &Case) -> String {
     if let Some(assumed) = &case.assumed {
         text += &format!("; {assumed}");
     }
+    if case.ranks * case.options.threads > cores() {
+        text += "\nranks share cores: a rank that waits for one that has none counts as exposed communication";
+    }
     text + "\n"
 }
 
