@@ -2,15 +2,20 @@
 
 use quadrille_spec::RandomStream;
 
-/// `wanted` of the numbers `0..total`, ascending, every set of them equally likely: the first of a shuffle (Fisher and
-/// Yates) that depends on the seed alone. All of them where there are not more.
-pub fn choose(total: usize, wanted: usize, seed: u64) -> Vec<usize> {
-    let stream = RandomStream::new(seed, "choice of layouts");
+/// The numbers `0..total` in an order that depends on the seed alone, each order as likely as any other (Fisher and Yates).
+pub fn shuffled(total: usize, seed: u64) -> Vec<usize> {
+    let stream = RandomStream::new(seed, "order of layouts");
     let mut numbers: Vec<usize> = (0..total).collect();
-    for at in 0..wanted.min(total) {
+    for at in 0..total {
         let other = at + stream.below(at as u64, (total - at) as u64) as usize;
         numbers.swap(at, other);
     }
+    numbers
+}
+
+/// `wanted` of the numbers `0..total`, ascending: the first of [`shuffled`]. All of them where there are not more.
+pub fn choose(total: usize, wanted: usize, seed: u64) -> Vec<usize> {
+    let mut numbers = shuffled(total, seed);
     numbers.truncate(wanted);
     numbers.sort_unstable();
     numbers
@@ -26,6 +31,15 @@ mod tests {
         assert_eq!((chosen.len(), &chosen), (10, &choose(100, 10, 1)));
         assert!(chosen.is_sorted_by(|a, b| a < b) && chosen.iter().all(|number| *number < 100), "{chosen:?}");
         assert_ne!(chosen, choose(100, 10, 2));
+    }
+
+    #[test]
+    fn an_order_has_every_number_once() {
+        let mut order = shuffled(50, 3);
+        assert_eq!(order, shuffled(50, 3));
+        assert!(!order.is_sorted() && order != shuffled(50, 4));
+        order.sort_unstable();
+        assert!(order.into_iter().eq(0..50) && shuffled(0, 3).is_empty());
     }
 
     #[test]

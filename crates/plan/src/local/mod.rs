@@ -10,7 +10,7 @@ mod order;
 mod summary;
 mod times;
 
-pub use choose::choose;
+pub use choose::{choose, shuffled};
 pub use order::{agreement, pearson_of_logs, places};
 pub use summary::{Agreement, Summary};
 pub use times::{Measured, Predicted, RankStep, WARM_UP_STEPS};

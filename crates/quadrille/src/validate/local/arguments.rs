@@ -10,7 +10,7 @@ use crate::layout_arguments::LayoutArguments;
 
 /// Every layout's step time as the native model predicts it and as thread ranks of this machine measure it on random
 /// samples in f32: errors, and how well the predicted order is the measured one (the ten best, Kendall's tau, what the first
-/// choice costs beyond the best).
+/// choice costs beyond the best). Layouts run one after the other, in an order shuffled by --seed.
 #[derive(Debug, Args)]
 #[command(
     allow_negative_numbers = true,

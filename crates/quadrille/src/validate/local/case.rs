@@ -3,7 +3,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use quadrille_cost::native::{Candidate, Framework, Problem};
 use quadrille_engine::{Hyper, InitialValues, TrainOptions, random_batch, train};
-use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, choose};
+use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, choose, shuffled};
 use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
 
@@ -123,10 +123,11 @@ impl Case {
         self.layouts.iter().try_for_each(|layout| resources::check(&program(layout)?, self.options.threads, 0))
     }
 
-    /// Runs every layout and compares.
+    /// Runs every layout and compares. The order is shuffled: what disturbs the machine for some time meets layouts that have
+    /// nothing in common, where neighbours of the enumeration are alike.
     pub fn measure(&self) -> Result<Comparison, Failure> {
         let bar = ProgressBar::with_draw_target(Some(self.layouts.len() as u64), ProgressDrawTarget::stderr());
-        let run = |of: &Predictable| {
+        let run = |of: &Predictable| -> Result<Row, Failure> {
             bar.set_message(of.layout.grid.to_string());
             let (measured, ledger_equal) = self.run(&of.layout).map_err(|failure| match failure {
                 Failure::Run(error) => Failure::Run(error.context(of.layout.grid.to_string())),
@@ -136,9 +137,13 @@ impl Case {
             let predicted = of.predicted.clone();
             Ok(Row { layout: of.layout.clone(), predicted, measured, ledger_equal, places: [None; 2] })
         };
-        let rows = self.layouts.iter().map(run).collect::<Result<Vec<_>, Failure>>()?;
+        let order = shuffled(self.layouts.len(), self.options.seed);
+        let rows = order.into_iter().map(|at| Ok((at, run(&self.layouts[at])?)));
+        let mut rows = rows.collect::<Result<Vec<_>, Failure>>()?;
         bar.finish_and_clear();
-        Comparison::new(rows)
+        // Layouts that are predicted to be equal keep the order of their enumeration.
+        rows.sort_by_key(|(at, _)| *at);
+        Comparison::new(rows.into_iter().map(|(_, row)| row).collect())
     }
 
     /// Trains for the steps; their times, and whether all transfers were the predicted ones.
