@@ -21,8 +21,11 @@ mod ledger;
 mod model;
 mod model_file;
 mod models;
+mod nodes;
 mod overlap;
 mod random;
+mod routing;
+mod routing_seconds;
 mod stage_blocks;
 mod toml_text;
 
@@ -42,6 +45,8 @@ pub use ledger::{
 };
 pub use model::Model;
 pub use model_file::ModelFile;
+pub use nodes::{Nodes, TwoLevel};
 pub use overlap::Overlap;
 pub use random::{Dropout, RandomStream};
+pub use routing::{Algorithm, Choice, Route, Routing};
 pub use toml_text::{check_name, read as read_toml};

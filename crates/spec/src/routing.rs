@@ -1,0 +1,140 @@
+//! Which algorithm carries out a collective, by where the members of its group lie.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{CollectiveKind, Nodes, SpecError, Tier, TwoLevel};
+
+/// How a collective is carried out. `G` members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Algorithm {
+    /// `G - 1` steps from neighbour to neighbour; broadcasts and reductions are pipelined chains.
+    Ring,
+    /// `ceil(log2 G)` steps, for any number of members: recursive doubling (all-gather), halving (reduce-scatter), both
+    /// (all-reduce), binomial trees (broadcast, reduce).
+    Recursive,
+    /// Two levels, as PCCL (dissertation around AxoNN, section 6.2): [`Recursive`](Self::Recursive) over the members of
+    /// equal local index on all nodes, [`Ring`](Self::Ring) inside each node.
+    Hierarchical,
+    /// What the transport brings: shared memory between threads, the library's own collectives in MPI. What these send
+    /// is counted as a ring's.
+    Native,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ring, Self::Recursive, Self::Hierarchical, Self::Native];
+
+    /// The name on the command line and in files: `ring`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::Recursive => "recursive",
+            Self::Hierarchical => "hierarchical",
+            Self::Native => "native",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == text).ok_or_else(|| SpecError::Unknown {
+            what: "algorithm of collectives",
+            name: text.to_owned(),
+            known: Self::ALL.map(|algorithm| algorithm.name().to_owned()).to_vec(),
+        })
+    }
+}
+
+/// How the collectives of a job find their algorithms.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Choice {
+    /// Always this one.
+    Always(Algorithm),
+    /// The fastest of ring, recursive and hierarchical over these tiers (innermost first: inside a node, between nodes),
+    /// as [`Routing::seconds`] prices them.
+    Fastest(Vec<Tier>),
+}
+
+/// Where the ranks of a job lie, and how their collectives find their algorithms. What predicts a step and what executes
+/// it ask the same routing, so that both mean the same bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Routing {
+    /// The node of every rank.
+    pub nodes: Nodes,
+    /// How algorithms are chosen.
+    pub choice: Choice,
+}
+
+/// How one collective of one group is carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// See [`Algorithm::Ring`].
+    Ring,
+    /// See [`Algorithm::Recursive`].
+    Recursive,
+    /// See [`Algorithm::Hierarchical`].
+    Hierarchical(TwoLevel),
+    /// See [`Algorithm::Native`].
+    Native,
+}
+
+impl Route {
+    /// Its algorithm.
+    pub fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Ring => Algorithm::Ring,
+            Self::Recursive => Algorithm::Recursive,
+            Self::Hierarchical(_) => Algorithm::Hierarchical,
+            Self::Native => Algorithm::Native,
+        }
+    }
+}
+
+impl Routing {
+    /// What thread ranks do unless told otherwise: shared memory.
+    pub fn native(ranks: usize) -> Self {
+        Self { nodes: Nodes::equal(ranks, ranks), choice: Choice::Always(Algorithm::Native) }
+    }
+
+    /// How a collective with a full buffer of `bytes` runs in the group of these members (ranks in index order).
+    ///
+    /// Two levels need several nodes with equally many members, several on each. Where a group has not, `hierarchical`
+    /// means a ring on one node, the recursive algorithms with one member on each node, and a ring elsewhere.
+    pub fn route(&self, kind: CollectiveKind, bytes: u64, members: &[usize]) -> Route {
+        match &self.choice {
+            Choice::Always(algorithm) => self.routed(*algorithm, members),
+            Choice::Fastest(tiers) => {
+                let candidates = [Algorithm::Ring, Algorithm::Recursive, Algorithm::Hierarchical];
+                let seconds = |algorithm: &Algorithm| self.seconds(tiers, *algorithm, kind, bytes as f64, members);
+                let fastest = candidates.into_iter().min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+                self.routed(fastest.unwrap_or(Algorithm::Ring), members)
+            }
+        }
+    }
+
+    fn routed(&self, algorithm: Algorithm, members: &[usize]) -> Route {
+        match algorithm {
+            Algorithm::Ring => Route::Ring,
+            Algorithm::Recursive => Route::Recursive,
+            Algorithm::Native => Route::Native,
+            Algorithm::Hierarchical => match TwoLevel::of(&self.nodes, members) {
+                Some(levels) if levels.nodes == 1 || levels.per_node == 0 => Route::Ring,
+                Some(levels) if levels.per_node == 1 => Route::Recursive,
+                Some(levels) => Route::Hierarchical(levels),
+                None => Route::Ring,
+            },
+        }
+    }
+}
