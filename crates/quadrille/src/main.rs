@@ -1,10 +1,11 @@
 //! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `bench`.
+//! `bench`, `calibrate`, `validate`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
 mod arguments;
 mod bench;
+mod calibrate;
 mod constants;
 mod describe;
 mod estimate;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Calibrate(arguments) => calibrate::run(&arguments),
         Command::Validate(arguments) => validate::run(&arguments),
     };
     match result {

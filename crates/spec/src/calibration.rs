@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::{check_rate, check_seconds};
 use crate::toml_text::{check_name, check_size};
-use crate::{CollectiveKind, ElementType, SpecError};
+use crate::{Algorithm, CollectiveKind, ElementType, SpecError};
 
 const MAX_RANKS: usize = 1 << 24;
 const MAX_RUNS: usize = 1 << 20;
@@ -42,8 +42,8 @@ pub struct Calibration {
 pub struct MeasuredCollective {
     /// Which; `send` is a message one way, half of a ping-pong.
     pub collective: CollectiveKind,
-    /// How it was done, as the transport calls it.
-    pub algorithm: String,
+    /// How it was carried out.
+    pub algorithm: Algorithm,
     /// `G0`: ranks between two neighbours of a group.
     pub inner: usize,
     /// `G1`: ranks in a group.
@@ -108,7 +108,6 @@ impl Calibration {
 
 impl MeasuredCollective {
     fn check(&self, field: &str, ranks: usize) -> Result<(), SpecError> {
-        check_name(&self.algorithm)?;
         let fits = self.inner.checked_mul(self.group).is_some_and(|all| (2..=ranks).contains(&all));
         if self.inner == 0 || self.group < 2 || !fits {
             let value = format!("inner {}, group {}", self.inner, self.group);
@@ -164,7 +163,7 @@ mod tests {
     pub fn calibration() -> Calibration {
         let collective = MeasuredCollective {
             collective: CollectiveKind::AllReduce,
-            algorithm: "shared memory".to_owned(),
+            algorithm: Algorithm::Native,
             inner: 1,
             group: 2,
             bytes: 4096,

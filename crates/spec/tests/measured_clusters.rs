@@ -2,13 +2,13 @@
 
 use proptest::prelude::*;
 use quadrille_spec::{
-    Calibration, Cluster, CollectiveKind, ElementType, MeasuredCollective, MeasuredOperation, RateUnit,
+    Algorithm, Calibration, Cluster, CollectiveKind, ElementType, MeasuredCollective, MeasuredOperation, RateUnit,
 };
 
 fn calibration(seconds: f64, rate: f64, bytes: u64) -> Calibration {
     let collective = |collective, inner, group| MeasuredCollective {
         collective,
-        algorithm: "direct".to_owned(),
+        algorithm: Algorithm::Ring,
         inner,
         group,
         bytes,
@@ -52,7 +52,7 @@ fn what_was_measured_is_read_back() {
     let text = cluster.to_toml().unwrap();
     assert_eq!(Cluster::from_toml(&text).unwrap(), cluster);
     assert!(
-        text.contains("[[calibration.collectives]]\ncollective = \"all_to_all\"\nalgorithm = \"direct\"\n"),
+        text.contains("[[calibration.collectives]]\ncollective = \"all_to_all\"\nalgorithm = \"ring\"\n"),
         "{text}"
     );
     assert!(text.contains("unit = \"FLOP/s\""), "{text}");
