@@ -3,7 +3,8 @@
 //! What the model takes for a collective is, piece by piece, linear in a tier's latency, in the seconds of a byte
 //! `1 / rate`, and in `half_bytes / rate`; the pieces are the ways that it chooses from (`network.rs`). So the squares of
 //! the relative errors are made least by solving the linear problem of the present pieces, with no unknown below 0, and
-//! going on from there until nothing improves.
+//! going on from there until nothing improves. Errors are logarithms of predicted over measured seconds: relative errors
+//! where they are small, and twice as long weighs as much as half as long where they are not.
 
 use quadrille_spec::{CollectiveKind, SpecError, Tier};
 
@@ -38,6 +39,8 @@ pub struct Error {
     pub mean: f64,
     /// The largest.
     pub largest: f64,
+    /// The typical ratio of the longer to the shorter of predicted and measured seconds (geometric mean).
+    pub factor: f64,
 }
 
 impl Error {
@@ -46,10 +49,11 @@ impl Error {
     /// # Errors
     /// As [`RankGroup::seconds`].
     pub fn of(tiers: &[Tier], samples: &[Sample]) -> Result<Option<Self>, SpecError> {
-        let errors = residuals(tiers, samples)?;
-        let sizes = || errors.iter().map(|error| error.abs());
+        let errors = logarithms(tiers, samples)?;
+        let sizes = || errors.iter().map(|error| error.exp_m1().abs());
         let mean = sizes().sum::<f64>() / errors.len() as f64;
-        let error = Self { samples: errors.len(), mean, largest: sizes().fold(0.0, f64::max) };
+        let factor = (errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64).exp();
+        let error = Self { samples: errors.len(), mean, largest: sizes().fold(0.0, f64::max), factor };
         Ok((!errors.is_empty()).then_some(error))
     }
 }
@@ -102,11 +106,11 @@ fn with(tier: &Tier, [latency, byte, half]: Unknowns) -> Tier {
     Tier { bandwidth, efficiency: 1.0, latency, half_bytes: half / byte, ..tier.clone() }
 }
 
-/// Predicted over measured seconds, less 1.
-fn residuals(tiers: &[Tier], samples: &[Sample]) -> Result<Vec<f64>, SpecError> {
+/// Logarithms of predicted over measured seconds.
+fn logarithms(tiers: &[Tier], samples: &[Sample]) -> Result<Vec<f64>, SpecError> {
     samples
         .iter()
-        .map(|sample| Ok(sample.group.seconds(tiers, sample.kind, sample.bytes)? / sample.seconds - 1.0))
+        .map(|sample| Ok((sample.group.seconds(tiers, sample.kind, sample.bytes)? / sample.seconds).ln()))
         .collect()
 }
 
@@ -124,18 +128,18 @@ impl Fit<'_> {
         [latency, byte, 0.0]
     }
 
-    fn residuals(&mut self, unknowns: Unknowns) -> Result<Vec<f64>, SpecError> {
+    fn errors(&mut self, unknowns: Unknowns) -> Result<Vec<f64>, SpecError> {
         self.tiers[self.which] = with(&self.tiers[self.which], unknowns);
-        residuals(&self.tiers, self.samples)
+        logarithms(&self.tiers, self.samples)
     }
 
     fn squares(&mut self, unknowns: Unknowns) -> Result<f64, SpecError> {
-        Ok(self.residuals(unknowns)?.iter().map(|error| error * error).sum())
+        Ok(self.errors(unknowns)?.iter().map(|error| error * error).sum())
     }
 
     /// The least squares of the pieces at `unknowns`.
     fn solve(&mut self, unknowns: Unknowns) -> Result<Unknowns, SpecError> {
-        let here = self.residuals(unknowns)?;
+        let here = self.errors(unknowns)?;
         // Small against each unknown, or against what it would be beside the others.
         let typical = self.samples.iter().map(|sample| sample.seconds).fold(f64::INFINITY, f64::min);
         let mut slopes = [const { Vec::new() }; 3];
@@ -144,7 +148,7 @@ impl Fit<'_> {
             let step = 1e-5 * scale;
             let mut moved = unknowns;
             moved[at] += step;
-            let there = self.residuals(moved)?;
+            let there = self.errors(moved)?;
             *slopes = there.iter().zip(&here).map(|(there, here)| (there - here) / step).collect();
         }
         // What the unknowns have to make up for: the error with all of them at 0.

@@ -96,7 +96,7 @@ proptest! {
         noisy.iter_mut().zip(noise.iter().cycle()).for_each(|(sample, noise)| sample.seconds *= 1.0 + noise);
         let found = [fit_tier(&known.each_ref().map(unknown), 0, &noisy).unwrap()];
         let squares = |tiers: &[Tier]| -> f64 {
-            let error = |s: &Sample| s.group.seconds(tiers, s.kind, s.bytes).unwrap() / s.seconds - 1.0;
+            let error = |s: &Sample| (s.group.seconds(tiers, s.kind, s.bytes).unwrap() / s.seconds).ln();
             noisy.iter().map(|sample| error(sample).powi(2)).sum()
         };
         prop_assert!(squares(&found) <= squares(&known) * (1.0 + 1e-6), "{:?} for {:?}", found, known);

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use quadrille_cost::native::Error;
-use quadrille_spec::{Cluster, ElementType, RateUnit, Tier};
+use quadrille_spec::{Cluster, RateUnit, Tier};
 use serde_json::{Value, json};
 
 use super::arguments::CalibrateArguments;
@@ -83,9 +83,13 @@ fn spread(spread: f64) -> String {
     percent(spread) + if spread > MUCH { " !" } else { "" }
 }
 
-/// One line for each operation, type and shape.
+/// One line for each type and shape of products and attention, all layouts or directions side by side; the largest spread.
 fn operations(measured: &Measurements) -> String {
-    let row = |Measured { case, runs }: &Measured| {
+    let mut lines: Vec<(String, String, Vec<String>, f64)> = Vec::new();
+    for Measured { case, runs } in &measured.cases {
+        if matches!(case, Case::Collective { .. }) {
+            continue;
+        }
         let (work, unit) = case.work();
         let unit = match unit {
             RateUnit::Flops => "FLOP/s",
@@ -93,13 +97,26 @@ fn operations(measured: &Measurements) -> String {
             RateUnit::Operations => "1/s",
         };
         let shape = case.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
-        let dtype: ElementType = case.dtype();
-        let time = format!("{:.2}", 1e6 * runs.seconds);
-        vec![case.name(), dtype.to_string(), shape, time, decimal(work / runs.seconds, unit), spread(runs.spread)]
+        let name = match case {
+            Case::Product { .. } => "product nn, nt, tn".to_owned(),
+            Case::Attention { .. } => "attention, backward".to_owned(),
+            _ => case.name(),
+        };
+        let name = format!("{name}, {}", case.dtype());
+        let rate = decimal(work / runs.seconds, unit);
+        match lines.last_mut().filter(|line| (&line.0, &line.1) == (&name, &shape)) {
+            Some((_, _, rates, spread)) => {
+                rates.push(rate);
+                *spread = spread.max(runs.spread);
+            }
+            None => lines.push((name, shape, vec![rate], runs.spread)),
+        }
+    }
+    let row = |(name, shape, rates, most): (String, String, Vec<String>, f64)| {
+        vec![name, shape, rates.join(", "), spread(most)]
     };
-    let cases = measured.cases.iter().filter(|measured| !matches!(measured.case, Case::Collective { .. }));
-    let rows: Vec<Vec<String>> = cases.map(row).collect();
-    table(&["operation", "type", "shape", "us", "rate", "spread"], &rows)
+    let rows: Vec<Vec<String>> = lines.into_iter().map(row).collect();
+    table(&["operation", "shape", "rate", "spread"], &rows)
 }
 
 /// One line for each collective, group and size, with what the fitted tiers give for it.
@@ -127,11 +144,12 @@ pub fn tiers(fitted: &Fitted) -> String {
             decimal(tier.half_bytes, "B"),
             percent(error.mean),
             percent(error.largest),
+            format!("{:.2}", error.factor),
         ]
     };
     let rows: Vec<Vec<String>> = fitted.tiers.iter().zip(&fitted.errors).map(row).collect();
     let kinds = fitted.by_kind.iter().map(|(kind, error)| format!("{} {}", kind.name(), percent(error.mean)));
-    table(&["tier", "rate", "latency us", "half bytes", "mean error", "largest"], &rows)
+    table(&["tier", "rate", "latency us", "half bytes", "mean error", "largest", "typical ratio"], &rows)
         + &format!(
             "mean error of all {}: {}; {}\n",
             fitted.error.samples,
