@@ -6,9 +6,9 @@ mod refusals;
 
 use std::fs;
 
-use common::run;
+use common::{json, run};
 use quadrille_spec::Cluster;
-use refusals::refused;
+use refusals::{folder_with, refused};
 use serde_json::Value;
 
 #[test]
@@ -38,6 +38,24 @@ fn a_measured_machine_is_planned_for() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside the file");
 }
 
+#[test]
+fn nodes_have_a_tier_of_their_own() {
+    let document = json("calibrate --quick --ranks 4 --per-node 2 --runs 1 --out nodes.toml");
+    let tiers = document["tiers"].as_array().unwrap();
+    assert_eq!((tiers.len(), &tiers[0]["devices"], &tiers[1]["devices"]), (2, &2.into(), &Value::Null));
+    assert_eq!(document["tier_errors"].as_array().unwrap().len(), 2);
+    // Neighbours inside a node; the job, and each rank with its fellow on the other node, between them.
+    let groups: Vec<(u64, u64)> = document["calibration"]["collectives"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["inner"].as_u64().unwrap(), row["group"].as_u64().unwrap()))
+        .collect();
+    assert!([(1, 2), (1, 4), (2, 2)].iter().all(|group| groups.contains(group)), "{groups:?}");
+    let inside = document["group_bandwidths"].as_array().unwrap();
+    assert_eq!((inside.len(), &inside[0]["inner"], &inside[0]["group"]), (1, &1.into(), &2.into()));
+}
+
 fn json_name(kind: quadrille_spec::CollectiveKind) -> String {
     serde_json::to_value(kind).unwrap().as_str().unwrap().to_owned()
 }
@@ -59,8 +77,7 @@ const OSU: &str = "\
 
 #[test]
 fn logs_and_a_step_are_read_into_a_cluster() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("all_reduce.log"), NCCL).unwrap();
+    let folder = folder_with("all_reduce.log", NCCL);
     fs::write(folder.path().join("osu.log"), OSU).unwrap();
     let layout = "grid = \"x=8,data=2\"\nglobal_batch = 32\nmicrobatch = 2\nper_node = 8\n";
     fs::write(folder.path().join("layout.toml"), layout).unwrap();
