@@ -19,6 +19,11 @@ impl Label {
     pub const fn indexed(name: &'static str, index: u32) -> Self {
         Self { name, index: Some(index) }
     }
+
+    #[cfg(feature = "mpi")]
+    pub(crate) fn parts(&self) -> (&'static str, Option<u32>) {
+        (self.name, self.index)
+    }
 }
 
 impl fmt::Display for Label {
@@ -42,6 +47,10 @@ pub struct Activity {
 impl Activity {
     /// What a rank does before its first `enter`.
     pub(crate) const START: Activity = Activity { layer: Label::new("job"), operation: "start" };
+
+    /// What a process does while it is no rank of a job.
+    #[cfg(feature = "mpi")]
+    pub(crate) const BETWEEN_JOBS: Activity = Activity { layer: Label::new("process"), operation: "between jobs" };
 }
 
 impl fmt::Display for Activity {

@@ -76,6 +76,13 @@ impl Call {
         key(self) == key(other)
     }
 
+    /// As [`agrees_with`](Self::agrees_with), for a call of another process, whose element type is known by name.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn looks_like(&self, other: &Call) -> bool {
+        let key = |c: &Call| (c.operation, c.reduction, c.peer, c.element, c.input, c.output);
+        key(self) == key(other)
+    }
+
     /// The rule that this call breaks by itself in a group of `ranks`, if any; `index` is the caller's.
     pub(crate) fn broken_rule(&self, ranks: usize, index: usize) -> Option<String> {
         let (input, output) = (self.input, self.output);

@@ -4,6 +4,7 @@ use std::mem::take;
 use std::sync::{Arc, Mutex};
 
 use crate::activity::{Activity, Label};
+use crate::algorithm::Scratch;
 use crate::error::Aborted;
 use crate::group::Group;
 use crate::job::{Job, lock};
@@ -18,11 +19,20 @@ pub struct RankContext {
     pub(crate) queue: Arc<Queue>,
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) spans: Recorder,
+    /// Of the collectives' algorithms; one collective of a rank runs at a time.
+    pub(crate) scratch: Arc<Mutex<Scratch>>,
 }
 
 impl RankContext {
     pub(crate) fn new(rank: usize, job: Arc<Job>) -> Self {
-        Self { rank, job, queue: Arc::default(), ledger: Mutex::default(), spans: Recorder::default() }
+        Self {
+            rank,
+            job,
+            queue: Arc::default(),
+            ledger: Mutex::default(),
+            spans: Recorder::default(),
+            scratch: Arc::default(),
+        }
     }
 
     /// This rank, below [`ranks`](Self::ranks).

@@ -9,13 +9,16 @@ mod sealed {
 
     impl Sealed for f32 {}
     impl Sealed for f64 {}
+    impl Sealed for half::bf16 {}
 }
 
-/// A number that collectives can reduce: `f32`, `f64`. Sums are taken in this type.
+/// A number that collectives can reduce: `f32`, `f64`, `bf16`. Sums are taken in this type: in `bf16` every addition
+/// rounds.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + PartialOrd + Add<Output = Self> + Default + 'static {}
 
 impl Element for f32 {}
 impl Element for f64 {}
+impl Element for half::bf16 {}
 
 /// A buffer that can travel through a collective: owned, and a slice of elements (`Vec<T>`, `Box<[T]>`, a
 /// tensor's storage). Implemented for every type that fits.

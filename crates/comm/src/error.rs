@@ -11,8 +11,7 @@ use crate::activity::Activity;
 use crate::call::Call;
 
 /// The first failure of a job; everything after it is a consequence.
-#[derive(Debug, Clone, Error)]
-#[error("rank {rank} failed at {activity}: {cause}")]
+#[derive(Debug, Clone)]
 pub struct JobFailure {
     /// The rank that failed first (for a stuck collective: the first late one).
     pub rank: usize,
@@ -21,6 +20,19 @@ pub struct JobFailure {
     /// Why it failed.
     pub cause: Cause,
 }
+
+impl fmt::Display for JobFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, activity, cause } = self;
+        match cause {
+            Cause::Told(text) => f.write_str(text),
+            Cause::Lost { host, .. } => write!(f, "rank {rank} on {host}: {cause}"),
+            _ => write!(f, "rank {rank} failed at {activity}: {cause}"),
+        }
+    }
+}
+
+impl Error for JobFailure {}
 
 /// Why a rank failed.
 #[derive(Debug, Clone, Error)]
@@ -37,6 +49,25 @@ pub enum Cause {
     /// The operating system refused the rank's thread.
     #[error("its thread could not be started: {0}; use fewer ranks")]
     Spawn(Arc<std::io::Error>),
+    /// The rank's process gave no sign of life for so long.
+    #[error("no sign of life for {:.1} s", silent.as_secs_f64())]
+    Lost {
+        /// The host that it runs on.
+        host: String,
+        /// For how long.
+        silent: Duration,
+    },
+    /// What another process said about the whole failure; rank and activity are in it.
+    #[error("{0}")]
+    Told(String),
+}
+
+#[cfg(feature = "mpi")]
+impl JobFailure {
+    /// Of a rank's process, whatever the rank was doing.
+    pub(crate) fn of_process(rank: usize, cause: Cause) -> Self {
+        Self { rank, activity: Activity::BETWEEN_JOBS, cause }
+    }
 }
 
 /// The job was aborted; carries the first failure. Every wait and every `enter` returns it from then on.
@@ -86,6 +117,18 @@ pub enum CollectiveError {
         first: Box<(usize, Call)>,
         /// The rank whose call does not fit, and its call.
         second: Box<(usize, Call)>,
+    },
+    /// What carries data between processes could not carry this out.
+    #[error("{call} #{sequence} on group {group:?}: {error}")]
+    Transport {
+        /// The group's name.
+        group: Arc<str>,
+        /// Sequence number in the group.
+        sequence: u64,
+        /// The call.
+        call: Box<Call>,
+        /// What the library said, or what came in place of what was expected.
+        error: String,
     },
     /// A rank returned while others wait for it.
     #[error("rank {departed} returned while ranks {waiting:?} wait for it in {call} #{sequence} on group {group:?}")]

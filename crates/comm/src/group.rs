@@ -1,7 +1,11 @@
 //! Groups: the ordered ranks that communicate together.
 
+#[cfg(feature = "mpi")]
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+use quadrille_spec::Formation;
 
 use crate::job::Job;
 use crate::mailbox::Mailbox;
@@ -52,18 +56,26 @@ impl Group {
 pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
     pub(crate) members: Arc<[usize]>,
+    /// Where the members lie.
+    pub(crate) formation: Formation,
     /// Collectives issued so far, by member.
     pub(crate) issued: Vec<AtomicU64>,
     pub(crate) meeting: Meeting,
     pub(crate) mailbox: Mailbox,
+    /// A hash of name and members: the same in every process.
+    #[cfg(feature = "mpi")]
+    pub(crate) key: u64,
 }
 
 impl Shared {
-    pub(crate) fn new(name: Arc<str>, members: Arc<[usize]>) -> Self {
+    pub(crate) fn new(name: Arc<str>, members: Arc<[usize]>, formation: Formation) -> Self {
         Self {
+            formation,
             issued: members.iter().map(|_| AtomicU64::new(0)).collect(),
             meeting: Meeting::new(members.len()),
             mailbox: Mailbox::default(),
+            #[cfg(feature = "mpi")]
+            key: std::hash::BuildHasher::hash_one(&BuildHasherDefault::<DefaultHasher>::default(), (&name, &members)),
             name,
             members,
         }

@@ -3,6 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
+use quadrille_spec::Route;
+
+use crate::algorithm::{self, Plan};
 use crate::call::Call;
 use crate::context::RankContext;
 use crate::element::{Buffer, Element};
@@ -11,7 +14,9 @@ use crate::group::Group;
 use crate::job::lock;
 use crate::ledger::record;
 use crate::pending::{Pending, pending};
-use crate::transfer::{Slices, exchange};
+use crate::transfer::Slices;
+use crate::transport::Occasion;
+use crate::wire;
 
 impl RankContext {
     /// Queues a collective on the buffers that `view` shows.
@@ -23,12 +28,16 @@ impl RankContext {
         view: fn(&mut S) -> Slices<'_, T>,
     ) -> Pending<S> {
         let (pending, completion) = pending(&self.job, self.rank, Some(&self.queue));
-        group.shared.issued[group.index()].fetch_add(1, Ordering::Relaxed);
+        let sequence = group.shared.issued[group.index()].fetch_add(1, Ordering::Relaxed) + 1;
         let counted = self.job.catch(self.rank, || {
             let (input, output) = view(&mut buffers).lengths(group.size());
-            self.count(group, Call { input, output, ..call })
+            let call = self.check(group, Call { input, output, ..call })?;
+            let plan = self.plan(group, &call);
+            let sent = |plan: &Plan| plan.elements_sent();
+            self.count(group, &call, plan.as_ref().map_or_else(|| wire::of(group, &call), sent));
+            Ok((call, plan))
         });
-        let Ok(call) = counted else { return pending }; // dropping the completion reports the abort
+        let Ok((call, plan)) = counted else { return pending }; // dropping the completion reports the abort
         if group.size() == 1 {
             let outcome = self.job.catch(self.rank, || {
                 copy_own(view(&mut buffers));
@@ -38,14 +47,21 @@ impl RankContext {
             return pending;
         }
         let mut span = self.spans.open(&group.shared.name, &call);
-        let (rank, job, group) = (self.rank, self.job.clone(), group.clone());
+        let (rank, job, group, scratch) = (self.rank, self.job.clone(), group.clone(), self.scratch.clone());
         self.queue.push(Box::new(move || {
             if let Some(span) = &mut span {
                 span.begin();
             }
             let outcome = job.catch(rank, || {
                 job.set_busy_with(rank, Some((group.shared_name(), call)));
-                exchange(&job, &group, call, view(&mut buffers))?;
+                let slices = view(&mut buffers);
+                let at = Occasion { group: &group, call: &call, sequence };
+                match &plan {
+                    None => job.transport.native(&job, at, slices)?,
+                    Some(plan) => {
+                        algorithm::run(&job, at, plan, slices, &mut lock(&scratch))?;
+                    }
+                }
                 job.set_busy_with(rank, None);
                 Ok(())
             });
@@ -62,17 +78,34 @@ impl RankContext {
         let (pending, completion) = pending(&self.job, self.rank, None);
         let counted = self.job.catch(self.rank, || {
             let length = buffer.as_ref().len();
-            self.count(group, Call { input: length, output: length, ..call })
+            let call = self.check(group, Call { input: length, output: length, ..call })?;
+            self.count(group, &call, wire::of(group, &call));
+            Ok(call)
         });
         if let Ok(call) = counted {
             let span = self.spans.open(&group.shared.name, &call);
-            group.shared.mailbox.post(&self.job, group, call, buffer, completion, span);
+            self.job.transport.message(&self.job, group, call, buffer, completion, span);
         } // otherwise dropping the completion reports the abort
         pending
     }
 
-    /// Enters a call in the ledger, if it is valid by itself.
-    fn count(&self, group: &Group, call: Call) -> Result<Call, Aborted> {
+    /// What this rank does for a collective; `None` where the transport has its own way.
+    fn plan(&self, group: &Group, call: &Call) -> Option<Plan> {
+        match self.job.routing.route(call.operation, call.payload_bytes(), &group.shared.formation) {
+            Route::Native => None,
+            route => Some(algorithm::plan(call, &route, group.size(), group.index())),
+        }
+    }
+
+    /// Enters a call that sends so many elements in the ledger.
+    fn count(&self, group: &Group, call: &Call, sent: usize) {
+        if group.size() > 1 {
+            record(&mut lock(&self.ledger), group, call, sent);
+        }
+    }
+
+    /// The call, if it is valid by itself.
+    fn check(&self, group: &Group, call: Call) -> Result<Call, Aborted> {
         let (rank, ranks) = (self.rank, group.size());
         let rule = if group.rank() == rank {
             call.broken_rule(ranks, group.index())
@@ -85,9 +118,6 @@ impl RankContext {
             let activity = call.activity;
             let error = CollectiveError::Arguments { rank, group, ranks, call, rule };
             return Err(self.job.abort_collective(rank, activity, error));
-        }
-        if ranks > 1 {
-            record(&mut lock(&self.ledger), group, &call);
         }
         Ok(call)
     }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use quadrille_spec::Routing;
+
 use crate::activity::Activity;
 use crate::call::Call;
 use crate::delay::MessageDelay;
@@ -12,6 +14,7 @@ use crate::error::{Aborted, Cause, CollectiveError, JobFailure};
 use crate::group::{Shared, member_index};
 use crate::panics;
 use crate::run::JobOptions;
+use crate::transport::Transport;
 
 /// Locks a mutex whose data stay valid when a holder panics: failures travel through `Job::abort`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -21,6 +24,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Job {
     pub(crate) timeout: Duration,
     pub(crate) message_delay: Option<MessageDelay>,
+    pub(crate) routing: Routing,
+    pub(crate) transport: Transport,
     failure: OnceLock<Aborted>,
     statuses: Vec<Status>,
     groups: Mutex<BTreeMap<GroupKey, Arc<Shared>>>,
@@ -45,6 +50,8 @@ impl Job {
         Self {
             timeout: options.timeout,
             message_delay: options.message_delay.clone(),
+            routing: options.routing.clone(),
+            transport: Transport::of(options),
             failure: OnceLock::new(),
             statuses: (0..options.ranks).map(status).collect(),
             groups: Mutex::new(BTreeMap::new()),
@@ -67,10 +74,34 @@ impl Job {
             first = true;
             Aborted(Arc::new(JobFailure { rank, activity, cause }))
         });
+        let aborted = aborted.clone();
         if first {
             self.each_group(Shared::wake);
+            self.transport.wake();
+            self.transport.announce(&aborted);
         }
-        aborted.clone()
+        aborted
+    }
+
+    /// As `abort`, with a failure that another process has told of.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn abort_told(&self, told: Aborted) {
+        self.failure.get_or_init(|| told);
+    }
+
+    /// The job's number in this process, from 1.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn number(&self) -> u64 {
+        self.transport.link().map_or(0, |link| link.job)
+    }
+
+    /// Collectives that a rank has issued on the group with this key.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn issued_on(&self, group: u64, rank: usize) -> u64 {
+        let groups = lock(&self.groups);
+        let group = groups.values().find(|shared| shared.key == group);
+        let index = group.and_then(|group| group.members.iter().position(|member| *member == rank));
+        group.zip(index).map_or(0, |(group, index)| group.issued[index].load(Ordering::Relaxed))
     }
 
     /// Aborts because of `error`, found in a call that `rank` issued during `activity`.
@@ -94,6 +125,7 @@ impl Job {
         self.statuses[rank].left.store(true, Ordering::SeqCst);
         if self.check().is_ok() {
             self.each_group(|group| group.find_departed(self));
+            self.transport.wake();
         }
     }
 
@@ -136,9 +168,10 @@ impl Job {
             }
         };
         let key = (Arc::from(name), Arc::from(members));
-        let shared = groups
-            .entry(key)
-            .or_insert_with_key(|(name, members)| Arc::new(Shared::new(name.clone(), members.clone())));
+        let shared = groups.entry(key).or_insert_with_key(|(name, members)| {
+            let formation = self.routing.formation(members);
+            Arc::new(Shared::new(name.clone(), members.clone(), formation))
+        });
         Ok((shared.clone(), index))
     }
 

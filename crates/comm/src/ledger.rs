@@ -8,7 +8,6 @@ use quadrille_spec::{CollectiveKind, Transfer};
 
 use crate::call::Call;
 use crate::group::Group;
-use crate::wire;
 
 /// The key of a ledger's entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,9 +23,8 @@ pub struct LedgerKey {
 /// Everything a rank communicated.
 pub type Ledger = BTreeMap<LedgerKey, Transfer>;
 
-/// Enters one issued call.
-pub(crate) fn record(ledger: &mut Ledger, group: &Group, call: &Call) {
-    let sent = wire::elements_sent(call, call.payload_elements(), group.size(), group.index());
+/// Enters one issued call that sends so many elements.
+pub(crate) fn record(ledger: &mut Ledger, group: &Group, call: &Call, sent: usize) {
     let key = LedgerKey { group: group.shared_name(), layer: call.activity.layer, collective: call.operation };
     *ledger.entry(key).or_default() +=
         Transfer { calls: 1, payload_bytes: call.payload_bytes(), wire_bytes: call.bytes(sent) };

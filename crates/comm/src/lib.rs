@@ -24,6 +24,7 @@
 //! ascending order of the member index.
 
 mod activity;
+mod algorithm;
 mod call;
 mod collectives;
 mod context;
@@ -33,8 +34,12 @@ mod error;
 mod group;
 mod issue;
 mod job;
+mod lanes;
+mod launcher;
 mod ledger;
 mod mailbox;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod panics;
 mod pending;
 mod queue;
@@ -42,7 +47,9 @@ mod rendezvous;
 mod run;
 mod span;
 mod transfer;
+mod transport;
 mod wire;
+mod world;
 
 pub use activity::{Activity, Label};
 pub use call::Call;
@@ -51,7 +58,9 @@ pub use delay::{MessageDelay, MessageInfo};
 pub use element::{Buffer, Element, Reduction};
 pub use error::{Aborted, Cause, CollectiveError, JobFailure, Late};
 pub use group::Group;
+pub use launcher::Launched;
 pub use ledger::{Ledger, LedgerKey};
 pub use pending::Pending;
-pub use run::{JobOptions, run_ranks};
+pub use run::{JobOptions, run_job, run_ranks};
 pub use span::Span;
+pub use world::{World, WorldError};

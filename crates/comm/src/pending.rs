@@ -25,8 +25,11 @@ impl<B> Pending<B> {
     /// # Errors
     /// The job was aborted, by this call's own error or by any rank's failure. The buffers are lost.
     pub fn wait(self) -> Result<B, Aborted> {
-        if let Some(queue) = &self.queue {
-            while !self.is_done() && queue.help() {}
+        let transport = &self.slot.job.transport;
+        match &self.queue {
+            Some(queue) if transport.ends_calls() => while !self.is_done() && queue.help() {},
+            Some(_) => {}
+            None => transport.drive(&|| self.is_done()),
         }
         let mut state = lock(&self.slot.state);
         loop {
@@ -35,6 +38,9 @@ impl<B> Pending<B> {
                 state = wait_at_most(&self.slot.done, state, left.min(LOOK));
             } else if let Some(outcome) = state.outcome.take() {
                 return outcome;
+            } else if !transport.ends_calls() {
+                self.slot.job.check()?;
+                state = wait_at_most(&self.slot.done, state, LOOK);
             } else {
                 state = self.slot.done.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
@@ -45,7 +51,8 @@ impl<B> Pending<B> {
     /// rank's communication thread, a message is done as soon as both sides have issued it and its delay is over.
     pub fn is_done(&self) -> bool {
         let state = lock(&self.slot.state);
-        state.outcome.is_some() && (state.delay_left().is_none() || self.slot.job.check().is_err())
+        let (job, came) = (&self.slot.job, state.outcome.is_some() && state.delay_left().is_none());
+        came || ((state.outcome.is_some() || !job.transport.ends_calls()) && job.check().is_err())
     }
 
     /// Waits until at least one of several is done and returns the position of the first that is; `None` if there are
@@ -54,6 +61,10 @@ impl<B> Pending<B> {
         let bell = Arc::new(Bell::default());
         for pending in pendings {
             lock(&pending.slot.state).watchers.push(bell.clone());
+        }
+        let job = pendings.first().map(|pending| &pending.slot.job);
+        if let Some(job) = job {
+            job.transport.drive(&|| pendings.iter().any(|pending| pending.is_done()));
         }
         let first = loop {
             // Before the outcomes: a delay that ends in between would be waited for without a ring to come.

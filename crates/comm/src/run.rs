@@ -5,12 +5,17 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, Scope, scope};
 use std::time::Duration;
 
+use quadrille_spec::Routing;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::activity::Activity;
 use crate::context::RankContext;
 use crate::delay::MessageDelay;
 use crate::error::{Aborted, Cause, JobFailure};
 use crate::job::{Job, lock};
 use crate::panics;
+use crate::world::World;
 
 /// How a job is run.
 #[derive(Debug, Clone)]
@@ -22,12 +27,22 @@ pub struct JobOptions {
     pub timeout: Duration,
     /// How long messages are under way; `None`: as long as it takes. For experiments.
     pub message_delay: Option<MessageDelay>,
+    /// Which ranks share a node, and by which algorithms their collectives run.
+    pub routing: Routing,
+    /// Where ranks are processes: [`run_job`] then runs the body as this process's rank. `None`: ranks are threads.
+    pub world: Option<World>,
 }
 
 impl JobOptions {
-    /// A job of `ranks` ranks with a timeout of five minutes and no delays.
+    /// A job of `ranks` ranks with a timeout of five minutes, no delays, and collectives in shared memory.
     pub fn new(ranks: usize) -> Self {
-        Self { ranks, timeout: Duration::from_secs(300), message_delay: None }
+        Self {
+            ranks,
+            timeout: Duration::from_secs(300),
+            message_delay: None,
+            routing: Routing::native(ranks),
+            world: None,
+        }
     }
 }
 
@@ -44,7 +59,7 @@ pub fn run_ranks<R: Send>(
     options: &JobOptions,
     body: impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync,
 ) -> Result<Vec<R>, JobFailure> {
-    let job = Arc::new(Job::new(options));
+    let job = Arc::new(Job::new(&JobOptions { world: None, ..options.clone() }));
     let running = Running::default();
     let results: Vec<Mutex<Option<R>>> = (0..options.ranks).map(|_| Mutex::new(None)).collect();
     scope(|threads| {
@@ -60,6 +75,25 @@ pub fn run_ranks<R: Send>(
     match job.check() {
         Err(Aborted(failure)) => Err((*failure).clone()),
         Ok(()) => results.collect::<Option<Vec<R>>>().ok_or_else(|| (*job.abort_abandoned(0).0).clone()),
+    }
+}
+
+/// As [`run_ranks`] where ranks are threads. Where they are processes ([`JobOptions::world`]), runs `body` once, as this
+/// process's rank, and returns what all ranks returned, in every process.
+///
+/// Results travel in a compact binary form, `f64` bit for bit. It does not describe itself: types must not be flattened,
+/// untagged, or leave fields out.
+///
+/// # Errors
+/// As [`run_ranks`]; also a result that cannot be put in that form, a number of ranks that is not the number of processes,
+/// and a rank that gives no sign of life. After a failure no further job runs: see [`World::abandon`].
+pub fn run_job<R: Serialize + DeserializeOwned + Send>(
+    options: &JobOptions,
+    body: impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync,
+) -> Result<Vec<R>, JobFailure> {
+    match &options.world {
+        None => run_ranks(options, body),
+        Some(world) => world.run(options, body),
     }
 }
 
@@ -103,7 +137,7 @@ fn start<'scope, R: Send>(
 }
 
 /// Runs the body as one rank; its failure aborts the job.
-fn run_body<R>(
+pub(crate) fn run_body<R>(
     context: &RankContext,
     body: &impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>>,
     result: &Mutex<Option<R>>,

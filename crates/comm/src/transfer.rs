@@ -25,7 +25,9 @@ use crate::error::Aborted;
 use crate::group::Group;
 use crate::job::Job;
 use crate::wire::chunk;
-use kernels::{copy, fence, reduce};
+use kernels::{copy, fence};
+
+pub(crate) use kernels::reduce;
 
 /// From this many bytes, all members together, buffers are taken to outgrow the caches, and copies bypass them: measured
 /// 8-26% faster there with a last-level cache of 32 MiB, and slower below.
@@ -55,7 +57,7 @@ impl<T> Slices<'_, T> {
     }
 
     /// Where the input and the output of the member with this index begin; its chunks must fit.
-    fn addresses(&mut self, ranks: usize, index: usize) -> (*const T, *mut T) {
+    pub(crate) fn addresses(&mut self, ranks: usize, index: usize) -> (*const T, *mut T) {
         let (input, output) = self.lengths(ranks);
         match self {
             Slices::InPlace(buffer) => {

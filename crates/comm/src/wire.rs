@@ -1,4 +1,5 @@
-//! What a rank sends under the named algorithm, counted by walking the algorithm's steps.
+//! What a rank sends where it follows no plan: messages, and what the transport does in its own way, counted as a ring by
+//! walking the ring's steps. The sends of a plan are counted from the plan.
 //!
 //! The predictor has closed forms; this is the independent derivation they are held against.
 //! `n` elements in `g` parts: chunk `i` spans `floor(i n / g) .. floor((i + 1) n / g)`.
@@ -8,6 +9,7 @@ use std::ops::Range;
 use quadrille_spec::CollectiveKind;
 
 use crate::call::Call;
+use crate::group::Group;
 
 /// The elements of chunk `i` of `n` elements in `g` parts.
 pub(crate) fn chunk(n: usize, g: usize, i: usize) -> Range<usize> {
@@ -15,8 +17,13 @@ pub(crate) fn chunk(n: usize, g: usize, i: usize) -> Range<usize> {
     cut(i)..cut(i + 1)
 }
 
+/// Elements that the group's own member sends for a call.
+pub(crate) fn of(group: &Group, call: &Call) -> usize {
+    elements_sent(call, call.payload_elements(), group.size(), group.index())
+}
+
 /// Elements that member `index` of `g` sends for a call on `n` elements.
-pub(crate) fn elements_sent(call: &Call, n: usize, g: usize, index: usize) -> usize {
+fn elements_sent(call: &Call, n: usize, g: usize, index: usize) -> usize {
     match call.operation {
         CollectiveKind::AllReduce => ring_reduce_scatter(n, g, index) + ring_all_gather(n, g, index),
         CollectiveKind::ReduceScatter => ring_reduce_scatter(n, g, index),

@@ -338,3 +338,86 @@ fn a_buffer_that_panics_ends_the_job() {
     assert_eq!(failure.rank, 0);
     assert!(failure.to_string().contains("no storage"), "{failure}");
 }
+
+/// The failures that a collective of messages meets, by the algorithms that are made of them.
+mod by_exchanges {
+    use quadrille_spec::{Algorithm, Choice, Nodes, Routing};
+
+    use super::*;
+
+    fn failure(
+        algorithm: Algorithm,
+        timeout: Duration,
+        body: impl Fn(&RankContext, &Group) -> Outcome + Sync,
+    ) -> JobFailure {
+        let start = Instant::now();
+        let routing = Routing { nodes: Nodes::equal(4, 2), choice: Choice::Always(algorithm), grid: None };
+        let outcome = run_ranks(&JobOptions { timeout, routing, ..JobOptions::new(4) }, |context| {
+            let world = context.group("world", &[0, 1, 2, 3])?;
+            context.enter(Label::indexed("block", context.rank() as u32), "forward")?;
+            body(context, &world)
+        });
+        assert!(start.elapsed() < Duration::from_secs(60), "ended by the failure, not by luck");
+        outcome.expect_err("the job fails")
+    }
+
+    const MESSAGES: [Algorithm; 3] = [Algorithm::Ring, Algorithm::Recursive, Algorithm::Hierarchical];
+
+    #[test]
+    fn a_panic_ends_those_who_wait() {
+        for algorithm in MESSAGES {
+            let failure = failure(algorithm, Duration::from_secs(300), |context, world| {
+                if context.rank() == 1 {
+                    panic!("number {}", 17);
+                }
+                sum(context, world, 100_000).map(|_| ()).map_err(Into::into)
+            });
+            assert_eq!(failure.rank, 1);
+            assert!(failure.to_string().contains("number 17"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_late_rank_is_named_with_what_it_does() {
+        for algorithm in MESSAGES {
+            let failure = failure(algorithm, SHORT, |context, world| {
+                if context.rank() == 2 {
+                    context.enter(Label::new("head"), "think")?;
+                    while context.enter(Label::new("head"), "think").is_ok() {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    return Ok(());
+                }
+                sum(context, world, 1000).map(|_| ()).map_err(Into::into)
+            });
+            let CollectiveError::Stuck { late, .. } = collective(&failure) else { panic!("{failure}") };
+            assert_eq!(late.iter().map(|late| late.rank).collect::<Vec<_>>(), [2]);
+            assert!(failure.to_string().contains("rank 2 at head, think"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_rank_that_has_returned_is_named() {
+        for algorithm in MESSAGES {
+            let failure = failure(algorithm, Duration::from_secs(300), |context, world| {
+                if context.rank() == 3 {
+                    return Ok(());
+                }
+                sum(context, world, 1000).map(|_| ()).map_err(Into::into)
+            });
+            assert!(matches!(collective(&failure), CollectiveError::Departed { departed: 3, .. }), "{failure}");
+        }
+    }
+
+    #[test]
+    fn calls_that_do_not_fit_are_both_named() {
+        for algorithm in MESSAGES {
+            let failure = failure(algorithm, Duration::from_secs(300), |context, world| {
+                let elements = if context.rank() == 2 { 1001 } else { 1000 };
+                sum(context, world, elements).map(|_| ()).map_err(Into::into)
+            });
+            let CollectiveError::Mismatch { first, second, .. } = collective(&failure) else { panic!("{failure}") };
+            assert!(first.0 == 2 || second.0 == 2, "{failure}");
+        }
+    }
+}

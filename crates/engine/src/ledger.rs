@@ -1,6 +1,7 @@
 //! The counted ledger: what the communicator, the kernels' callers and the slots have seen, in the form of the
 //! predicted one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use quadrille_comm::Ledger as Counted;
@@ -14,7 +15,7 @@ pub(crate) fn counted(
     rank: usize,
     transfers: &Counted,
     flops: FlopsLedger,
-    elements: BTreeMap<&'static str, u64>,
+    elements: BTreeMap<Cow<'static, str>, u64>,
     memory: MemoryLedger,
 ) -> RankLedger {
     let mut axes = empty.clone();

@@ -19,6 +19,7 @@ mod rows;
 mod samples;
 mod shard;
 mod slots;
+mod trace;
 mod train;
 mod tuning;
 mod verify;
@@ -28,13 +29,14 @@ pub use execute::transpose;
 pub use hyper::{Hyper, schedule};
 pub use initial::{InitialValues, initial_tensor};
 pub use random_batch::random_batch;
-pub use rank::{OperationSpan, Pace, RankEngine, StepOutcome};
+pub use rank::{Pace, RankEngine, StepOutcome};
 pub use reference::Reference;
 pub use samples::{BatchSource, Samples};
 pub use shard::{Run, Shard, assemble};
-pub use train::{RankReport, RankTrace, StepRecord, TrainOptions, TrainOutcome, train};
+pub use trace::{RankTrace, TracedOperation, TracedTransfer};
+pub use train::{RankReport, StepRecord, TrainOptions, TrainOutcome, train};
 pub use tuning::MatmulChoices;
-pub use verify::{Tolerance, VerifyOptions, VerifyReport, verify};
+pub use verify::{Tolerance, VerifyOptions, VerifyReport, take_part, verify};
 
 /// The element types that ranks can train in.
 pub trait Real: quadrille_tensor::Element + quadrille_comm::Element {}

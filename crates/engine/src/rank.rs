@@ -1,5 +1,6 @@
 //! One rank of a training job: its memory, its place in the grid, and one optimizer step.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use quadrille_step::{
     Layer, Parameter, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes, empty_axes,
 };
 use quadrille_tensor::{Buffer, ContextPart, Pool, Rotary};
+use serde::{Deserialize, Serialize};
 
 use crate::execute::Flight;
 use crate::initial::fill_shard;
@@ -21,7 +23,7 @@ use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, Real,
 pub type Pace<'a> = Box<dyn Fn(Action) -> Duration + Send + 'a>;
 
 /// What a step gave, equal on every rank.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StepOutcome {
     /// Mean loss over the global batch: over all target tokens, in nats, or over all numbers of all patches.
     pub loss: f64,
@@ -67,7 +69,7 @@ pub struct RankEngine<'a, T> {
     empty_axes: AxesLedger,
     pub(crate) flops: FlopsLedger,
     /// Elements swept over by element-wise operations.
-    pub(crate) elements: BTreeMap<&'static str, u64>,
+    pub(crate) elements: BTreeMap<Cow<'static, str>, u64>,
     /// Seconds per operation kind since [`RankEngine::take_breakdown`].
     breakdown: BTreeMap<&'static str, f64>,
     /// What was executed when, if it is recorded.
@@ -78,17 +80,13 @@ pub struct RankEngine<'a, T> {
 
 /// When an operation was executed.
 #[derive(Debug, Clone)]
-pub struct OperationSpan {
-    /// Its name.
-    pub name: &'static str,
-    /// The layer that it belongs to.
-    pub layer: Layer,
+pub(crate) struct OperationSpan {
+    pub(crate) name: &'static str,
+    pub(crate) layer: Layer,
     /// The pass over a microbatch that it was part of; `None`: the update.
-    pub action: Option<Action>,
-    /// When it began.
-    pub start: Instant,
-    /// When it ended.
-    pub end: Instant,
+    pub(crate) action: Option<Action>,
+    pub(crate) start: Instant,
+    pub(crate) end: Instant,
 }
 
 impl<'a, T: Real> RankEngine<'a, T> {
@@ -210,7 +208,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
     }
 
     /// What was recorded since the last call.
-    pub fn take_spans(&mut self) -> Vec<OperationSpan> {
+    pub(crate) fn take_spans(&mut self) -> Vec<OperationSpan> {
         self.spans.as_mut().map(std::mem::take).unwrap_or_default()
     }
 

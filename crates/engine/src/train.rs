@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use quadrille_comm::{JobOptions, RankContext, Span, run_ranks};
-use quadrille_spec::{AxesLedger, Ledger, RankLedger};
-use quadrille_step::{StepProgram, predict};
-use serde::Serialize;
+use quadrille_comm::{JobOptions, RankContext, World, run_job};
+use quadrille_spec::{AxesLedger, Choice, Ledger, RankLedger, Routing};
+use quadrille_step::{StepProgram, predict_routed};
+use serde::{Deserialize, Serialize};
 
-use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, OperationSpan, RankEngine, Real};
+use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, RankEngine, RankTrace, Real};
 
 /// How a job is run.
 #[derive(Debug, Clone)]
@@ -26,6 +26,10 @@ pub struct TrainOptions {
     pub threads: usize,
     /// How long a collective may wait for a rank.
     pub timeout: Duration,
+    /// By which algorithms collectives run.
+    pub collectives: Choice,
+    /// Where ranks are processes; `None`: they are threads of this one.
+    pub world: Option<World>,
     /// Whether products are timed before the first step and run in their fastest layout.
     pub tune_matmuls: bool,
     /// Choices of an earlier run, replayed.
@@ -35,7 +39,7 @@ pub struct TrainOptions {
 }
 
 /// A step as the log shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// From 1.
     pub step: u64,
@@ -53,17 +57,8 @@ pub struct StepRecord {
     pub tokens_per_second: f64,
 }
 
-/// What a rank did in the last step, and when.
-#[derive(Debug, Clone)]
-pub struct RankTrace {
-    /// Operations, on the rank's own thread; waits among them.
-    pub operations: Vec<OperationSpan>,
-    /// Collectives and messages.
-    pub communication: Vec<Span>,
-}
-
 /// What one rank reports at the end.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RankReport {
     /// The last step's counted ledger.
     pub ledger: RankLedger,
@@ -72,7 +67,7 @@ pub struct RankReport {
     /// Steps whose counted ledger was not the predicted one.
     pub unequal_steps: u64,
     /// Seconds per operation kind, over all steps but the first.
-    pub breakdown: BTreeMap<&'static str, f64>,
+    pub breakdown: BTreeMap<String, f64>,
     /// Choices of tuned products.
     pub matmuls: MatmulChoices,
     /// The last step, if it was to be recorded.
@@ -95,7 +90,8 @@ pub struct TrainOutcome {
     pub ranks: Vec<RankReport>,
 }
 
-/// Trains for some steps; `on_step` sees each step's record as rank 0 finishes it, and may stop the job by an error.
+/// Trains for some steps; `on_step` sees each step's record as rank 0 finishes it, and may stop the job by an error. Where
+/// ranks are processes, all of them call this alike, `on_step` is called in rank 0's, and all get the whole outcome.
 ///
 /// # Errors
 /// The first rank's failure, with its layer and operation; a loss that is not finite.
@@ -105,10 +101,13 @@ pub fn train<T: Real>(
     batch: &BatchSource,
     on_step: &mut (dyn FnMut(&StepRecord) -> Result<(), EngineError> + Send),
 ) -> Result<TrainOutcome, EngineError> {
-    let predicted = predict(program);
+    let routing = Routing::of(&program.layout, &options.collectives);
+    let predicted = predict_routed(program, &routing);
     let on_step = Mutex::new(on_step);
-    let job = JobOptions { timeout: options.timeout, ..JobOptions::new(program.layout.grid.ranks()) };
-    let ranks = run_ranks(&job, |context| {
+    let ranks = program.layout.grid.ranks();
+    let world = options.world.clone();
+    let job = JobOptions { timeout: options.timeout, routing, world, ..JobOptions::new(ranks) };
+    let ranks = run_job(&job, |context| {
         let mut tell = |record: &StepRecord| match on_step.lock() {
             _ if context.rank() != 0 => Ok(()),
             Ok(mut tell) => tell(record),
@@ -179,11 +178,9 @@ fn run_rank<T: Real>(
         ledger,
         total,
         unequal_steps,
-        breakdown: engine.take_breakdown(),
+        breakdown: engine.take_breakdown().into_iter().map(|(name, seconds)| (name.to_owned(), seconds)).collect(),
         matmuls: engine.matmuls.clone(),
-        trace: options
-            .trace
-            .then(|| RankTrace { operations: engine.take_spans(), communication: context.take_spans() }),
+        trace: options.trace.then(|| RankTrace::new(engine.take_spans(), context.take_spans())),
         records,
     })
 }

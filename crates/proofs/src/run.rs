@@ -8,7 +8,7 @@ use quadrille_engine::{
     EngineError, Hyper, InitialValues, RankEngine, Real, Reference, Samples, Tolerance, VerifyOptions, VerifyReport,
     random_batch, verify,
 };
-use quadrille_spec::{ElementType, RankLedger};
+use quadrille_spec::{Algorithm, Choice, ElementType, RankLedger};
 use quadrille_step::StepProgram;
 
 use crate::Case;
@@ -37,7 +37,18 @@ pub fn prove(program: &StepProgram, steps: u64) -> Result<VerifyReport, EngineEr
 /// # Errors
 /// A rank that failed.
 pub fn prove_within(program: &StepProgram, steps: u64, timeout: Duration) -> Result<VerifyReport, EngineError> {
-    verify_as(program, VerifyOptions { steps, seed: SEED, hyper: hyper(Some(0.1)), threads: 1, timeout })
+    verify_as(
+        program,
+        VerifyOptions {
+            steps,
+            seed: SEED,
+            hyper: hyper(Some(0.1)),
+            threads: 1,
+            timeout,
+            collectives: Choice::Always(Algorithm::Native),
+            world: None,
+        },
+    )
 }
 
 /// Holds a random case against the serial model over two steps.
@@ -45,8 +56,15 @@ pub fn prove_within(program: &StepProgram, steps: u64, timeout: Duration) -> Res
 /// # Errors
 /// The difference, for proptest to report and make smaller.
 pub fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
-    let options =
-        VerifyOptions { steps: 2, seed: case.seed, hyper: hyper(case.clip), threads: case.threads, timeout: TIMEOUT };
+    let options = VerifyOptions {
+        steps: 2,
+        seed: case.seed,
+        hyper: hyper(case.clip),
+        threads: case.threads,
+        timeout: TIMEOUT,
+        collectives: case.collectives.clone(),
+        world: None,
+    };
     match verify_as(&case.program(dtype), options) {
         Ok(report) if report.ok => Ok(()),
         Ok(report) => Err(TestCaseError::fail(format!("{report:?}"))),

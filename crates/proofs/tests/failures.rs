@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quadrille_engine::{BatchSource, EngineError, InitialValues, Samples, TrainOptions, train};
 use quadrille_proofs::{edited, hyper, model, program, random_samples, vit};
-use quadrille_spec::{Activations, Overlap};
+use quadrille_spec::{Activations, Algorithm, Choice, Overlap};
 use quadrille_step::{Layer, Operation, StepProgram};
 
 const NO_WAITING: Duration = Duration::from_secs(600);
@@ -26,6 +26,8 @@ fn failure(program: &StepProgram, timeout: Duration, batch: &BatchSource) -> Str
         initial: InitialValues::Training,
         threads: 1,
         timeout,
+        collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,

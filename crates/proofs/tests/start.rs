@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch};
 use quadrille_engine::{InitialValues, Samples, TrainOptions, assemble, initial_tensor, train};
 use quadrille_proofs::{SEED, cases, hyper, model, program, trajectory};
-use quadrille_spec::{Activations, Axis, ElementType, Overlap};
+use quadrille_spec::{Activations, Algorithm, Axis, Choice, ElementType, Overlap};
 use quadrille_step::{Initial, StepProgram};
 
 proptest! {
@@ -81,6 +81,8 @@ fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u6
         initial: InitialValues::Training,
         threads: 1,
         timeout: Duration::from_secs(120),
+        collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,

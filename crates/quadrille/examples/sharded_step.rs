@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use quadrille_engine::{Hyper, InitialValues, StepRecord, TrainOptions, random_batch, train};
-use quadrille_spec::{Layout, LayoutRequest, Model};
+use quadrille_spec::{Algorithm, Choice, Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,6 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         initial: InitialValues::Training,
         threads: 1,
         timeout: Duration::from_secs(60),
+        collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,

@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
 use quadrille_data::Tokenizer;
 use quadrille_plan::reproduce::PARTS;
-use quadrille_spec::{Axis, ElementType};
+use quadrille_spec::{Axis, Collectives, ElementType};
 use serde::Serialize;
 
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
@@ -98,6 +98,11 @@ pub struct RunArguments {
     /// are posted, in a pipeline some passes ahead
     #[arg(long, value_name = "SECONDS", default_value_t = 300.0)]
     pub timeout: f64,
+    /// How collectives run: ring, recursive (doubling and halving), hierarchical (recursive between nodes, rings inside),
+    /// native (shared memory between threads; the MPI library's own) or auto (threads: native; else the fastest of the
+    /// first three by group, size and the --cluster's tiers), e.g. --collectives hierarchical --per-node 4
+    #[arg(long, value_name = "ALGORITHM", default_value = "auto")]
+    pub collectives: Collectives,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,8 @@ use quadrille_cost::atp::Interconnect;
 use quadrille_engine::Hyper;
 use quadrille_plan::best;
 use quadrille_spec::{
-    Cluster, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Linear, Model, ModelFile, SpecError,
+    Algorithm, Choice, Cluster, Collectives, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Linear, Model,
+    ModelFile, SpecError,
 };
 
 use crate::arguments::{ModelArguments, RunArguments};
@@ -168,6 +169,14 @@ pub fn timeout(arguments: &RunArguments) -> Result<Duration, Failure> {
     match Duration::try_from_secs_f64(arguments.timeout) {
         Ok(timeout) if !timeout.is_zero() => Ok(timeout),
         _ => Err(Failure::usage(format!("--timeout {}: give a positive number of seconds", arguments.timeout))),
+    }
+}
+
+/// By which algorithms collectives run between threads.
+pub fn collectives(arguments: &RunArguments) -> Choice {
+    match arguments.collectives {
+        Collectives::Auto => Choice::Always(Algorithm::Native),
+        Collectives::Always(algorithm) => Choice::Always(algorithm),
     }
 }
 

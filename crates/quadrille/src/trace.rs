@@ -1,11 +1,10 @@
 //! `quadrille train --trace`: what the ranks did in the last step, in the form of the simulated traces.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::Duration;
 
-use quadrille_comm::Span;
 use quadrille_cost::trace::{Trace, TraceEvent};
-use quadrille_engine::{OperationSpan, RankReport};
+use quadrille_engine::{RankReport, TracedOperation, TracedTransfer};
 use quadrille_spec::{Axis, CollectiveKind};
 use quadrille_step::StepProgram;
 use quadrille_step::schedule::Action;
@@ -30,12 +29,12 @@ pub fn measured(program: &StepProgram, ranks: &[RankReport]) -> Trace {
 
 struct Clock {
     rank: usize,
-    begin: Instant,
+    begin: Duration,
 }
 
 impl Clock {
-    fn event(&self, lane: String, name: String, category: &'static str, start: Instant, end: Instant) -> TraceEvent {
-        let seconds = |at: Instant| at.saturating_duration_since(self.begin).as_secs_f64();
+    fn event(&self, lane: String, name: String, category: &'static str, start: Duration, end: Duration) -> TraceEvent {
+        let seconds = |at: Duration| at.saturating_sub(self.begin).as_secs_f64();
         let (process, args) = (self.rank, BTreeMap::new());
         TraceEvent { process, lane, name, category, start_s: seconds(start), end_s: seconds(end), args }
     }
@@ -46,10 +45,10 @@ fn named(action: Option<Action>) -> String {
 }
 
 /// From the first to the last operation of each pass.
-fn passes(clock: &Clock, operations: &[OperationSpan]) -> Vec<TraceEvent> {
-    let computes: Vec<&OperationSpan> = operations.iter().filter(|span| !is_message(span.name)).collect();
+fn passes(clock: &Clock, operations: &[TracedOperation]) -> Vec<TraceEvent> {
+    let computes: Vec<&TracedOperation> = operations.iter().filter(|span| !is_message(&span.name)).collect();
     let runs = computes.chunk_by(|a, b| a.action == b.action);
-    let event = |run: &[&OperationSpan]| {
+    let event = |run: &[&TracedOperation]| {
         let (first, last) = (run.first()?, run.last()?);
         Some(clock.event("passes".to_owned(), named(first.action), "pass", first.start, last.end))
     };
@@ -66,16 +65,16 @@ fn is_collective(name: &str) -> bool {
     matches!(name, "wait" | "wait-carried" | "issue" | "reduce-scalar")
 }
 
-fn operation(clock: &Clock, span: &OperationSpan) -> TraceEvent {
-    let waits = is_message(span.name) || is_collective(span.name);
+fn operation(clock: &Clock, span: &TracedOperation) -> TraceEvent {
+    let waits = is_message(&span.name) || is_collective(&span.name);
     let category = if waits { "wait" } else { "compute" };
-    let event = clock.event("compute".to_owned(), span.name.to_owned(), category, span.start, span.end);
-    TraceEvent { args: [("layer", span.layer.to_string()), ("during", named(span.action))].into(), ..event }
+    let event = clock.event("compute".to_owned(), span.name.to_string(), category, span.start, span.end);
+    TraceEvent { args: [("layer", span.layer.clone()), ("during", named(span.action))].into(), ..event }
 }
 
 /// Collectives on a lane for their axes, messages on one for each direction; what overlaps goes to further lanes.
-fn communication(clock: &Clock, spans: &[Span]) -> Vec<TraceEvent> {
-    let mut busy: BTreeMap<String, Vec<Instant>> = BTreeMap::new();
+fn communication(clock: &Clock, spans: &[TracedTransfer]) -> Vec<TraceEvent> {
+    let mut busy: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
     let mut events = Vec::new();
     for span in spans {
         let (lane, category) = match span.kind {
@@ -91,7 +90,7 @@ fn communication(clock: &Clock, spans: &[Span]) -> Vec<TraceEvent> {
         }
         let lane = if free == 0 { lane } else { format!("{lane} {}", free + 1) };
         let event = clock.event(lane, span.kind.name().to_owned(), category, span.start, span.end);
-        let args = [("layer", span.layer.to_string()), ("bytes", span.payload_bytes.to_string())].into();
+        let args = [("layer", span.layer.clone()), ("bytes", span.payload_bytes.to_string())].into();
         events.push(TraceEvent { args, ..event });
     }
     events

@@ -54,6 +54,7 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
         initial: InitialValues::Training,
         threads,
         timeout,
+        collectives: settings::collectives(&arguments.run),
         tune_matmuls,
         matmuls,
         trace: arguments.trace.is_some(),

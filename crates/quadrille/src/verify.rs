@@ -44,6 +44,7 @@ pub fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
             hyper,
             threads: settings::threads(&arguments.run, ranks)?,
             timeout: settings::timeout(&arguments.run)?,
+            collectives: settings::collectives(&arguments.run),
         })
     };
     let mut grids = Vec::new();

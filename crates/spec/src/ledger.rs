@@ -2,10 +2,11 @@
 //!
 //! The same types hold what the step program predicts and what a run counts; the two are compared as integers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A kind of communication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -49,7 +50,7 @@ impl CollectiveKind {
 }
 
 /// Communication of one kind, summed over calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Transfer {
     /// Number of calls.
     pub calls: u64,
@@ -73,7 +74,7 @@ impl AddAssign for Transfer {
 pub type AxesLedger = BTreeMap<String, BTreeMap<CollectiveKind, Transfer>>;
 
 /// The transfers of one layer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerLedger {
     /// `embedding`, `block 0`, ..., `head`, `step`.
     pub layer: String,
@@ -83,7 +84,7 @@ pub struct LayerLedger {
 
 /// FLOPs by kind of operation, from executed shapes; a product counts 2mkn, attention without causal discount.
 /// Element-wise work is listed apart: [`RankLedger::elements`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FlopsLedger {
     /// Products of forward linear layers and the head.
     pub gemm_forward: u64,
@@ -109,7 +110,7 @@ impl FlopsLedger {
 }
 
 /// What a piece of memory holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryClass {
     /// The rank's shards of the parameters.
@@ -133,11 +134,11 @@ impl MemoryClass {
         [Self::Parameters, Self::Gradients, Self::Optimizer, Self::Activations, Self::GatheredWeights, Self::Buffers];
 }
 
-/// Requested bytes of live values and states; kernels' scratch and thread stacks are outside.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+/// Requested bytes of live values and states; kernels' scratch and thread stacks are outside. For people's formats, such
+/// as JSON, the fields of `peak_of` stand beside the others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemoryLedger {
     /// The most bytes of each class at any time of the step.
-    #[serde(flatten)]
     pub peak_of: BTreeMap<MemoryClass, u64>,
     /// The most bytes of all classes together at any time of the step.
     pub peak: u64,
@@ -146,6 +147,41 @@ pub struct MemoryLedger {
     pub allocated: u64,
     /// Bytes of each class after the step.
     pub now: BTreeMap<MemoryClass, u64>,
+}
+
+/// A memory ledger as people's formats show it.
+#[derive(Serialize, Deserialize)]
+struct Flat {
+    #[serde(flatten)]
+    peak_of: BTreeMap<MemoryClass, u64>,
+    peak: u64,
+    allocated: u64,
+    now: BTreeMap<MemoryClass, u64>,
+}
+
+/// As formats that do not describe themselves carry it: they cannot flatten.
+type Plain = (BTreeMap<MemoryClass, u64>, u64, u64, BTreeMap<MemoryClass, u64>);
+
+impl Serialize for MemoryLedger {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { peak_of, peak, allocated, now } = self.clone();
+        if serializer.is_human_readable() {
+            return Flat { peak_of, peak, allocated, now }.serialize(serializer);
+        }
+        let plain: Plain = (peak_of, peak, allocated, now);
+        plain.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for MemoryLedger {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            let Flat { peak_of, peak, allocated, now } = Flat::deserialize(deserializer)?;
+            return Ok(Self { peak_of, peak, allocated, now });
+        }
+        let (peak_of, peak, allocated, now) = Plain::deserialize(deserializer)?;
+        Ok(Self { peak_of, peak, allocated, now })
+    }
 }
 
 impl MemoryLedger {
@@ -171,7 +207,7 @@ impl MemoryLedger {
 }
 
 /// What one rank sends, computes and holds in a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankLedger {
     /// The rank's number.
     pub rank: usize,
@@ -182,13 +218,13 @@ pub struct RankLedger {
     /// Work.
     pub flops: FlopsLedger,
     /// Elements that element-wise operations sweep over, by the operation's name.
-    pub elements: BTreeMap<&'static str, u64>,
+    pub elements: BTreeMap<Cow<'static, str>, u64>,
     /// Memory.
     pub memory: MemoryLedger,
 }
 
 /// The ledgers of all ranks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// In order of rank.
     pub ranks: Vec<RankLedger>,

@@ -1,13 +1,16 @@
 //! The predicted ledger: what a rank will send, compute and hold in one step, from the program alone.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quadrille_spec::{
-    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, LayerLedger, Ledger, RankLedger, Transfer,
+    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, LayerLedger, Ledger, RankLedger, Routing,
+    Transfer,
 };
 
 use crate::operation::Members;
 use crate::program::ChunkProgram;
+use crate::routes::Routes;
 use crate::schedule::Step;
 use crate::{
     Collective, GemmPass, Layer, Op, Operation, Product, StageProgram, StepError, StepProgram, ValueId, wire_bytes,
@@ -16,15 +19,25 @@ use crate::{
 /// Bytes of a scalar that is reduced in f64.
 const SCALAR_BYTES: u64 = 8;
 
-/// The ledgers of all ranks for one step.
+/// The ledgers of all ranks for one step, with collectives as thread ranks run them: counted as rings.
 pub fn predict(program: &StepProgram) -> Ledger {
-    Ledger { ranks: (0..program.layout.grid.ranks()).map(|rank| predict_rank(program, rank)).collect() }
+    predict_routed(program, &Routing::native(program.layout.grid.ranks()))
 }
 
-/// The ledger of one rank for one step.
+/// The ledgers of all ranks for one step, with collectives by the algorithms that `routing` chooses.
+pub fn predict_routed(program: &StepProgram, routing: &Routing) -> Ledger {
+    Ledger { ranks: (0..program.layout.grid.ranks()).map(|rank| predict_rank_routed(program, rank, routing)).collect() }
+}
+
+/// As [`predict`], of one rank.
 pub fn predict_rank(program: &StepProgram, rank: usize) -> RankLedger {
+    predict_rank_routed(program, rank, &Routing::native(program.layout.grid.ranks()))
+}
+
+/// As [`predict_routed`], of one rank.
+pub fn predict_rank_routed(program: &StepProgram, rank: usize, routing: &Routing) -> RankLedger {
     let stage = program.of_rank(rank);
-    let (axes, layers) = transfers(stage, rank);
+    let (axes, layers) = transfers(stage, rank, routing);
     let (flops, elements) = work(stage, rank);
     RankLedger { rank, axes, layers, flops, elements, memory: crate::memory::predict(stage) }
 }
@@ -71,7 +84,8 @@ fn executed(program: &StageProgram) -> impl Iterator<Item = (&Op, u64)> {
     passes.chain(program.update.ops.iter().map(|op| (op, 1)))
 }
 
-fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedger>) {
+fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLedger, Vec<LayerLedger>) {
+    let mut routes = Routes::new(routing, program.grid(), rank);
     let mut total = empty_axes(program);
     let mut by_layer: BTreeMap<Layer, AxesLedger> =
         program.layers().into_iter().map(|layer| (layer, total.clone())).collect();
@@ -86,7 +100,7 @@ fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedge
         }
     };
     for (op, times) in executed(program) {
-        if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank) {
+        if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank, &mut routes) {
             add(op.layer, axes, kind, transfer, times);
         }
     }
@@ -100,7 +114,7 @@ fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedge
             add(message.layer, Axis::Pipe.only(), kind, transfer, microbatches);
         }
     }
-    if let Some((axes, transfer)) = decision(program, rank) {
+    if let Some((axes, transfer)) = decision(program, rank, &mut routes) {
         let passes = program.steps.iter().filter(|step| matches!(step, Step::Run(_))).count() as u64;
         add(Layer::Step, axes, CollectiveKind::Broadcast, transfer, passes);
     }
@@ -109,14 +123,15 @@ fn transfers(program: &StageProgram, rank: usize) -> (AxesLedger, Vec<LayerLedge
 }
 
 /// What a message-driven stage sends to agree on its next pass.
-fn decision(program: &StageProgram, rank: usize) -> Option<(AxisSet, Transfer)> {
+fn decision(program: &StageProgram, rank: usize, routes: &mut Routes<'_>) -> Option<(AxisSet, Transfer)> {
     let axes = decision_axes(program);
     if !program.is_message_driven() || program.grid().size_of(axes) == 1 {
         return None;
     }
     let grid = program.grid();
     let (members, index) = (grid.size_of(axes), grid.group_index(grid.coordinate(rank), axes));
-    let wire_bytes = wire_bytes(CollectiveKind::Broadcast, 1, members, index, 0, SCALAR_BYTES);
+    let route = routes.route(axes, Members::Root(0), CollectiveKind::Broadcast, SCALAR_BYTES);
+    let wire_bytes = wire_bytes(&route, CollectiveKind::Broadcast, 1, members, index, 0, SCALAR_BYTES);
     Some((axes, Transfer { calls: 1, payload_bytes: SCALAR_BYTES, wire_bytes }))
 }
 
@@ -134,7 +149,12 @@ pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usiz
 }
 
 /// What one operation sends; a collective counts at its issue.
-fn transfer(program: &StageProgram, operation: &Operation, rank: usize) -> Option<(AxisSet, CollectiveKind, Transfer)> {
+fn transfer(
+    program: &StageProgram,
+    operation: &Operation,
+    rank: usize,
+    routes: &mut Routes<'_>,
+) -> Option<(AxisSet, CollectiveKind, Transfer)> {
     let grid = program.grid();
     let place = grid.coordinate(rank);
     let (axes, kind, elements, element_bytes, members, who) = match operation {
@@ -159,12 +179,13 @@ fn transfer(program: &StageProgram, operation: &Operation, rank: usize) -> Optio
         return None;
     }
     let payload_bytes = elements as u64 * element_bytes;
-    let wire_bytes = wire_bytes(kind, elements, members, index, root, element_bytes);
+    let route = routes.route(axes, who, kind, payload_bytes);
+    let wire_bytes = wire_bytes(&route, kind, elements, members, index, root, element_bytes);
     Some((axes, kind, Transfer { calls: 1, payload_bytes, wire_bytes }))
 }
 
 /// FLOPs of products and attention, and elements that element-wise operations sweep over.
-fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<&'static str, u64>) {
+fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<Cow<'static, str>, u64>) {
     let place = program.grid().coordinate(rank);
     let mut ledger = FlopsLedger::default();
     let mut elements = BTreeMap::new();
@@ -179,7 +200,7 @@ fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<&'static 
             Operation::AttentionBackward { .. } => ledger.attention_backward += flops,
             _ => {
                 if let Some(swept) = swept_elements(program, &op.operation, place) {
-                    *elements.entry(op.operation.name()).or_default() += times * swept as u64;
+                    *elements.entry(op.operation.name().into()).or_default() += times * swept as u64;
                 }
             }
         }

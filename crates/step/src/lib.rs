@@ -34,6 +34,7 @@ mod placement;
 mod print;
 mod program;
 mod reshard;
+mod routes;
 pub mod schedule;
 mod sharding;
 mod shared_keys;
@@ -46,7 +47,7 @@ mod wire;
 pub use error::StepError;
 pub use ledger::{
     decision_axes, declared_axes, empty_axes, operation_flops, payload_elements, predict, predict_rank,
-    rotated_elements, swept_elements,
+    predict_rank_routed, predict_routed, rotated_elements, swept_elements,
 };
 pub use liveness::Lifetimes;
 pub use operation::{

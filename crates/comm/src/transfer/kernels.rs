@@ -16,7 +16,7 @@ const TILE: usize = 128;
 ///
 /// # Safety
 /// Sources and destinations are valid for `n` elements; a destination may be a source, otherwise nothing overlaps.
-pub(super) unsafe fn reduce<T: Element>(
+pub(crate) unsafe fn reduce<T: Element>(
     reduction: Option<Reduction>,
     sources: &[*const T],
     destinations: &[*mut T],

@@ -1,5 +1,6 @@
 //! What a rank sends, computes and sweeps over in a step, as whole numbers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, FlopsLedger, KeepWeights, Recompute, Schedule, Zero};
@@ -32,7 +33,7 @@ pub struct Volumes {
     /// FLOPs by kind of operation.
     pub flops: FlopsLedger,
     /// Elements that element-wise operations sweep over, by the operation's name.
-    pub elements: BTreeMap<&'static str, u64>,
+    pub elements: BTreeMap<Cow<'static, str>, u64>,
 }
 
 impl Problem {
@@ -99,7 +100,7 @@ impl Counter<'_> {
     }
 
     fn swept(&mut self, name: &'static str, elements: u64) {
-        *self.volumes.elements.entry(name).or_default() += elements;
+        *self.volumes.elements.entry(name.into()).or_default() += elements;
     }
 
     /// Tells of a pass `repeats` times.

@@ -1,6 +1,6 @@
 //! A stage's program as priced tasks: every operation is priced once, however many microbatches run it.
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, Route};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{
     Collective, Layer, Members, Message, Op, Operation, Section, StageProgram, decision_axes, payload_elements,
@@ -224,7 +224,7 @@ fn communication(
     let payload_bytes = elements as u64 * element_bytes;
     let wire_bytes = match kind {
         CollectiveKind::Broadcast | CollectiveKind::Reduce => payload_bytes,
-        _ => wire_bytes(kind, elements, members, 0, 0, element_bytes),
+        _ => wire_bytes(&Route::Ring, kind, elements, members, 0, 0, element_bytes),
     };
     Communication { kind, axes, members, payload_bytes, wire_bytes }
 }

@@ -69,7 +69,7 @@ impl<T: Real> RankEngine<'_, T> {
             Operation::Accumulate { input, output, write } => self.accumulate(*input, *output, *write),
             Operation::AdamW { parameter, value, gradient } => self.adamw(*parameter, *value, *gradient),
         }?;
-        *self.elements.entry(operation.name()).or_default() += swept as u64;
+        *self.elements.entry(operation.name().into()).or_default() += swept as u64;
         Ok(())
     }
 

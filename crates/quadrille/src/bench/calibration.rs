@@ -135,7 +135,7 @@ impl Times {
     }
 
     fn of(program: &StepProgram, outcome: &TrainOutcome, steps: u64) -> Self {
-        let mut seconds: BTreeMap<&'static str, f64> = BTreeMap::new();
+        let mut seconds: BTreeMap<&str, f64> = BTreeMap::new();
         for (name, each) in outcome.ranks.iter().flat_map(|rank| &rank.breakdown) {
             *seconds.entry(name).or_default() += each / (steps as usize * outcome.ranks.len()) as f64;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quadrille_cost::simulation::{Simulation, simulate};
 use quadrille_engine::{Hyper, InitialValues, TrainOptions, TrainOutcome};
-use quadrille_spec::{Axis, Layout, LayoutRequest, Linear, Model, Schedule};
+use quadrille_spec::{Algorithm, Axis, Choice, Layout, LayoutRequest, Linear, Model, Schedule};
 use quadrille_step::StepProgram;
 use serde::Serialize;
 
@@ -117,6 +117,8 @@ pub fn run(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
         initial: InitialValues::Training,
         threads: 1,
         timeout: Duration::from_secs(300),
+        collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,
@@ -213,7 +215,8 @@ fn once(program: &StepProgram, calibration: &Calibration, crowding: f64) -> Resu
 /// The share of all ranks' time in operations.
 fn waiting_share(outcome: &TrainOutcome) -> f64 {
     let operations = || outcome.ranks.iter().flat_map(|rank| &rank.breakdown);
-    let waits: f64 = operations().filter(|(name, _)| WAITING.contains(*name)).map(|(_, seconds)| seconds).sum();
+    let waits: f64 =
+        operations().filter(|(name, _)| WAITING.contains(&name.as_str())).map(|(_, seconds)| seconds).sum();
     waits / operations().map(|(_, seconds)| seconds).sum::<f64>()
 }
 

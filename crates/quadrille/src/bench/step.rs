@@ -50,7 +50,7 @@ struct Document {
     /// Buffers and optimizer states of all ranks.
     allocated_bytes: u64,
     /// By operation kind; `wait` is communication that computation did not hide.
-    breakdown: BTreeMap<&'static str, Share>,
+    breakdown: BTreeMap<String, Share>,
     #[serde(flatten)]
     scaling: Option<Scaling>,
 }
@@ -83,6 +83,7 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
         initial: InitialValues::Training,
         threads: settings::threads(&arguments.run, layout.grid.ranks())?,
         timeout: settings::timeout(&arguments.run)?,
+        collectives: settings::collectives(&arguments.run),
         tune_matmuls: false,
         matmuls: None,
         trace: false,
@@ -193,13 +194,13 @@ fn flops_per_token(model: &Model, seq_len: usize) -> u64 {
 }
 
 /// Mean seconds of a step by operation kind.
-fn breakdown(outcome: &TrainOutcome) -> BTreeMap<&'static str, Share> {
+fn breakdown(outcome: &TrainOutcome) -> BTreeMap<String, Share> {
     let steps: Vec<f64> = measured(outcome).collect();
     let divisor = (steps.len() * outcome.ranks.len()) as f64;
     let mean_step = steps.iter().sum::<f64>() / steps.len() as f64;
-    let mut breakdown: BTreeMap<&'static str, Share> = BTreeMap::new();
+    let mut breakdown: BTreeMap<String, Share> = BTreeMap::new();
     for (name, seconds) in outcome.ranks.iter().flat_map(|rank| &rank.breakdown) {
-        let share = breakdown.entry(name).or_default();
+        let share = breakdown.entry(name.clone()).or_default();
         share.seconds += seconds / divisor;
         share.percent = 100.0 * share.seconds / mean_step;
     }
@@ -234,7 +235,7 @@ fn text(program: &StepProgram, document: &Document) -> String {
     shares.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
     let rows: Vec<Vec<String>> = shares
         .into_iter()
-        .map(|(name, share)| vec![(*name).to_owned(), format!("{:.6}", share.seconds), format!("{:.1}", share.percent)])
+        .map(|(name, share)| vec![name.clone(), format!("{:.6}", share.seconds), format!("{:.1}", share.percent)])
         .collect();
     summary(program) + &head + "\n" + &table(&["operation", "s per step", "%"], &rows)
 }

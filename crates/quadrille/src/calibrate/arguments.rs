@@ -17,11 +17,12 @@ What is measured, by all ranks at once:
   attention      forward and backward, causal
   element-wise   out of cache (memory bandwidth) and in cache (vector rate); an operation of the engine on tiny operands
   collectives    of 4 KiB to 16 MiB, by the whole job and by all groups (G0, G1) of a node: G1 ranks, G0 apart (AxoNN,
-                 SC24, section V-B); from these latency, bandwidth and half_bytes of the cluster's tiers are fitted";
+                 SC24, section V-B); from these latency, bandwidth and half_bytes of the cluster's tiers are fitted;
+                 then the same by every algorithm";
 
 /// Measure this machine, or read what others have measured, and write a cluster file for every --cluster.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct CalibrateArguments {
     /// Write the cluster to this file, in place of what it holds
     #[arg(long, value_name = "FILE.toml")]

@@ -8,7 +8,7 @@ use super::Setup;
 
 /// Elements of the operands of element-wise work in cache: 16 KiB each.
 const IN_CACHE: usize = 4 << 10;
-/// Kinds of collectives; messages are between the two members of a pair.
+/// Kinds of collectives; messages, between the two members of a pair, and exchanges have one algorithm.
 const KINDS: [CollectiveKind; 6] = [
     CollectiveKind::AllReduce,
     CollectiveKind::AllGather,
@@ -65,14 +65,18 @@ impl Sweep {
 }
 
 impl Case {
-    /// All cases of a calibration.
-    pub fn all(setup: &Setup) -> Vec<Self> {
-        let mut cases = products(setup.quick);
-        cases.extend(attention(setup.quick));
-        cases.extend([Sweep::Residual, Sweep::AdamW].map(|sweep| Self::Sweep { sweep, elements: setup.streamed }));
-        let in_cache = [Sweep::BiasGelu, Sweep::GeluBackward, Sweep::AdamW];
-        cases.extend(in_cache.map(|sweep| Self::Sweep { sweep, elements: IN_CACHE }));
-        cases.extend(collectives(setup));
+    /// All cases in which collectives are carried out by `algorithm`; with `native` also the operations of a rank.
+    pub fn all(setup: &Setup, algorithm: Algorithm) -> Vec<Self> {
+        let mut cases = Vec::new();
+        if algorithm == Algorithm::Native {
+            cases.extend(products(setup.quick));
+            cases.extend(attention(setup.quick));
+            let streamed = [Sweep::Residual, Sweep::AdamW];
+            cases.extend(streamed.map(|sweep| Self::Sweep { sweep, elements: setup.streamed }));
+            let in_cache = [Sweep::BiasGelu, Sweep::GeluBackward, Sweep::AdamW];
+            cases.extend(in_cache.map(|sweep| Self::Sweep { sweep, elements: IN_CACHE }));
+        }
+        cases.extend(collectives(setup, algorithm));
         cases
     }
 
@@ -147,12 +151,18 @@ fn triples(first: &[usize], second: &[usize], third: &[usize]) -> Vec<[usize; 3]
     pairs.flat_map(|(a, b)| third.iter().map(move |c| [a, b, *c])).collect()
 }
 
-fn collectives(setup: &Setup) -> Vec<Case> {
+fn collectives(setup: &Setup, algorithm: Algorithm) -> Vec<Case> {
     let powers: &[u32] = if setup.quick { &[12, 16, 20, 24] } else { &[12, 14, 16, 18, 20, 22, 24] };
+    let has = |kind: CollectiveKind, group: RankGroup| match kind {
+        CollectiveKind::Send => algorithm == Algorithm::Native && group.size == 2,
+        CollectiveKind::AllToAll => algorithm == Algorithm::Native,
+        // Inside a node, and with one member on each, it is one of the others.
+        _ => algorithm != Algorithm::Hierarchical || group.inner == 1 && group.size > setup.per_node,
+    };
     let mut cases = Vec::new();
     for group in groups(setup.ranks, setup.per_node) {
-        for kind in KINDS.into_iter().filter(|kind| *kind != CollectiveKind::Send || group.size == 2) {
-            let of = |power: &u32| Case::Collective { kind, algorithm: Algorithm::Native, group, bytes: 1 << power };
+        for kind in KINDS.into_iter().filter(|kind| has(*kind, group)) {
+            let of = |power: &u32| Case::Collective { kind, algorithm, group, bytes: 1 << power };
             cases.extend(powers.iter().map(of));
         }
     }

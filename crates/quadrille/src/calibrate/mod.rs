@@ -16,7 +16,7 @@ mod tiers;
 use std::time::{Duration, Instant};
 
 use quadrille_engine::{Hyper, InitialValues, TrainOptions};
-use quadrille_spec::{Calibration, Cluster, ElementType, MeasuredCollective, MeasuredOperation};
+use quadrille_spec::{Algorithm, Calibration, Choice, Cluster, ElementType, MeasuredCollective, MeasuredOperation};
 
 use self::arguments::CalibrateArguments;
 use self::cases::Case;
@@ -74,6 +74,15 @@ impl Setup {
         Ok(Self { ranks, per_node, threads, runs, quick: arguments.quick, cores, streamed, memory })
     }
 
+    /// How collectives are carried out; two levels need several nodes of several ranks.
+    fn algorithms(&self) -> Vec<Algorithm> {
+        let mut algorithms = vec![Algorithm::Native, Algorithm::Ring, Algorithm::Recursive];
+        if self.per_node > 1 && self.per_node < self.ranks {
+            algorithms.push(Algorithm::Hierarchical);
+        }
+        algorithms
+    }
+
     /// Threads that share a core, at least 1.
     fn crowding(&self) -> f64 {
         ((self.ranks * self.threads) as f64 / self.cores as f64).max(1.0)
@@ -118,15 +127,17 @@ pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
 impl Measurements {
     fn take(setup: Setup) -> Result<Self, Failure> {
         let start = Instant::now();
-        let cases = Case::all(&setup);
-        let by_rank = ranks::on_ranks(setup.ranks, |context| measure::measure(context, &setup, &cases))?;
-        let of = |(at, case): (usize, &Case)| {
-            let runs: Vec<&[f64]> = by_rank.iter().map(|cases| cases[at].as_slice()).collect();
-            Measured { case: *case, runs: Runs::slowest(&runs) }
-        };
-        let cases = cases.iter().enumerate().map(of).collect();
+        let mut measured = Vec::new();
+        for algorithm in setup.algorithms() {
+            let cases = Case::all(&setup, algorithm);
+            let by_rank = ranks::on_ranks(&setup, algorithm, |context| measure::measure(context, &setup, &cases))?;
+            measured.extend(cases.iter().enumerate().map(|(at, case)| {
+                let runs: Vec<&[f64]> = by_rank.iter().map(|cases| cases[at].as_slice()).collect();
+                Measured { case: *case, runs: Runs::slowest(&runs) }
+            }));
+        }
         let launch_seconds = setup.crowding() * operation_latency(setup.ranks, &options(&setup))?;
-        Ok(Self { setup, cases, launch_seconds, seconds: start.elapsed().as_secs_f64() })
+        Ok(Self { setup, cases: measured, launch_seconds, seconds: start.elapsed().as_secs_f64() })
     }
 
     /// The cluster that this machine is.
@@ -190,6 +201,8 @@ fn options(setup: &Setup) -> TrainOptions {
         initial: InitialValues::Training,
         threads: setup.threads,
         timeout: Duration::from_secs(300),
+        collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,

@@ -2,21 +2,27 @@
 
 use std::error::Error;
 
-use quadrille_comm::{JobOptions, RankContext, run_ranks};
+use quadrille_comm::{JobOptions, RankContext, run_job};
 use quadrille_engine::EngineError;
+use quadrille_spec::{Algorithm, Choice, Nodes, Routing};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::Setup;
 use crate::failure::Failure;
 
-/// Runs `body` as each of `ranks` ranks and gives what they return, by rank: plain numbers, which can be sent. Nothing else
-/// of a calibration knows where ranks are.
+/// Runs `body` as every rank, with collectives by `algorithm`, and gives what they return, by rank: plain numbers, which can
+/// be sent. Nothing else of a calibration knows where ranks are.
 ///
 /// # Errors
 /// The first rank's failure.
 pub fn on_ranks<T: Send + Serialize + DeserializeOwned>(
-    ranks: usize,
+    setup: &Setup,
+    algorithm: Algorithm,
     body: impl Fn(&RankContext) -> Result<T, Box<dyn Error + Send + Sync>> + Sync,
 ) -> Result<Vec<T>, Failure> {
-    Ok(run_ranks(&JobOptions::new(ranks), body).map_err(EngineError::from)?)
+    let routing =
+        Routing { nodes: Nodes::equal(setup.ranks, setup.per_node), choice: Choice::Always(algorithm) };
+    let options = JobOptions { routing, ..JobOptions::new(setup.ranks) };
+    Ok(run_job(&options, body).map_err(EngineError::from)?)
 }

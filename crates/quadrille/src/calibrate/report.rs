@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use quadrille_cost::native::Error;
-use quadrille_spec::{Cluster, RateUnit, Tier};
+use quadrille_spec::{Algorithm, Cluster, RateUnit, Tier};
 use serde_json::{Value, json};
 
 use super::arguments::CalibrateArguments;
 use super::cases::Case;
-use super::tiers::Fitted;
+use super::tiers::{Compared, Fitted, compared};
 use super::{Measured, Measurements, Setup};
 use crate::bench::percent;
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub fn print(
         return print_json(&document(arguments, measured, fitted, cluster, &warnings));
     }
     let head = head(measured, cluster);
-    let tables = [operations(measured), collectives(measured, fitted), tiers(fitted)];
+    let tables = [operations(measured), collectives(measured, fitted), tiers(fitted), algorithms(measured)];
     print_text(&format!("{head}\n{}\nwritten to {}\n", tables.join("\n"), arguments.out.display()))
 }
 
@@ -123,6 +123,12 @@ fn operations(measured: &Measurements) -> String {
 fn collectives(measured: &Measurements, fitted: &Fitted) -> String {
     let row = |Measured { case, runs }: &Measured| {
         let Case::Collective { kind, algorithm, group, bytes: size } = *case else { return None };
+        if algorithm != Algorithm::Native {
+            let (name, apart) = (kind.name().to_owned(), group.inner.to_string());
+            let groups = format!("{} of {}", group.ranks / group.size, group.size);
+            let time = format!("{:.1}", 1e6 * runs.seconds);
+            return Some(vec![name, algorithm.to_string(), groups, apart, bytes(size), time, spread(runs.spread)]);
+        }
         let predicted = group.seconds(&fitted.tiers, kind, size as f64).ok()?;
         let [time, fit] = [runs.seconds, predicted].map(|seconds| format!("{:.1}", 1e6 * seconds));
         let groups = format!("{} of {}", group.ranks / group.size, group.size);
@@ -158,6 +164,16 @@ pub fn tiers(fitted: &Fitted) -> String {
         )
 }
 
+/// Algorithms beside what the transport brings.
+fn algorithms(measured: &Measurements) -> String {
+    let row = |one: &Compared| {
+        let [small, large] = [one.small, one.large].map(|ratio| format!("{ratio:.2}"));
+        vec![one.algorithm.to_string(), one.collective.name().to_owned(), small, large]
+    };
+    let rows: Vec<Vec<String>> = compared(measured).iter().map(row).collect();
+    table(&["algorithm", "collective", "over native, to 64 KiB", "above"], &rows)
+}
+
 fn document(
     arguments: &CalibrateArguments,
     measured: &Measurements,
@@ -175,6 +191,7 @@ fn document(
         "tier_errors": fitted.errors,
         "error": fitted.error,
         "errors_by_collective": by_kind,
+        "algorithms": compared(measured),
         "group_bandwidths": cluster.group_bandwidths,
         "calibration": cluster.calibration,
         "warnings": warnings,

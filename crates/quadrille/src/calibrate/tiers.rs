@@ -1,11 +1,18 @@
-//! The tiers of a cluster file, fitted to measured collectives.
+//! The tiers of a cluster file, fitted to measured collectives, and how their algorithms compare.
 
-use quadrille_cost::native::{Error, Sample, fit_tier};
-use quadrille_spec::{CollectiveKind, GroupBandwidth, Network, Tier};
+use std::collections::BTreeMap;
+
+use quadrille_cost::native::{Error, RankGroup, Sample, fit_tier};
+use quadrille_spec::{Algorithm, CollectiveKind, GroupBandwidth, Network, Tier};
+
+use serde::Serialize;
 
 use super::cases::Case;
 use super::{Measured, Measurements};
 use crate::failure::Failure;
+
+/// Buffers of which latency is most of the time.
+const SMALL: u64 = 64 << 10;
 
 /// Tiers and how far the native model is from what they were fitted to.
 #[derive(Debug, Clone)]
@@ -83,9 +90,10 @@ pub fn kinds(samples: &[Sample]) -> Vec<CollectiveKind> {
     kinds
 }
 
+/// What collectives take unless another algorithm is asked for.
 fn samples(measured: &Measurements) -> Vec<Sample> {
     let of = |Measured { case, runs }: &Measured| match *case {
-        Case::Collective { kind, group, bytes, .. } => {
+        Case::Collective { kind, algorithm: Algorithm::Native, group, bytes } => {
             Some(Sample { group, kind, bytes: bytes as f64, seconds: runs.seconds })
         }
         _ => None,
@@ -115,4 +123,45 @@ pub fn group_bandwidths(measured: &Measurements) -> Vec<GroupBandwidth> {
     }
     let entry = |(inner, group, bytes, seconds)| GroupBandwidth { inner, group, bandwidth: bytes / seconds };
     sums.into_iter().map(entry).collect()
+}
+
+/// An algorithm beside what the transport brings.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Compared {
+    /// Which.
+    pub algorithm: Algorithm,
+    /// Which collective.
+    pub collective: CollectiveKind,
+    /// Its seconds over those of `native`, up to 64 KiB: geometric mean over groups and sizes.
+    pub small: f64,
+    /// The same above.
+    pub large: f64,
+}
+
+/// Every algorithm and collective beside `native`.
+pub fn compared(measured: &Measurements) -> Vec<Compared> {
+    let of = |wanted: (CollectiveKind, Algorithm, RankGroup, u64)| {
+        let matches = |Measured { case, .. }: &&Measured| match *case {
+            Case::Collective { kind, algorithm, group, bytes } => (kind, algorithm, group, bytes) == wanted,
+            _ => false,
+        };
+        measured.cases.iter().find(matches).map(|measured| measured.runs.seconds)
+    };
+    let mut logarithms: BTreeMap<(Algorithm, CollectiveKind), [Vec<f64>; 2]> = BTreeMap::new();
+    for Measured { case, runs } in &measured.cases {
+        let Case::Collective { kind, algorithm, group, bytes } = *case else { continue };
+        let Some(native) = of((kind, Algorithm::Native, group, bytes)) else { continue };
+        if algorithm != Algorithm::Native {
+            let sizes = logarithms.entry((algorithm, kind)).or_default();
+            sizes[usize::from(bytes > SMALL)].push((runs.seconds / native).ln());
+        }
+    }
+    let mean = |values: &[f64]| (values.iter().sum::<f64>() / values.len() as f64).exp();
+    let one = |((algorithm, collective), [small, large]): ((Algorithm, CollectiveKind), [Vec<f64>; 2])| Compared {
+        algorithm,
+        collective,
+        small: mean(&small),
+        large: mean(&large),
+    };
+    logarithms.into_iter().map(one).collect()
 }

@@ -23,6 +23,8 @@ mod zero_bubble;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use quadrille_spec::Schedule;
 
 pub use check::{Checked, check};
@@ -32,7 +34,7 @@ pub use steps::{Step, steps};
 pub use timing::{Span, Timing, makespan};
 
 /// Which part of the work on a microbatch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Pass {
     /// The forward pass.
     Forward,
@@ -53,7 +55,7 @@ impl fmt::Display for Pass {
 }
 
 /// One pass of one microbatch through one chunk of a stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Action {
     /// Which part of the work.
     pub pass: Pass,

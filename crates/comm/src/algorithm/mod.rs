@@ -1,0 +1,144 @@
+//! The algorithms of collectives, written once for every transport: [`plan()`] says what a member does, [`run()`] does it.
+//!
+//! `n` elements of the full buffer, `g` members. Sums are taken in an order that the algorithm and the group alone fix.
+
+mod hierarchical;
+mod plan;
+mod recursive;
+mod ring;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use quadrille_spec::{CollectiveKind, Route};
+
+use crate::call::Call;
+use crate::wire::chunk;
+use hierarchical::Place;
+use plan::{Arrival, Circle, Piece};
+use recursive::Rotated;
+
+pub(crate) use plan::Plan;
+pub(crate) use run::{Scratch, run};
+
+/// What the member at `index` of a group of `members` does for a call that is valid by itself. The native route has no plan
+/// of its own: what it sends is counted as a ring's.
+pub(crate) fn plan(call: &Call, route: &Route, members: usize, index: usize) -> Plan {
+    let mut plan = Plan::default();
+    let circle = Circle::new((0..members).collect(), index);
+    match call.operation {
+        CollectiveKind::AllReduce => all_reduce(&mut plan, route, &circle, call.input),
+        CollectiveKind::ReduceScatter => reduce_scatter(&mut plan, route, &circle, call.output),
+        CollectiveKind::AllGather => all_gather(&mut plan, route, &circle, call.input),
+        CollectiveKind::Broadcast => broadcast(&mut plan, route, &circle, call),
+        CollectiveKind::Reduce => reduce(&mut plan, route, &circle, call),
+        CollectiveKind::AllToAll => all_to_all(&mut plan, &circle, call.input),
+        CollectiveKind::Barrier => barrier(&mut plan, &circle),
+        CollectiveKind::Send | CollectiveKind::Receive => {}
+    }
+    plan
+}
+
+fn all_reduce(plan: &mut Plan, route: &Route, circle: &Circle, n: usize) {
+    let size = circle.size();
+    let part = |index: usize| Piece::output(chunk(n, size, index));
+    match route {
+        Route::Ring | Route::Native => {
+            ring::reduce_scatter(plan, circle, part, part(circle.me));
+            ring::all_gather(plan, circle, part);
+        }
+        Route::Recursive => hierarchical::recursive_all_reduce(plan, circle, Piece::output(0..n)),
+        Route::Hierarchical(levels) => hierarchical::all_reduce(plan, &Place::new(levels, circle.me), n),
+    }
+}
+
+fn reduce_scatter(plan: &mut Plan, route: &Route, circle: &Circle, each: usize) {
+    let part = |index: usize| Piece::input(index * each..(index + 1) * each);
+    let output = Piece::output(0..each);
+    match route {
+        Route::Ring | Route::Native => ring::reduce_scatter(plan, circle, part, output),
+        Route::Recursive => {
+            let blocks = rotated(plan, circle, each);
+            for position in 0..circle.size() {
+                plan.copy(part((circle.me + position) % circle.size()), blocks.position(position));
+            }
+            recursive::reduce_scatter(plan, circle, &blocks);
+            plan.copy(blocks.position(0), output);
+        }
+        Route::Hierarchical(levels) => hierarchical::reduce_scatter(plan, &Place::new(levels, circle.me), each),
+    }
+}
+
+fn all_gather(plan: &mut Plan, route: &Route, circle: &Circle, each: usize) {
+    let part = |index: usize| Piece::output(index * each..(index + 1) * each);
+    let own = Piece::input(0..each);
+    match route {
+        Route::Ring | Route::Native => {
+            plan.copy(own, part(circle.me));
+            ring::all_gather(plan, circle, part);
+        }
+        Route::Recursive => {
+            let blocks = rotated(plan, circle, each);
+            plan.copy(own, blocks.position(0));
+            recursive::all_gather(plan, circle, &blocks);
+            for position in 0..circle.size() {
+                plan.copy(blocks.position(position), part((circle.me + position) % circle.size()));
+            }
+        }
+        Route::Hierarchical(levels) => hierarchical::all_gather(plan, &Place::new(levels, circle.me), each),
+    }
+}
+
+fn rotated(plan: &mut Plan, circle: &Circle, each: usize) -> Rotated {
+    let start = plan.reserve(each * circle.size());
+    Rotated::new(circle, start, |_| each)
+}
+
+fn broadcast(plan: &mut Plan, route: &Route, circle: &Circle, call: &Call) {
+    let (root, buffer) = (call.peer.unwrap_or(0), Piece::output(0..call.input));
+    match route {
+        Route::Ring | Route::Native => ring::broadcast(plan, circle, root, buffer),
+        Route::Recursive => recursive::broadcast(plan, circle, root, buffer),
+        Route::Hierarchical(levels) => {
+            hierarchical::broadcast(plan, &Place::new(levels, circle.me), root, buffer);
+        }
+    }
+}
+
+fn reduce(plan: &mut Plan, route: &Route, circle: &Circle, call: &Call) {
+    let (root, own) = (call.peer.unwrap_or(0), Piece::output(0..call.input));
+    let sum = |plan: &mut Plan| if circle.me == root { own } else { Piece::scratch(plan.reserve(own.len), own.len) };
+    match route {
+        Route::Ring | Route::Native => ring::reduce(plan, circle, root, own),
+        Route::Recursive => {
+            let sum = sum(plan);
+            recursive::reduce(plan, circle, root, own, sum);
+        }
+        Route::Hierarchical(levels) => {
+            let sum = sum(plan);
+            hierarchical::reduce(plan, &Place::new(levels, circle.me), root, own, sum);
+        }
+    }
+}
+
+/// Pairwise: in step `s` to the member `s` places after, from the one `s` places before.
+fn all_to_all(plan: &mut Plan, circle: &Circle, n: usize) {
+    let each = n / circle.size();
+    let range = |index: usize| index * each..(index + 1) * each;
+    plan.copy(Piece::input(range(circle.me)), Piece::output(range(circle.me)));
+    for step in 1..circle.size() {
+        let (to, from) = (circle.after(step), circle.before(step));
+        let arrival = Arrival { from, into: Piece::output(range(from)), with: None };
+        plan.exchange(Some((to, Piece::input(range(to)))), Some(arrival));
+    }
+}
+
+/// Dissemination: after round `k` a member has heard, directly or not, of `2^(k+1) - 1` others.
+fn barrier(plan: &mut Plan, circle: &Circle) {
+    let nothing = Piece::scratch(0, 0);
+    let distances = std::iter::successors(Some(1), |distance| Some(2 * distance));
+    for distance in distances.take_while(|distance| *distance < circle.size()) {
+        let arrival = Arrival { from: circle.before(distance), into: nothing, with: None };
+        plan.exchange(Some((circle.after(distance), nothing)), Some(arrival));
+    }
+}

@@ -1,0 +1,261 @@
+//! Exchanges between thread ranks: the receiver reads straight from the sender's buffer.
+//!
+//! The protocol that makes this sound:
+//!
+//! 1. A sender leaves a parcel, the address of a slice that it borrows, in the receiver's inbox and does not return from
+//!    `exchange` before the parcel has been read, or withdrawn by itself under the inbox's lock.
+//! 2. A receiver takes a parcel out of its inbox under the lock, reads it only after having found that type and length are
+//!    those that it expects, and always says that it is done with it, also when the reading panics.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::call::Call;
+use crate::element::Element;
+use crate::error::{Aborted, CollectiveError, Late};
+use crate::job::{Job, lock};
+use crate::transport::{Exchange, Occasion, Receive};
+
+/// The inboxes of all ranks.
+pub(crate) struct Lanes {
+    inboxes: Vec<Inbox>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    parcels: Vec<Parcel>,
+    /// Whether the owner's own parcel lies unread in another's inbox.
+    unread: bool,
+}
+
+struct Parcel {
+    from: usize,
+    occasion: Key,
+    call: Call,
+    address: *const u8,
+    elements: usize,
+}
+
+// SAFETY: the address is read under the protocol above only; elements are `Sync`.
+unsafe impl Send for Parcel {}
+
+/// What must agree between the two sides of an exchange beside their calls.
+#[derive(PartialEq, Eq)]
+struct Key {
+    group: *const crate::group::Shared,
+    sequence: u64,
+}
+
+impl Key {
+    fn of(at: &Occasion<'_>) -> Self {
+        Self { group: std::sync::Arc::as_ptr(&at.group.shared), sequence: at.sequence }
+    }
+}
+
+/// Tells the sender that its parcel has been read, whatever happens to the reader.
+struct Read<'a>(&'a Inbox);
+
+impl Drop for Read<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).unread = false;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Lanes {
+    pub(crate) fn new(ranks: usize) -> Self {
+        Self { inboxes: (0..ranks).map(|_| Inbox::default()).collect() }
+    }
+
+    /// After an abort or a departure: everybody who waits looks again.
+    pub(crate) fn wake(&self) {
+        for inbox in &self.inboxes {
+            let _state = lock(&inbox.state);
+            inbox.changed.notify_all();
+        }
+    }
+
+    /// See [`Transport::exchange`](crate::transport::Transport::exchange).
+    pub(crate) fn exchange<T: Element>(
+        &self,
+        job: &Job,
+        at: Occasion<'_>,
+        exchange: Exchange<'_, T>,
+    ) -> Result<(), Aborted> {
+        let Exchange { send, receive } = exchange;
+        let start = Instant::now();
+        if let Some((to, slice)) = send {
+            self.post(&at, to, slice);
+        }
+        let received = match receive {
+            Some((from, receive)) => self.receive(job, &at, start, from, receive),
+            None => Ok(()),
+        };
+        match send {
+            Some((to, _)) => received.and(self.finish(job, &at, start, to)),
+            None => received,
+        }
+    }
+
+    fn inbox(&self, at: &Occasion<'_>, member: usize) -> &Inbox {
+        &self.inboxes[at.group.members()[member]]
+    }
+
+    fn own(&self, at: &Occasion<'_>) -> &Inbox {
+        &self.inboxes[at.group.rank()]
+    }
+
+    fn post<T>(&self, at: &Occasion<'_>, to: usize, slice: &[T]) {
+        lock(&self.own(at).state).unread = true;
+        let parcel = Parcel {
+            from: at.group.rank(),
+            occasion: Key::of(at),
+            call: *at.call,
+            address: slice.as_ptr().cast(),
+            elements: slice.len(),
+        };
+        let inbox = self.inbox(at, to);
+        lock(&inbox.state).parcels.push(parcel);
+        inbox.changed.notify_all();
+    }
+
+    fn receive<T: Element>(
+        &self,
+        job: &Job,
+        at: &Occasion<'_>,
+        start: Instant,
+        from: usize,
+        receive: Receive<'_, T>,
+    ) -> Result<(), Aborted> {
+        let sender = at.group.members()[from];
+        let inbox = self.own(at);
+        let mut state = lock(&inbox.state);
+        let parcel = loop {
+            if let Some(position) = state.parcels.iter().position(|parcel| parcel.from == sender) {
+                break state.parcels.swap_remove(position);
+            }
+            state = wait_or_fail(job, at, start, from, inbox, state)?;
+        };
+        drop(state);
+        let _read = Read(&self.inboxes[sender]);
+        let fits = parcel.occasion == Key::of(at) && parcel.call.agrees_with(at.call);
+        if !fits || !parcel.call.is_of::<T>() || parcel.elements != receive.elements() {
+            let error = CollectiveError::Mismatch {
+                group: at.group.shared_name(),
+                sequence: at.sequence,
+                first: Box::new((sender, parcel.call)),
+                second: Box::new((at.group.rank(), *at.call)),
+            };
+            return Err(job.abort_collective(at.group.rank(), at.call.activity, error));
+        }
+        // SAFETY: the sender's slice has this type and length, and lives until `_read` is dropped; nobody writes to it
+        // while its owner lends it.
+        let sent = unsafe { std::slice::from_raw_parts(parcel.address.cast::<T>(), parcel.elements) };
+        match receive {
+            Receive::Into(output) => output.copy_from_slice(sent),
+            Receive::Pieces(_, take) => take(0, sent),
+        }
+        Ok(())
+    }
+
+    /// Waits until the own parcel has been read; takes it back if the job is aborted.
+    fn finish(&self, job: &Job, at: &Occasion<'_>, start: Instant, to: usize) -> Result<(), Aborted> {
+        let inbox = self.own(at);
+        let mut state = lock(&inbox.state);
+        while state.unread {
+            state = match wait_or_fail(job, at, start, to, inbox, state) {
+                Ok(state) => state,
+                Err(aborted) => {
+                    self.withdraw(at, to);
+                    return Err(aborted);
+                }
+            };
+        }
+        job.check()
+    }
+
+    /// Takes the own parcel back, or waits until who has taken it is done with it.
+    fn withdraw(&self, at: &Occasion<'_>, to: usize) {
+        let own = at.group.rank();
+        let mut receiver = lock(&self.inbox(at, to).state);
+        let there = receiver.parcels.iter().position(|parcel| parcel.from == own);
+        if let Some(position) = there {
+            receiver.parcels.swap_remove(position);
+            drop(receiver);
+            lock(&self.own(at).state).unread = false;
+            return;
+        }
+        drop(receiver);
+        let inbox = self.own(at);
+        let mut state = lock(&inbox.state);
+        while state.unread {
+            state = inbox.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Waits for a change of the inbox, or finds why none will come: the job is aborted, the partner has left or is late.
+fn wait_or_fail<'a>(
+    job: &Job,
+    at: &Occasion<'_>,
+    start: Instant,
+    partner: usize,
+    inbox: &'a Inbox,
+    state: MutexGuard<'a, State>,
+) -> Result<MutexGuard<'a, State>, Aborted> {
+    if let Err(aborted) = job.check() {
+        drop(state);
+        return Err(aborted);
+    }
+    let rank = at.group.members()[partner];
+    if job.has_left(rank) && !state.parcels.iter().any(|parcel| parcel.from == rank) {
+        drop(state);
+        let error = CollectiveError::Departed {
+            group: at.group.shared_name(),
+            sequence: at.sequence,
+            call: Box::new(*at.call),
+            waiting: vec![at.group.rank()],
+            departed: rank,
+        };
+        return Err(job.abort_collective(rank, job.activity(rank), error));
+    }
+    let waited = start.elapsed();
+    if waited > job.timeout {
+        drop(state);
+        return Err(stuck(job, at, partner, waited));
+    }
+    let pause = (job.timeout / 8).clamp(Duration::from_millis(1), Duration::from_millis(250));
+    Ok(inbox.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0)
+}
+
+/// Aborts: late are the members that have not issued the collective, else the partner.
+fn stuck(job: &Job, at: &Occasion<'_>, partner: usize, waited: Duration) -> Aborted {
+    let shared = &at.group.shared;
+    let issued = |index: usize| shared.issued[index].load(Ordering::Relaxed);
+    let (arrived, mut missing): (Vec<usize>, Vec<usize>) =
+        (0..at.group.size()).partition(|index| issued(*index) >= at.sequence);
+    if missing.is_empty() {
+        missing.push(partner);
+    }
+    let late = |index: &usize| {
+        let rank = shared.members[*index];
+        Late { rank, activity: job.activity(rank), issued: issued(*index), busy_with: job.busy_with(rank) }
+    };
+    let first = shared.members[missing[0]];
+    let error = CollectiveError::Stuck {
+        group: shared.name.clone(),
+        sequence: at.sequence,
+        call: Box::new(*at.call),
+        waited,
+        arrived: arrived.into_iter().map(|index| shared.members[index]).collect(),
+        late: missing.iter().map(late).collect(),
+    };
+    job.abort_collective(first, job.activity(first), error)
+}

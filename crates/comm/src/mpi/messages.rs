@@ -1,0 +1,278 @@
+//! Messages between two ranks: posted at once on the rank's own thread, completed by whoever looks at the library.
+//!
+//! A channel is one direction of one tag in one group; MPI keeps the order of messages with equal tags. Its MPI tag is a
+//! hash; two channels of a pair of ranks with one hash are an error.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::size_of_val;
+use std::sync::Arc;
+
+use quadrille_spec::CollectiveKind;
+
+use crate::call::Call;
+use crate::element::{Buffer, Element};
+use crate::error::CollectiveError;
+use crate::group::Group;
+use crate::job::Job;
+use crate::mpi::inquiry::Wait;
+use crate::mpi::library::{Lane, Library, MOST_BYTES, Request};
+use crate::mpi::packet::ChannelKey;
+use crate::mpi::port::Port;
+use crate::pending::Completion;
+use crate::span::OpenSpan;
+
+#[derive(Default)]
+pub(super) struct Messages {
+    active: Vec<Message>,
+    channels: BTreeMap<ChannelKey, Channel>,
+    /// Channels by what the library tells them apart by: the other rank, the direction, the MPI tag.
+    tags: BTreeMap<(usize, bool, i32), ChannelKey>,
+    completed: u64,
+}
+
+#[derive(Default)]
+struct Channel {
+    posted: u64,
+}
+
+struct Message {
+    job: Arc<Job>,
+    group: Group,
+    call: Call,
+    sequence: u64,
+    channel: ChannelKey,
+    requests: Vec<Request>,
+    /// Bytes that have come, and that are expected; of a send both are 0.
+    bytes: (usize, usize),
+    parcel: ParcelAddress,
+    wait: Wait,
+}
+
+/// The buffer and whom to tell, where the library may read and write until the message is done: on the heap, by address, so
+/// that whatever happens to the message it is not freed before.
+struct ParcelAddress(*mut dyn Parcel);
+
+// SAFETY: the address of a box of what is `Send`, owned by this alone.
+unsafe impl Send for ParcelAddress {}
+
+trait Parcel: Send {
+    fn complete(self: Box<Self>);
+}
+
+struct Side<B> {
+    buffer: B,
+    completion: Completion<B>,
+    span: Option<OpenSpan>,
+}
+
+impl<B: Send + 'static> Parcel for Side<B> {
+    fn complete(self: Box<Self>) {
+        if let Some(span) = self.span {
+            span.end(None);
+        }
+        self.completion.complete(Ok(self.buffer));
+    }
+}
+
+impl Messages {
+    /// Whether messages are under way.
+    pub(super) fn outstanding(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// Messages that are done.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Messages that this rank has posted on a channel.
+    pub(super) fn posted(&self, channel: &ChannelKey) -> u64 {
+        self.channels.get(channel).map_or(0, |channel| channel.posted)
+    }
+
+    /// Completes what is done, and finds messages that nobody sends or receives.
+    pub(super) fn progress(&mut self, port: &Port, library: &mut Library) {
+        let mut position = 0;
+        while position < self.active.len() {
+            match self.active[position].progress(port, library) {
+                Ok(false) => position += 1,
+                Ok(true) => {
+                    let message = self.active.remove(position);
+                    message.wait.end(port);
+                    self.completed += 1;
+                    // SAFETY: the address is of the box that `post` gave away, and the library is done with it.
+                    let parcel = unsafe { Box::from_raw(message.parcel.0) };
+                    // Code of the buffer's type may panic when it is dropped.
+                    let _ = message.job.catch(port.rank, || {
+                        parcel.complete();
+                        Ok(())
+                    });
+                }
+                Err(()) => {
+                    // The job is aborted; the library may go on using the buffer, which is not freed.
+                    self.active.remove(position);
+                }
+            }
+        }
+    }
+
+    /// Gives up what is under way in a job that is over: nobody will send or receive it.
+    pub(super) fn retire(&mut self, library: &mut Library, job: u64) {
+        for message in self.active.extract_if(.., |message| message.channel.job == job) {
+            if !message.channel.sends {
+                message.requests.into_iter().for_each(|request| library.cancel(request));
+            }
+        }
+        self.channels.retain(|channel, _| channel.job != job);
+        self.tags.retain(|_, channel| channel.job != job);
+    }
+}
+
+impl Message {
+    /// Whether it is done; an error has aborted the job.
+    fn progress(&mut self, port: &Port, library: &mut Library) -> Result<bool, ()> {
+        while let Some(request) = self.requests.first_mut() {
+            match library.test(request) {
+                Ok(Some(arrived)) => {
+                    self.requests.remove(0);
+                    self.wait.progressed();
+                    if !self.channel.sends {
+                        self.bytes.0 += arrived.bytes;
+                    }
+                }
+                Ok(None) => {
+                    self.job.check().map_err(|_| ())?;
+                    if let Some((rank, activity, error)) = self.wait.look(port, &self.job) {
+                        self.job.abort_collective(rank, activity, error);
+                        return Err(());
+                    }
+                    return Ok(false);
+                }
+                Err(error) => return self.fail(port, error.to_string()),
+            }
+        }
+        let (came, expected) = self.bytes;
+        if came == expected {
+            return Ok(true);
+        }
+        let from = self.channel.other;
+        self.fail(port, format!("{came} bytes came from rank {from} where {expected} were expected"))
+    }
+
+    fn fail(&self, port: &Port, error: String) -> Result<bool, ()> {
+        let (group, call) = (self.group.shared_name(), Box::new(self.call));
+        let error = CollectiveError::Transport { group, sequence: self.sequence, call, error };
+        self.job.abort_collective(port.rank, self.call.activity, error);
+        Err(())
+    }
+}
+
+impl Port {
+    /// Posts one side of a message; `call.peer` is the other member. `completion` learns of the outcome, but of an abort.
+    pub(crate) fn post<T: Element, B: Buffer<T>>(
+        &self,
+        job: &Arc<Job>,
+        group: &Group,
+        call: Call,
+        buffer: B,
+        completion: Completion<B>,
+        span: Option<OpenSpan>,
+    ) {
+        if job.check().is_err() {
+            return; // dropping the completion reports the abort
+        }
+        let sends = call.operation == CollectiveKind::Send;
+        let (other, tag) = (group.members()[call.peer.unwrap_or_default()], call.tag.unwrap_or_default());
+        let channel = ChannelKey { job: job.number(), group: group.shared.key, other, sends, tag };
+        let side = Box::into_raw(Box::new(Side { buffer, completion, span }));
+        let view = job.catch(self.rank, || {
+            // SAFETY: the box was just given away to this function; the slice's address is used while it is alive.
+            let buffer = unsafe { (*side).buffer.as_mut() };
+            Ok((buffer.as_mut_ptr().cast::<u8>(), size_of_val(buffer)))
+        });
+        let Ok((address, bytes)) = view else {
+            // SAFETY: nobody has got the address.
+            drop(unsafe { Box::from_raw(side) });
+            return;
+        };
+        let mut desk = self.enter();
+        let desk = &mut *desk;
+        let mpi_tag = desk.library.tag(tag_hash(&channel, &call));
+        let known = desk.messages.tags.entry((other, sends, mpi_tag)).or_insert(channel);
+        if *known != channel {
+            let text = format!(
+                "its tag meets tag {} of a group with the same ranks {} and {other} in the MPI library's tags; use another",
+                known.tag, self.rank
+            );
+            let error = CollectiveError::Transport {
+                group: group.shared_name(),
+                sequence: 0,
+                call: Box::new(call),
+                error: text,
+            };
+            job.abort_collective(self.rank, call.activity, error);
+            // SAFETY: nobody has got the address.
+            drop(unsafe { Box::from_raw(side) });
+            return;
+        }
+        let counter = desk.messages.channels.entry(channel).or_default();
+        counter.posted += 1;
+        let sequence = counter.posted;
+        let mut message = Message {
+            job: job.clone(),
+            group: group.clone(),
+            call,
+            sequence,
+            channel,
+            requests: Vec::new(),
+            bytes: (0, if sends { 0 } else { bytes }),
+            parcel: ParcelAddress(side),
+            wait: Wait::new(group, &call, sequence, Some(channel)),
+        };
+        // SAFETY: the buffer stays where it is, in a box that only the completed message opens; `bytes` is its length.
+        match unsafe { start(&mut desk.library, &channel, mpi_tag, address, bytes) } {
+            Ok(requests) => {
+                message.requests = requests;
+                desk.messages.active.push(message);
+                self.ring();
+            }
+            Err(error) => {
+                let _aborted = message.fail(self, error);
+            }
+        }
+    }
+}
+
+/// Starts the parts of a message.
+///
+/// # Safety
+/// There are `bytes` at `address`, which nobody else touches until all requests are done.
+unsafe fn start(
+    library: &mut Library,
+    channel: &ChannelKey,
+    tag: i32,
+    address: *mut u8,
+    bytes: usize,
+) -> Result<Vec<Request>, String> {
+    let part = |number: usize| (number * MOST_BYTES, (bytes - number * MOST_BYTES).min(MOST_BYTES));
+    let parts = (0..bytes.div_ceil(MOST_BYTES).max(1)).map(part);
+    let start = |(start, bytes): (usize, usize)| {
+        let address = address.wrapping_add(start);
+        // SAFETY: the part lies within the bytes; the rest is the caller's.
+        unsafe {
+            match channel.sends {
+                true => library.send(Lane::Messages, address, bytes, channel.other, tag),
+                false => library.receive(Lane::Messages, address, bytes, Some(channel.other), tag),
+            }
+        }
+    };
+    parts.map(start).collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
+/// The two sides of a channel have one hash; messages of different element types none in common.
+fn tag_hash(channel: &ChannelKey, call: &Call) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (channel.job, channel.group, channel.tag, call.element).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,283 @@
+//! The library's own collectives, nonblocking and polled, on communicators of groups.
+//!
+//! A group's communicator is made before its first collective, when all members stand at the door: making it blocks.
+//! Beside every collective goes a small one that compares the members' calls, since calls that do not fit may pass
+//! unnoticed otherwise.
+
+use std::any::TypeId;
+use std::ffi::{c_int, c_void};
+use std::mem::size_of;
+use std::ptr::null_mut;
+
+use mpi::ffi;
+use quadrille_spec::CollectiveKind;
+
+use crate::element::{Element, Reduction};
+use crate::error::{Aborted, CollectiveError};
+use crate::job::Job;
+use crate::mpi::exchange::{hash, strand};
+use crate::mpi::inquiry::Wait;
+use crate::mpi::library::{Communicator, Library, MpiError, Request};
+use crate::mpi::pace::Pace;
+use crate::mpi::port::Port;
+use crate::transfer::Slices;
+use crate::transport::{Exchange, Occasion, Receive};
+
+/// Sets the exchanges in which members meet before their communicator is made apart from those of algorithms.
+const DOOR: u64 = 0x0001_0001_0001_0001;
+
+impl Port {
+    /// Does a collective by the library's own means.
+    ///
+    /// # Errors
+    /// The job was aborted: also by this, if the members' calls do not fit, or one does not come within the timeout.
+    pub(crate) fn native<T: Element>(
+        &self,
+        job: &Job,
+        at: Occasion<'_>,
+        mut slices: Slices<'_, T>,
+    ) -> Result<(), Aborted> {
+        job.check()?;
+        let (input, output) = slices.lengths(at.group.size());
+        if c_int::try_from(input.max(output)).is_err() {
+            let rule = "the MPI library counts elements in 32 bits; use another algorithm than `native`".into();
+            let (rank, group, ranks) = (self.rank, at.group.shared_name(), at.group.size());
+            let error = CollectiveError::Arguments { rank, group, ranks, call: Box::new(*at.call), rule };
+            return Err(job.abort_collective(rank, at.call.activity, error));
+        }
+        let group = self.communicator(job, at)?;
+        // A chunk of the buffer that is the input cannot be the output as well.
+        let apart = matches!(slices, Slices::OutputWithin(_));
+        let mut own = if apart { vec![T::default(); output] } else { Vec::new() };
+        let (from, into) = slices.addresses(at.group.size(), at.group.index());
+        let to = if apart { own.as_mut_ptr() } else { into };
+        let mine = hash(job, &at);
+        let mut check = [mine, !mine];
+        let started = {
+            let library = &mut self.enter().library;
+            // SAFETY: buffers of the lengths that the call states, and of this function, which does not return or drop them
+            // before both requests are done.
+            unsafe {
+                compare(library, group, &mut check).and_then(|comparison| {
+                    let collective = start(library, group, &at, from, to, (input, output))?;
+                    Ok(vec![comparison, collective])
+                })
+            }
+        };
+        match started {
+            Ok(requests) => self.finish_native(job, &at, requests),
+            Err(error) => {
+                self.abort_exchange(job, &at, error.to_string());
+                strand()
+            }
+        }
+        if check != [mine, !mine] {
+            let text = "the members' calls do not fit together: all must issue the same operations with the same sizes in \
+                the same order";
+            return Err(self.abort_exchange(job, &at, text.into()));
+        }
+        if apart {
+            // SAFETY: the output's chunk has as many elements, and is borrowed by this function.
+            unsafe { std::ptr::copy_nonoverlapping(own.as_ptr(), into, own.len()) };
+        }
+        job.check()
+    }
+
+    /// Waits until all requests are done. Does not return after an abort while one is not.
+    fn finish_native(&self, job: &Job, at: &Occasion<'_>, mut requests: Vec<Request>) {
+        let mut wait = Wait::new(at.group, at.call, at.sequence, None);
+        let mut pace = Pace::start();
+        loop {
+            let before = requests.len();
+            let tested = {
+                let library = &mut self.enter().library;
+                let mut failed = None;
+                requests.retain_mut(|request| match library.test(request) {
+                    Ok(arrived) => arrived.is_none(),
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                        true
+                    }
+                });
+                failed
+            };
+            if let Some(error) = tested {
+                self.abort_exchange(job, at, error.to_string());
+                strand()
+            }
+            if requests.is_empty() {
+                return wait.end(self);
+            }
+            if job.check().is_err() {
+                strand()
+            }
+            if requests.len() < before {
+                pace.progressed();
+                continue;
+            }
+            if let Some((rank, activity, error)) = wait.look(self, job) {
+                job.abort_collective(rank, activity, error);
+                strand()
+            }
+            pace.pause();
+        }
+    }
+
+    /// The group's communicator, made at its first use.
+    fn communicator(&self, job: &Job, at: Occasion<'_>) -> Result<Communicator, Aborted> {
+        let members = &at.group.shared.members;
+        if let Some(known) = self.enter().groups.get(members) {
+            return Ok(*known);
+        }
+        let (size, index) = (at.group.size(), at.group.index());
+        for round in (0..).take_while(|round| 1 << round < size) {
+            let distance = 1 << round;
+            let send = Some(((index + distance) % size, &[0.0f32; 0][..]));
+            let receive = Some(((index + size - distance) % size, Receive::Into(&mut [])));
+            self.exchange_as(DOOR ^ hash(job, &at), job, at, Exchange { send, receive })?;
+        }
+        let mut desk = self.enter();
+        let tag = desk.library.tag(at.group.shared.key) & 0x7fff;
+        let made = desk.library.group(members, tag);
+        match made {
+            Ok(communicator) => {
+                desk.groups.insert(members.clone(), communicator);
+                Ok(communicator)
+            }
+            Err(error) => {
+                drop(desk);
+                Err(self.abort_exchange(job, &at, error.to_string()))
+            }
+        }
+    }
+}
+
+/// Starts to find the greatest of every number over the members.
+///
+/// # Safety
+/// The numbers stay where they are until the request is done.
+unsafe fn compare(library: &mut Library, group: Communicator, numbers: &mut [u64; 2]) -> Result<Request, MpiError> {
+    let in_place = library.in_place();
+    library.start("MPI_Iallreduce", |request| {
+        // SAFETY: the caller's.
+        unsafe {
+            let numbers = numbers.as_mut_ptr().cast();
+            ffi::MPI_Iallreduce(in_place, numbers, 2, ffi::RSMPI_UINT64_T, ffi::RSMPI_MAX, group.0, request)
+        }
+    })
+}
+
+/// Starts the collective that `at` names.
+///
+/// # Safety
+/// `input` and `output` have as many elements as `lengths` says, are the same where the call is in place, and belong to the
+/// library until the request is done.
+unsafe fn start<T: Element>(
+    library: &mut Library,
+    Communicator(group): Communicator,
+    at: &Occasion<'_>,
+    input: *const T,
+    output: *mut T,
+    lengths: (usize, usize),
+) -> Result<Request, MpiError> {
+    let kind = datatype::<T>();
+    let op = match at.call.reduction {
+        Some(reduction) => operator::<T>(library, reduction)?,
+        // SAFETY: a constant of the library; nothing is reduced.
+        None => unsafe { ffi::RSMPI_SUM },
+    };
+    let (size, index) = (at.group.size(), at.group.index());
+    let root = at.call.peer.unwrap_or(0);
+    let (in_place, to) = (library.in_place(), output.cast::<c_void>());
+    // An all-gather in place has its input at its own chunk of the output.
+    let own = match at.call.operation {
+        CollectiveKind::AllGather => output.wrapping_add(index * lengths.0).cast_const(),
+        _ => output.cast_const(),
+    };
+    let from = if input == own { in_place } else { input.cast() };
+    let count = |elements: usize| elements as c_int; // checked to fit
+    // SAFETY (all arms): the caller's; counts are those of the call, which `broken_rule` has admitted.
+    match at.call.operation {
+        CollectiveKind::AllReduce => library.start("MPI_Iallreduce", |request| unsafe {
+            ffi::MPI_Iallreduce(from, to, count(lengths.0), kind, op, group, request)
+        }),
+        CollectiveKind::Reduce => library.start("MPI_Ireduce", |request| unsafe {
+            let (from, to) = if index == root { (from, to) } else { (input.cast(), null_mut()) };
+            ffi::MPI_Ireduce(from, to, count(lengths.0), kind, op, root as c_int, group, request)
+        }),
+        CollectiveKind::ReduceScatter => library.start("MPI_Ireduce_scatter_block", |request| unsafe {
+            ffi::MPI_Ireduce_scatter_block(input.cast(), to, count(lengths.1), kind, op, group, request)
+        }),
+        CollectiveKind::AllGather => library.start("MPI_Iallgather", |request| unsafe {
+            ffi::MPI_Iallgather(from, count(lengths.0), kind, to, count(lengths.0), kind, group, request)
+        }),
+        CollectiveKind::Broadcast => library.start("MPI_Ibcast", |request| unsafe {
+            ffi::MPI_Ibcast(to, count(lengths.0), kind, root as c_int, group, request)
+        }),
+        CollectiveKind::AllToAll => library.start("MPI_Ialltoall", |request| unsafe {
+            let each = count(lengths.0 / size);
+            ffi::MPI_Ialltoall(input.cast(), each, kind, to, each, kind, group, request)
+        }),
+        CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive => {
+            library.start("MPI_Ibarrier", |request| unsafe { ffi::MPI_Ibarrier(group, request) })
+        }
+    }
+}
+
+/// A type of the library that is as long as an element.
+fn datatype<T: Element>() -> ffi::MPI_Datatype {
+    // SAFETY: constants of the library.
+    unsafe {
+        match size_of::<T>() {
+            2 => ffi::RSMPI_UINT16_T,
+            4 => ffi::RSMPI_FLOAT,
+            _ => ffi::RSMPI_DOUBLE,
+        }
+    }
+}
+
+/// How the library combines elements: by its own sums where it has the type, else by our arithmetic.
+fn operator<T: Element>(library: &mut Library, reduction: Reduction) -> Result<ffi::MPI_Op, MpiError> {
+    let known = [TypeId::of::<f32>(), TypeId::of::<f64>()].contains(&TypeId::of::<T>());
+    match reduction {
+        // SAFETY: a constant of the library.
+        Reduction::Sum if known => Ok(unsafe { ffi::RSMPI_SUM }),
+        Reduction::Sum => library.operator((TypeId::of::<T>(), reduction), add::<T>),
+        Reduction::Max => library.operator((TypeId::of::<T>(), reduction), greatest::<T>),
+    }
+}
+
+unsafe extern "C" fn add<T: Element>(
+    from: *mut c_void,
+    into: *mut c_void,
+    count: *mut c_int,
+    _: *mut ffi::MPI_Datatype,
+) {
+    // SAFETY: the library passes two buffers of so many elements.
+    unsafe { combine::<T>(from, into, count, |a, b| a + b) }
+}
+
+unsafe extern "C" fn greatest<T: Element>(
+    from: *mut c_void,
+    into: *mut c_void,
+    count: *mut c_int,
+    _: *mut ffi::MPI_Datatype,
+) {
+    // NaN on either side stays: it alone differs from itself.
+    #[allow(clippy::eq_op)]
+    let greater = |a: T, b: T| if b > a || b != b { b } else { a };
+    // SAFETY: the library passes two buffers of so many elements.
+    unsafe { combine::<T>(from, into, count, greater) }
+}
+
+/// # Safety
+/// Both buffers have so many elements.
+unsafe fn combine<T: Element>(from: *mut c_void, into: *mut c_void, count: *mut c_int, how: impl Fn(T, T) -> T) {
+    // SAFETY: the caller's.
+    unsafe {
+        let (from, into) = (from.cast::<T>(), into.cast::<T>());
+        for i in 0..usize::try_from(*count).unwrap_or(0) {
+            *into.add(i) = how(*from.add(i), *into.add(i));
+        }
+    }
+}
