@@ -21,8 +21,7 @@ pub fn on_ranks<T: Send + Serialize + DeserializeOwned>(
     algorithm: Algorithm,
     body: impl Fn(&RankContext) -> Result<T, Box<dyn Error + Send + Sync>> + Sync,
 ) -> Result<Vec<T>, Failure> {
-    let routing =
-        Routing { nodes: Nodes::equal(setup.ranks, setup.per_node), choice: Choice::Always(algorithm) };
+    let routing = Routing { nodes: Nodes::equal(setup.ranks, setup.per_node), choice: Choice::Always(algorithm) };
     let options = JobOptions { routing, ..JobOptions::new(setup.ranks) };
     Ok(run_job(&options, body).map_err(EngineError::from)?)
 }
