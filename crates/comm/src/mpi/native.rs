@@ -24,7 +24,7 @@ use crate::transfer::Slices;
 use crate::transport::{Exchange, Occasion, Receive};
 
 /// Sets the exchanges in which members meet before their communicator is made apart from those of algorithms.
-const DOOR: u64 = 0x0001_0001_0001_0001;
+const DOOR: u64 = 1;
 
 impl Port {
     /// Does a collective by the library's own means.

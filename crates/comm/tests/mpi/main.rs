@@ -49,7 +49,7 @@ fn run(case: &Case) -> Outcome {
     let start = Instant::now();
     let mut command = Command::new("mpirun");
     command.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]);
-    command.args(["-x", CASE, "-n", &case.ranks.to_string()]);
+    command.args(["--timeout", "60", "-x", CASE, "-n", &case.ranks.to_string()]);
     command.arg(env::current_exe().expect("a program knows its path")).env(CASE, case.name).stdin(Stdio::null());
     let output = command.output().expect("mpirun is there");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
