@@ -149,6 +149,7 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Reproduce(_) => ("reproduce", false),
         Command::Export(_) => ("export", false),
         Command::Bench(_) => ("bench", false),
+        Command::Calibrate(_) => ("calibrate", true),
         Command::Validate(_) => ("validate", false),
     }
 }

@@ -59,7 +59,7 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
-        Command::Calibrate(arguments) => calibrate::run(&arguments),
+        Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
         Command::Validate(arguments) => validate::run(&arguments),
     }
 }

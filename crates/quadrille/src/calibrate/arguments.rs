@@ -7,6 +7,7 @@ use clap::{Args, value_parser};
 const EXAMPLES: &str = "Examples:
   quadrille calibrate --out here.toml                          ranks: as many as cores
   quadrille calibrate --out here.toml --ranks 4 --threads 2 --runs 15
+  mpirun -n 8 quadrille calibrate --out cluster.toml           ranks as processes, on the nodes where they run
   quadrille plan --cluster here.toml --framework quadrille --model gpt-tiny --gpus 2 --explain
   quadrille calibrate --out mine.toml --cluster dgx-a100 --from-nccl-tests all_reduce.log --from-nccl-tests all_gather.log
   quadrille calibrate --out mine.toml --cluster perlmutter --from-osu osu_allreduce.log --ranks 16 --per-node 4
@@ -27,10 +28,10 @@ pub struct CalibrateArguments {
     /// Write the cluster to this file, in place of what it holds
     #[arg(long, value_name = "FILE.toml")]
     pub out: PathBuf,
-    /// Number of ranks; of a log that does not say it [default: cores, at least 2]
+    /// Number of ranks; of a log that does not say it [default: cores, at least 2; under mpirun all processes]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(2..=512))]
     pub ranks: Option<u16>,
-    /// Ranks that share a node; of a log that does not say it [default: all]
+    /// Ranks that share a node; of a log that does not say it [default: all; under mpirun those of a machine]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=512))]
     pub per_node: Option<u16>,
     /// Threads of each rank

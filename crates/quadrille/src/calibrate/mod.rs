@@ -15,6 +15,7 @@ mod tiers;
 
 use std::time::{Duration, Instant};
 
+use quadrille_comm::{RankContext, World};
 use quadrille_engine::{Hyper, InitialValues, TrainOptions};
 use quadrille_spec::{Algorithm, Calibration, Choice, Cluster, ElementType, MeasuredCollective, MeasuredOperation};
 
@@ -23,6 +24,8 @@ use self::cases::Case;
 use self::statistics::Runs;
 use crate::bench::calibration::operation_latency;
 use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::settings::Defaults;
 use crate::{resources, settings};
 
 /// Numbers in each operand of element-wise work out of cache: 64 MiB, fewer where memory is short.
@@ -40,38 +43,62 @@ pub struct Setup {
     threads: usize,
     runs: usize,
     quick: bool,
+    /// Cores of this machine and how many of the ranks share them.
     cores: usize,
+    ranks_here: usize,
     /// Numbers in each operand of element-wise work out of cache.
     streamed: usize,
     /// Bytes of memory of a rank.
     memory: u64,
+    /// Where ranks are processes.
+    world: Option<World>,
 }
 
 impl Setup {
-    /// Of the flags, held against this machine.
-    fn new(arguments: &CalibrateArguments) -> Result<Self, Failure> {
+    /// Of the flags, held against this machine and, where ranks are processes, against what was started.
+    fn new(arguments: &CalibrateArguments, launch: &Launch) -> Result<Self, Failure> {
         let cores = settings::cores();
-        let ranks = arguments.ranks.map_or(cores.clamp(2, 512), usize::from);
-        let per_node = arguments.per_node.map_or(ranks, usize::from);
-        if per_node > ranks || !ranks.is_multiple_of(per_node) {
+        let usual = Defaults { ranks: cores.clamp(2, 512), ..Defaults::USUAL };
+        let Defaults { ranks: started, per_node: placed, .. } = launch.defaults(&usual)?;
+        let ranks = arguments.ranks.map_or(started, usize::from);
+        launch.check_ranks(ranks)?;
+        let per_node = arguments.per_node.map(usize::from).or(placed).unwrap_or(ranks);
+        if placed.is_some_and(|placed| placed != per_node) {
             return Err(Failure::usage(format!(
-                "--per-node {per_node}: nodes are full of ranks, and there are {ranks}; use a divisor of --ranks"
+                "--per-node {per_node}: the launcher put {} ranks on a node; leave it out",
+                placed.unwrap_or_default()
             )));
         }
-        let Some(available) = resources::proc_bytes("/proc/meminfo", "MemAvailable") else {
-            return Err(Failure::run("cannot tell how much memory is free: /proc/meminfo does not say MemAvailable"));
+        if ranks < 2 || per_node > ranks || !ranks.is_multiple_of(per_node) {
+            return Err(Failure::usage(format!(
+                "--per-node {per_node}: nodes are full of ranks, and there are {ranks}; use a divisor of --ranks, and two \
+                 ranks at least"
+            )));
+        }
+        let runs = arguments.runs.map_or(if arguments.quick { 3 } else { 7 }, usize::from);
+        let (threads, quick) = (usize::from(arguments.threads), arguments.quick);
+        let (ranks_here, world) = (launch.ranks_here(ranks), launch.world.clone());
+        let setup = Self { ranks, per_node, threads, runs, quick, cores, ranks_here, streamed: 0, memory: 0, world };
+        setup.with_memory()
+    }
+
+    /// With what the ranks on the fullest machine have: all of them measure the same.
+    fn with_memory(self) -> Result<Self, Failure> {
+        let free = |_: &RankContext| {
+            let available = resources::proc_bytes("/proc/meminfo", "MemAvailable");
+            Ok(available.ok_or("cannot tell how much memory is free: /proc/meminfo does not say MemAvailable")?)
         };
-        let memory = available / ranks as u64;
+        let least = ranks::on_ranks(&self, Algorithm::Native, free)?.into_iter().min().unwrap_or(0);
+        let memory = least / self.ranks_here as u64;
         let fitting = memory / (STREAMED_OPERANDS * size_of::<f32>() as u64);
         let streamed = fitting.min(STREAMED as u64) as usize / 64 * 64;
         if streamed < STREAMED / 16 {
             return Err(Failure::usage(format!(
-                "--ranks {ranks}: {memory} bytes of memory are free for each, too few to measure its bandwidth; use fewer"
+                "--ranks {}: {memory} bytes of memory are free for each, too few to measure its bandwidth; use fewer",
+                self.ranks
             )));
         }
-        let runs = arguments.runs.map_or(if arguments.quick { 3 } else { 7 }, usize::from);
-        let threads = usize::from(arguments.threads);
-        Ok(Self { ranks, per_node, threads, runs, quick: arguments.quick, cores, streamed, memory })
+        Ok(Self { streamed, memory, ..self })
     }
 
     /// How collectives are carried out; two levels need several nodes of several ranks.
@@ -85,7 +112,7 @@ impl Setup {
 
     /// Threads that share a core, at least 1.
     fn crowding(&self) -> f64 {
-        ((self.ranks * self.threads) as f64 / self.cores as f64).max(1.0)
+        ((self.ranks_here * self.threads) as f64 / self.cores as f64).max(1.0)
     }
 }
 
@@ -108,16 +135,20 @@ pub struct Measurements {
 }
 
 /// Measures, or reads logs, and writes the cluster.
-pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
+pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failure> {
     if arguments.import.any() {
-        return import::run(arguments);
+        // One reads for all.
+        return if launch.is_first() { import::run(arguments) } else { Ok(()) };
     }
     if arguments.import.cluster.is_some() {
         return Err(Failure::usage(
             "--cluster: it is what logs are read into; give --from-nccl-tests, --from-osu or --from-step, or leave it out",
         ));
     }
-    let measured = Measurements::take(Setup::new(arguments)?)?;
+    let measured = Measurements::take(Setup::new(arguments, launch)?)?;
+    if !launch.is_first() {
+        return Ok(());
+    }
     let tiers = tiers::fitted(&measured)?;
     let cluster = measured.cluster(&tiers)?;
     file::write(&arguments.out, &cluster)?;
@@ -202,7 +233,7 @@ fn options(setup: &Setup) -> TrainOptions {
         threads: setup.threads,
         timeout: Duration::from_secs(300),
         collectives: Choice::Always(Algorithm::Native),
-        world: None,
+        world: setup.world.clone(),
         tune_matmuls: false,
         matmuls: None,
         trace: false,

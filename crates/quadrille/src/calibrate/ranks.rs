@@ -12,7 +12,7 @@ use super::Setup;
 use crate::failure::Failure;
 
 /// Runs `body` as every rank, with collectives by `algorithm`, and gives what they return, by rank: plain numbers, which can
-/// be sent. Nothing else of a calibration knows where ranks are.
+/// be sent. Ranks are threads or, where a launcher has started several, processes: nothing else of a measurement knows.
 ///
 /// # Errors
 /// The first rank's failure.
@@ -21,7 +21,8 @@ pub fn on_ranks<T: Send + Serialize + DeserializeOwned>(
     algorithm: Algorithm,
     body: impl Fn(&RankContext) -> Result<T, Box<dyn Error + Send + Sync>> + Sync,
 ) -> Result<Vec<T>, Failure> {
-    let routing = Routing { nodes: Nodes::equal(setup.ranks, setup.per_node), choice: Choice::Always(algorithm) };
-    let options = JobOptions { routing, ..JobOptions::new(setup.ranks) };
+    let routing =
+        Routing { nodes: Nodes::equal(setup.ranks, setup.per_node), choice: Choice::Always(algorithm), grid: None };
+    let options = JobOptions { routing, world: setup.world.clone(), ..JobOptions::new(setup.ranks) };
     Ok(run_job(&options, body).map_err(EngineError::from)?)
 }

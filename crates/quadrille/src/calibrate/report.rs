@@ -38,7 +38,7 @@ pub fn print(
 }
 
 fn warnings(measured: &Measurements) -> Vec<String> {
-    let Setup { ranks, threads, cores, .. } = measured.setup;
+    let Setup { ranks_here, threads, cores, .. } = measured.setup;
     let noisy = measured.cases.iter().filter(|measured| measured.runs.spread > MUCH).count();
     let mut warnings = Vec::new();
     if noisy > 0 {
@@ -50,7 +50,7 @@ fn warnings(measured: &Measurements) -> Vec<String> {
     }
     if measured.setup.crowding() > 1.0 {
         warnings.push(format!(
-            "{ranks} ranks of {threads} threads share {cores} cores: what was measured is a rank's share of them"
+            "{ranks_here} ranks of {threads} threads share {cores} cores: what was measured is a rank's share of them"
         ));
     }
     warnings
