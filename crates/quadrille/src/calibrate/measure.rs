@@ -14,7 +14,7 @@ use super::{Setup, collectives, operations};
 const WINDOW: f64 = 2e-3;
 /// Where ranks share cores, several of the system's time slices: a rank that is not interrupted looks as fast as if it
 /// had a core for itself.
-const SHARED_WINDOW: f64 = 12e-3;
+const SHARED_WINDOW: f64 = 8e-3;
 /// Runs are at most this many repetitions.
 const MOST_REPETITIONS: f64 = 1e6;
 
