@@ -32,7 +32,7 @@ pub struct Sample {
 
 /// How far the model is from what was measured, relative to that.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Error {
+pub struct Deviation {
     /// Samples.
     pub samples: usize,
     /// Mean of the errors' sizes.
@@ -43,7 +43,7 @@ pub struct Error {
     pub factor: f64,
 }
 
-impl Error {
+impl Deviation {
     /// Of the tiers as they are, over the samples; `None` of none.
     ///
     /// # Errors
@@ -53,8 +53,8 @@ impl Error {
         let sizes = || errors.iter().map(|error| error.exp_m1().abs());
         let mean = sizes().sum::<f64>() / errors.len() as f64;
         let factor = (errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64).exp();
-        let error = Self { samples: errors.len(), mean, largest: sizes().fold(0.0, f64::max), factor };
-        Ok((!errors.is_empty()).then_some(error))
+        let deviation = Self { samples: errors.len(), mean, largest: sizes().fold(0.0, f64::max), factor };
+        Ok((!errors.is_empty()).then_some(deviation))
     }
 }
 

@@ -34,7 +34,7 @@ mod volumes;
 
 pub use block::Block;
 pub use candidate::{Candidate, inside};
-pub use fit::{Error, Sample, fit_tier};
+pub use fit::{Deviation, Sample, fit_tier};
 pub use framework::{AttentionKernel, Eager, Framework, Hiding, StateBytes};
 pub use machine::NativeMachine;
 pub use measured::{attention_flops, product_flops, sweep_flops};

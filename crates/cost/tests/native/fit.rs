@@ -1,7 +1,7 @@
 //! Tiers fitted to synthetic collectives: what the formula says is found again.
 
 use proptest::prelude::*;
-use quadrille_cost::native::{Error, RankGroup, Sample, fit_tier};
+use quadrille_cost::native::{Deviation, RankGroup, Sample, fit_tier};
 use quadrille_spec::{CollectiveKind, Tier};
 
 const KINDS: [CollectiveKind; 6] = [
@@ -59,7 +59,7 @@ fn both_tiers_are_found_again() {
     assert_found(&found[0], &known[0]);
     found[1] = fit_tier(&found, 1, &between).unwrap();
     assert_found(&found[1], &known[1]);
-    let error = Error::of(&found, &between).unwrap().unwrap();
+    let error = Deviation::of(&found, &between).unwrap().unwrap();
     assert!(error.samples == between.len() && error.mean <= error.largest && error.largest < 1e-5, "{error:?}");
 }
 
@@ -81,7 +81,7 @@ fn nothing_fits_to_nothing() {
     let mut one = samples(&tiers, &[(1, 2)], 2);
     one[0].seconds = 0.0;
     assert!(fit_tier(&tiers, 0, &one).is_err() && fit_tier(&tiers, 1, &one[1..]).is_err());
-    assert_eq!(Error::of(&tiers, &[]).unwrap(), None);
+    assert_eq!(Deviation::of(&tiers, &[]).unwrap(), None);
 }
 
 proptest! {

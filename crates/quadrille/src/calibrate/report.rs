@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use quadrille_cost::native::Error;
+use quadrille_cost::native::Deviation;
 use quadrille_spec::{Algorithm, Cluster, RateUnit, Tier};
 use serde_json::{Value, json};
 
@@ -142,7 +142,7 @@ fn collectives(measured: &Measurements, fitted: &Fitted) -> String {
 
 /// The fitted tiers and what the fit leaves.
 pub fn tiers(fitted: &Fitted) -> String {
-    let row = |(tier, error): (&Tier, &Error)| {
+    let row = |(tier, error): (&Tier, &Deviation)| {
         vec![
             tier.name.clone(),
             decimal(tier.links as f64 * tier.bandwidth * tier.efficiency, "B/s"),

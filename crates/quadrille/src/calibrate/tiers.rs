@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_cost::native::{Error, RankGroup, Sample, fit_tier};
+use quadrille_cost::native::{Deviation, RankGroup, Sample, fit_tier};
 use quadrille_spec::{Algorithm, CollectiveKind, GroupBandwidth, Network, Tier};
 
 use serde::Serialize;
@@ -20,11 +20,11 @@ pub struct Fitted {
     /// Innermost first.
     pub tiers: Vec<Tier>,
     /// By tier.
-    pub errors: Vec<Error>,
+    pub errors: Vec<Deviation>,
     /// By kind of collective, over all tiers.
-    pub by_kind: Vec<(CollectiveKind, Error)>,
+    pub by_kind: Vec<(CollectiveKind, Deviation)>,
     /// Over everything.
-    pub error: Error,
+    pub error: Deviation,
 }
 
 impl Fitted {
@@ -64,14 +64,14 @@ pub fn fitted(measured: &Measurements) -> Result<Fitted, Failure> {
         let over: Vec<Sample> =
             samples.iter().filter(|sample| sample.group.tier(&tiers) == Some(which)).copied().collect();
         tiers[which] = fit_tier(&tiers, which, &over)?;
-        errors.extend(Error::of(&tiers, &over)?);
+        errors.extend(Deviation::of(&tiers, &over)?);
     }
     let mut by_kind = Vec::new();
     for kind in kinds(&samples) {
         let of_kind: Vec<Sample> = samples.iter().filter(|sample| sample.kind == kind).copied().collect();
-        by_kind.extend(Error::of(&tiers, &of_kind)?.map(|error| (kind, error)));
+        by_kind.extend(Deviation::of(&tiers, &of_kind)?.map(|error| (kind, error)));
     }
-    let Some(error) = Error::of(&tiers, &samples)? else {
+    let Some(error) = Deviation::of(&tiers, &samples)? else {
         return Err(Failure::run("no collectives were measured"));
     };
     Ok(Fitted { tiers, errors, by_kind, error })

@@ -173,4 +173,17 @@ mod tests {
         let uneven = TWO_NODES.replace("41977 on  gpu-a02", "41977 on  gpu-a01");
         assert!(message("a.log", &uneven).contains("3 on gpu-a01, 1 on gpu-a02"));
     }
+
+    /// Wherever a log ends, and whatever stands in the place of a number, it is read or refused.
+    #[test]
+    fn damaged_logs_do_not_panic() {
+        for (at, _) in TWO_NODES.char_indices() {
+            let _ = parse(Path::new("a.log"), &TWO_NODES[..at]);
+        }
+        for wrong in ["", "#", "-1", "NaN", "1e999", "99999999999999999999", "N/A", "\u{fffd}"] {
+            for word in TWO_NODES.split_whitespace() {
+                let _ = parse(Path::new("a.log"), &TWO_NODES.replace(word, wrong));
+            }
+        }
+    }
 }

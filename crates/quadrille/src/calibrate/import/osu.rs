@@ -164,4 +164,17 @@ mod tests {
         let huge = ALL_REDUCE.replace("1048576 ", "18446744073709551615 ");
         assert!(message(&huge).contains("more than any buffer has"));
     }
+
+    /// Wherever a log ends, and whatever stands in the place of a number, it is read or refused.
+    #[test]
+    fn damaged_logs_do_not_panic() {
+        for (at, _) in ALL_GATHER.char_indices() {
+            let _ = parse(Path::new("a.log"), &ALL_GATHER[..at]);
+        }
+        for wrong in ["", "#", "-1", "NaN", "1e999", "99999999999999999999", "N/A", "\u{fffd}"] {
+            for word in ALL_GATHER.split_whitespace() {
+                let _ = parse(Path::new("a.log"), &ALL_GATHER.replace(word, wrong));
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use quadrille_cost::native::{Error, Sample, fit_tier};
+use quadrille_cost::native::{Deviation, Sample, fit_tier};
 use quadrille_spec::{Cluster, Tier};
 use serde::Serialize;
 
@@ -15,11 +15,11 @@ pub struct Refit {
     /// As the cluster had it.
     pub before: Tier,
     /// What that is away from the logs.
-    pub error_before: Error,
+    pub error_before: Deviation,
     /// As it is fitted.
     pub after: Tier,
     /// What that is away from the logs.
-    pub error: Error,
+    pub error: Deviation,
 }
 
 /// Fits every tier that is the outermost of a log's ranks, from the innermost on, and keeps the others.
@@ -33,11 +33,11 @@ pub fn refit(cluster: &mut Cluster, logs: &[Placed]) -> Result<Vec<Refit>, Failu
     for which in 0..tiers.len() {
         let over: Vec<Sample> =
             samples.iter().filter(|sample| sample.group.tier(&tiers) == Some(which)).copied().collect();
-        let Some(error_before) = Error::of(&tiers, &over)? else { continue };
+        let Some(error_before) = Deviation::of(&tiers, &over)? else { continue };
         let before = cluster.tiers[which].clone();
         let fitted = fit_tier(&tiers, which, &over)?;
         tiers[which] = fitted.clone();
-        let Some(error) = Error::of(&tiers, &over)? else { continue };
+        let Some(error) = Deviation::of(&tiers, &over)? else { continue };
         let after = Tier { devices: before.devices, ..fitted };
         cluster.tiers[which] = after.clone();
         refits.push(Refit { before, error_before, after, error });
