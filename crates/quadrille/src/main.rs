@@ -1,5 +1,5 @@
 //! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `bench`, `calibrate`, `validate`.
+//! `calibrate`, `validate`, `bench`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -8,10 +8,13 @@ mod bench;
 mod calibrate;
 mod constants;
 mod describe;
+mod drawing;
 mod estimate;
 mod explain;
 mod export;
 mod failure;
+mod files;
+mod grids;
 mod launch;
 mod layout_arguments;
 mod output;
@@ -44,7 +47,8 @@ fn main() -> ExitCode {
             let result = run(command, &launch);
             launch.end(result)
         }
-        Err(failure) => report(Err(failure)),
+        Err(failure) if launch::is_first() => report(Err(failure)),
+        Err(failure) => launch::leave(failure.exit_code().into()),
     })
 }
 
@@ -60,6 +64,6 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Export(arguments) => export::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
-        Command::Validate(arguments) => validate::run(&arguments),
+        Command::Validate(arguments) => validate::run(&arguments, launch),
     }
 }
