@@ -10,6 +10,7 @@ use quadrille_spec::{Axis, Collectives, ElementType};
 use serde::Serialize;
 
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
+use crate::calibrate::arguments::CalibrateArguments;
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
@@ -40,6 +41,7 @@ const EXAMPLES: &str = "Examples:
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille reproduce megatron                             the paper's tables beside our formulas
   quadrille export --to megatron --model llama3-8b --grid x=4,data=2,pipe=2 --gpus-per-node 8
+  quadrille calibrate --out here.toml                      measure this machine for --cluster here.toml
   quadrille validate local --ranks 4 --html local.html      predicted against measured steps, layout by layout
   quadrille bench step                                     speed beside what the matrix library reaches";
 
@@ -63,6 +65,8 @@ pub enum Command {
     Export(ExportArguments),
     /// Measure the speed beside a yardstick of the same run.
     Bench(BenchArguments),
+    /// Measure this machine, or read others' measurements, and write a cluster file that every --cluster reads.
+    Calibrate(CalibrateArguments),
     /// Hold predictions against measured steps: published ones, or this machine's.
     Validate(ValidateArguments),
 }

@@ -168,6 +168,7 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Reproduce(_) => ("reproduce", false),
         Command::Export(_) => ("export", false),
         Command::Bench(_) => ("bench", false),
+        Command::Calibrate(_) => ("calibrate", true),
         Command::Validate(arguments) => match arguments.validate {
             Validate::Published(_) => ("validate published", false),
             Validate::Local(_) => ("validate local", true),

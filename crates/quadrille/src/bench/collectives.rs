@@ -45,8 +45,9 @@ struct Measured {
 }
 
 /// The full buffer and a second one, through a collective and back.
-pub(super) type Buffers = [Buffer<f32>; 2];
-pub(super) type Run = fn(&RankContext, &Group, Buffers) -> Result<Buffers, Box<dyn Error + Send + Sync>>;
+pub type Buffers = [Buffer<f32>; 2];
+/// How a collective runs.
+pub type Run = fn(&RankContext, &Group, Buffers) -> Result<Buffers, Box<dyn Error + Send + Sync>>;
 
 /// A collective, its factor of (G-1)/G n/t, and how it runs.
 const COLLECTIVES: [(CollectiveKind, f64, Run); 3] = [
@@ -138,7 +139,8 @@ fn copy(_: &RankContext, _: &Group, [from, mut to]: Buffers) -> Result<Buffers, 
     Ok([from, to])
 }
 
-pub(super) fn all_reduce(
+/// Sums `full` in place.
+pub fn all_reduce(
     context: &RankContext,
     group: &Group,
     [full, part]: Buffers,
@@ -146,7 +148,8 @@ pub(super) fn all_reduce(
     Ok([context.all_reduce(group, Reduction::Sum, full).wait()?, part])
 }
 
-fn all_gather(
+/// Gathers every `part` into `full`.
+pub fn all_gather(
     context: &RankContext,
     group: &Group,
     [full, part]: Buffers,
@@ -155,7 +158,8 @@ fn all_gather(
     Ok([full, part])
 }
 
-fn reduce_scatter(
+/// Sums `full`, and leaves a share of it in `part`.
+pub fn reduce_scatter(
     context: &RankContext,
     group: &Group,
     [full, part]: Buffers,
