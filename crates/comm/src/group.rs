@@ -5,6 +5,8 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use quadrille_spec::Formation;
+
 use crate::job::Job;
 use crate::mailbox::Mailbox;
 use crate::rendezvous::Meeting;
@@ -54,6 +56,8 @@ impl Group {
 pub(crate) struct Shared {
     pub(crate) name: Arc<str>,
     pub(crate) members: Arc<[usize]>,
+    /// Where the members lie.
+    pub(crate) formation: Formation,
     /// Collectives issued so far, by member.
     pub(crate) issued: Vec<AtomicU64>,
     pub(crate) meeting: Meeting,
@@ -64,8 +68,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(name: Arc<str>, members: Arc<[usize]>) -> Self {
+    pub(crate) fn new(name: Arc<str>, members: Arc<[usize]>, formation: Formation) -> Self {
         Self {
+            formation,
             issued: members.iter().map(|_| AtomicU64::new(0)).collect(),
             meeting: Meeting::new(members.len()),
             mailbox: Mailbox::default(),

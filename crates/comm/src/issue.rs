@@ -91,7 +91,7 @@ impl RankContext {
 
     /// What this rank does for a collective; `None` where the transport has its own way.
     fn plan(&self, group: &Group, call: &Call) -> Option<Plan> {
-        match self.job.routing.route(call.operation, call.payload_bytes(), group.members()) {
+        match self.job.routing.route(call.operation, call.payload_bytes(), &group.shared.formation) {
             Route::Native => None,
             route => Some(algorithm::plan(call, &route, group.size(), group.index())),
         }

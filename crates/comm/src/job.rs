@@ -168,9 +168,10 @@ impl Job {
             }
         };
         let key = (Arc::from(name), Arc::from(members));
-        let shared = groups
-            .entry(key)
-            .or_insert_with_key(|(name, members)| Arc::new(Shared::new(name.clone(), members.clone())));
+        let shared = groups.entry(key).or_insert_with_key(|(name, members)| {
+            let formation = self.routing.formation(members);
+            Arc::new(Shared::new(name.clone(), members.clone(), formation))
+        });
         Ok((shared.clone(), index))
     }
 

@@ -42,7 +42,7 @@ impl Number for bf16 {
 }
 
 fn options(ranks: usize, per_node: usize, algorithm: Algorithm) -> JobOptions {
-    let routing = Routing { nodes: Nodes::equal(ranks, per_node), choice: Choice::Always(algorithm) };
+    let routing = Routing { nodes: Nodes::equal(ranks, per_node), choice: Choice::Always(algorithm), grid: None };
     JobOptions { routing, ..JobOptions::new(ranks) }
 }
 

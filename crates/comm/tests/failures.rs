@@ -351,7 +351,7 @@ mod by_exchanges {
         body: impl Fn(&RankContext, &Group) -> Outcome + Sync,
     ) -> JobFailure {
         let start = Instant::now();
-        let routing = Routing { nodes: Nodes::equal(4, 2), choice: Choice::Always(algorithm) };
+        let routing = Routing { nodes: Nodes::equal(4, 2), choice: Choice::Always(algorithm), grid: None };
         let outcome = run_ranks(&JobOptions { timeout, routing, ..JobOptions::new(4) }, |context| {
             let world = context.group("world", &[0, 1, 2, 3])?;
             context.enter(Label::indexed("block", context.rank() as u32), "forward")?;

@@ -36,7 +36,7 @@ pub use shard::{Run, Shard, assemble};
 pub use trace::{RankTrace, TracedOperation, TracedTransfer};
 pub use train::{RankReport, StepRecord, TrainOptions, TrainOutcome, train};
 pub use tuning::MatmulChoices;
-pub use verify::{Tolerance, VerifyOptions, VerifyReport, verify};
+pub use verify::{Tolerance, VerifyOptions, VerifyReport, take_part, verify};
 
 /// The element types that ranks can train in.
 pub trait Real: quadrille_tensor::Element + quadrille_comm::Element {}

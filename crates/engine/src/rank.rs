@@ -11,6 +11,7 @@ use quadrille_step::{
     Layer, Parameter, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes, empty_axes,
 };
 use quadrille_tensor::{Buffer, ContextPart, Pool, Rotary};
+use serde::{Deserialize, Serialize};
 
 use crate::execute::Flight;
 use crate::initial::fill_shard;
@@ -22,7 +23,7 @@ use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, Real,
 pub type Pace<'a> = Box<dyn Fn(Action) -> Duration + Send + 'a>;
 
 /// What a step gave, equal on every rank.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StepOutcome {
     /// Mean loss over the global batch: over all target tokens, in nats, or over all numbers of all patches.
     pub loss: f64,

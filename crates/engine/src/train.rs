@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use quadrille_comm::{JobOptions, RankContext, run_ranks};
+use quadrille_comm::{JobOptions, RankContext, World, run_job};
 use quadrille_spec::{AxesLedger, Choice, Ledger, RankLedger, Routing};
 use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ pub struct TrainOptions {
     pub timeout: Duration,
     /// By which algorithms collectives run.
     pub collectives: Choice,
+    /// Where ranks are processes; `None`: they are threads of this one.
+    pub world: Option<World>,
     /// Whether products are timed before the first step and run in their fastest layout.
     pub tune_matmuls: bool,
     /// Choices of an earlier run, replayed.
@@ -88,7 +90,8 @@ pub struct TrainOutcome {
     pub ranks: Vec<RankReport>,
 }
 
-/// Trains for some steps; `on_step` sees each step's record as rank 0 finishes it, and may stop the job by an error.
+/// Trains for some steps; `on_step` sees each step's record as rank 0 finishes it, and may stop the job by an error. Where
+/// ranks are processes, all of them call this alike, `on_step` is called in rank 0's, and all get the whole outcome.
 ///
 /// # Errors
 /// The first rank's failure, with its layer and operation; a loss that is not finite.
@@ -102,8 +105,9 @@ pub fn train<T: Real>(
     let predicted = predict_routed(program, &routing);
     let on_step = Mutex::new(on_step);
     let ranks = program.layout.grid.ranks();
-    let job = JobOptions { timeout: options.timeout, routing, ..JobOptions::new(ranks) };
-    let ranks = run_ranks(&job, |context| {
+    let world = options.world.clone();
+    let job = JobOptions { timeout: options.timeout, routing, world, ..JobOptions::new(ranks) };
+    let ranks = run_job(&job, |context| {
         let mut tell = |record: &StepRecord| match on_step.lock() {
             _ if context.rank() != 0 => Ok(()),
             Ok(mut tell) => tell(record),

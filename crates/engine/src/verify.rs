@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quadrille_comm::{JobOptions, run_ranks};
+use quadrille_comm::{JobOptions, World, run_job};
 use quadrille_oracle::{State, Tensors};
 use quadrille_spec::{Axis, Choice, Routing};
 use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId, predict_routed};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::reference::SerialStep;
 use crate::{EngineError, Hyper, InitialValues, RankEngine, Real, Reference, StepOutcome, assemble, random_batch};
@@ -27,6 +27,8 @@ pub struct VerifyOptions {
     pub timeout: Duration,
     /// By which algorithms collectives run.
     pub collectives: Choice,
+    /// Where ranks are processes; `None`: they are threads of this one.
+    pub world: Option<World>,
 }
 
 /// The largest differences allowed.
@@ -76,6 +78,7 @@ pub struct VerifyReport {
 }
 
 /// What a rank found in one step.
+#[derive(Serialize, Deserialize)]
 struct RankStep {
     outcome: StepOutcome,
     gradients: Vec<Vec<f64>>,
@@ -110,13 +113,22 @@ pub fn verify<T: Real>(
     Ok(comparison.report(tolerance))
 }
 
+/// Takes part in a [`verify`] that runs in the process of another rank, which compares.
+///
+/// # Errors
+/// A rank that failed.
+pub fn take_part<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result<(), EngineError> {
+    run_layout::<T>(program, options).map(|_| ())
+}
+
 fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<Vec<RankStep>>, EngineError> {
     let routing = Routing::of(&program.layout, &options.collectives);
     let predicted = predict_routed(program, &routing);
     let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
     let ranks = program.layout.grid.ranks();
-    let job = JobOptions { timeout: options.timeout, routing, ..JobOptions::new(ranks) };
-    Ok(run_ranks(&job, |context| {
+    let world = options.world.clone();
+    let job = JobOptions { timeout: options.timeout, routing, world, ..JobOptions::new(ranks) };
+    Ok(run_job(&job, |context| {
         let initial = InitialValues::Perturbed;
         let mut engine = RankEngine::<T>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
         let mut steps = Vec::new();

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
-    Activations, Axis, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model, Overlap, Recompute,
-    Schedule, Zero,
+    Activations, Algorithm, Axis, Choice, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model,
+    Overlap, Recompute, Schedule, Tier, Zero,
 };
 use quadrille_step::StepProgram;
 
@@ -28,6 +28,8 @@ pub struct Case {
     pub seed: u64,
     /// Largest gradient norm.
     pub clip: Option<f64>,
+    /// By which algorithms collectives run; the layout says on which nodes.
+    pub collectives: Choice,
 }
 
 impl Case {
@@ -131,17 +133,52 @@ fn build(
     more: BoxedStrategy<MoreSwitches>,
     microbatches: usize,
 ) -> impl Strategy<Value = Case> {
-    let run = (1..=2_usize, any::<u64>(), select(vec![None, Some(0.05), Some(100.0)]));
+    let run = (1..=2_usize, any::<u64>(), select(vec![None, Some(0.05), Some(100.0)]), collectives(), any::<Index>());
     (sizes(grids, families, microbatches), switches(more), run).prop_filter_map(
         "sizes that fit each other",
-        |(sizes, switches, (threads, seed, clip))| {
+        |(sizes, switches, (threads, seed, clip, collectives, node))| {
             let model = model(&sizes, &switches)?;
-            let layout = layout(&sizes, &switches, &model)?;
+            let plain = layout(&sizes, &switches, &model)?;
+            let layout = Layout { per_node: divisor(&node, plain.grid.ranks()), ..plain };
             let probabilities = layout.global_batch * layout.seq_len * model.heads;
             // Where dropout may hit every attention probability, whole gradients are zero: nothing to compare with.
-            (model.dropout == 0.0 || probabilities > 32).then_some(Case { model, layout, threads, seed, clip })
+            (model.dropout == 0.0 || probabilities > 32).then_some(Case {
+                model,
+                layout,
+                threads,
+                seed,
+                clip,
+                collectives,
+            })
         },
     )
+}
+
+/// Two in five in shared memory, as most users run; the rest by messages.
+fn collectives() -> impl Strategy<Value = Choice> {
+    let tier = |name: &str, devices, bandwidth, latency| Tier {
+        name: name.to_owned(),
+        devices,
+        links: 1,
+        bandwidth,
+        efficiency: 1.0,
+        latency,
+        half_bytes: 0.0,
+    };
+    // At these rates the buffers of small models lie on both sides of where algorithms overtake each other.
+    let tiers = vec![tier("node", Some(1), 1e9, 1e-6), tier("network", None, 1e8, 3e-6)];
+    prop_oneof![
+        2 => Just(Choice::Always(Algorithm::Native)),
+        1 => select(vec![Algorithm::Ring, Algorithm::Recursive]).prop_map(Choice::Always),
+        1 => Just(Choice::Always(Algorithm::Hierarchical)),
+        1 => Just(Choice::Fastest(tiers)),
+    ]
+}
+
+/// A number that divides `ranks`.
+fn divisor(index: &Index, ranks: usize) -> usize {
+    let divisors: Vec<usize> = (1..=ranks).filter(|size| ranks.is_multiple_of(*size)).collect();
+    *index.get(&divisors)
 }
 
 fn sizes(

@@ -46,6 +46,7 @@ pub fn prove_within(program: &StepProgram, steps: u64, timeout: Duration) -> Res
             threads: 1,
             timeout,
             collectives: Choice::Always(Algorithm::Native),
+            world: None,
         },
     )
 }
@@ -61,7 +62,8 @@ pub fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
         hyper: hyper(case.clip),
         threads: case.threads,
         timeout: TIMEOUT,
-        collectives: Choice::Always(Algorithm::Native),
+        collectives: case.collectives.clone(),
+        world: None,
     };
     match verify_as(&case.program(dtype), options) {
         Ok(report) if report.ok => Ok(()),

@@ -27,6 +27,7 @@ fn failure(program: &StepProgram, timeout: Duration, batch: &BatchSource) -> Str
         threads: 1,
         timeout,
         collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,

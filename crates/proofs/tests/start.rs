@@ -82,6 +82,7 @@ fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u6
         threads: 1,
         timeout: Duration::from_secs(120),
         collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,

@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         threads: 1,
         timeout: Duration::from_secs(60),
         collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,

@@ -36,7 +36,7 @@ impl Failure {
     }
 
     /// The error, then its causes.
-    fn message(&self) -> String {
+    pub fn message(&self) -> String {
         let (Self::Usage(error) | Self::Run(error)) = self;
         format!("{error:#}")
     }

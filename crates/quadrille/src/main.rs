@@ -11,6 +11,7 @@ mod estimate;
 mod explain;
 mod export;
 mod failure;
+mod launch;
 mod layout_arguments;
 mod output;
 mod paths;
@@ -31,14 +32,25 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use crate::arguments::{Arguments, Command};
+use crate::arguments::Command;
+use crate::failure::Failure;
+use crate::launch::{Launch, report};
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Train(arguments) => train::run(&arguments),
-        Command::Verify(arguments) => verify::run(&arguments),
+    let command = launch::arguments().command;
+    ExitCode::from(match Launch::of(&command) {
+        Ok(launch) => {
+            let result = run(command, &launch);
+            launch.end(result)
+        }
+        Err(failure) => report(Err(failure)),
+    })
+}
+
+fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
+    match command {
+        Command::Train(arguments) => train::run(&arguments, launch),
+        Command::Verify(arguments) => verify::run(&arguments, launch),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
@@ -47,12 +59,5 @@ fn main() -> ExitCode {
         Command::Export(arguments) => export::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Validate(arguments) => validate::run(&arguments),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.report();
-            ExitCode::from(failure.exit_code())
-        }
     }
 }

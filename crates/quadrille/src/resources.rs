@@ -4,16 +4,19 @@ use quadrille_spec::Axis;
 use quadrille_step::{StepProgram, predict_rank};
 
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::output::bytes;
 
 /// More thread ranks than this are refused: each takes two threads of the system, and more for its pool.
 const MAX_RANKS: usize = 512;
 
-/// Refuses a program whose ranks do not fit into this process: too many threads, or more memory than is free.
+/// Refuses a program whose ranks do not fit into this machine: too many threads, or more memory than is free. Of ranks that
+/// are processes, those on this node count, by the mean of all.
 /// `beside` are the bytes of what runs beside the ranks.
-pub fn check(program: &StepProgram, threads: usize, beside: u64) -> Result<(), Failure> {
+pub fn check(program: &StepProgram, threads: usize, launch: &Launch, beside: u64) -> Result<(), Failure> {
     let ranks = program.layout.grid.ranks();
-    if ranks > MAX_RANKS || ranks * threads > 4 * MAX_RANKS {
+    let here = launch.ranks_here(ranks);
+    if launch.world.is_none() && (ranks > MAX_RANKS || ranks * threads > 4 * MAX_RANKS) {
         return Err(Failure::usage(format!(
             "{ranks} ranks of {threads} threads are too many for one process: at most {MAX_RANKS} ranks and {} threads; use \
              a smaller grid, or 'explain' and 'plan', which run nothing",
@@ -21,7 +24,7 @@ pub fn check(program: &StepProgram, threads: usize, beside: u64) -> Result<(), F
         )));
     }
     let Some(free) = proc_bytes("/proc/meminfo", "MemAvailable") else { return Ok(()) };
-    let needed = allocated(program) + u128::from(beside);
+    let needed = allocated(program) * here as u128 / ranks as u128 + u128::from(beside);
     if needed > u128::from(free) {
         return Err(Failure::usage(format!(
             "{} on {} needs {} of memory, and {} are free; use a smaller model, batch or seq-len, or 'explain' and 'plan', \

@@ -9,8 +9,7 @@ use quadrille_cost::atp::Interconnect;
 use quadrille_engine::Hyper;
 use quadrille_plan::best;
 use quadrille_spec::{
-    Algorithm, Choice, Cluster, Collectives, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Linear, Model,
-    ModelFile, SpecError,
+    Cluster, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Linear, Model, ModelFile, SpecError,
 };
 
 use crate::arguments::{ModelArguments, RunArguments};
@@ -51,14 +50,17 @@ pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -
 }
 
 /// What a layout has where neither a flag nor a file says it.
+#[derive(Clone, Copy)]
 pub struct Defaults {
     pub ranks: usize,
     pub dtype: ElementType,
+    /// Ranks that share a node; `None`: as the cluster says.
+    pub per_node: Option<usize>,
 }
 
 impl Defaults {
     /// Of `train`, `explain` and `plan`.
-    pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32 };
+    pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32, per_node: None };
 }
 
 /// What was typed about the layout.
@@ -91,6 +93,7 @@ pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: 
     file.apply(&mut request)?;
     arguments.apply(&mut request);
     request.dtype = dtype.unwrap_or(request.dtype);
+    request.per_node = request.per_node.or(defaults.per_node);
     let chosen = match (arguments.grid.as_deref(), &file.grid) {
         (Some("auto"), _) | (None, None) => None,
         (Some(text), _) => Some(text.parse::<Grid>()?),
@@ -152,7 +155,7 @@ pub fn layout(
     resolve(&typed(arguments, dtype, defaults)?, model)
 }
 
-/// Threads of each rank.
+/// Threads of each rank, where so many ranks share this machine.
 pub fn threads(arguments: &RunArguments, ranks: usize) -> Result<usize, Failure> {
     match arguments.threads {
         Some(0) => Err(Failure::usage("--threads 0: a rank has at least one thread")),
@@ -169,14 +172,6 @@ pub fn timeout(arguments: &RunArguments) -> Result<Duration, Failure> {
     match Duration::try_from_secs_f64(arguments.timeout) {
         Ok(timeout) if !timeout.is_zero() => Ok(timeout),
         _ => Err(Failure::usage(format!("--timeout {}: give a positive number of seconds", arguments.timeout))),
-    }
-}
-
-/// By which algorithms collectives run between threads.
-pub fn collectives(arguments: &RunArguments) -> Choice {
-    match arguments.collectives {
-        Collectives::Auto => Choice::Always(Algorithm::Native),
-        Collectives::Always(algorithm) => Choice::Always(algorithm),
     }
 }
 

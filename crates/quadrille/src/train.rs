@@ -14,6 +14,7 @@ use crate::arguments::TrainArguments;
 use crate::describe::{layout_json, summary};
 use crate::explain::ledger_text;
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::output::{print_json, print_text};
 use crate::source::Source;
 use crate::timeline::{create_trace, write_trace};
@@ -24,18 +25,20 @@ use crate::{paths, resources, settings, trace};
 const DEFAULT_STEPS: u64 = 400;
 
 /// Trains and reports.
-pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
+pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let steps = arguments.steps.unwrap_or(DEFAULT_STEPS);
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
-    let usual = &settings::Defaults::USUAL;
-    let layout = settings::layout(&arguments.layout, &settings.model, arguments.dtype, usual)?;
+    let usual = launch.defaults(&settings::Defaults::USUAL)?;
+    let typed = settings::typed(&arguments.layout, arguments.dtype, &usual)?;
+    let layout = settings::resolve(&typed, &settings.model)?;
+    launch.check_ranks(layout.grid.ranks())?;
     let hyper = settings::hyper(settings.hyper, &arguments.run, steps)?;
     let program = StepProgram::new(&settings.model, &layout)?;
-    let threads = settings::threads(&arguments.run, layout.grid.ranks())?;
+    let threads = settings::threads(&arguments.run, launch.ranks_here(layout.grid.ranks()))?;
     let timeout = settings::timeout(&arguments.run)?;
-    resources::check(&program, threads, 0)?;
+    resources::check(&program, threads, launch, 0)?;
     check_paths(arguments)?;
-    let source = Source::open(arguments, &settings.model, layout.seq_len)?;
+    let source = launch.first_then_others(|| Source::open(arguments, &settings.model, layout.seq_len))?;
     let (tune_matmuls, matmuls, recorder) = match Tuning::open(arguments.tune_matmul.as_ref(), layout.dtype, threads)? {
         Tuning::Off => (false, None, None),
         Tuning::Measure(recorder) => (true, None, recorder),
@@ -54,22 +57,24 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
         initial: InitialValues::Training,
         threads,
         timeout,
-        collectives: settings::collectives(&arguments.run),
+        collectives: launch.collectives(&arguments.run, &typed.cluster),
+        world: launch.world.clone(),
         tune_matmuls,
         matmuls,
         trace: arguments.trace.is_some(),
     };
     let floor = source.floor();
-    let log = arguments.log.as_deref().map(create_log).transpose()?;
-    let trace_file = arguments.trace.as_deref().map(create_trace).transpose()?;
-    if !arguments.json {
+    let first = launch.is_first();
+    let log = arguments.log.as_deref().filter(|_| first).map(create_log).transpose()?;
+    let trace_file = arguments.trace.as_deref().filter(|_| first).map(create_trace).transpose()?;
+    if first && !arguments.json {
         tell(&summary(&program));
         if let Some((floor, about)) = floor {
             tell(&format!("{:<8}{floor:.4} {about}\n", "floor"));
         }
     }
     let floor = floor.map(|(floor, _)| floor);
-    let mut reporter = Reporter::new(arguments, &settings.model, steps, floor, log);
+    let mut reporter = Reporter::new(arguments, &settings.model, steps, floor, log, first);
     let batch = |step: u64, first: usize, samples: Samples| source.fill(step, first, samples);
     let mut on_step = |record: &StepRecord| reporter.step(record);
     let outcome = match layout.dtype {
@@ -78,6 +83,9 @@ pub fn run(arguments: &TrainArguments) -> Result<(), Failure> {
     };
     reporter.finish();
     let outcome = outcome?;
+    if !first {
+        return Ok(());
+    }
     report(arguments, &program, &outcome, floor)?;
     if let Some((path, file)) = arguments.trace.as_deref().zip(trace_file) {
         write_trace(path, file, &trace::measured(&program, &outcome.ranks))?;
@@ -174,8 +182,9 @@ impl Reporter {
         steps: u64,
         floor: Option<f64>,
         log: Option<(PathBuf, File)>,
+        shown: bool,
     ) -> Self {
-        let watched = stderr().is_terminal();
+        let watched = shown && stderr().is_terminal();
         let bar = watched.then(|| {
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (eta {eta})");
             let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
@@ -187,7 +196,8 @@ impl Reporter {
     fn step(&mut self, record: &StepRecord) -> Result<(), EngineError> {
         if let Some((path, file)) = &mut self.log {
             let line = serde_json::to_string(record).map_err(std::io::Error::from);
-            line.and_then(|line| writeln!(file, "{line}"))
+            // One write for a line: a process that is killed leaves no half of one.
+            line.and_then(|line| file.write_all(format!("{line}\n").as_bytes()))
                 .map_err(|source| EngineError::Log { path: path.display().to_string(), source })?;
         }
         let floor = self.floor.map_or(String::new(), |floor| format!(" (floor {floor:.4})"));

@@ -1,13 +1,14 @@
 //! `quadrille verify`: layouts against the serial model.
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use quadrille_engine::{Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, verify};
+use quadrille_engine::{EngineError, Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, take_part, verify};
 use quadrille_spec::{Axis, AxisSet, ElementType, Grid, Layout, Model, SpecError};
 use quadrille_step::StepProgram;
 use serde::Serialize;
 
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::settings::Defaults;
 use crate::{resources, settings};
@@ -16,7 +17,7 @@ use crate::{resources, settings};
 /// gradients' rounding, two correct runs part after few steps.
 const CONSTANTS: Hyper = Hyper { learning_rate: 1e-3, epsilon: 1e-6, ..Hyper::DEFAULT };
 
-const DEFAULTS: Defaults = Defaults { ranks: 8, dtype: ElementType::F64 };
+const DEFAULTS: Defaults = Defaults { dtype: ElementType::F64, ..Defaults::USUAL };
 
 #[derive(Serialize)]
 struct Document {
@@ -32,37 +33,53 @@ struct Skipped {
 }
 
 /// Verifies every layout that was asked for.
-pub fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
+pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> {
     let settings = settings::settings(&arguments.model, "gpt-tiny", CONSTANTS)?;
     let (model, seed) = (&settings.model, arguments.run.seed);
     let hyper = settings::hyper(settings.hyper, &arguments.run, arguments.steps)?;
-    let (layouts, skipped) = layouts(arguments, model)?;
+    let defaults = launch.defaults(&DEFAULTS)?;
+    let (layouts, skipped) = layouts(arguments, model, &defaults)?;
+    let cluster = settings::cluster(arguments.layout.cluster())?;
     let options = |ranks: usize| -> Result<VerifyOptions, Failure> {
         Ok(VerifyOptions {
             steps: arguments.steps,
             seed,
             hyper,
-            threads: settings::threads(&arguments.run, ranks)?,
+            threads: settings::threads(&arguments.run, launch.ranks_here(ranks))?,
             timeout: settings::timeout(&arguments.run)?,
-            collectives: settings::collectives(&arguments.run),
+            collectives: launch.collectives(&arguments.run, &cluster),
+            world: launch.world.clone(),
         })
     };
     let mut grids = Vec::new();
     let mut reference = None;
-    let bar = ProgressBar::with_draw_target(Some(layouts.len() as u64), ProgressDrawTarget::stderr());
+    let target = if launch.is_first() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(layouts.len() as u64), target);
     for layout in layouts {
         bar.set_message(layout.grid.to_string());
         let (program, options) = (StepProgram::new(model, &layout)?, options(layout.grid.ranks())?);
-        resources::check(&program, options.threads, reference_bytes(model, arguments.steps))?;
+        launch.check_ranks(layout.grid.ranks())?;
+        resources::check(&program, options.threads, launch, reference_bytes(model, arguments.steps))?;
+        let failed = |error: EngineError| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string()));
+        if !launch.is_first() {
+            match layout.dtype {
+                ElementType::F64 => take_part::<f64>(&program, &options).map_err(failed)?,
+                ElementType::F32 => take_part::<f32>(&program, &options).map_err(failed)?,
+            }
+            continue;
+        }
         let reference = reference.get_or_insert_with(|| Reference::new(&program, &options));
         let report = match layout.dtype {
             ElementType::F64 => verify::<f64>(&program, &options, Tolerance::F64, reference),
             ElementType::F32 => verify::<f32>(&program, &options, Tolerance::F32, reference),
         };
-        grids.push(report.map_err(|error| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string())))?);
+        grids.push(report.map_err(failed)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if !launch.is_first() {
+        return Ok(());
+    }
     let failed = grids.iter().filter(|report| !report.ok).count();
     let total = grids.len();
     if arguments.json {
@@ -81,15 +98,19 @@ fn reference_bytes(model: &Model, steps: u64) -> u64 {
     8 * model.parameters().saturating_mul(3 + 2 * steps)
 }
 
-fn layouts(arguments: &VerifyArguments, model: &Model) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
+fn layouts(
+    arguments: &VerifyArguments,
+    model: &Model,
+    defaults: &Defaults,
+) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
     if !arguments.all_grids {
-        let layout = settings::layout(&arguments.layout, model, arguments.dtype, &DEFAULTS)?;
+        let layout = settings::layout(&arguments.layout, model, arguments.dtype, defaults)?;
         return Ok((vec![layout], Vec::new()));
     }
     if arguments.layout.grid.is_some() {
         return Err(Failure::usage("--all-grids and --grid exclude each other; give --ranks with --all-grids"));
     }
-    let request = settings::typed(&arguments.layout, arguments.dtype, &DEFAULTS)?.request;
+    let request = settings::typed(&arguments.layout, arguments.dtype, defaults)?.request;
     let axes: AxisSet = arguments.axes.as_deref().unwrap_or(&Axis::AXONN).iter().copied().collect();
     let (mut layouts, mut skipped) = (Vec::new(), Vec::new());
     let mut last: Option<SpecError> = None;

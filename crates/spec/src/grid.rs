@@ -24,6 +24,12 @@ impl Coordinate {
     pub fn on(self, axis: Axis) -> usize {
         self.0[axis as usize]
     }
+
+    /// The same place but for one axis.
+    pub fn with(mut self, axis: Axis, place: usize) -> Self {
+        self.0[axis as usize] = place;
+        self
+    }
 }
 
 impl Grid {

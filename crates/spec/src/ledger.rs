@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A kind of communication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -134,11 +134,11 @@ impl MemoryClass {
         [Self::Parameters, Self::Gradients, Self::Optimizer, Self::Activations, Self::GatheredWeights, Self::Buffers];
 }
 
-/// Requested bytes of live values and states; kernels' scratch and thread stacks are outside.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Requested bytes of live values and states; kernels' scratch and thread stacks are outside. For people's formats, such
+/// as JSON, the fields of `peak_of` stand beside the others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemoryLedger {
     /// The most bytes of each class at any time of the step.
-    #[serde(flatten)]
     pub peak_of: BTreeMap<MemoryClass, u64>,
     /// The most bytes of all classes together at any time of the step.
     pub peak: u64,
@@ -147,6 +147,41 @@ pub struct MemoryLedger {
     pub allocated: u64,
     /// Bytes of each class after the step.
     pub now: BTreeMap<MemoryClass, u64>,
+}
+
+/// A memory ledger as people's formats show it.
+#[derive(Serialize, Deserialize)]
+struct Flat {
+    #[serde(flatten)]
+    peak_of: BTreeMap<MemoryClass, u64>,
+    peak: u64,
+    allocated: u64,
+    now: BTreeMap<MemoryClass, u64>,
+}
+
+/// As formats that do not describe themselves carry it: they cannot flatten.
+type Plain = (BTreeMap<MemoryClass, u64>, u64, u64, BTreeMap<MemoryClass, u64>);
+
+impl Serialize for MemoryLedger {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { peak_of, peak, allocated, now } = self.clone();
+        if serializer.is_human_readable() {
+            return Flat { peak_of, peak, allocated, now }.serialize(serializer);
+        }
+        let plain: Plain = (peak_of, peak, allocated, now);
+        plain.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for MemoryLedger {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            let Flat { peak_of, peak, allocated, now } = Flat::deserialize(deserializer)?;
+            return Ok(Self { peak_of, peak, allocated, now });
+        }
+        let (peak_of, peak, allocated, now) = Plain::deserialize(deserializer)?;
+        Ok(Self { peak_of, peak, allocated, now })
+    }
 }
 
 impl MemoryLedger {

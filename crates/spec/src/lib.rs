@@ -10,6 +10,7 @@ mod cluster_file;
 mod device;
 mod devices;
 mod error;
+mod formation;
 mod grid;
 mod hf;
 mod hf_fields;
@@ -35,6 +36,7 @@ pub use choices::{
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
 pub use device::{Device, Efficiency, MeasuredRate, Peaks};
 pub use error::{SpecError, nearest_divisors};
+pub use formation::Formation;
 pub use grid::{Coordinate, Grid};
 pub use layout::{Layout, LayoutRequest};
 pub use layout_file::LayoutFile;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CollectiveKind, Layout, Nodes, SpecError, Tier, TwoLevel};
+use crate::{CollectiveKind, Formation, Grid, Layout, Nodes, SpecError, Tier, TwoLevel};
 
 /// How a collective is carried out. `G` members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ pub enum Choice {
     /// Always this one.
     Always(Algorithm),
     /// The fastest of ring, recursive and hierarchical over these tiers (innermost first: inside a node, between nodes),
-    /// as [`Routing::seconds`] prices them.
+    /// as [`Formation::seconds`] prices them.
     Fastest(Vec<Tier>),
 }
 
@@ -89,6 +89,9 @@ pub struct Routing {
     pub nodes: Nodes,
     /// How algorithms are chosen.
     pub choice: Choice,
+    /// The ranks' grid. All groups along the same axes then take the same route: replicas of a sum on ranks of different
+    /// groups are equal in every bit.
+    pub grid: Option<Grid>,
 }
 
 /// How one collective of one group is carried out.
@@ -119,41 +122,37 @@ impl Route {
 impl Routing {
     /// What thread ranks do unless told otherwise: shared memory.
     pub fn native(ranks: usize) -> Self {
-        Self { nodes: Nodes::equal(ranks, ranks), choice: Choice::Always(Algorithm::Native) }
+        Self { nodes: Nodes::equal(ranks, ranks), choice: Choice::Always(Algorithm::Native), grid: None }
     }
 
     /// Of a layout's ranks on its nodes.
     pub fn of(layout: &Layout, choice: &Choice) -> Self {
-        Self { nodes: Nodes::equal(layout.grid.ranks(), layout.per_node), choice: choice.clone() }
+        let nodes = Nodes::equal(layout.grid.ranks(), layout.per_node);
+        Self { nodes, choice: choice.clone(), grid: Some(layout.grid) }
     }
 
-    /// How a collective with a full buffer of `bytes` runs in the group of these members (ranks in index order).
+    /// How a collective with a full buffer of `bytes` runs in a group of this formation.
     ///
     /// Two levels need several nodes with equally many members, several on each. Where a group has not, `hierarchical`
     /// means a ring on one node, the recursive algorithms with one member on each node, and a ring elsewhere.
-    pub fn route(&self, kind: CollectiveKind, bytes: u64, members: &[usize]) -> Route {
-        match &self.choice {
-            Choice::Always(algorithm) => self.routed(*algorithm, members),
+    pub fn route(&self, kind: CollectiveKind, bytes: u64, formation: &Formation) -> Route {
+        let algorithm = match &self.choice {
+            Choice::Always(algorithm) => *algorithm,
             Choice::Fastest(tiers) => {
                 let candidates = [Algorithm::Ring, Algorithm::Recursive, Algorithm::Hierarchical];
-                let seconds = |algorithm: &Algorithm| self.seconds(tiers, *algorithm, kind, bytes as f64, members);
+                let seconds = |algorithm: &Algorithm| formation.seconds(tiers, *algorithm, kind, bytes as f64);
                 let fastest = candidates.into_iter().min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
-                self.routed(fastest.unwrap_or(Algorithm::Ring), members)
+                fastest.unwrap_or(Algorithm::Ring)
             }
-        }
-    }
-
-    fn routed(&self, algorithm: Algorithm, members: &[usize]) -> Route {
-        match algorithm {
-            Algorithm::Ring => Route::Ring,
-            Algorithm::Recursive => Route::Recursive,
-            Algorithm::Native => Route::Native,
-            Algorithm::Hierarchical => match TwoLevel::of(&self.nodes, members) {
-                Some(levels) if levels.nodes == 1 || levels.per_node == 0 => Route::Ring,
-                Some(levels) if levels.per_node == 1 => Route::Recursive,
-                Some(levels) => Route::Hierarchical(levels),
-                None => Route::Ring,
-            },
+        };
+        match (algorithm, &formation.levels) {
+            (Algorithm::Recursive, _) => Route::Recursive,
+            (Algorithm::Native, _) => Route::Native,
+            (Algorithm::Hierarchical, Some(levels)) if levels.nodes > 1 && levels.per_node > 1 => {
+                Route::Hierarchical(levels.clone())
+            }
+            (Algorithm::Hierarchical, Some(levels)) if levels.nodes > 1 => Route::Recursive,
+            (Algorithm::Ring | Algorithm::Hierarchical, _) => Route::Ring,
         }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! A link carries `V` at `V / (V + half_bytes)` of its rate. Members are taken to lie node by node.
 
-use crate::{Algorithm, CollectiveKind, Routing, Tier};
+use crate::{Algorithm, CollectiveKind, Formation, Tier};
 
 /// A group and the links that it gets.
 struct Links {
@@ -24,21 +24,14 @@ struct Links {
     outer: (f64, f64),
 }
 
-impl Routing {
+impl Formation {
     /// Seconds of a collective with a full buffer of `bytes` by this algorithm; `tiers` innermost first. An all-to-all, and
     /// what has no algorithm, counts as a ring.
-    pub fn seconds(
-        &self,
-        tiers: &[Tier],
-        algorithm: Algorithm,
-        kind: CollectiveKind,
-        bytes: f64,
-        members: &[usize],
-    ) -> f64 {
-        let links = Links::new(self, tiers, bytes, members);
-        if links.members <= 1.0 {
+    pub fn seconds(&self, tiers: &[Tier], algorithm: Algorithm, kind: CollectiveKind, bytes: f64) -> f64 {
+        if self.members <= 1 {
             return 0.0;
         }
+        let links = Links::new(self, tiers, bytes);
         let rooted = matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Reduce);
         let once = match algorithm {
             Algorithm::Recursive => links.recursive(bytes, rooted),
@@ -50,25 +43,20 @@ impl Routing {
 }
 
 impl Links {
-    fn new(routing: &Routing, tiers: &[Tier], bytes: f64, members: &[usize]) -> Self {
-        let mut nodes: Vec<usize> = members.iter().map(|rank| routing.nodes.node(*rank)).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let (count, all) = (nodes.len().max(1) as f64, members.len() as f64);
-        let per_node = all / count;
-        let sharing = (routing.nodes.most_per_node() as f64 / per_node).max(1.0);
+    fn new(formation: &Formation, tiers: &[Tier], bytes: f64) -> Self {
         let rate = |tier: Option<&Tier>, sharing: f64| {
             tier.map_or((0.0, 0.0), |tier| {
                 let slowed = (bytes + tier.half_bytes) / bytes.max(1.0);
                 (sharing * slowed / (tier.links as f64 * tier.bandwidth * tier.efficiency), tier.latency)
             })
         };
+        let (members, nodes) = (formation.members as f64, formation.nodes as f64);
         Self {
-            members: all,
-            nodes: count,
-            per_node,
+            members,
+            nodes,
+            per_node: members / nodes,
             inner: rate(tiers.first(), 1.0),
-            outer: if count > 1.0 { rate(tiers.last(), sharing) } else { (0.0, 0.0) },
+            outer: if nodes > 1.0 { rate(tiers.last(), formation.sharing) } else { (0.0, 0.0) },
         }
     }
 
@@ -110,7 +98,7 @@ impl Links {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Choice, Nodes};
+    use crate::{Choice, Nodes, Routing};
 
     fn tier(devices: Option<usize>, bandwidth: f64, latency: f64) -> Tier {
         Tier { name: "t".into(), devices, links: 1, bandwidth, efficiency: 1.0, latency, half_bytes: 0.0 }
@@ -118,14 +106,14 @@ mod tests {
 
     fn routing() -> (Routing, Vec<Tier>) {
         let tiers = vec![tier(Some(4), 1e9, 1e-6), tier(None, 1e8, 1e-4)];
-        (Routing { nodes: Nodes::equal(16, 4), choice: Choice::Fastest(tiers.clone()) }, tiers)
+        (Routing { nodes: Nodes::equal(16, 4), choice: Choice::Fastest(tiers.clone()), grid: None }, tiers)
     }
 
     #[test]
     fn formulas_by_hand() {
         let (routing, tiers) = routing();
         let world: Vec<usize> = (0..16).collect();
-        let seconds = |algorithm| routing.seconds(&tiers, algorithm, CollectiveKind::AllGather, 16e6, &world);
+        let seconds = |algorithm| routing.formation(&world).seconds(&tiers, algorithm, CollectiveKind::AllGather, 16e6);
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
         near(seconds(Algorithm::Ring), 12e-6 + 3e-4 + 15e6 / 1e8);
         // Nodes send 12 MB over their links, ranks then 12 MB inside.
@@ -134,7 +122,7 @@ mod tests {
         near(seconds(Algorithm::Recursive), 4e-4 + (1.0 + 4.0 + 16.0 + 32.0) * 1e6 / 1e8);
         // One rank of each node: it gets a quarter of its node's link.
         let one_each = [0, 4, 8, 12];
-        let ring = routing.seconds(&tiers, Algorithm::Ring, CollectiveKind::AllReduce, 4e6, &one_each);
+        let ring = routing.formation(&one_each).seconds(&tiers, Algorithm::Ring, CollectiveKind::AllReduce, 4e6);
         near(ring, 2.0 * (3e-4 + 3e6 / (1e8 / 4.0)));
     }
 
@@ -142,9 +130,9 @@ mod tests {
     fn large_buffers_take_two_levels_and_small_ones_few_rounds() {
         let (routing, _) = routing();
         let world: Vec<usize> = (0..16).collect();
-        let route = |bytes| routing.route(CollectiveKind::AllReduce, bytes, &world).algorithm();
+        let route = |bytes| routing.route(CollectiveKind::AllReduce, bytes, &routing.formation(&world)).algorithm();
         assert_eq!(route(64 << 20), Algorithm::Hierarchical);
-        let inside = routing.route(CollectiveKind::AllReduce, 64, &[0, 1, 2, 3]).algorithm();
+        let inside = routing.route(CollectiveKind::AllReduce, 64, &routing.formation(&[0, 1, 2, 3])).algorithm();
         assert_eq!(inside, Algorithm::Recursive);
     }
 }

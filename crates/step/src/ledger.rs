@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quadrille_spec::{
-    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, LayerLedger, Ledger, RankLedger, Route,
-    Routing, Transfer,
+    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, LayerLedger, Ledger, RankLedger, Routing,
+    Transfer,
 };
 
 use crate::operation::Members;
 use crate::program::ChunkProgram;
+use crate::routes::Routes;
 use crate::schedule::Step;
 use crate::{
     Collective, GemmPass, Layer, Op, Operation, Product, StageProgram, StepError, StepProgram, ValueId, wire_bytes,
@@ -84,6 +85,7 @@ fn executed(program: &StageProgram) -> impl Iterator<Item = (&Op, u64)> {
 }
 
 fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLedger, Vec<LayerLedger>) {
+    let mut routes = Routes::new(routing, program.grid(), rank);
     let mut total = empty_axes(program);
     let mut by_layer: BTreeMap<Layer, AxesLedger> =
         program.layers().into_iter().map(|layer| (layer, total.clone())).collect();
@@ -98,7 +100,7 @@ fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLed
         }
     };
     for (op, times) in executed(program) {
-        if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank, routing) {
+        if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank, &mut routes) {
             add(op.layer, axes, kind, transfer, times);
         }
     }
@@ -112,7 +114,7 @@ fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLed
             add(message.layer, Axis::Pipe.only(), kind, transfer, microbatches);
         }
     }
-    if let Some((axes, transfer)) = decision(program, rank, routing) {
+    if let Some((axes, transfer)) = decision(program, rank, &mut routes) {
         let passes = program.steps.iter().filter(|step| matches!(step, Step::Run(_))).count() as u64;
         add(Layer::Step, axes, CollectiveKind::Broadcast, transfer, passes);
     }
@@ -121,14 +123,14 @@ fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLed
 }
 
 /// What a message-driven stage sends to agree on its next pass.
-fn decision(program: &StageProgram, rank: usize, routing: &Routing) -> Option<(AxisSet, Transfer)> {
+fn decision(program: &StageProgram, rank: usize, routes: &mut Routes<'_>) -> Option<(AxisSet, Transfer)> {
     let axes = decision_axes(program);
     if !program.is_message_driven() || program.grid().size_of(axes) == 1 {
         return None;
     }
     let grid = program.grid();
     let (members, index) = (grid.size_of(axes), grid.group_index(grid.coordinate(rank), axes));
-    let route = route(routing, program, rank, axes, Members::Root(0), CollectiveKind::Broadcast, SCALAR_BYTES);
+    let route = routes.route(axes, Members::Root(0), CollectiveKind::Broadcast, SCALAR_BYTES);
     let wire_bytes = wire_bytes(&route, CollectiveKind::Broadcast, 1, members, index, 0, SCALAR_BYTES);
     Some((axes, Transfer { calls: 1, payload_bytes: SCALAR_BYTES, wire_bytes }))
 }
@@ -151,7 +153,7 @@ fn transfer(
     program: &StageProgram,
     operation: &Operation,
     rank: usize,
-    routing: &Routing,
+    routes: &mut Routes<'_>,
 ) -> Option<(AxisSet, CollectiveKind, Transfer)> {
     let grid = program.grid();
     let place = grid.coordinate(rank);
@@ -177,32 +179,9 @@ fn transfer(
         return None;
     }
     let payload_bytes = elements as u64 * element_bytes;
-    let route = route(routing, program, rank, axes, who, kind, payload_bytes);
+    let route = routes.route(axes, who, kind, payload_bytes);
     let wire_bytes = wire_bytes(&route, kind, elements, members, index, root, element_bytes);
     Some((axes, kind, Transfer { calls: 1, payload_bytes, wire_bytes }))
-}
-
-/// The route of a collective over `axes` on this rank.
-fn route(
-    routing: &Routing,
-    program: &StageProgram,
-    rank: usize,
-    axes: AxisSet,
-    who: Members,
-    kind: CollectiveKind,
-    bytes: u64,
-) -> Route {
-    let grid = program.grid();
-    let along = grid.group(rank, axes);
-    let members = match who {
-        Members::All | Members::Root(_) => along,
-        Members::Ends => vec![along[0], along[along.len() - 1]],
-        Members::Blocks(size) => {
-            let place = grid.group_index(grid.coordinate(rank), axes);
-            along[place / size * size..][..size].to_vec()
-        }
-    };
-    routing.route(kind, bytes, &members)
 }
 
 /// FLOPs of products and attention, and elements that element-wise operations sweep over.

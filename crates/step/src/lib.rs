@@ -34,6 +34,7 @@ mod placement;
 mod print;
 mod program;
 mod reshard;
+mod routes;
 pub mod schedule;
 mod sharding;
 mod shared_keys;

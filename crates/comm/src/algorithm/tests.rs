@@ -178,7 +178,8 @@ const KINDS: [CollectiveKind; 7] = [
 ];
 
 fn route(algorithm: Algorithm, nodes: Nodes, members: &[usize]) -> Route {
-    Routing { nodes, choice: Choice::Always(algorithm) }.route(CollectiveKind::AllReduce, 0, members)
+    let routing = Routing { nodes, choice: Choice::Always(algorithm), grid: None };
+    routing.route(CollectiveKind::AllReduce, 0, &routing.formation(members))
 }
 
 #[test]

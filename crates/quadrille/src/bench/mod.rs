@@ -38,7 +38,7 @@ pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.
 fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>) -> Result<Layout, Failure> {
-    let mut typed = settings::typed(arguments, dtype, &Defaults { ranks: 1, dtype: ElementType::F32 })?;
+    let mut typed = settings::typed(arguments, dtype, &Defaults { ranks: 1, ..Defaults::USUAL })?;
     let request = &mut typed.request;
     // What scattered activations need; a grid that is still to be chosen does with less.
     let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();

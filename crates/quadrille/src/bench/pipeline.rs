@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::bench::arguments::BenchPipelineArguments;
 use crate::bench::{median, percent, seconds};
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::resources;
 
@@ -100,7 +101,7 @@ pub fn run(arguments: &BenchPipelineArguments) -> Result<(), Failure> {
     let mut programs = Vec::new();
     for (schedule, chunks) in SCHEDULES.into_iter().filter(possible) {
         let program = program(schedule, [stages, chunks, microbatches])?;
-        resources::check(&program, 1, 0)?;
+        resources::check(&program, 1, &Launch::THREADS, 0)?;
         programs.push(program);
     }
     let mut runs: Vec<Run> = Vec::new();

@@ -18,6 +18,7 @@ use crate::bench::calibration::Calibration;
 use crate::bench::median;
 use crate::bench::step::{measured, steps};
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::{resources, settings};
 
@@ -109,7 +110,7 @@ pub fn run(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--global-batch {global_batch}: give a multiple of {BATCH_UNIT}")));
     }
     let programs = CASES.iter().map(|case| program(case, &model, global_batch)).collect::<Result<Vec<_>, _>>()?;
-    programs.iter().try_for_each(|program| resources::check(program, 1, 0))?;
+    programs.iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, 0))?;
     let options = TrainOptions {
         steps: arguments.steps + 1,
         hyper: Hyper::default(),
@@ -118,6 +119,7 @@ pub fn run(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
         threads: 1,
         timeout: Duration::from_secs(300),
         collectives: Choice::Always(Algorithm::Native),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,

@@ -15,6 +15,7 @@ use crate::arguments::BenchStepArguments;
 use crate::bench::{filled, layout, median, percent, seconds};
 use crate::describe::{layout_json, summary};
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::output::{bytes, print_json, print_text, table};
 use crate::{resources, settings};
 
@@ -83,13 +84,14 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
         initial: InitialValues::Training,
         threads: settings::threads(&arguments.run, layout.grid.ranks())?,
         timeout: settings::timeout(&arguments.run)?,
-        collectives: settings::collectives(&arguments.run),
+        collectives: Launch::THREADS.collectives(&arguments.run, &settings::cluster(arguments.layout.cluster())?),
+        world: None,
         tune_matmuls: false,
         matmuls: None,
         trace: false,
     };
     let program = StepProgram::new(&settings.model, &layout)?;
-    resources::check(&program, options.threads, 0)?;
+    resources::check(&program, options.threads, &Launch::THREADS, 0)?;
     let document = match layout.dtype {
         ElementType::F32 => measure::<f32>(&program, &options, !arguments.no_scaling)?,
         ElementType::F64 => measure::<f64>(&program, &options, !arguments.no_scaling)?,

@@ -1,0 +1,165 @@
+//! How this process was started: by itself, with ranks as threads, or by `mpirun` or `srun` as one rank of many.
+
+use std::error::Error;
+use std::time::Duration;
+
+use clap::Parser;
+use quadrille_comm::{JobOptions, Launched, World, run_job};
+use quadrille_spec::{Algorithm, Choice, Cluster, Collectives};
+
+use crate::arguments::{Arguments, Command, RunArguments};
+use crate::failure::Failure;
+use crate::settings::Defaults;
+
+/// How long processes wait for the first one to prepare files: nobody is late before.
+const PREPARATION: Duration = Duration::from_secs(24 * 3600);
+
+/// The processes of the job.
+pub struct Launch {
+    /// `None`: ranks are threads of this process.
+    pub world: Option<World>,
+}
+
+/// Reads the command line. Of several processes only the first tells what is wrong with it.
+pub fn arguments() -> Arguments {
+    match (Arguments::try_parse(), Launched::from_environment()) {
+        (Ok(arguments), _) => arguments,
+        (Err(error), Some(launched)) if launched.rank > 0 => std::process::exit(error.exit_code()),
+        (Err(error), _) => error.exit(),
+    }
+}
+
+impl Launch {
+    /// Ranks are threads.
+    pub const THREADS: Self = Self { world: None };
+
+    /// Joins the processes that a launcher has started.
+    ///
+    /// # Errors
+    /// A command that runs in one process; a program without MPI; the MPI library's.
+    pub fn of(command: &Command) -> Result<Self, Failure> {
+        let Some(launched) = Launched::from_environment().filter(Launched::is_parallel) else {
+            return Ok(Self::THREADS);
+        };
+        let (name, distributed) = nature(command);
+        let how_many = launched.ranks.map_or("several".to_owned(), |ranks| ranks.to_string());
+        if !distributed {
+            return Err(Failure::usage(format!(
+                "{name}: {} has started {how_many} processes, and this command runs in one; start it without {}",
+                launched.by, launched.by
+            )));
+        }
+        match World::initialize() {
+            Ok(world) => Ok(Self { world: Some(world) }),
+            Err(error) => Err(Failure::usage(format!(
+                "{} has started {how_many} processes of {name}, which cannot work together: {error}",
+                launched.by
+            ))),
+        }
+    }
+
+    /// Whether this process prints and writes files.
+    pub fn is_first(&self) -> bool {
+        self.world.as_ref().is_none_or(|world| world.rank() == 0)
+    }
+
+    /// What a layout has where nobody says otherwise: all processes, on the nodes where they run.
+    ///
+    /// # Errors
+    /// Nodes that hold different numbers of ranks, or not consecutive ones: layouts cannot say that.
+    pub fn defaults(&self, usual: &Defaults) -> Result<Defaults, Failure> {
+        let Some(world) = &self.world else { return Ok(*usual) };
+        let nodes = world.nodes();
+        let Some(per_node) = nodes.per_node() else {
+            let of_rank: Vec<usize> = (0..nodes.ranks()).map(|rank| nodes.node(rank)).collect();
+            return Err(Failure::usage(format!(
+                "the launcher put the ranks on nodes {of_rank:?}: a layout needs equally many consecutive ranks on every \
+                 node; start them so, e.g. with mpirun --map-by ppr:N:node for N on each"
+            )));
+        };
+        Ok(Defaults { ranks: world.size(), per_node: Some(per_node), ..*usual })
+    }
+
+    /// Refuses a layout that has another number of ranks than there are processes.
+    pub fn check_ranks(&self, ranks: usize) -> Result<(), Failure> {
+        match &self.world {
+            Some(world) if world.size() != ranks => Err(Failure::usage(format!(
+                "the layout has {ranks} ranks and {} processes were started; start {ranks}, or change the grid",
+                world.size()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many of these ranks share this machine's cores and memory.
+    pub fn ranks_here(&self, ranks: usize) -> usize {
+        self.world.as_ref().map_or(ranks, |world| {
+            let nodes = world.nodes();
+            (0..nodes.ranks()).filter(|rank| nodes.node(*rank) == nodes.node(world.rank())).count()
+        })
+    }
+
+    /// By which algorithms collectives run: `auto` means shared memory between threads, else the fastest by the cluster's
+    /// tiers.
+    pub fn collectives(&self, arguments: &RunArguments, cluster: &Cluster) -> Choice {
+        match (arguments.collectives, &self.world) {
+            (Collectives::Always(algorithm), _) => Choice::Always(algorithm),
+            (Collectives::Auto, None) => Choice::Always(Algorithm::Native),
+            (Collectives::Auto, Some(_)) => Choice::Fastest(cluster.tiers.clone()),
+        }
+    }
+
+    /// Does in the first process what leaves files behind, then in the others, which find them.
+    ///
+    /// # Errors
+    /// The preparation's; another process's.
+    pub fn first_then_others<R>(&self, prepare: impl Fn() -> Result<R, Failure>) -> Result<R, Failure> {
+        let Some(world) = &self.world else { return prepare() };
+        let first = self.is_first().then(&prepare).transpose()?;
+        let options = JobOptions { world: Some(world.clone()), timeout: PREPARATION, ..JobOptions::new(world.size()) };
+        run_job(&options, |_| Ok::<(), Box<dyn Error + Send + Sync>>(()))
+            .map_err(|failure| Failure::Run(failure.into()))?;
+        first.map_or_else(prepare, Ok)
+    }
+
+    /// Ends the process: the failure is printed by the rank that found it first, all end with its code.
+    pub fn end(self, result: Result<(), Failure>) -> u8 {
+        let Some(world) = self.world else { return report(result) };
+        match result.and_then(|()| world.clone().finish().map_err(|error| Failure::run(error.to_string()))) {
+            Ok(()) => 0,
+            Err(failure) => {
+                if world.reports(&failure.message()) {
+                    failure.report();
+                }
+                world.abandon(i32::from(failure.exit_code()))
+            }
+        }
+    }
+}
+
+/// A command's name, and whether its ranks may be processes.
+fn nature(command: &Command) -> (&'static str, bool) {
+    match command {
+        Command::Train(_) => ("train", true),
+        Command::Verify(_) => ("verify", true),
+        Command::Explain(_) => ("explain", false),
+        Command::Plan(_) => ("plan", false),
+        Command::Sweep(_) => ("sweep", false),
+        Command::Estimate(_) => ("estimate", false),
+        Command::Reproduce(_) => ("reproduce", false),
+        Command::Export(_) => ("export", false),
+        Command::Bench(_) => ("bench", false),
+        Command::Validate(_) => ("validate", false),
+    }
+}
+
+/// Prints a failure; the exit code.
+pub fn report(result: Result<(), Failure>) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(failure) => {
+            failure.report();
+            failure.exit_code()
+        }
+    }
+}
