@@ -24,15 +24,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = numbers.next().unwrap_or(16) << 20;
     let repetitions = numbers.next().unwrap_or(21).max(1);
     let world = World::initialize()?;
-    match measure(&world, bytes, repetitions) {
-        Ok(()) => Ok(world.finish()?),
-        Err(error) => {
-            if world.reports(&error) {
-                eprintln!("error: {error}");
-            }
-            world.abandon(1)
+    let outcome = measure(&world, bytes, repetitions).and_then(|()| Ok(world.finish()?));
+    if let Err(error) = outcome {
+        if world.reports(&error) {
+            eprintln!("error: {error}");
         }
+        world.abandon(1)
     }
+    Ok(())
 }
 
 fn measure(world: &World, bytes: usize, repetitions: usize) -> Result<(), Box<dyn Error>> {
@@ -44,7 +43,8 @@ fn measure(world: &World, bytes: usize, repetitions: usize) -> Result<(), Box<dy
     };
     print(format!("{ranks} ranks, {} MiB", bytes >> 20));
     for algorithm in Algorithm::ALL {
-        let routing = Routing { choice: Choice::Always(algorithm), nodes: world.nodes().clone(), ..Routing::native(ranks) };
+        let routing =
+            Routing { choice: Choice::Always(algorithm), nodes: world.nodes().clone(), ..Routing::native(ranks) };
         let options = JobOptions { world: Some(world.clone()), routing, ..JobOptions::new(ranks) };
         for (name, share, run) in COLLECTIVES {
             let seconds = run_job(&options, |context| times(context, bytes / size_of::<f32>(), repetitions, run))?;
@@ -61,7 +61,12 @@ fn measure(world: &World, bytes: usize, repetitions: usize) -> Result<(), Box<dy
         }
         let seconds = run_job(&options, |context| times(context, 1, 500, all_reduce))?;
         let (best, median) = best_and_median(&seconds[0]);
-        print(format!("all-reduce 4 B  {:<14}{:>9.1} us best{:>9.1} median", algorithm.name(), 1e6 * best, 1e6 * median));
+        print(format!(
+            "all-reduce 4 B  {:<14}{:>9.1} us best{:>9.1} median",
+            algorithm.name(),
+            1e6 * best,
+            1e6 * median
+        ));
     }
     let options = JobOptions { world: Some(world.clone()), ..JobOptions::new(ranks) };
     let (best, median) = best_and_median(&run_job(&options, |context| round_trips(context, 1000))?[0]);

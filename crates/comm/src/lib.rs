@@ -17,6 +17,8 @@
 //! # Ok::<(), quadrille_comm::JobFailure>(())
 //! ```
 //!
+//! Ranks may also be processes, started by `mpirun` or another launcher: [`World`] and [`run_job`], with the feature `mpi`.
+//!
 //! Rules a program keeps: the members of a group issue the same collectives in the same order, with the
 //! same sizes; groups that overlap are used in an order all their members share. A program that breaks
 //! them, like one whose rank fails or stays away, ends with a [`JobFailure`] that names the rank, the

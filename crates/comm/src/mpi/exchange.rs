@@ -15,7 +15,7 @@ use crate::mpi::port::Port;
 use crate::transport::{Exchange, Occasion, Receive};
 
 /// Bytes of a segment: a multiple of every element's size. The work on one runs while the next are under way.
-const SEGMENT: usize = 256 << 10;
+const SEGMENT: usize = 128 << 10;
 
 /// Segments that are under way at a time, in each direction.
 const WINDOW: usize = 8;
