@@ -112,16 +112,17 @@ fn round_trips(context: &RankContext, repetitions: usize) -> Outcome<Vec<f64>> {
     let last = context.ranks() - 1;
     let mut seconds = vec![0.0; repetitions];
     if last > 0 && context.rank() == 0 {
-        for seconds in &mut seconds {
+        for (number, seconds) in seconds.iter_mut().enumerate() {
             let start = Instant::now();
-            context.send(&group, last, 0, vec![1f32]).wait()?;
-            context.receive(&group, last, 0, vec![1f32]).wait()?;
+            context.send(&group, last, 0, vec![number as f32]).wait()?;
+            let came = context.receive(&group, last, 0, vec![0f32]).wait()?;
             *seconds = start.elapsed().as_secs_f64();
+            assert_eq!(came, [number as f32], "it comes back");
         }
     } else if last > 0 && context.rank() == last {
         for _ in 0..repetitions {
-            context.receive(&group, 0, 0, vec![1f32]).wait()?;
-            context.send(&group, 0, 0, vec![1f32]).wait()?;
+            let came = context.receive(&group, 0, 0, vec![0f32]).wait()?;
+            context.send(&group, 0, 0, came).wait()?;
         }
     }
     context.barrier(&group).wait()?;
