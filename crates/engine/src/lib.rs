@@ -34,7 +34,7 @@ pub use reference::Reference;
 pub use samples::{BatchSource, Samples};
 pub use shard::{Run, Shard, assemble};
 pub use trace::{RankTrace, TracedOperation, TracedTransfer};
-pub use train::{RankReport, StepRecord, TrainOptions, TrainOutcome, train};
+pub use train::{RankReport, RankStep, StepRecord, TrainOptions, TrainOutcome, WAITING, train};
 pub use tuning::MatmulChoices;
 pub use verify::{Tolerance, VerifyOptions, VerifyReport, take_part, verify};
 

@@ -57,6 +57,29 @@ pub struct StepRecord {
     pub tokens_per_second: f64,
 }
 
+/// Operation kinds in which a rank waits for others: collectives that computation did not hide, messages of a pipeline,
+/// and sums over ranks of single numbers.
+pub const WAITING: [&str; 5] = ["wait", "wait-carried", "reduce-scalar", "receive", "release"];
+
+/// What a step took on one rank, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct RankStep {
+    /// From its begin to its end on this rank.
+    pub seconds: f64,
+    /// Of them, in operations.
+    pub operations: f64,
+    /// Of those, in operations of [`WAITING`].
+    pub waiting: f64,
+}
+
+impl RankStep {
+    /// A step of so many seconds, by what its operation kinds took.
+    fn new(seconds: f64, breakdown: &BTreeMap<&'static str, f64>) -> Self {
+        let waiting = WAITING.iter().filter_map(|name| breakdown.get(name)).sum();
+        Self { seconds, operations: breakdown.values().sum(), waiting }
+    }
+}
+
 /// What one rank reports at the end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RankReport {
@@ -66,6 +89,8 @@ pub struct RankReport {
     pub total: AxesLedger,
     /// Steps whose counted ledger was not the predicted one.
     pub unequal_steps: u64,
+    /// Every step's time on this rank; ranks of a pipeline end a step at different times.
+    pub steps: Vec<RankStep>,
     /// Seconds per operation kind, over all steps but the first.
     pub breakdown: BTreeMap<String, f64>,
     /// Choices of tuned products.
@@ -139,7 +164,8 @@ fn run_rank<T: Real>(
     let mut ledger = predicted.clone();
     let mut total = AxesLedger::new();
     let mut unequal_steps = 0;
-    let mut records = Vec::new();
+    let (mut records, mut steps) = (Vec::new(), Vec::new());
+    let mut breakdown: BTreeMap<&'static str, f64> = BTreeMap::new();
     for step in 1..=options.steps {
         if options.trace && step == options.steps {
             engine.record_spans(true);
@@ -147,8 +173,10 @@ fn run_rank<T: Real>(
         let start = Instant::now();
         let outcome = engine.step(batch)?;
         let seconds = start.elapsed().as_secs_f64();
-        if step == 1 {
-            engine.take_breakdown();
+        let of_step = engine.take_breakdown();
+        steps.push(RankStep::new(seconds, &of_step));
+        if step > 1 {
+            of_step.into_iter().for_each(|(name, seconds)| *breakdown.entry(name).or_default() += seconds);
         }
         ledger = engine.take_ledger();
         unequal_steps += u64::from(ledger != *predicted);
@@ -178,9 +206,21 @@ fn run_rank<T: Real>(
         ledger,
         total,
         unequal_steps,
-        breakdown: engine.take_breakdown().into_iter().map(|(name, seconds)| (name.to_owned(), seconds)).collect(),
+        steps,
+        breakdown: breakdown.into_iter().map(|(name, seconds)| (name.to_owned(), seconds)).collect(),
         matmuls: engine.matmuls.clone(),
         trace: options.trace.then(|| RankTrace::new(engine.take_spans(), context.take_spans())),
         records,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_a_part_of_a_steps_operations() {
+        let breakdown = BTreeMap::from([("gemm", 4.0), ("issue", 0.5), ("receive", 1.0), ("wait", 2.0)]);
+        assert_eq!(RankStep::new(8.0, &breakdown), RankStep { seconds: 8.0, operations: 7.5, waiting: 3.0 });
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`native`] searches every layout that the rules of layouts allow and ranks them by the seconds of a step in the native
 //! model ([`quadrille_cost::native`]), with memory, fronts, and why a layout is as fast as it is. [`published`] holds that
-//! model against runs that others have measured. [`export`] writes layouts as other frameworks' flags and configurations.
+//! model against runs that others have measured, [`local`] against runs of this machine. [`export`] writes layouts as other frameworks' flags and configurations.
 //!
 //! Two published searches: [`plan()`] and [`best`] rank the grids of a number of ranks by AxoNN's communication model
 //! ([`quadrille_cost::axonn`]), which looks at no computation, and of memory at the states of training alone
@@ -11,6 +11,7 @@
 
 pub mod export;
 pub mod lbnl;
+pub mod local;
 mod memory;
 pub mod native;
 pub mod published;

@@ -19,6 +19,8 @@ use crate::plan::native::arguments::{DOCUMENT, QuestionArguments, ResultArgument
 use crate::plan::native::priced::PriceArguments;
 use crate::quantities::Counts;
 use crate::sweep::SweepArguments;
+use crate::timeline::LOCAL_LATENCY_US;
+use crate::validate::ValidateArguments;
 
 /// Plans, runs and proves the parallel training of large transformers.
 #[derive(Debug, Parser)]
@@ -38,6 +40,7 @@ const EXAMPLES: &str = "Examples:
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille reproduce megatron                             the paper's tables beside our formulas
   quadrille export --to megatron --model llama3-8b --grid x=4,data=2,pipe=2 --gpus-per-node 8
+  quadrille validate local --ranks 4 --html local.html      predicted against measured steps, layout by layout
   quadrille bench step                                     speed beside what the matrix library reaches";
 
 #[derive(Debug, Subcommand)]
@@ -60,7 +63,7 @@ pub enum Command {
     Export(ExportArguments),
     /// Measure the speed beside a yardstick of the same run.
     Bench(BenchArguments),
-    /// Hold predictions against what others have measured.
+    /// Hold predictions against measured steps: published ones, or this machine's.
     Validate(ValidateArguments),
 }
 
@@ -212,7 +215,7 @@ pub struct MachineArguments {
     #[arg(long, value_name = "GB/S")]
     pub memory_gb_s: Option<f64>,
     /// Microseconds before an operation or a message begins, e.g. --latency-us 5
-    #[arg(long, value_name = "US", default_value_t = 1.0)]
+    #[arg(long, value_name = "US", default_value_t = LOCAL_LATENCY_US)]
     pub latency_us: f64,
 }
 
@@ -310,32 +313,6 @@ pub const ALL_PARTS: &str = "all";
 
 fn parts() -> impl Iterator<Item = &'static str> {
     PARTS.iter().map(|part| part.name).chain([ALL_PARTS])
-}
-
-#[derive(Debug, Args)]
-pub struct ValidateArguments {
-    #[command(subcommand)]
-    pub validate: Validate,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Validate {
-    /// Step times, memory and out-of-memory outcomes of published runs, by the native model
-    Published(ValidatePublishedArguments),
-}
-
-#[derive(Debug, Args)]
-pub struct ValidatePublishedArguments {
-    /// Measured runs as a CSV file with the columns of the built-in one [default: built in]
-    #[arg(long, value_name = "FILE.csv")]
-    pub csv: Option<PathBuf>,
-    /// Write every predicted row beside what was measured, with the parts of its time and memory, to this file, in place
-    /// of what it holds
-    #[arg(long, value_name = "FILE.csv")]
-    pub rows: Option<PathBuf>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Debug, Args)]

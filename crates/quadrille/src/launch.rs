@@ -4,12 +4,14 @@ use std::error::Error;
 use std::time::Duration;
 
 use clap::Parser;
+use indicatif::ProgressDrawTarget;
 use quadrille_comm::{JobOptions, Launched, World, run_job};
 use quadrille_spec::{Algorithm, Choice, Cluster, Collectives};
 
 use crate::arguments::{Arguments, Command, RunArguments};
 use crate::failure::Failure;
 use crate::settings::Defaults;
+use crate::validate::Validate;
 
 /// How long processes wait for the first one to prepare files: nobody is late before.
 const PREPARATION: Duration = Duration::from_secs(24 * 3600);
@@ -22,11 +24,23 @@ pub struct Launch {
 
 /// Reads the command line. Of several processes only the first tells what is wrong with it.
 pub fn arguments() -> Arguments {
-    match (Arguments::try_parse(), Launched::from_environment()) {
-        (Ok(arguments), _) => arguments,
-        (Err(error), Some(launched)) if launched.rank > 0 => std::process::exit(error.exit_code()),
-        (Err(error), _) => error.exit(),
+    match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if is_first() => error.exit(),
+        Err(error) => leave(error.exit_code()),
     }
+}
+
+/// Ends a process that is not the first with the code of an error that the first one tells. The launcher ends all others as
+/// soon as one has failed: the first is given time to speak.
+pub fn leave(code: i32) -> ! {
+    std::thread::sleep(Duration::from_millis(500));
+    std::process::exit(code)
+}
+
+/// Whether this process is the first of those that a launcher has started, or was started by itself.
+pub fn is_first() -> bool {
+    Launched::from_environment().is_none_or(|launched| launched.rank == 0)
 }
 
 impl Launch {
@@ -36,7 +50,7 @@ impl Launch {
     /// Joins the processes that a launcher has started.
     ///
     /// # Errors
-    /// A command that runs in one process; a program without MPI; the MPI library's.
+    /// A command that runs in one process; a program without MPI; the MPI library's. To be told by the first process.
     pub fn of(command: &Command) -> Result<Self, Failure> {
         let Some(launched) = Launched::from_environment().filter(Launched::is_parallel) else {
             return Ok(Self::THREADS);
@@ -61,6 +75,11 @@ impl Launch {
     /// Whether this process prints and writes files.
     pub fn is_first(&self) -> bool {
         self.world.as_ref().is_none_or(|world| world.rank() == 0)
+    }
+
+    /// Where progress is shown: to who watches the first process.
+    pub fn progress(&self) -> ProgressDrawTarget {
+        if self.is_first() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
     }
 
     /// What a layout has where nobody says otherwise: all processes, on the nodes where they run.
@@ -149,7 +168,10 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Reproduce(_) => ("reproduce", false),
         Command::Export(_) => ("export", false),
         Command::Bench(_) => ("bench", false),
-        Command::Validate(_) => ("validate", false),
+        Command::Validate(arguments) => match arguments.validate {
+            Validate::Published(_) => ("validate published", false),
+            Validate::Local(_) => ("validate local", true),
+        },
     }
 }
 

@@ -1,5 +1,5 @@
 //! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `bench`.
+//! `validate`, `bench`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -7,10 +7,13 @@ mod arguments;
 mod bench;
 mod constants;
 mod describe;
+mod drawing;
 mod estimate;
 mod explain;
 mod export;
 mod failure;
+mod files;
+mod grids;
 mod launch;
 mod layout_arguments;
 mod output;
@@ -43,7 +46,8 @@ fn main() -> ExitCode {
             let result = run(command, &launch);
             launch.end(result)
         }
-        Err(failure) => report(Err(failure)),
+        Err(failure) if launch::is_first() => report(Err(failure)),
+        Err(failure) => launch::leave(failure.exit_code().into()),
     })
 }
 
@@ -58,6 +62,6 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
-        Command::Validate(arguments) => validate::run(&arguments),
+        Command::Validate(arguments) => validate::run(&arguments, launch),
     }
 }

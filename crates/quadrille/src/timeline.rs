@@ -19,8 +19,11 @@ use crate::output::table;
 const WIDTH: usize = 100;
 
 /// What a device of the cluster `local` is taken for: a rank that is a few threads of a CPU.
-const LOCAL_GFLOPS: f64 = 50.0;
-const LOCAL_MEMORY_GB_S: f64 = 10.0;
+pub const LOCAL_GFLOPS: f64 = 50.0;
+/// Its share of the memory's bandwidth.
+pub const LOCAL_MEMORY_GB_S: f64 = 10.0;
+/// Before an operation or a message of it begins.
+pub const LOCAL_LATENCY_US: f64 = 1.0;
 
 impl MachineArguments {
     /// Whether a simulation is asked for.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
+use crate::files;
 
 /// Counts changes of the format.
 const VERSION: u32 = 1;
@@ -92,17 +93,14 @@ pub struct Recorder {
 
 impl Recorder {
     fn new(path: &Path, dtype: ElementType, threads: usize) -> Result<Self, Failure> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // The folder is looked at first, for the system's own words about it.
-        let temporary = folder.metadata().and_then(|_| NamedTempFile::new_in(folder));
-        let temporary = temporary.map_err(|error| Failure::usage(unwritable(path, &error)))?;
+        let temporary = files::beside(path).map_err(|error| Failure::usage(files::unwritable("", path, &error)))?;
         Ok(Self { path: path.to_owned(), temporary, dtype, threads })
     }
 
     /// Writes the choices under the path's name.
     pub fn persist(self, choices: &MatmulChoices) -> Result<(), Failure> {
         let Self { path, mut temporary, dtype, threads } = self;
-        let failed = |error: io::Error| Failure::run(unwritable(&path, &error));
+        let failed = |error: io::Error| Failure::run(files::unwritable("", &path, &error));
         let document = Document { version: VERSION, dtype, threads, choices: choices.clone() };
         let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Run(error.into()))?;
         writeln!(temporary, "{text}").map_err(failed)?;
@@ -110,12 +108,6 @@ impl Recorder {
         temporary.persist(&path).map_err(|error| failed(error.error))?;
         Ok(())
     }
-}
-
-/// Names the file that was asked for: errors of temporary files name those.
-fn unwritable(path: &Path, error: &io::Error) -> String {
-    let cause = error.raw_os_error().map_or_else(|| error.kind().to_string(), |_| error.to_string());
-    format!("cannot write {}: {cause}", path.display())
 }
 
 #[cfg(test)]

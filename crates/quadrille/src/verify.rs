@@ -1,13 +1,14 @@
 //! `quadrille verify`: layouts against the serial model.
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 use quadrille_engine::{EngineError, Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, take_part, verify};
-use quadrille_spec::{Axis, AxisSet, ElementType, Grid, Layout, Model, SpecError};
+use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 use serde::Serialize;
 
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
+use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::settings::Defaults;
@@ -24,12 +25,6 @@ struct Document {
     grids: Vec<VerifyReport>,
     /// Grids that the model or the batch does not allow.
     skipped: Vec<Skipped>,
-}
-
-#[derive(Serialize)]
-struct Skipped {
-    grid: String,
-    reason: String,
 }
 
 /// Verifies every layout that was asked for.
@@ -53,8 +48,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     };
     let mut grids = Vec::new();
     let mut reference = None;
-    let target = if launch.is_first() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(layouts.len() as u64), target);
+    let bar = ProgressBar::with_draw_target(Some(layouts.len() as u64), launch.progress());
     for layout in layouts {
         bar.set_message(layout.grid.to_string());
         let (program, options) = (StepProgram::new(model, &layout)?, options(layout.grid.ranks())?);
@@ -111,24 +105,8 @@ fn layouts(
         return Err(Failure::usage("--all-grids and --grid exclude each other; give --ranks with --all-grids"));
     }
     let request = settings::typed(&arguments.layout, arguments.dtype, defaults)?.request;
-    let axes: AxisSet = arguments.axes.as_deref().unwrap_or(&Axis::AXONN).iter().copied().collect();
-    let (mut layouts, mut skipped) = (Vec::new(), Vec::new());
-    let mut last: Option<SpecError> = None;
-    for grid in Grid::all_over(request.grid.ranks(), axes) {
-        let mut request = request.clone();
-        request.grid = grid.with_order(request.grid.order());
-        match Layout::new(model, &request) {
-            Ok(layout) => layouts.push(layout),
-            Err(error) => {
-                skipped.push(Skipped { grid: grid.to_string(), reason: error.to_string() });
-                last = Some(error);
-            }
-        }
-    }
-    match last {
-        Some(error) if layouts.is_empty() => Err(error.into()),
-        _ => Ok((layouts, skipped)),
-    }
+    let Grids { legal, skipped } = Grids::all(model, &request, arguments.axes.as_deref())?;
+    Ok((legal, skipped))
 }
 
 fn text(grids: &[VerifyReport], skipped: &[Skipped]) -> String {

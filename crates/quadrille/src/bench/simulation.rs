@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use quadrille_cost::simulation::{Simulation, simulate};
-use quadrille_engine::{Hyper, InitialValues, TrainOptions, TrainOutcome};
+use quadrille_engine::{Hyper, InitialValues, TrainOptions, TrainOutcome, WAITING};
 use quadrille_spec::{Algorithm, Axis, Choice, Layout, LayoutRequest, Linear, Model, Schedule};
 use quadrille_step::StepProgram;
 use serde::Serialize;
@@ -28,8 +28,6 @@ const MODEL: &str = "name = \"gpt-bench\"\nlayers = 4\nhidden = 256\nheads = 8\n
 const BATCH_UNIT: usize = 8;
 /// Rounds in which crowding and simulation come to agree; they do so in two or three.
 const ROUNDS: usize = 8;
-/// Operations in which a rank waits for others.
-const WAITING: [&str; 5] = ["wait", "wait-carried", "reduce-scalar", "receive", "release"];
 /// What the simulated machine leaves out, for readers of the error.
 const NOT_MODELLED: &str = "computing and communicating on the same cores and memory; efficiency by shape of a product \
                             and kind of an element-wise operation; time slices of crowded cores; the system's noise";

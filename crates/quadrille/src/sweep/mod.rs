@@ -1,8 +1,6 @@
 //! `quadrille sweep`: the best layout for every value of one or two numbers.
 
-mod page;
 mod plot;
-mod svg;
 mod variable;
 
 use std::path::PathBuf;
@@ -12,6 +10,7 @@ use quadrille_plan::native::Ranked;
 
 use self::variable::Variable;
 use crate::arguments::ModelArguments;
+use crate::drawing;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
@@ -93,7 +92,7 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     if let Some((path, format)) = drawn {
         let content = match format {
             Format::Svg => sweep.plot(),
-            Format::Html => sweep.page(&rows),
+            Format::Html => drawing::page(&sweep.name(), &sweep.plot(), &rows),
         };
         write_file("--plot", path, content.as_bytes())?;
     }
@@ -152,6 +151,11 @@ impl<'a> Sweep<'a> {
         let cases = cases.collect::<Result<Vec<_>, Failure>>()?;
         let points = cases.into_iter().map(|(values, case)| Point::new(values, case));
         Ok(Self { case, variables, points: points.collect::<Result<_, _>>()? })
+    }
+
+    /// What is swept.
+    fn name(&self) -> String {
+        format!("{} on {}", self.case.model.name, self.case.cluster.name)
     }
 
     /// A header and a row for every point: the variables, the fields of a plan, and why there is none.

@@ -3,9 +3,9 @@
 use quadrille_plan::native::Ranked;
 use quadrille_plan::native::explain::Part;
 
-use super::svg::{Anchor, Drawing};
 use super::variable::short;
 use super::{Point, Sweep};
+use crate::drawing::{Anchor, Drawing};
 use crate::plan::native::describe::{seconds, share, sizes};
 
 const HEIGHT: f64 = 420.0;
@@ -29,9 +29,8 @@ impl Sweep<'_> {
     }
 
     fn title(&self) -> String {
-        let case = &self.case;
         let vary = self.variables.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
-        format!("{} on {}, best layouts by {vary}", case.model.name, case.cluster.name)
+        format!("{}, best layouts by {vary}", self.name())
     }
 
     /// A bar for every value: the share of each part of the best layout's step, and above it the step's time.
@@ -89,11 +88,7 @@ impl Sweep<'_> {
         let priced = || self.points.iter().filter_map(|point| point.best.as_ref().ok());
         let present = |part: &Part| priced().any(|ranked| part.of(&ranked.price.parts) > 0.0);
         let shown = Part::ALL.iter().zip(COLOURS).filter(|(part, _)| present(part));
-        for (line, (part, colour)) in shown.enumerate() {
-            let y = top + 20.0 * line as f64;
-            drawing.rectangle([x, y, 13.0, 13.0], colour, "");
-            drawing.text(x + 20.0, y + 11.0, Anchor::Start, FONT, part.name());
-        }
+        drawing.legend(x, top, FONT, shown.map(|(part, colour)| (colour, part.name())));
     }
 
     /// Days of training (or seconds of a step where the tokens are not known) over the first variable, or over the number
@@ -141,10 +136,8 @@ impl Sweep<'_> {
                 })
                 .collect();
             drawing.line(&line, colour, 2.0);
-            let y = top + 20.0 * index as f64;
-            drawing.rectangle([width - right + 16.0, y, 13.0, 13.0], colour, "");
             let name = format!("{} {}", self.variables[along], short(*value));
-            drawing.text(width - right + 36.0, y + 11.0, Anchor::Start, FONT, &name);
+            drawing.legend(width - right + 16.0, top + 20.0 * index as f64, FONT, [(colour, name.as_str())]);
         }
         drawing.finish()
     }

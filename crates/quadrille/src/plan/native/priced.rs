@@ -4,7 +4,7 @@ use clap::Args;
 use quadrille_cost::native::{Candidate, Framework};
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Ranked, Space};
-use quadrille_spec::Layout;
+use quadrille_spec::{Cluster, Layout, Model};
 use serde_json::json;
 
 use super::case::Case;
@@ -57,7 +57,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     };
     let setting = case.setting()?;
     let candidate = Candidate::of(&layout, &case.cluster);
-    check_priced(&case, &candidate, &layout)?;
+    check_priced(&case.model, &case.cluster, &candidate, &layout)?;
     let ranked = Ranked { candidate, price: setting.price(&candidate)? };
     let explanation = Explanation::new(&setting, ranked, None)?;
     // Unknown where the device's memory is.
@@ -82,10 +82,10 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 }
 
 /// Refuses pieces of layers, groups of microbatches and nodes that the model does not price.
-fn check_priced(case: &Case, candidate: &Candidate, layout: &Layout) -> Result<(), Failure> {
-    let request = candidate.request(case.global_batch, case.seq_len)?;
-    let priced = Layout::new(&case.model, &request)?;
-    let node = case.cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(usize::MAX);
+pub fn check_priced(model: &Model, cluster: &Cluster, candidate: &Candidate, layout: &Layout) -> Result<(), Failure> {
+    let request = candidate.request(layout.global_batch, layout.seq_len)?;
+    let priced = Layout::new(model, &request)?;
+    let node = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(usize::MAX);
     let used = layout.per_node.min(node).min(layout.grid.ranks());
     if candidate.domain() != used {
         return Err(Failure::usage(format!(

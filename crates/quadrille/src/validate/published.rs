@@ -1,25 +1,33 @@
-//! `quadrille validate`: the native model held against what others have measured.
+//! `quadrille validate published`: the native model held against what others have measured.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use quadrille_plan::published::{
     BUILT_IN, Entry, Errors, Evaluation, Fitted, Measured, Order, Row, Summary, Times, evaluate, read,
 };
 use quadrille_spec::Axis;
 use serde_json::{Value, json};
 
-use crate::arguments::{Validate, ValidateArguments, ValidatePublishedArguments};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, table, write_file};
 
-/// Runs one of the comparisons.
-pub fn run(arguments: &ValidateArguments) -> Result<(), Failure> {
-    match &arguments.validate {
-        Validate::Published(arguments) => published(arguments),
-    }
+#[derive(Debug, Args)]
+pub struct ValidatePublishedArguments {
+    /// Measured runs as a CSV file with the columns of the built-in one [default: built in]
+    #[arg(long, value_name = "FILE.csv")]
+    pub csv: Option<PathBuf>,
+    /// Write every predicted row beside what was measured, with the parts of its time and memory, to this file, in place
+    /// of what it holds
+    #[arg(long, value_name = "FILE.csv")]
+    pub rows: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
-fn published(arguments: &ValidatePublishedArguments) -> Result<(), Failure> {
+/// Prices every run, compares and prints.
+pub fn run(arguments: &ValidatePublishedArguments) -> Result<(), Failure> {
     let rows = rows(arguments.csv.as_deref())?;
     let evaluation = evaluate(&rows)?;
     let summary = Summary::of(&evaluation);

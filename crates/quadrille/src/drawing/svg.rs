@@ -32,6 +32,21 @@ impl Drawing {
         let _ = writeln!(self.body, "<rect {at}>{title}</rect>");
     }
 
+    /// A circle `[middle, middle, radius]` with a border; the title is shown under the pointer.
+    pub fn circle(&mut self, [x, y, radius]: [f64; 3], fill: &str, border: &str, title: &str) {
+        let at = format!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{fill}\" stroke=\"{border}\"");
+        let _ = writeln!(self.body, "<circle {at}><title>{}</title></circle>", escaped(title));
+    }
+
+    /// What colours mean: squares with names, one below the other.
+    pub fn legend<'a>(&mut self, x: f64, top: f64, size: f64, entries: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        for (line, (colour, name)) in entries.into_iter().enumerate() {
+            let y = top + 20.0 * line as f64;
+            self.rectangle([x, y, 13.0, 13.0], colour, "");
+            self.text(x + 20.0, y + 11.0, Anchor::Start, size, name);
+        }
+    }
+
     pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, size: f64, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -48,11 +63,7 @@ impl Drawing {
         let style = format!("fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"");
         let _ = writeln!(self.body, "<polyline points=\"{}\" {style}/>", path.join(" "));
         for (x, y, title) in points.iter().filter(|(.., title)| !title.is_empty()) {
-            let title = escaped(title);
-            let _ = writeln!(
-                self.body,
-                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{stroke}\"><title>{title}</title></circle>"
-            );
+            self.circle([*x, *y, 3.5], stroke, "none", title);
         }
     }
 
@@ -79,10 +90,14 @@ mod tests {
     fn drawings_are_whole_and_escape_what_they_are_told() {
         let mut drawing = Drawing::new(100.0, 50.0);
         drawing.text(1.0, 2.0, Anchor::End, 10.0, "a < \"b\" & c");
+        drawing.legend(5.0, 5.0, 10.0, [("red", "x & y"), ("blue", "z")]);
+        drawing.circle([1.0, 2.0, 3.0], "red", "black", "a & b");
         drawing.line(&[(0.0, 0.0, String::new()), (1.0, 1.0, "at > 1".to_owned())], "black", 1.0);
         let svg = drawing.finish();
         assert!(svg.starts_with("<svg xmlns") && svg.ends_with("</svg>\n"), "{svg}");
         assert!(svg.contains("a &lt; &quot;b&quot; &amp; c") && svg.contains("<title>at &gt; 1</title>"), "{svg}");
-        assert_eq!(svg.matches("<circle").count(), 1);
+        assert!(svg.contains(">x &amp; y</text>") && svg.contains("<title>a &amp; b</title>"), "{svg}");
+        // The ground, and a square for each line of the legend.
+        assert_eq!((svg.matches("<circle").count(), svg.matches("<rect").count()), (2, 3));
     }
 }

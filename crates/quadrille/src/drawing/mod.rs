@@ -1,0 +1,7 @@
+//! Drawings as SVG, and pages that hold them, without anything from elsewhere.
+
+mod page;
+mod svg;
+
+pub use page::{page, paragraph};
+pub use svg::{Anchor, Drawing};

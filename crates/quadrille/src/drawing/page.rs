@@ -1,0 +1,47 @@
+//! A page that can be opened without a network: drawings and a table.
+
+use super::svg::escaped;
+
+const STYLE: &str = "body{font-family:sans-serif;margin:2em}table{border-collapse:collapse;font-size:12px}\
+                     td,th{border:1px solid #ccc;padding:3px 7px;text-align:right;white-space:nowrap}th{background:#f2f2f2}\
+                     div{overflow-x:auto}";
+
+/// A page of the title, which is plain text, the body (HTML: drawings, [`paragraph`]s) and below it a table, the header
+/// first.
+pub fn page(title: &str, body: &str, table: &[Vec<String>]) -> String {
+    let row = |cells: &[String], tag: &str| {
+        let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell))).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let head = table.first().map_or_else(String::new, |header| row(header, "th"));
+    let rows: String = table.iter().skip(1).map(|cells| row(cells, "td")).collect();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title><style>{STYLE}</style></head>\n\
+         <body>\n{body}\n<div><table>\n{head}{rows}</table></div>\n</body></html>\n",
+        escaped(title)
+    )
+}
+
+/// Plain text as a paragraph, line by line; nothing without a text.
+pub fn paragraph(text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    format!("<p>{}</p>\n", escaped(text.trim_end()).replace('\n', "<br>\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_escape_what_they_are_told() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let page = page("a < b", &paragraph("c & d\ne\n"), &[row(["grid", "time"]), row(["<x>", "1"])]);
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "{page}");
+        for part in ["<title>a &lt; b</title>", "<p>c &amp; d<br>\ne</p>", "<th>grid</th>", "<td>&lt;x&gt;</td>"] {
+            assert!(page.contains(part), "{part} is not in {page}");
+        }
+        assert_eq!((page.matches("<tr>").count(), paragraph("")), (2, String::new()));
+    }
+}

@@ -1,0 +1,83 @@
+//! The machine that steps are predicted for.
+
+use quadrille_spec::{Cluster, Device, Efficiency, Peaks, Tier};
+
+use crate::settings;
+use crate::timeline::{LOCAL_GFLOPS, LOCAL_LATENCY_US, LOCAL_MEMORY_GB_S};
+
+/// What a cluster's own memory bound is where nobody said it: the largest that a device may have. The memory of this machine
+/// is held against each program before it runs.
+const UNBOUNDED: u64 = 1 << 50;
+
+/// Describes this machine where `cluster` is the preset of it, which says nothing of its device: by the rates that
+/// `explain --timeline` assumes. Returns the cluster and, in words, what was assumed.
+pub fn described(cluster: Cluster, ranks: usize, threads: usize) -> (Cluster, Option<String>) {
+    if cluster.name != "local" || cluster.device.is_some() || !cluster.tiers.is_empty() {
+        return (cluster, None);
+    }
+    let cores = settings::cores();
+    // Ranks that share cores get their share of everything.
+    let crowding = ((ranks * threads) as f64 / cores as f64).max(1.0);
+    let note = format!(
+        "assumed, not measured: {LOCAL_GFLOPS} GFLOP/s, {LOCAL_MEMORY_GB_S} GB/s of memory, {} GB/s to other ranks and \
+         {LOCAL_LATENCY_US} us of latency for a rank, divided by {crowding:.2} ({ranks} ranks of {threads} thread(s) on \
+         {cores} cores); --cluster FILE.toml takes measured rates",
+        cluster.intra_node_bandwidth / 1e9
+    );
+    let bandwidth = cluster.intra_node_bandwidth / crowding;
+    (Cluster { device: Some(device(crowding)), tiers: vec![tier(bandwidth, crowding)], ..cluster }, Some(note))
+}
+
+fn device(crowding: f64) -> Device {
+    let rate = LOCAL_GFLOPS * 1e9 / crowding;
+    Device {
+        name: "a rank of this machine".to_owned(),
+        source: "assumed".to_owned(),
+        memory: UNBOUNDED,
+        memory_bandwidth: LOCAL_MEMORY_GB_S * 1e9 / crowding,
+        memory_efficiency: 1.0,
+        peak: Peaks { half: rate, single: rate, double: rate },
+        vector_rate: rate,
+        launch_seconds: LOCAL_LATENCY_US * 1e-6 * crowding,
+        products: Efficiency::Constant { fraction: 1.0 },
+        attention: Efficiency::Constant { fraction: 1.0 },
+    }
+}
+
+fn tier(bandwidth: f64, crowding: f64) -> Tier {
+    Tier {
+        name: "memory".to_owned(),
+        devices: None,
+        links: 1,
+        bandwidth,
+        efficiency: 1.0,
+        latency: LOCAL_LATENCY_US * 1e-6 * crowding,
+        half_bytes: 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_machine_that_nobody_described_is_assumed() {
+        let local = Cluster::preset("local").unwrap();
+        let (described_local, note) = described(local.clone(), 1, 1);
+        assert!(note.is_some_and(|note| note.contains("assumed") && note.contains("--cluster")));
+        described_local.check().unwrap();
+        let device = described_local.device.clone().unwrap();
+        assert_eq!((device.peak.single, described_local.tiers.len()), (LOCAL_GFLOPS * 1e9, 1));
+        assert_eq!(described(described_local.clone(), 1, 1), (described_local, None));
+        let selene = Cluster::preset("selene").unwrap();
+        assert_eq!(described(selene.clone(), 1, 1), (selene, None));
+    }
+
+    #[test]
+    fn ranks_share_cores() {
+        let ranks = 4 * settings::cores();
+        let (crowded, _) = described(Cluster::preset("local").unwrap(), ranks, 1);
+        let device = crowded.device.unwrap();
+        assert_eq!((device.peak.single, crowded.tiers[0].bandwidth), (LOCAL_GFLOPS * 1e9 / 4.0, 2e9));
+    }
+}

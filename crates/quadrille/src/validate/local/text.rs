@@ -1,0 +1,142 @@
+//! A comparison in words and tables.
+
+use quadrille_plan::local::WARM_UP_STEPS;
+
+use super::case::Case;
+use super::comparison::{Comparison, Row};
+use crate::grids::Skipped;
+use crate::output;
+use crate::plan::native::describe::seconds;
+use crate::settings::cores;
+
+const HEADER: [&str; 11] = [
+    "grid",
+    "predicted",
+    "measured",
+    "deviation",
+    "error",
+    "predicted place",
+    "measured place",
+    "predicted compute",
+    "measured compute",
+    "predicted exposed",
+    "measured exposed",
+];
+
+/// Layouts whose times are closer than this to each other are common.
+const NOISY: f64 = 0.05;
+
+/// All of it.
+pub fn text(case: &Case, comparison: &Comparison) -> String {
+    let rows: Vec<Vec<String>> = comparison.rows.iter().map(cells).collect();
+    let left_out = left_out(case, comparison);
+    head(case) + "\n" + &output::table(&HEADER, &rows) + "\n" + &summary(comparison) + &left_out
+}
+
+/// What was run, and what it is held against.
+pub fn head(case: &Case) -> String {
+    let mut text = format!(
+        "{}, {} sequences of {} {} a step, f32; {} of {} legal grids of {} ranks, {} thread(s) each on {} cores\nmeasured: \
+         random samples, the slowest rank's mean of the last {} of {} steps\npredicted: the native model on {}",
+        case.model.name,
+        case.global_batch,
+        case.seq_len,
+        case.model.sequence_unit(),
+        case.layouts.len(),
+        case.legal,
+        case.ranks,
+        case.options.threads,
+        cores(),
+        case.options.steps - WARM_UP_STEPS as u64,
+        case.options.steps,
+        case.cluster.name,
+    );
+    if let Some(assumed) = &case.assumed {
+        text += &format!("; {assumed}");
+    }
+    if case.ranks * case.options.threads > cores() {
+        text += "\nranks share cores: a rank that waits for one that has none counts as exposed communication";
+    }
+    text + "\n"
+}
+
+/// The table, its header first.
+pub fn table(comparison: &Comparison) -> Vec<Vec<String>> {
+    let header = HEADER.map(str::to_owned).to_vec();
+    std::iter::once(header).chain(comparison.rows.iter().map(cells)).collect()
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let place = |at: usize| known(row.places[at].map(|place| place.to_string()));
+    let pair = row.pair();
+    let [measured_compute, measured_exposed, _] = row.measured_parts();
+    let predicted_part = |at: usize| known(row.predicted_parts().map(|parts| seconds(parts[at])));
+    vec![
+        row.name(),
+        known(pair.map(|pair| seconds(pair.predicted))),
+        seconds(row.measured.seconds),
+        known(row.measured.deviation.map(|deviation| format!("±{}", seconds(deviation)))),
+        known(pair.map(|pair| format!("{:+.1}%", 100.0 * pair.error()))),
+        place(0),
+        place(1),
+        predicted_part(0),
+        seconds(measured_compute),
+        predicted_part(1),
+        seconds(measured_exposed),
+    ]
+}
+
+/// How well the predictions tell the measurements.
+pub fn summary(comparison: &Comparison) -> String {
+    let summary = &comparison.summary;
+    let (errors, percent) = (summary.errors, |fraction: f64| format!("{:.1}%", 100.0 * fraction));
+    let known = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+    let name = |row: Option<&Row>| row.map_or("-".to_owned(), Row::name);
+    let agreement: Vec<String> = summary
+        .agreement
+        .iter()
+        .map(|of| {
+            format!("{} of the {best} predicted to be fastest are among the {best} fastest", of.common, best = of.best)
+        })
+        .collect();
+    let lines = [
+        ("layouts", errors.count.to_string()),
+        (
+            "error",
+            format!(
+                "{} on average, {} at most, bias {:+.1}%",
+                percent(errors.mean_absolute),
+                percent(errors.largest),
+                100.0 * errors.bias
+            ),
+        ),
+        ("best", agreement.join(", ")),
+        ("tau-b", format!("{} (Kendall; 1 is the measured order)", known(summary.kendall_tau_b))),
+        ("pearson", format!("{} (of the logarithms of the times)", known(summary.pearson_of_logs))),
+        (
+            "regret",
+            format!(
+                "{}: {} is predicted to be fastest, {} is",
+                percent(summary.regret),
+                name(comparison.predicted_best()),
+                name(comparison.measured_best())
+            ),
+        ),
+        ("noise", comparison.noise().map_or("-".to_owned(), noise)),
+    ];
+    lines.into_iter().map(|(name, value)| format!("{name:<9}{value}\n")).collect()
+}
+
+fn noise(noise: f64) -> String {
+    let advice = if noise > NOISY { "; on a quiet machine, or with more --steps, the order says more" } else { "" };
+    format!("steps of one layout deviate by {:.1}% from their mean (the median layout){advice}", 100.0 * noise)
+}
+
+/// Layouts without a prediction, and grids that did not run, with the reasons.
+pub fn left_out(case: &Case, comparison: &Comparison) -> String {
+    let unpredicted = comparison.rows.iter().filter_map(|row| Some((row.name(), row.predicted.as_ref().err()?)));
+    let unpredicted = unpredicted.map(|(name, reason)| format!("not predicted {name}: {reason}\n"));
+    let skipped = case.skipped.iter().map(|Skipped { grid, reason }| format!("skipped {grid}: {reason}\n"));
+    unpredicted.chain(skipped).collect()
+}
