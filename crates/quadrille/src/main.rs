@@ -11,6 +11,7 @@ mod estimate;
 mod explain;
 mod export;
 mod failure;
+mod files;
 mod layout_arguments;
 mod output;
 mod paths;

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::files;
 
 /// Prints a JSON document to standard output.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
@@ -23,12 +24,10 @@ pub fn print_text(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes what a flag asked for to a file, in place of what it holds.
+/// Writes what a flag asked for to a file, in place of what it holds; whole or not at all.
 pub fn write_file(flag: &str, path: &Path, content: &[u8]) -> Result<(), Failure> {
-    use std::io::Write;
-    let cannot = |error: std::io::Error| format!("cannot write {flag} {}: {error}", path.display());
-    let mut file = std::fs::File::create(path).map_err(|error| Failure::usage(cannot(error)))?;
-    file.write_all(content).map_err(|error| Failure::run(cannot(error)))
+    files::check_writable(flag, path)?;
+    files::replace(path, content).map_err(|error| Failure::run(files::unwritable(flag, path, &error)))
 }
 
 /// `1.50 GiB`.

@@ -2,7 +2,7 @@
 
 pub mod arguments;
 mod calibration;
-mod collectives;
+pub mod collectives;
 mod gemm;
 mod pipeline;
 mod plan;

@@ -2,7 +2,7 @@
 
 mod page;
 mod plot;
-mod svg;
+pub mod svg;
 mod variable;
 
 use std::path::PathBuf;
