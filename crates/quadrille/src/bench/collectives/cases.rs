@@ -16,6 +16,8 @@ use crate::settings;
 pub struct Case {
     pub ranks: usize,
     pub per_node: usize,
+    /// The size that was asked for, in bytes.
+    pub size: u64,
     /// Elements of a rank's part of the full buffer; what does not divide into equal parts is left out.
     pub part: usize,
     /// Native first, the yardstick of the others.
@@ -64,12 +66,8 @@ impl Case {
         let two_levels = per_node > 1 && per_node < ranks;
         let ours = algorithms.iter().copied();
         let ours = ours.filter(|name| *name != Algorithm::Native && (*name != Algorithm::Hierarchical || two_levels));
-        let case = Self {
-            ranks,
-            per_node,
-            part: part as usize,
-            algorithms: [Algorithm::Native].into_iter().chain(ours).collect(),
-        };
+        let algorithms = [Algorithm::Native].into_iter().chain(ours).collect();
+        let case = Self { ranks, per_node, size, part: part as usize, algorithms };
         case.check_memory()?;
         Ok(case)
     }

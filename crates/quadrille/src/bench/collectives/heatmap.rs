@@ -89,13 +89,12 @@ fn panels(measured: &[Measured], kind: CollectiveKind) -> Vec<Panel> {
     panels
 }
 
-/// The fastest at every size and number of ranks. Sizes are rounded down to equal parts of the ranks, so that they may
-/// differ a little between columns.
+/// The fastest at every size that was asked for and number of ranks.
 fn cells<'a>(rows: impl Iterator<Item = &'a Measured>) -> Cells {
     let mut cells = Cells::new();
     for row in rows {
         let cell = Cell { speedup: row.ratio_to_native, algorithm: row.algorithm, seconds: row.seconds };
-        let best = cells.entry((row.bytes, row.ranks)).or_insert(Cell { ..cell });
+        let best = cells.entry((row.size, row.ranks)).or_insert(Cell { ..cell });
         if cell.speedup > best.speedup {
             *best = cell;
         }

@@ -25,6 +25,9 @@ pub struct Measured {
     /// The full buffer: input of a reduce-scatter, output of an all-gather. What its elements do not divide into
     /// equal parts for the ranks is left out.
     pub bytes: u64,
+    /// The size that was asked for, in bytes.
+    #[serde(skip)]
+    pub size: u64,
     /// Measured runs.
     pub runs: usize,
     /// Median over runs of the slowest rank's time.
@@ -74,6 +77,7 @@ impl Measured {
             per_node: case.per_node.min(case.ranks),
             algorithm,
             bytes: case.bytes(),
+            size: case.size,
             runs: times.len(),
             seconds,
             spread: (quantile(&times, 0.75) - quantile(&times, 0.25)) / seconds,
@@ -120,7 +124,7 @@ pub mod tests {
 
     /// Something measured, for drawings and tables.
     pub fn measured(kind: CollectiveKind, ranks: usize, part: usize, algorithm: Algorithm, ratio: f64) -> Measured {
-        let case = Case { ranks, per_node: ranks, part, algorithms: Vec::new() };
+        let case = Case { ranks, per_node: ranks, size: (ranks * part * 4) as u64, part, algorithms: Vec::new() };
         let mut measured = Measured::new(&case, kind, algorithm, vec![1e-3], Some(ratio * 1e-3), None);
         measured.beside_copy(1e-3);
         measured
@@ -129,7 +133,7 @@ pub mod tests {
     #[test]
     fn bandwidths_are_those_of_nccl_tests() {
         // Two milliseconds for 4 ranks' 4 MB.
-        let case = Case { ranks: 4, per_node: 2, part: 250_000, algorithms: Vec::new() };
+        let case = Case { ranks: 4, per_node: 2, size: 4_000_000, part: 250_000, algorithms: Vec::new() };
         let of = |kind| Measured::new(&case, kind, Algorithm::Ring, vec![3e-3, 2e-3, 1e-3], Some(1e-3), None);
         for (kind, bus) in [
             (CollectiveKind::AllReduce, 3.0),
@@ -164,7 +168,7 @@ pub mod tests {
             latency: 0.0,
             half_bytes: 0.0,
         };
-        let case = Case { ranks: 2, per_node: 2, part: 500_000, algorithms: Vec::new() };
+        let case = Case { ranks: 2, per_node: 2, size: 4_000_000, part: 500_000, algorithms: Vec::new() };
         let times = vec![4e-3];
         let measured = Measured::new(
             &case,
