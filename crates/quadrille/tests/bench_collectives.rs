@@ -7,8 +7,10 @@ mod refusals;
 use std::fs;
 
 use common::{json, run};
-use refusals::{refused, refused_in};
+use refusals::{folder_with, refused, refused_in};
 use serde_json::Value;
+
+const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/small_cluster.toml");
 
 /// A field that is a number above zero.
 fn number(value: &Value, field: &str) -> f64 {
@@ -67,8 +69,7 @@ fn two_levels_are_measured_on_nodes_and_predicted_on_a_cluster() {
     let document = json(&format!("{line} --per-node 2"));
     assert_eq!(algorithms(&document, 2), ["native", "ring", "recursive"]);
     assert_eq!(algorithms(&document, 4), ["native", "ring", "recursive", "hierarchical"]);
-    let cluster = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/small_cluster.toml");
-    let document = json(&format!("{line} --cluster {cluster} --algorithms ring"));
+    let document = json(&format!("{line} --cluster {CLUSTER} --algorithms ring"));
     assert_eq!(algorithms(&document, 4), ["native", "ring"]);
     for row in rows(&document) {
         let (ranks, seconds) = (number(row, "ranks"), number(row, "predicted_seconds"));
@@ -124,7 +125,9 @@ fn what_cannot_be_measured_is_refused() {
     ] {
         refused(&format!("bench collectives {arguments}"), words);
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_with("cluster.toml", fs::read(CLUSTER).unwrap());
+    let over = "bench collectives --cluster cluster.toml --csv cluster.toml";
+    refused_in(folder.path(), over, &["--csv", "--cluster", "another file"]);
     fs::create_dir(folder.path().join("drawing.svg")).unwrap();
     refused_in(folder.path(), "bench collectives --svg drawing.svg", &["--svg drawing.svg"]);
 }
