@@ -19,6 +19,8 @@ const BELOW: f64 = 46.0;
 const HEAD: f64 = 34.0;
 const FOOT: f64 = 56.0;
 const FONT: f64 = 12.0;
+/// Least width of a panel: its title takes that and the margin of the next.
+const TITLE: f64 = 120.0;
 /// What as much slower or faster as the scale knows looks like; equal times are white.
 const SLOWER: [f64; 3] = [231.0, 111.0, 81.0];
 const FASTER: [f64; 3] = [84.0, 155.0, 220.0];
@@ -47,7 +49,7 @@ pub fn drawing(measured: &[Measured]) -> String {
     let factor = factor(rows.iter().flatten().flat_map(|panel| panel.cells.values()));
     let size = |panel: &Panel| {
         let (sizes, ranks) = panel.lines();
-        [LEFT + CELL[0] * ranks.len() as f64, ABOVE + CELL[1] * sizes.len() as f64 + BELOW]
+        [LEFT + (CELL[0] * ranks.len() as f64).max(TITLE), ABOVE + CELL[1] * sizes.len() as f64 + BELOW]
     };
     let width_of = |row: &Vec<Panel>| row.iter().map(|panel| size(panel)[0]).sum::<f64>();
     let height_of = |row: &Vec<Panel>| row.iter().map(|panel| size(panel)[1]).fold(0.0, f64::max);
