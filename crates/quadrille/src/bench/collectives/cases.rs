@@ -131,15 +131,13 @@ impl Cases {
 }
 
 fn check_nodes(ranks: usize, per_node: usize) -> Result<(), SpecError> {
-    if per_node < ranks && !ranks.is_multiple_of(per_node) {
-        let rule = format!("--ranks {ranks} fill nodes of {per_node} unequally");
-        let remedy = format!(
-            "use a divisor of {ranks}, e.g. --per-node {}",
-            (1..per_node).rev().find(|d| ranks % d == 0).unwrap_or(1)
-        );
-        return Err(SpecError::invalid("--per-node", per_node, rule, remedy));
+    if per_node >= ranks || ranks.is_multiple_of(per_node) {
+        return Ok(());
     }
-    Ok(())
+    let rule = format!("--ranks {ranks} fill nodes of {per_node} unequally");
+    let divisor = (1..per_node).rev().find(|divisor| ranks.is_multiple_of(*divisor)).unwrap_or(1);
+    let remedy = format!("use a divisor of {ranks}, e.g. --per-node {divisor}");
+    Err(SpecError::invalid("--per-node", per_node, rule, remedy))
 }
 
 /// Two levels that were asked for by themselves, rather than among all algorithms, are to be somewhere.
