@@ -62,7 +62,7 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments, launch),
         Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
         Command::Validate(arguments) => validate::run(&arguments, launch),
     }

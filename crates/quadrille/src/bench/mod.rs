@@ -16,6 +16,7 @@ use quadrille_tensor::{Buffer, Element};
 
 use crate::arguments::{Bench, BenchArguments};
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 use crate::settings::{self, Defaults};
 
@@ -25,11 +26,11 @@ const GLOBAL_BATCH: usize = 4;
 const SEQ_LEN: usize = 256;
 
 /// Measures and reports.
-pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
     match &arguments.bench {
         Bench::Step(arguments) => step::run(arguments),
         Bench::Gemm(arguments) => gemm::run(arguments),
-        Bench::Collectives(arguments) => collectives::run(arguments),
+        Bench::Collectives(arguments) => collectives::run(arguments, launch),
         Bench::Pipeline(arguments) => pipeline::run(arguments),
         Bench::Simulation(arguments) => simulation::run(arguments),
         Bench::Plan(arguments) => plan::run(arguments),

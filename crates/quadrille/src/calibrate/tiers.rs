@@ -90,15 +90,26 @@ pub fn kinds(samples: &[Sample]) -> Vec<CollectiveKind> {
     kinds
 }
 
-/// What collectives take unless another algorithm is asked for.
+/// What collectives take unless another algorithm is asked for: between threads what shared memory gives, between processes
+/// the fastest of this program's own. What has one algorithm only is measured as native.
 fn samples(measured: &Measurements) -> Vec<Sample> {
-    let of = |Measured { case, runs }: &Measured| match *case {
-        Case::Collective { kind, algorithm: Algorithm::Native, group, bytes } => {
-            Some(Sample { group, kind, bytes: bytes as f64, seconds: runs.seconds })
+    let own = measured.setup.world.is_some();
+    let mut samples: Vec<(bool, Sample)> = Vec::new();
+    for Measured { case, runs } in &measured.cases {
+        let Case::Collective { kind, algorithm, group, bytes } = *case else { continue };
+        let (native, seconds) = (algorithm == Algorithm::Native, runs.seconds);
+        let same = |(_, sample): &&mut (bool, Sample)| {
+            (sample.kind, sample.group, sample.bytes) == (kind, group, bytes as f64)
+        };
+        match samples.iter_mut().find(same) {
+            None => samples.push((native, Sample { group, kind, bytes: bytes as f64, seconds })),
+            Some((was_native, sample)) if own && (*was_native || seconds < sample.seconds) => {
+                (*was_native, sample.seconds) = (false, seconds);
+            }
+            Some(_) => {}
         }
-        _ => None,
-    };
-    measured.cases.iter().filter_map(of).collect()
+    }
+    samples.into_iter().map(|(_, sample)| sample).collect()
 }
 
 /// AxoNN's table: what a ring of each group inside a node reaches while all such groups communicate, from the largest
