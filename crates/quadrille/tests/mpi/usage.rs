@@ -20,7 +20,7 @@ pub const CASES: &[Case] = &[
         refused(5, "verify --model gpt-tiny --grid x=5", &["x=5", "heads"]);
     }),
     ("usage_a_file_that_is_missing", || {
-        refused(2, "train --model gpt-tiny --grid data=2 --data missing.txt", &["missing.txt", "No such file"]);
+        refused(2, "train --set vocab=256 --grid data=2 --data missing.txt", &["missing.txt", "No such file"]);
     }),
     ("usage_one_process_speaks", || {
         let folder = tempfile::tempdir().unwrap();

@@ -10,10 +10,8 @@ use crate::run::{Run, TRAINING};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/virtual-cluster");
 
-pub const CASES: &[Case] = &[
-    ("node_cut_off", || cut("ring")),
-    ("node_cut_off_in_the_librarys_own_collectives", || cut("native")),
-];
+pub const CASES: &[Case] =
+    &[("node_cut_off", || cut("ring")), ("node_cut_off_in_the_librarys_own_collectives", || cut("native"))];
 
 /// A virtual cluster, taken down in the end.
 struct Cluster(String);

@@ -21,7 +21,8 @@ const SET_PIPE_SIZE: i32 = 1031;
 /// What the small file system and the small pipe hold: some twenty lines.
 const SMALL: i32 = 4096;
 
-pub const CASES: &[Case] = &[("full_device", full_device), ("full_disk", full_disk), ("log_that_blocks", log_that_blocks)];
+pub const CASES: &[Case] =
+    &[("full_device", full_device), ("full_disk", full_disk), ("log_that_blocks", log_that_blocks)];
 
 /// Every write to this device says that the disk is full.
 fn full_device() {
@@ -43,7 +44,10 @@ fn full_disk() {
 
 fn told(end: &End, log: &Path) {
     assert_eq!(end.code, Some(1), "{}", end.errors);
-    end.says(&["error: rank 0 failed at ", &format!("cannot write the log {}: No space left on device", log.display())]);
+    end.says(&[
+        "error: rank 0 failed at ",
+        &format!("cannot write the log {}: No space left on device", log.display()),
+    ]);
     assert_eq!(end.errors.matches("error: ").count(), 1, "one rank tells:\n{}", end.errors);
 }
 

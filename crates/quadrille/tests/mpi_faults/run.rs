@@ -151,10 +151,12 @@ impl Run {
     /// What is under way, the launcher included, by number with its environment. Zombies have none.
     fn processes(&self) -> BTreeMap<u32, Vec<String>> {
         let mark = format!("{MARK}={}", self.mark);
-        let numbers = fs::read_dir("/proc").expect("Linux").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let numbers =
+            fs::read_dir("/proc").expect("Linux").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let environment = |process: u32| {
             let bytes = fs::read(format!("/proc/{process}/environ")).ok()?;
-            let each: Vec<String> = bytes.split(|byte| *byte == 0).map(|each| String::from_utf8_lossy(each).into()).collect();
+            let each: Vec<String> =
+                bytes.split(|byte| *byte == 0).map(|each| String::from_utf8_lossy(each).into()).collect();
             each.contains(&mark).then_some((process, each))
         };
         numbers.filter_map(environment).collect()
