@@ -87,8 +87,8 @@ impl RankContext {
     }
 
     /// Sends a message to the member with index `to`. Messages of one tag between two members arrive in the order of their
-    /// sends, independent of other tags and of the group's collectives. The send is done when the buffer has been read,
-    /// so after the receive has been issued. Tags are meant to be few: each is remembered until the job ends.
+    /// sends, independent of other tags and of the group's collectives. The send is done when the buffer has been read:
+    /// between threads after the receive has been issued, between processes possibly before. Tags are meant to be few: each is remembered until the job ends.
     pub fn send<T: Element, B: Buffer<T>>(&self, group: &Group, to: usize, tag: u32, buffer: B) -> Pending<B> {
         let call = Call { peer: Some(to), tag: Some(tag), ..self.call::<T>(CollectiveKind::Send) };
         self.message(group, call, buffer)

@@ -25,7 +25,10 @@ pub(crate) struct Lanes {
 #[derive(Default)]
 struct Inbox {
     state: Mutex<State>,
-    changed: Condvar,
+    /// A parcel has come. Its owner waits for one thing at a time: each wakes it by itself.
+    arrived: Condvar,
+    /// The owner's own parcel has been read.
+    read: Condvar,
 }
 
 #[derive(Default)]
@@ -65,7 +68,7 @@ struct Read<'a>(&'a Inbox);
 impl Drop for Read<'_> {
     fn drop(&mut self) {
         lock(&self.0.state).unread = false;
-        self.0.changed.notify_all();
+        self.0.read.notify_all();
     }
 }
 
@@ -78,7 +81,8 @@ impl Lanes {
     pub(crate) fn wake(&self) {
         for inbox in &self.inboxes {
             let _state = lock(&inbox.state);
-            inbox.changed.notify_all();
+            inbox.arrived.notify_all();
+            inbox.read.notify_all();
         }
     }
 
@@ -123,7 +127,7 @@ impl Lanes {
         };
         let inbox = self.inbox(at, to);
         lock(&inbox.state).parcels.push(parcel);
-        inbox.changed.notify_all();
+        inbox.arrived.notify_all();
     }
 
     fn receive<T: Element>(
@@ -141,7 +145,7 @@ impl Lanes {
             if let Some(position) = state.parcels.iter().position(|parcel| parcel.from == sender) {
                 break state.parcels.swap_remove(position);
             }
-            state = wait_or_fail(job, at, start, from, inbox, state)?;
+            state = wait_or_fail(job, at, start, from, &inbox.arrived, state)?;
         };
         drop(state);
         let _read = Read(&self.inboxes[sender]);
@@ -170,7 +174,7 @@ impl Lanes {
         let inbox = self.own(at);
         let mut state = lock(&inbox.state);
         while state.unread {
-            state = match wait_or_fail(job, at, start, to, inbox, state) {
+            state = match wait_or_fail(job, at, start, to, &inbox.read, state) {
                 Ok(state) => state,
                 Err(aborted) => {
                     self.withdraw(at, to);
@@ -196,18 +200,18 @@ impl Lanes {
         let inbox = self.own(at);
         let mut state = lock(&inbox.state);
         while state.unread {
-            state = inbox.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = inbox.read.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-/// Waits for a change of the inbox, or finds why none will come: the job is aborted, the partner has left or is late.
+/// Waits for a change of the own inbox, or finds why none will come: the job is aborted, the partner has left or is late.
 fn wait_or_fail<'a>(
     job: &Job,
     at: &Occasion<'_>,
     start: Instant,
     partner: usize,
-    inbox: &'a Inbox,
+    change: &Condvar,
     state: MutexGuard<'a, State>,
 ) -> Result<MutexGuard<'a, State>, Aborted> {
     if let Err(aborted) = job.check() {
@@ -232,7 +236,7 @@ fn wait_or_fail<'a>(
         return Err(stuck(job, at, partner, waited));
     }
     let pause = (job.timeout / 8).clamp(Duration::from_millis(1), Duration::from_millis(250));
-    Ok(inbox.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0)
+    Ok(change.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0)
 }
 
 /// Aborts: late are the members that have not issued the collective, else the partner.

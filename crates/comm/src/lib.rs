@@ -17,11 +17,15 @@
 //! # Ok::<(), quadrille_comm::JobFailure>(())
 //! ```
 //!
+//! Ranks may also be processes, started by `mpirun` or another launcher: [`World`] and [`run_job`], with the feature `mpi`.
+//!
 //! Rules a program keeps: the members of a group issue the same collectives in the same order, with the
 //! same sizes; groups that overlap are used in an order all their members share. A program that breaks
 //! them, like one whose rank fails or stays away, ends with a [`JobFailure`] that names the rank, the
-//! layer and the operation. Messages stand outside these orders: they match by sender, receiver and tag. Results are bit-identical from run to run: every element is reduced in
-//! ascending order of the member index.
+//! layer and the operation. Messages stand outside these orders: they match by sender, receiver and tag. Results are
+//! bit-identical from run to run: in shared memory every element is reduced in ascending order of the member index, by the
+//! algorithms in an order that the algorithm and the group fix; only in an MPI library's own collectives the order is the
+//! library's.
 
 mod activity;
 mod algorithm;

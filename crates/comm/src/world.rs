@@ -25,19 +25,18 @@ use crate::run::JobOptions;
 /// # use quadrille_comm::{JobOptions, World, run_job};
 /// let world = World::initialize()?;
 /// let options = JobOptions { world: Some(world.clone()), ..JobOptions::new(world.size()) };
-/// match run_job(&options, |context| Ok(context.rank())) {
-///     Ok(ranks) => {
-///         if world.rank() == 0 {
-///             println!("{ranks:?}");
-///         }
-///         world.finish()?;
+/// let work = || -> Result<(), Box<dyn std::error::Error>> {
+///     let ranks = run_job(&options, |context| Ok(context.rank()))?;
+///     if world.rank() == 0 {
+///         println!("{ranks:?}");
 ///     }
-///     Err(error) => {
-///         if world.reports(&error) {
-///             eprintln!("error: {error}");
-///         }
-///         world.abandon(1);
+///     Ok(world.finish()?)
+/// };
+/// if let Err(error) = work() {
+///     if world.reports(&error) {
+///         eprintln!("error: {error}");
 ///     }
+///     world.abandon(1);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -104,7 +103,7 @@ impl World {
     ///
     /// # Errors
     /// Another process failed meanwhile, or the MPI library's.
-    pub fn finish(self) -> Result<(), WorldError> {
+    pub fn finish(&self) -> Result<(), WorldError> {
         self.port.close().map_err(|error| match error {
             Ok(Aborted(failure)) => WorldError::Failed((*failure).clone()),
             Err(text) => WorldError::Library(text),
@@ -178,7 +177,7 @@ impl World {
     ///
     /// # Errors
     /// Another process failed meanwhile, or the MPI library's.
-    pub fn finish(self) -> Result<(), WorldError> {
+    pub fn finish(&self) -> Result<(), WorldError> {
         match self.none {}
     }
 

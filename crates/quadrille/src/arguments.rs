@@ -10,6 +10,8 @@ use quadrille_spec::{Axis, Collectives, ElementType};
 use serde::Serialize;
 
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
+use crate::bench::collectives::arguments::BenchCollectivesArguments;
+use crate::calibrate::arguments::CalibrateArguments;
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
@@ -40,6 +42,7 @@ const EXAMPLES: &str = "Examples:
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille reproduce megatron                             the paper's tables beside our formulas
   quadrille export --to megatron --model llama3-8b --grid x=4,data=2,pipe=2 --gpus-per-node 8
+  quadrille calibrate --out here.toml                      measure this machine for --cluster here.toml
   quadrille validate local --ranks 4 --html local.html      predicted against measured steps, layout by layout
   quadrille bench step                                     speed beside what the matrix library reaches";
 
@@ -63,6 +66,8 @@ pub enum Command {
     Export(ExportArguments),
     /// Measure the speed beside a yardstick of the same run.
     Bench(BenchArguments),
+    /// Measure this machine, or read others' measurements, and write a cluster file that every --cluster reads.
+    Calibrate(CalibrateArguments),
     /// Hold predictions against measured steps: published ones, or this machine's.
     Validate(ValidateArguments),
 }
@@ -327,7 +332,7 @@ pub enum Bench {
     Step(BenchStepArguments),
     /// Every product of a step, beside the matrix library's own rate
     Gemm(BenchGemmArguments),
-    /// All-reduce, all-gather, reduce-scatter on thread ranks, beside a memory copy
+    /// Collectives by every algorithm, beside what the transport brings and a memory copy
     Collectives(BenchCollectivesArguments),
     /// Pipeline schedules against each other: equal stages, a slow stage, varying message delays
     Pipeline(BenchPipelineArguments),
@@ -386,31 +391,6 @@ pub struct BenchGemmArguments {
     pub json: bool,
     #[command(flatten, next_help_heading = "Layout")]
     pub layout: LayoutArguments,
-}
-
-/// Collectives between the threads of one process. Bandwidths as nccl-tests define them; the copy is that of one
-/// thread while as many threads as there are ranks copy.
-#[derive(Debug, Args)]
-#[command(allow_negative_numbers = true)]
-pub struct BenchCollectivesArguments {
-    /// Numbers of ranks
-    #[arg(
-        long, value_name = "N", value_delimiter = ',', default_values_t = [2, 4],
-        value_parser = value_parser!(u16).range(2..=1024)
-    )]
-    pub ranks: Vec<u16>,
-    /// Sizes of the full buffer (input of reduce-scatter, output of all-gather) in MiB
-    #[arg(
-        long, value_name = "MIB", value_delimiter = ',', default_values_t = [1, 16, 64],
-        value_parser = value_parser!(u32).range(1..=1 << 20)
-    )]
-    pub sizes: Vec<u32>,
-    /// Measured runs, after one that warms up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 21, value_parser = value_parser!(u32).range(1..))]
-    pub runs: u32,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
 }
 
 fn model_help(argument: Arg) -> Arg {

@@ -8,7 +8,7 @@ use indicatif::ProgressDrawTarget;
 use quadrille_comm::{JobOptions, Launched, World, run_job};
 use quadrille_spec::{Algorithm, Choice, Cluster, Collectives};
 
-use crate::arguments::{Arguments, Command, RunArguments};
+use crate::arguments::{Arguments, Bench, Command, RunArguments};
 use crate::failure::Failure;
 use crate::settings::Defaults;
 use crate::validate::Validate;
@@ -167,7 +167,8 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Estimate(_) => ("estimate", false),
         Command::Reproduce(_) => ("reproduce", false),
         Command::Export(_) => ("export", false),
-        Command::Bench(_) => ("bench", false),
+        Command::Bench(arguments) => ("bench", matches!(arguments.bench, Bench::Collectives(_))),
+        Command::Calibrate(_) => ("calibrate", true),
         Command::Validate(arguments) => match arguments.validate {
             Validate::Published(_) => ("validate published", false),
             Validate::Local(_) => ("validate local", true),

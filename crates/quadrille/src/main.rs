@@ -1,10 +1,11 @@
 //! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `validate`, `bench`.
+//! `calibrate`, `validate`, `bench`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
 mod arguments;
 mod bench;
+mod calibrate;
 mod constants;
 mod describe;
 mod drawing;
@@ -61,7 +62,8 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
-        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments, launch),
+        Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
         Command::Validate(arguments) => validate::run(&arguments, launch),
     }
 }

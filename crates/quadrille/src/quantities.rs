@@ -4,6 +4,24 @@ use std::str::FromStr;
 
 use quadrille_spec::SpecError;
 
+/// Units of bytes, the longest names first.
+const UNITS: [(&str, f64); 7] = [
+    ("gib", 1_073_741_824.0),
+    ("mib", 1_048_576.0),
+    ("kib", 1024.0),
+    ("gb", 1e9),
+    ("mb", 1e6),
+    ("kb", 1e3),
+    ("b", 1.0),
+];
+
+/// Bytes that `4GB` or `512 MiB` means; `None` without a number or a unit.
+pub fn with_unit(text: &str) -> Option<f64> {
+    let lower = text.to_lowercase();
+    let (digits, unit) = UNITS.iter().find_map(|(name, unit)| Some((lower.strip_suffix(name)?, *unit)))?;
+    Some(digits.trim().parse::<f64>().ok()? * unit)
+}
+
 /// Bytes of a device that a plan leaves free.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reserve {
@@ -47,24 +65,12 @@ impl FromStr for Reserve {
             let percent: f64 = percent.trim().parse().map_err(|_| invalid())?;
             return if (0.0..100.0).contains(&percent) { Ok(Self::Fraction(percent / 100.0)) } else { Err(invalid()) };
         }
-        const UNITS: [(&str, f64); 7] = [
-            ("gib", 1_073_741_824.0),
-            ("mib", 1_048_576.0),
-            ("kib", 1024.0),
-            ("gb", 1e9),
-            ("mb", 1e6),
-            ("kb", 1e3),
-            ("b", 1.0),
-        ];
         if text == "0" {
             return Ok(Self::Bytes(0));
         }
         // A number without a unit may be meant as per cent.
-        let lower = text.to_lowercase();
-        let with_unit = UNITS.iter().find_map(|(name, unit)| Some((lower.strip_suffix(name)?, *unit)));
-        let (digits, unit) = with_unit.ok_or_else(invalid)?;
-        let value: f64 = digits.trim().parse().map_err(|_| invalid())?;
-        if (0.0..1e18).contains(&(value * unit)) { Ok(Self::Bytes((value * unit) as u64)) } else { Err(invalid()) }
+        let bytes = with_unit(text).ok_or_else(invalid)?;
+        if (0.0..1e18).contains(&bytes) { Ok(Self::Bytes(bytes as u64)) } else { Err(invalid()) }
     }
 }
 

@@ -89,22 +89,6 @@ fn gemm_lists_every_product_of_a_step() {
 }
 
 #[test]
-fn collectives_have_the_bandwidths_of_nccl_tests() {
-    let document = document("collectives --ranks 2,3 --sizes 1 --runs 2");
-    let rows = document["collectives"].as_array().unwrap();
-    assert_eq!(rows.len(), 6);
-    for row in rows {
-        let ranks = number(row, "ranks");
-        let factor = if row["collective"] == "all-reduce" { 2.0 } else { 1.0 };
-        let algorithm = number(row, "bytes") / number(row, "seconds") / 1e9;
-        assert_close(number(row, "algorithm_gb_s"), algorithm);
-        assert_close(number(row, "bus_gb_s"), factor * (ranks - 1.0) / ranks * algorithm);
-        assert_close(number(row, "ratio"), number(row, "bus_gb_s") / number(row, "copy_gb_s"));
-        assert_close(number(row, "copy_total_gb_s"), ranks * number(row, "copy_gb_s"));
-    }
-}
-
-#[test]
 fn what_cannot_be_measured_is_refused() {
     for (arguments, reason) in [
         ("step --steps 0", "--steps"),
@@ -113,8 +97,6 @@ fn what_cannot_be_measured_is_refused() {
         ("step --model gpt-tiny --seq-len 17", "17"),
         ("gemm --threads 0", "--threads"),
         ("gemm --model gpt-none", "gpt-none"),
-        ("collectives --ranks 1", "--ranks"),
-        ("collectives --sizes 0", "--sizes"),
     ] {
         let output = bench(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments}");
@@ -131,7 +113,6 @@ fn tables_show_the_same() {
     assert!(["tokens/s", "library", "ratio", "adamw"].iter().all(|word| step.contains(word)), "{step}");
     let gemm = text("gemm --model gpt-tiny --global-batch 2");
     assert!(gemm.contains("d embedding.table") && gemm.contains("of FLOPs"), "{gemm}");
-    assert!(text("collectives --ranks 2 --sizes 1 --runs 1").contains("reduce-scatter"));
 }
 
 #[test]

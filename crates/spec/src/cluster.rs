@@ -1,8 +1,8 @@
 //! A cluster: its devices and how fast they talk to each other.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{Device, SpecError};
+use crate::{Calibration, Device, SpecError};
 
 /// Devices, the links inside a node and those between nodes. Files: [`Cluster::from_toml`].
 #[derive(Debug, Clone, PartialEq)]
@@ -23,15 +23,18 @@ pub struct Cluster {
     pub intra_node_bandwidth: f64,
     /// Known bandwidths of groups inside a node.
     pub group_bandwidths: Vec<GroupBandwidth>,
+    /// What the numbers were fitted to, where they were measured.
+    pub calibration: Option<Calibration>,
 }
 
 /// A network that joins devices (the innermost) or domains of the tier below: NVLink in a node, InfiniBand between nodes.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tier {
     /// What the network is called in reports.
     pub name: String,
     /// Devices in a domain of this tier, a multiple of those of the tier below; `None` on the outermost: any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub devices: Option<usize>,
     /// Links by which one domain of the tier below (one device on the innermost tier) joins this tier.
     #[serde(default = "one")]
@@ -62,7 +65,7 @@ pub struct Network {
 
 /// The peer-to-peer bandwidth that collectives reach inside a node when all outer groups of a two-level hierarchy
 /// run at once: the database of AxoNN's performance model (SC24, section V-B, case 1).
-#[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupBandwidth {
     /// `G0`: devices between two neighbours of a group, the product of the sizes of the inner axes.

@@ -1,10 +1,10 @@
 //! A cluster as its TOML file says it, its validation, and the clusters that come with the program.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::device::{check_fraction, check_rate, check_seconds};
 use crate::toml_text::{self, check_name, check_size};
-use crate::{Cluster, Device, GroupBandwidth, Network, SpecError, Tier};
+use crate::{Calibration, Cluster, Device, GroupBandwidth, Network, SpecError, Tier};
 
 const MAX_DEVICES_PER_NODE: usize = 1 << 16;
 const MAX_MEMORY: u64 = 1 << 50;
@@ -34,24 +34,31 @@ const PRESETS: [(&str, &str); 13] = [
 
 /// The fields of a cluster file; see [`Cluster`], [`Tier`] and [`Network`] for their meaning. Without
 /// `devices_per_node` and `inter_node_bandwidth`, and without tiers, all devices share one node.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
     name: String,
     source: String,
-    device: Option<DeviceChoice>,
-    #[serde(default)]
-    tiers: Vec<Tier>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     device_memory: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     devices_per_node: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     inter_node_bandwidth: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     intra_node_bandwidth: Option<f64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     group_bandwidths: Vec<GroupBandwidth>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tiers: Vec<Tier>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<DeviceChoice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calibration: Option<Calibration>,
 }
 
 /// A preset's name, or a table with the fields of [`Device`].
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum DeviceChoice {
     Preset(String),
@@ -71,7 +78,8 @@ impl Cluster {
     /// Reads and validates a cluster file: `name`, `source`; `device` (a preset's name or a table of [`Device`]) and
     /// `[[tiers]]` ([`Tier`], innermost first). What AxoNN's model needs follows from the tiers unless it is given:
     /// `intra_node_bandwidth`, for several nodes `devices_per_node` and `inter_node_bandwidth`, a list
-    /// `group_bandwidths` of `{ inner, group, bandwidth }`, and `device_memory`. Bytes and bytes per second.
+    /// `group_bandwidths` of `{ inner, group, bandwidth }`, and `device_memory`. Bytes and bytes per second. A measured
+    /// cluster's file has a section `[calibration]` ([`Calibration`]), too.
     ///
     /// # Errors
     /// Text that is no TOML, missing or unknown fields, values outside their rule.
@@ -100,6 +108,7 @@ impl Cluster {
         }
         let largest = network.map_or(MAX_DEVICES_PER_NODE, |network| network.devices_per_node);
         check_groups(&file.group_bandwidths, largest)?;
+        file.calibration.as_ref().map_or(Ok(()), Calibration::check)?;
         Ok(Self {
             name: file.name,
             source: file.source,
@@ -109,7 +118,29 @@ impl Cluster {
             network,
             intra_node_bandwidth,
             group_bandwidths: file.group_bandwidths,
+            calibration: file.calibration,
         })
+    }
+
+    /// The file of this cluster, everything written out: [`Cluster::from_toml`] gives an equal one.
+    ///
+    /// # Errors
+    /// A value outside its rule, or such as TOML cannot hold.
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        let file = ClusterFile {
+            name: self.name.clone(),
+            source: self.source.clone(),
+            device_memory: self.device_memory,
+            devices_per_node: self.network.map(|network| network.devices_per_node),
+            inter_node_bandwidth: self.network.map(|network| network.bandwidth),
+            intra_node_bandwidth: Some(self.intra_node_bandwidth),
+            group_bandwidths: self.group_bandwidths.clone(),
+            tiers: self.tiers.clone(),
+            device: self.device.clone().map(|device| DeviceChoice::Described(Box::new(device))),
+            calibration: self.calibration.clone(),
+        };
+        let text = toml_text::write("a cluster", &self.name, &file)?;
+        Self::from_toml(&text).map(|_| text)
     }
 
     /// Holds the device and the tiers against their rules: of use after a change of their numbers.

@@ -104,6 +104,26 @@ impl Efficiency {
         }
     }
 
+    /// The largest fraction that any shape reaches.
+    pub fn largest(&self) -> f64 {
+        match self {
+            Self::Constant { fraction } => *fraction,
+            Self::Curve { ceiling, .. } => *ceiling,
+            Self::Table { entries } => entries.iter().map(|entry| entry.fraction).fold(0.0, f64::max),
+        }
+    }
+
+    /// The same shapes with every fraction `factor` times as large.
+    pub fn scaled(&self, factor: f64) -> Self {
+        let mut scaled = self.clone();
+        match &mut scaled {
+            Self::Constant { fraction } => *fraction *= factor,
+            Self::Curve { ceiling, .. } => *ceiling *= factor,
+            Self::Table { entries } => entries.iter_mut().for_each(|entry| entry.fraction *= factor),
+        }
+        scaled
+    }
+
     fn check(&self, field: &str) -> Result<(), SpecError> {
         match self {
             Self::Constant { fraction } => check_fraction(&format!("{field}.fraction"), *fraction),
@@ -207,5 +227,10 @@ mod tests {
         let rate = |m, fraction| MeasuredRate { m, n: 64, k: 64, fraction };
         let table = Efficiency::Table { entries: vec![rate(64, 0.3), rate(1024, 0.6)] };
         assert_eq!((table.at([100.0, 64.0, 64.0]), table.at([700.0, 64.0, 64.0])), (0.3, 0.6));
+        for efficiency in [curve, table, Efficiency::Constant { fraction: 0.5 }] {
+            let (largest, half) = (efficiency.largest(), efficiency.scaled(0.5));
+            assert_eq!(half.largest(), 0.5 * largest);
+            assert_eq!(half.at([100.0, 64.0, 64.0]), 0.5 * efficiency.at([100.0, 64.0, 64.0]));
+        }
     }
 }

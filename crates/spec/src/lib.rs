@@ -4,6 +4,7 @@
 //! FLOP, bytes per second; types or field names say which.
 
 mod axis;
+mod calibration;
 mod choices;
 mod cluster;
 mod cluster_file;
@@ -30,6 +31,7 @@ mod stage_blocks;
 mod toml_text;
 
 pub use axis::{Axis, AxisOrder, AxisSet};
+pub use calibration::{Calibration, MeasuredCollective, MeasuredOperation, RateUnit};
 pub use choices::{
     Activation, Activations, ElementType, KeepWeights, Linear, Norm, Positions, Recompute, Schedule, Zero,
 };

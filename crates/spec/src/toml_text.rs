@@ -1,5 +1,6 @@
 //! Turns TOML text into typed files, and its errors into this crate's.
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::SpecError;
@@ -15,6 +16,18 @@ pub fn read<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Sp
         // Long lines (or a binary file taken for a description) are cut: the number finds them.
         let line = text.lines().nth(number - 1).unwrap_or_default().chars().take(80).collect();
         SpecError::Syntax { what, text: line, reason: format!("line {number}: {}", error.message().trim()) }
+    })
+}
+
+/// Writes `value`, a `what` called `name`.
+///
+/// # Errors
+/// Values that TOML cannot hold.
+pub(crate) fn write(what: &'static str, name: &str, value: &impl Serialize) -> Result<String, SpecError> {
+    toml::to_string(value).map_err(|error| SpecError::Syntax {
+        what,
+        text: name.to_owned(),
+        reason: format!("it cannot be written as TOML: {error}"),
     })
 }
 

@@ -8,8 +8,8 @@
 use quadrille_spec::TwoLevel;
 
 use super::plan::{Circle, Piece, Plan};
-use super::recursive::Rotated;
-use super::{chunk, recursive, ring};
+use super::recursive::{Ordered, Rotated};
+use super::{chunk, in_order, recursive, ring};
 
 /// A member's place, and the circles of its two phases.
 pub(crate) struct Place<'a> {
@@ -83,6 +83,14 @@ pub(crate) fn all_reduce(plan: &mut Plan, place: &Place<'_>, n: usize) {
 /// Reduces a piece of the output in place: halving, then doubling.
 pub(crate) fn recursive_all_reduce(plan: &mut Plan, circle: &Circle, buffer: Piece) {
     let size = circle.size();
+    if in_order(buffer.len) {
+        let blocks = Ordered::new(circle, |from, to| {
+            let start = chunk(buffer.len, size, from).start;
+            Piece { start: buffer.start + start, len: chunk(buffer.len, size, to - 1).end - start, ..buffer }
+        });
+        recursive::reduce_scatter_ordered(plan, circle, &blocks);
+        return recursive::all_gather_ordered(plan, circle, &blocks);
+    }
     let start = plan.reserve(buffer.len);
     let blocks = Rotated::new(circle, start, |block| chunk(buffer.len, size, block).len());
     let places: Vec<(Piece, Piece)> = (0..size)

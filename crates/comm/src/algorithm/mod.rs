@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::wire::chunk;
 use hierarchical::Place;
 use plan::{Arrival, Circle, Piece};
-use recursive::Rotated;
+use recursive::{Ordered, Rotated};
 
 pub(crate) use plan::Plan;
 pub(crate) use run::{Scratch, run};
@@ -39,6 +39,14 @@ pub(crate) fn plan(call: &Call, route: &Route, members: usize, index: usize) -> 
     plan
 }
 
+/// From this many elements of a full buffer on, the recursive algorithms leave blocks in their own order: copies into
+/// rotated order and back would take longer than the exchanges by which a round may then become longer.
+const IN_ORDER: usize = 32 << 10;
+
+fn in_order(elements: usize) -> bool {
+    elements >= IN_ORDER
+}
+
 fn all_reduce(plan: &mut Plan, route: &Route, circle: &Circle, n: usize) {
     let size = circle.size();
     let part = |index: usize| Piece::output(chunk(n, size, index));
@@ -57,6 +65,10 @@ fn reduce_scatter(plan: &mut Plan, route: &Route, circle: &Circle, each: usize) 
     let output = Piece::output(0..each);
     match route {
         Route::Ring | Route::Native => ring::reduce_scatter(plan, circle, part, output),
+        Route::Recursive if in_order(each * circle.size()) => {
+            let blocks = Ordered::new(circle, |from, to| Piece::input(from * each..to * each));
+            recursive::reduce_scatter_apart(plan, circle, &blocks, each, output);
+        }
         Route::Recursive => {
             let blocks = rotated(plan, circle, each);
             for position in 0..circle.size() {
@@ -76,6 +88,11 @@ fn all_gather(plan: &mut Plan, route: &Route, circle: &Circle, each: usize) {
         Route::Ring | Route::Native => {
             plan.copy(own, part(circle.me));
             ring::all_gather(plan, circle, part);
+        }
+        Route::Recursive if in_order(each * circle.size()) => {
+            plan.copy(own, part(circle.me));
+            let blocks = Ordered::new(circle, |from, to| Piece::output(from * each..to * each));
+            recursive::all_gather_ordered(plan, circle, &blocks);
         }
         Route::Recursive => {
             let blocks = rotated(plan, circle, each);

@@ -219,6 +219,19 @@ fn two_levels_are_right_wherever_the_members_lie() {
 }
 
 #[test]
+fn large_buffers_stay_in_order() {
+    for members in 2..=9 {
+        // Chunks of an all-reduce of which some are longer than others.
+        let elements = super::IN_ORDER + members - 1;
+        Case { kind: CollectiveKind::AllReduce, members, elements, root: 0 }.check(&Route::Recursive);
+        for kind in [CollectiveKind::ReduceScatter, CollectiveKind::AllGather] {
+            let elements = super::IN_ORDER.div_ceil(members);
+            Case { kind, members, elements, root: 0 }.check(&Route::Recursive);
+        }
+    }
+}
+
+#[test]
 fn long_chains_are_cut_into_segments() {
     for kind in [CollectiveKind::Broadcast, CollectiveKind::Reduce] {
         for members in [2, 3, 5] {

@@ -98,7 +98,7 @@ impl Alarm {
     }
 
     /// Ends the process at once: nothing of it works any more.
-    pub(super) fn give_up(&self) -> ! {
+    fn give_up(&self) -> ! {
         // SAFETY: takes any code, and returns to nobody.
         unsafe { _exit(1) }
     }

@@ -15,8 +15,11 @@ use crate::mpi::messages::Messages;
 use crate::mpi::packet::{ActivityText, Answer, CallText, ChannelKey, Packet, Question, no_answer};
 use crate::mpi::port::Port;
 
-/// After so long a wait the others are asked, and from then on as often.
+/// After so long a wait the others are asked, and from then on as often; so long for every [`PER_ASK`] others.
 const ASK: Duration = Duration::from_secs(2);
+
+/// A thousand ranks that ask each other every two seconds would do nothing else.
+const PER_ASK: usize = 64;
 
 /// So long answers are waited for.
 const ANSWERS: Duration = Duration::from_secs(1);
@@ -92,10 +95,16 @@ impl Wait {
         }
     }
 
+    /// How often the others are asked.
+    fn period(&self) -> Duration {
+        let others = if self.channel.is_some() { 1 } else { self.group.size() };
+        ASK * (1 + others / PER_ASK) as u32
+    }
+
     /// Looks after a wait: asks, takes answers, judges. Cheap while nothing is due.
     pub(super) fn look(&mut self, port: &Port, job: &Job) -> Option<Fault> {
         let now = Instant::now();
-        let first = self.since + ASK.min(job.timeout);
+        let first = self.since + self.period().min(job.timeout);
         if now < *self.next.get_or_insert(first) {
             return None;
         }
@@ -112,7 +121,7 @@ impl Wait {
         let last = asked.saturating_duration_since(self.since) >= job.timeout;
         // Asked again after a while, and once when the timeout is over.
         let end = self.since + job.timeout;
-        self.next = Some(if now < end { end.min(now + ASK) } else { now });
+        self.next = Some(if now < end { end.min(now + self.period()) } else { now });
         self.judge(port, job, &port.inquiries.close(number), last)
     }
 

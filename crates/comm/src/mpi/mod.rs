@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `library` | the functions of the MPI library that are used |
 //! | `port` | who is inside the library when; the progress thread |
-//! | `exchange`, `native`, `messages` | the data: steps of algorithms, the library's collectives, messages |
+//! | `exchange`, `segments`, `native`, `messages` | the data: steps of algorithms, the library's collectives, messages |
 //! | `packet`, `control` | what ranks tell each other beside: signs of life, failures, questions |
 //! | `inquiry` | who is late |
 //! | `alarm` | the end after a failure |
@@ -22,6 +22,7 @@ mod native;
 mod pace;
 mod packet;
 mod port;
+mod segments;
 
 use std::sync::Arc;
 use std::thread::Builder;

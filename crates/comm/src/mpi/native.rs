@@ -1,6 +1,6 @@
 //! The library's own collectives, nonblocking and polled, on communicators of groups.
 //!
-//! A group's communicator is made before its first collective, when all members stand at the door: making it blocks.
+//! In which order elements are summed is the library's choice. A group's communicator is made before its first collective, when all members stand at the door: making it blocks.
 //! Beside every collective goes a small one that compares the members' calls, since calls that do not fit may pass
 //! unnoticed otherwise.
 
@@ -15,10 +15,8 @@ use quadrille_spec::CollectiveKind;
 use crate::element::{Element, Reduction};
 use crate::error::{Aborted, CollectiveError};
 use crate::job::Job;
-use crate::mpi::exchange::{hash, strand};
-use crate::mpi::inquiry::Wait;
+use crate::mpi::exchange::{Look, hash, strand};
 use crate::mpi::library::{Communicator, Library, MpiError, Request};
-use crate::mpi::pace::Pace;
 use crate::mpi::port::Port;
 use crate::transfer::Slices;
 use crate::transport::{Exchange, Occasion, Receive};
@@ -65,7 +63,20 @@ impl Port {
             }
         };
         match started {
-            Ok(requests) => self.finish_native(job, &at, requests),
+            Ok(mut requests) => self.finish_call(job, &at, || {
+                let before = requests.len();
+                let library = &mut self.enter().library;
+                for position in (0..before).rev() {
+                    if library.test(&mut requests[position]).map_err(|error| error.to_string())?.is_some() {
+                        requests.swap_remove(position);
+                    }
+                }
+                Ok(match requests.len() {
+                    0 => Look::Done,
+                    left if left < before => Look::Progress,
+                    _ => Look::Nothing,
+                })
+            }),
             Err(error) => {
                 self.abort_exchange(job, &at, error.to_string());
                 strand()
@@ -81,46 +92,6 @@ impl Port {
             unsafe { std::ptr::copy_nonoverlapping(own.as_ptr(), into, own.len()) };
         }
         job.check()
-    }
-
-    /// Waits until all requests are done. Does not return after an abort while one is not.
-    fn finish_native(&self, job: &Job, at: &Occasion<'_>, mut requests: Vec<Request>) {
-        let mut wait = Wait::new(at.group, at.call, at.sequence, None);
-        let mut pace = Pace::start();
-        loop {
-            let before = requests.len();
-            let tested = {
-                let library = &mut self.enter().library;
-                let mut failed = None;
-                requests.retain_mut(|request| match library.test(request) {
-                    Ok(arrived) => arrived.is_none(),
-                    Err(error) => {
-                        failed.get_or_insert(error);
-                        true
-                    }
-                });
-                failed
-            };
-            if let Some(error) = tested {
-                self.abort_exchange(job, at, error.to_string());
-                strand()
-            }
-            if requests.is_empty() {
-                return wait.end(self);
-            }
-            if job.check().is_err() {
-                strand()
-            }
-            if requests.len() < before {
-                pace.progressed();
-                continue;
-            }
-            if let Some((rank, activity, error)) = wait.look(self, job) {
-                job.abort_collective(rank, activity, error);
-                strand()
-            }
-            pace.pause();
-        }
     }
 
     /// The group's communicator, made at its first use.

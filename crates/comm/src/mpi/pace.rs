@@ -12,8 +12,8 @@ const YIELD: Duration = Duration::from_micros(500);
 
 /// The shortest pause. Longer ones are a fixed part of what has been waited, so that a pause costs little of it.
 const SHORTEST: Duration = Duration::from_micros(20);
-const LONGEST: Duration = Duration::from_millis(1);
-const PART: u32 = 16;
+const LONGEST: Duration = Duration::from_micros(500);
+const PART: u32 = 32;
 
 /// The pace of one wait.
 pub(super) struct Pace {

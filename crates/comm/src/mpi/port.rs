@@ -22,6 +22,9 @@ use crate::mpi::packet::{Names, Packet};
 /// While somebody is inside the library for data, how often it sees to the rest.
 const TEND: Duration = Duration::from_micros(200);
 
+/// The progress thread's longest pause while messages are under way: they go on only when somebody looks.
+const UNDER_WAY: Duration = Duration::from_micros(200);
+
 /// The progress thread's pauses while nothing but control packets can come.
 const IDLE: Duration = Duration::from_millis(4);
 
@@ -178,19 +181,20 @@ impl Port {
         let mut idle_since = Instant::now();
         loop {
             let mut outstanding = false;
-            match self.desk.try_lock() {
-                Ok(mut desk) => {
-                    let messages = desk.messages.completed();
-                    self.tend(&mut desk);
-                    outstanding = desk.messages.outstanding();
-                    if desk.messages.completed() != messages {
-                        idle_since = Instant::now();
-                    }
+            let desk = match self.desk.try_lock() {
+                Ok(desk) => Some(desk),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None, // somebody else looks
+            };
+            if let Some(mut desk) = desk {
+                let messages = desk.messages.completed();
+                self.tend(&mut desk);
+                outstanding = desk.messages.outstanding();
+                if desk.messages.completed() != messages {
+                    idle_since = Instant::now();
                 }
-                Err(TryLockError::WouldBlock) => {} // somebody else looks
-                Err(TryLockError::Poisoned(_)) => self.alarm.give_up(),
             }
-            let pause = if outstanding { pause_after(idle_since.elapsed()) } else { IDLE };
+            let pause = if outstanding { pause_after(idle_since.elapsed()).min(UNDER_WAY) } else { IDLE };
             let mut bell = lock(&self.bell);
             if !bell.rung && !bell.end {
                 bell = self.rung.wait_timeout(bell, pause).unwrap_or_else(PoisonError::into_inner).0;

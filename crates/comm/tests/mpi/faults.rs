@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
-use quadrille_comm::{JobOptions, Label, RankContext, Reduction, World};
+use quadrille_comm::{JobOptions, Label, MessageDelay, RankContext, Reduction, World};
 use quadrille_spec::{Algorithm, Choice, Nodes, Routing};
 
 use crate::Case;
@@ -197,6 +197,18 @@ pub(crate) fn cases() -> Vec<Case> {
             },
         },
         Case {
+            name: "delays_of_messages_are_refused",
+            ranks: 2,
+            body: || {
+                let delay = || Some(MessageDelay::new(|_| Duration::ZERO));
+                job(|world| JobOptions { message_delay: delay(), ..JobOptions::new(world.size()) }, |_| Ok(()))
+            },
+            check: |outcome| {
+                outcome.fails_saying(&["leave `message_delay` out"]);
+                outcome.within(5);
+            },
+        },
+        Case {
             name: "an_error_outside_of_jobs_reaches_all",
             ranks: 3,
             body: || {
@@ -221,7 +233,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn late(outcome: &crate::Outcome) {
     outcome.fails_saying(&[
-        "error: rank 2 failed at data, read: all-reduce (sum) of 7 f32 [block 0, forward] #2 on group",
+        "error: rank 2 failed at data, read: all-reduce (sum) of 7 f32 [block ",
         " s: ranks [0, 1, 3] arrived; late: rank 2 at data, read (reached #1)",
     ]);
     outcome.within(10);
@@ -232,7 +244,7 @@ const NEVER: Duration = Duration::from_secs(300);
 fn options(timeout: Duration, algorithm: Algorithm) -> impl Fn(&World) -> JobOptions {
     move |world| JobOptions {
         timeout,
-        routing: Routing { nodes: Nodes::equal(world.size(), 4), choice: Choice::Always(algorithm) },
+        routing: Routing { nodes: Nodes::equal(world.size(), 4), choice: Choice::Always(algorithm), grid: None },
         ..JobOptions::new(world.size())
     }
 }

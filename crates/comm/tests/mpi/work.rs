@@ -65,13 +65,14 @@ fn native() -> ExitCode {
 
 fn algorithm(algorithm: Algorithm) -> ExitCode {
     let options = |world: &World| JobOptions {
-        routing: Routing { nodes: Nodes::equal(world.size(), 3), choice: Choice::Always(algorithm) },
+        routing: Routing { nodes: Nodes::equal(world.size(), 3), choice: Choice::Always(algorithm), grid: None },
         ..JobOptions::new(world.size())
     };
     job(options, |context| {
         for elements in [0, 1, 12, 1000, 300_000] {
             collectives::<f32>(context, elements, |value| value as f32)?;
         }
+        collectives::<half::bf16>(context, 37, |value| half::bf16::from_f32(value as f32))?;
         collectives::<f64>(context, 5, |value| value as f64)
     })
 }
@@ -207,7 +208,11 @@ fn alone() -> ExitCode {
 /// Many more ranks than cores.
 fn many() -> ExitCode {
     let options = |world: &World| JobOptions {
-        routing: Routing { nodes: Nodes::equal(world.size(), 4), choice: Choice::Always(Algorithm::Hierarchical) },
+        routing: Routing {
+            nodes: Nodes::equal(world.size(), 4),
+            choice: Choice::Always(Algorithm::Hierarchical),
+            grid: None,
+        },
         ..JobOptions::new(world.size())
     };
     job(options, |context| {

@@ -218,7 +218,7 @@ impl<'a, M: Fn() -> Meter<'a>> Measuring<'a, M> {
         let drain = meter.drain();
         tell(&mut Pass::new(self.sizes, meter, weights, true));
         let mut among = meter.lap();
-        among.scattering = (among.over_z - among.cost.seconds()).max(0.0);
+        among.scattering = (among.beside_z - among.cost.seconds()).max(0.0);
         among.cost = among.cost.exposing(Axis::Z, among.scattering);
         among.scatter_wait += among.scattering;
         ([first, among], drain)

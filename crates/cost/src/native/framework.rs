@@ -42,6 +42,9 @@ pub struct Framework {
     pub gathers_under_forward: Hiding,
     /// Bytes of gradients that are reduced over data at once; `None`: every parameter by itself.
     pub gradient_bucket: Option<u64>,
+    /// Whether collectives of different groups run beside each other, each group's in the order of their issue; else all of
+    /// a rank's follow each other.
+    pub streams_by_group: bool,
     /// Seconds for which the host is busy with an operation. Launches run ahead of the device, so that it waits where
     /// the operations of a whole pass through a block are shorter.
     pub host_seconds: f64,
@@ -140,6 +143,7 @@ impl Framework {
         reduces_under_backward: false,
         gathers_under_forward: Hiding::Always,
         gradient_bucket: None,
+        streams_by_group: false,
         host_seconds: 0.0,
         dispatch_seconds: 0.0,
         data_seconds: 0.0,
@@ -169,6 +173,7 @@ impl Framework {
         reduces_under_backward: true,
         gathers_under_forward: Hiding::Switched,
         gradient_bucket: Some(160_000_000),
+        streams_by_group: true,
         host_seconds: EAGER_HOST_SECONDS,
         dispatch_seconds: 0.0,
         data_seconds: 0.0,

@@ -1,6 +1,6 @@
 //! Measures what a pass takes: time on the compute stream with the collectives beside it, and memory.
 //!
-//! Collectives of a group follow each other on a stream; a wait stops the compute stream until the collective is done.
+//! Collectives of a group, or of all groups, follow each other on a stream; a wait stops the compute stream until the collective is done.
 //! What stands between issue and wait hides a collective: `exposed = max(0, communication - hiding computation)`.
 
 use quadrille_spec::{Axis, CollectiveKind};
@@ -53,8 +53,8 @@ pub(super) struct Meter<'a> {
     scatter_wait: f64,
     /// Waiting that it has hidden: for input gradients with OAR, for weights with OAG.
     hidden: [f64; 6],
-    /// Seconds of the collectives over z.
-    over_z: f64,
+    /// Seconds of the collectives on the stream of those over z.
+    beside_z: f64,
     /// Of the reduction of the input gradient: how long a wait at once would have taken.
     wait_at_once: f64,
     tokens: Tokens,
@@ -99,7 +99,7 @@ impl<'a> Meter<'a> {
             gradient_seconds: 0.0,
             scatter_wait: 0.0,
             hidden: [0.0; 6],
-            over_z: 0.0,
+            beside_z: 0.0,
             wait_at_once: 0.0,
             tokens: Tokens { chunks, each: s.chunks as f64 / chunks as f64, ..Tokens::default() },
         }
@@ -119,7 +119,7 @@ impl<'a> Meter<'a> {
             cost,
             late,
             host: [host - host_of_weights, host_of_weights],
-            over_z: std::mem::take(&mut self.over_z),
+            beside_z: std::mem::take(&mut self.beside_z),
             weight_gradient: std::mem::take(&mut self.weight_gradient),
             scatter_wait: std::mem::take(&mut self.scatter_wait),
             hidden: std::mem::take(&mut self.hidden),
@@ -236,14 +236,20 @@ impl<'a> Meter<'a> {
         }) as usize
     }
 
-    /// Puts a collective at the end of the stream of its group; returns when it is done.
+    /// Puts a collective at the end of its stream; returns when it is done.
     fn begin(&mut self, group: Group, seconds: f64) -> f64 {
-        let end = self.streams[group as usize].max(self.now) + seconds;
-        self.streams[group as usize] = end;
-        if group == Group::Z {
-            self.over_z += seconds;
+        let stream = self.stream(group);
+        let end = self.streams[stream].max(self.now) + seconds;
+        self.streams[stream] = end;
+        if stream == self.stream(Group::Z) {
+            self.beside_z += seconds;
         }
         end
+    }
+
+    /// The stream of a group's collectives.
+    fn stream(&self, group: Group) -> usize {
+        if self.s.framework.streams_by_group { group as usize } else { 0 }
     }
 
     /// Bytes of a gathered weight.
@@ -260,8 +266,8 @@ pub(super) struct Lap {
     pub late: f64,
     /// Seconds that the host takes for operations beside those that give gradients of weights, and for those.
     pub host: [f64; 2],
-    /// Seconds of the collectives over z that have begun.
-    pub over_z: f64,
+    /// Seconds of the collectives that have begun on the stream of those over z.
+    pub beside_z: f64,
     /// Of its computation, what gives gradients of weights.
     pub weight_gradient: Taken,
     /// Seconds of waiting for their scattering.

@@ -76,15 +76,20 @@ impl Placement {
     /// The candidate says what lies inside the innermost domains; those are put into the domains of the next tiers in the
     /// order of the axes.
     pub fn of(network: &Network, c: &Candidate) -> Self {
+        Self::over(network, c.sizes, c.inside)
+    }
+
+    /// The same from the sizes of the axes and what lies inside the innermost domains.
+    pub fn over(network: &Network, sizes: [usize; 6], inside: [usize; 6]) -> Self {
         let tiers = network.tiers.len();
-        let mut placement = Self { tiers, inside: [c.inside; MOST_TIERS], used: [c.domain(); MOST_TIERS] };
+        let mut placement = Self { tiers, inside: [inside; MOST_TIERS], used: [inside.iter().product(); MOST_TIERS] };
         for tier in 0..tiers {
             let mut inside = placement.inside[tier.saturating_sub(1)];
             if tier + 1 == tiers {
-                inside = c.sizes;
+                inside = sizes;
             } else if tier > 0 {
                 let mut left = network.tiers[tier].devices / network.tiers[tier - 1].devices;
-                for (inside, size) in inside.iter_mut().zip(c.sizes) {
+                for (inside, size) in inside.iter_mut().zip(sizes) {
                     let more = common_divisor(size / *inside, left);
                     *inside *= more;
                     left /= more;
@@ -118,8 +123,13 @@ pub(super) struct Link {
 impl Link {
     /// The links of a group over `axes`.
     pub fn new(network: &Network, placement: &Placement, c: &Candidate, axes: AxisSet) -> Self {
+        Self::over(network, placement, &c.sizes, axes)
+    }
+
+    /// The same from the sizes of the axes.
+    pub fn over(network: &Network, placement: &Placement, sizes: &[usize; 6], axes: AxisSet) -> Self {
         let of = |sizes: &[usize; 6]| -> usize { axes.iter().map(|axis| sizes[axis as usize]).product() };
-        let members = of(&c.sizes);
+        let members = of(sizes);
         let mut link = Self { members, ..Self::default() };
         if members == 1 {
             return link;

@@ -3,14 +3,8 @@
 use quadrille_spec::{Device, Efficiency};
 
 use super::Framework;
+use super::measured::{attention_flops, product_flops};
 use super::operations::Sweep;
-
-/// The backward pass of flash-style attention computes the scores again: five products where the ledger counts four
-/// (Dao et al. 2022).
-const FLASH_BACKWARD: f64 = 2.5 / 2.0;
-
-/// Tiles above the diagonal are left out of causal flash-style attention.
-const CAUSAL: f64 = 0.5;
 
 /// A device as formulas need it.
 #[derive(Debug, Clone)]
@@ -83,7 +77,7 @@ impl Rates {
 
     /// So many products of that shape at once.
     pub fn batched_product(&self, [m, n, k]: [f64; 3], count: f64) -> Taken {
-        let compute = count * 2.0 * m * n * k * self.product / self.products.at([m, n, k]);
+        let compute = count * product_flops([m, n, k]) * self.product / self.products.at([m, n, k]);
         self.taken(compute, count * (m * k + k * n + m * n) * self.element_bytes)
     }
 
@@ -97,8 +91,7 @@ impl Rates {
         outputs: f64,
         moved: f64,
     ) -> Taken {
-        let counted = 4.0 * seq_len * outputs * if backward { 2.0 * FLASH_BACKWARD } else { 1.0 };
-        let flops = if causal { CAUSAL * counted } else { counted };
+        let flops = attention_flops(backward, causal, seq_len, outputs);
         let efficiency = self.attention_rate * self.attention.at([seq_len, head_dim, heads]);
         self.taken(flops * self.product / efficiency, moved * self.element_bytes)
     }

@@ -149,6 +149,7 @@ impl<'a> Step<'a> {
         parts.communication[Axis::Pipe as usize] += flow_with_messages - flow + update.between_stages;
         parts.communication[replicating as usize] += update.replicas;
         parts.communication[Axis::Z as usize] += self.sum_of_stages(works, |work| self.gathered_once(work));
+        parts.communication = evened(parts.communication);
         parts
     }
 
@@ -236,6 +237,15 @@ impl<'a> Step<'a> {
         let ranks = (self.c.devices() / self.stages.stages) as f64;
         self.flops(&self.makeup_of_all()) * self.microbatches as f64 * ranks
     }
+}
+
+/// Laps tell by differences which axis is waited for; where collectives of several axes share a stream, one axis may be told
+/// too much and another less than nothing. The sum stays; what is below zero is taken from the others by their size.
+fn evened(seconds: [f64; 6]) -> [f64; 6] {
+    let owed: f64 = seconds.iter().map(|each| each.min(0.0)).sum();
+    let had: f64 = seconds.iter().map(|each| each.max(0.0)).sum();
+    let left = if had > 0.0 { (had + owed).max(0.0) / had } else { 0.0 };
+    seconds.map(|each| each.max(0.0) * left)
 }
 
 /// What a microbatch takes on a stage.

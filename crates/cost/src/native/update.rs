@@ -139,7 +139,10 @@ impl Step<'_> {
 
     /// Gradients are reduced after the last microbatch, or under its backward pass but for the last block's.
     fn hidden_reduction(&self, load: &Load, backward: f64, blocks: f64) -> f64 {
-        let all = load.rows.into_iter().fold(load.weights, f64::max);
+        let all = match self.problem.framework.streams_by_group {
+            true => load.rows.into_iter().fold(load.weights, f64::max),
+            false => load.weights + load.rows.iter().sum::<f64>(),
+        };
         let hides = self.problem.framework.reduces_under_backward && self.c.overlap.reduce_scatter;
         if hides { (all / blocks).max(all - backward * (blocks - 1.0) / blocks) } else { all }
     }

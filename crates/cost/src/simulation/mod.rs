@@ -1,9 +1,10 @@
 //! What a step takes on a machine: a discrete-event simulation of a step program with its schedule.
 //!
 //! All ranks of a stage do the same at the same time, so one of them stands for all. It has a compute stream, a
-//! communication stream for each set of axes over which it communicates, and a link to every stage that it sends to:
+//! communication stream, and a link to every stage that it sends to:
 //! - operations run in the order of the program on the compute stream;
-//! - an issued collective begins when the stream of its axes is free; a wait stops the compute stream until it is done;
+//! - collectives run one after the other in the order of their issue, whatever their axes, as the communicator runs them; a
+//!   wait stops the compute stream until it is done;
 //! - a pass begins when its messages have arrived and sends when it ends; messages of a link travel one after the other;
 //!   a release waits until the message has arrived and its receive is posted;
 //! - a collective over several stages (the loss, the gradient norm, the two gradients of a tied table) begins when the
@@ -14,8 +15,7 @@
 //! first one's update has issued, as every step but the first does.
 //!
 //! Contention between streams of a rank, between computing and communicating, and among messages of different stages
-//! beyond what the [`Machine`] prices, is not modelled. Nor is that thread ranks run their collectives one at a time in
-//! the order of issue, also those of different axes.
+//! beyond what the [`Machine`] prices, is not modelled.
 
 mod error;
 mod exchange;
@@ -24,7 +24,7 @@ mod network;
 mod order;
 mod record;
 mod stage;
-mod streams;
+mod stream;
 mod tasks;
 mod timeline;
 mod work;

@@ -6,7 +6,7 @@ use quadrille_step::{Layer, StageProgram};
 
 use super::exchange::{Exchange, MessageId, Taken};
 use super::order::Order;
-use super::streams::{Flight, FlightId, Streams};
+use super::stream::{Flight, FlightId, Stream};
 use super::tasks::{PricedMessage, PricedSection, PricedStage, Task, TaskKind};
 use super::{Event, Lane, Machine, PassSpan, SimulationError, StageTimes};
 
@@ -53,7 +53,7 @@ pub(super) struct Stage<'a> {
     /// Of the steps that are over.
     pub records: Vec<Record>,
     running: Option<Running<'a>>,
-    streams: Streams,
+    stream: Stream,
 }
 
 impl<'a> Stage<'a> {
@@ -67,7 +67,7 @@ impl<'a> Stage<'a> {
             record: Record::default(),
             records: Vec::new(),
             running: None,
-            streams: Streams::default(),
+            stream: Stream::default(),
         }
     }
 
@@ -137,8 +137,8 @@ impl<'a> Stage<'a> {
     fn is_blocked(&self, task: &Task, exchange: &Exchange) -> bool {
         match task.kind {
             TaskKind::Compute { .. } => false,
-            TaskKind::Issue { axes, .. } => self.streams.is_open(axes, exchange),
-            TaskKind::Wait { flight, carried, .. } => self.streams.is_pending(self.flight(flight, carried), exchange),
+            TaskKind::Issue { .. } => self.stream.is_open(exchange),
+            TaskKind::Wait { flight, carried, .. } => self.stream.is_pending(self.flight(flight, carried), exchange),
         }
     }
 
@@ -179,12 +179,12 @@ impl<'a> Stage<'a> {
             }
             TaskKind::Issue { flight, axes, seconds, meeting } => {
                 let id = self.flight(flight, false);
-                if let Flight::Own(span) = self.streams.issue(id, axes, self.now, seconds, meeting, exchange) {
+                if let Flight::Own(span) = self.stream.issue(id, axes, self.now, seconds, meeting, exchange) {
                     self.event(Lane::Axes(axes), task, running.action, span);
                 }
             }
             TaskKind::Wait { flight, axes, carried } => {
-                let flight = self.streams.take(self.flight(flight, carried));
+                let flight = self.stream.take(self.flight(flight, carried));
                 self.wait(flight, axes, task, running, exchange)?;
             }
         }

@@ -222,6 +222,7 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
             network: None,
             intra_node_bandwidth: 1e9,
             group_bandwidths: Vec::new(),
+            calibration: None,
         }
     })
 }

@@ -2,6 +2,7 @@
 
 mod case;
 mod deviation;
+mod fit;
 mod memory;
 mod properties;
 mod refusals;

@@ -78,13 +78,13 @@ fn a_collective_under_a_product_costs_nothing() {
 }
 
 #[test]
-fn collectives_are_serial_on_one_stream_and_parallel_on_two() {
+fn collectives_follow_each_other_whatever_their_axes() {
     let parts = Parts::new();
     let ([issue_a, wait_a], [issue_b, wait_b]) = (&parts.collective(Axis::Y, 0), &parts.collective(Axis::Y, 1));
     assert_eq!(parts.simulate(&[issue_a, issue_b, wait_a, wait_b]).step_seconds, 8.0);
     let [issue_x, wait_x] = &parts.collective(Axis::X, 0);
-    assert_eq!(parts.simulate(&[issue_a, issue_x, wait_a, wait_x]).step_seconds, 4.0);
-    // Behind a product of 10 s the second one of the stream is hidden as well.
+    assert_eq!(parts.simulate(&[issue_a, issue_x, wait_a, wait_x]).step_seconds, 8.0);
+    // Behind a product of 10 s the second one is hidden as well.
     assert_eq!(parts.simulate(&[issue_a, issue_b, &parts.product, wait_a, wait_b]).step_seconds, 10.0);
 }
 

@@ -40,12 +40,8 @@ impl Calibration {
     /// # Errors
     /// The batch cannot be split in two; a job failed.
     pub fn measure(model: &Model, global_batch: usize, options: &TrainOptions) -> Result<Self, Failure> {
-        let tiny = "name = \"tiny\"\nlayers = 4\nhidden = 8\nheads = 1\nvocab = 8\nseq_len = 4";
-        let tiny = Times::measure(&Model::from_toml(tiny, &[])?, 2, options)?;
-        let all = [tiny.products, tiny.attention, tiny.element_wise];
-        let latency =
-            all.iter().map(|kind| kind.seconds).sum::<f64>() / all.iter().map(|kind| kind.operations).sum::<f64>();
-        let times = Times::measure(model, global_batch, options)?;
+        let latency = operation_latency(2, options)?;
+        let times = Times::measure(model, 2, global_batch, options)?;
         let [small, large] =
             [time(2, [ALL_REDUCES[0], 0], RUNS, all_reduce)?, time(2, [ALL_REDUCES[1], 0], RUNS, all_reduce)?];
         // Each of two ranks sends half of the buffer twice.
@@ -90,6 +86,17 @@ impl Calibration {
     }
 }
 
+/// Mean seconds of an operation of the engine whose operands are tiny: in steps of a tiny model on so many data ranks.
+///
+/// # Errors
+/// The job failed.
+pub fn operation_latency(ranks: usize, options: &TrainOptions) -> Result<f64, Failure> {
+    let tiny = "name = \"tiny\"\nlayers = 4\nhidden = 8\nheads = 1\nvocab = 8\nseq_len = 4";
+    let tiny = Times::measure(&Model::from_toml(tiny, &[])?, ranks, ranks, options)?;
+    let all = [tiny.products, tiny.attention, tiny.element_wise];
+    Ok(all.iter().map(|kind| kind.seconds).sum::<f64>() / all.iter().map(|kind| kind.operations).sum::<f64>())
+}
+
 /// Operations of one kind in a step of a rank.
 #[derive(Clone, Copy, Default)]
 struct Kind {
@@ -119,9 +126,9 @@ struct Times {
 }
 
 impl Times {
-    /// On two data ranks, in one pass.
-    fn measure(model: &Model, global_batch: usize, options: &TrainOptions) -> Result<Self, Failure> {
-        let request = LayoutRequest::new(Grid::new(1, 1, 1, 2)?, global_batch);
+    /// On so many data ranks, in one pass.
+    fn measure(model: &Model, ranks: usize, global_batch: usize, options: &TrainOptions) -> Result<Self, Failure> {
+        let request = LayoutRequest::new(Grid::new(1, 1, 1, ranks)?, global_batch);
         let program = StepProgram::new(model, &Layout::new(model, &request)?)?;
         let outcome = steps::<f32>(&program, options)?;
         Ok(Self::of(&program, &outcome, options.steps - 1))

@@ -1,8 +1,8 @@
 //! `quadrille bench`: speeds beside yardsticks, measured in the same run wherever they can be.
 
 pub mod arguments;
-mod calibration;
-mod collectives;
+pub mod calibration;
+pub mod collectives;
 mod gemm;
 mod pipeline;
 mod plan;
@@ -16,6 +16,7 @@ use quadrille_tensor::{Buffer, Element};
 
 use crate::arguments::{Bench, BenchArguments};
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 use crate::settings::{self, Defaults};
 
@@ -25,11 +26,11 @@ const GLOBAL_BATCH: usize = 4;
 const SEQ_LEN: usize = 256;
 
 /// Measures and reports.
-pub fn run(arguments: &BenchArguments) -> Result<(), Failure> {
+pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
     match &arguments.bench {
         Bench::Step(arguments) => step::run(arguments),
         Bench::Gemm(arguments) => gemm::run(arguments),
-        Bench::Collectives(arguments) => collectives::run(arguments),
+        Bench::Collectives(arguments) => collectives::run(arguments, launch),
         Bench::Pipeline(arguments) => pipeline::run(arguments),
         Bench::Simulation(arguments) => simulation::run(arguments),
         Bench::Plan(arguments) => plan::run(arguments),
@@ -51,14 +52,14 @@ fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>
 }
 
 /// Seconds that `work` takes.
-fn seconds(work: impl FnOnce()) -> f64 {
+pub fn seconds(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
     start.elapsed().as_secs_f64()
 }
 
 /// The middle of the values, the mean of the two middle ones of an even number; 0 of none.
-fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
         0 => 0.0,
@@ -68,7 +69,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Numbers in [-1/2, 1/2) without a pattern that a product could profit from.
-fn filled<T: Element>(len: usize) -> Buffer<T> {
+pub fn filled<T: Element>(len: usize) -> Buffer<T> {
     Buffer::from_fn(len, |at| {
         let bits = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         T::from_f64(bits as f64 / (1u64 << 24) as f64 - 0.5)
@@ -76,7 +77,7 @@ fn filled<T: Element>(len: usize) -> Buffer<T> {
 }
 
 /// A rate beside a yardstick: `82%`.
-fn percent(part: f64) -> String {
+pub fn percent(part: f64) -> String {
     format!("{:.1}%", 100.0 * part)
 }
 

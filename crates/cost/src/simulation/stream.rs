@@ -1,4 +1,5 @@
-//! The communication streams of a stage's rank and the collectives under way on them.
+//! The communication stream of a stage's rank and the collectives under way on it: one after the other in the order of their
+//! issue, as the communicator runs them.
 
 use std::collections::HashMap;
 
@@ -30,18 +31,18 @@ impl Flight {
 pub(super) type FlightId = (usize, Option<usize>);
 
 #[derive(Default)]
-pub(super) struct Streams {
-    /// The last collective over each set of axes.
-    last: HashMap<AxisSet, Flight>,
+pub(super) struct Stream {
+    /// The last collective.
+    last: Option<Flight>,
     flights: HashMap<FlightId, Flight>,
     /// How often this stage has met others, by axes and whether only the ends meet.
     meetings: HashMap<(AxisSet, bool), usize>,
 }
 
-impl Streams {
+impl Stream {
     /// Whether it is not yet known when the stream is free.
-    pub fn is_open(&self, axes: AxisSet, exchange: &Exchange) -> bool {
-        self.last.get(&axes).is_some_and(|flight| flight.taken(exchange).is_none())
+    pub fn is_open(&self, exchange: &Exchange) -> bool {
+        self.last.is_some_and(|flight| flight.taken(exchange).is_none())
     }
 
     /// Whether it is not yet known when the collective is done.
@@ -49,7 +50,7 @@ impl Streams {
         self.flights.get(&id).is_some_and(|flight| flight.taken(exchange).is_none())
     }
 
-    /// Puts a collective at the end of the stream of its axes.
+    /// Puts a collective at the end of the stream.
     pub fn issue(
         &mut self,
         id: FlightId,
@@ -59,7 +60,7 @@ impl Streams {
         meeting: Option<Meeting>,
         exchange: &mut Exchange,
     ) -> Flight {
-        let free = self.last.get(&axes).and_then(|last| last.taken(exchange)).map_or(0.0, |last| last.end);
+        let free = self.last.and_then(|last| last.taken(exchange)).map_or(0.0, |last| last.end);
         let start = free.max(at);
         let flight = match meeting {
             None => Flight::Own(Taken { start, end: start + seconds }),
@@ -71,7 +72,7 @@ impl Streams {
                 Flight::Common(id)
             }
         };
-        self.last.insert(axes, flight);
+        self.last = Some(flight);
         self.flights.insert(id, flight);
         flight
     }

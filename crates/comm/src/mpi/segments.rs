@@ -1,0 +1,188 @@
+//! Data in segments: the receiver works on one while the next are under way.
+
+use std::collections::VecDeque;
+use std::mem::size_of;
+
+use crate::element::Element;
+use crate::mpi::library::{Lane, Library, Request};
+use crate::mpi::port::Desk;
+
+/// Bytes of a segment: a multiple of every element's size. With 64 KiB to 1 MiB, rates between processes of one machine
+/// differ less than from run to run; 128 KiB had the best ones.
+const SEGMENT: usize = 128 << 10;
+
+/// Segments that are under way at a time, in each direction.
+const WINDOW: usize = 8;
+
+/// Data on their way to a rank.
+pub(super) struct Outgoing {
+    address: *const u8,
+    bytes: usize,
+    to: usize,
+    tag: i32,
+    posted: usize,
+    flight: VecDeque<Request>,
+}
+
+impl Outgoing {
+    /// So many bytes at an address, for a rank.
+    pub(super) fn new(address: *const u8, bytes: usize, to: usize, tag: i32) -> Self {
+        Self { address, bytes, to, tag, posted: 0, flight: VecDeque::new() }
+    }
+
+    /// Sends what the window admits; whether something has left.
+    ///
+    /// # Safety
+    /// The bytes at the address are there and do not change until `is_done`.
+    pub(super) unsafe fn advance(&mut self, library: &mut Library) -> Result<bool, String> {
+        let mut progressed = false;
+        while let Some(front) = self.flight.front_mut() {
+            if library.test(front).map_err(|error| error.to_string())?.is_none() {
+                break;
+            }
+            self.flight.pop_front();
+            progressed = true;
+        }
+        while self.posted < segments(self.bytes) && self.flight.len() < WINDOW {
+            let (start, bytes) = segment(self.bytes, self.posted);
+            // SAFETY: the segment lies within the bytes; the rest is the caller's.
+            let request =
+                unsafe { library.send(Lane::Collectives, self.address.wrapping_add(start), bytes, self.to, self.tag) };
+            self.flight.push_back(request.map_err(|error| error.to_string())?);
+            self.posted += 1;
+        }
+        Ok(progressed)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.posted == segments(self.bytes) && self.flight.is_empty()
+    }
+}
+
+/// Where segments arrive.
+enum Place {
+    /// In the buffer that they are for.
+    There(*mut u8),
+    /// In blocks, one after the other, until they have been handled.
+    Blocks(Vec<Vec<u64>>),
+}
+
+/// Data on their way from a rank.
+pub(super) struct Incoming {
+    place: Place,
+    bytes: usize,
+    from: usize,
+    tag: i32,
+    posted: usize,
+    arrived: usize,
+    handled: usize,
+    flight: VecDeque<Request>,
+}
+
+impl Incoming {
+    /// So many bytes from a rank, to an address; where there is none, into blocks, to be handed over.
+    pub(super) fn new(desk: &mut Desk, to: Option<*mut u8>, bytes: usize, from: usize, tag: i32) -> Self {
+        let blocks = || Place::Blocks(desk.take_blocks(segments(bytes).min(WINDOW)));
+        let place = to.map_or_else(blocks, Place::There);
+        Self { place, bytes, from, tag, posted: 0, arrived: 0, handled: 0, flight: VecDeque::new() }
+    }
+
+    /// Receives what the window admits; whether something has come.
+    ///
+    /// # Safety
+    /// Nobody else touches the place until `is_done`.
+    pub(super) unsafe fn advance(&mut self, library: &mut Library) -> Result<bool, String> {
+        let mut progressed = false;
+        while let Some(front) = self.flight.front_mut() {
+            let Some(arrived) = library.test(front).map_err(|error| error.to_string())? else { break };
+            let (_, bytes) = segment(self.bytes, self.arrived);
+            if arrived.bytes != bytes {
+                return Err(format!(
+                    "{} bytes came from rank {} where {bytes} were expected",
+                    arrived.bytes, self.from
+                ));
+            }
+            self.flight.pop_front();
+            self.arrived += 1;
+            progressed = true;
+        }
+        if let Place::There(_) = self.place {
+            self.handled = self.arrived;
+        }
+        while self.posted < segments(self.bytes) && self.posted < self.handled + WINDOW {
+            let (start, bytes) = segment(self.bytes, self.posted);
+            let address = match &mut self.place {
+                Place::There(address) => address.wrapping_add(start),
+                Place::Blocks(blocks) => blocks[self.posted % WINDOW].as_mut_ptr().cast(),
+            };
+            // SAFETY: the segment lies within the buffer, or within a block that has been handled; the rest is the caller's.
+            let request = unsafe { library.receive(Lane::Collectives, address, bytes, Some(self.from), self.tag) };
+            self.flight.push_back(request.map_err(|error| error.to_string())?);
+            self.posted += 1;
+        }
+        Ok(progressed)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.handled == segments(self.bytes)
+    }
+
+    /// Hands over the segments that have arrived in blocks.
+    pub(super) fn hand_over<T: Element>(&mut self, handle: &mut dyn FnMut(usize, &[T])) {
+        const { assert!(SEGMENT.is_multiple_of(size_of::<T>()) && align_of::<T>() <= align_of::<u64>()) };
+        let Place::Blocks(blocks) = &self.place else { return };
+        while self.handled < self.arrived {
+            let (start, bytes) = segment(self.bytes, self.handled);
+            let block = &blocks[self.handled % WINDOW];
+            let (start, elements) = (start / size_of::<T>(), bytes / size_of::<T>());
+            // SAFETY: a block holds a segment, aligned for every element, and any bytes are an element.
+            let arrived = unsafe { std::slice::from_raw_parts(block.as_ptr().cast::<T>(), elements) };
+            handle(start, arrived);
+            self.handled += 1;
+        }
+    }
+}
+
+/// How many segments carry so many bytes: one, empty, also where there are none.
+fn segments(bytes: usize) -> usize {
+    bytes.div_ceil(SEGMENT).max(1)
+}
+
+/// Start and length of a segment.
+fn segment(bytes: usize, number: usize) -> (usize, usize) {
+    let start = number * SEGMENT;
+    (start, (bytes - start).min(SEGMENT))
+}
+
+impl Desk {
+    /// So many blocks of a segment each.
+    fn take_blocks(&mut self, count: usize) -> Vec<Vec<u64>> {
+        (0..count).map(|_| self.blocks.pop().unwrap_or_else(|| vec![0; SEGMENT / size_of::<u64>()])).collect()
+    }
+
+    /// Keeps the blocks of what has been handed over.
+    pub(super) fn give_blocks(&mut self, incoming: Incoming) {
+        if let Place::Blocks(blocks) = incoming.place {
+            self.blocks.extend(blocks);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_tile_the_bytes() {
+        for bytes in [0, 1, SEGMENT - 8, SEGMENT, SEGMENT + 8, 5 * SEGMENT + 16] {
+            let mut end = 0;
+            for number in 0..segments(bytes) {
+                let (start, length) = segment(bytes, number);
+                assert_eq!(start, end);
+                assert!(length > 0 || bytes == 0);
+                end = start + length;
+            }
+            assert_eq!(end, bytes);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the model counts for an operation: with these, measured seconds become the fractions of a device file.
+//!
+//! The model takes `launch_seconds + FLOPs / (peak * fraction)` for a product or for attention, unless memory traffic takes
+//! longer. Where kernels alone took `t` seconds, the fraction is `FLOPs / (peak * t)` with the FLOPs of this file, and the
+//! model's seconds are `t` and the launch.
+
+use super::operations::Sweep;
+
+/// The backward pass of flash-style attention computes the scores again: five products where the ledger counts four
+/// (Dao et al. 2022).
+const FLASH_BACKWARD: f64 = 2.5 / 2.0;
+
+/// Tiles above the diagonal are left out of causal flash-style attention.
+const CAUSAL: f64 = 0.5;
+
+/// FLOPs of a product `[m, k] [k, n]`, its shape as `[m, n, k]`.
+pub fn product_flops([m, n, k]: [f64; 3]) -> f64 {
+    2.0 * m * n * k
+}
+
+/// FLOPs that flash-style attention executes over `outputs` elements of its output: 4 for each of a sequence's tokens, ten
+/// backward, half of them where the mask is causal.
+pub fn attention_flops(backward: bool, causal: bool, seq_len: f64, outputs: f64) -> f64 {
+    let counted = 4.0 * seq_len * outputs * if backward { 2.0 * FLASH_BACKWARD } else { 1.0 };
+    if causal { CAUSAL * counted } else { counted }
+}
+
+/// Arithmetic operations for an element of the element-wise operation of that name in ledgers; `None`: there is none.
+pub fn sweep_flops(operation: &str) -> Option<f64> {
+    Sweep::by_name(operation).map(Sweep::flops)
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::{Cluster, Efficiency, MeasuredRate};
+
+    use super::*;
+    use crate::native::Framework;
+    use crate::native::rates::Rates;
+
+    /// A device that holds the fractions of measured seconds predicts these seconds and its launch.
+    #[test]
+    fn fractions_give_the_measured_seconds_back() {
+        let mut device = Cluster::preset("selene").unwrap().device.unwrap();
+        device.launch_seconds = 3e-6;
+        device.memory_bandwidth = 1e18;
+        let (peak, product, attention) = (device.peak.single, [64.0, 256.0, 16.0], [128.0, 64.0, 8.0]);
+        let (product_seconds, forward_and_backward) = (2.5e-7, 4e-6);
+        let [seq_len, width, heads] = attention;
+        let outputs = seq_len * width * heads;
+        let both = attention_flops(false, true, seq_len, outputs) + attention_flops(true, true, seq_len, outputs);
+        let table = |[m, n, k]: [f64; 3], fraction| Efficiency::Table {
+            entries: vec![MeasuredRate { m: m as usize, n: n as usize, k: k as usize, fraction }],
+        };
+        device.products = table(product, product_flops(product) / (peak * product_seconds));
+        device.attention = table(attention, both / (peak * forward_and_backward));
+        let rates = Rates::new(&device, &Framework::QUADRILLE);
+        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a} is not {b}");
+        close(rates.product(product).seconds(), product_seconds + 3e-6);
+        let of = |backward| rates.attention(backward, true, attention, outputs, 0.0).seconds();
+        close(of(false) + of(true), forward_and_backward + 6e-6);
+        // Forward and backward, 4 and 10 of 14 parts.
+        close(of(true) - 3e-6, forward_and_backward * 10.0 / 14.0);
+    }
+}

@@ -1,0 +1,212 @@
+//! What is measured: the same list on every rank.
+
+use quadrille_cost::native::{RankGroup, attention_flops, product_flops, sweep_flops};
+use quadrille_spec::{Algorithm, CollectiveKind, ElementType, RateUnit};
+use quadrille_tensor::Transpose;
+
+use super::Setup;
+
+/// Elements of the operands of element-wise work in cache: 16 KiB each.
+const IN_CACHE: usize = 4 << 10;
+/// Kinds of collectives; messages, between the two members of a pair, and exchanges have one algorithm.
+const KINDS: [CollectiveKind; 6] = [
+    CollectiveKind::AllReduce,
+    CollectiveKind::AllGather,
+    CollectiveKind::ReduceScatter,
+    CollectiveKind::Broadcast,
+    CollectiveKind::AllToAll,
+    CollectiveKind::Send,
+];
+
+/// One measurement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Case {
+    /// A product of shape `[m, n, k]`.
+    Product { layout: Transpose, dtype: ElementType, shape: [usize; 3] },
+    /// Causal attention, f32: `[sequence, width of a head, heads]`.
+    Attention { backward: bool, shape: [usize; 3] },
+    /// Element-wise work, f32.
+    Sweep { sweep: Sweep, elements: usize },
+    /// A collective of all groups at once, f32.
+    Collective { kind: CollectiveKind, algorithm: Algorithm, group: RankGroup, bytes: u64 },
+}
+
+/// Element-wise operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sweep {
+    /// `x += residual`.
+    Residual,
+    /// An optimizer's update.
+    AdamW,
+    /// GELU of `x + bias`.
+    BiasGelu,
+    /// Its gradient.
+    GeluBackward,
+}
+
+impl Sweep {
+    /// The name in ledgers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Residual => "residual",
+            Self::AdamW => "adamw",
+            Self::BiasGelu => "bias-gelu",
+            Self::GeluBackward => "gelu-backward",
+        }
+    }
+
+    /// Numbers read and written for an element.
+    pub fn moved(self) -> usize {
+        match self {
+            Self::Residual | Self::BiasGelu | Self::GeluBackward => 3,
+            Self::AdamW => 7,
+        }
+    }
+}
+
+impl Case {
+    /// All cases in which collectives are carried out by `algorithm`; with `native` also the operations of a rank.
+    pub fn all(setup: &Setup, algorithm: Algorithm) -> Vec<Self> {
+        let mut cases = Vec::new();
+        if algorithm == Algorithm::Native {
+            cases.extend(products(setup.quick));
+            cases.extend(attention(setup.quick));
+            let streamed = [Sweep::Residual, Sweep::AdamW];
+            cases.extend(streamed.map(|sweep| Self::Sweep { sweep, elements: setup.streamed }));
+            let in_cache = [Sweep::BiasGelu, Sweep::GeluBackward, Sweep::AdamW];
+            cases.extend(in_cache.map(|sweep| Self::Sweep { sweep, elements: IN_CACHE }));
+        }
+        cases.extend(collectives(setup, algorithm));
+        cases
+    }
+
+    /// The name in reports and files, type and sizes left out.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Product { layout: Transpose::Nn, .. } => "product nn".to_owned(),
+            Self::Product { layout: Transpose::Nt, .. } => "product nt".to_owned(),
+            Self::Product { layout: Transpose::Tn, .. } => "product tn".to_owned(),
+            Self::Attention { backward: false, .. } => "attention".to_owned(),
+            Self::Attention { backward: true, .. } => "attention-backward".to_owned(),
+            Self::Sweep { sweep, .. } => sweep.name().to_owned(),
+            Self::Collective { kind, .. } => kind.name().to_owned(),
+        }
+    }
+
+    /// Type of the operands.
+    pub fn dtype(&self) -> ElementType {
+        match self {
+            Self::Product { dtype, .. } => *dtype,
+            _ => ElementType::F32,
+        }
+    }
+
+    /// Sizes of an operation; of a collective its bytes.
+    pub fn shape(&self) -> Vec<usize> {
+        match self {
+            Self::Product { shape, .. } | Self::Attention { shape, .. } => shape.to_vec(),
+            Self::Sweep { elements, .. } => vec![*elements],
+            Self::Collective { bytes, .. } => vec![*bytes as usize],
+        }
+    }
+
+    /// How much is done, as the native model counts it: FLOPs, or bytes where memory or a network is the limit.
+    pub fn work(&self) -> (f64, RateUnit) {
+        match self {
+            Self::Product { shape, .. } => (product_flops(shape.map(|size| size as f64)), RateUnit::Flops),
+            Self::Attention { backward, shape } => {
+                let [seq_len, width, heads] = shape.map(|size| size as f64);
+                (attention_flops(*backward, true, seq_len, seq_len * width * heads), RateUnit::Flops)
+            }
+            Self::Sweep { sweep, elements: IN_CACHE } => {
+                let flops = sweep_flops(sweep.name()).unwrap_or(0.0);
+                (flops * IN_CACHE as f64, RateUnit::Flops)
+            }
+            Self::Sweep { sweep, elements } => ((sweep.moved() * elements * size_of::<f32>()) as f64, RateUnit::Bytes),
+            Self::Collective { bytes, .. } => (*bytes as f64, RateUnit::Bytes),
+        }
+    }
+}
+
+fn products(quick: bool) -> Vec<Case> {
+    let sizes: &[usize] = if quick { &[16, 128, 512] } else { &[16, 64, 256, 1024] };
+    let mut cases = Vec::new();
+    for dtype in [ElementType::F32, ElementType::F64] {
+        for shape in triples(sizes, sizes, sizes) {
+            cases.extend(Transpose::ALL.map(|layout| Case::Product { layout, dtype, shape }));
+        }
+    }
+    cases
+}
+
+fn attention(quick: bool) -> Vec<Case> {
+    let (sequences, widths): (&[usize], &[usize]) =
+        if quick { (&[64, 256], &[64]) } else { (&[64, 256, 1024], &[32, 64, 128]) };
+    let shapes = triples(sequences, widths, &[1, 8]);
+    shapes.into_iter().flat_map(|shape| [false, true].map(|backward| Case::Attention { backward, shape })).collect()
+}
+
+fn triples(first: &[usize], second: &[usize], third: &[usize]) -> Vec<[usize; 3]> {
+    let pairs = first.iter().flat_map(|a| second.iter().map(move |b| (*a, *b)));
+    pairs.flat_map(|(a, b)| third.iter().map(move |c| [a, b, *c])).collect()
+}
+
+fn collectives(setup: &Setup, algorithm: Algorithm) -> Vec<Case> {
+    // Networks between processes may take a second for 16 MiB.
+    let powers: &[u32] = match (setup.quick, setup.world.is_some()) {
+        (true, true) => &[12, 16, 20, 22],
+        (true, false) => &[12, 16, 20, 24],
+        (false, _) => &[12, 14, 16, 18, 20, 22, 24],
+    };
+    let has = |kind: CollectiveKind, group: RankGroup| match kind {
+        CollectiveKind::Send => algorithm == Algorithm::Native && group.size == 2,
+        CollectiveKind::AllToAll => algorithm == Algorithm::Native,
+        // Inside a node, and with one member on each, it is one of the others.
+        _ => algorithm != Algorithm::Hierarchical || group.inner == 1 && group.size > setup.per_node,
+    };
+    let mut cases = Vec::new();
+    for group in groups(setup.ranks, setup.per_node) {
+        for kind in KINDS.into_iter().filter(|kind| has(*kind, group)) {
+            let of = |power: &u32| Case::Collective { kind, algorithm, group, bytes: 1 << power };
+            cases.extend(powers.iter().map(of));
+        }
+    }
+    cases
+}
+
+/// The groups inside a node that fill it, then those over all nodes: the whole job, and for each rank of a node its
+/// fellows on the other nodes; pairs that are half of the job apart, for messages.
+fn groups(ranks: usize, per_node: usize) -> Vec<RankGroup> {
+    let divisors = |of: usize| (1..=of).filter(move |divisor| of.is_multiple_of(*divisor));
+    let inside = divisors(per_node)
+        .flat_map(|inner| divisors(per_node / inner).filter(|size| *size > 1).map(move |size| (inner, size)));
+    let over = [(1, ranks), (per_node, ranks / per_node), (ranks / 2, 2)];
+    let over = over.into_iter().filter(|(inner, size)| *size > 1 && ranks.is_multiple_of(inner * size));
+    let mut groups: Vec<RankGroup> = Vec::new();
+    for (inner, size) in inside.chain(over) {
+        let group = RankGroup { inner, size, ranks };
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(ranks: usize, per_node: usize) -> Vec<(usize, usize)> {
+        groups(ranks, per_node).iter().map(|group| (group.inner, group.size)).collect()
+    }
+
+    #[test]
+    fn groups_are_those_of_axonns_first_case_and_those_between_nodes() {
+        assert_eq!(pairs(2, 2), [(1, 2)]);
+        assert_eq!(pairs(4, 4), [(1, 2), (1, 4), (2, 2)]);
+        assert_eq!(pairs(8, 4), [(1, 2), (1, 4), (2, 2), (1, 8), (4, 2)]);
+        assert_eq!(pairs(6, 6), [(1, 2), (1, 3), (1, 6), (2, 3), (3, 2)]);
+        assert_eq!(pairs(4, 1), [(1, 4), (2, 2)]);
+        assert_eq!(pairs(3, 3), [(1, 3)]);
+    }
+}

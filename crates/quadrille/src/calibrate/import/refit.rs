@@ -1,0 +1,148 @@
+//! Tiers of a cluster, fitted again to what logs say.
+
+use std::collections::BTreeSet;
+
+use quadrille_cost::native::{Deviation, Sample, fit_tier};
+use quadrille_spec::{Cluster, Tier};
+use serde::Serialize;
+
+use super::log::Placed;
+use crate::failure::Failure;
+
+/// A tier before and after.
+#[derive(Debug, Clone, Serialize)]
+pub struct Refit {
+    /// As the cluster had it.
+    pub before: Tier,
+    /// What that is away from the logs.
+    pub error_before: Deviation,
+    /// As it is fitted.
+    pub after: Tier,
+    /// What that is away from the logs.
+    pub error: Deviation,
+}
+
+/// Fits every tier that is the outermost of a log's ranks, from the innermost on, and keeps the others.
+///
+/// # Errors
+/// Logs of jobs that do not lie in the cluster as its tiers say.
+pub fn refit(cluster: &mut Cluster, logs: &[Placed]) -> Result<Vec<Refit>, Failure> {
+    let mut tiers = placed_tiers(cluster, logs)?;
+    let samples: Vec<Sample> = logs.iter().flat_map(|log| log.samples.iter().copied()).collect();
+    let mut refits = Vec::new();
+    for which in 0..tiers.len() {
+        let over: Vec<Sample> =
+            samples.iter().filter(|sample| sample.group.tier(&tiers) == Some(which)).copied().collect();
+        let Some(error_before) = Deviation::of(&tiers, &over)? else { continue };
+        let before = cluster.tiers[which].clone();
+        let fitted = fit_tier(&tiers, which, &over)?;
+        tiers[which] = fitted.clone();
+        let Some(error) = Deviation::of(&tiers, &over)? else { continue };
+        let after = Tier { devices: before.devices, ..fitted };
+        cluster.tiers[which] = after.clone();
+        refits.push(Refit { before, error_before, after, error });
+    }
+    Ok(refits)
+}
+
+/// The tiers as the logs' ranks fill them: where fewer ranks share a node than it has devices, all domains are as much
+/// smaller.
+fn placed_tiers(cluster: &Cluster, logs: &[Placed]) -> Result<Vec<Tier>, Failure> {
+    let name = &cluster.name;
+    let Some(innermost) = cluster.tiers.first() else {
+        return Err(Failure::usage(format!(
+            "--cluster {name} has no [[tiers]] to fit; name one that has, e.g. dgx-a100"
+        )));
+    };
+    let node = innermost.devices.unwrap_or(usize::MAX);
+    for log in logs {
+        if log.per_node > node {
+            return Err(Failure::usage(format!(
+                "{}: {} ranks to a node, but a node of {name} has {node} devices; give another --per-node or --cluster",
+                log.name, log.per_node
+            )));
+        }
+    }
+    let over_nodes = |log: &&Placed| log.samples.iter().any(|sample| sample.group.ranks > log.per_node);
+    let widths: BTreeSet<usize> = logs.iter().filter(over_nodes).map(|log| log.per_node).collect();
+    let mut tiers = cluster.tiers.clone();
+    match (widths.len(), widths.first()) {
+        (0, _) | (_, None) => {}
+        (1, Some(_)) if tiers.len() == 1 => {
+            return Err(Failure::usage(format!(
+                "--cluster {name} has a single tier, but logs are of several nodes; add [[tiers]] for what joins nodes"
+            )));
+        }
+        (1, Some(per_node)) => {
+            tiers.iter_mut().for_each(|tier| tier.devices = tier.devices.map(|devices| devices / node * per_node));
+        }
+        _ => {
+            let widths: Vec<String> = widths.iter().map(usize::to_string).collect();
+            return Err(Failure::usage(format!(
+                "logs of several nodes have {} ranks to a node; fit those of one number after the other",
+                widths.join(" and ")
+            )));
+        }
+    }
+    Ok(tiers)
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_cost::native::RankGroup;
+    use quadrille_spec::CollectiveKind;
+
+    use super::*;
+
+    /// What a cluster's own tiers give for so many ranks.
+    fn log(cluster: &Cluster, ranks: usize, per_node: usize) -> Placed {
+        let group = RankGroup { inner: 1, size: ranks, ranks };
+        let kinds = [CollectiveKind::AllReduce, CollectiveKind::Broadcast];
+        let tiers = &cluster.tiers;
+        let sample = |(kind, power)| {
+            let bytes = f64::from(1 << power);
+            Sample { group, kind, bytes, seconds: group.seconds(tiers, kind, bytes).unwrap() }
+        };
+        let samples = kinds.into_iter().flat_map(|kind| (10..30).step_by(2).map(move |power| (kind, power)));
+        Placed { name: "a.log".to_owned(), per_node, samples: samples.map(sample).collect() }
+    }
+
+    #[test]
+    fn the_tier_that_the_ranks_span_is_found_again_and_the_others_stay() {
+        let known = Cluster::preset("perlmutter").unwrap();
+        let mut cluster = known.clone();
+        cluster.tiers[1].efficiency = 0.2;
+        cluster.tiers[1].latency = 1e-3;
+        let refits = refit(&mut cluster, &[log(&known, 16, 4)]).unwrap();
+        assert_eq!((refits.len(), &cluster.tiers[0]), (1, &known.tiers[0]));
+        let (found, wanted) = (&cluster.tiers[1], &known.tiers[1]);
+        assert!((found.efficiency / wanted.efficiency - 1.0).abs() < 1e-3, "{found:?}");
+        assert!((found.latency / wanted.latency - 1.0).abs() < 1e-2, "{found:?}");
+        assert!(refits[0].error.mean < 1e-3 && refits[0].error_before.mean > 0.5, "{refits:?}");
+        assert_eq!((found.bandwidth, found.links, found.devices), (wanted.bandwidth, wanted.links, None));
+    }
+
+    #[test]
+    fn ranks_of_one_node_fit_its_links() {
+        let known = Cluster::preset("selene").unwrap();
+        let mut cluster = known.clone();
+        cluster.tiers[0].bandwidth = 1e12;
+        refit(&mut cluster, &[log(&known, 8, 8)]).unwrap();
+        let rate = |tier: &Tier| tier.links as f64 * tier.bandwidth * tier.efficiency;
+        assert!((rate(&cluster.tiers[0]) / rate(&known.tiers[0]) - 1.0).abs() < 1e-3, "{:?}", cluster.tiers[0]);
+        assert_eq!(cluster.tiers[1], known.tiers[1]);
+    }
+
+    #[test]
+    fn jobs_that_do_not_lie_in_the_cluster_are_refused() {
+        let selene = Cluster::preset("selene").unwrap();
+        let message = |mut cluster: Cluster, logs: &[Placed]| format!("{:?}", refit(&mut cluster, logs).unwrap_err());
+        assert!(message(Cluster::preset("local").unwrap(), &[log(&selene, 8, 8)]).contains("has no [[tiers]]"));
+        assert!(message(selene.clone(), &[log(&selene, 32, 16)]).contains("a node of selene has 8 devices"));
+        let two = [log(&selene, 16, 8), log(&selene, 16, 4)];
+        assert!(message(selene.clone(), &two).contains("4 and 8 ranks to a node"));
+        let mut single = selene.clone();
+        single.tiers.truncate(1);
+        assert!(message(single, &[log(&selene, 16, 8)]).contains("has a single tier"));
+    }
+}

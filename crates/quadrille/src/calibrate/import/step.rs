@@ -1,0 +1,220 @@
+//! Measured steps: products become as fast as makes their prices those.
+
+use std::path::Path;
+
+use quadrille_cost::native::{Candidate, Framework, Price, Problem};
+use quadrille_engine::Hyper;
+use quadrille_spec::{Cluster, Efficiency, Layout, LayoutFile, LayoutRequest, Model};
+use serde::Serialize;
+
+use crate::arguments::ModelArguments;
+use crate::failure::Failure;
+use crate::plan::native::priced::check_priced;
+use crate::settings;
+
+/// The least factor that is tried.
+const LEAST: f64 = 1e-6;
+/// Halvings of the interval of the factor's logarithm: to the last digits.
+const HALVINGS: usize = 80;
+
+/// A step that somebody measured.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// As it was typed: `gpt2-124m layout.toml`.
+    name: String,
+    model: Model,
+    layout: Layout,
+    seconds: f64,
+}
+
+/// A step before and after.
+#[derive(Debug, Clone, Serialize)]
+pub struct Matched {
+    /// Model and layout.
+    pub step: String,
+    /// What was measured.
+    pub measured_seconds: f64,
+    /// The price on the cluster as it was.
+    pub seconds_before: f64,
+    /// The price now.
+    pub seconds: f64,
+}
+
+/// The factor and what it does.
+#[derive(Debug, Clone, Serialize)]
+pub struct Scaled {
+    /// Of the fractions of the peak that products reach.
+    pub factor: f64,
+    /// The largest of these fractions before.
+    pub most_before: f64,
+    /// The largest now.
+    pub most: f64,
+    /// Every step.
+    pub steps: Vec<Matched>,
+}
+
+impl Step {
+    /// Reads a model, a layout's file and the seconds of a step.
+    ///
+    /// # Errors
+    /// What is not there or is no such thing; a layout without a grid or a batch.
+    pub fn read(cluster: &Cluster, [model, path, seconds]: [&str; 3]) -> Result<Self, Failure> {
+        let name = format!("{model} {path}");
+        let measured = seconds.parse::<f64>().ok().filter(|seconds| (1e-9..=1e9).contains(seconds));
+        let Some(seconds) = measured else {
+            return Err(Failure::usage(format!("--from-step {name} {seconds}: give a positive number of seconds")));
+        };
+        let arguments = ModelArguments { model: Some(model.to_owned()), from_hf: None, set: Vec::new() };
+        let model = settings::settings(&arguments, model, Hyper::default())?.model;
+        let text = std::fs::read_to_string(Path::new(path))
+            .map_err(|error| Failure::usage(format!("cannot read the layout {path}: {error}")))?;
+        let wrong = |error: quadrille_spec::SpecError| Failure::usage(format!("{path}: {error}"));
+        let file = LayoutFile::from_toml(&text).map_err(wrong)?;
+        if file.grid.is_none() || file.global_batch.is_none() {
+            return Err(Failure::usage(format!("{path}: a measured step has a grid and a global_batch; add both")));
+        }
+        let mut request = LayoutRequest::new("x=1".parse()?, 1);
+        file.apply(&mut request).map_err(wrong)?;
+        request.per_node = request.per_node.or(Some(cluster.per_node(request.grid.ranks())));
+        let layout = Layout::new(&model, &request).map_err(wrong)?;
+        Ok(Self { name, model, layout, seconds })
+    }
+
+    fn price(&self, cluster: &Cluster, framework: &Framework) -> Result<Price, Failure> {
+        let (layout, model) = (&self.layout, &self.model);
+        let problem = Problem::new(model, cluster, *framework, layout.global_batch, layout.seq_len)?;
+        problem.check_devices(layout.grid.ranks())?;
+        let candidate = Candidate::of(layout, cluster);
+        check_priced(model, cluster, &candidate, layout)?;
+        Ok(problem.price(&candidate, &problem.block(&candidate)))
+    }
+}
+
+/// Multiplies the fractions that products reach by the factor for which the steps' prices are what was measured: on
+/// geometric mean, of one step exactly.
+///
+/// # Errors
+/// Steps that cannot be priced; that take less than their communication alone, or than they would at the peak.
+pub fn scale(cluster: &mut Cluster, framework: &Framework, steps: &[Step]) -> Result<Scaled, Failure> {
+    let before = prices(cluster, framework, steps)?;
+    let Some(products) = cluster.device.as_ref().map(|device| device.products.clone()) else {
+        return Err(Failure::usage(format!("--cluster {} does not say which device it has", cluster.name)));
+    };
+    let most = products.largest();
+    let peak = prices(&with(cluster, products.scaled(1.0 / most)), framework, steps)?;
+    for (step, price) in steps.iter().zip(&peak) {
+        check(step, price)?;
+    }
+    // The mean logarithm of predicted over measured: falls while products become faster.
+    let excess = |factor: f64| -> Result<f64, Failure> {
+        let prices = prices(&with(cluster, products.scaled(factor)), framework, steps)?;
+        Ok(steps.iter().zip(&prices).map(|(step, price)| (price.seconds / step.seconds).ln()).sum())
+    };
+    let (mut low, mut high) = (LEAST.ln(), -most.ln());
+    if excess(LEAST)? < 0.0 {
+        let rule = "with products a million times slower than the cluster's, steps would still be faster than measured";
+        return Err(Failure::usage(format!("--from-step: {rule}; are the seconds those of one step?")));
+    }
+    for _ in 0..HALVINGS {
+        let middle = (low + high) / 2.0;
+        if excess(middle.exp())? > 0.0 { low = middle } else { high = middle }
+    }
+    // The end of the interval itself is the peak, of which a product of rounded numbers may be more.
+    let factor = high.exp().min(1.0 / most);
+    *cluster = with(cluster, products.scaled(factor));
+    let after = prices(cluster, framework, steps)?;
+    let matched = steps.iter().zip(before.iter().zip(&after)).map(|(step, (before, after))| Matched {
+        step: step.name.clone(),
+        measured_seconds: step.seconds,
+        seconds_before: before.seconds,
+        seconds: after.seconds,
+    });
+    Ok(Scaled { factor, most_before: most, most: most * factor, steps: matched.collect() })
+}
+
+/// Refuses a step that no speed of products can explain.
+fn check(step: &Step, at_peak: &Price) -> Result<(), Failure> {
+    let Step { name, seconds, .. } = step;
+    let communication: f64 = at_peak.parts.communication.iter().sum();
+    if communication >= *seconds {
+        return Err(Failure::usage(format!(
+            "--from-step {name} {seconds}: communication alone takes {communication:.6} s on this cluster; fit its tiers \
+             first, by --from-nccl-tests or --from-osu"
+        )));
+    }
+    if at_peak.seconds > *seconds {
+        return Err(Failure::usage(format!(
+            "--from-step {name} {seconds}: with every product at the peak the step would still take {:.6} s; is the device \
+             of --cluster, the layout or --framework another one?",
+            at_peak.seconds
+        )));
+    }
+    Ok(())
+}
+
+fn prices(cluster: &Cluster, framework: &Framework, steps: &[Step]) -> Result<Vec<Price>, Failure> {
+    steps.iter().map(|step| step.price(cluster, framework)).collect()
+}
+
+fn with(cluster: &Cluster, products: Efficiency) -> Cluster {
+    let mut cluster = cluster.clone();
+    if let Some(device) = &mut cluster.device {
+        device.products = products;
+    }
+    cluster
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(cluster: &Cluster, factor: f64) -> Vec<Step> {
+        let model = Model::preset("gpt3-1.3b").unwrap();
+        let device = cluster.device.as_ref().unwrap();
+        let faster = with(cluster, device.products.scaled(factor));
+        ["x=4,data=8", "x=8,pipe=4"]
+            .map(|grid| {
+                let mut request = LayoutRequest::new(grid.parse().unwrap(), 64);
+                (request.per_node, request.microbatch) = (Some(8), Some(1));
+                let layout = Layout::new(&model, &request).unwrap();
+                let mut step = Step { name: grid.to_owned(), model: model.clone(), layout, seconds: 1.0 };
+                step.seconds = step.price(&faster, &Framework::MEGATRON).unwrap().seconds;
+                step
+            })
+            .to_vec()
+    }
+
+    #[test]
+    fn the_factor_of_the_prices_is_found_again() {
+        let selene = Cluster::preset("selene").unwrap();
+        for factor in [0.25, 0.8, 1.2] {
+            let steps = steps(&selene, factor);
+            for steps in [&steps[..1], &steps[..]] {
+                let mut cluster = selene.clone();
+                let scaled = scale(&mut cluster, &Framework::MEGATRON, steps).unwrap();
+                assert!((scaled.factor / factor - 1.0).abs() < 1e-6, "{scaled:?}");
+                for step in &scaled.steps {
+                    assert!((step.seconds / step.measured_seconds - 1.0).abs() < 1e-6, "{step:?}");
+                }
+                cluster.check().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn steps_that_products_cannot_explain_are_refused() {
+        let selene = Cluster::preset("selene").unwrap();
+        let refusal = |seconds: f64, cluster: &Cluster| {
+            let step = Step { seconds, ..steps(&selene, 1.0)[0].clone() };
+            format!("{:?}", scale(&mut cluster.clone(), &Framework::MEGATRON, &[step]).unwrap_err())
+        };
+        let mut slow = selene.clone();
+        slow.tiers.iter_mut().for_each(|tier| tier.bandwidth /= 1e4);
+        assert!(refusal(0.5, &slow).contains("communication alone takes"));
+        // What products at the peak give, less a little.
+        let most = selene.device.as_ref().unwrap().products.largest();
+        let fastest = 0.999 * steps(&selene, 1.0 / most)[0].seconds;
+        assert!(refusal(fastest, &selene).contains("every product at the peak"));
+        assert!(refusal(1e9, &selene).contains("a million times slower"));
+    }
+}

@@ -1,0 +1,241 @@
+//! `quadrille calibrate`: a cluster file from what this machine, or another's log, says.
+
+pub mod arguments;
+mod cases;
+mod collectives;
+mod device;
+mod file;
+mod import;
+mod measure;
+mod operations;
+mod ranks;
+mod report;
+mod statistics;
+mod tiers;
+
+use std::time::{Duration, Instant};
+
+use quadrille_comm::{RankContext, World};
+use quadrille_engine::{Hyper, InitialValues, TrainOptions};
+use quadrille_spec::{Algorithm, Calibration, Choice, Cluster, ElementType, MeasuredCollective, MeasuredOperation};
+
+use self::arguments::CalibrateArguments;
+use self::cases::Case;
+use self::statistics::Runs;
+use crate::bench::calibration::operation_latency;
+use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::settings::Defaults;
+use crate::{resources, settings};
+
+/// Numbers in each operand of element-wise work out of cache: 64 MiB, fewer where memory is short.
+const STREAMED: usize = 16 << 20;
+/// Operands of a streaming update, and as much again for what else runs.
+const STREAMED_OPERANDS: u64 = 8;
+/// Steps of the tiny model whose operations say what an operation takes by itself.
+const STEPS: u64 = 50;
+
+/// How to measure.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    ranks: usize,
+    per_node: usize,
+    threads: usize,
+    runs: usize,
+    quick: bool,
+    /// Cores of this machine and how many of the ranks share them.
+    cores: usize,
+    ranks_here: usize,
+    /// Numbers in each operand of element-wise work out of cache.
+    streamed: usize,
+    /// Bytes of memory of a rank.
+    memory: u64,
+    /// Where ranks are processes.
+    world: Option<World>,
+}
+
+impl Setup {
+    /// Of the flags, held against this machine and, where ranks are processes, against what was started.
+    fn new(arguments: &CalibrateArguments, launch: &Launch) -> Result<Self, Failure> {
+        let cores = settings::cores();
+        let usual = Defaults { ranks: cores.clamp(2, 512), ..Defaults::USUAL };
+        let Defaults { ranks: started, per_node: placed, .. } = launch.defaults(&usual)?;
+        let ranks = arguments.ranks.map_or(started, usize::from);
+        launch.check_ranks(ranks)?;
+        let per_node = arguments.per_node.map(usize::from).or(placed).unwrap_or(ranks);
+        if placed.is_some_and(|placed| placed != per_node) {
+            return Err(Failure::usage(format!(
+                "--per-node {per_node}: the launcher put {} ranks on a node; leave it out",
+                placed.unwrap_or_default()
+            )));
+        }
+        if ranks < 2 || per_node > ranks || !ranks.is_multiple_of(per_node) {
+            return Err(Failure::usage(format!(
+                "--per-node {per_node}: nodes are full of ranks, and there are {ranks}; use a divisor of --ranks, and two \
+                 ranks at least"
+            )));
+        }
+        let runs = arguments.runs.map_or(if arguments.quick { 3 } else { 7 }, usize::from);
+        let (threads, quick) = (usize::from(arguments.threads), arguments.quick);
+        let (ranks_here, world) = (launch.ranks_here(ranks), launch.world.clone());
+        let setup = Self { ranks, per_node, threads, runs, quick, cores, ranks_here, streamed: 0, memory: 0, world };
+        setup.with_memory()
+    }
+
+    /// With what the ranks on the fullest machine have: all of them measure the same.
+    fn with_memory(self) -> Result<Self, Failure> {
+        let free = |_: &RankContext| {
+            let available = resources::proc_bytes("/proc/meminfo", "MemAvailable");
+            Ok(available.ok_or("cannot tell how much memory is free: /proc/meminfo does not say MemAvailable")?)
+        };
+        let least = ranks::on_ranks(&self, Algorithm::Native, free)?.into_iter().min().unwrap_or(0);
+        let memory = least / self.ranks_here as u64;
+        let fitting = memory / (STREAMED_OPERANDS * size_of::<f32>() as u64);
+        let streamed = fitting.min(STREAMED as u64) as usize / 64 * 64;
+        if streamed < STREAMED / 16 {
+            return Err(Failure::usage(format!(
+                "--ranks {}: {memory} bytes of memory are free for each, too few to measure its bandwidth; use fewer",
+                self.ranks
+            )));
+        }
+        Ok(Self { streamed, memory, ..self })
+    }
+
+    /// How collectives are carried out; two levels need several nodes of several ranks.
+    fn algorithms(&self) -> Vec<Algorithm> {
+        let mut algorithms = vec![Algorithm::Native, Algorithm::Ring, Algorithm::Recursive];
+        if self.per_node > 1 && self.per_node < self.ranks {
+            algorithms.push(Algorithm::Hierarchical);
+        }
+        algorithms
+    }
+
+    /// Threads that share a core, at least 1.
+    fn crowding(&self) -> f64 {
+        ((self.ranks_here * self.threads) as f64 / self.cores as f64).max(1.0)
+    }
+}
+
+/// A case with its runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured {
+    case: Case,
+    runs: Runs,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Clone)]
+pub struct Measurements {
+    setup: Setup,
+    cases: Vec<Measured>,
+    /// Seconds that an operation of the engine takes beside its work.
+    launch_seconds: f64,
+    /// How long all of it took.
+    seconds: f64,
+}
+
+/// Measures, or reads logs, and writes the cluster.
+pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failure> {
+    if arguments.import.any() {
+        // One reads for all.
+        return if launch.is_first() { import::run(arguments) } else { Ok(()) };
+    }
+    if arguments.import.cluster.is_some() {
+        return Err(Failure::usage(
+            "--cluster: it is what logs are read into; give --from-nccl-tests, --from-osu or --from-step, or leave it out",
+        ));
+    }
+    let measured = Measurements::take(Setup::new(arguments, launch)?)?;
+    if !launch.is_first() {
+        return Ok(());
+    }
+    let tiers = tiers::fitted(&measured)?;
+    let cluster = measured.cluster(&tiers)?;
+    file::write(&arguments.out, &cluster)?;
+    report::print(arguments, &measured, &tiers, &cluster)
+}
+
+impl Measurements {
+    fn take(setup: Setup) -> Result<Self, Failure> {
+        let start = Instant::now();
+        let mut measured = Vec::new();
+        for algorithm in setup.algorithms() {
+            let cases = Case::all(&setup, algorithm);
+            let by_rank = ranks::on_ranks(&setup, algorithm, |context| measure::measure(context, &setup, &cases))?;
+            measured.extend(cases.iter().enumerate().map(|(at, case)| {
+                let runs: Vec<&[f64]> = by_rank.iter().map(|cases| cases[at].as_slice()).collect();
+                Measured { case: *case, runs: Runs::slowest(&runs) }
+            }));
+        }
+        let launch_seconds = setup.crowding() * operation_latency(setup.ranks, &options(&setup))?;
+        Ok(Self { setup, cases: measured, launch_seconds, seconds: start.elapsed().as_secs_f64() })
+    }
+
+    /// The cluster that this machine is.
+    fn cluster(&self, tiers: &tiers::Fitted) -> Result<Cluster, Failure> {
+        let Setup { ranks, per_node, threads, .. } = self.setup;
+        let device = device::of(self)?;
+        Ok(Cluster {
+            name: "calibrated".to_owned(),
+            source: format!(
+                "measured by quadrille calibrate on {ranks} ranks of this machine, {per_node} to a node, {threads} threads \
+                 each; tiers and group bandwidths are fitted to the collectives of section calibration"
+            ),
+            device_memory: Some(device.memory),
+            device: Some(device),
+            tiers: tiers.tiers.clone(),
+            network: tiers.network(per_node, ranks),
+            intra_node_bandwidth: tiers.innermost_bandwidth(),
+            group_bandwidths: tiers::group_bandwidths(self),
+            calibration: Some(self.section()),
+        })
+    }
+
+    fn section(&self) -> Calibration {
+        let Setup { ranks, per_node, threads, runs, .. } = self.setup;
+        let collectives = self.cases.iter().filter_map(|Measured { case, runs }| match *case {
+            Case::Collective { kind, algorithm, group, bytes } => Some(MeasuredCollective {
+                collective: kind,
+                algorithm,
+                inner: group.inner,
+                group: group.size,
+                bytes,
+                seconds: runs.seconds,
+                spread: runs.spread,
+            }),
+            _ => None,
+        });
+        let operations = self.cases.iter().filter(|measured| !matches!(measured.case, Case::Collective { .. }));
+        let operations = operations.map(|Measured { case, runs }| {
+            let (work, unit) = case.work();
+            MeasuredOperation {
+                operation: case.name(),
+                dtype: case.dtype(),
+                shape: case.shape(),
+                rate: work / runs.seconds,
+                unit,
+                spread: runs.spread,
+            }
+        });
+        let dtype = ElementType::F32;
+        let (collectives, operations) = (collectives.collect(), operations.collect());
+        Calibration { ranks, per_node, threads, runs, dtype, collectives, operations }
+    }
+}
+
+/// Of the steps that say what an operation takes by itself.
+fn options(setup: &Setup) -> TrainOptions {
+    TrainOptions {
+        steps: STEPS + 1,
+        hyper: Hyper::default(),
+        seed: 1,
+        initial: InitialValues::Training,
+        threads: setup.threads,
+        timeout: Duration::from_secs(300),
+        collectives: Choice::Always(Algorithm::Native),
+        world: setup.world.clone(),
+        tune_matmuls: false,
+        matmuls: None,
+        trace: false,
+    }
+}
