@@ -11,10 +11,16 @@ use crate::run::{QUICK, Run, TRAINING};
 /// The variable that repeats the random moments.
 const SEED: &str = "QUADRILLE_SEED";
 
-/// Runs whose steps are spent mostly in one phase, so that a random moment lies in it.
-const COMPUTING: &str = TRAINING;
-const COMMUNICATING: &str = "train --model gpt-tiny --set vocab=256 --steps 100000 --threads 1 --grid x=2,y=2";
-const UPDATING: &str = "train --model gpt-demo --steps 100000 --threads 1 --grid x=2,y=2";
+/// Steps of about a second on two cores, spent for the most part in products and attention ...
+const COMPUTING: &str = "train --model gpt-demo --steps 100000 --threads 1 --grid pipe=2,data=2 --global-batch 32";
+
+/// ... nearly all in collectives of thin layers ...
+const COMMUNICATING: &str = "train --model gpt-demo --steps 100000 --threads 1 --grid x=2,y=2 --global-batch 8 \
+     --set layers=24 --set hidden=32";
+
+/// ... and, with one token for each sequence, as much in the update as in the passes.
+const UPDATING: &str = "train --model gpt-demo --steps 100000 --threads 1 --grid pipe=2,data=2 --global-batch 2 --seq-len 1 \
+     --set layers=4 --set hidden=768";
 
 pub const CASES: &[Case] = &[
     ("killed_while_starting", || {
@@ -22,9 +28,9 @@ pub const CASES: &[Case] = &[
         run.until("four ranks", |run| run.ranks().len() == 4);
         killed(run, "killed while starting", 2);
     }),
-    ("killed_while_computing", || killed_at_random("computing", COMPUTING)),
-    ("killed_while_communicating", || killed_at_random("communicating", COMMUNICATING)),
-    ("killed_in_the_update", || killed_at_random("updating", UPDATING)),
+    ("killed_while_computing", || killed_at_random("computing", 3, COMPUTING)),
+    ("killed_while_communicating", || killed_at_random("communicating", 3, COMMUNICATING)),
+    ("killed_in_the_update", || killed_at_random("updating", 5, UPDATING)),
     ("stopped_rank", || stopped(2)),
     ("stopped_rank_that_logs", || stopped(0)),
     ("paused_rank", || {
@@ -38,14 +44,14 @@ pub const CASES: &[Case] = &[
     }),
 ];
 
-/// Three runs; in each a rank is killed at a moment of the first steps.
-fn killed_at_random(phase: &str, line: &str) {
+/// So many runs; in each a rank is killed at a moment of the first steps.
+fn killed_at_random(phase: &str, kills: u64, line: &str) {
     let given = std::env::var(SEED).ok().and_then(|text| text.parse().ok());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seed: u64 = given.unwrap_or_else(|| now.map_or(0, |now| now.as_nanos() as u64));
     println!("  {SEED}={seed}");
     let random = RandomStream::new(seed, phase);
-    for kill in 0..3 {
+    for kill in 0..kills {
         let mut run = Run::train(line);
         run.until("a step", |run| run.steps() > 0);
         sleep(Duration::from_millis(random.below(2 * kill, 2000)));

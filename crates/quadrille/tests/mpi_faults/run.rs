@@ -25,8 +25,8 @@ const RANK: [&str; 2] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
 /// How often it is looked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Four ranks of a layout that uses tensor, data and pipeline communication; `--log` is the caller's.
-pub const TRAINING: &str = "train --model gpt-demo --steps 100000 --threads 1 --grid x=2,pipe=2 --global-batch 16";
+/// Four ranks, steps of about a second on two cores; `--log` is added.
+pub const TRAINING: &str = "train --model gpt-demo --steps 100000 --threads 1 --grid x=2,pipe=2 --global-batch 64";
 
 /// The same of a small model, for faults that need many steps.
 pub const QUICK: &str = "train --model gpt-tiny --set vocab=256 --steps 100000 --threads 1 --grid x=2,data=2";
