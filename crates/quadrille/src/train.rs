@@ -1,7 +1,7 @@
 //! `quadrille train`: data, ranks, log, and the comparison of predicted and counted ledgers.
 
 use std::fs::File;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{self, IsTerminal, Seek, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -158,6 +158,17 @@ fn create_log(path: &Path) -> Result<(PathBuf, File), Failure> {
     }
 }
 
+/// Writes a line in one piece: a process that is killed leaves no half of one. Nor does a disk that is full in the middle of
+/// it, where what is there can be cut off again.
+fn append(file: &mut File, record: &StepRecord) -> io::Result<()> {
+    let line = serde_json::to_string(record)?;
+    let whole = file.stream_position();
+    file.write_all(format!("{line}\n").as_bytes()).inspect_err(|_| {
+        // A pipe has no positions. The first error is the one to tell.
+        let _ = whole.map(|whole| file.set_len(whole));
+    })
+}
+
 /// Writes progress to standard error; training goes on where nobody reads it.
 fn tell(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
@@ -195,10 +206,7 @@ impl Reporter {
 
     fn step(&mut self, record: &StepRecord) -> Result<(), EngineError> {
         if let Some((path, file)) = &mut self.log {
-            let line = serde_json::to_string(record).map_err(std::io::Error::from);
-            // One write for a line: a process that is killed leaves no half of one.
-            line.and_then(|line| file.write_all(format!("{line}\n").as_bytes()))
-                .map_err(|source| EngineError::Log { path: path.display().to_string(), source })?;
+            append(file, record).map_err(|source| EngineError::Log { path: path.display().to_string(), source })?;
         }
         let floor = self.floor.map_or(String::new(), |floor| format!(" (floor {floor:.4})"));
         let text = format!("loss {:.4}{floor}", record.loss);
