@@ -88,7 +88,7 @@ impl Port {
     /// and write what the caller has lent, and the process ends soon.
     pub(super) fn finish_call(&self, job: &Job, at: &Occasion<'_>, mut look: impl FnMut() -> Result<Look, String>) {
         let mut wait = Wait::new(at.group, at.call, at.sequence, None);
-        let mut pace = Pace::start();
+        let mut pace = Pace::start(self.crowded);
         loop {
             let looked = job.catch(self.rank, || look().map_err(|error| self.abort_exchange(job, at, error)));
             match looked {

@@ -75,7 +75,7 @@ impl Port {
     fn complete(&self, start: impl FnOnce(&mut Library) -> Result<Request, MpiError>) -> Result<(), Option<String>> {
         let text = |error: MpiError| Some(error.to_string());
         let mut request = start(&mut self.enter().library).map_err(text)?;
-        let pace = Pace::start();
+        let pace = Pace::start(self.crowded);
         loop {
             if self.enter().library.test(&mut request).map_err(text)?.is_some() {
                 return Ok(());

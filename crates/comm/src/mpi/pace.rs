@@ -15,14 +15,22 @@ const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_micros(500);
 const PART: u32 = 32;
 
+/// Where ranks share cores, a look takes the time of another rank's work: looking without a break gives way to pauses soon,
+/// and pauses are longer.
+const CROWDED_YIELD: Duration = Duration::from_micros(50);
+const CROWDED_LONGEST: Duration = Duration::from_millis(1);
+const CROWDED_PART: u32 = 8;
+
 /// The pace of one wait.
 pub(super) struct Pace {
     since: Instant,
+    crowded: bool,
 }
 
 impl Pace {
-    pub(super) fn start() -> Self {
-        Self { since: Instant::now() }
+    /// `crowded`: this machine has fewer cores than ranks.
+    pub(super) fn start(crowded: bool) -> Self {
+        Self { since: Instant::now(), crowded }
     }
 
     /// Something came: more is likely to come soon.
@@ -33,10 +41,12 @@ impl Pace {
     /// Nothing came: lets others run, the longer the longer nothing has come.
     pub(super) fn pause(&self) {
         let idle = self.since.elapsed();
-        if idle < SPIN {
+        if idle < SPIN && !self.crowded {
             spin_loop();
-        } else if idle < YIELD {
+        } else if idle < if self.crowded { CROWDED_YIELD } else { YIELD } {
             yield_now();
+        } else if self.crowded {
+            sleep((idle / CROWDED_PART).clamp(SHORTEST, CROWDED_LONGEST));
         } else {
             sleep(pause_after(idle));
         }

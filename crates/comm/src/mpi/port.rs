@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use quadrille_spec::Nodes;
@@ -31,6 +32,8 @@ const IDLE: Duration = Duration::from_millis(4);
 pub(crate) struct Port {
     pub(crate) rank: usize,
     pub(crate) hosts: Vec<String>,
+    /// Whether more ranks than there are cores share this machine.
+    pub(super) crowded: bool,
     pub(crate) nodes: Nodes,
     pub(crate) alarm: Alarm,
     pub(super) inquiries: Inquiries,
@@ -71,6 +74,8 @@ impl Port {
         let (rank, size) = (library.rank, library.size);
         let nodes = Nodes::new(library.nodes()?);
         let hosts = library.hosts()?;
+        let here = (0..size).filter(|other| nodes.node(*other) == nodes.node(rank)).count();
+        let crowded = available_parallelism().is_ok_and(|cores| here > cores.get());
         let control = Control::open(&mut library)?;
         let desk = Desk {
             library,
@@ -83,6 +88,7 @@ impl Port {
         Ok(Self {
             rank,
             hosts,
+            crowded,
             nodes,
             alarm: Alarm::new(rank, size),
             inquiries: Inquiries::default(),
@@ -133,7 +139,7 @@ impl Port {
 
     /// Looks until `done`.
     pub(crate) fn drive(&self, done: &dyn Fn() -> bool) {
-        let pace = Pace::start();
+        let pace = Pace::start(self.crowded);
         while !done() {
             self.tend(&mut lock(&self.desk));
             pace.pause();
