@@ -15,15 +15,16 @@ use crate::pending::Pending;
 use crate::transfer::Slices;
 
 impl RankContext {
-    /// Combines the members' buffers of `n` elements, in place, in ascending order of the member index: every member
-    /// gets the same bits.
+    /// Combines the members' buffers of `n` elements, in place, in an order that the algorithm and the group alone fix (in
+    /// shared memory ascending by member index): every member gets the same bits.
     pub fn all_reduce<T: Element, B: Buffer<T>>(&self, group: &Group, how: Reduction, buffer: B) -> Pending<B> {
         let call = Call { reduction: Some(how), ..self.call::<T>(CollectiveKind::AllReduce) };
         self.issue(group, call, buffer, |buffer| Slices::InPlace(buffer.as_mut()))
     }
 
-    /// Sums the members' buffers of `n` elements into that of the member with index `root`, in ascending order of the
-    /// member index: the bits that [`all_reduce`](Self::all_reduce) gives. The others' buffers stay as they are.
+    /// Sums the members' buffers of `n` elements into that of the member with index `root`, in an order that the
+    /// algorithm and the group alone fix: in shared memory the bits that [`all_reduce`](Self::all_reduce) gives. The others'
+    /// buffers stay as they are.
     pub fn reduce<T: Element, B: Buffer<T>>(&self, group: &Group, root: usize, buffer: B) -> Pending<B> {
         let call = Call { reduction: Some(Reduction::Sum), peer: Some(root), ..self.call::<T>(CollectiveKind::Reduce) };
         self.issue(group, call, buffer, |buffer| Slices::InPlace(buffer.as_mut()))

@@ -26,7 +26,7 @@ pub trait Buffer<T>: AsRef<[T]> + AsMut<[T]> + Send + 'static {}
 
 impl<T, B: AsRef<[T]> + AsMut<[T]> + Send + 'static> Buffer<T> for B {}
 
-/// How an all-reduce combines the members' elements, in ascending order of the member index.
+/// How an all-reduce combines the members' elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduction {
     /// The sum, in the element type.

@@ -21,10 +21,21 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+#[cfg(feature = "mpi")]
+fn fingerprint(routing: &Routing) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    format!("{routing:?}").hash(&mut hasher);
+    hasher.finish()
+}
+
 pub(crate) struct Job {
     pub(crate) timeout: Duration,
     pub(crate) message_delay: Option<MessageDelay>,
     pub(crate) routing: Routing,
+    /// Of the routing, a number: processes that have read different ones do not fit together.
+    #[cfg(feature = "mpi")]
+    pub(crate) rules: u64,
     pub(crate) transport: Transport,
     failure: OnceLock<Aborted>,
     statuses: Vec<Status>,
@@ -50,6 +61,8 @@ impl Job {
         Self {
             timeout: options.timeout,
             message_delay: options.message_delay.clone(),
+            #[cfg(feature = "mpi")]
+            rules: fingerprint(&options.routing),
             routing: options.routing.clone(),
             transport: Transport::of(options),
             failure: OnceLock::new(),

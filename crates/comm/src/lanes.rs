@@ -72,6 +72,21 @@ impl Drop for Read<'_> {
     }
 }
 
+/// A parcel on its way: what it points to is lent until this is dropped.
+struct Posted<'a> {
+    lanes: &'a Lanes,
+    at: Occasion<'a>,
+    to: usize,
+}
+
+impl Drop for Posted<'_> {
+    fn drop(&mut self) {
+        if lock(&self.lanes.own(&self.at).state).unread {
+            self.lanes.withdraw(&self.at, self.to);
+        }
+    }
+}
+
 impl Lanes {
     pub(crate) fn new(ranks: usize) -> Self {
         Self { inboxes: (0..ranks).map(|_| Inbox::default()).collect() }
@@ -95,9 +110,11 @@ impl Lanes {
     ) -> Result<(), Aborted> {
         let Exchange { send, receive } = exchange;
         let start = Instant::now();
-        if let Some((to, slice)) = send {
+        // Dropped last, also when something below panics: then the slice is not borrowed any more.
+        let _posted = send.map(|(to, slice)| {
             self.post(&at, to, slice);
-        }
+            Posted { lanes: self, at, to }
+        });
         let received = match receive {
             Some((from, receive)) => self.receive(job, &at, start, from, receive),
             None => Ok(()),
@@ -169,18 +186,12 @@ impl Lanes {
         Ok(())
     }
 
-    /// Waits until the own parcel has been read; takes it back if the job is aborted.
+    /// Waits until the own parcel has been read.
     fn finish(&self, job: &Job, at: &Occasion<'_>, start: Instant, to: usize) -> Result<(), Aborted> {
         let inbox = self.own(at);
         let mut state = lock(&inbox.state);
         while state.unread {
-            state = match wait_or_fail(job, at, start, to, &inbox.read, state) {
-                Ok(state) => state,
-                Err(aborted) => {
-                    self.withdraw(at, to);
-                    return Err(aborted);
-                }
-            };
+            state = wait_or_fail(job, at, start, to, &inbox.read, state)?;
         }
         job.check()
     }

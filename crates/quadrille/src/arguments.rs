@@ -104,7 +104,7 @@ pub struct RunArguments {
     pub timeout: f64,
     /// How collectives run: ring, recursive (doubling and halving), hierarchical (recursive between nodes, rings inside),
     /// native (shared memory between threads; the MPI library's own) or auto (threads: native; else the fastest of the
-    /// first three by group, size and the --cluster's tiers), e.g. --collectives hierarchical --per-node 4
+    /// first three by group, size and the --cluster's tiers, ring where it has none), e.g. --collectives hierarchical --per-node 4
     #[arg(long, value_name = "ALGORITHM", default_value = "auto")]
     pub collectives: Collectives,
 }

@@ -10,7 +10,7 @@ use quadrille_spec::{Algorithm, Choice, Cluster, Collectives};
 
 use crate::arguments::{Arguments, Bench, Command, RunArguments};
 use crate::failure::Failure;
-use crate::settings::Defaults;
+use crate::settings::{self, Defaults};
 use crate::validate::Validate;
 
 /// How long processes wait for the first one to prepare files: nobody is late before.
@@ -118,8 +118,21 @@ impl Launch {
         })
     }
 
+    /// Cores for each of the ranks that share this machine, at least 1: where ranks are processes no more than the launcher
+    /// lets this one use, which may be all of them or its own.
+    pub fn cores_each(&self, ranks: usize) -> usize {
+        let share = settings::processors() / self.ranks_here(ranks);
+        let own = if self.world.is_some() { settings::cores() } else { settings::cores() / ranks.max(1) };
+        share.min(own).max(1)
+    }
+
+    /// Whether the ranks that share this machine, of so many threads each, have fewer cores than threads.
+    pub fn is_crowded(&self, ranks: usize, threads: usize) -> bool {
+        self.ranks_here(ranks) * threads > settings::processors()
+    }
+
     /// By which algorithms collectives run: `auto` means shared memory between threads, else the fastest by the cluster's
-    /// tiers.
+    /// tiers; a ring where it has none.
     pub fn collectives(&self, arguments: &RunArguments, cluster: &Cluster) -> Choice {
         match (arguments.collectives, &self.world) {
             (Collectives::Always(algorithm), _) => Choice::Always(algorithm),
@@ -128,16 +141,24 @@ impl Launch {
         }
     }
 
+    /// Waits until all processes are here: for work of one that the others must not take for a fault.
+    ///
+    /// # Errors
+    /// Another process's.
+    pub fn meet(&self) -> Result<(), Failure> {
+        let Some(world) = &self.world else { return Ok(()) };
+        let options = JobOptions { world: Some(world.clone()), timeout: PREPARATION, ..JobOptions::new(world.size()) };
+        let met = run_job(&options, |_| Ok::<(), Box<dyn Error + Send + Sync>>(()));
+        met.map(|_| ()).map_err(|failure| Failure::Run(failure.into()))
+    }
+
     /// Does in the first process what leaves files behind, then in the others, which find them.
     ///
     /// # Errors
     /// The preparation's; another process's.
     pub fn first_then_others<R>(&self, prepare: impl Fn() -> Result<R, Failure>) -> Result<R, Failure> {
-        let Some(world) = &self.world else { return prepare() };
         let first = self.is_first().then(&prepare).transpose()?;
-        let options = JobOptions { world: Some(world.clone()), timeout: PREPARATION, ..JobOptions::new(world.size()) };
-        run_job(&options, |_| Ok::<(), Box<dyn Error + Send + Sync>>(()))
-            .map_err(|failure| Failure::Run(failure.into()))?;
+        self.meet()?;
         first.map_or_else(prepare, Ok)
     }
 
@@ -167,7 +188,10 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Estimate(_) => ("estimate", false),
         Command::Reproduce(_) => ("reproduce", false),
         Command::Export(_) => ("export", false),
-        Command::Bench(arguments) => ("bench", matches!(arguments.bench, Bench::Collectives(_))),
+        Command::Bench(arguments) => match arguments.bench {
+            Bench::Collectives(_) => ("bench collectives", true),
+            _ => ("this bench", false),
+        },
         Command::Calibrate(_) => ("calibrate", true),
         Command::Validate(arguments) => match arguments.validate {
             Validate::Published(_) => ("validate published", false),

@@ -15,6 +15,7 @@ use quadrille_spec::{
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::constants::{self, Constants};
 use crate::failure::Failure;
+use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 
 /// A model with its training constants.
@@ -155,15 +156,15 @@ pub fn layout(
     resolve(&typed(arguments, dtype, defaults)?, model)
 }
 
-/// Threads of each rank, where so many ranks share this machine.
-pub fn threads(arguments: &RunArguments, ranks: usize) -> Result<usize, Failure> {
+/// Threads of each of so many ranks.
+pub fn threads(arguments: &RunArguments, launch: &Launch, ranks: usize) -> Result<usize, Failure> {
     match arguments.threads {
         Some(0) => Err(Failure::usage("--threads 0: a rank has at least one thread")),
         Some(threads) if threads > 1024 => {
             Err(Failure::usage(format!("--threads {threads}: a rank has at most 1024 threads")))
         }
         Some(threads) => Ok(threads),
-        None => Ok((cores() / ranks).max(1)),
+        None => Ok(launch.cores_each(ranks)),
     }
 }
 
@@ -186,6 +187,15 @@ pub fn hyper(constants: Constants, run: &RunArguments, steps: u64) -> Result<Hyp
 /// Logical processors that this process may use.
 pub fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
+}
+
+/// Processors of this machine, also those that this process may not use.
+pub fn processors() -> usize {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    match text.lines().filter(|line| line.starts_with("processor")).count() {
+        0 => cores(),
+        processors => processors,
+    }
 }
 
 /// The cluster of a preset or a file.

@@ -34,7 +34,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     launch.check_ranks(layout.grid.ranks())?;
     let hyper = settings::hyper(settings.hyper, &arguments.run, steps)?;
     let program = StepProgram::new(&settings.model, &layout)?;
-    let threads = settings::threads(&arguments.run, launch.ranks_here(layout.grid.ranks()))?;
+    let threads = settings::threads(&arguments.run, launch, layout.grid.ranks())?;
     let timeout = settings::timeout(&arguments.run)?;
     resources::check(&program, threads, launch, 0)?;
     check_paths(arguments)?;

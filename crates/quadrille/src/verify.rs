@@ -40,7 +40,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
             steps: arguments.steps,
             seed,
             hyper,
-            threads: settings::threads(&arguments.run, launch.ranks_here(ranks))?,
+            threads: settings::threads(&arguments.run, launch, ranks)?,
             timeout: settings::timeout(&arguments.run)?,
             collectives: launch.collectives(&arguments.run, &cluster),
             world: launch.world.clone(),
@@ -54,6 +54,8 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         let (program, options) = (StepProgram::new(model, &layout)?, options(layout.grid.ranks())?);
         launch.check_ranks(layout.grid.ranks())?;
         resources::check(&program, options.threads, launch, reference_bytes(model, arguments.steps))?;
+        // The serial model of the layout before took the first process its time.
+        launch.meet()?;
         let failed = |error: EngineError| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string()));
         if !launch.is_first() {
             match layout.dtype {

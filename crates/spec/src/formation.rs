@@ -2,7 +2,8 @@
 
 use crate::{Axis, Coordinate, Nodes, Routing, TwoLevel};
 
-/// What the choice of an algorithm needs to know of a group; the same for all groups along the same axes of a grid.
+/// What the choice of an algorithm needs to know of a group; the same for all groups that its members' axes make of a grid
+/// (blocks of an axis are each for themselves).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Formation {
     /// Number of members.
@@ -79,6 +80,31 @@ mod tests {
             assert_eq!(route(&routing, &members), Route::Ring);
             assert_eq!(routing.formation(&members).nodes, 4);
         }
+    }
+
+    #[test]
+    fn the_fastest_is_one_that_can_run() {
+        // Groups of 16 of 48 ranks, 3 apart: nodes of 4 hold one or two members.
+        let grid = Grid::new(3, 16, 1, 1).unwrap();
+        let tier = |devices, bandwidth, latency| crate::Tier {
+            name: "t".into(),
+            devices,
+            links: 1,
+            bandwidth,
+            efficiency: 1.0,
+            latency,
+            half_bytes: 0.0,
+        };
+        let tiers = vec![tier(Some(4), 300e9, 3e-6), tier(None, 25e9, 8e-6)];
+        let routing = Routing { nodes: Nodes::equal(48, 4), choice: Choice::Fastest(tiers.clone()), grid: Some(grid) };
+        let members: Vec<usize> = (0..16).map(|member| 3 * member).collect();
+        let formation = routing.formation(&members);
+        assert_eq!(formation.levels, None);
+        let kind = crate::CollectiveKind::AllReduce;
+        let [ring, recursive] =
+            [Algorithm::Ring, Algorithm::Recursive].map(|name| formation.seconds(&tiers, name, kind, 1e5));
+        assert!(recursive < ring);
+        assert_eq!(routing.route(kind, 100_000, &formation), Route::Recursive);
     }
 
     #[test]

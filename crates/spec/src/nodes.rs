@@ -24,7 +24,7 @@ impl Nodes {
         self.of_rank.len()
     }
 
-    /// The node of a rank; of a rank that does not exist, a node of its own.
+    /// The node of a rank; of ranks that do not exist, one that no other is on.
     pub fn node(&self, rank: usize) -> usize {
         self.of_rank.get(rank).copied().unwrap_or(usize::MAX)
     }

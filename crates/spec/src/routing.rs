@@ -139,9 +139,13 @@ impl Routing {
         let algorithm = match &self.choice {
             Choice::Always(algorithm) => *algorithm,
             Choice::Fastest(tiers) => {
-                let candidates = [Algorithm::Ring, Algorithm::Recursive, Algorithm::Hierarchical];
+                let two_levels =
+                    formation.levels.as_ref().is_some_and(|levels| levels.nodes > 1 && levels.per_node > 1);
+                let candidates = [Algorithm::Ring, Algorithm::Recursive]
+                    .into_iter()
+                    .chain(two_levels.then_some(Algorithm::Hierarchical));
                 let seconds = |algorithm: &Algorithm| formation.seconds(tiers, *algorithm, kind, bytes as f64);
-                let fastest = candidates.into_iter().min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+                let fastest = candidates.min_by(|a, b| seconds(a).total_cmp(&seconds(b)));
                 fastest.unwrap_or(Algorithm::Ring)
             }
         };

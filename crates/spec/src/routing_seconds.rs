@@ -7,7 +7,7 @@
 //! | | all-gather, reduce-scatter (all-reduce: twice) | broadcast, reduce |
 //! |---|---|---|
 //! | ring | `(G - N) l0 + (N - 1) l1 + (G - 1)/G V / min(b0, b1 M/U)` | the same with `V` |
-//! | recursive | sum over rounds of `l + max(c V/G / b0, min(d, M) c V/G / (b1 M/U))`, distance `d = 2^k`, `c = min(d, G - d)` | `ceil(log2 G)` times `l + V / min` |
+//! | recursive | sum over rounds of `l + max(c V/G / b0, min(d, M) c V/G / (b1 M/U))`, distance `d = 2^k`, `c = min(d, G - d)` | sum over rounds of `l + max(V / b0, min(d, M) V / (b1 M/U))` |
 //! | hierarchical | recursive over `N` nodes, `log2 N l1 + (N - 1)/N V / (b1 M/U)`, and a ring inside, `(M - 1) l0 + (M - 1)/M V / b0` | both trees |
 //!
 //! A link carries `V` at `V / (V + half_bytes)` of its rate. Members are taken to lie node by node.

@@ -125,7 +125,7 @@ impl Control {
             self.outgoing.pop_front();
         }
         for (to, packet) in packets {
-            let bytes = packet.encoded();
+            let Some(bytes) = packet.encoded() else { continue };
             // SAFETY: the bytes' heap memory stays where it is until the request is done.
             let request = unsafe { library.send(Lane::Control, bytes.as_ptr(), bytes.len(), to, 0) };
             if let Ok(request) = request {

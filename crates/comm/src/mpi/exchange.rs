@@ -23,13 +23,14 @@ pub(super) enum Look {
     Nothing,
 }
 
-/// What must agree between the two sides of an exchange, as a number. Programs that do not fit together do not match, but
-/// for one in four million at the least.
+/// What must agree between the two sides of an exchange, as a number, the rules by which algorithms are chosen among it.
+/// Programs that do not fit together do not match, but for one in as many as the library has tags, two thousand million in
+/// Open MPI.
 pub(super) fn hash(job: &Job, at: &Occasion<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     let call = at.call;
     let reduction = call.reduction.map(|reduction| reduction as u8);
-    (job.number(), at.group.shared.key, at.sequence).hash(&mut hasher);
+    (job.number(), job.rules, at.group.shared.key, at.sequence).hash(&mut hasher);
     (call.operation, reduction, call.peer, call.element, call.input, call.output).hash(&mut hasher);
     hasher.finish()
 }

@@ -92,6 +92,9 @@ impl Port {
     /// # Errors
     /// A failure since the last job, or what the library said.
     pub(crate) fn close(&self) -> Result<(), Result<Aborted, String>> {
+        if self.is_finished() {
+            return Ok(());
+        }
         match self.meet() {
             Ok(()) => {}
             Err(Some(text)) => return Err(Err(text)),

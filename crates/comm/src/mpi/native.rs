@@ -37,6 +37,10 @@ impl Port {
     ) -> Result<(), Aborted> {
         job.check()?;
         let (input, output) = slices.lengths(at.group.size());
+        assert!(
+            at.call.is_of::<T>() && (at.call.input, at.call.output) == (input, output),
+            "a call describes its own buffers"
+        );
         if c_int::try_from(input.max(output)).is_err() {
             let rule = "the MPI library counts elements in 32 bits; use another algorithm than `native`".into();
             let (rank, group, ranks) = (self.rank, at.group.shared_name(), at.group.size());

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use quadrille_spec::Nodes;
@@ -75,7 +74,7 @@ impl Port {
         let nodes = Nodes::new(library.nodes()?);
         let hosts = library.hosts()?;
         let here = (0..size).filter(|other| nodes.node(*other) == nodes.node(rank)).count();
-        let crowded = available_parallelism().is_ok_and(|cores| here > cores.get());
+        let crowded = here > processors().unwrap_or(usize::MAX);
         let control = Control::open(&mut library)?;
         let desk = Desk {
             library,
@@ -225,4 +224,17 @@ impl Port {
         control.close(library);
         library.finalize()
     }
+}
+
+/// Processors of this machine, also those on which launchers do not let this process run; `None` where the system does not
+/// say.
+fn processors() -> Option<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    text.trim()
+        .split(',')
+        .map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
+        })
+        .sum()
 }

@@ -240,7 +240,7 @@ impl<'a> Step<'a> {
 }
 
 /// Laps tell by differences which axis is waited for; where collectives of several axes share a stream, one axis may be told
-/// too much and another less than nothing. The sum stays; what is below zero is taken from the others by their size.
+/// too much and another less than nothing. What is below zero is taken from the others by their size, as far as they go.
 fn evened(seconds: [f64; 6]) -> [f64; 6] {
     let owed: f64 = seconds.iter().map(|each| each.min(0.0)).sum();
     let had: f64 = seconds.iter().map(|each| each.max(0.0)).sum();

@@ -69,9 +69,11 @@ impl Step<'_> {
             let reducing = self.hidden_reduction(&load, backward, blocks);
             reduced = reduced.max(reducing - early);
             if self.shares_table(work.stage) {
-                // The table is reduced when it has been exchanged, the others meanwhile.
+                // The table is reduced when it has been exchanged; the others meanwhile, if they have a stream of their own.
                 let table = if self.stages.is_first(work.stage) { loads[1].weights } else { loads[2].weights };
-                exchanged = exchanged.max(tied + table);
+                // On one stream all of them follow each other.
+                let rest = if self.problem.framework.streams_by_group { table } else { reducing - early };
+                exchanged = exchanged.max(tied + rest);
             }
             let one = self.optimizer(&load);
             let first = if self.stages.is_first(work.stage) { loads[1].gathers } else { load.gathers / blocks };

@@ -82,7 +82,7 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
         hyper: settings::hyper(settings.hyper, &arguments.run, steps)?,
         seed: arguments.run.seed,
         initial: InitialValues::Training,
-        threads: settings::threads(&arguments.run, layout.grid.ranks())?,
+        threads: settings::threads(&arguments.run, &Launch::THREADS, layout.grid.ranks())?,
         timeout: settings::timeout(&arguments.run)?,
         collectives: Launch::THREADS.collectives(&arguments.run, &settings::cluster(arguments.layout.cluster())?),
         world: None,

@@ -70,15 +70,14 @@ impl Case {
         let ours = ours.filter(|name| *name != Algorithm::Native && (*name != Algorithm::Hierarchical || two_levels));
         let algorithms = [Algorithm::Native].into_iter().chain(ours).collect();
         let case = Self { ranks, per_node, size, part: part as usize, algorithms };
-        case.check_memory()?;
         Ok(case)
     }
 
     /// Two full buffers on every rank, for the copy and for an all-to-all; the algorithms of this program may take a third
     /// to work in.
-    fn check_memory(&self) -> Result<(), Failure> {
+    fn check_memory(&self, launch: &Launch) -> Result<(), Failure> {
         let buffers: u64 = if self.algorithms.len() > 1 { 3 } else { 2 };
-        let needed = buffers.saturating_mul(self.ranks as u64).saturating_mul(self.bytes());
+        let needed = buffers.saturating_mul(launch.ranks_here(self.ranks) as u64).saturating_mul(self.bytes());
         match resources::proc_bytes("/proc/meminfo", "MemAvailable") {
             Some(available) if needed > available => Err(Failure::usage(format!(
                 "--sizes {}B on --ranks {}: {buffers} buffers per rank take {}, but {} of memory are available; measure a \
@@ -133,7 +132,9 @@ impl Cases {
             let per_node = typed.unwrap_or_else(|| cluster.as_ref().map_or(ranks, |cluster| cluster.per_node(ranks)));
             check_nodes(ranks, per_node)?;
             for size in arguments.sizes.bytes() {
-                cases.push(Case::new(ranks, per_node, *size, &algorithms)?);
+                let case = Case::new(ranks, per_node, *size, &algorithms)?;
+                case.check_memory(launch)?;
+                cases.push(case);
             }
         }
         check_levels(&algorithms, &cases)?;

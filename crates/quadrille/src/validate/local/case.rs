@@ -27,6 +27,8 @@ pub struct Case {
     pub global_batch: usize,
     pub seq_len: usize,
     pub options: TrainOptions,
+    /// Whether a machine has more ranks' threads than cores.
+    pub crowded: bool,
     /// How many of the grids are legal.
     pub legal: usize,
     pub layouts: Vec<Predictable>,
@@ -63,7 +65,7 @@ impl Case {
             hyper: settings::hyper(settings.hyper, &arguments.run, arguments.steps)?,
             seed: arguments.run.seed,
             initial: InitialValues::Training,
-            threads: settings::threads(&arguments.run, launch.ranks_here(ranks))?,
+            threads: settings::threads(&arguments.run, launch, ranks)?,
             timeout: settings::timeout(&arguments.run)?,
             collectives: launch.collectives(&arguments.run, &typed.cluster),
             world: launch.world.clone(),
@@ -81,6 +83,7 @@ impl Case {
             ranks,
             global_batch,
             seq_len,
+            crowded: launch.is_crowded(ranks, options.threads),
             options,
             legal: legal.len(),
             layouts: Vec::new(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::case::Case;
 use super::comparison::{Comparison, Row};
 use crate::describe::layout_json;
-use crate::settings::cores;
+use crate::settings::processors;
 
 /// The whole document.
 pub fn document(case: &Case, comparison: &Comparison) -> Value {
@@ -18,7 +18,7 @@ pub fn document(case: &Case, comparison: &Comparison) -> Value {
         "assumed": case.assumed,
         "ranks": case.ranks,
         "threads_per_rank": case.options.threads,
-        "cores": cores(),
+        "cores": processors(),
         "global_batch": case.global_batch,
         "seq_len": case.seq_len,
         "steps": case.options.steps,

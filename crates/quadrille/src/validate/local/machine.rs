@@ -15,7 +15,7 @@ pub fn described(cluster: Cluster, ranks: usize, threads: usize) -> (Cluster, Op
     if cluster.name != "local" || cluster.device.is_some() || !cluster.tiers.is_empty() {
         return (cluster, None);
     }
-    let cores = settings::cores();
+    let cores = settings::processors();
     // Ranks that share cores get their share of everything.
     let crowding = ((ranks * threads) as f64 / cores as f64).max(1.0);
     let note = format!(
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn ranks_share_cores() {
-        let ranks = 4 * settings::cores();
+        let ranks = 4 * settings::processors();
         let (crowded, _) = described(Cluster::preset("local").unwrap(), ranks, 1);
         let device = crowded.device.unwrap();
         assert_eq!((device.peak.single, crowded.tiers[0].bandwidth), (LOCAL_GFLOPS * 1e9 / 4.0, 2e9));

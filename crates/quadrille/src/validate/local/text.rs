@@ -7,7 +7,7 @@ use super::comparison::{Comparison, Row};
 use crate::grids::Skipped;
 use crate::output;
 use crate::plan::native::describe::seconds;
-use crate::settings::cores;
+use crate::settings::processors;
 
 const HEADER: [&str; 11] = [
     "grid",
@@ -46,7 +46,7 @@ pub fn head(case: &Case) -> String {
         case.legal,
         case.ranks,
         case.options.threads,
-        cores(),
+        processors(),
         case.options.steps - WARM_UP_STEPS as u64,
         case.options.steps,
         case.cluster.name,
@@ -54,7 +54,7 @@ pub fn head(case: &Case) -> String {
     if let Some(assumed) = &case.assumed {
         text += &format!("; {assumed}");
     }
-    if case.ranks * case.options.threads > cores() {
+    if case.crowded {
         text += "\nranks share cores: a rank that waits for one that has none counts as exposed communication";
     }
     text + "\n"
