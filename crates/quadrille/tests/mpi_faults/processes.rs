@@ -18,7 +18,7 @@ const COMPUTING: &str = "train --model gpt-demo --steps 100000 --threads 1 --gri
 const COMMUNICATING: &str = "train --model gpt-demo --steps 100000 --threads 1 --grid x=2,y=2 --global-batch 8 \
      --set layers=24 --set hidden=32";
 
-/// ... and, with one token for each sequence, as much in the update as in the passes.
+/// ... and, with one token for each sequence, to a third of what is computed in the update.
 const UPDATING: &str = "train --model gpt-demo --steps 100000 --threads 1 --grid pipe=2,data=2 --global-batch 2 --seq-len 1 \
      --set layers=4 --set hidden=512";
 
