@@ -95,6 +95,24 @@ pub(crate) fn cases() -> Vec<Case> {
             },
         },
         Case {
+            name: "a_lost_rank_is_reported_by_ranks_that_compute",
+            ranks: 3,
+            body: || {
+                job(options(NEVER, Algorithm::Ring), |context| {
+                    if context.rank() == 2 {
+                        signal(SIGSTOP);
+                    }
+                    loop {
+                        sleep(Duration::from_secs(3600));
+                    }
+                })
+            },
+            check: |outcome| {
+                outcome.fails_saying(&["error: rank 2 on ", ": no sign of life for 5."]);
+                outcome.within(15);
+            },
+        },
+        Case {
             name: "a_rank_that_sleeps_is_late",
             ranks: 4,
             body: || {
