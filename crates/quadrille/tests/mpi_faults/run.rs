@@ -35,8 +35,8 @@ pub const QUICK: &str = "train --model gpt-tiny --set vocab=256 --steps 100000 -
 pub struct Run {
     child: Child,
     mark: String,
-    pub folder: TempDir,
-    pub log: PathBuf,
+    folder: TempDir,
+    log: PathBuf,
 }
 
 /// How a run ended.
