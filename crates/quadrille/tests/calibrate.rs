@@ -8,7 +8,7 @@ use std::fs;
 
 use common::{json, run};
 use quadrille_spec::{Algorithm, Cluster};
-use refusals::{folder_with, refused};
+use refusals::{folder_with, refused, refused_in};
 use serde_json::Value;
 
 #[test]
@@ -111,9 +111,49 @@ fn logs_and_a_step_are_read_into_a_cluster() {
 }
 
 #[test]
+fn a_fit_that_describes_nothing_is_warned_of() {
+    // The same size takes a thousandth and a thousand times as long.
+    let scattered = NCCL.replace("61.80", "61800.0").replace("309.10", "0.3091").replace("8110.0", "8110000.0");
+    let folder = folder_with("all_reduce.log", scattered);
+    let calibrate = "calibrate --cluster selene --from-nccl-tests all_reduce.log --ranks 8 --out c.toml";
+    let output = run(folder.path(), &format!("{calibrate} --json"));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let warning = document["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("the mean error"), "{warning}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains(&format!("warning: {warning}")));
+    fs::write(folder.path().join("all_reduce.log"), NCCL).unwrap();
+    let output = run(folder.path(), &format!("{calibrate} --json"));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["warnings"], output.stderr.len()), (&serde_json::json!([]), 0));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_stays_a_link_and_what_is_read_is_not_written_over() {
+    let folder = folder_with("all_reduce.log", NCCL);
+    let selene = Cluster::preset("selene").unwrap().to_toml().unwrap();
+    for name in ["read.toml", "written.toml"] {
+        fs::write(folder.path().join(name), &selene).unwrap();
+    }
+    let link = folder.path().join("link.toml");
+    std::os::unix::fs::symlink("written.toml", &link).unwrap();
+    let calibrate = "calibrate --cluster read.toml --from-nccl-tests all_reduce.log --ranks 8 --out";
+    assert!(run(folder.path(), &format!("{calibrate} link.toml")).status.success());
+    assert!(link.is_symlink() && fs::read_to_string(folder.path().join("written.toml")).unwrap() != selene);
+    assert!(run(folder.path(), &format!("{calibrate} /dev/null")).status.success());
+    refused_in(folder.path(), &format!("{calibrate} read.toml"), &["would be written over or into --cluster"]);
+    refused_in(folder.path(), &format!("{calibrate} all_reduce.log"), &["written over or into --from-nccl-tests"]);
+    fs::write(folder.path().join("pair.log"), "# OSU MPI Latency Test v7.4\n1024 2.5\n").unwrap();
+    let pair = "calibrate --cluster selene --from-osu pair.log --out c.toml";
+    refused_in(folder.path(), pair, &["pair.log does not say where its two ranks were; give --per-node 1"]);
+    assert!(run(folder.path(), &format!("{pair} --per-node 1")).status.success());
+}
+
+#[test]
 fn what_cannot_be_calibrated_is_refused() {
     for (line, expected) in [
         ("calibrate --out c.toml --ranks 4 --per-node 3", "--per-node 3: nodes are full of ranks, and there are 4"),
+        ("calibrate --out no/c.toml --ranks 2", "cannot write --out no/c.toml: No such file"),
         ("calibrate --out c.toml --ranks 1", "invalid value '1' for '--ranks <N>'"),
         ("calibrate --out c.toml --from-osu a.log", "--cluster <NAME|FILE>"),
         ("calibrate --out c.toml --cluster selene", "--cluster: it is what logs are read into"),

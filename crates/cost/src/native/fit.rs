@@ -2,7 +2,7 @@
 //!
 //! What the model takes for a collective is, piece by piece, linear in a tier's latency, in the seconds of a byte
 //! `1 / rate`, and in `half_bytes / rate`; the pieces are the ways that it chooses from (`network.rs`). So the squares of
-//! the relative errors are made least by solving the linear problem of the present pieces, with no unknown below 0, and
+//! the errors are made least by solving the linear problem of the present pieces, with no unknown below 0, and
 //! going on from there until nothing improves. Errors are logarithms of predicted over measured seconds: relative errors
 //! where they are small, and twice as long weighs as much as half as long where they are not.
 
@@ -58,8 +58,8 @@ impl Deviation {
     }
 }
 
-/// The tier `tiers[which]` with the latency, bandwidth and `half_bytes` that make the squared relative errors on
-/// `samples` least, the other tiers as they are. Its number of links stays; `efficiency` becomes the fitted rate over the
+/// The tier `tiers[which]` with the latency, bandwidth and `half_bytes` that make the sum of the squared logarithms of
+/// predicted over measured seconds least on `samples`, the other tiers as they are. Its number of links stays; `efficiency` becomes the fitted rate over the
 /// tier's bandwidth where that is above it, else 1 with the fitted bandwidth.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ pub fn of(measured: &Measurements) -> Result<Device, Failure> {
     let rate = |dtype| best(measured, dtype);
     let (single, double) = (rate(ElementType::F32)?, rate(ElementType::F64)?);
     let (memory_bandwidth, memory_efficiency) = memory(measured)?;
-    let name = format!("measured by quadrille calibrate on {} ranks of this machine", setup.ranks);
+    let name = format!("measured by quadrille calibrate on {}", setup.place());
     Ok(Device {
         source: format!(
             "{name}: {} threads each, medians of {} runs; f32, and f64 in its peak; half as single",

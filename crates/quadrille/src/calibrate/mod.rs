@@ -26,7 +26,7 @@ use crate::bench::calibration::operation_latency;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::settings::Defaults;
-use crate::{resources, settings};
+use crate::{files, resources, settings};
 
 /// Numbers in each operand of element-wise work out of cache: 64 MiB, fewer where memory is short.
 const STREAMED: usize = 16 << 20;
@@ -43,7 +43,7 @@ pub struct Setup {
     threads: usize,
     runs: usize,
     quick: bool,
-    /// Cores of this machine and how many of the ranks share them.
+    /// Cores and the ranks that share them, where most ranks share a core: the same numbers on all ranks.
     cores: usize,
     ranks_here: usize,
     /// Numbers in each operand of element-wise work out of cache.
@@ -79,17 +79,19 @@ impl Setup {
         let (threads, quick) = (usize::from(arguments.threads), arguments.quick);
         let (ranks_here, world) = (launch.ranks_here(ranks), launch.world.clone());
         let setup = Self { ranks, per_node, threads, runs, quick, cores, ranks_here, streamed: 0, memory: 0, world };
-        setup.with_memory()
+        setup.agreed()
     }
 
-    /// With what the ranks on the fullest machine have: all of them measure the same.
-    fn with_memory(self) -> Result<Self, Failure> {
-        let free = |_: &RankContext| {
+    /// With what the worst placed ranks have: all of them measure the same, equally often.
+    fn agreed(self) -> Result<Self, Failure> {
+        let share = |_: &RankContext| {
             let available = resources::proc_bytes("/proc/meminfo", "MemAvailable");
-            Ok(available.ok_or("cannot tell how much memory is free: /proc/meminfo does not say MemAvailable")?)
+            let rule = "cannot tell how much memory is free: /proc/meminfo does not say MemAvailable";
+            Ok((available.ok_or(rule)? / self.ranks_here as u64, self.ranks_here, self.cores))
         };
-        let least = ranks::on_ranks(&self, Algorithm::Native, free)?.into_iter().min().unwrap_or(0);
-        let memory = least / self.ranks_here as u64;
+        let shares = ranks::on_ranks(&self, Algorithm::Native, share)?;
+        let memory = shares.iter().map(|(memory, ..)| *memory).min().unwrap_or(0);
+        let (ranks_here, cores) = most_crowded(&shares).unwrap_or((self.ranks_here, self.cores));
         let fitting = memory / (STREAMED_OPERANDS * size_of::<f32>() as u64);
         let streamed = fitting.min(STREAMED as u64) as usize / 64 * 64;
         if streamed < STREAMED / 16 {
@@ -98,7 +100,7 @@ impl Setup {
                 self.ranks
             )));
         }
-        Ok(Self { streamed, memory, ..self })
+        Ok(Self { streamed, memory, ranks_here, cores, ..self })
     }
 
     /// How collectives are carried out; two levels need several nodes of several ranks.
@@ -110,10 +112,29 @@ impl Setup {
         algorithms
     }
 
-    /// Threads that share a core, at least 1.
+    /// Threads that share a core, at least 1; where most do.
     fn crowding(&self) -> f64 {
         ((self.ranks_here * self.threads) as f64 / self.cores as f64).max(1.0)
     }
+
+    /// Where the ranks are, in words.
+    fn place(&self) -> String {
+        let (ranks, nodes) = (self.ranks, self.ranks / self.per_node);
+        match (nodes, &self.world) {
+            (1, _) => format!("{ranks} ranks of this machine"),
+            (_, Some(_)) => format!("{ranks} ranks on {nodes} nodes"),
+            // Threads, for which --per-node says so.
+            (_, None) => format!("{ranks} ranks of this machine, taken as {nodes} nodes"),
+        }
+    }
+}
+
+/// Ranks of a machine and the cores that they share, where most share one; of what every rank says of itself: bytes, ranks,
+/// cores.
+fn most_crowded(shares: &[(u64, usize, usize)]) -> Option<(usize, usize)> {
+    // Of a / b < c / d, without rounding.
+    let fewer = |a: &(usize, usize), b: &(usize, usize)| (a.0 * b.1).cmp(&(b.0 * a.1));
+    shares.iter().map(|(_, ranks, cores)| (*ranks, *cores)).max_by(fewer)
 }
 
 /// A case with its runs.
@@ -145,6 +166,10 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
             "--cluster: it is what logs are read into; give --from-nccl-tests, --from-osu or --from-step, or leave it out",
         ));
     }
+    // Measuring takes its time: a file that cannot be written is found before.
+    if launch.is_first() {
+        files::check_writable("--out", &arguments.out)?;
+    }
     let measured = Measurements::take(Setup::new(arguments, launch)?)?;
     if !launch.is_first() {
         return Ok(());
@@ -174,11 +199,12 @@ impl Measurements {
     /// The cluster that this machine is.
     fn cluster(&self, tiers: &tiers::Fitted) -> Result<Cluster, Failure> {
         let Setup { ranks, per_node, threads, .. } = self.setup;
+        let place = self.setup.place();
         let device = device::of(self)?;
         Ok(Cluster {
             name: "calibrated".to_owned(),
             source: format!(
-                "measured by quadrille calibrate on {ranks} ranks of this machine, {per_node} to a node, {threads} threads \
+                "measured by quadrille calibrate on {place}, {per_node} to a node, {threads} threads \
                  each; tiers and group bandwidths are fitted to the collectives of section calibration"
             ),
             device_memory: Some(device.memory),
@@ -237,5 +263,35 @@ fn options(setup: &Setup) -> TrainOptions {
         tune_matmuls: false,
         matmuls: None,
         trace: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(ranks: usize, per_node: usize, world: Option<World>) -> Setup {
+        let (threads, runs, quick, streamed) = (1, 1, true, STREAMED);
+        Setup { ranks, per_node, threads, runs, quick, cores: 2, ranks_here: 2, streamed, memory: 1 << 30, world }
+    }
+
+    #[test]
+    fn all_ranks_take_what_the_most_crowded_has() {
+        // 4 ranks on 8 cores, 3 on 2, 2 on 2.
+        assert_eq!(most_crowded(&[(1, 4, 8), (9, 3, 2), (1, 2, 2)]), Some((3, 2)));
+        assert_eq!(most_crowded(&[]), None);
+    }
+
+    #[test]
+    fn every_rank_agrees_on_a_share() {
+        let agreed = Setup { streamed: 0, memory: 0, ..setup(2, 2, None) }.agreed().unwrap();
+        assert_eq!((agreed.ranks_here, agreed.cores, agreed.crowding()), (2, 2, 1.0));
+        assert!(agreed.memory > 0 && agreed.streamed > 0);
+    }
+
+    #[test]
+    fn nodes_are_named_where_there_are_several() {
+        assert_eq!(setup(4, 4, None).place(), "4 ranks of this machine");
+        assert_eq!(setup(4, 2, None).place(), "4 ranks of this machine, taken as 2 nodes");
     }
 }

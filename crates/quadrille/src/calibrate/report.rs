@@ -25,16 +25,21 @@ pub fn print(
     cluster: &Cluster,
 ) -> Result<(), Failure> {
     let warnings = warnings(measured);
-    for warning in &warnings {
-        // Where nobody listens any more, the file is there all the same.
-        let _ = writeln!(std::io::stderr(), "warning: {warning}");
-    }
+    warn(&warnings);
     if arguments.json {
         return print_json(&document(arguments, measured, fitted, cluster, &warnings));
     }
     let head = head(measured, cluster);
     let tables = [operations(measured), collectives(measured, fitted), tiers(fitted), algorithms(measured)];
     print_text(&format!("{head}\n{}\nwritten to {}\n", tables.join("\n"), arguments.out.display()))
+}
+
+/// Says what is to be minded on standard error.
+pub fn warn(warnings: &[String]) {
+    for warning in warnings {
+        // Where nobody listens any more, the file is there all the same.
+        let _ = writeln!(std::io::stderr(), "warning: {warning}");
+    }
 }
 
 fn warnings(measured: &Measurements) -> Vec<String> {

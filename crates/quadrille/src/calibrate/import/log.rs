@@ -43,25 +43,27 @@ pub struct Placed {
 }
 
 impl Log {
-    /// The samples of the whole job's group; `ranks` and `per_node` are what the user says.
+    /// The samples of the whole job's group. `typed` is for what the log does not say itself; `tiers` are the cluster's.
     ///
     /// # Errors
-    /// Neither log nor user say how many ranks there are, or they say different numbers; nodes that are not full; no rows.
-    pub fn place(&self, name: String, ranks: Option<usize>, per_node: Option<usize>) -> Result<Placed, Failure> {
-        let message = self.kind == CollectiveKind::Send;
-        // A ping-pong has two ranks, however many the other logs are of.
-        let (ranks, per_node) =
-            if message { (None, per_node.map(|per_node| per_node.min(2))) } else { (ranks, per_node) };
-        let agreed = |flag: &str, said: Option<usize>, typed: Option<usize>| match (said, typed) {
-            (Some(said), Some(typed)) if said != typed => {
-                Err(Failure::usage(format!("{name}: {flag} {typed}, but the log says {said}; leave {flag} out")))
-            }
-            _ => Ok(said.or(typed)),
-        };
-        let Some(ranks) = agreed("--ranks", self.ranks, ranks)? else {
+    /// Neither log nor user say how many ranks there are, or whether a pair shares a node where that matters; nodes that are
+    /// not full; no rows.
+    pub fn place(&self, name: String, typed: Typed, tiers: usize) -> Result<Placed, Failure> {
+        let Some(ranks) = self.ranks.or(typed.ranks) else {
             return Err(Failure::usage(format!("{name} does not say how many ranks there were; give --ranks")));
         };
-        let per_node = agreed("--per-node", self.per_node, per_node)?.unwrap_or(ranks);
+        let per_node = match self.per_node.or(typed.per_node) {
+            // A pair inside the only domain, whatever the other logs are of.
+            Some(per_node) if self.kind == CollectiveKind::Send && tiers < 2 => per_node.min(ranks),
+            None if self.kind != CollectiveKind::Send || tiers < 2 => ranks,
+            Some(per_node) if self.kind != CollectiveKind::Send || per_node <= ranks => per_node,
+            _ => {
+                return Err(Failure::usage(format!(
+                    "{name} does not say where its two ranks were; give --per-node 1 (between nodes) or 2 (inside one), \
+                     and read logs for which it is another in a run of their own"
+                )));
+            }
+        };
         if ranks < 2 || per_node == 0 || per_node > ranks || !ranks.is_multiple_of(per_node) {
             return Err(Failure::usage(format!(
                 "{name}: {ranks} ranks, {per_node} to a node: at least two ranks fill their nodes; give other --ranks and \
@@ -80,10 +82,53 @@ impl Log {
     }
 }
 
+/// What the user says of the logs that do not say it themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Typed {
+    /// `--ranks`.
+    pub ranks: Option<usize>,
+    /// `--per-node`.
+    pub per_node: Option<usize>,
+}
+
+impl Typed {
+    /// Refuses a number that is for none of the logs because each of them says another.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn check(&self, logs: &[(String, Log)]) -> Result<(), Failure> {
+        type Said = fn(&Log) -> Option<usize>;
+        let numbers: [(&str, Option<usize>, Said); 2] =
+            [("--ranks", self.ranks, |log| log.ranks), ("--per-node", self.per_node, |log| log.per_node)];
+        for (flag, typed, said) in numbers {
+            let (Some(typed), Some((name, first))) = (typed, logs.first()) else { continue };
+            let other = |(_, log): &(String, Log)| said(log).is_some_and(|said| said != typed);
+            if let Some(said) = said(first).filter(|_| logs.iter().all(other)) {
+                return Err(Failure::usage(format!(
+                    "{flag} {typed}: all logs say it themselves, {name} {said}; leave {flag} out"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Placed {
+    /// Whether the job had more than one node.
+    pub fn over_nodes(&self) -> bool {
+        self.samples.iter().any(|sample| sample.group.ranks > self.per_node)
+    }
+}
+
 /// The text of a log.
 pub fn read(flag: &str, path: &Path) -> Result<String, Failure> {
     let cannot = |error: std::io::Error| Failure::usage(format!("cannot read {flag} {}: {error}", path.display()));
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(cannot)
+}
+
+/// Of a file with more than one run, whose ranks and times would be taken for those of one.
+pub fn second_run(name: &str, line: usize) -> Failure {
+    Failure::usage(format!("{name}, line {line}: a second run begins; give one run per file"))
 }
 
 /// A time in microseconds as seconds; refuses what is none. The line is counted from 1.
@@ -109,13 +154,17 @@ mod tests {
         Log { kind, ranks, per_node, rows: vec![Row { bytes: 1024.0, per_rank: true, seconds: 1e-5 }] }
     }
 
+    fn place(log: &Log, ranks: Option<usize>, per_node: Option<usize>, tiers: usize) -> Result<Placed, Failure> {
+        log.place("a.log".to_owned(), Typed { ranks, per_node }, tiers)
+    }
+
     fn message(log: &Log, ranks: Option<usize>, per_node: Option<usize>) -> String {
-        format!("{:?}", log.place("a.log".to_owned(), ranks, per_node).unwrap_err())
+        format!("{:?}", place(log, ranks, per_node, 2).unwrap_err())
     }
 
     #[test]
     fn buffers_of_all_ranks_count() {
-        let placed = log(CollectiveKind::AllGather, Some(8), Some(4)).place("a".to_owned(), None, None).unwrap();
+        let placed = place(&log(CollectiveKind::AllGather, Some(8), Some(4)), None, None, 2).unwrap();
         assert_eq!((placed.per_node, placed.samples[0].bytes), (4, 8192.0));
         assert_eq!(placed.samples[0].group, RankGroup { inner: 1, size: 8, ranks: 8 });
     }
@@ -127,16 +176,38 @@ mod tests {
             message(&unknown, None, Some(4)).contains("a.log does not say how many ranks there were; give --ranks")
         );
         assert!(message(&unknown, Some(6), Some(4)).contains("6 ranks, 4 to a node"));
-        assert!(message(&log(CollectiveKind::AllReduce, Some(8), None), Some(4), None).contains("the log says 8"));
-        assert!(message(&log(CollectiveKind::AllReduce, Some(8), Some(8)), None, Some(4)).contains("--per-node 4"));
         let empty = Log { rows: Vec::new(), ..unknown };
         assert!(message(&empty, Some(4), None).contains("has no timed sizes"));
     }
 
     #[test]
-    fn a_ping_pong_has_two_ranks() {
+    fn what_the_user_says_is_for_logs_that_do_not_say_it() {
+        let (says, silent) =
+            (log(CollectiveKind::AllReduce, Some(8), Some(4)), log(CollectiveKind::AllReduce, None, None));
+        let group = |log: &Log| {
+            let placed = place(log, Some(16), Some(2), 2).unwrap();
+            (placed.samples[0].group.ranks, placed.per_node)
+        };
+        assert_eq!((group(&says), group(&silent)), ((8, 4), (16, 2)));
+        let named = |logs: &[&Log]| logs.iter().map(|log| ("a.log".to_owned(), (*log).clone())).collect::<Vec<_>>();
+        let typed = |ranks, per_node| Typed { ranks: Some(ranks), per_node: Some(per_node) };
+        typed(16, 2).check(&named(&[&says, &silent])).unwrap();
+        typed(8, 4).check(&named(&[&says])).unwrap();
+        let refusal = |typed: Typed| format!("{:?}", typed.check(&named(&[&says, &says])).unwrap_err());
+        assert!(refusal(typed(16, 4)).contains("--ranks 16: all logs say it themselves, a.log 8; leave --ranks out"));
+        assert!(refusal(typed(8, 2)).contains("--per-node 2: all logs say it themselves, a.log 4"));
+    }
+
+    #[test]
+    fn a_ping_pong_has_two_ranks_inside_a_node_or_between_nodes() {
         let pair = log(CollectiveKind::Send, Some(2), None);
-        assert_eq!(pair.place("a".to_owned(), Some(16), Some(4)).unwrap().per_node, 2);
-        assert_eq!(pair.place("a".to_owned(), None, Some(1)).unwrap().per_node, 1);
+        let per_node = |typed: usize| place(&pair, Some(16), Some(typed), 2).unwrap().per_node;
+        assert_eq!((per_node(1), per_node(2)), (1, 2));
+        for typed in [None, Some(4)] {
+            let message = message(&pair, None, typed);
+            assert!(message.contains("give --per-node 1 (between nodes) or 2 (inside one)"), "{message}");
+            // There is only one place for it.
+            assert_eq!(place(&pair, None, typed, 1).unwrap().per_node, 2);
+        }
     }
 }

@@ -6,21 +6,26 @@ mod osu;
 mod refit;
 mod step;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use quadrille_cost::native::Framework;
 use quadrille_spec::Cluster;
 use serde_json::json;
 
-use self::log::{Log, Placed};
+use self::log::{Log, Placed, Typed};
 use self::refit::Refit;
 use self::step::{Scaled, Step};
 use super::arguments::{CalibrateArguments, ImportArguments};
-use super::file;
+use super::{file, report};
 use crate::bench::percent;
 use crate::failure::Failure;
 use crate::output::{decimal, print_json, print_text, table};
 use crate::{paths, settings};
+
+/// A mean error after fitting that is warned of.
+const MUCH: f64 = 0.3;
+/// What is worse than before by less looks the same in a table.
+const SHOWN: f64 = 1e-3;
 
 /// Reads all logs, then all steps, and writes the cluster.
 pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
@@ -35,49 +40,71 @@ pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     };
     paths::check(&[("--out", &arguments.out)], &read_files(import))?;
     let mut cluster = settings::cluster(name)?;
-    let refits = refit::refit(&mut cluster, &logs(arguments)?)?;
+    let logs = logs(arguments, cluster.tiers.len())?;
+    let refits = refit::refit(&mut cluster, &logs)?;
     let scaled = steps(import, &mut cluster)?;
     cluster.source = source(&cluster, import, &refits, scaled.as_ref());
     file::write(&arguments.out, &cluster)?;
+    let warnings: Vec<String> = refits.iter().filter_map(warning).collect();
+    report::warn(&warnings);
     if arguments.json {
-        return print_json(&json!({ "out": arguments.out, "tiers": refits, "steps": scaled }));
+        let document = json!({ "out": arguments.out, "tiers": refits, "steps": scaled, "warnings": warnings });
+        return print_json(&document);
     }
     print_text(&format!("{}written to {}\n", text(&refits, scaled.as_ref()), arguments.out.display()))
 }
 
 /// What must not be written over.
-fn read_files(import: &ImportArguments) -> Vec<(&'static str, &std::path::Path)> {
-    fn named<'a>(
-        flag: &'static str,
-        paths: &'a [PathBuf],
-    ) -> impl Iterator<Item = (&'static str, &'a std::path::Path)> {
+fn read_files(import: &ImportArguments) -> Vec<(&'static str, &Path)> {
+    fn named<'a>(flag: &'static str, paths: &'a [PathBuf]) -> impl Iterator<Item = (&'static str, &'a Path)> {
         paths.iter().map(move |path| (flag, path.as_path()))
     }
-    let layouts = import.from_step.chunks(3).filter_map(|step| step.get(1)).map(|path| ("--from-step", path.as_ref()));
+    // A cluster or a model is a preset's name or a file.
+    let cluster = import.cluster.iter().map(|name| ("--cluster", name));
+    let steps = import.from_step.chunks(3).flat_map(|step| step.iter().take(2)).map(|path| ("--from-step", path));
+    let described = cluster.chain(steps).map(|(flag, path)| (flag, Path::new(path)));
     named("--from-nccl-tests", &import.from_nccl_tests)
         .chain(named("--from-osu", &import.from_osu))
-        .chain(layouts)
+        .chain(described.filter(|(_, path)| path.is_file()))
         .collect()
 }
 
-fn logs(arguments: &CalibrateArguments) -> Result<Vec<Placed>, Failure> {
+/// All logs, with their places in a cluster of so many tiers.
+fn logs(arguments: &CalibrateArguments, tiers: usize) -> Result<Vec<Placed>, Failure> {
     let parse: [(&str, &[PathBuf], Parse); 2] = [
         ("--from-nccl-tests", &arguments.import.from_nccl_tests, nccl_tests::parse),
         ("--from-osu", &arguments.import.from_osu, osu::parse),
     ];
-    let (ranks, per_node) = (arguments.ranks.map(usize::from), arguments.per_node.map(usize::from));
+    let typed = Typed { ranks: arguments.ranks.map(usize::from), per_node: arguments.per_node.map(usize::from) };
     let mut logs = Vec::new();
     for (flag, paths, parse) in parse {
         for path in paths {
-            let log = parse(path, &log::read(flag, path)?)?;
-            logs.push(log.place(path.display().to_string(), ranks, per_node)?);
+            logs.push((path.display().to_string(), parse(path, &log::read(flag, path)?)?));
         }
     }
-    Ok(logs)
+    typed.check(&logs)?;
+    logs.into_iter().map(|(name, log)| log.place(name, typed, tiers)).collect()
+}
+
+/// Of a tier that does not describe what was measured.
+fn warning(refit: &Refit) -> Option<String> {
+    let Refit { error_before, after, error, .. } = refit;
+    let wrong = if error.mean > MUCH {
+        format!("is above {}", percent(MUCH))
+    } else if error.mean > error_before.mean + SHOWN {
+        "is larger than before".to_owned()
+    } else {
+        return None;
+    };
+    let (tier, before, now) = (&after.name, percent(error_before.mean), percent(error.mean));
+    Some(format!(
+        "tier {tier}: the mean error after fitting {wrong} ({before} before, {now} now); are --ranks, --per-node and \
+         --cluster those of the logs?"
+    ))
 }
 
 /// Reads a log.
-type Parse = fn(&std::path::Path, &str) -> Result<Log, Failure>;
+type Parse = fn(&Path, &str) -> Result<Log, Failure>;
 
 fn steps(import: &ImportArguments, cluster: &mut Cluster) -> Result<Option<Scaled>, Failure> {
     let read = |step: &[String]| match step {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use quadrille_spec::CollectiveKind;
 
-use super::log::{Log, Row, microseconds, size};
+use super::log::{Log, Row, microseconds, second_run, size};
 use crate::failure::Failure;
 
 /// The tests that are read, without `_perf`.
@@ -23,12 +23,14 @@ const TESTS: [(&str, CollectiveKind); 6] = [
 /// Reads a log, whose file's name says which test it is where nothing in it does.
 ///
 /// # Errors
-/// A test that is unknown or not told, lines that do not fit their header, nodes with different numbers of ranks.
+/// A test that is unknown or not told, lines that do not fit their header, nodes with different numbers of ranks, several
+/// runs.
 pub fn parse(path: &Path, text: &str) -> Result<Log, Failure> {
     let name = path.display().to_string();
     let mut header: Option<Vec<&str>> = None;
     let mut hosts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut said = None;
+    let mut begun = false;
     let mut rows = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let words: Vec<&str> = line.trim_start().trim_start_matches('#').split_whitespace().collect();
@@ -39,7 +41,13 @@ pub fn parse(path: &Path, text: &str) -> Result<Log, Failure> {
             }
             continue;
         }
-        if words.first() == Some(&"size") && words.contains(&"time") {
+        let begins = words.first() == Some(&"nThread");
+        let heads = words.first() == Some(&"size") && words.contains(&"time");
+        if (begins && begun) || (heads && header.is_some()) {
+            return Err(second_run(&name, number));
+        }
+        begun |= begins;
+        if heads {
             header = Some(words);
         } else if words.first() == Some(&"Rank") {
             let host = words.iter().skip_while(|word| **word != "on").nth(1).copied().unwrap_or("");
@@ -172,6 +180,16 @@ mod tests {
         assert!(message("a.log", &wrong).contains("line 14: 'fast' is no time"));
         let uneven = TWO_NODES.replace("41977 on  gpu-a02", "41977 on  gpu-a01");
         assert!(message("a.log", &uneven).contains("3 on gpu-a01, 1 on gpu-a02"));
+    }
+
+    #[test]
+    fn a_second_run_is_refused() {
+        let gather = TWO_NODES.replace("all_reduce", "all_gather");
+        let expected = "line 19: a second run begins; give one run per file";
+        assert!(message("a.log", &format!("{TWO_NODES}{gather}")).contains(expected));
+        // Only the second table is left of it.
+        let (_, table) = gather.split_once("in-place\n").unwrap();
+        assert!(message("a.log", &format!("{TWO_NODES}{table}")).contains(expected));
     }
 
     /// Wherever a log ends, and whatever stands in the place of a number, it is read or refused.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use quadrille_spec::CollectiveKind;
 
-use super::log::{Log, Row, microseconds, size};
+use super::log::{Log, Row, microseconds, second_run, size};
 use crate::failure::Failure;
 
 /// How the numbers of a test are meant.
@@ -40,10 +40,13 @@ const LARGE: u64 = 1 << 20;
 /// Reads a log.
 ///
 /// # Errors
-/// A test that is unknown or not told, lines that are no size and number.
+/// A test that is unknown or not told, lines that are no size and number, several runs.
 pub fn parse(path: &Path, text: &str) -> Result<Log, Failure> {
     let name = path.display().to_string();
     let (kind, numbers) = test(&name, text)?;
+    if let Some((line, _)) = titles(text).nth(1) {
+        return Err(second_run(&name, line));
+    }
     let mut rows = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let mut words = line.split_whitespace();
@@ -71,11 +74,19 @@ fn rate(name: &str, line: usize, text: &str) -> Result<f64, Failure> {
         .ok_or_else(|| Failure::usage(format!("{name}, line {line}: '{text}' is no rate in MB/s")))
 }
 
+/// Titles, with their lines counted from 1.
+fn titles(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = (1..).zip(text.lines());
+    lines.filter_map(|(line, text)| {
+        Some((line, text.trim_start().strip_prefix('#')?.trim_start().strip_prefix("OSU ")?))
+    })
+}
+
 /// The test of the title.
 fn test(name: &str, text: &str) -> Result<(CollectiveKind, Numbers), Failure> {
     let known = || TESTS.map(|(title, ..)| format!("'{title}'")).join(", ");
-    let title = text.lines().find_map(|line| {
-        let title = line.trim_start().trim_start_matches('#').trim_start().strip_prefix("OSU MPI")?;
+    let title = titles(text).find_map(|(_, title)| {
+        let title = title.strip_prefix("MPI")?;
         // Of `OSU MPI-CUDA`, too.
         let title = title.split_once(' ')?.1;
         Some(title.split(" Test").next().unwrap_or(title).trim())
@@ -163,6 +174,15 @@ mod tests {
         assert!(message(&BANDWIDTH.replace("12000.00", "0")).contains("line 5: '0' is no rate"));
         let huge = ALL_REDUCE.replace("1048576 ", "18446744073709551615 ");
         assert!(message(&huge).contains("more than any buffer has"));
+    }
+
+    #[test]
+    fn a_second_run_is_refused() {
+        let two = format!("{ALL_REDUCE}{BANDWIDTH}");
+        assert!(message(&two).contains("osu.log, line 8: a second run begins; give one run per file"));
+        assert!(
+            message(&format!("{ALL_GATHER}{}", ALL_GATHER.replace("MPI-CUDA", "NCCL"))).contains("line 5: a second")
+        );
     }
 
     /// Wherever a log ends, and whatever stands in the place of a number, it is read or refused.

@@ -22,32 +22,46 @@ pub struct Refit {
     pub error: Deviation,
 }
 
-/// Fits every tier that is the outermost of a log's ranks, from the innermost on, and keeps the others.
+/// Fits every tier that is the outermost of a log's ranks, from the innermost on, and keeps the others: first the innermost
+/// to the logs of one node, however many of its devices have a rank, then the others to those of several nodes.
 ///
 /// # Errors
 /// Logs of jobs that do not lie in the cluster as its tiers say.
 pub fn refit(cluster: &mut Cluster, logs: &[Placed]) -> Result<Vec<Refit>, Failure> {
-    let mut tiers = placed_tiers(cluster, logs)?;
-    let samples: Vec<Sample> = logs.iter().flat_map(|log| log.samples.iter().copied()).collect();
+    let width = width(cluster, logs)?;
+    let (between, inside): (Vec<&Placed>, Vec<&Placed>) = logs.iter().partition(|log| log.over_nodes());
     let mut refits = Vec::new();
-    for which in 0..tiers.len() {
-        let over: Vec<Sample> =
-            samples.iter().filter(|sample| sample.group.tier(&tiers) == Some(which)).copied().collect();
-        let Some(error_before) = Deviation::of(&tiers, &over)? else { continue };
-        let before = cluster.tiers[which].clone();
-        let fitted = fit_tier(&tiers, which, &over)?;
-        tiers[which] = fitted.clone();
-        let Some(error) = Deviation::of(&tiers, &over)? else { continue };
-        let after = Tier { devices: before.devices, ..fitted };
-        cluster.tiers[which] = after.clone();
-        refits.push(Refit { before, error_before, after, error });
+    for (logs, width) in [(inside, None), (between, width)] {
+        let samples: Vec<Sample> = logs.iter().flat_map(|log| log.samples.iter().copied()).collect();
+        for which in 0..cluster.tiers.len() {
+            let mut tiers = filled(&cluster.tiers, width);
+            let over: Vec<Sample> =
+                samples.iter().filter(|sample| sample.group.tier(&tiers) == Some(which)).copied().collect();
+            let Some(error_before) = Deviation::of(&tiers, &over)? else { continue };
+            let before = cluster.tiers[which].clone();
+            let fitted = fit_tier(&tiers, which, &over)?;
+            tiers[which] = fitted.clone();
+            let Some(error) = Deviation::of(&tiers, &over)? else { continue };
+            let after = Tier { devices: before.devices, ..fitted };
+            cluster.tiers[which] = after.clone();
+            refits.push(Refit { before, error_before, after, error });
+        }
     }
     Ok(refits)
 }
 
-/// The tiers as the logs' ranks fill them: where fewer ranks share a node than it has devices, all domains are as much
-/// smaller.
-fn placed_tiers(cluster: &Cluster, logs: &[Placed]) -> Result<Vec<Tier>, Failure> {
+/// The tiers as ranks fill them: where fewer share a node than it has devices, all domains are as much smaller.
+fn filled(tiers: &[Tier], per_node: Option<usize>) -> Vec<Tier> {
+    let mut tiers = tiers.to_vec();
+    let node = tiers.first().and_then(|tier| tier.devices);
+    if let Some((node, per_node)) = node.zip(per_node) {
+        tiers.iter_mut().for_each(|tier| tier.devices = tier.devices.map(|devices| devices / node * per_node));
+    }
+    tiers
+}
+
+/// Ranks to a node of the logs of several nodes; `None`: there are no such logs.
+fn width(cluster: &Cluster, logs: &[Placed]) -> Result<Option<usize>, Failure> {
     let name = &cluster.name;
     let Some(innermost) = cluster.tiers.first() else {
         return Err(Failure::usage(format!(
@@ -63,28 +77,20 @@ fn placed_tiers(cluster: &Cluster, logs: &[Placed]) -> Result<Vec<Tier>, Failure
             )));
         }
     }
-    let over_nodes = |log: &&Placed| log.samples.iter().any(|sample| sample.group.ranks > log.per_node);
-    let widths: BTreeSet<usize> = logs.iter().filter(over_nodes).map(|log| log.per_node).collect();
-    let mut tiers = cluster.tiers.clone();
-    match (widths.len(), widths.first()) {
-        (0, _) | (_, None) => {}
-        (1, Some(_)) if tiers.len() == 1 => {
-            return Err(Failure::usage(format!(
-                "--cluster {name} has a single tier, but logs are of several nodes; add [[tiers]] for what joins nodes"
-            )));
-        }
-        (1, Some(per_node)) => {
-            tiers.iter_mut().for_each(|tier| tier.devices = tier.devices.map(|devices| devices / node * per_node));
-        }
-        _ => {
-            let widths: Vec<String> = widths.iter().map(usize::to_string).collect();
-            return Err(Failure::usage(format!(
-                "logs of several nodes have {} ranks to a node; fit those of one number after the other",
-                widths.join(" and ")
-            )));
-        }
+    let widths: BTreeSet<usize> = logs.iter().filter(|log| log.over_nodes()).map(|log| log.per_node).collect();
+    if !widths.is_empty() && cluster.tiers.len() == 1 {
+        return Err(Failure::usage(format!(
+            "--cluster {name} has a single tier, but logs are of several nodes; add [[tiers]] for what joins nodes"
+        )));
     }
-    Ok(tiers)
+    if widths.len() > 1 {
+        let widths: Vec<String> = widths.iter().map(usize::to_string).collect();
+        return Err(Failure::usage(format!(
+            "logs of several nodes have {} ranks to a node; fit those of one number after the other",
+            widths.join(" and ")
+        )));
+    }
+    Ok(widths.first().copied())
 }
 
 #[cfg(test)]
@@ -98,7 +104,7 @@ mod tests {
     fn log(cluster: &Cluster, ranks: usize, per_node: usize) -> Placed {
         let group = RankGroup { inner: 1, size: ranks, ranks };
         let kinds = [CollectiveKind::AllReduce, CollectiveKind::Broadcast];
-        let tiers = &cluster.tiers;
+        let tiers = &filled(&cluster.tiers, (ranks > per_node).then_some(per_node));
         let sample = |(kind, power)| {
             let bytes = f64::from(1 << power);
             Sample { group, kind, bytes, seconds: group.seconds(tiers, kind, bytes).unwrap() }
@@ -131,6 +137,26 @@ mod tests {
         let rate = |tier: &Tier| tier.links as f64 * tier.bandwidth * tier.efficiency;
         assert!((rate(&cluster.tiers[0]) / rate(&known.tiers[0]) - 1.0).abs() < 1e-3, "{:?}", cluster.tiers[0]);
         assert_eq!(cluster.tiers[1], known.tiers[1]);
+    }
+
+    /// Half of every node's devices have a rank in one log, all of one node's in the other.
+    #[test]
+    fn every_log_is_held_against_its_own_nodes() {
+        let known = Cluster::preset("dgx-a100").unwrap();
+        let mut cluster = known.clone();
+        cluster.tiers.iter_mut().for_each(|tier| (tier.efficiency, tier.latency) = (0.1, 1e-3));
+        let refits = refit(&mut cluster, &[log(&known, 8, 4), log(&known, 8, 8)]).unwrap();
+        let fitted: Vec<&str> = refits.iter().map(|refit| refit.after.name.as_str()).collect();
+        assert_eq!(fitted, [&known.tiers[0].name, &known.tiers[1].name]);
+        let rate = |tier: &Tier| tier.links as f64 * tier.bandwidth * tier.efficiency;
+        for (found, wanted) in cluster.tiers.iter().zip(&known.tiers) {
+            assert!((rate(found) / rate(wanted) - 1.0).abs() < 1e-3, "{found:?} {wanted:?}");
+            assert_eq!(found.devices, wanted.devices);
+        }
+        assert!(refits.iter().all(|refit| refit.error.mean < 1e-3), "{refits:?}");
+        // What two of a node's ranks measure says what its links give, too.
+        let refits = refit(&mut cluster, &[log(&known, 8, 4), log(&known, 2, 2)]).unwrap();
+        assert_eq!((refits.len(), &refits[0].after.name), (2, &known.tiers[0].name));
     }
 
     #[test]
