@@ -41,7 +41,7 @@ pub struct BenchCollectivesArguments {
     /// Measured runs of each, after one that warms up; the median counts [default: as many as 0.25 seconds hold, 5 to 21]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub runs: Option<u32>,
-    /// Cluster preset or TOML file with [[tiers]]: print what the algorithms would take there by their formulas, and the
+    /// Cluster preset or TOML file with tiers: print what the algorithms would take there by their formulas, and the
     /// error of that against what was measured
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
