@@ -47,6 +47,19 @@ impl Launched {
     }
 }
 
+/// Processors of this machine, also those on which launchers do not let this process run; `None` where the system does not
+/// say.
+pub fn processors() -> Option<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    text.trim()
+        .split(',')
+        .map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
+        })
+        .sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

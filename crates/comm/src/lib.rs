@@ -62,7 +62,7 @@ pub use delay::{MessageDelay, MessageInfo};
 pub use element::{Buffer, Element, Reduction};
 pub use error::{Aborted, Cause, CollectiveError, JobFailure, Late};
 pub use group::Group;
-pub use launcher::Launched;
+pub use launcher::{Launched, processors};
 pub use ledger::{Ledger, LedgerKey};
 pub use pending::Pending;
 pub use run::{JobOptions, run_job, run_ranks};

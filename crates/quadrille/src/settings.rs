@@ -191,11 +191,7 @@ pub fn cores() -> usize {
 
 /// Processors of this machine, also those that this process may not use.
 pub fn processors() -> usize {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    match text.lines().filter(|line| line.starts_with("processor")).count() {
-        0 => cores(),
-        processors => processors,
-    }
+    quadrille_comm::processors().unwrap_or_else(cores)
 }
 
 /// The cluster of a preset or a file.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use quadrille_spec::Nodes;
 
 use crate::job::{Job, lock};
+use crate::launcher::processors;
 use crate::mpi::alarm::Alarm;
 use crate::mpi::control::Control;
 use crate::mpi::inquiry::Inquiries;
@@ -224,17 +225,4 @@ impl Port {
         control.close(library);
         library.finalize()
     }
-}
-
-/// Processors of this machine, also those on which launchers do not let this process run; `None` where the system does not
-/// say.
-fn processors() -> Option<usize> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
-    text.trim()
-        .split(',')
-        .map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
-        })
-        .sum()
 }

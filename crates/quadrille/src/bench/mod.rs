@@ -61,11 +61,15 @@ pub fn seconds(work: impl FnOnce()) -> f64 {
 /// The middle of the values, the mean of the two middle ones of an even number; 0 of none.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        len if len % 2 == 1 => values[len / 2],
-        len => (values[len / 2 - 1] + values[len / 2]) / 2.0,
-    }
+    quantile(&values, 0.5)
+}
+
+/// Between the two nearest of the ascending values, by their distance; 0 of none.
+pub fn quantile(ascending: &[f64], part: f64) -> f64 {
+    let Some(last) = ascending.len().checked_sub(1) else { return 0.0 };
+    let place = part * last as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    ascending[below] + (place - below as f64) * (ascending[above] - ascending[below])
 }
 
 /// Numbers in [-1/2, 1/2) without a pattern that a product could profit from.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::quantile;
+
 /// The runs of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
@@ -24,14 +26,6 @@ impl Runs {
         let runs = by_rank.iter().map(|runs| runs.len()).min().unwrap_or(0);
         Self::of((0..runs).map(|run| by_rank.iter().map(|runs| runs[run]).fold(0.0, f64::max)).collect())
     }
-}
-
-/// Between the two nearest of the ascending values, by their distance; 0 of none.
-fn quantile(ascending: &[f64], part: f64) -> f64 {
-    let Some(last) = ascending.len().checked_sub(1) else { return 0.0 };
-    let place = part * last as f64;
-    let (below, above) = (place.floor() as usize, place.ceil() as usize);
-    ascending[below] + (place - below as f64) * (ascending[above] - ascending[below])
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use quadrille_spec::{Algorithm, CollectiveKind, Tier};
 use serde::{Serialize, Serializer};
 
 use super::cases::Case;
-use crate::bench::median;
+use crate::bench::{median, quantile};
 
 /// One collective by one algorithm at one size.
 #[derive(Debug, Clone, Serialize)]
@@ -108,14 +108,6 @@ fn bus_factor(kind: CollectiveKind, ranks: usize) -> f64 {
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => others,
         _ => 1.0,
     }
-}
-
-/// Between the two nearest of the ascending values, by their distance; 0 of none.
-fn quantile(ascending: &[f64], part: f64) -> f64 {
-    let Some(last) = ascending.len().checked_sub(1) else { return 0.0 };
-    let place = part * last as f64;
-    let (below, above) = (place.floor() as usize, place.ceil() as usize);
-    ascending[below] + (place - below as f64) * (ascending[above] - ascending[below])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use quadrille_plan::local::{Measured, Predicted, Summary, places};
 use quadrille_plan::published::Pair;
 use quadrille_spec::Layout;
 
+use crate::bench::median;
 use crate::failure::Failure;
 use crate::plan::native::describe::sizes;
 
@@ -87,9 +88,8 @@ impl Comparison {
     /// `None` where a single step was measured.
     pub fn noise(&self) -> Option<f64> {
         let each = self.rows.iter().filter_map(|row| Some(row.measured.deviation? / row.measured.seconds));
-        let mut each: Vec<f64> = each.collect();
-        each.sort_by(f64::total_cmp);
-        each.get(each.len() / 2).copied()
+        let each: Vec<f64> = each.collect();
+        (!each.is_empty()).then(|| median(each))
     }
 
     /// An error where a run sent, computed or held other than predicted: its times are those of another program.
