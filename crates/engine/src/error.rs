@@ -23,6 +23,12 @@ pub enum EngineError {
         /// The model's number of tokens.
         vocab: usize,
     },
+    /// Every target of a step is ignored.
+    #[error("no target of step {step} counts: all are ignored; use longer documents, a larger batch, or ignore fewer")]
+    NoTargets {
+        /// The step, counted from 1.
+        step: u64,
+    },
     /// A source of one kind of samples serves a model of the other.
     #[error("the model reads {read}, and its data are {given}; use another model or other data")]
     OtherSamples {

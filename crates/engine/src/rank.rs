@@ -64,6 +64,8 @@ pub struct RankEngine<'a, T> {
     pub(crate) microbatch: usize,
     pub(crate) samples: OwnSamples,
     pub(crate) loss_sum: f64,
+    /// What the step has predicted, ignored targets left out: on this rank, from the sum over ranks on of all.
+    pub(crate) targets: u64,
     pub(crate) norm_squared: f64,
     /// A ledger of transfers with every key that the program can use.
     empty_axes: AxesLedger,
@@ -165,6 +167,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             microbatch: 0,
             samples: OwnSamples::default(),
             loss_sum: 0.0,
+            targets: 0,
             norm_squared: 0.0,
             empty_axes: empty_axes(program),
             flops: FlopsLedger::default(),
@@ -182,15 +185,15 @@ impl<'a, T: Real> RankEngine<'a, T> {
     pub fn step(&mut self, batch: &BatchSource) -> Result<StepOutcome, EngineError> {
         let program = self.program;
         self.step += 1;
-        (self.loss_sum, self.norm_squared) = (0.0, 0.0);
+        (self.loss_sum, self.targets, self.norm_squared) = (0.0, 0, 0.0);
         self.flops = FlopsLedger::default();
         self.elements.clear();
         self.run_passes(batch)?;
         self.run(&program.update, None)?;
         self.context.enter(Label::new("step"), "finish")?;
         Ok(StepOutcome {
-            loss: self.loss_sum / program.layout.targets_per_step(&program.model) as f64,
-            gradient_norm: self.norm_squared.sqrt(),
+            loss: self.loss_sum / self.targets as f64,
+            gradient_norm: self.gradient_norm(),
             learning_rate: crate::schedule(&self.hyper, self.step),
         })
     }
@@ -246,7 +249,10 @@ impl<'a, T: Real> RankEngine<'a, T> {
     /// # Errors
     /// A shard is in flight: never between steps.
     pub fn gradients(&self) -> Result<Vec<Vec<f64>>, EngineError> {
-        self.shards(|parameter| parameter.reduced)
+        let mut shards = self.shards(|parameter| parameter.reduced)?;
+        let factor = self.ignored_factor();
+        shards.iter_mut().flatten().for_each(|element| *element *= factor);
+        Ok(shards)
     }
 
     fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Vec<f64>>, EngineError> {
