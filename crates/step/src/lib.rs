@@ -51,8 +51,8 @@ mod wire;
 pub use error::StepError;
 pub use generation::Generation;
 pub use ledger::{
-    cached_attention_flops, decision_axes, declared_axes, empty_axes, operation_flops, payload_elements, predict, predict_rank,
-    predict_rank_routed, predict_routed, rotated_elements, swept_elements,
+    cached_attention_flops, decision_axes, declared_axes, empty_axes, operation_flops, payload_elements, predict,
+    predict_rank, predict_rank_routed, predict_routed, rotated_elements, swept_elements,
 };
 pub use liveness::Lifetimes;
 pub use operation::{

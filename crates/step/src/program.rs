@@ -9,8 +9,8 @@ use crate::generation::{self, Generation};
 use crate::ledger::check_counts;
 use crate::schedule::{self, Action, Pass, Pipeline, Step};
 use crate::{
-    Lifetimes, Op, Parameter, Placement, StepError, StorageId, StorageInfo, Value, ValueId, backward,
-    blocks, instances, passes, update,
+    Lifetimes, Op, Parameter, Placement, StepError, StorageId, StorageInfo, Value, ValueId, backward, blocks,
+    instances, passes, update,
 };
 
 /// A part of the model, for ledgers and messages.

@@ -62,6 +62,11 @@ pub fn cross_entropy_sums<T: Element>(
     });
 }
 
+/// The sum over rows of the loss ln S - q, not scaled, of the reduced sums [rows, 2] (S, q).
+pub fn cross_entropy_loss<T: Element>(sums: &[T]) -> f64 {
+    sums.chunks_exact(2).map(|row| row[0].to_f64().ln() - row[1].to_f64()).sum()
+}
+
 /// logits become their gradient, (softmax - onehot) scale, 0 in the padding, given m and the
 /// reduced (S, q). Returns the sum over rows of the loss ln S - q, not scaled.
 pub fn cross_entropy_gradient<T: Element>(
@@ -98,5 +103,5 @@ pub fn cross_entropy_gradient<T: Element>(
             },
         );
     });
-    sums.chunks_exact(2).map(|row| row[0].to_f64().ln() - row[1].to_f64()).sum()
+    cross_entropy_loss(sums)
 }

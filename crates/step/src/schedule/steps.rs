@@ -44,11 +44,7 @@ pub fn forward_steps(lists: &[Vec<Action>], pipeline: Pipeline) -> Result<Vec<Ve
     checked_steps(lists, pipeline, &ALL_PASSES[..1])
 }
 
-fn checked_steps(
-    lists: &[Vec<Action>],
-    pipeline: Pipeline,
-    passes: &[Pass],
-) -> Result<Vec<Vec<Step>>, ScheduleError> {
+fn checked_steps(lists: &[Vec<Action>], pipeline: Pipeline, passes: &[Pass]) -> Result<Vec<Vec<Step>>, ScheduleError> {
     check_order(lists, pipeline, passes)?;
     let splits = passes.contains(&Pass::WeightGradient);
     let timing = execute(lists, pipeline, |_, action| match action.pass {
