@@ -2,6 +2,8 @@
 
 use quadrille_comm::{Aborted, JobFailure};
 use quadrille_data::DataError;
+use quadrille_spec::SpecError;
+use quadrille_step::StepError;
 
 /// A run that cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,12 @@ pub enum EngineError {
         /// The model's number of tokens.
         vocab: usize,
     },
+    /// Every target of a step is ignored.
+    #[error("no target of step {step} counts: all are ignored; use longer documents, a larger batch, or ignore fewer")]
+    NoTargets {
+        /// The step, counted from 1.
+        step: u64,
+    },
     /// A source of one kind of samples serves a model of the other.
     #[error("the model reads {read}, and its data are {given}; use another model or other data")]
     OtherSamples {
@@ -30,6 +38,17 @@ pub enum EngineError {
         read: &'static str,
         /// What the source has.
         given: &'static str,
+    },
+    /// A program cannot be built.
+    #[error(transparent)]
+    Program(#[from] StepError),
+    /// What is to be generated cannot be.
+    #[error("{rule}; {remedy}")]
+    Generation {
+        /// What stands in the way.
+        rule: String,
+        /// What would help.
+        remedy: String,
     },
     /// A program issues a collective that steps have no use for.
     #[error("programs have no {kind} of values")]
@@ -61,4 +80,10 @@ pub enum EngineError {
         /// Its value.
         value: f64,
     },
+}
+
+impl From<SpecError> for EngineError {
+    fn from(error: SpecError) -> Self {
+        Self::Program(error.into())
+    }
 }

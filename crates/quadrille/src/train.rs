@@ -38,7 +38,8 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let timeout = settings::timeout(&arguments.run)?;
     resources::check(&program, threads, launch, 0)?;
     check_paths(arguments)?;
-    let source = launch.first_then_others(|| Source::open(arguments, &settings.model, layout.seq_len))?;
+    let source = launch
+        .first_then_others(|| Source::open(&arguments.data, &settings.model, arguments.run.seed, layout.seq_len))?;
     let (tune_matmuls, matmuls, recorder) = match Tuning::open(arguments.tune_matmul.as_ref(), layout.dtype, threads)? {
         Tuning::Off => (false, None, None),
         Tuning::Measure(recorder) => (true, None, recorder),
@@ -75,7 +76,10 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     }
     let floor = floor.map(|(floor, _)| floor);
     let mut reporter = Reporter::new(arguments, &settings.model, steps, floor, log, first);
-    let batch = |step: u64, first: usize, samples: Samples| source.fill(step, first, samples);
+    let batch = |step: u64, first: usize, samples: Samples| {
+        let samples_before = (step - 1) * layout.global_batch as u64;
+        source.fill(step, samples_before, first, samples)
+    };
     let mut on_step = |record: &StepRecord| reporter.step(record);
     let outcome = match layout.dtype {
         ElementType::F32 => train::<f32>(&program, &options, &batch, &mut on_step),
@@ -146,9 +150,11 @@ fn check_paths(arguments: &TrainArguments) -> Result<(), Failure> {
     let tuning = arguments.tune_matmul.iter().flatten().map(|path| ("--tune-matmul", path.as_path()));
     let log = arguments.log.iter().map(|path| ("--log", path.as_path()));
     let trace = arguments.trace.iter().map(|path| ("--trace", path.as_path()));
-    let data = arguments.data.iter().map(|path| ("--data", path.as_path()));
     let described = paths::described(&arguments.model, &arguments.layout);
-    paths::check(&log.chain(trace).chain(tuning).collect::<Vec<_>>(), &data.chain(described).collect::<Vec<_>>())
+    paths::check(
+        &log.chain(trace).chain(tuning).collect::<Vec<_>>(),
+        &arguments.data.paths().chain(described).collect::<Vec<_>>(),
+    )
 }
 
 fn create_log(path: &Path) -> Result<(PathBuf, File), Failure> {

@@ -163,8 +163,8 @@ fn transfer(
             let element_bytes = program.layout.dtype.bytes();
             (collective.axes, collective.kind, elements, element_bytes, members, collective.members)
         }
-        Operation::ReduceScalar { axes, .. } => {
-            (*axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES, grid.size_of(*axes), Members::All)
+        Operation::ReduceScalar { axes, scalar } => {
+            (*axes, CollectiveKind::AllReduce, scalar.elements(), SCALAR_BYTES, grid.size_of(*axes), Members::All)
         }
         _ => return None,
     };

@@ -104,13 +104,23 @@ impl Collective {
     }
 }
 
-/// A number per rank that is summed over ranks in f64.
+/// Numbers of each rank that are summed over ranks in f64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scalar {
-    /// Sum of the losses of tokens, or of numbers.
+    /// Sum of the losses of tokens, or of numbers, and how many of them there are.
     Loss,
     /// Sum of squares of the owned gradient shards.
     GradientNormSquared,
+}
+
+impl Scalar {
+    /// How many numbers.
+    pub fn elements(self) -> usize {
+        match self {
+            Self::Loss => 2,
+            Self::GradientNormSquared => 1,
+        }
+    }
 }
 
 /// One operation kind with its operands. `output` is in place of `input` where the documentation says so.

@@ -41,7 +41,7 @@ pub use attention::{
 pub use buffer::Buffer;
 pub use columns::{copy_panel_columns, pack_columns, slice_columns, store_panel_columns, unpack_columns};
 pub use context::ContextPart;
-pub use cross_entropy::{cross_entropy_gradient, cross_entropy_loss, cross_entropy_max, cross_entropy_sums};
+pub use cross_entropy::{IGNORED, cross_entropy_gradient, cross_entropy_loss, cross_entropy_max, cross_entropy_sums};
 pub use element::Element;
 pub use elementwise::{add_assign, copy, sum_of_squares};
 pub use embedding::{add_positions, embed_backward, embed_forward, positions_backward};

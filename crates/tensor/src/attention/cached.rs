@@ -16,7 +16,7 @@ use crate::pool::{Disjoint, Pool};
 const TILE: usize = 32;
 
 /// What the kernels of a cache work on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheShape {
     /// Independent sequences.
     pub sequences: usize,
