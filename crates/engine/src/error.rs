@@ -3,6 +3,8 @@
 use quadrille_checkpoint::CheckpointError;
 use quadrille_comm::{Aborted, JobFailure};
 use quadrille_data::DataError;
+use quadrille_spec::SpecError;
+use quadrille_step::StepError;
 
 /// A run that cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +39,17 @@ pub enum EngineError {
         read: &'static str,
         /// What the source has.
         given: &'static str,
+    },
+    /// A program cannot be built.
+    #[error(transparent)]
+    Program(#[from] StepError),
+    /// What is to be generated cannot be.
+    #[error("{rule}; {remedy}")]
+    Generation {
+        /// What stands in the way.
+        rule: String,
+        /// What would help.
+        remedy: String,
     },
     /// A program issues a collective that steps have no use for.
     #[error("programs have no {kind} of values")]
@@ -83,4 +96,10 @@ pub enum EngineError {
         /// Why, in the words of the rank that failed.
         reason: String,
     },
+}
+
+impl From<SpecError> for EngineError {
+    fn from(error: SpecError) -> Self {
+        Self::Program(error.into())
+    }
 }

@@ -7,9 +7,12 @@
 //! lifetimes say.
 
 mod agreement;
+mod borrow;
 mod divergence;
 mod error;
+mod evaluate;
 mod execute;
+mod generate;
 mod hyper;
 mod initial;
 mod ledger;
@@ -28,10 +31,15 @@ mod trace;
 mod train;
 mod tuning;
 mod verify;
+mod weights;
 
 pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
 pub use error::EngineError;
+pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
 pub use execute::transpose;
+pub use generate::{
+    Finish, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Sampling, generate, logits,
+};
 pub use hyper::{Hyper, schedule};
 pub use initial::{InitialValues, initial_tensor};
 pub use random_batch::random_batch;
@@ -45,6 +53,7 @@ pub use trace::{RankTrace, TracedOperation, TracedTransfer};
 pub use train::{RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, WAITING, train};
 pub use tuning::MatmulChoices;
 pub use verify::{Tolerance, VerifyOptions, VerifyReport, take_part, verify};
+pub use weights::Weights;
 
 /// The element types that ranks can train in.
 pub trait Real: quadrille_tensor::Element + quadrille_comm::Element + quadrille_checkpoint::Number {}

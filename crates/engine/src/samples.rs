@@ -73,6 +73,7 @@ impl<T: Real> RankEngine<'_, T> {
                     | Operation::CrossEntropySums { .. }
                     | Operation::Patches { .. }
                     | Operation::SquaredError { .. }
+                    | Operation::SquaredErrorLoss { .. }
             )
         };
         let now = Some((self.step, self.microbatch));

@@ -65,6 +65,13 @@ pub fn cross_entropy_sums<T: Element>(
     });
 }
 
+/// The sum over rows of the loss ln S - q, not scaled, of the reduced sums [rows, 2] (S, q). Rows whose target is
+/// [`IGNORED`] have no loss.
+pub fn cross_entropy_loss<T: Element>(sums: &[T], targets: &[u32]) -> f64 {
+    let counted = sums.chunks_exact(2).zip(targets).filter(|(_, target)| **target != IGNORED);
+    counted.map(|(row, _)| row[0].to_f64().ln() - row[1].to_f64()).sum()
+}
+
 /// logits become their gradient, (softmax - onehot) scale, 0 in the padding, given m and the
 /// reduced (S, q). Returns the sum over rows of the loss ln S - q, not scaled. Rows whose target is [`IGNORED`] have
 /// no loss, and their gradient is 0.
@@ -106,6 +113,5 @@ pub fn cross_entropy_gradient<T: Element>(
             },
         );
     });
-    let counted = sums.chunks_exact(2).zip(targets).filter(|(_, target)| **target != IGNORED);
-    counted.map(|(row, _)| row[0].to_f64().ln() - row[1].to_f64()).sum()
+    cross_entropy_loss(sums, targets)
 }

@@ -37,8 +37,27 @@ impl<T: Real> RankEngine<'_, T> {
                 rank.targets += counted as u64;
                 Ok(l.len())
             }),
+            Operation::CrossEntropyLoss { sums } => {
+                let targets = &self.samples.tokens[1][self.sample_rows(sums)];
+                let elements = self.read(sums)?;
+                let loss = kernels::cross_entropy_loss(elements, targets);
+                let (counted, swept) = (targets.iter().filter(|target| **target != IGNORED).count(), elements.len());
+                self.loss_sum += loss;
+                self.targets += counted as u64;
+                Ok(swept)
+            }
             _ => Ok(0),
         }
+    }
+
+    pub(super) fn squared_error_loss(&mut self, value: ValueId) -> Result<usize, EngineError> {
+        let ((_, values), rows) = (self.dims(value), self.sample_rows(value));
+        let predictions = self.read(value)?;
+        let targets = &self.samples.patches[1][rows.start * values..rows.end * values];
+        let (loss, swept) = (kernels::squared_error_loss(&self.pool, predictions, targets), predictions.len());
+        self.loss_sum += loss;
+        self.targets += swept as u64;
+        Ok(swept)
     }
 
     pub(super) fn squared_error(&mut self, output: ValueId) -> Result<usize, EngineError> {
