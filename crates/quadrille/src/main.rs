@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod calibrate;
 mod constants;
+mod data_arguments;
 mod describe;
 mod drawing;
 mod estimate;
