@@ -125,7 +125,7 @@ impl Manifest {
     /// # Errors
     /// None that is known: all parts are texts and numbers.
     pub fn to_text(&self) -> Result<String, serde_json::Error> {
-        let about = serde_json::to_string_pretty(&self.about.text())?;
+        let about = serde_json::to_string_pretty(&self.about)?;
         let tensors: Vec<String> = self.tensors.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
         let files: Vec<String> = self.files.iter().map(|file| self.file_text(file)).collect::<Result<_, _>>()?;
         let (tensors, files) = (tensors.join(",\n"), files.join(",\n"));

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use quadrille_checkpoint::CheckpointError;
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_plan::PlanError;
@@ -76,6 +77,12 @@ impl From<Nothing> for Failure {
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
         Self::Usage(error.into())
     }
 }

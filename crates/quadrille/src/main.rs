@@ -1,11 +1,12 @@
 //! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `calibrate`, `validate`, `bench`.
+//! `calibrate`, `validate`, `bench`, `checkpoint`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
 mod arguments;
 mod bench;
 mod calibrate;
+mod checkpoint;
 mod constants;
 mod data_arguments;
 mod describe;
@@ -66,5 +67,6 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Bench(arguments) => bench::run(&arguments, launch),
         Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
         Command::Validate(arguments) => validate::run(&arguments, launch),
+        Command::Checkpoint(arguments) => checkpoint::run(&arguments),
     }
 }
