@@ -241,6 +241,9 @@ fn check_kind(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
 
 /// Tensors by name.
 fn check_tensors(tensors: &[TensorShape]) -> Result<HashMap<&str, usize>, String> {
+    if tensors.is_empty() {
+        return Err("it lists no tensor".to_owned());
+    }
     let mut names = HashMap::with_capacity(tensors.len());
     for (at, TensorShape { name, rows, cols }) in tensors.iter().enumerate() {
         if !is_name(name) {
