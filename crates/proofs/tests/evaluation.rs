@@ -159,9 +159,12 @@ fn train(program: &StepProgram, evaluation: Option<&StepProgram>) -> Vec<Steps> 
     .unwrap()
 }
 
+/// A grid, and choices of its layout.
+type Choices = (&'static str, fn(&mut LayoutRequest));
+
 #[test]
 fn evaluations_between_steps_change_no_bit_of_training() {
-    let layouts: [(&str, fn(&mut LayoutRequest)); 5] = [
+    let layouts: [Choices; 5] = [
         ("x=1", |_| ()),
         ("x=2,y=2,z=2", |request| request.keep_weights = KeepWeights::Step),
         ("context=2,data=2", |request| request.zero = Zero::Gradients),
@@ -198,6 +201,9 @@ fn another_batch_size_evaluates_the_same_weights() {
     assert!(train(&program, Some(&evaluation)).iter().all(|rank| rank.2));
 }
 
+/// What is wrong without the operations that are meant.
+type Left = (&'static str, fn(&Operation) -> bool);
+
 #[test]
 fn a_broken_program_does_not_pass() {
     let model = Model { dropout: 0.5, ..llama(2) };
@@ -205,7 +211,7 @@ fn a_broken_program_does_not_pass() {
     let program = StepProgram::evaluation(&model, &layout).unwrap();
     let run = ForwardOptions::default();
     assert_eq!(holds(&program, &run, SEED), Ok(()));
-    let broken: [(&str, fn(&Operation) -> bool); 3] = [
+    let broken: [Left; 3] = [
         ("the loss is not summed over ranks", |operation| matches!(operation, Operation::ReduceScalar { .. })),
         ("queries and keys are not turned", |operation| matches!(operation, Operation::Rotate { .. })),
         ("attention is left out", |operation| matches!(operation, Operation::Attention { .. })),
