@@ -1,5 +1,6 @@
 //! What can go wrong on a rank.
 
+use quadrille_checkpoint::CheckpointError;
 use quadrille_comm::{Aborted, JobFailure};
 use quadrille_data::DataError;
 use quadrille_spec::SpecError;
@@ -70,8 +71,10 @@ pub enum EngineError {
         /// Why.
         source: std::io::Error,
     },
-    /// The loss or the gradient is not a number any more.
-    #[error("the {quantity} of step {step} is {value}; lower the learning rate or clip gradients")]
+    /// The loss or the gradient of a step is not finite, or the loss is far above those before. Nothing was updated by it.
+    #[error(
+        "the {quantity} of step {step} is {value}; {origin}; lower the learning rate, clip gradients, or skip such steps"
+    )]
     Diverged {
         /// The step, counted from 1.
         step: u64,
@@ -79,6 +82,19 @@ pub enum EngineError {
         quantity: &'static str,
         /// Its value.
         value: f64,
+        /// The first layer and operation that gave such a number, or the limit.
+        origin: String,
+    },
+    /// A checkpoint cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] CheckpointError),
+    /// A checkpoint could not be written, and the run was to stop then.
+    #[error("the checkpoint of step {step} could not be written: {reason}; earlier ones are as they were")]
+    Checkpoint {
+        /// The step, counted from 1.
+        step: u64,
+        /// Why, in the words of the rank that failed.
+        reason: String,
     },
 }
 

@@ -13,6 +13,7 @@ use quadrille_step::{
 use quadrille_tensor::{Buffer, ContextPart, Pool, Rotary};
 use serde::{Deserialize, Serialize};
 
+use crate::divergence::Scan;
 use crate::execute::Flight;
 use crate::generate::PassPositions;
 use crate::initial::fill_shard;
@@ -32,6 +33,8 @@ pub struct StepOutcome {
     pub gradient_norm: f64,
     /// The step's learning rate.
     pub learning_rate: f64,
+    /// Whether the gradient was applied: loss and norm are finite, and the loss is not above the limit.
+    pub applied: bool,
 }
 
 /// One rank's state of a training job.
@@ -72,6 +75,10 @@ pub struct RankEngine<'a, T> {
     /// What the step has predicted, ignored targets left out: on this rank, from the sum over ranks on of all.
     pub(crate) targets: u64,
     pub(crate) norm_squared: f64,
+    /// A gradient is applied only if the loss is no larger.
+    pub(crate) loss_limit: f64,
+    /// Whether what operations write is looked at.
+    pub(crate) scan: Option<Scan>,
     /// A ledger of transfers with every key that the program can use.
     empty_axes: AxesLedger,
     pub(crate) flops: FlopsLedger,
@@ -188,6 +195,8 @@ impl<'a, T: Real> RankEngine<'a, T> {
             loss_sum: 0.0,
             targets: 0,
             norm_squared: 0.0,
+            loss_limit: f64::INFINITY,
+            scan: None,
             empty_axes: empty_axes(program),
             flops: FlopsLedger::default(),
             elements: BTreeMap::new(),
@@ -207,6 +216,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             loss: self.loss_sum / self.targets as f64,
             gradient_norm: self.gradient_norm(),
             learning_rate: crate::schedule(&self.hyper, self.step),
+            applied: self.is_usable(),
         })
     }
 
@@ -309,6 +319,9 @@ impl<'a, T: Real> RankEngine<'a, T> {
                 self.slots.begin(*storage)?;
             }
             self.timed(op.operation.name(), op.layer, action, |rank| rank.execute(&op.operation))?;
+            if self.scan.is_some() {
+                self.look(op, index, action)?;
+            }
             for storage in &section.lifetimes.deaths[index] {
                 self.slots.end(*storage)?;
             }

@@ -53,7 +53,11 @@ impl<T: Real> RankEngine<'_, T> {
         let constants = self.optimizer_constants(parameter);
         let [mut m, mut v] = std::mem::take(&mut self.moments[parameter.0]);
         let valid = self.program.valid_elements(gradient, self.place);
+        let usable = self.is_usable();
         let swept = self.write(value, |rank, p| {
+            if !usable {
+                return Ok(valid);
+            }
             let (p, g) = (&mut p[..valid], &rank.read(gradient)?[..valid]);
             kernels::adamw(&rank.pool, &constants, p, g, &mut m[..valid], &mut v[..valid]);
             Ok(p.len())
