@@ -76,10 +76,7 @@ fn tensors_that_do_not_fit_are_named() {
     refused(folder(&settings, &typed).path(), &[key, "type F64", "float32, float16 or bfloat16"]);
 
     // Weights of another model than the configuration's.
-    refused(
-        folder(&config(&fixture("gpt2")), &llama).path(),
-        &["tensor wte.weight", "it is missing"].map(|part| part.trim_start_matches("tensor ")),
-    );
+    refused(folder(&config(&fixture("gpt2")), &llama).path(), &["tensor transformer.wte.weight: it is missing"]);
     // Frequencies of older versions do no harm.
     let mut older = llama.clone();
     older.insert("model.layers.0.self_attn.rotary_emb.inv_freq".to_owned(), (Dtype::F32, vec![4], vec![0; 16]));
