@@ -257,7 +257,7 @@ fn items(tensors: &[Tensor], head: Option<String>, dtype_of: impl Fn(&str) -> St
 }
 
 /// A folder that is not there, or is empty.
-fn check_vacant(folder: &Path) -> Result<(), HuggingFaceError> {
+pub(crate) fn check_vacant(folder: &Path) -> Result<(), HuggingFaceError> {
     let entries = match fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,

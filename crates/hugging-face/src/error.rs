@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use quadrille_checkpoint::CheckpointError;
 use quadrille_spec::SpecError;
 
 /// What this crate's functions return when they fail.
@@ -85,6 +86,10 @@ pub enum HuggingFaceError {
         /// What to do instead.
         remedy: &'static str,
     },
+
+    /// A checkpoint that cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
 
     /// What a checkpoint keeps about the folder that it was imported from cannot be read.
     #[error("the checkpoint's record of its import cannot be read: {reason}; import the model again")]

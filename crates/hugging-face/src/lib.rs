@@ -12,8 +12,10 @@
 //!
 //! The path of an import: [`Source::open`] reads the configuration and the headers of all files and checks names, types
 //! and shapes; [`Source::read`] gives one logical tensor. The path of an export: [`Destination::new`] chooses the
-//! configuration, [`Destination::write`] writes shard after shard, one tensor at a time.
+//! configuration, [`Destination::write`] writes shard after shard, one tensor at a time. [`import`] and [`export`] do so
+//! with checkpoints.
 
+mod checkpoints;
 mod companions;
 mod config;
 mod destination;
@@ -26,6 +28,7 @@ mod origin;
 mod shards;
 mod source;
 
+pub use checkpoints::{ExportOptions, Imported, export, import};
 pub use companions::{COMPANIONS, copy_companions};
 pub use destination::{Destination, Exported};
 pub use element::{Narrow, StoredType};

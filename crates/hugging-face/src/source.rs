@@ -73,6 +73,11 @@ impl Source {
         Ok(source)
     }
 
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The model of the configuration.
     pub fn model(&self) -> &Model {
         &self.model
