@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::run;
-use refusals::refused_in;
+use common::{json, run};
+use refusals::{folder_with, refused, refused_in};
 use safetensors::SafeTensors;
-use serde_json::Value;
+use serde_json::{Value, json as value};
 
 const FOLDERS: [&str; 9] =
     ["gpt2", "gpt2-f16", "gpt-neox", "llama", "llama-biases", "llama-bf16", "llama-sharded", "llama-tied", "mistral"];
@@ -66,6 +66,8 @@ fn models_come_back_bit_by_bit() {
 
 #[test]
 fn results_are_one_document() {
+    let read = json(&format!("convert --from-hf {} ours", fixture("llama").display()));
+    assert_eq!((&read["model"]["name"], &read["imported"]["dtype"]), (&"llama".into(), &"f32".into()));
     let folder = tempfile::tempdir().unwrap();
     let from = folder.path().join("model");
     fs::create_dir(&from).unwrap();
@@ -76,7 +78,7 @@ fn results_are_one_document() {
     let document = |line: &str| -> Value { serde_json::from_str(&printed(folder.path(), line)).unwrap() };
     let read = document("convert --from-hf model --set name=mine ours --json");
     assert_eq!((&read["model"]["name"], &read["imported"]["parameters"]), (&"mine".into(), &20_192.into()));
-    assert_eq!(read["imported"]["copied"], serde_json::json!(["tokenizer.json"]));
+    assert_eq!(read["imported"]["copied"], value!(["tokenizer.json"]));
     assert!(folder.path().join("ours/tokenizer.json").is_file());
     let written = document("convert --to-hf theirs --dtype bf16 --shard-size 30KB ours --json");
     assert_eq!(written["exported"]["files"].as_array().unwrap().len(), 2);
@@ -94,14 +96,16 @@ fn what_cannot_be_converted_is_refused() {
     let llama = fixture("llama");
     let llama = llama.display();
     printed(folder.path(), &format!("convert --from-hf {llama} ours"));
+    refused("convert ours", &["--from-hf", "--to-hf"]);
+    refused("convert --from-hf missing other", &["cannot read missing/config.json"]);
+    refused("convert --to-hf other missing", &["cannot read missing"]);
+    let config = folder_with("config.json", fs::read(fixture("llama").join("config.json")).unwrap());
+    refused_in(config.path(), "convert --from-hf . other", &["neither model.safetensors nor model.safetensors.index"]);
     let refused = |line: &str, words: &[&str]| refused_in(folder.path(), line, words);
     refused(&format!("convert --from-hf {llama} ours"), &["ours: there are files, and none is replaced"]);
     refused("convert --to-hf ours ours", &["ours: there are files"]);
     refused("convert --from-hf ours other", &["ours: there is no config.json"]);
-    refused("convert --from-hf missing other", &["cannot read missing/config.json"]);
-    refused("convert --to-hf other missing", &["cannot read missing"]);
     refused("convert --to-hf other .", &["is not a checkpoint"]);
-    refused("convert ours", &["--from-hf", "--to-hf"]);
     refused("convert --from-hf a --to-hf b ours", &["--from-hf", "cannot be used with"]);
     refused(&format!("convert --from-hf {llama} other --dtype f16"), &["--dtype", "--from-hf"]);
     refused("convert --to-hf other ours --set seq_len=4", &["--set", "--to-hf"]);
