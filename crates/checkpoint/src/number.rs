@@ -17,7 +17,7 @@ pub trait Number: sealed::Sealed + Copy + Send + Sync + 'static {
     fn from_f32(number: f32) -> Self;
 
     /// The nearest number of this type; infinite where it is too large for the type.
-    fn from_f64(number: f64) -> Self;
+    fn rounded(number: f64) -> Self;
 
     /// Neither infinite nor not a number.
     fn is_finite(self) -> bool;
@@ -33,7 +33,7 @@ impl Number for f32 {
         number
     }
 
-    fn from_f64(number: f64) -> Self {
+    fn rounded(number: f64) -> Self {
         number as Self
     }
 
@@ -53,7 +53,7 @@ impl Number for f64 {
         number.into()
     }
 
-    fn from_f64(number: f64) -> Self {
+    fn rounded(number: f64) -> Self {
         number
     }
 
@@ -76,7 +76,7 @@ pub(crate) fn decode<T: Number>(stored: ElementType, bytes: &[u8], out: &mut [T]
         }
         ElementType::F64 => {
             for (number, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
-                *number = T::from_f64(f64::from_le_bytes(*bytes));
+                *number = T::rounded(f64::from_le_bytes(*bytes));
             }
         }
     }

@@ -16,7 +16,7 @@ fn check<S: Number, T: Number + PartialEq + std::fmt::Debug>(checkpoint: &Checkp
     let stored = |tensor, quantity, row, col| {
         // Through the stored type, then into the type that is read.
         let number = number(tensor, quantity, row, col);
-        if S::TYPE == ElementType::F32 { T::from_f32(number as f32) } else { T::from_f64(number) }
+        if S::TYPE == ElementType::F32 { T::from_f32(number as f32) } else { T::rounded(number) }
     };
     let quantities = || Quantity::ALL.into_iter().filter(|quantity| checkpoint.has(*quantity));
     std::thread::scope(|scope| {

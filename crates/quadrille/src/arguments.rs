@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
-use quadrille_data::Tokenizer;
 use quadrille_plan::reproduce::PARTS;
 use quadrille_spec::{Axis, Collectives, ElementType};
 use serde::Serialize;
@@ -13,6 +12,7 @@ use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchS
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
 use crate::convert::ConvertArguments;
+use crate::data_arguments::DataArguments;
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
@@ -124,15 +124,6 @@ pub struct TrainArguments {
     /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
-    /// Text files or folders [default: a built-in corpus of known entropy; for models of patches built-in moving waves]
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    pub data: Vec<PathBuf>,
-    /// gpt2 or bytes [default: gpt2 if the model's vocabulary is large enough]
-    #[arg(long, value_name = "NAME")]
-    pub tokenizer: Option<Tokenizer>,
-    /// Folder for tokenised text
-    #[arg(long, value_name = "FOLDER", default_value = ".quadrille-cache")]
-    pub cache: PathBuf,
     /// Write a JSON object per step to this file, in place of what it holds
     #[arg(long, value_name = "FILE.jsonl")]
     pub log: Option<PathBuf>,
@@ -148,6 +139,8 @@ pub struct TrainArguments {
     /// Print one JSON document with losses and ledgers
     #[arg(long)]
     pub json: bool,
+    #[command(flatten, next_help_heading = "Data")]
+    pub data: DataArguments,
     #[command(flatten, next_help_heading = "Layout")]
     pub layout: LayoutArguments,
     #[command(flatten, next_help_heading = "Run")]

@@ -8,6 +8,7 @@ mod bench;
 mod calibrate;
 mod constants;
 mod convert;
+mod data_arguments;
 mod describe;
 mod drawing;
 mod estimate;

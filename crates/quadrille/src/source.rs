@@ -4,7 +4,7 @@ use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, Waves, fill_batch, prep
 use quadrille_engine::{EngineError, Samples};
 use quadrille_spec::Model;
 
-use crate::arguments::TrainArguments;
+use crate::data_arguments::DataArguments;
 use crate::failure::Failure;
 
 /// Tokens of the built-in corpus.
@@ -24,10 +24,9 @@ enum Kind {
 
 impl Source {
     /// Text, tokenised once, or, without any, what is built in for the kind of model.
-    pub fn open(arguments: &TrainArguments, model: &Model, seq_len: usize) -> Result<Self, Failure> {
-        let seed = arguments.run.seed;
+    pub fn open(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> Result<Self, Failure> {
         let kind = match model.patch_values {
-            None => Kind::Tokens(tokens(arguments, model, seq_len)?),
+            None => Kind::Tokens(tokens(arguments, model, seed, seq_len)?),
             Some(values) => {
                 check_no_text(arguments, model)?;
                 Kind::Waves(Waves::new(seed, seq_len, values))
@@ -47,8 +46,9 @@ impl Source {
         }
     }
 
-    /// Fills in the sequences from `first` on of a step's global batch.
-    pub fn fill(&self, step: u64, first: usize, samples: Samples) -> Result<(), EngineError> {
+    /// Fills in the sequences from `first` on of the global batch of step `step`, before which the run has consumed
+    /// `_samples_before` sequences: samples are drawn by step.
+    pub fn fill(&self, step: u64, _samples_before: u64, first: usize, samples: Samples) -> Result<(), EngineError> {
         match &self.kind {
             Kind::Tokens(source) => {
                 let (tokens, targets) = samples.tokens()?;
@@ -65,7 +65,7 @@ impl Source {
 }
 
 /// Refuses options of text for a model that reads none.
-fn check_no_text(arguments: &TrainArguments, model: &Model) -> Result<(), Failure> {
+fn check_no_text(arguments: &DataArguments, model: &Model) -> Result<(), Failure> {
     let data = (!arguments.data.is_empty()).then_some("--data");
     match data.or(arguments.tokenizer.map(|_| "--tokenizer")) {
         None => Ok(()),
@@ -78,7 +78,7 @@ fn check_no_text(arguments: &TrainArguments, model: &Model) -> Result<(), Failur
 }
 
 /// The training text: files tokenised once, or the built-in corpus.
-fn tokens(arguments: &TrainArguments, model: &Model, seq_len: usize) -> Result<TokenSource, Failure> {
+fn tokens(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> Result<TokenSource, Failure> {
     let tokenizer = arguments
         .tokenizer
         .unwrap_or_else(|| if model.vocab >= Tokenizer::Gpt2.vocab() { Tokenizer::Gpt2 } else { Tokenizer::Bytes });
@@ -91,12 +91,12 @@ fn tokens(arguments: &TrainArguments, model: &Model, seq_len: usize) -> Result<T
         )));
     }
     let source: TokenSource = if arguments.data.is_empty() {
-        DemoCorpus::new(arguments.run.seed, tokenizer, DEMO_TOKENS.max(4 * seq_len)).into()
+        DemoCorpus::new(seed, tokenizer, DEMO_TOKENS.max(4 * seq_len)).into()
     } else {
         prepare(&arguments.data, tokenizer, &arguments.cache)?.into()
     };
     // A corpus that is too short is found before ranks start or files are written.
     let (mut tokens, mut targets) = (vec![0; seq_len], vec![0; seq_len]);
-    fill_batch(&source, arguments.run.seed, 1, 0, 1, seq_len, &mut tokens, &mut targets)?;
+    fill_batch(&source, seed, 1, 0, 1, seq_len, &mut tokens, &mut targets)?;
     Ok(source)
 }

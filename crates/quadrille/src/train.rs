@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Seek, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quadrille_engine::{EngineError, Hyper, InitialValues, Samples, StepRecord, TrainOptions, TrainOutcome, train};
+use quadrille_engine::{EngineError, Hyper, RunEvent, Samples, StepRecord, TrainOptions, TrainOutcome, train};
 use quadrille_spec::{ElementType, Model};
 use quadrille_step::{Product, StepProgram};
 use serde_json::{Value, json};
@@ -38,7 +38,8 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let timeout = settings::timeout(&arguments.run)?;
     resources::check(&program, threads, launch, 0)?;
     check_paths(arguments)?;
-    let source = launch.first_then_others(|| Source::open(arguments, &settings.model, layout.seq_len))?;
+    let source = launch
+        .first_then_others(|| Source::open(&arguments.data, &settings.model, arguments.run.seed, layout.seq_len))?;
     let (tune_matmuls, matmuls, recorder) = match Tuning::open(arguments.tune_matmul.as_ref(), layout.dtype, threads)? {
         Tuning::Off => (false, None, None),
         Tuning::Measure(recorder) => (true, None, recorder),
@@ -51,10 +52,6 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         )));
     }
     let options = TrainOptions {
-        steps,
-        hyper,
-        seed: arguments.run.seed,
-        initial: InitialValues::Training,
         threads,
         timeout,
         collectives: launch.collectives(&arguments.run, &typed.cluster),
@@ -62,6 +59,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         tune_matmuls,
         matmuls,
         trace: arguments.trace.is_some(),
+        ..TrainOptions::new(steps, hyper, arguments.run.seed)
     };
     let floor = source.floor();
     let first = launch.is_first();
@@ -75,11 +73,17 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     }
     let floor = floor.map(|(floor, _)| floor);
     let mut reporter = Reporter::new(arguments, &settings.model, steps, floor, log, first);
-    let batch = |step: u64, first: usize, samples: Samples| source.fill(step, first, samples);
-    let mut on_step = |record: &StepRecord| reporter.step(record);
+    let batch = |step: u64, first: usize, samples: Samples| {
+        let samples_before = (step - 1) * layout.global_batch as u64;
+        source.fill(step, samples_before, first, samples)
+    };
+    let mut on_event = |event: RunEvent| match event {
+        RunEvent::Step(record) => reporter.step(record),
+        _ => Ok(()),
+    };
     let outcome = match layout.dtype {
-        ElementType::F32 => train::<f32>(&program, &options, &batch, &mut on_step),
-        ElementType::F64 => train::<f64>(&program, &options, &batch, &mut on_step),
+        ElementType::F32 => train::<f32>(&program, &options, &batch, &mut on_event),
+        ElementType::F64 => train::<f64>(&program, &options, &batch, &mut on_event),
     };
     reporter.finish();
     let outcome = outcome?;
@@ -146,9 +150,11 @@ fn check_paths(arguments: &TrainArguments) -> Result<(), Failure> {
     let tuning = arguments.tune_matmul.iter().flatten().map(|path| ("--tune-matmul", path.as_path()));
     let log = arguments.log.iter().map(|path| ("--log", path.as_path()));
     let trace = arguments.trace.iter().map(|path| ("--trace", path.as_path()));
-    let data = arguments.data.iter().map(|path| ("--data", path.as_path()));
     let described = paths::described(&arguments.model, &arguments.layout);
-    paths::check(&log.chain(trace).chain(tuning).collect::<Vec<_>>(), &data.chain(described).collect::<Vec<_>>())
+    paths::check(
+        &log.chain(trace).chain(tuning).collect::<Vec<_>>(),
+        &arguments.data.paths().chain(described).collect::<Vec<_>>(),
+    )
 }
 
 fn create_log(path: &Path) -> Result<(PathBuf, File), Failure> {

@@ -78,7 +78,7 @@ impl Tiling {
             let name = self.tensors[*tensor].name.clone();
             let tile = Tile { tensor: name, quantity: *quantity, row: *row, col: *col, rows: *rows, cols: *cols };
             let numbers = (0..rows * cols)
-                .map(|at| T::from_f64(number(*tensor, *quantity, row + at / cols, col + at % cols)))
+                .map(|at| T::rounded(number(*tensor, *quantity, row + at / cols, col + at % cols)))
                 .collect();
             (tile, Cow::Owned(numbers))
         })
