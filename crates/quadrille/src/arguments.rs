@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
+use crate::convert::ConvertArguments;
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
@@ -42,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   quadrille plan --cost lbnl --strategy 2d --model gpt3-1t --gpus 16384 --cluster b200 --nvs 8
   quadrille reproduce megatron                             the paper's tables beside our formulas
   quadrille export --to megatron --model llama3-8b --grid x=4,data=2,pipe=2 --gpus-per-node 8
+  quadrille convert --from-hf ~/models/gpt2 gpt2           a Hugging Face model as a checkpoint; --to-hf: back
   quadrille calibrate --out here.toml                      measure this machine for --cluster here.toml
   quadrille validate local --ranks 4 --html local.html      predicted against measured steps, layout by layout
   quadrille bench step                                     speed beside what the matrix library reaches";
@@ -64,6 +66,8 @@ pub enum Command {
     Reproduce(ReproduceArguments),
     /// Write a layout as another framework's flags or configuration.
     Export(ExportArguments),
+    /// Convert a Hugging Face model to a checkpoint, or a checkpoint to one.
+    Convert(ConvertArguments),
     /// Measure the speed beside a yardstick of the same run.
     Bench(BenchArguments),
     /// Measure this machine, or read others' measurements, and write a cluster file that every --cluster reads.

@@ -2,8 +2,10 @@
 
 use std::io::Write;
 
+use quadrille_checkpoint::CheckpointError;
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
+use quadrille_hugging_face::HuggingFaceError;
 use quadrille_plan::PlanError;
 use quadrille_plan::native::Nothing;
 use quadrille_spec::SpecError;
@@ -98,6 +100,19 @@ impl From<DataError> for Failure {
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         Self::Run(error.into())
+    }
+}
+
+impl From<HuggingFaceError> for Failure {
+    fn from(error: HuggingFaceError) -> Self {
+        match &error {
+            HuggingFaceError::Io { action, .. } | HuggingFaceError::Checkpoint(CheckpointError::Io { action, .. })
+                if *action != "read" =>
+            {
+                Self::Run(error.into())
+            }
+            _ => Self::Usage(error.into()),
+        }
     }
 }
 

@@ -204,6 +204,7 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Estimate(_) => ("estimate", false),
         Command::Reproduce(_) => ("reproduce", false),
         Command::Export(_) => ("export", false),
+        Command::Convert(_) => ("convert", false),
         Command::Bench(arguments) => match arguments.bench {
             Bench::Collectives(_) => ("bench collectives", true),
             _ => ("this bench", false),
