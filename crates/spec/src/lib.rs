@@ -28,6 +28,7 @@ mod random;
 mod routing;
 mod routing_seconds;
 mod stage_blocks;
+mod targets;
 mod toml_text;
 
 pub use axis::{Axis, AxisOrder, AxisSet};
@@ -51,4 +52,5 @@ pub use nodes::{Nodes, TwoLevel};
 pub use overlap::Overlap;
 pub use random::{Dropout, RandomStream};
 pub use routing::{Algorithm, Choice, Collectives, Route, Routing};
+pub use targets::IGNORED;
 pub use toml_text::{check_name, read as read_toml};
