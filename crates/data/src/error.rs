@@ -258,6 +258,30 @@ pub enum DataError {
         present: usize,
     },
 
+    /// No document is long enough for a token and one that follows it.
+    #[error(
+        "none of the documents in {present} tokens has two tokens: there is nothing to predict; add text or use --documents packed"
+    )]
+    NoSamples {
+        /// Tokens in the corpus.
+        present: usize,
+    },
+
+    /// Weights that cannot be kept.
+    #[error(
+        "the weights of the data cannot be used: {0}; give every source a positive number, e.g. wiki.jsonl:0.7 code/:0.3"
+    )]
+    Weights(String),
+
+    /// A part for validation that cannot be taken.
+    #[error("--validation {share}: {reason}")]
+    Share {
+        /// The share.
+        share: f64,
+        /// Why not.
+        reason: String,
+    },
+
     /// A window reaches beyond the last token.
     #[error("tokens {start} to {end} were asked for, and the corpus has {present}; choose an earlier window")]
     OutOfRange {
