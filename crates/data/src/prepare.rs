@@ -191,7 +191,7 @@ mod tests {
         fs::write(&b, &whole[..whole.len() - 1]).unwrap();
         let error = prepared(&[text.path().join("b")], Tokenizer::Bytes, &cache).unwrap_err();
         assert!(matches!(error, DataError::Damaged { .. }) && error.to_string().contains("delete it"), "{error}");
-        let error = prepared(&[a.clone()], Tokenizer::Bytes, &cache).unwrap_err();
+        let error = prepared(std::slice::from_ref(&a), Tokenizer::Bytes, &cache).unwrap_err();
         assert!(matches!(&error, DataError::AlreadyTokens(path) if path.ends_with(a.file_name().unwrap())), "{error}");
     }
 

@@ -73,6 +73,10 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         if let Some((floor, about)) = floor {
             tell(&format!("{:<8}{floor:.4} {about}\n", "floor"));
         }
+        if let Some(samples) = source.validation_samples() {
+            let samples = samples.map_or("endless".to_owned(), |samples| samples.to_string());
+            tell(&format!("{:<8}{samples} samples are kept apart\n", "validate"));
+        }
     }
     let floor = floor.map(|(floor, _)| floor);
     let mut reporter = Reporter::new(arguments, &settings.model, steps, floor, log, first);

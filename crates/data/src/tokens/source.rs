@@ -95,6 +95,11 @@ impl TokenSource {
         self.tokens().verify()
     }
 
+    /// The file of the first token, of several the first one.
+    pub fn path(&self) -> &Path {
+        self.path_at(0)
+    }
+
     /// The file that holds the token at `position`, for messages.
     pub(crate) fn path_at(&self, position: usize) -> &Path {
         match self {
