@@ -1,7 +1,10 @@
 //! What can go wrong on a rank.
 
+use quadrille_checkpoint::CheckpointError;
 use quadrille_comm::{Aborted, JobFailure};
 use quadrille_data::DataError;
+use quadrille_spec::SpecError;
+use quadrille_step::StepError;
 
 /// A run that cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +26,12 @@ pub enum EngineError {
         /// The model's number of tokens.
         vocab: usize,
     },
+    /// Every target of a step is ignored.
+    #[error("no target of step {step} counts: all are ignored; use longer documents, a larger batch, or ignore fewer")]
+    NoTargets {
+        /// The step, counted from 1.
+        step: u64,
+    },
     /// A source of one kind of samples serves a model of the other.
     #[error("the model reads {read}, and its data are {given}; use another model or other data")]
     OtherSamples {
@@ -30,6 +39,17 @@ pub enum EngineError {
         read: &'static str,
         /// What the source has.
         given: &'static str,
+    },
+    /// A program cannot be built.
+    #[error(transparent)]
+    Program(#[from] StepError),
+    /// What is to be generated cannot be.
+    #[error("{rule}; {remedy}")]
+    Generation {
+        /// What stands in the way.
+        rule: String,
+        /// What would help.
+        remedy: String,
     },
     /// A program issues a collective that steps have no use for.
     #[error("programs have no {kind} of values")]
@@ -51,8 +71,10 @@ pub enum EngineError {
         /// Why.
         source: std::io::Error,
     },
-    /// The loss or the gradient is not a number any more.
-    #[error("the {quantity} of step {step} is {value}; lower the learning rate or clip gradients")]
+    /// The loss or the gradient of a step is not finite, or the loss is far above those before. Nothing was updated by it.
+    #[error(
+        "the {quantity} of step {step} is {value}; {origin}; lower the learning rate, clip gradients, or skip such steps"
+    )]
     Diverged {
         /// The step, counted from 1.
         step: u64,
@@ -60,5 +82,24 @@ pub enum EngineError {
         quantity: &'static str,
         /// Its value.
         value: f64,
+        /// The first layer and operation that gave such a number, or the limit.
+        origin: String,
     },
+    /// A checkpoint cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] CheckpointError),
+    /// A checkpoint could not be written, and the run was to stop then.
+    #[error("the checkpoint of step {step} could not be written: {reason}; earlier ones are as they were")]
+    Checkpoint {
+        /// The step, counted from 1.
+        step: u64,
+        /// Why, in the words of the rank that failed.
+        reason: String,
+    },
+}
+
+impl From<SpecError> for EngineError {
+    fn from(error: SpecError) -> Self {
+        Self::Program(error.into())
+    }
 }

@@ -6,39 +6,56 @@
 //! one function per operation kind (`execute/`). Values live in `slots`, taken and given back where the program's
 //! lifetimes say.
 
+mod agreement;
+mod borrow;
+mod divergence;
 mod error;
+mod evaluate;
 mod execute;
+mod generate;
 mod hyper;
 mod initial;
 mod ledger;
 mod pipeline;
 mod random_batch;
 mod rank;
+mod rank_run;
 mod reference;
 mod rows;
 mod samples;
+mod saving;
 mod shard;
 mod slots;
+mod state;
 mod trace;
 mod train;
 mod tuning;
 mod verify;
+mod weights;
 
+pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
 pub use error::EngineError;
+pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
 pub use execute::transpose;
+pub use generate::{
+    Finish, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Sampling, generate, logits,
+};
 pub use hyper::{Hyper, schedule};
 pub use initial::{InitialValues, initial_tensor};
 pub use random_batch::random_batch;
 pub use rank::{Pace, RankEngine, StepOutcome};
 pub use reference::Reference;
 pub use samples::{BatchSource, Samples};
+pub use saving::{OnSaveFailure, Saving};
 pub use shard::{Run, Shard, assemble};
+pub use state::{Restore, tensor_shapes, writers};
 pub use trace::{RankTrace, TracedOperation, TracedTransfer};
-pub use train::{RankReport, RankStep, StepRecord, TrainOptions, TrainOutcome, WAITING, train};
+pub use train::{RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, WAITING, train};
 pub use tuning::MatmulChoices;
 pub use verify::{Tolerance, VerifyOptions, VerifyReport, take_part, verify};
+pub use weights::Weights;
 
 /// The element types that ranks can train in.
-pub trait Real: quadrille_tensor::Element + quadrille_comm::Element {}
+pub trait Real: quadrille_tensor::Element + quadrille_comm::Element + quadrille_checkpoint::Number {}
 
-impl<T: quadrille_tensor::Element + quadrille_comm::Element> Real for T {}
+impl<T: quadrille_tensor::Element + quadrille_comm::Element + quadrille_checkpoint::Number> Real for T {}

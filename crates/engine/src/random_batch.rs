@@ -1,6 +1,6 @@
 //! Samples without data: for proofs and benches.
 
-use quadrille_spec::{Model, RandomStream};
+use quadrille_spec::{IGNORED, Model, RandomStream};
 
 use crate::{EngineError, Samples};
 
@@ -17,18 +17,25 @@ pub fn random_batch(
     }
 }
 
-/// What [`random_batch`] gives: tokens that follow one another, or normal numbers.
+/// One target token in so many is ignored.
+const IGNORED_PART: u32 = 8;
+
+/// What [`random_batch`] gives: tokens that follow one another, some of them no targets, or normal numbers.
 pub(crate) fn fill_randomly(model: &Model, seed: u64, seq_len: usize, step: u64, first: usize, samples: Samples) {
     let stream = |purpose| RandomStream::new(seed, purpose).substream(step);
     match samples {
         Samples::Tokens { inputs, targets } => {
-            let stream = stream("random tokens");
+            let (stream, ignored) = (stream("random tokens"), stream("random ignored targets"));
             let sequences = inputs.chunks_mut(seq_len).zip(targets.chunks_mut(seq_len));
             for (offset, (inputs, targets)) in sequences.enumerate() {
                 let start = ((first + offset) * (seq_len + 1)) as u64;
                 let token = |at: usize| stream.below(start + at as u64, model.vocab as u64) as u32;
                 for (at, (input, target)) in inputs.iter_mut().zip(targets).enumerate() {
                     (*input, *target) = (token(at), token(at + 1));
+                    // A sequence keeps a target, however short it is.
+                    if at > 0 && ignored.word(start + at as u64).is_multiple_of(IGNORED_PART) {
+                        *target = IGNORED;
+                    }
                 }
             }
         }

@@ -4,16 +4,18 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use quadrille_comm::{Group, Label, Pending, RankContext};
+use quadrille_comm::{Group, Label, Ledger as Counted, Pending, RankContext};
 use quadrille_spec::{AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, Positions, RankLedger};
 use quadrille_step::schedule::Action;
 use quadrille_step::{
-    Layer, Parameter, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes, empty_axes,
+    Layer, Parameter, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes, empty_axes,
 };
 use quadrille_tensor::{Buffer, ContextPart, Pool, Rotary};
 use serde::{Deserialize, Serialize};
 
+use crate::divergence::Scan;
 use crate::execute::Flight;
+use crate::generate::PassPositions;
 use crate::initial::fill_shard;
 use crate::samples::OwnSamples;
 use crate::slots::{Block, Slots};
@@ -31,6 +33,8 @@ pub struct StepOutcome {
     pub gradient_norm: f64,
     /// The step's learning rate.
     pub learning_rate: f64,
+    /// Whether the gradient was applied: loss and norm are finite, and the loss is not above the limit.
+    pub applied: bool,
 }
 
 /// One rank's state of a training job.
@@ -63,8 +67,18 @@ pub struct RankEngine<'a, T> {
     pub(crate) step: u64,
     pub(crate) microbatch: usize,
     pub(crate) samples: OwnSamples,
+    /// Of a pass of generation.
+    pub(crate) pass: PassPositions,
+    /// Transfers that the next ledger has beside those that the communicator has counted.
+    pub(crate) set_aside: Counted,
     pub(crate) loss_sum: f64,
+    /// What the step has predicted, ignored targets left out: on this rank, from the sum over ranks on of all.
+    pub(crate) targets: u64,
     pub(crate) norm_squared: f64,
+    /// A gradient is applied only if the loss is no larger.
+    pub(crate) loss_limit: f64,
+    /// Whether what operations write is looked at.
+    pub(crate) scan: Option<Scan>,
     /// A ledger of transfers with every key that the program can use.
     empty_axes: AxesLedger,
     pub(crate) flops: FlopsLedger,
@@ -102,6 +116,27 @@ impl<'a, T: Real> RankEngine<'a, T> {
         seed: u64,
         initial: InitialValues,
     ) -> Result<Self, EngineError> {
+        let mut engine = Self::allocate(program, context, threads, hyper, seed, &[])?;
+        let program = engine.program;
+        for parameter in &program.parameters {
+            let shard = Shard::of(program, parameter, parameter.value, engine.place);
+            let storage = program.value(parameter.value).storage;
+            let mut buffer = engine.slots.take(storage)?;
+            fill_shard(&engine.pool, parameter, shard, seed, initial, &mut buffer);
+            engine.slots.put(storage, buffer);
+        }
+        Ok(engine)
+    }
+
+    /// Allocates everything but the storages `lent`, which another engine has.
+    pub(crate) fn allocate(
+        program: &'a StepProgram,
+        context: &'a RankContext,
+        threads: usize,
+        hyper: Hyper,
+        seed: u64,
+        lent: &[StorageId],
+    ) -> Result<Self, EngineError> {
         let grid = &program.layout.grid;
         let (rank, place) = (context.rank(), grid.coordinate(context.rank()));
         let (whole, program) = (program, program.of_rank(rank));
@@ -125,24 +160,15 @@ impl<'a, T: Real> RankEngine<'a, T> {
             }
             false => None,
         };
-        let mut slots = Slots::new(program)?;
+        let mut slots = Slots::new(program, lent)?;
         let shard_len = |value: ValueId| program.value(value).local_elements;
-        let moments: Vec<[Buffer<T>; 2]> = program
-            .parameters
-            .iter()
-            .map(|parameter| [(); 2].map(|()| Buffer::new(shard_len(parameter.updated))))
-            .collect();
+        let trained = program.parameters.iter().filter(|_| program.trains());
+        let moments: Vec<[Buffer<T>; 2]> =
+            trained.map(|parameter| [(); 2].map(|()| Buffer::new(shard_len(parameter.updated)))).collect();
         let bytes = moments.iter().flatten().map(|buffer| buffer.bytes() as u64).sum();
         slots.count_state(MemoryClass::Optimizer, bytes);
 
         let pool = Pool::new(threads);
-        for parameter in &program.parameters {
-            let shard = Shard::of(program, parameter, parameter.value, place);
-            let storage = program.value(parameter.value).storage;
-            let mut buffer = slots.take(storage)?;
-            fill_shard(&pool, parameter, shard, seed, initial, &mut buffer);
-            slots.put(storage, buffer);
-        }
         Ok(Self {
             whole,
             program,
@@ -164,8 +190,13 @@ impl<'a, T: Real> RankEngine<'a, T> {
             step: 0,
             microbatch: 0,
             samples: OwnSamples::default(),
+            pass: PassPositions::default(),
+            set_aside: Counted::new(),
             loss_sum: 0.0,
+            targets: 0,
             norm_squared: 0.0,
+            loss_limit: f64::INFINITY,
+            scan: None,
             empty_axes: empty_axes(program),
             flops: FlopsLedger::default(),
             elements: BTreeMap::new(),
@@ -180,19 +211,25 @@ impl<'a, T: Real> RankEngine<'a, T> {
     /// # Errors
     /// The job was stopped, or data is missing.
     pub fn step(&mut self, batch: &BatchSource) -> Result<StepOutcome, EngineError> {
+        self.run_program(batch)?;
+        Ok(StepOutcome {
+            loss: self.loss_sum / self.targets as f64,
+            gradient_norm: self.gradient_norm(),
+            learning_rate: crate::schedule(&self.hyper, self.step),
+            applied: self.is_usable(),
+        })
+    }
+
+    /// All passes, then what follows the last.
+    pub(crate) fn run_program(&mut self, batch: &BatchSource) -> Result<(), EngineError> {
         let program = self.program;
         self.step += 1;
-        (self.loss_sum, self.norm_squared) = (0.0, 0.0);
+        (self.loss_sum, self.targets, self.norm_squared) = (0.0, 0, 0.0);
         self.flops = FlopsLedger::default();
         self.elements.clear();
         self.run_passes(batch)?;
         self.run(&program.update, None)?;
-        self.context.enter(Label::new("step"), "finish")?;
-        Ok(StepOutcome {
-            loss: self.loss_sum / program.layout.targets_per_step(&program.model) as f64,
-            gradient_norm: self.norm_squared.sqrt(),
-            learning_rate: crate::schedule(&self.hyper, self.step),
-        })
+        Ok(self.context.enter(Label::new("step"), "finish")?)
     }
 
     /// Makes passes last at least as long as `pace` says, by waiting: for experiments with unequal stages, or with more
@@ -207,6 +244,13 @@ impl<'a, T: Real> RankEngine<'a, T> {
         self.context.record_spans(on);
     }
 
+    /// Leaves out of what is recorded what another engine does on this one's behalf.
+    pub(crate) fn pause_spans(&self, pause: bool) {
+        if self.spans.is_some() {
+            self.context.record_spans(!pause);
+        }
+    }
+
     /// What was recorded since the last call.
     pub(crate) fn take_spans(&mut self) -> Vec<OperationSpan> {
         self.spans.as_mut().map(std::mem::take).unwrap_or_default()
@@ -214,7 +258,10 @@ impl<'a, T: Real> RankEngine<'a, T> {
 
     /// The ledger counted since the last call; memory peaks are those of the whole run.
     pub fn take_ledger(&mut self) -> RankLedger {
-        let transfers = self.context.take_ledger();
+        let mut transfers = std::mem::take(&mut self.set_aside);
+        for (key, transfer) in self.context.take_ledger() {
+            *transfers.entry(key).or_default() += transfer;
+        }
         let memory = self.slots.memory().clone();
         ledger::counted(
             self.program,
@@ -246,7 +293,10 @@ impl<'a, T: Real> RankEngine<'a, T> {
     /// # Errors
     /// A shard is in flight: never between steps.
     pub fn gradients(&self) -> Result<Vec<Vec<f64>>, EngineError> {
-        self.shards(|parameter| parameter.reduced)
+        let mut shards = self.shards(|parameter| parameter.reduced)?;
+        let factor = self.ignored_factor();
+        shards.iter_mut().flatten().for_each(|element| *element *= factor);
+        Ok(shards)
     }
 
     fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Vec<f64>>, EngineError> {
@@ -269,6 +319,9 @@ impl<'a, T: Real> RankEngine<'a, T> {
                 self.slots.begin(*storage)?;
             }
             self.timed(op.operation.name(), op.layer, action, |rank| rank.execute(&op.operation))?;
+            if self.scan.is_some() {
+                self.look(op, index, action)?;
+            }
             for storage in &section.lifetimes.deaths[index] {
                 self.slots.end(*storage)?;
             }
@@ -295,11 +348,15 @@ impl<'a, T: Real> RankEngine<'a, T> {
     }
 }
 
-/// The angles of the tokens of a sequence that the rank at `place` has; empty where positions are learned.
+/// The angles of the tokens of a sequence that the rank at `place` has, of generation those of all positions in the cache;
+/// empty where positions are learned.
 fn rotary<T: Real>(program: &StageProgram, place: Coordinate) -> Rotary<T> {
     let (model, seq_len) = (&program.model, program.layout.seq_len);
     if model.positions != Positions::Rotary {
         return Rotary::default();
+    }
+    if let Purpose::Generation(generation) = program.purpose {
+        return Rotary::new(model.head_dim(), model.rotary_base, 0..generation.capacity);
     }
     let part = ContextPart { part: place.on(Axis::Context), parts: program.grid().size(Axis::Context) };
     let positions = (0..part.tokens(seq_len)).map(|token| part.position(token, seq_len));

@@ -1,6 +1,7 @@
 //! What ranks read of a batch: tokens or patches, and what is to be predicted.
 
 use quadrille_comm::Label;
+use quadrille_spec::IGNORED;
 use quadrille_step::{Operation, Section};
 use quadrille_tensor::ContextPart;
 
@@ -13,7 +14,7 @@ pub enum Samples<'a> {
     Tokens {
         /// Token ids.
         inputs: &'a mut [u32],
-        /// The ids to be predicted.
+        /// The ids to be predicted; [`IGNORED`] ones do not count.
         targets: &'a mut [u32],
     },
     /// Of a model of patches: `[sequences, patches, values]`.
@@ -72,6 +73,7 @@ impl<T: Real> RankEngine<'_, T> {
                     | Operation::CrossEntropySums { .. }
                     | Operation::Patches { .. }
                     | Operation::SquaredError { .. }
+                    | Operation::SquaredErrorLoss { .. }
             )
         };
         let now = Some((self.step, self.microbatch));
@@ -101,7 +103,9 @@ impl<T: Real> RankEngine<'_, T> {
     /// A token outside the vocabulary would be a row of zeros and no target: plausible numbers, all wrong.
     fn check_tokens(&self) -> Result<(), EngineError> {
         let vocab = self.program.model.vocab;
-        match self.samples.tokens.iter().flatten().find(|token| **token as usize >= vocab) {
+        let [inputs, targets] = &self.samples.tokens;
+        let targets = targets.iter().filter(|target| **target != IGNORED);
+        match inputs.iter().chain(targets).find(|token| **token as usize >= vocab) {
             Some(token) => Err(EngineError::UnknownToken { token: *token, vocab }),
             None => Ok(()),
         }

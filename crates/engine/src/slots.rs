@@ -63,9 +63,9 @@ pub(crate) struct Slots<'a, T> {
 }
 
 impl<'a, T: Real> Slots<'a, T> {
-    /// Allocates everything that `program` will need. A message-driven stage reserves what its passes leave to each
+    /// Allocates everything that `program` will need but the storages `lent`, which are counted and put in later. A message-driven stage reserves what its passes leave to each
     /// other, for all microbatches that may be in flight.
-    pub fn new(program: &'a StageProgram) -> Result<Self, EngineError> {
+    pub fn new(program: &'a StageProgram, lent: &[StorageId]) -> Result<Self, EngineError> {
         let buffers = program.placement.buffer_elements.iter();
         let mut slots = Self {
             program,
@@ -76,7 +76,9 @@ impl<'a, T: Real> Slots<'a, T> {
         };
         slots.memory.allocated = slots.idle.iter().flatten().map(|buffer| buffer.bytes() as u64).sum();
         for (index, storage) in program.storages.iter().enumerate() {
-            if storage.persistent {
+            if lent.contains(&StorageId(index)) {
+                slots.count_state(storage.class, (storage.elements * size_of::<T>()) as u64);
+            } else if storage.persistent {
                 let buffer = Buffer::new(storage.elements);
                 slots.count_state(storage.class, buffer.bytes() as u64);
                 slots.put(StorageId(index), Block { len: buffer.len(), buffer });

@@ -1,15 +1,17 @@
-//! The training loop: ranks, steps, records, and the comparison of the two ledgers.
+//! A training run: what it is told, what it tells, and what comes out of it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use quadrille_comm::{JobOptions, RankContext, World, run_job};
-use quadrille_spec::{AxesLedger, Choice, Ledger, RankLedger, Routing};
+use quadrille_checkpoint::Checkpoint;
+use quadrille_comm::{JobOptions, World, run_job};
+use quadrille_spec::{Algorithm, AxesLedger, Choice, Ledger, RankLedger, Routing};
 use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
-use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, RankEngine, RankTrace, Real};
+use crate::{BatchSource, DivergencePolicy, EngineError, Hyper, MatmulChoices, RankTrace, Real, Saving, rank_run};
 
 /// How a job is run.
 #[derive(Debug, Clone)]
@@ -20,8 +22,8 @@ pub struct TrainOptions {
     pub hyper: Hyper,
     /// Keys initial values and dropout.
     pub seed: u64,
-    /// What parameters start from.
-    pub initial: InitialValues,
+    /// What the run starts from.
+    pub start: Start,
     /// Threads of each rank's pool.
     pub threads: usize,
     /// How long a collective may wait for a rank.
@@ -36,6 +38,89 @@ pub struct TrainOptions {
     pub matmuls: Option<MatmulChoices>,
     /// Whether the last step's operations and communication are recorded.
     pub trace: bool,
+    /// What is done about losses and gradients that cannot be used.
+    pub divergence: DivergencePolicy,
+    /// Where and when checkpoints are written; `None`: never.
+    pub saving: Option<Saving>,
+    /// Set by whoever wants the run to end after the step that it is at; `None`: nobody. Ranks agree on it after every step.
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+impl TrainOptions {
+    /// A run of so many steps by ranks on threads, with one thread each: everything else as it usually is.
+    pub fn new(steps: u64, hyper: Hyper, seed: u64) -> Self {
+        Self {
+            steps,
+            hyper,
+            seed,
+            start: Start::default(),
+            threads: 1,
+            timeout: Duration::from_secs(300),
+            collectives: Choice::Always(Algorithm::Native),
+            world: None,
+            tune_matmuls: false,
+            matmuls: None,
+            trace: false,
+            divergence: DivergencePolicy::default(),
+            saving: None,
+            stop: None,
+        }
+    }
+}
+
+/// What a run starts from.
+#[derive(Debug, Clone, Default)]
+pub enum Start {
+    /// Initial values, drawn by the run's seed.
+    #[default]
+    Drawn,
+    /// The parameters of a checkpoint; the run begins at step 1.
+    Values(Arc<Checkpoint>),
+    /// A checkpoint: the run goes on where it was written.
+    Resumed(Arc<Checkpoint>),
+}
+
+impl Start {
+    /// Steps that are done.
+    pub fn steps_done(&self) -> u64 {
+        match self {
+            Self::Resumed(checkpoint) => checkpoint.about().step,
+            Self::Drawn | Self::Values(_) => 0,
+        }
+    }
+
+    /// Target tokens that are consumed.
+    pub(crate) fn tokens(&self) -> u64 {
+        match self {
+            Self::Resumed(checkpoint) => checkpoint.about().tokens,
+            Self::Drawn | Self::Values(_) => 0,
+        }
+    }
+}
+
+/// What a run tells as it goes.
+#[derive(Debug)]
+pub enum RunEvent<'a> {
+    /// A step is done.
+    Step(&'a StepRecord),
+    /// A step's gradient was not applied, and the run goes on.
+    Skipped {
+        /// The step.
+        step: u64,
+        /// What was wrong, and where it came from.
+        reason: String,
+    },
+    /// The checkpoint of this step is complete.
+    Saved(u64),
+    /// The checkpoint of a step could not be written, and the run goes on.
+    NotSaved {
+        /// The step.
+        step: u64,
+        /// Why.
+        reason: String,
+    },
+    /// The run ends after this step, as it was asked to.
+    Stopped(u64),
 }
 
 /// A step as the log shows it.
@@ -55,6 +140,10 @@ pub struct StepRecord {
     pub seconds: f64,
     /// This step's target tokens per second.
     pub tokens_per_second: f64,
+    /// Whether the gradient was applied.
+    pub applied: bool,
+    /// Whether the loss stands out from those before.
+    pub spike: bool,
 }
 
 /// Operation kinds in which a rank waits for others: collectives that computation did not hide, messages of a pipeline,
@@ -74,7 +163,7 @@ pub struct RankStep {
 
 impl RankStep {
     /// A step of so many seconds, by what its operation kinds took.
-    fn new(seconds: f64, breakdown: &BTreeMap<&'static str, f64>) -> Self {
+    pub(crate) fn new(seconds: f64, breakdown: &BTreeMap<&'static str, f64>) -> Self {
         let waiting = WAITING.iter().filter_map(|name| breakdown.get(name)).sum();
         Self { seconds, operations: breakdown.values().sum(), waiting }
     }
@@ -97,7 +186,7 @@ pub struct RankReport {
     pub matmuls: MatmulChoices,
     /// The last step, if it was to be recorded.
     pub trace: Option<RankTrace>,
-    records: Vec<StepRecord>,
+    pub(crate) records: Vec<StepRecord>,
 }
 
 /// What a job gave.
@@ -115,103 +204,35 @@ pub struct TrainOutcome {
     pub ranks: Vec<RankReport>,
 }
 
-/// Trains for some steps; `on_step` sees each step's record as rank 0 finishes it, and may stop the job by an error. Where
-/// ranks are processes, all of them call this alike, `on_step` is called in rank 0's, and all get the whole outcome.
+/// Trains up to the last step; `on_event` is told on rank 0 what happens, and may stop the job by an error. Where ranks are
+/// processes, all of them call this alike, `on_event` is called in rank 0's, and all get the whole outcome.
 ///
 /// # Errors
-/// The first rank's failure, with its layer and operation; a loss that is not finite.
+/// The first rank's failure, with its layer and operation; a loss that cannot be used; a checkpoint that cannot be read, or
+/// not written, where the run is to stop then.
 pub fn train<T: Real>(
     program: &StepProgram,
     options: &TrainOptions,
     batch: &BatchSource,
-    on_step: &mut (dyn FnMut(&StepRecord) -> Result<(), EngineError> + Send),
+    on_event: &mut (dyn FnMut(RunEvent) -> Result<(), EngineError> + Send),
 ) -> Result<TrainOutcome, EngineError> {
     let routing = Routing::of(&program.layout, &options.collectives);
     let predicted = predict_routed(program, &routing);
-    let on_step = Mutex::new(on_step);
+    let on_event = Mutex::new(on_event);
     let ranks = program.layout.grid.ranks();
     let world = options.world.clone();
     let job = JobOptions { timeout: options.timeout, routing, world, ..JobOptions::new(ranks) };
     let ranks = run_job(&job, |context| {
-        let mut tell = |record: &StepRecord| match on_step.lock() {
+        let mut tell = |event: RunEvent| match on_event.lock() {
             _ if context.rank() != 0 => Ok(()),
-            Ok(mut tell) => tell(record),
-            Err(poisoned) => poisoned.into_inner()(record),
+            Ok(mut tell) => tell(event),
+            Err(poisoned) => poisoned.into_inner()(event),
         };
-        Ok(run_rank::<T>(program, options, batch, context, &predicted.ranks[context.rank()], &mut tell)?)
+        Ok(rank_run::run::<T>(program, options, batch, context, &predicted.ranks[context.rank()], &mut tell)?)
     })?;
     let counted = Ledger { ranks: ranks.iter().map(|rank| rank.ledger.clone()).collect() };
     let ledger_equal = ranks.iter().all(|rank| rank.unequal_steps == 0);
     Ok(TrainOutcome { records: ranks[0].records.clone(), predicted, counted, ledger_equal, ranks })
-}
-
-fn run_rank<T: Real>(
-    program: &StepProgram,
-    options: &TrainOptions,
-    batch: &BatchSource,
-    context: &RankContext,
-    predicted: &RankLedger,
-    tell: &mut dyn FnMut(&StepRecord) -> Result<(), EngineError>,
-) -> Result<RankReport, EngineError> {
-    let mut engine =
-        RankEngine::<T>::new(program, context, options.threads, options.hyper, options.seed, options.initial)?;
-    if let Some(choices) = &options.matmuls {
-        engine.use_matmuls(choices.clone());
-    } else if options.tune_matmuls {
-        engine.tune_matmuls()?;
-    }
-    let tokens = program.layout.tokens_per_step() as u64;
-    let mut ledger = predicted.clone();
-    let mut total = AxesLedger::new();
-    let mut unequal_steps = 0;
-    let (mut records, mut steps) = (Vec::new(), Vec::new());
-    let mut breakdown: BTreeMap<&'static str, f64> = BTreeMap::new();
-    for step in 1..=options.steps {
-        if options.trace && step == options.steps {
-            engine.record_spans(true);
-        }
-        let start = Instant::now();
-        let outcome = engine.step(batch)?;
-        let seconds = start.elapsed().as_secs_f64();
-        let of_step = engine.take_breakdown();
-        steps.push(RankStep::new(seconds, &of_step));
-        if step > 1 {
-            of_step.into_iter().for_each(|(name, seconds)| *breakdown.entry(name).or_default() += seconds);
-        }
-        ledger = engine.take_ledger();
-        unequal_steps += u64::from(ledger != *predicted);
-        for (axes, kinds) in &ledger.axes {
-            for (kind, transfer) in kinds {
-                *total.entry(axes.clone()).or_default().entry(*kind).or_default() += *transfer;
-            }
-        }
-        let record = StepRecord {
-            step,
-            loss: outcome.loss,
-            grad_norm: outcome.gradient_norm,
-            lr: outcome.learning_rate,
-            tokens: step * tokens,
-            seconds,
-            tokens_per_second: tokens as f64 / seconds,
-        };
-        for (quantity, value) in [("loss", outcome.loss), ("gradient norm", outcome.gradient_norm)] {
-            if !value.is_finite() {
-                return Err(EngineError::Diverged { step, quantity, value });
-            }
-        }
-        tell(&record)?;
-        records.push(record);
-    }
-    Ok(RankReport {
-        ledger,
-        total,
-        unequal_steps,
-        steps,
-        breakdown: breakdown.into_iter().map(|(name, seconds)| (name.to_owned(), seconds)).collect(),
-        matmuls: engine.matmuls.clone(),
-        trace: options.trace.then(|| RankTrace::new(engine.take_spans(), context.take_spans())),
-        records,
-    })
 }
 
 #[cfg(test)]

@@ -68,8 +68,9 @@ fn axes<const N: usize>(rows: [(&str, CollectiveKind, u64, u64, u64); N]) -> Axe
 /// Once per step: data sums the shards, half a tile each: 16 + 24 + 8 + 12 + 12 = 72 in 5 calls. Over x+z+data go the
 /// positions, 16, and eight vectors of 4 (three norms' gamma and beta, biases of projection and down): 48 in 9 calls; a
 /// ring of 8 sends 2 * 7/8: 28 of 16, 7 of 4. Over y+z+data go the biases of qkv, 12, and up, 6: of 12 it sends 21; 6
-/// elements make the chunks 0 1 1 1 0 1 1 1, and member 0 sends all but chunk 0, then all but chunk 1: 11. The loss (z+data)
-/// and the norm (world) are one f64 each; the only non-empty chunk is the last, so member 0 sends it twice.
+/// elements make the chunks 0 1 1 1 0 1 1 1, and member 0 sends all but chunk 0, then all but chunk 1: 11. The loss and
+/// its count (z+data) are two f64, chunks 0 1 0 1: it sends 2, then 1. The norm (world) is one f64; the only non-empty chunk
+/// is the last, so member 0 sends it twice.
 #[test]
 fn a_step_on_a_4d_grid() {
     let ledger = both(&single_precision("x=2,y=2,z=2,data=2", 16, 4));
@@ -86,7 +87,7 @@ fn a_step_on_a_4d_grid() {
         ("x+y", AllReduce, 2 * 2, 8 * 24, 8 * 36),
         ("x+z+data", AllReduce, 9, 4 * 48, 4 * (28 + 8 * 7)),
         ("y+z+data", AllReduce, 2, 4 * 18, 4 * (21 + 11)),
-        ("z+data", AllReduce, 1, 8, 2 * 8),
+        ("z+data", AllReduce, 1, 16, 3 * 8),
         ("world", AllReduce, 1, 8, 2 * 8),
     ]);
     assert_eq!(ledger.axes, expected);

@@ -5,9 +5,9 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use quadrille_engine::{BatchSource, EngineError, InitialValues, Samples, TrainOptions, train};
+use quadrille_engine::{BatchSource, EngineError, Samples, TrainOptions, train};
 use quadrille_proofs::{edited, hyper, model, program, random_samples, vit};
-use quadrille_spec::{Activations, Algorithm, Choice, Overlap};
+use quadrille_spec::{Activations, Overlap};
 use quadrille_step::{Layer, Operation, StepProgram};
 
 const NO_WAITING: Duration = Duration::from_secs(600);
@@ -19,19 +19,7 @@ fn four_ranks() -> StepProgram {
 
 /// The error of three steps.
 fn failure(program: &StepProgram, timeout: Duration, batch: &BatchSource) -> String {
-    let options = TrainOptions {
-        steps: 3,
-        hyper: hyper(None),
-        seed: 1,
-        initial: InitialValues::Training,
-        threads: 1,
-        timeout,
-        collectives: Choice::Always(Algorithm::Native),
-        world: None,
-        tune_matmuls: false,
-        matmuls: None,
-        trace: false,
-    };
+    let options = TrainOptions { timeout, ..TrainOptions::new(3, hyper(None), 1) };
     train::<f64>(program, &options, batch, &mut |_| Ok(())).unwrap_err().to_string()
 }
 
@@ -46,7 +34,7 @@ fn a_rank_without_data_is_named() {
     let program = four_ranks();
     let tokens = random_samples(&program);
     let batch = |step: u64, first: usize, samples: Samples| match (step, first) {
-        (2, 7) => Err(EngineError::Diverged { step, quantity: "loss", value: f64::NAN }),
+        (2, 7) => Err(EngineError::Diverged { step, quantity: "loss", value: f64::NAN, origin: String::new() }),
         _ => tokens(step, first, samples),
     };
     let message = failure(&program, NO_WAITING, &batch);

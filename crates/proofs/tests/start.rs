@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use proptest::prelude::*;
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch};
 use quadrille_engine::{InitialValues, Samples, TrainOptions, assemble, initial_tensor, train};
 use quadrille_proofs::{SEED, cases, hyper, model, program, trajectory};
-use quadrille_spec::{Activations, Algorithm, Axis, Choice, ElementType, Overlap};
+use quadrille_spec::{Activations, Axis, ElementType, Overlap};
 use quadrille_step::{Initial, StepProgram};
 
 proptest! {
@@ -74,19 +73,7 @@ fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u6
         }
         Ok(())
     };
-    let options = TrainOptions {
-        steps: 2,
-        hyper: hyper(None),
-        seed: 1,
-        initial: InitialValues::Training,
-        threads: 1,
-        timeout: Duration::from_secs(120),
-        collectives: Choice::Always(Algorithm::Native),
-        world: None,
-        tune_matmuls: false,
-        matmuls: None,
-        trace: false,
-    };
+    let options = TrainOptions::new(2, hyper(None), 1);
     train::<f64>(program, &options, &batch, &mut |_| Ok(())).unwrap();
     seen.into_inner().unwrap()
 }

@@ -161,7 +161,8 @@ impl Closed {
             closed.block(&format!("block {index}"), model.biases);
         }
         closed.head(model.tied_head);
-        closed.add("step", "z+data", 2, 1);
+        // The loss and its count.
+        closed.add("step", "z+data", 2, 2);
         closed.add("step", "world", 2, 1);
         closed.volumes
     }

@@ -2,10 +2,8 @@
 //!
 //! `cargo run --release --example sharded_step`
 
-use std::time::Duration;
-
-use quadrille_engine::{Hyper, InitialValues, StepRecord, TrainOptions, random_batch, train};
-use quadrille_spec::{Algorithm, Choice, Layout, LayoutRequest, Model};
+use quadrille_engine::{Hyper, RunEvent, TrainOptions, random_batch, train};
+use quadrille_spec::{Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,25 +11,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let layout = Layout::new(&model, &LayoutRequest::new("x=2,y=2,z=2".parse()?, 8))?;
     let program = StepProgram::new(&model, &layout)?;
 
-    let options = TrainOptions {
-        steps: 1,
-        hyper: Hyper::default(),
-        seed: 1,
-        initial: InitialValues::Training,
-        threads: 1,
-        timeout: Duration::from_secs(60),
-        collectives: Choice::Always(Algorithm::Native),
-        world: None,
-        tune_matmuls: false,
-        matmuls: None,
-        trace: false,
-    };
+    let options = TrainOptions::new(1, Hyper::default(), 1);
     let batch = random_batch(&model, 1, layout.seq_len);
-    let mut on_step = |record: &StepRecord| {
+    let mut on_event = |event: RunEvent| {
+        let RunEvent::Step(record) = event else { return Ok(()) };
         println!("loss {:.4}, gradient norm {:.4}", record.loss, record.grad_norm);
         Ok(())
     };
-    let outcome = train::<f32>(&program, &options, &batch, &mut on_step)?;
+    let outcome = train::<f32>(&program, &options, &batch, &mut on_event)?;
 
     let (predicted, executed) = (&outcome.predicted.ranks[0], &outcome.counted.ranks[0]);
     println!("\nrank 0                        predicted   executed");

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Seek, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quadrille_engine::{EngineError, Hyper, InitialValues, Samples, StepRecord, TrainOptions, TrainOutcome, train};
+use quadrille_engine::{EngineError, Hyper, RunEvent, Samples, StepRecord, TrainOptions, TrainOutcome, train};
 use quadrille_spec::{ElementType, Model};
 use quadrille_step::{Product, StepProgram};
 use serde_json::{Value, json};
@@ -52,10 +52,6 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         )));
     }
     let options = TrainOptions {
-        steps,
-        hyper,
-        seed: arguments.run.seed,
-        initial: InitialValues::Training,
         threads,
         timeout,
         collectives: launch.collectives(&arguments.run, &typed.cluster),
@@ -63,6 +59,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         tune_matmuls,
         matmuls,
         trace: arguments.trace.is_some(),
+        ..TrainOptions::new(steps, hyper, arguments.run.seed)
     };
     let floor = source.floor();
     let first = launch.is_first();
@@ -84,10 +81,13 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         let samples_before = (step - 1) * layout.global_batch as u64;
         source.fill(step, samples_before, first, samples)
     };
-    let mut on_step = |record: &StepRecord| reporter.step(record);
+    let mut on_event = |event: RunEvent| match event {
+        RunEvent::Step(record) => reporter.step(record),
+        _ => Ok(()),
+    };
     let outcome = match layout.dtype {
-        ElementType::F32 => train::<f32>(&program, &options, &batch, &mut on_step),
-        ElementType::F64 => train::<f64>(&program, &options, &batch, &mut on_step),
+        ElementType::F32 => train::<f32>(&program, &options, &batch, &mut on_event),
+        ElementType::F64 => train::<f64>(&program, &options, &batch, &mut on_event),
     };
     reporter.finish();
     let outcome = outcome?;

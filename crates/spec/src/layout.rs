@@ -305,7 +305,8 @@ impl Layout {
         self.global_batch * self.seq_len
     }
 
-    /// What a step predicts and the loss is divided by: target tokens, or all numbers of all patches.
+    /// What a step predicts at most, and the loss is divided by where none is [`crate::IGNORED`]: target tokens, or all
+    /// numbers of all patches.
     pub fn targets_per_step(&self, model: &Model) -> usize {
         self.tokens_per_step() * model.patch_values.unwrap_or(1)
     }

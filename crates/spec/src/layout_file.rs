@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Layout, LayoutRequest, Linear, Schedule, SpecError, toml_text};
+use crate::{Layout, LayoutRequest, Linear, Model, Schedule, SpecError, toml_text};
 
 /// The fields of a layout file. Each is written as on the command line, and may be left out; unknown fields are
 /// errors.
@@ -97,6 +97,18 @@ impl LayoutFile {
         }
     }
 
+    /// The layout that the file alone says, held against the model's sizes; what it leaves out has its usual value.
+    ///
+    /// # Errors
+    /// No `grid` or `global_batch`, a choice that is not known, a rule of layouts that is broken.
+    pub fn validate(&self, model: &Model) -> Result<Layout, SpecError> {
+        let missing = |field| SpecError::invalid(field, "none", "a whole layout says it", "add it");
+        let grid = self.grid.as_ref().ok_or_else(|| missing("grid"))?.parse()?;
+        let mut request = LayoutRequest::new(grid, self.global_batch.ok_or_else(|| missing("global_batch"))?);
+        self.apply(&mut request)?;
+        Layout::new(model, &request)
+    }
+
     /// The file's text.
     ///
     /// # Errors
@@ -150,7 +162,6 @@ impl LayoutFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Model;
 
     #[test]
     fn a_layout_is_read_as_it_was_written() {
@@ -166,6 +177,16 @@ mod tests {
             };
             let layout = read(text);
             assert_eq!(read(&LayoutFile::of(&layout).to_toml().unwrap()), layout);
+            assert_eq!(LayoutFile::of(&layout).validate(&model).unwrap(), layout);
         }
+    }
+
+    #[test]
+    fn what_a_whole_layout_needs_is_named() {
+        let model = Model::gpt(8, 48, 4, 101, 32);
+        let message = |text| LayoutFile::from_toml(text).unwrap().validate(&model).unwrap_err().to_string();
+        assert_eq!(message("global_batch = 4"), "grid = none: a whole layout says it; add it");
+        assert_eq!(message("grid = 'x=2'"), "global_batch = none: a whole layout says it; add it");
+        assert!(message("grid = 'x=5'\nglobal_batch = 4").contains("x=5 does not divide heads = 4"));
     }
 }

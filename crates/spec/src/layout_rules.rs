@@ -16,6 +16,13 @@ impl Layout {
         self.check_recompute(model)
     }
 
+    /// The rules of a layout that no pass over rows of its own breaks: those of what cuts weights and the batch.
+    pub(crate) fn check_sizes(&self, model: &Model) -> Result<(), SpecError> {
+        self.check_heads(model)?;
+        self.check_weights(model)?;
+        self.check_batch()
+    }
+
     /// x cuts the heads, the perceptron, and keys and values in whole heads: each rank holds several of them, or a copy
     /// of one.
     fn check_heads(&self, model: &Model) -> Result<(), SpecError> {

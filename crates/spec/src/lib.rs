@@ -12,6 +12,7 @@ mod device;
 mod devices;
 mod error;
 mod formation;
+mod generation;
 mod grid;
 mod hf;
 mod hf_fields;

@@ -11,7 +11,7 @@ use crate::builder::{Builder, PARTIAL};
 use crate::ends::{embedding, head};
 use crate::operation::{GemmPass, GemmStorage, Operation, Write};
 use crate::program::{Boundaries, Boundary};
-use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId, summa};
+use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, generation, summa};
 
 type Built<T> = Result<T, StepError>;
 
@@ -42,7 +42,10 @@ pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
     }
     if piece == last {
         b.layer = Layer::Head;
-        head(b, table, x)?;
+        match b.purpose {
+            Purpose::Generation(generation) => generation::collect(b, generation, table, x)?,
+            _ => head(b, table, x)?,
+        }
     } else {
         boundaries.sends = Some(Boundary { value: send(b, x)?, layer: b.layer });
     }
@@ -66,9 +69,13 @@ fn send(b: &mut Builder, x: ValueId) -> Built<ValueId> {
     Ok(sent)
 }
 
-/// How the residual stream lies between pieces: nowhere replicated.
+/// How the residual stream lies between pieces: nowhere replicated. The few rows of a pass of generation, which x may not
+/// divide, are sent by every rank as it has them.
 fn boundary_sharding(b: &Builder) -> Sharding {
     let mut sharding = b.residual_sharding();
+    if matches!(b.purpose, Purpose::Generation(_)) {
+        return sharding;
+    }
     if !sharding.sharded().contains(Axis::X) {
         sharding.rows.push(Axis::X);
     }
@@ -88,19 +95,27 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let qkv = add_bias(b, &name("qkv"), bias, qkv);
     let qkv = rotate(b, &name("qkv"), qkv);
 
+    let output = match b.purpose {
+        Purpose::Generation(generation) => generation::attention(b, generation, index, qkv)?,
+        _ => attention(b, index, qkv)?,
+    };
+    let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
+    let weight = self::weight(b, &name("projection"), [h, h], TRANSPOSED, std)?;
+    let projected = linear(b, &name("projection"), output, weight, TRANSPOSED)?;
+    residual(b, index, "projection", projected, x)
+}
+
+/// Attention among the tokens of the pass.
+fn attention(b: &mut Builder, index: usize, qkv: ValueId) -> Built<ValueId> {
     let (rows, heads) = (b.pass_rows(), b.model.heads);
     let sharding = Sharding::new(&b.rows_with(Axis::Y), &[Axis::X]);
-    let output = b.value("attention", [rows, h], sharding.clone(), MemoryClass::Activations)?;
+    let output = b.value("attention", [rows, b.model.hidden], sharding.clone(), MemoryClass::Activations)?;
     let statistics = b.value("attention statistics", [rows, heads], sharding, MemoryClass::Activations)?;
     let dropout = dropout_purpose(b, index, "attention");
     let keys_values = b.gather_keys_values(qkv)?;
     b.push(Operation::Attention { qkv, keys_values, output, statistics, dropout: dropout.clone() });
     b.record(Node::Attention { qkv, output, statistics, dropout });
-
-    let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
-    let weight = self::weight(b, &name("projection"), [h, h], TRANSPOSED, std)?;
-    let projected = linear(b, &name("projection"), output, weight, TRANSPOSED)?;
-    residual(b, index, "projection", projected, x)
+    Ok(output)
 }
 
 /// Queries and keys turned by their positions, if that is how attention knows them. An operation of its own, before keys

@@ -7,7 +7,7 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind, KeepWeights, Layout, Linear,
 use crate::backward::Node;
 use crate::operation::{Collective, Members, Op, Operation, Reduction};
 use crate::parameter::{Initial, Parameter, ParameterId};
-use crate::{Layer, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
+use crate::{Layer, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
 
 /// What the names of partial sums end with, until they are reduced.
 pub(crate) const PARTIAL: &str = " partial";
@@ -16,6 +16,7 @@ pub(crate) const PARTIAL: &str = " partial";
 pub(crate) struct Builder<'a> {
     pub model: &'a Model,
     pub layout: &'a Layout,
+    pub purpose: Purpose,
     pub values: Vec<Value>,
     pub storages: Vec<StorageInfo>,
     pub parameters: Vec<Parameter>,
@@ -29,13 +30,18 @@ pub(crate) struct Builder<'a> {
     kept_weights: BTreeMap<ParameterId, ValueId>,
     /// By parameter: whether its use in this program has begun.
     used: Vec<bool>,
+    /// Keys and values of earlier passes, by block.
+    pub caches: Vec<ValueId>,
+    /// What the last stage's passes leave for the logits: a table that the head shares, and the residual stream.
+    pub collected: Option<(Option<ParameterId>, ValueId)>,
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(model: &'a Model, layout: &'a Layout) -> Self {
+    pub fn new(model: &'a Model, layout: &'a Layout, purpose: Purpose) -> Self {
         Self {
             model,
             layout,
+            purpose,
             values: Vec::new(),
             storages: Vec::new(),
             parameters: Vec::new(),
@@ -45,6 +51,8 @@ impl<'a> Builder<'a> {
             weight_gradient: false,
             kept_weights: BTreeMap::new(),
             used: Vec::new(),
+            caches: Vec::new(),
+            collected: None,
         }
     }
 
@@ -179,6 +187,9 @@ impl<'a> Builder<'a> {
         let shape = [padded_rows, cols];
         let value = self.weight_value(name.clone(), shape, sharding.clone(), MemoryClass::Parameters)?;
         let updated = self.shard_inside(format!("{name} shard"), value)?;
+        if self.purpose != Purpose::Training {
+            return Ok(self.push_parameter(name, [rows, cols], initial, decay, [value, value, updated, updated]));
+        }
         // Whether products give this gradient: vectors are small and summed in place.
         let by_product = !sharding.flat.is_empty();
         let gradient_name = format!("d {name}");
@@ -190,6 +201,17 @@ impl<'a> Builder<'a> {
             let gradient = self.weight_value(gradient_name.clone(), shape, sharding, MemoryClass::Gradients)?;
             (gradient, self.shard_inside(format!("{gradient_name} shard"), gradient)?)
         };
+        Ok(self.push_parameter(name, [rows, cols], initial, decay, [value, gradient, reduced, updated]))
+    }
+
+    fn push_parameter(
+        &mut self,
+        name: String,
+        [rows, cols]: [usize; 2],
+        initial: Initial,
+        decay: bool,
+        [value, gradient, reduced, updated]: [ValueId; 4],
+    ) -> ParameterId {
         let (layer, unreduced) = (self.layer, AxisSet::EMPTY);
         self.parameters.push(Parameter {
             name,
@@ -207,7 +229,7 @@ impl<'a> Builder<'a> {
             unreduced,
         });
         self.used.push(false);
-        Ok(ParameterId(self.parameters.len() - 1))
+        ParameterId(self.parameters.len() - 1)
     }
 
     /// Whether gradients of weights are kept as shards over data and context.
@@ -246,7 +268,8 @@ impl<'a> Builder<'a> {
     /// gather that the last step's update has issued.
     pub fn parameter_value(&mut self, parameter: ParameterId) -> ValueId {
         let Parameter { value, updated, .. } = self.parameters[parameter.0];
-        if !std::mem::replace(&mut self.used[parameter.0], true) && value != updated {
+        let first = !std::mem::replace(&mut self.used[parameter.0], true);
+        if first && value != updated && self.purpose == Purpose::Training {
             let gather = self.gather_updated(value);
             self.push_once(Operation::WaitCarried(gather));
         }

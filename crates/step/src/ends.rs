@@ -11,7 +11,7 @@ use crate::backward::Node;
 use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product};
 use crate::builder::Builder;
 use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
-use crate::{Initial, Layer, ParameterId, Sharding, StepError, ValueId};
+use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId};
 
 type Built<T> = Result<T, StepError>;
 
@@ -94,7 +94,10 @@ fn dropout(b: &mut Builder, input: ValueId) -> ValueId {
 pub(crate) fn head(b: &mut Builder, table: Option<ParameterId>, x: ValueId) -> Built<()> {
     let normed = norm(b, "final_norm", x)?;
     match b.model.patch_values {
-        None => token_head(b, table, normed),
+        None => {
+            let logits = logits(b, table, normed)?;
+            cross_entropy(b, logits)
+        }
         Some(values) => patch_head(b, values, normed),
     }
 }
@@ -110,15 +113,18 @@ fn patch_head(b: &mut Builder, values: usize, normed: ValueId) -> Built<()> {
     let predictions = b.reshard(output, &Sharding::new(&residual.rows, &[]))?;
     let bias = bias_parameter(b, "head", predictions)?;
     let predictions = add_bias(b, "predictions", bias, predictions);
+    if b.purpose != Purpose::Training {
+        b.push(Operation::SquaredErrorLoss { predictions });
+        return Ok(());
+    }
     let gradient = b.in_place("d predictions", predictions);
     b.push(Operation::SquaredError { predictions, output: gradient });
     b.record(Node::Loss { predictions, gradient });
     Ok(())
 }
 
-/// Logits over the vocabulary shards, and cross-entropy. A tied table that was used in another piece is there a second
-/// time.
-fn token_head(b: &mut Builder, table: Option<ParameterId>, normed: ValueId) -> Built<()> {
+/// Logits over the vocabulary shards. A tied table that was used in another piece is there a second time.
+pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueId) -> Built<ValueId> {
     let weight = match table.filter(|_| b.model.tied_head) {
         Some(table) => table,
         None if b.model.tied_head => {
@@ -132,9 +138,9 @@ fn token_head(b: &mut Builder, table: Option<ParameterId>, normed: ValueId) -> B
     let hidden = b.reshard(normed, &Sharding::new(&rows, &[]))?;
 
     let gathered = b.gather_weight(weight)?;
-    let vocab = b.layout.padded_vocab(b.model);
+    let (vocab, [logical, _]) = (b.layout.padded_vocab(b.model), b.shape(hidden));
     let cut = Sharding::new(&rows, &[Axis::Y, Axis::X]);
-    let logits = b.value("logits", [b.pass_rows(), vocab], cut, MemoryClass::Activations)?;
+    let logits = b.value("logits", [logical, vocab], cut, MemoryClass::Activations)?;
     b.push(Operation::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nt,
@@ -144,7 +150,7 @@ fn token_head(b: &mut Builder, table: Option<ParameterId>, normed: ValueId) -> B
         write: Write::Overwrite,
     });
     b.record(Node::Head { weight, input: hidden, logits });
-    cross_entropy(b, logits)
+    Ok(logits)
 }
 
 /// Vocabulary-parallel cross-entropy: one maximum and one fused sum of two per row over x and y.
@@ -158,6 +164,10 @@ fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
     let sums = b.value("exponential sums", [rows, 2], partial, MemoryClass::Buffers)?;
     b.push(Operation::CrossEntropySums { logits, maxima, output: sums });
     let sums = b.transition(sums, &complete)?;
+    if b.purpose != Purpose::Training {
+        b.push(Operation::CrossEntropyLoss { sums });
+        return Ok(());
+    }
     let gradient = b.in_place("d logits", logits);
     b.push(Operation::CrossEntropyGradient { logits, maxima, sums, output: gradient });
     b.record(Node::Loss { predictions: logits, gradient });

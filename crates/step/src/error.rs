@@ -13,6 +13,14 @@ pub enum StepError {
     /// The schedule cannot be made for this pipeline.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// The model, or the sizes of a pass, do not fit generation.
+    #[error("cannot generate with {model}: {rule}")]
+    Generation {
+        /// The model's name.
+        model: String,
+        /// What stands in the way.
+        rule: &'static str,
+    },
     /// A reordered operation would read what another has changed.
     #[error("{operation} would read {value} after it was overwritten")]
     Overwritten {

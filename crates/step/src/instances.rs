@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Axis, Layout, Schedule};
-
 use crate::program::ChunkProgram;
 use crate::schedule::{Pass, Step};
 use crate::{StorageId, StorageInfo, Value, ValueId};
@@ -16,11 +14,11 @@ enum Event {
     Release(Pass),
 }
 
-/// Sets `kept` and `instances` of every storage of the chunks.
+/// Sets `kept` and `instances` of every storage of the chunks; `reserved`: copies where the order of passes is not known.
 pub(crate) fn count(
     chunks: &[ChunkProgram],
     steps: &[Step],
-    layout: &Layout,
+    reserved: Option<usize>,
     values: &[Value],
     storages: &mut [StorageInfo],
 ) {
@@ -35,12 +33,9 @@ pub(crate) fn count(
             }
         }
     }
-    // Where the order of passes is not known, the limit is reserved.
-    let reserved = layout.grid.size(Axis::Pipe).min(layout.microbatches());
     let most = most_alive(steps, lives.iter().map(|(_, life)| *life));
     for (storage, life) in lives {
-        let message_driven = layout.schedule == Schedule::MessageDriven;
-        storages[storage.0].instances = if message_driven { reserved } else { most[&life] };
+        storages[storage.0].instances = reserved.unwrap_or(most[&life]);
     }
 }
 

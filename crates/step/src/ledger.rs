@@ -163,8 +163,8 @@ fn transfer(
             let element_bytes = program.layout.dtype.bytes();
             (collective.axes, collective.kind, elements, element_bytes, members, collective.members)
         }
-        Operation::ReduceScalar { axes, .. } => {
-            (*axes, CollectiveKind::AllReduce, 1, SCALAR_BYTES, grid.size_of(*axes), Members::All)
+        Operation::ReduceScalar { axes, scalar } => {
+            (*axes, CollectiveKind::AllReduce, scalar.elements(), SCALAR_BYTES, grid.size_of(*axes), Members::All)
         }
         _ => return None,
     };
@@ -196,7 +196,7 @@ fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<Cow<'stat
             Operation::Gemm { pass: GemmPass::Forward, .. } => ledger.gemm_forward += flops,
             Operation::Gemm { pass: GemmPass::InputGradient, .. } => ledger.gemm_input_gradient += flops,
             Operation::Gemm { pass: GemmPass::WeightGradient, .. } => ledger.gemm_weight_gradient += flops,
-            Operation::Attention { .. } => ledger.attention_forward += flops,
+            Operation::Attention { .. } | Operation::CachedAttention { .. } => ledger.attention_forward += flops,
             Operation::AttentionBackward { .. } => ledger.attention_backward += flops,
             _ => {
                 if let Some(swept) = swept_elements(program, &op.operation, place) {
@@ -218,6 +218,8 @@ pub fn swept_elements(program: &StageProgram, operation: &Operation, place: Coor
         }
         Operation::AdamW { .. } => Some(program.valid_elements(value, place)),
         Operation::Rotate { .. } => Some(rotated_elements(program, value)),
+        Operation::StoreKeysValues { .. } => Some(2 * key_elements(program, value)),
+        Operation::CollectRows { .. } => Some(program.value(value).local_elements / program.layout.microbatches()),
         _ => Some(program.value(value).local_elements),
     }
 }
@@ -228,14 +230,37 @@ pub fn rotated_elements(program: &StageProgram, qkv: ValueId) -> usize {
     program.value(qkv).local_elements / (heads + 2) * (heads + 1)
 }
 
-/// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward); 0 for
-/// everything else.
+/// The elements of keys in a value of queries, keys and values; those of values are as many.
+fn key_elements(program: &StageProgram, qkv: ValueId) -> usize {
+    program.value(qkv).local_elements / (program.layout.group_heads(&program.model) + 2)
+}
+
+/// What a pass of generation adds to the predicted FLOPs of attention, on the rank at `place`, if each sequence of the
+/// global batch has `cached` positions in the cache before it. Without causal discount, as all attention is counted.
+pub fn cached_attention_flops(program: &StageProgram, place: Coordinate, cached: &[usize]) -> u64 {
+    let (layout, [data, z]) = (&program.layout, [Axis::Data, Axis::Z].map(|axis| place.on(axis)));
+    let parts = layout.microbatch / layout.grid.size(Axis::Z);
+    let share = layout.global_batch / layout.grid.size(Axis::Data);
+    let microbatches = (0..layout.microbatches()).map(|index| data * share + index * layout.microbatch + z * parts);
+    let keys: u64 = microbatches.flat_map(|first| &cached[first..first + parts]).map(|keys| *keys as u64).sum();
+    let operations = program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
+    let widths = operations.filter_map(|op| match op.operation {
+        Operation::CachedAttention { output, .. } => Some(program.value(output).local_cols as u64),
+        _ => None,
+    });
+    4 * keys * layout.seq_len as u64 * widths.sum::<u64>()
+}
+
+/// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward; s of cached
+/// attention: the tokens of the pass, to which [`cached_attention_flops`] adds those before it); 0 for everything else.
 pub fn operation_flops(program: &StageProgram, operation: &Operation) -> u128 {
     if let Some(Product { m, n, k, .. }) = operation.product(program) {
         return 2 * m as u128 * n as u128 * k as u128;
     }
     match *operation {
-        Operation::Attention { output, .. } => attention_flops(program, output),
+        Operation::Attention { output, .. } | Operation::CachedAttention { output, .. } => {
+            attention_flops(program, output)
+        }
         Operation::AttentionBackward { result, .. } => 2 * attention_flops(program, result),
         _ => 0,
     }
@@ -263,7 +288,10 @@ pub(crate) fn check_counts(program: &StageProgram) -> Result<(), StepError> {
 fn swept(operation: &Operation) -> Option<ValueId> {
     match *operation {
         Operation::Embed { output, .. } | Operation::Patches { output } => Some(output),
-        Operation::SquaredError { predictions, .. } => Some(predictions),
+        Operation::SquaredError { predictions, .. } | Operation::SquaredErrorLoss { predictions } => Some(predictions),
+        Operation::CrossEntropyLoss { sums } => Some(sums),
+        Operation::StoreKeysValues { input, .. } => Some(input),
+        Operation::CollectRows { output, .. } => Some(output),
         Operation::AddPositions { input, .. }
         | Operation::Dropout { input, .. }
         | Operation::RowSums { input, .. }
@@ -297,6 +325,7 @@ fn swept(operation: &Operation) -> Option<ValueId> {
         Operation::Gemm { .. }
         | Operation::Attention { .. }
         | Operation::AttentionBackward { .. }
+        | Operation::CachedAttention { .. }
         | Operation::Issue(_)
         | Operation::Wait(_)
         | Operation::WaitCarried(_)

@@ -11,6 +11,9 @@
 //! 5. `liveness.rs` says where every storage is born and dies, `placement.rs` which
 //!    ones share a buffer.
 //!
+//! [`StepProgram::evaluation`] leaves the forward passes, `generation.rs` makes passes that read keys and values of earlier
+//! ones from a cache.
+//!
 //! [`predict`] gives the exact ledgers without running; [`print_program`] shows the program as text.
 //!
 //! Letters in shapes: `B` global batch, `b` microbatch, `s` tokens of a sequence, `h` hidden, `f` perceptron width,
@@ -22,6 +25,7 @@ mod builder;
 mod context;
 mod ends;
 mod error;
+mod generation;
 mod instances;
 mod ledger;
 mod liveness;
@@ -45,18 +49,19 @@ mod weights;
 mod wire;
 
 pub use error::StepError;
+pub use generation::Generation;
 pub use ledger::{
-    decision_axes, declared_axes, empty_axes, operation_flops, payload_elements, predict, predict_rank,
-    predict_rank_routed, predict_routed, rotated_elements, swept_elements,
+    cached_attention_flops, decision_axes, declared_axes, empty_axes, operation_flops, payload_elements, predict,
+    predict_rank, predict_rank_routed, predict_routed, rotated_elements, swept_elements,
 };
 pub use liveness::Lifetimes;
 pub use operation::{
-    Collective, GemmPass, GemmStorage, Members, Op, Operation, Panel, Product, Reduction, Scalar, Write,
+    Collective, GemmPass, GemmStorage, Members, Op, Operation, Panel, Product, Reduction, Scalar, Wanted, Write,
 };
 pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;
 pub use print::print_program;
-pub use program::{ChunkProgram, Layer, Message, Section, StageProgram, StepProgram};
+pub use program::{ChunkProgram, Layer, Message, Purpose, Section, StageProgram, StepProgram};
 pub use sharding::Sharding;
 pub use value::{StorageId, StorageInfo, Value, ValueId};
 pub use wire::wire_bytes;

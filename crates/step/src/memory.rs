@@ -54,7 +54,7 @@ impl Walk<'_> {
             };
             self.ledger.take(info.class, copies * self.bytes(StorageId(index)));
         }
-        for parameter in &self.program.parameters {
+        for parameter in self.program.parameters.iter().filter(|_| self.program.trains()) {
             let elements = self.program.value(parameter.updated).local_elements as u64;
             self.ledger.take(MemoryClass::Optimizer, 2 * elements * element_bytes);
         }

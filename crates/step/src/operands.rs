@@ -43,6 +43,8 @@ impl Operation {
             | Self::Pack { input, output, .. }
             | Self::Unpack { input, output, .. }
             | Self::SliceRows { input, output, .. }
+            | Self::StoreKeysValues { input, output }
+            | Self::CollectRows { input, output, .. }
             | Self::SliceColumns { input, output, .. }
             | Self::Accumulate { input, output, .. } => all(&mut [input], &mut [output]),
             Self::CenteredSquares { input, sums, output } => all(&mut [input, sums], &mut [output]),
@@ -60,6 +62,9 @@ impl Operation {
                 let mut reads: Vec<_> = [qkv].into_iter().chain(keys_values).collect();
                 all(&mut reads, &mut [output, statistics]);
             }
+            Self::CachedAttention { qkv, cache, output } => all(&mut [qkv, cache], &mut [output]),
+            Self::CrossEntropyLoss { sums } => all(&mut [sums], &mut []),
+            Self::SquaredErrorLoss { predictions } => all(&mut [predictions], &mut []),
             Self::Residual { bias, input, residual, output, .. } => {
                 let mut reads: Vec<_> = bias.iter_mut().chain([input, residual]).collect();
                 all(&mut reads, &mut [output]);

@@ -104,13 +104,23 @@ impl Collective {
     }
 }
 
-/// A number per rank that is summed over ranks in f64.
+/// Numbers of each rank that are summed over ranks in f64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scalar {
-    /// Sum of the losses of tokens, or of numbers.
+    /// Sum of the losses of tokens, or of numbers, and how many of them there are.
     Loss,
     /// Sum of squares of the owned gradient shards.
     GradientNormSquared,
+}
+
+impl Scalar {
+    /// How many numbers.
+    pub fn elements(self) -> usize {
+        match self {
+            Self::Loss => 2,
+            Self::GradientNormSquared => 1,
+        }
+    }
 }
 
 /// One operation kind with its operands. `output` is in place of `input` where the documentation says so.
@@ -171,6 +181,16 @@ pub enum Operation {
     CrossEntropyGradient { logits: ValueId, maxima: ValueId, sums: ValueId, output: ValueId },
     /// Adds the squared errors to the rank's sum; turns the predicted numbers into their gradient, in place.
     SquaredError { predictions: ValueId, output: ValueId },
+    /// Adds the loss of each row to the rank's sum, where no gradient is wanted.
+    CrossEntropyLoss { sums: ValueId },
+    /// Adds the squared errors to the rank's sum, where no gradient is wanted.
+    SquaredErrorLoss { predictions: ValueId },
+    /// Puts the keys and values of a pass behind those of the same sequences that the cache has.
+    StoreKeysValues { input: ValueId, output: ValueId },
+    /// Attention of a pass's queries to the keys and values in the cache, their own among them.
+    CachedAttention { qkv: ValueId, cache: ValueId, output: ValueId },
+    /// The wanted rows of a microbatch's sequences, at the microbatch's place among those of all microbatches.
+    CollectRows { wanted: Wanted, input: ValueId, output: ValueId },
     /// Adds rows of the gradient to the table rows of their tokens.
     EmbedBackward { gradient: ValueId, output: ValueId, write: Write },
     /// Adds rows of the gradient to the rows of their positions.
@@ -255,6 +275,15 @@ pub enum Operation {
     AdamW { parameter: ParameterId, value: ValueId, gradient: ValueId },
 }
 
+/// Which positions of a pass give logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    /// Of each sequence the newest, after which a token is drawn.
+    Newest,
+    /// All.
+    Every,
+}
+
 /// One of the panels that a SUMMA product cuts its contraction into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Panel {
@@ -329,6 +358,11 @@ impl Operation {
             Self::CrossEntropySums { .. } => "cross-entropy-sums",
             Self::CrossEntropyGradient { .. } => "cross-entropy-gradient",
             Self::SquaredError { .. } => "squared-error",
+            Self::CrossEntropyLoss { .. } => "cross-entropy-loss",
+            Self::SquaredErrorLoss { .. } => "squared-error-loss",
+            Self::StoreKeysValues { .. } => "store-keys-values",
+            Self::CachedAttention { .. } => "cached-attention",
+            Self::CollectRows { .. } => "collect-rows",
             Self::EmbedBackward { .. } => "embed-backward",
             Self::PositionsBackward { .. } => "positions-backward",
             Self::NormBackwardSums { .. } => "norm-backward-sums",

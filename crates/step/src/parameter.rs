@@ -73,7 +73,8 @@ pub struct Parameter {
     pub decay: bool,
     /// Its value.
     pub value: ValueId,
-    /// Where the gradients of microbatches are summed.
+    /// Where the gradients of microbatches are summed. In a program that does not train this and the next are the value
+    /// and its updated part: there are no gradients.
     pub gradient: ValueId,
     /// The complete gradient, after the reductions of the update: what the norm and the optimizer take.
     pub reduced: ValueId,

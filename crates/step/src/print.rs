@@ -168,7 +168,7 @@ fn line(program: &StageProgram, index: usize, operation: &Operation, memory: &st
     let (collective, payload) = match operation {
         Operation::Issue(collective) => collective_note(program, collective),
         Operation::ReduceScalar { scalar, axes } => {
-            (format!("all-reduce {} ({scalar:?})", spans(program, *axes)), "8 B".to_owned())
+            (format!("all-reduce {} ({scalar:?})", spans(program, *axes)), format!("{} B", 8 * scalar.elements()))
         }
         _ => Default::default(),
     };

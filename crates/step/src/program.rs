@@ -5,11 +5,12 @@ use std::fmt;
 use quadrille_spec::{Axis, Coordinate, Grid, Layout, Model, Schedule};
 
 use crate::builder::Builder;
+use crate::generation::{self, Generation};
 use crate::ledger::check_counts;
 use crate::schedule::{self, Action, Pass, Pipeline, Step};
 use crate::{
-    Lifetimes, Op, Parameter, Placement, StepError, StorageInfo, Value, ValueId, backward, blocks, instances, passes,
-    update,
+    Lifetimes, Op, Parameter, Placement, StepError, StorageId, StorageInfo, Value, ValueId, backward, blocks,
+    instances, passes, update,
 };
 
 /// A part of the model, for ledgers and messages.
@@ -106,6 +107,18 @@ impl ChunkProgram {
     }
 }
 
+/// What a program is run for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// An optimizer step.
+    Training,
+    /// The loss of a batch: forward passes without dropout, then the sum of the loss over ranks. Parameters lie as in the
+    /// training program of the same layout.
+    Evaluation,
+    /// Logits from tokens, with keys and values of earlier passes in a cache.
+    Generation(Generation),
+}
+
 /// The program of the ranks of one stage: the passes in the order of `steps`, then the update.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageProgram {
@@ -113,6 +126,8 @@ pub struct StageProgram {
     pub model: Model,
     /// How it is spread.
     pub layout: Layout,
+    /// What it is run for.
+    pub purpose: Purpose,
     /// The coordinate on the pipe axis.
     pub stage: usize,
     /// Every value.
@@ -125,8 +140,12 @@ pub struct StageProgram {
     pub chunks: Vec<ChunkProgram>,
     /// What is posted, run and released, in order. A message-driven stage may run ready passes in another order.
     pub steps: Vec<Step>,
-    /// Reduction of gradients, norm, optimizer.
+    /// Reduction of gradients, norm, optimizer; without training what follows the last microbatch's pass.
     pub update: Section,
+    /// Keys and values of earlier passes, by block of the stage; only for generation.
+    pub caches: Vec<ValueId>,
+    /// The logits of all sequences, equal on every rank; only for generation.
+    pub logits: Option<ValueId>,
     /// Where the storages of all sections lie.
     pub placement: Placement,
 }
@@ -148,10 +167,39 @@ impl StepProgram {
     /// # Errors
     /// A dimension that its axes do not divide; a step too large to be counted.
     pub fn new(model: &Model, layout: &Layout) -> Result<Self, StepError> {
+        Self::build(model, layout, Purpose::Training)
+    }
+
+    /// The forward passes of [`StepProgram::new`] alone, in the schedule's order of forward passes, without dropout, and
+    /// the sum of the loss. Parameters have the names, shardings and storages of the training program's; gradients,
+    /// optimizer states and everything that serves the backward pass are left out, so that the choices of recomputation,
+    /// of weight gradients' order and of ZeRO change nothing but how parameters lie.
+    ///
+    /// # Errors
+    /// As [`StepProgram::new`].
+    pub fn evaluation(model: &Model, layout: &Layout) -> Result<Self, StepError> {
+        Self::build(&Model { dropout: 0.0, ..model.clone() }, layout, Purpose::Evaluation)
+    }
+
+    /// A pass of generation: `layout.seq_len` tokens of each sequence, behind those in the cache. The layout is one of
+    /// [`Layout::for_generation`].
+    ///
+    /// # Errors
+    /// As [`StepProgram::new`]; a model that does not predict tokens from those before them; a cache shorter than a
+    /// pass, or longer than the model's sequences.
+    pub fn generation(model: &Model, layout: &Layout, generation: Generation) -> Result<Self, StepError> {
+        generation.check(model, layout)?;
+        Self::build(&Model { dropout: 0.0, ..model.clone() }, layout, Purpose::Generation(generation))
+    }
+
+    fn build(model: &Model, layout: &Layout, purpose: Purpose) -> Result<Self, StepError> {
         let pipeline = pipeline(layout);
-        let actions = schedule::actions(layout.schedule, pipeline)?;
-        let steps = schedule::steps(&actions, pipeline)?;
-        let stages = steps.into_iter().enumerate().map(|(stage, steps)| StageProgram::new(model, layout, stage, steps));
+        let steps = match purpose {
+            Purpose::Training => schedule::steps(&schedule::actions(layout.schedule, pipeline)?, pipeline)?,
+            _ => schedule::forward_steps(&schedule::forward_actions(layout.schedule, pipeline)?, pipeline)?,
+        };
+        let stages = steps.into_iter().enumerate();
+        let stages = stages.map(|(stage, steps)| StageProgram::new(model, layout, purpose, stage, steps));
         let program = Self { model: model.clone(), layout: layout.clone(), stages: stages.collect::<Result<_, _>>()? };
         program.stages.iter().try_for_each(check_counts)?;
         Ok(program)
@@ -185,18 +233,45 @@ pub(crate) fn pipeline(layout: &Layout) -> Pipeline {
 }
 
 impl StageProgram {
-    fn new(model: &Model, layout: &Layout, stage: usize, steps: Vec<Step>) -> Result<Self, StepError> {
-        let mut builder = Builder::new(model, layout);
+    fn new(
+        model: &Model,
+        layout: &Layout,
+        purpose: Purpose,
+        stage: usize,
+        steps: Vec<Step>,
+    ) -> Result<Self, StepError> {
+        let mut builder = Builder::new(model, layout, purpose);
         let stages = layout.grid.size(Axis::Pipe);
         let chunks = (0..layout.chunks)
             .map(|chunk| chunk_program(&mut builder, chunk * stages + stage))
             .collect::<Result<Vec<_>, _>>()?;
-        update::update(&mut builder)?;
+        let logits = match purpose {
+            Purpose::Training => update::update(&mut builder).map(|()| None)?,
+            Purpose::Evaluation => {
+                update::reduce_loss(&mut builder);
+                None
+            }
+            Purpose::Generation(generation) => Some(generation::logits(&mut builder, generation)?),
+        };
         let update = Section { ops: std::mem::take(&mut builder.ops), ..Section::default() };
-        let Builder { values, storages, parameters, .. } = builder;
+        let Builder { values, storages, parameters, caches, .. } = builder;
         let placement = Placement::default();
         let (model, layout) = (model.clone(), layout.clone());
-        let mut program = Self { model, layout, stage, values, storages, parameters, chunks, steps, update, placement };
+        let mut program = Self {
+            model,
+            layout,
+            purpose,
+            stage,
+            values,
+            storages,
+            parameters,
+            chunks,
+            steps,
+            update,
+            caches,
+            logits,
+            placement,
+        };
         program.place_storages();
         Ok(program)
     }
@@ -204,8 +279,9 @@ impl StageProgram {
     /// Computes from the operations and steps when storages live, how many copies of them there are, and where they
     /// lie. Whoever changes operations has to call it again.
     pub fn place_storages(&mut self) {
-        instances::count(&self.chunks, &self.steps, &self.layout, &self.values, &mut self.storages);
         let reserved = self.is_message_driven();
+        let most = self.grid().size(Axis::Pipe).min(self.layout.microbatches());
+        instances::count(&self.chunks, &self.steps, reserved.then_some(most), &self.values, &mut self.storages);
         for chunk in &mut self.chunks {
             Lifetimes::set(chunk, &self.values, &self.storages, reserved);
         }
@@ -252,7 +328,20 @@ impl StageProgram {
 
     /// Whether passes run as messages arrive; then the memory of all microbatches in flight is reserved.
     pub fn is_message_driven(&self) -> bool {
-        self.layout.schedule == Schedule::MessageDriven
+        self.trains() && self.layout.schedule == Schedule::MessageDriven
+    }
+
+    /// Whether there are gradients and optimizer states.
+    pub fn trains(&self) -> bool {
+        self.purpose == Purpose::Training
+    }
+
+    /// The storages that hold the same here and in `other`, a program of the same stage of the same model and grid:
+    /// those of parameters, and of caches if both have them. Pairs of numbers here and there.
+    pub fn common_storages(&self, other: &Self) -> Vec<(StorageId, StorageId)> {
+        let parameters = self.parameters.iter().zip(&other.parameters).map(|(a, b)| (a.value, b.value));
+        let values = parameters.chain(self.caches.iter().copied().zip(other.caches.iter().copied()));
+        values.map(|(here, there)| (self.value(here).storage, other.value(there).storage)).collect()
     }
 }
 
@@ -261,14 +350,17 @@ fn chunk_program(b: &mut Builder, piece: usize) -> Result<ChunkProgram, StepErro
     let first = b.values.len();
     let receives_and_sends = blocks::forward(b, piece)?;
     let mut forward = std::mem::take(&mut b.ops);
-    let gradients = backward::backward(b)?;
-    let mut backward = std::mem::take(&mut b.ops);
-
-    passes::recompute(b, &forward, &mut backward)?;
+    let (mut gradients, mut backward) = (Boundaries::default(), Vec::new());
+    if b.purpose == Purpose::Training {
+        gradients = backward::backward(b)?;
+        backward = std::mem::take(&mut b.ops);
+        passes::recompute(b, &forward, &mut backward)?;
+    }
+    b.tape.clear();
     let copies = passes::interleave(b, first, &mut forward, &mut backward);
     passes::overlap(b.layout.overlap, &b.values, &mut forward, &mut backward);
     let mut weight_gradient = Vec::new();
-    if b.layout.schedule == Schedule::ZeroBubble {
+    if b.purpose == Purpose::Training && b.layout.schedule == Schedule::ZeroBubble {
         weight_gradient = passes::put_off_weight_gradients(&b.values, &mut backward)?;
     }
 

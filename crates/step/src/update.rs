@@ -48,8 +48,7 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
         let gradient = b.parameters[parameter.0].reduced;
         b.push(Operation::SumSquares { parameter: *parameter, gradient });
     }
-    b.layer = Layer::Step;
-    b.push(Operation::ReduceScalar { scalar: Scalar::Loss, axes: loss_axes(b) });
+    reduce_loss(b);
     b.push(Operation::ReduceScalar { scalar: Scalar::GradientNormSquared, axes: AxisSet::WORLD });
     for (layer, parameter, _) in steps {
         b.layer = layer;
@@ -61,6 +60,12 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
         }
     }
     Ok(())
+}
+
+/// The loss of the whole batch on every rank.
+pub(crate) fn reduce_loss(b: &mut Builder) {
+    b.layer = Layer::Step;
+    b.push(Operation::ReduceScalar { scalar: Scalar::Loss, axes: loss_axes(b) });
 }
 
 /// What makes a parameter's gradient complete, in order: the sum with the copies of its columns on other ranks, the sum

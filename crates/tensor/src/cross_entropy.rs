@@ -10,6 +10,9 @@ use crate::element::Element;
 use crate::lanes::{largest, sum};
 use crate::pool::Pool;
 
+/// A target that is left out: its row has no loss and no gradient.
+pub const IGNORED: u32 = u32::MAX;
+
 /// max `[rows]` = the largest of each row's valid logits; minus infinity if there are none.
 pub fn cross_entropy_max<T: Element>(pool: &Pool, rows: usize, cols: usize, valid: usize, logits: &[T], max: &mut [T]) {
     assert_eq!((logits.len(), max.len()), (rows * cols, rows));
@@ -62,8 +65,16 @@ pub fn cross_entropy_sums<T: Element>(
     });
 }
 
+/// The sum over rows of the loss ln S - q, not scaled, of the reduced sums [rows, 2] (S, q). Rows whose target is
+/// [`IGNORED`] have no loss.
+pub fn cross_entropy_loss<T: Element>(sums: &[T], targets: &[u32]) -> f64 {
+    let counted = sums.chunks_exact(2).zip(targets).filter(|(_, target)| **target != IGNORED);
+    counted.map(|(row, _)| row[0].to_f64().ln() - row[1].to_f64()).sum()
+}
+
 /// logits become their gradient, (softmax - onehot) scale, 0 in the padding, given m and the
-/// reduced (S, q). Returns the sum over rows of the loss ln S - q, not scaled.
+/// reduced (S, q). Returns the sum over rows of the loss ln S - q, not scaled. Rows whose target is [`IGNORED`] have
+/// no loss, and their gradient is 0.
 pub fn cross_entropy_gradient<T: Element>(
     pool: &Pool,
     rows: usize,
@@ -86,6 +97,10 @@ pub fn cross_entropy_gradient<T: Element>(
             || {
                 for (row, logits) in logits.chunks_exact_mut(cols).enumerate() {
                     let row = i * piece + row;
+                    if targets[row] == IGNORED {
+                        logits.fill(T::ZERO);
+                        continue;
+                    }
                     let (logits, padding) = logits.split_at_mut(valid);
                     let (m, factor) = (max[row], scale / sums[2 * row]);
                     logits.iter_mut().for_each(|x| *x = (*x - m).exp() * factor);
@@ -98,5 +113,5 @@ pub fn cross_entropy_gradient<T: Element>(
             },
         );
     });
-    sums.chunks_exact(2).map(|row| row[0].to_f64().ln() - row[1].to_f64()).sum()
+    cross_entropy_loss(sums, targets)
 }

@@ -35,12 +35,13 @@ mod vector;
 pub use activation::{bias_backward, bias_forward, bias_gelu_backward, bias_gelu_forward, gelu};
 pub use adamw::{AdamW, adamw};
 pub use attention::{
-    AttentionDropout, AttentionShape, attention_backward, attention_forward, pack_keys_values, unpack_keys_values,
+    AttentionDropout, AttentionShape, CacheShape, attention_backward, attention_forward, cached_attention,
+    pack_keys_values, store_keys_values, unpack_keys_values,
 };
 pub use buffer::Buffer;
 pub use columns::{copy_panel_columns, pack_columns, slice_columns, store_panel_columns, unpack_columns};
 pub use context::ContextPart;
-pub use cross_entropy::{cross_entropy_gradient, cross_entropy_max, cross_entropy_sums};
+pub use cross_entropy::{IGNORED, cross_entropy_gradient, cross_entropy_loss, cross_entropy_max, cross_entropy_sums};
 pub use element::Element;
 pub use elementwise::{add_assign, copy, sum_of_squares};
 pub use embedding::{add_positions, embed_backward, embed_forward, positions_backward};
@@ -50,6 +51,6 @@ pub use pool::Pool;
 pub use residual::{Dropout, dropout, residual_forward};
 pub use rms_norm::{rms_norm_backward, rms_norm_backward_sums, rms_norm_forward, rms_norm_squares};
 pub use rotary::{Rotary, rotate};
-pub use squared_error::{rounded, squared_error};
+pub use squared_error::{rounded, squared_error, squared_error_loss};
 pub use swiglu::{bias_swiglu_backward, bias_swiglu_forward, swiglu};
 pub use transpose::{matmul_as, matmul_as_scratch};

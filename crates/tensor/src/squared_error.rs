@@ -7,6 +7,8 @@ use crate::pool::Pool;
 
 /// Elements per partial sum of the loss.
 const SUM_BLOCK: usize = 64 << 10;
+/// Accumulators of a sum.
+const LANES: usize = 32;
 
 /// y = x, rounded.
 pub fn rounded<T: Element>(pool: &Pool, x: &[f64], y: &mut [T]) {
@@ -35,9 +37,34 @@ pub fn squared_error<T: Element>(pool: &Pool, x: &mut [T], targets: &[f64], scal
     partials.iter().sum()
 }
 
+/// The sum of the squares of x - target, in `f64`; as [`squared_error`] returns it, bit for bit.
+pub fn squared_error_loss<T: Element>(pool: &Pool, x: &[T], targets: &[f64]) -> f64 {
+    assert_eq!(x.len(), targets.len());
+    let mut partials = vec![0.0; x.len().div_ceil(SUM_BLOCK)];
+    let pieces = partials.iter_mut().zip(x.chunks(SUM_BLOCK).zip(targets.chunks(SUM_BLOCK)));
+    pool.each(pieces, |(partial, (x, targets))| {
+        *partial = vectorised(
+            #[inline(always)]
+            || squares(x, targets),
+        );
+    });
+    partials.iter().sum()
+}
+
+#[inline(always)]
+fn squares<T: Element>(x: &[T], targets: &[f64]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    for (x, targets) in x.chunks(LANES).zip(targets.chunks(LANES)) {
+        for ((x, target), lane) in x.iter().zip(targets).zip(&mut lanes) {
+            let difference = *x - T::from_f64(*target);
+            *lane += difference.to_f64() * difference.to_f64();
+        }
+    }
+    lanes.iter().sum()
+}
+
 #[inline(always)]
 fn differences<T: Element>(x: &mut [T], targets: &[f64], twice: T) -> f64 {
-    const LANES: usize = 32;
     let mut lanes = [0.0; LANES];
     for (x, targets) in x.chunks_mut(LANES).zip(targets.chunks(LANES)) {
         for ((x, target), lane) in x.iter_mut().zip(targets).zip(&mut lanes) {

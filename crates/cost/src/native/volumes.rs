@@ -195,8 +195,9 @@ impl Counter<'_> {
         let rows: AxisSet = [Axis::Z, Axis::Data].into_iter().chain(optional).collect();
         // Predicted numbers lie where the rows of the residual stream do.
         let rows = if s.patches { rows.union(self.summed(c, Kind::PatchWeight)) } else { rows };
-        for axes in [rows, AxisSet::WORLD] {
-            self.once(c, axes, CollectiveKind::AllReduce, SCALAR_BYTES, 1);
+        // The loss with its count, and the norm.
+        for (axes, scalars) in [(rows, 2), (AxisSet::WORLD, 1)] {
+            self.once(c, axes, CollectiveKind::AllReduce, scalars * SCALAR_BYTES, 1);
         }
     }
 

@@ -103,7 +103,7 @@ impl Pricing<'_> {
         let mut priced = self.section(section)?;
         let axes = decision_axes(self.program);
         if self.program.is_message_driven() {
-            let decision = self.scalar(Layer::Step, CollectiveKind::Broadcast, axes)?;
+            let decision = self.scalar(Layer::Step, CollectiveKind::Broadcast, axes, 1)?;
             priced.tasks.splice(0..0, decision);
         }
         Ok(priced)
@@ -143,8 +143,8 @@ impl Pricing<'_> {
                     tasks.push(Task { layer, once, name: collective.kind.name(), kind });
                 }
             }
-            Operation::ReduceScalar { axes, .. } => {
-                tasks.extend(self.scalar(layer, CollectiveKind::AllReduce, *axes)?);
+            Operation::ReduceScalar { axes, scalar } => {
+                tasks.extend(self.scalar(layer, CollectiveKind::AllReduce, *axes, scalar.elements())?);
             }
             _ => self.compute(op, tasks)?,
         }
@@ -167,13 +167,19 @@ impl Pricing<'_> {
         Ok(())
     }
 
-    /// A scalar that is sent and waited for at once; nothing in a group of one.
-    fn scalar(&mut self, layer: Layer, kind: CollectiveKind, axes: AxisSet) -> Result<Vec<Task>, SimulationError> {
+    /// Scalars that are sent and waited for at once; nothing in a group of one.
+    fn scalar(
+        &mut self,
+        layer: Layer,
+        kind: CollectiveKind,
+        axes: AxisSet,
+        elements: usize,
+    ) -> Result<Vec<Task>, SimulationError> {
         let members = self.program.grid().size_of(axes);
         if members == 1 {
             return Ok(Vec::new());
         }
-        let call = communication(kind, axes, members, 1, SCALAR_BYTES);
+        let call = communication(kind, axes, members, elements, SCALAR_BYTES);
         let flight = self.flights;
         self.flights += 1;
         let issue = self.issue(layer, call, Members::All, flight)?;

@@ -88,8 +88,9 @@ impl<T: Real> RankEngine<'_, T> {
         self.write(output, |rank, qkv| {
             let ((rows, cols), heads, tokens) = (rank.dims(output), rank.group_heads(), rank.rows_of(output));
             let groups = cols / ((heads + 2) * rank.program.model.head_dim());
-            let at = |row: usize| tokens.token(row);
-            Ok(kernels::rotate(&rank.pool, rows, groups, heads, &rank.rotary, at, qkv, back))
+            let (pool, table, pass) = (&rank.pool, &rank.rotary, &rank.pass);
+            let at = |row: usize| pass.position(tokens, row).unwrap_or_else(|| tokens.token(row));
+            Ok(kernels::rotate(pool, rows, groups, heads, table, at, qkv, back))
         })
     }
 }

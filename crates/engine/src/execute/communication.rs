@@ -99,13 +99,14 @@ impl<T: Real> RankEngine<'_, T> {
 
     pub(super) fn reduce_scalar(&mut self, scalar: Scalar, axes: AxisSet) -> Done {
         let local = match scalar {
-            Scalar::Loss => self.loss_sum,
-            Scalar::GradientNormSquared => self.norm_squared,
+            Scalar::Loss => vec![self.loss_sum, self.targets as f64],
+            Scalar::GradientNormSquared => vec![self.norm_squared],
         };
-        let sum = self.context.all_reduce(&self.groups[&axes], Combine::Sum, vec![local]).wait()?[0];
+        let sums = self.context.all_reduce(&self.groups[&axes], Combine::Sum, local).wait()?;
         match scalar {
-            Scalar::Loss => self.loss_sum = sum,
-            Scalar::GradientNormSquared => self.norm_squared = sum,
+            Scalar::Loss if sums[1] == 0.0 => return Err(EngineError::NoTargets { step: self.step }),
+            Scalar::Loss => (self.loss_sum, self.targets) = (sums[0], sums[1] as u64),
+            Scalar::GradientNormSquared => self.norm_squared = sums[0],
         }
         Ok(())
     }

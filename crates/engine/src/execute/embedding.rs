@@ -55,7 +55,9 @@ impl<T: Real> RankEngine<'_, T> {
     pub(super) fn add_positions(&mut self, positions: ValueId, output: ValueId) -> Swept {
         self.write(output, |rank, x| {
             let ((rows, cols), at) = (rank.dims(output), rank.rows_of(output));
-            kernels::add_positions(&rank.pool, rows, cols, x, rank.read(positions)?, |row| at.position(row));
+            let pass = &rank.pass;
+            let position = |row: usize| pass.position(at, row).unwrap_or_else(|| at.position(row));
+            kernels::add_positions(&rank.pool, rows, cols, x, rank.read(positions)?, position);
             Ok(x.len())
         })
     }

@@ -3,6 +3,7 @@
 
 mod activation;
 mod attention;
+mod cache;
 mod communication;
 mod embedding;
 mod loss;
@@ -30,6 +31,9 @@ impl<T: Real> RankEngine<'_, T> {
             Operation::Gemm { .. } => return self.gemm(operation),
             Operation::Attention { .. } => return self.attention(operation),
             Operation::AttentionBackward { .. } => return self.attention_backward(operation),
+            Operation::CachedAttention { qkv, cache, output } => {
+                return self.cached_attention(*qkv, *cache, *output);
+            }
             Operation::Issue(collective) => return self.issue(*collective),
             Operation::Wait(collective) => return self.wait(*collective),
             Operation::WaitCarried(collective) => return self.wait_carried(*collective),
@@ -59,7 +63,11 @@ impl<T: Real> RankEngine<'_, T> {
             Operation::Residual { .. } => self.residual(operation),
             Operation::CrossEntropyMax { .. }
             | Operation::CrossEntropySums { .. }
-            | Operation::CrossEntropyGradient { .. } => self.cross_entropy(operation),
+            | Operation::CrossEntropyGradient { .. }
+            | Operation::CrossEntropyLoss { .. } => self.cross_entropy(operation),
+            Operation::SquaredErrorLoss { predictions } => self.squared_error_loss(*predictions),
+            Operation::StoreKeysValues { input, output } => self.store_keys_values(*input, *output),
+            Operation::CollectRows { wanted, input, output } => self.collect_rows(*wanted, *input, *output),
             Operation::Pack { .. }
             | Operation::Unpack { .. }
             | Operation::SliceRows { .. }

@@ -53,7 +53,11 @@ impl<T: Real> RankEngine<'_, T> {
         let constants = self.optimizer_constants(parameter);
         let [mut m, mut v] = std::mem::take(&mut self.moments[parameter.0]);
         let valid = self.program.valid_elements(gradient, self.place);
+        let usable = self.is_usable();
         let swept = self.write(value, |rank, p| {
+            if !usable {
+                return Ok(valid);
+            }
             let (p, g) = (&mut p[..valid], &rank.read(gradient)?[..valid]);
             kernels::adamw(&rank.pool, &constants, p, g, &mut m[..valid], &mut v[..valid]);
             Ok(p.len())
@@ -62,10 +66,15 @@ impl<T: Real> RankEngine<'_, T> {
         swept
     }
 
+    /// The global norm of the gradient, before clipping.
+    pub(crate) fn gradient_norm(&self) -> f64 {
+        self.norm_squared.sqrt() * self.ignored_factor()
+    }
+
     fn optimizer_constants(&self, parameter: ParameterId) -> AdamW {
         let hyper = &self.hyper;
         let decays = self.program.parameters[parameter.0].decay;
-        let norm = self.norm_squared.sqrt();
+        let (norm, factor) = (self.gradient_norm(), self.ignored_factor());
         AdamW {
             learning_rate: schedule(hyper, self.step),
             beta1: hyper.beta1,
@@ -74,7 +83,7 @@ impl<T: Real> RankEngine<'_, T> {
             weight_decay: if decays { hyper.weight_decay } else { 0.0 },
             correction1: 1.0 - hyper.beta1.powi(self.step as i32),
             correction2: 1.0 - hyper.beta2.powi(self.step as i32),
-            gradient_scale: hyper.clip.map_or(1.0, |clip| (clip / (norm + CLIP_EPSILON)).min(1.0)),
+            gradient_scale: factor * hyper.clip.map_or(1.0, |clip| (clip / (norm + CLIP_EPSILON)).min(1.0)),
         }
     }
 }

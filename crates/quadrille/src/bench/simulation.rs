@@ -5,11 +5,9 @@
 //! slowly by the number of ranks that compute at once over the number of cores. How many do is what the simulation
 //! itself says, so that it is repeated until the two agree.
 
-use std::time::Duration;
-
 use quadrille_cost::simulation::{Simulation, simulate};
-use quadrille_engine::{Hyper, InitialValues, TrainOptions, TrainOutcome, WAITING};
-use quadrille_spec::{Algorithm, Axis, Choice, Layout, LayoutRequest, Linear, Model, Schedule};
+use quadrille_engine::{Hyper, TrainOptions, TrainOutcome, WAITING};
+use quadrille_spec::{Axis, Layout, LayoutRequest, Linear, Model, Schedule};
 use quadrille_step::StepProgram;
 use serde::Serialize;
 
@@ -109,19 +107,7 @@ pub fn run(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
     }
     let programs = CASES.iter().map(|case| program(case, &model, global_batch)).collect::<Result<Vec<_>, _>>()?;
     programs.iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, 0))?;
-    let options = TrainOptions {
-        steps: arguments.steps + 1,
-        hyper: Hyper::default(),
-        seed: 1,
-        initial: InitialValues::Training,
-        threads: 1,
-        timeout: Duration::from_secs(300),
-        collectives: Choice::Always(Algorithm::Native),
-        world: None,
-        tune_matmuls: false,
-        matmuls: None,
-        trace: false,
-    };
+    let options = TrainOptions::new(arguments.steps + 1, Hyper::default(), 1);
     let cores = settings::cores();
     let before = Calibration::measure(&model, global_batch, &options)?;
     let outcomes = programs.iter().map(|program| steps::<f32>(program, &options)).collect::<Result<Vec<_>, _>>()?;

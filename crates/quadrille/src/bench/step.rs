@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_engine::{EngineError, Hyper, InitialValues, Real, TrainOptions, TrainOutcome, random_batch, train};
+use quadrille_engine::{EngineError, Hyper, Real, TrainOptions, TrainOutcome, random_batch, train};
 use quadrille_spec::{ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
 use quadrille_tensor::{Buffer, Transpose, library_matmul};
@@ -78,17 +78,10 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
     let layout = layout(&arguments.layout, &settings.model, arguments.dtype)?;
     let steps = arguments.steps.saturating_add(1);
     let options = TrainOptions {
-        steps,
-        hyper: settings::hyper(settings.hyper, &arguments.run, steps)?,
-        seed: arguments.run.seed,
-        initial: InitialValues::Training,
         threads: settings::threads(&arguments.run, &Launch::THREADS, layout.grid.ranks())?,
         timeout: settings::timeout(&arguments.run)?,
         collectives: Launch::THREADS.collectives(&arguments.run, &settings::cluster(arguments.layout.cluster())?),
-        world: None,
-        tune_matmuls: false,
-        matmuls: None,
-        trace: false,
+        ..TrainOptions::new(steps, settings::hyper(settings.hyper, &arguments.run, steps)?, arguments.run.seed)
     };
     let program = StepProgram::new(&settings.model, &layout)?;
     resources::check(&program, options.threads, &Launch::THREADS, 0)?;

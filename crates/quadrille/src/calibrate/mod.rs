@@ -13,11 +13,11 @@ mod report;
 mod statistics;
 mod tiers;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use quadrille_comm::{RankContext, World};
-use quadrille_engine::{Hyper, InitialValues, TrainOptions};
-use quadrille_spec::{Algorithm, Calibration, Choice, Cluster, ElementType, MeasuredCollective, MeasuredOperation};
+use quadrille_engine::{Hyper, TrainOptions};
+use quadrille_spec::{Algorithm, Calibration, Cluster, ElementType, MeasuredCollective, MeasuredOperation};
 
 use self::arguments::CalibrateArguments;
 use self::cases::Case;
@@ -252,17 +252,9 @@ impl Measurements {
 /// Of the steps that say what an operation takes by itself.
 fn options(setup: &Setup) -> TrainOptions {
     TrainOptions {
-        steps: STEPS + 1,
-        hyper: Hyper::default(),
-        seed: 1,
-        initial: InitialValues::Training,
         threads: setup.threads,
-        timeout: Duration::from_secs(300),
-        collectives: Choice::Always(Algorithm::Native),
         world: setup.world.clone(),
-        tune_matmuls: false,
-        matmuls: None,
-        trace: false,
+        ..TrainOptions::new(STEPS + 1, Hyper::default(), 1)
     }
 }
 

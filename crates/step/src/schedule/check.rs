@@ -35,16 +35,20 @@ pub fn check(
     pipeline: Pipeline,
     splits_weight_gradients: bool,
 ) -> Result<Checked, ScheduleError> {
-    let checked = check_order(lists, pipeline, splits_weight_gradients)?;
+    let passes = if splits_weight_gradients { &ALL_PASSES[..] } else { &ALL_PASSES[..2] };
+    let checked = check_order(lists, pipeline, passes)?;
     execute(lists, pipeline, |_, _| 1.0)?;
     Ok(checked)
 }
 
-/// All rules of [`check`] but the last.
+/// The passes of a microbatch, in their order.
+pub(super) const ALL_PASSES: [Pass; 3] = [Pass::Forward, Pass::Backward, Pass::WeightGradient];
+
+/// All rules of [`check`] but the last, of lists that have `passes`: the first one, two or three of [`ALL_PASSES`].
 pub(super) fn check_order(
     lists: &[Vec<Action>],
     pipeline: Pipeline,
-    splits_weight_gradients: bool,
+    passes: &[Pass],
 ) -> Result<Checked, ScheduleError> {
     pipeline.check_sizes()?;
     if lists.len() != pipeline.stages {
@@ -52,7 +56,7 @@ pub(super) fn check_order(
     }
     let mut checked = Checked { in_flight: Vec::new(), before_backward: Vec::new() };
     for (stage, list) in lists.iter().enumerate() {
-        let (in_flight, before_backward) = check_stage(list, stage, pipeline, splits_weight_gradients)?;
+        let (in_flight, before_backward) = check_stage(list, stage, pipeline, passes)?;
         checked.in_flight.push(in_flight);
         checked.before_backward.push(before_backward);
     }
@@ -60,9 +64,10 @@ pub(super) fn check_order(
     Ok(checked)
 }
 
-/// Whether any weight gradients are listed as passes of their own.
-pub(super) fn lists_weight_gradients(lists: &[Vec<Action>]) -> bool {
-    lists.iter().flatten().any(|action| action.pass == Pass::WeightGradient)
+/// The passes that lists of a training step have: weight gradients of their own if any are listed.
+pub(super) fn training_passes(lists: &[Vec<Action>]) -> &'static [Pass] {
+    let splits = lists.iter().flatten().any(|action| action.pass == Pass::WeightGradient);
+    if splits { &ALL_PASSES } else { &ALL_PASSES[..2] }
 }
 
 /// Where every action stands in its stage's list, by [`Pipeline::slot`]; 0 for those not listed.
@@ -81,15 +86,15 @@ fn check_stage(
     list: &[Action],
     stage: usize,
     pipeline: Pipeline,
-    splits: bool,
+    passes: &[Pass],
 ) -> Result<(usize, usize), ScheduleError> {
     // Passes listed so far, by chunk and pass. As they come in order, this is also the next one's microbatch.
     let mut listed = vec![[0_usize; 3]; pipeline.chunks];
     let mut totals = [0_usize; 3];
     let (mut in_flight, mut before_backward) = (0, 0);
-    let ending = if splits { Pass::WeightGradient } else { Pass::Backward };
+    let ending = passes.last().copied().unwrap_or(Pass::Forward);
     for &action in list {
-        check_known(action, stage, pipeline, splits)?;
+        check_known(action, stage, pipeline, passes)?;
         let counts = &mut listed[action.chunk];
         let expected = counts[action.pass as usize];
         if action.microbatch != expected {
@@ -104,12 +109,11 @@ fn check_stage(
         totals[action.pass as usize] += 1;
         if action.pass == Pass::Forward {
             let begun = totals[Pass::Forward as usize];
-            in_flight = in_flight.max(begun - totals[ending as usize]);
+            in_flight = in_flight.max(if ending == Pass::Forward { 1 } else { begun - totals[ending as usize] });
             before_backward = before_backward.max(begun - totals[Pass::Backward as usize]);
         }
     }
-    let passes = [Pass::Forward, Pass::Backward, Pass::WeightGradient].into_iter().take(if splits { 3 } else { 2 });
-    for pass in passes {
+    for &pass in passes {
         for (chunk, counts) in listed.iter().enumerate() {
             let microbatch = counts[pass as usize];
             if microbatch < pipeline.microbatches {
@@ -130,14 +134,16 @@ fn continued(pass: Pass) -> Option<Pass> {
 }
 
 /// The pipeline has this action.
-fn check_known(action: Action, stage: usize, pipeline: Pipeline, splits: bool) -> Result<(), ScheduleError> {
+fn check_known(action: Action, stage: usize, pipeline: Pipeline, passes: &[Pass]) -> Result<(), ScheduleError> {
     let (m, v) = (pipeline.microbatches, pipeline.chunks);
     let rule = if action.microbatch >= m || action.chunk >= v {
         format!("microbatches are 0 to {} and chunks 0 to {}", m - 1, v - 1)
-    } else if action.pass == Pass::WeightGradient && !splits {
+    } else if passes.contains(&action.pass) {
+        return Ok(());
+    } else if action.pass == Pass::WeightGradient && passes.len() == 2 {
         "weight gradients are part of the backward here".to_owned()
     } else {
-        return Ok(());
+        "there are forward passes only".to_owned()
     };
     Err(ScheduleError::Unknown { stage, action, rule })
 }

@@ -1,7 +1,8 @@
 //! Pipeline schedules as data: the order in which every stage runs its passes over microbatches and chunks.
 //!
 //! [`actions`] makes the lists of a schedule, one per stage; [`check`] proves lists complete, ordered and free of
-//! deadlock; [`steps`] adds where receives are posted and send buffers released; [`makespan`] times the lists.
+//! deadlock; [`forward_actions`] leaves the forward passes of a schedule; [`steps`] and [`forward_steps`] add
+//! where receives are posted and send buffers released; [`makespan`] times the lists.
 //!
 //! Letters: `p` stages, `r` a stage (0-based), `v` chunks of a stage, `m` microbatches, `N` microbatches of a group,
 //! `g` a global stage: chunk `c` on stage `r` is global stage `c p + r`. A microbatch passes the global stages in
@@ -30,7 +31,7 @@ use quadrille_spec::Schedule;
 pub use check::{Checked, check};
 pub use error::ScheduleError;
 pub use pipeline::Pipeline;
-pub use steps::{Step, steps};
+pub use steps::{Step, forward_steps, steps};
 pub use timing::{Span, Timing, makespan};
 
 /// Which part of the work on a microbatch.
@@ -74,6 +75,17 @@ impl fmt::Display for Action {
 /// Whether a schedule runs weight gradients as passes of their own.
 pub fn splits_weight_gradients(schedule: Schedule) -> bool {
     schedule == Schedule::ZeroBubble
+}
+
+/// The forward passes of every stage, in the order in which the schedule has them.
+///
+/// # Errors
+///
+/// As [`actions`].
+pub fn forward_actions(schedule: Schedule, pipeline: Pipeline) -> Result<Vec<Vec<Action>>, ScheduleError> {
+    let mut lists = actions(schedule, pipeline)?;
+    lists.iter_mut().for_each(|list| list.retain(|action| action.pass == Pass::Forward));
+    Ok(lists)
 }
 
 /// The passes of every stage, in the order in which the stage runs them.

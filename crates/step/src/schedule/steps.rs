@@ -1,6 +1,6 @@
 //! What a stage executes: its actions, and where it posts receives and gets the buffers of its sends back.
 
-use super::check::{check_order, lists_weight_gradients, positions};
+use super::check::{ALL_PASSES, check_order, positions, training_passes};
 use super::timing::{Timing, execute};
 use super::{Action, Pass, Pipeline, ScheduleError};
 
@@ -32,8 +32,21 @@ pub enum Step {
 ///
 /// As [`check`](super::check); the lists have weight gradients everywhere or nowhere.
 pub fn steps(lists: &[Vec<Action>], pipeline: Pipeline) -> Result<Vec<Vec<Step>>, ScheduleError> {
-    let splits = lists_weight_gradients(lists);
-    check_order(lists, pipeline, splits)?;
+    checked_steps(lists, pipeline, training_passes(lists))
+}
+
+/// [`steps`] of lists of forward passes alone.
+///
+/// # Errors
+///
+/// As [`steps`], if all other passes are left out of account.
+pub fn forward_steps(lists: &[Vec<Action>], pipeline: Pipeline) -> Result<Vec<Vec<Step>>, ScheduleError> {
+    checked_steps(lists, pipeline, &ALL_PASSES[..1])
+}
+
+fn checked_steps(lists: &[Vec<Action>], pipeline: Pipeline, passes: &[Pass]) -> Result<Vec<Vec<Step>>, ScheduleError> {
+    check_order(lists, pipeline, passes)?;
+    let splits = passes.contains(&Pass::WeightGradient);
     let timing = execute(lists, pipeline, |_, action| match action.pass {
         Pass::Backward if !splits => 2.0,
         _ => 1.0,

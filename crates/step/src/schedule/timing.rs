@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::check::{check_order, lists_weight_gradients};
+use super::check::{check_order, training_passes};
 use super::{Action, Pipeline, ScheduleError};
 
 /// When an action runs, in the unit of the given times, from the begin of the first action at 0.
@@ -53,7 +53,7 @@ pub fn makespan(
     pipeline: Pipeline,
     times: impl Fn(usize, Action) -> f64,
 ) -> Result<Timing, ScheduleError> {
-    check_order(lists, pipeline, lists_weight_gradients(lists))?;
+    check_order(lists, pipeline, training_passes(lists))?;
     execute(lists, pipeline, times)
 }
 

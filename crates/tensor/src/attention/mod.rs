@@ -10,6 +10,7 @@
 //! kv_heads * 2 * d]: what gathering every part's [`pack_keys_values`] gives.
 
 mod backward;
+mod cached;
 mod chunks;
 mod forward;
 mod keys_values;
@@ -22,6 +23,7 @@ use crate::context::ContextPart;
 use chunks::Columns;
 
 pub use backward::attention_backward;
+pub use cached::{CacheShape, cached_attention, store_keys_values};
 pub use forward::attention_forward;
 pub use keys_values::{pack_keys_values, unpack_keys_values};
 

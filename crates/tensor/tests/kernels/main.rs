@@ -2,6 +2,7 @@
 
 mod attention;
 mod attention_parts;
+mod cached;
 mod columns;
 mod cross_entropy;
 mod elementwise;

@@ -2,7 +2,7 @@
 
 use indicatif::ProgressBar;
 use quadrille_cost::native::{Candidate, Framework, Problem};
-use quadrille_engine::{Hyper, InitialValues, TrainOptions, random_batch, train};
+use quadrille_engine::{Hyper, TrainOptions, random_batch, train};
 use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, choose, shuffled};
 use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
@@ -61,17 +61,15 @@ impl Case {
         let request = LayoutRequest { per_node, ..typed.request };
         let Grids { legal, skipped } = Grids::all(&settings.model, &request, arguments.axes.as_deref())?;
         let options = TrainOptions {
-            steps: arguments.steps,
-            hyper: settings::hyper(settings.hyper, &arguments.run, arguments.steps)?,
-            seed: arguments.run.seed,
-            initial: InitialValues::Training,
             threads: settings::threads(&arguments.run, launch, ranks)?,
             timeout: settings::timeout(&arguments.run)?,
             collectives: launch.collectives(&arguments.run, &typed.cluster),
             world: launch.world.clone(),
-            tune_matmuls: false,
-            matmuls: None,
-            trace: false,
+            ..TrainOptions::new(
+                arguments.steps,
+                settings::hyper(settings.hyper, &arguments.run, arguments.steps)?,
+                arguments.run.seed,
+            )
         };
         let (cluster, assumed) = machine::described(typed.cluster, launch.ranks_here(ranks), options.threads);
         let chosen = choose(legal.len(), arguments.layouts.unwrap_or(legal.len()), options.seed);

@@ -1,0 +1,92 @@
+//! What a checkpoint is of.
+
+use quadrille_spec::{ElementType, Layout, LayoutFile, Model, ModelFile, SpecError};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a run must know to go on, and people to tell checkpoints apart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct About {
+    /// The model whose parameters it holds.
+    pub model: Model,
+    /// The layout of the run that wrote it; any other reads it as well.
+    pub layout: Layout,
+    /// Type of the stored numbers.
+    pub dtype: ElementType,
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Sequences consumed since the start of the run: the place in the data.
+    pub samples: u64,
+    /// Target tokens (or patches) consumed.
+    pub tokens: u64,
+    /// Keys initial values, order of the data and dropout.
+    pub seed: u64,
+    /// The optimizer's and the schedule's constants, as the engine writes them.
+    pub hyper: Value,
+    /// Where the data are from, as the command line writes it.
+    pub data: Value,
+    /// The run: its name, program, times.
+    pub run: Value,
+    /// The Hugging Face configuration of a converted model.
+    pub hugging_face: Option<Value>,
+}
+
+/// The same in a manifest, before validation. The layout is written as in its file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AboutText<M> {
+    model: M,
+    layout: LayoutFile,
+    dtype: ElementType,
+    step: u64,
+    samples: u64,
+    tokens: u64,
+    seed: u64,
+    hyper: Value,
+    data: Value,
+    run: Value,
+    hugging_face: Option<Value>,
+}
+
+impl About {
+    /// What is written.
+    pub(crate) fn text(&self) -> AboutText<&Model> {
+        AboutText {
+            model: &self.model,
+            layout: LayoutFile { dtype: Some(self.layout.dtype.to_string()), ..LayoutFile::of(&self.layout) },
+            dtype: self.dtype,
+            step: self.step,
+            samples: self.samples,
+            tokens: self.tokens,
+            seed: self.seed,
+            hyper: self.hyper.clone(),
+            data: self.data.clone(),
+            run: self.run.clone(),
+            hugging_face: self.hugging_face.clone(),
+        }
+    }
+}
+
+impl AboutText<ModelFile> {
+    /// What it means.
+    ///
+    /// # Errors
+    /// "model" or "layout", and the rule that it breaks.
+    pub fn validate(self) -> Result<About, (&'static str, SpecError)> {
+        let model = self.model.validate().map_err(|error| ("model", error))?;
+        let layout = self.layout.validate(&model).map_err(|error| ("layout", error))?;
+        Ok(About {
+            model,
+            layout,
+            dtype: self.dtype,
+            step: self.step,
+            samples: self.samples,
+            tokens: self.tokens,
+            seed: self.seed,
+            hyper: self.hyper,
+            data: self.data,
+            run: self.run,
+            hugging_face: self.hugging_face,
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! Checkpoints: logical tensors cut into rectangular tiles, written by many ranks at once, read by any layout.
+//!
+//! A checkpoint is a folder `step-000000000010` in the folder of a run's checkpoints:
+//!
+//! | file | holds |
+//! |---|---|
+//! | `rank-00003.safetensors` | the tiles that one rank owns, each a tensor `[rows, cols]` that every safetensors tool reads |
+//! | `manifest.json` | what the checkpoint is of ([`About`]), tensors, files, tiles, and a checksum of everything |
+//!
+//! Tensors are the logical matrices of [`quadrille_spec::Model`]'s table, without padding. A tile is named by its tensor,
+//! its quantity and the place of its first number: `block.0.qkv.weight@0,32` are values, `block.0.qkv.weight#m@0,32` and
+//! `#v@` the first and second moments of AdamW. Tiles cover every tensor exactly once; that is checked when a checkpoint is
+//! finished and whenever it is opened.
+//!
+//! Writing: every rank that owns tiles calls [`Draft::begin`] and [`Draft::write`]; when all are done, one calls
+//! [`Draft::commit`]. Until then the folder is called `step-000000000010.partial`, so that a crash leaves nothing that
+//! looks like a checkpoint.
+//!
+//! Reading: [`Checkpoint::open`], then [`Checkpoint::read`] from as many threads as there are ranks. Files are mapped into
+//! memory. No number is returned whose tile's checksum was not verified. A file that is cut short after it was opened ends
+//! the process with SIGBUS: nothing but another program does that, since this one replaces files by renaming.
+
+mod about;
+mod checkpoint;
+mod coverage;
+mod disk;
+mod draft;
+mod error;
+mod folder;
+mod header;
+mod manifest;
+mod merge;
+mod number;
+mod places;
+mod stored;
+mod tile;
+mod verify;
+mod writer;
+
+pub use about::About;
+pub use checkpoint::Checkpoint;
+pub use draft::Draft;
+pub use error::CheckpointError;
+pub use folder::Folder;
+pub use merge::{Merge, merge};
+pub use number::Number;
+pub use tile::{Quantity, TensorShape, Tile};
+pub use verify::{NotFinite, Summary};
+pub use writer::TileWriter;

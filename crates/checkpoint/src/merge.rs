@@ -1,0 +1,59 @@
+//! Any checkpoint as one file of whole tensors.
+
+use std::path::{Path, PathBuf};
+
+use quadrille_spec::ElementType;
+
+use crate::{About, Checkpoint, CheckpointError, Draft, Number, Quantity, TensorShape, Tile};
+
+/// What is merged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Merge {
+    /// Type of the written numbers; `None`: as they are. Rounds where f32 is asked for and f64 is stored.
+    pub dtype: Option<ElementType>,
+    /// Leaves the optimizer's moments out.
+    pub weights_only: bool,
+}
+
+/// Writes `checkpoint` to a folder `target` that must not exist: the same format, one file, every tensor one tile. A row is in
+/// memory at a time. Returns the path of the new checkpoint.
+///
+/// # Errors
+/// Damage of what is read; a number too large for f32; a target that exists; the system's. Nothing is left then.
+pub fn merge(checkpoint: Checkpoint, target: &Path, options: Merge) -> Result<PathBuf, CheckpointError> {
+    let dtype = options.dtype.unwrap_or(checkpoint.about().dtype);
+    let about = About { dtype, ..checkpoint.about().clone() };
+    let draft = Draft::begin_at(target, about.step)?;
+    let source = checkpoint.rounding();
+    let written = match dtype {
+        ElementType::F32 => write_whole::<f32>(&source, &draft, options.weights_only),
+        ElementType::F64 => write_whole::<f64>(&source, &draft, options.weights_only),
+    };
+    match written {
+        Ok(()) => draft.commit(&about, source.tensors(), &[0]),
+        Err(error) => {
+            draft.discard()?;
+            Err(error)
+        }
+    }
+}
+
+fn write_whole<T: Number>(source: &Checkpoint, draft: &Draft, weights_only: bool) -> Result<(), CheckpointError> {
+    let kept = Quantity::ALL.into_iter().filter(|q| *q == Quantity::Value || !weights_only && source.has(*q));
+    let parts: Vec<(&TensorShape, Quantity)> =
+        kept.flat_map(|quantity| source.tensors().iter().map(move |shape| (shape, quantity))).collect();
+    let tile = |(shape, quantity): &(&TensorShape, Quantity)| {
+        let TensorShape { name, rows, cols } = (*shape).clone();
+        Tile { tensor: name, quantity: *quantity, row: 0, col: 0, rows, cols }
+    };
+    let mut file = draft.writer::<T>(0, parts.iter().map(tile).collect())?;
+    let mut numbers = Vec::new();
+    for (shape, quantity) in parts {
+        numbers.resize(shape.cols, T::from_f32(0.0));
+        for row in 0..shape.rows {
+            source.read(&shape.name, quantity, row, 0, &mut numbers)?;
+            file.push(&numbers)?;
+        }
+    }
+    file.finish()
+}

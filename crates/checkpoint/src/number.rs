@@ -1,0 +1,92 @@
+//! The types of stored numbers.
+
+use quadrille_spec::ElementType;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// A type that tensors are stored in and read as.
+pub trait Number: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// Its name.
+    const TYPE: ElementType;
+
+    /// Exact.
+    fn from_f32(number: f32) -> Self;
+
+    /// The nearest number of this type; infinite where it is too large for the type.
+    fn rounded(number: f64) -> Self;
+
+    /// Neither infinite nor not a number.
+    fn is_finite(self) -> bool;
+
+    /// Appends the numbers' bytes, lowest first.
+    fn append(numbers: &[Self], bytes: &mut Vec<u8>);
+}
+
+impl Number for f32 {
+    const TYPE: ElementType = ElementType::F32;
+
+    fn from_f32(number: f32) -> Self {
+        number
+    }
+
+    fn rounded(number: f64) -> Self {
+        number as Self
+    }
+
+    fn is_finite(self) -> bool {
+        self.is_finite()
+    }
+
+    fn append(numbers: &[Self], bytes: &mut Vec<u8>) {
+        bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    }
+}
+
+impl Number for f64 {
+    const TYPE: ElementType = ElementType::F64;
+
+    fn from_f32(number: f32) -> Self {
+        number.into()
+    }
+
+    fn rounded(number: f64) -> Self {
+        number
+    }
+
+    fn is_finite(self) -> bool {
+        self.is_finite()
+    }
+
+    fn append(numbers: &[Self], bytes: &mut Vec<u8>) {
+        bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    }
+}
+
+/// Reads numbers that are stored as `stored` into `out`, as many as there is room for.
+pub(crate) fn decode<T: Number>(stored: ElementType, bytes: &[u8], out: &mut [T]) {
+    match stored {
+        ElementType::F32 => {
+            for (number, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
+                *number = T::from_f32(f32::from_le_bytes(*bytes));
+            }
+        }
+        ElementType::F64 => {
+            for (number, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
+                *number = T::rounded(f64::from_le_bytes(*bytes));
+            }
+        }
+    }
+}
+
+/// How many of the stored numbers are infinite or not numbers.
+pub(crate) fn not_finite(stored: ElementType, bytes: &[u8]) -> u64 {
+    let count = match stored {
+        ElementType::F32 => bytes.as_chunks().0.iter().filter(|bytes| !f32::from_le_bytes(**bytes).is_finite()).count(),
+        ElementType::F64 => bytes.as_chunks().0.iter().filter(|bytes| !f64::from_le_bytes(**bytes).is_finite()).count(),
+    };
+    count as u64
+}

@@ -1,0 +1,98 @@
+//! A file of tiles that is read: mapped when first touched, and held against the manifest then.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use memmap2::Mmap;
+
+use crate::CheckpointError;
+use crate::header::Header;
+use crate::manifest::{self, ListedFile, Manifest};
+use crate::writer::checksum;
+
+/// Maps a file into memory; `bytes` is the length that it should have.
+pub(crate) fn map(path: &Path, bytes: Option<u64>) -> Result<Mmap, CheckpointError> {
+    check_length(path, bytes)?;
+    let file = File::open(path).map_err(CheckpointError::io("open", path))?;
+    // SAFETY: the mapping is read-only, and this program never changes a file of a checkpoint in place. Only another
+    // program's writes could disturb it.
+    let map = unsafe { Mmap::map(&file) }.map_err(CheckpointError::io("map", path))?;
+    if bytes.is_some_and(|bytes| bytes != map.len() as u64) {
+        return Err(CheckpointError::damaged(path, "its length has changed"));
+    }
+    Ok(map)
+}
+
+/// Whether there is a file of that length: to be noticed at once, without touching its content.
+pub(crate) fn check_length(path: &Path, bytes: Option<u64>) -> Result<(), CheckpointError> {
+    let metadata = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(CheckpointError::damaged(path, "it is missing"));
+        }
+        metadata => metadata.map_err(CheckpointError::io("read", path))?,
+    };
+    // Opening a pipe would wait for ever.
+    if !metadata.is_file() {
+        return Err(CheckpointError::damaged(path, "it is not a regular file"));
+    }
+    match bytes {
+        Some(bytes) if bytes != metadata.len() => {
+            Err(CheckpointError::damaged(path, format!("it has {} bytes, and {bytes} were written", metadata.len())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A file of a checkpoint that is open.
+#[derive(Debug)]
+pub(crate) struct StoredFile {
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
+    /// Where the first tile's bytes begin.
+    pub data: usize,
+    map: OnceLock<Mmap>,
+}
+
+impl StoredFile {
+    /// The file that the manifest lists, in `folder`: present, and as long as it should be.
+    pub fn new(folder: &Path, listed: &ListedFile, manifest: &Manifest) -> Result<Self, CheckpointError> {
+        let path = folder.join(manifest::file_name(listed.writer));
+        check_length(&path, Some(listed.bytes))?;
+        let data = listed.data_bytes(manifest.about.dtype).and_then(|data| usize::try_from(listed.bytes - data).ok());
+        let data = data.ok_or_else(|| CheckpointError::damaged(&path, "it is longer than memory can be"))?;
+        Ok(Self { path, bytes: listed.bytes, data, map: OnceLock::new() })
+    }
+
+    /// All of its bytes. The first call checks the header; `expect` says what should be in it.
+    pub fn bytes(&self, expect: impl FnOnce() -> Expected) -> Result<&[u8], CheckpointError> {
+        if let Some(map) = self.map.get() {
+            return Ok(map);
+        }
+        let map = map(&self.path, Some(self.bytes))?;
+        expect().check(&map, self.data).map_err(|reason| CheckpointError::damaged(&self.path, reason))?;
+        Ok(self.map.get_or_init(|| map))
+    }
+}
+
+/// What the manifest says about a file's header.
+pub(crate) struct Expected {
+    pub checksum: u64,
+    pub header: Header,
+}
+
+impl Expected {
+    fn check(&self, bytes: &[u8], data: usize) -> Result<(), String> {
+        let head = bytes.get(..data).ok_or("it ends within its header")?;
+        if checksum(head) != self.checksum {
+            return Err("the checksum of its header does not fit".to_owned());
+        }
+        // Where both are whole and disagree, someone has changed one of them.
+        match Header::parse(bytes)? {
+            (header, at) if at == data && header == self.header => Ok(()),
+            _ => Err("its header does not say what the manifest says".to_owned()),
+        }
+    }
+}

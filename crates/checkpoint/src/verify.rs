@@ -1,0 +1,77 @@
+//! Reads every byte of a checkpoint.
+
+use serde::Serialize;
+
+use crate::number::not_finite;
+use crate::writer::checksum;
+use crate::{Checkpoint, CheckpointError, Quantity};
+
+/// What a whole checkpoint was found to hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Tensors, each covered exactly once.
+    pub tensors: usize,
+    /// Files of tiles.
+    pub files: usize,
+    /// Tiles whose bytes fit their checksum.
+    pub tiles: usize,
+    /// Bytes of those tiles.
+    pub bytes: u64,
+    /// Tensors with infinite numbers or such that are none, in the order of the manifest.
+    pub not_finite: Vec<NotFinite>,
+}
+
+/// Numbers of a tensor that are infinite or none.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NotFinite {
+    /// The tensor.
+    pub tensor: String,
+    /// What of it.
+    pub quantity: Quantity,
+    /// How many.
+    pub numbers: u64,
+}
+
+impl Checkpoint {
+    /// Reads every file whole and holds it against its checksums, also what was read before.
+    ///
+    /// # Errors
+    /// The first damaged file or tile.
+    pub fn verify(&self) -> Result<Summary, CheckpointError> {
+        let (summary, faults) = self.faults();
+        faults.into_iter().next().map_or(Ok(summary), Err)
+    }
+
+    /// The same, to the end: a summary of what is sound, and everything that is not.
+    pub fn faults(&self) -> (Summary, Vec<CheckpointError>) {
+        let mut summary = Summary { tensors: self.tensors().len(), files: self.files.len(), ..Summary::default() };
+        let mut faults = Vec::new();
+        let mut counts = vec![0; 3 * self.tensors().len()];
+        // The file whose tiles cannot be looked at: it is told once.
+        let mut unreadable = None;
+        for tile in self.tiles.iter() {
+            if unreadable == Some(tile.file) {
+                continue;
+            }
+            match self.tile_bytes(tile) {
+                Err(error) => {
+                    unreadable = Some(tile.file);
+                    faults.push(error);
+                }
+                Ok(bytes) if checksum(bytes) != tile.listed.checksum => faults.push(self.damaged_tile(tile)),
+                Ok(bytes) => {
+                    summary.tiles += 1;
+                    summary.bytes += bytes.len() as u64;
+                    counts[3 * tile.listed.tensor + tile.listed.quantity as usize] +=
+                        not_finite(self.about().dtype, bytes);
+                }
+            }
+        }
+        for (tensor, counts) in self.tensors().iter().zip(counts.as_chunks::<3>().0) {
+            for (quantity, numbers) in Quantity::ALL.into_iter().zip(*counts).filter(|(_, numbers)| *numbers > 0) {
+                summary.not_finite.push(NotFinite { tensor: tensor.name.clone(), quantity, numbers });
+            }
+        }
+        (summary, faults)
+    }
+}

@@ -1,0 +1,185 @@
+//! The loss without training: between the steps of a training run, on its weights, or in a run of its own.
+
+use std::time::{Duration, Instant};
+
+use quadrille_comm::{JobOptions, World, run_job};
+use quadrille_spec::{Algorithm, Choice, Ledger, RankLedger, Routing};
+use quadrille_step::{StepProgram, predict_routed};
+use serde::{Deserialize, Serialize};
+
+use crate::borrow::Borrower;
+use crate::samples::OwnSamples;
+use crate::{BatchSource, EngineError, RankEngine, Real, Weights};
+
+/// How a job without training is run.
+#[derive(Debug, Clone)]
+pub struct ForwardOptions {
+    /// Threads of each rank's pool.
+    pub threads: usize,
+    /// How long a collective may wait for a rank.
+    pub timeout: Duration,
+    /// By which algorithms collectives run.
+    pub collectives: Choice,
+    /// Where ranks are processes; `None`: they are threads of this one.
+    pub world: Option<World>,
+}
+
+impl Default for ForwardOptions {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            timeout: Duration::from_secs(600),
+            collectives: Choice::Always(Algorithm::Native),
+            world: None,
+        }
+    }
+}
+
+impl ForwardOptions {
+    /// The job of a program's ranks.
+    pub(crate) fn job(&self, program: &StepProgram) -> JobOptions {
+        let (routing, world) = (Routing::of(&program.layout, &self.collectives), self.world.clone());
+        JobOptions { timeout: self.timeout, routing, world, ..JobOptions::new(program.layout.grid.ranks()) }
+    }
+}
+
+/// The loss over some batches, equal on every rank.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Mean over all targets that are not ignored, in nats, or over all numbers of all patches.
+    pub loss: f64,
+    /// How many there were.
+    pub targets: u64,
+    /// Batches.
+    pub steps: u64,
+}
+
+impl Evaluation {
+    /// `e` to the loss.
+    pub fn perplexity(&self) -> f64 {
+        self.loss.exp()
+    }
+}
+
+/// What a rank needs to evaluate between training steps: the memory of forward passes. Weights are the training engine's.
+pub struct Evaluator<'a, T> {
+    borrower: Borrower<'a, T>,
+    ledger: Option<RankLedger>,
+}
+
+impl<T> Evaluator<'_, T> {
+    /// What this rank counted in the last batch; training steps do not count it.
+    pub fn ledger(&self) -> Option<&RankLedger> {
+        self.ledger.as_ref()
+    }
+}
+
+impl<'a, T: Real> RankEngine<'a, T> {
+    /// Allocates what evaluation needs beside this engine's weights. `program` is [`StepProgram::evaluation`] of the
+    /// model and grid that are trained; its batch may be another one.
+    ///
+    /// # Errors
+    /// The job was stopped.
+    pub fn evaluator(&self, program: &'a StepProgram) -> Result<Evaluator<'a, T>, EngineError> {
+        Ok(Evaluator { borrower: Borrower::new(self, program)?, ledger: None })
+    }
+
+    /// The loss of the weights as they are, over `steps` batches; `batch` is asked for steps 1 to `steps`. All ranks call
+    /// this alike, between training steps, whose numbers and ledgers do not change by it.
+    ///
+    /// # Errors
+    /// The job was stopped, or data is missing.
+    pub fn evaluate(
+        &mut self,
+        evaluator: &mut Evaluator<'a, T>,
+        steps: u64,
+        batch: &BatchSource,
+    ) -> Result<Evaluation, EngineError> {
+        let Evaluator { borrower, ledger } = evaluator;
+        borrower.with(self, |engine| {
+            engine.evaluate_batches(steps, batch, &mut |counted| {
+                *ledger = Some(counted);
+                Ok(())
+            })
+        })
+    }
+
+    /// The loss over `steps` batches in an engine of an evaluation program.
+    fn evaluate_batches(
+        &mut self,
+        steps: u64,
+        batch: &BatchSource,
+        see: &mut dyn FnMut(RankLedger) -> Result<(), EngineError>,
+    ) -> Result<Evaluation, EngineError> {
+        // Another evaluation's batches have the same numbers.
+        (self.step, self.samples) = (0, OwnSamples::default());
+        let (mut sum, mut targets) = (0.0, 0);
+        for _ in 0..steps {
+            self.run_program(batch)?;
+            sum += self.loss_sum;
+            targets += self.targets;
+            see(self.take_ledger())?;
+        }
+        Ok(Evaluation { loss: sum / targets as f64, targets, steps })
+    }
+}
+
+/// What a run that evaluates gave.
+#[derive(Debug, Clone)]
+pub struct EvaluateOutcome {
+    /// The loss.
+    pub evaluation: Evaluation,
+    /// Seconds of all batches, without the start.
+    pub seconds: f64,
+    /// The predicted ledgers of a batch.
+    pub predicted: Ledger,
+    /// The counted ledgers of the last batch.
+    pub counted: Ledger,
+    /// Whether the two were equal, as integers, on every rank for every batch.
+    pub ledger_equal: bool,
+}
+
+/// What a rank found.
+#[derive(Serialize, Deserialize)]
+struct RankEvaluation {
+    evaluation: Evaluation,
+    seconds: f64,
+    ledger: RankLedger,
+    equal: bool,
+}
+
+/// Evaluates the given weights over `steps` batches; `program` is [`StepProgram::evaluation`]. `on_step` is told in the
+/// process of rank 0 how many batches are done. Where ranks are processes, all of them call this alike and get the
+/// outcome.
+///
+/// # Errors
+/// The first rank's failure, with its layer and operation; no batch.
+pub fn evaluate<T: Real>(
+    program: &StepProgram,
+    options: &ForwardOptions,
+    weights: &Weights,
+    steps: u64,
+    batch: &BatchSource,
+    on_step: &(dyn Fn(u64) + Sync),
+) -> Result<EvaluateOutcome, EngineError> {
+    let predicted = predict_routed(program, &Routing::of(&program.layout, &options.collectives));
+    let ranks = run_job(&options.job(program), |context| {
+        let rank = context.rank();
+        let mut engine = weights.engine::<T>(program, context, options.threads)?;
+        let (mut ledger, mut equal, mut done, start) = (predicted.ranks[rank].clone(), true, 0, Instant::now());
+        let evaluation = engine.evaluate_batches(steps, batch, &mut |counted| {
+            equal &= counted == predicted.ranks[rank];
+            ledger = counted;
+            done += 1;
+            if rank == 0 {
+                on_step(done);
+            }
+            Ok(())
+        })?;
+        Ok(RankEvaluation { evaluation, seconds: start.elapsed().as_secs_f64(), ledger, equal })
+    })?;
+    let counted = Ledger { ranks: ranks.iter().map(|rank| rank.ledger.clone()).collect() };
+    let ledger_equal = ranks.iter().all(|rank| rank.equal);
+    let RankEvaluation { evaluation, seconds, .. } = ranks[0];
+    Ok(EvaluateOutcome { evaluation, seconds, predicted, counted, ledger_equal })
+}

@@ -1,0 +1,78 @@
+//! Generation: keys and values of earlier passes, and the rows that give logits.
+
+use quadrille_spec::Axis;
+use quadrille_step::{Purpose, ValueId, Wanted};
+use quadrille_tensor as kernels;
+use quadrille_tensor::CacheShape;
+
+use super::Done;
+use crate::{EngineError, RankEngine, Real};
+
+impl<T: Real> RankEngine<'_, T> {
+    pub(super) fn store_keys_values(&mut self, qkv: ValueId, cache: ValueId) -> Result<usize, EngineError> {
+        let (shape, part) = (self.cache_shape(), self.microbatch);
+        self.write(cache, |rank, cache| {
+            let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
+            let cache = &mut cache[part * shape.elements()..(part + 1) * shape.elements()];
+            kernels::store_keys_values(&rank.pool, shape, starts, qkv, cache);
+            Ok(2 * qkv.len() / (rank.group_heads() + 2))
+        })
+    }
+
+    pub(super) fn cached_attention(&mut self, qkv: ValueId, cache: ValueId, output: ValueId) -> Done {
+        let (shape, part) = (self.cache_shape(), self.microbatch);
+        self.write(output, |rank, out| {
+            let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
+            let cache = &rank.read(cache)?[part * shape.elements()..(part + 1) * shape.elements()];
+            kernels::cached_attention(&rank.pool, shape, starts, qkv, cache, out);
+            let seen: usize = starts.iter().map(|start| start + shape.tokens).sum();
+            rank.flops.attention_forward += 4 * (seen * shape.tokens * shape.heads * shape.head_dim) as u64;
+            Ok(())
+        })
+    }
+
+    /// A microbatch's wanted rows, behind those of the microbatches before it.
+    pub(super) fn collect_rows(
+        &mut self,
+        wanted: Wanted,
+        input: ValueId,
+        output: ValueId,
+    ) -> Result<usize, EngineError> {
+        self.write(output, |rank, collected| {
+            let (tokens, (rows, cols)) = (rank.program.layout.seq_len, rank.dims(input));
+            let (first, sequences, x) = (rank.first_sequence(), rows / tokens, rank.read(input)?);
+            let len = collected.len() / rank.program.layout.microbatches();
+            let collected = &mut collected[rank.microbatch * len..(rank.microbatch + 1) * len];
+            match wanted {
+                Wanted::Every => kernels::copy(&rank.pool, collected, x),
+                Wanted::Newest => {
+                    let newest = &rank.pass.newest[first..first + sequences];
+                    let rows = collected.chunks_exact_mut(cols).zip(x.chunks_exact(tokens * cols)).zip(newest);
+                    rows.for_each(|((to, from), row)| to.copy_from_slice(&from[row * cols..(row + 1) * cols]));
+                }
+            }
+            Ok(len)
+        })
+    }
+
+    /// What the microbatch has of a cache.
+    fn cache_shape(&self) -> CacheShape {
+        let (layout, model) = (&self.program.layout, &self.program.model);
+        let heads = model.heads / layout.grid.size(Axis::X);
+        let Purpose::Generation(generation) = self.program.purpose else { return CacheShape::default() };
+        CacheShape {
+            sequences: layout.microbatch / layout.grid.size(Axis::Z),
+            tokens: layout.seq_len,
+            capacity: generation.capacity,
+            heads,
+            kv_heads: heads / self.group_heads(),
+            head_dim: model.head_dim(),
+        }
+    }
+
+    /// Positions in the cache before the pass, by the microbatch's sequences on this rank.
+    fn starts(&self) -> &[usize] {
+        let (layout, first) = (&self.program.layout, self.first_sequence());
+        &self.pass.starts[first..first + layout.microbatch / layout.grid.size(Axis::Z)]
+    }
+}

@@ -1,0 +1,228 @@
+//! The training loop of one rank: steps, records, checkpoints, and the comparison of the two ledgers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use quadrille_comm::RankContext;
+use quadrille_spec::{AxesLedger, RankLedger};
+use quadrille_step::StepProgram;
+
+use crate::divergence::RecentLosses;
+use crate::saving::{Saved, Saver};
+use crate::train::RankStep;
+use crate::{
+    BatchSource, EngineError, InitialValues, OnDivergence, RankEngine, RankReport, RankTrace, Real, Restore, RunEvent,
+    Start, StepOutcome, StepRecord, TrainOptions,
+};
+
+/// Where a rank tells what happens.
+type Tell<'a> = dyn FnMut(RunEvent) -> Result<(), EngineError> + 'a;
+
+/// Trains as the rank of `context`.
+pub(crate) fn run<T: Real>(
+    program: &StepProgram,
+    options: &TrainOptions,
+    batch: &BatchSource,
+    context: &RankContext,
+    predicted: &RankLedger,
+    tell: &mut Tell,
+) -> Result<RankReport, EngineError> {
+    let mut run = RankRun {
+        engine: prepare::<T>(program, options, context)?,
+        options,
+        losses: RecentLosses::default(),
+        saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
+        tell,
+    };
+    let mut counts = Counts::new(predicted);
+    let (first, tokens) = (options.start.steps_done() + 1, program.layout.tokens_per_step() as u64);
+    for step in first..=options.steps {
+        run.engine.record_spans(options.trace && step == options.steps);
+        let start = Instant::now();
+        let (outcome, spike) = run.step(batch)?;
+        let seconds = start.elapsed().as_secs_f64();
+        counts.add(&mut run.engine, seconds, step == first);
+        let record = StepRecord {
+            step,
+            loss: outcome.loss,
+            grad_norm: outcome.gradient_norm,
+            lr: outcome.learning_rate,
+            tokens: options.start.tokens() + (step + 1 - first) * tokens,
+            seconds,
+            tokens_per_second: tokens as f64 / seconds,
+            applied: outcome.applied,
+            spike,
+        };
+        counts.records.push(record);
+        if !outcome.applied {
+            run.reject(&record, batch)?;
+        }
+        (run.tell)(RunEvent::Step(&record))?;
+        if run.ends_after(step)? {
+            (run.tell)(RunEvent::Stopped(step))?;
+            break;
+        }
+        run.engine.forget_transfers();
+    }
+    let trace = options.trace.then(|| RankTrace::new(run.engine.take_spans(), context.take_spans()));
+    Ok(counts.report(trace, run.engine.matmuls.clone()))
+}
+
+/// The rank with everything that it starts from.
+fn prepare<'a, T: Real>(
+    program: &'a StepProgram,
+    options: &TrainOptions,
+    context: &'a RankContext,
+) -> Result<RankEngine<'a, T>, EngineError> {
+    let initial = InitialValues::Training;
+    let mut engine = RankEngine::<T>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
+    match &options.start {
+        Start::Drawn => {}
+        Start::Values(checkpoint) => engine.load(checkpoint, Restore::Values)?,
+        Start::Resumed(checkpoint) => engine.load(checkpoint, Restore::Everything)?,
+    }
+    if let Some(choices) = &options.matmuls {
+        engine.use_matmuls(choices.clone());
+    } else if options.tune_matmuls {
+        engine.tune_matmuls()?;
+    }
+    Ok(engine)
+}
+
+struct RankRun<'a, T> {
+    engine: RankEngine<'a, T>,
+    options: &'a TrainOptions,
+    losses: RecentLosses,
+    saver: Option<Saver<'a>>,
+    tell: &'a mut Tell<'a>,
+}
+
+impl<T: Real> RankRun<'_, T> {
+    /// One step, and whether its loss stands out.
+    fn step(&mut self, batch: &BatchSource) -> Result<(StepOutcome, bool), EngineError> {
+        self.engine.loss_limit = self.losses.limit(self.options.divergence);
+        let outcome = self.engine.step(batch)?;
+        let spike = self.losses.is_spike(outcome.loss);
+        if outcome.applied {
+            self.losses.push(outcome.loss);
+        }
+        Ok((outcome, spike))
+    }
+
+    /// Says where a loss or gradient that cannot be used came from, and stops if that is asked for.
+    fn reject(&mut self, record: &StepRecord, batch: &BatchSource) -> Result<(), EngineError> {
+        let StepRecord { step, loss, grad_norm, .. } = *record;
+        let (quantity, value) =
+            if loss.is_finite() && !grad_norm.is_finite() { ("gradient norm", grad_norm) } else { ("loss", loss) };
+        let origin = match value.is_finite() {
+            true => format!("the largest that is applied, from the losses before, is {:.4}", self.engine.loss_limit),
+            false => format!("the first number that is not finite is in {}", self.engine.first_non_finite(batch)?),
+        };
+        match self.options.divergence.action {
+            OnDivergence::Stop => Err(EngineError::Diverged { step, quantity, value, origin }),
+            OnDivergence::Skip => {
+                (self.tell)(RunEvent::Skipped { step, reason: format!("its {quantity} is {value}; {origin}") })
+            }
+        }
+    }
+
+    /// Checkpoints that are due or under way, and whether somebody wants the run to end; all ranks agree on both.
+    fn ends_after(&mut self, step: u64) -> Result<bool, EngineError> {
+        if self.options.stop.is_none() && self.saver.is_none() {
+            return Ok(false);
+        }
+        let asked = self.options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
+        let state = self.saver.as_mut().map_or(0.0, |saver| saver.state(false));
+        let agreed = self.engine.largest_of_all(vec![f64::from(u8::from(asked)), state])?;
+        let (stops, last) = (agreed[0] > 0.0, agreed[0] > 0.0 || step == self.options.steps);
+        self.save(step, last, agreed[1])?;
+        Ok(stops)
+    }
+
+    /// Goes on with the checkpoint that is under way and begins the one that is due; at the last step waits for both.
+    fn save(&mut self, step: u64, last: bool, agreed: f64) -> Result<(), EngineError> {
+        let Some(saver) = &mut self.saver else { return Ok(()) };
+        let saved = saver.go_on(&self.engine, agreed)?;
+        tell_saved(self.tell, saved)?;
+        let due = saver.is_due(step, last);
+        if due {
+            complete(saver, &self.engine, self.tell)?;
+            saver.begin(&mut self.engine, step)?;
+        }
+        if last {
+            complete(saver, &self.engine, self.tell)?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits until no checkpoint is under way.
+fn complete<T: Real>(saver: &mut Saver, engine: &RankEngine<T>, tell: &mut Tell) -> Result<(), EngineError> {
+    while saver.is_under_way() {
+        let agreed = engine.largest_of_all(vec![saver.state(true)])?[0];
+        tell_saved(tell, saver.go_on(engine, agreed)?)?;
+    }
+    Ok(())
+}
+
+fn tell_saved(tell: &mut Tell, saved: Option<Saved>) -> Result<(), EngineError> {
+    match saved {
+        None => Ok(()),
+        Some(Saved::Done(step)) => tell(RunEvent::Saved(step)),
+        Some(Saved::Failed(step, reason)) => tell(RunEvent::NotSaved { step, reason }),
+    }
+}
+
+/// What a rank counts over its steps.
+struct Counts<'a> {
+    predicted: &'a RankLedger,
+    ledger: RankLedger,
+    total: AxesLedger,
+    unequal_steps: u64,
+    records: Vec<StepRecord>,
+    steps: Vec<RankStep>,
+    breakdown: BTreeMap<&'static str, f64>,
+}
+
+impl<'a> Counts<'a> {
+    fn new(predicted: &'a RankLedger) -> Self {
+        Self {
+            predicted,
+            ledger: predicted.clone(),
+            total: AxesLedger::new(),
+            unequal_steps: 0,
+            records: Vec::new(),
+            steps: Vec::new(),
+            breakdown: BTreeMap::new(),
+        }
+    }
+
+    fn add<T: Real>(&mut self, engine: &mut RankEngine<T>, seconds: f64, first: bool) {
+        let of_step = engine.take_breakdown();
+        self.steps.push(RankStep::new(seconds, &of_step));
+        if !first {
+            of_step.into_iter().for_each(|(name, seconds)| *self.breakdown.entry(name).or_default() += seconds);
+        }
+        self.ledger = engine.take_ledger();
+        self.unequal_steps += u64::from(self.ledger != *self.predicted);
+        for (axes, kinds) in &self.ledger.axes {
+            for (kind, transfer) in kinds {
+                *self.total.entry(axes.clone()).or_default().entry(*kind).or_default() += *transfer;
+            }
+        }
+    }
+
+    fn report(self, trace: Option<RankTrace>, matmuls: crate::MatmulChoices) -> RankReport {
+        RankReport {
+            ledger: self.ledger,
+            total: self.total,
+            unequal_steps: self.unequal_steps,
+            steps: self.steps,
+            breakdown: self.breakdown.into_iter().map(|(name, seconds)| (name.to_owned(), seconds)).collect(),
+            matmuls,
+            trace,
+            records: self.records,
+        }
+    }
+}

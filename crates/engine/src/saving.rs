@@ -1,0 +1,191 @@
+//! Checkpoints of a run, written behind training.
+//!
+//! Each rank copies its tiles between two steps and goes on; a thread of its own writes them. After every step ranks agree
+//! on how far all are: once all files are on disk, a thread of the first rank commits the checkpoint. These agreements are
+//! the only communication; they lie between steps and are not part of a step's ledger.
+
+use std::borrow::Cow;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::thread::{JoinHandle, spawn};
+
+use quadrille_checkpoint::{About, CheckpointError, Draft, Folder, TensorShape};
+use quadrille_step::StepProgram;
+
+use crate::{EngineError, RankEngine, Real, tensor_shapes, writers};
+
+/// What a run does when a checkpoint cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnSaveFailure {
+    /// It ends with an error, after the step that it is at.
+    #[default]
+    Stop,
+    /// It goes on, and tries again when the next checkpoint is due.
+    Continue,
+}
+
+/// Where and when a run writes checkpoints.
+#[derive(Debug, Clone)]
+pub struct Saving {
+    /// The folder of the run's checkpoints.
+    pub folder: PathBuf,
+    /// Steps between two of them; `None`: only at the end, and when the run is asked to stop.
+    pub every: Option<u64>,
+    /// How many are kept.
+    pub keep: usize,
+    /// What happens if one cannot be written.
+    pub on_failure: OnSaveFailure,
+    /// What they say of the run; step, samples and tokens are those of its beginning.
+    pub about: About,
+}
+
+/// What became of a checkpoint.
+#[derive(Debug)]
+pub(crate) enum Saved {
+    /// It is complete.
+    Done(u64),
+    /// It is not, for this reason, and the run is to go on.
+    Failed(u64, String),
+}
+
+type Written = Result<Option<Draft>, CheckpointError>;
+
+/// How far a checkpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Every rank writes its tiles.
+    Writing,
+    /// All tiles are written; the first rank commits.
+    Committing,
+}
+
+/// A checkpoint that is being written.
+struct UnderWay {
+    step: u64,
+    stage: Stage,
+    /// What this rank does for it, until it is done.
+    task: Option<JoinHandle<Written>>,
+    /// What came of it.
+    result: Option<Written>,
+}
+
+/// What ranks tell each other; the largest counts.
+const DONE: f64 = 0.0;
+const BUSY: f64 = 1.0;
+const FAILED: f64 = 2.0;
+
+/// The checkpoints of a rank.
+pub(crate) struct Saver<'a> {
+    saving: &'a Saving,
+    shapes: Vec<TensorShape>,
+    writers: Vec<usize>,
+    /// Samples and tokens of a step.
+    per_step: [u64; 2],
+    under_way: Option<UnderWay>,
+    /// The last step of which a checkpoint was begun.
+    begun: u64,
+}
+
+impl<'a> Saver<'a> {
+    pub fn new(program: &StepProgram, saving: &'a Saving) -> Self {
+        let per_step = [program.layout.global_batch as u64, program.layout.tokens_per_step() as u64];
+        let (shapes, writers) = (tensor_shapes(program), writers(program));
+        Self { saving, shapes, writers, per_step, under_way: None, begun: saving.about.step }
+    }
+
+    /// Whether a checkpoint is due after a step: every so many, and at the end.
+    pub fn is_due(&self, step: u64, last: bool) -> bool {
+        self.begun < step && (last || self.saving.every.is_some_and(|every| step.is_multiple_of(every)))
+    }
+
+    /// Whether a checkpoint is not complete yet.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Copies this rank's tiles and begins to write them. No other checkpoint may be under way.
+    pub fn begin<T: Real>(&mut self, engine: &mut RankEngine<T>, step: u64) -> Result<(), EngineError> {
+        let (tiles, rank) = (engine.own_tiles()?, engine.context.rank());
+        let folder = self.saving.folder.clone();
+        let task = spawn(move || {
+            let draft = Draft::begin(&folder, step)?;
+            let tiles: Vec<_> = tiles.into_iter().map(|(tile, numbers)| (tile, Cow::Owned(numbers))).collect();
+            draft.write::<T>(rank, &tiles)?;
+            Ok(Some(draft))
+        });
+        self.under_way = Some(UnderWay { step, stage: Stage::Writing, task: Some(task), result: None });
+        self.begun = step;
+        Ok(())
+    }
+
+    /// How far this rank is, to agree on; with `wait` once it is not busy any more.
+    pub fn state(&mut self, wait: bool) -> f64 {
+        let Some(UnderWay { task, result, .. }) = &mut self.under_way else { return DONE };
+        if let Some(task) = task.take_if(|task| wait || task.is_finished()) {
+            *result = Some(task.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        match result {
+            None => BUSY,
+            Some(Ok(_)) => DONE,
+            Some(Err(_)) => FAILED,
+        }
+    }
+
+    /// Goes on once ranks have agreed on their states.
+    pub fn go_on<T: Real>(&mut self, engine: &RankEngine<T>, agreed: f64) -> Result<Option<Saved>, EngineError> {
+        if agreed == BUSY {
+            return Ok(None);
+        }
+        if agreed == FAILED {
+            return self.give_up(engine);
+        }
+        let Some(at) = self.under_way.take() else { return Ok(None) };
+        if at.stage == Stage::Committing {
+            return Ok(Some(Saved::Done(at.step)));
+        }
+        let draft = at.result.and_then(Result::ok).flatten().filter(|_| engine.context.rank() == 0);
+        let task = draft.map(|draft| self.commit(draft, at.step));
+        let result = task.is_none().then_some(Ok(None));
+        self.under_way = Some(UnderWay { step: at.step, stage: Stage::Committing, task, result });
+        Ok(None)
+    }
+
+    /// Makes the checkpoint complete, and removes what is not kept.
+    fn commit(&self, draft: Draft, step: u64) -> JoinHandle<Written> {
+        let mut about = self.saving.about.clone();
+        let steps = step - about.step;
+        about.step = step;
+        about.samples += steps * self.per_step[0];
+        about.tokens += steps * self.per_step[1];
+        let (shapes, writers) = (self.shapes.clone(), self.writers.clone());
+        let (folder, keep) = (Folder::new(&self.saving.folder), self.saving.keep);
+        spawn(move || {
+            draft.commit(&about, &shapes, &writers)?;
+            folder.prune(keep)?;
+            Ok(None)
+        })
+    }
+
+    /// Leaves nothing of a checkpoint that a rank could not write; all ranks tell the same reason.
+    fn give_up<T: Real>(&mut self, engine: &RankEngine<T>) -> Result<Option<Saved>, EngineError> {
+        self.state(true);
+        let Some(UnderWay { step, result, .. }) = self.under_way.take() else { return Ok(None) };
+        let (mut draft, mut reason) = (None, None);
+        match result {
+            Some(Ok(written)) => draft = written,
+            Some(Err(error)) => reason = Some((0, error.to_string())),
+            None => {}
+        }
+        // From here on no rank writes any more.
+        let reason = engine.first_told(reason)?.unwrap_or_default();
+        if engine.context.rank() == 0 {
+            let draft = draft.map_or_else(|| Draft::begin(&self.saving.folder, step), Ok);
+            // The disk may refuse this as well; what is left is no checkpoint, and the next run removes it.
+            let _ = draft.and_then(Draft::discard);
+        }
+        match self.saving.on_failure {
+            OnSaveFailure::Stop => Err(EngineError::Checkpoint { step, reason }),
+            OnSaveFailure::Continue => Ok(Some(Saved::Failed(step, reason))),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The state of a rank as tiles of logical tensors: what a checkpoint takes from it and gives to it.
+//!
+//! Every element of a parameter and of its moments is written by one rank, the one that counts it in the gradient norm.
+//! Who writes follows from the sharding of what the optimizer updates, so a ZeRO rank writes its own shard.
+
+use quadrille_checkpoint::{Checkpoint, Quantity, TensorShape, Tile};
+use quadrille_comm::Label;
+use quadrille_spec::{Axis, Coordinate};
+use quadrille_step::{Parameter, StageProgram, StepProgram};
+
+use crate::{EngineError, RankEngine, Real, Run, Shard};
+
+/// What a rank takes from a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restore {
+    /// Parameters, moments and the number of steps done: a run that goes on.
+    Everything,
+    /// Parameters only: a run that begins from a trained model.
+    Values,
+}
+
+/// The shape of every parameter that a program's ranks hold together.
+pub fn tensor_shapes(program: &StepProgram) -> Vec<TensorShape> {
+    let shape = |each: &Parameter| TensorShape { name: each.name.clone(), rows: each.rows, cols: each.cols };
+    program.parameters().map(|(_, parameter)| shape(parameter)).collect()
+}
+
+/// The ranks that write a part of a checkpoint.
+pub fn writers(program: &StepProgram) -> Vec<usize> {
+    let grid = &program.layout.grid;
+    let writes = |rank: &usize| {
+        let stage = program.of_rank(*rank);
+        stage.parameters.iter().any(|parameter| !owned(stage, parameter, grid.coordinate(*rank)).is_empty())
+    };
+    (0..grid.ranks()).filter(writes).collect()
+}
+
+/// A rectangle of a parameter, and where its rows begin in the shard that the optimizer updates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rectangle {
+    row: usize,
+    col: usize,
+    cols: usize,
+    locals: Vec<usize>,
+}
+
+/// The rectangles that the rank at `place` writes of a parameter.
+fn owned(program: &StageProgram, parameter: &Parameter, place: Coordinate) -> Vec<Rectangle> {
+    if parameter.copy || !program.value(parameter.updated).sharding.is_owner(place) {
+        return Vec::new();
+    }
+    // Of ranks that hold the same keys and values the first of their block writes them.
+    let elsewhere = parameter.shared.filter(|shared| !place.on(Axis::X).is_multiple_of(shared.copies));
+    let runs = Shard::of(program, parameter, parameter.updated, place).runs();
+    let runs = runs.filter(|run| run.row < parameter.rows);
+    rectangles(runs.filter(|run| !elsewhere.is_some_and(|shared| shared.is_copied(run.col))))
+}
+
+/// Runs below each other, put together.
+fn rectangles(runs: impl Iterator<Item = Run>) -> Vec<Rectangle> {
+    let mut done: Vec<Rectangle> = Vec::new();
+    // Rectangles that the next row may continue, by where they are in `done`.
+    let mut open: Vec<usize> = Vec::new();
+    for Run { local, row, col, len } in runs {
+        open.retain(|index| done[*index].row + done[*index].locals.len() >= row);
+        let continued = open.iter().find(|index| {
+            let above = &done[**index];
+            (above.col, above.cols, above.row + above.locals.len()) == (col, len, row)
+        });
+        if let Some(index) = continued {
+            done[*index].locals.push(local);
+        } else {
+            open.push(done.len());
+            done.push(Rectangle { row, col, cols: len, locals: vec![local] });
+        }
+    }
+    done
+}
+
+impl<T: Real> RankEngine<'_, T> {
+    /// Copies of what this rank writes into a checkpoint, row by row.
+    ///
+    /// # Errors
+    /// The job was stopped.
+    pub fn own_tiles(&mut self) -> Result<Vec<(Tile, Vec<T>)>, EngineError> {
+        self.context.enter(Label::new("step"), "copy state")?;
+        self.settle()?;
+        let mut tiles = Vec::new();
+        for (parameter, [mean, squares]) in self.program.parameters.iter().zip(&self.moments) {
+            let rectangles = owned(self.program, parameter, self.place);
+            let sources = [self.read(parameter.updated)?, mean, squares];
+            for (quantity, source) in Quantity::ALL.into_iter().zip(sources) {
+                for Rectangle { row, col, cols, locals } in &rectangles {
+                    let mut numbers = Vec::with_capacity(locals.len() * cols);
+                    locals.iter().for_each(|local| numbers.extend_from_slice(&source[*local..local + cols]));
+                    let (tensor, [row, col, cols]) = (parameter.name.clone(), [*row, *col, *cols]);
+                    tiles.push((Tile { tensor, quantity, row, col, rows: locals.len(), cols }, numbers));
+                }
+            }
+        }
+        Ok(tiles)
+    }
+
+    /// Takes this rank's part of a checkpoint that any layout has written.
+    ///
+    /// # Errors
+    /// A damaged file; a checkpoint of another model, or without what is asked for; the job was stopped.
+    pub fn load(&mut self, checkpoint: &Checkpoint, restore: Restore) -> Result<(), EngineError> {
+        self.context.enter(Label::new("step"), "load checkpoint")?;
+        self.settle()?;
+        let program = self.program;
+        for (index, parameter) in program.parameters.iter().enumerate() {
+            let storage = program.value(parameter.value).storage;
+            let mut values = self.slots.take(storage)?;
+            let read = self.fill(checkpoint, parameter, Quantity::Value, &mut values);
+            self.slots.put(storage, values);
+            read?;
+            if restore == Restore::Everything {
+                let mut moments = std::mem::take(&mut self.moments[index]);
+                for (quantity, moment) in Quantity::ALL[1..].iter().zip(&mut moments) {
+                    self.fill(checkpoint, parameter, *quantity, moment)?;
+                }
+                self.moments[index] = moments;
+            }
+        }
+        if restore == Restore::Everything {
+            self.step = checkpoint.about().step;
+        }
+        Ok(())
+    }
+
+    fn fill(
+        &self,
+        checkpoint: &Checkpoint,
+        parameter: &Parameter,
+        quantity: Quantity,
+        out: &mut [T],
+    ) -> Result<(), EngineError> {
+        let held = if quantity == Quantity::Value { parameter.value } else { parameter.updated };
+        let runs = Shard::of(self.program, parameter, held, self.place).runs();
+        for Run { local, row, col, len } in runs.filter(|run| run.row < parameter.rows) {
+            checkpoint.read(&parameter.name, quantity, row, col, &mut out[local..local + len])?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(local: usize, row: usize, col: usize, len: usize) -> Run {
+        Run { local, row, col, len }
+    }
+
+    #[test]
+    fn rows_below_each_other_are_one_rectangle() {
+        // A flat shard: the end of a row, two whole rows, the beginning of one.
+        let flat = [run(0, 1, 3, 2), run(2, 2, 0, 5), run(7, 3, 0, 5), run(12, 4, 0, 1)];
+        let found = rectangles(flat.into_iter());
+        let shape = |each: &Rectangle| (each.row, each.col, each.locals.len(), each.cols);
+        assert_eq!(found.iter().map(shape).collect::<Vec<_>>(), [(1, 3, 1, 2), (2, 0, 2, 5), (4, 0, 1, 1)]);
+        // Columns in two places of each row, the second row of the first place missing.
+        let apart = [run(0, 0, 0, 2), run(2, 0, 6, 1), run(3, 1, 6, 1), run(4, 2, 0, 2), run(6, 2, 6, 1)];
+        let found = rectangles(apart.into_iter());
+        assert_eq!(found.iter().map(shape).collect::<Vec<_>>(), [(0, 0, 1, 2), (0, 6, 3, 1), (2, 0, 1, 2)]);
+        assert_eq!(found[1].locals, [2, 3, 6]);
+    }
+}

@@ -1,0 +1,165 @@
+//! Checkpoints: any layout reads any other's, bit for bit, and training goes on from it as if nothing had happened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::TestCaseError;
+use quadrille_checkpoint::{About, Checkpoint, Folder, Quantity};
+use quadrille_engine::{
+    EngineError, OnSaveFailure, RunEvent, Saving, Start, TrainOptions, TrainOutcome, random_batch, train,
+};
+use quadrille_proofs::{Case, combined_cases, hyper};
+use quadrille_spec::{Axis, ElementType, Grid, Layout, LayoutRequest, Zero};
+use quadrille_step::StepProgram;
+use serde_json::Value;
+
+/// Steps before and after the checkpoint.
+const BEFORE: u64 = 2;
+const AFTER: u64 = 2;
+
+fn about(program: &StepProgram, seed: u64, start: &Start) -> About {
+    let (step, samples, tokens) = match start {
+        Start::Resumed(checkpoint) => (checkpoint.about().step, checkpoint.about().samples, checkpoint.about().tokens),
+        _ => (0, 0, 0),
+    };
+    About {
+        model: program.model.clone(),
+        layout: program.layout.clone(),
+        dtype: program.layout.dtype,
+        step,
+        samples,
+        tokens,
+        seed,
+        hyper: Value::Null,
+        data: Value::Null,
+        run: Value::Null,
+        hugging_face: None,
+    }
+}
+
+/// Trains to the end of step `steps`, writing checkpoints after every second step.
+fn run(case: &Case, layout: &Layout, folder: &Path, start: Start, steps: u64) -> Result<TrainOutcome, EngineError> {
+    let layout = Layout { dtype: ElementType::F64, ..layout.clone() };
+    let program = StepProgram::new(&case.model, &layout).unwrap_or_else(|error| panic!("{layout:?}: {error}"));
+    let saving = Saving {
+        folder: folder.to_path_buf(),
+        every: Some(2),
+        keep: 10,
+        on_failure: OnSaveFailure::Stop,
+        about: about(&program, case.seed, &start),
+    };
+    let options = TrainOptions {
+        start,
+        threads: case.threads,
+        saving: Some(saving),
+        ..TrainOptions::new(steps, hyper(case.clip), case.seed)
+    };
+    let batch = random_batch(&case.model, case.seed, layout.seq_len);
+    train::<f64>(&program, &options, &batch, &mut |_: RunEvent| Ok(()))
+}
+
+/// Another layout of the same model and batch: the first legal one of those that `choice` leads to.
+fn other(case: &Case, choice: &Index) -> Layout {
+    let sizes = |number: usize| -> Option<Grid> {
+        let axes = [Axis::X, Axis::Y, Axis::Z, Axis::Context, Axis::Data, Axis::Pipe];
+        let grid = axes
+            .iter()
+            .enumerate()
+            .map(|(place, axis)| format!("{axis}={}", number / 3_usize.pow(place as u32) % 3 + 1));
+        let grid: Grid = grid.collect::<Vec<_>>().join(",").parse().ok()?;
+        (grid.ranks() <= 8).then_some(grid)
+    };
+    let zeros = [Zero::Off, Zero::Optimizer, Zero::Gradients];
+    let all = 3_usize.pow(6);
+    let first = choice.index(all);
+    let legal = (0..all).filter_map(|offset| {
+        let number = (first + 7 * offset) % all;
+        let mut request = LayoutRequest::new(sizes(number)?, case.layout.global_batch);
+        request.seq_len = Some(case.layout.seq_len);
+        request.zero = zeros[number % 3];
+        Layout::new(&case.model, &request).ok()
+    });
+    legal.into_iter().next().unwrap_or_else(|| case.layout.clone())
+}
+
+/// The bits of everything that a checkpoint holds.
+fn bits(checkpoint: &Checkpoint) -> Vec<(String, Quantity, Vec<u64>)> {
+    let whole = |name: &str, quantity| {
+        let numbers = checkpoint.whole::<f64>(name, quantity).unwrap();
+        (name.to_owned(), quantity, numbers.into_iter().map(f64::to_bits).collect())
+    };
+    let tensors = checkpoint.tensors().iter();
+    tensors.flat_map(|each| Quantity::ALL.map(|quantity| whole(&each.name, quantity))).collect()
+}
+
+fn opened(folder: &Path, step: u64) -> Arc<Checkpoint> {
+    Arc::new(Checkpoint::open(&Folder::new(folder).path_of(step)).unwrap())
+}
+
+fn check(case: &Case, choice: &Index) -> Result<(), TestCaseError> {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, same, resharded] = ["whole", "same", "resharded"].map(|name| folder.path().join(name));
+    let fail = |error: EngineError| TestCaseError::fail(error.to_string());
+    let uninterrupted = run(case, &case.layout, &whole, Start::Drawn, BEFORE + AFTER).map_err(fail)?;
+    let middle = opened(&whole, BEFORE);
+    prop_assert_eq!(middle.about().samples, BEFORE * case.layout.global_batch as u64);
+
+    // In the same layout every bit is as if the run had gone on.
+    let resumed = run(case, &case.layout, &same, Start::Resumed(Arc::clone(&middle)), BEFORE + AFTER).map_err(fail)?;
+    let losses = |run: &TrainOutcome| run.records.iter().map(|record| record.loss.to_bits()).collect::<Vec<_>>();
+    prop_assert_eq!(&losses(&uninterrupted)[BEFORE as usize..], losses(&resumed));
+    let (end, again) = (opened(&whole, BEFORE + AFTER), opened(&same, BEFORE + AFTER));
+    prop_assert!(bits(&end) == bits(&again), "the same layout");
+    prop_assert_eq!((end.about().samples, end.about().tokens), (again.about().samples, again.about().tokens));
+
+    // Another layout has every bit of the state, and goes on from it to within rounding.
+    let layout = other(case, choice);
+    let held = rewritten(case, &layout, &resharded, &middle).map_err(fail)?;
+    prop_assert!(bits(&middle) == bits(&held), "{}", layout.grid);
+    let resumed = run(case, &layout, &resharded, Start::Resumed(middle), BEFORE + AFTER).map_err(fail)?;
+    for (a, b) in uninterrupted.records[BEFORE as usize..].iter().zip(&resumed.records) {
+        prop_assert!((a.loss - b.loss).abs() <= 1e-11 * a.loss.abs(), "{} and {} on {}", a.loss, b.loss, layout.grid);
+    }
+    let after = opened(&resharded, BEFORE + AFTER);
+    for tensor in end.tensors() {
+        let [a, b] = [&end, &after].map(|each| each.whole::<f64>(&tensor.name, Quantity::Value).unwrap());
+        let most = a.iter().fold(0.0, |most: f64, number| most.max(number.abs()));
+        let apart = a.iter().zip(&b).fold(0.0, |most: f64, (a, b)| most.max((a - b).abs()));
+        prop_assert!(apart <= 1e-11 * most.max(1.0), "{} of {} on {}", apart, tensor.name, layout.grid);
+    }
+    Ok(())
+}
+
+/// What a layout writes that has loaded a checkpoint.
+fn rewritten(case: &Case, layout: &Layout, folder: &Path, from: &Checkpoint) -> Result<Checkpoint, EngineError> {
+    use quadrille_checkpoint::Draft;
+    use quadrille_comm::{JobOptions, run_ranks};
+    use quadrille_engine::{InitialValues, RankEngine, Restore, tensor_shapes, writers};
+    use std::borrow::Cow;
+
+    let layout = Layout { dtype: ElementType::F64, ..layout.clone() };
+    let program = StepProgram::new(&case.model, &layout).unwrap_or_else(|error| panic!("{layout:?}: {error}"));
+    let step = from.about().step;
+    run_ranks(&JobOptions::new(layout.grid.ranks()), |context| {
+        let initial = InitialValues::Perturbed;
+        let mut engine = RankEngine::<f64>::new(&program, context, 1, hyper(None), 0, initial)?;
+        engine.load(from, Restore::Everything)?;
+        let tiles: Vec<_> =
+            engine.own_tiles()?.into_iter().map(|(tile, numbers)| (tile, Cow::Owned(numbers))).collect();
+        Ok(Draft::begin(folder, step)?.write::<f64>(context.rank(), &tiles)?)
+    })?;
+    let about = About { layout, ..from.about().clone() };
+    let path = Draft::begin(folder, step)?.commit(&about, &tensor_shapes(&program), &writers(&program))?;
+    Ok(Checkpoint::open(&path)?)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_layout_reads_any_others(case in combined_cases(), choice in any::<Index>()) {
+        check(&case, &choice)?;
+    }
+}

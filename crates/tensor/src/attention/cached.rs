@@ -1,0 +1,186 @@
+//! Attention to keys and values of earlier passes, for generation.
+//!
+//! Letters: d = head dimension, n = positions of a sequence that are in the cache, c = its capacity. The cache is
+//! [sequences, kv_heads, 2 c d]: of each sequence and group of heads the keys, cut into tiles of 32 positions that lie
+//! as [d, positions], then the values [c, d]. A query reads both once, in the order of memory; what it costs is what the
+//! n positions take, however many there were before.
+
+use super::{AttentionShape, attention_forward};
+use crate::context::ContextPart;
+use crate::dispatch::vectorised;
+use crate::element::Element;
+use crate::lanes::{largest, sum};
+use crate::pool::{Disjoint, Pool};
+
+/// Positions in a tile of keys; the last tile of a cache may have fewer.
+const TILE: usize = 32;
+
+/// What the kernels of a cache work on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheShape {
+    /// Independent sequences.
+    pub sequences: usize,
+    /// Tokens of each in a pass.
+    pub tokens: usize,
+    /// Positions of each that the cache has room for, c.
+    pub capacity: usize,
+    /// Heads on this rank.
+    pub heads: usize,
+    /// Heads of keys and values on this rank, each shared by heads / kv_heads heads.
+    pub kv_heads: usize,
+    /// Columns of a head's query, d; scores are scaled by 1 / sqrt(d).
+    pub head_dim: usize,
+}
+
+impl CacheShape {
+    /// Elements of the cache.
+    pub fn elements(&self) -> usize {
+        self.sequences * self.kv_heads * self.of_unit()
+    }
+
+    /// Elements of the cache of a sequence and a group of heads.
+    fn of_unit(&self) -> usize {
+        2 * self.capacity * self.head_dim
+    }
+
+    fn group_heads(&self) -> usize {
+        self.heads / self.kv_heads.max(1)
+    }
+
+    /// The columns of `qkv` in which a group begins: its queries, then its key and its value.
+    fn first_col(&self, group: usize) -> usize {
+        group * (self.group_heads() + 2) * self.head_dim
+    }
+
+    fn qkv_cols(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    fn check(&self, starts: &[usize], qkv: usize, cache: usize) {
+        assert_eq!(self.kv_heads * self.group_heads(), self.heads, "groups of {self:?}");
+        assert_eq!(starts.len(), self.sequences, "starts of {self:?}");
+        assert_eq!(qkv, self.sequences * self.tokens * self.qkv_cols(), "qkv of {self:?}");
+        assert_eq!(cache, self.elements(), "cache of {self:?}");
+    }
+}
+
+/// Puts the keys and values of qkv [sequences * tokens, (heads + 2 * kv_heads) * d] into the cache: those of token i of
+/// a sequence at position starts[sequence] + i; what is beyond the capacity, padding of a pass, is left out.
+pub fn store_keys_values<T: Element>(pool: &Pool, shape: CacheShape, starts: &[usize], qkv: &[T], cache: &mut [T]) {
+    shape.check(starts, qkv.len(), cache.len());
+    let (d, capacity) = (shape.head_dim, shape.capacity);
+    let units = cache.chunks_exact_mut(shape.of_unit().max(1)).enumerate();
+    pool.each(units, |(unit, cache)| {
+        let (sequence, group) = (unit / shape.kv_heads, unit % shape.kv_heads);
+        let (keys, values) = cache.split_at_mut(capacity * d);
+        for token in 0..shape.tokens.min(capacity.saturating_sub(starts[sequence])) {
+            let position = starts[sequence] + token;
+            let row = (sequence * shape.tokens + token) * shape.qkv_cols();
+            let from = row + shape.first_col(group) + shape.group_heads() * d;
+            let (key, value) = qkv[from..from + 2 * d].split_at(d);
+            let first = position / TILE * TILE;
+            let width = TILE.min(capacity - first);
+            let tile = &mut keys[first * d..(first + width) * d];
+            tile[position - first..].iter_mut().step_by(width).zip(key).for_each(|(to, from)| *to = *from);
+            values[position * d..(position + 1) * d].copy_from_slice(value);
+        }
+    });
+}
+
+/// out [sequences * tokens, heads * d] = softmax(q k^T / sqrt(d)) v, with the queries of qkv, of which token i of a
+/// sequence is at position starts[sequence] + i and sees the keys and values in the cache up to it, which
+/// [`store_keys_values`] has put there. Rows beyond the capacity, padding of a pass, are zero.
+pub fn cached_attention<T: Element>(
+    pool: &Pool,
+    shape: CacheShape,
+    starts: &[usize],
+    qkv: &[T],
+    cache: &[T],
+    out: &mut [T],
+) {
+    shape.check(starts, qkv.len(), cache.len());
+    let (rows, width) = (shape.sequences * shape.tokens, shape.heads * shape.head_dim);
+    assert_eq!(out.len(), rows * width, "output of {shape:?}");
+    if shape.tokens > 1 && starts.iter().all(|start| *start == 0) {
+        return from_the_beginning(pool, shape, qkv, out);
+    }
+    let (heads, d, of_unit) = (shape.group_heads(), shape.head_dim, shape.of_unit());
+    let out = Disjoint::new(out);
+    pool.each(0..shape.sequences * shape.kv_heads, |unit| {
+        let (sequence, group) = (unit / shape.kv_heads, unit % shape.kv_heads);
+        let (keys, values) = cache[unit * of_unit..(unit + 1) * of_unit].split_at(shape.capacity * d);
+        T::with_scratch(heads * shape.capacity, |scores| {
+            for token in 0..shape.tokens {
+                let (row, seen) = (sequence * shape.tokens + token, starts[sequence] + token + 1);
+                let first = row * shape.qkv_cols() + shape.first_col(group);
+                let queries = &qkv[first..first + heads * d];
+                // SAFETY: this unit alone writes its rows of its heads' columns.
+                let out = unsafe { out.part(row * width + group * heads * d, heads * d) };
+                out.fill(T::ZERO);
+                if seen <= shape.capacity {
+                    vectorised(
+                        #[inline(always)]
+                        || attend(queries, keys, values, (d, shape.capacity, seen), scores, out),
+                    );
+                }
+            }
+        });
+    });
+}
+
+/// A first pass of several tokens: attention among them, as in training.
+fn from_the_beginning<T: Element>(pool: &Pool, shape: CacheShape, qkv: &[T], out: &mut [T]) {
+    let CacheShape { sequences, tokens, heads, kv_heads, head_dim, .. } = shape;
+    let context = ContextPart::WHOLE;
+    let shape = AttentionShape { sequences, seq_len: tokens, context, heads, kv_heads, head_dim, causal: true };
+    T::with_scratch(sequences * tokens * heads, |log_sum_exp| {
+        attention_forward(pool, shape, qkv, None, out, log_sum_exp, None);
+    });
+}
+
+/// The queries [heads, d] of one token; `seen` of the `capacity` positions; scores [heads, capacity]; out starts at 0.
+#[inline(always)]
+fn attend<T: Element>(
+    queries: &[T],
+    keys: &[T],
+    values: &[T],
+    (d, capacity, seen): (usize, usize, usize),
+    scores: &mut [T],
+    out: &mut [T],
+) {
+    let scale = T::from_f64(1.0 / (d as f64).sqrt());
+    for (tile, keys) in keys.chunks(TILE * d).take(seen.div_ceil(TILE)).enumerate() {
+        let width = keys.len() / d;
+        for (query, scores) in queries.chunks_exact(d).zip(scores.chunks_exact_mut(capacity)) {
+            products(query, keys, scale, &mut scores[tile * TILE..tile * TILE + width]);
+        }
+    }
+    for (scores, out) in scores.chunks_exact_mut(capacity).zip(out.chunks_exact_mut(d)) {
+        let scores = &mut scores[..seen];
+        let max = largest(scores);
+        scores.iter_mut().for_each(|score| *score = (*score - max).exp());
+        let factor = T::ONE / sum(scores, |score| score);
+        for (score, value) in scores.iter().zip(values.chunks_exact(d)) {
+            let weight = *score * factor;
+            out.iter_mut().zip(value).for_each(|(out, value)| *out += weight * *value);
+        }
+    }
+}
+
+/// scores = keys^T query scale, for a tile of keys [d, positions].
+#[inline(always)]
+fn products<T: Element>(query: &[T], keys: &[T], scale: T, scores: &mut [T]) {
+    let mut sums = [T::ZERO; TILE];
+    if scores.len() == TILE {
+        for (query, keys) in query.iter().zip(keys.chunks_exact(TILE)) {
+            for i in 0..TILE {
+                sums[i] += *query * keys[i];
+            }
+        }
+    } else {
+        for (query, keys) in query.iter().zip(keys.chunks_exact(scores.len().max(1))) {
+            sums.iter_mut().zip(keys).for_each(|(sum, key)| *sum += *query * *key);
+        }
+    }
+    scores.iter_mut().zip(sums).for_each(|(score, sum)| *score = sum * scale);
+}

@@ -1,0 +1,89 @@
+use crate::support::{assert_close, on_any_threads, random};
+use quadrille_tensor::*;
+
+const WHOLE: ContextPart = ContextPart::WHOLE;
+
+/// Sequences of unequal length come in passes of `tokens`; the whole sequences' attention is the training kernel's.
+fn check<T: Element>(heads: usize, kv_heads: usize, head_dim: usize, capacity: usize, tokens: usize) {
+    let lengths = [capacity, capacity / 2 + 1, 1];
+    let cols = (heads + 2 * kv_heads) * head_dim;
+    let width = heads * head_dim;
+    let whole = random::<T>(1, lengths.len() * capacity * cols);
+    let shape = AttentionShape {
+        sequences: lengths.len(),
+        seq_len: capacity,
+        context: WHOLE,
+        heads,
+        kv_heads,
+        head_dim,
+        causal: true,
+    };
+    let (mut expected, mut lse) = (vec![T::ZERO; shape.rows() * width], vec![T::ZERO; shape.rows() * heads]);
+    attention_forward(&Pool::new(1), shape, &whole, None, &mut expected, &mut lse, None);
+
+    let shape = CacheShape { sequences: lengths.len(), tokens, capacity, heads, kv_heads, head_dim };
+    let run = |pool: &Pool| {
+        // Whatever lies where nothing was stored must not be read.
+        let mut cache = vec![T::from_f64(f64::NAN); shape.elements()];
+        let mut gathered = vec![T::ZERO; lengths.len() * capacity * width];
+        for pass in 0..capacity.div_ceil(tokens) {
+            let starts = lengths.map(|length| (pass * tokens).min(length));
+            // Rows beyond a sequence's end are padding.
+            let mut qkv = vec![T::from_f64(7.0); lengths.len() * tokens * cols];
+            let mut rows = Vec::new();
+            for (sequence, length) in lengths.iter().enumerate() {
+                for token in 0..tokens.min(length - starts[sequence]) {
+                    let (from, to) = (sequence * capacity + starts[sequence] + token, sequence * tokens + token);
+                    qkv[to * cols..(to + 1) * cols].copy_from_slice(&whole[from * cols..(from + 1) * cols]);
+                    rows.push((from, to));
+                }
+            }
+            let mut out = vec![T::from_f64(f64::NAN); lengths.len() * tokens * width];
+            store_keys_values(pool, shape, &starts, &qkv, &mut cache);
+            cached_attention(pool, shape, &starts, &qkv, &cache, &mut out);
+            for (to, from) in rows {
+                gathered[to * width..(to + 1) * width].copy_from_slice(&out[from * width..(from + 1) * width]);
+            }
+        }
+        gathered
+    };
+    let found = on_any_threads(run);
+    for (sequence, length) in lengths.iter().enumerate() {
+        let rows = sequence * capacity * width..(sequence * capacity + length) * width;
+        let exact: Vec<f64> = expected[rows.clone()].iter().map(|x| x.to_f64()).collect();
+        let what = format!("sequence {sequence} of {shape:?}");
+        assert_close(&what, &found[rows], &exact);
+    }
+}
+
+#[test]
+fn cached_attention_is_attention() {
+    for (heads, kv_heads, head_dim) in [(1, 1, 1), (2, 2, 5), (6, 2, 8), (4, 1, 16), (3, 3, 64)] {
+        for (capacity, tokens) in [(1, 1), (7, 1), (7, 3), (33, 1), (64, 16), (70, 1), (70, 70), (97, 40)] {
+            check::<f64>(heads, kv_heads, head_dim, capacity, tokens);
+            check::<f32>(heads, kv_heads, head_dim, capacity, tokens);
+        }
+    }
+}
+
+#[test]
+fn every_position_in_the_cache_matters() {
+    let shape = CacheShape { sequences: 1, tokens: 1, capacity: 40, heads: 2, kv_heads: 1, head_dim: 4 };
+    let (pool, cols) = (Pool::new(1), 16);
+    let filled = |skipped: Option<usize>| {
+        let mut cache = vec![0.0; shape.elements()];
+        for position in (0..39).filter(|position| Some(*position) != skipped) {
+            store_keys_values(&pool, shape, &[position], &random::<f64>(position as u64, cols), &mut cache);
+        }
+        let (query, mut out) = (random::<f64>(99, cols), vec![0.0; 8]);
+        store_keys_values(&pool, shape, &[39], &query, &mut cache);
+        cached_attention(&pool, shape, &[39], &query, &cache, &mut out);
+        out
+    };
+    let whole = filled(None);
+    for position in 0..39 {
+        let without = filled(Some(position));
+        let gap = whole.iter().zip(&without).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(gap > 1e-6, "position {position}: {gap}");
+    }
+}
