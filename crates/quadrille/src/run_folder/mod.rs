@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use lines::Lines;
-use lock::Lock;
+pub use lock::Lock;
 
 use crate::failure::Failure;
 use crate::files;
