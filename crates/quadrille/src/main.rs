@@ -1,11 +1,12 @@
 //! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `convert`, `calibrate`, `validate`, `bench`.
+//! `convert`, `calibrate`, `validate`, `bench`, `checkpoint`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
 mod arguments;
 mod bench;
 mod calibrate;
+mod checkpoint;
 mod constants;
 mod convert;
 mod data_arguments;
@@ -69,5 +70,6 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Bench(arguments) => bench::run(&arguments, launch),
         Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
         Command::Validate(arguments) => validate::run(&arguments, launch),
+        Command::Checkpoint(arguments) => checkpoint::run(&arguments),
     }
 }
