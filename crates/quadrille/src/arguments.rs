@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
+use crate::data::DataCommandArguments;
 use crate::data_arguments::DataArguments;
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
@@ -44,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   quadrille export --to megatron --model llama3-8b --grid x=4,data=2,pipe=2 --gpus-per-node 8
   quadrille calibrate --out here.toml                      measure this machine for --cluster here.toml
   quadrille validate local --ranks 4 --html local.html      predicted against measured steps, layout by layout
+  quadrille data prepare wiki.jsonl --out wiki --format megatron
   quadrille bench step                                     speed beside what the matrix library reaches";
 
 #[derive(Debug, Subcommand)]
@@ -70,6 +72,8 @@ pub enum Command {
     Calibrate(CalibrateArguments),
     /// Hold predictions against measured steps: published ones, or this machine's.
     Validate(ValidateArguments),
+    /// Turn text into tokens, convert files of tokens, and say what files hold.
+    Data(DataCommandArguments),
 }
 
 /// Which model.

@@ -94,7 +94,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     if !first {
         return Ok(());
     }
-    report(arguments, &program, &outcome, floor)?;
+    report(arguments, &program, &outcome, floor, &source)?;
     if let Some((path, file)) = arguments.trace.as_deref().zip(trace_file) {
         write_trace(path, file, &trace::measured(&program, &outcome.ranks))?;
     }
@@ -112,9 +112,10 @@ fn report(
     program: &StepProgram,
     outcome: &TrainOutcome,
     floor: Option<f64>,
+    source: &Source,
 ) -> Result<(), Failure> {
     if arguments.json {
-        return print_json(&document(program, outcome, floor));
+        return print_json(&document(program, outcome, floor, source));
     }
     let (changed, measured) = outcome.ranks[0].matmuls.changed();
     let mut text = String::new();
@@ -130,11 +131,12 @@ fn report(
     print_text(&text)
 }
 
-fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>) -> Value {
+fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>, source: &Source) -> Value {
     let losses: Vec<f64> = outcome.records.iter().map(|record| record.loss).collect();
     json!({
         "model": program.model,
         "layout": layout_json(&program.layout),
+        "data": source.about(),
         "losses": losses,
         "floor": floor,
         "steps": outcome.records,
