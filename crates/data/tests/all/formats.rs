@@ -1,16 +1,15 @@
 //! Megatron-LM's and llm.c's files, written and read by this crate and by an independent reader and writer.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{MEGATRON_TYPES, llm_c, read_llm_c, read_megatron, write_megatron};
 use proptest::prelude::*;
 use quadrille_data::{
     DataError, Format, LlmCFile, MegatronFile, Opening, Reading, TokenFormat, TokenSource, Tokenizer, convert, inspect,
     open,
 };
+
+use crate::others::{MEGATRON_TYPES, llm_c, read_llm_c, read_megatron, write_megatron};
 
 fn opened(path: &Path, tokenizer: Option<Tokenizer>) -> Result<TokenSource, DataError> {
     let named = tokenizer.is_some();
@@ -106,7 +105,7 @@ proptest! {
     /// The format has no checksums: what is wrong is found if it contradicts something, and nothing is read beyond the end.
     #[test]
     fn damaged_indices_are_refused_or_consistent(
-        byte in any::<prop::sample::Index>(), bit in 0..8, cut in any::<prop::sample::Index>(), which in 0..2,
+        byte in any::<prop::sample::Index>(), bit in 0_u8..8, cut in any::<prop::sample::Index>(), which in 0_usize..2,
     ) {
         let folder = tempfile::tempdir().unwrap();
         let prefix = folder.path().join("m");
@@ -121,7 +120,7 @@ proptest! {
             fs::write(&path, good).unwrap();
             result
         };
-        let flipped = damage("idx", &|bytes| { let at = byte.index(bytes.len()); bytes[at] ^= 1 << bit; });
+        let flipped = damage("idx", &|bytes| { let at = byte.index(bytes.len()); bytes[at] ^= 1_u8 << bit; });
         match flipped {
             // Only the boundaries of documents may move.
             Ok(file) => prop_assert!(documents(&TokenSource::Megatron(file)).concat() == [1, 2, 3, 4, 5, 6, 7]),
@@ -134,12 +133,12 @@ proptest! {
     }
 
     #[test]
-    fn damaged_llm_c_files_are_refused(byte in 0_usize..12, bit in 0..8, cut in 0_usize..1030) {
+    fn damaged_llm_c_files_are_refused(byte in 0_usize..12, bit in 0_u8..8, cut in 0_usize..1030) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.bin");
         let good = llm_c(20_240_520, 1, 2, &[50256, 1, 2]);
         let mut bad = good.clone();
-        bad[byte] ^= 1 << bit;
+        bad[byte] ^= 1_u8 << bit;
         for bad in [&bad[..], &good[..cut], &[&good[..], &[0]].concat()] {
             fs::write(&path, bad).unwrap();
             match LlmCFile::open(&path, None) {
