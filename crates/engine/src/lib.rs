@@ -16,6 +16,7 @@ mod generate;
 mod hyper;
 mod initial;
 mod ledger;
+mod not_finite;
 mod pipeline;
 mod random_batch;
 mod rank;
@@ -38,7 +39,8 @@ pub use error::EngineError;
 pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
 pub use execute::transpose;
 pub use generate::{
-    Finish, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Sampling, generate, logits,
+    Finish, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Logits, Sampling, generate,
+    logits, logits_program,
 };
 pub use hyper::{Hyper, schedule};
 pub use initial::{InitialValues, initial_tensor};
@@ -50,7 +52,9 @@ pub use saving::{OnSaveFailure, Saving};
 pub use shard::{Run, Shard, assemble};
 pub use state::{Restore, tensor_shapes, writers};
 pub use trace::{RankTrace, TracedOperation, TracedTransfer};
-pub use train::{RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, WAITING, train};
+pub use train::{
+    RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, Validation, WAITING, train,
+};
 pub use tuning::MatmulChoices;
 pub use verify::{Tolerance, VerifyOptions, VerifyReport, take_part, verify};
 pub use weights::Weights;
