@@ -11,12 +11,9 @@ use serde::Serialize;
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
-<<<<<<< HEAD
+use crate::convert::ConvertArguments;
 use crate::data::DataCommandArguments;
 use crate::data_arguments::DataArguments;
-=======
-use crate::convert::ConvertArguments;
->>>>>>> 77f7b7275eccae4823b968e407970c09ffcc59bf
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;

@@ -7,8 +7,8 @@ mod refusals;
 use std::fs;
 use std::path::Path;
 
-use common::run;
-use refusals::{refused, refused_in};
+use common::{json as one_json, run};
+use refusals::{folder_with, refused, refused_in};
 use serde_json::{Value, json};
 
 const TRAIN: &str = "train --model gpt-tiny --set vocab=256 --tokenizer bytes --threads 1 --grid x=1 --steps 3";
@@ -96,7 +96,7 @@ fn mixtures_validation_documents_and_the_mask_are_told_and_change_the_samples() 
     }
     assert_eq!(of("--data wiki.jsonl --validation-data book.txt")["losses"], plain["losses"]);
     assert_eq!(of("--data wiki.jsonl --cache elsewhere")["losses"], plain["losses"]);
-    let demo = of("--validation 0.01");
+    let demo = one_json(&format!("{TRAIN} --validation 0.01"));
     assert_eq!((&demo["data"]["kind"], &demo["losses"]), (&json!("demo"), &of("")["losses"]));
 }
 
@@ -128,5 +128,5 @@ fn what_cannot_be_read_is_refused_with_the_remedy() {
     prepare("missing.txt --out x", &["missing.txt", "No such file"]);
     prepare("wiki.jsonl --out missing/x", &["missing"]);
     prepare("x.bin --out x --format llm.c", &["would be written over", "x.bin"]);
-    refused_in(path, "data info x.bin", &["x.bin", "neither text nor tokens"]);
+    refused_in(folder_with("x.bin", [1, 0, 2, 0]).path(), "data info x.bin", &["x.bin", "neither text nor tokens"]);
 }

@@ -224,7 +224,11 @@ fn prepared_files_remember_their_tokenizer() {
     assert!(matches!(vocabulary.name, VocabularyName::Json(_)));
     let open = |tokenizer: &Tokenizer| {
         let reading = Reading::new(tokenizer.clone());
-        open(std::slice::from_ref(&file), &Opening { reading: &reading, named: true, cache: folder.path() }, &mut |_, _| {})
+        open(
+            std::slice::from_ref(&file),
+            &Opening { reading: &reading, named: true, cache: folder.path() },
+            &mut |_, _| {},
+        )
     };
     assert_eq!(open(&GPT2).unwrap().len(), tokens.len());
     for other in [&*LLAMA, &Tokenizer::Gpt2] {
@@ -233,7 +237,7 @@ fn prepared_files_remember_their_tokenizer() {
     // A tokenizer that cannot be cut anywhere: every piece would begin with a space.
     let reading = Reading::new(LLAMA.clone());
     let long = folder.path().join("long.txt");
-    fs::write(&long, text.repeat(36)).unwrap();
+    fs::write(&long, text.repeat(8)).unwrap();
     let error = prepare(&[long], &reading, folder.path(), &mut |_, _| {}).unwrap_err();
     assert!(
         matches!(&error, DataError::Unsplittable { .. }) && error.to_string().contains("tokenizer.json"),
