@@ -13,6 +13,8 @@ use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
 use crate::checkpoint::CheckpointArguments;
 use crate::convert::ConvertArguments;
+use crate::data::DataCommandArguments;
+use crate::data_arguments::DataArguments;
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
@@ -48,6 +50,7 @@ const EXAMPLES: &str = "Examples:
   quadrille calibrate --out here.toml                      measure this machine for --cluster here.toml
   quadrille validate local --ranks 4 --html local.html      predicted against measured steps, layout by layout
   quadrille checkpoint info runs/a                          what the newest checkpoint of a run holds
+  quadrille data prepare wiki.jsonl --out wiki --format megatron
   quadrille bench step                                     speed beside what the matrix library reaches";
 
 #[derive(Debug, Subcommand)]
@@ -78,6 +81,8 @@ pub enum Command {
     Validate(ValidateArguments),
     /// Look at checkpoints, verify them, merge their tiles, remove old ones.
     Checkpoint(CheckpointArguments),
+    /// Turn text into tokens, convert files of tokens, and say what files hold.
+    Data(DataCommandArguments),
 }
 
 /// Which model.
