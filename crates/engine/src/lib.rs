@@ -16,6 +16,7 @@ mod generate;
 mod hyper;
 mod initial;
 mod ledger;
+mod not_finite;
 mod pipeline;
 mod random_batch;
 mod rank;

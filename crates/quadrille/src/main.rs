@@ -1,5 +1,5 @@
 //! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `calibrate`, `validate`, `bench`.
+//! `convert`, `calibrate`, `validate`, `bench`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod calibrate;
 mod constants;
+mod convert;
 mod data_arguments;
 mod describe;
 mod drawing;
@@ -25,6 +26,7 @@ mod quantities;
 mod recomputation;
 mod reproduce;
 mod resources;
+mod run_folder;
 mod settings;
 mod source;
 mod sweep;
@@ -63,6 +65,7 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, launch),
         Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
         Command::Validate(arguments) => validate::run(&arguments, launch),

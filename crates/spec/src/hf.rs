@@ -103,10 +103,7 @@ fn gpt_neox(fields: &mut Fields) -> Result<ModelFile, SpecError> {
     if !fields.flag("attention_bias", true)? {
         return Err(unexpressed("attention_bias", false, "all linear layers have biases, or none has"));
     }
-    let part = match fields.number("rotary_pct")? {
-        Some(part) => part,
-        None => fields.number("partial_rotary_factor")?.unwrap_or(0.25),
-    };
+    let part = fields.rotary_part()?.unwrap_or(0.25);
     if part != 1.0 {
         return Err(unexpressed("rotary_pct", part, "rotary positions turn whole heads"));
     }

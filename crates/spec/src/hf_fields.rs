@@ -170,6 +170,15 @@ impl Fields {
         }
     }
 
+    /// The part of a head that GPT-NeoX turns, under its name of version 4, or of version 5 inside or outside
+    /// `rope_parameters` (which [`Fields::rotary_base`] takes).
+    pub fn rotary_part(&mut self) -> Result<Option<f64>, SpecError> {
+        let inside = self.map.get("rope_parameters").and_then(|value| value.get("partial_rotary_factor"));
+        let inside = inside.and_then(Value::as_f64);
+        let [older, outside] = [self.number("rotary_pct")?, self.number("partial_rotary_factor")?];
+        Ok(inside.or(older).or(outside))
+    }
+
     /// The base of rotary positions, under its name of version 4 or 5; scaled frequencies are refused.
     pub fn rotary_base(&mut self) -> Result<Option<f64>, SpecError> {
         let mut base = self.number("rope_theta")?;

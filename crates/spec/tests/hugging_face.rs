@@ -59,6 +59,10 @@ fn a_serial_gpt_neox_is_expressed() {
     let model = read(NEOX).unwrap();
     assert_eq!((model.norm, model.positions, model.activation), (Norm::Layer, Positions::Rotary, Activation::Gelu));
     assert_eq!((model.biases, model.tied_head, model.rotary_base), (true, false, 20_000.0));
+    // Version 5 writes both fields of positions inside rope_parameters.
+    let rope = json!({"rope_type": "default", "rope_theta": 2e4, "partial_rotary_factor": 1.0});
+    let newer = with(NEOX, json!({"rotary_pct": null, "rotary_emb_base": null, "rope_parameters": rope}));
+    assert_eq!(read(&newer).unwrap(), model);
 }
 
 /// What is left out has the default of transformers, which differs between families.
@@ -126,6 +130,11 @@ fn what_changes_the_computation_is_refused_by_name() {
         (GPT2, json!({"pruned_heads": {"0": [1]}}), "pruned_heads = {"),
         (NEOX, json!({"use_parallel_residual": null}), "use_parallel_residual = true: "),
         (NEOX, json!({"rotary_pct": null}), "rotary_pct = 0.25: "),
+        (
+            NEOX,
+            json!({"rotary_pct": null, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}),
+            "rotary_pct = 0.5: ",
+        ),
         (NEOX, json!({"hidden_act": null}), "hidden_act = gelu: "),
         (NEOX, json!({"attention_bias": false}), "attention_bias = false: "),
         (NEOX, json!({"attention_dropout": 0.2}), "attention_dropout = 0.2: "),

@@ -1,0 +1,248 @@
+//! The `config.json` of a model that was not imported, or that changed since.
+
+use quadrille_spec::{Activation, Model, Norm, Positions};
+use serde_json::{Value, json};
+
+use crate::{Family, HuggingFaceError, StoredType};
+
+/// What the families compute, for refusals.
+const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_neox layer norms, rotary positions and \
+                        GELU, llama RMS norms, rotary positions and SwiGLU";
+
+/// The family that computes what the model computes, and its configuration.
+///
+/// # Errors
+/// A model that no family computes, with the field that stands in the way.
+pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value), HuggingFaceError> {
+    let family = family(model)?;
+    let mut config = match family {
+        Family::Gpt2 => gpt2(model),
+        Family::GptNeox => gpt_neox(model),
+        Family::Llama | Family::Mistral => llama(model),
+    };
+    config["tie_word_embeddings"] = model.tied_head.into();
+    config["vocab_size"] = model.vocab.into();
+    config["use_cache"] = true.into();
+    set_dtype(&mut config, dtype);
+    for (field, token) in special_tokens(model) {
+        config[field] = token;
+    }
+    Ok((family, config))
+}
+
+/// Writes the type of the weights under the name that the configuration has for it.
+pub(crate) fn set_dtype(config: &mut Value, dtype: StoredType) {
+    // Version 5 says `dtype`, and reads the name of version 4, too.
+    let fields: Vec<&str> = ["dtype", "torch_dtype"].into_iter().filter(|name| config.get(name).is_some()).collect();
+    let fields = if fields.is_empty() { vec!["torch_dtype"] } else { fields };
+    for field in fields {
+        config[field] = dtype.library_name().into();
+    }
+}
+
+/// Writes the dropout rate; whether the family has one that means the same.
+pub(crate) fn set_dropout(config: &mut Value, family: Family, dropout: f64) -> bool {
+    let fields: &[&str] = match family {
+        Family::Gpt2 => &["embd_pdrop", "attn_pdrop", "resid_pdrop"],
+        Family::GptNeox => &["hidden_dropout", "attention_dropout"],
+        Family::Llama | Family::Mistral => return dropout == 0.0,
+    };
+    for field in fields {
+        config[*field] = dropout.into();
+    }
+    true
+}
+
+fn family(model: &Model) -> Result<Family, HuggingFaceError> {
+    let refuse =
+        |field, value: String, rule: &str| Err(HuggingFaceError::Inexpressible { field, value, rule: rule.to_owned() });
+    if let Some(values) = model.patch_values {
+        return refuse("patch_values", values.to_string(), "the library's decoders read tokens");
+    }
+    if !model.causal {
+        return refuse("causal", "false".to_owned(), "the library's decoders attend to positions before only");
+    }
+    let family = match (model.norm, model.positions, model.activation) {
+        (Norm::Layer, Positions::Learned, Activation::Gelu) => Family::Gpt2,
+        (Norm::Layer, Positions::Rotary, Activation::Gelu) => Family::GptNeox,
+        (Norm::Rms, Positions::Rotary, Activation::Swiglu) => Family::Llama,
+        (norm, Positions::Learned, Activation::Gelu) => return refuse("norm", norm.to_string(), FAMILIES),
+        (Norm::Rms, Positions::Learned, _) => return refuse("positions", "learned".to_owned(), FAMILIES),
+        (_, _, activation) => return refuse("activation", activation.to_string(), FAMILIES),
+    };
+    if family != Family::Llama && !model.biases {
+        return refuse("biases", "false".to_owned(), &format!("the linear layers of {family} have biases"));
+    }
+    if family != Family::Llama && model.kv_heads != model.heads {
+        let rule = format!("every head of {family} has its own key, and there are {} heads", model.heads);
+        return refuse("kv_heads", model.kv_heads.to_string(), &rule);
+    }
+    Ok(family)
+}
+
+fn gpt2(model: &Model) -> Value {
+    json!({
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "n_layer": model.layers,
+        "n_embd": model.hidden,
+        "n_head": model.heads,
+        "n_inner": model.ffn,
+        "n_positions": model.seq_len,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": model.norm_epsilon,
+        "embd_pdrop": model.dropout,
+        "attn_pdrop": model.dropout,
+        "resid_pdrop": model.dropout,
+        "scale_attn_weights": true,
+        "scale_attn_by_inverse_layer_idx": false,
+    })
+}
+
+fn gpt_neox(model: &Model) -> Value {
+    json!({
+        "model_type": "gpt_neox",
+        "architectures": ["GPTNeoXForCausalLM"],
+        "num_hidden_layers": model.layers,
+        "hidden_size": model.hidden,
+        "num_attention_heads": model.heads,
+        "intermediate_size": model.ffn,
+        "max_position_embeddings": model.seq_len,
+        "hidden_act": "gelu_new",
+        "layer_norm_eps": model.norm_epsilon,
+        "hidden_dropout": model.dropout,
+        "attention_dropout": model.dropout,
+        "attention_bias": true,
+        "use_parallel_residual": false,
+        "rotary_pct": 1.0,
+        "rotary_emb_base": model.rotary_base,
+    })
+}
+
+fn llama(model: &Model) -> Value {
+    json!({
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "num_hidden_layers": model.layers,
+        "hidden_size": model.hidden,
+        "num_attention_heads": model.heads,
+        "num_key_value_heads": model.kv_heads,
+        "head_dim": model.head_dim(),
+        "intermediate_size": model.ffn,
+        "max_position_embeddings": model.seq_len,
+        "hidden_act": "silu",
+        "rms_norm_eps": model.norm_epsilon,
+        "rope_theta": model.rotary_base,
+        "attention_dropout": 0.0,
+        "attention_bias": model.biases,
+        "mlp_bias": model.biases,
+    })
+}
+
+/// GPT-2's vocabulary ends in `<|endoftext|>`. Of another nothing is known here, and the library's defaults could lie
+/// outside it.
+fn special_tokens(model: &Model) -> [(&'static str, Value); 2] {
+    const END_OF_TEXT: usize = 50_256;
+    let token = if model.vocab == END_OF_TEXT + 1 { json!(END_OF_TEXT) } else { Value::Null };
+    [("bos_token_id", token.clone()), ("eos_token_id", token)]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gpt() -> Model {
+        Model { name: "gpt2".to_owned(), ..Model::gpt(2, 12, 6, 11, 7) }
+    }
+
+    fn any_model() -> impl Strategy<Value = Model> {
+        let kinds = any::<[bool; 7]>();
+        (kinds, 1..4_usize, 1..4_usize, 1..60_usize, 0.0..0.9_f64, 1e-9..1e-3_f64, 1e2..1e7_f64).prop_map(
+            |(
+                [rms, rotary, swiglu, biases, tied_head, causal, grouped],
+                layers,
+                half,
+                ffn,
+                dropout,
+                norm_epsilon,
+                base,
+            )| {
+                let heads = if grouped { 4 } else { 3 };
+                Model {
+                    kv_heads: if grouped { 2 } else { 3 },
+                    ffn,
+                    dropout,
+                    norm_epsilon,
+                    rotary_base: if rotary { base } else { 10_000.0 },
+                    tied_head,
+                    biases,
+                    causal: causal || biases,
+                    norm: if rms { Norm::Rms } else { Norm::Layer },
+                    positions: if rotary { Positions::Rotary } else { Positions::Learned },
+                    activation: if swiglu { Activation::Swiglu } else { Activation::Gelu },
+                    ..Model::gpt(layers, heads * 2 * half, heads, 11, 7)
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_configuration_says_the_model_again(model in any_model()) {
+            if let Ok((family, config)) = fresh(&model, StoredType::Bf16) {
+                let read = Model::from_hugging_face(&config.to_string(), &[]).unwrap();
+                let dropout = if family == Family::Llama { 0.0 } else { model.dropout };
+                prop_assert_eq!(read, Model { name: family.to_string(), dropout, ..model });
+                prop_assert_eq!(&config["torch_dtype"], "bfloat16");
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_family_computes_is_refused_by_its_field() {
+        let llama = || Model {
+            norm: Norm::Rms,
+            positions: Positions::Rotary,
+            activation: Activation::Swiglu,
+            biases: false,
+            ..gpt()
+        };
+        for (model, starts) in [
+            (Model { patch_values: Some(3), vocab: 0, ..gpt() }, "patch_values = 3: "),
+            (Model { causal: false, ..gpt() }, "causal = false: "),
+            (Model { norm: Norm::Rms, ..gpt() }, "norm = rms: "),
+            (Model { activation: Activation::Swiglu, ..gpt() }, "activation = swiglu: "),
+            (Model { positions: Positions::Learned, ..llama() }, "positions = learned: "),
+            (Model { activation: Activation::Gelu, ..llama() }, "activation = gelu: "),
+            (Model { norm: Norm::Layer, ..llama() }, "activation = swiglu: "),
+            (Model { biases: false, ..gpt() }, "biases = false: "),
+            (Model { kv_heads: 2, ..gpt() }, "kv_heads = 2: "),
+        ] {
+            let message = fresh(&model, StoredType::F32).expect_err(starts).to_string();
+            assert!(message.starts_with(starts), "{message}");
+        }
+        assert!(fresh(&llama(), StoredType::F32).is_ok() && fresh(&gpt(), StoredType::F32).is_ok());
+    }
+
+    #[test]
+    fn special_tokens_lie_in_the_vocabulary() {
+        let tokens = |vocab| fresh(&Model { vocab, ..gpt() }, StoredType::F32).unwrap().1["eos_token_id"].clone();
+        assert_eq!((tokens(50_257), tokens(11)), (json!(50_256), Value::Null));
+    }
+
+    #[test]
+    fn the_type_has_the_name_that_is_there() {
+        for (mut config, field) in [
+            (json!({"dtype": "float32"}), "dtype"),
+            (json!({"torch_dtype": "x"}), "torch_dtype"),
+            (json!({}), "torch_dtype"),
+        ] {
+            set_dtype(&mut config, StoredType::F16);
+            assert_eq!(config, json!({field: "float16"}));
+        }
+    }
+}

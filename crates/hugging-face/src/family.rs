@@ -1,0 +1,140 @@
+//! The families of models, and what their tensors are called.
+
+use std::fmt;
+
+use crate::mapping::Columns;
+
+/// A family of models of the transformers library that can be expressed here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// `GPT2LMHeadModel`.
+    Gpt2,
+    /// `GPTNeoXForCausalLM`, without parallel residual.
+    GptNeox,
+    /// `LlamaForCausalLM`.
+    Llama,
+    /// `MistralForCausalLM`.
+    Mistral,
+}
+
+/// Names of a family's tensors, without `.weight` and `.bias`. Those of several tensors say which columns each has of
+/// the one tensor here.
+pub(crate) struct Names {
+    /// What stands before all names but the head's.
+    pub prefix: &'static str,
+    pub table: &'static str,
+    pub positions: &'static str,
+    /// What stands before a block's number.
+    pub blocks: &'static str,
+    pub norm1: &'static str,
+    pub qkv: &'static [(&'static str, Columns)],
+    pub projection: &'static str,
+    pub norm2: &'static str,
+    pub up: &'static [(&'static str, Columns)],
+    pub down: &'static str,
+    pub final_norm: &'static str,
+    pub head: &'static str,
+    /// Whether weights of linear layers are `[outputs, inputs]`.
+    pub transposed: bool,
+    /// Ends of the names of buffers that older versions stored: masks and frequencies, which follow from the sizes.
+    pub buffers: &'static [&'static str],
+}
+
+const GPT2: Names = Names {
+    prefix: "transformer.",
+    table: "wte",
+    positions: "wpe",
+    blocks: "h.",
+    norm1: "ln_1",
+    qkv: &[("attn.c_attn", Columns::QueriesKeysValues)],
+    projection: "attn.c_proj",
+    norm2: "ln_2",
+    up: &[("mlp.c_fc", Columns::All)],
+    down: "mlp.c_proj",
+    final_norm: "ln_f",
+    head: "lm_head",
+    transposed: false,
+    buffers: &[".attn.bias", ".attn.masked_bias"],
+};
+
+const LLAMA: Names = Names {
+    prefix: "model.",
+    table: "embed_tokens",
+    positions: "",
+    blocks: "layers.",
+    norm1: "input_layernorm",
+    qkv: &[
+        ("self_attn.q_proj", Columns::Queries),
+        ("self_attn.k_proj", Columns::Keys),
+        ("self_attn.v_proj", Columns::Values),
+    ],
+    projection: "self_attn.o_proj",
+    norm2: "post_attention_layernorm",
+    up: &[("mlp.gate_proj", Columns::Gates), ("mlp.up_proj", Columns::Ups)],
+    down: "mlp.down_proj",
+    final_norm: "norm",
+    head: "lm_head",
+    transposed: true,
+    buffers: &["rotary_emb.inv_freq"],
+};
+
+const GPT_NEOX: Names = Names {
+    prefix: "gpt_neox.",
+    table: "embed_in",
+    positions: "",
+    blocks: "layers.",
+    norm1: "input_layernorm",
+    // By head its query, key and value: the groups of one head here.
+    qkv: &[("attention.query_key_value", Columns::All)],
+    projection: "attention.dense",
+    norm2: "post_attention_layernorm",
+    up: &[("mlp.dense_h_to_4h", Columns::All)],
+    down: "mlp.dense_4h_to_h",
+    final_norm: "final_layer_norm",
+    head: "embed_out",
+    transposed: true,
+    buffers: &[".attention.bias", ".attention.masked_bias", "rotary_emb.inv_freq"],
+};
+
+impl Family {
+    /// Every family with its `model_type`.
+    pub const ALL: [(Self, &'static str); 4] =
+        [(Self::Gpt2, "gpt2"), (Self::GptNeox, "gpt_neox"), (Self::Llama, "llama"), (Self::Mistral, "mistral")];
+
+    /// The family with this `model_type` in its configuration.
+    pub fn of(model_type: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, name)| *name == model_type).map(|(family, _)| *family)
+    }
+
+    /// What a configuration calls it in `model_type`.
+    pub fn model_type(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    pub(crate) fn names(self) -> &'static Names {
+        match self {
+            Self::Gpt2 => &GPT2,
+            Self::GptNeox => &GPT_NEOX,
+            Self::Llama | Self::Mistral => &LLAMA,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.model_type())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_found_by_their_type() {
+        for (family, name) in Family::ALL {
+            assert_eq!((Family::of(name), family.model_type()), (Some(family), name));
+        }
+        assert_eq!(Family::of("gpt"), None);
+    }
+}

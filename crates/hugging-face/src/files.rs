@@ -1,0 +1,183 @@
+//! The safetensors files of a folder: one, or the shards that an index lists. Only headers are kept in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
+use serde_json::Value;
+
+use crate::{HuggingFaceError, StoredType};
+
+/// The file of a model in one piece.
+pub(crate) const WHOLE: &str = "model.safetensors";
+/// The file that says which shard holds which tensor.
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+/// What the format allows for a header.
+const LONGEST_HEADER: u64 = 100_000_000;
+/// More than an index of any model takes.
+const LONGEST_INDEX: u64 = 100_000_000;
+/// Of a configuration.
+pub(crate) const LONGEST_CONFIG: u64 = 1_000_000;
+
+/// Where a tensor is.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    /// The number of its file.
+    pub file: usize,
+    /// Its type as the header says.
+    pub dtype: Dtype,
+    pub shape: Vec<usize>,
+    /// Offset of its first byte in the file.
+    start: u64,
+}
+
+/// The files of a model and all their tensors.
+#[derive(Debug)]
+pub(crate) struct Files {
+    files: Vec<(PathBuf, File)>,
+    tensors: BTreeMap<String, Stored>,
+    bytes: Vec<u8>,
+}
+
+impl Files {
+    /// Opens `model.safetensors`, or the shards of the index where that is not there, and reads all headers.
+    pub fn open(folder: &Path) -> Result<Self, HuggingFaceError> {
+        let mut files = Self { files: Vec::new(), tensors: BTreeMap::new(), bytes: Vec::new() };
+        let (whole, index) = (folder.join(WHOLE), folder.join(INDEX));
+        if whole.exists() {
+            files.add(whole)?;
+        } else if index.exists() {
+            let map = weight_map(&index)?;
+            for shard in map.values().collect::<BTreeSet<_>>() {
+                files.add(folder.join(shard))?;
+            }
+            files.check_index(folder, &map)?;
+        } else {
+            let rule = format!("there is neither {WHOLE} nor {INDEX}");
+            let remedy = "name the folder that transformers' save_pretrained writes, with safetensors";
+            return Err(HuggingFaceError::folder(folder, rule, remedy));
+        }
+        Ok(files)
+    }
+
+    /// All tensors by name.
+    pub fn tensors(&self) -> &BTreeMap<String, Stored> {
+        &self.tensors
+    }
+
+    /// The file that holds a tensor.
+    pub fn path(&self, stored: &Stored) -> &Path {
+        &self.files[stored.file].0
+    }
+
+    /// Reads some elements of a tensor of the type `stored_type`, from the element `first` on.
+    pub fn read(
+        &mut self,
+        stored: &Stored,
+        stored_type: StoredType,
+        first: usize,
+        out: &mut [f32],
+    ) -> Result<(), HuggingFaceError> {
+        let (path, file) = &mut self.files[stored.file];
+        self.bytes.resize(out.len() * stored_type.bytes(), 0);
+        let start = stored.start + (first * stored_type.bytes()) as u64;
+        let result = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut self.bytes));
+        result.map_err(HuggingFaceError::io("read", path))?;
+        stored_type.decode(&self.bytes, out);
+        Ok(())
+    }
+
+    /// Opens a file and takes up its tensors.
+    fn add(&mut self, path: PathBuf) -> Result<(), HuggingFaceError> {
+        let mut file = File::open(&path).map_err(HuggingFaceError::io("read", &path))?;
+        let (metadata, data) = header(&path, &mut file)?;
+        for (name, info) in metadata.tensors() {
+            let start = data + info.data_offsets.0 as u64;
+            let stored = Stored { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), start };
+            if let Some(other) = self.tensors.insert(name.clone(), stored) {
+                let rule = format!("{} has it, too", self.path(&other).display());
+                return Err(HuggingFaceError::tensor(&path, &name, rule, "keep the shards of one model only"));
+            }
+        }
+        self.files.push((path, file));
+        Ok(())
+    }
+
+    /// Every tensor of the index is in the shard that it names.
+    fn check_index(&self, folder: &Path, map: &BTreeMap<String, String>) -> Result<(), HuggingFaceError> {
+        for (name, shard) in map {
+            let path = folder.join(shard);
+            let found = self.tensors.get(name).map(|stored| self.path(stored));
+            if found != Some(path.as_path()) {
+                let rule = found.map_or_else(
+                    || format!("{INDEX} says that it is there, and it is not"),
+                    |other| format!("{INDEX} says that it is there, and it is in {}", other.display()),
+                );
+                return Err(HuggingFaceError::tensor(&path, name, rule, "copy or download the whole folder again"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The header of a safetensors file, checked against the length of the file, and where the data begin.
+fn header(path: &Path, file: &mut File) -> Result<(Metadata, u64), HuggingFaceError> {
+    let length = file.metadata().map_err(HuggingFaceError::io("read", path))?;
+    if !length.is_file() {
+        return Err(HuggingFaceError::io("read", path)(io::ErrorKind::IsADirectory.into()));
+    }
+    let length = length.len();
+    let damaged = |reason: String| HuggingFaceError::damaged(path, reason);
+    if length < 8 {
+        return Err(damaged(format!("it has {length} bytes, less than a header's length takes")));
+    }
+    let mut read = |bytes: &mut [u8]| file.read_exact(bytes).map_err(HuggingFaceError::io("read", path));
+    let mut size = [0; 8];
+    read(&mut size)?;
+    let size = u64::from_le_bytes(size);
+    if size > LONGEST_HEADER || size > length - 8 {
+        return Err(damaged(format!("its header would have {size} bytes, and the file has {length}")));
+    }
+    let mut text = vec![0; size as usize];
+    read(&mut text)?;
+    let metadata: Metadata =
+        serde_json::from_slice(&text).map_err(|error| damaged(format!("its header cannot be read: {error}")))?;
+    let expected = (metadata.data_len() as u64).saturating_add(8 + size);
+    if expected != length {
+        let problem = if length < expected { "it is cut off" } else { "something follows its tensors" };
+        return Err(damaged(format!("{problem}: it has {length} bytes, and its header speaks of {expected}")));
+    }
+    Ok((metadata, 8 + size))
+}
+
+/// Which tensor is in which file, as the index says.
+fn weight_map(path: &Path) -> Result<BTreeMap<String, String>, HuggingFaceError> {
+    let text = read_text(path, LONGEST_INDEX)?;
+    let index: Value =
+        serde_json::from_str(&text).map_err(|error| HuggingFaceError::damaged(path, error.to_string()))?;
+    let map = index.get("weight_map").and_then(Value::as_object).filter(|map| !map.is_empty());
+    let Some(map) = map else {
+        return Err(HuggingFaceError::damaged(path, "it has no weight_map of tensors and files"));
+    };
+    let entry = |(name, file): (&String, &Value)| match file.as_str() {
+        // A shard lies in the folder, nowhere else.
+        Some(file) if Path::new(file).file_name().is_some_and(|name| name == file) => {
+            Ok((name.clone(), file.to_owned()))
+        }
+        _ => Err(HuggingFaceError::damaged(path, format!("the file of tensor {name} is {file}, not a file's name"))),
+    };
+    map.iter().map(entry).collect()
+}
+
+/// The text of a file that is not longer than `limit` bytes.
+pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, HuggingFaceError> {
+    let length = fs::metadata(path).map_err(HuggingFaceError::io("read", path))?.len();
+    if length > limit {
+        return Err(HuggingFaceError::damaged(path, format!("it has {length} bytes, more than such a file takes")));
+    }
+    let bytes = fs::read(path).map_err(HuggingFaceError::io("read", path))?;
+    String::from_utf8(bytes).map_err(|_| HuggingFaceError::damaged(path, "it is not UTF-8 text"))
+}

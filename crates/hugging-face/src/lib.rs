@@ -1,0 +1,39 @@
+//! Models as Hugging Face's transformers library stores them: a folder with `config.json` and safetensors files.
+//!
+//! Every logical tensor of a [`quadrille_spec::Model`] is made of one or several tensors of such a folder, without
+//! arithmetic: `mapping` says which and where their numbers lie, so that importing and exporting give back every bit.
+//! Rotary positions turn the same pairs on both sides (the halves of a head), so that queries and keys stay in order.
+//!
+//! | | GPT-2 | Llama, Mistral | GPT-NeoX |
+//! |---|---|---|---|
+//! | stored weights | `[inputs, outputs]` | `[outputs, inputs]` | `[outputs, inputs]` |
+//! | `qkv` | `c_attn`: all queries, all keys, all values | `q_proj`, `k_proj`, `v_proj` | `query_key_value`: by head, as here |
+//! | `up` | `c_fc` | `gate_proj`, `up_proj` | `dense_h_to_4h` |
+//!
+//! The path of an import: [`Source::open`] reads the configuration and the headers of all files and checks names, types
+//! and shapes; [`Source::read`] gives one logical tensor. The path of an export: [`Destination::new`] chooses the
+//! configuration, [`Destination::write`] writes shard after shard, one tensor at a time. [`import`] and [`export`] do so
+//! with checkpoints.
+
+mod checkpoints;
+mod companions;
+mod config;
+mod destination;
+mod element;
+mod error;
+mod family;
+mod files;
+mod mapping;
+mod origin;
+mod shards;
+mod source;
+
+pub use checkpoints::{ExportOptions, Imported, export, import};
+pub use companions::{COMPANIONS, copy_companions};
+pub use destination::{Destination, Exported};
+pub use element::{Narrow, StoredType};
+pub use error::HuggingFaceError;
+pub use family::Family;
+pub use mapping::{Columns, Part, Tensor, tensors};
+pub use origin::Origin;
+pub use source::Source;

@@ -1,0 +1,224 @@
+//! A folder as `save_pretrained` writes it, read one logical tensor at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use quadrille_spec::Model;
+use serde_json::Value;
+
+use crate::files::{Files, LONGEST_CONFIG, Stored, read_text};
+use crate::mapping::{Part, Tensor, head_name, tensors};
+use crate::{Family, HuggingFaceError, Origin, StoredType};
+
+/// Rows that are read and put into place at once.
+const BLOCK: usize = 64;
+/// The elements of a block of wide rows.
+const BLOCK_ELEMENTS: usize = 1 << 20;
+
+/// A model in a folder of the transformers library, whose configuration and headers are read and found to fit.
+#[derive(Debug)]
+pub struct Source {
+    folder: PathBuf,
+    model: Model,
+    tensors: Vec<Tensor>,
+    origin: Origin,
+    files: Files,
+    ignored: Vec<String>,
+}
+
+impl Source {
+    /// Opens a folder with `config.json` and `model.safetensors` or shards with their index. `set` replaces fields of
+    /// the model (field, value).
+    ///
+    /// # Errors
+    /// Files that cannot be read or are damaged; a configuration that cannot be expressed exactly; tensors that are
+    /// missing, unknown, or of another shape or type than weights have; a head that is said to be tied and is not.
+    pub fn open(folder: &Path, set: &[(String, String)]) -> Result<Self, HuggingFaceError> {
+        let path = folder.join("config.json");
+        if folder.is_dir() && !path.exists() {
+            let remedy = "name the folder that transformers' save_pretrained writes";
+            return Err(HuggingFaceError::folder(folder, "there is no config.json", remedy));
+        }
+        let text = read_text(&path, LONGEST_CONFIG)?;
+        let config_error = |source| HuggingFaceError::Config { path: path.clone(), source };
+        let model = Model::from_hugging_face(&text, set).map_err(config_error)?;
+        let config: Value =
+            serde_json::from_str(&text).map_err(|error| HuggingFaceError::damaged(&path, error.to_string()))?;
+        let family = config.get("model_type").and_then(Value::as_str).and_then(Family::of);
+        // A model was made of it, so that its family is known.
+        let Some(family) = family else { return Err(HuggingFaceError::damaged(&path, "it names no model_type")) };
+
+        let files = Files::open(folder)?;
+        let names = family.names();
+        let prefix = !files.tensors().contains_key(&format!("{}.weight", names.table));
+        let mut source = Self {
+            folder: folder.to_owned(),
+            tensors: tensors(&model, family, prefix),
+            model,
+            origin: Origin {
+                config,
+                set: set.to_vec(),
+                prefix,
+                tied_head_stored: false,
+                dtype: StoredType::F32,
+                other_dtypes: BTreeMap::new(),
+            },
+            files,
+            ignored: Vec::new(),
+        };
+        let types = source.check_tensors()?;
+        source.check_others(family)?;
+        source.take_types(types);
+        source.check_tied_head(family)?;
+        Ok(source)
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The model of the configuration.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What an export needs to give back the folder.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The logical tensors, in the order of the table at [`Model`].
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// Buffers that are stored, but follow from the configuration: masks and frequencies of older versions.
+    pub fn ignored(&self) -> &[String] {
+        &self.ignored
+    }
+
+    /// The numbers of a logical tensor, `[rows, cols]`; `index` counts [`Source::tensors`].
+    ///
+    /// # Errors
+    /// A file that cannot be read any more.
+    pub fn read(&mut self, index: usize) -> Result<Vec<f32>, HuggingFaceError> {
+        let tensor = &self.tensors[index];
+        let mut ours = vec![0.0; tensor.rows * tensor.cols];
+        let mut block = Vec::new();
+        for part in &tensor.parts {
+            let columns = part.columns.numbers(&self.model, tensor.cols);
+            let [rows, width] = part.matrix();
+            let step = block_rows(width);
+            for first in (0..rows).step_by(step) {
+                let rows = first..rows.min(first + step);
+                block.resize(rows.len() * width, 0.0);
+                let (stored, stored_type) = found(&self.folder, &self.files, part)?;
+                self.files.read(&stored, stored_type, first * width, &mut block)?;
+                part.put(&columns, rows, &block, tensor.cols, &mut ours);
+            }
+        }
+        Ok(ours)
+    }
+
+    /// Every tensor of the model is stored, with its shape, in a type of weights; its type.
+    fn check_tensors(&self) -> Result<BTreeMap<String, StoredType>, HuggingFaceError> {
+        let parts = self.tensors.iter().flat_map(|tensor| &tensor.parts);
+        let checked = |part: &Part| {
+            let (stored, stored_type) = found(&self.folder, &self.files, part)?;
+            if stored.shape != part.shape {
+                let rule = format!("its shape is {:?}, and by config.json it is {:?}", stored.shape, part.shape);
+                let remedy = "use the config.json that was saved with the weights";
+                return Err(HuggingFaceError::tensor(self.files.path(&stored), &part.name, rule, remedy));
+            }
+            Ok((part.name.clone(), stored_type))
+        };
+        parts.map(checked).collect()
+    }
+
+    /// Nothing else is stored, but for buffers of older versions and a copy of a tied head.
+    fn check_others(&mut self, family: Family) -> Result<(), HuggingFaceError> {
+        let known: BTreeSet<&str> =
+            self.tensors.iter().flat_map(|tensor| &tensor.parts).map(|part| part.name.as_str()).collect();
+        let head = head_name(family);
+        for (name, stored) in self.files.tensors().iter().filter(|(name, _)| !known.contains(name.as_str())) {
+            if *name == head {
+                self.origin.tied_head_stored = true;
+            } else if family.names().buffers.iter().any(|end| name.ends_with(end)) {
+                self.ignored.push(name.clone());
+            } else {
+                let rule = format!("a {family} of {} layers as config.json describes it has none", self.model.layers);
+                let remedy = "use the config.json that was saved with the weights";
+                return Err(HuggingFaceError::tensor(self.files.path(stored), name, rule, remedy));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the type that most elements have, and the tensors of other types.
+    fn take_types(&mut self, types: BTreeMap<String, StoredType>) {
+        let mut counts = BTreeMap::new();
+        for part in self.tensors.iter().flat_map(|tensor| &tensor.parts) {
+            *counts.entry(types[&part.name]).or_insert(0) += part.elements();
+        }
+        let most = counts.into_iter().max_by_key(|(_, elements)| *elements);
+        self.origin.dtype = most.map_or(StoredType::F32, |(stored_type, _)| stored_type);
+        let dtype = self.origin.dtype;
+        self.origin.other_dtypes = types.into_iter().filter(|(_, other)| *other != dtype).collect();
+    }
+
+    /// A tied head that is stored, too, is the embedding in every bit: else one of them would be lost.
+    fn check_tied_head(&mut self, family: Family) -> Result<(), HuggingFaceError> {
+        if !self.origin.tied_head_stored {
+            return Ok(());
+        }
+        let name = head_name(family);
+        let table = self.tensors[0].parts[0].clone();
+        let (embedding, embedding_type) = found(&self.folder, &self.files, &table)?;
+        let (head, head_type) = found(&self.folder, &self.files, &Part { name: name.clone(), ..table.clone() })?;
+        let path = self.files.path(&head).to_owned();
+        let differs = || {
+            let rule = format!("config.json ties it to {}, and it is another", table.name);
+            let remedy = "write \"tie_word_embeddings\": false into config.json if both are meant";
+            HuggingFaceError::tensor(&path, &name, rule, remedy)
+        };
+        if (&head.shape, head_type) != (&embedding.shape, embedding_type) {
+            return Err(differs());
+        }
+        let [rows, width] = table.matrix();
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let step = block_rows(width);
+        let mut equal = true;
+        for first in (0..rows).step_by(step) {
+            let elements = (rows.min(first + step) - first) * width;
+            for (stored, block) in [(&embedding, &mut a), (&head, &mut b)] {
+                block.resize(elements, 0.0);
+                self.files.read(stored, embedding_type, first * width, block)?;
+            }
+            equal &= a.iter().zip(&b).all(|(a, b): (&f32, &f32)| a.to_bits() == b.to_bits());
+        }
+        if equal { Ok(()) } else { Err(differs()) }
+    }
+}
+
+/// How many rows of this width are read or written at once.
+pub(crate) fn block_rows(width: usize) -> usize {
+    (BLOCK_ELEMENTS / width.max(1)).clamp(1, BLOCK)
+}
+
+/// A tensor that must be there, with its type.
+fn found(folder: &Path, files: &Files, part: &Part) -> Result<(Stored, StoredType), HuggingFaceError> {
+    let name = &part.name;
+    let Some(stored) = files.tensors().get(name) else {
+        let first = files.tensors().keys().next().map_or_else(|| "none".to_owned(), |name| format!("e.g. {name}"));
+        let rule = format!("it is missing (the files have {} tensors, {first})", files.tensors().len());
+        let remedy = "use the files and the config.json of one model";
+        return Err(HuggingFaceError::tensor(folder, name, rule, remedy));
+    };
+    let Some(stored_type) = StoredType::of(stored.dtype) else {
+        let rule = format!("its numbers are of type {:?}", stored.dtype);
+        let remedy = "save the model as float32, float16 or bfloat16";
+        return Err(HuggingFaceError::tensor(files.path(stored), name, rule, remedy));
+    };
+    Ok((stored.clone(), stored_type))
+}

@@ -1,0 +1,55 @@
+//! What the tests of folders share.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use safetensors::tensor::{TensorView, serialize_to_file};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Every folder of weights beside the tests.
+pub const FOLDERS: [&str; 9] =
+    ["gpt2", "gpt2-f16", "gpt-neox", "llama", "llama-biases", "llama-bf16", "llama-sharded", "llama-tied", "mistral"];
+
+/// One of [`FOLDERS`].
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+/// Type, shape and bytes of a tensor.
+pub type Raw = (safetensors::Dtype, Vec<usize>, Vec<u8>);
+
+/// All tensors of a folder's model files, read by the safetensors crate.
+pub fn raw(folder: &Path) -> BTreeMap<String, Raw> {
+    let mut tensors = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("model") && name.ends_with(".safetensors") {
+            let bytes = fs::read(&path).unwrap();
+            for (name, view) in SafeTensors::deserialize(&bytes).unwrap().tensors() {
+                let raw = (view.dtype(), view.shape().to_vec(), view.data().to_vec());
+                assert!(tensors.insert(name.clone(), raw).is_none(), "{name} is stored twice");
+            }
+        }
+    }
+    tensors
+}
+
+/// A folder with `config` and these tensors in one file.
+pub fn folder(config: &Value, tensors: &BTreeMap<String, Raw>) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let views = tensors
+        .iter()
+        .map(|(name, (dtype, shape, bytes))| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+    serialize_to_file(views, None, &folder.path().join("model.safetensors")).unwrap();
+    folder
+}
+
+/// The configuration of a folder.
+pub fn config(folder: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(folder.join("config.json")).unwrap()).unwrap()
+}

@@ -1,0 +1,110 @@
+"""Makes the fixtures beside this file: tiny random models as transformers saves them, and what torch computes of them.
+
+    python make_fixtures.py [MODEL...]
+
+Made with Python 3.11, torch 2.15.0, transformers 5.23.0 and safetensors 0.8.0; all random numbers are drawn from fixed
+seeds. Every folder is what `save_pretrained` writes (without generation_config.json). Those of MODELS with
+`expected` have two more files:
+
+expected.safetensors  `inputs`, `targets` [4, 8] (I64), `loss` [1], `logits` [4, 8, vocab]; the loss is the mean
+                      cross-entropy of the targets
+gradients.safetensors the gradient of the loss for every parameter, under the parameter's name
+
+Both are computed in float64 from the stored weights and rounded to float32. The rotary angles of Llama, Mistral and
+GPT-NeoX and the mean squares of RMS norms are float32 also then: the library's modules compute them so.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
+    LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+)
+
+HERE = Path(__file__).parent
+VOCAB, SEQ_LEN, SEQUENCES, TOKENS = 97, 16, 4, 8
+
+
+def gpt2(**changes):
+    sizes = dict(vocab_size=VOCAB, n_positions=SEQ_LEN, n_embd=32, n_layer=2, n_head=4, n_inner=96, bos_token_id=96,
+                 eos_token_id=96, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0)
+    return GPT2LMHeadModel(GPT2Config(**{**sizes, **changes}))
+
+
+ROTARY = dict(vocab_size=VOCAB, max_position_embeddings=SEQ_LEN, hidden_size=32, num_hidden_layers=2,
+              num_attention_heads=4)
+LLAMA = dict(ROTARY, intermediate_size=40, num_key_value_heads=2, rms_norm_eps=1e-5)
+
+
+def llama(**changes):
+    return LlamaForCausalLM(LlamaConfig(**{**LLAMA, **changes}))
+
+
+def mistral():
+    return MistralForCausalLM(MistralConfig(**LLAMA, sliding_window=None))
+
+
+def gpt_neox():
+    return GPTNeoXForCausalLM(GPTNeoXConfig(
+        **ROTARY, intermediate_size=96, use_parallel_residual=False, rotary_pct=1.0, hidden_act="gelu_new"))
+
+
+# Folder: the model, the type of its stored weights, the size of a shard, whether torch's results are stored.
+MODELS = {
+    "gpt2": (gpt2, torch.float32, "5GB", True),
+    "llama": (llama, torch.float32, "5GB", True),
+    "llama-tied": (lambda: llama(tie_word_embeddings=True, rope_theta=500000.0), torch.float32, "5GB", True),
+    "llama-biases": (lambda: llama(attention_bias=True, mlp_bias=True, num_hidden_layers=1), torch.float32, "5GB", True),
+    "mistral": (mistral, torch.float32, "5GB", True),
+    "gpt-neox": (gpt_neox, torch.float32, "5GB", True),
+    "llama-bf16": (lambda: llama(num_hidden_layers=1), torch.bfloat16, "5GB", True),
+    "gpt2-f16": (lambda: gpt2(n_layer=1), torch.float16, "5GB", False),
+    "llama-sharded": (lambda: llama(num_hidden_layers=1), torch.float32, "20KB", False),
+}
+
+
+def randomize(model, seed):
+    """No parameter is zero or one: an exchange of two vectors of either must not go unnoticed."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            drawn = torch.randn(parameter.shape, generator=generator)
+            parameter.copy_(0.15 * drawn if parameter.dim() == 2 else parameter + 0.2 * drawn)
+
+
+def expect(folder, seed):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    generator = torch.Generator().manual_seed(1000 + seed)
+    tokens = torch.randint(VOCAB, (SEQUENCES, TOKENS + 1), generator=generator)
+    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    logits = model(input_ids=inputs, use_cache=False).logits
+    assert logits.dtype == torch.float64
+    loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), targets.reshape(-1))
+    loss.backward()
+    results = {"inputs": inputs, "targets": targets, "loss": loss.detach().reshape(1).float(),
+               "logits": logits.detach().float()}
+    save_file(results, folder / "expected.safetensors")
+    gradients = {name: parameter.grad.float().contiguous() for name, parameter in model.named_parameters()}
+    assert all(gradient.abs().max() > 0 for gradient in gradients.values())
+    save_file(gradients, folder / "gradients.safetensors")
+    print(f"{folder.name}: loss {loss.item():.6f}")
+
+
+def main(wanted):
+    for seed, (name, (build, dtype, shard, expected)) in enumerate(MODELS.items()):
+        if wanted and name not in wanted:
+            continue
+        folder = HERE / name
+        torch.manual_seed(seed)
+        model = build()
+        randomize(model, seed)
+        model.to(dtype).save_pretrained(folder, max_shard_size=shard)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        if expected:
+            expect(folder, seed)
+
+
+main(sys.argv[1:])

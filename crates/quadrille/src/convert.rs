@@ -1,0 +1,159 @@
+//! `quadrille convert`: models of Hugging Face's transformers library to checkpoints, and back.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{ArgGroup, Args};
+use quadrille_checkpoint::Checkpoint;
+use quadrille_hugging_face::{ExportOptions, Source, StoredType, export, import};
+use quadrille_spec::{ModelFile, SpecError};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::{self, print_json, print_text};
+use crate::quantities::with_unit;
+
+const EXAMPLES: &str = "Examples:
+  quadrille convert --from-hf ~/models/gpt2 gpt2            writes gpt2/step-000000000000
+  quadrille convert --to-hf ~/models/mine runs/mine         the newest checkpoint of a run
+  quadrille convert --to-hf mine-bf16 --dtype bf16 --shard-size 2GB runs/mine
+  quadrille convert --from-hf Mistral-7B-v0.1 --set seq_len=4096 mistral
+
+Models: gpt2, gpt_neox (without parallel residual), llama and mistral as save_pretrained writes
+them: config.json, model.safetensors or shards with their index, in f32, f16 or bf16. What cannot
+be expressed exactly is refused.
+
+A checkpoint keeps config.json, names and types, so that an imported model is exported with the
+same bits. tokenizer.json and a tokenizer's other small files are copied along, both ways. One
+tensor is in memory at a time.";
+
+/// Convert a Hugging Face model to a checkpoint, or a checkpoint to one.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("direction").required(true))]
+pub struct ConvertArguments {
+    /// Read this folder of a Hugging Face model and write a checkpoint of it, in f32
+    #[arg(long, value_name = "HF_FOLDER", group = "direction")]
+    pub from_hf: Option<PathBuf>,
+    /// Write the checkpoint's model to this folder, which must be empty or not there
+    #[arg(long, value_name = "HF_FOLDER", group = "direction")]
+    pub to_hf: Option<PathBuf>,
+    /// With --from-hf a folder for checkpoints to write, empty or not there; with --to-hf a checkpoint, a folder of
+    /// checkpoints or a run's folder to read (the newest counts)
+    #[arg(value_name = "CHECKPOINT")]
+    pub checkpoint: PathBuf,
+    /// Replace a field of the imported model, e.g. --set seq_len=4096
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "to_hf")]
+    pub set: Vec<String>,
+    /// Type of the exported weights: f32, f16 or bf16 [default: that in which they were imported, or f32]
+    #[arg(long, value_name = "TYPE", conflicts_with = "from_hf")]
+    pub dtype: Option<StoredType>,
+    /// Most bytes of weights in an exported file; more are cut into several, with an index
+    #[arg(long, value_name = "BYTES", default_value = "5GB", conflicts_with = "from_hf")]
+    pub shard_size: ShardSize,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardSize(u64);
+
+impl FromStr for ShardSize {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        match with_unit(text) {
+            Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(Self(bytes as u64)),
+            _ => {
+                Err(SpecError::invalid("--shard-size", text, "it is bytes, with their unit", "write e.g. 5GB or 500MB"))
+            }
+        }
+    }
+}
+
+/// Converts in the one direction or the other.
+pub fn run(arguments: &ConvertArguments) -> Result<(), Failure> {
+    match (&arguments.from_hf, &arguments.to_hf) {
+        (Some(folder), _) => from_hugging_face(folder, arguments),
+        (None, Some(folder)) => to_hugging_face(folder, arguments),
+        (None, None) => Err(Failure::usage("give --from-hf or --to-hf".to_owned())),
+    }
+}
+
+fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
+    let mut source = Source::open(folder, &overrides(&arguments.set)?)?;
+    let done = import(&mut source, &arguments.checkpoint)?;
+    warn_not_finite(done.not_finite);
+    if arguments.json {
+        return print_json(&json!({ "model": source.model(), "imported": done }));
+    }
+    let model = source.model();
+    let mut text = format!(
+        "read     {}: {}, {} parameters in {}\nwritten  {}: {} tensors in f32\n",
+        folder.display(),
+        model.name,
+        done.parameters,
+        done.dtype,
+        done.checkpoint.display(),
+        done.tensors
+    );
+    if !done.ignored.is_empty() {
+        text += &format!("left out {} (they follow from config.json)\n", done.ignored.join(", "));
+    }
+    print_text(&(text + &copied(&done.copied)))
+}
+
+fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
+    let checkpoint = Checkpoint::find(&arguments.checkpoint).map_err(quadrille_hugging_face::HuggingFaceError::from)?;
+    let path = checkpoint.path().to_owned();
+    let options = ExportOptions { dtype: arguments.dtype, shard_size: arguments.shard_size.0 };
+    let (done, notes) = export(checkpoint, folder, options)?;
+    for note in &notes {
+        // Where nobody listens any more, the folder is there nevertheless.
+        let _ = writeln!(std::io::stderr(), "note: {note}");
+    }
+    warn_not_finite(done.not_finite);
+    if arguments.json {
+        return print_json(&json!({ "checkpoint": path, "folder": folder, "exported": done, "notes": notes }));
+    }
+    let mut text = format!(
+        "read     {}\nwritten  {}: {}, {} tensors in {}, {} in {}\n",
+        path.display(),
+        folder.display(),
+        done.family,
+        done.tensors,
+        done.dtype,
+        output::bytes(done.bytes),
+        done.files.join(", ")
+    );
+    if done.rounded > 0 {
+        text += &format!("rounded  {} numbers, which {} does not hold exactly\n", done.rounded, done.dtype);
+    }
+    print_text(&(text + &copied(&done.copied)))
+}
+
+/// Replacements of the model's fields.
+fn overrides(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let field = |assignment: &String| match assignment.split_once('=') {
+        Some((key, value)) if ModelFile::FIELDS.contains(&key) => Ok((key.to_owned(), value.to_owned())),
+        Some((key, _)) => {
+            let known = ModelFile::FIELDS.map(str::to_owned).to_vec();
+            Err(SpecError::Unknown { what: "model field", name: key.to_owned(), known }.into())
+        }
+        None => Err(Failure::usage(format!("--set {assignment}: write it as key=value"))),
+    };
+    set.iter().map(field).collect()
+}
+
+fn copied(names: &[&str]) -> String {
+    if names.is_empty() { String::new() } else { format!("copied   {}\n", names.join(", ")) }
+}
+
+fn warn_not_finite(count: u64) {
+    if count > 0 {
+        // As above.
+        let _ = writeln!(std::io::stderr(), "warning: {count} of the weights are infinite or not numbers");
+    }
+}
