@@ -198,6 +198,8 @@ fn nature(command: &Command) -> (&'static str, bool) {
     match command {
         Command::Train(_) => ("train", true),
         Command::Verify(_) => ("verify", true),
+        Command::Eval(_) => ("eval", true),
+        Command::Generate(_) => ("generate", true),
         Command::Explain(_) => ("explain", false),
         Command::Plan(_) => ("plan", false),
         Command::Sweep(_) => ("sweep", false),

@@ -1,6 +1,5 @@
-//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `convert`, `calibrate`, `validate`, `bench`, `checkpoint`.
-//! `convert`, `calibrate`, `validate`, `data`, `bench`.
+//! The command line of Quadrille: `train`, `eval`, `generate`, `verify`, `explain`, `plan`, `sweep`, `estimate`,
+//! `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -15,10 +14,12 @@ mod data_arguments;
 mod describe;
 mod drawing;
 mod estimate;
+mod evaluate;
 mod explain;
 mod export;
 mod failure;
 mod files;
+mod generate;
 mod grids;
 mod launch;
 mod layout_arguments;
@@ -39,6 +40,7 @@ mod train;
 mod tuned;
 mod validate;
 mod verify;
+mod weights;
 
 use std::process::ExitCode;
 
@@ -62,6 +64,8 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
     match command {
         Command::Train(arguments) => train::run(&arguments, launch),
         Command::Verify(arguments) => verify::run(&arguments, launch),
+        Command::Eval(arguments) => evaluate::run(&arguments, launch),
+        Command::Generate(arguments) => generate::run(&arguments, launch),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
