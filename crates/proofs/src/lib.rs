@@ -19,6 +19,7 @@
 //! | `volumes` | ledgers are the published closed forms |
 //! | `by_hand` | ledgers are what a person counts |
 //! | `failures` | a failing or late rank ends the job and is named |
+//! | `hugging_face` | imported models compute what torch computes of them |
 //! | `start` | initial weights and batches do not depend on the layout |
 //! | `long` | `equality` with more cases (feature `long`) |
 
