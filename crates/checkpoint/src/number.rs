@@ -42,7 +42,11 @@ impl Number for f32 {
     }
 
     fn append(numbers: &[Self], bytes: &mut Vec<u8>) {
-        bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        let start = bytes.len();
+        bytes.resize(start + size_of_val(numbers), 0);
+        for (bytes, number) in bytes[start..].as_chunks_mut().0.iter_mut().zip(numbers) {
+            *bytes = number.to_le_bytes();
+        }
     }
 }
 
@@ -62,7 +66,11 @@ impl Number for f64 {
     }
 
     fn append(numbers: &[Self], bytes: &mut Vec<u8>) {
-        bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        let start = bytes.len();
+        bytes.resize(start + size_of_val(numbers), 0);
+        for (bytes, number) in bytes[start..].as_chunks_mut().0.iter_mut().zip(numbers) {
+            *bytes = number.to_le_bytes();
+        }
     }
 }
 

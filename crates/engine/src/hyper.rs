@@ -1,7 +1,9 @@
 //! The optimizer's constants and the learning-rate schedule.
 
+use serde::Serialize;
+
 /// What AdamW and the schedule are told by the user.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Hyper {
     /// Peak learning rate.
     pub learning_rate: f64,

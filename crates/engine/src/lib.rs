@@ -16,6 +16,7 @@ mod generate;
 mod hyper;
 mod initial;
 mod ledger;
+mod not_finite;
 mod pipeline;
 mod random_batch;
 mod rank;
@@ -38,7 +39,8 @@ pub use error::EngineError;
 pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
 pub use execute::transpose;
 pub use generate::{
-    Finish, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Sampling, generate, logits,
+    Finish, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Logits, Sampling, generate,
+    logits, logits_program,
 };
 pub use hyper::{Hyper, schedule};
 pub use initial::{InitialValues, initial_tensor};

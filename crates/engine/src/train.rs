@@ -128,9 +128,11 @@ pub enum RunEvent<'a> {
 pub struct StepRecord {
     /// From 1.
     pub step: u64,
-    /// Mean loss in nats.
+    /// Mean loss in nats; null in JSON where it is not finite.
+    #[serde(with = "crate::not_finite")]
     pub loss: f64,
-    /// Global gradient norm before clipping.
+    /// Global gradient norm before clipping; null in JSON where it is not finite.
+    #[serde(with = "crate::not_finite")]
     pub grad_norm: f64,
     /// Learning rate.
     pub lr: f64,

@@ -41,7 +41,7 @@ fn counted(targets: &[u32]) -> f64 {
 }
 
 /// The `v` logits of one row `x[h]`.
-fn logits(x: &[f64], table: &[f64]) -> Vec<f64> {
+pub(crate) fn logits(x: &[f64], table: &[f64]) -> Vec<f64> {
     let dot = |entry: &[f64]| entry.iter().zip(x).map(|(a, b)| a * b).sum();
     table.chunks(x.len()).map(dot).collect()
 }

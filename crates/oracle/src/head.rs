@@ -15,6 +15,12 @@ pub(crate) fn forward(pass: &Pass, x: &[f64]) -> f64 {
     }
 }
 
+/// The logits `[n, v]` of tokens from the final norm's output `x[n, h]`.
+pub(crate) fn logits(pass: &Pass, x: &[f64]) -> Vec<f64> {
+    let table = pass.parameter(table(pass.model));
+    x.chunks(pass.model.hidden).flat_map(|x| cross_entropy::logits(x, table)).collect()
+}
+
 /// `dx[n, h]` of the mean loss; the gradients of the head's parameters are added to `gradients`.
 pub(crate) fn backward(pass: &Pass, x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
     match pass.batch.samples {

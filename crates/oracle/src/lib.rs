@@ -30,7 +30,7 @@ use quadrille_spec::{Model, Norm, Positions};
 
 pub use dropout::DropoutSeed;
 pub use optimizer::{AdamW, State, update};
-pub use transformer::loss_and_gradients;
+pub use transformer::{logits, loss_and_gradients};
 
 /// Logical tensors by parameter name, row-major, with the shapes of [`parameter_shapes`]; vocabulary not padded.
 pub type Tensors = BTreeMap<String, Vec<f64>>;

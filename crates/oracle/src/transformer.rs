@@ -32,6 +32,19 @@ pub fn loss_and_gradients(
     (loss, backward(&pass, &saved))
 }
 
+/// The logits `[n, v]` of a batch of tokens, without dropout; its targets do not matter.
+///
+/// # Panics
+///
+/// As [`loss_and_gradients`], and if the model has no vocabulary.
+pub fn logits(model: &Model, parameters: &Tensors, batch: &Batch) -> Vec<f64> {
+    assert_heads(model);
+    assert_parameters(model, parameters, "parameters");
+    assert_batch(model, batch);
+    let pass = Pass { model, parameters, batch, dropout: None };
+    head::logits(&pass, &forward(&pass).1.normed)
+}
+
 /// What the backward pass needs again.
 struct Saved {
     blocks: Vec<block::Saved>,

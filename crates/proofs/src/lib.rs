@@ -18,6 +18,8 @@
 //! | `zero` | sharded optimizers and gradients: memory, volumes, bits; weights kept for a step |
 //! | `volumes` | ledgers are the published closed forms |
 //! | `by_hand` | ledgers are what a person counts |
+//! | `evaluation` | forward programs give the serial model's loss, and change no bit of training around them |
+//! | `generation` | every layout draws the tokens that whole forward passes of the serial model give |
 //! | `failures` | a failing or late rank ends the job and is named |
 //! | `hugging_face` | imported models compute what torch computes of them |
 //! | `start` | initial weights and batches do not depend on the layout |
@@ -29,6 +31,7 @@ mod edit;
 mod family;
 mod run;
 mod seeded;
+mod serial;
 mod small;
 mod traffic;
 
@@ -39,5 +42,6 @@ pub use run::{
     Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_samples, trajectory, trajectory_with,
 };
 pub use seeded::for_random;
+pub use serial::{drawn, forward_options, tensors};
 pub use small::{built, layout, layout_with, llama, model, program, program_with, rebuilt, recomputed, vit};
 pub use traffic::Traffic;

@@ -12,7 +12,6 @@ use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchS
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
 use crate::convert::ConvertArguments;
-use crate::data_arguments::DataArguments;
 use crate::estimate::EstimateArguments;
 use crate::export::ExportArguments;
 use crate::layout_arguments::LayoutArguments;
@@ -23,6 +22,7 @@ use crate::plan::native::priced::PriceArguments;
 use crate::quantities::Counts;
 use crate::sweep::SweepArguments;
 use crate::timeline::LOCAL_LATENCY_US;
+use crate::train::arguments::TrainArguments;
 use crate::validate::ValidateArguments;
 
 /// Plans, runs and proves the parallel training of large transformers.
@@ -51,7 +51,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train a model on thread ranks.
-    Train(TrainArguments),
+    Train(Box<TrainArguments>),
     /// Prove that layouts compute what the serial model computes, and that predictions equal counts.
     Verify(VerifyArguments),
     /// Show what a layout does without running it: program, bytes, FLOPs, memory.
@@ -111,40 +111,6 @@ pub struct RunArguments {
     /// first three by group, size and the --cluster's tiers, ring where it has none), e.g. --collectives hierarchical --per-node 4
     #[arg(long, value_name = "ALGORITHM", default_value = "auto")]
     pub collectives: Collectives,
-}
-
-#[derive(Debug, Args)]
-#[command(allow_negative_numbers = true)]
-pub struct TrainArguments {
-    #[command(flatten)]
-    pub model: ModelArguments,
-    /// Optimizer steps [default: 400]
-    #[arg(long, value_name = "N")]
-    pub steps: Option<u64>,
-    /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
-    #[arg(long, value_name = "TYPE")]
-    pub dtype: Option<ElementType>,
-    /// Write a JSON object per step to this file, in place of what it holds
-    #[arg(long, value_name = "FILE.jsonl")]
-    pub log: Option<PathBuf>,
-    /// Write what every rank did in the last step, and when, to this file, in place of what it holds; chrome://tracing
-    /// and Perfetto show it beside the simulated one of `explain --trace`
-    #[arg(long, value_name = "FILE.json")]
-    pub trace: Option<PathBuf>,
-    /// Time NN, NT and TN of every product before the first step and use the fastest. With a FILE that exists, its
-    /// choices are replayed, if it was written with the same --dtype and --threads; one that does not exist is written.
-    /// May change rounding
-    #[arg(long, value_name = "FILE", num_args = 0..=1)]
-    pub tune_matmul: Option<Option<PathBuf>>,
-    /// Print one JSON document with losses and ledgers
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten, next_help_heading = "Data")]
-    pub data: DataArguments,
-    #[command(flatten, next_help_heading = "Layout")]
-    pub layout: LayoutArguments,
-    #[command(flatten, next_help_heading = "Run")]
-    pub run: RunArguments,
 }
 
 #[derive(Debug, Args)]

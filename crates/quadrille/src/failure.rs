@@ -18,6 +18,17 @@ pub enum Failure {
     Usage(anyhow::Error),
     /// The work failed: exit code 1.
     Run(anyhow::Error),
+    /// A signal has ended the work in good order: exit code 128 and the signal's number.
+    Stopped(Stopped),
+}
+
+/// Work that ended early because a signal asked for it.
+#[derive(Debug)]
+pub struct Stopped {
+    /// The signal's number.
+    pub signal: i32,
+    /// What was done until then, and how to go on.
+    pub message: String,
 }
 
 impl Failure {
@@ -34,20 +45,24 @@ impl Failure {
     /// Prints the message and its causes to standard error.
     pub fn report(&self) {
         // Where nobody listens any more, the exit code still tells.
-        let _ = writeln!(std::io::stderr(), "error: {}", self.message());
+        let kind = if matches!(self, Self::Stopped(_)) { "stopped" } else { "error" };
+        let _ = writeln!(std::io::stderr(), "{kind}: {}", self.message());
     }
 
     /// The error, then its causes.
     pub fn message(&self) -> String {
-        let (Self::Usage(error) | Self::Run(error)) = self;
-        format!("{error:#}")
+        match self {
+            Self::Usage(error) | Self::Run(error) => format!("{error:#}"),
+            Self::Stopped(stopped) => stopped.message.clone(),
+        }
     }
 
-    /// 2 for input, 1 for work.
+    /// 2 for input, 1 for work; as shells say it for a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
             Self::Run(_) => 1,
+            Self::Stopped(stopped) => u8::try_from(128 + stopped.signal).unwrap_or(u8::MAX),
         }
     }
 }

@@ -24,10 +24,14 @@ pub struct Launch {
 
 /// Reads the command line. Of several processes only the first tells what is wrong with it.
 pub fn arguments() -> Arguments {
-    match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) if is_first() => error.exit(),
-        Err(error) => leave(error.exit_code()),
+    Arguments::try_parse().unwrap_or_else(|error| refuse(&error))
+}
+
+/// Ends the process because of its command line; the first of several tells what is wrong.
+pub fn refuse(error: &clap::Error) -> ! {
+    match is_first() {
+        true => error.exit(),
+        false => leave(error.exit_code()),
     }
 }
 
@@ -165,8 +169,20 @@ impl Launch {
     /// Ends the process: the failure is printed by the rank that found it first, all end with its code.
     pub fn end(self, result: Result<(), Failure>) -> u8 {
         let Some(world) = self.world else { return report(result) };
-        match result.and_then(|()| world.clone().finish().map_err(|error| Failure::run(error.to_string()))) {
+        let finished = || world.clone().finish().map_err(|error| Failure::run(error.to_string()));
+        // A run that was stopped has ended in good order on all ranks.
+        let result = match result {
+            Err(Failure::Stopped(stopped)) => finished().and(Err(Failure::Stopped(stopped))),
+            result => result.and_then(|()| finished()),
+        };
+        match result {
             Ok(()) => 0,
+            Err(failure @ Failure::Stopped(_)) => {
+                if world.rank() == 0 {
+                    failure.report();
+                }
+                failure.exit_code()
+            }
             Err(failure) => {
                 if world.reports(&failure.message()) {
                     failure.report();

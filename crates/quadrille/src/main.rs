@@ -26,6 +26,7 @@ mod quantities;
 mod recomputation;
 mod reproduce;
 mod resources;
+mod run_folder;
 mod settings;
 mod source;
 mod sweep;

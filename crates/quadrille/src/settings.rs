@@ -26,6 +26,28 @@ pub struct Settings {
 
 /// Reads the model and applies `--set` to it and to the training constants `hyper`.
 pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -> Result<Settings, Failure> {
+    let (hyper, overrides) = overrides(arguments, hyper)?;
+    let model = match &arguments.from_hf {
+        Some(path) => Model::from_hugging_face(&read_file(path)?, &overrides)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?,
+        None => {
+            let name = arguments.model.as_deref().unwrap_or(default_model);
+            Model::from_toml(&preset_or_file(name, Model::preset_text)?, &overrides)?
+        }
+    };
+    Ok(Settings { model, hyper })
+}
+
+/// A model that is known, with `--set` applied to it and to the training constants `hyper`.
+pub fn settings_of(model: &Model, arguments: &ModelArguments, hyper: Hyper) -> Result<Settings, Failure> {
+    let (hyper, overrides) = overrides(arguments, hyper)?;
+    let mut file = ModelFile::of(model);
+    overrides.iter().try_for_each(|(field, value)| file.set(field, value))?;
+    Ok(Settings { model: file.validate()?, hyper })
+}
+
+/// What `--set` says of training, and of the model.
+fn overrides(arguments: &ModelArguments, hyper: Hyper) -> Result<(Constants, Vec<(String, String)>), Failure> {
     let mut hyper = Constants::new(hyper);
     let mut overrides = Vec::new();
     for assignment in &arguments.set {
@@ -39,15 +61,7 @@ pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -
             return Err(SpecError::Unknown { what: "field", name: key.to_owned(), known }.into());
         }
     }
-    let model = match &arguments.from_hf {
-        Some(path) => Model::from_hugging_face(&read_file(path)?, &overrides)
-            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?,
-        None => {
-            let name = arguments.model.as_deref().unwrap_or(default_model);
-            Model::from_toml(&preset_or_file(name, Model::preset_text)?, &overrides)?
-        }
-    };
-    Ok(Settings { model, hyper })
+    Ok((hyper, overrides))
 }
 
 /// What a layout has where neither a flag nor a file says it.

@@ -85,6 +85,31 @@ impl ModelFile {
         "causal",
     ];
 
+    /// The file of a model, every field given.
+    pub fn of(model: &Model) -> Self {
+        let tokens = model.patch_values.is_none();
+        Self {
+            name: model.name.clone(),
+            layers: model.layers,
+            hidden: model.hidden,
+            heads: model.heads,
+            kv_heads: Some(model.kv_heads),
+            ffn: Some(model.ffn),
+            vocab: tokens.then_some(model.vocab),
+            seq_len: model.seq_len,
+            patch_values: model.patch_values,
+            tied_head: Some(model.tied_head),
+            biases: model.biases,
+            dropout: model.dropout,
+            norm: model.norm,
+            norm_epsilon: model.norm_epsilon,
+            positions: model.positions,
+            rotary_base: Some(model.rotary_base),
+            activation: model.activation,
+            causal: Some(model.causal),
+        }
+    }
+
     /// Reads the text of a file; nothing but syntax and types is checked.
     ///
     /// # Errors

@@ -1,47 +1,82 @@
 //! The logits of every position of a sequence.
 
 use quadrille_comm::run_job;
-use quadrille_spec::{Layout, Model};
-use quadrille_step::{Generation, StepProgram, Wanted};
+use quadrille_spec::{Layout, Model, Routing};
+use quadrille_step::{Generation, Purpose, StepProgram, Wanted};
 
-use super::{GenerateOptions, Pass};
+use super::{Check, Pass};
 use crate::{EngineError, ForwardOptions, Real, Weights};
 
-/// The logits `[positions, vocabulary]` that the given weights have for a sequence of tokens, on the ranks of `layout` as
-/// [`Layout::for_generation`] says. Where ranks are processes, all of them call this alike and get the logits.
+/// The logits of a sequence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logits<T> {
+    /// `[positions, vocabulary]`, without padding.
+    pub values: Vec<T>,
+    /// Whether predicted and counted ledgers were equal, as integers, on every rank in every pass.
+    pub ledger_equal: bool,
+}
+
+/// The program for the logits of `positions` tokens, at most `chunk` of them in a pass, on the ranks of `layout` as
+/// [`Layout::for_generation`] says.
 ///
 /// # Errors
-/// No tokens, unknown ones, or more than the model has positions; a rank's failure.
-pub fn logits<T: Real>(
+/// No tokens, or more than the model has positions; a layout that does not fit the model.
+pub fn logits_program(
     model: &Model,
     layout: &Layout,
+    positions: usize,
+    chunk: usize,
+) -> Result<StepProgram, EngineError> {
+    if positions == 0 || positions > model.seq_len || chunk == 0 {
+        let rule = format!("{positions} tokens, {chunk} in a pass, for a model of {} positions", model.seq_len);
+        return Err(EngineError::Generation { rule, remedy: "give at least 1 token, and at most as many".to_owned() });
+    }
+    // Chunks as equal as possible: the last one is not padded to a whole one.
+    let chunk = positions.div_ceil(positions.div_ceil(chunk));
+    let generation = Generation { capacity: positions, wanted: Wanted::Every };
+    Ok(StepProgram::generation(model, &layout.for_generation(model, 1, chunk)?, generation)?)
+}
+
+/// The logits that the given weights have for a sequence of tokens; `program` is [`logits_program`] of as many. Where
+/// ranks are processes, all of them call this alike and get the logits.
+///
+/// # Errors
+/// Another number of tokens than the program's, or unknown ones; a rank's failure.
+pub fn logits<T: Real>(
+    program: &StepProgram,
     run: &ForwardOptions,
     weights: &Weights,
     tokens: &[u32],
-) -> Result<Vec<T>, EngineError> {
-    if tokens.is_empty() || tokens.len() > model.seq_len {
-        let rule = format!("{} tokens for a model of {} positions", tokens.len(), model.seq_len);
-        return Err(EngineError::Generation { rule, remedy: "give at least 1 token, and at most as many".to_owned() });
+) -> Result<Logits<T>, EngineError> {
+    let (model, layout) = (&program.model, &program.layout);
+    let chunk = layout.seq_len;
+    let positions = match program.stages[0].purpose {
+        Purpose::Generation(Generation { capacity, wanted: Wanted::Every }) => capacity,
+        _ => 0,
+    };
+    if tokens.len() != positions {
+        let rule = format!("{} tokens for a program of {positions}", tokens.len());
+        return Err(EngineError::Generation { rule, remedy: "give as many".to_owned() });
     }
-    let chunk = tokens.len().div_ceil(tokens.len().div_ceil(GenerateOptions::PROMPT_CHUNK));
-    let generation = Generation { capacity: tokens.len(), wanted: Wanted::Every };
-    let program = StepProgram::generation(model, &layout.for_generation(model, 1, chunk)?, generation)?;
-    let vocab = program.layout.padded_vocab(model);
-    let ranks = run_job(&run.job(&program), |context| {
-        let mut engine = weights.engine::<T>(&program, context, run.threads)?;
+    let (vocab, routing) = (layout.padded_vocab(model), Routing::of(layout, &run.collectives));
+    let ranks = run_job(&run.job(program), |context| {
+        let mut engine = weights.engine::<T>(program, context, run.threads)?;
+        let mut check = Check::new(program, context.rank(), &routing);
         let mut all: Vec<f64> = Vec::new();
-        for first in (0..tokens.len()).step_by(chunk) {
-            let pass = pass_of(tokens, first, chunk, program.layout.global_batch);
-            engine.run_pass(&pass, tokens.len())?;
+        for first in (0..positions).step_by(chunk) {
+            let pass = pass_of(tokens, first, chunk, layout.global_batch);
+            engine.run_pass(&pass, positions)?;
+            check.pass(&mut engine, &pass);
             // f64 holds every f32: the numbers leave the process as they are.
             if context.rank() == 0 {
-                let rows = engine.logits_of(0)?.chunks_exact(vocab).take(tokens.len() - first);
+                let rows = engine.logits_of(0)?.chunks_exact(vocab).take(positions - first);
                 all.extend(rows.flat_map(|row| &row[..model.vocab]).map(|logit| logit.to_f64()));
             }
         }
-        Ok(all)
+        Ok((all, check.equal))
     })?;
-    Ok(ranks.into_iter().take(1).flatten().map(T::from_f64).collect())
+    let ledger_equal = ranks.iter().all(|(_, equal)| *equal);
+    Ok(Logits { values: ranks[0].0.iter().copied().map(T::from_f64).collect(), ledger_equal })
 }
 
 /// The tokens from `first` on, in all sequences of a pass.

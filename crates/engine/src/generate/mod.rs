@@ -23,7 +23,7 @@ use crate::{EngineError, ForwardOptions, RankEngine, Real, Weights};
 use batch::Batch;
 
 pub use batch::{Finish, GeneratedSequence};
-pub use logits::logits;
+pub use logits::{Logits, logits, logits_program};
 pub use plan::{GenerateOptions, GenerationPrograms};
 pub use sampler::Sampling;
 

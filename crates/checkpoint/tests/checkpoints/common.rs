@@ -1,7 +1,11 @@
 //! Checkpoints to be tested: random tilings of random tensors.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use proptest::prelude::*;
 use quadrille_checkpoint::{About, CheckpointError, Draft, Number, Quantity, TensorShape, Tile};
@@ -121,4 +125,40 @@ pub fn tilings() -> impl Strategy<Value = Tiling> {
             tiling
         },
     )
+}
+
+/// The error and its causes.
+pub fn message(error: &CheckpointError) -> String {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        message += &format!(": {error}");
+        cause = error.source();
+    }
+    message
+}
+
+/// One tensor `x` of `rows x cols` numbers in as many tiles of one number, of one rank.
+pub fn small(rows: usize, cols: usize) -> Tiling {
+    let tiles = (0..rows * cols).map(|at| (0, Quantity::Value, 0, (at / cols, at % cols, 1, 1))).collect();
+    Tiling { tensors: vec![TensorShape { name: "x".to_owned(), rows, cols }], tiles }
+}
+
+/// A copy, in `folder`, of the checkpoint of a step that `tiling` makes. It is written once: a disk takes its time.
+pub fn copied<T: Number>(folder: &Path, step: u64, tiling: fn() -> Tiling) -> PathBuf {
+    /// A checkpoint's name, and its files.
+    type Files = (OsString, Vec<(OsString, Vec<u8>)>);
+    static WRITTEN: Mutex<BTreeMap<(usize, u64), Files>> = Mutex::new(BTreeMap::new());
+    let mut written = WRITTEN.lock().unwrap();
+    let (name, files) = written.entry((tiling as usize, step)).or_insert_with(|| {
+        let once = tempfile::tempdir().unwrap();
+        let path = tiling().write::<T>(once.path(), step).unwrap();
+        let file = |entry: fs::DirEntry| (entry.file_name(), fs::read(entry.path()).unwrap());
+        let files = fs::read_dir(&path).unwrap().map(|entry| file(entry.unwrap())).collect();
+        (path.file_name().unwrap().to_owned(), files)
+    });
+    let target = folder.join(name);
+    fs::create_dir(&target).unwrap();
+    files.iter().for_each(|(name, bytes)| fs::write(target.join(name), bytes).unwrap());
+    target
 }

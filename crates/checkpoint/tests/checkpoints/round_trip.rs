@@ -1,12 +1,10 @@
 //! What is read is what was written, however it was cut.
 
-mod common;
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use common::{Tiling, about, number, tilings};
+use crate::common::{Tiling, about, number, tilings};
 use proptest::prelude::*;
 use quadrille_checkpoint::{Checkpoint, CheckpointError, Merge, Number, Quantity, TensorShape, merge};
 use quadrille_spec::ElementType;

@@ -1,0 +1,244 @@
+//! Programs of evaluation: the serial model's loss in every layout, ledgers as predicted, and training that does not notice
+//! evaluations between its steps.
+
+use proptest::test_runner::TestCaseError;
+use quadrille_comm::{JobOptions, run_ranks};
+use quadrille_engine::{EngineError, Evaluation, ForwardOptions, InitialValues, RankEngine, Samples, evaluate};
+use quadrille_oracle::{self as oracle, Batch};
+use quadrille_proofs::{
+    Case, SEED, cases, combined_cases, drawn, edited_stage, for_random, hyper, layout_with, llama, model, tensors, vit,
+};
+use quadrille_spec::{
+    Activations, IGNORED, KeepWeights, Layout, LayoutRequest, MemoryClass, Model, RankLedger, Recompute, Schedule, Zero,
+};
+use quadrille_step::{Operation, StepProgram, predict};
+
+/// Batches of an evaluation.
+const STEPS: u64 = 2;
+
+/// The serial model's mean loss over the batches of an evaluation.
+fn serial(program: &StepProgram, seed: u64) -> Evaluation {
+    let (model, layout) = (&program.model, &program.layout);
+    let weights = tensors(program, seed);
+    let batch = quadrille_engine::random_batch(model, seed, layout.seq_len);
+    let rows = layout.tokens_per_step();
+    let (mut sum, mut targets) = (0.0, 0);
+    for step in 1..=STEPS {
+        let (loss, count) = match model.patch_values {
+            None => {
+                let [mut inputs, mut wanted] = [(); 2].map(|()| vec![0; rows]);
+                batch(step, 0, Samples::Tokens { inputs: &mut inputs, targets: &mut wanted }).unwrap();
+                let counted = wanted.iter().filter(|target| **target != IGNORED).count();
+                let samples = oracle::Samples::Tokens { inputs: &inputs, targets: &wanted };
+                (loss(model, &weights, samples, layout), counted)
+            }
+            Some(values) => {
+                let [mut inputs, mut wanted] = [(); 2].map(|()| vec![0.0; rows * values]);
+                batch(step, 0, Samples::Patches { inputs: &mut inputs, targets: &mut wanted }).unwrap();
+                let samples = oracle::Samples::Patches { inputs: &inputs, targets: &wanted };
+                (loss(model, &weights, samples, layout), wanted.len())
+            }
+        };
+        sum += loss * count as f64;
+        targets += count as u64;
+    }
+    Evaluation { loss: sum / targets as f64, targets, steps: STEPS }
+}
+
+fn loss(model: &Model, weights: &oracle::Tensors, samples: oracle::Samples, layout: &Layout) -> f64 {
+    let batch = Batch { samples, sequences: layout.global_batch, seq_len: layout.seq_len };
+    oracle::loss_and_gradients(model, weights, &batch, None).0
+}
+
+/// Whether the program's loss is the serial model's, over the same targets, and its ledgers are the predicted ones.
+fn holds(program: &StepProgram, run: &ForwardOptions, seed: u64) -> Result<(), String> {
+    let batch = quadrille_engine::random_batch(&program.model, seed, program.layout.seq_len);
+    let outcome = evaluate::<f64>(program, run, &drawn(seed), STEPS, &batch, &|_| ());
+    let outcome = outcome.map_err(|error| error.to_string())?;
+    let expected = serial(program, seed);
+    let Evaluation { loss, targets, .. } = outcome.evaluation;
+    if targets != expected.targets || (loss - expected.loss).abs() > 1e-11 * expected.loss {
+        return Err(format!("{:?} instead of {expected:?}", outcome.evaluation));
+    }
+    match outcome.ledger_equal {
+        true => Ok(()),
+        false => Err(format!("predicted {:?}, counted {:?}", outcome.predicted, outcome.counted)),
+    }
+}
+
+fn case_holds(case: Case) -> Result<(), TestCaseError> {
+    let program = StepProgram::evaluation(&case.model, &case.layout).unwrap();
+    let collectives = case.collectives;
+    let run = ForwardOptions { threads: case.threads, collectives, ..ForwardOptions::default() };
+    holds(&program, &run, case.seed).map_err(TestCaseError::fail)
+}
+
+#[test]
+fn layouts_give_the_serial_models_loss() {
+    for_random(60, cases(), case_holds);
+}
+
+#[test]
+fn combined_layouts_give_the_serial_models_loss() {
+    for_random(60, combined_cases(), case_holds);
+}
+
+/// A layout with everything that concerns the backward pass.
+fn everything(request: &mut LayoutRequest) {
+    (request.recompute, request.keep_communicated) = (Recompute::Full { every: 1 }, true);
+    (request.zero, request.keep_weights) = (Zero::Gradients, KeepWeights::Step);
+}
+
+#[test]
+fn what_concerns_the_backward_pass_changes_nothing_but_padding() {
+    let model = Model { dropout: 0.3, ..model(2) };
+    for schedule in [Schedule::Gpipe, Schedule::ZeroBubble, Schedule::MessageDriven] {
+        let with = layout_with(&model, "z=2,data=2,pipe=2", 16, |request| {
+            everything(request);
+            (request.schedule, request.keep_weights) = (schedule, KeepWeights::Use);
+        });
+        let without = Layout {
+            recompute: Recompute::None,
+            keep_communicated: false,
+            schedule: Schedule::OneForwardOneBackward,
+            ..with.clone()
+        };
+        let programs = [with, without].map(|layout| StepProgram::evaluation(&model, &layout).unwrap());
+        let ledgers = programs.each_ref().map(predict);
+        assert_eq!(ledgers[0], ledgers[1], "{schedule}");
+        holds(&programs[0], &ForwardOptions::default(), 3).unwrap();
+    }
+}
+
+#[test]
+fn an_evaluation_holds_parameters_and_little_else() {
+    let program = |evaluates: bool| {
+        let layout = layout_with(&model(2), "x=2,data=2", 8, |request| request.zero = Zero::Optimizer);
+        if evaluates { StepProgram::evaluation(&model(2), &layout) } else { StepProgram::new(&model(2), &layout) }
+    };
+    let [evaluation, training] = [true, false].map(|evaluates| predict(&program(evaluates).unwrap()));
+    for (evaluation, training) in evaluation.ranks.iter().zip(&training.ranks) {
+        let bytes = |ledger: &RankLedger, class| ledger.memory.peak_of[&class];
+        assert_eq!(bytes(evaluation, MemoryClass::Parameters), bytes(training, MemoryClass::Parameters));
+        assert_eq!(bytes(evaluation, MemoryClass::Gradients) + bytes(evaluation, MemoryClass::Optimizer), 0);
+        assert!(bytes(evaluation, MemoryClass::Activations) * 2 < bytes(training, MemoryClass::Activations));
+        assert_eq!(evaluation.flops.gemm_forward, training.flops.gemm_forward);
+        assert_eq!(evaluation.flops.gemm_forward + evaluation.flops.attention_forward, evaluation.flops.total());
+    }
+}
+
+/// What a rank went through in three steps: bits of losses and weights, whether its ledgers were as predicted, and the
+/// losses of evaluations.
+type Steps = (Vec<u64>, Vec<Vec<u64>>, bool, Vec<f64>);
+
+fn train(program: &StepProgram, evaluation: Option<&StepProgram>) -> Vec<Steps> {
+    let batch = quadrille_engine::random_batch(&program.model, SEED, program.layout.seq_len);
+    let predicted = predict(program);
+    let of_evaluation = evaluation.map(predict);
+    let job = JobOptions::new(program.layout.grid.ranks());
+    run_ranks(&job, |context| {
+        let rank = context.rank();
+        let mut engine = RankEngine::<f64>::new(program, context, 2, hyper(None), SEED, InitialValues::Perturbed)?;
+        let mut evaluator = evaluation.map(|program| engine.evaluator(program)).transpose()?;
+        let (mut losses, mut equal, mut evaluated) = (Vec::new(), true, Vec::new());
+        for _ in 0..3 {
+            if let Some(evaluator) = &mut evaluator {
+                evaluated.push(engine.evaluate(evaluator, 1, &batch)?.loss);
+                equal &= evaluator.ledger() == of_evaluation.as_ref().map(|ledger| &ledger.ranks[rank]);
+            }
+            losses.push(engine.step(&batch)?.loss.to_bits());
+            if let Some(evaluator) = &mut evaluator {
+                // Before the step's ledger is taken.
+                engine.evaluate(evaluator, 2, &batch)?;
+            }
+            equal &= engine.take_ledger() == predicted.ranks[rank];
+        }
+        let weights = engine.weights()?.iter().map(|shard| shard.iter().map(|each| each.to_bits()).collect()).collect();
+        Ok((losses, weights, equal, evaluated))
+    })
+    .unwrap()
+}
+
+/// A grid, and choices of its layout.
+type Choices = (&'static str, fn(&mut LayoutRequest));
+
+#[test]
+fn evaluations_between_steps_change_no_bit_of_training() {
+    let layouts: [Choices; 5] = [
+        ("x=1", |_| ()),
+        ("x=2,y=2,z=2", |request| request.keep_weights = KeepWeights::Step),
+        ("context=2,data=2", |request| request.zero = Zero::Gradients),
+        ("z=2,data=2,pipe=2", everything),
+        ("x=2,pipe=2", |request| {
+            (request.schedule, request.activations) = (Schedule::MessageDriven, Activations::Replicated);
+        }),
+    ];
+    for model in [model(2), llama(2), vit(2)] {
+        for (grid, choose) in layouts {
+            let layout = layout_with(&model, grid, 16, choose);
+            let program = StepProgram::new(&model, &layout).unwrap();
+            let evaluation = StepProgram::evaluation(&model, &layout).unwrap();
+            let (plain, evaluated) = (train(&program, None), train(&program, Some(&evaluation)));
+            for (plain, evaluated) in plain.iter().zip(&evaluated) {
+                assert!(plain.2 && evaluated.2, "{grid}: ledgers");
+                assert_eq!((&plain.0, &plain.1), (&evaluated.0, &evaluated.1), "{grid}");
+                // Without dropout: of the first batch, which each evaluation reads, the first step's loss.
+                let first = f64::from_bits(evaluated.0[0]);
+                assert!((evaluated.3[0] - first).abs() <= 1e-13 * first, "{grid}: {} {first}", evaluated.3[0]);
+                assert!(evaluated.3.windows(2).all(|losses| losses[0] != losses[1]), "{grid}: {:?}", evaluated.3);
+            }
+        }
+    }
+}
+
+#[test]
+fn another_batch_size_evaluates_the_same_weights() {
+    let model = model(2);
+    let layout = layout_with(&model, "x=2,data=2", 8, |_| ());
+    let program = StepProgram::new(&model, &layout).unwrap();
+    let small = layout_with(&model, "x=2,data=2", 4, |_| ());
+    let evaluation = StepProgram::evaluation(&model, &small).unwrap();
+    assert!(train(&program, Some(&evaluation)).iter().all(|rank| rank.2));
+}
+
+/// What is wrong without the operations that are meant.
+type Left = (&'static str, fn(&Operation) -> bool);
+
+#[test]
+fn a_broken_program_does_not_pass() {
+    let model = Model { dropout: 0.5, ..llama(2) };
+    let layout = layout_with(&model, "x=2,data=2", 8, |request| request.zero = Zero::Optimizer);
+    let program = StepProgram::evaluation(&model, &layout).unwrap();
+    let run = ForwardOptions::default();
+    assert_eq!(holds(&program, &run, SEED), Ok(()));
+    let broken: [Left; 3] = [
+        ("the loss is not summed over ranks", |operation| matches!(operation, Operation::ReduceScalar { .. })),
+        ("queries and keys are not turned", |operation| matches!(operation, Operation::Rotate { .. })),
+        ("attention is left out", |operation| matches!(operation, Operation::Attention { .. })),
+    ];
+    for (what, dropped) in broken {
+        let program = edited_stage(&program, 0, |stage| {
+            let forward = &mut stage.chunks[0].forward.ops;
+            let at = forward.iter().position(|op| dropped(&op.operation));
+            match at {
+                Some(at) => drop(forward.remove(at)),
+                None => stage.update.ops.retain(|op| !dropped(&op.operation)),
+            }
+        });
+        assert!(holds(&program, &run, SEED).is_err(), "{what}");
+    }
+}
+
+#[test]
+fn evaluations_without_a_target_are_refused() {
+    let layout = layout_with(&model(1), "x=1", 2, |_| ());
+    let program = StepProgram::evaluation(&model(1), &layout).unwrap();
+    let ignored = |_: u64, _: usize, samples: Samples| -> Result<(), EngineError> {
+        let (inputs, targets) = samples.tokens()?;
+        inputs.fill(1);
+        targets.fill(IGNORED);
+        Ok(())
+    };
+    let error = evaluate::<f64>(&program, &ForwardOptions::default(), &drawn(1), 1, &ignored, &|_| ()).unwrap_err();
+    assert!(error.to_string().contains("no target"), "{error}");
+}

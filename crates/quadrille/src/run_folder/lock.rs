@@ -1,0 +1,44 @@
+//! One run at a time writes a folder.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// Held as long as the run lasts. The system gives it back when the process ends, however it ends.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Locks a folder that exists.
+    ///
+    /// # Errors
+    /// Another process holds it; the system's.
+    pub fn of(folder: &Path) -> Result<Self, Failure> {
+        let path = folder.join("lock");
+        let failure = |error| Failure::usage(format!("cannot lock {}: {error}", path.display()));
+        let mut file =
+            OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(failure)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(failure(error)),
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Only for the message.
+                let _ = file.read_to_string(&mut holder);
+                return Err(Failure::usage(format!(
+                    "another run writes {} (process {}); wait for it, or name another folder",
+                    folder.display(),
+                    if holder.trim().is_empty() { "unknown" } else { holder.trim() }
+                )));
+            }
+        }
+        let written =
+            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(failure)?;
+        Ok(Self { _file: file })
+    }
+}

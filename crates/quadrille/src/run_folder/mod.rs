@@ -1,0 +1,232 @@
+//! The folder of a run: what was asked for, what happened step by step, checkpoints.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `run.json` | the command line, model and layout, written when the run begins |
+//! | `steps.jsonl`, `steps.csv` | a record per step |
+//! | `events.jsonl` | checkpoints, validation, spikes, skipped steps |
+//! | `checkpoints/` | see `quadrille_checkpoint` |
+//! | `summary.json` | what `--json` prints, written when the run ends |
+//! | `lock` | held while a run writes here |
+
+mod lines;
+mod lock;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quadrille_checkpoint::Folder;
+use quadrille_engine::StepRecord;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use lines::Lines;
+use lock::Lock;
+
+use crate::failure::Failure;
+use crate::files;
+
+/// Counts changes of `run.json`.
+const VERSION: u32 = 1;
+
+/// What `run.json` says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    version: u32,
+    /// What followed `quadrille train`, without the folder.
+    pub command: Vec<String>,
+    /// The model.
+    pub model: Value,
+    /// The layout of the last part of the run.
+    pub layout: Value,
+    /// The predicted ledgers of a step, and what else is known before the first step.
+    pub predicted: Value,
+}
+
+impl Description {
+    pub fn new(command: Vec<String>, model: Value, layout: Value, predicted: Value) -> Self {
+        Self { version: VERSION, command, model, layout, predicted }
+    }
+}
+
+/// A run's folder, locked.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    _lock: Lock,
+}
+
+impl RunFolder {
+    /// Locks the folder of a new run, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// It holds a run already; another process writes it; the system's.
+    pub fn create(path: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(path)
+            .map_err(|error| Failure::usage(format!("cannot make the folder --out {}: {error}", path.display())))?;
+        let lock = Lock::of(path)?;
+        if path.join("run.json").exists() {
+            return Err(Failure::usage(format!(
+                "--out {0} holds a run already; go on with it by --resume {0}, or name another folder",
+                path.display()
+            )));
+        }
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Locks the folder of a run that is to go on, and removes what a crash has left half written.
+    ///
+    /// # Errors
+    /// There is no run; another process writes it; the system's.
+    pub fn resume(path: &Path) -> Result<Self, Failure> {
+        describe(path)?;
+        let lock = Lock::of(path)?;
+        checkpoints(path).clean().map_err(|error| Failure::Run(error.into()))?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Writes what the run is, and opens its records, of which those after `step` are dropped.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(&self, description: &Description, step: u64) -> Result<Records, Failure> {
+        self.write("run.json", description)?;
+        Records::open(&self.path, step)
+            .map_err(|(path, error)| Failure::usage(format!("cannot write {}: {error}", path.display())))
+    }
+
+    /// Writes a document, whole or not at all.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write(&self, name: &str, document: &impl Serialize) -> Result<(), Failure> {
+        let path = self.path.join(name);
+        let text = serde_json::to_vec_pretty(document).map_err(|error| Failure::Run(error.into()))?;
+        files::replace(&path, &text).map_err(|error| Failure::run(files::unwritable("", &path, &error)))
+    }
+}
+
+/// The checkpoints of a run's folder.
+pub fn checkpoints(path: &Path) -> Folder {
+    Folder::new(&path.join("checkpoints"))
+}
+
+/// What the run of a folder is.
+///
+/// # Errors
+/// There is none; a file that is none of this version.
+pub fn describe(path: &Path) -> Result<Description, Failure> {
+    let file = path.join("run.json");
+    let text = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let rule = "a run's folder, as train --out writes it, has one";
+            return Err(Failure::usage(format!("{} holds no run.json: {rule}", path.display())));
+        }
+        text => text.map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?,
+    };
+    let unreadable = |reason: String| Failure::usage(format!("{}: {reason}", file.display()));
+    let value: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+    match value["version"].as_u64() {
+        Some(version) if version == u64::from(VERSION) => {
+            serde_json::from_value(value).map_err(|error| unreadable(error.to_string()))
+        }
+        version => Err(unreadable(format!(
+            "version {} of a run's description, and this program reads version {VERSION}",
+            version.map_or("unknown".to_owned(), |version| version.to_string())
+        ))),
+    }
+}
+
+/// Something beside steps that happened in a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Event {
+    /// The step after which it happened.
+    pub step: u64,
+    /// `saved`, `not saved`, `skipped`, `spike`, `validation`, `resumed` or `stopped`.
+    pub kind: String,
+    /// For people.
+    pub text: String,
+    /// The loss of a validation or a spike.
+    pub loss: Option<f64>,
+}
+
+/// The files to which a run adds as it goes.
+#[derive(Debug)]
+pub struct Records {
+    steps: Lines,
+    table: Lines,
+    events: Lines,
+}
+
+impl Records {
+    fn open(folder: &Path, step: u64) -> Result<Self, (PathBuf, io::Error)> {
+        let [steps, table, events] = ["steps.jsonl", "steps.csv", "events.jsonl"].map(|name| folder.join(name));
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |error| (path, error)
+        };
+        let kept: Vec<StepRecord> = kept(&steps, |record: &StepRecord| record.step <= step).map_err(at(&steps))?;
+        let happened: Vec<Event> = self::kept(&events, |event: &Event| event.step <= step).map_err(at(&events))?;
+        rewrite(&steps, kept.iter().map(line)).map_err(at(&steps))?;
+        rewrite(&table, [COLUMNS.to_owned()].into_iter().chain(kept.iter().map(row))).map_err(at(&table))?;
+        rewrite(&events, happened.iter().map(line)).map_err(at(&events))?;
+        Ok(Self {
+            steps: Lines::continued(&steps).map_err(at(&steps))?,
+            table: Lines::continued(&table).map_err(at(&table))?,
+            events: Lines::continued(&events).map_err(at(&events))?,
+        })
+    }
+
+    /// Adds a step; the file that cannot be written, with the system's reason.
+    pub fn step(&mut self, record: &StepRecord) -> Result<(), (PathBuf, io::Error)> {
+        add(&mut self.steps, &line(record))?;
+        add(&mut self.table, &row(record))
+    }
+
+    /// Adds an event.
+    pub fn event(&mut self, event: &Event) -> Result<(), (PathBuf, io::Error)> {
+        add(&mut self.events, &line(event))
+    }
+}
+
+fn add(lines: &mut Lines, text: &str) -> Result<(), (PathBuf, io::Error)> {
+    lines.append(text).map_err(|error| (lines.path().to_owned(), error))
+}
+
+fn line(record: &impl Serialize) -> String {
+    serde_json::to_string(record).unwrap_or_default()
+}
+
+const COLUMNS: &str = "step,loss,grad_norm,lr,tokens,seconds,tokens_per_second,applied,spike";
+
+fn row(record: &StepRecord) -> String {
+    let StepRecord { step, loss, grad_norm, lr, tokens, seconds, tokens_per_second, applied, spike } = record;
+    format!("{step},{loss},{grad_norm},{lr},{tokens},{seconds},{tokens_per_second},{applied},{spike}")
+}
+
+/// The records of a file of lines that are to stay; what a crash has left of a last line is dropped.
+fn kept<R: for<'de> Deserialize<'de>>(path: &Path, stays: impl Fn(&R) -> bool) -> io::Result<Vec<R>> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text?,
+    };
+    let count = text.lines().count();
+    let mut records = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        match serde_json::from_str(line) {
+            Ok(record) => records.push(record),
+            Err(_) if number + 1 == count => {}
+            Err(error) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", number + 1)));
+            }
+        }
+    }
+    records.retain(stays);
+    Ok(records)
+}
+
+fn rewrite(path: &Path, lines: impl Iterator<Item = String>) -> io::Result<()> {
+    files::replace(path, lines.map(|line| line + "\n").collect::<String>().as_bytes())
+}

@@ -1,0 +1,95 @@
+//! The flags of `train`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, value_parser};
+use quadrille_spec::ElementType;
+
+use crate::arguments::{ModelArguments, RunArguments};
+use crate::data_arguments::DataArguments;
+use crate::layout_arguments::LayoutArguments;
+
+/// What to do when a checkpoint cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SaveFailureAction {
+    /// End the run.
+    Stop,
+    /// Go on.
+    Continue,
+}
+
+/// What to do with a step that cannot be applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DivergenceAction {
+    /// End the run.
+    Stop,
+    /// Go on with the next step.
+    Skip,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("it is a whole number of at least 1".to_owned()),
+        Ok(number) => Ok(number),
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub struct TrainArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// Optimizer steps [default: 400]
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+    /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
+    /// Write a JSON object per step to this file, in place of what it holds
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub log: Option<PathBuf>,
+    /// Write what every rank did in the last step, and when, to this file, in place of what it holds; chrome://tracing
+    /// and Perfetto show it beside the simulated one of `explain --trace`
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
+    /// Time NN, NT and TN of every product before the first step and use the fastest. With a FILE that exists, its
+    /// choices are replayed, if it was written with the same --dtype and --threads; one that does not exist is written.
+    /// May change rounding
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub tune_matmul: Option<Option<PathBuf>>,
+    /// Begin a run in this folder: a log, and the checkpoints from which --resume goes on
+    #[arg(long, value_name = "DIR", help_heading = "State")]
+    pub out: Option<PathBuf>,
+    /// Go on with the run in this folder from its newest checkpoint, in any layout: all that its first command line said,
+    /// and in place of it what this one says
+    #[arg(long, value_name = "DIR", conflicts_with = "out", help_heading = "State")]
+    pub resume: Option<PathBuf>,
+    /// Begin with the parameters of a checkpoint, e.g. one of `convert`, and train its model
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "from_hf"], help_heading = "State")]
+    pub from: Option<PathBuf>,
+    /// Write a checkpoint every N steps; needs --out [default: at the end, and when interrupted]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "State")]
+    pub checkpoint_every: Option<u64>,
+    /// Keep the newest K checkpoints
+    #[arg(long, value_name = "K", default_value_t = 3, value_parser = at_least_one, help_heading = "State")]
+    pub keep: usize,
+    /// What to do when a checkpoint cannot be written: stop or continue
+    #[arg(long, value_name = "ACTION", default_value = "stop", help_heading = "State")]
+    pub on_checkpoint_failure: SaveFailureAction,
+    /// What to do with a step whose loss or gradient is not finite, or above --largest-loss; it is never applied: stop or
+    /// skip
+    #[arg(long, value_name = "ACTION", default_value = "stop", help_heading = "State")]
+    pub on_divergence: DivergenceAction,
+    /// The largest loss that is applied, as a multiple of the mean of the last 50 [default: none]
+    #[arg(long, value_name = "FACTOR", help_heading = "State")]
+    pub largest_loss: Option<f64>,
+    /// Print one JSON document with losses and ledgers
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten, next_help_heading = "Data")]
+    pub data: DataArguments,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub run: RunArguments,
+}
