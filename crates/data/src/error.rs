@@ -3,23 +3,80 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Tokenizer;
-
 /// What this crate's functions return when they fail.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
     /// The name of a tokenizer that does not exist.
-    #[error("unknown tokenizer `{0}`: use `gpt2` (50257 tokens) or `bytes` (256 tokens)")]
+    #[error(
+        "unknown tokenizer `{0}`: use `gpt2` (50257 tokens), `bytes` (256 tokens) or a file of the kind `tokenizer.json`"
+    )]
     UnknownTokenizer(String),
 
     /// A token that the tokenizer does not have.
-    #[error("token {token} is not in the vocabulary of `{tokenizer}`, whose tokens are 0 to {}", tokenizer.vocab() - 1)]
+    #[error("token {token} is not in the vocabulary of `{tokenizer}`, whose tokens are 0 to {}", vocab.saturating_sub(1))]
     UnknownToken {
         /// The token.
         token: u32,
         /// The tokenizer asked to decode it.
-        tokenizer: Tokenizer,
+        tokenizer: String,
+        /// Number of its tokens.
+        vocab: usize,
+    },
+
+    /// A file that holds no tokenizer that could be used.
+    #[error("cannot use the tokenizer {}: {reason}; name a tokenizer.json as Hugging Face's models have it", path.display())]
+    TokenizerFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// Documents need a token that ends them.
+    #[error(
+        "the tokenizer `{vocabulary}` has no known token that ends a document; put a tokenizer_config.json with an \
+         \"eos_token\" beside it"
+    )]
+    NoEnd {
+        /// Whose tokens they are.
+        vocabulary: String,
+    },
+
+    /// Tokens of different tokenizers.
+    #[error(
+        "{} holds tokens of `{found}`, and {because} those of `{expected}`; prepare it again with the other tokenizer, or \
+         leave one out", path.display()
+    )]
+    OtherTokenizer {
+        /// The file.
+        path: PathBuf,
+        /// Whose tokens it holds.
+        found: String,
+        /// Whose tokens are wanted.
+        expected: String,
+        /// What wants them.
+        because: String,
+    },
+
+    /// A file of tokens that does not say whose they are, where that must be known.
+    #[error("{} does not say whose tokens it holds; name their tokenizer with --tokenizer", .0.display())]
+    NoVocabulary(PathBuf),
+
+    /// A token that the model or the tokenizer does not have.
+    #[error(
+        "{} holds token {token} at position {position}, and the vocabulary ends at {}; take the tokenizer that it was made \
+         with, or a model with a larger vocabulary", path.display(), vocab.saturating_sub(1)
+    )]
+    BeyondVocabulary {
+        /// The file.
+        path: PathBuf,
+        /// The token.
+        token: u32,
+        /// Its position in the source, counted in tokens.
+        position: usize,
+        /// Number of tokens in the vocabulary.
+        vocab: usize,
     },
 
     /// A system call on a file or folder failed.
@@ -49,7 +106,7 @@ pub enum DataError {
     /// A stretch of text without a word boundary is too long for the tokenizer.
     #[error(
         "{} has more than {limit} bytes from offset {offset} on without the end of a word, too long for the tokenizer \
-         `gpt2`; break the lines or use the tokenizer `bytes`",
+         `{tokenizer}`; break the lines or use the tokenizer `bytes`",
         path.display()
     )]
     Unsplittable {
@@ -59,11 +116,17 @@ pub enum DataError {
         offset: u64,
         /// The length in bytes that was exceeded.
         limit: usize,
+        /// The tokenizer.
+        tokenizer: String,
     },
 
     /// The tokenizer gave up on a text.
-    #[error("the tokenizer `gpt2` cannot encode this text of {bytes} bytes: {reason}; shorten its runs of white space")]
+    #[error(
+        "the tokenizer `{tokenizer}` cannot encode this text of {bytes} bytes: {reason}; shorten its runs of white space"
+    )]
     NotEncodable {
+        /// The tokenizer.
+        tokenizer: String,
         /// The text's length in bytes.
         bytes: usize,
         /// What the tokenizer said.
@@ -82,8 +145,61 @@ pub enum DataError {
     NotAFile(PathBuf),
 
     /// A token file was given where text is expected.
-    #[error("{} is a token file already; open it as one, or name the text files that it was made from", .0.display())]
+    #[error("{} holds tokens already; open it as it is, or name the text files that it was made from", .0.display())]
     AlreadyTokens(PathBuf),
+
+    /// A `.bin` in no format that is read.
+    #[error(
+        "{} is neither text nor tokens in a known format: `.bin` files are read of llm.c (magic number 20240520 or 20240801), \
+         and of Megatron-LM with their `.idx` beside them; rename it if it is text",
+        .0.display()
+    )]
+    Unrecognised(PathBuf),
+
+    /// A file of another program's format breaks one of its rules.
+    #[error("{} is no valid {format}: at byte {offset}, {rule}; {remedy}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What it should be.
+        format: &'static str,
+        /// Where, in bytes.
+        offset: u64,
+        /// The rule, and what was found.
+        rule: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+
+    /// A line of JSON lines that is no document.
+    #[error("{}, line {line} (byte {offset}): {reason}; {remedy}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1 on.
+        line: u64,
+        /// Where the line begins, in bytes.
+        offset: u64,
+        /// What is wrong with it.
+        reason: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+
+    /// The name of a format that is not written.
+    #[error("unknown format `{0}`: use `quadrille`, `megatron` or `llm.c`")]
+    UnknownFormat(String),
+
+    /// What a format cannot hold.
+    #[error("the format {format} cannot hold this: {reason}; {remedy}")]
+    Inexpressible {
+        /// The format.
+        format: &'static str,
+        /// Why not.
+        reason: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
 
     /// A source file changed while it was being tokenised.
     #[error(
@@ -140,6 +256,30 @@ pub enum DataError {
         needed: usize,
         /// Tokens in the corpus.
         present: usize,
+    },
+
+    /// No document is long enough for a token and one that follows it.
+    #[error(
+        "none of the documents in {present} tokens has two tokens: there is nothing to predict; add text or use --documents packed"
+    )]
+    NoSamples {
+        /// Tokens in the corpus.
+        present: usize,
+    },
+
+    /// Weights that cannot be kept.
+    #[error(
+        "the weights of the data cannot be used: {0}; give every source a positive number, e.g. wiki.jsonl:0.7 code/:0.3"
+    )]
+    Weights(String),
+
+    /// A part for validation that cannot be taken.
+    #[error("--validation {share}: {reason}")]
+    Share {
+        /// The share.
+        share: f64,
+        /// Why not.
+        reason: String,
     },
 
     /// A window reaches beyond the last token.

@@ -1,19 +1,19 @@
 //! Text files into a token file, once.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Seek, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-use xxhash_rust::xxh3::Xxh3;
+use crate::output::TokenWriter;
+use crate::text::{Input, Reading, collect, corpus_key, encode_documents};
+use crate::tokens::quadrille::QuadrilleWriter;
+use crate::{DataError, TokenFile};
 
-use crate::header::{HEADER_BYTES, Header, token_width};
-use crate::sources::{Source, TOKEN_FILE_EXTENSION, collect, corpus_key};
-use crate::stream::{CHUNK_BYTES, encode_stream};
-use crate::{DataError, TokenFile, Tokenizer};
+/// Told how many bytes of how many are done.
+pub type Progress<'a> = dyn FnMut(u64, u64) + 'a;
 
-/// The tokens of the text files and folders `paths`, each file a document that ends with
-/// [`Tokenizer::end_of_document`]; made at the first call and kept in `cache_dir`, which is created if need be.
+/// The tokens of the text files, files of JSON lines and folders `paths`; made at the first call and kept in `cache_dir`,
+/// which is created if need be. A text file is a document, a line of JSON lines, too; each ends with the tokenizer's
+/// end token.
 ///
 /// Folders are read with their subfolders, in the order of names; in them hidden entries, `*.tokens`, empty files and
 /// links to folders are left out. The token file is named after a hash of the tokenizer and of each file's path, size
@@ -22,71 +22,69 @@ use crate::{DataError, TokenFile, Tokenizer};
 ///
 /// # Errors
 /// [`DataError::EmptyCorpus`], [`DataError::NotUtf8`], [`DataError::Unsplittable`], [`DataError::SourceChanged`],
-/// [`DataError::NotAFile`], [`DataError::AlreadyTokens`] for the sources; those of [`TokenFile::open`] for a kept file;
-/// [`DataError::Io`], e.g. for a full disk. None leaves a file behind.
-pub fn prepare(paths: &[PathBuf], tokenizer: Tokenizer, cache_dir: &Path) -> Result<TokenFile, DataError> {
-    let sources = collect(paths)?;
-    let key = corpus_key(tokenizer, &sources);
-    let path = cache_dir.join(format!("{tokenizer}-{key:032x}.{TOKEN_FILE_EXTENSION}"));
+/// [`DataError::NotAFile`], [`DataError::Line`], [`DataError::AlreadyTokens`] for the sources; [`DataError::NoEnd`] for
+/// the tokenizer; those of [`TokenFile::open`] for a kept file; [`DataError::Io`], e.g. for a full disk. None leaves a
+/// file behind.
+pub fn prepare(
+    paths: &[PathBuf],
+    reading: &Reading,
+    cache_dir: &Path,
+    progress: &mut Progress,
+) -> Result<TokenFile, DataError> {
+    let inputs = collect(paths, &reading.text_field)?;
+    match inputs.iter().find(|input| input.format.is_tokens()) {
+        Some(input) => Err(DataError::AlreadyTokens(input.path.clone())),
+        None => prepare_inputs(&inputs, reading, cache_dir, progress),
+    }
+}
+
+/// [`prepare`] of files that hold text.
+pub(crate) fn prepare_inputs(
+    inputs: &[Input],
+    reading: &Reading,
+    cache_dir: &Path,
+    progress: &mut Progress,
+) -> Result<TokenFile, DataError> {
+    let key = corpus_key(reading, inputs);
+    let vocabulary = reading.tokenizer.vocabulary();
+    let path = cache_dir.join(format!("{}-{key:032x}.tokens", vocabulary.name));
     if !path.try_exists().map_err(DataError::io("read", &path))? {
         fs::create_dir_all(cache_dir).map_err(DataError::io("create the folder", cache_dir))?;
-        // Hidden, and deleted when dropped: on any error below nothing stays.
-        let mut partial = tempfile::Builder::new()
-            .prefix(".preparing-")
-            .tempfile_in(cache_dir)
-            .map_err(DataError::io("create a file in", cache_dir))?;
-        write_tokens(&sources, tokenizer, key, partial.as_file_mut(), &path)?;
-        publish(partial, &path, cache_dir).map_err(DataError::io("write", &path))?;
+        let mut writer = QuadrilleWriter::create(&path, vocabulary, key)?;
+        encode_inputs(inputs, reading, &mut writer, progress)?;
+        Box::new(writer).finish()?;
     }
     let file = TokenFile::open(&path)?;
-    if (file.corpus_key(), file.tokenizer()) != (key, tokenizer) {
+    if (file.corpus_key(), file.vocabulary()) != (key, vocabulary) {
         let reason = "it holds another corpus than its name says".to_string();
         return Err(DataError::Damaged { path, reason });
     }
     Ok(file)
 }
 
-/// Gives the complete file its name, both safe from a crash of the machine.
-fn publish(partial: NamedTempFile, path: &Path, folder: &Path) -> io::Result<()> {
-    partial.as_file().sync_all()?;
-    partial.persist(path).map_err(|error| error.error)?;
-    File::open(folder)?.sync_all()
-}
-
-/// Writes the whole token file to `out`, the header last; `path` is for messages.
-fn write_tokens(
-    sources: &[Source],
-    tokenizer: Tokenizer,
-    corpus_key: u128,
-    out: impl Write + Seek,
-    path: &Path,
+/// Writes the documents of files that hold text.
+fn encode_inputs(
+    inputs: &[Input],
+    reading: &Reading,
+    writer: &mut dyn TokenWriter,
+    progress: &mut Progress,
 ) -> Result<(), DataError> {
-    let failed = || DataError::io("write", path);
-    let mut out = BufWriter::new(out);
-    out.write_all(&[0; HEADER_BYTES]).map_err(failed())?;
-    let (mut count, mut hash, mut bytes) = (0, Xxh3::new(), Vec::new());
-    let mut append = |tokens: &[u32]| {
-        bytes.clear();
-        bytes.extend(tokens.iter().flat_map(|token| token.to_le_bytes().into_iter().take(token_width(tokenizer))));
-        count += tokens.len() as u64;
-        hash.update(&bytes);
-        out.write_all(&bytes).map_err(failed())
-    };
-    for source in sources {
-        let input = File::open(&source.path).map_err(DataError::io("open", &source.path))?;
-        let found = encode_stream(tokenizer, &source.path, input, CHUNK_BYTES, &mut append)?;
-        if found != source.bytes {
-            return Err(DataError::SourceChanged { path: source.path.clone(), expected: source.bytes, found });
-        }
-        append(&[tokenizer.end_of_document()])?;
+    let total = inputs.iter().map(|input| input.bytes).sum();
+    let mut before = 0;
+    for input in inputs {
+        encode_documents(input, reading, writer, &mut |done| progress(before + done, total))?;
+        before += input.bytes;
     }
-    let header = Header { tokenizer, count, corpus_key, payload_hash: hash.digest() };
-    out.rewind().and_then(|()| out.write_all(&header.to_bytes())).and_then(|()| out.flush()).map_err(failed())
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+    use crate::tokens::Tokens;
+    use crate::{TokenSource, Tokenizer};
 
     fn corpus(files: &[(&str, &[u8])]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -94,6 +92,10 @@ mod tests {
             fs::write(folder.path().join(name), bytes).unwrap();
         }
         folder
+    }
+
+    fn prepared(paths: &[PathBuf], tokenizer: Tokenizer, cache: &Path) -> Result<TokenFile, DataError> {
+        prepare(paths, &Reading::new(tokenizer), cache, &mut |_, _| {})
     }
 
     fn tokens_of(file: &TokenFile) -> Vec<u32> {
@@ -111,22 +113,42 @@ mod tests {
         let text = corpus(&[("a", b"Hello world"), ("b", b""), ("c", b"12")]);
         let cache = text.path().join(".cache");
         let paths = [text.path().to_path_buf()];
-        let gpt2 = prepare(&paths, Tokenizer::Gpt2, &cache).unwrap();
+        let gpt2 = prepared(&paths, Tokenizer::Gpt2, &cache).unwrap();
         assert_eq!(tokens_of(&gpt2), [15496, 995, 50256, 1065, 50256]);
-        let bytes = prepare(&paths, Tokenizer::Bytes, &cache).unwrap();
+        let source = TokenSource::from(gpt2);
+        assert_eq!((source.documents(), source.document_start(1), source.content(0).unwrap()), (2, 3, 0..2));
+        let bytes = prepared(&paths, Tokenizer::Bytes, &cache).unwrap();
         assert_eq!(Tokenizer::Bytes.decode(&tokens_of(&bytes)).unwrap(), b"Hello world\x0012\0");
         assert_eq!(entries(&cache), 2);
     }
 
     #[test]
-    fn large_files_give_the_tokens_of_the_whole() {
+    fn lines_of_json_are_documents() {
+        let lines = b"{\"text\": \"Hello world\"}\n{\"text\": \"12\"}\n";
+        let text = corpus(&[("a.jsonl", lines), ("b", b"3")]);
+        let file = prepared(&[text.path().to_path_buf()], Tokenizer::Bytes, &text.path().join(".cache")).unwrap();
+        assert_eq!(Tokenizer::Bytes.decode(&tokens_of(&file)).unwrap(), b"Hello world\x0012\x003\0");
+        assert_eq!(file.documents(), 3);
+        let reading = Reading { text_field: "body".to_owned(), ..Reading::new(Tokenizer::Bytes) };
+        let error = prepare(&[text.path().join("a.jsonl")], &reading, text.path(), &mut |_, _| {}).unwrap_err();
+        assert!(matches!(error, DataError::Line { line: 1, .. }), "{error}");
+    }
+
+    #[test]
+    fn large_files_give_the_tokens_of_the_whole_and_progress_is_told() {
         let line = "It was the best of times,  it was the worst of times.\n\n";
-        let content = line.repeat(2 * CHUNK_BYTES / line.len() + 100);
+        let content = line.repeat(3_000_000 / line.len());
         let text = corpus(&[("a", content.as_bytes())]);
-        let file = prepare(&[text.path().join("a")], Tokenizer::Gpt2, text.path()).unwrap();
+        let mut told = Vec::new();
+        let paths = [text.path().join("a")];
+        let reading = Reading::new(Tokenizer::Gpt2);
+        let file = prepare(&paths, &reading, text.path(), &mut |done, total| told.push((done, total))).unwrap();
         let mut expected = Tokenizer::Gpt2.encode(&content).unwrap();
         expected.push(50256);
         assert!(tokens_of(&file) == expected);
+        file.verify().unwrap();
+        let total = content.len() as u64;
+        assert!(told.is_sorted() && told.last() == Some(&(total, total)), "{told:?}");
     }
 
     #[test]
@@ -134,13 +156,13 @@ mod tests {
         let text = corpus(&[("a", b"one")]);
         // The cache may be the folder of the texts: token files are not read as text.
         let (paths, cache) = ([text.path().to_path_buf()], text.path());
-        let first = prepare(&paths, Tokenizer::Bytes, cache).unwrap();
+        let first = prepared(&paths, Tokenizer::Bytes, cache).unwrap();
         let written = fs::metadata(first.path()).unwrap().modified().unwrap();
-        let again = prepare(&paths, Tokenizer::Bytes, cache).unwrap();
+        let again = prepared(&paths, Tokenizer::Bytes, cache).unwrap();
         assert_eq!(again.path(), first.path());
         assert_eq!(fs::metadata(again.path()).unwrap().modified().unwrap(), written);
         fs::write(text.path().join("a"), "other").unwrap();
-        let changed = prepare(&paths, Tokenizer::Bytes, cache).unwrap();
+        let changed = prepared(&paths, Tokenizer::Bytes, cache).unwrap();
         assert_ne!(changed.path(), first.path());
         assert_eq!(tokens_of(&changed).len(), 6);
     }
@@ -150,7 +172,7 @@ mod tests {
         let text = corpus(&[("a", b"some words ")]);
         let (paths, cache) = ([text.path().join("a")], text.path().join("cache"));
         std::thread::scope(|scope| {
-            let all = [(); 8].map(|()| scope.spawn(|| tokens_of(&prepare(&paths, Tokenizer::Bytes, &cache).unwrap())));
+            let all = [(); 8].map(|()| scope.spawn(|| tokens_of(&prepared(&paths, Tokenizer::Bytes, &cache).unwrap())));
             assert!(all.into_iter().all(|one| one.join().unwrap().len() == 12));
         });
         assert_eq!(entries(&cache), 1);
@@ -160,22 +182,24 @@ mod tests {
     fn a_damaged_or_exchanged_kept_file_is_reported() {
         let text = corpus(&[("a", b"one"), ("b", b"two")]);
         let cache = text.path().join("cache");
-        let a = prepare(&[text.path().join("a")], Tokenizer::Bytes, &cache).unwrap().path().to_path_buf();
-        let b = prepare(&[text.path().join("b")], Tokenizer::Bytes, &cache).unwrap().path().to_path_buf();
+        let a = prepared(&[text.path().join("a")], Tokenizer::Bytes, &cache).unwrap().path().to_path_buf();
+        let b = prepared(&[text.path().join("b")], Tokenizer::Bytes, &cache).unwrap().path().to_path_buf();
         fs::copy(&b, &a).unwrap();
-        let error = prepare(&[text.path().join("a")], Tokenizer::Bytes, &cache).unwrap_err();
+        let error = prepared(&[text.path().join("a")], Tokenizer::Bytes, &cache).unwrap_err();
         assert!(error.to_string().contains("another corpus"), "{error}");
         let whole = fs::read(&b).unwrap();
         fs::write(&b, &whole[..whole.len() - 1]).unwrap();
-        let error = prepare(&[text.path().join("b")], Tokenizer::Bytes, &cache).unwrap_err();
+        let error = prepared(&[text.path().join("b")], Tokenizer::Bytes, &cache).unwrap_err();
         assert!(matches!(error, DataError::Damaged { .. }) && error.to_string().contains("delete it"), "{error}");
+        let error = prepared(std::slice::from_ref(&a), Tokenizer::Bytes, &cache).unwrap_err();
+        assert!(matches!(&error, DataError::AlreadyTokens(path) if path.ends_with(a.file_name().unwrap())), "{error}");
     }
 
     #[test]
     fn a_failure_leaves_no_file() {
         let text = corpus(&[("a", b"fine"), ("b", b"ab\xff")]);
         let cache = text.path().join("cache");
-        let error = prepare(&[text.path().to_path_buf()], Tokenizer::Gpt2, &cache).unwrap_err();
+        let error = prepared(&[text.path().to_path_buf()], Tokenizer::Gpt2, &cache).unwrap_err();
         assert!(matches!(&error, DataError::NotUtf8 { offset: 2, path } if path.ends_with("b")), "{error}");
         assert_eq!(entries(&cache), 0);
     }
@@ -185,24 +209,48 @@ mod tests {
         let text = corpus(&[("a", b"fine")]);
         let paths = [text.path().join("a")];
         for cache in [text.path().join("a/cache"), PathBuf::from("/proc/self")] {
-            let error = prepare(&paths, Tokenizer::Bytes, &cache).unwrap_err();
+            let error = prepared(&paths, Tokenizer::Bytes, &cache).unwrap_err();
             assert!(matches!(error, DataError::Io { .. }), "{error}");
+        }
+    }
+
+    /// Takes some tokens, then has no space left.
+    struct Full;
+
+    impl TokenWriter for Full {
+        fn push(&mut self, _tokens: &[u32]) -> Result<(), DataError> {
+            Err(io::ErrorKind::StorageFull.into()).map_err(DataError::io("write", Path::new("x.tokens")))
+        }
+
+        fn end_document(&mut self) -> Result<(), DataError> {
+            Ok(())
+        }
+
+        fn tokens(&self) -> u64 {
+            0
+        }
+
+        fn documents(&self) -> u64 {
+            0
+        }
+
+        fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, DataError> {
+            Ok(Vec::new())
         }
     }
 
     #[test]
     fn a_full_disk_and_a_changed_source_are_errors() {
         let text = corpus(&[("a", b"fine")]);
-        let mut sources = collect(&[text.path().join("a")]).unwrap();
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let error = write_tokens(&sources, Tokenizer::Bytes, 0, full, Path::new("x.tokens")).unwrap_err();
-        assert!(
-            matches!(&error, DataError::Io { action: "write", source, .. }
-            if source.kind() == io::ErrorKind::StorageFull),
-            "{error}"
-        );
-        sources[0].bytes += 1;
-        let error = write_tokens(&sources, Tokenizer::Bytes, 0, io::Cursor::new(vec![]), Path::new("x")).unwrap_err();
+        let mut inputs = collect(&[text.path().join("a")], "text").unwrap();
+        let reading = Reading::new(Tokenizer::Bytes);
+        let error = encode_inputs(&inputs, &reading, &mut Full, &mut |_, _| {}).unwrap_err();
+        let full = |source: &io::Error| source.kind() == io::ErrorKind::StorageFull;
+        assert!(matches!(&error, DataError::Io { action: "write", source, .. } if full(source)), "{error}");
+        inputs[0].bytes += 1;
+        let path = text.path().join("x.tokens");
+        let mut writer = QuadrilleWriter::create(&path, reading.tokenizer.vocabulary(), 0).unwrap();
+        let error = encode_inputs(&inputs, &reading, &mut writer, &mut |_, _| {}).unwrap_err();
         assert!(matches!(error, DataError::SourceChanged { expected: 5, found: 4, .. }), "{error}");
     }
 }

@@ -1,19 +1,43 @@
 //! Flags that say what is read: for every command that takes text.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use quadrille_data::Tokenizer;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use quadrille_data::{Documents, Goldfish, Tokenizer, TokenizerChoice};
+use quadrille_spec::Model;
+
+use crate::failure::Failure;
 
 /// What samples are read from.
 #[derive(Debug, Args)]
 pub struct DataArguments {
-    /// Text files or folders [default: a built-in corpus of known entropy; for models of patches built-in moving waves]
-    #[arg(long, value_name = "PATH", num_args = 1..)]
-    pub data: Vec<PathBuf>,
-    /// gpt2 or bytes [default: gpt2 if the model's vocabulary is large enough]
-    #[arg(long, value_name = "NAME")]
-    pub tokenizer: Option<Tokenizer>,
+    /// Text, JSON lines, or tokens of `data prepare`, Megatron-LM (.bin and .idx) or llm.c; files or folders. Several are one
+    /// source, or, with weights, a mixture: --data wiki.jsonl:0.7 code/:0.3 takes 70% of the samples from wiki.jsonl
+    /// [default: a built-in corpus of known entropy; for models of patches built-in moving waves]
+    #[arg(long, value_name = "PATH[:WEIGHT]", num_args = 1.., value_parser = weighted())]
+    pub data: Vec<DataPath>,
+    /// gpt2, bytes, or a tokenizer.json [default: gpt2 if the model's vocabulary is large enough]
+    #[arg(long, value_name = "NAME|FILE.json")]
+    pub tokenizer: Option<TokenizerChoice>,
+    /// The field of JSON lines that holds the text [default: text]
+    #[arg(long, value_name = "FIELD")]
+    pub text_field: Option<String>,
+    /// packed: samples run over the ends of documents; respected: no sample does, what is left is padded and not learned
+    /// [default: packed]
+    #[arg(long, value_name = "HOW")]
+    pub documents: Option<Documents>,
+    /// Keep this share of the tokens apart for validation, the last documents of every source, e.g. --validation 0.01
+    #[arg(long, value_name = "SHARE", conflicts_with = "validation_data")]
+    pub validation: Option<f64>,
+    /// Validate on these files or folders
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "data", value_parser = weighted())]
+    pub validation_data: Vec<DataPath>,
+    /// Leave one in k tokens out of the training loss, as a hash of the h tokens before it says: what is read again and
+    /// again is not learned by heart, e.g. --goldfish k=2,h=13
+    #[arg(long, value_name = "k=K,h=H")]
+    pub goldfish: Option<Goldfish>,
     /// Folder for tokenised text
     #[arg(long, value_name = "FOLDER", default_value = ".quadrille-cache")]
     pub cache: PathBuf,
@@ -22,6 +46,91 @@ pub struct DataArguments {
 impl DataArguments {
     /// The files and folders that are read, each with the flag that names it.
     pub fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        self.data.iter().map(|path| ("--data", path.as_path()))
+        let data = self.data.iter().map(|data| ("--data", data.path.as_path()));
+        data.chain(self.validation_data.iter().map(|data| ("--validation-data", data.path.as_path())))
+    }
+
+    /// The flags that were given and that only text can obey.
+    pub fn of_text(&self) -> Option<&'static str> {
+        let given = [
+            (!self.data.is_empty(), "--data"),
+            (self.tokenizer.is_some(), "--tokenizer"),
+            (self.text_field.is_some(), "--text-field"),
+            (self.documents.is_some(), "--documents"),
+            (self.goldfish.is_some(), "--goldfish"),
+        ];
+        given.into_iter().find_map(|(given, flag)| given.then_some(flag))
+    }
+
+    /// The tokenizer that was named, or a built-in one that the model has the tokens for.
+    ///
+    /// # Errors
+    /// A file that holds none.
+    pub fn tokenizer(&self, model: &Model) -> Result<Tokenizer, Failure> {
+        match &self.tokenizer {
+            Some(choice) => Ok(choice.open()?),
+            None if model.vocab >= Tokenizer::Gpt2.vocab() => Ok(Tokenizer::Gpt2),
+            None => Ok(Tokenizer::Bytes),
+        }
+    }
+}
+
+/// A file or folder, and how much of it is read compared with others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataPath {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Positive.
+    pub weight: Option<f64>,
+}
+
+fn weighted() -> impl TypedValueParser<Value = DataPath> {
+    OsStringValueParser::new().try_map(|name| DataPath::new(name, exists))
+}
+
+/// Whether a file, a folder, or a pair of Megatron-LM's files is called so.
+fn exists(path: &Path) -> bool {
+    let mut index = path.as_os_str().to_owned();
+    index.push(".idx");
+    path.exists() || Path::new(&index).is_file()
+}
+
+impl DataPath {
+    /// `PATH:WEIGHT`, unless there is a file of that whole name.
+    fn new(name: OsString, exists: impl Fn(&Path) -> bool) -> Result<Self, String> {
+        let whole = Self { path: PathBuf::from(&name), weight: None };
+        let Some((path, weight)) = name.to_str().and_then(|name| name.rsplit_once(':')) else { return Ok(whole) };
+        if path.is_empty() || exists(&whole.path) {
+            return Ok(whole);
+        }
+        match weight.parse::<f64>() {
+            Ok(weight) if weight > 0.0 && weight.is_finite() => {
+                Ok(Self { path: PathBuf::from(path), weight: Some(weight) })
+            }
+            Ok(_) => Err(format!("the weight {weight} of {path} is not a positive number, as in {path}:0.7")),
+            Err(_) => Ok(whole),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_a_colon_that_exists_wins() {
+        let parse = |name: &str, there: &[&str]| {
+            DataPath::new(name.into(), |path| there.iter().any(|name| Path::new(name) == path))
+        };
+        let is = |path: &str, weight| Ok(DataPath { path: path.into(), weight });
+        assert_eq!(parse("a.txt", &[]), is("a.txt", None));
+        assert_eq!(parse("a.txt:0.7", &["a.txt"]), is("a.txt", Some(0.7)));
+        assert_eq!(parse("a:2", &["a", "a:2"]), is("a:2", None));
+        assert_eq!(parse("a:2:3e-1", &["a:2"]), is("a:2", Some(0.3)));
+        assert_eq!(parse("a:b", &[]), is("a:b", None));
+        assert_eq!(parse(":3", &[]), is(":3", None));
+        for bad in ["a:0", "a:-1", "a:inf", "a:NaN"] {
+            assert!(parse(bad, &["a"]).unwrap_err().contains("positive"), "{bad}");
+        }
     }
 }

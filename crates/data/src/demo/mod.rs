@@ -9,7 +9,8 @@ pub use waves::Waves;
 
 use quadrille_spec::RandomStream;
 
-use crate::{DataError, Tokenizer};
+use crate::tokens::Tokens;
+use crate::{DataError, Tokenizer, Vocabulary};
 use chain::Chain;
 use grammar::{Choice, places};
 
@@ -25,7 +26,11 @@ pub struct DemoCorpus {
 
 impl DemoCorpus {
     /// Whole sentences of at least `min_tokens` tokens, a function of `seed` and the length alone.
+    ///
+    /// # Panics
+    /// For a `tokenizer.json`, which may join words, so that the entropy would be another.
     pub fn new(seed: u64, tokenizer: Tokenizer, min_tokens: usize) -> Self {
+        assert!(!matches!(tokenizer, Tokenizer::Json(_)), "the demo corpus is spelled by built-in tokenizers");
         let spell = |word: &str| tokenizer.encode(word).expect("the grammar's words are short");
         let places = places();
         let spelled: Vec<Vec<Vec<u32>>> =
@@ -39,12 +44,13 @@ impl DemoCorpus {
             place = places[place][chosen].2;
             draws += 1;
         }
-        Self { tokenizer, tokens, chain: Chain::new(&places, spell) }
+        let chain = Chain::new(&places, spell);
+        Self { tokenizer, tokens, chain }
     }
 
     /// The tokenizer that the tokens are from.
-    pub fn tokenizer(&self) -> Tokenizer {
-        self.tokenizer
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
     }
 
     /// Number of tokens.
@@ -80,6 +86,33 @@ impl DemoCorpus {
     /// text very often can learn it by heart.
     pub fn window_floor(&self, seq_len: usize) -> f64 {
         self.chain.window_entropy(seq_len)
+    }
+}
+
+impl Tokens for DemoCorpus {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn window(&self, start: usize, out: &mut [u32]) -> Result<(), DataError> {
+        self.window(start, out)
+    }
+
+    /// One: sentences are independent, but read on.
+    fn documents(&self) -> usize {
+        1
+    }
+
+    fn document_start(&self, document: usize) -> usize {
+        if document == 0 { 0 } else { self.len() }
+    }
+
+    fn vocabulary(&self) -> Option<Vocabulary> {
+        Some(self.tokenizer.vocabulary())
+    }
+
+    fn verify(&self) -> Result<(), DataError> {
+        Ok(())
     }
 }
 

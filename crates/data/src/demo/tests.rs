@@ -50,7 +50,7 @@ fn the_floor_is_that_of_all_sentences_enumerated() {
     for tokenizer in TOKENIZERS {
         let length = |sentence: &str| tokenizer.encode(sentence).unwrap().len() as f64;
         let tokens: f64 = all.iter().map(|(sentence, p)| p * length(sentence)).sum();
-        let demo = DemoCorpus::new(0, tokenizer, 1);
+        let demo = DemoCorpus::new(0, tokenizer.clone(), 1);
         assert!((demo.chain.tokens_per_sentence() - tokens).abs() < 1e-9, "{tokenizer}");
         assert!((demo.floor() - entropy / tokens).abs() < 1e-12, "{tokenizer} {} {}", demo.floor(), entropy / tokens);
     }
@@ -72,7 +72,7 @@ fn no_word_begins_with_another_of_its_place() {
 #[test]
 fn the_tokens_are_those_of_the_text() {
     for tokenizer in TOKENIZERS {
-        let demo = DemoCorpus::new(5, tokenizer, 20_000);
+        let demo = DemoCorpus::new(5, tokenizer.clone(), 20_000);
         assert_eq!(tokenizer.encode(&text(&demo)).unwrap(), demo.tokens, "{tokenizer}");
         let known: HashSet<String> = sentences(&places()).into_iter().map(|(sentence, _)| sentence).collect();
         assert!(text(&demo).split_inclusive('\n').all(|sentence| known.contains(sentence)));
@@ -146,7 +146,7 @@ fn the_window_floor_is_that_of_all_windows_enumerated() {
 #[test]
 fn the_window_floor_falls_to_the_floor() {
     for tokenizer in TOKENIZERS {
-        let demo = DemoCorpus::new(0, tokenizer, 1);
+        let demo = DemoCorpus::new(0, tokenizer.clone(), 1);
         let floors: Vec<f64> = [1, 8, 64, 512, 4096].iter().map(|&len| demo.window_floor(len)).collect();
         assert!(floors.windows(2).all(|pair| pair[0] > pair[1]), "{tokenizer} {floors:?}");
         // What is missed is the state at the window's start; it is bounded, so it vanishes as 1 / length.

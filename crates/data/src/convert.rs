@@ -1,0 +1,183 @@
+//! Text and tokens of any format into a file of tokens of a chosen format.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::open::open_tokens;
+use crate::output::TokenWriter;
+use crate::text::{Input, Reading, collect, encode_documents};
+use crate::tokens::llm_c::LlmCWriter;
+use crate::tokens::megatron::MegatronWriter;
+use crate::tokens::quadrille::QuadrilleWriter;
+use crate::{DataError, Progress, TokenSource, Vocabulary};
+
+/// Tokens that are copied at a time.
+const PART: usize = 1 << 16;
+
+/// Formats that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFormat {
+    /// This program's: checksums, documents, the tokenizer's identity. `PREFIX.tokens`.
+    Quadrille,
+    /// Megatron-LM's: `PREFIX.bin` and `PREFIX.idx`.
+    Megatron,
+    /// llm.c's, of GPT-2's tokens: `PREFIX.bin`.
+    LlmC,
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Converted {
+    /// The files.
+    pub files: Vec<PathBuf>,
+    /// Tokens in them, with those between documents.
+    pub tokens: u64,
+    /// Documents in them.
+    pub documents: u64,
+    /// Whose tokens they are.
+    pub vocabulary: Vocabulary,
+    /// Bytes that were read.
+    pub bytes_read: u64,
+}
+
+/// The files that [`convert`] writes.
+pub fn files(out: &Path, format: TokenFormat) -> Vec<PathBuf> {
+    let with = |extension: &str| {
+        let mut name = match out.extension().and_then(|known| known.to_str()) {
+            Some("bin" | "idx" | "tokens") => out.with_extension(""),
+            _ => out.to_path_buf(),
+        }
+        .into_os_string();
+        name.push(extension);
+        PathBuf::from(name)
+    };
+    match format {
+        TokenFormat::Quadrille => vec![with(".tokens")],
+        TokenFormat::Megatron => vec![with(".bin"), with(".idx")],
+        TokenFormat::LlmC => vec![with(".bin")],
+    }
+}
+
+/// Writes all documents of the files and folders `paths`, in their order, into the files that begin with `out`, in bounded
+/// memory. Documents of other token files lose the token that marks their end or beginning, and get the one that the new
+/// format has there. `named`: whether the user named the tokenizer, as in [`crate::Opening`]. Complete files replace
+/// those that have their names; after an error nothing is changed.
+///
+/// # Errors
+/// Those of [`crate::open()`]; [`DataError::NoVocabulary`] where nothing says whose the tokens are;
+/// [`DataError::BeyondVocabulary`]; [`DataError::Inexpressible`] for what the format cannot hold.
+pub fn convert(
+    paths: &[PathBuf],
+    reading: &Reading,
+    named: bool,
+    out: &Path,
+    format: TokenFormat,
+    progress: &mut Progress,
+) -> Result<Converted, DataError> {
+    let inputs = collect(paths, &reading.text_field)?;
+    let vocabulary = vocabulary(&inputs, reading, named)?;
+    let path = &files(out, format)[0];
+    let mut writer: Box<dyn TokenWriter> = match format {
+        TokenFormat::Quadrille => Box::new(QuadrilleWriter::create(path, vocabulary, 0)?),
+        TokenFormat::Megatron => Box::new(MegatronWriter::create(path, vocabulary)?),
+        TokenFormat::LlmC => Box::new(LlmCWriter::create(path, vocabulary)?),
+    };
+    let total = inputs.iter().map(|input| input.bytes).sum();
+    let mut before = 0;
+    for input in &inputs {
+        let mut told = |done| progress(before + done, total);
+        match input.format.is_tokens() {
+            true => copy_documents(input, vocabulary, writer.as_mut(), &mut told)?,
+            false => encode_documents(input, reading, writer.as_mut(), &mut told)?,
+        }
+        before += input.bytes;
+    }
+    let (tokens, documents) = (writer.tokens(), writer.documents());
+    Ok(Converted { files: writer.finish()?, tokens, documents, vocabulary, bytes_read: total })
+}
+
+/// Whose tokens will be written: the named tokenizer's, else those of the files of tokens, else those that text becomes.
+fn vocabulary(inputs: &[Input], reading: &Reading, named: bool) -> Result<Vocabulary, DataError> {
+    let own = reading.tokenizer.vocabulary();
+    if named || inputs.iter().all(|input| !input.format.is_tokens()) {
+        return Ok(own);
+    }
+    let mut found = inputs.iter().any(|input| !input.format.is_tokens()).then(|| (own, "the text".to_owned()));
+    for input in inputs.iter().filter(|input| input.format.is_tokens()) {
+        let Some(vocabulary) = open_tokens(input, None)?.vocabulary() else {
+            return Err(DataError::NoVocabulary(input.path.clone()));
+        };
+        match &found {
+            Some((expected, because)) if expected.name != vocabulary.name => {
+                let (path, because) = (input.path.clone(), because.clone());
+                let (found, expected) = (vocabulary.name.to_string(), expected.name.to_string());
+                return Err(DataError::OtherTokenizer { path, found, expected, because });
+            }
+            _ => found = Some((vocabulary, input.path.display().to_string())),
+        }
+    }
+    Ok(found.map_or(own, |(vocabulary, _)| vocabulary))
+}
+
+/// Writes the documents of a file of tokens.
+fn copy_documents(
+    input: &Input,
+    vocabulary: Vocabulary,
+    writer: &mut dyn TokenWriter,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), DataError> {
+    let source = open_tokens(input, Some(vocabulary))?;
+    let mut buffer = vec![0; PART];
+    let (mut told, len) = (0, source.len().max(1));
+    for document in 0..source.documents() {
+        let content = source.content(document)?;
+        for start in content.clone().step_by(PART) {
+            let tokens = &mut buffer[..PART.min(content.end - start)];
+            source.window(start, tokens)?;
+            check_tokens(&source, start, tokens, vocabulary.size)?;
+            writer.push(tokens)?;
+            if start - told >= 16 * PART {
+                told = start;
+                progress((u128::from(input.bytes) * start as u128 / len as u128) as u64);
+            }
+        }
+        writer.end_document()?;
+    }
+    progress(input.bytes);
+    Ok(())
+}
+
+/// [`DataError::BeyondVocabulary`] if one of `tokens`, which lie from `start` on in `source`, is not below `vocab`.
+pub(crate) fn check_tokens(source: &TokenSource, start: usize, tokens: &[u32], vocab: usize) -> Result<(), DataError> {
+    match tokens.iter().position(|&token| token as usize >= vocab) {
+        None => Ok(()),
+        Some(at) => Err(DataError::BeyondVocabulary {
+            path: source.path_at(start + at).to_path_buf(),
+            token: tokens[at],
+            position: start + at,
+            vocab,
+        }),
+    }
+}
+
+impl fmt::Display for TokenFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Quadrille => "quadrille",
+            Self::Megatron => "megatron",
+            Self::LlmC => "llm.c",
+        })
+    }
+}
+
+impl FromStr for TokenFormat {
+    type Err = DataError;
+
+    fn from_str(name: &str) -> Result<Self, DataError> {
+        [Self::Quadrille, Self::Megatron, Self::LlmC]
+            .into_iter()
+            .find(|format| format.to_string() == name)
+            .ok_or_else(|| DataError::UnknownFormat(name.to_owned()))
+    }
+}

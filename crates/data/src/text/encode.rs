@@ -1,0 +1,104 @@
+//! The tokens of files, in their order, made by all cores.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use super::lines::Lines;
+use super::pieces::{PIECE_BYTES, Pieces};
+use super::{Format, Input, Piece, Reading};
+use crate::output::TokenWriter;
+use crate::{DataError, Tokenizer};
+
+/// Pieces of text that are encoded at once for each core: several, so that no core waits long for the last one.
+const PIECES_EACH: usize = 4;
+
+/// Documents of one file.
+enum Documents {
+    Text(Pieces<File>),
+    Lines(Lines<BufReader<File>>),
+}
+
+impl Documents {
+    fn open(input: &Input, reading: &Reading) -> Result<Self, DataError> {
+        let file = File::open(&input.path).map_err(DataError::io("open", &input.path))?;
+        Ok(match input.format {
+            Format::JsonLines => {
+                let buffered = BufReader::with_capacity(PIECE_BYTES, file);
+                Self::Lines(Lines::new(&input.path, buffered, &reading.text_field))
+            }
+            _ => Self::Text(Pieces::new(&reading.tokenizer, &input.path, file, PIECE_BYTES)),
+        })
+    }
+
+    fn next(&mut self) -> Result<Option<Piece>, DataError> {
+        match self {
+            Self::Text(pieces) => pieces.next(),
+            Self::Lines(lines) => lines.next(),
+        }
+    }
+
+    fn offset(&self) -> u64 {
+        match self {
+            Self::Text(pieces) => pieces.offset(),
+            Self::Lines(lines) => lines.offset(),
+        }
+    }
+}
+
+/// Writes the documents of a text file or of JSON lines. Holds some megabytes for each core; more where a text has no place
+/// to cut, or a line is longer. `progress` is told how many bytes of the file are done.
+pub(crate) fn encode_documents(
+    input: &Input,
+    reading: &Reading,
+    writer: &mut dyn TokenWriter,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), DataError> {
+    let mut documents = Documents::open(input, reading)?;
+    let enough = rayon::current_num_threads() * PIECES_EACH * PIECE_BYTES;
+    let mut at_end = false;
+    while !at_end {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while bytes < enough {
+            let Some(piece) = documents.next()? else {
+                at_end = true;
+                break;
+            };
+            bytes += piece.bytes.len();
+            batch.push(piece);
+        }
+        let encoded: Vec<Result<Vec<u32>, DataError>> =
+            batch.par_iter().map(|piece| encode(&reading.tokenizer, &input.path, piece)).collect();
+        for (piece, tokens) in batch.iter().zip(encoded) {
+            writer.push(&tokens?)?;
+            if piece.ends {
+                writer.end_document()?;
+            }
+        }
+        progress(documents.offset());
+    }
+    match documents.offset() {
+        found if found == input.bytes => Ok(()),
+        found => Err(DataError::SourceChanged { path: input.path.clone(), expected: input.bytes, found }),
+    }
+}
+
+/// The tokens of a piece of the file at `path`.
+pub(super) fn encode(tokenizer: &Tokenizer, path: &Path, piece: &Piece) -> Result<Vec<u32>, DataError> {
+    if matches!(tokenizer, Tokenizer::Bytes) {
+        return Ok(piece.bytes.iter().map(|&byte| u32::from(byte)).collect());
+    }
+    let text = std::str::from_utf8(&piece.bytes).map_err(|error| DataError::NotUtf8 {
+        path: path.to_path_buf(),
+        offset: piece.offset + error.valid_up_to() as u64,
+    })?;
+    tokenizer.encode(text).map_err(|error| match error {
+        // Told in terms of the file that is read.
+        DataError::NotEncodable { tokenizer, .. } => {
+            DataError::Unsplittable { path: path.to_path_buf(), offset: piece.offset, limit: 1_000_000, tokenizer }
+        }
+        other => other,
+    })
+}

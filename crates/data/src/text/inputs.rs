@@ -1,0 +1,185 @@
+//! The files of a corpus: found in a fixed order, and named by a hash.
+
+use std::collections::HashSet;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{Format, Reading};
+use crate::DataError;
+use crate::tokens::{megatron, quadrille};
+
+/// Token files of this program end in this; folders are searched without them, since one may be its own cache.
+pub(crate) const TOKEN_FILE_EXTENSION: &str = "tokens";
+
+/// One file; of Megatron-LM's pairs the index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Input {
+    /// Absolute path without symbolic links.
+    pub path: PathBuf,
+    /// What it holds.
+    pub format: Format,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Time of the last change in nanoseconds since 1970, negative before.
+    modified: i128,
+}
+
+/// The non-empty files named by `paths`: files in the order given, folders in the order of their entries' names, with
+/// their subfolders. In folders, hidden entries, `*.tokens`, links to folders and what is not a regular file are
+/// skipped. A file named twice is read once.
+pub(crate) fn collect(paths: &[PathBuf], text_field: &str) -> Result<Vec<Input>, DataError> {
+    let mut inputs = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => collect_folder(path, text_field, &mut inputs)?,
+            false => inputs.push(Input::new(path, text_field)?),
+        }
+    }
+    let mut seen = HashSet::new();
+    inputs.retain(|input| input.bytes > 0 && seen.insert(input.path.clone()));
+    if inputs.is_empty() {
+        let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let paths = if names.is_empty() { "an empty list of paths".to_string() } else { names.join(", ") };
+        return Err(DataError::EmptyCorpus { paths });
+    }
+    Ok(inputs)
+}
+
+fn collect_folder(folder: &Path, text_field: &str, inputs: &mut Vec<Input>) -> Result<(), DataError> {
+    let read = DataError::io("read", folder);
+    let mut entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>()).map_err(read)?;
+    entries.sort_by_key(|entry| entry.file_name());
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_name().as_encoded_bytes().starts_with(b".") || is_token_file(&path) {
+            continue;
+        }
+        let kind = entry.file_type().map_err(DataError::io("read", &path))?;
+        if kind.is_dir() {
+            collect_folder(&path, text_field, inputs)?;
+        } else if fs::metadata(&path).map_err(DataError::io("read", &path))?.is_file() {
+            inputs.push(Input::new(&path, text_field)?);
+        }
+    }
+    Ok(())
+}
+
+fn is_token_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == TOKEN_FILE_EXTENSION)
+}
+
+impl Input {
+    fn new(path: &Path, text_field: &str) -> Result<Self, DataError> {
+        let format = Format::of(path, text_field)?;
+        let (named, sized) = match format {
+            Format::Megatron => {
+                let (data, index) = megatron::pair(path);
+                (index, data)
+            }
+            _ => (path.to_path_buf(), path.to_path_buf()),
+        };
+        let metadata = fs::metadata(&sized).map_err(DataError::io("read", &sized))?;
+        let modified = modified(&sized, &metadata)?;
+        let path = named.canonicalize().map_err(DataError::io("read", &named))?;
+        Ok(Self { path, format, bytes: metadata.len(), modified })
+    }
+}
+
+fn modified(path: &Path, metadata: &Metadata) -> Result<i128, DataError> {
+    let modified = metadata.modified().map_err(DataError::io("read", path))?;
+    Ok(match modified.duration_since(UNIX_EPOCH) {
+        Ok(after) => after.as_nanos() as i128,
+        Err(before) => -(before.duration().as_nanos() as i128),
+    })
+}
+
+/// What a token file of `inputs` is named by: a hash of the format, the tokenizer, the field that holds the text, and
+/// each file's path, size and time of change.
+pub(crate) fn corpus_key(reading: &Reading, inputs: &[Input]) -> u128 {
+    let vocabulary = reading.tokenizer.vocabulary();
+    let named = format!("{} {} {:?} {}", quadrille::VERSION, vocabulary.name, vocabulary.end, reading.text_field);
+    let mut text = named.into_bytes();
+    for input in inputs {
+        let path = input.path.as_os_str().as_encoded_bytes();
+        text.extend((path.len() as u64).to_le_bytes());
+        text.extend(path);
+        text.extend(input.bytes.to_le_bytes());
+        text.extend(input.modified.to_le_bytes());
+    }
+    xxh3_128(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tokenizer;
+
+    fn write(folder: &Path, name: &str, text: &str) {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn names(root: &Path, inputs: &[Input]) -> Vec<String> {
+        let root = root.canonicalize().unwrap();
+        inputs.iter().map(|input| input.path.strip_prefix(&root).unwrap().display().to_string()).collect()
+    }
+
+    #[test]
+    fn folders_are_searched_in_the_order_of_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for name in ["b.txt", "a/z.md", "a/b/c", "c.txt", ".hidden", ".git/config", "old.tokens", "sub/.x/y"] {
+            write(root, name, name);
+        }
+        write(root, "empty", "");
+        let inputs = collect(&[root.to_path_buf()], "text").unwrap();
+        assert_eq!(names(root, &inputs), ["a/b/c", "a/z.md", "b.txt", "c.txt"]);
+        let inputs = collect(&[root.join("c.txt"), root.to_path_buf(), root.join(".hidden")], "text").unwrap();
+        assert_eq!(names(root, &inputs), ["c.txt", "a/b/c", "a/z.md", "b.txt", ".hidden"]);
+    }
+
+    #[test]
+    fn the_key_changes_with_the_tokenizer_and_with_each_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(root, "a", "one");
+        write(root, "b", "two");
+        let both = collect(&[root.to_path_buf()], "text").unwrap();
+        let bytes = Reading::new(Tokenizer::Bytes);
+        let mut keys = vec![
+            corpus_key(&Reading::new(Tokenizer::Gpt2), &both),
+            corpus_key(&bytes, &both),
+            corpus_key(&bytes, &both[..1]),
+            corpus_key(&bytes, &[both[1].clone(), both[0].clone()]),
+            corpus_key(&Reading { text_field: "body".to_owned(), ..bytes.clone() }, &both),
+        ];
+        for change in [|input: &mut Input| input.bytes += 1, |input: &mut Input| input.modified -= 1] {
+            let mut changed = both.clone();
+            change(&mut changed[1]);
+            keys.push(corpus_key(&bytes, &changed));
+        }
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 7);
+        let again = collect(&[root.to_path_buf()], "text").unwrap();
+        assert_eq!(keys[0], corpus_key(&Reading::new(Tokenizer::Gpt2), &again));
+    }
+
+    #[test]
+    fn nothing_to_read_is_an_error_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(root, "empty", "");
+        for paths in [vec![], vec![root.to_path_buf()], vec![root.join("empty")]] {
+            let error = collect(&paths, "text").unwrap_err();
+            assert!(matches!(error, DataError::EmptyCorpus { .. }), "{error}");
+        }
+        let error = collect(&[root.join("absent.txt")], "text").unwrap_err();
+        assert!(matches!(error, DataError::Io { .. }) && error.to_string().contains("absent.txt"), "{error}");
+        write(root, "x.tokens", "tokens");
+        assert_eq!(collect(&[root.join("x.tokens")], "text").unwrap()[0].format, Format::Quadrille);
+        assert!(matches!(collect(&[PathBuf::from("/dev/null")], "text"), Err(DataError::NotAFile(_))));
+    }
+}

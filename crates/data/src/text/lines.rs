@@ -1,0 +1,173 @@
+//! JSON lines: every line an object, one field of which is a document.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
+
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::Piece;
+use crate::DataError;
+
+/// Bytes of a line at most.
+const LONGEST_LINE: usize = 1 << 28;
+
+/// The documents of a file of JSON lines; empty lines and empty texts are left out.
+pub(super) struct Lines<R> {
+    path: PathBuf,
+    input: R,
+    field: String,
+    /// Where the next line begins.
+    offset: u64,
+    /// Number of the line read last, from 1 on.
+    line: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub fn new(path: &Path, input: R, field: &str) -> Self {
+        Self { path: path.to_path_buf(), input, field: field.to_owned(), offset: 0, line: 0 }
+    }
+
+    /// Bytes read so far.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next document.
+    pub fn next(&mut self) -> Result<Option<Piece>, DataError> {
+        loop {
+            let (mut bytes, offset) = (Vec::new(), self.offset);
+            let mut limited = self.input.by_ref().take(LONGEST_LINE as u64 + 1);
+            let read = limited.read_until(b'\n', &mut bytes).map_err(DataError::io("read", &self.path))?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.offset += read as u64;
+            self.line += 1;
+            let failed = |reason: String| DataError::Line {
+                path: self.path.clone(),
+                line: self.line,
+                offset,
+                reason,
+                remedy: "correct or remove the line, or name the field that holds the text with --text-field",
+            };
+            if read > LONGEST_LINE {
+                return Err(failed(format!("it is longer than {LONGEST_LINE} bytes")));
+            }
+            if bytes.trim_ascii().is_empty() {
+                continue;
+            }
+            let text = text_of(&bytes, &self.field).map_err(|error| failed(words(&error, &self.field)))?;
+            if !text.is_empty() {
+                return Ok(Some(Piece { bytes: text.into_owned().into_bytes(), offset, ends: true }));
+            }
+        }
+    }
+}
+
+/// An error of one line without the number of the line, which is always 1.
+fn words(error: &serde_json::Error, field: &str) -> String {
+    let message = error.to_string();
+    let column = error.column();
+    let message = message.split(" at line 1").next().unwrap_or(&message);
+    match error.classify() {
+        serde_json::error::Category::Data => message.to_owned(),
+        _ => format!("it is not a JSON object with a field `{field}`: {message} at its byte {column}"),
+    }
+}
+
+/// The text in the field of the object in `line`.
+pub(super) fn text_of<'a>(line: &'a [u8], field: &str) -> serde_json::Result<Cow<'a, str>> {
+    let mut deserializer = serde_json::Deserializer::from_slice(line);
+    let text = Field(field).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(text)
+}
+
+/// Takes the text of this field, and looks at nothing else.
+struct Field<'f>(&'f str);
+
+/// A text that need not be copied if nothing in it is escaped.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> DeserializeSeed<'a> for Field<'_> {
+    type Value = Cow<'a, str>;
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Field<'_> {
+    type Value = Cow<'a, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "an object with a text in the field `{}`", self.0)
+    }
+
+    fn visit_map<M: MapAccess<'a>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let (mut found, mut others) = (None, Vec::new());
+        while let Some(Text(key)) = map.next_key()? {
+            if key != self.0 {
+                map.next_value::<IgnoredAny>()?;
+                others.push(key.into_owned());
+            } else if found.is_some() {
+                return Err(M::Error::custom(format!("the field `{key}` occurs twice")));
+            } else {
+                found = Some(map.next_value::<Text>()?.0);
+            }
+        }
+        found.ok_or_else(|| {
+            others.truncate(12);
+            let fields = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
+            M::Error::custom(format!("it has no field `{}`; its fields: {fields}", self.0))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(content: &[u8]) -> Result<Vec<(u64, String)>, DataError> {
+        let mut lines = Lines::new(Path::new("a.jsonl"), content, "text");
+        let mut found = Vec::new();
+        while let Some(piece) = lines.next()? {
+            assert!(piece.ends);
+            found.push((piece.offset, String::from_utf8(piece.bytes).unwrap()));
+        }
+        assert_eq!(lines.offset(), content.len() as u64);
+        Ok(found)
+    }
+
+    #[test]
+    fn every_line_is_a_document() {
+        let content = "{\"id\": 1, \"text\": \"one\"}\n\n{\"text\": \"a\\nb \\u00e9\", \"meta\": {\"text\": [2]}}\r\n\
+                       {\"text\": \"\"}\n{\"text\":\"last\"}";
+        let found = read(content.as_bytes()).unwrap();
+        let texts: Vec<&str> = found.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts, ["one", "a\nb é", "last"]);
+        assert!(found.iter().all(|(offset, _)| content.as_bytes()[*offset as usize] == b'{'));
+    }
+
+    #[test]
+    fn a_bad_line_is_named_with_the_remedy() {
+        for (line, words) in [
+            (&b"{\"body\": \"x\", \"id\": 3}"[..], &["no field `text`", "body, id"][..]),
+            (b"{\"text\": 3}", &["invalid type: integer"]),
+            (b"{\"text\": \"x\"", &["not a JSON object", "EOF"]),
+            (b"{\"text\": \"x\"} 7", &["trailing characters"]),
+            (b"{\"text\": \"x\", \"text\": \"y\"}", &["occurs twice"]),
+            (b"[1]", &["an object with a text in the field `text`"]),
+            (b"{\"text\": \"\xff\"}", &["invalid unicode"]),
+        ] {
+            let content = [b"{\"text\": \"fine\"}\n", line].concat();
+            let error = read(&content).unwrap_err().to_string();
+            assert!(error.contains("a.jsonl, line 2 (byte 17)") && error.contains("--text-field"), "{error}");
+            assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Pieces of a text file in bounded memory, whose tokens together are the tokens of the whole.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::from_utf8;
+
+use super::Piece;
+use crate::{DataError, Tokenizer};
+
+/// Bytes of a piece: enough that its tokens take longer than its way to another core.
+pub(super) const PIECE_BYTES: usize = 1 << 18;
+/// A stretch of text without a safe place to cut may have this many pieces.
+const MOST_PIECES: usize = 64;
+
+/// The pieces of one text.
+pub(super) struct Pieces<R> {
+    tokenizer: Tokenizer,
+    path: PathBuf,
+    input: R,
+    /// Bytes of a piece, more only where the text has no place to cut.
+    size: usize,
+    buffer: Vec<u8>,
+    /// Where the buffer begins in the file.
+    offset: u64,
+    /// Whether the last piece was given out.
+    ended: bool,
+}
+
+impl<R: Read> Pieces<R> {
+    /// `path` is for messages.
+    pub fn new(tokenizer: &Tokenizer, path: &Path, input: R, size: usize) -> Self {
+        let (tokenizer, path) = (tokenizer.clone(), path.to_path_buf());
+        Self { tokenizer, path, input, size, buffer: Vec::new(), offset: 0, ended: false }
+    }
+
+    /// Bytes given out so far.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next piece; the last one may be empty.
+    pub fn next(&mut self) -> Result<Option<Piece>, DataError> {
+        while !self.ended {
+            // Reading as much again as is held keeps the work linear where there is no place to cut for long.
+            let wanted = self.size.max(self.buffer.len());
+            let input = self.input.by_ref().take(wanted as u64);
+            let read = { input }.read_to_end(&mut self.buffer).map_err(DataError::io("read", &self.path))?;
+            self.ended = read < wanted;
+            let length = self.safe_length()?;
+            if length == 0 && !self.ended {
+                continue;
+            }
+            let rest = self.buffer.split_off(length);
+            let bytes = std::mem::replace(&mut self.buffer, rest);
+            let offset = self.offset;
+            self.offset += length as u64;
+            return Ok(Some(Piece { bytes, offset, ends: self.ended }));
+        }
+        Ok(None)
+    }
+
+    /// How much of the buffer can be encoded by itself.
+    fn safe_length(&self) -> Result<usize, DataError> {
+        if matches!(self.tokenizer, Tokenizer::Bytes) {
+            return Ok(self.buffer.len());
+        }
+        let text = self.complete_characters()?;
+        let length = if self.ended { text.len() } else { self.tokenizer.safe_prefix(text) };
+        let limit = self.size * MOST_PIECES;
+        if length == 0 && self.buffer.len() > limit {
+            let (path, tokenizer) = (self.path.clone(), self.tokenizer.to_string());
+            return Err(DataError::Unsplittable { path, offset: self.offset, limit, tokenizer });
+        }
+        Ok(length)
+    }
+
+    /// The text in the buffer, less an incomplete character at its end if more bytes will follow.
+    fn complete_characters(&self) -> Result<&str, DataError> {
+        let invalid = |valid: usize| DataError::NotUtf8 { path: self.path.clone(), offset: self.offset + valid as u64 };
+        match from_utf8(&self.buffer) {
+            Err(error) if error.error_len().is_none() && !self.ended => {
+                let valid = error.valid_up_to();
+                from_utf8(&self.buffer[..valid]).map_err(|_| invalid(valid))
+            }
+            result => result.map_err(|error| invalid(error.valid_up_to())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tokens(tokenizer: &Tokenizer, bytes: &[u8], size: usize) -> Result<Vec<u32>, DataError> {
+        let mut pieces = Pieces::new(tokenizer, Path::new("some.txt"), bytes, size);
+        let (mut tokens, mut ended) = (Vec::new(), false);
+        while let Some(piece) = pieces.next()? {
+            assert!(!ended, "a piece after the last");
+            ended = piece.ends;
+            tokens.extend(super::super::encode::encode(tokenizer, Path::new("some.txt"), &piece)?);
+        }
+        assert!(ended && pieces.offset() == bytes.len() as u64);
+        Ok(tokens)
+    }
+
+    proptest! {
+        /// Text made of what the splitting expression treats differently, cut everywhere.
+        #[test]
+        fn pieces_give_the_tokens_of_the_whole(
+            parts in prop::collection::vec(
+                prop::sample::select(vec![
+                    " ", "  ", "\n", "\n\n", "\t", "\u{a0}", "\u{3000}", "\r\n", "a", "the", "The", "'s", "'", "'ll",
+                    "12", "½", "漢字", "é", "e\u{301}", "🦀", ".", "...", "!?", "\0", "\u{200b}",
+                ]), 0..60),
+            size in 4_usize..40,
+        ) {
+            let text = parts.concat();
+            for tokenizer in [Tokenizer::Gpt2, Tokenizer::Bytes] {
+                let found = tokens(&tokenizer, text.as_bytes(), size).unwrap();
+                prop_assert_eq!(found, tokenizer.encode(&text).unwrap(), "{}", tokenizer);
+            }
+        }
+
+        #[test]
+        fn invalid_bytes_are_reported_where_they_are(before in "[a-zé ]{0,80}", size in 4_usize..40) {
+            for bad in [&b"\xff"[..], b"\xc3 ", b"\xe6\xbc", b"\xed\xa0\x80"] {
+                let bytes = [before.as_bytes(), bad].concat();
+                match tokens(&Tokenizer::Gpt2, &bytes, size) {
+                    Err(DataError::NotUtf8 { offset, .. }) => prop_assert_eq!(offset, before.len() as u64),
+                    other => prop_assert!(false, "{:?}", other),
+                }
+                prop_assert_eq!(tokens(&Tokenizer::Bytes, &bytes, size).unwrap().len(), bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_stretch_without_a_word_boundary_is_limited() {
+        let text = format!("ab {}", "x".repeat(1000));
+        let error = tokens(&Tokenizer::Gpt2, text.as_bytes(), 4).unwrap_err();
+        assert!(matches!(error, DataError::Unsplittable { offset: 2, limit: 256, .. }), "{error}");
+        assert!(tokens(&Tokenizer::Gpt2, text.as_bytes(), 100).is_ok());
+        let spaces = " ".repeat(3_000_000) + "x";
+        let error = tokens(&Tokenizer::Gpt2, spaces.as_bytes(), PIECE_BYTES).unwrap_err();
+        assert!(matches!(error, DataError::Unsplittable { offset: 0, .. }), "{error}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Tokenizers of Hugging Face's format, `tokenizer.json`.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::ends_of_words;
+use crate::{DataError, Vocabulary, VocabularyName};
+
+/// What the token that ends a document is called where no `tokenizer_config.json` says it.
+const USUAL_ENDS: [&str; 7] =
+    ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|end▁of▁sentence|>", "[EOS]"];
+
+/// Bytes on both sides of a place in a text that decide whether the text may be cut there. Tokenizers look no further than
+/// to the ends of words, or at white space and punctuation around them.
+const CONTEXT_BYTES: usize = 512;
+/// Places that are tried, from the end of a text on.
+const TRIALS: usize = 64;
+
+/// A `tokenizer.json`, read.
+pub struct JsonTokenizer {
+    path: PathBuf,
+    tokenizer: tokenizers::Tokenizer,
+    vocabulary: Vocabulary,
+}
+
+impl JsonTokenizer {
+    /// Reads the file. The token that ends a document is the `eos_token` of the `tokenizer_config.json` beside it, or
+    /// else a token with one of the usual names (`<|endoftext|>`, `</s>`, ...).
+    ///
+    /// # Errors
+    /// [`DataError::Io`]; [`DataError::TokenizerFile`] for what is no tokenizer, or for an `eos_token` that it lacks.
+    pub fn open(path: &Path) -> Result<Self, DataError> {
+        let bytes = fs::read(path).map_err(DataError::io("read the tokenizer", path))?;
+        let failed = |reason: String| DataError::TokenizerFile { path: path.to_path_buf(), reason };
+        let mut tokenizer = tokenizers::Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
+        // Text is text, wherever it is from: it cannot end documents by spelling their end.
+        tokenizer.set_encode_special_tokens(true);
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(|error| failed(error.to_string()))?;
+        let size = tokenizer.get_vocab(true).values().max().map_or(0, |&largest| largest as usize + 1);
+        if size == 0 || size >= 1 << 31 {
+            return Err(failed(format!("it has a vocabulary of {size}, and 1 to 2147483647 tokens are read")));
+        }
+        let end = match configured_end(path)? {
+            Some(name) => Some(tokenizer.token_to_id(&name).ok_or_else(|| {
+                failed(format!("it has no token {name:?}, the eos_token of the tokenizer_config.json beside it"))
+            })?),
+            None => USUAL_ENDS.iter().find_map(|name| tokenizer.token_to_id(name)),
+        };
+        let vocabulary = Vocabulary { name: VocabularyName::Json(xxh3_128(&bytes)), size, end };
+        Ok(Self { path: path.to_path_buf(), tokenizer, vocabulary })
+    }
+
+    /// Where it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn vocabulary(&self) -> Vocabulary {
+        self.vocabulary
+    }
+
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
+        let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| error.to_string())?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    pub(super) fn decode(&self, tokens: &[u32]) -> Result<String, DataError> {
+        self.tokenizer
+            .decode(tokens, false)
+            .map_err(|error| DataError::TokenizerFile { path: self.path.clone(), reason: error.to_string() })
+    }
+
+    /// See [`super::Tokenizer::safe_prefix`]. How a `tokenizer.json` cuts text is not known: a place is taken where the
+    /// tokens around it are those of both sides, each encoded by itself.
+    pub(super) fn safe_prefix(&self, text: &str) -> usize {
+        let splits = |&place: &usize| {
+            let start = floor(text, place.saturating_sub(CONTEXT_BYTES));
+            let end = floor(text, (place + CONTEXT_BYTES).min(text.len()));
+            let encode = |part: &str| self.encode(part).ok();
+            match (encode(&text[start..place]), encode(&text[place..end]), encode(&text[start..end])) {
+                (Some(before), Some(after), Some(whole)) => [before, after].concat() == whole,
+                _ => false,
+            }
+        };
+        // What follows a place must be known far enough to judge it.
+        let known = text.len().saturating_sub(CONTEXT_BYTES);
+        ends_of_words(&text[..floor(text, known)]).take(TRIALS).find(splits).unwrap_or(0)
+    }
+}
+
+/// The last place of a character in `text` that is at most `place`.
+fn floor(text: &str, place: usize) -> usize {
+    (0..=place).rev().find(|&place| text.is_char_boundary(place)).unwrap_or(0)
+}
+
+/// The `eos_token` of the `tokenizer_config.json` beside `path`.
+fn configured_end(path: &Path) -> Result<Option<String>, DataError> {
+    let path = path.with_file_name("tokenizer_config.json");
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let bytes = fs::read(&path).map_err(DataError::io("read", &path))?;
+    let config: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| DataError::TokenizerFile { path: path.clone(), reason: error.to_string() })?;
+    let end = &config["eos_token"];
+    Ok(end.as_str().or_else(|| end["content"].as_str()).map(str::to_owned))
+}
+
+impl fmt::Debug for JsonTokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JsonTokenizer").field("path", &self.path).field("vocabulary", &self.vocabulary).finish()
+    }
+}

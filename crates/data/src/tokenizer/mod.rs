@@ -1,0 +1,174 @@
+//! Tokenizers: GPT-2's byte-pair encoding and bytes, which are built in, and any `tokenizer.json`.
+
+mod choice;
+mod decoder;
+mod json;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use tiktoken_rs::r50k_base_singleton;
+
+use crate::{DataError, Vocabulary, VocabularyName};
+pub use choice::TokenizerChoice;
+pub use decoder::Decoder;
+pub use json::JsonTokenizer;
+
+/// How text becomes tokens. Cheap to clone; ranks of a process may share one. Two are equal if they give the same tokens.
+#[derive(Debug, Clone)]
+pub enum Tokenizer {
+    /// GPT-2's byte-pair encoding, 50257 tokens. Token 50256, `<|endoftext|>`, ends a document; those characters
+    /// in a text are ordinary text.
+    Gpt2,
+    /// A token is a byte, 256 tokens. The byte 0 ends a document.
+    Bytes,
+    /// A tokenizer read from a `tokenizer.json`.
+    Json(Arc<JsonTokenizer>),
+}
+
+impl Tokenizer {
+    /// Reads a `tokenizer.json`, see [`JsonTokenizer::open`].
+    ///
+    /// # Errors
+    /// Those of [`JsonTokenizer::open`].
+    pub fn from_file(path: &Path) -> Result<Self, DataError> {
+        Ok(Self::Json(Arc::new(JsonTokenizer::open(path)?)))
+    }
+
+    /// Which tokens it makes.
+    pub fn vocabulary(&self) -> Vocabulary {
+        match self {
+            Self::Gpt2 => Vocabulary { name: VocabularyName::Gpt2, size: 50257, end: Some(50256) },
+            Self::Bytes => Vocabulary { name: VocabularyName::Bytes, size: 256, end: Some(0) },
+            Self::Json(json) => json.vocabulary(),
+        }
+    }
+
+    /// Number of different tokens; tokens are `0..vocab()`.
+    pub fn vocab(&self) -> usize {
+        self.vocabulary().size
+    }
+
+    /// The token that ends every document, where it is known.
+    pub fn end_of_document(&self) -> Option<u32> {
+        self.vocabulary().end
+    }
+
+    /// The tokens of `text`, without a document's beginning or end; spelled-out special tokens are ordinary text.
+    ///
+    /// # Errors
+    /// [`DataError::NotEncodable`], for GPT-2 with about a million characters of white space in a row.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        let failed = |reason| DataError::NotEncodable { tokenizer: self.to_string(), bytes: text.len(), reason };
+        match self {
+            // `encode_ordinary` gives the same tokens but panics where this returns an error.
+            Self::Gpt2 => match r50k_base_singleton().encode(text, &HashSet::new()) {
+                Ok((tokens, _)) => Ok(tokens),
+                Err(error) => Err(failed(error.message)),
+            },
+            Self::Bytes => Ok(text.bytes().map(u32::from).collect()),
+            Self::Json(json) => json.encode(text).map_err(failed),
+        }
+    }
+
+    /// The bytes that `tokens` spell: UTF-8 if they are the tokens of a whole text, while a part of them may begin
+    /// or end inside a character (of a `tokenizer.json`, such a part gives U+FFFD).
+    ///
+    /// # Errors
+    /// [`DataError::UnknownToken`] for a token outside `0..vocab()`.
+    pub fn decode(&self, tokens: &[u32]) -> Result<Vec<u8>, DataError> {
+        let vocab = self.vocab();
+        let unknown = |token| DataError::UnknownToken { token, tokenizer: self.to_string(), vocab };
+        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
+            return Err(unknown(token));
+        }
+        match self {
+            Self::Gpt2 => r50k_base_singleton().decode_bytes(tokens).map_err(|error| unknown(error.token)),
+            Self::Bytes => Ok(tokens.iter().map(|&token| token as u8).collect()),
+            Self::Json(json) => Ok(json.decode(tokens)?.into_bytes()),
+        }
+    }
+
+    /// Length in bytes of a prefix of `text` whose tokens, followed by the tokens of the rest with anything after
+    /// it, are the tokens of the whole; 0 if there is no such place.
+    ///
+    /// GPT-2 first cuts text into pieces by a regular expression. No piece goes from a character that is not white
+    /// space to one that is, and the expression looks ahead but never back: the place before such white space is
+    /// always the end of a piece, whatever comes before and after. Of a `tokenizer.json` the places are tried.
+    pub(crate) fn safe_prefix(&self, text: &str) -> usize {
+        match self {
+            Self::Bytes => text.len(),
+            Self::Gpt2 => ends_of_words(text).next().unwrap_or(0),
+            Self::Json(json) => json.safe_prefix(text),
+        }
+    }
+}
+
+/// The places in `text` between a character that is not white space and one that is, the last first.
+fn ends_of_words(text: &str) -> impl Iterator<Item = usize> {
+    let mut after_is_space = false;
+    text.char_indices().rev().filter_map(move |(start, character)| {
+        let ends = after_is_space && !character.is_whitespace();
+        after_is_space = character.is_whitespace();
+        ends.then_some(start + character.len_utf8())
+    })
+}
+
+impl PartialEq for Tokenizer {
+    fn eq(&self, other: &Self) -> bool {
+        self.vocabulary() == other.vocabulary()
+    }
+}
+
+impl fmt::Display for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gpt2 => f.pad("gpt2"),
+            Self::Bytes => f.pad("bytes"),
+            Self::Json(json) => f.pad(&json.path().display().to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpt2_gives_the_published_tokens() {
+        // From OpenAI's and Hugging Face's documentation of the vocabulary.
+        assert_eq!(Tokenizer::Gpt2.encode("Hello world").unwrap(), [15496, 995]);
+        assert_eq!(Tokenizer::Gpt2.encode("Hello, I'm a").unwrap(), [15496, 11, 314, 1101, 257]);
+        assert_eq!(Tokenizer::Gpt2.decode(&[50256]).unwrap(), b"<|endoftext|>");
+        let spelled = Tokenizer::Gpt2.encode("<|endoftext|>").unwrap();
+        assert!(spelled.len() > 1 && !spelled.contains(&50256), "{spelled:?}");
+    }
+
+    #[test]
+    fn decoding_undoes_encoding() {
+        let text = "Größe 12\n\n  naïve 漢字 🦀 don't\t!";
+        for tokenizer in [Tokenizer::Gpt2, Tokenizer::Bytes] {
+            let tokens = tokenizer.encode(text).unwrap();
+            assert!(tokens.iter().all(|&token| (token as usize) < tokenizer.vocab()));
+            assert_eq!(tokenizer.decode(&tokens).unwrap(), text.as_bytes(), "{tokenizer}");
+        }
+    }
+
+    #[test]
+    fn tokens_outside_the_vocabulary_are_errors() {
+        for tokenizer in [Tokenizer::Gpt2, Tokenizer::Bytes] {
+            let token = tokenizer.vocab() as u32;
+            let error = tokenizer.decode(&[1, token]).unwrap_err();
+            assert!(matches!(error, DataError::UnknownToken { token: found, .. } if found == token), "{error}");
+        }
+    }
+
+    #[test]
+    fn endless_white_space_is_an_error() {
+        let text = " ".repeat(3_000_000) + "x";
+        let error = Tokenizer::Gpt2.encode(&text).unwrap_err();
+        assert!(matches!(error, DataError::NotEncodable { bytes: 3_000_001, .. }), "{error}");
+    }
+}

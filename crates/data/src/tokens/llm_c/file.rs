@@ -1,0 +1,125 @@
+//! Reads llm.c's token files.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use super::{EVALUATION, FORMAT, GPT2, HEADER_BYTES, Kind, LLAMA3};
+use crate::tokens::{Mapped, Tokens, check_range, u32_at};
+use crate::{DataError, Tokenizer, Vocabulary};
+
+const REMEDY: &str = "write it again with llm.c's scripts in dev/data, or with `quadrille data prepare`";
+
+/// A token file of llm.c, mapped into memory.
+#[derive(Debug)]
+pub struct LlmCFile {
+    mapped: Mapped,
+    kind: Kind,
+    /// Of Llama 3's tokens whose they are, if the user has said it.
+    vocabulary: Option<Vocabulary>,
+    /// Positions of the documents' first tokens: found by reading the file, when they are first asked for.
+    starts: OnceLock<Vec<usize>>,
+}
+
+impl LlmCFile {
+    /// Opens the file at `path` and checks its header against its length.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] with the rule that is broken and where; [`DataError::Io`].
+    pub fn open(path: &Path, vocabulary: Option<Vocabulary>) -> Result<Self, DataError> {
+        let mapped = Mapped::open(path)?;
+        let invalid = |offset, rule| {
+            let path = path.to_path_buf();
+            Err(DataError::Invalid { path, format: FORMAT, offset, rule, remedy: REMEDY })
+        };
+        if mapped.len() < HEADER_BYTES {
+            let rule = format!("the file ends, and its header alone has {HEADER_BYTES} bytes");
+            return invalid(mapped.len() as u64, rule);
+        }
+        let [magic, version, count] = [0, 4, 8].map(|at| u32_at(&mapped, at));
+        let Some(kind) = [GPT2, LLAMA3].into_iter().find(|kind| kind.magic == magic) else {
+            let what = if magic == EVALUATION { "questions for evaluation, not text: " } else { "" };
+            let rule = format!("{what}it begins with the number {magic}, not {} or {}", GPT2.magic, LLAMA3.magic);
+            return invalid(0, rule);
+        };
+        if version != kind.version {
+            return invalid(4, format!("it has version {version}, and version {} is read", kind.version));
+        }
+        let (present, width) = (mapped.len() - HEADER_BYTES, kind.element.width());
+        if count > i32::MAX as u32 || u64::from(count) * width as u64 != present as u64 {
+            let rule = format!("{} tokens of {width} bytes were promised, and {present} bytes follow", count as i32);
+            return invalid(8, rule);
+        }
+        let vocabulary = if kind == GPT2 { Some(Tokenizer::Gpt2.vocabulary()) } else { vocabulary };
+        Ok(Self { mapped, kind, vocabulary, starts: OnceLock::new() })
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        self.mapped.path()
+    }
+
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        (self.mapped.len() - HEADER_BYTES) / self.kind.element.width()
+    }
+
+    /// Whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The token that begins a document.
+    pub(crate) fn begin(&self) -> u32 {
+        self.kind.begin
+    }
+
+    fn starts(&self) -> &[usize] {
+        self.starts.get_or_init(|| {
+            let width = self.kind.element.width();
+            let begin = &self.kind.begin.to_le_bytes()[..width];
+            let tokens = self.mapped[HEADER_BYTES..].chunks_exact(width).enumerate();
+            let first = (!self.is_empty()).then_some(0);
+            first.into_iter().chain(tokens.skip(1).filter(|(_, token)| *token == begin).map(|(at, _)| at)).collect()
+        })
+    }
+}
+
+impl Tokens for LlmCFile {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn window(&self, start: usize, out: &mut [u32]) -> Result<(), DataError> {
+        check_range(start, out.len(), self.len())?;
+        let width = self.kind.element.width();
+        let (from, to) = (HEADER_BYTES + start * width, HEADER_BYTES + (start + out.len()) * width);
+        self.kind.element.read(&self.mapped[from..to], out).map_err(|(at, token)| DataError::Invalid {
+            path: self.path().to_path_buf(),
+            format: FORMAT,
+            offset: (from + at * width) as u64,
+            rule: format!("{token} is no token"),
+            remedy: REMEDY,
+        })
+    }
+
+    fn documents(&self) -> usize {
+        self.starts().len()
+    }
+
+    fn document_start(&self, document: usize) -> usize {
+        self.starts().get(document).copied().unwrap_or(self.len())
+    }
+
+    fn vocabulary(&self) -> Option<Vocabulary> {
+        self.vocabulary
+    }
+
+    fn verify(&self) -> Result<(), DataError> {
+        let mut tokens = vec![0; 1 << 16];
+        for start in (0..self.len()).step_by(tokens.len()) {
+            let count = tokens.len().min(self.len() - start);
+            self.window(start, &mut tokens[..count])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,194 @@
+//! Reads Megatron-LM's indexed data sets.
+
+use std::path::Path;
+
+use super::{CODES, FORMAT, HEADER_BYTES, MAGIC, VERSION, pair};
+use crate::tokens::{Element, Mapped, Tokens, check_range, u32_at, u64_at};
+use crate::{DataError, Vocabulary};
+
+const REMEDY: &str = "write it again with Megatron-LM's tools/preprocess_data.py, or with `quadrille data prepare`";
+
+/// An indexed data set, mapped into memory. Its files do not say whose tokens they hold.
+#[derive(Debug)]
+pub struct MegatronFile {
+    data: Mapped,
+    index: Mapped,
+    element: Element,
+    sequences: usize,
+    documents: usize,
+    /// Whose tokens it holds, if the user has said it.
+    vocabulary: Option<Vocabulary>,
+}
+
+impl MegatronFile {
+    /// Opens the pair that `path` names, `PREFIX.bin`, `PREFIX.idx` or `PREFIX`, and checks the whole index: sequences lie
+    /// in the `.bin` one after the other, and documents are runs of them. Tokens are checked when they are read.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] with the rule that is broken and where; [`DataError::Io`].
+    pub fn open(path: &Path, vocabulary: Option<Vocabulary>) -> Result<Self, DataError> {
+        let (data, index) = pair(path);
+        let index = Mapped::open(&index)?;
+        let (element, sequences, documents) = header(&index)?;
+        let data = Mapped::open(&data)?;
+        let opened = Self { data, index, element, sequences, documents, vocabulary };
+        opened.check_sequences()?;
+        opened.check_documents()?;
+        Ok(opened)
+    }
+
+    /// Where the tokens are; the index lies beside them.
+    pub fn path(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// Number of tokens.
+    pub fn len(&self) -> usize {
+        self.data.len() / self.element.width()
+    }
+
+    /// Whether there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn pointers(&self) -> usize {
+        HEADER_BYTES + 4 * self.sequences
+    }
+
+    fn first_sequences(&self) -> usize {
+        HEADER_BYTES + 12 * self.sequences
+    }
+
+    /// Sequences have the lengths that the index says, without gaps, and fill the `.bin`.
+    fn check_sequences(&self) -> Result<(), DataError> {
+        let width = self.element.width() as u64;
+        let mut expected = 0_u64;
+        for sequence in 0..self.sequences {
+            let (length_at, pointer_at) = (HEADER_BYTES + 4 * sequence, self.pointers() + 8 * sequence);
+            let (length, pointer) = (u32_at(&self.index, length_at), u64_at(&self.index, pointer_at));
+            if length > i32::MAX as u32 {
+                return Err(invalid(&self.index, length_at, format!("sequence {sequence} has a negative length")));
+            }
+            if pointer != expected {
+                let rule = format!(
+                    "sequence {sequence} begins at byte {pointer} of the .bin, where those before it take {expected}"
+                );
+                return Err(invalid(&self.index, pointer_at, rule));
+            }
+            expected += u64::from(length) * width;
+        }
+        if expected != self.data.len() as u64 {
+            let (present, path) = (self.data.len(), self.data.path().display());
+            let rule = format!("its sequences take {expected} bytes, and {path} has {present}");
+            return Err(invalid(&self.index, HEADER_BYTES, rule));
+        }
+        Ok(())
+    }
+
+    /// Documents are consecutive runs of all sequences.
+    fn check_documents(&self) -> Result<(), DataError> {
+        let mut before = 0;
+        for document in 0..=self.documents {
+            let at = self.first_sequences() + 8 * document;
+            let first = u64_at(&self.index, at);
+            let wrong = match document {
+                0 => first != 0,
+                _ => first < before,
+            };
+            if wrong || first > self.sequences as u64 {
+                let rule = format!("document {document} begins with sequence {first}, of {}", self.sequences);
+                return Err(invalid(&self.index, at, rule));
+            }
+            before = first;
+        }
+        if before != self.sequences as u64 {
+            let at = self.first_sequences() + 8 * self.documents;
+            let rule = format!("its documents have {before} of {} sequences", self.sequences);
+            return Err(invalid(&self.index, at, rule));
+        }
+        Ok(())
+    }
+}
+
+/// Type, sequences and documents of an index whose length they explain.
+fn header(index: &Mapped) -> Result<(Element, usize, usize), DataError> {
+    if !index.starts_with(MAGIC) {
+        return Err(invalid(index, 0, "it must begin with MMIDIDX and two zero bytes".to_owned()));
+    }
+    if index.len() < HEADER_BYTES {
+        return Err(invalid(index, index.len(), format!("its header ends, and has {HEADER_BYTES} bytes")));
+    }
+    let version = u64_at(index, 9);
+    if version != VERSION {
+        return Err(invalid(index, 9, format!("it has version {version}, and version {VERSION} is read")));
+    }
+    let code = index[17];
+    let Some((_, element)) = CODES.into_iter().find(|(known, _)| *known == code) else {
+        let kind = if matches!(code, 6 | 7) { "a floating-point type" } else { "unknown" };
+        let rule = format!("its tokens have type {code}, {kind}; tokens are integers: 1 to 5, or 8");
+        return Err(invalid(index, 17, rule));
+    };
+    let (sequences, entries) = (u64_at(index, 18), u64_at(index, 26));
+    let expected = HEADER_BYTES as u128 + 12 * u128::from(sequences) + 8 * u128::from(entries);
+    if expected != index.len() as u128 {
+        let modes = expected + u128::from(sequences) == index.len() as u128;
+        let why = if modes { ": it seems to hold several modalities, of which only text is read" } else { "" };
+        let rule = format!(
+            "its {sequences} sequences and {entries} ends of documents make {expected} bytes, and it has {}{why}",
+            index.len()
+        );
+        return Err(invalid(index, 18, rule));
+    }
+    if entries == 0 {
+        return Err(invalid(index, 26, "its table of documents is empty, and begins with 0 at least".to_owned()));
+    }
+    Ok((element, sequences as usize, entries as usize - 1)) // fit: the mapping is longer
+}
+
+fn invalid(file: &Mapped, offset: usize, rule: String) -> DataError {
+    DataError::Invalid { path: file.path().to_path_buf(), format: FORMAT, offset: offset as u64, rule, remedy: REMEDY }
+}
+
+impl Tokens for MegatronFile {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn window(&self, start: usize, out: &mut [u32]) -> Result<(), DataError> {
+        check_range(start, out.len(), self.len())?;
+        let width = self.element.width();
+        let read = self.element.read(&self.data[start * width..(start + out.len()) * width], out);
+        read.map_err(|(at, token)| {
+            let rule = format!("{token} is no token: tokens are at least 0 and below 4294967295");
+            let offset = ((start + at) * width) as u64;
+            let format = "Megatron-LM data";
+            DataError::Invalid { path: self.path().to_path_buf(), format, offset, rule, remedy: REMEDY }
+        })
+    }
+
+    fn documents(&self) -> usize {
+        self.documents
+    }
+
+    fn document_start(&self, document: usize) -> usize {
+        let sequence = u64_at(&self.index, self.first_sequences() + 8 * document) as usize;
+        match sequence < self.sequences {
+            true => u64_at(&self.index, self.pointers() + 8 * sequence) as usize / self.element.width(),
+            false => self.len(),
+        }
+    }
+
+    fn vocabulary(&self) -> Option<Vocabulary> {
+        self.vocabulary
+    }
+
+    fn verify(&self) -> Result<(), DataError> {
+        let mut tokens = vec![0; 1 << 16];
+        for start in (0..self.len()).step_by(tokens.len()) {
+            let count = tokens.len().min(self.len() - start);
+            self.window(start, &mut tokens[..count])?;
+        }
+        Ok(())
+    }
+}

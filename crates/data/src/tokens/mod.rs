@@ -1,0 +1,51 @@
+//! Files of tokens, mapped into memory: this program's own, Megatron-LM's and llm.c's.
+
+mod documents;
+mod element;
+mod joined;
+pub(crate) mod llm_c;
+mod mapped;
+pub(crate) mod megatron;
+pub(crate) mod quadrille;
+mod source;
+
+use std::fmt::Debug;
+
+use crate::{DataError, Vocabulary};
+pub(crate) use documents::document_at;
+pub(crate) use element::Element;
+pub use joined::Joined;
+pub use llm_c::LlmCFile;
+pub(crate) use mapped::{Mapped, u32_at, u64_at};
+pub use megatron::MegatronFile;
+pub use quadrille::TokenFile;
+pub use source::TokenSource;
+
+/// What all files of tokens can do.
+pub(crate) trait Tokens: Debug + Send + Sync {
+    /// Number of tokens.
+    fn len(&self) -> usize;
+
+    /// Copies the tokens from `start` on into `out`.
+    fn window(&self, start: usize, out: &mut [u32]) -> Result<(), DataError>;
+
+    /// Number of documents, of which every token belongs to one.
+    fn documents(&self) -> usize;
+
+    /// Position of the first token of a document, and [`Self::len`] of the one after the last.
+    fn document_start(&self, document: usize) -> usize;
+
+    /// Whose tokens they are, where the file says it.
+    fn vocabulary(&self) -> Option<Vocabulary>;
+
+    /// Checks everything that opening leaves unchecked: reads all.
+    fn verify(&self) -> Result<(), DataError>;
+}
+
+/// [`DataError::OutOfRange`] unless `len` tokens hold a window of `count` from `start` on.
+pub(crate) fn check_range(start: usize, count: usize, len: usize) -> Result<(), DataError> {
+    match start.checked_add(count) {
+        Some(end) if end <= len => Ok(()),
+        end => Err(DataError::OutOfRange { start, end: end.unwrap_or(usize::MAX), present: len }),
+    }
+}
