@@ -1,17 +1,21 @@
-//! Imported models compute what torch computes of them: losses and the gradients of all parameters, in several
+//! Imported models compute what torch computes of them: losses, logits and the gradients of all parameters, in several
 //! layouts. The numbers of torch, and how they were made: `crates/hugging-face/tests/data/make_fixtures.py`.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_comm::{JobOptions, run_job};
-use quadrille_engine::{InitialValues, RankEngine, Restore, Samples, assemble};
+use quadrille_engine::{
+    ForwardOptions, InitialValues, RankEngine, Real, Restore, Samples, Weights, assemble, logits, logits_program,
+};
 use quadrille_hugging_face::{Source, import};
 use quadrille_proofs::{hyper, program_with};
 use quadrille_spec::{Axis, ElementType, Model};
 use quadrille_step::StepProgram;
+use quadrille_tensor::Element;
 use safetensors::SafeTensors;
 use safetensors::tensor::serialize_to_file;
 use tempfile::TempDir;
@@ -36,6 +40,7 @@ struct Expected {
     sequences: usize,
     seq_len: usize,
     loss: f64,
+    logits: Vec<f64>,
 }
 
 impl Expected {
@@ -52,14 +57,21 @@ impl Expected {
         };
         let inputs = tensors.tensor("inputs").unwrap();
         let [sequences, seq_len] = inputs.shape().try_into().unwrap();
-        Self { inputs: tokens("inputs"), targets: tokens("targets"), sequences, seq_len, loss: floats("loss")[0] }
+        Self {
+            inputs: tokens("inputs"),
+            targets: tokens("targets"),
+            sequences,
+            seq_len,
+            loss: floats("loss")[0],
+            logits: floats("logits"),
+        }
     }
 }
 
 /// A checkpoint of a folder of the library.
 struct Imported {
     model: Model,
-    checkpoint: Checkpoint,
+    checkpoint: Arc<Checkpoint>,
     _folder: TempDir,
 }
 
@@ -68,7 +80,11 @@ impl Imported {
         let folder = tempfile::tempdir().unwrap();
         let mut source = Source::open(from, &[]).unwrap();
         let checkpoint = import(&mut source, &folder.path().join("checkpoints")).unwrap().checkpoint;
-        Self { model: source.model().clone(), checkpoint: Checkpoint::open(&checkpoint).unwrap(), _folder: folder }
+        Self {
+            model: source.model().clone(),
+            checkpoint: Arc::new(Checkpoint::open(&checkpoint).unwrap()),
+            _folder: folder,
+        }
     }
 }
 
@@ -180,6 +196,32 @@ fn losses_and_gradients_are_those_of_torch() {
                 let theirs: Vec<f64> = theirs.iter().map(|number| f64::from(*number)).collect();
                 let apart = difference(ours[parameter].iter().copied(), &theirs);
                 assert!(apart < TOLERANCE, "{name} on {grid}: gradient of {parameter} differs by {apart:.1e}");
+            }
+        }
+    }
+}
+
+/// The logits of all sequences, each in passes of three tokens that attend to cached keys and values.
+fn all_logits<T: Real>(imported: &Imported, expected: &Expected, grid: &str) -> Vec<f64> {
+    let layout = program(imported, expected, grid).layout;
+    let program = logits_program(&imported.model, &layout, expected.seq_len, 3).unwrap();
+    let weights = Weights::Checkpoint(imported.checkpoint.clone());
+    let of_sequence =
+        |tokens: &[u32]| logits::<T>(&program, &ForwardOptions::default(), &weights, tokens).unwrap().values;
+    expected.inputs.chunks(expected.seq_len).flat_map(of_sequence).map(Element::to_f64).collect()
+}
+
+#[test]
+fn logits_are_those_of_torch() {
+    for name in MODELS {
+        let (imported, expected) = (Imported::of(&fixture(name)), Expected::read(name));
+        for grid in GRIDS {
+            for (precision, ours) in [
+                ("f32", all_logits::<f32>(&imported, &expected, grid)),
+                ("f64", all_logits::<f64>(&imported, &expected, grid)),
+            ] {
+                let apart = difference(ours, &expected.logits);
+                assert!(apart < TOLERANCE, "{name} on {grid} in {precision}: logits differ by {apart:.1e}");
             }
         }
     }
