@@ -52,7 +52,9 @@ pub use saving::{OnSaveFailure, Saving};
 pub use shard::{Run, Shard, assemble};
 pub use state::{Restore, tensor_shapes, writers};
 pub use trace::{RankTrace, TracedOperation, TracedTransfer};
-pub use train::{RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, WAITING, train};
+pub use train::{
+    RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, Validation, WAITING, train,
+};
 pub use tuning::MatmulChoices;
 pub use verify::{Tolerance, VerifyOptions, VerifyReport, take_part, verify};
 pub use weights::Weights;

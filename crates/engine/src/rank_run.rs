@@ -12,8 +12,8 @@ use crate::divergence::RecentLosses;
 use crate::saving::{Saved, Saver};
 use crate::train::RankStep;
 use crate::{
-    BatchSource, EngineError, InitialValues, OnDivergence, RankEngine, RankReport, RankTrace, Real, Restore, RunEvent,
-    Start, StepOutcome, StepRecord, TrainOptions,
+    BatchSource, EngineError, Evaluator, InitialValues, OnDivergence, RankEngine, RankReport, RankTrace, Real, Restore,
+    RunEvent, Start, StepOutcome, StepRecord, TrainOptions, Validation,
 };
 
 /// Where a rank tells what happens.
@@ -24,12 +24,16 @@ pub(crate) fn run<T: Real>(
     program: &StepProgram,
     options: &TrainOptions,
     batch: &BatchSource,
+    validation: Option<&Validation>,
     context: &RankContext,
     predicted: &RankLedger,
     tell: &mut Tell,
 ) -> Result<RankReport, EngineError> {
+    let engine = prepare::<T>(program, options, context)?;
+    let evaluator = validation.map(|validation| engine.evaluator(validation.program)).transpose()?;
     let mut run = RankRun {
-        engine: prepare::<T>(program, options, context)?,
+        engine,
+        validation: validation.zip(evaluator),
         options,
         losses: RecentLosses::default(),
         saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
@@ -59,7 +63,10 @@ pub(crate) fn run<T: Real>(
             run.reject(&record, batch)?;
         }
         (run.tell)(RunEvent::Step(&record))?;
-        if run.ends_after(step)? {
+        let stops = run.is_stopped()?;
+        run.validate(step, stops)?;
+        run.save(step, stops)?;
+        if stops {
             (run.tell)(RunEvent::Stopped(step))?;
             break;
         }
@@ -93,6 +100,7 @@ fn prepare<'a, T: Real>(
 struct RankRun<'a, T> {
     engine: RankEngine<'a, T>,
     options: &'a TrainOptions,
+    validation: Option<(&'a Validation<'a>, Evaluator<'a, T>)>,
     losses: RecentLosses,
     saver: Option<Saver<'a>>,
     tell: &'a mut Tell<'a>,
@@ -127,33 +135,42 @@ impl<T: Real> RankRun<'_, T> {
         }
     }
 
-    /// Checkpoints that are due or under way, and whether somebody wants the run to end; all ranks agree on both.
-    fn ends_after(&mut self, step: u64) -> Result<bool, EngineError> {
-        if self.options.stop.is_none() && self.saver.is_none() {
-            return Ok(false);
-        }
-        let asked = self.options.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
-        let state = self.saver.as_mut().map_or(0.0, |saver| saver.state(false));
-        let agreed = self.engine.largest_of_all(vec![f64::from(u8::from(asked)), state])?;
-        let (stops, last) = (agreed[0] > 0.0, agreed[0] > 0.0 || step == self.options.steps);
-        self.save(step, last, agreed[1])?;
-        Ok(stops)
+    /// Whether somebody wants the run to end; all ranks agree.
+    fn is_stopped(&self) -> Result<bool, EngineError> {
+        let Some(stop) = &self.options.stop else { return Ok(false) };
+        let asked = if stop.load(Ordering::Relaxed) { 1.0 } else { 0.0 };
+        Ok(self.engine.largest_of_all(vec![asked])?[0] > 0.0)
     }
 
-    /// Goes on with the checkpoint that is under way and begins the one that is due; at the last step waits for both.
-    fn save(&mut self, step: u64, last: bool, agreed: f64) -> Result<(), EngineError> {
+    /// The loss over the validation samples, if it is due.
+    fn validate(&mut self, step: u64, stops: bool) -> Result<(), EngineError> {
+        let last = stops || step == self.options.steps;
+        match &mut self.validation {
+            Some((validation, evaluator)) if last || step.is_multiple_of(validation.every) => {
+                let evaluation = self.engine.evaluate(evaluator, validation.batches, validation.batch)?;
+                (self.tell)(RunEvent::Validated(step, evaluation))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes on with the checkpoint that is under way and begins the one that is due; at the end waits for both.
+    fn save(&mut self, step: u64, stops: bool) -> Result<(), EngineError> {
         let Some(saver) = &mut self.saver else { return Ok(()) };
-        let saved = saver.go_on(&self.engine, agreed)?;
-        tell_saved(self.tell, saved)?;
-        let due = saver.is_due(step, last);
-        if due {
+        if saver.is_under_way() {
+            let agreed = self.engine.largest_of_all(vec![saver.state(false)])?[0];
+            let saved = saver.go_on(&self.engine, agreed)?;
+            tell_saved(self.tell, saved)?;
+        }
+        let last = stops || step == self.options.steps;
+        if saver.is_due(step, last) {
             complete(saver, &self.engine, self.tell)?;
             saver.begin(&mut self.engine, step)?;
         }
-        if last {
-            complete(saver, &self.engine, self.tell)?;
+        match last {
+            true => complete(saver, &self.engine, self.tell),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 

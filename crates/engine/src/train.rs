@@ -11,7 +11,9 @@ use quadrille_spec::{Algorithm, AxesLedger, Choice, Ledger, RankLedger, Routing}
 use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
-use crate::{BatchSource, DivergencePolicy, EngineError, Hyper, MatmulChoices, RankTrace, Real, Saving, rank_run};
+use crate::{
+    BatchSource, DivergencePolicy, EngineError, Evaluation, Hyper, MatmulChoices, RankTrace, Real, Saving, rank_run,
+};
 
 /// How a job is run.
 #[derive(Debug, Clone)]
@@ -98,6 +100,18 @@ impl Start {
     }
 }
 
+/// How a run is held against samples that it does not learn from.
+pub struct Validation<'a> {
+    /// [`StepProgram::evaluation`] of the model and layout that are trained.
+    pub program: &'a StepProgram,
+    /// Steps between two validations; there is one after the last step.
+    pub every: u64,
+    /// Batches of each; `batch` is asked for steps 1 to this.
+    pub batches: u64,
+    /// The samples.
+    pub batch: &'a BatchSource<'a>,
+}
+
 /// What a run tells as it goes.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
@@ -110,6 +124,8 @@ pub enum RunEvent<'a> {
         /// What was wrong, and where it came from.
         reason: String,
     },
+    /// The loss over the validation samples, after a step.
+    Validated(u64, Evaluation),
     /// The checkpoint of this step is complete.
     Saved(u64),
     /// The checkpoint of a step could not be written, and the run goes on.
@@ -216,6 +232,7 @@ pub fn train<T: Real>(
     program: &StepProgram,
     options: &TrainOptions,
     batch: &BatchSource,
+    validation: Option<&Validation>,
     on_event: &mut (dyn FnMut(RunEvent) -> Result<(), EngineError> + Send),
 ) -> Result<TrainOutcome, EngineError> {
     let routing = Routing::of(&program.layout, &options.collectives);
@@ -230,7 +247,15 @@ pub fn train<T: Real>(
             Ok(mut tell) => tell(event),
             Err(poisoned) => poisoned.into_inner()(event),
         };
-        Ok(rank_run::run::<T>(program, options, batch, context, &predicted.ranks[context.rank()], &mut tell)?)
+        Ok(rank_run::run::<T>(
+            program,
+            options,
+            batch,
+            validation,
+            context,
+            &predicted.ranks[context.rank()],
+            &mut tell,
+        )?)
     })?;
     let counted = Ledger { ranks: ranks.iter().map(|rank| rank.ledger.clone()).collect() };
     let ledger_equal = ranks.iter().all(|rank| rank.unequal_steps == 0);

@@ -57,7 +57,7 @@ fn run(case: &Case, layout: &Layout, folder: &Path, start: Start, steps: u64) ->
         ..TrainOptions::new(steps, hyper(case.clip), case.seed)
     };
     let batch = random_batch(&case.model, case.seed, layout.seq_len);
-    train::<f64>(&program, &options, &batch, &mut |_: RunEvent| Ok(()))
+    train::<f64>(&program, &options, &batch, None, &mut |_: RunEvent| Ok(()))
 }
 
 /// Another layout of the same model and batch: the first legal one of those that `choice` leads to.

@@ -20,7 +20,7 @@ fn four_ranks() -> StepProgram {
 /// The error of three steps.
 fn failure(program: &StepProgram, timeout: Duration, batch: &BatchSource) -> String {
     let options = TrainOptions { timeout, ..TrainOptions::new(3, hyper(None), 1) };
-    train::<f64>(program, &options, batch, &mut |_| Ok(())).unwrap_err().to_string()
+    train::<f64>(program, &options, batch, None, &mut |_| Ok(())).unwrap_err().to_string()
 }
 
 fn assert_contains(message: &str, parts: &[&str]) {

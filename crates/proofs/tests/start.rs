@@ -74,7 +74,7 @@ fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u6
         Ok(())
     };
     let options = TrainOptions::new(2, hyper(None), 1);
-    train::<f64>(program, &options, &batch, &mut |_| Ok(())).unwrap();
+    train::<f64>(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
     seen.into_inner().unwrap()
 }
 

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("loss {:.4}, gradient norm {:.4}", record.loss, record.grad_norm);
         Ok(())
     };
-    let outcome = train::<f32>(&program, &options, &batch, &mut on_event)?;
+    let outcome = train::<f32>(&program, &options, &batch, None, &mut on_event)?;
 
     let (predicted, executed) = (&outcome.predicted.ranks[0], &outcome.counted.ranks[0]);
     println!("\nrank 0                        predicted   executed");

@@ -31,6 +31,7 @@ pub struct Source {
     about: Value,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Kind {
     Files { training: Mixture, validation: Option<Mixture> },
     Demo { training: TokenSource, validation: Option<TokenSource> },

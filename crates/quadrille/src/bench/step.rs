@@ -132,7 +132,7 @@ fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool
 /// Trains on random samples.
 pub(super) fn steps<T: Real>(program: &StepProgram, options: &TrainOptions) -> Result<TrainOutcome, EngineError> {
     let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
-    train::<T>(program, options, &batch, &mut |_| Ok(()))
+    train::<T>(program, options, &batch, None, &mut |_| Ok(()))
 }
 
 /// Seconds of every step but the first.

@@ -83,6 +83,12 @@ pub struct TrainArguments {
     /// The largest loss that is applied, as a multiple of the mean of the last 50 [default: none]
     #[arg(long, value_name = "FACTOR", help_heading = "State")]
     pub largest_loss: Option<f64>,
+    /// Validate every N steps, and at the end; needs --validation or --validation-data
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
+    pub validate_every: u64,
+    /// Validate on at most so many batches of the step's size
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
+    pub validation_batches: u64,
     /// Print one JSON document with losses and ledgers
     #[arg(long)]
     pub json: bool,

@@ -8,7 +8,8 @@ mod signals;
 
 use quadrille_checkpoint::About;
 use quadrille_engine::{
-    DivergencePolicy, OnDivergence, OnSaveFailure, RunEvent, Samples, Saving, Start, TrainOptions, TrainOutcome, train,
+    DivergencePolicy, OnDivergence, OnSaveFailure, RunEvent, Samples, Saving, Start, TrainOptions, TrainOutcome,
+    Validation, train,
 };
 use quadrille_spec::ElementType;
 use quadrille_step::{Product, StepProgram, predict};
@@ -68,7 +69,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         )));
     }
     let signals = Signals::watch().map_err(|error| Failure::run(format!("cannot watch for signals: {error}")))?;
-    let about = about(&program, arguments, &beginning.start, &command, json!(hyper));
+    let about = about(&program, arguments, &beginning.start, &command, json!(hyper), source.about());
     let done = beginning.start.steps_done();
     if done >= steps {
         return Err(Failure::usage(format!("the run has done {done} steps of {steps}; ask for more with --steps")));
@@ -97,6 +98,10 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         if let Some((floor, about)) = floor {
             tell(&format!("{:<8}{floor:.4} {about}\n", "floor"));
         }
+        if let Some(samples) = source.validation_samples() {
+            let samples = samples.map_or("endless".to_owned(), |samples| samples.to_string());
+            tell(&format!("{:<8}{samples} samples are kept apart\n", "validate"));
+        }
         if let Some(checkpoint) = beginning.checkpoint() {
             tell(&format!("{:<8}{}\n", "from", checkpoint.path().display()));
         }
@@ -107,10 +112,20 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         let samples_before = about.samples + (step - 1 - done) * layout.global_batch as u64;
         source.fill(step, samples_before, first, samples)
     };
+    let validation_batch = |step: u64, first: usize, samples: Samples| {
+        source.fill_validation((step - 1) * layout.global_batch as u64 + first as u64, samples)
+    };
+    let forward = source.validation_samples().map(|_| StepProgram::evaluation(model, &layout)).transpose()?;
+    let validation = forward.as_ref().map(|program| Validation {
+        program,
+        every: arguments.validate_every,
+        batches: batches(arguments, source.validation_samples().flatten(), layout.global_batch),
+        batch: &validation_batch,
+    });
     let mut on_event = |event: RunEvent| reporter.see(&event);
     let outcome = match layout.dtype {
-        ElementType::F32 => train::<f32>(&program, &options, &batch, &mut on_event),
-        ElementType::F64 => train::<f64>(&program, &options, &batch, &mut on_event),
+        ElementType::F32 => train::<f32>(&program, &options, &batch, validation.as_ref(), &mut on_event),
+        ElementType::F64 => train::<f64>(&program, &options, &batch, validation.as_ref(), &mut on_event),
     };
     reporter.finish();
     let outcome = outcome?;
@@ -150,6 +165,12 @@ fn check_flags(arguments: &TrainArguments) -> Result<(), Failure> {
     }
 }
 
+/// How many batches a validation has: as many as there are, up to the flag.
+fn batches(arguments: &TrainArguments, samples: Option<u64>, global_batch: usize) -> u64 {
+    let whole = samples.map_or(u64::MAX, |samples| samples / global_batch as u64);
+    arguments.validation_batches.min(whole.max(1))
+}
+
 fn divergence(arguments: &TrainArguments) -> DivergencePolicy {
     let action = match arguments.on_divergence {
         DivergenceAction::Stop => OnDivergence::Stop,
@@ -159,7 +180,14 @@ fn divergence(arguments: &TrainArguments) -> DivergencePolicy {
 }
 
 /// What checkpoints say of the run, as it is when it begins or goes on.
-fn about(program: &StepProgram, arguments: &TrainArguments, start: &Start, command: &[String], hyper: Value) -> About {
+fn about(
+    program: &StepProgram,
+    arguments: &TrainArguments,
+    start: &Start,
+    command: &[String],
+    hyper: Value,
+    data: &Value,
+) -> About {
     let (step, samples, tokens) = match start {
         Start::Resumed(checkpoint) => {
             let about = checkpoint.about();
@@ -180,7 +208,7 @@ fn about(program: &StepProgram, arguments: &TrainArguments, start: &Start, comma
         tokens,
         seed: arguments.run.seed,
         hyper,
-        data: Value::Null,
+        data: data.clone(),
         run: json!({ "command": command, "version": env!("CARGO_PKG_VERSION") }),
         hugging_face,
     }

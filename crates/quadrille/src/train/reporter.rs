@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use quadrille_engine::{EngineError, RunEvent, StepRecord};
+use quadrille_engine::{EngineError, Evaluation, RunEvent, StepRecord};
 use quadrille_spec::Model;
 
 use crate::failure::Failure;
@@ -66,6 +66,14 @@ impl Reporter {
             RunEvent::Step(record) => self.step(record),
             RunEvent::Skipped { step, reason } => {
                 self.note(*step, "skipped", format!("step {step} is not applied: {reason}"), None, true)
+            }
+            RunEvent::Validated(step, evaluation) => {
+                let Evaluation { loss, targets, .. } = evaluation;
+                let text = format!(
+                    "step {step:>5}  validation loss {loss:.4}  perplexity {:.3}  over {targets} targets",
+                    evaluation.perplexity()
+                );
+                self.note(*step, "validation", text, Some(*loss), true)
             }
             RunEvent::Saved(step) => self.note(self.at, "saved", format!("checkpoint of step {step}"), None, false),
             RunEvent::NotSaved { step, reason } => {

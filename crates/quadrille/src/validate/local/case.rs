@@ -156,7 +156,7 @@ impl Case {
     fn run(&self, layout: &Layout) -> Result<(Measured, bool), Failure> {
         let program = StepProgram::new(&self.model, layout)?;
         let batch = random_batch(&self.model, self.options.seed, layout.seq_len);
-        let outcome = train::<f32>(&program, &self.options, &batch, &mut |_| Ok(()))?;
+        let outcome = train::<f32>(&program, &self.options, &batch, None, &mut |_| Ok(()))?;
         let step = |step: &quadrille_engine::RankStep| RankStep {
             seconds: step.seconds,
             operations: step.operations,
