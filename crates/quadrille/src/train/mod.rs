@@ -44,7 +44,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let steps = arguments.steps.unwrap_or(DEFAULT_STEPS);
     let beginning = Beginning::new(arguments, launch)?;
     let model = &beginning.settings.model;
-    let usual = launch.defaults(&settings::Defaults::USUAL)?;
+    let usual = launch.defaults(&beginning.defaults())?;
     let typed = settings::typed(&arguments.layout, arguments.dtype, &usual)?;
     let layout = settings::resolve(&typed, model)?;
     launch.check_ranks(layout.grid.ranks())?;
@@ -100,7 +100,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         }
         if let Some(samples) = source.validation_samples() {
             let samples = samples.map_or("endless".to_owned(), |samples| samples.to_string());
-            tell(&format!("{:<8}{samples} samples are kept apart\n", "validate"));
+            tell(&format!("{:<8}{samples} samples are kept apart for validation\n", "apart"));
         }
         if let Some(checkpoint) = beginning.checkpoint() {
             tell(&format!("{:<8}{}\n", "from", checkpoint.path().display()));
