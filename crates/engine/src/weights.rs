@@ -1,12 +1,15 @@
 //! Where the weights of a run without training come from.
 
+use std::sync::Arc;
+
+use quadrille_checkpoint::Checkpoint;
 use quadrille_comm::RankContext;
 use quadrille_step::StepProgram;
 
-use crate::{EngineError, Hyper, InitialValues, RankEngine, Real};
+use crate::{EngineError, Hyper, InitialValues, RankEngine, Real, Restore};
 
 /// Where ranks take their weights from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Weights {
     /// Drawn, as a training run with this seed begins.
     Drawn {
@@ -15,6 +18,8 @@ pub enum Weights {
         /// Which values.
         initial: InitialValues,
     },
+    /// Read: each rank reads its part, whatever layout has written them.
+    Checkpoint(Arc<Checkpoint>),
 }
 
 impl Weights {
@@ -25,8 +30,16 @@ impl Weights {
         context: &'a RankContext,
         threads: usize,
     ) -> Result<RankEngine<'a, T>, EngineError> {
-        match *self {
-            Self::Drawn { seed, initial } => RankEngine::new(program, context, threads, Hyper::DEFAULT, seed, initial),
+        match self {
+            Self::Drawn { seed, initial } => {
+                RankEngine::new(program, context, threads, Hyper::DEFAULT, *seed, *initial)
+            }
+            Self::Checkpoint(checkpoint) => {
+                let seed = checkpoint.about().seed;
+                let mut engine = RankEngine::allocate(program, context, threads, Hyper::DEFAULT, seed, &[])?;
+                engine.load(checkpoint, Restore::Values)?;
+                Ok(engine)
+            }
         }
     }
 }

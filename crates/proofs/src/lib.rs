@@ -20,7 +20,9 @@
 //! | `by_hand` | ledgers are what a person counts |
 //! | `evaluation` | forward programs give the serial model's loss, and change no bit of training around them |
 //! | `generation` | every layout draws the tokens that whole forward passes of the serial model give |
+//! | `from_checkpoint` | any layout evaluates and continues a checkpoint |
 //! | `failures` | a failing or late rank ends the job and is named |
+//! | `hugging_face` | imported models compute what torch computes of them |
 //! | `start` | initial weights and batches do not depend on the layout |
 //! | `long` | `equality` with more cases (feature `long`) |
 
