@@ -71,16 +71,15 @@ fn a_killed_run_goes_on_as_if_nothing_had_happened() {
     let killed = folder.path().join("killed");
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     for kill in 0..KILLS {
-        let begin = if killed.join("run.json").exists() { "--resume killed" } else { "--out killed" };
-        let (line, before) =
-            (if kill == 0 { format!("{line} {begin}") } else { format!("train {begin}") }, losses(&killed));
-        let mut child = spawn(folder.path(), &line);
+        let begun = killed.join("run.json").exists();
+        let again = if begun { "train --resume killed".to_owned() } else { format!("{line} --out killed") };
+        let before = losses(&killed);
+        let mut child = spawn(folder.path(), &again);
         // Some time after one more step, or before it.
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         if kill % 3 != 0 {
-            let after = before.last().map_or(0, |(step, _)| *step as usize);
             let start = Instant::now();
-            while losses(&killed).len() <= after.saturating_sub(1) && start.elapsed() < Duration::from_secs(20) {
+            while losses(&killed).len() <= before.len() && start.elapsed() < Duration::from_secs(20) {
                 sleep(Duration::from_millis(1));
             }
         }
