@@ -51,6 +51,9 @@ pub enum EngineError {
         /// What would help.
         remedy: String,
     },
+    /// What was generated cannot be shown.
+    #[error("cannot write to standard output")]
+    Output(#[source] std::io::Error),
     /// A program issues a collective that steps have no use for.
     #[error("programs have no {kind} of values")]
     NoSuchCollective {

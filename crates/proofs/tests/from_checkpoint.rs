@@ -44,7 +44,7 @@ fn trained(folder: &Path) -> (f64, Arc<Checkpoint>) {
     let saving = Saving { folder: folder.clone(), every: Some(2), keep: 9, on_failure: OnSaveFailure::Stop, about };
     let options = TrainOptions { saving: Some(saving), ..TrainOptions::new(3, hyper(None), SEED) };
     let batch = random_batch(&program.model, SEED, program.layout.seq_len);
-    let outcome = train::<f64>(&program, &options, &batch, &mut |_: RunEvent| Ok(())).unwrap();
+    let outcome = train::<f64>(&program, &options, &batch, None, &mut |_: RunEvent| Ok(())).unwrap();
     let checkpoint = Checkpoint::open(&Folder::new(&folder).path_of(2)).unwrap();
     (outcome.records[2].loss, Arc::new(checkpoint))
 }

@@ -11,9 +11,13 @@ use serde::Serialize;
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
+use crate::checkpoint::CheckpointArguments;
 use crate::convert::ConvertArguments;
+use crate::data::DataCommandArguments;
 use crate::estimate::EstimateArguments;
+use crate::evaluate::EvalArguments;
 use crate::export::ExportArguments;
+use crate::generate::GenerateArguments;
 use crate::layout_arguments::LayoutArguments;
 use crate::plan::atp::AtpArguments;
 use crate::plan::lbnl::LbnlArguments;
@@ -36,6 +40,7 @@ pub struct Arguments {
 const EXAMPLES: &str = "Examples:
   quadrille train                                          train a small GPT on 8 ranks, grid chosen by the cost model
   quadrille train --grid x=2,y=2,data=2 --data book.txt    the same on your text, on a grid of your choice
+  quadrille generate --from runs/mine --prompt 'Once upon a time'
   quadrille verify --model gpt-tiny --ranks 8 --all-grids  every grid of 8 ranks equals the serial model
   quadrille train --grid x=2,pipe=2 --recompute full       a pipeline of two stages whose blocks are computed again
   quadrille explain --grid x=2,y=2,z=2 --program           what are all these collectives?
@@ -46,6 +51,8 @@ const EXAMPLES: &str = "Examples:
   quadrille convert --from-hf ~/models/gpt2 gpt2           a Hugging Face model as a checkpoint; --to-hf: back
   quadrille calibrate --out here.toml                      measure this machine for --cluster here.toml
   quadrille validate local --ranks 4 --html local.html      predicted against measured steps, layout by layout
+  quadrille checkpoint info runs/a                          what the newest checkpoint of a run holds
+  quadrille data prepare wiki.jsonl --out wiki --format megatron
   quadrille bench step                                     speed beside what the matrix library reaches";
 
 #[derive(Debug, Subcommand)]
@@ -54,6 +61,10 @@ pub enum Command {
     Train(Box<TrainArguments>),
     /// Prove that layouts compute what the serial model computes, and that predictions equal counts.
     Verify(VerifyArguments),
+    /// Compute the loss of a checkpoint, in any layout.
+    Eval(Box<EvalArguments>),
+    /// Continue text with a checkpoint's model, in any layout.
+    Generate(Box<GenerateArguments>),
     /// Show what a layout does without running it: program, bytes, FLOPs, memory.
     Explain(ExplainArguments),
     /// Find the fastest layouts of a model on a cluster: how long a step takes, what it needs, what limits it.
@@ -74,6 +85,10 @@ pub enum Command {
     Calibrate(CalibrateArguments),
     /// Hold predictions against measured steps: published ones, or this machine's.
     Validate(ValidateArguments),
+    /// Look at checkpoints, verify them, merge their tiles, remove old ones.
+    Checkpoint(CheckpointArguments),
+    /// Turn text into tokens, convert files of tokens, and say what files hold.
+    Data(DataCommandArguments),
 }
 
 /// Which model.

@@ -198,6 +198,8 @@ fn nature(command: &Command) -> (&'static str, bool) {
     match command {
         Command::Train(_) => ("train", true),
         Command::Verify(_) => ("verify", true),
+        Command::Eval(_) => ("eval", true),
+        Command::Generate(_) => ("generate", true),
         Command::Explain(_) => ("explain", false),
         Command::Plan(_) => ("plan", false),
         Command::Sweep(_) => ("sweep", false),
@@ -210,6 +212,8 @@ fn nature(command: &Command) -> (&'static str, bool) {
             _ => ("this bench", false),
         },
         Command::Calibrate(_) => ("calibrate", true),
+        Command::Checkpoint(_) => ("checkpoint", false),
+        Command::Data(_) => ("data", false),
         Command::Validate(arguments) => match arguments.validate {
             Validate::Published(_) => ("validate published", false),
             Validate::Local(_) => ("validate local", true),

@@ -1,21 +1,25 @@
-//! The command line of Quadrille: `train`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `convert`, `calibrate`, `validate`, `bench`.
+//! The command line of Quadrille: `train`, `eval`, `generate`, `verify`, `explain`, `plan`, `sweep`, `estimate`,
+//! `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
 mod arguments;
 mod bench;
 mod calibrate;
+mod checkpoint;
 mod constants;
 mod convert;
+mod data;
 mod data_arguments;
 mod describe;
 mod drawing;
 mod estimate;
+mod evaluate;
 mod explain;
 mod export;
 mod failure;
 mod files;
+mod generate;
 mod grids;
 mod launch;
 mod layout_arguments;
@@ -36,6 +40,7 @@ mod train;
 mod tuned;
 mod validate;
 mod verify;
+mod weights;
 
 use std::process::ExitCode;
 
@@ -59,6 +64,8 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
     match command {
         Command::Train(arguments) => train::run(&arguments, launch),
         Command::Verify(arguments) => verify::run(&arguments, launch),
+        Command::Eval(arguments) => evaluate::run(&arguments, launch),
+        Command::Generate(arguments) => generate::run(&arguments, launch),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
@@ -68,6 +75,8 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, launch),
         Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
+        Command::Data(arguments) => data::run(&arguments),
         Command::Validate(arguments) => validate::run(&arguments, launch),
+        Command::Checkpoint(arguments) => checkpoint::run(&arguments),
     }
 }

@@ -95,7 +95,7 @@ impl<'a> Batch<'a> {
         Some(Pass { tokens, starts, newest: vec![0; self.of_pass], draws })
     }
 
-    /// Draws the tokens behind a pass from its logits, of each sequence `[vocabulary]` with padding.
+    /// Draws the tokens behind a pass, below `vocab`, from its logits, of each sequence `[vocabulary]` with padding.
     pub fn draw<'l, T: Real>(
         &mut self,
         pass: &Pass,

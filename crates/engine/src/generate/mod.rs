@@ -179,7 +179,7 @@ fn run_rank<'a, T: Real>(
     let (layout, capacity) = (&decode.layout, programs.capacity());
     let routing = Routing::of(layout, &run.collectives);
     let mut batch = Batch::new(prompts, options, layout.global_batch, decode.model.seq_len);
-    let vocab = decode.model.vocab;
+    let vocab = decode.model.vocab.min(options.known_tokens);
     let start = Instant::now();
 
     // The memory of the prompts' passes is given back before single tokens follow.

@@ -15,6 +15,8 @@ pub struct GenerateOptions {
     pub sampling: Sampling,
     /// A token that ends a sequence and is not part of it.
     pub stop: Option<u32>,
+    /// Only tokens below this are drawn: a model may have room for more than its tokenizer has.
+    pub known_tokens: usize,
     /// Most tokens of a prompt in one pass: its memory grows with them.
     pub prompt_chunk: usize,
 }
@@ -25,7 +27,13 @@ impl GenerateOptions {
 
     /// So many of the most likely tokens.
     pub fn greedy(max_tokens: usize) -> Self {
-        Self { max_tokens, sampling: Sampling::GREEDY, stop: None, prompt_chunk: Self::PROMPT_CHUNK }
+        Self {
+            max_tokens,
+            sampling: Sampling::GREEDY,
+            stop: None,
+            known_tokens: usize::MAX,
+            prompt_chunk: Self::PROMPT_CHUNK,
+        }
     }
 }
 
@@ -54,8 +62,8 @@ impl GenerationPrograms {
         for (index, prompt) in prompts.iter().enumerate() {
             check_prompt(model, index, prompt)?;
         }
-        if options.max_tokens == 0 || options.prompt_chunk == 0 {
-            let rule = "at least one token is to be generated, and a pass over prompts has at least one".to_owned();
+        if options.max_tokens == 0 || options.prompt_chunk == 0 || options.known_tokens == 0 {
+            let rule = "at least one token is known and generated, and a pass over prompts has at least one".to_owned();
             return Err(EngineError::Generation { rule, remedy: "use 1 or more".to_owned() });
         }
         let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);

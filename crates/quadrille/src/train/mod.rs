@@ -44,7 +44,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let steps = arguments.steps.unwrap_or(DEFAULT_STEPS);
     let beginning = Beginning::new(arguments, launch)?;
     let model = &beginning.settings.model;
-    let usual = launch.defaults(&settings::Defaults::USUAL)?;
+    let usual = launch.defaults(&beginning.defaults())?;
     let typed = settings::typed(&arguments.layout, arguments.dtype, &usual)?;
     let layout = settings::resolve(&typed, model)?;
     launch.check_ranks(layout.grid.ranks())?;
@@ -100,7 +100,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         }
         if let Some(samples) = source.validation_samples() {
             let samples = samples.map_or("endless".to_owned(), |samples| samples.to_string());
-            tell(&format!("{:<8}{samples} samples are kept apart\n", "validate"));
+            tell(&format!("{:<8}{samples} samples are kept apart for validation\n", "apart"));
         }
         if let Some(checkpoint) = beginning.checkpoint() {
             tell(&format!("{:<8}{}\n", "from", checkpoint.path().display()));
@@ -133,7 +133,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     if !first {
         return stopped.map_or(Ok(()), Err);
     }
-    let document = document(&program, &outcome, floor);
+    let document = document(&program, &outcome, floor, source.about());
     if let Some(folder) = &beginning.folder {
         folder.write("summary.json", &document)?;
     }
@@ -271,11 +271,12 @@ fn report(
     print_text(&text)
 }
 
-fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>) -> Value {
+fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>, data: &Value) -> Value {
     let losses: Vec<f64> = outcome.records.iter().map(|record| record.loss).collect();
     json!({
         "model": program.model,
         "layout": layout_json(&program.layout),
+        "data": data,
         "losses": losses,
         "floor": floor,
         "steps": outcome.records,

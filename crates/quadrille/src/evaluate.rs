@@ -1,0 +1,146 @@
+//! `quadrille eval`: the loss of a checkpoint.
+
+use clap::Args;
+use indicatif::ProgressBar;
+use quadrille_engine::{EvaluateOutcome, Samples, evaluate};
+use quadrille_spec::ElementType;
+use quadrille_step::StepProgram;
+use serde_json::{Value, json};
+
+use crate::data_arguments::DataArguments;
+use crate::describe::layout_json;
+use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::output::{print_json, print_text};
+use crate::resources;
+use crate::source::Source;
+use crate::weights::{Opened, WeightsArguments};
+
+const EXAMPLES: &str = "Examples:
+  quadrille eval --from runs/mine --data book.txt --validation 0.1
+  quadrille eval --from runs/mine --data book.txt --steps 100 --grid x=2,data=2
+  quadrille eval --from gpt2 --validation-data test.jsonl --data train.jsonl --json
+
+Any layout evaluates what any other has written, with the same loss but for rounding. With
+--validation or --validation-data their samples are read, in order, and none that training reads;
+else those that a run with the same flags would train on first. Dropout is off.";
+
+/// Batches without `--steps`, if there are as many.
+const DEFAULT_STEPS: u64 = 32;
+
+/// Compute the loss of a checkpoint.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
+pub struct EvalArguments {
+    #[command(flatten)]
+    pub weights: WeightsArguments,
+    /// Batches of --global-batch sequences [default: 32, or all validation samples if they are fewer]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub steps: Option<u64>,
+    /// Keys what is drawn from the data [default: that of the run that wrote the checkpoint]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten, next_help_heading = "Data")]
+    pub data: DataArguments,
+}
+
+/// Evaluates and reports.
+pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
+    let opened = Opened::new(&arguments.weights, launch)?;
+    let (model, layout, about) = (opened.model(), &opened.layout, opened.checkpoint.about());
+    if arguments.data.data.is_empty() && about.data["kind"] == "files" {
+        return Err(Failure::usage(format!(
+            "{}: its run has read files; name what is to be evaluated with --data",
+            opened.checkpoint.path().display()
+        )));
+    }
+    let program = StepProgram::evaluation(model, layout)?;
+    resources::check(&program, opened.options.threads, launch, 0)?;
+    let seed = arguments.seed.unwrap_or(about.seed);
+    let source = launch.first_then_others(|| Source::open(&arguments.data, model, seed, layout.seq_len))?;
+    let validation = source.validation_samples();
+    let global_batch = layout.global_batch as u64;
+    let available = validation.flatten().map(|samples| samples / global_batch);
+    if available == Some(0) {
+        let samples = validation.flatten().unwrap_or_default();
+        return Err(Failure::usage(format!(
+            "{samples} validation samples are less than a batch of {global_batch}; use a smaller --global-batch, a shorter \
+             --seq-len, or more validation data"
+        )));
+    }
+    let steps = arguments.steps.unwrap_or_else(|| available.map_or(DEFAULT_STEPS, |most| most.min(DEFAULT_STEPS)));
+    let batch = |step: u64, first: usize, samples: Samples| {
+        let before = (step - 1) * global_batch;
+        match validation {
+            Some(_) => source.fill_validation(before + first as u64, samples),
+            None => source.fill(step, before, first, samples),
+        }
+    };
+    let bar = ProgressBar::with_draw_target(Some(steps), launch.progress());
+    let show = |done: u64| bar.set_position(done);
+    let weights = opened.weights();
+    let outcome = match layout.dtype {
+        ElementType::F32 => evaluate::<f32>(&program, &opened.options, &weights, steps, &batch, &show),
+        ElementType::F64 => evaluate::<f64>(&program, &opened.options, &weights, steps, &batch, &show),
+    };
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    if !launch.is_first() {
+        return Ok(());
+    }
+    let samples = if validation.is_some() { "validation" } else { "training" };
+    match arguments.json {
+        true => print_json(&document(&opened, samples, &outcome))?,
+        false => print_text(&text(&opened, samples, &outcome))?,
+    }
+    match outcome.ledger_equal {
+        true => Ok(()),
+        false => Err(Failure::run("the counted ledger differs from the predicted one")),
+    }
+}
+
+/// The unit of the loss, and what `e` to it means.
+fn perplexity(opened: &Opened, outcome: &EvaluateOutcome) -> Option<f64> {
+    opened.model().patch_values.is_none().then(|| outcome.evaluation.perplexity())
+}
+
+fn text(opened: &Opened, samples: &str, outcome: &EvaluateOutcome) -> String {
+    let (evaluation, about) = (&outcome.evaluation, opened.checkpoint.about());
+    let unit = if opened.model().patch_values.is_some() { "numbers" } else { "tokens" };
+    let perplexity =
+        perplexity(opened, outcome).map_or_else(String::new, |number| format!("perplexity  {number:.4}\n"));
+    format!(
+        "checkpoint  {}: {}, step {}\nloss        {:.6}\n{perplexity}{unit:<12}{} in {} {samples} batches, {:.0} a second\n",
+        opened.checkpoint.path().display(),
+        about.model.name,
+        about.step,
+        evaluation.loss,
+        evaluation.targets,
+        evaluation.steps,
+        evaluation.targets as f64 / outcome.seconds,
+    )
+}
+
+fn document(opened: &Opened, samples: &str, outcome: &EvaluateOutcome) -> Value {
+    let (evaluation, about) = (&outcome.evaluation, opened.checkpoint.about());
+    json!({
+        "checkpoint": opened.checkpoint.path(),
+        "step": about.step,
+        "model": about.model,
+        "layout": layout_json(&opened.layout),
+        "samples": samples,
+        "loss": evaluation.loss,
+        "perplexity": perplexity(opened, outcome),
+        "targets": evaluation.targets,
+        "batches": evaluation.steps,
+        "seconds": outcome.seconds,
+        "ledger": {
+            "predicted": outcome.predicted,
+            "counted": outcome.counted,
+            "equal": outcome.ledger_equal,
+        },
+    })
+}

@@ -1,0 +1,268 @@
+//! `quadrille generate`: text that continues prompts.
+
+use std::io::{ErrorKind, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
+
+use clap::{ArgGroup, Args};
+use quadrille_data::{Decoder, Tokenizer, TokenizerChoice};
+use quadrille_engine::{EngineError, Finish, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate};
+use quadrille_spec::{ElementType, Model};
+use serde_json::{Value, json};
+
+use crate::describe::layout_json;
+use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::output::{print_json, print_text};
+use crate::resources;
+use crate::weights::{Opened, WeightsArguments};
+
+const EXAMPLES: &str = "Examples:
+  quadrille generate --from runs/mine --prompt 'Once upon a time'
+  quadrille generate --from gpt2 --prompt-file letter.txt --max-tokens 200 --temperature 0.7 --top-p 0.9 --stop
+  quadrille generate --from runs/mine --prompt Yes --prompt No --temperature 0 --grid x=2,pipe=2 --json
+
+Keys and values of earlier tokens are cached: a pass has one token of each sequence. Every layout
+draws the same tokens, but for rounding; ranks along context take sequences of their own.";
+
+/// Continue text with a checkpoint's model.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, allow_negative_numbers = true, group = ArgGroup::new("text").required(true).multiple(true))]
+pub struct GenerateArguments {
+    #[command(flatten)]
+    pub weights: WeightsArguments,
+    /// Text to continue; several times: several texts at once. An empty one begins a document
+    #[arg(long, value_name = "TEXT", group = "text")]
+    pub prompt: Vec<String>,
+    /// A file whose text is continued
+    #[arg(long, value_name = "FILE", group = "text")]
+    pub prompt_file: Vec<PathBuf>,
+    /// Most tokens behind each prompt; the model's sequence length ends it in any case
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub max_tokens: usize,
+    /// Below 1 likely tokens become likelier, above 1 all become more alike; 0 takes the likeliest
+    #[arg(long, value_name = "T", default_value_t = 0.8)]
+    pub temperature: f64,
+    /// Draw from the K likeliest tokens only
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Draw from the likeliest tokens that together have this probability
+    #[arg(long, value_name = "P")]
+    pub top_p: Option<f64>,
+    /// Keys the draws
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Stop at the token that ends a document
+    #[arg(long)]
+    pub stop: bool,
+    /// gpt2, bytes, or a tokenizer.json [default: the tokenizer.json beside the checkpoint, else gpt2 if the model's
+    /// vocabulary is large enough, else bytes]
+    #[arg(long, value_name = "NAME|FILE.json")]
+    pub tokenizer: Option<TokenizerChoice>,
+    /// Print one JSON document at the end
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Generates, and shows text as it comes.
+pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure> {
+    let texts = texts(arguments)?;
+    let opened = Opened::new(&arguments.weights, launch)?;
+    let model = opened.model();
+    let tokenizer = tokenizer(arguments, &opened)?;
+    let prompts = texts.iter().map(|text| encode(&tokenizer, text)).collect::<Result<Vec<_>, _>>()?;
+    let options = options(arguments, &tokenizer)?;
+    let unfit = |error: EngineError| Failure::Usage(error.into());
+    let programs = GenerationPrograms::new(model, &opened.layout, &options, &prompts).map_err(unfit)?;
+    resources::check(&programs.prefill, opened.options.threads, launch, 0)?;
+    // One text is shown as it comes; several would mix.
+    let live = launch.is_first() && !arguments.json && texts.len() == 1;
+    let mut decoder = Decoder::new(tokenizer.clone());
+    let mut show = |_: usize, token: u32| match live {
+        true => write(&decoder.push(token)?),
+        false => Ok(()),
+    };
+    if live {
+        print_text(&texts[0])?;
+    }
+    let (run, weights) = (&opened.options, opened.weights());
+    let outcome = match opened.layout.dtype {
+        ElementType::F32 => generate::<f32>(&programs, &options, run, &weights, &prompts, &mut show),
+        ElementType::F64 => generate::<f64>(&programs, &options, run, &weights, &prompts, &mut show),
+    };
+    if live {
+        print_text(&(decoder.finish()? + "\n"))?;
+    }
+    let outcome = outcome?;
+    if !launch.is_first() {
+        return Ok(());
+    }
+    let generated = outcome.sequences.iter().map(|sequence| decode(&tokenizer, &sequence.tokens));
+    let generated = generated.collect::<Result<Vec<String>, Failure>>()?;
+    if arguments.json {
+        print_json(&document(&opened, &programs, &texts, &prompts, &generated, &outcome))?;
+    } else {
+        if !live {
+            print_text(&several(&texts, &generated))?;
+        }
+        tell(&summary(model, &outcome));
+    }
+    match outcome.ledger_equal {
+        true => Ok(()),
+        false => Err(Failure::run("the counted ledger differs from the predicted one")),
+    }
+}
+
+/// The prompts in the order: texts, then files.
+fn texts(arguments: &GenerateArguments) -> Result<Vec<String>, Failure> {
+    let read = |path: &PathBuf| {
+        std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("cannot read --prompt-file {}: {error}", path.display())))
+    };
+    let files = arguments.prompt_file.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(arguments.prompt.iter().cloned().chain(files).collect())
+}
+
+/// The one that was named, the one beside the checkpoint, or a built-in one that the model has the tokens for.
+fn tokenizer(arguments: &GenerateArguments, opened: &Opened) -> Result<Tokenizer, Failure> {
+    let model = opened.model();
+    if model.patch_values.is_some() {
+        return Err(Failure::usage(format!("{} reads patches of numbers, not text: it generates none", model.name)));
+    }
+    let path = opened.checkpoint.path();
+    let folders = [Some(path), path.parent(), path.parent().and_then(Path::parent), Some(&arguments.weights.from)];
+    let beside =
+        || folders.into_iter().flatten().map(|folder| folder.join("tokenizer.json")).find(|path| path.is_file());
+    let tokenizer = match (&arguments.tokenizer, beside()) {
+        (Some(choice), _) => choice.open()?,
+        (None, Some(path)) => Tokenizer::from_file(&path)?,
+        (None, None) if model.vocab >= Tokenizer::Gpt2.vocab() => Tokenizer::Gpt2,
+        (None, None) => Tokenizer::Bytes,
+    };
+    if tokenizer.vocab() > model.vocab {
+        return Err(Failure::usage(format!(
+            "tokenizer {tokenizer} has {} ids but the model's vocabulary has {}; use the --tokenizer that the model was \
+             trained with",
+            tokenizer.vocab(),
+            model.vocab
+        )));
+    }
+    Ok(tokenizer)
+}
+
+/// The tokens of a prompt; of an empty one the token between documents.
+fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, Failure> {
+    match tokenizer.end_of_document() {
+        Some(token) if text.is_empty() => Ok(vec![token]),
+        _ => Ok(tokenizer.encode(text)?),
+    }
+}
+
+/// The text of tokens, what is no text shown as U+FFFD.
+fn decode(tokenizer: &Tokenizer, tokens: &[u32]) -> Result<String, Failure> {
+    let mut decoder = Decoder::new(tokenizer.clone());
+    let mut text = String::new();
+    for token in tokens {
+        text += &decoder.push(*token)?;
+    }
+    Ok(text + &decoder.finish()?)
+}
+
+fn options(arguments: &GenerateArguments, tokenizer: &Tokenizer) -> Result<GenerateOptions, Failure> {
+    let end = tokenizer.end_of_document();
+    if arguments.stop && end.is_none() {
+        return Err(Failure::usage(format!(
+            "--stop: tokenizer {tokenizer} has no token that ends a document; leave it out"
+        )));
+    }
+    let GenerateArguments { max_tokens, temperature, top_k, top_p, seed, .. } = *arguments;
+    Ok(GenerateOptions {
+        sampling: Sampling { temperature, top_k, top_p, seed },
+        stop: end.filter(|_| arguments.stop),
+        known_tokens: tokenizer.vocab(),
+        ..GenerateOptions::greedy(max_tokens)
+    })
+}
+
+/// Writes text at once; a closed pipe ends the output, not the program.
+fn write(text: &str) -> Result<(), EngineError> {
+    let mut out = stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(EngineError::Output(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes to standard error, whether or not somebody reads it.
+fn tell(text: &str) {
+    let _ = stderr().write_all(text.as_bytes());
+}
+
+/// Several texts, each under a line with its number.
+fn several(texts: &[String], generated: &[String]) -> String {
+    let pairs = texts.iter().zip(generated).enumerate();
+    pairs.map(|(index, (prompt, text))| format!("== {} ==\n{prompt}{text}\n", index + 1)).collect()
+}
+
+/// How fast it was, and which texts fill the model.
+fn summary(model: &Model, outcome: &GenerateOutcome) -> String {
+    let mut text = format!(
+        "first token after {:.3} s, {} tokens in {:.3} s, {:.1} tokens/s\n",
+        outcome.first_token_seconds,
+        tokens(outcome),
+        outcome.seconds,
+        rate(outcome),
+    );
+    for (index, sequence) in outcome.sequences.iter().enumerate() {
+        if sequence.finish == Finish::ModelLength {
+            text += &format!("prompt {}: ended at the model's {} positions\n", index + 1, model.seq_len);
+        }
+    }
+    text
+}
+
+fn tokens(outcome: &GenerateOutcome) -> usize {
+    outcome.sequences.iter().map(|sequence| sequence.tokens.len()).sum()
+}
+
+/// Tokens per second after the first ones; of nothing but first ones, with the time for the prompts.
+fn rate(outcome: &GenerateOutcome) -> f64 {
+    match outcome.decode_passes {
+        0 => tokens(outcome) as f64 / outcome.seconds,
+        _ => {
+            (tokens(outcome).saturating_sub(outcome.sequences.len())) as f64
+                / (outcome.seconds - outcome.first_token_seconds)
+        }
+    }
+}
+
+fn document(
+    opened: &Opened,
+    programs: &GenerationPrograms,
+    texts: &[String],
+    prompts: &[Vec<u32>],
+    generated: &[String],
+    outcome: &GenerateOutcome,
+) -> Value {
+    let sequence = |index: usize| {
+        let sequence = &outcome.sequences[index];
+        json!({
+            "prompt": texts[index],
+            "prompt_tokens": prompts[index],
+            "text": generated[index],
+            "tokens": sequence.tokens,
+            "finish": sequence.finish,
+        })
+    };
+    let about = opened.checkpoint.about();
+    json!({
+        "checkpoint": opened.checkpoint.path(),
+        "step": about.step,
+        "model": about.model,
+        "layout": layout_json(&programs.decode.layout),
+        "sequences": (0..texts.len()).map(sequence).collect::<Vec<_>>(),
+        "first_token_seconds": outcome.first_token_seconds,
+        "seconds": outcome.seconds,
+        "tokens_per_second": rate(outcome),
+        "ledger": { "last_pass_of_rank_0": outcome.ledger, "equal": outcome.ledger_equal },
+    })
+}
