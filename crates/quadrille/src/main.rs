@@ -1,5 +1,5 @@
-//! The command line of Quadrille: `train`, `eval`, `generate`, `verify`, `explain`, `plan`, `sweep`, `estimate`, `reproduce`, `export`,
-//! `convert`, `calibrate`, `validate`, `bench`.
+//! The command line of Quadrille: `train`, `eval`, `generate`, `verify`, `explain`, `plan`, `sweep`, `estimate`,
+//! `reproduce`, `export`, `convert`, `calibrate`, `validate`, `bench`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
