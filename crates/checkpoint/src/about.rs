@@ -1,7 +1,7 @@
 //! What a checkpoint is of.
 
 use quadrille_spec::{ElementType, Layout, LayoutFile, Model, ModelFile, SpecError};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 /// What a run must know to go on, and people to tell checkpoints apart.
@@ -31,6 +31,13 @@ pub struct About {
     pub hugging_face: Option<Value>,
 }
 
+impl Serialize for About {
+    /// As in a manifest: the layout as in its file.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text().serialize(serializer)
+    }
+}
+
 /// The same in a manifest, before validation. The layout is written as in its file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,7 +57,7 @@ pub(crate) struct AboutText<M> {
 
 impl About {
     /// What is written.
-    pub(crate) fn text(&self) -> AboutText<&Model> {
+    fn text(&self) -> AboutText<&Model> {
         AboutText {
             model: &self.model,
             layout: LayoutFile { dtype: Some(self.layout.dtype.to_string()), ..LayoutFile::of(&self.layout) },

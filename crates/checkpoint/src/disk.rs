@@ -32,8 +32,11 @@ pub(crate) fn keep(file: NamedTempFile, path: &Path) -> Result<(), CheckpointErr
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), CheckpointError> {
     // Only Unix systems open folders as files.
     if cfg!(unix) {
-        let synced = File::open(folder).and_then(|folder| folder.sync_all());
-        synced.map_err(CheckpointError::io("write", folder))?;
+        match File::open(folder).and_then(|folder| folder.sync_all()) {
+            // Some network file systems keep names without being asked, and cannot be asked.
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {}
+            synced => synced.map_err(CheckpointError::io("write", folder))?,
+        }
     }
     Ok(())
 }

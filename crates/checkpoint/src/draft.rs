@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::header::Header;
@@ -36,11 +36,35 @@ impl Draft {
         Self::begin_at(&Folder::new(folder).path_of(step), step)
     }
 
-    /// Begins a checkpoint at a path of its own, outside a run.
+    /// Begins a checkpoint at a path of its own, outside a run, as its only writer.
+    ///
+    /// # Errors
+    /// There is something at this path, or what an interrupted attempt has left beside it; the system's.
+    pub fn begin_alone(target: &Path, step: u64) -> Result<Self, CheckpointError> {
+        let draft = Self::new(target, step)?;
+        if let Some(parent) = draft.partial.parent() {
+            fs::create_dir_all(parent).map_err(CheckpointError::io("create the folder", parent))?;
+        }
+        match fs::create_dir(&draft.partial) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let reason = format!("an interrupted attempt has left {}; remove it", draft.partial.display());
+                Err(CheckpointError::unwritable(target, reason))
+            }
+            made => made.map(|()| draft).map_err(CheckpointError::io("create the folder", target)),
+        }
+    }
+
+    /// Begins a checkpoint at a path of its own, outside a run, or joins its writers.
     ///
     /// # Errors
     /// There is something at this path; the system's.
     pub fn begin_at(target: &Path, step: u64) -> Result<Self, CheckpointError> {
+        let draft = Self::new(target, step)?;
+        fs::create_dir_all(&draft.partial).map_err(CheckpointError::io("create the folder", &draft.partial))?;
+        Ok(draft)
+    }
+
+    fn new(target: &Path, step: u64) -> Result<Self, CheckpointError> {
         let target = target.to_path_buf();
         let Some(name) = target.file_name() else {
             return Err(CheckpointError::unwritable(&target, "it has no name; give one, e.g. model"));
@@ -48,7 +72,6 @@ impl Draft {
         let partial = target.with_file_name([name, PARTIAL.as_ref()].into_iter().collect::<OsString>());
         let draft = Self { target, partial, step };
         draft.check_free()?;
-        fs::create_dir_all(&draft.partial).map_err(CheckpointError::io("create the folder", &draft.partial))?;
         Ok(draft)
     }
 

@@ -19,6 +19,32 @@
 //! Reading: [`Checkpoint::open`], then [`Checkpoint::read`] from as many threads as there are ranks. Files are mapped into
 //! memory. No number is returned whose tile's checksum was not verified. A file that is cut short after it was opened ends
 //! the process with SIGBUS: nothing but another program does that, since this one replaces files by renaming.
+//!
+//! ```
+//! use quadrille_checkpoint::{About, Checkpoint, Draft, Quantity, TensorShape, Tile};
+//! # use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
+//! # use serde_json::Value;
+//! # let model = Model::gpt(1, 12, 3, 7, 4);
+//! # let layout = Layout::new(&model, &LayoutRequest::new("x=1".parse()?, 2))?;
+//! # let about = About {
+//! #     model, layout, dtype: ElementType::F32, step: 10, samples: 20, tokens: 80, seed: 1,
+//! #     hyper: Value::Null, data: Value::Null, run: Value::Null, hugging_face: None,
+//! # };
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! // Two ranks own a row of a tensor each.
+//! let tile = |row| Tile { tensor: "x".to_owned(), quantity: Quantity::Value, row, col: 0, rows: 1, cols: 3 };
+//! Draft::begin(folder, 10)?.write(0, &[(tile(0), vec![1.0_f32, 2.0, 3.0].into())])?;
+//! Draft::begin(folder, 10)?.write(1, &[(tile(1), vec![4.0_f32, 5.0, 6.0].into())])?;
+//! let shape = TensorShape { name: "x".to_owned(), rows: 2, cols: 3 };
+//! let path = Draft::begin(folder, 10)?.commit(&about, &[shape], &[0, 1])?;
+//! // Any part of it, as any type that holds the numbers exactly.
+//! let checkpoint = Checkpoint::open(&path)?;
+//! let mut part = [0.0_f64; 2];
+//! checkpoint.read("x", Quantity::Value, 1, 1, &mut part)?;
+//! assert_eq!(part, [5.0, 6.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod about;
 mod checkpoint;

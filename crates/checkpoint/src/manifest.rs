@@ -125,7 +125,7 @@ impl Manifest {
     /// # Errors
     /// None that is known: all parts are texts and numbers.
     pub fn to_text(&self) -> Result<String, serde_json::Error> {
-        let about = serde_json::to_string_pretty(&self.about.text())?;
+        let about = serde_json::to_string_pretty(&self.about)?;
         let tensors: Vec<String> = self.tensors.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
         let files: Vec<String> = self.files.iter().map(|file| self.file_text(file)).collect::<Result<_, _>>()?;
         let (tensors, files) = (tensors.join(",\n"), files.join(",\n"));
@@ -241,6 +241,9 @@ fn check_kind(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
 
 /// Tensors by name.
 fn check_tensors(tensors: &[TensorShape]) -> Result<HashMap<&str, usize>, String> {
+    if tensors.is_empty() {
+        return Err("it lists no tensor".to_owned());
+    }
     let mut names = HashMap::with_capacity(tensors.len());
     for (at, TensorShape { name, rows, cols }) in tensors.iter().enumerate() {
         if !is_name(name) {

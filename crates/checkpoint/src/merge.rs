@@ -23,7 +23,7 @@ pub struct Merge {
 pub fn merge(checkpoint: Checkpoint, target: &Path, options: Merge) -> Result<PathBuf, CheckpointError> {
     let dtype = options.dtype.unwrap_or(checkpoint.about().dtype);
     let about = About { dtype, ..checkpoint.about().clone() };
-    let draft = Draft::begin_at(target, about.step)?;
+    let draft = Draft::begin_alone(target, about.step)?;
     let source = checkpoint.rounding();
     let written = match dtype {
         ElementType::F32 => write_whole::<f32>(&source, &draft, options.weights_only),

@@ -84,3 +84,41 @@ impl Places {
         .flatten()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A matrix of `rows x cols` tiles of 2 x 3 numbers, and its tree.
+    fn grid(rows: usize, cols: usize) -> (Vec<Place>, Places) {
+        let place = |at: usize| Place { row: at / cols * 2, col: at % cols * 3, rows: 2, cols: 3 };
+        let places: Vec<Place> = (0..rows * cols).map(place).collect();
+        let tree = Places::new((0..places.len() as u32).collect(), &|id| places[id as usize]);
+        (places, tree)
+    }
+
+    #[test]
+    fn all_tiles_of_a_part_of_a_row_are_found_and_few_others() {
+        for (rows, cols) in [(1, 1), (1, 9), (9, 1), (5, 7), (300, 300)] {
+            let (places, tree) = grid(rows, cols);
+            for (row, part) in
+                [(0, 0..1), (rows, 1..4), (2 * rows - 1, 3 * cols - 1..3 * cols), (rows / 2, 0..3 * cols)]
+            {
+                let found: Vec<u32> = tree.near(row, part.clone()).collect();
+                let holds = |place: &Place| {
+                    (place.row..place.row + 2).contains(&row) && place.col < part.end && part.start < place.col + 3
+                };
+                let held: Vec<u32> = (0..).zip(&places).filter(|(_, place)| holds(place)).map(|(id, _)| id).collect();
+                assert!(held.iter().all(|id| found.contains(id)), "{rows} x {cols}: {row}, {part:?}");
+                assert!(found.len() <= 4 * held.len() + 12, "{} for {}", found.len(), held.len());
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_found_outside() {
+        let (_, tree) = grid(4, 4);
+        assert_eq!(tree.near(8, 0..12).count() + tree.near(0, 12..20).count(), 0);
+        assert!(Places::default().is_empty() && Places::default().near(0, 0..1).next().is_none());
+    }
+}

@@ -8,6 +8,7 @@
 mod convert;
 mod demo;
 mod error;
+mod inspect;
 mod open;
 mod output;
 mod prepare;
@@ -20,6 +21,7 @@ mod vocabulary;
 pub use convert::{Converted, TokenFormat, convert, files};
 pub use demo::{DemoCorpus, Waves};
 pub use error::DataError;
+pub use inspect::{Contents, inspect};
 pub use open::{Opening, open};
 pub use prepare::{Progress, prepare};
 pub use sampling::{Documents, Goldfish, Mixture, Permutation, SampleIndex, SampleShape, Windows, fill_batch, split};

@@ -3,8 +3,10 @@
 //! No such gradient is ever applied: the optimizer leaves parameters and moments as they are. So the passes can be run
 //! again from the same state, this time looking at everything that operations write: healthy steps pay nothing.
 
+use quadrille_checkpoint::Checkpoint;
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{Layer, Op, Operation, ValueId};
+use serde_json::Value;
 
 use crate::{BatchSource, EngineError, RankEngine, Real};
 
@@ -33,6 +35,9 @@ pub const WINDOW: usize = 50;
 /// Fewer losses than this say nothing.
 const FEWEST: usize = 10;
 
+/// What a checkpoint calls them.
+const RECENT: &str = "recent_losses";
+
 /// A loss this many standard deviations above the mean of those before is a spike.
 const SPIKE: f64 = 6.0;
 
@@ -43,6 +48,19 @@ pub(crate) struct RecentLosses {
 }
 
 impl RecentLosses {
+    /// Those that the checkpoint was written with; none if it says none.
+    pub fn of(checkpoint: &Checkpoint) -> Self {
+        let losses = checkpoint.about().run.get(RECENT).and_then(Value::as_array);
+        Self { losses: losses.into_iter().flatten().filter_map(Value::as_f64).collect() }
+    }
+
+    /// For a checkpoint.
+    pub fn write(&self, run: &mut Value) {
+        if let Value::Object(run) = run {
+            run.insert(RECENT.to_owned(), self.losses.iter().copied().collect());
+        }
+    }
+
     pub fn push(&mut self, loss: f64) {
         if self.losses.len() == WINDOW {
             self.losses.pop_front();

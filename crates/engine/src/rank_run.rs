@@ -35,7 +35,10 @@ pub(crate) fn run<T: Real>(
         engine,
         validation: validation.zip(evaluator),
         options,
-        losses: RecentLosses::default(),
+        losses: match &options.start {
+            Start::Resumed(checkpoint) => RecentLosses::of(checkpoint),
+            Start::Drawn | Start::Values(_) => RecentLosses::default(),
+        },
         saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
         tell,
     };
@@ -64,6 +67,8 @@ pub(crate) fn run<T: Real>(
         }
         (run.tell)(RunEvent::Step(&record))?;
         let stops = run.is_stopped()?;
+        // Validation sets aside what belongs to the next step: nothing of what ranks agreed by does.
+        run.engine.forget_transfers();
         run.validate(step, stops)?;
         run.save(step, stops)?;
         if stops {
@@ -165,7 +170,7 @@ impl<T: Real> RankRun<'_, T> {
         let last = stops || step == self.options.steps;
         if saver.is_due(step, last) {
             complete(saver, &self.engine, self.tell)?;
-            saver.begin(&mut self.engine, step)?;
+            saver.begin(&mut self.engine, step, &self.losses)?;
         }
         match last {
             true => complete(saver, &self.engine, self.tell),

@@ -12,6 +12,7 @@ use std::thread::{JoinHandle, spawn};
 use quadrille_checkpoint::{About, CheckpointError, Draft, Folder, TensorShape};
 use quadrille_step::StepProgram;
 
+use crate::divergence::RecentLosses;
 use crate::{EngineError, RankEngine, Real, tensor_shapes, writers};
 
 /// What a run does when a checkpoint cannot be written.
@@ -67,6 +68,8 @@ struct UnderWay {
     task: Option<JoinHandle<Written>>,
     /// What came of it.
     result: Option<Written>,
+    /// What it is to say.
+    about: About,
 }
 
 /// What ranks tell each other; the largest counts.
@@ -104,7 +107,12 @@ impl<'a> Saver<'a> {
     }
 
     /// Copies this rank's tiles and begins to write them. No other checkpoint may be under way.
-    pub fn begin<T: Real>(&mut self, engine: &mut RankEngine<T>, step: u64) -> Result<(), EngineError> {
+    pub fn begin<T: Real>(
+        &mut self,
+        engine: &mut RankEngine<T>,
+        step: u64,
+        losses: &RecentLosses,
+    ) -> Result<(), EngineError> {
         let (tiles, rank) = (engine.own_tiles()?, engine.context.rank());
         let folder = self.saving.folder.clone();
         let task = spawn(move || {
@@ -113,7 +121,13 @@ impl<'a> Saver<'a> {
             draft.write::<T>(rank, &tiles)?;
             Ok(Some(draft))
         });
-        self.under_way = Some(UnderWay { step, stage: Stage::Writing, task: Some(task), result: None });
+        self.under_way = Some(UnderWay {
+            step,
+            stage: Stage::Writing,
+            task: Some(task),
+            result: None,
+            about: self.about(step, losses),
+        });
         self.begun = step;
         Ok(())
     }
@@ -143,20 +157,27 @@ impl<'a> Saver<'a> {
         if at.stage == Stage::Committing {
             return Ok(Some(Saved::Done(at.step)));
         }
-        let draft = at.result.and_then(Result::ok).flatten().filter(|_| engine.context.rank() == 0);
-        let task = draft.map(|draft| self.commit(draft, at.step));
+        let UnderWay { step, result, about, .. } = at;
+        let draft = result.and_then(Result::ok).flatten().filter(|_| engine.context.rank() == 0);
+        let task = draft.map(|draft| self.commit(draft, about.clone()));
         let result = task.is_none().then_some(Ok(None));
-        self.under_way = Some(UnderWay { step: at.step, stage: Stage::Committing, task, result });
+        self.under_way = Some(UnderWay { step, stage: Stage::Committing, task, result, about });
         Ok(None)
     }
 
-    /// Makes the checkpoint complete, and removes what is not kept.
-    fn commit(&self, draft: Draft, step: u64) -> JoinHandle<Written> {
+    /// What a checkpoint of this step says of the run.
+    fn about(&self, step: u64, losses: &RecentLosses) -> About {
         let mut about = self.saving.about.clone();
         let steps = step - about.step;
         about.step = step;
         about.samples += steps * self.per_step[0];
         about.tokens += steps * self.per_step[1];
+        losses.write(&mut about.run);
+        about
+    }
+
+    /// Makes the checkpoint complete, and removes what is not kept.
+    fn commit(&self, draft: Draft, about: About) -> JoinHandle<Written> {
         let (shapes, writers) = (self.shapes.clone(), self.writers.clone());
         let (folder, keep) = (Folder::new(&self.saving.folder), self.saving.keep);
         spawn(move || {

@@ -102,6 +102,9 @@ impl Source {
     ///
     /// # Errors
     /// A file that cannot be read any more.
+    ///
+    /// # Panics
+    /// An index beyond the last tensor.
     pub fn read(&mut self, index: usize) -> Result<Vec<f32>, HuggingFaceError> {
         let tensor = &self.tensors[index];
         let mut ours = vec![0.0; tensor.rows * tensor.cols];

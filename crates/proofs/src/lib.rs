@@ -22,6 +22,7 @@
 //! | `generation` | every layout draws the tokens that whole forward passes of the serial model give |
 //! | `from_checkpoint` | any layout evaluates and continues a checkpoint |
 //! | `failures` | a failing or late rank ends the job and is named |
+//! | `hugging_face` | imported models compute what torch computes of them |
 //! | `start` | initial weights and batches do not depend on the layout |
 //! | `long` | `equality` with more cases (feature `long`) |
 

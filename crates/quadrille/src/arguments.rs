@@ -11,7 +11,9 @@ use serde::Serialize;
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
+use crate::checkpoint::CheckpointArguments;
 use crate::convert::ConvertArguments;
+use crate::data::DataCommandArguments;
 use crate::estimate::EstimateArguments;
 use crate::evaluate::EvalArguments;
 use crate::export::ExportArguments;
@@ -49,6 +51,8 @@ const EXAMPLES: &str = "Examples:
   quadrille convert --from-hf ~/models/gpt2 gpt2           a Hugging Face model as a checkpoint; --to-hf: back
   quadrille calibrate --out here.toml                      measure this machine for --cluster here.toml
   quadrille validate local --ranks 4 --html local.html      predicted against measured steps, layout by layout
+  quadrille checkpoint info runs/a                          what the newest checkpoint of a run holds
+  quadrille data prepare wiki.jsonl --out wiki --format megatron
   quadrille bench step                                     speed beside what the matrix library reaches";
 
 #[derive(Debug, Subcommand)]
@@ -81,6 +85,10 @@ pub enum Command {
     Calibrate(CalibrateArguments),
     /// Hold predictions against measured steps: published ones, or this machine's.
     Validate(ValidateArguments),
+    /// Look at checkpoints, verify them, merge their tiles, remove old ones.
+    Checkpoint(CheckpointArguments),
+    /// Turn text into tokens, convert files of tokens, and say what files hold.
+    Data(DataCommandArguments),
 }
 
 /// Which model.

@@ -73,7 +73,7 @@ pub fn summary(program: &StepProgram) -> String {
 }
 
 /// The model's sizes.
-fn sizes(model: &Model) -> String {
+pub fn sizes(model: &Model) -> String {
     let Model { name, layers, hidden, heads, kv_heads, ffn, .. } = model;
     let keys = if kv_heads == heads { String::new() } else { format!(" sharing {kv_heads} keys") };
     let reads = match model.patch_values {

@@ -97,6 +97,12 @@ impl From<DataError> for Failure {
     }
 }
 
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         Self::Run(error.into())

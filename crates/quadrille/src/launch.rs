@@ -212,6 +212,8 @@ fn nature(command: &Command) -> (&'static str, bool) {
             _ => ("this bench", false),
         },
         Command::Calibrate(_) => ("calibrate", true),
+        Command::Checkpoint(_) => ("checkpoint", false),
+        Command::Data(_) => ("data", false),
         Command::Validate(arguments) => match arguments.validate {
             Validate::Published(_) => ("validate published", false),
             Validate::Local(_) => ("validate local", true),

@@ -1,13 +1,15 @@
 //! The command line of Quadrille: `train`, `eval`, `generate`, `verify`, `explain`, `plan`, `sweep`, `estimate`,
-//! `reproduce`, `export`, `convert`, `calibrate`, `validate`, `bench`.
+//! `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
 mod arguments;
 mod bench;
 mod calibrate;
+mod checkpoint;
 mod constants;
 mod convert;
+mod data;
 mod data_arguments;
 mod describe;
 mod drawing;
@@ -73,6 +75,8 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments, launch),
         Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
+        Command::Data(arguments) => data::run(&arguments),
         Command::Validate(arguments) => validate::run(&arguments, launch),
+        Command::Checkpoint(arguments) => checkpoint::run(&arguments),
     }
 }

@@ -31,10 +31,9 @@ pub struct Source {
     about: Value,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Kind {
     Files { training: Mixture, validation: Option<Mixture> },
-    Demo { training: TokenSource, validation: Option<TokenSource> },
+    Demo { training: Box<TokenSource>, validation: Option<Box<TokenSource>> },
     Waves { training: Waves, validation: Option<Waves> },
 }
 
@@ -228,8 +227,10 @@ fn demo(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> 
         ));
     }
     check_share(arguments)?;
-    let corpus =
-        |seed, tokens: usize| TokenSource::from(DemoCorpus::new(seed, tokenizer.clone(), tokens.max(4 * seq_len)));
+    let corpus = |seed, tokens: usize| {
+        let demo = DemoCorpus::new(seed, tokenizer.clone(), tokens.max(4 * seq_len));
+        Box::new(TokenSource::from(demo))
+    };
     let validation = |share: f64| corpus(seed ^ VALIDATION_SEED, (share * DEMO_TOKENS as f64) as usize);
     Ok(Kind::Demo { training: corpus(seed, DEMO_TOKENS), validation: arguments.validation.map(validation) })
 }

@@ -90,6 +90,27 @@ fn results_are_one_document() {
     assert!(text.contains("\nrounded  ") && text.ends_with("copied   tokenizer.json\n"), "{text}");
 }
 
+/// Imported, trained for a step on four ranks, exported: the same tensors with other numbers, under the same configuration.
+#[test]
+fn an_imported_model_is_trained_and_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = fixture("llama-tied");
+    printed(folder.path(), &format!("convert --from-hf {} ours", from.display()));
+    let line = "train --from ours --out run --steps 1 --grid x=2,data=2 --global-batch 4";
+    let output = run(folder.path(), line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    printed(folder.path(), "convert --to-hf theirs run");
+    let theirs = folder.path().join("theirs");
+    assert_eq!(read_json(theirs.join("config.json")), read_json(from.join("config.json")));
+    let (before, after) = (tensors(&from), tensors(&theirs));
+    assert!(before.keys().eq(after.keys()));
+    for (name, (dtype, shape, bytes)) in &after {
+        let (dtype_before, shape_before, bytes_before) = &before[name];
+        assert_eq!((dtype, shape), (dtype_before, shape_before), "{name}");
+        assert!(bytes != bytes_before, "{name} has learned nothing");
+    }
+}
+
 #[test]
 fn what_cannot_be_converted_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,23 +5,27 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::run;
+use common::{json, run};
 use serde_json::Value;
 
 /// A folder with a text and a run of some steps on it.
 fn trained() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text: String = (0..600).map(|n| format!("{n} and {} make {}.\n", n % 7, n + n % 7)).collect();
-    fs::write(folder.path().join("sums.txt"), text).unwrap();
-    let line = "train --model gpt-tiny --set vocab=256 --set seq_len=32 --data sums.txt --tokenizer bytes --threads 1 \
-                --grid x=2,data=2 --global-batch 8 --steps 30 --lr 1e-2 --validation 0.2 --out run";
-    let output = run(folder.path(), line);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [text_file, out] = ["sums.txt", "run"].map(|name| folder.path().join(name));
+    fs::write(&text_file, text).unwrap();
+    let document = json(&format!(
+        "train --model gpt-tiny --set vocab=256 --set seq_len=32 --tokenizer bytes --validation 0.2 --threads 1 \
+         --grid x=2,data=2 --global-batch 8 --steps 30 --lr 1e-2 --validate-every 12 --data {} --out {}",
+        text_file.display(),
+        out.display()
+    ));
+    assert_eq!(document["ledger"]["equal"], true, "training around validations");
     folder
 }
 
 /// The document of a command.
-fn json(folder: &Path, line: &str) -> Value {
+fn json_in(folder: &Path, line: &str) -> Value {
     let output = run(folder, &format!("{line} --json"));
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -39,12 +43,10 @@ const DATA: &str = "--data sums.txt --tokenizer bytes --validation 0.2";
 #[test]
 fn every_layout_has_the_loss_that_training_has_validated() {
     let folder = trained();
-    let summary: Value = serde_json::from_slice(&fs::read(folder.path().join("run/summary.json")).unwrap()).unwrap();
-    assert_eq!(summary["ledger"]["equal"], true, "training around validations");
     let mut losses = Vec::new();
     for grid in ["x=1", "x=4", "z=2,data=2", "pipe=2", "context=2"] {
         let line = format!("eval --from run {DATA} --grid {grid} --global-batch 8 --steps 4");
-        let document = json(folder.path(), &line);
+        let document = json_in(folder.path(), &line);
         assert_eq!(document["ledger"]["equal"], true, "{grid}");
         assert_eq!((&document["step"], &document["targets"]), (&Value::from(30), &Value::from(4 * 8 * 32)));
         let (loss, perplexity) = (document["loss"].as_f64().unwrap(), document["perplexity"].as_f64().unwrap());
@@ -53,17 +55,23 @@ fn every_layout_has_the_loss_that_training_has_validated() {
     }
     assert!(losses[0] < 3.5, "learned something: {losses:?}");
     assert!(losses.iter().all(|loss| (loss - losses[0]).abs() < 1e-5), "{losses:?}");
-    // The checkpoint and its folder are the same; all that was kept apart without --steps.
-    let line = format!("eval --from run/checkpoints {DATA} --global-batch 8");
-    let text = String::from_utf8(run(folder.path(), &line).stdout).unwrap();
-    assert!(text.contains("perplexity") && text.contains("validation batches"), "{text}");
+    // Without --steps all that was kept apart, as at the end of training; a folder of checkpoints will do.
+    let events = fs::read_to_string(folder.path().join("run/events.jsonl")).unwrap();
+    let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let validated = events.filter(|event| event["kind"] == "validation").last().unwrap();
+    let document = json_in(folder.path(), &format!("eval --from run/checkpoints {DATA} --global-batch 8"));
+    let [found, expected] = [&document, &validated].map(|each| each["loss"].as_f64().unwrap());
+    assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
+    let text = run(folder.path(), &format!("eval --from run/checkpoints {DATA} --global-batch 8 --steps 1"));
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("perplexity") && text.contains("1 validation batches"), "{text}");
 }
 
 #[test]
 fn every_layout_continues_a_text_alike() {
     let folder = trained();
     let line = "generate --from run --prompt 7 --max-tokens 20 --temperature 0.3";
-    let generated = |grid: &str| json(folder.path(), &format!("{line} --grid {grid}"));
+    let generated = |grid: &str| json_in(folder.path(), &format!("{line} --grid {grid}"));
     let one = generated("x=1");
     let sequence = |document: &Value| document["sequences"][0].clone();
     assert_eq!(sequence(&one)["tokens"].as_array().unwrap().len(), 20);
@@ -89,7 +97,7 @@ fn several_prompts_and_files_are_continued_at_once() {
     let folder = trained();
     fs::write(folder.path().join("prompt.txt"), "12 and ").unwrap();
     let line = "generate --from run --prompt 3 --prompt-file prompt.txt --max-tokens 100 --top-k 5 --top-p 0.9 --stop";
-    let document = json(folder.path(), line);
+    let document = json_in(folder.path(), line);
     let sequences = document["sequences"].as_array().unwrap();
     assert_eq!(sequences.len(), 2);
     for (sequence, prompt) in sequences.iter().zip(["3", "12 and "]) {

@@ -97,6 +97,7 @@ fn tiles_that_do_not_cover_tensors_once() {
         tiles.retain(|tile| tile["tensor"] != "b.bias" || tile["quantity"] == "value");
     });
     refused("in no tile", |m| m["files"] = json!([]));
+    refused("it lists no tensor", |m| (m["tensors"], m["files"]) = (json!([]), json!([])));
 }
 
 #[test]
@@ -230,6 +231,33 @@ proptest! {
         match read_all(&path) {
             Ok(after) => prop_assert_eq!(after, before),
             Err(error) => prop_assert!(message(&error).contains(path.to_str().unwrap()), "{}", message(&error)),
+        }
+    }
+    /// A header that was changed, in a manifest that has been told: refused, or the numbers are the same.
+    #[test]
+    fn any_header(
+        place in any::<prop::sample::Index>(),
+        other in prop_oneof![
+            any::<u8>().prop_map(|byte| vec![byte]),
+            "[0-9]{1,3}".prop_map(String::into_bytes),
+            Just(b"\"".to_vec()),
+            Just(b"}".to_vec()),
+            Just(b"99999999999999999999".to_vec()),
+        ],
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = copied::<f64>(folder.path(), 5, tiling);
+        let before = read_all(&path).unwrap();
+        let file = path.join("rank-00000.safetensors");
+        let mut bytes = fs::read(&file).unwrap();
+        let data = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let place = place.index(data - other.len());
+        bytes[place..place + other.len()].copy_from_slice(&other);
+        fs::write(&file, &bytes).unwrap();
+        edit(&path, |manifest| manifest["files"][0]["header"] = json!(format!("{:016x}", xxh3_64(&bytes[..data]))));
+        match read_all(&path) {
+            Ok(after) => prop_assert_eq!(after, before),
+            Err(error) => prop_assert!(message(&error).contains(file.to_str().unwrap()), "{}", message(&error)),
         }
     }
 }

@@ -44,7 +44,7 @@ fn independently_read(path: &Path) -> HashMap<String, (Vec<usize>, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_tilings(tiling in tilings(), double in any::<bool>(), weights_only in any::<bool>()) {

@@ -85,6 +85,15 @@ pub(crate) fn encode_documents(
     }
 }
 
+/// Documents of a text file or of JSON lines, without their tokens.
+pub(crate) fn count_documents(input: &Input, reading: &Reading) -> Result<u64, DataError> {
+    let (mut documents, mut count) = (Documents::open(input, reading)?, 0);
+    while let Some(piece) = documents.next()? {
+        count += u64::from(piece.ends);
+    }
+    Ok(count)
+}
+
 /// The tokens of a piece of the file at `path`.
 pub(super) fn encode(tokenizer: &Tokenizer, path: &Path, piece: &Piece) -> Result<Vec<u32>, DataError> {
     if matches!(tokenizer, Tokenizer::Bytes) {

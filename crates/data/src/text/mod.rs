@@ -6,7 +6,7 @@ mod inputs;
 mod lines;
 mod pieces;
 
-pub(crate) use encode::encode_documents;
+pub(crate) use encode::{count_documents, encode_documents};
 pub use format::Format;
 pub(crate) use inputs::{Input, collect, corpus_key};
 

@@ -11,6 +11,8 @@ use crate::{DataError, Tokenizer};
 pub(super) const PIECE_BYTES: usize = 1 << 18;
 /// A stretch of text without a safe place to cut may have this many pieces.
 const MOST_PIECES: usize = 64;
+/// The same for a `tokenizer.json`: it may need a hundred bytes of memory for each byte of text.
+const MOST_PIECES_OF_JSON: usize = 16;
 
 /// The pieces of one text.
 pub(super) struct Pieces<R> {
@@ -66,8 +68,9 @@ impl<R: Read> Pieces<R> {
         }
         let text = self.complete_characters()?;
         let length = if self.ended { text.len() } else { self.tokenizer.safe_prefix(text) };
-        let limit = self.size * MOST_PIECES;
-        if length == 0 && self.buffer.len() > limit {
+        let most = if matches!(self.tokenizer, Tokenizer::Json(_)) { MOST_PIECES_OF_JSON } else { MOST_PIECES };
+        let limit = self.size * most;
+        if length == 0 && self.buffer.len() >= limit {
             let (path, tokenizer) = (self.path.clone(), self.tokenizer.to_string());
             return Err(DataError::Unsplittable { path, offset: self.offset, limit, tokenizer });
         }

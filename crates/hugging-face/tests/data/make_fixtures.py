@@ -8,7 +8,7 @@ seeds. Every folder is what `save_pretrained` writes (without generation_config.
 
 expected.safetensors  `inputs`, `targets` [4, 8] (I64), `loss` [1], `logits` [4, 8, vocab]; the loss is the mean
                       cross-entropy of the targets
-gradients.safetensors the gradient of the loss for every parameter, under the parameter's name
+gradients.safetensors the gradient of the loss for every stored tensor, under its name
 
 Both are computed in float64 from the stored weights and rounded to float32. The rotary angles of Llama, Mistral and
 GPT-NeoX and the mean squares of RMS norms are float32 also then: the library's modules compute them so.
@@ -87,7 +87,12 @@ def expect(folder, seed):
     results = {"inputs": inputs, "targets": targets, "loss": loss.detach().reshape(1).float(),
                "logits": logits.detach().float()}
     save_file(results, folder / "expected.safetensors")
-    gradients = {name: parameter.grad.float().contiguous() for name, parameter in model.named_parameters()}
+    # GPT-NeoX's head has another name in files than in the module.
+    stored = load_file(folder / "model.safetensors")
+    renamed = {"lm_head.weight": "embed_out.weight"} if "embed_out.weight" in stored else {}
+    gradients = {renamed.get(name, name): parameter.grad.float().contiguous()
+                 for name, parameter in model.named_parameters()}
+    assert gradients.keys() == stored.keys()
     assert all(gradient.abs().max() > 0 for gradient in gradients.values())
     save_file(gradients, folder / "gradients.safetensors")
     print(f"{folder.name}: loss {loss.item():.6f}")

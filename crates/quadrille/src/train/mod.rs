@@ -133,7 +133,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     if !first {
         return stopped.map_or(Ok(()), Err);
     }
-    let document = document(&program, &outcome, floor);
+    let document = document(&program, &outcome, floor, source.about());
     if let Some(folder) = &beginning.folder {
         folder.write("summary.json", &document)?;
     }
@@ -271,11 +271,12 @@ fn report(
     print_text(&text)
 }
 
-fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>) -> Value {
+fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>, data: &Value) -> Value {
     let losses: Vec<f64> = outcome.records.iter().map(|record| record.loss).collect();
     json!({
         "model": program.model,
         "layout": layout_json(&program.layout),
+        "data": data,
         "losses": losses,
         "floor": floor,
         "steps": outcome.records,

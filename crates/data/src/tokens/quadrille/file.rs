@@ -1,5 +1,6 @@
 //! Token files: opened by mapping them into memory; checked block by block, when first read.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +12,6 @@ use crate::{DataError, Vocabulary};
 
 /// A corpus of tokens in a file, mapped into memory. No token is given out before the checksum of its block was found
 /// to be right.
-#[derive(Debug)]
 pub struct TokenFile {
     mapped: Mapped,
     header: Header,
@@ -112,6 +112,12 @@ impl TokenFile {
 
     fn damaged(&self, reason: &str) -> DataError {
         DataError::Damaged { path: self.path().to_path_buf(), reason: reason.to_owned() }
+    }
+}
+
+impl fmt::Debug for TokenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenFile").field("path", &self.path()).field("header", &self.header).finish()
     }
 }
 

@@ -1,0 +1,103 @@
+//! What a file holds, after reading all of it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::open::open_tokens;
+use crate::text::{Format, Input, Reading, collect, count_documents};
+use crate::tokens::megatron;
+use crate::{DataError, TokenSource, Vocabulary};
+
+/// Tokens, or bytes, that are read at a time.
+const PART: usize = 1 << 16;
+
+/// What [`inspect`] finds in a file, or in a pair of Megatron-LM's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contents {
+    /// The file; of a pair the index.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: Format,
+    /// Bytes, of a pair of both.
+    pub bytes: u64,
+    /// Tokens; text has none yet.
+    pub tokens: Option<u64>,
+    /// The largest token.
+    pub largest: Option<u32>,
+    /// Documents.
+    pub documents: u64,
+    /// Whose tokens they are, where the file says it.
+    pub vocabulary: Option<Vocabulary>,
+    /// XXH3-64 of the bytes, of a pair of the `.bin` and then the `.idx`.
+    pub checksum: u64,
+}
+
+/// Reads and checks the files and folders `paths` in full; `text_field` is that of JSON lines.
+///
+/// # Errors
+/// The first thing that is wrong with them: those of [`crate::open()`] and [`TokenSource::verify`].
+pub fn inspect(paths: &[PathBuf], text_field: &str) -> Result<Vec<Contents>, DataError> {
+    collect(paths, text_field)?.into_iter().map(|input| contents(input, text_field)).collect()
+}
+
+fn contents(input: Input, text_field: &str) -> Result<Contents, DataError> {
+    let files = match input.format {
+        Format::Megatron => <[PathBuf; 2]>::from(megatron::pair(&input.path)).to_vec(),
+        _ => vec![input.path.clone()],
+    };
+    let (bytes, checksum) = checksum(&files)?;
+    let Input { path, format, .. } = input.clone();
+    let found = Contents { path, format, bytes, tokens: None, largest: None, documents: 0, vocabulary: None, checksum };
+    if !input.format.is_tokens() {
+        let reading = Reading { text_field: text_field.to_owned(), ..Reading::new(crate::Tokenizer::Bytes) };
+        return Ok(Contents { documents: count_documents(&input, &reading)?, ..found });
+    }
+    let source = open_tokens(&input, None)?;
+    source.verify()?;
+    Ok(Contents {
+        tokens: Some(source.len() as u64),
+        largest: largest(&source)?,
+        documents: source.documents() as u64,
+        vocabulary: source.vocabulary(),
+        ..found
+    })
+}
+
+fn largest(source: &TokenSource) -> Result<Option<u32>, DataError> {
+    let (mut buffer, mut largest) = (vec![0; PART], None);
+    for start in (0..source.len()).step_by(PART) {
+        let tokens = &mut buffer[..PART.min(source.len() - start)];
+        source.window(start, tokens)?;
+        largest = largest.max(tokens.iter().copied().max());
+    }
+    Ok(largest)
+}
+
+/// Bytes of the files, and the hash of one after the other.
+fn checksum(files: &[PathBuf]) -> Result<(u64, u64), DataError> {
+    let (mut hash, mut bytes, mut buffer) = (Xxh3::new(), 0, vec![0; PART]);
+    for path in files {
+        let mut file = File::open(path).map_err(DataError::io("open", path))?;
+        loop {
+            let read = read_part(&mut file, &mut buffer, path)?;
+            if read == 0 {
+                break;
+            }
+            hash.update(&buffer[..read]);
+            bytes += read as u64;
+        }
+    }
+    Ok((bytes, hash.digest()))
+}
+
+fn read_part(file: &mut File, buffer: &mut [u8], path: &Path) -> Result<usize, DataError> {
+    loop {
+        match file.read(buffer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            read => return read.map_err(DataError::io("read", path)),
+        }
+    }
+}

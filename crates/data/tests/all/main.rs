@@ -1,0 +1,5 @@
+//! Files of other programs, and tokenizers.
+
+mod formats;
+mod others;
+mod tokenizers;

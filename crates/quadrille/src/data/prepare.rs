@@ -1,0 +1,85 @@
+//! `quadrille data prepare`: text and tokens into a file of tokens.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use quadrille_data::{Reading, TokenFormat, Tokenizer, TokenizerChoice, convert, files};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::{decimal, print_json, print_text};
+use crate::paths;
+use crate::source::PreparationBar;
+
+const EXAMPLES: &str = "Examples:
+  quadrille data prepare books/ --out books                                          books.tokens, of GPT-2's byte pairs
+  quadrille data prepare wiki.jsonl --text-field body --out wiki --tokenizer llama/tokenizer.json
+  quadrille data prepare books.tokens --out books --format megatron                  books.bin and books.idx
+  quadrille data prepare my_corpus.idx --tokenizer gpt2 --out my_corpus --format llm.c
+
+A text file is a document, and so is a line of JSON lines. Files of tokens keep their documents.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PrepareArguments {
+    /// Text, JSON lines, or tokens (this program's, Megatron-LM's, llm.c's); files or folders, told apart by their content
+    #[arg(value_name = "IN", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// What the files begin with: PREFIX.tokens, PREFIX.bin and .idx for megatron, PREFIX.bin for llm.c; in place of what
+    /// they hold
+    #[arg(long, value_name = "PREFIX")]
+    pub out: PathBuf,
+    /// quadrille (with checksums and the tokenizer's identity), megatron, or llm.c (GPT-2's tokens only)
+    #[arg(long, value_name = "FORMAT", default_value = "quadrille")]
+    pub format: TokenFormat,
+    /// gpt2, bytes, or a tokenizer.json [default: that of the files of tokens; for text gpt2]
+    #[arg(long, value_name = "NAME|FILE.json")]
+    pub tokenizer: Option<TokenizerChoice>,
+    /// The field of JSON lines that holds the text
+    #[arg(long, value_name = "FIELD", default_value = "text")]
+    pub text_field: String,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Writes the files and says what is in them.
+pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
+    let written = files(&arguments.out, arguments.format);
+    let write: Vec<(&'static str, &Path)> = written.iter().map(|path| ("--out", path.as_path())).collect();
+    let read: Vec<(&'static str, &Path)> =
+        arguments.inputs.iter().filter(|path| path.is_file()).map(|path| ("the input", path.as_path())).collect();
+    paths::check(&write, &read)?;
+    let tokenizer = arguments.tokenizer.as_ref().map(TokenizerChoice::open).transpose()?;
+    let named = tokenizer.is_some();
+    let reading = Reading { tokenizer: tokenizer.unwrap_or(Tokenizer::Gpt2), text_field: arguments.text_field.clone() };
+    let (start, bar) = (Instant::now(), PreparationBar::new());
+    let mut progress = |done, total| bar.show(done, total);
+    let converted = convert(&arguments.inputs, &reading, named, &arguments.out, arguments.format, &mut progress);
+    bar.finish();
+    let converted = converted?;
+    let seconds = start.elapsed().as_secs_f64();
+    if arguments.json {
+        return print_json(&json!({
+            "files": converted.files,
+            "format": arguments.format.to_string(),
+            "tokens": converted.tokens,
+            "documents": converted.documents,
+            "tokenizer": converted.vocabulary.name.to_string(),
+            "vocabulary": converted.vocabulary.size,
+            "bytes_read": converted.bytes_read,
+            "seconds": seconds,
+        }));
+    }
+    let names: Vec<String> = converted.files.iter().map(|path| path.display().to_string()).collect();
+    print_text(&format!(
+        "{}: {} tokens of {} in {} documents; {seconds:.1} s, {}, {}\n",
+        names.join(", "),
+        converted.tokens,
+        converted.vocabulary.name,
+        converted.documents,
+        decimal(converted.bytes_read as f64 / seconds, "B/s"),
+        decimal(converted.tokens as f64 / seconds, "tokens/s"),
+    ))
+}

@@ -1,0 +1,132 @@
+//! `quadrille data`, and what `train` reads: formats, mixtures, documents, validation, the goldfish mask.
+
+mod common;
+#[path = "common/refusals.rs"]
+mod refusals;
+
+use std::fs;
+use std::path::Path;
+
+use common::{json as one_json, run};
+use refusals::{folder_with, refused, refused_in};
+use serde_json::{Value, json};
+
+const TRAIN: &str = "train --model gpt-tiny --set vocab=256 --tokenizer bytes --threads 1 --grid x=1 --steps 3";
+
+fn json_in(folder: &Path, line: &str) -> Value {
+    let output = run(folder, &format!("{line} --json"));
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A folder with 60 documents in JSON lines, and a text.
+fn corpus() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let line =
+        |at: usize| format!("{}\n", json!({ "id": at, "text": format!("document {at} says {}", at * at).repeat(2) }));
+    fs::write(folder.path().join("wiki.jsonl"), (0..60).map(line).collect::<String>()).unwrap();
+    fs::write(folder.path().join("book.txt"), "It was a bright cold day in April. ".repeat(60)).unwrap();
+    folder
+}
+
+#[test]
+fn formats_are_converted_and_described() {
+    let folder = corpus();
+    let prepared = json_in(folder.path(), "data prepare wiki.jsonl book.txt --out all");
+    assert_eq!((&prepared["files"], &prepared["documents"]), (&json!(["all.tokens"]), &json!(61)));
+    let [tokens, documents] = ["tokens", "documents"].map(|key| prepared[key].clone());
+    json_in(folder.path(), "data prepare all.tokens --out m --format megatron");
+    json_in(folder.path(), "data prepare m.bin --out c --format llm.c --tokenizer gpt2");
+    json_in(folder.path(), "data prepare c.bin --out again");
+    assert_eq!(
+        fs::read(folder.path().join("all.tokens")).unwrap(),
+        fs::read(folder.path().join("again.tokens")).unwrap()
+    );
+    let info = json_in(folder.path(), "data info all.tokens m.idx c.bin wiki.jsonl");
+    let column = |key: &str| info["files"].as_array().unwrap().iter().map(|file| file[key].clone()).collect::<Vec<_>>();
+    assert_eq!(column("format"), ["quadrille", "megatron", "llm.c", "json-lines"]);
+    assert_eq!(column("tokens"), [tokens.clone(), tokens.clone(), tokens.clone(), Value::Null]);
+    assert_eq!(column("documents"), [documents.clone(), documents.clone(), documents, json!(60)]);
+    assert_eq!(column("tokenizer"), [json!("gpt2"), Value::Null, json!("gpt2"), Value::Null]);
+    assert_eq!(column("largest_token"), [json!(50256), json!(50256), json!(50256), Value::Null]);
+    let text = String::from_utf8(run(folder.path(), "data info all.tokens").stdout).unwrap();
+    assert!(text.contains("quadrille") && text.contains("xxh3-") && text.lines().count() == 2, "{text}");
+    let hidden = |name: &str| name.starts_with('.');
+    let left = fs::read_dir(folder.path()).unwrap().any(|entry| hidden(entry.unwrap().file_name().to_str().unwrap()));
+    assert!(!left, "drafts are left");
+}
+
+/// The order is that of samples, not of files: tokens give the same losses however they are stored.
+#[test]
+fn training_reads_every_format_alike() {
+    let folder = corpus();
+    json_in(folder.path(), "data prepare wiki.jsonl --out own --tokenizer bytes");
+    json_in(folder.path(), "data prepare own.tokens --out m --format megatron");
+    let losses = |data: &str| json_in(folder.path(), &format!("{TRAIN} --data {data}"))["losses"].clone();
+    let text = losses("wiki.jsonl");
+    assert_eq!(losses("own.tokens"), text);
+    assert_eq!(losses("m"), text);
+    assert_ne!(losses("book.txt"), text);
+}
+
+#[test]
+fn mixtures_validation_documents_and_the_mask_are_told_and_change_the_samples() {
+    let folder = corpus();
+    let of = |more: &str| json_in(folder.path(), &format!("{TRAIN} {more}"));
+    let mixed =
+        of("--data wiki.jsonl:0.7 --data book.txt:0.3 --validation 0.1 --documents respected --goldfish k=2,h=5");
+    let data = &mixed["data"];
+    assert_eq!(
+        (&data["kind"], &data["documents"], &data["goldfish"]),
+        (&json!("files"), &json!("respected"), &json!("k=2,h=5"))
+    );
+    let sources = data["sources"].as_array().unwrap();
+    assert_eq!((sources.len(), sources[0]["share"].as_f64().unwrap()), (2, 45875.0 / 65536.0));
+    let validation = data["validation"].as_array().unwrap();
+    for (training, validation) in sources.iter().zip(validation) {
+        assert_eq!((&training["end"], &validation["end"]), (&validation["first"], &training["tokens"]));
+        let share = validation["end"].as_f64().unwrap() - validation["first"].as_f64().unwrap();
+        let share = share / training["tokens"].as_f64().unwrap();
+        assert!((0.1..0.2).contains(&share), "{share}");
+    }
+    let plain = of("--data wiki.jsonl");
+    assert_eq!((&plain["data"]["validation"], &plain["data"]["goldfish"]), (&Value::Null, &Value::Null));
+    for more in ["--documents respected", "--goldfish k=2,h=5", "--validation 0.5"] {
+        assert_ne!(of(&format!("--data wiki.jsonl {more}"))["losses"], plain["losses"], "{more}");
+    }
+    assert_eq!(of("--data wiki.jsonl --validation-data book.txt")["losses"], plain["losses"]);
+    assert_eq!(of("--data wiki.jsonl --cache elsewhere")["losses"], plain["losses"]);
+    let demo = one_json(&format!("{TRAIN} --validation 0.01"));
+    assert_eq!((&demo["data"]["kind"], &demo["losses"]), (&json!("demo"), &of("")["losses"]));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_the_remedy() {
+    let folder = corpus();
+    let path = folder.path();
+    fs::write(path.join("x.bin"), [1, 0, 2, 0]).unwrap();
+    fs::write(path.join("none.json"), "{}").unwrap();
+    // Made before the first line is read.
+    fs::create_dir(path.join(".quadrille-cache")).unwrap();
+    let train = |more: &str, words: &[&str]| refused_in(path, &format!("{TRAIN} --data {more}"), words);
+    train("wiki.jsonl:0.7 book.txt", &["--data", "some paths have a weight", "or none"]);
+    train("wiki.jsonl:0", &["wiki.jsonl", "not a positive number"]);
+    train("missing.txt:0.5", &["missing.txt", "No such file"]);
+    train("wiki.jsonl --text-field body", &["wiki.jsonl, line 1", "no field `body`", "id, text", "--text-field"]);
+    train("x.bin", &["x.bin", "neither text nor tokens", ".idx"]);
+    train("wiki.jsonl --documents split", &["--documents", "packed", "respected"]);
+    train("wiki.jsonl --goldfish k=1,h=13", &["--goldfish", "k=1"]);
+    train("wiki.jsonl --goldfish k=2,h=999", &["--goldfish", "h of 16 at most"]);
+    train("wiki.jsonl --validation 0.1 --validation-data book.txt", &["--validation", "cannot be used with"]);
+    refused(&format!("{TRAIN} --validation 1.5"), &["--validation 1.5", "between 0 and 1"]);
+    refused(&format!("{TRAIN} --documents respected"), &["--documents respected", "--data"]);
+    let json = "train --model gpt-tiny --set vocab=256 --tokenizer none.json --data book.txt";
+    refused_in(path, json, &["none.json", "tokenizer.json"]);
+    let prepare = |more: &str, words: &[&str]| refused_in(path, &format!("data prepare {more}"), words);
+    prepare("wiki.jsonl --out x --format arrow", &["arrow", "quadrille", "megatron", "llm.c"]);
+    prepare("wiki.jsonl --out x --format llm.c --tokenizer bytes", &["llm.c", "gpt2", "--format"]);
+    prepare("missing.txt --out x", &["missing.txt", "No such file"]);
+    prepare("wiki.jsonl --out missing/x", &["missing"]);
+    prepare("x.bin --out x --format llm.c", &["would be written over", "x.bin"]);
+    refused_in(folder_with("x.bin", [1, 0, 2, 0]).path(), "data info x.bin", &["x.bin", "neither text nor tokens"]);
+}
