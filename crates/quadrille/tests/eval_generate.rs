@@ -57,8 +57,8 @@ fn every_layout_has_the_loss_that_training_has_validated() {
     assert!(losses.iter().all(|loss| (loss - losses[0]).abs() < 1e-5), "{losses:?}");
     // Without --steps all that was kept apart, as at the end of training; a folder of checkpoints will do.
     let events = fs::read_to_string(folder.path().join("run/events.jsonl")).unwrap();
-    let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let validated = events.filter(|event| event["kind"] == "validation").last().unwrap();
+    let mut events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let validated = events.rfind(|event| event["kind"] == "validation").unwrap();
     let document = json_in(folder.path(), &format!("eval --from run/checkpoints {DATA} --global-batch 8"));
     let [found, expected] = [&document, &validated].map(|each| each["loss"].as_f64().unwrap());
     assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
