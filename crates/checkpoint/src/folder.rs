@@ -123,7 +123,11 @@ impl Folder {
         name.push(PARTIAL);
         let doomed = PathBuf::from(name);
         disk::remove_folder(&doomed)?;
-        fs::rename(path, &doomed).map_err(CheckpointError::io("remove", path))?;
+        match fs::rename(path, &doomed) {
+            // Another process has removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            renamed => renamed.map_err(CheckpointError::io("remove", path))?,
+        }
         disk::sync_folder(&self.path)?;
         disk::remove_folder(&doomed)
     }

@@ -123,7 +123,8 @@ impl<T: Real> RankRun<'_, T> {
         Ok((outcome, spike))
     }
 
-    /// Says where a loss or gradient that cannot be used came from, and stops if that is asked for.
+    /// Says where a loss or gradient that cannot be used came from, and stops if that is asked for; not before the
+    /// checkpoint of an earlier step is complete.
     fn reject(&mut self, record: &StepRecord, batch: &BatchSource) -> Result<(), EngineError> {
         let StepRecord { step, loss, grad_norm, .. } = *record;
         let (quantity, value) =
@@ -133,7 +134,12 @@ impl<T: Real> RankRun<'_, T> {
             false => format!("the first number that is not finite is in {}", self.engine.first_non_finite(batch)?),
         };
         match self.options.divergence.action {
-            OnDivergence::Stop => Err(EngineError::Diverged { step, quantity, value, origin }),
+            OnDivergence::Stop => {
+                if let Some(saver) = &mut self.saver {
+                    complete(saver, &self.engine, self.tell)?;
+                }
+                Err(EngineError::Diverged { step, quantity, value, origin })
+            }
             OnDivergence::Skip => {
                 (self.tell)(RunEvent::Skipped { step, reason: format!("its {quantity} is {value}; {origin}") })
             }

@@ -81,14 +81,14 @@ fn write<T: quadrille_checkpoint::Number>(
     model: &Model,
     folder: &Path,
     hugging_face: Option<Value>,
-    number: impl Fn(usize) -> f64,
+    number: impl Fn(usize) -> T,
 ) {
     let family = if model.norm == Norm::Rms { Family::Llama } else { Family::Gpt2 };
     let tensors = tensors(model, family, true);
     let mut at = 0;
     let mut tile = |tensor: &quadrille_hugging_face::Tensor| {
         let (tensor, rows, cols) = (tensor.name.clone(), tensor.rows, tensor.cols);
-        let numbers: Vec<T> = (at..at + rows * cols).map(|index| T::from_f64(number(index))).collect();
+        let numbers: Vec<T> = (at..at + rows * cols).map(&number).collect();
         at += rows * cols;
         (Tile { tensor, quantity: Quantity::Value, row: 0, col: 0, rows, cols }, Cow::Owned(numbers))
     };

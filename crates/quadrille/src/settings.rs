@@ -71,11 +71,14 @@ pub struct Defaults {
     pub dtype: ElementType,
     /// Ranks that share a node; `None`: as the cluster says.
     pub per_node: Option<usize>,
+    /// Sequences in a step and tokens in a sequence, of a run that goes on; `None`: two sequences for each rank, as long as
+    /// the model takes.
+    pub batch: Option<[usize; 2]>,
 }
 
 impl Defaults {
     /// Of `train`, `explain` and `plan`.
-    pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32, per_node: None };
+    pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32, per_node: None, batch: None };
 }
 
 /// What was typed about the layout.
@@ -132,7 +135,9 @@ pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: 
         None => Grid::new(ranks, 1, 1, 1)?,
     };
     request.grid = grid.with_order(arguments.order.unwrap_or(request.grid.order()));
-    request.global_batch = arguments.global_batch.or(file.global_batch).unwrap_or(2 * ranks);
+    let [sequences, tokens] = defaults.batch.map_or([None; 2], |batch| batch.map(Some));
+    request.global_batch = arguments.global_batch.or(file.global_batch).or(sequences).unwrap_or(2 * ranks);
+    request.seq_len = request.seq_len.or(tokens);
     request.check_used()?;
     Ok(Typed { request, auto: chosen.is_none(), file, cluster })
 }

@@ -61,7 +61,7 @@ impl Opened {
     pub fn new(arguments: &WeightsArguments, launch: &Launch) -> Result<Self, Failure> {
         let checkpoint = Checkpoint::find(&arguments.from).map_err(|error| Failure::Usage(error.into()))?;
         let about = checkpoint.about();
-        let defaults = launch.defaults(&Defaults { ranks: 1, dtype: about.dtype, per_node: None })?;
+        let defaults = launch.defaults(&Defaults { ranks: 1, dtype: about.dtype, per_node: None, batch: None })?;
         let mut typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
         typed.request.seq_len = typed.request.seq_len.or(Some(about.layout.seq_len));
         let layout = settings::resolve(&typed, &about.model)?;

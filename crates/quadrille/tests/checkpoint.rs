@@ -163,6 +163,14 @@ fn prune_keeps_the_newest() {
         "{text}"
     );
     assert!(text.contains("unfinished, kept without --partial: ./checkpoints/step-000000000009.partial"), "{text}");
+    // What a run may be writing stays.
+    fs::write(folder.path().join("run.json"), "{}").unwrap();
+    let lock = fs::File::create(folder.path().join("lock")).unwrap();
+    lock.lock().unwrap();
+    for place in [".", "checkpoints"] {
+        refused_in(folder.path(), &format!("checkpoint prune {place} --keep 1 --partial"), &["another run writes"]);
+    }
+    drop(lock);
     let place = folder.path().join("checkpoints");
     let told = document(&format!("checkpoint prune {} --keep 1 --partial", place.display()));
     assert_eq!(told["removed"], json!([place.join("step-000000000003"), place.join("step-000000000009.partial")]));

@@ -90,25 +90,36 @@ fn results_are_one_document() {
     assert!(text.contains("\nrounded  ") && text.ends_with("copied   tokenizer.json\n"), "{text}");
 }
 
-/// Imported, trained for a step on four ranks, exported: the same tensors with other numbers, under the same configuration.
+/// Trained from scratch, exported, imported, trained on in another layout, exported again.
 #[test]
-fn an_imported_model_is_trained_and_exported() {
+fn models_are_trained_between_conversions() {
     let folder = tempfile::tempdir().unwrap();
-    let from = fixture("llama-tied");
-    printed(folder.path(), &format!("convert --from-hf {} ours", from.display()));
-    let line = "train --from ours --out run --steps 1 --grid x=2,data=2 --global-batch 4";
-    let output = run(folder.path(), line);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    printed(folder.path(), "convert --to-hf theirs run");
-    let theirs = folder.path().join("theirs");
-    assert_eq!(read_json(theirs.join("config.json")), read_json(from.join("config.json")));
-    let (before, after) = (tensors(&from), tensors(&theirs));
+    let train = |line: &str| {
+        let output = run(folder.path(), line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    train("train --model llama-tiny --set vocab=256 --out run --steps 1 --grid x=2,data=2");
+    printed(folder.path(), "convert --to-hf first run");
+    printed(folder.path(), "convert --from-hf first ours");
+    train("train --from ours --out more --steps 1 --grid pipe=2");
+    printed(folder.path(), "convert --to-hf second more");
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    assert_eq!(read_json(first.join("config.json"))["model_type"], "llama");
+    assert_eq!(read_json(first.join("config.json")), read_json(second.join("config.json")));
+    let (before, after) = (tensors(&first), tensors(&second));
     assert!(before.keys().eq(after.keys()));
     for (name, (dtype, shape, bytes)) in &after {
         let (dtype_before, shape_before, bytes_before) = &before[name];
         assert_eq!((dtype, shape), (dtype_before, shape_before), "{name}");
         assert!(bytes != bytes_before, "{name} has learned nothing");
     }
+    // What reads patches is no model of the library.
+    train("train --model vit-tiny --out patches --steps 1 --grid x=2");
+    refused_in(
+        folder.path(),
+        "convert --to-hf third patches",
+        &["patch_values = 30: the library's decoders read tokens"],
+    );
 }
 
 #[test]

@@ -98,6 +98,17 @@ fn pruning_never_removes_the_last_one_that_opens() {
 }
 
 #[test]
+fn several_may_prune_at_once() {
+    let (_root, folder) = written(&(1..=12).collect::<Vec<u64>>());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| folder.prune(2))).collect();
+        threads.into_iter().for_each(|thread| drop(thread.join().unwrap().unwrap()));
+    });
+    assert_eq!(steps(&folder), [12, 11]);
+    assert!(folder.partial().unwrap().is_empty());
+}
+
+#[test]
 fn unfinished_checkpoints_are_cleaned_and_nothing_else() {
     let (root, folder) = written(&[1]);
     Draft::begin(root.path(), 2).unwrap().write(0, &small(2, 3).tiles_of::<f32>(0)).unwrap();

@@ -1,11 +1,14 @@
 //! Fewer checkpoints.
 
+use std::path::{Path, PathBuf};
+
 use quadrille_checkpoint::Folder;
 use serde_json::json;
 
 use super::{PruneArguments, failed};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
+use crate::run_folder::Lock;
 
 /// Removes them and lists what is gone and what is kept.
 pub fn run(arguments: &PruneArguments) -> Result<(), Failure> {
@@ -15,6 +18,9 @@ pub fn run(arguments: &PruneArguments) -> Result<(), Failure> {
         let path = arguments.folder.display();
         return Err(Failure::usage(format!("{path} has no checkpoints step-...; name their folder or a run's")));
     }
+    // Unfinished ones may be those that a run is writing.
+    let run = run_of(&folder).filter(|_| arguments.partial);
+    let _lock = run.map(|run| Lock::of(&run)).transpose()?;
     let mut removed = folder.prune(arguments.keep as usize).map_err(failed)?;
     if arguments.partial {
         removed.extend(folder.clean().map_err(failed)?);
@@ -27,4 +33,10 @@ pub fn run(arguments: &PruneArguments) -> Result<(), Failure> {
     let parts = [("removed", &removed), ("kept", &kept), ("unfinished, kept without --partial", &unfinished)];
     let lines = parts.iter().flat_map(|(what, paths)| paths.iter().map(move |path| (what, path.display())));
     print_text(&lines.map(|(what, path)| format!("{what}: {path}\n")).collect::<String>())
+}
+
+/// The folder of the run whose checkpoints these are.
+fn run_of(folder: &Folder) -> Option<PathBuf> {
+    let path = folder.path().canonicalize().ok()?;
+    path.parent().filter(|run| run.join("run.json").is_file()).map(Path::to_path_buf)
 }

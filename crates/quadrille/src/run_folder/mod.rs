@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use lines::Lines;
-use lock::Lock;
+pub use lock::Lock;
 
 use crate::failure::Failure;
 use crate::files;
@@ -56,6 +56,17 @@ impl Description {
 pub struct RunFolder {
     path: PathBuf,
     _lock: Lock,
+}
+
+impl Drop for RunFolder {
+    /// Leaves nothing of a run that has not begun.
+    fn drop(&mut self) {
+        if !self.path.join("run.json").exists() {
+            // What cannot be removed, e.g. a folder with the user's files, is no harm.
+            let _ = fs::remove_file(self.path.join("lock"));
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
 }
 
 impl RunFolder {

@@ -9,7 +9,7 @@ use quadrille_spec::ElementType;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::run_folder::{RunFolder, checkpoints};
-use crate::settings::{Settings, settings, settings_of};
+use crate::settings::{Defaults, Settings, settings, settings_of};
 use crate::train::arguments::TrainArguments;
 
 /// What is known before ranks start.
@@ -64,6 +64,18 @@ impl Beginning {
             Start::Drawn => None,
             Start::Values(checkpoint) | Start::Resumed(checkpoint) => Some(checkpoint),
         }
+    }
+
+    /// A run that goes on keeps its batch, on whatever ranks.
+    pub fn defaults(&self) -> Defaults {
+        let batch = match &self.start {
+            Start::Resumed(checkpoint) => {
+                let layout = &checkpoint.about().layout;
+                Some([layout.global_batch, layout.seq_len])
+            }
+            Start::Drawn | Start::Values(_) => None,
+        };
+        Defaults { batch, ..Defaults::USUAL }
     }
 
     /// Refuses what the checkpoint would have to be rounded to.
