@@ -20,7 +20,7 @@ use crate::explain::ledger_text;
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
-use crate::run_folder::{Description, Records, RunFolder, checkpoints};
+use crate::run_folder::{Description, Known, Records, RunFolder, checkpoints};
 use crate::source::Source;
 use crate::timeline::{create_trace, write_trace};
 use crate::tuned::Tuning;
@@ -92,7 +92,8 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let first = launch.is_first();
     let log = arguments.log.as_deref().filter(|_| first).map(create_log).transpose()?;
     let trace_file = arguments.trace.as_deref().filter(|_| first).map(create_trace).transpose()?;
-    let records = records(beginning.folder.as_ref(), &program, command, done)?;
+    let known = Known { steps: Some(steps), threads: Some(threads), floor: floor.as_ref().map(|(floor, _)| *floor) };
+    let records = records(beginning.folder.as_ref(), &program, command, known, done)?;
     if first && !arguments.json {
         tell(&summary(&program));
         if let Some((floor, about)) = floor {
@@ -229,11 +230,12 @@ fn records(
     folder: Option<&RunFolder>,
     program: &StepProgram,
     command: Vec<String>,
+    known: Known,
     done: u64,
 ) -> Result<Option<Records>, Failure> {
     let Some(folder) = folder else { return Ok(None) };
     let predicted = json!(predict(program));
-    let description = Description::new(command, json!(program.model), layout_json(&program.layout), predicted);
+    let description = Description::new(command, json!(program.model), layout_json(&program.layout), predicted, known);
     folder.begin(&description, done).map(Some)
 }
 
@@ -287,6 +289,7 @@ fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>, d
             "total": outcome.ranks.iter().map(|rank| &rank.total).collect::<Vec<_>>(),
         },
         "breakdown_s": outcome.ranks[0].breakdown,
+        "breakdown_of_ranks_s": outcome.ranks.iter().map(|rank| &rank.breakdown).collect::<Vec<_>>(),
         "matmul": outcome.ranks[0].matmuls,
     })
 }
