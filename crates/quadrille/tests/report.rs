@@ -107,15 +107,15 @@ fn a_page_shows_the_whole_run() {
         assert!(cells.len() == 3 && cells.iter().all(|cell| *cell != "-"), "{kind}: {cells:?}");
     }
     assert!(page.contains("bytes, FLOPs and memory of all 4 ranks as predicted, as integers, in every step"));
-    let reduce = row(&page, "x all-reduce");
-    assert!(reduce.len() == 6 && reduce.chunks(2).all(|pair| pair[0] == pair[1]), "{reduce:?}");
+    let scatter = row(&page, "x reduce-scatter");
+    assert!(scatter.len() == 6 && scatter.chunks(2).all(|pair| pair[0] == pair[1]), "{scatter:?}");
     let calls: u64 = summary["ledger"]["counted"]["ranks"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|rank| rank["axes"]["x"]["all_reduce"]["calls"].as_u64().unwrap_or(0))
+        .map(|rank| rank["axes"]["x"]["reduce_scatter"]["calls"].as_u64().unwrap_or(0))
         .sum();
-    assert_eq!(reduce[0], calls.to_string());
+    assert_eq!(scatter[0], calls.to_string());
     assert_eq!(row(&page, "step-000000000009")[0], "9");
     assert!(page.contains("checkpoint of step 5") && page.contains("validation loss"));
     if let Some((dom, log)) = shown(&path) {

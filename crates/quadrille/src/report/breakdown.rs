@@ -169,10 +169,13 @@ fn rows(sides: &[Side; 2]) -> Vec<Vec<String>> {
     let header = ["", "measured", "predicted", "predicted / measured"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for (group, name, _) in Group::ALL {
-        let sum = |kinds: &Option<Kinds>| kinds.as_ref().map(|kinds| of_group(kinds, group));
+        let knows = |kinds: &&Kinds| kinds.keys().any(|(of, _)| *of == group);
+        let sum = |kinds: &Option<Kinds>| kinds.as_ref().filter(knows).map(|kinds| of_group(kinds, group));
         rows.push(row(name.to_owned(), sum(measured), sum(predicted)));
         let names = [measured, predicted].into_iter().filter_map(|kinds| kinds.as_ref()).flat_map(BTreeMap::keys);
-        let mut names: Vec<_> = names.filter(|(of, _)| *of == group).collect();
+        // What the prediction knows of waits stands in the group's row.
+        let all = |name: &str| [WAITS_FOR_COLLECTIVES, WAITS_FOR_STAGES].contains(&name);
+        let mut names: Vec<_> = names.filter(|(of, name)| *of == group && !all(name)).collect();
         names.sort_unstable();
         names.dedup();
         for key in names {

@@ -176,7 +176,7 @@ impl Scale {
     /// Values with their labels.
     fn ticks(self) -> Vec<(f64, String)> {
         if !self.logarithmic {
-            let step = nice((self.most - self.least) / 5.0);
+            let step = nice((self.most - self.least) / 8.0);
             let numbers = (self.least / step).ceil() as i64..=(self.most / step).floor() as i64;
             return numbers.map(|at| at as f64 * step).map(|value| (value, label(value, step, self.most))).collect();
         }

@@ -29,7 +29,7 @@ pub fn ledgers(run: &Run) -> String {
     );
     let work =
         rows(["work", "FLOP"], &work(predicted), counted.map(work).as_ref(), |_, value| decimal(value as f64, ""));
-    let memory = rows(["memory", "most of a rank"], &memory(predicted), counted.map(memory).as_ref(), |_, v| bytes(v));
+    let memory = rows(["memory", "held"], &memory(predicted), counted.map(memory).as_ref(), |_, v| bytes(v));
     heading(2, "Ledger of a step")
         + &paragraph(&told)
         + &heading(3, &format!("Sent by {ranks} rank(s) together"))
