@@ -17,7 +17,7 @@ use crate::explain::ledger_text;
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
-use crate::run_folder::{Description, Records};
+use crate::run_folder::{Description, Known, Records};
 use crate::timeline::{create_trace, write_trace};
 use crate::trace;
 use arguments::TrainArguments;
@@ -120,10 +120,12 @@ fn batches(arguments: &TrainArguments, samples: Option<u64>, global_batch: u64) 
 
 /// The run's description, written, and its records, to which steps are added.
 fn records(prepared: &Prepared, command: Vec<String>) -> Result<Option<Records>, Failure> {
-    let Prepared { program, beginning, about, .. } = prepared;
+    let Prepared { program, beginning, about, options, source, .. } = prepared;
     let Some(folder) = &beginning.folder else { return Ok(None) };
     let predicted = json!(predict(program));
-    let description = Description::new(command, json!(program.model), layout_json(&program.layout), predicted);
+    let floor = source.floor().map(|(floor, _)| floor);
+    let known = Known { steps: Some(options.steps), threads: Some(options.threads), floor };
+    let description = Description::new(command, json!(program.model), layout_json(&program.layout), predicted, known);
     folder.begin(&description, about.step).map(Some)
 }
 
@@ -177,6 +179,7 @@ fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>, d
             "total": outcome.ranks.iter().map(|rank| &rank.total).collect::<Vec<_>>(),
         },
         "breakdown_s": outcome.ranks[0].breakdown,
+        "breakdown_of_ranks_s": outcome.ranks.iter().map(|rank| &rank.breakdown).collect::<Vec<_>>(),
         "matmul": outcome.ranks[0].matmuls,
     })
 }
