@@ -200,6 +200,7 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Verify(_) => ("verify", true),
         Command::Eval(_) => ("eval", true),
         Command::Generate(_) => ("generate", true),
+        Command::Memorize(_) => ("memorize", true),
         Command::Explain(_) => ("explain", false),
         Command::Plan(_) => ("plan", false),
         Command::Sweep(_) => ("sweep", false),

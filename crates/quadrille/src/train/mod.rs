@@ -2,9 +2,9 @@
 
 pub mod arguments;
 mod begin;
-mod reporter;
+pub mod reporter;
 mod resume;
-mod signals;
+pub mod signals;
 
 use quadrille_checkpoint::About;
 use quadrille_engine::{
