@@ -34,6 +34,11 @@ use crate::{files, paths, resources};
 /// Sequences of a step without `--global-batch`.
 const GLOBAL_BATCH: usize = 8;
 
+/// Learning rate of small models without `--lr`.
+const RATE: f64 = 5e-3;
+/// The same of models that go on from a checkpoint: that of the published study.
+const PUBLISHED_RATE: f64 = 3e-4;
+
 /// What was asked for, as reports say it.
 pub struct Conditions {
     pub epochs: Vec<u32>,
@@ -137,9 +142,10 @@ fn shape(
     from: Option<&Checkpoint>,
     launch: &Launch,
 ) -> Result<(Settings, Typed, Layout), Failure> {
+    let rate = |learning_rate| Hyper { learning_rate, ..Hyper::default() };
     let settings = match from {
-        Some(checkpoint) => settings_of(&checkpoint.about().model, &arguments.model, Hyper::default())?,
-        None => settings(&arguments.model, "gpt-demo", Hyper::default())?,
+        Some(checkpoint) => settings_of(&checkpoint.about().model, &arguments.model, rate(PUBLISHED_RATE))?,
+        None => settings(&arguments.model, "gpt-demo", rate(RATE))?,
     };
     let dtype = from.map_or(ElementType::F32, |checkpoint| checkpoint.about().dtype);
     let batch = Some([GLOBAL_BATCH, settings.model.seq_len]);

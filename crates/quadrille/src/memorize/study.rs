@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use quadrille_checkpoint::{About, Checkpoint, Folder};
-use quadrille_data::Goldfish;
+use quadrille_data::{DataError, Goldfish};
 use quadrille_engine::{
-    EngineError, ForwardOptions, GenerateOptions, GenerationPrograms, Real, RunEvent, Samples, Saving, TrainOptions,
-    Weights, generate, train,
+    EngineError, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, Real, RunEvent, Samples, Saving,
+    TrainOptions, Weights, generate, train,
 };
 use quadrille_spec::{IGNORED, Model};
 use quadrille_step::StepProgram;
@@ -147,7 +147,7 @@ impl Study<'_> {
             folder: folder.to_owned(),
             every: None,
             keep: 1,
-            on_failure: quadrille_engine::OnSaveFailure::Stop,
+            on_failure: OnSaveFailure::Stop,
             about: self.about.clone(),
         };
         let options = TrainOptions { saving: Some(saving), ..self.train.clone() };
@@ -191,8 +191,8 @@ impl Study<'_> {
                 targets[last] = IGNORED;
             }
             (Sequence::Other(number), Some(background)) => background.read(number, tokens, targets)?,
-            // The command has refused orders that need what is not there.
-            (Sequence::Other(_), None) => targets.fill(IGNORED),
+            // The command refuses such orders before.
+            (Sequence::Other(_), None) => return Err(DataError::NoSamples { present: 0 }.into()),
         }
         Ok(())
     }
