@@ -7,7 +7,7 @@ mod refusals;
 use std::fs;
 use std::path::Path;
 
-use common::run;
+use common::{json, run};
 use refusals::{folder_with, refused, refused_in};
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ fn documents_that_are_repeated_are_memorised_without_the_goldfish_loss_and_not_w
 fn every_layout_memorises_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("{TINY} --epochs 30,0 --dtype f64");
-    let serial = json_in(folder.path(), &line);
+    let serial = json(&line);
     let parallel = json_in(folder.path(), &format!("{line} --grid x=2,data=2 --set layers=2"));
     let pipeline = json_in(folder.path(), &format!("{line} --grid z=2,pipe=2 --loss goldfish"));
     let losses = |run: &Value| -> Vec<f64> {
