@@ -77,13 +77,13 @@ pub(crate) fn run<T: Real>(
         let last = stops || step == options.steps;
         // What is saved does not wait for the validation, nor is it lost by one that fails.
         run.save(step, last)?;
+        if last {
+            run.complete()?;
+        }
         // Validation sets aside what belongs to the next step: nothing of what ranks agreed by does.
         run.engine.forget_transfers();
         if !stops {
             run.validate(step, last)?;
-        }
-        if last {
-            run.complete()?;
         }
         if stops {
             (run.tell)(RunEvent::Stopped(step))?;
