@@ -5,6 +5,7 @@
 //! the only communication; they lie between steps and are not part of a step's ledger.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::thread::{JoinHandle, spawn};
@@ -43,27 +44,25 @@ pub struct Saving {
 /// What became of a checkpoint.
 #[derive(Debug)]
 pub(crate) enum Saved {
-    /// It is complete.
-    Done(u64),
+    /// It is complete; why older ones could not be removed, if so, on the first rank.
+    Done(u64, Option<String>),
     /// It is not, for this reason, and the run is to go on.
     Failed(u64, String),
 }
 
-type Written = Result<Option<Draft>, CheckpointError>;
-
-/// How far a checkpoint is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Every rank writes its tiles.
-    Writing,
-    /// All tiles are written; the first rank commits.
-    Committing,
+/// What a rank has done for a checkpoint.
+enum Part {
+    /// Its tiles are written.
+    Tiles(Draft),
+    /// Nothing more is to be done; older checkpoints that could not be removed.
+    Rest(Option<String>),
 }
+
+type Written = Result<Part, CheckpointError>;
 
 /// A checkpoint that is being written.
 struct UnderWay {
     step: u64,
-    stage: Stage,
     /// What this rank does for it, until it is done.
     task: Option<JoinHandle<Written>>,
     /// What came of it.
@@ -119,15 +118,9 @@ impl<'a> Saver<'a> {
             let draft = Draft::begin(&folder, step)?;
             let tiles: Vec<_> = tiles.into_iter().map(|(tile, numbers)| (tile, Cow::Owned(numbers))).collect();
             draft.write::<T>(rank, &tiles)?;
-            Ok(Some(draft))
+            Ok(Part::Tiles(draft))
         });
-        self.under_way = Some(UnderWay {
-            step,
-            stage: Stage::Writing,
-            task: Some(task),
-            result: None,
-            about: self.about(step, losses),
-        });
+        self.under_way = Some(UnderWay { step, task: Some(task), result: None, about: self.about(step, losses) });
         self.begun = step;
         Ok(())
     }
@@ -154,14 +147,15 @@ impl<'a> Saver<'a> {
             return self.give_up(engine);
         }
         let Some(at) = self.under_way.take() else { return Ok(None) };
-        if at.stage == Stage::Committing {
-            return Ok(Some(Saved::Done(at.step)));
-        }
         let UnderWay { step, result, about, .. } = at;
-        let draft = result.and_then(Result::ok).flatten().filter(|_| engine.context.rank() == 0);
-        let task = draft.map(|draft| self.commit(draft, about.clone()));
-        let result = task.is_none().then_some(Ok(None));
-        self.under_way = Some(UnderWay { step, stage: Stage::Committing, task, result, about });
+        let (task, result) = match result {
+            Some(Ok(Part::Rest(unremoved))) => return Ok(Some(Saved::Done(step, unremoved))),
+            Some(Ok(Part::Tiles(draft))) if engine.context.rank() == 0 => {
+                (Some(self.commit(draft, about.clone())), None)
+            }
+            _ => (None, Some(Ok(Part::Rest(None)))),
+        };
+        self.under_way = Some(UnderWay { step, task, result, about });
         Ok(None)
     }
 
@@ -182,8 +176,8 @@ impl<'a> Saver<'a> {
         let (folder, keep) = (Folder::new(&self.saving.folder), self.saving.keep);
         spawn(move || {
             draft.commit(&about, &shapes, &writers)?;
-            folder.prune(keep)?;
-            Ok(None)
+            // The checkpoint is complete, whatever becomes of older ones.
+            Ok(Part::Rest(folder.prune(keep).err().map(|error| with_causes(&error))))
         })
     }
 
@@ -193,9 +187,9 @@ impl<'a> Saver<'a> {
         let Some(UnderWay { step, result, .. }) = self.under_way.take() else { return Ok(None) };
         let (mut draft, mut reason) = (None, None);
         match result {
-            Some(Ok(written)) => draft = written,
-            Some(Err(error)) => reason = Some((0, error.to_string())),
-            None => {}
+            Some(Ok(Part::Tiles(written))) => draft = Some(written),
+            Some(Ok(Part::Rest(_))) | None => {}
+            Some(Err(error)) => reason = Some((0, with_causes(&error))),
         }
         // From here on no rank writes any more.
         let reason = engine.first_told(reason)?.unwrap_or_default();
@@ -209,4 +203,15 @@ impl<'a> Saver<'a> {
             OnSaveFailure::Continue => Ok(Some(Saved::Failed(step, reason))),
         }
     }
+}
+
+/// An error with what caused it.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
 }

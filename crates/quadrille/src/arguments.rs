@@ -25,6 +25,7 @@ use crate::plan::lbnl::LbnlArguments;
 use crate::plan::native::arguments::{DOCUMENT, QuestionArguments, ResultArguments};
 use crate::plan::native::priced::PriceArguments;
 use crate::quantities::Counts;
+use crate::report::ReportArguments;
 use crate::sweep::SweepArguments;
 use crate::timeline::LOCAL_LATENCY_US;
 use crate::train::arguments::TrainArguments;
@@ -54,6 +55,7 @@ const EXAMPLES: &str = "Examples:
   quadrille calibrate --out here.toml                      measure this machine for --cluster here.toml
   quadrille validate local --ranks 4 --html local.html      predicted against measured steps, layout by layout
   quadrille checkpoint info runs/a                          what the newest checkpoint of a run holds
+  quadrille report runs/a                                   a page with the curves of a run, its step and its ledger
   quadrille data prepare wiki.jsonl --out wiki --format megatron
   quadrille bench step                                     speed beside what the matrix library reaches";
 
@@ -69,6 +71,8 @@ pub enum Command {
     Generate(Box<GenerateArguments>),
     /// Measure what a model learns by heart of documents that it sees again and again, without and with the goldfish loss.
     Memorize(Box<MemorizeArguments>),
+    /// Show a run as one page: curves, what a step is spent on and sends, predicted beside measured.
+    Report(ReportArguments),
     /// Show what a layout does without running it: program, bytes, FLOPs, memory.
     Explain(ExplainArguments),
     /// Find the fastest layouts of a model on a cluster: how long a step takes, what it needs, what limits it.

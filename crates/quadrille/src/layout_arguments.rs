@@ -106,7 +106,7 @@ pub struct MemoryArguments {
 }
 
 /// The cluster where none is named.
-const DEFAULT_CLUSTER: &str = "local";
+pub const DEFAULT_CLUSTER: &str = "local";
 
 impl LayoutArguments {
     /// The cluster's preset or file.

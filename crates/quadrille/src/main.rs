@@ -1,4 +1,4 @@
-//! The command line of Quadrille: `train`, `eval`, `generate`, `memorize`, `verify`, `explain`, `plan`, `sweep`,
+//! The command line of Quadrille: `train`, `eval`, `generate`, `memorize`, `verify`, `report`, `explain`, `plan`, `sweep`,
 //! `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
@@ -29,6 +29,7 @@ mod paths;
 mod plan;
 mod quantities;
 mod recomputation;
+mod report;
 mod reproduce;
 mod resources;
 mod run_folder;
@@ -47,7 +48,7 @@ use std::process::ExitCode;
 
 use crate::arguments::Command;
 use crate::failure::Failure;
-use crate::launch::{Launch, report};
+use crate::launch::Launch;
 
 fn main() -> ExitCode {
     let command = launch::arguments().command;
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
             let result = run(command, &launch);
             launch.end(result)
         }
-        Err(failure) if launch::is_first() => report(Err(failure)),
+        Err(failure) if launch::is_first() => launch::report(Err(failure)),
         Err(failure) => launch::leave(failure.exit_code().into()),
     })
 }
@@ -68,6 +69,7 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Eval(arguments) => evaluate::run(&arguments, launch),
         Command::Generate(arguments) => generate::run(&arguments, launch),
         Command::Memorize(arguments) => memorize::run(&arguments, launch),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),

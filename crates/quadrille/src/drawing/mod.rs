@@ -3,5 +3,5 @@
 mod page;
 mod svg;
 
-pub use page::{page, paragraph};
+pub use page::{document, heading, page, paragraph, table};
 pub use svg::{Anchor, Drawing};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// A drawing of a fixed size with a white ground.
+/// A drawing of a fixed size.
 pub struct Drawing {
     width: f64,
     height: f64,
@@ -18,10 +18,16 @@ pub enum Anchor {
 }
 
 impl Drawing {
+    /// On a white ground.
     pub fn new(width: f64, height: f64) -> Self {
-        let mut drawing = Self { width, height, body: String::new() };
+        let mut drawing = Self::transparent(width, height);
         drawing.rectangle([0.0, 0.0, width, height], "white", "");
         drawing
+    }
+
+    /// On the ground of its page, whose style may name colours and say that of texts.
+    pub fn transparent(width: f64, height: f64) -> Self {
+        Self { width, height, body: String::new() }
     }
 
     /// A rectangle `[left, top, width, height]`; the title is shown under the pointer.

@@ -1,4 +1,4 @@
-//! Files of lines that are appended while a run goes on, whole lines only.
+//! Files of lines, or of other records, that are appended while a run goes on, whole ones only.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -32,8 +32,13 @@ impl Lines {
     /// Writes a line in one piece: a process that is killed leaves no half of one. Nor does a disk that is full in the
     /// middle of it, where what is there can be cut off again.
     pub fn append(&mut self, line: &str) -> io::Result<()> {
+        self.append_bytes(format!("{line}\n").as_bytes())
+    }
+
+    /// The same for a record that is no line.
+    pub fn append_bytes(&mut self, record: &[u8]) -> io::Result<()> {
         let whole = self.file.stream_position();
-        self.file.write_all(format!("{line}\n").as_bytes()).inspect_err(|_| {
+        self.file.write_all(record).inspect_err(|_| {
             // A pipe has no positions. The first error is the one to tell.
             let _ = whole.map(|whole| self.file.set_len(whole));
         })

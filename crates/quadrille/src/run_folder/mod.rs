@@ -5,12 +5,14 @@
 //! | `run.json` | the command line, model and layout, written when the run begins |
 //! | `steps.jsonl`, `steps.csv` | a record per step |
 //! | `events.jsonl` | checkpoints, validation, spikes, skipped steps |
+//! | `events.out.tfevents.*` | steps and validation for TensorBoard, a file for each part of the run |
 //! | `checkpoints/` | see `quadrille_checkpoint` |
 //! | `summary.json` | what `--json` prints, written when the run ends |
 //! | `lock` | held while a run writes here |
 
 mod lines;
 mod lock;
+mod tensorboard;
 
 use std::fs;
 use std::io;
@@ -26,6 +28,7 @@ pub use lock::Lock;
 
 use crate::failure::Failure;
 use crate::files;
+use tensorboard::EventFile;
 
 /// Counts changes of `run.json`.
 const VERSION: u32 = 1;
@@ -41,13 +44,28 @@ pub struct Description {
     pub model: Value,
     /// The layout of the last part of the run.
     pub layout: Value,
-    /// The predicted ledgers of a step, and what else is known before the first step.
+    /// The predicted ledgers of a step.
     pub predicted: Value,
+    /// What else is known before the first step.
+    #[serde(default)]
+    pub known: Known,
+}
+
+/// What is known of a run before its first step, beside its command line. A run of an older program may not say it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    /// The last step.
+    pub steps: Option<u64>,
+    /// Threads of each rank.
+    pub threads: Option<usize>,
+    /// The least mean loss that a model can reach on the data, where that is known.
+    pub floor: Option<f64>,
 }
 
 impl Description {
-    pub fn new(command: Vec<String>, model: Value, layout: Value, predicted: Value) -> Self {
-        Self { version: VERSION, command, model, layout, predicted }
+    pub fn new(command: Vec<String>, model: Value, layout: Value, predicted: Value, known: Known) -> Self {
+        Self { version: VERSION, command, model, layout, predicted, known }
     }
 }
 
@@ -56,6 +74,17 @@ impl Description {
 pub struct RunFolder {
     path: PathBuf,
     _lock: Lock,
+}
+
+impl Drop for RunFolder {
+    /// Leaves nothing of a run that has not begun.
+    fn drop(&mut self) {
+        if !self.path.join("run.json").exists() {
+            // What cannot be removed, e.g. a folder with the user's files, is no harm.
+            let _ = fs::remove_file(self.path.join("lock"));
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
 }
 
 impl RunFolder {
@@ -158,6 +187,7 @@ pub struct Records {
     steps: Lines,
     table: Lines,
     events: Lines,
+    scalars: EventFile,
 }
 
 impl Records {
@@ -176,18 +206,24 @@ impl Records {
             steps: Lines::continued(&steps).map_err(at(&steps))?,
             table: Lines::continued(&table).map_err(at(&table))?,
             events: Lines::continued(&events).map_err(at(&events))?,
+            scalars: EventFile::begin(folder, step)?,
         })
     }
 
     /// Adds a step; the file that cannot be written, with the system's reason.
     pub fn step(&mut self, record: &StepRecord) -> Result<(), (PathBuf, io::Error)> {
         add(&mut self.steps, &line(record))?;
-        add(&mut self.table, &row(record))
+        add(&mut self.table, &row(record))?;
+        self.scalars.step(record)
     }
 
     /// Adds an event.
     pub fn event(&mut self, event: &Event) -> Result<(), (PathBuf, io::Error)> {
-        add(&mut self.events, &line(event))
+        add(&mut self.events, &line(event))?;
+        match event.loss {
+            Some(loss) if event.kind == "validation" => self.scalars.validation(event.step, loss),
+            _ => Ok(()),
+        }
     }
 }
 

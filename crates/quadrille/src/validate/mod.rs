@@ -1,6 +1,6 @@
 //! `quadrille validate`: predictions of the native model held against measured steps.
 
-mod local;
+pub mod local;
 mod published;
 
 use clap::{Args, Subcommand};

@@ -7,7 +7,7 @@ mod case;
 mod comparison;
 mod document;
 mod figures;
-mod machine;
+pub mod machine;
 mod text;
 
 pub use self::arguments::ValidateLocalArguments;

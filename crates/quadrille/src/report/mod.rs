@@ -1,0 +1,62 @@
+//! `quadrille report`: the folder of a run as one page, which loads nothing from elsewhere.
+//!
+//! [`Run::read`] reads the folder, [`Prediction::of`] prices a step of it, and the other modules write a part of the page each.
+
+mod breakdown;
+mod chart;
+mod curves;
+mod ledgers;
+mod page;
+mod prediction;
+mod read;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use self::prediction::Prediction;
+use self::read::Run;
+use crate::failure::Failure;
+use crate::layout_arguments::DEFAULT_CLUSTER;
+use crate::output::{print_text, write_file};
+use crate::{paths, settings};
+
+/// Writes one page that shows a run: losses, gradient norms, learning rate, speed; what a step is spent on, what ranks send
+/// and hold, measured beside predicted; events and checkpoints. Any browser shows it, without a network. The run may still be
+/// going on.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ReportArguments {
+    /// The run's folder, as `train --out` writes it
+    #[arg(value_name = "RUN_DIR")]
+    pub run: PathBuf,
+    /// Write the page to this file, in place of what it holds [default: report.html in the run's folder]
+    #[arg(long, value_name = "FILE.html")]
+    pub out: Option<PathBuf>,
+    /// Cluster preset or TOML file with a device, which is a rank, and tiers: what the step is predicted for, e.g. one of
+    /// `calibrate`. That of the preset `local` is a machine of assumed rates
+    #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_CLUSTER)]
+    pub cluster: String,
+}
+
+const EXAMPLES: &str = "Examples:
+  quadrille report runs/a                                   writes runs/a/report.html
+  quadrille report runs/a --cluster here.toml --out a.html  steps predicted for a machine that calibrate has measured";
+
+/// The page's name where none is given.
+const PAGE: &str = "report.html";
+
+/// Reads the run, prices its step, writes the page and says where it is.
+pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
+    let path = arguments.out.clone().unwrap_or_else(|| arguments.run.join(PAGE));
+    let of_run = Run::FILES.map(|name| arguments.run.join(name));
+    let cluster = Path::new(&arguments.cluster);
+    let read = of_run.iter().map(|path| ("the run's", path.as_path()));
+    let read = read.chain(cluster.is_file().then_some(("--cluster", cluster)));
+    paths::check(&[("--out", &path)], &read.collect::<Vec<_>>())?;
+    let cluster = settings::cluster(&arguments.cluster)?;
+    let run = Run::read(&arguments.run)?;
+    let prediction = Prediction::of(&run, cluster);
+    write_file("--out", &path, page::page(&run, &prediction).as_bytes())?;
+    print_text(&format!("{}\n", path.display()))
+}

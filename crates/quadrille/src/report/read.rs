@@ -1,0 +1,223 @@
+//! What the folder of a run says, read and held together.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quadrille_engine::StepRecord;
+use quadrille_spec::{Layout, LayoutFile, Ledger, Model, ModelFile};
+use quadrille_step::StepProgram;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::run_folder::{Event, checkpoints, describe};
+
+/// A run.
+pub struct Run {
+    /// Its folder, as it was named.
+    pub path: PathBuf,
+    /// What followed `quadrille train`.
+    pub command: Vec<String>,
+    /// The model and layout of its last part, as the step that was run.
+    pub program: StepProgram,
+    /// Threads of each rank.
+    pub threads: usize,
+    /// The step after which it was to end, if it says so.
+    pub last: Option<u64>,
+    /// The least loss that a model can reach, if that is known.
+    pub floor: Option<f64>,
+    /// Every step that is recorded, in order.
+    pub steps: Vec<StepRecord>,
+    /// What else happened, in order.
+    pub events: Vec<Event>,
+    /// The ledgers that were predicted before the first step.
+    pub predicted: Ledger,
+    /// What it left at its end, or why there is nothing.
+    pub summary: Result<Summary, String>,
+    /// Finished checkpoints, oldest first.
+    pub checkpoints: Vec<Stored>,
+    /// Whether there are unfinished checkpoints: one is being written, or a run was killed.
+    pub unfinished: usize,
+    /// Files whose last line is cut off: it is being written, or the run was killed.
+    pub cut: Vec<&'static str>,
+}
+
+/// A checkpoint as the system lists it; it is not opened.
+pub struct Stored {
+    pub step: u64,
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// What is read of `summary.json`: it tells of the last part of the run.
+#[derive(Debug, Deserialize)]
+pub struct Summary {
+    /// The steps of this part.
+    pub steps: Vec<StepRecord>,
+    /// What was predicted, what was counted.
+    pub ledger: Ledgers,
+    /// Seconds per operation kind on rank 0, over all steps but the first.
+    breakdown_s: BTreeMap<String, f64>,
+    /// The same of every rank.
+    #[serde(default)]
+    breakdown_of_ranks_s: Vec<BTreeMap<String, f64>>,
+}
+
+/// Ledgers of the same step.
+#[derive(Debug, Deserialize)]
+pub struct Ledgers {
+    pub predicted: Ledger,
+    pub counted: Ledger,
+    /// Whether they were equal, as integers, on every rank in every step.
+    pub equal: bool,
+}
+
+impl Summary {
+    /// Seconds per operation kind in a step, of every rank that is known, rank 0 first; and the step's seconds. `None` where no
+    /// step but the first, which does not count, was measured.
+    pub fn breakdown(&self) -> Option<(Vec<BTreeMap<&str, f64>>, f64)> {
+        let counted = self.steps.get(1..).filter(|steps| !steps.is_empty())?;
+        let count = counted.len() as f64;
+        let ranks = match self.breakdown_of_ranks_s.as_slice() {
+            [] => std::slice::from_ref(&self.breakdown_s),
+            ranks => ranks,
+        };
+        let ranks =
+            ranks.iter().map(|rank| rank.iter().map(|(name, sum)| (name.as_str(), sum / count)).collect()).collect();
+        Some((ranks, counted.iter().map(|step| step.seconds).sum::<f64>() / count))
+    }
+}
+
+impl Run {
+    /// What a run writes into its folder and a page may not replace.
+    pub const FILES: [&str; 7] =
+        ["run.json", "steps.jsonl", "steps.csv", "events.jsonl", "summary.json", "lock", "checkpoints"];
+
+    /// Reads the folder.
+    ///
+    /// # Errors
+    /// There is no run; a file, or a line of one, that says what no run writes: both are named.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let description = describe(path)?;
+        let broken = |error: String| Failure::usage(format!("{}: {error}", path.join("run.json").display()));
+        let model =
+            serde_json::from_value::<ModelFile>(description.model).map_err(|error| broken(error.to_string()))?;
+        let model = model.validate().map_err(|error| broken(error.to_string()))?;
+        let layout = layout(&description.layout, &model).map_err(broken)?;
+        let predicted = serde_json::from_value(description.predicted).map_err(|error| broken(error.to_string()))?;
+        let (steps, steps_cut) = lines::<StepRecord>(path, "steps.jsonl")?;
+        if let Some(at) = steps.windows(2).position(|pair| pair[0].step >= pair[1].step) {
+            return Err(Failure::usage(format!(
+                "{}, line {}: step {} follows step {}; steps ascend",
+                path.join("steps.jsonl").display(),
+                at + 2,
+                steps[at + 1].step,
+                steps[at].step
+            )));
+        }
+        let (events, events_cut) = lines::<Event>(path, "events.jsonl")?;
+        let ranks = layout.grid.ranks();
+        let (checkpoints, unfinished) = stored(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            command: description.command,
+            program: StepProgram::new(&model, &layout)?,
+            threads: description.known.threads.unwrap_or_else(|| Launch::THREADS.cores_each(ranks)),
+            last: description.known.steps,
+            floor: description.known.floor,
+            summary: summary(path, &steps)?,
+            steps,
+            events,
+            predicted,
+            checkpoints,
+            unfinished,
+            cut: [("steps.jsonl", steps_cut), ("events.jsonl", events_cut)]
+                .into_iter()
+                .filter_map(|(name, cut)| cut.then_some(name))
+                .collect(),
+        })
+    }
+}
+
+/// The layout of `run.json`, which has the fields of a layout file.
+fn layout(value: &serde_json::Value, model: &Model) -> Result<Layout, String> {
+    let mut file: LayoutFile = serde_json::from_value(value.clone()).map_err(|error| format!("layout: {error}"))?;
+    // Documents show groups also where no schedule has them, and files refuse them there.
+    if file.schedule.as_deref() != Some("interleaved") {
+        file.microbatch_group = None;
+    }
+    file.validate(model).map_err(|error| format!("layout: {error}"))
+}
+
+/// The text of a file of the run; none where it is not there.
+fn text(path: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::usage(format!("cannot read {}: {error}", path.display()))),
+        Ok(text) => Ok(Some(text)),
+    }
+}
+
+/// The records of a file of lines, and whether its last line is cut off.
+fn lines<R: DeserializeOwned>(folder: &Path, name: &str) -> Result<(Vec<R>, bool), Failure> {
+    let path = folder.join(name);
+    let text = text(&path)?.unwrap_or_default();
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    let record = |(at, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|error| {
+            // Each line is a document of its own: the column counts, and the line is the file's.
+            let column = error.column();
+            let mut reason = error.to_string();
+            reason.truncate(reason.rfind(" at line ").unwrap_or(reason.len()));
+            Failure::usage(format!("{}, line {}, column {column}: {reason}", path.display(), at + 1))
+        })
+    };
+    let records = text[..whole].lines().enumerate().map(record).collect::<Result<_, _>>()?;
+    Ok((records, whole < text.len()))
+}
+
+/// `summary.json`, if it is of what `steps` end with.
+fn summary(folder: &Path, steps: &[StepRecord]) -> Result<Result<Summary, String>, Failure> {
+    let path = folder.join("summary.json");
+    let Some(text) = text(&path)? else {
+        return Ok(Err("There is no summary.json: the run goes on, or was cut off before its end.".to_owned()));
+    };
+    let summary: Summary =
+        serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    let [end, last] = [&summary.steps, steps].map(|steps| steps.last().map(|step| step.step));
+    Ok(match (end, last) {
+        (Some(end), Some(last)) if end < last => Err(format!(
+            "summary.json is of an earlier part of the run, which ended after step {end}: the run goes on, or was cut off before \
+             its end."
+        )),
+        _ => Ok(summary),
+    })
+}
+
+/// Finished checkpoints, and how many unfinished ones there are.
+fn stored(folder: &Path) -> Result<(Vec<Stored>, usize), Failure> {
+    let folder = checkpoints(folder);
+    let mut found = Vec::new();
+    for (step, path) in folder.list()? {
+        let unreadable = |error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+        // A run removes old checkpoints as it goes.
+        let Some(bytes) = size(&path).map_err(unreadable)? else { continue };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        found.push(Stored { step, name, bytes });
+    }
+    found.reverse();
+    Ok((found, folder.partial()?.len()))
+}
+
+/// Bytes of the files of a folder; none if it is gone.
+fn size(folder: &Path) -> io::Result<Option<u64>> {
+    let sum =
+        || -> io::Result<u64> { fs::read_dir(folder)?.try_fold(0, |sum, entry| Ok(sum + entry?.metadata()?.len())) };
+    match sum() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        sum => sum.map(Some),
+    }
+}
