@@ -106,12 +106,14 @@ impl<T: Real> RankEngine<'_, T> {
     /// was the first to write a number that is not finite; equal on all ranks.
     pub(crate) fn first_non_finite(&mut self, batch: &BatchSource) -> Result<String, EngineError> {
         self.settle()?;
-        let mut scan = Scan { found: self.non_finite_parameter()? };
-        if scan.found.is_none() {
-            self.scan = Some(scan);
-            self.run_passes(batch)?;
-            scan = self.scan.take().unwrap_or_default();
+        // Ranks agree before the passes, which need all of them.
+        if let Some(parameter) = self.first_told(self.non_finite_parameter()?)? {
+            return Ok(parameter);
         }
+        self.scan = Some(Scan::default());
+        self.run_passes(batch)?;
+        let scan = self.scan.take().unwrap_or_default();
+        self.take_breakdown();
         let summed = || "sums of gradients over ranks; every single number was finite".to_owned();
         Ok(self.first_told(scan.found)?.unwrap_or_else(summed))
     }

@@ -91,6 +91,16 @@ pub enum EngineError {
     /// A checkpoint cannot be read.
     #[error(transparent)]
     Unreadable(#[from] CheckpointError),
+    /// A checkpoint of another model.
+    #[error("{path} is of another model: it {what} the tensor {tensor}; name the model that it was written with")]
+    OtherModel {
+        /// The checkpoint.
+        path: String,
+        /// Whether the model or the checkpoint has a tensor that the other lacks.
+        what: &'static str,
+        /// Its name and shape.
+        tensor: String,
+    },
     /// A checkpoint could not be written, and the run was to stop then.
     #[error("the checkpoint of step {step} could not be written: {reason}; earlier ones are as they were")]
     Checkpoint {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use quadrille_comm::RankContext;
+use quadrille_comm::{Label, RankContext};
 use quadrille_spec::{AxesLedger, RankLedger};
 use quadrille_step::StepProgram;
 
@@ -42,14 +43,20 @@ pub(crate) fn run<T: Real>(
         saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
         tell,
     };
-    let mut counts = Counts::new(predicted);
+    let (mut counts, mut trace) = (Counts::new(predicted), None);
     let (first, tokens) = (options.start.steps_done() + 1, program.layout.tokens_per_step() as u64);
     for step in first..=options.steps {
-        run.engine.record_spans(options.trace && step == options.steps);
+        if options.trace && step == options.steps {
+            run.engine.record_spans(true);
+        }
         let start = Instant::now();
         let (outcome, spike) = run.step(batch)?;
         let seconds = start.elapsed().as_secs_f64();
         counts.add(&mut run.engine, seconds, step == first);
+        if options.trace && step == options.steps {
+            trace = Some(RankTrace::new(run.engine.take_spans(), context.take_spans()));
+            run.engine.record_spans(false);
+        }
         let record = StepRecord {
             step,
             loss: outcome.loss,
@@ -62,22 +69,28 @@ pub(crate) fn run<T: Real>(
             spike,
         };
         counts.records.push(record);
+        (run.tell)(RunEvent::Step(&record))?;
         if !outcome.applied {
             run.reject(&record, batch)?;
         }
-        (run.tell)(RunEvent::Step(&record))?;
         let stops = run.is_stopped()?;
+        let last = stops || step == options.steps;
+        // What is saved does not wait for the validation, nor is it lost by one that fails.
+        run.save(step, last)?;
         // Validation sets aside what belongs to the next step: nothing of what ranks agreed by does.
         run.engine.forget_transfers();
-        run.validate(step, stops)?;
-        run.save(step, stops)?;
+        if !stops {
+            run.validate(step, last)?;
+        }
+        if last {
+            run.complete()?;
+        }
         if stops {
             (run.tell)(RunEvent::Stopped(step))?;
             break;
         }
         run.engine.forget_transfers();
     }
-    let trace = options.trace.then(|| RankTrace::new(run.engine.take_spans(), context.take_spans()));
     Ok(counts.report(trace, run.engine.matmuls.clone()))
 }
 
@@ -135,9 +148,8 @@ impl<T: Real> RankRun<'_, T> {
         };
         match self.options.divergence.action {
             OnDivergence::Stop => {
-                if let Some(saver) = &mut self.saver {
-                    complete(saver, &self.engine, self.tell)?;
-                }
+                self.complete()?;
+                self.engine.context.enter(Label::new("step"), "look at the loss")?;
                 Err(EngineError::Diverged { step, quantity, value, origin })
             }
             OnDivergence::Skip => {
@@ -154,8 +166,7 @@ impl<T: Real> RankRun<'_, T> {
     }
 
     /// The loss over the validation samples, if it is due.
-    fn validate(&mut self, step: u64, stops: bool) -> Result<(), EngineError> {
-        let last = stops || step == self.options.steps;
+    fn validate(&mut self, step: u64, last: bool) -> Result<(), EngineError> {
         match &mut self.validation {
             Some((validation, evaluator)) if last || step.is_multiple_of(validation.every) => {
                 let evaluation = self.engine.evaluate(evaluator, validation.batches, validation.batch)?;
@@ -165,30 +176,34 @@ impl<T: Real> RankRun<'_, T> {
         }
     }
 
-    /// Goes on with the checkpoint that is under way and begins the one that is due; at the end waits for both.
-    fn save(&mut self, step: u64, stops: bool) -> Result<(), EngineError> {
+    /// Goes on with the checkpoint that is under way, and begins the one that is due.
+    fn save(&mut self, step: u64, last: bool) -> Result<(), EngineError> {
         let Some(saver) = &mut self.saver else { return Ok(()) };
         if saver.is_under_way() {
-            let agreed = self.engine.largest_of_all(vec![saver.state(false)])?[0];
+            let agreed = self.engine.largest_of_all(vec![saver.state()])?[0];
             let saved = saver.go_on(&self.engine, agreed)?;
             tell_saved(self.tell, saved)?;
         }
-        let last = stops || step == self.options.steps;
         if saver.is_due(step, last) {
             complete(saver, &self.engine, self.tell)?;
             saver.begin(&mut self.engine, step, &self.losses)?;
         }
-        match last {
-            true => complete(saver, &self.engine, self.tell),
-            false => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// Waits for the checkpoint that is under way.
+    fn complete(&mut self) -> Result<(), EngineError> {
+        self.saver.as_mut().map_or(Ok(()), |saver| complete(saver, &self.engine, self.tell))
     }
 }
 
-/// Waits until no checkpoint is under way.
+/// Waits until no checkpoint is under way: in short pieces, since a rank that waits long in a collective is taken for lost.
 fn complete<T: Real>(saver: &mut Saver, engine: &RankEngine<T>, tell: &mut Tell) -> Result<(), EngineError> {
+    let mut pause = Duration::from_micros(100);
     while saver.is_under_way() {
-        let agreed = engine.largest_of_all(vec![saver.state(true)])?[0];
+        sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(100));
+        let agreed = engine.largest_of_all(vec![saver.state()])?[0];
         tell_saved(tell, saver.go_on(engine, agreed)?)?;
     }
     Ok(())

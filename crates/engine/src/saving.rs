@@ -125,8 +125,13 @@ impl<'a> Saver<'a> {
         Ok(())
     }
 
-    /// How far this rank is, to agree on; with `wait` once it is not busy any more.
-    pub fn state(&mut self, wait: bool) -> f64 {
+    /// How far this rank is, to agree on.
+    pub fn state(&mut self) -> f64 {
+        self.look(false)
+    }
+
+    /// Takes in what this rank's thread has done, if it has ended, or once it has.
+    fn look(&mut self, wait: bool) -> f64 {
         let Some(UnderWay { task, result, .. }) = &mut self.under_way else { return DONE };
         if let Some(task) = task.take_if(|task| wait || task.is_finished()) {
             *result = Some(task.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -183,7 +188,7 @@ impl<'a> Saver<'a> {
 
     /// Leaves nothing of a checkpoint that a rank could not write; all ranks tell the same reason.
     fn give_up<T: Real>(&mut self, engine: &RankEngine<T>) -> Result<Option<Saved>, EngineError> {
-        self.state(true);
+        self.look(true);
         let Some(UnderWay { step, result, .. }) = self.under_way.take() else { return Ok(None) };
         let (mut draft, mut reason) = (None, None);
         match result {

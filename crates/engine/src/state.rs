@@ -3,6 +3,8 @@
 //! Every element of a parameter and of its moments is written by one rank, the one that counts it in the gradient norm.
 //! Who writes follows from the sharding of what the optimizer updates, so a ZeRO rank writes its own shard.
 
+use std::collections::HashSet;
+
 use quadrille_checkpoint::{Checkpoint, Quantity, TensorShape, Tile};
 use quadrille_comm::Label;
 use quadrille_spec::{Axis, Coordinate};
@@ -23,6 +25,24 @@ pub enum Restore {
 pub fn tensor_shapes(program: &StepProgram) -> Vec<TensorShape> {
     let shape = |each: &Parameter| TensorShape { name: each.name.clone(), rows: each.rows, cols: each.cols };
     program.parameters().map(|(_, parameter)| shape(parameter)).collect()
+}
+
+/// Refuses a checkpoint whose tensors are not those of the program.
+fn check_tensors(program: &StepProgram, checkpoint: &Checkpoint) -> Result<(), EngineError> {
+    let missing = |shapes: &[TensorShape], others: &[TensorShape]| {
+        let others: HashSet<_> = others.iter().map(|each| (&each.name, each.rows, each.cols)).collect();
+        let missing = shapes.iter().find(|each| !others.contains(&(&each.name, each.rows, each.cols)));
+        missing.map(|TensorShape { name, rows, cols }| format!("{name} [{rows}, {cols}]"))
+    };
+    let (wanted, held) = (tensor_shapes(program), checkpoint.tensors());
+    let path = checkpoint.path().display().to_string();
+    if let Some(tensor) = missing(&wanted, held) {
+        return Err(EngineError::OtherModel { path, what: "does not hold", tensor });
+    }
+    match missing(held, &wanted) {
+        Some(tensor) => Err(EngineError::OtherModel { path, what: "also holds", tensor }),
+        None => Ok(()),
+    }
 }
 
 /// The ranks that write a part of a checkpoint.
@@ -108,6 +128,7 @@ impl<T: Real> RankEngine<'_, T> {
     pub fn load(&mut self, checkpoint: &Checkpoint, restore: Restore) -> Result<(), EngineError> {
         self.context.enter(Label::new("step"), "load checkpoint")?;
         self.settle()?;
+        check_tensors(self.whole, checkpoint)?;
         let program = self.program;
         for (index, parameter) in program.parameters.iter().enumerate() {
             let storage = program.value(parameter.value).storage;

@@ -1,17 +1,20 @@
 //! Checkpoints: any layout reads any other's, bit for bit, and training goes on from it as if nothing had happened.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestCaseError;
-use quadrille_checkpoint::{About, Checkpoint, Folder, Quantity};
+use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
+use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    EngineError, OnSaveFailure, RunEvent, Saving, Start, TrainOptions, TrainOutcome, random_batch, train,
+    EngineError, InitialValues, OnSaveFailure, RankEngine, Restore, RunEvent, Saving, Start, TrainOptions,
+    TrainOutcome, random_batch, tensor_shapes, train, writers,
 };
 use quadrille_proofs::{Case, combined_cases, hyper};
-use quadrille_spec::{Axis, ElementType, Grid, Layout, LayoutRequest, Zero};
+use quadrille_spec::{Axis, ElementType, Grid, Layout, LayoutRequest, Model, Zero};
 use quadrille_step::StepProgram;
 use serde_json::Value;
 
@@ -134,11 +137,6 @@ fn check(case: &Case, choice: &Index) -> Result<(), TestCaseError> {
 
 /// What a layout writes that has loaded a checkpoint.
 fn rewritten(case: &Case, layout: &Layout, folder: &Path, from: &Checkpoint) -> Result<Checkpoint, EngineError> {
-    use quadrille_checkpoint::Draft;
-    use quadrille_comm::{JobOptions, run_ranks};
-    use quadrille_engine::{InitialValues, RankEngine, Restore, tensor_shapes, writers};
-    use std::borrow::Cow;
-
     let layout = Layout { dtype: ElementType::F64, ..layout.clone() };
     let program = StepProgram::new(&case.model, &layout).unwrap_or_else(|error| panic!("{layout:?}: {error}"));
     let step = from.about().step;
@@ -161,5 +159,41 @@ proptest! {
     #[test]
     fn any_layout_reads_any_others(case in combined_cases(), choice in any::<Index>()) {
         check(&case, &choice)?;
+    }
+}
+
+#[test]
+fn a_parameter_that_is_no_number_is_named_by_all_ranks() {
+    let model = Model::preset("gpt-tiny").unwrap();
+    let program = |grid: &str| {
+        let request = LayoutRequest { dtype: ElementType::F64, ..LayoutRequest::new(grid.parse().unwrap(), 8) };
+        StepProgram::new(&model, &Layout::new(&model, &request).unwrap()).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let serial = program("x=1");
+    let draft = Draft::begin(folder.path(), 0).unwrap();
+    let tiles: Vec<(Tile, Cow<[f64]>)> = tensor_shapes(&serial)
+        .into_iter()
+        .map(|TensorShape { name, rows, cols }| {
+            let mut numbers = vec![0.01; rows * cols];
+            if name == "block.1.up.weight" {
+                numbers[rows * cols - 1] = f64::NAN;
+            }
+            (Tile { tensor: name, quantity: Quantity::Value, row: 0, col: 0, rows, cols }, Cow::Owned(numbers))
+        })
+        .collect();
+    draft.write(0, &tiles).unwrap();
+    let path = draft.commit(&about(&serial, 1, &Start::Drawn), &tensor_shapes(&serial), &[0]).unwrap();
+    let checkpoint = Arc::new(Checkpoint::open(&path).unwrap());
+    for grid in ["x=1", "x=2", "x=2,y=2,pipe=2", "z=2,data=2"] {
+        let options = TrainOptions {
+            start: Start::Values(Arc::clone(&checkpoint)),
+            timeout: std::time::Duration::from_secs(20),
+            ..TrainOptions::new(2, hyper(None), 1)
+        };
+        let batch = random_batch(&model, 1, model.seq_len);
+        let error =
+            train::<f64>(&program(grid), &options, &batch, None, &mut |_: RunEvent| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("the parameter block.1.up.weight, before the step"), "{grid}: {error}");
     }
 }

@@ -69,10 +69,10 @@ pub enum Command {
     Eval(Box<EvalArguments>),
     /// Continue text with a checkpoint's model, in any layout.
     Generate(Box<GenerateArguments>),
-    /// Measure what a model learns by heart of documents that it sees again and again, without and with the goldfish loss.
-    Memorize(Box<MemorizeArguments>),
     /// Show a run as one page: curves, what a step is spent on and sends, predicted beside measured.
     Report(ReportArguments),
+    /// Measure what a model learns by heart of documents that it sees again and again, without and with the goldfish loss.
+    Memorize(Box<MemorizeArguments>),
     /// Show what a layout does without running it: program, bytes, FLOPs, memory.
     Explain(ExplainArguments),
     /// Find the fastest layouts of a model on a cluster: how long a step takes, what it needs, what limits it.

@@ -1,5 +1,5 @@
-//! The command line of Quadrille: `train`, `eval`, `generate`, `memorize`, `verify`, `report`, `explain`, `plan`, `sweep`,
-//! `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`.
+//! The command line of Quadrille: `train`, `eval`, `generate`, `memorize`, `verify`, `report`, `explain`, `plan`,
+//! `sweep`, `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -68,8 +68,8 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Verify(arguments) => verify::run(&arguments, launch),
         Command::Eval(arguments) => evaluate::run(&arguments, launch),
         Command::Generate(arguments) => generate::run(&arguments, launch),
-        Command::Memorize(arguments) => memorize::run(&arguments, launch),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Memorize(arguments) => memorize::run(&arguments, launch),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),

@@ -39,7 +39,7 @@ pub fn check(program: &StepProgram, threads: usize, launch: &Launch, beside: u64
 }
 
 /// Bytes of all ranks: those of a stage have equal buffers.
-fn allocated(program: &StepProgram) -> u128 {
+pub fn allocated(program: &StepProgram) -> u128 {
     let grid = &program.layout.grid;
     let stages = grid.size(Axis::Pipe);
     let first_of = |stage| (0..grid.ranks()).find(|rank| grid.coordinate(*rank).on(Axis::Pipe) == stage);

@@ -285,7 +285,33 @@ fn flags_of_runs_are_held_against_each_other() {
         let (code, message) = fail(folder.path(), &line);
         assert!(code == 2 && message.contains(part), "{line}: {code} {message}");
     }
-    // A new run from the parameters of another.
+    // A new run from the parameters of another, which is not of the default model, and goes on with that model.
     succeed(folder.path(), "train --from run --dtype f64 --grid data=2 --steps 2 --out next");
-    assert_eq!(losses(&folder.path().join("next")).len(), 2);
+    succeed(folder.path(), "train --resume next --steps 3");
+    assert_eq!(losses(&folder.path().join("next")).len(), 3);
+    let (code, message) = fail(folder.path(), "train --from run --dtype f64 --set layers=1 --steps 2");
+    assert!(code == 1 && message.contains("is of another model: it also holds the tensor block.1."), "{message}");
+}
+
+#[test]
+fn what_is_saved_does_not_depend_on_the_validation_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    // Tokens of llm.c, one of which the model does not know.
+    let mut tokens: Vec<u16> = (0..400).map(|token| token % 250).collect();
+    tokens[200] = 60_000;
+    let mut header = vec![0_i32; 256];
+    header[..3].copy_from_slice(&[20_240_520, 1, tokens.len() as i32]);
+    let header = header.iter().flat_map(|word| word.to_le_bytes());
+    fs::write(
+        folder.path().join("bad.bin"),
+        header.chain(tokens.iter().flat_map(|token| token.to_le_bytes())).collect::<Vec<u8>>(),
+    )
+    .unwrap();
+    fs::write(folder.path().join("good.txt"), "some text to be learned ".repeat(100)).unwrap();
+    let line = format!(
+        "{TINY} --grid x=2 --set vocab=50257 --tokenizer gpt2 --steps 3 --data good.txt --validation-data bad.bin --out run"
+    );
+    let (code, message) = fail(folder.path(), &line);
+    assert!(code == 1 && message.contains("60000"), "{message}");
+    assert_eq!(steps_of_checkpoints(&folder.path().join("run")), [3]);
 }

@@ -9,19 +9,37 @@ use std::path::{Path, PathBuf};
 pub struct Lines {
     path: PathBuf,
     file: File,
+    /// Whether records that cannot be written wait for the next.
+    patient: bool,
+    waiting: Vec<u8>,
 }
 
 impl Lines {
+    fn new(path: &Path, file: File) -> Self {
+        Self { path: path.to_owned(), file, patient: false, waiting: Vec::new() }
+    }
+
+    /// From now on what cannot be written is no error: it is kept, and tried again with the next record.
+    pub fn wait_for_space(&mut self) {
+        self.patient = true;
+    }
+
+    /// Tries again to write what is waiting.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.patient = false;
+        self.append_bytes(&[])
+    }
+
     /// An empty file, in place of what is there.
     pub fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), file: File::create(path)? })
+        Ok(Self::new(path, File::create(path)?))
     }
 
     /// A file that has lines already.
     pub fn continued(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         file.seek(SeekFrom::End(0))?;
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self::new(path, file))
     }
 
     /// The file's path.
@@ -37,10 +55,21 @@ impl Lines {
 
     /// The same for a record that is no line.
     pub fn append_bytes(&mut self, record: &[u8]) -> io::Result<()> {
+        self.waiting.extend_from_slice(record);
         let whole = self.file.stream_position();
-        self.file.write_all(record).inspect_err(|_| {
-            // A pipe has no positions. The first error is the one to tell.
-            let _ = whole.map(|whole| self.file.set_len(whole));
-        })
+        match self.file.write_all(&self.waiting) {
+            Ok(()) => self.waiting.clear(),
+            Err(error) => {
+                // A pipe has no positions. The first error is the one to tell.
+                let _ = whole.and_then(|whole| {
+                    self.file.set_len(whole)?;
+                    self.file.seek(SeekFrom::Start(whole))
+                });
+                if !self.patient {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -121,9 +121,9 @@ impl RunFolder {
     /// # Errors
     /// The system's.
     pub fn begin(&self, description: &Description, step: u64) -> Result<Records, Failure> {
+        let records = Records::open(&self.path, step).map_err(|(path, error)| unusable(&path, &error))?;
         self.write("run.json", description)?;
-        Records::open(&self.path, step)
-            .map_err(|(path, error)| Failure::usage(format!("cannot write {}: {error}", path.display())))
+        Ok(records)
     }
 
     /// Writes a document, whole or not at all.
@@ -135,6 +135,27 @@ impl RunFolder {
         let text = serde_json::to_vec_pretty(document).map_err(|error| Failure::Run(error.into()))?;
         files::replace(&path, &text).map_err(|error| Failure::run(files::unwritable("", &path, &error)))
     }
+}
+
+/// A file of records that a run cannot go on with.
+fn unusable(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(match error.kind() {
+        io::ErrorKind::InvalidData => {
+            format!("{}: {error}; remove the line, or the file, whose records are then gone", path.display())
+        }
+        _ => format!("cannot write {}: {error}", path.display()),
+    })
+}
+
+/// The log of a run that goes on: its lines after `step` are dropped, new ones are added.
+///
+/// # Errors
+/// A line that is no step's; the system's.
+pub fn continued_log(path: &Path, step: u64) -> Result<Lines, Failure> {
+    let failure = |error: io::Error| unusable(path, &error);
+    let kept = kept(path, |record: &StepRecord| record.step <= step).map_err(failure)?;
+    rewrite(path, kept.iter().map(line)).map_err(failure)?;
+    Lines::continued(path).map_err(failure)
 }
 
 /// The checkpoints of a run's folder.
@@ -173,7 +194,7 @@ pub fn describe(path: &Path) -> Result<Description, Failure> {
 pub struct Event {
     /// The step after which it happened.
     pub step: u64,
-    /// `saved`, `not saved`, `skipped`, `spike`, `validation`, `resumed` or `stopped`.
+    /// `resumed`, `saved`, `not saved`, `skipped`, `spike`, `validation` or `stopped`.
     pub kind: String,
     /// For people.
     pub text: String,
@@ -208,6 +229,20 @@ impl Records {
             events: Lines::continued(&events).map_err(at(&events))?,
             scalars: EventFile::begin(folder, step)?,
         })
+    }
+
+    /// From now on what cannot be written waits until it can.
+    pub fn wait_for_space(&mut self) {
+        [&mut self.steps, &mut self.table, &mut self.events].into_iter().for_each(Lines::wait_for_space);
+        self.scalars.wait_for_space();
+    }
+
+    /// Tries again to write what is waiting; the file that cannot be written, with the system's reason.
+    pub fn flush(&mut self) -> Result<(), (PathBuf, io::Error)> {
+        for lines in [&mut self.steps, &mut self.table, &mut self.events] {
+            lines.flush().map_err(|error| (lines.path().to_owned(), error))?;
+        }
+        self.scalars.flush()
     }
 
     /// Adds a step; the file that cannot be written, with the system's reason.

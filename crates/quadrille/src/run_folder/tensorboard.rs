@@ -42,6 +42,19 @@ impl EventFile {
         Ok(file)
     }
 
+    /// From now on what cannot be written waits until it can.
+    pub fn wait_for_space(&mut self) {
+        self.records.wait_for_space();
+    }
+
+    /// Tries again to write what is waiting.
+    ///
+    /// # Errors
+    /// The file that cannot be written, with the system's reason.
+    pub fn flush(&mut self) -> Result<(), (PathBuf, io::Error)> {
+        self.records.flush().map_err(|error| (self.records.path().to_owned(), error))
+    }
+
     /// Adds what a step has measured. Numbers that are not finite stay what they are.
     pub fn step(&mut self, record: &StepRecord) -> Result<(), (PathBuf, io::Error)> {
         let StepRecord { loss, grad_norm, lr, tokens_per_second, .. } = *record;

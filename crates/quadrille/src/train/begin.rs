@@ -43,7 +43,9 @@ impl Beginning {
             (Some(path), None) => Some(Arc::new(Checkpoint::find(path).map_err(unreadable)?)),
             _ => None,
         };
-        let settings = match &from {
+        // A run that began with the parameters of another checkpoint has that one's model, and so have its own.
+        let of = newest.as_ref().filter(|_| arguments.from.is_some()).or(from.as_ref());
+        let settings = match of {
             Some(checkpoint) => settings_of(&checkpoint.about().model, &arguments.model, Hyper::default())?,
             None => settings(&arguments.model, "gpt-demo", Hyper::default())?,
         };
@@ -100,12 +102,7 @@ fn unreadable(error: CheckpointError) -> Failure {
 fn check_same(checkpoint: &Checkpoint, settings: &Settings, arguments: &TrainArguments) -> Result<(), Failure> {
     let about = checkpoint.about();
     let path = checkpoint.path().display();
-    let model = match &arguments.from {
-        // The run began with the parameters of another checkpoint, and has its model.
-        Some(_) => &settings_of(&about.model, &arguments.model, Hyper::default())?.model,
-        None => &settings.model,
-    };
-    if about.model != *model {
+    if about.model != settings.model {
         return Err(Failure::usage(format!(
             "{path} is of the model {}, and the command line describes another one; leave --model and --set of the model as \
              they were, or begin a new run with --from",

@@ -7,7 +7,7 @@ pub mod reporter;
 mod resume;
 pub mod signals;
 
-use quadrille_engine::{EngineError, RunEvent, Samples, TrainOutcome, Validation, train};
+use quadrille_engine::{EngineError, OnSaveFailure, RunEvent, Samples, TrainOutcome, Validation, train};
 use quadrille_spec::ElementType;
 use quadrille_step::{StepProgram, predict};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::explain::ledger_text;
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
-use crate::run_folder::{Description, Known, Records};
+use crate::run_folder::{Description, Known, Records, continued_log};
 use crate::timeline::{create_trace, write_trace};
 use crate::trace;
 use arguments::TrainArguments;
@@ -34,7 +34,11 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     };
     let prepared = Prepared::new(arguments, &command, launch)?;
     let first = launch.is_first();
-    let log = arguments.log.as_deref().filter(|_| first).map(create_log).transpose()?;
+    let log = arguments.log.as_deref().filter(|_| first);
+    let log = match resumed.is_some() && !resume::says("--log")? {
+        true => log.map(|path| continued_log(path, prepared.about.step)).transpose()?,
+        false => log.map(create_log).transpose()?,
+    };
     let trace_file = arguments.trace.as_deref().filter(|_| first).map(create_trace).transpose()?;
     let records = records(&prepared, command)?;
     if first && !arguments.json {
@@ -44,9 +48,14 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let done = options.start.steps_done();
     let floor = source.floor().map(|(floor, _)| floor);
     let mut reporter = Reporter::new(arguments, &program.model, [done + 1, options.steps], floor, log, records, first);
+    if resumed.is_some() {
+        let text = format!("from step {done} on {}", program.layout.grid);
+        reporter.note(done, "resumed", text, None, false)?;
+    }
     let outcome = execute(&prepared, arguments, &mut |event| reporter.see(&event));
-    reporter.finish();
+    let finished = reporter.finish();
     let outcome = outcome?;
+    finished?;
     let stopped = stopped(&outcome, options.steps, arguments, signals);
     if !first {
         return stopped.map_or(Ok(()), Err);
@@ -126,7 +135,11 @@ fn records(prepared: &Prepared, command: Vec<String>) -> Result<Option<Records>,
     let floor = source.floor().map(|(floor, _)| floor);
     let known = Known { steps: Some(options.steps), threads: Some(options.threads), floor };
     let description = Description::new(command, json!(program.model), layout_json(&program.layout), predicted, known);
-    folder.begin(&description, about.step).map(Some)
+    let mut records = folder.begin(&description, about.step)?;
+    if options.saving.as_ref().is_some_and(|saving| saving.on_failure == OnSaveFailure::Continue) {
+        records.wait_for_space();
+    }
+    Ok(Some(records))
 }
 
 /// Whether a signal has ended the run early, and how to go on.

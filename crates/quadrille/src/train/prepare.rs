@@ -57,7 +57,7 @@ impl Prepared {
         let program = StepProgram::new(model, &layout)?;
         let threads = settings::threads(&arguments.run, launch, layout.grid.ranks())?;
         let timeout = settings::timeout(&arguments.run)?;
-        resources::check(&program, threads, launch, 0)?;
+        resources::check(&program, threads, launch, beside(arguments, &program)?)?;
         check_paths(arguments)?;
         let source =
             launch.first_then_others(|| Source::open(&arguments.data, model, arguments.run.seed, layout.seq_len))?;
@@ -101,6 +101,18 @@ fn tuning(
         )));
     }
     Ok((false, Some(choices), None))
+}
+
+/// Bytes that a run takes beside its step: copies of the state while it is written, and evaluation's own values.
+fn beside(arguments: &TrainArguments, program: &StepProgram) -> Result<u64, Failure> {
+    let element = program.layout.dtype.bytes();
+    let saved = arguments.out.is_some() || arguments.resume.is_some();
+    let state = if saved { 3 * program.model.parameters() * element } else { 0 };
+    if arguments.data.validation.is_none() && arguments.data.validation_data.is_empty() {
+        return Ok(state);
+    }
+    let evaluation = StepProgram::evaluation(&program.model, &program.layout)?;
+    Ok(state + u64::try_from(resources::allocated(&evaluation)).unwrap_or(u64::MAX / 2))
 }
 
 /// Flags that need others.

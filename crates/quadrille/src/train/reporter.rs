@@ -143,11 +143,17 @@ impl Reporter {
         }
     }
 
-    /// Removes the bar.
-    pub fn finish(&self) {
+    /// Removes the bar, and writes what has waited for space on the disk.
+    ///
+    /// # Errors
+    /// There is still none.
+    pub fn finish(&mut self) -> Result<(), EngineError> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        self.records
+            .as_mut()
+            .map_or(Ok(()), |records| records.flush().map_err(|(path, source)| unwritten(path, source)))
     }
 }
 
