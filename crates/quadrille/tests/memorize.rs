@@ -51,11 +51,10 @@ fn documents_that_are_repeated_are_memorised_without_the_goldfish_loss_and_not_w
 
 #[test]
 fn every_layout_memorises_the_same() {
-    let folder = tempfile::tempdir().unwrap();
     let line = format!("{TINY} --epochs 30,0 --dtype f64");
     let serial = json(&line);
-    let parallel = json_in(folder.path(), &format!("{line} --grid x=2,data=2 --set layers=2"));
-    let pipeline = json_in(folder.path(), &format!("{line} --grid z=2,pipe=2 --loss goldfish"));
+    let parallel = json(&format!("{line} --grid x=2,data=2"));
+    let pipeline = json(&format!("{line} --grid z=2,pipe=2 --loss goldfish"));
     let losses = |run: &Value| -> Vec<f64> {
         run["losses"].as_array().unwrap().iter().map(|loss| loss.as_f64().unwrap()).collect()
     };
@@ -90,9 +89,9 @@ fn a_study_begins_with_a_checkpoint_and_keeps_its_own() {
     let document = json_in(folder.path(), &first);
     assert_eq!((document["steps"].as_u64(), &document["data"]["vocabulary"]), (Some(7), &Value::from("bytes")));
     let again = json_in(folder.path(), &format!("{line} --from kept/plain --warmup-steps 0 --goldfish k=2,h=4"));
-    let rates = |document: &Value| document["runs"][0]["losses"].as_array().unwrap()[0].as_f64().unwrap();
+    let first_loss = |document: &Value| document["runs"][0]["losses"][0].as_f64().unwrap();
     assert_eq!(again["steps"], 1, "as many as the documents fill");
-    assert!(rates(&again) < rates(&document), "it goes on from what was learned");
+    assert!(first_loss(&again) < first_loss(&document), "it goes on from what was learned");
     refused_in(folder.path(), &first, &["--out kept", "holds checkpoints already"]);
     let output = run(folder.path(), "generate --from kept/plain --prompt 4 --max-tokens 3 --tokenizer bytes --json");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

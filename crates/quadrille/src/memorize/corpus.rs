@@ -53,8 +53,9 @@ impl Corpus {
             }
         };
         let chosen = choose(&source, seed, wanted)?;
-        let (mut taken, documents): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
-        taken.sort_unstable_by_key(|range: &Range<usize>| range.start);
+        let mut taken: Vec<Range<usize>> = chosen.iter().map(|document| document.all.clone()).collect();
+        taken.sort_unstable_by_key(|range| range.start);
+        let documents = chosen.into_iter().map(|document| document.tokens).collect();
         let about = json!({
             "source": source.path(),
             "tokens": source.len(),
@@ -79,8 +80,16 @@ fn demo(tokenizer: Tokenizer, model: &Model, seed: u64, wanted: Wanted) -> Resul
     Ok(TokenSource::from(DemoCorpus::new(seed, tokenizer, tokens)))
 }
 
-/// Distinct documents in random order: for each all positions of its tokens, and the first `seq_len` tokens.
-fn choose(source: &TokenSource, seed: u64, wanted: Wanted) -> Result<Vec<(Range<usize>, Vec<u32>)>, Failure> {
+/// A document of a bucket.
+struct Chosen {
+    /// The positions of all its tokens.
+    all: Range<usize>,
+    /// The first ones, as many as a sequence has.
+    tokens: Vec<u32>,
+}
+
+/// Documents that begin differently, in random order.
+fn choose(source: &TokenSource, seed: u64, wanted: Wanted) -> Result<Vec<Chosen>, Failure> {
     let Wanted { documents, seq_len, prompt } = wanted;
     // The built-in corpus has no documents: they are cut out of it.
     let cut = matches!(source, TokenSource::Demo(_));
@@ -99,7 +108,7 @@ fn choose(source: &TokenSource, seed: u64, wanted: Wanted) -> Result<Vec<(Range<
         let mut tokens = vec![0; seq_len];
         source.window(content.start, &mut tokens)?;
         if beginnings.insert(tokens[..prompt].to_vec()) {
-            chosen.push((all, tokens));
+            chosen.push(Chosen { all, tokens });
         }
         if chosen.len() == documents {
             return Ok(chosen);
