@@ -36,7 +36,8 @@ impl<T: Real> RankEngine<'_, T> {
     }
 
     /// Forgets what has been sent since the last step's ledger was taken.
-    pub(crate) fn forget_transfers(&self) {
+    pub(crate) fn forget_transfers(&mut self) {
+        self.set_aside.clear();
         self.context.take_ledger();
     }
 }

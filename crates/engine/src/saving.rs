@@ -5,6 +5,7 @@
 //! the only communication; they lie between steps and are not part of a step's ledger.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::thread::{JoinHandle, spawn};
@@ -194,7 +195,7 @@ impl<'a> Saver<'a> {
         let (mut draft, mut reason) = (None, None);
         match result {
             Some(Ok(written)) => draft = written,
-            Some(Err(error)) => reason = Some((0, error.to_string())),
+            Some(Err(error)) => reason = Some((0, with_causes(&error))),
             None => {}
         }
         // From here on no rank writes any more.
@@ -209,4 +210,15 @@ impl<'a> Saver<'a> {
             OnSaveFailure::Continue => Ok(Some(Saved::Failed(step, reason))),
         }
     }
+}
+
+/// An error with what caused it.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
 }

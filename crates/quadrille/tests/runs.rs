@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::run;
+use common::{json, run};
 use serde_json::Value;
 
 /// A small model in f64, whose runs differ in no bit.
@@ -212,6 +212,60 @@ fn a_loss_that_is_no_number_is_not_applied_and_its_origin_is_named() {
     let events = fs::read_to_string(folder.path().join("skipped/events.jsonl")).unwrap();
     assert_eq!(events.matches("\"kind\":\"skipped\"").count(), 3, "{events}");
     assert!(steps_of_checkpoints(&folder.path().join("skipped")) == [4]);
+}
+
+#[test]
+fn the_folder_keeps_what_the_run_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_folder = folder.path().join("run");
+    let printed = json(&format!("{TINY} --grid data=2 --steps 3 --validation 0.1 --out {}", run_folder.display()));
+    let kept: Value = serde_json::from_slice(&fs::read(run_folder.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(printed, kept);
+    assert_eq!(printed["ledger"]["equal"], true, "validation is no part of a step");
+    let lines = fs::read_to_string(run_folder.join("steps.jsonl")).unwrap();
+    let table = fs::read_to_string(run_folder.join("steps.csv")).unwrap();
+    for (step, (line, row)) in printed["steps"].as_array().unwrap().iter().zip(lines.lines().zip(table.lines().skip(1)))
+    {
+        assert_eq!(*step, serde_json::from_str::<Value>(line).unwrap());
+        let columns = step.as_object().unwrap().values().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            row.split(',').map(|cell| cell.parse::<f64>().ok()).collect::<Vec<_>>(),
+            columns.iter().map(|cell| cell.parse::<f64>().ok()).collect::<Vec<_>>()
+        );
+    }
+    // A command line that cannot be used leaves no folder.
+    let (code, message) = fail(folder.path(), &format!("{TINY} --grid x=5 --out refused"));
+    assert!(code == 2 && !folder.path().join("refused").exists(), "{message}");
+}
+
+/// A limit on the size of files stands for a full disk: the system refuses to write more.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_ends_the_run_or_does_not_as_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    succeed(folder.path(), &format!("{TINY} --grid x=2 --steps 2 --out run --set final_fraction=1"));
+    let limited = |action: &str| {
+        let program = env!("CARGO_BIN_EXE_quadrille");
+        let line =
+            format!("{program} train --resume run --steps 6 --checkpoint-every 1 --on-checkpoint-failure {action}");
+        let script = format!("trap '' XFSZ; ulimit -f 200; exec {line}");
+        Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().unwrap()
+    };
+    let stopped = limited("stop");
+    let message = String::from_utf8_lossy(&stopped.stderr);
+    assert_eq!(stopped.status.code(), Some(1), "{message}");
+    assert!(message.contains("the checkpoint of step 3 could not be written: cannot "), "{message}");
+    assert!(message.contains("too large") && message.contains("earlier ones are as they were"), "{message}");
+    assert_eq!(steps_of_checkpoints(&folder.path().join("run")), [2]);
+    let went_on = limited("continue");
+    let message = String::from_utf8_lossy(&went_on.stderr);
+    assert!(went_on.status.success(), "{message}");
+    assert_eq!(message.matches("no checkpoint of step").count(), 4, "{message}");
+    assert_eq!(losses(&folder.path().join("run")).len(), 6);
+    assert_eq!(steps_of_checkpoints(&folder.path().join("run")), [2]);
+    succeed(folder.path(), "checkpoint verify run");
+    succeed(folder.path(), "train --resume run --steps 6");
+    assert_eq!(steps_of_checkpoints(&folder.path().join("run")), [4, 5, 6], "what was asked for last still holds");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use quadrille_spec::{
     Activation, Activations, Layout, LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
 };
-use quadrille_step::{StepProgram, print_program};
+use quadrille_step::{Generation, StepProgram, Wanted, print_program};
 
 fn program_of(grid: &str, layers: usize, change: impl FnOnce(&mut LayoutRequest)) -> StepProgram {
     program_of_model(&Model { name: "test".to_owned(), ..Model::gpt(layers, 8, 2, 13, 4) }, grid, change)
@@ -115,4 +115,19 @@ fn llama_block_recomputed_selectively_in_summa() {
         (request.linear, request.recompute) = (Linear::Summa, Recompute::Selective);
     };
     insta::assert_snapshot!(print_program(&program_of_model(&llama(), "x=2", summa)));
+}
+
+#[test]
+fn an_evaluation_has_forward_passes_and_the_sum_of_the_loss() {
+    let training = program_of_model(&llama(), "x=2,data=2,pipe=2", |request| request.zero = Zero::Optimizer);
+    let evaluation = StepProgram::evaluation(&training.model, &training.layout).unwrap();
+    insta::assert_snapshot!(print_program(&evaluation));
+}
+
+#[test]
+fn a_pass_of_generation_reads_a_cache_and_gathers_the_newest_logits() {
+    let layout = program_of_model(&llama(), "x=2,y=2,data=2,pipe=2", |_| ()).layout;
+    let layout = layout.for_generation(&llama(), 2, 1).unwrap();
+    let generation = Generation { capacity: 4, wanted: Wanted::Newest };
+    insta::assert_snapshot!(print_program(&StepProgram::generation(&llama(), &layout, generation).unwrap()));
 }

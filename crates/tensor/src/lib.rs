@@ -18,6 +18,7 @@ mod dispatch;
 mod element;
 mod elementwise;
 mod embedding;
+mod few_rows;
 mod lanes;
 mod matmul;
 mod norm;
@@ -45,6 +46,7 @@ pub use cross_entropy::{IGNORED, cross_entropy_gradient, cross_entropy_loss, cro
 pub use element::Element;
 pub use elementwise::{add_assign, copy, sum_of_squares};
 pub use embedding::{add_positions, embed_backward, embed_forward, positions_backward};
+pub use few_rows::{FEW_ROWS, matmul_few_rows};
 pub use matmul::{Transpose, library_matmul, matmul};
 pub use norm::{norm_backward, norm_backward_sums, norm_centered_squares, norm_forward, norm_row_sums};
 pub use pool::Pool;

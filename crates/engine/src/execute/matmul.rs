@@ -1,7 +1,7 @@
 //! Products, as they are stored or as tuning found them faster.
 
-use quadrille_step::{GemmPass, GemmStorage, Operation, Product};
-use quadrille_tensor::{Transpose, matmul, matmul_as};
+use quadrille_step::{GemmPass, GemmStorage, Operation, Product, Purpose};
+use quadrille_tensor::{FEW_ROWS, Transpose, matmul, matmul_as, matmul_few_rows};
 
 use super::Done;
 use crate::{RankEngine, Real};
@@ -15,10 +15,14 @@ impl<T: Real> RankEngine<'_, T> {
         };
         let Product { storage, m, n, k } = product;
         let (stored, run_as) = (transpose(storage), transpose(self.matmuls.choice(&product)));
+        // Passes of single tokens read weights and hardly use them. Training keeps to one kernel, and so to its rounding.
+        let few_rows = m < FEW_ROWS && matches!(self.program.purpose, Purpose::Generation(_));
         let mut scratch = std::mem::take(&mut self.scratch);
         let flops = self.write(*output, |rank, c| {
             let (a, b, add) = (rank.read(*left)?, rank.read(*right)?, rank.accumulates(*write));
-            if run_as == stored {
+            if few_rows {
+                matmul_few_rows(&rank.pool, stored, m, n, k, a, b, c);
+            } else if run_as == stored {
                 matmul(&rank.pool, stored, m, n, k, a, b, c, add);
             } else {
                 matmul_as(&rank.pool, run_as, stored, m, n, k, a, b, c, add, &mut scratch);

@@ -76,6 +76,17 @@ pub struct RunFolder {
     _lock: Lock,
 }
 
+impl Drop for RunFolder {
+    /// Leaves nothing of a run that has not begun.
+    fn drop(&mut self) {
+        if !self.path.join("run.json").exists() {
+            // What cannot be removed, e.g. a folder with the user's files, is no harm.
+            let _ = fs::remove_file(self.path.join("lock"));
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
 impl RunFolder {
     /// Locks the folder of a new run, and makes it if it is not there.
     ///

@@ -12,18 +12,14 @@ use crate::layout_arguments::LayoutArguments;
 /// What to do when a checkpoint cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SaveFailureAction {
-    /// End the run.
     Stop,
-    /// Go on.
     Continue,
 }
 
 /// What to do with a step that cannot be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DivergenceAction {
-    /// End the run.
     Stop,
-    /// Go on with the next step.
     Skip,
 }
 
@@ -34,8 +30,15 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+const EXAMPLES: &str = "Examples:
+  quadrille train --grid x=2,y=2,data=2 --data book.txt --log run.jsonl
+  quadrille train --data wiki.jsonl:0.7 code/:0.3 --validation 0.01 --out run --checkpoint-every 100
+  quadrille train --resume run                          after a crash or Ctrl-C, with the same bits
+  quadrille train --resume run --grid x=2,pipe=2        the same on other ranks
+  quadrille train --from gpt2 --out tuned --data book.txt --goldfish k=2,h=13";
+
 #[derive(Debug, Args)]
-#[command(allow_negative_numbers = true)]
+#[command(allow_negative_numbers = true, after_help = EXAMPLES)]
 pub struct TrainArguments {
     #[command(flatten)]
     pub model: ModelArguments,

@@ -5,6 +5,7 @@ mod layouts;
 mod losses;
 #[path = "../common/mpirun.rs"]
 mod mpirun;
+mod runs;
 mod usage;
 
 use std::path::Path;
@@ -42,5 +43,5 @@ fn under_mpirun(folder: &Path, ranks: usize, line: &str) -> Outcome {
 }
 
 fn main() -> ExitCode {
-    run_cases(&[layouts::CASES, losses::CASES, usage::CASES].concat())
+    run_cases(&[layouts::CASES, losses::CASES, runs::CASES, usage::CASES].concat())
 }

@@ -65,7 +65,7 @@ impl CacheShape {
 }
 
 /// Puts the keys and values of qkv [sequences * tokens, (heads + 2 * kv_heads) * d] into the cache: those of token i of
-/// a sequence at position starts[sequence] + i; what is beyond the capacity, padding of a pass, is left out.
+/// a sequence at position `starts[sequence] + i`; what is beyond the capacity, padding of a pass, is left out.
 pub fn store_keys_values<T: Element>(pool: &Pool, shape: CacheShape, starts: &[usize], qkv: &[T], cache: &mut [T]) {
     shape.check(starts, qkv.len(), cache.len());
     let (d, capacity) = (shape.head_dim, shape.capacity);
@@ -88,7 +88,7 @@ pub fn store_keys_values<T: Element>(pool: &Pool, shape: CacheShape, starts: &[u
 }
 
 /// out [sequences * tokens, heads * d] = softmax(q k^T / sqrt(d)) v, with the queries of qkv, of which token i of a
-/// sequence is at position starts[sequence] + i and sees the keys and values in the cache up to it, which
+/// sequence is at position `starts[sequence] + i` and sees the keys and values in the cache up to it, which
 /// [`store_keys_values`] has put there. Rows beyond the capacity, padding of a pass, are zero.
 pub fn cached_attention<T: Element>(
     pool: &Pool,

@@ -7,6 +7,7 @@ mod columns;
 mod cross_entropy;
 mod elementwise;
 mod embedding;
+mod few_rows;
 mod matmul;
 mod norm;
 mod rms_norm;

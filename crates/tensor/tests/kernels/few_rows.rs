@@ -1,0 +1,25 @@
+use crate::support::{assert_close, on_any_threads, random};
+use quadrille_tensor::*;
+
+fn check<T: Element>(layout: Transpose, m: usize, n: usize, k: usize) {
+    let (a, b) = (random::<T>(1, m * k), random::<T>(2, k * n));
+    let found = on_any_threads(|pool: &Pool| {
+        let mut c = vec![T::from_f64(f64::NAN); m * n];
+        matmul_few_rows(pool, layout, m, n, k, &a, &b, &mut c);
+        c
+    });
+    let at = |p: usize, j: usize| if layout == Transpose::Nt { j * k + p } else { p * n + j };
+    let product = |i: usize, j: usize| (0..k).map(|p| a[i * k + p].to_f64() * b[at(p, j)].to_f64()).sum::<f64>();
+    let exact: Vec<f64> = (0..m * n).map(|at| product(at / n, at % n)).collect();
+    assert_close(&format!("{layout:?} {m}x{n}x{k}"), &found, &exact);
+}
+
+#[test]
+fn products_of_few_rows_equal_loops() {
+    for layout in [Transpose::Nn, Transpose::Nt] {
+        for (m, n, k) in [(1, 1, 1), (1, 7, 5), (3, 130, 33), (1, 1000, 200), (15, 700, 129), (2, 64, 0), (0, 5, 3)] {
+            check::<f64>(layout, m, n, k);
+            check::<f32>(layout, m, n, k);
+        }
+    }
+}
