@@ -189,9 +189,9 @@ fn summary(folder: &Path, steps: &[StepRecord]) -> Result<Result<Summary, String
         serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
     let [end, last] = [&summary.steps, steps].map(|steps| steps.last().map(|step| step.step));
     Ok(match (end, last) {
-        (Some(end), Some(last)) if end < last => Err(format!(
-            "summary.json is of an earlier part of the run, which ended after step {end}: the run goes on, or was cut off before \
-             its end."
+        (Some(end), last) if end != last.unwrap_or(0) => Err(format!(
+            "summary.json is of another part of the run, which ended after step {end}: the run goes on, or was cut off before its \
+             end."
         )),
         _ => Ok(summary),
     })
