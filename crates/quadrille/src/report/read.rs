@@ -39,7 +39,7 @@ pub struct Run {
     pub summary: Result<Summary, String>,
     /// Finished checkpoints, oldest first.
     pub checkpoints: Vec<Stored>,
-    /// Whether there are unfinished checkpoints: one is being written, or a run was killed.
+    /// How many checkpoints are unfinished: one is being written, or the run was killed.
     pub unfinished: usize,
     /// Files whose last line is cut off: it is being written, or the run was killed.
     pub cut: Vec<&'static str>,
@@ -47,8 +47,11 @@ pub struct Run {
 
 /// A checkpoint as the system lists it; it is not opened.
 pub struct Stored {
+    /// The step after which it was written.
     pub step: u64,
+    /// Its folder's name.
     pub name: String,
+    /// Of all its files together.
     pub bytes: u64,
 }
 
@@ -69,7 +72,9 @@ pub struct Summary {
 /// Ledgers of the same step.
 #[derive(Debug, Deserialize)]
 pub struct Ledgers {
+    /// What the program says.
     pub predicted: Ledger,
+    /// What was counted in the last step.
     pub counted: Ledger,
     /// Whether they were equal, as integers, on every rank in every step.
     pub equal: bool,
