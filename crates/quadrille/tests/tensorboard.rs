@@ -25,7 +25,7 @@ fn masked_crc(data: &[u8]) -> u32 {
         }
     }
     let crc = !crc;
-    ((crc >> 15) | (crc << 17)).wrapping_add(0xa282_ead8)
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// The data of every record; nothing may be left over.
