@@ -197,7 +197,7 @@ fn complete<T: Real>(saver: &mut Saver, engine: &RankEngine<T>, tell: &mut Tell)
 fn tell_saved(tell: &mut Tell, saved: Option<Saved>) -> Result<(), EngineError> {
     match saved {
         None => Ok(()),
-        Some(Saved::Done(step)) => tell(RunEvent::Saved(step)),
+        Some(Saved::Done(step, unremoved)) => tell(RunEvent::Saved { step, unremoved }),
         Some(Saved::Failed(step, reason)) => tell(RunEvent::NotSaved { step, reason }),
     }
 }

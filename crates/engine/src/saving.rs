@@ -44,27 +44,25 @@ pub struct Saving {
 /// What became of a checkpoint.
 #[derive(Debug)]
 pub(crate) enum Saved {
-    /// It is complete.
-    Done(u64),
+    /// It is complete; why older ones could not be removed, if so, on the first rank.
+    Done(u64, Option<String>),
     /// It is not, for this reason, and the run is to go on.
     Failed(u64, String),
 }
 
-type Written = Result<Option<Draft>, CheckpointError>;
-
-/// How far a checkpoint is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Every rank writes its tiles.
-    Writing,
-    /// All tiles are written; the first rank commits.
-    Committing,
+/// What a rank has done for a checkpoint.
+enum Part {
+    /// Its tiles are written.
+    Tiles(Draft),
+    /// Nothing more is to be done; older checkpoints that could not be removed.
+    Rest(Option<String>),
 }
+
+type Written = Result<Part, CheckpointError>;
 
 /// A checkpoint that is being written.
 struct UnderWay {
     step: u64,
-    stage: Stage,
     /// What this rank does for it, until it is done.
     task: Option<JoinHandle<Written>>,
     /// What came of it.
@@ -120,15 +118,9 @@ impl<'a> Saver<'a> {
             let draft = Draft::begin(&folder, step)?;
             let tiles: Vec<_> = tiles.into_iter().map(|(tile, numbers)| (tile, Cow::Owned(numbers))).collect();
             draft.write::<T>(rank, &tiles)?;
-            Ok(Some(draft))
+            Ok(Part::Tiles(draft))
         });
-        self.under_way = Some(UnderWay {
-            step,
-            stage: Stage::Writing,
-            task: Some(task),
-            result: None,
-            about: self.about(step, losses),
-        });
+        self.under_way = Some(UnderWay { step, task: Some(task), result: None, about: self.about(step, losses) });
         self.begun = step;
         Ok(())
     }
@@ -155,14 +147,15 @@ impl<'a> Saver<'a> {
             return self.give_up(engine);
         }
         let Some(at) = self.under_way.take() else { return Ok(None) };
-        if at.stage == Stage::Committing {
-            return Ok(Some(Saved::Done(at.step)));
-        }
         let UnderWay { step, result, about, .. } = at;
-        let draft = result.and_then(Result::ok).flatten().filter(|_| engine.context.rank() == 0);
-        let task = draft.map(|draft| self.commit(draft, about.clone()));
-        let result = task.is_none().then_some(Ok(None));
-        self.under_way = Some(UnderWay { step, stage: Stage::Committing, task, result, about });
+        let (task, result) = match result {
+            Some(Ok(Part::Rest(unremoved))) => return Ok(Some(Saved::Done(step, unremoved))),
+            Some(Ok(Part::Tiles(draft))) if engine.context.rank() == 0 => {
+                (Some(self.commit(draft, about.clone())), None)
+            }
+            _ => (None, Some(Ok(Part::Rest(None)))),
+        };
+        self.under_way = Some(UnderWay { step, task, result, about });
         Ok(None)
     }
 
@@ -183,8 +176,8 @@ impl<'a> Saver<'a> {
         let (folder, keep) = (Folder::new(&self.saving.folder), self.saving.keep);
         spawn(move || {
             draft.commit(&about, &shapes, &writers)?;
-            folder.prune(keep)?;
-            Ok(None)
+            // The checkpoint is complete, whatever becomes of older ones.
+            Ok(Part::Rest(folder.prune(keep).err().map(|error| with_causes(&error))))
         })
     }
 
@@ -194,9 +187,9 @@ impl<'a> Saver<'a> {
         let Some(UnderWay { step, result, .. }) = self.under_way.take() else { return Ok(None) };
         let (mut draft, mut reason) = (None, None);
         match result {
-            Some(Ok(written)) => draft = written,
+            Some(Ok(Part::Tiles(written))) => draft = Some(written),
+            Some(Ok(Part::Rest(_))) | None => {}
             Some(Err(error)) => reason = Some((0, with_causes(&error))),
-            None => {}
         }
         // From here on no rank writes any more.
         let reason = engine.first_told(reason)?.unwrap_or_default();

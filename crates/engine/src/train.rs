@@ -126,8 +126,13 @@ pub enum RunEvent<'a> {
     },
     /// The loss over the validation samples, after a step.
     Validated(u64, Evaluation),
-    /// The checkpoint of this step is complete.
-    Saved(u64),
+    /// The checkpoint of a step is complete.
+    Saved {
+        /// The step.
+        step: u64,
+        /// Why older checkpoints could not be removed, if so.
+        unremoved: Option<String>,
+    },
     /// The checkpoint of a step could not be written, and the run goes on.
     NotSaved {
         /// The step.

@@ -19,6 +19,7 @@ use crate::evaluate::EvalArguments;
 use crate::export::ExportArguments;
 use crate::generate::GenerateArguments;
 use crate::layout_arguments::LayoutArguments;
+use crate::memorize::arguments::MemorizeArguments;
 use crate::plan::atp::AtpArguments;
 use crate::plan::lbnl::LbnlArguments;
 use crate::plan::native::arguments::{DOCUMENT, QuestionArguments, ResultArguments};
@@ -42,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   quadrille train                                          train a small GPT on 8 ranks, grid chosen by the cost model
   quadrille train --grid x=2,y=2,data=2 --data book.txt    the same on your text, on a grid of your choice
   quadrille generate --from runs/mine --prompt 'Once upon a time'
+  quadrille memorize                                       what is learned by heart, without and with the goldfish loss
   quadrille verify --model gpt-tiny --ranks 8 --all-grids  every grid of 8 ranks equals the serial model
   quadrille train --grid x=2,pipe=2 --recompute full       a pipeline of two stages whose blocks are computed again
   quadrille explain --grid x=2,y=2,z=2 --program           what are all these collectives?
@@ -69,6 +71,8 @@ pub enum Command {
     Generate(Box<GenerateArguments>),
     /// Show a run as one page: curves, what a step is spent on and sends, predicted beside measured.
     Report(ReportArguments),
+    /// Measure what a model learns by heart of documents that it sees again and again, without and with the goldfish loss.
+    Memorize(Box<MemorizeArguments>),
     /// Show what a layout does without running it: program, bytes, FLOPs, memory.
     Explain(ExplainArguments),
     /// Find the fastest layouts of a model on a cluster: how long a step takes, what it needs, what limits it.

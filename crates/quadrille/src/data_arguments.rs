@@ -67,11 +67,19 @@ impl DataArguments {
     /// # Errors
     /// A file that holds none.
     pub fn tokenizer(&self, model: &Model) -> Result<Tokenizer, Failure> {
-        match &self.tokenizer {
-            Some(choice) => Ok(choice.open()?),
-            None if model.vocab >= Tokenizer::Gpt2.vocab() => Ok(Tokenizer::Gpt2),
-            None => Ok(Tokenizer::Bytes),
-        }
+        tokenizer(self.tokenizer.as_ref(), model)
+    }
+}
+
+/// The tokenizer that was named, or a built-in one that the model has the tokens for.
+///
+/// # Errors
+/// A file that holds none.
+pub fn tokenizer(named: Option<&TokenizerChoice>, model: &Model) -> Result<Tokenizer, Failure> {
+    match named {
+        Some(choice) => Ok(choice.open()?),
+        None if model.vocab >= Tokenizer::Gpt2.vocab() => Ok(Tokenizer::Gpt2),
+        None => Ok(Tokenizer::Bytes),
     }
 }
 

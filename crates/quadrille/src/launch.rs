@@ -201,6 +201,7 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Eval(_) => ("eval", true),
         Command::Generate(_) => ("generate", true),
         Command::Report(_) => ("report", false),
+        Command::Memorize(_) => ("memorize", true),
         Command::Explain(_) => ("explain", false),
         Command::Plan(_) => ("plan", false),
         Command::Sweep(_) => ("sweep", false),

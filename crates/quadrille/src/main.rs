@@ -1,5 +1,5 @@
-//! The command line of Quadrille: `train`, `eval`, `generate`, `verify`, `report`, `explain`, `plan`, `sweep`, `estimate`,
-//! `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`.
+//! The command line of Quadrille: `train`, `eval`, `generate`, `memorize`, `verify`, `report`, `explain`, `plan`,
+//! `sweep`, `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -23,6 +23,7 @@ mod generate;
 mod grids;
 mod launch;
 mod layout_arguments;
+mod memorize;
 mod output;
 mod paths;
 mod plan;
@@ -68,6 +69,7 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Eval(arguments) => evaluate::run(&arguments, launch),
         Command::Generate(arguments) => generate::run(&arguments, launch),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Memorize(arguments) => memorize::run(&arguments, launch),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),

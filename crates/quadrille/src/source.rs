@@ -17,7 +17,7 @@ use crate::data_arguments::{DataArguments, DataPath};
 use crate::failure::Failure;
 
 /// Tokens of the built-in corpus.
-const DEMO_TOKENS: usize = 1 << 20;
+pub const DEMO_TOKENS: usize = 1 << 20;
 /// Turns the run's seed into that of what validation reads, where both are built in.
 const VALIDATION_SEED: u64 = 0x7661_6c69_6461_7465;
 
@@ -285,20 +285,24 @@ fn sources(
             )));
         }
     };
-    let open = |(paths, weight): (Vec<PathBuf>, f64)| {
-        let bar = PreparationBar::new();
-        let source = open(&paths, opening, &mut |done, total| bar.show(done, total));
-        bar.finish();
-        let source = source?;
-        if let Some(vocabulary) = source.vocabulary() {
-            check_vocabulary(&vocabulary.name.to_string(), vocabulary.size, model)?;
-        }
-        Ok((Arc::new(source), weight))
-    };
+    let open = |(paths, weight): (Vec<PathBuf>, f64)| Ok((Arc::new(open_files(&paths, opening, model)?), weight));
     groups.into_iter().map(open).collect()
 }
 
-fn check_vocabulary(tokenizer: &str, size: usize, model: &Model) -> Result<(), Failure> {
+/// Files and folders as one source, which the model must have the tokens for; text is tokenised once, under a bar.
+pub fn open_files(paths: &[PathBuf], opening: &Opening, model: &Model) -> Result<TokenSource, Failure> {
+    let bar = PreparationBar::new();
+    let source = open(paths, opening, &mut |done, total| bar.show(done, total));
+    bar.finish();
+    let source = source?;
+    if let Some(vocabulary) = source.vocabulary() {
+        check_vocabulary(&vocabulary.name.to_string(), vocabulary.size, model)?;
+    }
+    Ok(source)
+}
+
+/// Refuses a tokenizer that has more ids than the model has tokens.
+pub fn check_vocabulary(tokenizer: &str, size: usize, model: &Model) -> Result<(), Failure> {
     if size <= model.vocab {
         return Ok(());
     }

@@ -3,9 +3,9 @@
 pub mod arguments;
 mod begin;
 mod prepare;
-mod reporter;
+pub mod reporter;
 mod resume;
-mod signals;
+pub mod signals;
 
 use quadrille_engine::{EngineError, RunEvent, Samples, TrainOutcome, Validation, train};
 use quadrille_spec::ElementType;

@@ -75,7 +75,10 @@ impl Reporter {
                 );
                 self.note(*step, "validation", text, Some(*loss), true)
             }
-            RunEvent::Saved(step) => self.note(self.at, "saved", format!("checkpoint of step {step}"), None, false),
+            RunEvent::Saved { step, unremoved } => {
+                let older = unremoved.as_ref().map_or(String::new(), |why| format!("; older ones stay: {why}"));
+                self.note(self.at, "saved", format!("checkpoint of step {step}{older}"), None, unremoved.is_some())
+            }
             RunEvent::NotSaved { step, reason } => {
                 self.note(self.at, "not saved", format!("no checkpoint of step {step}: {reason}"), None, true)
             }

@@ -28,6 +28,11 @@ impl Signals {
         Ok(Self { stop, which })
     }
 
+    /// Whether any has come.
+    pub fn has_come(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// The signal that has come to this process; that it is to end, if it came to another one.
     pub fn which(&self) -> i32 {
         match self.which.load(Ordering::Relaxed) {

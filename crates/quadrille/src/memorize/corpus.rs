@@ -1,0 +1,236 @@
+//! The documents of the buckets, and the text beside them.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use quadrille_data::{
+    DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, TokenSource, Tokenizer, Windows,
+};
+use quadrille_spec::{Model, RandomStream};
+use serde_json::{Value, json};
+
+use super::arguments::TextArguments;
+use crate::data_arguments;
+use crate::failure::Failure;
+use crate::source::{DEMO_TOKENS, check_vocabulary, open_files};
+
+/// What is taken of a text.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Documents of all buckets.
+    pub documents: usize,
+    /// Tokens of each.
+    pub seq_len: usize,
+    /// Those of them that the model is given: no two documents begin alike.
+    pub prompt: usize,
+}
+
+/// Documents, and other text.
+pub struct Corpus {
+    /// Token ids `[documents, seq_len]`, in random order.
+    pub documents: Vec<Vec<u32>>,
+    /// The text beside them; `None` if less than a sequence is left.
+    pub background: Option<Background>,
+    /// Where it is all from, for documents.
+    pub about: Value,
+}
+
+impl Corpus {
+    /// Reads the files, of which text is tokenised once, or makes the built-in corpus, and takes documents of it, by `seed`.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or have too few documents that are long enough; tokens that the model does not have.
+    pub fn open(arguments: &TextArguments, model: &Model, seed: u64, wanted: Wanted) -> Result<Self, Failure> {
+        let tokenizer = data_arguments::tokenizer(arguments.tokenizer.as_ref(), model)?;
+        let source = match arguments.data.as_slice() {
+            [] => demo(tokenizer, model, seed, wanted)?,
+            paths => {
+                let reading = Reading { tokenizer, text_field: arguments.text_field.clone() };
+                let opening =
+                    Opening { reading: &reading, named: arguments.tokenizer.is_some(), cache: &arguments.cache };
+                open_files(paths, &opening, model)?
+            }
+        };
+        let chosen = choose(&source, seed, wanted)?;
+        let (mut taken, documents): (Vec<_>, Vec<_>) = chosen.into_iter().unzip();
+        taken.sort_unstable_by_key(|range: &Range<usize>| range.start);
+        let about = json!({
+            "source": source.path(),
+            "tokens": source.len(),
+            "vocabulary": source.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
+        });
+        let shape = SampleShape { seq_len: wanted.seq_len, documents: Documents::Packed, vocab: model.vocab };
+        let background = Background::new(&Arc::new(source), &taken, shape, seed)?;
+        Ok(Self { documents, background, about })
+    }
+}
+
+/// The built-in corpus, of which half or less goes into buckets.
+fn demo(tokenizer: Tokenizer, model: &Model, seed: u64, wanted: Wanted) -> Result<TokenSource, Failure> {
+    check_vocabulary(&tokenizer.to_string(), tokenizer.vocab(), model)?;
+    if matches!(tokenizer, Tokenizer::Json(_)) {
+        return Err(Failure::usage(format!(
+            "--tokenizer {tokenizer}: the built-in corpus is spelled by gpt2 or bytes; use one of these, or give text with \
+             --data"
+        )));
+    }
+    let tokens = DEMO_TOKENS.max(2 * wanted.documents * wanted.seq_len);
+    Ok(TokenSource::from(DemoCorpus::new(seed, tokenizer, tokens)))
+}
+
+/// Distinct documents in random order: for each all positions of its tokens, and the first `seq_len` tokens.
+fn choose(source: &TokenSource, seed: u64, wanted: Wanted) -> Result<Vec<(Range<usize>, Vec<u32>)>, Failure> {
+    let Wanted { documents, seq_len, prompt } = wanted;
+    // The built-in corpus has no documents: they are cut out of it.
+    let cut = matches!(source, TokenSource::Demo(_));
+    let count = if cut { source.len() / seq_len } else { source.documents() };
+    let order = Permutation::new(RandomStream::new(seed, "memorised documents"), count as u64);
+    let (mut chosen, mut beginnings) = (Vec::with_capacity(documents), HashSet::new());
+    for place in 0..count as u64 {
+        let document = order.at(place) as usize;
+        let (all, content) = match cut {
+            true => (document * seq_len..(document + 1) * seq_len, document * seq_len..(document + 1) * seq_len),
+            false => (source.document_start(document)..source.document_start(document + 1), source.content(document)?),
+        };
+        if content.len() < seq_len {
+            continue;
+        }
+        let mut tokens = vec![0; seq_len];
+        source.window(content.start, &mut tokens)?;
+        if beginnings.insert(tokens[..prompt].to_vec()) {
+            chosen.push((all, tokens));
+        }
+        if chosen.len() == documents {
+            return Ok(chosen);
+        }
+    }
+    Err(Failure::usage(format!(
+        "{}: of its {count} documents {} have at least {seq_len} tokens and begin differently, and all buckets need \
+         {documents}; use fewer --documents-per-bucket, a shorter --seq-len, or more --data",
+        source.path().display(),
+        chosen.len(),
+    )))
+}
+
+/// The text between the documents of the buckets.
+pub struct Background {
+    /// The samples before each run of text, and its own.
+    runs: Vec<(u64, Windows)>,
+    samples: u64,
+    stream: RandomStream,
+}
+
+impl Background {
+    /// The windows of `source` outside of `taken`, which is in order; `None` if there are none.
+    fn new(
+        source: &Arc<TokenSource>,
+        taken: &[Range<usize>],
+        shape: SampleShape,
+        seed: u64,
+    ) -> Result<Option<Self>, DataError> {
+        let begins = std::iter::once(0).chain(taken.iter().map(|range| range.end));
+        let ends = taken.iter().map(|range| range.start).chain([source.len()]);
+        let (mut runs, mut samples) = (Vec::new(), 0);
+        for (begin, end) in begins.zip(ends).filter(|(begin, end)| begin + shape.seq_len < *end) {
+            let windows = Windows::new(Arc::clone(source), begin..end, shape)?;
+            let before = samples;
+            samples += windows.len();
+            runs.push((before, windows));
+        }
+        let stream = RandomStream::new(seed, "text beside memorised documents");
+        Ok((samples > 0).then_some(Self { runs, samples, stream }))
+    }
+
+    /// Fills in sample `number`, of endlessly many: every window once, in random order, then again in another.
+    pub fn read(&self, number: u64, tokens: &mut [u32], targets: &mut [u32]) -> Result<(), DataError> {
+        let order = Permutation::new(self.stream.substream(number / self.samples), self.samples);
+        let window = order.at(number % self.samples);
+        let run = self.runs.partition_point(|(before, _)| *before <= window) - 1;
+        let (before, windows) = &self.runs[run];
+        windows.read(window - before, tokens, targets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const WANTED: Wanted = Wanted { documents: 6, seq_len: 8, prompt: 5 };
+
+    fn model() -> Model {
+        Model::gpt(1, 8, 2, 256, 8)
+    }
+
+    fn arguments(folder: &Path, data: &[&str]) -> TextArguments {
+        TextArguments {
+            data: data.iter().map(|name| folder.join(name)).collect(),
+            tokenizer: None,
+            text_field: "text".to_owned(),
+            cache: folder.to_owned(),
+        }
+    }
+
+    /// All sequences of the background, each once.
+    fn windows(background: &Background) -> Vec<Vec<u32>> {
+        let read = |number| {
+            let (mut tokens, mut targets) = (vec![0; 8], vec![0; 8]);
+            background.read(number, &mut tokens, &mut targets).unwrap();
+            tokens.extend(&targets[7..]);
+            tokens
+        };
+        (0..background.samples).map(read).collect()
+    }
+
+    #[test]
+    fn documents_are_distinct_and_the_other_text_holds_nothing_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        // Every document has a byte of its own; short ones and repeated ones are among them.
+        let line =
+            |byte: u8, length: usize| format!("{{\"text\": \"{}\"}}\n", (byte as char).to_string().repeat(length));
+        let lines: String = (b'A'..=b'Z').map(|byte| line(byte, if byte % 3 == 0 { 5 } else { 30 })).collect();
+        std::fs::write(folder.path().join("a.jsonl"), format!("{lines}{}", line(b'A', 20))).unwrap();
+        let arguments = arguments(folder.path(), &["a.jsonl"]);
+        let corpus = Corpus::open(&arguments, &model(), 3, WANTED).unwrap();
+        let bytes: HashSet<u32> = corpus.documents.iter().map(|tokens| tokens[0]).collect();
+        assert_eq!((corpus.documents.len(), bytes.len()), (6, 6));
+        for tokens in &corpus.documents {
+            assert!(tokens.len() == 8 && tokens.iter().all(|token| *token == tokens[0]) && tokens[0] % 3 != 0);
+        }
+        let other: HashSet<u32> = windows(&corpus.background.unwrap()).concat().into_iter().collect();
+        // `A` stands twice in the file.
+        assert!(other.iter().all(|byte| *byte == 65 || !bytes.contains(byte)), "{bytes:?} {other:?}");
+        assert!(other.len() > 15);
+        assert_ne!(Corpus::open(&arguments, &model(), 4, WANTED).unwrap().documents, corpus.documents);
+        let Err(failure) = Corpus::open(&arguments, &model(), 3, Wanted { documents: 40, ..WANTED }) else {
+            panic!("there are too few")
+        };
+        let message = failure.message();
+        assert!(message.contains("of its 27 documents 17 have at least 8 tokens"), "{message}");
+    }
+
+    #[test]
+    fn the_built_in_corpus_is_cut_into_documents_and_other_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = Wanted { documents: 400, seq_len: 64, prompt: 40 };
+        let corpus = Corpus::open(&arguments(folder.path(), &[]), &Model::gpt(1, 8, 2, 256, 64), 1, wanted).unwrap();
+        let beginnings: HashSet<&[u32]> = corpus.documents.iter().map(|tokens| &tokens[..40]).collect();
+        assert_eq!(beginnings.len(), 400);
+        let background = corpus.background.unwrap();
+        // Nearly all of the rest; what is left of a run is less than a window.
+        let windows = (DEMO_TOKENS / 64) as u64 - 400;
+        assert!(background.samples <= windows && background.samples > windows - 402, "{}", background.samples);
+    }
+
+    #[test]
+    fn without_other_text_there_is_no_background() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("one.txt"), "abcdefghijklm").unwrap();
+        let wanted = Wanted { documents: 1, ..WANTED };
+        let corpus = Corpus::open(&arguments(folder.path(), &["one.txt"]), &model(), 1, wanted).unwrap();
+        assert_eq!(corpus.documents, [b"abcdefgh".map(u32::from)]);
+        assert!(corpus.background.is_none());
+    }
+}
