@@ -168,7 +168,7 @@ fn a_run_without_an_end_is_shown_as_far_as_it_got() {
     fs::write(of_run("steps.jsonl"), format!("{steps}{next}\n")).unwrap();
     succeed(folder.path(), "report run");
     let page = fs::read_to_string(of_run("report.html")).unwrap();
-    assert!(page.contains("summary.json is of an earlier part of the run, which ended after step 6"));
+    assert!(page.contains("summary.json is of another part of the run, which ended after step 6"));
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn masked_crc(data: &[u8]) -> u32 {
         }
     }
     let crc = !crc;
-    ((crc >> 15) | (crc << 17)).wrapping_add(0xa282_ead8)
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// The data of every record; nothing may be left over.
@@ -149,6 +149,12 @@ fn scalars_are_those_of_the_log_and_a_resumed_run_begins_a_file() {
     // STATUS START: what was said of step 6 and later ones is forgotten.
     assert_eq!(both[1][..2], [Event::Version("brain.Event:2".to_owned()), Event::Session(1, 6)]);
     assert_eq!(curve(&both[1], "train/loss"), logged(&run, "loss")[5..]);
+    // Without a checkpoint a run begins again, and TensorBoard forgets all of it.
+    fs::remove_dir_all(run.join("checkpoints")).unwrap();
+    succeed(folder.path(), "train --resume run --steps 2");
+    let third = &files(&run)[2];
+    assert_eq!(third[1], Event::Session(1, 1));
+    assert_eq!(curve(third, "train/loss"), logged(&run, "loss"));
 }
 
 #[test]

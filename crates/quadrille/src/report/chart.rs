@@ -13,13 +13,17 @@ const WIDE: f64 = 50.0;
 
 /// A chart over steps.
 pub struct Chart<'a> {
+    /// What is shown, with its unit.
     pub title: &'a str,
+    /// Width and height, in pixels.
     pub size: [f64; 2],
     /// The first and the last step.
     pub steps: [u64; 2],
     /// What values are shown on.
     pub axis: Axis,
+    /// Curves, the first lowest.
     pub lines: Vec<Line<'a>>,
+    /// Points that stand out, above all curves.
     pub marks: Vec<Marks<'a>>,
     /// A level with its name.
     pub level: Option<(f64, String)>,
@@ -36,7 +40,9 @@ pub enum Axis {
 
 /// A curve. Where a value is not finite it is interrupted.
 pub struct Line<'a> {
+    /// In the legend.
     pub name: &'a str,
+    /// A colour of CSS.
     pub colour: &'a str,
     /// Steps, values, and what is shown under the pointer at a point, or nothing.
     pub points: Vec<(u64, f64, String)>,
@@ -44,7 +50,9 @@ pub struct Line<'a> {
 
 /// Points that stand out. Those that are not finite lie at the upper edge.
 pub struct Marks<'a> {
+    /// In the legend.
     pub name: &'a str,
+    /// A colour of CSS.
     pub colour: &'a str,
     /// Steps, values, and what is shown under the pointer.
     pub points: Vec<(u64, f64, String)>,

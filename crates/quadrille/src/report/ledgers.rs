@@ -91,9 +91,12 @@ fn transfers(ledger: &Ledger) -> Counts<3> {
     sums.into_iter().map(named).collect()
 }
 
+/// Those of one kind.
+type Flops = fn(&FlopsLedger) -> u64;
+
 /// FLOPs of all ranks by kind.
 fn work(ledger: &Ledger) -> Counts<1> {
-    let kinds: [(&str, fn(&FlopsLedger) -> u64); 6] = [
+    let kinds: [(&str, Flops); 6] = [
         ("products, forward", |flops| flops.gemm_forward),
         ("products, gradients of inputs", |flops| flops.gemm_input_gradient),
         ("products, gradients of weights", |flops| flops.gemm_weight_gradient),
@@ -101,7 +104,7 @@ fn work(ledger: &Ledger) -> Counts<1> {
         ("attention, backward", |flops| flops.attention_backward),
         ("all", FlopsLedger::total),
     ];
-    let sum = |of: fn(&FlopsLedger) -> u64| ledger.ranks.iter().map(|rank| of(&rank.flops)).sum();
+    let sum = |of: Flops| ledger.ranks.iter().map(|rank| of(&rank.flops)).sum();
     kinds.into_iter().map(|(name, of)| (name.to_owned(), [sum(of)])).collect()
 }
 

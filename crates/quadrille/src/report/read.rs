@@ -39,7 +39,7 @@ pub struct Run {
     pub summary: Result<Summary, String>,
     /// Finished checkpoints, oldest first.
     pub checkpoints: Vec<Stored>,
-    /// Whether there are unfinished checkpoints: one is being written, or a run was killed.
+    /// How many checkpoints are unfinished: one is being written, or the run was killed.
     pub unfinished: usize,
     /// Files whose last line is cut off: it is being written, or the run was killed.
     pub cut: Vec<&'static str>,
@@ -47,8 +47,11 @@ pub struct Run {
 
 /// A checkpoint as the system lists it; it is not opened.
 pub struct Stored {
+    /// The step after which it was written.
     pub step: u64,
+    /// Its folder's name.
     pub name: String,
+    /// Of all its files together.
     pub bytes: u64,
 }
 
@@ -69,7 +72,9 @@ pub struct Summary {
 /// Ledgers of the same step.
 #[derive(Debug, Deserialize)]
 pub struct Ledgers {
+    /// What the program says.
     pub predicted: Ledger,
+    /// What was counted in the last step.
     pub counted: Ledger,
     /// Whether they were equal, as integers, on every rank in every step.
     pub equal: bool,
@@ -189,9 +194,9 @@ fn summary(folder: &Path, steps: &[StepRecord]) -> Result<Result<Summary, String
         serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
     let [end, last] = [&summary.steps, steps].map(|steps| steps.last().map(|step| step.step));
     Ok(match (end, last) {
-        (Some(end), Some(last)) if end < last => Err(format!(
-            "summary.json is of an earlier part of the run, which ended after step {end}: the run goes on, or was cut off before \
-             its end."
+        (Some(end), last) if end != last.unwrap_or(0) => Err(format!(
+            "summary.json is of another part of the run, which ended after step {end}: the run goes on, or was cut off before its \
+             end."
         )),
         _ => Ok(summary),
     })

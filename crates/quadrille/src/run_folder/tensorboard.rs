@@ -33,10 +33,11 @@ impl EventFile {
     /// # Errors
     /// The file that cannot be written, with the system's reason.
     pub fn begin(folder: &Path, done: u64) -> Result<Self, (PathBuf, io::Error)> {
-        let path = next(folder, now() as u64).map_err(|error| (folder.to_owned(), error))?;
+        let (path, first) = next(folder, now() as u64).map_err(|error| (folder.to_owned(), error))?;
         let mut file = Self { records: Lines::create(&path).map_err(|error| (path, error))? };
         file.add(&Event { what: What::FileVersion, step: 0 })?;
-        if done > 0 {
+        // Also a run that was killed before its first checkpoint begins again at step 1.
+        if !first {
             file.add(&Event { what: What::SessionStart, step: done + 1 })?;
         }
         Ok(file)
@@ -90,17 +91,19 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// The path of a file that comes after all that are there, also if a clock was set back.
-fn next(folder: &Path, now: u64) -> io::Result<PathBuf> {
+/// The path of a file that comes after all that are there, also if a clock was set back; and whether it is the first.
+fn next(folder: &Path, now: u64) -> io::Result<(PathBuf, bool)> {
+    let mut first = true;
     let mut name = format!("{PREFIX}{now:010}.0000");
     for entry in fs::read_dir(folder)? {
         let Ok(other) = entry?.file_name().into_string() else { continue };
         let Some((seconds, part)) = other.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')) else { continue };
+        first = false;
         if let (Ok(seconds), Ok(part), true) = (seconds.parse::<u64>(), part.parse::<u64>(), other >= name) {
             name = format!("{PREFIX}{seconds:010}.{:04}", part + 1);
         }
     }
-    Ok(folder.join(name))
+    Ok((folder.join(name), first))
 }
 
 /// `Event`, with one of the things that it may hold.
@@ -238,11 +241,12 @@ mod tests {
     fn files_follow_each_other() {
         let folder = tempfile::tempdir().unwrap();
         let begin = |now| {
-            let path = next(folder.path(), now).unwrap();
+            let (path, _) = next(folder.path(), now).unwrap();
             fs::write(&path, "").unwrap();
             path.file_name().unwrap().to_str().unwrap().to_owned()
         };
         fs::write(folder.path().join("events.jsonl"), "").unwrap();
+        assert!(next(folder.path(), 100).unwrap().1);
         let names = [100, 100, 90, 2_000_000_000].map(begin);
         assert_eq!(names[0], "events.out.tfevents.0000000100.0000");
         assert!(
