@@ -29,14 +29,35 @@ pub(crate) fn keep(file: NamedTempFile, path: &Path) -> Result<(), CheckpointErr
 }
 
 /// Waits until the names in a folder have reached the disk.
-pub(crate) fn sync_folder(folder: &Path) -> Result<(), CheckpointError> {
+///
+/// # Errors
+/// The system's, but for file systems that keep names without being asked, and cannot be asked.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     // Only Unix systems open folders as files.
     if cfg!(unix) {
         match File::open(folder).and_then(|folder| folder.sync_all()) {
-            // Some network file systems keep names without being asked, and cannot be asked.
             Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {}
-            synced => synced.map_err(CheckpointError::io("write", folder))?,
+            synced => synced?,
         }
+    }
+    Ok(())
+}
+
+/// Creates a folder and those around it that are missing, and waits until their names have reached the disk. Several may
+/// do so at once.
+///
+/// # Errors
+/// The system's.
+pub fn create_folders(folder: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = folder
+        .ancestors()
+        .take_while(|folder| !folder.as_os_str().is_empty() && folder.symlink_metadata().is_err())
+        .collect();
+    fs::create_dir_all(folder)?;
+    // Whoever has made one of them has seen that it was missing.
+    for made in missing.iter().rev() {
+        let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+        sync_folder(parent.unwrap_or(Path::new(".")))?;
     }
     Ok(())
 }

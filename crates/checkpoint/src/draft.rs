@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::disk::{create_folders, sync_folder};
 use crate::header::Header;
 use crate::manifest::{self, ListedFile, ListedTile, Manifest};
 use crate::stored;
@@ -43,7 +44,7 @@ impl Draft {
     pub fn begin_alone(target: &Path, step: u64) -> Result<Self, CheckpointError> {
         let draft = Self::new(target, step)?;
         if let Some(parent) = draft.partial.parent() {
-            fs::create_dir_all(parent).map_err(CheckpointError::io("create the folder", parent))?;
+            create_folders(parent).map_err(CheckpointError::io("create the folder", parent))?;
         }
         match fs::create_dir(&draft.partial) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -60,7 +61,7 @@ impl Draft {
     /// There is something at this path; the system's.
     pub fn begin_at(target: &Path, step: u64) -> Result<Self, CheckpointError> {
         let draft = Self::new(target, step)?;
-        fs::create_dir_all(&draft.partial).map_err(CheckpointError::io("create the folder", &draft.partial))?;
+        create_folders(&draft.partial).map_err(CheckpointError::io("create the folder", &draft.partial))?;
         Ok(draft)
     }
 
@@ -139,6 +140,16 @@ impl Draft {
     /// A missing or foreign file, a tensor that is not covered exactly once, an `about` that cannot be read back; the
     /// system's. The folder stays as it is, to be [discarded](Self::discard) or [cleaned](Folder::clean).
     pub fn commit(self, about: &About, tensors: &[TensorShape], writers: &[usize]) -> Result<PathBuf, CheckpointError> {
+        self.commit_in_place(about, tensors, writers)
+    }
+
+    /// [`Self::commit`], after whose failure the draft can be discarded.
+    pub(crate) fn commit_in_place(
+        &self,
+        about: &About,
+        tensors: &[TensorShape],
+        writers: &[usize],
+    ) -> Result<PathBuf, CheckpointError> {
         if about.step != self.step {
             let reason = format!("it was begun as step {} and is about step {}", self.step, about.step);
             return Err(CheckpointError::unwritable(&self.target, reason));
@@ -159,7 +170,7 @@ impl Draft {
         file.write_all(text.as_bytes()).map_err(CheckpointError::io("write", &path))?;
         disk::keep(file, &path)?;
         self.publish()?;
-        Ok(self.target)
+        Ok(self.target.clone())
     }
 
     /// A file of another attempt would silently be kept for ever, or taken for this one's.
@@ -181,7 +192,7 @@ impl Draft {
     /// What a writer's file holds.
     fn list(&self, writer: usize, about: &About, names: &HashMap<&str, usize>) -> Result<ListedFile, CheckpointError> {
         let path = self.partial.join(manifest::file_name(writer));
-        let map = stored::map(&path, None)?;
+        let map = stored::map(&path)?;
         let (header, data) = Header::parse(&map).map_err(|reason| CheckpointError::damaged(&path, reason))?;
         if (header.step, header.writer, header.element) != (about.step, writer, about.dtype) {
             let reason = format!(
@@ -203,11 +214,12 @@ impl Draft {
 
     /// Renames the folder, in an order that survives a crash at any moment.
     fn publish(&self) -> Result<(), CheckpointError> {
-        disk::sync_folder(&self.partial)?;
+        sync_folder(&self.partial).map_err(CheckpointError::io("write", &self.partial))?;
         self.check_free()?;
         fs::rename(&self.partial, &self.target).map_err(CheckpointError::io("write", &self.target))?;
         let parent = self.target.parent().filter(|parent| !parent.as_os_str().is_empty());
-        disk::sync_folder(parent.unwrap_or(Path::new(".")))
+        let parent = parent.unwrap_or(Path::new("."));
+        sync_folder(parent).map_err(CheckpointError::io("write", parent))
     }
 
     /// Removes what was written.

@@ -52,6 +52,13 @@ pub enum CheckpointError {
         reason: String,
     },
 
+    /// A checkpoint that someone has removed since it was found.
+    #[error("the checkpoint {} was removed meanwhile; use another one", .0.display())]
+    Removed(
+        /// The checkpoint.
+        PathBuf,
+    ),
+
     /// Numbers that are not what was written.
     #[error(
         "the checkpoint's file {} is damaged: the checksum of tile {tile} of tensor {tensor} does not fit its bytes; \

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::draft::PARTIAL;
-use crate::{Checkpoint, CheckpointError, disk};
+use crate::{Checkpoint, CheckpointError, disk, manifest};
 
 /// A folder whose entries are checkpoints, `step-000000000010` and so on. It need not exist.
 #[derive(Debug, Clone)]
@@ -96,12 +96,13 @@ impl Folder {
     }
 
     /// Removes all but the newest `keep` checkpoints, at least one, and returns the removed paths. Where none of those
-    /// opens, the newest one that does is kept as well.
+    /// opens, the newest one that does is kept as well. Folders without a manifest are none, and stay.
     ///
     /// # Errors
     /// The system's.
     pub fn prune(&self, keep: usize) -> Result<Vec<PathBuf>, CheckpointError> {
-        let listed = self.list()?;
+        let mut listed = self.list()?;
+        listed.retain(|(_, path)| path.join(manifest::NAME).symlink_metadata().is_ok());
         let (kept, mut old) = listed.split_at(keep.max(1).min(listed.len()));
         let opens = |(_, path): &(u64, PathBuf)| Checkpoint::open(path).is_ok();
         let spared = if old.is_empty() || kept.iter().any(opens) { None } else { old.iter().position(opens) };
@@ -128,7 +129,7 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             renamed => renamed.map_err(CheckpointError::io("remove", path))?,
         }
-        disk::sync_folder(&self.path)?;
+        disk::sync_folder(&self.path).map_err(CheckpointError::io("remove", path))?;
         disk::remove_folder(&doomed)
     }
 }

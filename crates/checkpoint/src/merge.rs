@@ -29,13 +29,12 @@ pub fn merge(checkpoint: Checkpoint, target: &Path, options: Merge) -> Result<Pa
         ElementType::F32 => write_whole::<f32>(&source, &draft, options.weights_only),
         ElementType::F64 => write_whole::<f64>(&source, &draft, options.weights_only),
     };
-    match written {
-        Ok(()) => draft.commit(&about, source.tensors(), &[0]),
-        Err(error) => {
-            draft.discard()?;
-            Err(error)
-        }
+    let committed = written.and_then(|()| draft.commit_in_place(&about, source.tensors(), &[0]));
+    if committed.is_err() {
+        // What cannot be removed is no second failure: the first one says more.
+        let _ = draft.discard();
     }
+    committed
 }
 
 fn write_whole<T: Number>(source: &Checkpoint, draft: &Draft, weights_only: bool) -> Result<(), CheckpointError> {

@@ -12,27 +12,29 @@ use crate::header::Header;
 use crate::manifest::{self, ListedFile, Manifest};
 use crate::writer::checksum;
 
-/// Maps a file into memory; `bytes` is the length that it should have.
-pub(crate) fn map(path: &Path, bytes: Option<u64>) -> Result<Mmap, CheckpointError> {
-    check_length(path, bytes)?;
-    let file = File::open(path).map_err(CheckpointError::io("open", path))?;
+/// Most files that a checkpoint holds open: systems allow a process a thousand or so.
+const HELD_OPEN: usize = 256;
+
+/// Maps a file into memory.
+pub(crate) fn map(path: &Path) -> Result<Mmap, CheckpointError> {
+    map_file(&open(path, None)?, path)
+}
+
+fn map_file(file: &File, path: &Path) -> Result<Mmap, CheckpointError> {
     // SAFETY: the mapping is read-only, and this program never changes a file of a checkpoint in place. Only another
     // program's writes could disturb it.
-    let map = unsafe { Mmap::map(&file) }.map_err(CheckpointError::io("map", path))?;
-    if bytes.is_some_and(|bytes| bytes != map.len() as u64) {
-        return Err(CheckpointError::damaged(path, "its length has changed"));
-    }
-    Ok(map)
+    unsafe { Mmap::map(file) }.map_err(CheckpointError::io("map", path))
+}
+
+/// Opens a file; `bytes` is the length that it should have.
+fn open(path: &Path, bytes: Option<u64>) -> Result<File, CheckpointError> {
+    check_length(path, bytes)?;
+    File::open(path).map_err(|error| unopened(path, "open", error))
 }
 
 /// Whether there is a file of that length: to be noticed at once, without touching its content.
-pub(crate) fn check_length(path: &Path, bytes: Option<u64>) -> Result<(), CheckpointError> {
-    let metadata = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(CheckpointError::damaged(path, "it is missing"));
-        }
-        metadata => metadata.map_err(CheckpointError::io("read", path))?,
-    };
+fn check_length(path: &Path, bytes: Option<u64>) -> Result<(), CheckpointError> {
+    let metadata = fs::metadata(path).map_err(|error| unopened(path, "read", error))?;
     // Opening a pipe would wait for ever.
     if !metadata.is_file() {
         return Err(CheckpointError::damaged(path, "it is not a regular file"));
@@ -45,6 +47,17 @@ pub(crate) fn check_length(path: &Path, bytes: Option<u64>) -> Result<(), Checkp
     }
 }
 
+/// A file that is missing: damage, unless the whole folder is gone.
+fn unopened(path: &Path, action: &'static str, error: io::Error) -> CheckpointError {
+    match (error.kind(), path.parent()) {
+        (io::ErrorKind::NotFound, Some(folder)) if folder.symlink_metadata().is_err() => {
+            CheckpointError::Removed(folder.to_path_buf())
+        }
+        (io::ErrorKind::NotFound, _) => CheckpointError::damaged(path, "it is missing"),
+        _ => CheckpointError::io(action, path)(error),
+    }
+}
+
 /// A file of a checkpoint that is open.
 #[derive(Debug)]
 pub(crate) struct StoredFile {
@@ -53,6 +66,8 @@ pub(crate) struct StoredFile {
     pub bytes: u64,
     /// Where the first tile's bytes begin.
     pub data: usize,
+    /// Held open, so that the bytes stay where someone removes the checkpoint; `None`: opened when it is first touched.
+    file: Option<File>,
     map: OnceLock<Mmap>,
 }
 
@@ -60,10 +75,13 @@ impl StoredFile {
     /// The file that the manifest lists, in `folder`: present, and as long as it should be.
     pub fn new(folder: &Path, listed: &ListedFile, manifest: &Manifest) -> Result<Self, CheckpointError> {
         let path = folder.join(manifest::file_name(listed.writer));
-        check_length(&path, Some(listed.bytes))?;
+        let file = match manifest.files.len() <= HELD_OPEN {
+            true => Some(open(&path, Some(listed.bytes))?),
+            false => check_length(&path, Some(listed.bytes)).map(|()| None)?,
+        };
         let data = listed.data_bytes(manifest.about.dtype).and_then(|data| usize::try_from(listed.bytes - data).ok());
         let data = data.ok_or_else(|| CheckpointError::damaged(&path, "it is longer than memory can be"))?;
-        Ok(Self { path, bytes: listed.bytes, data, map: OnceLock::new() })
+        Ok(Self { path, bytes: listed.bytes, data, file, map: OnceLock::new() })
     }
 
     /// All of its bytes. The first call checks the header; `expect` says what should be in it.
@@ -71,7 +89,13 @@ impl StoredFile {
         if let Some(map) = self.map.get() {
             return Ok(map);
         }
-        let map = map(&self.path, Some(self.bytes))?;
+        let map = match &self.file {
+            Some(file) => map_file(file, &self.path)?,
+            None => map_file(&open(&self.path, Some(self.bytes))?, &self.path)?,
+        };
+        if self.bytes != map.len() as u64 {
+            return Err(CheckpointError::damaged(&self.path, "its length has changed"));
+        }
         expect().check(&map, self.data).map_err(|reason| CheckpointError::damaged(&self.path, reason))?;
         Ok(self.map.get_or_init(|| map))
     }

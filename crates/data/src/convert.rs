@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use crate::open::open_tokens;
 use crate::output::TokenWriter;
-use crate::text::{Input, Reading, collect, encode_documents};
+use crate::text::{Format, Input, Reading, collect, encode_documents};
 use crate::tokens::llm_c::LlmCWriter;
-use crate::tokens::megatron::MegatronWriter;
+use crate::tokens::megatron::{MegatronWriter, pair};
 use crate::tokens::quadrille::QuadrilleWriter;
 use crate::{DataError, Progress, TokenSource, Vocabulary};
 
@@ -57,6 +57,20 @@ pub fn files(out: &Path, format: TokenFormat) -> Vec<PathBuf> {
         TokenFormat::Megatron => vec![with(".bin"), with(".idx")],
         TokenFormat::LlmC => vec![with(".bin")],
     }
+}
+
+/// The files that [`convert`] would read for `paths`: those in folders, and both of a Megatron-LM pair. None may be
+/// among those that are written.
+///
+/// # Errors
+/// Files that are not there or are none; [`DataError::EmptyCorpus`].
+pub fn files_read(paths: &[PathBuf], text_field: &str) -> Result<Vec<PathBuf>, DataError> {
+    let inputs = collect(paths, text_field)?;
+    let files = inputs.into_iter().flat_map(|input| match input.format {
+        Format::Megatron => <[PathBuf; 2]>::from(pair(&input.path)).to_vec(),
+        _ => vec![input.path],
+    });
+    Ok(files.collect())
 }
 
 /// Writes all documents of the files and folders `paths`, in their order, into the files that begin with `out`, in bounded

@@ -18,7 +18,7 @@ mod tokenizer;
 mod tokens;
 mod vocabulary;
 
-pub use convert::{Converted, TokenFormat, convert, files};
+pub use convert::{Converted, TokenFormat, convert, files, files_read};
 pub use demo::{DemoCorpus, Waves};
 pub use error::DataError;
 pub use inspect::{Contents, inspect};

@@ -1,6 +1,6 @@
 //! Files that appear under their names only when they are complete.
 
-use std::fs::{File, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -59,6 +59,21 @@ impl Draft {
         written.and_then(|()| out.seek(SeekFrom::End(0))).map(drop).map_err(DataError::io("write", &self.path))
     }
 
+    /// Waits until what was written has reached the disk.
+    pub fn sync(&mut self) -> Result<(), DataError> {
+        let synced = self.out.flush().and_then(|()| self.out.get_ref().as_file().sync_all());
+        synced.map_err(DataError::io("write", &self.path))
+    }
+
+    /// Removes what the file would replace, safe from a crash of the machine.
+    pub fn remove_old(&self) -> Result<(), DataError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            removed => removed.map_err(DataError::io("replace", &self.path))?,
+        }
+        sync_folder(folder(&self.path)).map_err(DataError::io("replace", &self.path))
+    }
+
     /// Gives the file its name, both safe from a crash of the machine.
     pub fn publish(self) -> Result<PathBuf, DataError> {
         let Self { path, out } = self;
@@ -66,7 +81,7 @@ impl Draft {
             let temporary = out.into_inner().map_err(|error| error.into_error())?;
             temporary.as_file().sync_all()?;
             temporary.persist(&path).map_err(|error| error.error)?;
-            File::open(folder(&path))?.sync_all()
+            sync_folder(folder(&path))
         };
         published().map_err(DataError::io("write", &path))?;
         Ok(path)
@@ -114,6 +129,11 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Waits until the names in a folder have reached the disk.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
 /// Those of a file that a program creates, of which the system takes the user's mask; temporary files have fewer.
 fn usual_permissions() -> Option<Permissions> {
     #[cfg(unix)]
@@ -127,8 +147,6 @@ fn usual_permissions() -> Option<Permissions> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

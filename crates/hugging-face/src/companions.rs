@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::HuggingFaceError;
+use crate::files::write_file;
 
 /// Files that are copied beside a model unread: a tokenizer in its forms, and how a model is usually sampled.
 pub const COMPANIONS: [&str; 7] = [
@@ -35,7 +36,7 @@ pub fn copy_companions(from: &Path, to: &Path) -> Result<Vec<&'static str>, Hugg
                 return Err(HuggingFaceError::folder(&target, rule, "name another folder, or remove the file"));
             }
         } else {
-            fs::write(&target, content).map_err(HuggingFaceError::io("write", &target))?;
+            write_file(&target, &content)?;
         }
         copied.push(name);
     }

@@ -30,6 +30,43 @@ pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value),
     Ok((family, config))
 }
 
+/// Fields of which models here have one meaning only, or that are no part of a model's replaceable fields.
+const KEPT: [&str; 14] = [
+    "model_type",
+    "architectures",
+    "activation_function",
+    "hidden_act",
+    "embd_pdrop",
+    "attn_pdrop",
+    "resid_pdrop",
+    "hidden_dropout",
+    "attention_dropout",
+    "use_cache",
+    "torch_dtype",
+    "bos_token_id",
+    "eos_token_id",
+    "head_dim",
+];
+
+/// A configuration with the sizes and constants of `model` in place of its own, all else as it is; `None` where no family
+/// computes the model. Fields that are left out or null mean the library's defaults: `defaults` writes those of constants,
+/// too. Whether it says the model then is for the caller to see.
+pub(crate) fn with_fields(config: &Value, model: &Model, defaults: bool) -> Option<Value> {
+    const CONSTANTS: [&str; 4] = ["rope_theta", "max_position_embeddings", "rms_norm_eps", "layer_norm_eps"];
+    let (_, new) = fresh(model, StoredType::F32).ok()?;
+    let mut config = config.clone();
+    for (field, value) in new.as_object()?.iter().filter(|(field, _)| !KEPT.contains(&field.as_str())) {
+        let rotary = ["rope_theta", "rotary_emb_base"].contains(&field.as_str());
+        if rotary && config["rope_parameters"]["rope_theta"].is_number() {
+            config["rope_parameters"]["rope_theta"] = value.clone();
+        } else if config.get(field).is_some_and(|old| !old.is_null()) || defaults && CONSTANTS.contains(&field.as_str())
+        {
+            config[field] = value.clone();
+        }
+    }
+    Some(config)
+}
+
 /// Writes the type of the weights under the name that the configuration has for it.
 pub(crate) fn set_dtype(config: &mut Value, dtype: StoredType) {
     // Version 5 says `dtype`, and reads the name of version 4, too.

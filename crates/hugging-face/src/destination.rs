@@ -4,12 +4,13 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use quadrille_checkpoint::{create_folders, sync_folder};
 use quadrille_spec::Model;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::companions::copy_companions;
-use crate::files::INDEX;
+use crate::files::{INDEX, write_file};
 use crate::mapping::{Part, Tensor, head_name, tensors};
 use crate::shards::{Item, Shard, cut, index};
 use crate::source::block_rows;
@@ -57,29 +58,25 @@ impl Destination {
     /// A model that no family of the library computes.
     pub fn new(model: &Model, origin: Option<&Origin>, dtype: Option<StoredType>) -> Result<Self, HuggingFaceError> {
         let mut notes = Vec::new();
-        let kept = origin.and_then(|origin| Some((origin, origin.family()?))).filter(|(origin, _)| {
-            let same = origin
-                .model()
-                .is_ok_and(|read| *model == Model { name: model.name.clone(), dropout: model.dropout, ..read });
-            if !same {
-                notes.push("the model has changed since it was imported: config.json is written anew".to_owned());
-            }
-            same
-        });
-        let general = dtype.or_else(|| kept.map(|(origin, _)| origin.dtype)).unwrap_or(StoredType::F32);
-        let (family, config) = match kept {
-            Some((origin, family)) => (family, origin.config.clone()),
+        let kept = origin.and_then(|origin| Some((origin, origin.family()?, origin.config_of(model)?)));
+        if origin.is_some() && kept.is_none() {
+            notes.push("the model has changed since it was imported: config.json is written anew".to_owned());
+        }
+        let general = dtype.or_else(|| kept.as_ref().map(|(origin, ..)| origin.dtype)).unwrap_or(StoredType::F32);
+        let (family, config) = match &kept {
+            Some((_, family, config)) => (*family, config.clone()),
             None => config::fresh(model, general)?,
         };
-        let (prefix, head_stored) = kept.map_or((true, false), |(origin, _)| (origin.prefix, origin.tied_head_stored));
+        let (prefix, head_stored) =
+            kept.as_ref().map_or((true, false), |(origin, ..)| (origin.prefix, origin.tied_head_stored));
         let tensors = tensors(model, family, prefix);
-        let dtype_of = |name: &str| match (dtype, kept) {
-            (None, Some((origin, _))) => origin.dtype_of(name),
+        let dtype_of = |name: &str| match (dtype, &kept) {
+            (None, Some((origin, ..))) => origin.dtype_of(name),
             _ => general,
         };
         let items = items(&tensors, (head_stored && model.tied_head).then(|| head_name(family)), dtype_of);
         let mut new = Self { model: model.clone(), tensors, items, family, config, dtype: general, notes };
-        if let Some((origin, _)) = kept {
+        if let Some((origin, ..)) = kept {
             new.adapt(origin, dtype);
         } else if !config::set_dropout(&mut new.config, family, model.dropout) {
             new.note_dropout();
@@ -90,7 +87,8 @@ impl Destination {
     /// Changes of a configuration that was kept, where the model's dropout or the type is another.
     fn adapt(&mut self, origin: &Origin, dtype: Option<StoredType>) {
         let dropout = self.model.dropout;
-        let before = origin.model().map(|model| model.dropout);
+        // What config.json says, whatever was replaced at the import.
+        let before = Model::from_hugging_face(&self.config.to_string(), &[]).map(|model| model.dropout);
         if before != Ok(dropout) && !config::set_dropout(&mut self.config, self.family, dropout) {
             self.note_dropout();
         }
@@ -136,7 +134,7 @@ impl Destination {
     ) -> Result<Exported, E> {
         check_vacant(folder)?;
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(HuggingFaceError::io("create", parent))?;
+        create_folders(parent).map_err(HuggingFaceError::io("create", parent))?;
         let partial = partial(parent).map_err(HuggingFaceError::io("create a folder in", parent))?;
         let shards = cut(self.items.clone(), shard_size);
         let mut exported = Exported {
@@ -160,11 +158,14 @@ impl Destination {
         if let Some(companions) = companions {
             exported.copied = copy_companions(companions, partial.path())?;
         }
+        // In an order that survives a crash of the machine: what is in the folder, then its name.
         let finish = || {
+            sync_folder(partial.path())?;
             if folder.exists() {
                 fs::remove_dir(folder)?;
             }
-            fs::rename(partial.path(), folder)
+            fs::rename(partial.path(), folder)?;
+            sync_folder(parent)
         };
         finish().map_err(HuggingFaceError::io("write", folder))?;
         Ok(exported)
@@ -284,8 +285,7 @@ fn partial(parent: &Path) -> std::io::Result<tempfile::TempDir> {
 }
 
 fn write_json(path: &Path, value: &Value) -> Result<(), HuggingFaceError> {
-    let text = format!("{value:#}\n");
-    fs::write(path, text).map_err(HuggingFaceError::io("write", path))
+    write_file(path, format!("{value:#}\n").as_bytes())
 }
 
 fn overflow(item: &Item, value: f64) -> HuggingFaceError {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
@@ -92,6 +92,7 @@ impl Files {
 
     /// Opens a file and takes up its tensors.
     fn add(&mut self, path: PathBuf) -> Result<(), HuggingFaceError> {
+        regular(&path)?;
         let mut file = File::open(&path).map_err(HuggingFaceError::io("read", &path))?;
         let (metadata, data) = header(&path, &mut file)?;
         for (name, info) in metadata.tensors() {
@@ -125,11 +126,7 @@ impl Files {
 
 /// The header of a safetensors file, checked against the length of the file, and where the data begin.
 fn header(path: &Path, file: &mut File) -> Result<(Metadata, u64), HuggingFaceError> {
-    let length = file.metadata().map_err(HuggingFaceError::io("read", path))?;
-    if !length.is_file() {
-        return Err(HuggingFaceError::io("read", path)(io::ErrorKind::IsADirectory.into()));
-    }
-    let length = length.len();
+    let length = file.metadata().map_err(HuggingFaceError::io("read", path))?.len();
     let damaged = |reason: String| HuggingFaceError::damaged(path, reason);
     if length < 8 {
         return Err(damaged(format!("it has {length} bytes, less than a header's length takes")));
@@ -174,10 +171,25 @@ fn weight_map(path: &Path) -> Result<BTreeMap<String, String>, HuggingFaceError>
 
 /// The text of a file that is not longer than `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, HuggingFaceError> {
-    let length = fs::metadata(path).map_err(HuggingFaceError::io("read", path))?.len();
+    let length = regular(path)?;
     if length > limit {
         return Err(HuggingFaceError::damaged(path, format!("it has {length} bytes, more than such a file takes")));
     }
     let bytes = fs::read(path).map_err(HuggingFaceError::io("read", path))?;
     String::from_utf8(bytes).map_err(|_| HuggingFaceError::damaged(path, "it is not UTF-8 text"))
+}
+
+/// The length of what must be a regular file: opening a pipe would wait for ever.
+fn regular(path: &Path) -> Result<u64, HuggingFaceError> {
+    let metadata = fs::metadata(path).map_err(HuggingFaceError::io("read", path))?;
+    match metadata.is_file() {
+        true => Ok(metadata.len()),
+        false => Err(HuggingFaceError::io("read", path)(io::Error::other("it is not a regular file"))),
+    }
+}
+
+/// Writes a new file, and waits until its bytes have reached the disk.
+pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<(), HuggingFaceError> {
+    let written = File::create(path).and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()));
+    written.map_err(HuggingFaceError::io("write", path))
 }

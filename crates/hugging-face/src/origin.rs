@@ -6,7 +6,7 @@ use quadrille_spec::{Model, SpecError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Family, HuggingFaceError, StoredType};
+use crate::{Family, HuggingFaceError, StoredType, config};
 
 /// The configuration, names and types of a folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,22 @@ impl Origin {
     /// Those of [`Model::from_hugging_face`].
     pub fn model(&self) -> Result<Model, SpecError> {
         Model::from_hugging_face(&self.config.to_string(), &self.set)
+    }
+
+    /// The configuration that says `model` without replaced fields: the folder's own, or that with the replacements of
+    /// the import written into it. Name and dropout aside. `None`: neither says it.
+    pub(crate) fn config_of(&self, model: &Model) -> Option<Value> {
+        let same = |read: Result<Model, SpecError>| {
+            read.is_ok_and(|read| *model == Model { name: model.name.clone(), dropout: model.dropout, ..read })
+        };
+        let says = |config: &Value| same(Model::from_hugging_face(&config.to_string(), &[]));
+        if says(&self.config) {
+            return Some(self.config.clone());
+        }
+        if !same(self.model()) {
+            return None;
+        }
+        [false, true].into_iter().filter_map(|defaults| config::with_fields(&self.config, model, defaults)).find(says)
     }
 
     /// The family that the configuration names.

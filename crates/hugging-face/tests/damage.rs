@@ -119,6 +119,14 @@ fn folders_without_a_model_are_refused() {
     fs::create_dir(empty.path().join("model.safetensors")).unwrap();
     refused(empty.path(), &["cannot read", "model.safetensors"]);
 
+    // Opening a pipe would wait for its writer for ever.
+    for name in ["config.json", "model.safetensors"] {
+        let piped = copy("llama");
+        fs::remove_file(piped.path().join(name)).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(piped.path().join(name)).status().unwrap().success());
+        refused(piped.path(), &["cannot read", name, "not a regular file"]);
+    }
+
     let other = copy("llama");
     let mut settings = config(other.path());
     settings["rope_parameters"] = json!({"rope_type": "yarn"});

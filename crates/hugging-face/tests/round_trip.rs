@@ -187,6 +187,34 @@ fn a_configuration_follows_the_model() {
     assert_eq!(dropped.config(), &llama.origin().config);
 }
 
+/// What was replaced at the import stands in the configuration that is written: the library would compute another model
+/// otherwise.
+#[test]
+fn replaced_fields_are_given_back() {
+    for (name, family) in [("llama", "llama"), ("gpt-neox", "gpt_neox"), ("mistral", "mistral")] {
+        for (field, value) in [("rotary_base", "777"), ("seq_len", "8"), ("norm_epsilon", "0.001")] {
+            let source = Source::open(&fixture(name), &[(field.to_owned(), value.to_owned())]).unwrap();
+            let made = Destination::new(source.model(), Some(source.origin()), None).unwrap();
+            let read = Model::from_hugging_face(&made.config().to_string(), &[]).unwrap();
+            assert_eq!(read, Model { name: read.name.clone(), ..source.model().clone() }, "{name} {field}");
+            assert!(made.notes().is_empty() && made.config()["model_type"] == family, "{name} {field}");
+            assert_eq!(made.config()["transformers_version"], "5.23.0", "{name} {field}");
+        }
+    }
+    let dropout = Source::open(&fixture("gpt2"), &[("dropout".to_owned(), "0.25".to_owned())]).unwrap();
+    let made = Destination::new(dropout.model(), Some(dropout.origin()), None).unwrap();
+    assert_eq!(made.config()["attn_pdrop"], 0.25);
+    // Longer than the window of the folder's own configuration.
+    let mut settings = config(&fixture("mistral"));
+    settings["max_position_embeddings"] = json!(32);
+    settings["sliding_window"] = json!(16);
+    let windowed = folder(&settings, &raw(&fixture("mistral")));
+    let source = Source::open(windowed.path(), &[("seq_len".to_owned(), "16".to_owned())]).unwrap();
+    let made = Destination::new(source.model(), Some(source.origin()), None).unwrap();
+    settings["max_position_embeddings"] = json!(16);
+    assert_eq!((made.config(), made.notes().len()), (&settings, 0));
+}
+
 #[test]
 fn a_reader_that_gives_too_little_is_an_error() {
     let model = Model::gpt(1, 8, 2, 5, 6);

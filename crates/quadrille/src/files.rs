@@ -4,6 +4,7 @@ use std::fs::{Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use quadrille_checkpoint::sync_folder;
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
@@ -32,14 +33,16 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         temporary.as_file().set_permissions(metadata.permissions())?;
     }
     temporary.as_file().sync_all()?;
-    temporary.persist(target(path)).map_err(|error| error.error)?;
-    Ok(())
+    let target = target(path);
+    temporary.persist(&target).map_err(|error| error.error)?;
+    // The name, too, survives a crash of the machine.
+    sync_folder(folder_of(&target))
 }
 
 /// A file in the folder of `path`, to be renamed to it; dropped, it leaves nothing.
 pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let path = target(path);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(&path);
     // The folder is looked at first, for the system's own words about it.
     folder.metadata()?;
     let mut builder = tempfile::Builder::new();
@@ -47,6 +50,11 @@ pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
         builder.permissions(permissions);
     }
     builder.tempfile_in(folder)
+}
+
+/// The folder that holds a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Names the flag, if there is one, and the file that was asked for: errors of temporary files name those.

@@ -174,11 +174,15 @@ fn options(arguments: &GenerateArguments, tokenizer: &Tokenizer) -> Result<Gener
             "--stop: tokenizer {tokenizer} has no token that ends a document; leave it out"
         )));
     }
+    if arguments.max_tokens == 0 {
+        return Err(Failure::usage("--max-tokens 0: at least one token is generated; use 1 or more".to_owned()));
+    }
     let GenerateArguments { max_tokens, temperature, top_k, top_p, seed, .. } = *arguments;
     Ok(GenerateOptions {
         sampling: Sampling { temperature, top_k, top_p, seed },
         stop: end.filter(|_| arguments.stop),
         known_tokens: tokenizer.vocab(),
+        holes: (0..tokenizer.vocab() as u32).filter(|token| !tokenizer.has(*token)).collect(),
         ..GenerateOptions::greedy(max_tokens)
     })
 }

@@ -163,6 +163,8 @@ fn prune_keeps_the_newest() {
         "{text}"
     );
     assert!(text.contains("unfinished, kept without --partial: ./checkpoints/step-000000000009.partial"), "{text}");
+    // Outside a run nothing says whether someone is writing.
+    refused_in(folder.path(), "checkpoint prune . --keep 2 --partial", &["--partial", "run.json"]);
     // What a run may be writing stays.
     fs::write(folder.path().join("run.json"), "{}").unwrap();
     let lock = fs::File::create(folder.path().join("lock")).unwrap();

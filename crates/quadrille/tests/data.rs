@@ -130,3 +130,20 @@ fn what_cannot_be_read_is_refused_with_the_remedy() {
     prepare("x.bin --out x --format llm.c", &["would be written over", "x.bin"]);
     refused_in(folder_with("x.bin", [1, 0, 2, 0]).path(), "data info x.bin", &["x.bin", "neither text nor tokens"]);
 }
+
+/// Whatever names an input: the index of a pair, what both have in common, or the folder around it.
+#[test]
+fn what_is_read_is_never_written_over() {
+    let folder = corpus();
+    let path = folder.path();
+    fs::create_dir(path.join("in")).unwrap();
+    json_in(path, "data prepare wiki.jsonl --out in/pair --format megatron --tokenizer gpt2");
+    let before = ["bin", "idx"].map(|end| fs::read(path.join("in/pair").with_extension(end)).unwrap());
+    for input in ["in/pair.idx", "in/pair.bin", "in/pair", "in"] {
+        for format in ["llm.c", "megatron"] {
+            let line = format!("data prepare {input} --tokenizer gpt2 --out in/pair --format {format}");
+            refused_in(path, &line, &["--out", "pair.", "would be written over"]);
+        }
+    }
+    assert!(before == ["bin", "idx"].map(|end| fs::read(path.join("in/pair").with_extension(end)).unwrap()));
+}

@@ -91,10 +91,35 @@ fn pruning_keeps_the_newest() {
 #[test]
 fn pruning_never_removes_the_last_one_that_opens() {
     let (_root, folder) = written(&[1, 2, 3, 4, 5]);
-    [3, 4, 5].iter().for_each(|step| fs::remove_file(folder.path_of(*step).join("manifest.json")).unwrap());
+    [3, 4, 5].iter().for_each(|step| fs::write(folder.path_of(*step).join("manifest.json"), "{}").unwrap());
     assert_eq!(folder.prune(2).unwrap(), [3, 1].map(|step| folder.path_of(step)));
     assert_eq!(steps(&folder), [5, 4, 2]);
     Checkpoint::open(&folder.path_of(2)).unwrap();
+}
+
+/// A user's folder of that name is no checkpoint, and none to count.
+#[test]
+fn pruning_leaves_folders_without_a_manifest() {
+    let (root, folder) = written(&[1, 2, 3]);
+    for step in [0, 9] {
+        fs::create_dir(folder.path_of(step)).unwrap();
+        fs::write(folder.path_of(step).join("notes"), "kept").unwrap();
+    }
+    assert_eq!(folder.prune(2).unwrap(), [folder.path_of(1)]);
+    assert_eq!((steps(&folder), names(root.path()).len()), (vec![9, 3, 2, 0], 4));
+}
+
+/// Whoever has opened a checkpoint reads it to its end, whatever is pruned meanwhile.
+#[test]
+fn a_checkpoint_that_is_read_may_be_removed() {
+    let (_root, folder) = written(&[1, 2]);
+    let old = Checkpoint::open(&folder.path_of(1)).unwrap();
+    let same = Checkpoint::open(&folder.path_of(2)).unwrap();
+    assert_eq!(folder.prune(1).unwrap(), [folder.path_of(1)]);
+    for shape in same.tensors() {
+        let [old, same] = [&old, &same].map(|one| one.whole::<f32>(&shape.name, Quantity::Value).unwrap());
+        assert_eq!(old, same);
+    }
 }
 
 #[test]

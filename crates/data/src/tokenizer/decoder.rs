@@ -37,8 +37,7 @@ impl Decoder {
     pub fn push(&mut self, token: u32) -> Result<String, DataError> {
         if matches!(self.tokenizer, Tokenizer::Json(_)) {
             // An unknown token would be left out in silence.
-            let unknown = token as usize >= self.tokenizer.vocab();
-            if unknown {
+            if !self.tokenizer.has(token) {
                 self.tokenizer.decode(&[token])?;
             }
             self.tokens.push(token);

@@ -20,11 +20,16 @@ const CONTEXT_BYTES: usize = 512;
 /// Places that are tried, from the end of a text on.
 const TRIALS: usize = 64;
 
+/// Bytes that no tokenizer needs: those with 200 thousand tokens have some 20 million.
+const LONGEST_FILE: u64 = 1 << 29;
+
 /// A `tokenizer.json`, read.
 pub struct JsonTokenizer {
     path: PathBuf,
     tokenizer: tokenizers::Tokenizer,
     vocabulary: Vocabulary,
+    /// Every token, in order: ids may leave holes.
+    tokens: Vec<u32>,
 }
 
 impl JsonTokenizer {
@@ -34,14 +39,17 @@ impl JsonTokenizer {
     /// # Errors
     /// [`DataError::Io`]; [`DataError::TokenizerFile`] for what is no tokenizer, or for an `eos_token` that it lacks.
     pub fn open(path: &Path) -> Result<Self, DataError> {
-        let bytes = fs::read(path).map_err(DataError::io("read the tokenizer", path))?;
+        let bytes = read(path, "read the tokenizer")?;
         let failed = |reason: String| DataError::TokenizerFile { path: path.to_path_buf(), reason };
         let mut tokenizer = tokenizers::Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
         // Text is text, wherever it is from: it cannot end documents by spelling their end.
         tokenizer.set_encode_special_tokens(true);
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|error| failed(error.to_string()))?;
-        let size = tokenizer.get_vocab(true).values().max().map_or(0, |&largest| largest as usize + 1);
+        let mut tokens: Vec<u32> = tokenizer.get_vocab(true).into_values().collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        let size = tokens.last().map_or(0, |&largest| largest as usize + 1);
         if size == 0 || size >= 1 << 31 {
             return Err(failed(format!("it has a vocabulary of {size}, and 1 to 2147483647 tokens are read")));
         }
@@ -52,7 +60,7 @@ impl JsonTokenizer {
             None => USUAL_ENDS.iter().find_map(|name| tokenizer.token_to_id(name)),
         };
         let vocabulary = Vocabulary { name: VocabularyName::Json(xxh3_128(&bytes)), size, end };
-        Ok(Self { path: path.to_path_buf(), tokenizer, vocabulary })
+        Ok(Self { path: path.to_path_buf(), tokenizer, vocabulary, tokens })
     }
 
     /// Where it was read from.
@@ -62,6 +70,11 @@ impl JsonTokenizer {
 
     pub(super) fn vocabulary(&self) -> Vocabulary {
         self.vocabulary
+    }
+
+    /// Whether there is a token of this id.
+    pub(super) fn has(&self, token: u32) -> bool {
+        self.tokens.binary_search(&token).is_ok()
     }
 
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
@@ -98,13 +111,26 @@ fn floor(text: &str, place: usize) -> usize {
     (0..=place).rev().find(|&place| text.is_char_boundary(place)).unwrap_or(0)
 }
 
+/// The bytes of a regular file of a length that tokenizers have: opening a pipe would wait for ever.
+fn read(path: &Path, action: &'static str) -> Result<Vec<u8>, DataError> {
+    let metadata = fs::metadata(path).map_err(DataError::io(action, path))?;
+    if !metadata.is_file() {
+        return Err(DataError::NotAFile(path.to_path_buf()));
+    }
+    if metadata.len() > LONGEST_FILE {
+        let reason = format!("it has {} bytes, and at most {LONGEST_FILE} are read", metadata.len());
+        return Err(DataError::TokenizerFile { path: path.to_path_buf(), reason });
+    }
+    fs::read(path).map_err(DataError::io(action, path))
+}
+
 /// The `eos_token` of the `tokenizer_config.json` beside `path`.
 fn configured_end(path: &Path) -> Result<Option<String>, DataError> {
     let path = path.with_file_name("tokenizer_config.json");
     if !path.is_file() {
         return Ok(None);
     }
-    let bytes = fs::read(&path).map_err(DataError::io("read", &path))?;
+    let bytes = read(&path, "read")?;
     let config: Value = serde_json::from_slice(&bytes)
         .map_err(|error| DataError::TokenizerFile { path: path.clone(), reason: error.to_string() })?;
     let end = &config["eos_token"];

@@ -46,9 +46,18 @@ impl Tokenizer {
         }
     }
 
-    /// Number of different tokens; tokens are `0..vocab()`.
+    /// One more than the largest token; tokens are `0..vocab()`, where those of a `tokenizer.json` may leave holes, see
+    /// [`Self::has`].
     pub fn vocab(&self) -> usize {
         self.vocabulary().size
+    }
+
+    /// Whether there is a token of this id.
+    pub fn has(&self, token: u32) -> bool {
+        match self {
+            Self::Json(json) => json.has(token),
+            _ => (token as usize) < self.vocab(),
+        }
     }
 
     /// The token that ends every document, where it is known.
@@ -77,11 +86,11 @@ impl Tokenizer {
     /// or end inside a character (of a `tokenizer.json`, such a part gives U+FFFD).
     ///
     /// # Errors
-    /// [`DataError::UnknownToken`] for a token outside `0..vocab()`.
+    /// [`DataError::UnknownToken`] for a token that it does not [have](Self::has).
     pub fn decode(&self, tokens: &[u32]) -> Result<Vec<u8>, DataError> {
         let vocab = self.vocab();
         let unknown = |token| DataError::UnknownToken { token, tokenizer: self.to_string(), vocab };
-        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= vocab) {
+        if let Some(&token) = tokens.iter().find(|&&token| !self.has(token)) {
             return Err(unknown(token));
         }
         match self {

@@ -244,3 +244,33 @@ fn prepared_files_remember_their_tokenizer() {
         "{error}"
     );
 }
+
+/// Ids without a token are as unknown as those beyond the last one.
+#[test]
+fn holes_among_the_ids_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let words = json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
+        "added_tokens": [], "pre_tokenizer": { "type": "Whitespace" }, "decoder": null,
+        "model": { "type": "WordLevel", "vocab": { "a": 0, "b": 2, "c": 5 }, "unk_token": "a" },
+    });
+    fs::write(&path, words.to_string()).unwrap();
+    let tokenizer = Tokenizer::from_file(&path).unwrap();
+    assert_eq!((tokenizer.vocab(), (0..7).filter(|token| tokenizer.has(*token)).collect()), (6, vec![0, 2, 5]));
+    assert_eq!(tokenizer.decode(&[0, 2, 5]).unwrap(), b"a b c");
+    for hole in [1, 3, 4, 6] {
+        let unknown = |error| matches!(error, DataError::UnknownToken { token, .. } if token == hole);
+        assert!(unknown(tokenizer.decode(&[0, hole, 2]).unwrap_err()));
+        assert!(unknown(Decoder::new(tokenizer.clone()).push(hole).unwrap_err()));
+    }
+}
+
+/// Opening a pipe would wait for its writer for ever.
+#[test]
+fn a_pipe_is_no_tokenizer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(matches!(Tokenizer::from_file(&path), Err(DataError::NotAFile(_))));
+}

@@ -1,5 +1,7 @@
 //! The sequences of a run: which tokens a pass has, and what is drawn after it.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::sampler::Sampler;
@@ -105,8 +107,8 @@ impl<'a> Batch<'a> {
     ) -> Result<(), EngineError> {
         for &index in &pass.draws {
             let sequence = &mut self.sequences[index];
-            let logits = &logits(index)?[..vocab];
-            let Some(token) = self.sampler.draw(logits, index, sequence.tokens.len()) else {
+            let logits = known(&logits(index)?[..vocab], &self.options.holes);
+            let Some(token) = self.sampler.draw(&logits, index, sequence.tokens.len()) else {
                 return Err(EngineError::Generation {
                     rule: format!("prompt {}: the model's logits are not numbers", index + 1),
                     remedy: "use weights of a run that has not diverged".to_owned(),
@@ -137,8 +139,20 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// Logits of which `holes` are never drawn.
+fn known<'l, T: Real>(logits: &'l [T], holes: &[u32]) -> Cow<'l, [T]> {
+    let mut logits = Cow::Borrowed(logits);
+    for hole in holes {
+        if (*hole as usize) < logits.len() {
+            logits.to_mut()[*hole as usize] = T::from_f64(f64::NEG_INFINITY);
+        }
+    }
+    logits
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::Sampling;
     use super::*;
 
     #[test]
@@ -155,6 +169,25 @@ mod tests {
         for (pass, (tokens, starts, newest, draws)) in passes.into_iter().zip(expected) {
             let expected = Pass { tokens: tokens.to_vec(), starts: starts.to_vec(), newest: newest.to_vec(), draws };
             assert_eq!(pass, expected);
+        }
+    }
+
+    #[test]
+    fn holes_are_never_drawn() {
+        for sampling in [Sampling::GREEDY, Sampling { temperature: 5.0, ..Sampling::GREEDY }] {
+            let options = GenerateOptions { sampling, holes: vec![1, 3, 9], ..GenerateOptions::greedy(60) };
+            let mut batch = Batch::new(&[vec![0]], &options, 1, 100);
+            let mut told = Vec::new();
+            let mut pass = Some(batch.prompt_passes(1).remove(0));
+            while let Some(current) = pass {
+                let tell = &mut |_, token| {
+                    told.push(token);
+                    Ok(())
+                };
+                batch.draw(&current, 5, |_| Ok(&[0.0, 3.0, 1.0, 4.0, 0.5][..]), tell).unwrap();
+                pass = batch.next_pass();
+            }
+            assert!(told.len() == 60 && told.contains(&2) && !told.contains(&1) && !told.contains(&3), "{told:?}");
         }
     }
 

@@ -17,6 +17,8 @@ pub struct GenerateOptions {
     pub stop: Option<u32>,
     /// Only tokens below this are drawn: a model may have room for more than its tokenizer has.
     pub known_tokens: usize,
+    /// Tokens below that which are not drawn either: a tokenizer may leave holes.
+    pub holes: Vec<u32>,
     /// Most tokens of a prompt in one pass: its memory grows with them.
     pub prompt_chunk: usize,
 }
@@ -32,6 +34,7 @@ impl GenerateOptions {
             sampling: Sampling::GREEDY,
             stop: None,
             known_tokens: usize::MAX,
+            holes: Vec::new(),
             prompt_chunk: Self::PROMPT_CHUNK,
         }
     }

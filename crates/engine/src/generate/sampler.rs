@@ -76,8 +76,8 @@ impl Sampler {
             rest -= weight;
             rest < 0.0
         });
-        // Rounding may leave a rest behind the last one.
-        drawn.or(self.candidates.last()).map(|(_, token)| *token)
+        // Rounding may leave a rest behind the last one that can be drawn at all.
+        drawn.or(self.candidates.iter().rfind(|(weight, _)| *weight > 0.0)).map(|(_, token)| *token)
     }
 
     /// Cuts the candidates to those of top-k and top-p, the likeliest first.

@@ -93,7 +93,7 @@ pub struct PruneArguments {
     /// How many of the newest are kept, at least 1; where none of them can be opened, the newest that can be is kept too
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub keep: u32,
-    /// Remove unfinished checkpoints as well; refused while a run is writing here
+    /// Remove unfinished checkpoints of a run as well; refused while it is writing
     #[arg(long)]
     pub partial: bool,
     /// Print one JSON document

@@ -18,9 +18,18 @@ pub fn run(arguments: &PruneArguments) -> Result<(), Failure> {
         let path = arguments.folder.display();
         return Err(Failure::usage(format!("{path} has no checkpoints step-...; name their folder or a run's")));
     }
-    // Unfinished ones may be those that a run is writing.
-    let run = run_of(&folder).filter(|_| arguments.partial);
-    let _lock = run.map(|run| Lock::of(&run)).transpose()?;
+    // Unfinished ones may be those that someone is writing: a run's lock says whether it is.
+    let _lock = match (arguments.partial, run_of(&folder)) {
+        (false, _) => None,
+        (true, Some(run)) => Some(Lock::of(&run)?),
+        (true, None) => {
+            let path = folder.path().display();
+            return Err(Failure::usage(format!(
+                "--partial: {path} are no checkpoints of a run (there is no run.json beside them), and nothing says \
+                 whether their writer is still at work; remove the folders step-….partial yourself"
+            )));
+        }
+    };
     let mut removed = folder.prune(arguments.keep as usize).map_err(failed)?;
     if arguments.partial {
         removed.extend(folder.clean().map_err(failed)?);

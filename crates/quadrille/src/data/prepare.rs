@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use quadrille_data::{Reading, TokenFormat, Tokenizer, TokenizerChoice, convert, files};
+use quadrille_data::{Reading, TokenFormat, Tokenizer, TokenizerChoice, convert, files, files_read};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ const EXAMPLES: &str = "Examples:
   quadrille data prepare books/ --out books                                          books.tokens, of GPT-2's byte pairs
   quadrille data prepare wiki.jsonl --text-field body --out wiki --tokenizer llama/tokenizer.json
   quadrille data prepare books.tokens --out books --format megatron                  books.bin and books.idx
-  quadrille data prepare my_corpus.idx --tokenizer gpt2 --out my_corpus --format llm.c
+  quadrille data prepare my_corpus.idx --tokenizer gpt2 --out my_corpus-llmc --format llm.c
 
 A text file is a document, and so is a line of JSON lines. Files of tokens keep their documents.";
 
@@ -48,9 +48,15 @@ pub struct PrepareArguments {
 pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     let written = files(&arguments.out, arguments.format);
     let write: Vec<(&'static str, &Path)> = written.iter().map(|path| ("--out", path.as_path())).collect();
-    let read: Vec<(&'static str, &Path)> =
-        arguments.inputs.iter().filter(|path| path.is_file()).map(|path| ("the input", path.as_path())).collect();
-    paths::check(&write, &read)?;
+    let named = arguments.inputs.iter().filter(|path| path.is_file()).map(|path| ("the input", path.as_path()));
+    let tokenizer = match &arguments.tokenizer {
+        Some(TokenizerChoice::File(path)) => Some(("--tokenizer", path.as_path())),
+        _ => None,
+    };
+    paths::check(&write, &named.chain(tokenizer).collect::<Vec<_>>())?;
+    // Those in folders, and the other file of a pair.
+    let inputs = files_read(&arguments.inputs, &arguments.text_field)?;
+    paths::check(&write, &inputs.iter().map(|path| ("the input", path.as_path())).collect::<Vec<_>>())?;
     let tokenizer = arguments.tokenizer.as_ref().map(TokenizerChoice::open).transpose()?;
     let named = tokenizer.is_some();
     let reading = Reading { tokenizer: tokenizer.unwrap_or(Tokenizer::Gpt2), text_field: arguments.text_field.clone() };

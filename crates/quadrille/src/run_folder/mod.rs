@@ -18,7 +18,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quadrille_checkpoint::Folder;
+use quadrille_checkpoint::{Folder, create_folders};
 use quadrille_engine::StepRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -93,7 +93,7 @@ impl RunFolder {
     /// # Errors
     /// It holds a run already; another process writes it; the system's.
     pub fn create(path: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(path)
+        create_folders(path)
             .map_err(|error| Failure::usage(format!("cannot make the folder --out {}: {error}", path.display())))?;
         let lock = Lock::of(path)?;
         if path.join("run.json").exists() {

@@ -128,7 +128,11 @@ impl TokenWriter for MegatronWriter {
         })?;
         self.firsts.read_back(&mut |bytes| index.write(bytes))?;
         index.write(&self.sequences.to_le_bytes())?;
-        // Readers open the index first: it comes last.
+        // Once nothing but names is missing, the old index goes first and the new one comes last: a machine that stops
+        // in between leaves no index beside data of another.
+        self.data.sync()?;
+        self.index.sync()?;
+        self.index.remove_old()?;
         Ok(vec![self.data.publish()?, self.index.publish()?])
     }
 }
