@@ -79,7 +79,13 @@ impl Folder {
     /// The system's.
     pub fn clean(&self) -> Result<Vec<PathBuf>, CheckpointError> {
         let found = self.partial()?;
-        found.iter().try_for_each(|path| disk::remove_folder(path))?;
+        for path in &found {
+            let removed = disk::remove_folder(path);
+            // What pruning has renamed is in nobody's way.
+            if !path.to_string_lossy().ends_with(".removed.partial") {
+                removed?;
+            }
+        }
         Ok(found)
     }
 
