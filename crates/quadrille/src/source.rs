@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quadrille_data::{
-    DemoCorpus, Documents, Goldfish, Mixture, Opening, Reading, SampleShape, TokenSource, Tokenizer, Waves, Windows,
-    fill_batch, open, split,
+    DataError, DemoCorpus, Documents, Goldfish, Mixture, Opening, Reading, SampleShape, TokenSource, Tokenizer, Waves,
+    Windows, fill_batch, open, split,
 };
 use quadrille_engine::{EngineError, Samples};
 use quadrille_spec::Model;
@@ -248,7 +248,10 @@ fn files(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) ->
     let documents = arguments.documents.unwrap_or_default();
     let shape = SampleShape { seq_len, documents, vocab: model.vocab };
     let (mut training, mut validation) = (Vec::new(), Vec::new());
-    for (source, weight) in sources("--data", &arguments.data, &opening, model)? {
+    let read = sources("--data", &arguments.data, &opening, model)?;
+    let looked_at = sources("--validation-data", &arguments.validation_data, &opening, model)?;
+    check_one_vocabulary(read.iter().chain(&looked_at).map(|(source, _)| source.as_ref()))?;
+    for (source, weight) in read {
         let (first, last) = match arguments.validation {
             Some(share) => split(&source, share, shape)?,
             None => (0..source.len(), 0..0),
@@ -258,7 +261,7 @@ fn files(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) ->
         }
         training.push((Windows::new(source, first, shape)?, weight));
     }
-    for (source, weight) in sources("--validation-data", &arguments.validation_data, &opening, model)? {
+    for (source, weight) in looked_at {
         let all = 0..source.len();
         validation.push((Windows::new(source, all, shape)?, weight));
     }
@@ -296,6 +299,22 @@ fn sources(
         Ok((Arc::new(source), weight))
     };
     groups.into_iter().map(open).collect()
+}
+
+/// Refuses sources of different tokenizers: the same number would stand for different text.
+fn check_one_vocabulary<'a>(sources: impl Iterator<Item = &'a TokenSource>) -> Result<(), Failure> {
+    let mut known = sources.filter_map(|source| Some((source.path(), source.vocabulary()?.name)));
+    let Some((first, expected)) = known.next() else { return Ok(()) };
+    match known.find(|(_, found)| *found != expected) {
+        None => Ok(()),
+        Some((path, found)) => Err(DataError::OtherTokenizer {
+            path: path.to_owned(),
+            found: found.to_string(),
+            expected: expected.to_string(),
+            because: first.display().to_string(),
+        }
+        .into()),
+    }
 }
 
 fn check_vocabulary(tokenizer: &str, size: usize, model: &Model) -> Result<(), Failure> {

@@ -130,3 +130,21 @@ fn what_cannot_be_read_is_refused_with_the_remedy() {
     prepare("x.bin --out x --format llm.c", &["would be written over", "x.bin"]);
     refused_in(folder_with("x.bin", [1, 0, 2, 0]).path(), "data info x.bin", &["x.bin", "neither text nor tokens"]);
 }
+
+/// One token is one piece of text in all that a run reads.
+#[test]
+fn tokens_of_different_tokenizers_are_not_mixed() {
+    let folder = corpus();
+    let path = folder.path();
+    json_in(path, "data prepare wiki.jsonl --out pairs --tokenizer gpt2");
+    json_in(path, "data prepare book.txt --out bytes --tokenizer bytes");
+    let train = "train --model gpt-tiny --set vocab=50257 --threads 1 --grid x=1 --steps 1";
+    for data in ["pairs.tokens:0.5 bytes.tokens:0.5", "pairs.tokens --validation-data bytes.tokens"] {
+        let words = ["bytes.tokens holds tokens of `bytes`", "pairs.tokens those of `gpt2`"];
+        refused_in(path, &format!("{train} --data {data}"), &words);
+    }
+    // Text is read with the default, gpt2, which is not whose tokens the file has.
+    fs::create_dir(path.join(".quadrille-cache")).unwrap();
+    let output = run(path, &format!("{train} --data wiki.jsonl:1 bytes.tokens:1"));
+    assert_eq!(output.status.code(), Some(2));
+}
