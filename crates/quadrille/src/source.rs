@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::data_arguments::{DataArguments, DataPath};
 use crate::failure::Failure;
+use crate::paths;
 
 /// Tokens of the built-in corpus.
 const DEMO_TOKENS: usize = 1 << 20;
@@ -237,6 +238,7 @@ fn demo(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> 
 
 /// Files of text and tokens.
 fn files(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> Result<Kind, Failure> {
+    check_apart(arguments)?;
     let mut reading = Reading::new(arguments.tokenizer(model)?);
     if let Some(field) = &arguments.text_field {
         reading.text_field.clone_from(field);
@@ -299,6 +301,21 @@ fn sources(
         Ok((Arc::new(source), weight))
     };
     groups.into_iter().map(open).collect()
+}
+
+/// Refuses to validate on what training reads.
+fn check_apart(arguments: &DataArguments) -> Result<(), Failure> {
+    for held_out in &arguments.validation_data {
+        if let Some(read) = arguments.data.iter().find(|read| paths::overlap(&read.path, &held_out.path)) {
+            return Err(Failure::usage(format!(
+                "--validation-data {}: training reads it with --data {}; name other files, or keep a share of them apart \
+                 with --validation",
+                held_out.path.display(),
+                read.path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses sources of different tokenizers: the same number would stand for different text.

@@ -148,3 +148,20 @@ fn tokens_of_different_tokenizers_are_not_mixed() {
     let output = run(path, &format!("{train} --data wiki.jsonl:1 bytes.tokens:1"));
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[test]
+fn validation_reads_nothing_that_training_reads() {
+    let folder = corpus();
+    let path = folder.path();
+    fs::create_dir(path.join("texts")).unwrap();
+    fs::copy(path.join("book.txt"), path.join("texts/a.txt")).unwrap();
+    for (data, held_out) in [
+        ("book.txt", "./book.txt"),
+        ("texts", "texts/a.txt"),
+        ("wiki.jsonl:1 texts/a.txt:2", "texts"),
+        ("texts", "texts"),
+    ] {
+        let words = [&format!("--validation-data {held_out}: training reads it with --data "), "--validation"];
+        refused_in(path, &format!("{TRAIN} --data {data} --validation-data {held_out}"), &words);
+    }
+}
