@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{
-    DataError, DemoCorpus, Documents, Goldfish, Mixture, Opening, Reading, SampleShape, TokenSource, Tokenizer, Waves,
-    Windows, fill_batch, open, split,
+    DataError, DemoCorpus, Documents, Goldfish, Mixture, Opening, Reading, SampleShape, TokenSource, Tokenizer,
+    Vocabulary, Waves, Windows, fill_batch, open, split,
 };
 use quadrille_engine::{EngineError, Samples};
 use quadrille_spec::Model;
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use crate::data_arguments::{DataArguments, DataPath};
 use crate::failure::Failure;
 use crate::paths;
+use crate::tokenizer_rule::TokenizerRule;
 
 /// Tokens of the built-in corpus.
 const DEMO_TOKENS: usize = 1 << 20;
@@ -39,8 +41,15 @@ enum Kind {
 }
 
 impl Source {
-    /// Files, of which text is tokenised once, or, without any, what is built in for the kind of model.
-    pub fn open(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> Result<Self, Failure> {
+    /// Files, of which text is tokenised once, or, without any, what is built in for the kind of model. Where `checkpoint`
+    /// says whose tokens its run has read, only those will do.
+    pub fn open(
+        arguments: &DataArguments,
+        checkpoint: Option<&Checkpoint>,
+        model: &Model,
+        seed: u64,
+        seq_len: usize,
+    ) -> Result<Self, Failure> {
         if let Some(goldfish) = arguments.goldfish.filter(|goldfish| goldfish.context() > seq_len) {
             let (h, k) = (goldfish.context(), goldfish);
             return Err(Failure::usage(format!(
@@ -48,10 +57,11 @@ impl Source {
                  or longer sequences"
             )));
         }
+        let rule = TokenizerRule { choice: arguments.tokenizer.as_ref(), checkpoint, model };
         let kind = match model.patch_values {
             Some(values) => waves(arguments, model, seed, seq_len, values)?,
-            None if arguments.data.is_empty() => demo(arguments, model, seed, seq_len)?,
-            None => files(arguments, model, seed, seq_len)?,
+            None if arguments.data.is_empty() => demo(arguments, rule, seed, seq_len)?,
+            None => files(arguments, rule, seed, seq_len)?,
         };
         let about = kind.about(arguments);
         let source = Self { kind, seed, seq_len, goldfish: arguments.goldfish, about };
@@ -162,21 +172,36 @@ impl Source {
 }
 
 impl Kind {
+    /// Whose tokens the samples are, where they are of text and it is known; all that are known are the same.
+    fn vocabulary(&self) -> Option<Vocabulary> {
+        match self {
+            Self::Files { training, validation } => {
+                let mut sources =
+                    [Some(training), validation.as_ref()].into_iter().flatten().flat_map(Mixture::sources);
+                sources.find_map(|(windows, _)| windows.source().vocabulary())
+            }
+            Self::Demo { training, .. } => training.vocabulary(),
+            Self::Waves { .. } => None,
+        }
+    }
+
     fn about(&self, arguments: &DataArguments) -> Value {
         let mixture = |mixture: &Mixture| -> Vec<Value> {
             mixture.sources().map(|(windows, share)| source_about(windows, share)).collect()
         };
+        let share = || json!(arguments.validation);
         let (kind, training, validation) = match self {
             Self::Files { training, validation } => (
                 "files",
                 mixture(training),
                 validation.as_ref().map_or(Value::Null, |validation| mixture(validation).into()),
             ),
-            Self::Demo { validation, .. } => ("demo", Vec::new(), validation.is_some().into()),
-            Self::Waves { validation, .. } => ("waves", Vec::new(), validation.is_some().into()),
+            Self::Demo { .. } => ("demo", Vec::new(), share()),
+            Self::Waves { .. } => ("waves", Vec::new(), share()),
         };
         json!({
             "kind": kind,
+            "vocabulary": self.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
             "sources": training,
             "documents": arguments.documents.unwrap_or_default().to_string(),
             "validation": validation,
@@ -213,12 +238,12 @@ fn waves(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize, va
 }
 
 /// The built-in corpus; for validation another text of the same language.
-fn demo(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> Result<Kind, Failure> {
-    let tokenizer = arguments.tokenizer(model)?;
-    check_vocabulary(&tokenizer.to_string(), tokenizer.vocab(), model)?;
+fn demo(arguments: &DataArguments, rule: TokenizerRule, seed: u64, seq_len: usize) -> Result<Kind, Failure> {
+    let tokenizer = rule.tokenizer()?;
+    rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
     if matches!(tokenizer, Tokenizer::Json(_)) {
         return Err(Failure::usage(format!(
-            "--tokenizer {tokenizer}: the built-in corpus is spelled by gpt2 or bytes, for which its entropy is known; use \
+            "tokenizer {tokenizer}: the built-in corpus is spelled by gpt2 or bytes, for which its entropy is known; use \
              one of these, or give text with --data"
         )));
     }
@@ -237,21 +262,18 @@ fn demo(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> 
 }
 
 /// Files of text and tokens.
-fn files(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> Result<Kind, Failure> {
+fn files(arguments: &DataArguments, rule: TokenizerRule, seed: u64, seq_len: usize) -> Result<Kind, Failure> {
     check_apart(arguments)?;
-    let mut reading = Reading::new(arguments.tokenizer(model)?);
+    let mut reading = Reading::new(rule.tokenizer()?);
     if let Some(field) = &arguments.text_field {
         reading.text_field.clone_from(field);
     }
     let opening = Opening { reading: &reading, named: arguments.tokenizer.is_some(), cache: &arguments.cache };
-    if opening.named {
-        check_vocabulary(&reading.tokenizer.to_string(), reading.tokenizer.vocab(), model)?;
-    }
     let documents = arguments.documents.unwrap_or_default();
-    let shape = SampleShape { seq_len, documents, vocab: model.vocab };
+    let shape = SampleShape { seq_len, documents, vocab: rule.model.vocab };
     let (mut training, mut validation) = (Vec::new(), Vec::new());
-    let read = sources("--data", &arguments.data, &opening, model)?;
-    let looked_at = sources("--validation-data", &arguments.validation_data, &opening, model)?;
+    let read = sources("--data", &arguments.data, &opening, rule)?;
+    let looked_at = sources("--validation-data", &arguments.validation_data, &opening, rule)?;
     check_one_vocabulary(read.iter().chain(&looked_at).map(|(source, _)| source.as_ref()))?;
     for (source, weight) in read {
         let (first, last) = match arguments.validation {
@@ -276,7 +298,7 @@ fn sources(
     flag: &str,
     paths: &[DataPath],
     opening: &Opening,
-    model: &Model,
+    rule: TokenizerRule,
 ) -> Result<Vec<(Arc<TokenSource>, f64)>, Failure> {
     let all: Vec<PathBuf> = paths.iter().map(|data| data.path.clone()).collect();
     let weights: Vec<f64> = paths.iter().filter_map(|data| data.weight).collect();
@@ -296,7 +318,7 @@ fn sources(
         bar.finish();
         let source = source?;
         if let Some(vocabulary) = source.vocabulary() {
-            check_vocabulary(&vocabulary.name.to_string(), vocabulary.size, model)?;
+            rule.check(&vocabulary.name.to_string(), &vocabulary)?;
         }
         Ok((Arc::new(source), weight))
     };
@@ -332,17 +354,6 @@ fn check_one_vocabulary<'a>(sources: impl Iterator<Item = &'a TokenSource>) -> R
         }
         .into()),
     }
-}
-
-fn check_vocabulary(tokenizer: &str, size: usize, model: &Model) -> Result<(), Failure> {
-    if size <= model.vocab {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "tokenizer {tokenizer} has {size} ids but the model's vocabulary has {}; use --set vocab={size}, or another \
-         --tokenizer",
-        model.vocab
-    )))
 }
 
 /// A share of what never ends is only looked at.
