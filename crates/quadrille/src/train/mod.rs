@@ -2,6 +2,7 @@
 
 pub mod arguments;
 mod begin;
+mod companions;
 mod prepare;
 mod reporter;
 mod resume;
@@ -36,7 +37,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let first = launch.is_first();
     let log = arguments.log.as_deref().filter(|_| first).map(create_log).transpose()?;
     let trace_file = arguments.trace.as_deref().filter(|_| first).map(create_trace).transpose()?;
-    let records = records(&prepared, command)?;
+    let records = records(&prepared, arguments, command)?;
     if first && !arguments.json {
         announce(&prepared);
     }
@@ -118,10 +119,13 @@ fn batches(arguments: &TrainArguments, samples: Option<u64>, global_batch: u64) 
     arguments.validation_batches.min(whole.max(1))
 }
 
-/// The run's description, written, and its records, to which steps are added.
-fn records(prepared: &Prepared, command: Vec<String>) -> Result<Option<Records>, Failure> {
+/// The run's description, written, what belongs to it, and its records, to which steps are added.
+fn records(prepared: &Prepared, arguments: &TrainArguments, command: Vec<String>) -> Result<Option<Records>, Failure> {
     let Prepared { program, beginning, about, .. } = prepared;
     let Some(folder) = &beginning.folder else { return Ok(None) };
+    if let Some(path) = arguments.out.as_ref().or(arguments.resume.as_ref()) {
+        companions::keep(prepared, arguments, path)?;
+    }
     let predicted = json!(predict(program));
     let description = Description::new(command, json!(program.model), layout_json(&program.layout), predicted);
     folder.begin(&description, about.step).map(Some)
