@@ -5,10 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use quadrille_data::{Documents, Goldfish, Tokenizer, TokenizerChoice};
-use quadrille_spec::Model;
-
-use crate::failure::Failure;
+use quadrille_data::{Documents, Goldfish, TokenizerChoice};
 
 /// What samples are read from.
 #[derive(Debug, Args)]
@@ -18,7 +15,8 @@ pub struct DataArguments {
     /// [default: a built-in corpus of known entropy; for models of patches built-in moving waves]
     #[arg(long, value_name = "PATH[:WEIGHT]", num_args = 1.., value_parser = weighted())]
     pub data: Vec<DataPath>,
-    /// gpt2, bytes, or a tokenizer.json [default: gpt2 if the model's vocabulary is large enough]
+    /// gpt2, bytes, or a tokenizer.json [default: the tokenizer.json beside the checkpoint that is read, else what
+    /// its run has read, else gpt2 if the model's vocabulary is large enough, else bytes]
     #[arg(long, value_name = "NAME|FILE.json")]
     pub tokenizer: Option<TokenizerChoice>,
     /// The field of JSON lines that holds the text [default: text]
@@ -60,26 +58,6 @@ impl DataArguments {
             (self.goldfish.is_some(), "--goldfish"),
         ];
         given.into_iter().find_map(|(given, flag)| given.then_some(flag))
-    }
-
-    /// The tokenizer that was named, or a built-in one that the model has the tokens for.
-    ///
-    /// # Errors
-    /// A file that holds none.
-    pub fn tokenizer(&self, model: &Model) -> Result<Tokenizer, Failure> {
-        tokenizer(self.tokenizer.as_ref(), model)
-    }
-}
-
-/// The tokenizer that was named, or a built-in one that the model has the tokens for.
-///
-/// # Errors
-/// A file that holds none.
-pub fn tokenizer(named: Option<&TokenizerChoice>, model: &Model) -> Result<Tokenizer, Failure> {
-    match named {
-        Some(choice) => Ok(choice.open()?),
-        None if model.vocab >= Tokenizer::Gpt2.vocab() => Ok(Tokenizer::Gpt2),
-        None => Ok(Tokenizer::Bytes),
     }
 }
 

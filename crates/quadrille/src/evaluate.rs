@@ -60,7 +60,8 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     let program = StepProgram::evaluation(model, layout)?;
     resources::check(&program, opened.options.threads, launch, 0)?;
     let seed = arguments.seed.unwrap_or(about.seed);
-    let source = launch.first_then_others(|| Source::open(&arguments.data, model, seed, layout.seq_len))?;
+    let checkpoint = Some(opened.checkpoint.as_ref());
+    let source = launch.first_then_others(|| Source::open(&arguments.data, checkpoint, model, seed, layout.seq_len))?;
     let validation = source.validation_samples();
     let global_batch = layout.global_batch as u64;
     let available = validation.flatten().map(|samples| samples / global_batch);

@@ -1,7 +1,7 @@
 //! `quadrille generate`: text that continues prompts.
 
 use std::io::{ErrorKind, Write, stderr, stdout};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use quadrille_data::{Decoder, Tokenizer, TokenizerChoice};
@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
 use crate::resources;
+use crate::tokenizer_rule::TokenizerRule;
 use crate::weights::{Opened, WeightsArguments};
 
 const EXAMPLES: &str = "Examples:
@@ -54,8 +55,8 @@ pub struct GenerateArguments {
     /// Stop at the token that ends a document
     #[arg(long)]
     pub stop: bool,
-    /// gpt2, bytes, or a tokenizer.json [default: the tokenizer.json beside the checkpoint, else gpt2 if the model's
-    /// vocabulary is large enough, else bytes]
+    /// gpt2, bytes, or a tokenizer.json [default: the tokenizer.json beside the checkpoint, else what its run has read,
+    /// else gpt2 if the model's vocabulary is large enough, else bytes]
     #[arg(long, value_name = "NAME|FILE.json")]
     pub tokenizer: Option<TokenizerChoice>,
     /// Print one JSON document at the end
@@ -122,30 +123,16 @@ fn texts(arguments: &GenerateArguments) -> Result<Vec<String>, Failure> {
     Ok(arguments.prompt.iter().cloned().chain(files).collect())
 }
 
-/// The one that was named, the one beside the checkpoint, or a built-in one that the model has the tokens for.
+/// By the rule of all commands; what it finds must be what the checkpoint's run has read.
 fn tokenizer(arguments: &GenerateArguments, opened: &Opened) -> Result<Tokenizer, Failure> {
     let model = opened.model();
     if model.patch_values.is_some() {
         return Err(Failure::usage(format!("{} reads patches of numbers, not text: it generates none", model.name)));
     }
-    let path = opened.checkpoint.path();
-    let folders = [Some(path), path.parent(), path.parent().and_then(Path::parent), Some(&arguments.weights.from)];
-    let beside =
-        || folders.into_iter().flatten().map(|folder| folder.join("tokenizer.json")).find(|path| path.is_file());
-    let tokenizer = match (&arguments.tokenizer, beside()) {
-        (Some(choice), _) => choice.open()?,
-        (None, Some(path)) => Tokenizer::from_file(&path)?,
-        (None, None) if model.vocab >= Tokenizer::Gpt2.vocab() => Tokenizer::Gpt2,
-        (None, None) => Tokenizer::Bytes,
-    };
-    if tokenizer.vocab() > model.vocab {
-        return Err(Failure::usage(format!(
-            "tokenizer {tokenizer} has {} ids but the model's vocabulary has {}; use the --tokenizer that the model was \
-             trained with",
-            tokenizer.vocab(),
-            model.vocab
-        )));
-    }
+    let checkpoint = Some(opened.checkpoint.as_ref());
+    let rule = TokenizerRule { choice: arguments.tokenizer.as_ref(), checkpoint, model };
+    let tokenizer = rule.tokenizer()?;
+    rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
     Ok(tokenizer)
 }
 

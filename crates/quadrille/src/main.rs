@@ -37,6 +37,7 @@ mod settings;
 mod source;
 mod sweep;
 mod timeline;
+mod tokenizer_rule;
 mod trace;
 mod train;
 mod tuned;

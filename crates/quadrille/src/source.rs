@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{
-    DemoCorpus, Documents, Goldfish, Mixture, Opening, Reading, SampleShape, TokenSource, Tokenizer, Waves, Windows,
-    fill_batch, open, split,
+    DataError, DemoCorpus, Documents, Goldfish, Mixture, Opening, Reading, SampleShape, TokenSource, Tokenizer,
+    Vocabulary, Waves, Windows, fill_batch, open, split,
 };
 use quadrille_engine::{EngineError, Samples};
 use quadrille_spec::Model;
@@ -15,6 +16,8 @@ use serde_json::{Value, json};
 
 use crate::data_arguments::{DataArguments, DataPath};
 use crate::failure::Failure;
+use crate::paths;
+use crate::tokenizer_rule::TokenizerRule;
 
 /// Tokens of the built-in corpus.
 pub const DEMO_TOKENS: usize = 1 << 20;
@@ -38,8 +41,15 @@ enum Kind {
 }
 
 impl Source {
-    /// Files, of which text is tokenised once, or, without any, what is built in for the kind of model.
-    pub fn open(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> Result<Self, Failure> {
+    /// Files, of which text is tokenised once, or, without any, what is built in for the kind of model. Where `checkpoint`
+    /// says whose tokens its run has read, only those will do.
+    pub fn open(
+        arguments: &DataArguments,
+        checkpoint: Option<&Checkpoint>,
+        model: &Model,
+        seed: u64,
+        seq_len: usize,
+    ) -> Result<Self, Failure> {
         if let Some(goldfish) = arguments.goldfish.filter(|goldfish| goldfish.context() > seq_len) {
             let (h, k) = (goldfish.context(), goldfish);
             return Err(Failure::usage(format!(
@@ -47,10 +57,11 @@ impl Source {
                  or longer sequences"
             )));
         }
+        let rule = TokenizerRule { choice: arguments.tokenizer.as_ref(), checkpoint, model };
         let kind = match model.patch_values {
             Some(values) => waves(arguments, model, seed, seq_len, values)?,
-            None if arguments.data.is_empty() => demo(arguments, model, seed, seq_len)?,
-            None => files(arguments, model, seed, seq_len)?,
+            None if arguments.data.is_empty() => demo(arguments, rule, seed, seq_len)?,
+            None => files(arguments, rule, seed, seq_len)?,
         };
         let about = kind.about(arguments);
         let source = Self { kind, seed, seq_len, goldfish: arguments.goldfish, about };
@@ -161,21 +172,36 @@ impl Source {
 }
 
 impl Kind {
+    /// Whose tokens the samples are, where they are of text and it is known; all that are known are the same.
+    fn vocabulary(&self) -> Option<Vocabulary> {
+        match self {
+            Self::Files { training, validation } => {
+                let mut sources =
+                    [Some(training), validation.as_ref()].into_iter().flatten().flat_map(Mixture::sources);
+                sources.find_map(|(windows, _)| windows.source().vocabulary())
+            }
+            Self::Demo { training, .. } => training.vocabulary(),
+            Self::Waves { .. } => None,
+        }
+    }
+
     fn about(&self, arguments: &DataArguments) -> Value {
         let mixture = |mixture: &Mixture| -> Vec<Value> {
             mixture.sources().map(|(windows, share)| source_about(windows, share)).collect()
         };
+        let share = || json!(arguments.validation);
         let (kind, training, validation) = match self {
             Self::Files { training, validation } => (
                 "files",
                 mixture(training),
                 validation.as_ref().map_or(Value::Null, |validation| mixture(validation).into()),
             ),
-            Self::Demo { validation, .. } => ("demo", Vec::new(), validation.is_some().into()),
-            Self::Waves { validation, .. } => ("waves", Vec::new(), validation.is_some().into()),
+            Self::Demo { .. } => ("demo", Vec::new(), share()),
+            Self::Waves { .. } => ("waves", Vec::new(), share()),
         };
         json!({
             "kind": kind,
+            "vocabulary": self.vocabulary().map(|vocabulary| vocabulary.name.to_string()),
             "sources": training,
             "documents": arguments.documents.unwrap_or_default().to_string(),
             "validation": validation,
@@ -212,12 +238,12 @@ fn waves(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize, va
 }
 
 /// The built-in corpus; for validation another text of the same language.
-fn demo(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> Result<Kind, Failure> {
-    let tokenizer = arguments.tokenizer(model)?;
-    check_vocabulary(&tokenizer.to_string(), tokenizer.vocab(), model)?;
+fn demo(arguments: &DataArguments, rule: TokenizerRule, seed: u64, seq_len: usize) -> Result<Kind, Failure> {
+    let tokenizer = rule.tokenizer()?;
+    rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
     if matches!(tokenizer, Tokenizer::Json(_)) {
         return Err(Failure::usage(format!(
-            "--tokenizer {tokenizer}: the built-in corpus is spelled by gpt2 or bytes, for which its entropy is known; use \
+            "tokenizer {tokenizer}: the built-in corpus is spelled by gpt2 or bytes, for which its entropy is known; use \
              one of these, or give text with --data"
         )));
     }
@@ -236,19 +262,20 @@ fn demo(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> 
 }
 
 /// Files of text and tokens.
-fn files(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) -> Result<Kind, Failure> {
-    let mut reading = Reading::new(arguments.tokenizer(model)?);
+fn files(arguments: &DataArguments, rule: TokenizerRule, seed: u64, seq_len: usize) -> Result<Kind, Failure> {
+    check_apart(arguments)?;
+    let mut reading = Reading::new(rule.tokenizer()?);
     if let Some(field) = &arguments.text_field {
         reading.text_field.clone_from(field);
     }
     let opening = Opening { reading: &reading, named: arguments.tokenizer.is_some(), cache: &arguments.cache };
-    if opening.named {
-        check_vocabulary(&reading.tokenizer.to_string(), reading.tokenizer.vocab(), model)?;
-    }
     let documents = arguments.documents.unwrap_or_default();
-    let shape = SampleShape { seq_len, documents, vocab: model.vocab };
+    let shape = SampleShape { seq_len, documents, vocab: rule.model.vocab };
     let (mut training, mut validation) = (Vec::new(), Vec::new());
-    for (source, weight) in sources("--data", &arguments.data, &opening, model)? {
+    let read = sources("--data", &arguments.data, &opening, rule)?;
+    let looked_at = sources("--validation-data", &arguments.validation_data, &opening, rule)?;
+    check_one_vocabulary(read.iter().chain(&looked_at).map(|(source, _)| source.as_ref()))?;
+    for (source, weight) in read {
         let (first, last) = match arguments.validation {
             Some(share) => split(&source, share, shape)?,
             None => (0..source.len(), 0..0),
@@ -258,7 +285,7 @@ fn files(arguments: &DataArguments, model: &Model, seed: u64, seq_len: usize) ->
         }
         training.push((Windows::new(source, first, shape)?, weight));
     }
-    for (source, weight) in sources("--validation-data", &arguments.validation_data, &opening, model)? {
+    for (source, weight) in looked_at {
         let all = 0..source.len();
         validation.push((Windows::new(source, all, shape)?, weight));
     }
@@ -271,7 +298,7 @@ fn sources(
     flag: &str,
     paths: &[DataPath],
     opening: &Opening,
-    model: &Model,
+    rule: TokenizerRule,
 ) -> Result<Vec<(Arc<TokenSource>, f64)>, Failure> {
     let all: Vec<PathBuf> = paths.iter().map(|data| data.path.clone()).collect();
     let weights: Vec<f64> = paths.iter().filter_map(|data| data.weight).collect();
@@ -285,32 +312,51 @@ fn sources(
             )));
         }
     };
-    let open = |(paths, weight): (Vec<PathBuf>, f64)| Ok((Arc::new(open_files(&paths, opening, model)?), weight));
+    let open = |(paths, weight): (Vec<PathBuf>, f64)| Ok((Arc::new(open_files(&paths, opening, rule)?), weight));
     groups.into_iter().map(open).collect()
 }
 
 /// Files and folders as one source, which the model must have the tokens for; text is tokenised once, under a bar.
-pub fn open_files(paths: &[PathBuf], opening: &Opening, model: &Model) -> Result<TokenSource, Failure> {
+pub fn open_files(paths: &[PathBuf], opening: &Opening, rule: TokenizerRule) -> Result<TokenSource, Failure> {
     let bar = PreparationBar::new();
     let source = open(paths, opening, &mut |done, total| bar.show(done, total));
     bar.finish();
     let source = source?;
     if let Some(vocabulary) = source.vocabulary() {
-        check_vocabulary(&vocabulary.name.to_string(), vocabulary.size, model)?;
+        rule.check(&vocabulary.name.to_string(), &vocabulary)?;
     }
     Ok(source)
 }
 
-/// Refuses a tokenizer that has more ids than the model has tokens.
-pub fn check_vocabulary(tokenizer: &str, size: usize, model: &Model) -> Result<(), Failure> {
-    if size <= model.vocab {
-        return Ok(());
+/// Refuses to validate on what training reads.
+fn check_apart(arguments: &DataArguments) -> Result<(), Failure> {
+    for held_out in &arguments.validation_data {
+        if let Some(read) = arguments.data.iter().find(|read| paths::overlap(&read.path, &held_out.path)) {
+            return Err(Failure::usage(format!(
+                "--validation-data {}: training reads it with --data {}; name other files, or keep a share of them apart \
+                 with --validation",
+                held_out.path.display(),
+                read.path.display()
+            )));
+        }
     }
-    Err(Failure::usage(format!(
-        "tokenizer {tokenizer} has {size} ids but the model's vocabulary has {}; use --set vocab={size}, or another \
-         --tokenizer",
-        model.vocab
-    )))
+    Ok(())
+}
+
+/// Refuses sources of different tokenizers: the same number would stand for different text.
+fn check_one_vocabulary<'a>(sources: impl Iterator<Item = &'a TokenSource>) -> Result<(), Failure> {
+    let mut known = sources.filter_map(|source| Some((source.path(), source.vocabulary()?.name)));
+    let Some((first, expected)) = known.next() else { return Ok(()) };
+    match known.find(|(_, found)| *found != expected) {
+        None => Ok(()),
+        Some((path, found)) => Err(DataError::OtherTokenizer {
+            path: path.to_owned(),
+            found: found.to_string(),
+            expected: expected.to_string(),
+            because: first.display().to_string(),
+        }
+        .into()),
+    }
 }
 
 /// A share of what never ends is only looked at.

@@ -147,3 +147,38 @@ fn what_is_read_is_never_written_over() {
     }
     assert!(before == ["bin", "idx"].map(|end| fs::read(path.join("in/pair").with_extension(end)).unwrap()));
 }
+
+/// One token is one piece of text in all that a run reads.
+#[test]
+fn tokens_of_different_tokenizers_are_not_mixed() {
+    let folder = corpus();
+    let path = folder.path();
+    json_in(path, "data prepare wiki.jsonl --out pairs --tokenizer gpt2");
+    json_in(path, "data prepare book.txt --out bytes --tokenizer bytes");
+    let train = "train --model gpt-tiny --set vocab=50257 --threads 1 --grid x=1 --steps 1";
+    for data in ["pairs.tokens:0.5 bytes.tokens:0.5", "pairs.tokens --validation-data bytes.tokens"] {
+        let words = ["bytes.tokens holds tokens of `bytes`", "pairs.tokens those of `gpt2`"];
+        refused_in(path, &format!("{train} --data {data}"), &words);
+    }
+    // Text is read with the default, gpt2, which is not whose tokens the file has.
+    fs::create_dir(path.join(".quadrille-cache")).unwrap();
+    let output = run(path, &format!("{train} --data wiki.jsonl:1 bytes.tokens:1"));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn validation_reads_nothing_that_training_reads() {
+    let folder = corpus();
+    let path = folder.path();
+    fs::create_dir(path.join("texts")).unwrap();
+    fs::copy(path.join("book.txt"), path.join("texts/a.txt")).unwrap();
+    for (data, held_out) in [
+        ("book.txt", "./book.txt"),
+        ("texts", "texts/a.txt"),
+        ("wiki.jsonl:1 texts/a.txt:2", "texts"),
+        ("texts", "texts"),
+    ] {
+        let words = [&format!("--validation-data {held_out}: training reads it with --data "), "--validation"];
+        refused_in(path, &format!("{TRAIN} --data {data} --validation-data {held_out}"), &words);
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{
     DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, TokenSource, Tokenizer, Windows,
 };
@@ -11,9 +12,9 @@ use quadrille_spec::{Model, RandomStream};
 use serde_json::{Value, json};
 
 use super::arguments::TextArguments;
-use crate::data_arguments;
 use crate::failure::Failure;
-use crate::source::{DEMO_TOKENS, check_vocabulary, open_files};
+use crate::source::{DEMO_TOKENS, open_files};
+use crate::tokenizer_rule::TokenizerRule;
 
 /// What is taken of a text.
 #[derive(Debug, Clone, Copy)]
@@ -41,15 +42,22 @@ impl Corpus {
     ///
     /// # Errors
     /// Files that cannot be read, or have too few documents that are long enough; tokens that the model does not have.
-    pub fn open(arguments: &TextArguments, model: &Model, seed: u64, wanted: Wanted) -> Result<Self, Failure> {
-        let tokenizer = data_arguments::tokenizer(arguments.tokenizer.as_ref(), model)?;
+    pub fn open(
+        arguments: &TextArguments,
+        model: &Model,
+        checkpoint: Option<&Checkpoint>,
+        seed: u64,
+        wanted: Wanted,
+    ) -> Result<Self, Failure> {
+        let rule = TokenizerRule { choice: arguments.tokenizer.as_ref(), checkpoint, model };
+        let tokenizer = rule.tokenizer()?;
         let source = match arguments.data.as_slice() {
-            [] => demo(tokenizer, model, seed, wanted)?,
+            [] => demo(tokenizer, rule, seed, wanted)?,
             paths => {
                 let reading = Reading { tokenizer, text_field: arguments.text_field.clone() };
                 let opening =
                     Opening { reading: &reading, named: arguments.tokenizer.is_some(), cache: &arguments.cache };
-                open_files(paths, &opening, model)?
+                open_files(paths, &opening, rule)?
             }
         };
         let chosen = choose(&source, seed, wanted)?;
@@ -68,8 +76,8 @@ impl Corpus {
 }
 
 /// The built-in corpus, of which half or less goes into buckets.
-fn demo(tokenizer: Tokenizer, model: &Model, seed: u64, wanted: Wanted) -> Result<TokenSource, Failure> {
-    check_vocabulary(&tokenizer.to_string(), tokenizer.vocab(), model)?;
+fn demo(tokenizer: Tokenizer, rule: TokenizerRule, seed: u64, wanted: Wanted) -> Result<TokenSource, Failure> {
+    rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
     if matches!(tokenizer, Tokenizer::Json(_)) {
         return Err(Failure::usage(format!(
             "--tokenizer {tokenizer}: the built-in corpus is spelled by gpt2 or bytes; use one of these, or give text with \
@@ -202,7 +210,7 @@ mod tests {
         let lines: String = (b'A'..=b'Z').map(|byte| line(byte, if byte % 3 == 0 { 5 } else { 30 })).collect();
         std::fs::write(folder.path().join("a.jsonl"), format!("{lines}{}", line(b'A', 20))).unwrap();
         let arguments = arguments(folder.path(), &["a.jsonl"]);
-        let corpus = Corpus::open(&arguments, &model(), 3, WANTED).unwrap();
+        let corpus = Corpus::open(&arguments, &model(), None, 3, WANTED).unwrap();
         let bytes: HashSet<u32> = corpus.documents.iter().map(|tokens| tokens[0]).collect();
         assert_eq!((corpus.documents.len(), bytes.len()), (6, 6));
         for tokens in &corpus.documents {
@@ -212,8 +220,8 @@ mod tests {
         // `A` stands twice in the file.
         assert!(other.iter().all(|byte| *byte == 65 || !bytes.contains(byte)), "{bytes:?} {other:?}");
         assert!(other.len() > 15);
-        assert_ne!(Corpus::open(&arguments, &model(), 4, WANTED).unwrap().documents, corpus.documents);
-        let Err(failure) = Corpus::open(&arguments, &model(), 3, Wanted { documents: 40, ..WANTED }) else {
+        assert_ne!(Corpus::open(&arguments, &model(), None, 4, WANTED).unwrap().documents, corpus.documents);
+        let Err(failure) = Corpus::open(&arguments, &model(), None, 3, Wanted { documents: 40, ..WANTED }) else {
             panic!("there are too few")
         };
         let message = failure.message();
@@ -224,7 +232,8 @@ mod tests {
     fn the_built_in_corpus_is_cut_into_documents_and_other_text() {
         let folder = tempfile::tempdir().unwrap();
         let wanted = Wanted { documents: 400, seq_len: 64, prompt: 40 };
-        let corpus = Corpus::open(&arguments(folder.path(), &[]), &Model::gpt(1, 8, 2, 256, 64), 1, wanted).unwrap();
+        let corpus =
+            Corpus::open(&arguments(folder.path(), &[]), &Model::gpt(1, 8, 2, 256, 64), None, 1, wanted).unwrap();
         let beginnings: HashSet<&[u32]> = corpus.documents.iter().map(|tokens| &tokens[..40]).collect();
         assert_eq!(beginnings.len(), 400);
         let background = corpus.background.unwrap();
@@ -238,7 +247,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("one.txt"), "abcdefghijklm").unwrap();
         let wanted = Wanted { documents: 1, ..WANTED };
-        let corpus = Corpus::open(&arguments(folder.path(), &["one.txt"]), &model(), 1, wanted).unwrap();
+        let corpus = Corpus::open(&arguments(folder.path(), &["one.txt"]), &model(), None, 1, wanted).unwrap();
         assert_eq!(corpus.documents, [b"abcdefgh".map(u32::from)]);
         assert!(corpus.background.is_none());
     }

@@ -69,7 +69,7 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     resources::check(&program, threads, launch, 0)?;
     let documents = arguments.epochs.len() * per_bucket as usize;
     let wanted = Wanted { documents, seq_len: layout.seq_len, prompt: layout.seq_len - generate_tokens };
-    let corpus = launch.first_then_others(|| Corpus::open(&arguments.text, model, seed, wanted))?;
+    let corpus = launch.first_then_others(|| Corpus::open(&arguments.text, model, from.as_deref(), seed, wanted))?;
     check_background(&corpus, &order)?;
     let signals = Signals::watch().map_err(|error| Failure::run(format!("cannot watch for signals: {error}")))?;
     let collectives = launch.collectives(&arguments.run, &typed.cluster);

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 mod begin;
+mod companions;
 mod prepare;
 pub mod reporter;
 mod resume;
@@ -40,7 +41,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         false => log.map(create_log).transpose()?,
     };
     let trace_file = arguments.trace.as_deref().filter(|_| first).map(create_trace).transpose()?;
-    let records = records(&prepared, command)?;
+    let records = records(&prepared, arguments, command)?;
     if first && !arguments.json {
         announce(&prepared);
     }
@@ -127,10 +128,13 @@ fn batches(arguments: &TrainArguments, samples: Option<u64>, global_batch: u64) 
     arguments.validation_batches.min(whole.max(1))
 }
 
-/// The run's description, written, and its records, to which steps are added.
-fn records(prepared: &Prepared, command: Vec<String>) -> Result<Option<Records>, Failure> {
+/// The run's description, written, what belongs to it, and its records, to which steps are added.
+fn records(prepared: &Prepared, arguments: &TrainArguments, command: Vec<String>) -> Result<Option<Records>, Failure> {
     let Prepared { program, beginning, about, options, source, .. } = prepared;
     let Some(folder) = &beginning.folder else { return Ok(None) };
+    if let Some(path) = arguments.out.as_ref().or(arguments.resume.as_ref()) {
+        companions::keep(prepared, arguments, path)?;
+    }
     let predicted = json!(predict(program));
     let floor = source.floor().map(|(floor, _)| floor);
     let known = Known { steps: Some(options.steps), threads: Some(options.threads), floor };

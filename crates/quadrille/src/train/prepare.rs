@@ -59,8 +59,9 @@ impl Prepared {
         let timeout = settings::timeout(&arguments.run)?;
         resources::check(&program, threads, launch, beside(arguments, &program)?)?;
         check_paths(arguments)?;
-        let source =
-            launch.first_then_others(|| Source::open(&arguments.data, model, arguments.run.seed, layout.seq_len))?;
+        let (checkpoint, seed) = (beginning.checkpoint(), arguments.run.seed);
+        let open = || Source::open(&arguments.data, checkpoint, model, seed, layout.seq_len);
+        let source = launch.first_then_others(open)?;
         let (tune_matmuls, matmuls, recorder) = tuning(arguments, &program, threads)?;
         let signals = Signals::watch().map_err(|error| Failure::run(format!("cannot watch for signals: {error}")))?;
         let about = about(&program, arguments, &beginning.start, command, json!(hyper), source.about());

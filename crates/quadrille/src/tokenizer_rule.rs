@@ -1,0 +1,107 @@
+//! Which tokenizer a command takes: one rule for `train`, `eval` and `generate`.
+//!
+//! The one that was named; else the `tokenizer.json` beside the checkpoint that is read; else what the checkpoint's run
+//! has read, if it is built in; else a built-in one that the model has the tokens for. Where a checkpoint says whose
+//! tokens its run has read, no others will do: the same number would stand for different text.
+
+use std::path::{Path, PathBuf};
+
+use quadrille_checkpoint::Checkpoint;
+use quadrille_data::{Tokenizer, TokenizerChoice, Vocabulary};
+use quadrille_spec::Model;
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// The name of a tokenizer's file beside a model.
+pub const TOKENIZER_FILE: &str = "tokenizer.json";
+
+/// What decides on the tokenizer.
+#[derive(Clone, Copy)]
+pub struct TokenizerRule<'a> {
+    /// The flag.
+    pub choice: Option<&'a TokenizerChoice>,
+    /// The checkpoint whose parameters are read, if any are.
+    pub checkpoint: Option<&'a Checkpoint>,
+    /// The model that takes the tokens.
+    pub model: &'a Model,
+}
+
+impl TokenizerRule<'_> {
+    /// The tokenizer of the rule; that of a run without any `tokenizer.json` is not found and may not be needed, so what
+    /// is read with this one is to be held against [`Self::check`].
+    ///
+    /// # Errors
+    /// A file that holds none; a named one that is not the checkpoint's or has more tokens than the model.
+    pub fn tokenizer(&self) -> Result<Tokenizer, Failure> {
+        if let Some(choice) = self.choice {
+            let tokenizer = choice.open()?;
+            self.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
+            return Ok(tokenizer);
+        }
+        let beside = self.checkpoint.and_then(|checkpoint| folder_with(checkpoint, &[TOKENIZER_FILE]));
+        match (beside, self.recorded()) {
+            (Some(folder), _) => Ok(Tokenizer::from_file(&folder.join(TOKENIZER_FILE))?),
+            (None, Some("gpt2")) => Ok(Tokenizer::Gpt2),
+            (None, Some("bytes")) => Ok(Tokenizer::Bytes),
+            (None, _) if self.model.vocab >= Tokenizer::Gpt2.vocab() => Ok(Tokenizer::Gpt2),
+            (None, _) => Ok(Tokenizer::Bytes),
+        }
+    }
+
+    /// Refuses tokens, those of the tokenizer or file `name`, that the model has not, or that are not those which the
+    /// checkpoint's run has read.
+    ///
+    /// # Errors
+    /// One naming both.
+    pub fn check(&self, name: &str, vocabulary: &Vocabulary) -> Result<(), Failure> {
+        let (size, known) = (vocabulary.size, self.model.vocab);
+        if size > known {
+            let remedy = match self.checkpoint {
+                Some(_) => "use the --tokenizer that the model was trained with".to_owned(),
+                None => format!("use --set vocab={size}, or another --tokenizer"),
+            };
+            return Err(Failure::usage(format!(
+                "tokenizer {name} has {size} ids but the model's vocabulary has {known}; {remedy}"
+            )));
+        }
+        let found = vocabulary.name.to_string();
+        match (self.checkpoint, self.recorded()) {
+            (Some(checkpoint), Some(recorded)) if recorded != found => {
+                let tokenizer = if name == found { String::new() } else { format!(" ({name})") };
+                let remedy = match recorded {
+                    "gpt2" | "bytes" => format!("use --tokenizer {recorded}"),
+                    _ => "name the tokenizer.json that the run was given with --tokenizer".to_owned(),
+                };
+                Err(Failure::usage(format!(
+                    "the run of {} has read tokens of {recorded}, and these are of {found}{tokenizer}; {remedy}, or tokens \
+                     made with it",
+                    checkpoint.path().display()
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn recorded(&self) -> Option<&str> {
+        recorded(&self.checkpoint?.about().data)
+    }
+}
+
+/// Whose tokens a run has read, as [`crate::source::Source::about`] says; `None` where that is not known.
+pub fn recorded(data: &Value) -> Option<&str> {
+    // Runs of text on files have always said so for each source.
+    data["vocabulary"].as_str().or(data["sources"][0]["vocabulary"].as_str())
+}
+
+/// The folder with any of the files that belong to a checkpoint: its own, that of the checkpoints it is one of, or the
+/// run's around that one. A checkpoint that stands alone has no other: what lies beside it is of something else.
+pub fn folder_with(checkpoint: &Checkpoint, names: &[&str]) -> Option<PathBuf> {
+    // The parent of a relative path may be empty, which would be the working directory.
+    let own = checkpoint.path().canonicalize().ok()?;
+    let is_of_a_run = own.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"step-"));
+    let of_all = own.parent().filter(|_| is_of_a_run);
+    let around = of_all.filter(|folder| folder.file_name().is_some_and(|name| name == "checkpoints"));
+    let has_any = |folder: &&Path| names.iter().any(|name| folder.join(name).is_file());
+    [Some(own.as_path()), of_all, around.and_then(Path::parent)].into_iter().flatten().find(has_any).map(Path::to_owned)
+}
