@@ -6,6 +6,7 @@ mod companions;
 mod prepare;
 mod reporter;
 mod resume;
+mod same_data;
 mod signals;
 
 use quadrille_engine::{EngineError, RunEvent, Samples, TrainOutcome, Validation, train};

@@ -29,6 +29,14 @@ pub fn command() -> Result<Vec<String>, Failure> {
     Ok(kept)
 }
 
+/// Whether this command line itself says what is to be read: then it may be other than what the run has begun with.
+pub fn names_data() -> Result<bool, Failure> {
+    const FLAGS: [&str; 6] =
+        ["--data", "--validation", "--validation-data", "--documents", "--tokenizer", "--text-field"];
+    let names = |word: &String| FLAGS.contains(&word.split('=').next().unwrap_or_default());
+    Ok(command()?.iter().any(names))
+}
+
 /// The whole command line of the run in `folder`, and its arguments.
 pub fn arguments(folder: &Path) -> Result<(Vec<String>, TrainArguments), Failure> {
     let mut whole = describe(folder)?.command;
