@@ -43,7 +43,9 @@ impl Beginning {
             (Some(path), None) => Some(Arc::new(Checkpoint::find(path).map_err(unreadable)?)),
             _ => None,
         };
-        let settings = match &from {
+        // A run that began with the parameters of another checkpoint has its model, and so have its own checkpoints.
+        let of_model = from.as_ref().or(newest.as_ref().filter(|_| arguments.from.is_some()));
+        let settings = match of_model {
             Some(checkpoint) => settings_of(&checkpoint.about().model, &arguments.model, Hyper::default())?,
             None => settings(&arguments.model, "gpt-demo", Hyper::default())?,
         };
