@@ -6,6 +6,7 @@ mod companions;
 mod prepare;
 pub mod reporter;
 mod resume;
+mod same_data;
 pub mod signals;
 
 use quadrille_engine::{EngineError, OnSaveFailure, RunEvent, Samples, TrainOutcome, Validation, train};

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::arguments::{DivergenceAction, SaveFailureAction, TrainArguments};
 use super::begin::Beginning;
 use super::signals::Signals;
+use super::{resume, same_data};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::run_folder::checkpoints;
@@ -62,6 +63,11 @@ impl Prepared {
         let (checkpoint, seed) = (beginning.checkpoint(), arguments.run.seed);
         let open = || Source::open(&arguments.data, checkpoint, model, seed, layout.seq_len);
         let source = launch.first_then_others(open)?;
+        if let Start::Resumed(checkpoint) = &beginning.start
+            && !resume::names_data()?
+        {
+            same_data::check(checkpoint, source.about())?;
+        }
         let (tune_matmuls, matmuls, recorder) = tuning(arguments, &program, threads)?;
         let signals = Signals::watch().map_err(|error| Failure::run(format!("cannot watch for signals: {error}")))?;
         let about = about(&program, arguments, &beginning.start, command, json!(hyper), source.about());

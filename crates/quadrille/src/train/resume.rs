@@ -35,6 +35,13 @@ pub fn says(flag: &str) -> Result<bool, Failure> {
     Ok(command()?.iter().any(|word| name(word) == Some(flag)))
 }
 
+/// Whether this command line itself says what is to be read: then it may be other than what the run has begun with.
+pub fn names_data() -> Result<bool, Failure> {
+    const FLAGS: [&str; 6] =
+        ["--data", "--validation", "--validation-data", "--documents", "--tokenizer", "--text-field"];
+    Ok(command()?.iter().filter_map(|word| name(word)).any(|flag| FLAGS.contains(&flag)))
+}
+
 /// The flag that a word is.
 fn name(word: &str) -> Option<&str> {
     let name = word.split('=').next().unwrap_or(word);

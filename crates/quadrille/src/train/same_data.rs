@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named_and_the_cache_may_move() {
-        let source = |path: &str, tokens: u64, end: u64| json!({ "path": path, "tokens": tokens, "first": 0, "end": end });
+        let source =
+            |path: &str, tokens: u64, end: u64| json!({ "path": path, "tokens": tokens, "first": 0, "end": end });
         let data = |sources: Vec<Value>, validation: Value| json!({ "kind": "files", "sources": sources, "validation": validation });
         let then = data(vec![source("cache/a.tokens", 100, 90)], Value::Null);
         let is = |now: Value, expected: Option<&str>| assert_eq!(difference(&then, &now).as_deref(), expected);
