@@ -51,10 +51,10 @@ impl Prepared {
         let layout = settings::resolve(&typed, model)?;
         launch.check_ranks(layout.grid.ranks())?;
         beginning.check_type(layout.dtype)?;
+        let hyper = settings::hyper(beginning.settings.hyper, &arguments.run, steps)?;
         if done >= steps {
             return Err(Failure::usage(format!("the run has done {done} steps of {steps}; ask for more with --steps")));
         }
-        let hyper = settings::hyper(beginning.settings.hyper, &arguments.run, steps)?;
         let program = StepProgram::new(model, &layout)?;
         let threads = settings::threads(&arguments.run, launch, layout.grid.ranks())?;
         let timeout = settings::timeout(&arguments.run)?;
