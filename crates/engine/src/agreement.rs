@@ -25,7 +25,7 @@ impl<T: Real> RankEngine<'_, T> {
         }
         let rank = self.context.rank();
         let teller = if order == first { -(rank as f64) } else { f64::MIN };
-        let teller = -self.largest_of_all(vec![teller])?[0] as isize as usize;
+        let teller = -self.largest_of_all(vec![teller])?[0] as usize;
         let mut text = vec![0.0; TEXT];
         if let Some((_, told)) = told.filter(|_| teller == rank) {
             text.iter_mut().zip(told.chars()).for_each(|(number, each)| *number = f64::from(u32::from(each)));

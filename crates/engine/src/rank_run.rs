@@ -149,6 +149,8 @@ impl<T: Real> RankRun<'_, T> {
         match self.options.divergence.action {
             OnDivergence::Stop => {
                 self.complete()?;
+                let reason = format!("its {quantity} is {value}; {origin}");
+                (self.tell)(RunEvent::Diverged { step, reason })?;
                 self.engine.context.enter(Label::new("step"), "look at the loss")?;
                 Err(EngineError::Diverged { step, quantity, value, origin })
             }

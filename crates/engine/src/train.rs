@@ -124,6 +124,13 @@ pub enum RunEvent<'a> {
         /// What was wrong, and where it came from.
         reason: String,
     },
+    /// A step's gradient was not applied, and the run ends with an error.
+    Diverged {
+        /// The step.
+        step: u64,
+        /// What was wrong, and where it came from.
+        reason: String,
+    },
     /// The loss over the validation samples, after a step.
     Validated(u64, Evaluation),
     /// The checkpoint of a step is complete.

@@ -11,36 +11,11 @@ fn drawn(strategy: impl Strategy<Value = Case>, count: usize) -> Vec<Case> {
     (0..count).map(|_| strategy.new_tree(&mut random).unwrap().current()).collect()
 }
 
-/// The model as a file would say it.
-fn file(model: &Model) -> ModelFile {
-    let tokens = model.patch_values.is_none();
-    ModelFile {
-        name: model.name.clone(),
-        layers: model.layers,
-        hidden: model.hidden,
-        heads: model.heads,
-        kv_heads: Some(model.kv_heads),
-        ffn: Some(model.ffn),
-        vocab: tokens.then_some(model.vocab),
-        seq_len: model.seq_len,
-        patch_values: model.patch_values,
-        tied_head: Some(model.tied_head),
-        biases: model.biases,
-        dropout: model.dropout,
-        norm: model.norm,
-        norm_epsilon: model.norm_epsilon,
-        positions: model.positions,
-        rotary_base: Some(model.rotary_base),
-        activation: model.activation,
-        causal: Some(model.causal),
-    }
-}
-
 #[test]
 fn a_file_could_state_every_model() {
     let random = drawn(cases(), 400).into_iter().chain(drawn(combined_cases(), 400)).map(|case| case.model);
     for model in random.chain([model(2), llama(2), vit(2)]) {
-        assert_eq!(file(&model).validate().unwrap(), model);
+        assert_eq!(ModelFile::of(&model).validate().unwrap(), model);
     }
 }
 

@@ -206,6 +206,8 @@ fn a_loss_that_is_no_number_is_not_applied_and_its_origin_is_named() {
         message.contains("the loss of step 2 is NaN; the first number that is not finite is in block 0, operation"),
         "{message}"
     );
+    let events = fs::read_to_string(folder.path().join("stopped/events.jsonl")).unwrap();
+    assert_eq!(events.matches("\"kind\":\"diverged\"").count(), 1, "{events}");
     // The parameters of step 1 are what is left: nothing was updated by step 2.
     assert_eq!(steps_of_checkpoints(&folder.path().join("stopped")), [1]);
     succeed(folder.path(), &format!("{line} --on-divergence skip --out skipped"));

@@ -194,7 +194,7 @@ pub fn describe(path: &Path) -> Result<Description, Failure> {
 pub struct Event {
     /// The step after which it happened.
     pub step: u64,
-    /// `resumed`, `saved`, `not saved`, `skipped`, `spike`, `validation` or `stopped`.
+    /// `resumed`, `saved`, `not saved`, `skipped`, `diverged`, `spike`, `validation` or `stopped`.
     pub kind: String,
     /// For people.
     pub text: String,

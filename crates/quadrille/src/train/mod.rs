@@ -67,7 +67,9 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         folder.write("summary.json", &document)?;
     }
     report(arguments, program, &outcome, &document)?;
-    if let Some((path, file)) = arguments.trace.as_deref().zip(trace_file) {
+    // A run that was stopped early has no trace of its last step: what the file holds stays.
+    let traced = outcome.ranks.iter().all(|rank| rank.trace.is_some());
+    if let Some((path, file)) = arguments.trace.as_deref().zip(trace_file).filter(|_| traced) {
         write_trace(path, file, &trace::measured(program, &outcome.ranks))?;
     }
     if let Some(recorder) = prepared.recorder {

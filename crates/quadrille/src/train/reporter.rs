@@ -67,6 +67,9 @@ impl Reporter {
             RunEvent::Skipped { step, reason } => {
                 self.note(*step, "skipped", format!("step {step} is not applied: {reason}"), None, true)
             }
+            RunEvent::Diverged { step, reason } => {
+                self.note(*step, "diverged", format!("step {step} ends the run: {reason}"), None, false)
+            }
             RunEvent::Validated(step, evaluation) => {
                 let Evaluation { loss, targets, .. } = evaluation;
                 let text = format!(
