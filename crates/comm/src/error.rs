@@ -130,6 +130,18 @@ pub enum CollectiveError {
         /// What the library said, or what came in place of what was expected.
         error: String,
     },
+    /// For a rank's calls other than their bytes were moved: a fault of this program, not of its user's.
+    #[error("rank {rank}: {moved} bytes were moved for {what} where {planned} were to be; please report this fault")]
+    Moved {
+        /// The rank.
+        rank: usize,
+        /// The collective, or which calls.
+        what: String,
+        /// Bytes that the calls come to.
+        planned: u64,
+        /// Bytes that were moved for them.
+        moved: u64,
+    },
     /// A rank returned while others wait for it.
     #[error("rank {departed} returned while ranks {waiting:?} wait for it in {call} #{sequence} on group {group:?}")]
     Departed {

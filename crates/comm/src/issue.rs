@@ -30,14 +30,18 @@ impl RankContext {
         let (pending, completion) = pending(&self.job, self.rank, Some(&self.queue));
         let sequence = group.shared.issued[group.index()].fetch_add(1, Ordering::Relaxed) + 1;
         let counted = self.job.catch(self.rank, || {
-            let (input, output) = view(&mut buffers).lengths(group.size());
+            let slices = view(&mut buffers);
+            let (input, output) = slices.lengths(group.size());
             let call = self.check(group, Call { input, output, ..call })?;
             let plan = self.plan(group, &call);
-            let sent = |plan: &Plan| plan.elements_sent();
-            self.count(group, &call, plan.as_ref().map_or_else(|| wire::of(group, &call), sent));
-            Ok((call, plan))
+            let (sent, moved) = match &plan {
+                Some(plan) => (plan.elements_sent(), call.bytes(plan.elements_sent())),
+                None => (wire::of(group, &call), self.job.transport.native_bytes(group, &call, &slices)),
+            };
+            self.count(group, &call, sent);
+            Ok((call, plan, moved))
         });
-        let Ok((call, plan)) = counted else { return pending }; // dropping the completion reports the abort
+        let Ok((call, plan, moved)) = counted else { return pending }; // dropping the completion reports the abort
         if group.size() == 1 {
             let outcome = self.job.catch(self.rank, || {
                 copy_own(view(&mut buffers));
@@ -54,14 +58,15 @@ impl RankContext {
             }
             let outcome = job.catch(rank, || {
                 job.set_busy_with(rank, Some((group.shared_name(), call)));
-                let slices = view(&mut buffers);
                 let at = Occasion { group: &group, call: &call, sequence };
-                match &plan {
-                    None => job.transport.native(&job, at, slices)?,
-                    Some(plan) => {
-                        algorithm::run(&job, at, plan, slices, &mut lock(&scratch))?;
+                for _ in 0..job.times(call.operation) {
+                    let slices = view(&mut buffers);
+                    match &plan {
+                        None => job.transport.native(&job, at, slices)?,
+                        Some(plan) => algorithm::run(&job, at, plan, slices, &mut lock(&scratch))?,
                     }
                 }
+                job.compare_collective(&at, moved)?;
                 job.set_busy_with(rank, None);
                 Ok(())
             });
@@ -79,7 +84,9 @@ impl RankContext {
         let counted = self.job.catch(self.rank, || {
             let length = buffer.as_ref().len();
             let call = self.check(group, Call { input: length, output: length, ..call })?;
-            self.count(group, &call, wire::of(group, &call));
+            let sent = wire::of(group, &call);
+            self.count(group, &call, sent);
+            self.job.traffic(self.rank).sends_message(call.bytes(sent));
             Ok(call)
         });
         if let Ok(call) = counted {

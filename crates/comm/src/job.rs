@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use quadrille_spec::Routing;
+use quadrille_spec::{CollectiveKind, Routing};
 
 use crate::activity::Activity;
 use crate::call::Call;
@@ -14,6 +14,7 @@ use crate::error::{Aborted, Cause, CollectiveError, JobFailure};
 use crate::group::{Shared, member_index};
 use crate::panics;
 use crate::run::JobOptions;
+use crate::traffic::Traffic;
 use crate::transport::Transport;
 
 /// Locks a mutex whose data stay valid when a holder panics: failures travel through `Job::abort`.
@@ -37,6 +38,7 @@ pub(crate) struct Job {
     #[cfg(feature = "mpi")]
     pub(crate) rules: u64,
     pub(crate) transport: Transport,
+    twice: Option<CollectiveKind>,
     failure: OnceLock<Aborted>,
     statuses: Vec<Status>,
     groups: Mutex<BTreeMap<GroupKey, Arc<Shared>>>,
@@ -49,6 +51,7 @@ struct Status {
     activity: Mutex<Activity>,
     busy_with: Mutex<Option<(Arc<str>, Call)>>,
     left: AtomicBool,
+    traffic: Traffic,
 }
 
 impl Job {
@@ -57,6 +60,7 @@ impl Job {
             activity: Mutex::new(Activity::START),
             busy_with: Mutex::new(None),
             left: AtomicBool::new(false),
+            traffic: Traffic::default(),
         };
         Self {
             timeout: options.timeout,
@@ -65,6 +69,7 @@ impl Job {
             rules: fingerprint(&options.routing),
             routing: options.routing.clone(),
             transport: Transport::of(options),
+            twice: options.twice,
             failure: OnceLock::new(),
             statuses: (0..options.ranks).map(status).collect(),
             groups: Mutex::new(BTreeMap::new()),
@@ -144,6 +149,16 @@ impl Job {
 
     pub(crate) fn has_left(&self, rank: usize) -> bool {
         self.statuses[rank].left.load(Ordering::SeqCst)
+    }
+
+    /// What has been moved for a rank.
+    pub(crate) fn traffic(&self, rank: usize) -> &Traffic {
+        &self.statuses[rank].traffic
+    }
+
+    /// How often a collective of this kind is carried out: once, if nobody wants to see that anything else is found.
+    pub(crate) fn times(&self, operation: CollectiveKind) -> usize {
+        if self.twice == Some(operation) { 2 } else { 1 }
     }
 
     pub(crate) fn activity(&self, rank: usize) -> Activity {

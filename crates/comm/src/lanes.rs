@@ -7,6 +7,7 @@
 //! 2. A receiver takes a parcel out of its inbox under the lock, reads it only after having found that type and length are
 //!    those that it expects, and always says that it is done with it, also when the reading panics.
 
+use std::mem::size_of_val;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -183,6 +184,7 @@ impl Lanes {
             Receive::Into(output) => output.copy_from_slice(sent),
             Receive::Pieces(_, take) => take(0, sent),
         }
+        job.traffic(sender).moved(size_of_val(sent));
         Ok(())
     }
 

@@ -50,6 +50,7 @@ mod queue;
 mod rendezvous;
 mod run;
 mod span;
+mod traffic;
 mod transfer;
 mod transport;
 mod wire;

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
+use std::mem::size_of_val;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -211,7 +212,9 @@ fn deliver<T: Element>(
     mut to: Box<dyn Parcel<T>>,
 ) {
     let arrival = job.catch(group.rank(), || {
-        to.write().copy_from_slice(from.read());
+        let elements = from.read();
+        to.write().copy_from_slice(elements);
+        job.traffic(message.from).moved_message(size_of_val(elements));
         Ok(job.message_delay.as_ref().map(|delay| sent + delay.of(&message)))
     });
     if let Ok(arrival) = arrival {

@@ -18,7 +18,7 @@ use crate::job::{Job, lock};
 use crate::transfer::Posting;
 
 /// Up to this many bytes, all members together, the last to arrive performs a collective alone.
-const SMALL_BYTES: usize = 64 << 10;
+pub(crate) const SMALL_BYTES: usize = 64 << 10;
 
 pub(crate) struct Meeting {
     state: Mutex<State>,

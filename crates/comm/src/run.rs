@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, Scope, scope};
 use std::time::Duration;
 
-use quadrille_spec::Routing;
+use quadrille_spec::{CollectiveKind, Routing};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,6 +31,9 @@ pub struct JobOptions {
     pub routing: Routing,
     /// Where ranks are processes: [`run_job`] then runs the body as this process's rank. `None`: ranks are threads.
     pub world: Option<World>,
+    /// A kind of collective that is carried out twice, which ends the job with an error: for tests of the count of what is
+    /// moved.
+    pub twice: Option<CollectiveKind>,
 }
 
 impl JobOptions {
@@ -42,6 +45,7 @@ impl JobOptions {
             message_delay: None,
             routing: Routing::native(ranks),
             world: None,
+            twice: None,
         }
     }
 }
@@ -72,7 +76,8 @@ pub fn run_ranks<R: Send>(
         running.watch(&job);
     });
     let results = results.into_iter().map(|result| result.into_inner().ok().flatten());
-    match job.check() {
+    let done = job.check().and_then(|()| (0..options.ranks).try_for_each(|rank| job.compare_rest(rank)));
+    match done {
         Err(Aborted(failure)) => Err((*failure).clone()),
         Ok(()) => results.collect::<Option<Vec<R>>>().ok_or_else(|| (*job.abort_abandoned(0).0).clone()),
     }

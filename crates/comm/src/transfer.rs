@@ -14,6 +14,8 @@
 //! `n` elements, `g` members, `p` the member whose work is done.
 
 mod kernels;
+#[cfg(test)]
+mod tests;
 
 use std::mem::size_of;
 
@@ -115,17 +117,33 @@ pub(crate) fn exchange<T: Element>(
         for member in members {
             // SAFETY: `meet` calls this when all members have posted agreeing calls and returns from nobody's
             // `exchange` before all calls of this closure have ended; each member's work is done once.
-            unsafe { perform::<T>(postings, member) }
+            let stored = unsafe { perform::<T>(postings, member) };
+            job.traffic(group.members()[member]).moved(stored * size_of::<T>());
         }
     })
 }
 
-/// Does member `p`'s work of the round.
+/// Elements that member `p`'s work of a round stores: what [`perform`] counts is held against it.
+pub(crate) fn stored<T>(call: &Call, slices: &Slices<'_, T>, g: usize, p: usize) -> usize {
+    let (n, part) = (call.input, chunk(call.input, g, p).len());
+    let own_is_there = matches!(slices, Slices::InputWithin(_));
+    match call.operation {
+        CollectiveKind::AllReduce => g * part,
+        CollectiveKind::Reduce | CollectiveKind::ReduceScatter => part,
+        CollectiveKind::AllGather => (g - usize::from(own_is_there)) * n,
+        CollectiveKind::AllToAll => n,
+        CollectiveKind::Broadcast if call.peer == Some(p) => 0,
+        CollectiveKind::Broadcast => n,
+        CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive => 0,
+    }
+}
+
+/// Does member `p`'s work of the round; returns how many elements it has stored.
 ///
 /// # Safety
 /// All postings point to live buffers of the lengths and element type that their calls state and `broken_rule`
 /// admits; no one else writes what `p` writes or reads (see the protocol).
-unsafe fn perform<T: Element>(postings: &[Posting], p: usize) {
+unsafe fn perform<T: Element>(postings: &[Posting], p: usize) -> usize {
     let (g, own) = (postings.len(), &postings[p]);
     let n = own.call.input;
     let inputs = |offset: usize| -> Vec<*const T> {
@@ -134,41 +152,43 @@ unsafe fn perform<T: Element>(postings: &[Posting], p: usize) {
     };
     let output = own.output.cast::<T>();
     let stream = postings.iter().map(Posting::bytes).sum::<usize>() >= STREAM_BYTES;
+    let mut stored = 0;
     // SAFETY (all arms): offsets and lengths lie within the buffers by the rules of `Call::broken_rule`.
     unsafe {
         match own.call.operation {
             CollectiveKind::AllReduce => {
                 let part = chunk(n, g, p);
                 let outputs: Vec<_> = postings.iter().map(|q| q.output.cast::<T>().add(part.start)).collect();
-                reduce(own.call.reduction, &inputs(part.start), &outputs, part.len(), false); // in cache: just read
+                // In cache: just read.
+                stored += reduce(own.call.reduction, &inputs(part.start), &outputs, part.len(), false);
             }
             CollectiveKind::Reduce => {
                 let part = chunk(n, g, p);
                 let sum = postings[own.call.peer.unwrap_or(0)].output.cast::<T>().add(part.start);
-                reduce(own.call.reduction, &inputs(part.start), &[sum], part.len(), false);
+                stored += reduce(own.call.reduction, &inputs(part.start), &[sum], part.len(), false);
             }
             CollectiveKind::ReduceScatter => {
                 let part = chunk(n, g, p);
-                reduce(own.call.reduction, &inputs(part.start), &[output], part.len(), stream);
+                stored += reduce(own.call.reduction, &inputs(part.start), &[output], part.len(), stream);
             }
             CollectiveKind::AllGather => {
                 for (q, input) in inputs(0).into_iter().enumerate() {
                     let chunk = output.add(q * n);
                     if input != chunk.cast_const() {
-                        copy(input, chunk, n, stream); // in place, the own chunk is there
+                        stored += copy(input, chunk, n, stream); // in place, the own chunk is there
                     }
                 }
             }
             CollectiveKind::AllToAll => {
                 let each = n / g;
                 for (q, input) in inputs(p * each).into_iter().enumerate() {
-                    copy(input, output.add(q * each), each, stream);
+                    stored += copy(input, output.add(q * each), each, stream);
                 }
             }
             CollectiveKind::Broadcast => {
                 let root = own.call.peer.unwrap_or(0);
                 if root != p {
-                    copy(inputs(0)[root], output, n, stream);
+                    stored += copy(inputs(0)[root], output, n, stream);
                 }
             }
             CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive => {}
@@ -177,4 +197,5 @@ unsafe fn perform<T: Element>(postings: &[Posting], p: usize) {
     if stream {
         fence();
     }
+    stored
 }

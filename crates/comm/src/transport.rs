@@ -116,6 +116,15 @@ impl Transport {
         }
     }
 
+    /// Bytes that the member's part of a collective comes to in the transport's own way: see [`crate::traffic`].
+    pub(crate) fn native_bytes<T>(&self, group: &Group, call: &Call, slices: &Slices<'_, T>) -> u64 {
+        match self {
+            Self::Threads(_) => call.bytes(transfer::stored(call, slices, group.size(), group.index())),
+            #[cfg(feature = "mpi")]
+            Self::Mpi(_) => call.bytes(call.input),
+        }
+    }
+
     /// Posts one side of a message.
     pub(crate) fn message<T: Element, B: Buffer<T>>(
         &self,

@@ -126,6 +126,9 @@ fn every_algorithm_equals_a_plain_reduction() {
     }
     for algorithm in [Algorithm::Ring, Algorithm::Recursive, Algorithm::Hierarchical] {
         check::<f32>(4, 2, algorithm, &[100_003]);
+        // Around 32768 elements recursive algorithms and chains change their way.
+        check::<f64>(4, 2, algorithm, &[8_191, 8_192, 8_193, 32_768, 32_769]);
+        check::<bf16>(4, 2, algorithm, &[8_191, 8_192, 32_767, 32_769]);
         check::<bf16>(4, 4, Algorithm::Native, &[17]);
     }
 }

@@ -78,3 +78,30 @@ fn transpose<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T], y: &mut
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Element>(rows: usize, cols: usize) {
+        let x: Vec<T> = (0..rows * cols).map(|i| T::from_f64(i as f64)).collect();
+        for threads in [1, 2, 3] {
+            let mut y = vec![T::ZERO; x.len()];
+            transpose(&Pool::new(threads), rows, cols, &x, &mut y);
+            let wrong = (0..y.len()).find(|i| y[*i] != x[i % rows * cols + i / rows]);
+            assert_eq!(wrong, None, "{rows} x {cols} with {threads} threads");
+        }
+    }
+
+    #[test]
+    fn sizes_around_blocks_and_pieces_are_transposed_whole() {
+        let sides = [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1];
+        let blocks = sides.into_iter().flat_map(|rows| sides.map(|cols| (rows, cols)));
+        // One piece of 32768 elements, two, and a rest.
+        let pieces = [(512, 63), (512, 64), (512, 65), (512, 128), (512, 129), (129, 700)];
+        for (rows, cols) in blocks.chain(pieces) {
+            check::<f32>(rows, cols);
+            check::<f64>(rows, cols);
+        }
+    }
+}

@@ -99,16 +99,24 @@ mod tests {
         on_every_instruction_set::<f64>(16, 32);
     }
 
+    /// Every element is where it belongs, and nothing else is written.
+    fn whole<T: Element>(rows: usize, cols: usize) {
+        let (x_row, to_row) = (cols + 3, rows + 5);
+        let x: Vec<T> = (0..rows * x_row).map(|i| T::from_f64(1.0 + i as f64)).collect();
+        let mut to = vec![T::ZERO; cols * to_row];
+        turn(rows, cols, &x, x_row, &mut to, to_row);
+        for (i, value) in to.iter().enumerate() {
+            let (col, row) = (i / to_row, i % to_row);
+            assert_eq!(*value, if row < rows { x[row * x_row + col] } else { T::ZERO }, "row {row} column {col}");
+        }
+    }
+
     #[test]
-    fn odd_sizes_are_transposed_whole() {
-        for (rows, cols) in [(0, 3), (1, 1), (15, 17), (16, 5), (5, 16), (37, 50)] {
-            let (x_row, to_row) = (cols + 3, rows + 5);
-            let x: Vec<f32> = (0..rows * x_row).map(|i| i as f32).collect();
-            let mut to = vec![0.0; cols * to_row];
-            turn(rows, cols, &x, x_row, &mut to, to_row);
-            for (row, col) in (0..rows).flat_map(|row| (0..cols).map(move |col| (row, col))) {
-                assert_eq!(to[col * to_row + row], x[row * x_row + col]);
-            }
+    fn sizes_around_whole_squares_are_transposed_whole() {
+        let sides = [1, WIDEST - 1, WIDEST, WIDEST + 1, 2 * WIDEST, 2 * WIDEST + 5];
+        for (rows, cols) in sides.into_iter().flat_map(|rows| sides.map(|cols| (rows, cols))).chain([(0, 3), (3, 0)]) {
+            whole::<f32>(rows, cols);
+            whole::<f64>(rows, cols);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::plan::{Arrival, Circle, Piece, Plan};
 
 /// Elements of a segment in a chain.
-const SEGMENT: usize = 32 << 10;
+pub(super) const SEGMENT: usize = 32 << 10;
 
 /// Step by step, passes on the block received last, beginning with the own one. `block(i)` is where position `i`'s block
 /// lies; the own one is there.

@@ -7,6 +7,7 @@ use quadrille_step::wire_bytes;
 
 use super::plan as plan_of;
 use super::plan::{Action, Piece, Plan, Space};
+use super::ring::SEGMENT;
 use crate::activity::Activity;
 use crate::call::Call;
 use crate::element::Reduction;
@@ -221,12 +222,15 @@ fn two_levels_are_right_wherever_the_members_lie() {
 #[test]
 fn large_buffers_stay_in_order() {
     for members in 2..=9 {
-        // Chunks of an all-reduce of which some are longer than others.
-        let elements = super::IN_ORDER + members - 1;
-        Case { kind: CollectiveKind::AllReduce, members, elements, root: 0 }.check(&Route::Recursive);
+        // Just below, there, and with chunks of an all-reduce of which some are longer than others.
+        for elements in [super::IN_ORDER - 1, super::IN_ORDER, super::IN_ORDER + members - 1] {
+            Case { kind: CollectiveKind::AllReduce, members, elements, root: 0 }.check(&Route::Recursive);
+        }
         for kind in [CollectiveKind::ReduceScatter, CollectiveKind::AllGather] {
-            let elements = super::IN_ORDER.div_ceil(members);
-            Case { kind, members, elements, root: 0 }.check(&Route::Recursive);
+            let first = super::IN_ORDER.div_ceil(members);
+            for elements in [first - 1, first] {
+                Case { kind, members, elements, root: 0 }.check(&Route::Recursive);
+            }
         }
     }
 }
@@ -235,7 +239,9 @@ fn large_buffers_stay_in_order() {
 fn long_chains_are_cut_into_segments() {
     for kind in [CollectiveKind::Broadcast, CollectiveKind::Reduce] {
         for members in [2, 3, 5] {
-            Case { kind, members, elements: 100_000, root: 1 }.check(&Route::Ring);
+            for elements in [SEGMENT - 1, SEGMENT, SEGMENT + 1, 2 * SEGMENT, 100_000] {
+                Case { kind, members, elements, root: 1 }.check(&Route::Ring);
+            }
         }
     }
 }

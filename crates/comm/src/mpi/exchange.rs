@@ -79,6 +79,9 @@ impl Port {
                 Look::Nothing
             })
         });
+        if let Some(outgoing) = outgoing {
+            job.traffic(self.rank).moved(outgoing.handed);
+        }
         if let Some(incoming) = incoming {
             self.enter().give_blocks(incoming);
         }

@@ -58,6 +58,7 @@ impl Port {
             job.check()?;
         }
         job.check()?;
+        job.compare_rest(self.rank)?;
         let own = lock(&result).take();
         let fail = |text: String| {
             let error: Box<dyn Error + Send + Sync> = text.into();

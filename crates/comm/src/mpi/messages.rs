@@ -19,6 +19,7 @@ use crate::mpi::inquiry::Wait;
 use crate::mpi::library::{Lane, Library, MOST_BYTES, Request};
 use crate::mpi::packet::ChannelKey;
 use crate::mpi::port::Port;
+use crate::mpi::segments::{part, parts};
 use crate::pending::Completion;
 use crate::span::OpenSpan;
 
@@ -232,8 +233,11 @@ impl Port {
         };
         // SAFETY: the buffer stays where it is, in a box that only the completed message opens; `bytes` is its length.
         match unsafe { start(&mut desk.library, &channel, mpi_tag, address, bytes) } {
-            Ok(requests) => {
+            Ok((requests, handed)) => {
                 message.requests = requests;
+                if sends {
+                    job.traffic(self.rank).moved_message(handed);
+                }
                 desk.messages.active.push(message);
                 self.ring();
             }
@@ -244,7 +248,7 @@ impl Port {
     }
 }
 
-/// Starts the parts of a message.
+/// Starts the parts of a message; also returns how many bytes the library has been given.
 ///
 /// # Safety
 /// There are `bytes` at `address`, which nobody else touches until all requests are done.
@@ -254,20 +258,22 @@ unsafe fn start(
     tag: i32,
     address: *mut u8,
     bytes: usize,
-) -> Result<Vec<Request>, String> {
-    let part = |number: usize| (number * MOST_BYTES, (bytes - number * MOST_BYTES).min(MOST_BYTES));
-    let parts = (0..bytes.div_ceil(MOST_BYTES).max(1)).map(part);
-    let start = |(start, bytes): (usize, usize)| {
+) -> Result<(Vec<Request>, usize), String> {
+    let (mut requests, mut handed) = (Vec::new(), 0);
+    for number in 0..parts(bytes, MOST_BYTES) {
+        let (start, bytes) = part(bytes, MOST_BYTES, number);
         let address = address.wrapping_add(start);
         // SAFETY: the part lies within the bytes; the rest is the caller's.
-        unsafe {
+        let request = unsafe {
             match channel.sends {
                 true => library.send(Lane::Messages, address, bytes, channel.other, tag),
                 false => library.receive(Lane::Messages, address, bytes, Some(channel.other), tag),
             }
-        }
-    };
-    parts.map(start).collect::<Result<_, _>>().map_err(|error| error.to_string())
+        };
+        requests.push(request.map_err(|error| error.to_string())?);
+        handed += bytes;
+    }
+    Ok((requests, handed))
 }
 
 /// The two sides of a channel have one hash; messages of different element types none in common.

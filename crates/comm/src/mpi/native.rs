@@ -55,13 +55,14 @@ impl Port {
         let to = if apart { own.as_mut_ptr() } else { into };
         let mine = hash(job, &at);
         let mut check = [mine, !mine];
+        let mut handed = 0;
         let started = {
             let library = &mut self.enter().library;
             // SAFETY: buffers of the lengths that the call states, and of this function, which does not return or drop them
             // before both requests are done.
             unsafe {
                 compare(library, group, &mut check).and_then(|comparison| {
-                    let collective = start(library, group, &at, from, to, (input, output))?;
+                    let collective = start(library, group, &at, from, to, (input, output), &mut handed)?;
                     Ok(vec![comparison, collective])
                 })
             }
@@ -86,6 +87,7 @@ impl Port {
                 strand()
             }
         }
+        job.traffic(self.rank).moved(handed * size_of::<T>());
         if check != [mine, !mine] {
             let text = "the members' calls do not fit together: all must issue the same operations with the same sizes in \
                 the same order";
@@ -142,7 +144,7 @@ unsafe fn compare(library: &mut Library, group: Communicator, numbers: &mut [u64
     })
 }
 
-/// Starts the collective that `at` names.
+/// Starts the collective that `at` names, and counts the elements that this member hands in for it.
 ///
 /// # Safety
 /// `input` and `output` have as many elements as `lengths` says, are the same where the call is in place, and belong to the
@@ -154,6 +156,7 @@ unsafe fn start<T: Element>(
     input: *const T,
     output: *mut T,
     lengths: (usize, usize),
+    handed: &mut usize,
 ) -> Result<Request, MpiError> {
     let kind = datatype::<T>();
     let op = match at.call.reduction {
@@ -170,27 +173,32 @@ unsafe fn start<T: Element>(
         _ => output.cast_const(),
     };
     let from = if input == own { in_place } else { input.cast() };
-    let count = |elements: usize| elements as c_int; // checked to fit
+    // What is handed in, and how the library is told; checked to fit.
+    let mut hand = |elements: usize, parts: usize| {
+        *handed += elements * parts;
+        elements as c_int
+    };
     // SAFETY (all arms): the caller's; counts are those of the call, which `broken_rule` has admitted.
     match at.call.operation {
         CollectiveKind::AllReduce => library.start("MPI_Iallreduce", |request| unsafe {
-            ffi::MPI_Iallreduce(from, to, count(lengths.0), kind, op, group, request)
+            ffi::MPI_Iallreduce(from, to, hand(lengths.0, 1), kind, op, group, request)
         }),
         CollectiveKind::Reduce => library.start("MPI_Ireduce", |request| unsafe {
             let (from, to) = if index == root { (from, to) } else { (input.cast(), null_mut()) };
-            ffi::MPI_Ireduce(from, to, count(lengths.0), kind, op, root as c_int, group, request)
+            ffi::MPI_Ireduce(from, to, hand(lengths.0, 1), kind, op, root as c_int, group, request)
         }),
         CollectiveKind::ReduceScatter => library.start("MPI_Ireduce_scatter_block", |request| unsafe {
-            ffi::MPI_Ireduce_scatter_block(input.cast(), to, count(lengths.1), kind, op, group, request)
+            ffi::MPI_Ireduce_scatter_block(input.cast(), to, hand(lengths.1, size), kind, op, group, request)
         }),
         CollectiveKind::AllGather => library.start("MPI_Iallgather", |request| unsafe {
-            ffi::MPI_Iallgather(from, count(lengths.0), kind, to, count(lengths.0), kind, group, request)
+            let each = hand(lengths.0, 1);
+            ffi::MPI_Iallgather(from, each, kind, to, each, kind, group, request)
         }),
         CollectiveKind::Broadcast => library.start("MPI_Ibcast", |request| unsafe {
-            ffi::MPI_Ibcast(to, count(lengths.0), kind, root as c_int, group, request)
+            ffi::MPI_Ibcast(to, hand(lengths.0, 1), kind, root as c_int, group, request)
         }),
         CollectiveKind::AllToAll => library.start("MPI_Ialltoall", |request| unsafe {
-            let each = count(lengths.0 / size);
+            let each = hand(lengths.0 / size, size);
             ffi::MPI_Ialltoall(input.cast(), each, kind, to, each, kind, group, request)
         }),
         CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive => {

@@ -21,13 +21,15 @@ pub(super) struct Outgoing {
     to: usize,
     tag: i32,
     posted: usize,
+    /// Bytes of the segments that the library has been given.
+    pub(super) handed: usize,
     flight: VecDeque<Request>,
 }
 
 impl Outgoing {
     /// So many bytes at an address, for a rank.
     pub(super) fn new(address: *const u8, bytes: usize, to: usize, tag: i32) -> Self {
-        Self { address, bytes, to, tag, posted: 0, flight: VecDeque::new() }
+        Self { address, bytes, to, tag, posted: 0, handed: 0, flight: VecDeque::new() }
     }
 
     /// Sends what the window admits; whether something has left.
@@ -50,6 +52,7 @@ impl Outgoing {
                 unsafe { library.send(Lane::Collectives, self.address.wrapping_add(start), bytes, self.to, self.tag) };
             self.flight.push_back(request.map_err(|error| error.to_string())?);
             self.posted += 1;
+            self.handed += bytes;
         }
         Ok(progressed)
     }
@@ -143,15 +146,25 @@ impl Incoming {
     }
 }
 
-/// How many segments carry so many bytes: one, empty, also where there are none.
+/// How many segments carry so many bytes.
 fn segments(bytes: usize) -> usize {
-    bytes.div_ceil(SEGMENT).max(1)
+    parts(bytes, SEGMENT)
 }
 
 /// Start and length of a segment.
 fn segment(bytes: usize, number: usize) -> (usize, usize) {
-    let start = number * SEGMENT;
-    (start, (bytes - start).min(SEGMENT))
+    part(bytes, SEGMENT, number)
+}
+
+/// How many parts of at most `most` carry so many bytes: one, empty, also where there are none.
+pub(super) fn parts(bytes: usize, most: usize) -> usize {
+    bytes.div_ceil(most).max(1)
+}
+
+/// Start and length of a part.
+pub(super) fn part(bytes: usize, most: usize, number: usize) -> (usize, usize) {
+    let start = number * most;
+    (start, (bytes - start).min(most))
 }
 
 impl Desk {
@@ -171,18 +184,21 @@ impl Desk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mpi::library::MOST_BYTES;
 
     #[test]
-    fn segments_tile_the_bytes() {
-        for bytes in [0, 1, SEGMENT - 8, SEGMENT, SEGMENT + 8, 5 * SEGMENT + 16] {
-            let mut end = 0;
-            for number in 0..segments(bytes) {
-                let (start, length) = segment(bytes, number);
-                assert_eq!(start, end);
-                assert!(length > 0 || bytes == 0);
-                end = start + length;
+    fn parts_tile_the_bytes() {
+        for most in [SEGMENT, MOST_BYTES] {
+            for bytes in [0, 1, most - 8, most, most + 8, 5 * most + 16] {
+                let mut end = 0;
+                for number in 0..parts(bytes, most) {
+                    let (start, length) = part(bytes, most, number);
+                    assert_eq!(start, end);
+                    assert!((length > 0 || bytes == 0) && length <= most);
+                    end = start + length;
+                }
+                assert_eq!(end, bytes);
             }
-            assert_eq!(end, bytes);
         }
     }
 }

@@ -12,7 +12,8 @@ use crate::element::{Element, Reduction};
 /// within the noise of a shared machine.
 const TILE: usize = 128;
 
-/// Combines `n` elements of every source, in order, and stores the result to every destination.
+/// Combines `n` elements of every source, in order, and stores the result to every destination; returns how many elements
+/// it has stored.
 ///
 /// # Safety
 /// Sources and destinations are valid for `n` elements; a destination may be a source, otherwise nothing overlaps.
@@ -22,7 +23,7 @@ pub(crate) unsafe fn reduce<T: Element>(
     destinations: &[*mut T],
     n: usize,
     stream: bool,
-) {
+) -> usize {
     let add = |a: T, b: T| a + b;
     // Keeps a NaN on either side: no comparison with NaN holds, and NaN alone differs from itself.
     #[allow(clippy::eq_op)]
@@ -46,16 +47,28 @@ unsafe fn fold<T: Element>(
     n: usize,
     stream: bool,
     combine: impl Fn(T, T) -> T,
-) {
+) -> usize {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx512f")]
-        unsafe fn avx512<T: Element>(s: &[*const T], d: &[*mut T], n: usize, stream: bool, f: impl Fn(T, T) -> T) {
+        unsafe fn avx512<T: Element>(
+            s: &[*const T],
+            d: &[*mut T],
+            n: usize,
+            stream: bool,
+            f: impl Fn(T, T) -> T,
+        ) -> usize {
             // SAFETY: the caller's.
             unsafe { fold_tiles(s, d, n, stream, f) }
         }
         #[target_feature(enable = "avx2")]
-        unsafe fn avx2<T: Element>(s: &[*const T], d: &[*mut T], n: usize, stream: bool, f: impl Fn(T, T) -> T) {
+        unsafe fn avx2<T: Element>(
+            s: &[*const T],
+            d: &[*mut T],
+            n: usize,
+            stream: bool,
+            f: impl Fn(T, T) -> T,
+        ) -> usize {
             // SAFETY: the caller's.
             unsafe { fold_tiles(s, d, n, stream, f) }
         }
@@ -83,8 +96,8 @@ unsafe fn fold_tiles<T: Element>(
     n: usize,
     stream: bool,
     combine: impl Fn(T, T) -> T,
-) {
-    let mut results = [T::default(); TILE];
+) -> usize {
+    let (mut results, mut stored) = ([T::default(); TILE], 0);
     for start in (0..n).step_by(TILE) {
         let results = &mut results[..TILE.min(n - start)];
         // SAFETY: the tile lies within the `n` elements; `results` is this function's own.
@@ -97,25 +110,28 @@ unsafe fn fold_tiles<T: Element>(
                 }
             }
             for destination in destinations {
-                copy(results.as_ptr(), destination.add(start), results.len(), stream);
+                stored += copy(results.as_ptr(), destination.add(start), results.len(), stream);
             }
         }
     }
+    stored
 }
 
-/// Copies `n` elements.
+/// Copies `n` elements; returns how many.
 ///
 /// # Safety
 /// Both are valid for `n` elements and do not overlap.
 #[inline(always)]
-pub(super) unsafe fn copy<T: Element>(from: *const T, to: *mut T, n: usize, stream: bool) {
+pub(super) unsafe fn copy<T: Element>(from: *const T, to: *mut T, n: usize, stream: bool) -> usize {
     #[cfg(target_arch = "x86_64")]
     if stream && to.cast::<Block>().is_aligned() {
         // SAFETY: the caller's, and the alignment was checked.
-        return unsafe { copy_streaming(from.cast(), to.cast(), n * size_of::<T>()) };
+        unsafe { copy_streaming(from.cast(), to.cast(), n * size_of::<T>()) };
+        return n;
     }
     // SAFETY: the caller's.
-    unsafe { copy_nonoverlapping(from, to, n) }
+    unsafe { copy_nonoverlapping(from, to, n) };
+    n
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -146,5 +162,95 @@ pub(super) fn fence() {
     // SAFETY: the instruction belongs to every x86-64 processor and touches no data.
     unsafe {
         _mm_sfence();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of a streamed block; a destination that lies elsewhere is not streamed to.
+    const BLOCK: usize = 16;
+
+    fn number<T: From<u8>>(seed: usize, i: usize) -> T {
+        T::from(((seed * 17 + i) % 61) as u8)
+    }
+
+    fn numbers<T: From<u8>>(seed: usize, n: usize) -> Vec<T> {
+        (0..n).map(|i| number(seed, i)).collect()
+    }
+
+    /// Where none of the numbers above may be written over.
+    fn guard<T: From<u8>>() -> T {
+        T::from(255)
+    }
+
+    /// None and one, and both sides of a block, of a tile and of several of each.
+    fn lengths<T>() -> impl Iterator<Item = usize> {
+        let block = BLOCK / size_of::<T>();
+        let whole = [1, block, 2 * block, TILE, 2 * TILE, 5 * TILE + block];
+        whole.into_iter().flat_map(|whole| whole - 1..=whole + 1)
+    }
+
+    /// Every alignment of a destination, streamed to and not, is written from its first to its last element and nowhere else.
+    fn everywhere<T: Element + From<u8> + std::fmt::Debug>(
+        expected: impl Fn(usize) -> T,
+        write: impl Fn(*mut T, usize, bool) -> usize,
+    ) {
+        for (n, first, stream) in lengths::<T>().flat_map(|n| {
+            let starts = 0..=BLOCK / size_of::<T>();
+            starts.flat_map(move |first| [(n, first, false), (n, first, true)])
+        }) {
+            let mut to = vec![guard::<T>(); first + n + BLOCK];
+            // Nothing of the vector is used while the kernel writes.
+            let written = write(to.as_mut_ptr().wrapping_add(first), n, stream);
+            fence();
+            let what = format!("{n} elements of {} bytes from element {first}, streamed {stream}", size_of::<T>());
+            assert_eq!(written, n, "{what}");
+            for (i, found) in to.iter().enumerate() {
+                let inside = i.checked_sub(first).filter(|i| *i < n);
+                assert_eq!(*found, inside.map_or(guard(), &expected), "{what}: element {i} of the buffer");
+            }
+        }
+    }
+
+    fn check_copy<T: Element + From<u8> + std::fmt::Debug>() {
+        let from = numbers::<T>(1, 6 * TILE);
+        // SAFETY: the source is longer than any length, and `everywhere` has the room.
+        everywhere(|i| from[i], |to, n, stream| unsafe { copy(from.as_ptr(), to, n, stream) });
+    }
+
+    fn check_reduce<T: Element + From<u8> + std::fmt::Debug>() {
+        for sources in 1..=4 {
+            let from: Vec<Vec<T>> = (0..sources).map(|seed| numbers(seed, 6 * TILE)).collect();
+            let addresses: Vec<*const T> = from.iter().map(Vec::as_ptr).collect();
+            let sum = |a: T, b: T| a + b;
+            let most = |a: T, b: T| if b > a { b } else { a };
+            for (how, combine) in [(Reduction::Sum, sum as fn(T, T) -> T), (Reduction::Max, most)] {
+                let expected = |i: usize| from.iter().map(|from| from[i]).reduce(combine).unwrap();
+                // SAFETY: as in `check_copy`; the second destination is as long as what it is asked to hold.
+                everywhere(expected, |to, n, stream| unsafe {
+                    let mut second = vec![guard::<T>(); n];
+                    let stored = reduce(Some(how), &addresses, &[to, second.as_mut_ptr()], n, stream);
+                    fence();
+                    assert!((0..n).all(|i| second[i] == expected(i)), "{sources} sources, {n} elements, second result");
+                    stored / 2
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn copies_of_every_length_and_alignment_are_whole() {
+        check_copy::<f32>();
+        check_copy::<f64>();
+        check_copy::<half::bf16>();
+    }
+
+    #[test]
+    fn reductions_of_every_length_and_alignment_are_whole() {
+        check_reduce::<f32>();
+        check_reduce::<f64>();
+        check_reduce::<half::bf16>();
     }
 }

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, Label, MessageDelay, RankContext, Reduction, World};
-use quadrille_spec::{Algorithm, Choice, Nodes, Routing};
+use quadrille_spec::{Algorithm, Choice, CollectiveKind, Nodes, Routing};
 
 use crate::Case;
 use crate::work::{Done, everyone, job};
@@ -32,6 +32,19 @@ pub(crate) fn cases() -> Vec<Case> {
                 outcome.fails_saying(&["error: rank 2 failed at block 2, forward: no checkpoint\n"]);
                 outcome.within(5);
             },
+        },
+        Case {
+            name: "a_plan_carried_out_twice_is_found",
+            ranks: 4,
+            body: || twice(Algorithm::Ring),
+            // A ring sends three of the four parts on.
+            check: |outcome| found(outcome, 2 * 3 * PART_BYTES, 3 * PART_BYTES),
+        },
+        Case {
+            name: "a_collective_of_the_library_carried_out_twice_is_found",
+            ranks: 4,
+            body: || twice(Algorithm::Native),
+            check: |outcome| found(outcome, 2 * PART_BYTES, PART_BYTES),
         },
         Case {
             name: "a_panic_names_its_place",
@@ -253,6 +266,32 @@ fn late(outcome: &crate::Outcome) {
     outcome.fails_saying(&[
         "error: rank 2 failed at data, read: all-reduce (sum) of 7 f32 [block ",
         " s: ranks [0, 1, 3] arrived; late: rank 2 at data, read (reached #1)",
+    ]);
+    outcome.within(10);
+}
+
+/// More than one segment, and a rest.
+const PART: usize = 40_001;
+const PART_BYTES: usize = 4 * PART;
+
+/// Ranks that carry an all-gather out twice, which gives the right numbers.
+fn twice(algorithm: Algorithm) -> ExitCode {
+    let options = options(NEVER, algorithm);
+    job(
+        |world| JobOptions { twice: Some(CollectiveKind::AllGather), ..options(world) },
+        |context| {
+            let group = everyone(context)?;
+            let whole = vec![0f32; PART * group.size()];
+            context.all_gather(&group, vec![1f32; PART], whole).wait()?;
+            Ok(())
+        },
+    )
+}
+
+fn found(outcome: &crate::Outcome, moved: usize, planned: usize) {
+    outcome.fails_saying(&[
+        &format!(": {moved} bytes were moved for all-gather of {PART} into "),
+        &format!("#1 on group \"world\" where {planned} were to be"),
     ]);
     outcome.within(10);
 }

@@ -72,8 +72,17 @@ fn algorithm(algorithm: Algorithm) -> ExitCode {
         for elements in [0, 1, 12, 1000, 300_000] {
             collectives::<f32>(context, elements, |value| value as f32)?;
         }
-        collectives::<half::bf16>(context, 37, |value| half::bf16::from_f32(value as f32))?;
-        collectives::<f64>(context, 5, |value| value as f64)
+        // Around a segment of 128 KiB and the eight that are under way at a time.
+        for elements in [32_767, 32_769, 262_145] {
+            collectives::<f32>(context, elements, |value| value as f32)?;
+        }
+        for elements in [37, 65_537] {
+            collectives::<half::bf16>(context, elements, |value| half::bf16::from_f32(value as f32))?;
+        }
+        for elements in [5, 16_384, 16_385] {
+            collectives::<f64>(context, elements, |value| value as f64)?;
+        }
+        Ok(())
     })
 }
 

@@ -59,7 +59,9 @@ fn check<T: Element>(heads: usize, kv_heads: usize, head_dim: usize, capacity: u
 #[test]
 fn cached_attention_is_attention() {
     for (heads, kv_heads, head_dim) in [(1, 1, 1), (2, 2, 5), (6, 2, 8), (4, 1, 16), (3, 3, 64)] {
-        for (capacity, tokens) in [(1, 1), (7, 1), (7, 3), (33, 1), (64, 16), (70, 1), (70, 70), (97, 40)] {
+        for (capacity, tokens) in
+            [(1, 1), (7, 1), (7, 3), (31, 1), (32, 5), (33, 1), (64, 16), (70, 1), (70, 70), (97, 40)]
+        {
             check::<f64>(heads, kv_heads, head_dim, capacity, tokens);
             check::<f32>(heads, kv_heads, head_dim, capacity, tokens);
         }

@@ -3,7 +3,9 @@ use quadrille_tensor::*;
 
 #[test]
 fn column_blocks_are_cut_out_and_put_back() {
-    for (rows, cols, parts) in [(0, 6, 2), (1, 1, 1), (5, 6, 3), (7, 9, 1), (400, 520, 4), (3, 0, 2)] {
+    for (rows, cols, parts) in
+        [(0, 6, 2), (1, 1, 1), (5, 6, 3), (7, 9, 1), (400, 520, 4), (3, 0, 2), (512, 256, 2), (513, 256, 2)]
+    {
         let x = random::<f32>(1, rows * cols);
         let width = cols / parts;
         let packed = on_any_threads(|pool| {
@@ -34,7 +36,15 @@ fn column_blocks_are_cut_out_and_put_back() {
 
 #[test]
 fn a_panel_is_copied_and_stored_without_touching_other_columns() {
-    for (rows, cols, first, count) in [(0, 4, 1, 2), (5, 7, 0, 7), (5, 7, 2, 3), (3, 4, 4, 0), (301, 515, 500, 15)] {
+    for (rows, cols, first, count) in [
+        (0, 4, 1, 2),
+        (5, 7, 0, 7),
+        (5, 7, 2, 3),
+        (3, 4, 4, 0),
+        (301, 515, 500, 15),
+        (256, 300, 7, 256),
+        (257, 257, 1, 256),
+    ] {
         let (x, new) = (random::<f64>(1, rows * cols), random::<f64>(2, rows * count));
         let panel = on_any_threads(|pool| {
             let mut y = vec![0.0; rows * count];

@@ -30,7 +30,7 @@ fn check<T: Element>(rows: usize, cols: usize, count: usize, start: usize) {
 #[test]
 fn a_ranks_rows_of_the_token_table_are_looked_up_and_added_to() {
     for (rows, cols, count, start) in
-        [(1, 1, 1, 0), (20, 5, 7, 3), (300, 260, 400, 0), (300, 260, 100, 40), (4, 3, 0, 2)]
+        [(1, 1, 1, 0), (20, 5, 7, 3), (300, 260, 400, 0), (300, 260, 100, 40), (256, 256, 257, 0), (4, 3, 0, 2)]
     {
         check::<f32>(rows, cols, count, start);
         check::<f64>(rows, cols, count, start);

@@ -17,7 +17,11 @@ fn check<T: Element>(layout: Transpose, m: usize, n: usize, k: usize) {
 #[test]
 fn products_of_few_rows_equal_loops() {
     for layout in [Transpose::Nn, Transpose::Nt] {
-        for (m, n, k) in [(1, 1, 1), (1, 7, 5), (3, 130, 33), (1, 1000, 200), (15, 700, 129), (2, 64, 0), (0, 5, 3)] {
+        let sizes = [(1, 1, 1), (1, 7, 5), (3, 130, 33), (1, 1000, 200), (15, 700, 129), (2, 64, 0), (0, 5, 3)];
+        // Around four rows of B at a time, 32 lanes of a sum, and pieces of 32768 elements of B.
+        let depths = [2, 3, 4, 6, 7, 8, 31, 32].map(|k| (2, 9, k));
+        let pieces = [127, 128, 129, 255, 256, 257].map(|n| (3, n, 256));
+        for (m, n, k) in sizes.into_iter().chain(depths).chain(pieces) {
             check::<f64>(layout, m, n, k);
             check::<f32>(layout, m, n, k);
         }

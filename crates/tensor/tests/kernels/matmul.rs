@@ -63,6 +63,44 @@ fn products_equal_loops_at_the_edges_of_the_librarys_code_paths() {
     }
 }
 
+/// Only the product, at sizes where each dimension is cut or an operand is transposed apart.
+fn check_once<T: Element>(layout: Transpose, m: usize, n: usize, k: usize) {
+    let (a, b) = (random::<T>(1, m * k), random::<T>(2, k * n));
+    let c = on_any_threads(|pool| {
+        let mut c = vec![T::from_f64(f64::NAN); m * n];
+        matmul(pool, layout, m, n, k, &a, &b, &mut c, false);
+        c
+    });
+    assert_close(
+        &format!("{layout:?} {m}x{n}x{k}"),
+        &c,
+        &plain(layout, m, n, k, &wide(&a), &wide(&b), &vec![0.0; m * n]),
+    );
+}
+
+#[test]
+fn products_equal_loops_on_both_sides_of_every_size_at_which_they_are_cut() {
+    let around = |size: usize| [size - 1, size, size + 1];
+    let mut sizes = Vec::new();
+    // Pieces of 128 of one side, if the other has 16: by rows and by columns.
+    for long in around(256).into_iter().chain(around(384)) {
+        sizes.extend(around(16).into_iter().flat_map(|short| [(long, short, 9), (short, long, 9)]));
+    }
+    // From where on an operand is transposed apart.
+    sizes.extend(around(64).map(|n| (130, n, 20)));
+    sizes.extend(around(64).into_iter().flat_map(|m| around(128).map(|n| (m, n, 20))));
+    // Blocks of what is transposed: their depth, rows and columns.
+    sizes.extend([511, 512, 513, 1024, 1025].into_iter().flat_map(|k| [(65, 64, k), (64, 129, k)]));
+    sizes.extend(around(1024).map(|m| (m, 64, 18)));
+    sizes.extend(around(256).into_iter().chain(around(512)).map(|n| (64, n, 18)));
+    for (m, n, k) in sizes {
+        for layout in Transpose::ALL {
+            check_once::<f32>(layout, m, n, k);
+            check_once::<f64>(layout, m, n, k);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

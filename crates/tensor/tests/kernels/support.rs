@@ -74,5 +74,25 @@ pub fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// Shapes (rows, cols) that are empty, tiny, odd, and large enough to be divided.
-pub const SHAPES: [(usize, usize); 6] = [(0, 5), (1, 1), (3, 7), (17, 33), (40, 96), (301, 515)];
+/// Shapes (rows, cols) that are empty, tiny, odd, and large enough to be divided: also on both sides of the 32 lanes of a
+/// sum along a row, of the 16 blocks of rows of a column sum, and of one and two pieces of 32768 elements.
+pub const SHAPES: [(usize, usize); 13] = [
+    (0, 5),
+    (1, 1),
+    (3, 7),
+    (15, 31),
+    (16, 32),
+    (17, 33),
+    (40, 96),
+    (64, 512),
+    (65, 512),
+    (128, 512),
+    (129, 511),
+    (301, 515),
+    (2, 40_000),
+];
+
+/// Lengths of flat arrays on both sides of 32 lanes, of a cache line of 64, of one and several pieces of 32768 elements,
+/// and of blocks of 65536.
+pub const LENGTHS: [usize; 18] =
+    [0, 1, 31, 32, 33, 63, 64, 65, 1000, 32_767, 32_768, 32_769, 65_535, 65_536, 65_537, 131_072, 131_073, 200_003];

@@ -5,6 +5,15 @@ fn plain(pre: &[f64]) -> Vec<f64> {
     pre.chunks_exact(2).map(|pair| pair[0] / (1.0 + (-pair[0]).exp()) * pair[1]).collect()
 }
 
+fn plain_gradient(pre: &[f64], dy: &[f64]) -> Vec<f64> {
+    let pairs = pre.chunks_exact(2).zip(dy).flat_map(|(pair, dy)| {
+        let (gate, value) = (pair[0], pair[1]);
+        let sigmoid = 1.0 / (1.0 + (-gate).exp());
+        [dy * value * sigmoid * (1.0 + gate * (1.0 - sigmoid)), dy * gate * sigmoid]
+    });
+    pairs.collect()
+}
+
 fn check<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let x: Vec<T> = random::<T>(1, rows * 2 * cols).iter().map(|x| *x * T::from_f64(6.0)).collect();
     let bias = random::<T>(2, 2 * cols);
@@ -37,11 +46,10 @@ fn check<T: Element>(rows: usize, cols: usize, with_bias: bool) {
         let mut sums = if with_bias && !accumulate { vec![0.0; 2 * cols] } else { wide(&old) };
         wide(dx).iter().enumerate().filter(|_| with_bias).for_each(|(i, x)| sums[i % (2 * cols)] += x);
         assert_close("dbias", dbias, &sums);
-        // The gradient of a small one is checked by differences in f64, a large one against its.
-        let mut exact = wide(pre);
-        bias_swiglu_backward(&Pool::new(1), rows, cols, &mut exact, &wide(&dy), None, false);
+        let exact = plain_gradient(&wide(pre), &wide(&dy));
         assert_close("dx", dx, &exact);
-        if x.len() < 600 {
+        // The loops themselves are held against differences.
+        if T::NAME == "f64" && x.len() < 600 {
             assert_gradient("dx", &wide(pre), &exact, |pre| dot(&plain(pre), &wide(&dy)));
         }
     }
