@@ -32,6 +32,12 @@ pub enum EngineError {
         /// The step, counted from 1.
         step: u64,
     },
+    /// Every target of an evaluation is ignored.
+    #[error("no target of {samples} samples counts: all are ignored; evaluate more samples, or ignore fewer targets")]
+    NothingCounts {
+        /// How many were evaluated.
+        samples: u64,
+    },
     /// A source of one kind of samples serves a model of the other.
     #[error("the model reads {read}, and its data are {given}; use another model or other data")]
     OtherSamples {

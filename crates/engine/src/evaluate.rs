@@ -43,14 +43,16 @@ impl ForwardOptions {
     }
 }
 
-/// The loss over some batches, equal on every rank.
+/// The loss over some samples, equal on every rank, and in every layout but for rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Mean over all targets that are not ignored, in nats, or over all numbers of all patches.
     pub loss: f64,
     /// How many there were.
     pub targets: u64,
-    /// Batches.
+    /// Samples; each counts once.
+    pub samples: u64,
+    /// Batches, the last of which may have fewer samples than the others.
     pub steps: u64,
 }
 
@@ -84,43 +86,51 @@ impl<'a, T: Real> RankEngine<'a, T> {
         Ok(Evaluator { borrower: Borrower::new(self, program)?, ledger: None })
     }
 
-    /// The loss of the weights as they are, over `steps` batches; `batch` is asked for steps 1 to `steps`. All ranks call
+    /// The loss of the weights as they are, over `samples` samples; `batch` is asked for steps from 1 on. All ranks call
     /// this alike, between training steps, whose numbers and ledgers do not change by it.
     ///
     /// # Errors
-    /// The job was stopped, or data is missing.
+    /// The job was stopped, data is missing, or no target counts.
     pub fn evaluate(
         &mut self,
         evaluator: &mut Evaluator<'a, T>,
-        steps: u64,
+        samples: u64,
         batch: &BatchSource,
     ) -> Result<Evaluation, EngineError> {
         let Evaluator { borrower, ledger } = evaluator;
         borrower.with(self, |engine| {
-            engine.evaluate_batches(steps, batch, &mut |counted| {
+            engine.evaluate_samples(samples, batch, &mut |counted| {
                 *ledger = Some(counted);
                 Ok(())
             })
         })
     }
 
-    /// The loss over `steps` batches in an engine of an evaluation program.
-    fn evaluate_batches(
+    /// The loss over `samples` samples in an engine of an evaluation program. What the last batch lacks is filled with
+    /// sequences that do not count.
+    fn evaluate_samples(
         &mut self,
-        steps: u64,
+        samples: u64,
         batch: &BatchSource,
         see: &mut dyn FnMut(RankLedger) -> Result<(), EngineError>,
     ) -> Result<Evaluation, EngineError> {
         // Another evaluation's batches have the same numbers.
         (self.step, self.samples) = (0, OwnSamples::default());
+        let of_batch = self.program.layout.global_batch;
+        let steps = samples.div_ceil(of_batch as u64);
         let (mut sum, mut targets) = (0.0, 0);
-        for _ in 0..steps {
+        for step in 0..steps {
+            let left = samples - step * of_batch as u64;
+            self.sequences = usize::try_from(left).map_or(of_batch, |left| left.min(of_batch));
             self.run_program(batch)?;
             sum += self.loss_sum;
             targets += self.targets;
             see(self.take_ledger())?;
         }
-        Ok(Evaluation { loss: sum / targets as f64, targets, steps })
+        match targets {
+            0 => Err(EngineError::NothingCounts { samples }),
+            _ => Ok(Evaluation { loss: sum / targets as f64, targets, samples, steps }),
+        }
     }
 }
 
@@ -148,17 +158,17 @@ struct RankEvaluation {
     equal: bool,
 }
 
-/// Evaluates the given weights over `steps` batches; `program` is [`StepProgram::evaluation`]. `on_step` is told in the
-/// process of rank 0 how many batches are done. Where ranks are processes, all of them call this alike and get the
-/// outcome.
+/// Evaluates the given weights over `samples` samples, of which batch `n`, counted from 1, has those from number
+/// `(n - 1) * global_batch` on; `program` is [`StepProgram::evaluation`]. `on_step` is told in the process of rank 0 how
+/// many batches are done. Where ranks are processes, all of them call this alike and get the outcome.
 ///
 /// # Errors
-/// The first rank's failure, with its layer and operation; no batch.
+/// The first rank's failure, with its layer and operation; no target that counts.
 pub fn evaluate<T: Real>(
     program: &StepProgram,
     options: &ForwardOptions,
     weights: &Weights,
-    steps: u64,
+    samples: u64,
     batch: &BatchSource,
     on_step: &(dyn Fn(u64) + Sync),
 ) -> Result<EvaluateOutcome, EngineError> {
@@ -167,7 +177,7 @@ pub fn evaluate<T: Real>(
         let rank = context.rank();
         let mut engine = weights.engine::<T>(program, context, options.threads)?;
         let (mut ledger, mut equal, mut done, start) = (predicted.ranks[rank].clone(), true, 0, Instant::now());
-        let evaluation = engine.evaluate_batches(steps, batch, &mut |counted| {
+        let evaluation = engine.evaluate_samples(samples, batch, &mut |counted| {
             equal &= counted == predicted.ranks[rank];
             ledger = counted;
             done += 1;

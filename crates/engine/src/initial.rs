@@ -61,11 +61,3 @@ pub(crate) fn fill_shard<T: Element>(
         }
     });
 }
-
-/// A whole logical parameter in f64, as the serial model starts from it.
-pub fn initial_tensor(parameter: &Parameter, seed: u64, values: InitialValues) -> Vec<f64> {
-    let mut tensor = vec![0.0; parameter.rows * parameter.cols];
-    let shard = Shard::whole(parameter.rows, parameter.cols);
-    fill_shard(&Pool::new(1), parameter, shard, seed, values, &mut tensor);
-    tensor
-}

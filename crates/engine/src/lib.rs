@@ -8,6 +8,7 @@
 
 mod agreement;
 mod borrow;
+mod comparison;
 mod divergence;
 mod error;
 mod evaluate;
@@ -34,6 +35,7 @@ mod tuning;
 mod verify;
 mod weights;
 
+pub use comparison::VerifyReport;
 pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
 pub use error::EngineError;
 pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
@@ -43,10 +45,10 @@ pub use generate::{
     logits, logits_program,
 };
 pub use hyper::{Hyper, schedule};
-pub use initial::{InitialValues, initial_tensor};
+pub use initial::InitialValues;
 pub use random_batch::random_batch;
 pub use rank::{Pace, RankEngine, StepOutcome};
-pub use reference::Reference;
+pub use reference::{Reference, SerialBatch};
 pub use samples::{BatchSource, Samples};
 pub use saving::{OnSaveFailure, Saving};
 pub use shard::{Run, Shard, assemble};
@@ -56,7 +58,7 @@ pub use train::{
     RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, Validation, WAITING, train,
 };
 pub use tuning::MatmulChoices;
-pub use verify::{Tolerance, VerifyOptions, VerifyReport, take_part, verify};
+pub use verify::{Tolerance, VerifyOptions, take_part, verify};
 pub use weights::Weights;
 
 /// The element types that ranks can train in.

@@ -67,6 +67,8 @@ pub struct RankEngine<'a, T> {
     pub(crate) step: u64,
     pub(crate) microbatch: usize,
     pub(crate) samples: OwnSamples,
+    /// Sequences of the global batch, from its first on, that count: all of them but in an evaluation's last batch.
+    pub(crate) sequences: usize,
     /// Of a pass of generation.
     pub(crate) pass: PassPositions,
     /// Transfers that the next ledger has beside those that the communicator has counted.
@@ -190,6 +192,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
             step: 0,
             microbatch: 0,
             samples: OwnSamples::default(),
+            sequences: program.layout.global_batch,
             pass: PassPositions::default(),
             set_aside: Counted::new(),
             loss_sum: 0.0,

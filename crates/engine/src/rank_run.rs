@@ -171,7 +171,7 @@ impl<T: Real> RankRun<'_, T> {
     fn validate(&mut self, step: u64, last: bool) -> Result<(), EngineError> {
         match &mut self.validation {
             Some((validation, evaluator)) if last || step.is_multiple_of(validation.every) => {
-                let evaluation = self.engine.evaluate(evaluator, validation.batches, validation.batch)?;
+                let evaluation = self.engine.evaluate(evaluator, validation.samples, validation.batch)?;
                 (self.tell)(RunEvent::Validated(step, evaluation))
             }
             _ => Ok(()),

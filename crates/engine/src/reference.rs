@@ -1,11 +1,18 @@
 //! The serial model's own training run, computed once and compared with any number of layouts.
+//!
+//! The schedule, the initial values, dropout and the mean of an evaluation are the oracle's own, as the model and the
+//! optimizer are. What it has in common with the layouts: the description of the model, the samples, and the words of
+//! [`quadrille_spec::RandomStream`].
 
-use quadrille_oracle::{self as oracle, AdamW, Batch, DropoutSeed, State, Tensors, loss_and_gradients, update};
+use quadrille_oracle::{
+    self as oracle, AdamW, Batch, DropoutSeed, LearningRate, State, Tensors, gradient_norm, loss_and_gradients,
+    mean_loss, update,
+};
 use quadrille_spec::Model;
-use quadrille_step::{Parameter, StepProgram};
+use quadrille_step::StepProgram;
 
 use crate::random_batch::fill_randomly;
-use crate::{Hyper, InitialValues, Real, Samples, VerifyOptions, initial_tensor, schedule};
+use crate::{Hyper, Real, Samples, VerifyOptions};
 
 /// One step of the serial model.
 #[derive(Debug, Clone)]
@@ -15,6 +22,13 @@ pub(crate) struct SerialStep {
     pub norm: f64,
     /// After the update.
     pub weights: Tensors,
+}
+
+/// The serial model beside a layout: before each step it has the layout's weights.
+pub(crate) struct Beside {
+    pub weights: Tensors,
+    /// What the optimizer remembers of the layout's gradients.
+    state: State,
 }
 
 /// The serial model's trajectory for a model, batch, seed and optimizer; steps are computed when they are asked for.
@@ -28,78 +42,127 @@ pub struct Reference {
     initial: Tensors,
     state: State,
     steps: Vec<SerialStep>,
+    /// The evaluation after so many steps, over so many samples.
+    evaluated: Option<([u64; 2], (f64, u64))>,
 }
 
 impl Reference {
     /// The trajectory that layouts with this program's model and batch must follow.
     pub fn new(program: &StepProgram, options: &VerifyOptions) -> Self {
-        let initial = |parameter: &Parameter| initial_tensor(parameter, options.seed, InitialValues::Perturbed);
         Self {
             model: program.model.clone(),
             sequences: program.layout.global_batch,
             seq_len: program.layout.seq_len,
             seed: options.seed,
             hyper: options.hyper,
-            initial: program.parameters().map(|(_, each)| (each.name.clone(), initial(each))).collect(),
+            initial: oracle::initial(&program.model, options.seed, true),
             state: State::new(&program.model),
             steps: Vec::new(),
+            evaluated: None,
         }
     }
 
     /// The free-running step `step`, counted from 1.
     pub(crate) fn step(&mut self, step: u64) -> &SerialStep {
         while (self.steps.len() as u64) < step {
-            let before = self.steps.last().map_or(&self.initial, |last| &last.weights).clone();
+            let mut weights = self.steps.last().map_or(&self.initial, |last| &last.weights).clone();
             let next = self.steps.len() as u64 + 1;
-            let mut state = std::mem::replace(&mut self.state, State::new(&self.model));
-            self.steps.push(self.run(next, before, &mut state));
-            self.state = state;
+            let (loss, gradients) = self.gradients(next, &weights);
+            let constants = self.constants(next);
+            let norm = update(&self.model, &constants, &mut self.state, &mut weights, &gradients);
+            self.steps.push(SerialStep { loss, gradients, norm, weights });
         }
         &self.steps[step as usize - 1]
     }
 
-    /// Step `step` from given weights; `state` is carried from step to step.
-    pub(crate) fn at(&self, step: u64, weights: Tensors, state: &mut State) -> SerialStep {
-        self.run(step, weights, state)
+    /// The loss after the free-running step `step` over the first `samples` samples, and how many targets it is of.
+    pub(crate) fn evaluation(&mut self, step: u64, samples: u64) -> (f64, u64) {
+        let of = [step, samples];
+        if let Some((_, evaluation)) = self.evaluated.filter(|(known, _)| *known == of) {
+            return evaluation;
+        }
+        let weights = self.step(step).weights.clone();
+        let evaluation = self.evaluate(&weights, samples);
+        self.evaluated = Some((of, evaluation));
+        evaluation
     }
 
-    /// The initial weights as a run in `T` holds them.
-    pub(crate) fn initial<T: Real>(&self) -> Tensors {
+    /// The serial model before the first step of a layout in `T`.
+    pub(crate) fn beside<T: Real>(&self) -> Beside {
         let rounded = |tensor: &Vec<f64>| tensor.iter().map(|element| T::from_f64(*element).to_f64()).collect();
-        self.initial.iter().map(|(name, tensor)| (name.clone(), rounded(tensor))).collect()
+        let weights = self.initial.iter().map(|(name, tensor)| (name.clone(), rounded(tensor))).collect();
+        Beside { weights, state: State::new(&self.model) }
     }
 
-    fn run(&self, step: u64, mut weights: Tensors, state: &mut State) -> SerialStep {
-        let fill = |samples: Samples| fill_randomly(&self.model, self.seed, self.seq_len, step, 0, samples);
-        let rows = self.sequences * self.seq_len;
-        let (mut tokens, mut numbers);
-        let samples = match self.model.patch_values {
-            None => {
-                tokens = [(); 2].map(|()| vec![0; rows]);
-                let [inputs, targets] = &mut tokens;
-                fill(Samples::Tokens { inputs, targets });
-                oracle::Samples::Tokens { inputs, targets }
-            }
-            Some(values) => {
-                numbers = [(); 2].map(|()| vec![0.0; rows * values]);
-                let [inputs, targets] = &mut numbers;
-                fill(Samples::Patches { inputs, targets });
-                oracle::Samples::Patches { inputs, targets }
-            }
-        };
-        let batch = Batch { samples, sequences: self.sequences, seq_len: self.seq_len };
-        let dropout = DropoutSeed { seed: self.seed, step };
-        let (loss, gradients) = loss_and_gradients(&self.model, &weights, &batch, Some(dropout));
-        let hyper = &self.hyper;
-        let constants = AdamW {
-            learning_rate: schedule(hyper, step),
-            beta1: hyper.beta1,
-            beta2: hyper.beta2,
-            epsilon: hyper.epsilon,
-            weight_decay: hyper.weight_decay,
-            clip: hyper.clip,
-        };
-        let norm = update(&self.model, &constants, state, &mut weights, &gradients);
+    /// Step `step` from the layout's weights; what is updated with are the layout's gradients.
+    pub(crate) fn step_beside(&self, step: u64, beside: &mut Beside, gradients_of_layout: &Tensors) -> SerialStep {
+        let (loss, gradients) = self.gradients(step, &beside.weights);
+        let (mut weights, norm) = (std::mem::take(&mut beside.weights), gradient_norm(&gradients));
+        update(&self.model, &self.constants(step), &mut beside.state, &mut weights, gradients_of_layout);
         SerialStep { loss, gradients, norm, weights }
+    }
+
+    /// The loss of weights over the first `samples` samples, and how many targets it is of.
+    pub(crate) fn evaluate(&self, weights: &Tensors, samples: u64) -> (f64, u64) {
+        let of_batch = self.sequences as u64;
+        let batch = |at: u64| self.batch(at + 1, (samples - at * of_batch).min(of_batch) as usize);
+        let batches: Vec<SerialBatch> = (0..samples.div_ceil(of_batch)).map(batch).collect();
+        mean_loss(&self.model, weights, batches.iter().map(SerialBatch::get))
+    }
+
+    fn gradients(&self, step: u64, weights: &Tensors) -> (f64, Tensors) {
+        let dropout = DropoutSeed { seed: self.seed, step };
+        loss_and_gradients(&self.model, weights, &self.batch(step, self.sequences).get(), Some(dropout))
+    }
+
+    /// The first sequences of a step's batch.
+    fn batch(&self, step: u64, sequences: usize) -> SerialBatch {
+        let fill = |samples: Samples| fill_randomly(&self.model, self.seed, self.seq_len, step, 0, samples);
+        SerialBatch::new(&self.model, sequences, self.seq_len, fill)
+    }
+
+    fn constants(&self, step: u64) -> AdamW {
+        let Hyper { learning_rate: peak, final_fraction, warmup_steps, steps, .. } = self.hyper;
+        let Hyper { beta1, beta2, epsilon, weight_decay, clip, .. } = self.hyper;
+        let learning_rate = LearningRate { peak, final_fraction, warmup_steps, steps }.at(step);
+        AdamW { learning_rate, beta1, beta2, epsilon, weight_decay, clip }
+    }
+}
+
+/// A batch as the serial model reads it, with its memory; what the model does not read is empty.
+#[derive(Debug, Clone)]
+pub struct SerialBatch {
+    tokens: [Vec<u32>; 2],
+    patches: [Vec<f64>; 2],
+    sequences: usize,
+    seq_len: usize,
+}
+
+impl SerialBatch {
+    /// So many sequences, which `fill` fills in.
+    pub fn new(model: &Model, sequences: usize, seq_len: usize, fill: impl FnOnce(Samples)) -> Self {
+        let rows = sequences * seq_len;
+        let [of_tokens, of_patches] = match model.patch_values {
+            None => [rows, 0],
+            Some(values) => [0, rows * values],
+        };
+        let mut tokens = [(); 2].map(|()| vec![0; of_tokens]);
+        let mut patches = [(); 2].map(|()| vec![0.0; of_patches]);
+        let ([inputs, targets], [numbers, wanted]) = (&mut tokens, &mut patches);
+        fill(match model.patch_values {
+            None => Samples::Tokens { inputs, targets },
+            Some(_) => Samples::Patches { inputs: numbers, targets: wanted },
+        });
+        Self { tokens, patches, sequences, seq_len }
+    }
+
+    /// The batch.
+    pub fn get(&self) -> Batch<'_> {
+        let ([inputs, targets], [numbers, wanted]) = (&self.tokens, &self.patches);
+        let samples = match numbers.is_empty() {
+            true => oracle::Samples::Tokens { inputs, targets },
+            false => oracle::Samples::Patches { inputs: numbers, targets: wanted },
+        };
+        Batch { samples, sequences: self.sequences, seq_len: self.seq_len }
     }
 }

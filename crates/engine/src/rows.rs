@@ -66,6 +66,20 @@ impl<T: Real> RankEngine<'_, T> {
         first..first + value.local_rows
     }
 
+    /// Sequences of this rank's part of the current microbatch, from its first on, that count.
+    pub(crate) fn counted_sequences(&self) -> usize {
+        let layout = &self.program.layout;
+        let own = layout.microbatch / layout.grid.size(Axis::Z);
+        self.sequences.saturating_sub(self.first_sequence()).min(own)
+    }
+
+    /// Rows of a value, from its first on, that belong to sequences that count.
+    pub(crate) fn counted_rows(&self, value: ValueId) -> usize {
+        let rows = self.sample_rows(value);
+        let counted = self.counted_sequences() * self.context_part().tokens(self.program.layout.seq_len);
+        counted.clamp(rows.start, rows.end) - rows.start
+    }
+
     /// Which part of its (data, z, context) rank's rows this rank has of a value.
     fn share_index(&self, value: &Value) -> usize {
         let share = [Axis::Data, Axis::Z, Axis::Context];

@@ -27,6 +27,20 @@ pub enum Samples<'a> {
 }
 
 impl<'a> Samples<'a> {
+    /// The sequences one by one, of so many tokens or numbers each.
+    pub fn sequences(self, elements: usize) -> Vec<Samples<'a>> {
+        match self {
+            Self::Tokens { inputs, targets } => {
+                let pairs = inputs.chunks_mut(elements).zip(targets.chunks_mut(elements));
+                pairs.map(|(inputs, targets)| Samples::Tokens { inputs, targets }).collect()
+            }
+            Self::Patches { inputs, targets } => {
+                let pairs = inputs.chunks_mut(elements).zip(targets.chunks_mut(elements));
+                pairs.map(|(inputs, targets)| Samples::Patches { inputs, targets }).collect()
+            }
+        }
+    }
+
     /// Inputs and targets, for a source of tokens.
     ///
     /// # Errors
@@ -82,18 +96,21 @@ impl<T: Real> RankEngine<'_, T> {
         }
         let (step, first, layout) = (self.step, self.first_sequence(), &self.program.layout);
         let (part, rows) = (self.context_part(), [layout.rows(), layout.seq_len]);
+        let there = self.counted_sequences();
         let OwnSamples { tokens, patches, .. } = &mut self.samples;
         match self.program.model.patch_values {
             None => {
                 self.context.enter(Label::new("embedding"), "read tokens")?;
-                read(tokens, rows, 1, part, |inputs, targets| batch(step, first, Samples::Tokens { inputs, targets }))?;
+                let fill =
+                    |inputs: &mut [u32], targets: &mut [u32]| batch(step, first, Samples::Tokens { inputs, targets });
+                read(tokens, rows, 1, part, there, IGNORED, fill)?;
                 self.check_tokens()?;
             }
             Some(values) => {
                 self.context.enter(Label::new("embedding"), "read patches")?;
                 let fill =
                     |inputs: &mut [f64], targets: &mut [f64]| batch(step, first, Samples::Patches { inputs, targets });
-                read(patches, rows, values, part, fill)?;
+                read(patches, rows, values, part, there, 0.0, fill)?;
             }
         }
         self.samples.of = now;
@@ -112,15 +129,25 @@ impl<T: Real> RankEngine<'_, T> {
     }
 }
 
-/// Reads whole sequences and keeps, of each, the rows of `part`; `rows` are kept in all, of sequences of `seq_len`.
+/// Reads `there` whole sequences and keeps, of each, the rows of `part`; `rows` are kept in all, of sequences of `seq_len`.
+/// Sequences that are not there read zeros, and have the target `missing`.
 fn read<E: Copy + Default>(
     own: &mut [Vec<E>; 2],
     [rows, seq_len]: [usize; 2],
     width: usize,
     part: ContextPart,
+    there: usize,
+    missing: E,
     fill: impl FnOnce(&mut [E], &mut [E]) -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
     own.iter_mut().for_each(|own| own.resize(rows * width, E::default()));
+    let fill = |inputs: &mut [E], targets: &mut [E]| {
+        let (inputs, no_inputs) = inputs.split_at_mut(there * seq_len * width);
+        let (targets, no_targets) = targets.split_at_mut(there * seq_len * width);
+        no_inputs.fill(E::default());
+        no_targets.fill(missing);
+        if there == 0 { Ok(()) } else { fill(inputs, targets) }
+    };
     if part == ContextPart::WHOLE {
         let [inputs, targets] = own;
         return fill(inputs, targets);

@@ -46,11 +46,6 @@ impl Shard {
         }
     }
 
-    /// The whole of a `[rows, cols]` matrix.
-    pub fn whole(rows: usize, cols: usize) -> Self {
-        Self { first_row: 0, first_col: 0, tile_cols: cols, flat_start: 0, len: rows * cols, shared: None }
-    }
-
     /// The shard as runs, in order.
     pub fn runs(self) -> impl Iterator<Item = Run> {
         let mut local = 0;

@@ -106,9 +106,9 @@ pub struct Validation<'a> {
     pub program: &'a StepProgram,
     /// Steps between two validations; there is one after the last step.
     pub every: u64,
-    /// Batches of each; `batch` is asked for steps 1 to this.
-    pub batches: u64,
-    /// The samples.
+    /// Samples of each validation; each counts once.
+    pub samples: u64,
+    /// The samples, by step from 1 on.
     pub batch: &'a BatchSource<'a>,
 }
 

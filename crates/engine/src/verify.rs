@@ -1,16 +1,16 @@
 //! The proof: a layout's losses, gradients, norms and updated weights held against the serial model's.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, World, run_job};
-use quadrille_oracle::{State, Tensors};
-use quadrille_spec::{Axis, Choice, Routing};
-use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId, predict_routed};
+use quadrille_spec::{Choice, Routing};
+use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
-use crate::reference::SerialStep;
-use crate::{EngineError, Hyper, InitialValues, RankEngine, Real, Reference, StepOutcome, assemble, random_batch};
+use crate::comparison::Comparison;
+use crate::{
+    EngineError, Evaluation, Hyper, InitialValues, RankEngine, Real, Reference, StepOutcome, VerifyReport, random_batch,
+};
 
 /// How a layout is verified.
 #[derive(Debug, Clone)]
@@ -31,63 +31,46 @@ pub struct VerifyOptions {
     pub world: Option<World>,
 }
 
-/// The largest differences allowed.
+/// The largest differences allowed, and what a layout is held against.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
-    /// For loss, gradients and norm.
+    /// For loss, gradients, norm and the loss of an evaluation.
     pub values: f64,
-    /// For updated weights; `None`: not compared.
-    pub weights: Option<f64>,
+    /// For updated weights.
+    pub weights: f64,
+    /// Whether the serial model takes each step from the layout's own weights, and updates them by the layout's own
+    /// gradients; else it goes its own way.
+    pub steps_apart: bool,
 }
 
 impl Tolerance {
     /// 1e-11 for everything: f64 runs.
-    pub const F64: Self = Self { values: 1e-11, weights: Some(1e-11) };
-    /// 5e-5 for loss, gradients and norm: f32 runs. AdamW divides small gradients by their own size, so that
-    /// updated weights are no measure there, and each step is compared from the layout's own weights.
-    pub const F32: Self = Self { values: 5e-5, weights: None };
-}
-
-/// The largest differences of a layout from the serial model over all steps: max|a-b| / max|serial| per tensor.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct VerifyReport {
-    /// The grid.
-    pub grid: String,
-    /// The activation layout.
-    pub activations: String,
-    /// Of the loss.
-    pub loss_diff: f64,
-    /// Of every parameter's gradient; the three parts of a qkv bias are one tensor.
-    pub grad_diff: f64,
-    /// The parameter with that difference.
-    pub grad_diff_in: String,
-    /// Of each parameter's gradient.
-    pub gradients: BTreeMap<String, f64>,
-    /// Of the gradient norm.
-    pub norm_diff: f64,
-    /// Of the updated weights, relative to the model's largest weight.
-    pub weight_diff: f64,
-    /// Whether replicas on different ranks are equal in every bit.
-    pub replicas_equal: bool,
-    /// Whether predicted and counted ledgers are equal.
-    pub ledger_equal: bool,
-    /// Whether all of it is within tolerance.
-    pub ok: bool,
-    /// What is not, for people.
-    pub failures: Vec<String>,
+    pub const F64: Self = Self { values: 1e-11, weights: 1e-11, steps_apart: false };
+    /// 5e-5 for loss, gradients and norm, 1e-6 for what the update makes of the gradients: f32 runs. AdamW divides small
+    /// gradients by their own size, so that weights after a few steps are no measure there.
+    pub const F32: Self = Self { values: 5e-5, weights: 1e-6, steps_apart: true };
 }
 
 /// What a rank found in one step.
 #[derive(Serialize, Deserialize)]
-struct RankStep {
-    outcome: StepOutcome,
-    gradients: Vec<Vec<f64>>,
-    weights: Vec<Vec<f64>>,
-    ledger_equal: bool,
+pub(crate) struct RankStep {
+    pub outcome: StepOutcome,
+    pub gradients: Vec<Vec<f64>>,
+    pub weights: Vec<Vec<f64>>,
+    pub ledger_equal: bool,
 }
 
-/// Runs the layout for some steps and compares each with the serial model: with `reference`'s own trajectory, or,
-/// where weights are not compared, with the serial model at the layout's weights before the step.
+/// What a rank found.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct RankRun {
+    pub steps: Vec<RankStep>,
+    /// After the last step.
+    pub evaluation: Evaluation,
+    pub evaluation_ledger_equal: bool,
+}
+
+/// Runs the layout for some steps and compares each with the serial model, as `tolerance` says; then the loss of an
+/// evaluation.
 ///
 /// # Errors
 /// A rank that failed.
@@ -99,18 +82,29 @@ pub fn verify<T: Real>(
 ) -> Result<VerifyReport, EngineError> {
     let runs = run_layout::<T>(program, options)?;
     let mut comparison = Comparison::new(program);
-    let (mut before, mut state) = (Tensors::new(), State::new(&program.model));
+    let mut beside = tolerance.steps_apart.then(|| reference.beside::<T>());
     for step in 1..=options.steps {
-        let ranks: Vec<&RankStep> = runs.iter().map(|steps| &steps[step as usize - 1]).collect();
-        if tolerance.weights.is_some() {
-            comparison.step(&ranks, reference.step(step));
+        let ranks: Vec<&RankStep> = runs.iter().map(|run| &run.steps[step as usize - 1]).collect();
+        if let Some(beside) = &mut beside {
+            let gradients = comparison.gradients(&ranks);
+            comparison.step(&ranks, &reference.step_beside(step, beside, &gradients));
+            beside.weights = comparison.weights(&ranks);
         } else {
-            let weights = if step == 1 { reference.initial::<T>() } else { std::mem::take(&mut before) };
-            comparison.step(&ranks, &reference.at(step, weights, &mut state));
+            comparison.step(&ranks, reference.step(step));
         }
-        before = comparison.weights(&ranks);
     }
+    let samples = samples_to_evaluate(program);
+    let evaluation = match beside {
+        Some(beside) => reference.evaluate(&beside.weights, samples),
+        None => reference.evaluation(options.steps, samples),
+    };
+    runs.iter().for_each(|run| comparison.evaluation(run, evaluation));
     Ok(comparison.report(tolerance))
+}
+
+/// A batch and one sample more: the mean goes over several batches, and the last one is incomplete if it can be.
+fn samples_to_evaluate(program: &StepProgram) -> u64 {
+    program.layout.global_batch as u64 + 1
 }
 
 /// Takes part in a [`verify`] that runs in the process of another rank, which compares.
@@ -121,9 +115,10 @@ pub fn take_part<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Res
     run_layout::<T>(program, options).map(|_| ())
 }
 
-fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<Vec<RankStep>>, EngineError> {
+fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<RankRun>, EngineError> {
     let routing = Routing::of(&program.layout, &options.collectives);
-    let predicted = predict_routed(program, &routing);
+    let forward = StepProgram::evaluation(&program.model, &program.layout)?;
+    let [predicted, of_evaluation] = [program, &forward].map(|program| predict_routed(program, &routing));
     let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
     let ranks = program.layout.grid.ranks();
     let world = options.world.clone();
@@ -138,197 +133,9 @@ fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result
             let (gradients, weights) = (engine.gradients()?, engine.weights()?);
             steps.push(RankStep { outcome, gradients, weights, ledger_equal });
         }
-        Ok(steps)
+        let mut evaluator = engine.evaluator(&forward)?;
+        let evaluation = engine.evaluate(&mut evaluator, samples_to_evaluate(program), &batch)?;
+        let evaluation_ledger_equal = evaluator.ledger() == Some(&of_evaluation.ranks[context.rank()]);
+        Ok(RankRun { steps, evaluation, evaluation_ledger_equal })
     })?)
-}
-
-/// Raises `most` to `value`, NaN above all and as the largest number; whether it rose.
-fn raise(most: &mut f64, value: f64) -> bool {
-    let value = if value.is_finite() { value } else { f64::MAX };
-    let rises = value > *most;
-    if rises {
-        *most = value;
-    }
-    rises
-}
-
-/// No distance is no difference, also where the reference is exactly zero.
-fn ratio(distance: f64, reference: f64) -> f64 {
-    if distance == 0.0 { 0.0 } else { distance / reference }
-}
-
-/// The largest absolute element.
-fn largest(tensor: &[f64]) -> f64 {
-    tensor.iter().fold(0.0, |most, element| most.max(element.abs()))
-}
-
-/// The largest gap between elements; NaN if any gap is, or if the lengths differ.
-fn distance(a: &[f64], b: &[f64]) -> f64 {
-    if a.len() != b.len() {
-        return f64::NAN;
-    }
-    let gaps = a.iter().zip(b).map(|(a, b)| (a - b).abs());
-    gaps.fold(0.0, |most: f64, gap| if most.is_nan() || gap.is_nan() { f64::NAN } else { most.max(gap) })
-}
-
-/// The comparison of one layout's steps.
-struct Comparison<'a> {
-    program: &'a StepProgram,
-    report: VerifyReport,
-    weight_diff_in: String,
-    /// The first parameter with unequal replicas, and two ranks that hold them.
-    replicas_differ: Option<(String, [usize; 2])>,
-}
-
-impl<'a> Comparison<'a> {
-    fn new(program: &'a StepProgram) -> Self {
-        let report = VerifyReport {
-            grid: program.layout.grid.to_string(),
-            activations: program.layout.activations.to_string(),
-            loss_diff: 0.0,
-            grad_diff: 0.0,
-            grad_diff_in: String::new(),
-            gradients: BTreeMap::new(),
-            norm_diff: 0.0,
-            weight_diff: 0.0,
-            replicas_equal: true,
-            ledger_equal: true,
-            ok: false,
-            failures: Vec::new(),
-        };
-        Self { program, report, weight_diff_in: String::new(), replicas_differ: None }
-    }
-
-    fn step(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
-        let relative = |value: f64, reference: f64| ratio((value - reference).abs(), reference.abs());
-        for rank in ranks {
-            self.report.ledger_equal &= rank.ledger_equal;
-            raise(&mut self.report.loss_diff, relative(rank.outcome.loss, serial.loss));
-            raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
-        }
-        let largest_weight = serial.weights.values().map(|weights| largest(weights)).fold(0.0, f64::max);
-        for (stage, index, parameter) in self.parameters() {
-            let name = &parameter.name;
-            if let Some(gradients) =
-                self.whole(stage, parameter, parameter.reduced, ranks, |rank| &rank.gradients[index])
-            {
-                let reference = &serial.gradients[name];
-                let difference = ratio(distance(&gradients, reference), largest(reference));
-                raise(self.report.gradients.entry(name.clone()).or_default(), difference);
-                if raise(&mut self.report.grad_diff, difference) {
-                    self.report.grad_diff_in.clone_from(name);
-                }
-            }
-            if let Some(weights) = self.whole(stage, parameter, parameter.value, ranks, |rank| &rank.weights[index]) {
-                let difference = ratio(distance(&weights, &serial.weights[name]), largest_weight);
-                if raise(&mut self.report.weight_diff, difference) {
-                    self.weight_diff_in.clone_from(name);
-                }
-            }
-        }
-        self.compare_copies(ranks);
-    }
-
-    /// Every parameter of every stage, with its number there.
-    fn parameters(&self) -> impl Iterator<Item = (&'a StageProgram, usize, &'a Parameter)> + use<'a> {
-        let stages = self.program.stages.iter();
-        stages.flat_map(|stage| stage.parameters.iter().enumerate().map(move |(index, each)| (stage, index, each)))
-    }
-
-    /// Both copies of a tied table must be equal in every bit.
-    fn compare_copies(&mut self, ranks: &[&RankStep]) {
-        let bits = |tensor: Vec<f64>| tensor.into_iter().map(f64::to_bits).collect::<Vec<_>>();
-        for (stage, index, copy) in self.parameters().filter(|(.., parameter)| parameter.copy) {
-            let original = self.parameters().find(|(.., other)| !other.copy && other.name == copy.name);
-            let Some((first, at, original)) = original else { continue };
-            let a = self.whole(first, original, original.value, ranks, |rank| &rank.weights[at]);
-            let b = self.whole(stage, copy, copy.value, ranks, |rank| &rank.weights[index]);
-            if a.map(bits) != b.map(bits) {
-                let rank = |stage| self.ranks_of(stage).next().unwrap_or_default();
-                self.replicas_differ.get_or_insert((copy.name.clone(), [rank(first), rank(stage)]));
-            }
-        }
-    }
-
-    fn ranks_of(&self, stage: &'a StageProgram) -> impl Iterator<Item = usize> + use<'a> {
-        let grid = *stage.grid();
-        (0..grid.ranks()).filter(move |rank| grid.coordinate(*rank).on(Axis::Pipe) == stage.stage)
-    }
-
-    /// A logical tensor, if its replicas agree.
-    fn whole<'s>(
-        &mut self,
-        stage: &'a StageProgram,
-        parameter: &Parameter,
-        value: ValueId,
-        ranks: &[&'s RankStep],
-        shard: impl Fn(&'s RankStep) -> &'s Vec<f64>,
-    ) -> Option<Vec<f64>> {
-        let shards: Vec<(usize, &[f64])> =
-            self.ranks_of(stage).map(|rank| (rank, shard(ranks[rank]).as_slice())).collect();
-        match assemble(stage, parameter, value, &shards) {
-            Ok(tensor) => Some(tensor),
-            Err(ranks) => {
-                self.replicas_differ.get_or_insert((parameter.name.clone(), ranks));
-                None
-            }
-        }
-    }
-
-    /// The logical weights after a step.
-    fn weights(&mut self, ranks: &[&RankStep]) -> Tensors {
-        let mut tensors = Tensors::new();
-        for (stage, index, parameter) in self.parameters().filter(|(.., parameter)| !parameter.copy) {
-            let whole = self.whole(stage, parameter, parameter.value, ranks, |rank| &rank.weights[index]);
-            tensors.insert(
-                parameter.name.clone(),
-                whole.unwrap_or_else(|| vec![f64::NAN; parameter.rows * parameter.cols]),
-            );
-        }
-        tensors
-    }
-
-    fn report(mut self, tolerance: Tolerance) -> VerifyReport {
-        let mut report = self.report;
-        let mut check = |what: String, difference: f64, limit: f64| {
-            if difference > limit {
-                report.failures.push(format!("{what} differs by {difference:.1e}, more than {limit:.0e}"));
-            }
-        };
-        check("loss".to_owned(), report.loss_diff, tolerance.values);
-        check(format!("gradient of {}", report.grad_diff_in), report.grad_diff, tolerance.values);
-        check("gradient norm".to_owned(), report.norm_diff, tolerance.values);
-        if let Some(limit) = tolerance.weights {
-            check(format!("updated {}", self.weight_diff_in), report.weight_diff, limit);
-        }
-        if let Some((name, [a, b])) = self.replicas_differ.take() {
-            report.replicas_equal = false;
-            report.failures.push(format!("replicas of {name} on ranks {a} and {b} differ"));
-        }
-        if !report.ledger_equal {
-            report.failures.push("counted and predicted ledgers differ".to_owned());
-        }
-        report.ok = report.failures.is_empty();
-        report
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_slips_through_a_nan() {
-        assert!(distance(&[f64::NAN, 1.0], &[0.0, 1.0]).is_nan());
-        assert!(distance(&[1.0, f64::NAN], &[1.0, 0.0]).is_nan());
-        assert!(distance(&[1.0], &[1.0, 2.0]).is_nan());
-        let mut most = 0.0;
-        assert!(raise(&mut most, f64::NAN) && most == f64::MAX);
-    }
-
-    #[test]
-    fn equal_zeros_are_no_difference() {
-        assert_eq!(ratio(0.0, 0.0), 0.0);
-        assert_eq!(ratio(1.0, 0.0), f64::INFINITY);
-    }
 }

@@ -13,13 +13,16 @@ mod block;
 mod cross_entropy;
 mod dropout;
 mod embedding;
+mod evaluation;
 mod gelu;
 mod head;
+mod initial;
 mod linear;
 mod norm;
 mod optimizer;
 mod pass;
 mod rotary;
+mod schedule;
 mod squared_error;
 mod swiglu;
 mod transformer;
@@ -28,8 +31,11 @@ use std::collections::BTreeMap;
 
 use quadrille_spec::{Model, Norm, Positions};
 
-pub use dropout::DropoutSeed;
-pub use optimizer::{AdamW, State, update};
+pub use dropout::{DropoutSeed, Mask};
+pub use evaluation::mean_loss;
+pub use initial::initial;
+pub use optimizer::{AdamW, State, gradient_norm, update};
+pub use schedule::LearningRate;
 pub use transformer::{logits, loss_and_gradients};
 
 /// Logical tensors by parameter name, row-major, with the shapes of [`parameter_shapes`]; vocabulary not padded.

@@ -59,7 +59,7 @@ pub fn update(
         assert_parameters(model, tensors, what);
     }
     let AdamW { learning_rate, beta1, beta2, epsilon, weight_decay, clip } = *settings;
-    let norm = sum(gradients.values().flatten().map(|g| g * g)).sqrt();
+    let norm = gradient_norm(gradients);
     let scale = clip.map_or(1.0, |clip| (clip / (norm + 1e-6)).min(1.0));
 
     state.steps += 1;
@@ -78,6 +78,11 @@ pub fn update(
         }
     }
     norm
+}
+
+/// The norm of all gradients together; a tied table counts once.
+pub fn gradient_norm(gradients: &Tensors) -> f64 {
+    sum(gradients.values().flatten().map(|g| g * g)).sqrt()
 }
 
 /// Whether the parameter `name` decays: the column "decay" of the table at [`Model`].

@@ -10,9 +10,9 @@ use crate::{Batch, Samples, Tensors, assert_parameters, block, embedding, head, 
 /// its mean over all tokens; that of patches is the squared error, its mean over all numbers of all patches.
 ///
 /// The model is described at [`Model`]; a head of tokens has no bias. Dropout acts only where `dropout` is given and
-/// the model's rate is above 0; its masks are those of [`quadrille_spec::Dropout`] for the purposes `embedding`,
-/// `block I attention`, `block I projection` and `block I down`, with the indices stated there (their `seq_len` is the
-/// batch's).
+/// the model's rate is above 0; its masks are those of [`crate::Mask`] for the purposes `embedding`, `block I
+/// attention`, `block I projection` and `block I down`, with the indices stated at [`quadrille_spec::Dropout::keeps`]
+/// (their `seq_len` is the batch's).
 ///
 /// # Panics
 ///
@@ -24,12 +24,14 @@ pub fn loss_and_gradients(
     batch: &Batch,
     dropout: Option<DropoutSeed>,
 ) -> (f64, Tensors) {
-    assert_heads(model);
-    assert_parameters(model, parameters, "parameters");
-    assert_batch(model, batch);
-    let pass = Pass { model, parameters, batch, dropout };
+    let pass = pass(model, parameters, batch, dropout);
     let (loss, saved) = forward(&pass);
     (loss, backward(&pass, &saved))
+}
+
+/// The mean loss alone, without dropout.
+pub(crate) fn loss(model: &Model, parameters: &Tensors, batch: &Batch) -> f64 {
+    forward(&pass(model, parameters, batch, None)).0
 }
 
 /// The logits `[n, v]` of a batch of tokens, without dropout; its targets do not matter.
@@ -38,11 +40,16 @@ pub fn loss_and_gradients(
 ///
 /// As [`loss_and_gradients`], and if the model has no vocabulary.
 pub fn logits(model: &Model, parameters: &Tensors, batch: &Batch) -> Vec<f64> {
+    let pass = pass(model, parameters, batch, None);
+    head::logits(&pass, &forward(&pass).1.normed)
+}
+
+/// A pass over a batch that fits the model.
+fn pass<'a>(model: &'a Model, parameters: &'a Tensors, batch: &'a Batch<'a>, dropout: Option<DropoutSeed>) -> Pass<'a> {
     assert_heads(model);
     assert_parameters(model, parameters, "parameters");
     assert_batch(model, batch);
-    let pass = Pass { model, parameters, batch, dropout: None };
-    head::logits(&pass, &forward(&pass).1.normed)
+    Pass { model, parameters, batch, dropout }
 }
 
 /// What the backward pass needs again.

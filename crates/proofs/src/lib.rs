@@ -23,7 +23,8 @@
 //! | `from_checkpoint` | any layout evaluates and continues a checkpoint |
 //! | `failures` | a failing or late rank ends the job and is named |
 //! | `hugging_face` | imported models compute what torch computes of them |
-//! | `start` | initial weights and batches do not depend on the layout |
+//! | `start` | initial weights are the oracle's, and they and batches do not depend on the layout |
+//! | `own_copies` | schedule and dropout of the engine are the oracle's own |
 //! | `long` | `equality` with more cases (feature `long`) |
 
 mod case;
@@ -43,6 +44,6 @@ pub use run::{
     Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_samples, trajectory, trajectory_with,
 };
 pub use seeded::for_random;
-pub use serial::{drawn, forward_options, tensors};
+pub use serial::{drawn, forward_options};
 pub use small::{built, layout, layout_with, llama, model, program, program_with, rebuilt, recomputed, vit};
 pub use traffic::Traffic;

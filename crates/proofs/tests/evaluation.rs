@@ -3,61 +3,50 @@
 
 use proptest::test_runner::TestCaseError;
 use quadrille_comm::{JobOptions, run_ranks};
-use quadrille_engine::{EngineError, Evaluation, ForwardOptions, InitialValues, RankEngine, Samples, evaluate};
-use quadrille_oracle::{self as oracle, Batch};
+use quadrille_engine::{
+    EngineError, Evaluation, ForwardOptions, InitialValues, RankEngine, Samples, SerialBatch, evaluate, random_batch,
+};
+use quadrille_oracle as oracle;
 use quadrille_proofs::{
-    Case, SEED, cases, combined_cases, drawn, edited_stage, for_random, hyper, layout_with, llama, model, tensors, vit,
+    Case, SEED, cases, combined_cases, drawn, edited_stage, for_random, hyper, layout_with, llama, model, vit,
 };
 use quadrille_spec::{
     Activations, IGNORED, KeepWeights, Layout, LayoutRequest, MemoryClass, Model, RankLedger, Recompute, Schedule, Zero,
 };
 use quadrille_step::{Operation, StepProgram, predict};
 
-/// Batches of an evaluation.
-const STEPS: u64 = 2;
-
-/// The serial model's mean loss over the batches of an evaluation.
-fn serial(program: &StepProgram, seed: u64) -> Evaluation {
-    let (model, layout) = (&program.model, &program.layout);
-    let weights = tensors(program, seed);
-    let batch = quadrille_engine::random_batch(model, seed, layout.seq_len);
-    let rows = layout.tokens_per_step();
-    let (mut sum, mut targets) = (0.0, 0);
-    for step in 1..=STEPS {
-        let (loss, count) = match model.patch_values {
-            None => {
-                let [mut inputs, mut wanted] = [(); 2].map(|()| vec![0; rows]);
-                batch(step, 0, Samples::Tokens { inputs: &mut inputs, targets: &mut wanted }).unwrap();
-                let counted = wanted.iter().filter(|target| **target != IGNORED).count();
-                let samples = oracle::Samples::Tokens { inputs: &inputs, targets: &wanted };
-                (loss(model, &weights, samples, layout), counted)
-            }
-            Some(values) => {
-                let [mut inputs, mut wanted] = [(); 2].map(|()| vec![0.0; rows * values]);
-                batch(step, 0, Samples::Patches { inputs: &mut inputs, targets: &mut wanted }).unwrap();
-                let samples = oracle::Samples::Patches { inputs: &inputs, targets: &wanted };
-                (loss(model, &weights, samples, layout), wanted.len())
-            }
-        };
-        sum += loss * count as f64;
-        targets += count as u64;
+/// Random samples by their number alone, whatever batches of `global_batch` they are read in.
+fn numbered(
+    model: &Model,
+    seed: u64,
+    seq_len: usize,
+    global_batch: usize,
+) -> impl Fn(u64, usize, Samples) -> Result<(), EngineError> + Sync + use<> {
+    let (source, elements) = (random_batch(model, seed, seq_len), seq_len * model.patch_values.unwrap_or(1));
+    move |step: u64, first: usize, samples: Samples| {
+        let first = (step - 1) * global_batch as u64 + first as u64;
+        (first..).zip(samples.sequences(elements)).try_for_each(|(number, sample)| source(number + 1, 0, sample))
     }
-    Evaluation { loss: sum / targets as f64, targets, steps: STEPS }
 }
 
-fn loss(model: &Model, weights: &oracle::Tensors, samples: oracle::Samples, layout: &Layout) -> f64 {
-    let batch = Batch { samples, sequences: layout.global_batch, seq_len: layout.seq_len };
-    oracle::loss_and_gradients(model, weights, &batch, None).0
+/// The serial model's mean loss over those samples, one by one, and how many targets it is of.
+fn serial(program: &StepProgram, seed: u64, samples: u64) -> (f64, u64) {
+    let (model, seq_len) = (&program.model, program.layout.seq_len);
+    let source = numbered(model, seed, seq_len, 1);
+    let sample = |step| SerialBatch::new(model, 1, seq_len, |sample| source(step, 0, sample).unwrap());
+    let batches: Vec<SerialBatch> = (1..=samples).map(sample).collect();
+    oracle::mean_loss(model, &oracle::initial(model, seed, true), batches.iter().map(SerialBatch::get))
 }
 
 /// Whether the program's loss is the serial model's, over the same targets, and its ledgers are the predicted ones.
-fn holds(program: &StepProgram, run: &ForwardOptions, seed: u64) -> Result<(), String> {
-    let batch = quadrille_engine::random_batch(&program.model, seed, program.layout.seq_len);
-    let outcome = evaluate::<f64>(program, run, &drawn(seed), STEPS, &batch, &|_| ());
+fn holds(program: &StepProgram, run: &ForwardOptions, seed: u64, samples: u64) -> Result<(), String> {
+    let layout = &program.layout;
+    let batch = numbered(&program.model, seed, layout.seq_len, layout.global_batch);
+    let outcome = evaluate::<f64>(program, run, &drawn(seed), samples, &batch, &|_| ());
     let outcome = outcome.map_err(|error| error.to_string())?;
-    let expected = serial(program, seed);
+    let expected = serial(program, seed, samples);
     let Evaluation { loss, targets, .. } = outcome.evaluation;
-    if targets != expected.targets || (loss - expected.loss).abs() > 1e-11 * expected.loss {
+    if targets != expected.1 || (loss - expected.0).abs() > 1e-11 * expected.0 {
         return Err(format!("{:?} instead of {expected:?}", outcome.evaluation));
     }
     match outcome.ledger_equal {
@@ -66,11 +55,18 @@ fn holds(program: &StepProgram, run: &ForwardOptions, seed: u64) -> Result<(), S
     }
 }
 
+/// Two batches, the last of which may be incomplete.
+fn two_batches(program: &StepProgram, seed: u64) -> u64 {
+    let batch = program.layout.global_batch as u64;
+    batch + 1 + seed % batch
+}
+
 fn case_holds(case: Case) -> Result<(), TestCaseError> {
     let program = StepProgram::evaluation(&case.model, &case.layout).unwrap();
     let collectives = case.collectives;
     let run = ForwardOptions { threads: case.threads, collectives, ..ForwardOptions::default() };
-    holds(&program, &run, case.seed).map_err(TestCaseError::fail)
+    let samples = two_batches(&program, case.seed);
+    holds(&program, &run, case.seed, samples).map_err(TestCaseError::fail)
 }
 
 #[test]
@@ -81,6 +77,33 @@ fn layouts_give_the_serial_models_loss() {
 #[test]
 fn combined_layouts_give_the_serial_models_loss() {
     for_random(60, combined_cases(), case_holds);
+}
+
+/// Batches that divide the samples or not, that are larger than all of them, of several microbatches, and cut over every
+/// axis: the loss is that of the samples.
+#[test]
+fn no_sample_is_lost_or_counted_twice_in_any_batch() {
+    let layouts: [(&str, usize, Option<usize>); 9] = [
+        ("x=1", 1, None),
+        ("x=1", 5, None),
+        ("x=1", 12, Some(4)),
+        ("x=2,y=2", 8, None),
+        ("data=4", 8, Some(1)),
+        ("data=4", 32, None),
+        ("z=2,pipe=2", 8, Some(2)),
+        ("context=2,data=2", 6, Some(3)),
+        ("x=2,z=2,data=2,pipe=2", 16, Some(4)),
+    ];
+    for model in [model(2), llama(2), vit(2)] {
+        for (grid, global_batch, microbatch) in layouts {
+            let layout = layout_with(&model, grid, global_batch, |request| request.microbatch = microbatch);
+            let program = StepProgram::evaluation(&model, &layout).unwrap();
+            for samples in [13, 12] {
+                let held = holds(&program, &ForwardOptions::default(), SEED, samples);
+                held.unwrap_or_else(|error| panic!("{samples} samples on {grid} by {global_batch}: {error}"));
+            }
+        }
+    }
 }
 
 /// A layout with everything that concerns the backward pass.
@@ -106,7 +129,7 @@ fn what_concerns_the_backward_pass_changes_nothing_but_padding() {
         let programs = [with, without].map(|layout| StepProgram::evaluation(&model, &layout).unwrap());
         let ledgers = programs.each_ref().map(predict);
         assert_eq!(ledgers[0], ledgers[1], "{schedule}");
-        holds(&programs[0], &ForwardOptions::default(), 3).unwrap();
+        holds(&programs[0], &ForwardOptions::default(), 3, two_batches(&programs[0], 3)).unwrap();
     }
 }
 
@@ -132,9 +155,10 @@ fn an_evaluation_holds_parameters_and_little_else() {
 type Steps = (Vec<u64>, Vec<Vec<u64>>, bool, Vec<f64>);
 
 fn train(program: &StepProgram, evaluation: Option<&StepProgram>) -> Vec<Steps> {
-    let batch = quadrille_engine::random_batch(&program.model, SEED, program.layout.seq_len);
+    let batch = random_batch(&program.model, SEED, program.layout.seq_len);
     let predicted = predict(program);
     let of_evaluation = evaluation.map(predict);
+    let samples = evaluation.map_or(0, |program| program.layout.global_batch as u64);
     let job = JobOptions::new(program.layout.grid.ranks());
     run_ranks(&job, |context| {
         let rank = context.rank();
@@ -143,13 +167,13 @@ fn train(program: &StepProgram, evaluation: Option<&StepProgram>) -> Vec<Steps> 
         let (mut losses, mut equal, mut evaluated) = (Vec::new(), true, Vec::new());
         for _ in 0..3 {
             if let Some(evaluator) = &mut evaluator {
-                evaluated.push(engine.evaluate(evaluator, 1, &batch)?.loss);
+                evaluated.push(engine.evaluate(evaluator, samples, &batch)?.loss);
                 equal &= evaluator.ledger() == of_evaluation.as_ref().map(|ledger| &ledger.ranks[rank]);
             }
             losses.push(engine.step(&batch)?.loss.to_bits());
             if let Some(evaluator) = &mut evaluator {
                 // Before the step's ledger is taken.
-                engine.evaluate(evaluator, 2, &batch)?;
+                engine.evaluate(evaluator, 2 * samples, &batch)?;
             }
             equal &= engine.take_ledger() == predicted.ranks[rank];
         }
@@ -210,7 +234,7 @@ fn a_broken_program_does_not_pass() {
     let layout = layout_with(&model, "x=2,data=2", 8, |request| request.zero = Zero::Optimizer);
     let program = StepProgram::evaluation(&model, &layout).unwrap();
     let run = ForwardOptions::default();
-    assert_eq!(holds(&program, &run, SEED), Ok(()));
+    assert_eq!(holds(&program, &run, SEED, 13), Ok(()));
     let broken: [Left; 3] = [
         ("the loss is not summed over ranks", |operation| matches!(operation, Operation::ReduceScalar { .. })),
         ("queries and keys are not turned", |operation| matches!(operation, Operation::Rotate { .. })),
@@ -225,20 +249,36 @@ fn a_broken_program_does_not_pass() {
                 None => stage.update.ops.retain(|op| !dropped(&op.operation)),
             }
         });
-        assert!(holds(&program, &run, SEED).is_err(), "{what}");
+        assert!(holds(&program, &run, SEED, 13).is_err(), "{what}");
     }
+}
+
+/// Samples of which those from number `from` on have targets, on one rank in batches of two.
+fn with_targets_from(from: u64, samples: u64) -> Result<u64, EngineError> {
+    let layout = layout_with(&model(1), "x=1", 2, |_| ());
+    let program = StepProgram::evaluation(&model(1), &layout).unwrap();
+    let source = random_batch(&model(1), SEED, layout.seq_len);
+    let batch = |step: u64, first: usize, samples: Samples| -> Result<(), EngineError> {
+        let (inputs, targets) = samples.tokens()?;
+        source(step, first, Samples::Tokens { inputs: &mut *inputs, targets: &mut *targets })?;
+        let number = (step - 1) * 2 + first as u64;
+        for (number, targets) in (number..).zip(targets.chunks_mut(layout.seq_len)) {
+            targets.fill(if number < from { IGNORED } else { 1 });
+        }
+        Ok(())
+    };
+    let outcome = evaluate::<f64>(&program, &ForwardOptions::default(), &drawn(1), samples, &batch, &|_| ())?;
+    Ok(outcome.evaluation.targets)
+}
+
+#[test]
+fn batches_without_a_target_are_passed_over() {
+    let seq_len = model(1).seq_len as u64;
+    assert_eq!(with_targets_from(3, 5).unwrap(), 2 * seq_len);
 }
 
 #[test]
 fn evaluations_without_a_target_are_refused() {
-    let layout = layout_with(&model(1), "x=1", 2, |_| ());
-    let program = StepProgram::evaluation(&model(1), &layout).unwrap();
-    let ignored = |_: u64, _: usize, samples: Samples| -> Result<(), EngineError> {
-        let (inputs, targets) = samples.tokens()?;
-        inputs.fill(1);
-        targets.fill(IGNORED);
-        Ok(())
-    };
-    let error = evaluate::<f64>(&program, &ForwardOptions::default(), &drawn(1), 1, &ignored, &|_| ()).unwrap_err();
-    assert!(error.to_string().contains("no target"), "{error}");
+    let error = with_targets_from(9, 5).unwrap_err();
+    assert!(error.to_string().contains("no target of 5 samples counts"), "{error}");
 }

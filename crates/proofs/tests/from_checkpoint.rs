@@ -64,7 +64,8 @@ fn any_layout_evaluates_and_continues_a_checkpoint() {
         let program = StepProgram::evaluation(&model, &layout).unwrap();
         let source = random_batch(&model, SEED, layout.seq_len);
         let batch = |step: u64, first: usize, samples: Samples<'_>| source(step + 2, first, samples);
-        let outcome = evaluate::<f64>(&program, &run, &weights, 1, &batch, &|_| ()).unwrap();
+        let samples = layout.global_batch as u64;
+        let outcome = evaluate::<f64>(&program, &run, &weights, samples, &batch, &|_| ()).unwrap();
         assert!(outcome.ledger_equal, "{grid}");
         assert!((outcome.evaluation.loss - loss).abs() < 1e-11 * loss, "{grid}: {} {loss}", outcome.evaluation.loss);
 

@@ -7,7 +7,7 @@ use quadrille_engine::{
 };
 use quadrille_oracle::{self as oracle, Batch};
 use quadrille_proofs::{
-    combined_cases, drawn, edited_stage, for_random, forward_options, layout_with, llama, model, replaced, tensors, vit,
+    combined_cases, drawn, edited_stage, for_random, forward_options, layout_with, llama, model, replaced, vit,
 };
 use quadrille_spec::{Axis, ElementType, Grid, Layout, LayoutRequest, Model, RandomStream};
 use quadrille_step::{Operation, StepProgram};
@@ -47,8 +47,7 @@ fn serial(model: &Model, weights: &oracle::Tensors, tokens: &[u32]) -> Vec<f64> 
 }
 
 fn weights_of(model: &Model) -> oracle::Tensors {
-    let layout = layout(model, "x=1");
-    tensors(&StepProgram::evaluation(model, &layout).unwrap(), SEED)
+    oracle::initial(model, SEED, true)
 }
 
 /// The likeliest tokens behind a prompt, each after a whole forward pass without a cache.

@@ -4,11 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use proptest::prelude::*;
+use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch};
-use quadrille_engine::{InitialValues, Samples, TrainOptions, assemble, initial_tensor, train};
-use quadrille_proofs::{SEED, cases, hyper, model, program, trajectory};
+use quadrille_engine::{InitialValues, RankEngine, Samples, TrainOptions, assemble, train};
+use quadrille_oracle as oracle;
+use quadrille_proofs::{SEED, cases, hyper, llama, model, program, trajectory, vit};
 use quadrille_spec::{Activations, Axis, ElementType, Overlap};
-use quadrille_step::{Initial, StepProgram};
+use quadrille_step::StepProgram;
+
+fn bits(tensor: &[f64]) -> Vec<u64> {
+    tensor.iter().map(|element| element.to_bits()).collect()
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
@@ -17,38 +23,33 @@ proptest! {
     fn shards_are_pieces_of_the_same_tensors(case in cases()) {
         let program = case.program(ElementType::F64);
         let ranks = trajectory(&program, 0, case.threads).unwrap();
-        let stage = &program.stages[0];
+        let (stage, drawn) = (&program.stages[0], oracle::initial(&program.model, SEED, true));
         for (index, parameter) in stage.parameters.iter().enumerate() {
             let floats = |bits: &Vec<u64>| bits.iter().map(|bits| f64::from_bits(*bits)).collect::<Vec<f64>>();
             let shards: Vec<Vec<f64>> = ranks.iter().map(|rank| floats(&rank.start[index])).collect();
             let shards: Vec<(usize, &[f64])> = shards.iter().map(Vec::as_slice).enumerate().collect();
             let whole = assemble(stage, parameter, parameter.value, &shards).unwrap();
-            let drawn = initial_tensor(parameter, SEED, InitialValues::Perturbed);
-            let bits = |tensor: &[f64]| tensor.iter().map(|element| element.to_bits()).collect::<Vec<u64>>();
-            prop_assert_eq!(bits(&whole), bits(&drawn), "{}", parameter.name);
+            prop_assert_eq!(bits(&whole), bits(&drawn[&parameter.name]), "{}", parameter.name);
         }
     }
 }
 
-/// Ties the tensors to their numbers: otherwise all zeros would be independent of the layout, too.
 #[test]
-fn initial_tensors_have_their_spread() {
-    let program = program(&model(2), "x=1", Activations::Replicated, Overlap::NONE, 1, 1);
-    for parameter in &program.stages[0].parameters {
-        let tensor = initial_tensor(parameter, 3, InitialValues::Training);
-        assert_eq!(tensor.len(), parameter.rows * parameter.cols);
-        let mean = tensor.iter().sum::<f64>() / tensor.len() as f64;
-        let spread = (tensor.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / tensor.len() as f64).sqrt();
-        match parameter.initial {
-            Initial::Constant(value) => assert!(tensor.iter().all(|w| *w == value), "{}", parameter.name),
-            Initial::Normal(deviation) => {
-                assert!((0.7..1.3).contains(&(spread / deviation)), "{}: {spread}", parameter.name);
-                let published = if parameter.name.contains("projection") || parameter.name.contains("down") {
-                    0.02 / 2.0 // GPT-2: residual projections by the root of twice the layers, here 2 x 2.
-                } else {
-                    0.02
-                };
-                assert_eq!(deviation, published, "{}", parameter.name);
+fn training_starts_from_the_oracles_values() {
+    let job = JobOptions::new(1);
+    for model in [model(2), llama(3), vit(2)] {
+        let program = program(&model, "x=1", Activations::Replicated, Overlap::NONE, 1, 1);
+        for (values, perturbed) in [(InitialValues::Training, false), (InitialValues::Perturbed, true)] {
+            let expected = oracle::initial(&model, 3, perturbed);
+            let tensors = run_ranks(&job, |context| {
+                Ok(RankEngine::<f64>::new(&program, context, 1, hyper(None), 3, values)?.weights()?)
+            });
+            let tensors = &tensors.unwrap()[0];
+            assert_eq!(tensors.len(), expected.len());
+            for (parameter, tensor) in program.stages[0].parameters.iter().zip(tensors) {
+                // Of one rank nothing is cut, but the vocabulary may be padded.
+                let tensor = &tensor[..parameter.rows * parameter.cols];
+                assert_eq!(bits(tensor), bits(&expected[&parameter.name]), "{}", parameter.name);
             }
         }
     }

@@ -136,8 +136,11 @@ pub struct RunArguments {
     pub collectives: Collectives,
 }
 
+const VERIFY_LIMITS: &str = "Both sides take the model's description, the samples and the words of the random generator from \
+the same place: what is wrong there is wrong on both sides. ARCHITECTURE.md says which tests guard it.";
+
 #[derive(Debug, Args)]
-#[command(mut_arg("model", verify_model_help), mut_arg("lr", verify_lr_help))]
+#[command(mut_arg("model", verify_model_help), mut_arg("lr", verify_lr_help), after_help = VERIFY_LIMITS)]
 pub struct VerifyArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -147,10 +150,11 @@ pub struct VerifyArguments {
     /// With --all-grids: every grid over these axes, e.g. --axes x,context,pipe [default: x,y,z,data]
     #[arg(long, value_name = "AXES", value_delimiter = ',', requires = "all_grids")]
     pub axes: Option<Vec<Axis>>,
-    /// Optimizer steps to compare
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    /// Optimizer steps to compare: four have the warm-up, the peak, the decay and the end of the learning rate
+    #[arg(long, value_name = "N", default_value_t = 4)]
     pub steps: u64,
-    /// f64 to 1e-11, or f32 to 5e-5 (loss, gradients and norm) [default: f64]
+    /// f64 to 1e-11, or f32 to 5e-5, where weights are held to 1e-6 against an update by the layout's own gradients
+    /// [default: f64]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// Print one JSON document

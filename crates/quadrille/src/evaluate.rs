@@ -18,15 +18,16 @@ use crate::weights::{Opened, WeightsArguments};
 
 const EXAMPLES: &str = "Examples:
   quadrille eval --from runs/mine --data book.txt --validation 0.1
-  quadrille eval --from runs/mine --data book.txt --steps 100 --grid x=2,data=2
+  quadrille eval --from runs/mine --data book.txt --samples 1000 --grid x=2,data=2
   quadrille eval --from gpt2 --validation-data test.jsonl --data train.jsonl --json
 
-Any layout evaluates what any other has written, with the same loss but for rounding. With
---validation or --validation-data their samples are read, in order, and none that training reads;
-else those that a run with the same flags would train on first. Dropout is off.";
+Any layout and batch evaluates what any other has written over the same samples, each counted
+once, with the same loss but for rounding; the last batch may be incomplete. With --validation or
+--validation-data their samples are read, in order, and none that training reads; else those that
+the checkpoint's run would have trained on first with this data. Dropout is off.";
 
-/// Batches without `--steps`, if there are as many.
-const DEFAULT_STEPS: u64 = 32;
+/// Samples without `--samples` and `--steps`, if there are as many.
+const DEFAULT_SAMPLES: u64 = 64;
 
 /// Compute the loss of a checkpoint.
 #[derive(Debug, Args)]
@@ -34,8 +35,11 @@ const DEFAULT_STEPS: u64 = 32;
 pub struct EvalArguments {
     #[command(flatten)]
     pub weights: WeightsArguments,
-    /// Batches of --global-batch sequences [default: 32, or all validation samples if they are fewer]
+    /// Sequences to evaluate, or all validation samples if they are fewer [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub samples: Option<u64>,
+    /// In place of --samples: so many batches of --global-batch sequences
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "samples")]
     pub steps: Option<u64>,
     /// Keys what is drawn from the data [default: that of the run that wrote the checkpoint]
     #[arg(long, value_name = "N")]
@@ -45,6 +49,15 @@ pub struct EvalArguments {
     pub json: bool,
     #[command(flatten, next_help_heading = "Data")]
     pub data: DataArguments,
+}
+
+impl EvalArguments {
+    /// How many samples are evaluated, of those that there are; `None`: they never end.
+    fn samples(&self, global_batch: u64, available: Option<u64>) -> u64 {
+        let of_steps = self.steps.map(|steps| steps.saturating_mul(global_batch));
+        let wanted = self.samples.or(of_steps).unwrap_or(DEFAULT_SAMPLES);
+        available.map_or(wanted, |available| available.min(wanted))
+    }
 }
 
 /// Evaluates and reports.
@@ -64,38 +77,30 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     let source = launch.first_then_others(|| Source::open(&arguments.data, checkpoint, model, seed, layout.seq_len))?;
     let validation = source.validation_samples();
     let global_batch = layout.global_batch as u64;
-    let available = validation.flatten().map(|samples| samples / global_batch);
-    if available == Some(0) {
-        let samples = validation.flatten().unwrap_or_default();
-        return Err(Failure::usage(format!(
-            "{samples} validation samples are less than a batch of {global_batch}; use a smaller --global-batch, a shorter \
-             --seq-len, or more validation data"
-        )));
-    }
-    let steps = arguments.steps.unwrap_or_else(|| available.map_or(DEFAULT_STEPS, |most| most.min(DEFAULT_STEPS)));
+    let samples = arguments.samples(global_batch, validation.flatten());
     let batch = |step: u64, first: usize, samples: Samples| {
-        let before = (step - 1) * global_batch;
+        let first = (step - 1) * global_batch + first as u64;
         match validation {
-            Some(_) => source.fill_validation(before + first as u64, samples),
-            None => source.fill(step, before, first, samples),
+            Some(_) => source.fill_validation(first, samples),
+            None => source.fill_from(first, about.layout.global_batch as u64, samples),
         }
     };
-    let bar = ProgressBar::with_draw_target(Some(steps), launch.progress());
+    let bar = ProgressBar::with_draw_target(Some(samples.div_ceil(global_batch)), launch.progress());
     let show = |done: u64| bar.set_position(done);
     let weights = opened.weights();
     let outcome = match layout.dtype {
-        ElementType::F32 => evaluate::<f32>(&program, &opened.options, &weights, steps, &batch, &show),
-        ElementType::F64 => evaluate::<f64>(&program, &opened.options, &weights, steps, &batch, &show),
+        ElementType::F32 => evaluate::<f32>(&program, &opened.options, &weights, samples, &batch, &show),
+        ElementType::F64 => evaluate::<f64>(&program, &opened.options, &weights, samples, &batch, &show),
     };
     bar.finish_and_clear();
     let outcome = outcome?;
     if !launch.is_first() {
         return Ok(());
     }
-    let samples = if validation.is_some() { "validation" } else { "training" };
+    let kind = if validation.is_some() { "validation" } else { "training" };
     match arguments.json {
-        true => print_json(&document(&opened, samples, &outcome))?,
-        false => print_text(&text(&opened, samples, &outcome))?,
+        true => print_json(&document(&opened, kind, &outcome))?,
+        false => print_text(&text(&opened, kind, &outcome))?,
     }
     match outcome.ledger_equal {
         true => Ok(()),
@@ -108,34 +113,35 @@ fn perplexity(opened: &Opened, outcome: &EvaluateOutcome) -> Option<f64> {
     opened.model().patch_values.is_none().then(|| outcome.evaluation.perplexity())
 }
 
-fn text(opened: &Opened, samples: &str, outcome: &EvaluateOutcome) -> String {
+fn text(opened: &Opened, kind: &str, outcome: &EvaluateOutcome) -> String {
     let (evaluation, about) = (&outcome.evaluation, opened.checkpoint.about());
     let unit = if opened.model().patch_values.is_some() { "numbers" } else { "tokens" };
     let perplexity =
         perplexity(opened, outcome).map_or_else(String::new, |number| format!("perplexity  {number:.4}\n"));
     format!(
-        "checkpoint  {}: {}, step {}\nloss        {:.6}\n{perplexity}{unit:<12}{} in {} {samples} batches, {:.0} a second\n",
+        "checkpoint  {}: {}, step {}\nloss        {:.6}\n{perplexity}{unit:<12}{} in {} {kind} samples, {:.0} a second\n",
         opened.checkpoint.path().display(),
         about.model.name,
         about.step,
         evaluation.loss,
         evaluation.targets,
-        evaluation.steps,
+        evaluation.samples,
         evaluation.targets as f64 / outcome.seconds,
     )
 }
 
-fn document(opened: &Opened, samples: &str, outcome: &EvaluateOutcome) -> Value {
+fn document(opened: &Opened, kind: &str, outcome: &EvaluateOutcome) -> Value {
     let (evaluation, about) = (&outcome.evaluation, opened.checkpoint.about());
     json!({
         "checkpoint": opened.checkpoint.path(),
         "step": about.step,
         "model": about.model,
         "layout": layout_json(&opened.layout),
-        "samples": samples,
+        "samples": kind,
         "loss": evaluation.loss,
         "perplexity": perplexity(opened, outcome),
         "targets": evaluation.targets,
+        "sequences": evaluation.samples,
         "batches": evaluation.steps,
         "seconds": outcome.seconds,
         "ledger": {

@@ -38,6 +38,12 @@ pub fn check(program: &StepProgram, threads: usize, launch: &Launch, beside: u64
     Ok(())
 }
 
+/// Bytes that evaluations take beside the ranks that train `program`.
+pub fn beside_training(program: &StepProgram) -> Result<u64, Failure> {
+    let evaluation = StepProgram::evaluation(&program.model, &program.layout)?;
+    Ok(u64::try_from(allocated(&evaluation)).unwrap_or(u64::MAX / 2))
+}
+
 /// Bytes of all ranks: those of a stage have equal buffers.
 pub fn allocated(program: &StepProgram) -> u128 {
     let grid = &program.layout.grid;

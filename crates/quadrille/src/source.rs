@@ -124,6 +124,19 @@ impl Source {
         Ok(())
     }
 
+    /// Fills in samples from number `first` on of those that a run with steps of `global_batch` sequences reads.
+    pub fn fill_from(&self, first: u64, global_batch: u64, samples: Samples) -> Result<(), EngineError> {
+        let elements = match &self.kind {
+            Kind::Waves { training, .. } => training.points(),
+            Kind::Files { .. } | Kind::Demo { .. } => self.seq_len,
+        };
+        for (number, sample) in (first..).zip(samples.sequences(elements)) {
+            let (before, within) = (number / global_batch, number % global_batch);
+            self.fill(before + 1, before * global_batch, within as usize, sample)?;
+        }
+        Ok(())
+    }
+
     /// How many validation samples there are: `None` without any, no number where they never end.
     pub fn validation_samples(&self) -> Option<Option<u64>> {
         match &self.kind {

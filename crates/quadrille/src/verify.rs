@@ -53,7 +53,9 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         bar.set_message(layout.grid.to_string());
         let (program, options) = (StepProgram::new(model, &layout)?, options(layout.grid.ranks())?);
         launch.check_ranks(layout.grid.ranks())?;
-        resources::check(&program, options.threads, launch, reference_bytes(model, arguments.steps))?;
+        let forward = resources::beside_training(&program)?;
+        let beside = reference_bytes(model, arguments.steps).saturating_add(forward);
+        resources::check(&program, options.threads, launch, beside)?;
         // The serial model of the layout before took the first process its time.
         launch.meet()?;
         let failed = |error: EngineError| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string()));
@@ -112,11 +114,12 @@ fn layouts(
 }
 
 fn text(grids: &[VerifyReport], skipped: &[Skipped]) -> String {
-    let header = ["grid", "activations", "loss", "gradients", "norm", "weights", "ledger", "result"];
+    let header = ["grid", "activations", "loss", "gradients", "norm", "weights", "evaluation", "ledger", "result"];
     let rows: Vec<Vec<String>> = grids
         .iter()
         .map(|report| {
-            let differences = [report.loss_diff, report.grad_diff, report.norm_diff, report.weight_diff];
+            let VerifyReport { loss_diff, grad_diff, norm_diff, weight_diff, evaluation_diff, .. } = *report;
+            let differences = [loss_diff, grad_diff, norm_diff, weight_diff, evaluation_diff];
             let ledger = if report.ledger_equal { "equal" } else { "UNEQUAL" };
             let result = if report.ok { "ok" } else { "DIFFERS" };
             [report.grid.clone(), report.activations.clone()]

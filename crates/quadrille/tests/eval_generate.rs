@@ -55,16 +55,64 @@ fn every_layout_has_the_loss_that_training_has_validated() {
     }
     assert!(losses[0] < 3.5, "learned something: {losses:?}");
     assert!(losses.iter().all(|loss| (loss - losses[0]).abs() < 1e-5), "{losses:?}");
-    // Without --steps all that was kept apart, as at the end of training; a folder of checkpoints will do.
+    // All that was kept apart, as at the end of training; a folder of checkpoints will do.
     let events = fs::read_to_string(folder.path().join("run/events.jsonl")).unwrap();
     let mut events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let validated = events.rfind(|event| event["kind"] == "validation").unwrap();
-    let document = json_in(folder.path(), &format!("eval --from run/checkpoints {DATA} --global-batch 8"));
+    let document = json_in(folder.path(), &format!("eval --from run/checkpoints {DATA} --samples 1000"));
     let [found, expected] = [&document, &validated].map(|each| each["loss"].as_f64().unwrap());
     assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
     let text = run(folder.path(), &format!("eval --from run/checkpoints {DATA} --global-batch 8 --steps 1"));
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("perplexity") && text.contains("1 validation batches"), "{text}");
+    assert!(text.contains("perplexity") && text.contains("8 validation samples"), "{text}");
+}
+
+/// The loss must not depend on how many samples fill a batch, nor leave out those that fill none.
+#[test]
+fn an_incomplete_last_batch_is_evaluated() {
+    let folder = trained();
+    let all = json_in(folder.path(), &format!("eval --from run {DATA} --samples 1000000"));
+    let kept = all["sequences"].as_u64().unwrap();
+    let whole = [7, 16, 8].iter().any(|batch| kept.is_multiple_of(*batch));
+    assert!(kept > 64 && !whole, "no batch below or of training divides {kept}");
+    for (samples, expected) in [("--samples 1000000", kept), ("--steps 1000000", kept), ("--samples 13", 13), ("", 64)]
+    {
+        let mut losses = Vec::new();
+        for layout in
+            ["--grid x=1 --global-batch 7", "--grid data=4 --global-batch 16", "--grid z=2,pipe=2", "--grid y=2"]
+        {
+            let document = json_in(folder.path(), &format!("eval --from run {DATA} --dtype f64 {layout} {samples}"));
+            let found = [&document["sequences"], &document["targets"]].map(|count| count.as_u64().unwrap());
+            assert_eq!(found, [expected, expected * 32], "{layout} {samples}");
+            losses.push(document["loss"].as_f64().unwrap());
+        }
+        assert!(losses.iter().all(|loss| (loss - losses[0]).abs() < 1e-11 * losses[0]), "{samples}: {losses:?}");
+    }
+    // Training has validated all of them too, though its batch of 8 does not divide them.
+    let events = fs::read_to_string(folder.path().join("run/events.jsonl")).unwrap();
+    assert!(events.contains(&format!("over {} targets", kept * 32)), "{events}");
+}
+
+/// What is drawn by step is what the run has read, whatever batch it is evaluated in.
+#[test]
+fn built_in_samples_are_those_of_the_run_in_every_batch() {
+    for model in ["--model gpt-tiny --set vocab=256", "--model vit-tiny"] {
+        let folder = tempfile::tempdir().unwrap();
+        let line = format!("train {model} --grid x=2 --global-batch 6 --steps 3 --threads 1 --dtype f64 --out run");
+        assert!(run(folder.path(), &line).status.success());
+        for validation in ["", "--validation 0.5"] {
+            let losses: Vec<f64> =
+                ["--grid x=1 --global-batch 5", "--grid data=2,z=2 --global-batch 8", "--grid pipe=2"]
+                    .map(|layout| {
+                        let line = format!("eval --from run --samples 13 {validation} {layout}");
+                        let document = json_in(folder.path(), &line);
+                        assert_eq!(document["sequences"], 13, "{line}");
+                        document["loss"].as_f64().unwrap()
+                    })
+                    .to_vec();
+            assert!(losses.iter().all(|loss| (loss - losses[0]).abs() < 1e-11 * losses[0]), "{model}: {losses:?}");
+        }
+    }
 }
 
 #[test]
@@ -123,7 +171,7 @@ fn what_cannot_be_done_is_said() {
     has("eval --from nowhere", "nowhere");
     has("eval --from run", "name what is to be evaluated with --data");
     has(&format!("eval --from run {DATA} --grid x=5"), "x=5");
-    has(&format!("eval --from run {DATA} --global-batch 100000"), "smaller --global-batch");
+    has(&format!("eval --from run {DATA} --samples 9 --steps 2"), "cannot be used with");
     has("generate --from run", "--prompt");
     has("generate --from run --prompt-file nothing.txt", "cannot read --prompt-file nothing.txt");
     has("generate --from run --prompt a --temperature -1", "use 0 for the likeliest token");

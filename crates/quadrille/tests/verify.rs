@@ -10,7 +10,7 @@ fn grids(document: &Value) -> &Vec<Value> {
 }
 
 fn check(report: &Value, tolerance: f64) {
-    for field in ["loss_diff", "grad_diff", "norm_diff", "weight_diff"] {
+    for field in ["loss_diff", "grad_diff", "norm_diff", "weight_diff", "evaluation_diff"] {
         let difference = report[field].as_f64().unwrap();
         assert!((0.0..=tolerance).contains(&difference), "{field} = {difference} on {}", report["grid"]);
     }
@@ -53,7 +53,9 @@ fn one_layout_of_every_option() {
 #[test]
 fn single_precision_is_close() {
     let document = json("verify --model gpt-tiny --grid y=2,data=2 --dtype f32 --steps 2");
-    check(&grids(&document)[0], 5e-3);
+    check(&grids(&document)[0], 5e-5);
+    // Updated by the same gradients, weights differ by their rounding alone.
+    assert!((1e-12..1e-6).contains(&grids(&document)[0]["weight_diff"].as_f64().unwrap()), "{document}");
     assert!(grids(&document)[0]["grad_diff"].as_f64().unwrap() > 1e-12, "f32 rounds");
 }
 

@@ -36,13 +36,18 @@ impl Waves {
         Self { seed, patches: squarest(seq_len), points: squarest(values) }
     }
 
+    /// Numbers of a sample's field.
+    pub fn points(&self) -> usize {
+        self.patches.iter().chain(&self.points).product()
+    }
+
     /// Fills `inputs`, `[samples, seq_len, values]`, with the fields of the samples from `first_sample` on of training
     /// step `step`, and `targets` with what they are one step of time later.
     ///
     /// # Panics
     /// If the buffers are not of the same whole number of samples.
     pub fn fill(&self, step: u64, first_sample: u64, inputs: &mut [f64], targets: &mut [f64]) {
-        let len = self.patches.iter().chain(&self.points).product();
+        let len = self.points();
         assert!(inputs.len() == targets.len() && inputs.len().is_multiple_of(len), "buffers of fields of {len} points");
         for (sample, (inputs, targets)) in inputs.chunks_mut(len).zip(targets.chunks_mut(len)).enumerate() {
             let waves = self.waves(step, first_sample + sample as u64);

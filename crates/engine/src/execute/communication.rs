@@ -104,7 +104,10 @@ impl<T: Real> RankEngine<'_, T> {
         };
         let sums = self.context.all_reduce(&self.groups[&axes], Combine::Sum, local).wait()?;
         match scalar {
-            Scalar::Loss if sums[1] == 0.0 => return Err(EngineError::NoTargets { step: self.step }),
+            // An evaluation may go on to batches that have targets.
+            Scalar::Loss if sums[1] == 0.0 && self.program.trains() => {
+                return Err(EngineError::NoTargets { step: self.step });
+            }
             Scalar::Loss => (self.loss_sum, self.targets) = (sums[0], sums[1] as u64),
             Scalar::GradientNormSquared => self.norm_squared = sums[0],
         }

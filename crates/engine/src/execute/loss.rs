@@ -54,9 +54,13 @@ impl<T: Real> RankEngine<'_, T> {
         let ((_, values), rows) = (self.dims(value), self.sample_rows(value));
         let predictions = self.read(value)?;
         let targets = &self.samples.patches[1][rows.start * values..rows.end * values];
-        let (loss, swept) = (kernels::squared_error_loss(&self.pool, predictions, targets), predictions.len());
+        // No number stands for an ignored target: what is predicted of missing sequences is left out here.
+        let counted = self.counted_rows(value) * values;
+        let loss = kernels::squared_error_loss(&self.pool, &predictions[..counted], &targets[..counted]);
+        // Ledgers are of whole batches, with what fills them up.
+        let swept = predictions.len();
         self.loss_sum += loss;
-        self.targets += swept as u64;
+        self.targets += counted as u64;
         Ok(swept)
     }
 

@@ -90,7 +90,7 @@ pub struct TrainArguments {
     /// Validate every N steps, and at the end; needs --validation or --validation-data
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
     pub validate_every: u64,
-    /// Validate on at most so many batches of the step's size
+    /// Validate on at most so many batches of the step's size; the last is not full where there are fewer samples
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
     pub validation_batches: u64,
     /// Print one JSON document with losses and ledgers

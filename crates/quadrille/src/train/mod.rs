@@ -116,7 +116,7 @@ fn execute(
     let validation = forward.as_ref().map(|program| Validation {
         program,
         every: arguments.validate_every,
-        batches: batches(arguments, apart.flatten(), global_batch),
+        samples: to_validate(arguments, apart.flatten(), global_batch),
         batch: &validation_batch,
     });
     Ok(match program.layout.dtype {
@@ -125,10 +125,10 @@ fn execute(
     })
 }
 
-/// How many batches a validation has: as many as there are, up to the flag.
-fn batches(arguments: &TrainArguments, samples: Option<u64>, global_batch: u64) -> u64 {
-    let whole = samples.map_or(u64::MAX, |samples| samples / global_batch);
-    arguments.validation_batches.min(whole.max(1))
+/// How many samples a validation has: all that there are, up to the flag.
+fn to_validate(arguments: &TrainArguments, samples: Option<u64>, global_batch: u64) -> u64 {
+    let most = arguments.validation_batches.saturating_mul(global_batch);
+    samples.map_or(most, |samples| samples.min(most))
 }
 
 /// The run's description, written, what belongs to it, and its records, to which steps are added.

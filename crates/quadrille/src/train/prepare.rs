@@ -118,8 +118,7 @@ fn beside(arguments: &TrainArguments, program: &StepProgram) -> Result<u64, Fail
     if arguments.data.validation.is_none() && arguments.data.validation_data.is_empty() {
         return Ok(state);
     }
-    let evaluation = StepProgram::evaluation(&program.model, &program.layout)?;
-    Ok(state + u64::try_from(resources::allocated(&evaluation)).unwrap_or(u64::MAX / 2))
+    Ok(state + resources::beside_training(program)?)
 }
 
 /// Flags that need others.

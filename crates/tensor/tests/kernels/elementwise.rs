@@ -25,7 +25,8 @@ fn flat_operations_equal_loops() {
     }
 }
 
-fn check_adamw<T: Element>(len: usize) {
+/// Gradients are below `size`; those near epsilon are moved by it as much as by their own root.
+fn check_adamw<T: Element>(len: usize, size: f64) {
     let constants = AdamW {
         learning_rate: 0.01,
         beta1: 0.9,
@@ -36,8 +37,12 @@ fn check_adamw<T: Element>(len: usize) {
         correction2: 1.0 - 0.99_f64.powi(3),
         gradient_scale: 0.5,
     };
-    let (p, g, m) = (random::<T>(1, len), random::<T>(2, len), random::<T>(3, len));
-    let v: Vec<T> = random::<T>(4, len).iter().map(|v| *v * *v).collect();
+    let p = random::<T>(1, len);
+    let [g, m, root] = [2, 3, 4].map(|seed| {
+        let numbers = random::<T>(seed, len);
+        numbers.iter().map(|number| *number * T::from_f64(size)).collect::<Vec<T>>()
+    });
+    let v: Vec<T> = root.iter().map(|root| *root * *root).collect();
     let all = on_any_threads(|pool| {
         let (mut p, mut m, mut v) = (p.clone(), m.clone(), v.clone());
         adamw(pool, &constants, &mut p, &g, &mut m, &mut v);
@@ -58,8 +63,10 @@ fn check_adamw<T: Element>(len: usize) {
 #[test]
 fn adamw_equals_loops() {
     for len in LENGTHS {
-        check_adamw::<f32>(len);
-        check_adamw::<f64>(len);
+        for size in [1.0, 1e-6] {
+            check_adamw::<f32>(len, size);
+            check_adamw::<f64>(len, size);
+        }
     }
 }
 

@@ -1,0 +1,261 @@
+//! What `verify` finds: a layout's steps beside the serial model's.
+
+use std::collections::BTreeMap;
+
+use quadrille_oracle::Tensors;
+use quadrille_spec::Axis;
+use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId};
+use serde::Serialize;
+
+use crate::reference::SerialStep;
+use crate::verify::{RankRun, RankStep};
+use crate::{Tolerance, assemble};
+
+/// The largest differences of a layout from the serial model over all steps: max|a-b| / max|serial| per tensor.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VerifyReport {
+    /// The grid.
+    pub grid: String,
+    /// The activation layout.
+    pub activations: String,
+    /// Of the loss.
+    pub loss_diff: f64,
+    /// Of every parameter's gradient; the three parts of a qkv bias are one tensor.
+    pub grad_diff: f64,
+    /// The parameter with that difference.
+    pub grad_diff_in: String,
+    /// Of each parameter's gradient.
+    pub gradients: BTreeMap<String, f64>,
+    /// Of the gradient norm.
+    pub norm_diff: f64,
+    /// Of the updated weights, relative to the model's largest weight.
+    pub weight_diff: f64,
+    /// Of the loss of an evaluation after the last step, over a batch and a sample more.
+    pub evaluation_diff: f64,
+    /// Whether replicas on different ranks are equal in every bit.
+    pub replicas_equal: bool,
+    /// Whether predicted and counted ledgers are equal.
+    pub ledger_equal: bool,
+    /// Whether all of it is within tolerance.
+    pub ok: bool,
+    /// What is not, for people.
+    pub failures: Vec<String>,
+}
+
+/// Raises `most` to `value`, NaN above all and as the largest number; whether it rose.
+fn raise(most: &mut f64, value: f64) -> bool {
+    let value = if value.is_finite() { value } else { f64::MAX };
+    let rises = value > *most;
+    if rises {
+        *most = value;
+    }
+    rises
+}
+
+/// No distance is no difference, also where the reference is exactly zero.
+fn ratio(distance: f64, reference: f64) -> f64 {
+    if distance == 0.0 { 0.0 } else { distance / reference }
+}
+
+/// How far a number is from the reference, as a multiple of it.
+fn relative(value: f64, reference: f64) -> f64 {
+    ratio((value - reference).abs(), reference.abs())
+}
+
+/// The largest absolute element.
+fn largest(tensor: &[f64]) -> f64 {
+    tensor.iter().fold(0.0, |most, element| most.max(element.abs()))
+}
+
+/// The largest gap between elements; NaN if any gap is, or if the lengths differ.
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    if a.len() != b.len() {
+        return f64::NAN;
+    }
+    let gaps = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+    gaps.fold(0.0, |most: f64, gap| if most.is_nan() || gap.is_nan() { f64::NAN } else { most.max(gap) })
+}
+
+/// The comparison of one layout's steps.
+pub(crate) struct Comparison<'a> {
+    program: &'a StepProgram,
+    report: VerifyReport,
+    weight_diff_in: String,
+    /// The first parameter with unequal replicas, and two ranks that hold them.
+    replicas_differ: Option<(String, [usize; 2])>,
+}
+
+impl<'a> Comparison<'a> {
+    pub fn new(program: &'a StepProgram) -> Self {
+        let report = VerifyReport {
+            grid: program.layout.grid.to_string(),
+            activations: program.layout.activations.to_string(),
+            loss_diff: 0.0,
+            grad_diff: 0.0,
+            grad_diff_in: String::new(),
+            gradients: BTreeMap::new(),
+            norm_diff: 0.0,
+            weight_diff: 0.0,
+            evaluation_diff: 0.0,
+            replicas_equal: true,
+            ledger_equal: true,
+            ok: false,
+            failures: Vec::new(),
+        };
+        Self { program, report, weight_diff_in: String::new(), replicas_differ: None }
+    }
+
+    pub fn step(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
+        for rank in ranks {
+            self.report.ledger_equal &= rank.ledger_equal;
+            raise(&mut self.report.loss_diff, relative(rank.outcome.loss, serial.loss));
+            raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
+        }
+        let largest_weight = serial.weights.values().map(|weights| largest(weights)).fold(0.0, f64::max);
+        for (stage, index, parameter) in self.parameters() {
+            let name = &parameter.name;
+            if let Some(gradients) =
+                self.whole(stage, parameter, parameter.reduced, ranks, |rank| &rank.gradients[index])
+            {
+                let reference = &serial.gradients[name];
+                let difference = ratio(distance(&gradients, reference), largest(reference));
+                raise(self.report.gradients.entry(name.clone()).or_default(), difference);
+                if raise(&mut self.report.grad_diff, difference) {
+                    self.report.grad_diff_in.clone_from(name);
+                }
+            }
+            if let Some(weights) = self.whole(stage, parameter, parameter.value, ranks, |rank| &rank.weights[index]) {
+                let difference = ratio(distance(&weights, &serial.weights[name]), largest_weight);
+                if raise(&mut self.report.weight_diff, difference) {
+                    self.weight_diff_in.clone_from(name);
+                }
+            }
+        }
+        self.compare_copies(ranks);
+    }
+
+    /// The evaluation of one rank; `loss` and `targets` are the serial model's.
+    pub fn evaluation(&mut self, rank: &RankRun, (loss, targets): (f64, u64)) {
+        let same_targets = rank.evaluation.targets == targets;
+        let found = if same_targets { rank.evaluation.loss } else { f64::NAN };
+        raise(&mut self.report.evaluation_diff, relative(found, loss));
+        self.report.ledger_equal &= rank.evaluation_ledger_equal;
+    }
+
+    /// Every parameter of every stage, with its number there.
+    fn parameters(&self) -> impl Iterator<Item = (&'a StageProgram, usize, &'a Parameter)> + use<'a> {
+        let stages = self.program.stages.iter();
+        stages.flat_map(|stage| stage.parameters.iter().enumerate().map(move |(index, each)| (stage, index, each)))
+    }
+
+    /// Both copies of a tied table must be equal in every bit.
+    fn compare_copies(&mut self, ranks: &[&RankStep]) {
+        let bits = |tensor: Vec<f64>| tensor.into_iter().map(f64::to_bits).collect::<Vec<_>>();
+        for (stage, index, copy) in self.parameters().filter(|(.., parameter)| parameter.copy) {
+            let original = self.parameters().find(|(.., other)| !other.copy && other.name == copy.name);
+            let Some((first, at, original)) = original else { continue };
+            let a = self.whole(first, original, original.value, ranks, |rank| &rank.weights[at]);
+            let b = self.whole(stage, copy, copy.value, ranks, |rank| &rank.weights[index]);
+            if a.map(bits) != b.map(bits) {
+                let rank = |stage| self.ranks_of(stage).next().unwrap_or_default();
+                self.replicas_differ.get_or_insert((copy.name.clone(), [rank(first), rank(stage)]));
+            }
+        }
+    }
+
+    fn ranks_of(&self, stage: &'a StageProgram) -> impl Iterator<Item = usize> + use<'a> {
+        let grid = *stage.grid();
+        (0..grid.ranks()).filter(move |rank| grid.coordinate(*rank).on(Axis::Pipe) == stage.stage)
+    }
+
+    /// A logical tensor, if its replicas agree.
+    fn whole<'s>(
+        &mut self,
+        stage: &'a StageProgram,
+        parameter: &Parameter,
+        value: ValueId,
+        ranks: &[&'s RankStep],
+        shard: impl Fn(&'s RankStep) -> &'s Vec<f64>,
+    ) -> Option<Vec<f64>> {
+        let shards: Vec<(usize, &[f64])> =
+            self.ranks_of(stage).map(|rank| (rank, shard(ranks[rank]).as_slice())).collect();
+        match assemble(stage, parameter, value, &shards) {
+            Ok(tensor) => Some(tensor),
+            Err(ranks) => {
+                self.replicas_differ.get_or_insert((parameter.name.clone(), ranks));
+                None
+            }
+        }
+    }
+
+    /// The logical weights after a step.
+    pub fn weights(&mut self, ranks: &[&RankStep]) -> Tensors {
+        self.tensors(ranks, |parameter| parameter.value, |rank| &rank.weights)
+    }
+
+    /// The logical gradients of a step.
+    pub fn gradients(&mut self, ranks: &[&RankStep]) -> Tensors {
+        self.tensors(ranks, |parameter| parameter.reduced, |rank| &rank.gradients)
+    }
+
+    /// Logical tensors; not numbers where replicas differ.
+    fn tensors(
+        &mut self,
+        ranks: &[&RankStep],
+        value: fn(&Parameter) -> ValueId,
+        shards: fn(&RankStep) -> &Vec<Vec<f64>>,
+    ) -> Tensors {
+        let mut tensors = Tensors::new();
+        for (stage, index, parameter) in self.parameters().filter(|(.., parameter)| !parameter.copy) {
+            let whole = self.whole(stage, parameter, value(parameter), ranks, |rank| &shards(rank)[index]);
+            tensors.insert(
+                parameter.name.clone(),
+                whole.unwrap_or_else(|| vec![f64::NAN; parameter.rows * parameter.cols]),
+            );
+        }
+        tensors
+    }
+
+    pub fn report(mut self, tolerance: Tolerance) -> VerifyReport {
+        let mut report = self.report;
+        let mut check = |what: String, difference: f64, limit: f64| {
+            if difference > limit {
+                report.failures.push(format!("{what} differs by {difference:.1e}, more than {limit:.0e}"));
+            }
+        };
+        check("loss".to_owned(), report.loss_diff, tolerance.values);
+        check(format!("gradient of {}", report.grad_diff_in), report.grad_diff, tolerance.values);
+        check("gradient norm".to_owned(), report.norm_diff, tolerance.values);
+        check(format!("updated {}", self.weight_diff_in), report.weight_diff, tolerance.weights);
+        check("loss of an evaluation".to_owned(), report.evaluation_diff, tolerance.values);
+        if let Some((name, [a, b])) = self.replicas_differ.take() {
+            report.replicas_equal = false;
+            report.failures.push(format!("replicas of {name} on ranks {a} and {b} differ"));
+        }
+        if !report.ledger_equal {
+            report.failures.push("counted and predicted ledgers differ".to_owned());
+        }
+        report.ok = report.failures.is_empty();
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_slips_through_a_nan() {
+        assert!(distance(&[f64::NAN, 1.0], &[0.0, 1.0]).is_nan());
+        assert!(distance(&[1.0, f64::NAN], &[1.0, 0.0]).is_nan());
+        assert!(distance(&[1.0], &[1.0, 2.0]).is_nan());
+        let mut most = 0.0;
+        assert!(raise(&mut most, f64::NAN) && most == f64::MAX);
+    }
+
+    #[test]
+    fn equal_zeros_are_no_difference() {
+        assert_eq!(ratio(0.0, 0.0), 0.0);
+        assert_eq!(ratio(1.0, 0.0), f64::INFINITY);
+    }
+}
