@@ -5,6 +5,7 @@ use std::io::Write;
 use quadrille_checkpoint::CheckpointError;
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
+use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
 use quadrille_plan::PlanError;
 use quadrille_plan::native::Nothing;
@@ -87,6 +88,12 @@ impl From<PlanError> for Failure {
 
 impl From<Nothing> for Failure {
     fn from(error: Nothing) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
         Self::Usage(error.into())
     }
 }

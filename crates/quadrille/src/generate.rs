@@ -10,6 +10,7 @@ use quadrille_spec::{ElementType, Model};
 use serde_json::{Value, json};
 
 use crate::describe::layout_json;
+use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
@@ -115,11 +116,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
 
 /// The prompts in the order: texts, then files.
 fn texts(arguments: &GenerateArguments) -> Result<Vec<String>, Failure> {
-    let read = |path: &PathBuf| {
-        std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("cannot read --prompt-file {}: {error}", path.display())))
-    };
-    let files = arguments.prompt_file.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let files = arguments.prompt_file.iter().map(|path| documents::PROMPT.text(path)).collect::<Result<Vec<_>, _>>()?;
     Ok(arguments.prompt.iter().cloned().chain(files).collect())
 }
 

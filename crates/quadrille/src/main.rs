@@ -12,6 +12,7 @@ mod convert;
 mod data;
 mod data_arguments;
 mod describe;
+mod documents;
 mod drawing;
 mod estimate;
 mod evaluate;
