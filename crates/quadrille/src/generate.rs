@@ -1,6 +1,6 @@
 //! `quadrille generate`: text that continues prompts.
 
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{ErrorKind, Write, stdout};
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
@@ -13,7 +13,7 @@ use crate::describe::layout_json;
 use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text};
+use crate::output::{print_exactly, print_json, tell};
 use crate::resources;
 use crate::tokenizer_rule::TokenizerRule;
 use crate::weights::{Opened, WeightsArguments};
@@ -84,7 +84,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         false => Ok(()),
     };
     if live {
-        print_text(&texts[0])?;
+        print_exactly(&texts[0])?;
     }
     let (run, weights) = (&opened.options, opened.weights());
     let outcome = match opened.layout.dtype {
@@ -92,7 +92,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         ElementType::F64 => generate::<f64>(&programs, &options, run, &weights, &prompts, &mut show),
     };
     if live {
-        print_text(&(decoder.finish()? + "\n"))?;
+        print_exactly(&(decoder.finish()? + "\n"))?;
     }
     let outcome = outcome?;
     if !launch.is_first() {
@@ -104,7 +104,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         print_json(&document(&opened, &programs, &texts, &prompts, &generated, &outcome))?;
     } else {
         if !live {
-            print_text(&several(&texts, &generated))?;
+            print_exactly(&several(&texts, &generated))?;
         }
         tell(&summary(model, &outcome));
     }
@@ -178,11 +178,6 @@ fn write(text: &str) -> Result<(), EngineError> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(EngineError::Output(error)),
         _ => Ok(()),
     }
-}
-
-/// Writes to standard error, whether or not somebody reads it.
-fn tell(text: &str) {
-    let _ = stderr().write_all(text.as_bytes());
 }
 
 /// Several texts, each under a line with its number.

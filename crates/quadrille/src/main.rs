@@ -27,6 +27,7 @@ mod layout_arguments;
 mod memorize;
 mod output;
 mod paths;
+mod plain;
 mod plan;
 mod quantities;
 mod recomputation;
