@@ -19,7 +19,7 @@ const NAMED: [&str; 34] = [
     "verify --model ./odd",
     "plan --model ./odd",
     "plan --cost axonn --model ./odd",
-    "plan --cost megatron --gpus 8 --global-batch 8 --model ./odd",
+    "plan --cost megatron --gpus 8 --global-batch 8 --cluster selene --model ./odd",
     "sweep --model ./odd --vary gpus=8,16",
     "export --to megatron --model ./odd",
     "memorize --model ./odd",
@@ -147,11 +147,11 @@ fn fault(whole: &Path, line: &str, file: &str, kind: &str) -> Option<String> {
 fn devices_pipes_folders_and_endless_files_are_refused_by_name() {
     let whole = folder();
     let lines: Vec<(&str, &str)> = NAMED.into_iter().map(|line| (line, "odd")).chain(INSIDE).collect();
-    let faults: Vec<String> = lines
+    // One is told: all together would take an hour if every command hung.
+    let first = KINDS
         .par_iter()
-        .flat_map_iter(|(line, file)| KINDS.into_iter().filter_map(|kind| fault(whole.path(), line, file, kind)))
-        .collect();
-    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+        .find_map_any(|kind| lines.par_iter().find_map_any(|(line, file)| fault(whole.path(), line, file, kind)));
+    assert_eq!(first, None);
 }
 
 /// A log that is no file has no lines that a run could keep.
