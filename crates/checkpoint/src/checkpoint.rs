@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use quadrille_files::FileError;
 use quadrille_spec::ElementType;
 
 use crate::folder::unusable;
@@ -282,15 +283,14 @@ fn size_of_element(element: ElementType) -> usize {
 /// The manifest's bytes; says what the folder is instead where there is none.
 fn read_manifest(folder: &Path, file: &Path) -> Result<Vec<u8>, CheckpointError> {
     let foreign = |reason| Err(CheckpointError::Foreign { path: folder.to_path_buf(), reason });
-    match fs::metadata(file) {
-        Ok(metadata) if !metadata.is_file() => foreign(format!("its {} is not a regular file", manifest::NAME)),
-        Ok(metadata) if metadata.len() > manifest::MAX_BYTES => {
-            foreign(format!("its {} has {} bytes, more than any", manifest::NAME, metadata.len()))
-        }
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+    match manifest::KIND.bytes(file) {
+        Err(FileError::System { source, .. })
+            if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
             foreign(format!("it has no {}", manifest::NAME))
         }
-        _ => fs::read(file).map_err(CheckpointError::io("read", file)),
+        Err(error @ (FileError::NotRegular { .. } | FileError::TooLong { .. })) => foreign(error.to_string()),
+        bytes => Ok(bytes?),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use quadrille_files::FileError;
 use quadrille_spec::SpecError;
 
 use crate::Quantity;
@@ -21,6 +22,10 @@ pub enum CheckpointError {
         /// What the system said.
         source: io::Error,
     },
+
+    /// A file that cannot be opened or read as what it was to be.
+    #[error(transparent)]
+    File(#[from] FileError),
 
     /// A path that holds no checkpoint.
     #[error("{} is not a checkpoint: {reason}", path.display())]

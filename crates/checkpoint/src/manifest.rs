@@ -19,8 +19,9 @@ use crate::{About, CheckpointError, Quantity, TensorShape, coverage};
 pub(crate) const NAME: &str = "manifest.json";
 /// The version that is written and read.
 pub(crate) const VERSION: u64 = 1;
-/// More than ten million tiles; keeps a foreign file out of memory.
-pub(crate) const MAX_BYTES: u64 = 2 << 30;
+/// More than ten million tiles.
+pub(crate) const KIND: quadrille_files::Document =
+    quadrille_files::Document::new("the manifest of a checkpoint", 2 << 30);
 
 /// A checkpoint without its numbers.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! A file of tiles that is read: mapped when first touched, and held against the manifest then.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use memmap2::Mmap;
+use quadrille_files::FileError;
 
 use crate::CheckpointError;
 use crate::header::Header;
@@ -26,35 +26,29 @@ fn map_file(file: &File, path: &Path) -> Result<Mmap, CheckpointError> {
     unsafe { Mmap::map(file) }.map_err(CheckpointError::io("map", path))
 }
 
-/// Opens a file; `bytes` is the length that it should have.
+/// Opens a file; `bytes` is the length that it should have: that is noticed at once, without touching its content.
 fn open(path: &Path, bytes: Option<u64>) -> Result<File, CheckpointError> {
-    check_length(path, bytes)?;
-    File::open(path).map_err(|error| unopened(path, "open", error))
-}
-
-/// Whether there is a file of that length: to be noticed at once, without touching its content.
-fn check_length(path: &Path, bytes: Option<u64>) -> Result<(), CheckpointError> {
-    let metadata = fs::metadata(path).map_err(|error| unopened(path, "read", error))?;
-    // Opening a pipe would wait for ever.
-    if !metadata.is_file() {
-        return Err(CheckpointError::damaged(path, "it is not a regular file"));
-    }
+    let (file, length) =
+        quadrille_files::open(path, "a file of a checkpoint").map_err(|error| unopened(path, error))?;
     match bytes {
-        Some(bytes) if bytes != metadata.len() => {
-            Err(CheckpointError::damaged(path, format!("it has {} bytes, and {bytes} were written", metadata.len())))
+        Some(bytes) if bytes != length => {
+            Err(CheckpointError::damaged(path, format!("it has {length} bytes, and {bytes} were written")))
         }
-        _ => Ok(()),
+        _ => Ok(file),
     }
 }
 
-/// A file that is missing: damage, unless the whole folder is gone.
-fn unopened(path: &Path, action: &'static str, error: io::Error) -> CheckpointError {
-    match (error.kind(), path.parent()) {
-        (io::ErrorKind::NotFound, Some(folder)) if folder.symlink_metadata().is_err() => {
+/// A file that is missing or something else: damage, unless the whole folder is gone.
+fn unopened(path: &Path, error: FileError) -> CheckpointError {
+    match (&error, path.parent()) {
+        (missing, Some(folder)) if missing.is_missing() && folder.symlink_metadata().is_err() => {
             CheckpointError::Removed(folder.to_path_buf())
         }
-        (io::ErrorKind::NotFound, _) => CheckpointError::damaged(path, "it is missing"),
-        _ => CheckpointError::io(action, path)(error),
+        (missing, _) if missing.is_missing() => CheckpointError::damaged(path, "it is missing"),
+        (FileError::NotRegular { found, .. }, _) => {
+            CheckpointError::damaged(path, format!("it is {found}, not a regular file"))
+        }
+        _ => error.into(),
     }
 }
 
@@ -75,10 +69,7 @@ impl StoredFile {
     /// The file that the manifest lists, in `folder`: present, and as long as it should be.
     pub fn new(folder: &Path, listed: &ListedFile, manifest: &Manifest) -> Result<Self, CheckpointError> {
         let path = folder.join(manifest::file_name(listed.writer));
-        let file = match manifest.files.len() <= HELD_OPEN {
-            true => Some(open(&path, Some(listed.bytes))?),
-            false => check_length(&path, Some(listed.bytes)).map(|()| None)?,
-        };
+        let file = Some(open(&path, Some(listed.bytes))?).filter(|_| manifest.files.len() <= HELD_OPEN);
         let data = listed.data_bytes(manifest.about.dtype).and_then(|data| usize::try_from(listed.bytes - data).ok());
         let data = data.ok_or_else(|| CheckpointError::damaged(&path, "it is longer than memory can be"))?;
         Ok(Self { path, bytes: listed.bytes, data, file, map: OnceLock::new() })

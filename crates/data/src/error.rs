@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use quadrille_files::FileError;
+
 /// What this crate's functions return when they fail.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -89,6 +91,10 @@ pub enum DataError {
         /// What the system said.
         source: io::Error,
     },
+
+    /// A file that cannot be opened or read as what it was to be.
+    #[error(transparent)]
+    File(#[from] FileError),
 
     /// Text for a tokenizer of text is not UTF-8.
     #[error(

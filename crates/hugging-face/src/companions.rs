@@ -1,11 +1,14 @@
 //! The small files beside a model that say how texts become tokens.
 
-use std::fs;
 use std::path::Path;
+
+use quadrille_files::Document;
 
 use crate::HuggingFaceError;
 use crate::files::write_file;
 
+/// Any of them: the largest are tokenizers.
+pub const COMPANION: Document = Document::new("a file of a tokenizer", 1 << 29);
 /// Files that are copied beside a model unread: a tokenizer in its forms, and how a model is usually sampled.
 pub const COMPANIONS: [&str; 7] = [
     "tokenizer.json",
@@ -26,12 +29,12 @@ pub fn copy_companions(from: &Path, to: &Path) -> Result<Vec<&'static str>, Hugg
     let mut copied = Vec::new();
     for name in COMPANIONS {
         let (source, target) = (from.join(name), to.join(name));
-        if !source.is_file() {
-            continue;
-        }
-        let content = fs::read(&source).map_err(HuggingFaceError::io("read", &source))?;
+        let content = match COMPANION.bytes(&source) {
+            Err(error) if error.is_missing() => continue,
+            content => content?,
+        };
         if target.exists() {
-            if fs::read(&target).map_err(HuggingFaceError::io("read", &target))? != content {
+            if COMPANION.bytes(&target)? != content {
                 let rule = format!("it differs from {}", source.display());
                 return Err(HuggingFaceError::folder(&target, rule, "name another folder, or remove the file"));
             }
@@ -45,6 +48,8 @@ pub fn copy_companions(from: &Path, to: &Path) -> Result<Vec<&'static str>, Hugg
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

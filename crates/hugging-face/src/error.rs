@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::CheckpointError;
+use quadrille_files::FileError;
 use quadrille_spec::SpecError;
 
 /// What this crate's functions return when they fail.
@@ -20,6 +21,10 @@ pub enum HuggingFaceError {
         /// What the system said.
         source: io::Error,
     },
+
+    /// A file that cannot be opened or read as what it was to be.
+    #[error(transparent)]
+    File(#[from] FileError),
 
     /// A folder without a model that can be read, or that cannot be written to.
     #[error("{}: {rule}; {remedy}", path.display())]

@@ -1,10 +1,11 @@
 //! The safetensors files of a folder: one, or the shards that an index lists. Only headers are kept in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use quadrille_files::{Document, open};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use serde_json::Value;
@@ -17,10 +18,8 @@ pub(crate) const WHOLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// What the format allows for a header.
 const LONGEST_HEADER: u64 = 100_000_000;
-/// More than an index of any model takes.
-const LONGEST_INDEX: u64 = 100_000_000;
-/// Of a configuration.
-pub(crate) const LONGEST_CONFIG: u64 = 1_000_000;
+/// That of a model with 90 thousand tensors has 9 million bytes.
+const INDEX_DOCUMENT: Document = Document::new("an index of safetensors files", 1 << 26);
 
 /// Where a tensor is.
 #[derive(Debug, Clone)]
@@ -92,9 +91,8 @@ impl Files {
 
     /// Opens a file and takes up its tensors.
     fn add(&mut self, path: PathBuf) -> Result<(), HuggingFaceError> {
-        regular(&path)?;
-        let mut file = File::open(&path).map_err(HuggingFaceError::io("read", &path))?;
-        let (metadata, data) = header(&path, &mut file)?;
+        let (mut file, length) = open(&path, "a safetensors file")?;
+        let (metadata, data) = header(&path, &mut file, length)?;
         for (name, info) in metadata.tensors() {
             let start = data + info.data_offsets.0 as u64;
             let stored = Stored { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), start };
@@ -125,8 +123,7 @@ impl Files {
 }
 
 /// The header of a safetensors file, checked against the length of the file, and where the data begin.
-fn header(path: &Path, file: &mut File) -> Result<(Metadata, u64), HuggingFaceError> {
-    let length = file.metadata().map_err(HuggingFaceError::io("read", path))?.len();
+fn header(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u64), HuggingFaceError> {
     let damaged = |reason: String| HuggingFaceError::damaged(path, reason);
     if length < 8 {
         return Err(damaged(format!("it has {length} bytes, less than a header's length takes")));
@@ -152,7 +149,7 @@ fn header(path: &Path, file: &mut File) -> Result<(Metadata, u64), HuggingFaceEr
 
 /// Which tensor is in which file, as the index says.
 fn weight_map(path: &Path) -> Result<BTreeMap<String, String>, HuggingFaceError> {
-    let text = read_text(path, LONGEST_INDEX)?;
+    let text = INDEX_DOCUMENT.text(path)?;
     let index: Value =
         serde_json::from_str(&text).map_err(|error| HuggingFaceError::damaged(path, error.to_string()))?;
     let map = index.get("weight_map").and_then(Value::as_object).filter(|map| !map.is_empty());
@@ -167,25 +164,6 @@ fn weight_map(path: &Path) -> Result<BTreeMap<String, String>, HuggingFaceError>
         _ => Err(HuggingFaceError::damaged(path, format!("the file of tensor {name} is {file}, not a file's name"))),
     };
     map.iter().map(entry).collect()
-}
-
-/// The text of a file that is not longer than `limit` bytes.
-pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, HuggingFaceError> {
-    let length = regular(path)?;
-    if length > limit {
-        return Err(HuggingFaceError::damaged(path, format!("it has {length} bytes, more than such a file takes")));
-    }
-    let bytes = fs::read(path).map_err(HuggingFaceError::io("read", path))?;
-    String::from_utf8(bytes).map_err(|_| HuggingFaceError::damaged(path, "it is not UTF-8 text"))
-}
-
-/// The length of what must be a regular file: opening a pipe would wait for ever.
-fn regular(path: &Path) -> Result<u64, HuggingFaceError> {
-    let metadata = fs::metadata(path).map_err(HuggingFaceError::io("read", path))?;
-    match metadata.is_file() {
-        true => Ok(metadata.len()),
-        false => Err(HuggingFaceError::io("read", path)(io::Error::other("it is not a regular file"))),
-    }
 }
 
 /// Writes a new file, and waits until its bytes have reached the disk.

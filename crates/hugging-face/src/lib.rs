@@ -29,11 +29,11 @@ mod shards;
 mod source;
 
 pub use checkpoints::{ExportOptions, Imported, export, import};
-pub use companions::{COMPANIONS, copy_companions};
+pub use companions::{COMPANION, COMPANIONS, copy_companions};
 pub use destination::{Destination, Exported};
 pub use element::{Narrow, StoredType};
 pub use error::HuggingFaceError;
 pub use family::Family;
 pub use mapping::{Columns, Part, Tensor, tensors};
 pub use origin::Origin;
-pub use source::Source;
+pub use source::{CONFIGURATION, Source};

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use quadrille_files::Document;
 use quadrille_spec::Model;
 use serde_json::Value;
 
-use crate::files::{Files, LONGEST_CONFIG, Stored, read_text};
+use crate::files::{Files, Stored};
 use crate::mapping::{Part, Tensor, head_name, tensors};
 use crate::{Family, HuggingFaceError, Origin, StoredType};
 
+/// The `config.json` of a model.
+pub const CONFIGURATION: Document = Document::new("the configuration of a model (config.json)", 1 << 20);
 /// Rows that are read and put into place at once.
 const BLOCK: usize = 64;
 /// The elements of a block of wide rows.
@@ -39,7 +42,7 @@ impl Source {
             let remedy = "name the folder that transformers' save_pretrained writes";
             return Err(HuggingFaceError::folder(folder, "there is no config.json", remedy));
         }
-        let text = read_text(&path, LONGEST_CONFIG)?;
+        let text = CONFIGURATION.text(&path)?;
         let config_error = |source| HuggingFaceError::Config { path: path.clone(), source };
         let model = Model::from_hugging_face(&text, set).map_err(config_error)?;
         let config: Value =

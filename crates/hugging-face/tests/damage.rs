@@ -135,9 +135,9 @@ fn folders_without_a_model_are_refused() {
     fs::write(other.path().join("config.json"), "{").unwrap();
     refused(other.path(), &["config.json"]);
     fs::write(other.path().join("config.json"), [0xff; 9]).unwrap();
-    refused(other.path(), &["config.json is damaged: it is not UTF-8 text"]);
-    fs::write(other.path().join("config.json"), vec![b' '; 1_000_001]).unwrap();
-    refused(other.path(), &["config.json is damaged: it has 1000001 bytes"]);
+    refused(other.path(), &["config.json: it is not UTF-8 text"]);
+    fs::write(other.path().join("config.json"), vec![b' '; (1 << 20) + 1]).unwrap();
+    refused(other.path(), &["config.json: it has 1048577 bytes"]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! `quadrille convert`: models of Hugging Face's transformers library to checkpoints, and back.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -11,7 +10,7 @@ use quadrille_spec::{ModelFile, SpecError};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::{self, print_json, print_text};
+use crate::output::{self, print_json, print_text, remark};
 use crate::quantities::with_unit;
 
 const EXAMPLES: &str = "Examples:
@@ -111,8 +110,7 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
     let options = ExportOptions { dtype: arguments.dtype, shard_size: arguments.shard_size.0 };
     let (done, notes) = export(checkpoint, folder, options)?;
     for note in &notes {
-        // Where nobody listens any more, the folder is there nevertheless.
-        let _ = writeln!(std::io::stderr(), "note: {note}");
+        remark("note", note);
     }
     warn_not_finite(done.not_finite);
     if arguments.json {
@@ -153,7 +151,6 @@ fn copied(names: &[&str]) -> String {
 
 fn warn_not_finite(count: u64) {
     if count > 0 {
-        // As above.
-        let _ = writeln!(std::io::stderr(), "warning: {count} of the weights are infinite or not numbers");
+        remark("warning", &format!("{count} of the weights are infinite or not numbers"));
     }
 }

@@ -9,6 +9,7 @@ use quadrille_cost::lbnl::{self, Configuration, Cut, Group, Shape, System};
 use quadrille_plan::lbnl::PUBLISHED_BATCH;
 use quadrille_spec::SpecError;
 
+use crate::documents;
 use crate::failure::Failure;
 use crate::output::{self, print_text, shortest, write_file};
 use crate::paths;
@@ -93,12 +94,8 @@ pub fn run(arguments: &EstimateArguments) -> Result<(), Failure> {
 fn priced(path: &Path) -> Result<String, Failure> {
     let name = path.display();
     let unreadable = |reason: String| Failure::usage(format!("cannot read {name}: {reason}"));
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(unreadable("a directory or a device, no ordinary file; name one".to_owned()));
-    }
-    let reader = ReaderBuilder::new().trim(Trim::All).from_path(path);
-    let mut reader = reader.map_err(|error| unreadable(error.to_string()))?;
+    let table = documents::TABLE.bytes(path)?;
+    let mut reader = ReaderBuilder::new().trim(Trim::All).from_reader(table.as_slice());
     let header = reader.headers().map_err(|error| unreadable(reason(&error)))?.clone();
     let columns = Columns::new(&header).map_err(|error| Failure::usage(format!("{name}, line 1: {error}")))?;
     let mut shapes = HashMap::new();

@@ -1,7 +1,5 @@
 //! `quadrille export`: a layout as another framework's flags or configuration.
 
-use std::io::Write;
-
 use clap::{Args, ValueEnum};
 use quadrille_engine::Hyper;
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
@@ -10,7 +8,7 @@ use serde_json::json;
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, remark};
 use crate::settings::{self, Defaults};
 
 /// Types that every framework trains in.
@@ -61,8 +59,7 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
         return Err(Failure::run(format!("--strict: {} cannot express\n  {parts}", arguments.to)));
     }
     for part in &cannot_express {
-        // Where nobody listens any more, the text still goes out.
-        let _ = writeln!(std::io::stderr(), "warning: {} cannot express {part}", arguments.to);
+        remark("warning", &format!("{} cannot express {part}", arguments.to));
     }
     if arguments.json {
         let framework = arguments.to.to_string();

@@ -1,15 +1,17 @@
 //! The one place where errors become messages and exit codes.
 
-use std::io::Write;
-
 use quadrille_checkpoint::CheckpointError;
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
+use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
 use quadrille_plan::PlanError;
 use quadrille_plan::native::Nothing;
 use quadrille_spec::SpecError;
 use quadrille_step::StepError;
+
+use crate::output::tell;
+use crate::plain;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -46,15 +48,15 @@ impl Failure {
     pub fn report(&self) {
         // Where nobody listens any more, the exit code still tells.
         let kind = if matches!(self, Self::Stopped(_)) { "stopped" } else { "error" };
-        let _ = writeln!(std::io::stderr(), "{kind}: {}", self.message());
+        tell(&format!("{kind}: {}\n", self.message()));
     }
 
-    /// The error, then its causes.
+    /// The error, then its causes; what they quote may be of files, and is made fit to be shown.
     pub fn message(&self) -> String {
-        match self {
+        plain::message(&match self {
             Self::Usage(error) | Self::Run(error) => format!("{error:#}"),
             Self::Stopped(stopped) => stopped.message.clone(),
-        }
+        })
     }
 
     /// 2 for input, 1 for work; as shells say it for a signal.
@@ -87,6 +89,12 @@ impl From<PlanError> for Failure {
 
 impl From<Nothing> for Failure {
     fn from(error: Nothing) -> Self {
+        Self::Usage(error.into())
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
         Self::Usage(error.into())
     }
 }

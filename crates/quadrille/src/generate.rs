@@ -1,6 +1,6 @@
 //! `quadrille generate`: text that continues prompts.
 
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{ErrorKind, Write, stdout};
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
@@ -10,9 +10,10 @@ use quadrille_spec::{ElementType, Model};
 use serde_json::{Value, json};
 
 use crate::describe::layout_json;
+use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text};
+use crate::output::{print_exactly, print_json, tell};
 use crate::resources;
 use crate::tokenizer_rule::TokenizerRule;
 use crate::weights::{Opened, WeightsArguments};
@@ -83,7 +84,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         false => Ok(()),
     };
     if live {
-        print_text(&texts[0])?;
+        print_exactly(&texts[0])?;
     }
     let (run, weights) = (&opened.options, opened.weights());
     let outcome = match opened.layout.dtype {
@@ -91,7 +92,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         ElementType::F64 => generate::<f64>(&programs, &options, run, &weights, &prompts, &mut show),
     };
     if live {
-        print_text(&(decoder.finish()? + "\n"))?;
+        print_exactly(&(decoder.finish()? + "\n"))?;
     }
     let outcome = outcome?;
     if !launch.is_first() {
@@ -103,7 +104,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         print_json(&document(&opened, &programs, &texts, &prompts, &generated, &outcome))?;
     } else {
         if !live {
-            print_text(&several(&texts, &generated))?;
+            print_exactly(&several(&texts, &generated))?;
         }
         tell(&summary(model, &outcome));
     }
@@ -115,11 +116,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
 
 /// The prompts in the order: texts, then files.
 fn texts(arguments: &GenerateArguments) -> Result<Vec<String>, Failure> {
-    let read = |path: &PathBuf| {
-        std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("cannot read --prompt-file {}: {error}", path.display())))
-    };
-    let files = arguments.prompt_file.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let files = arguments.prompt_file.iter().map(|path| documents::PROMPT.text(path)).collect::<Result<Vec<_>, _>>()?;
     Ok(arguments.prompt.iter().cloned().chain(files).collect())
 }
 
@@ -181,11 +178,6 @@ fn write(text: &str) -> Result<(), EngineError> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(EngineError::Output(error)),
         _ => Ok(()),
     }
-}
-
-/// Writes to standard error, whether or not somebody reads it.
-fn tell(text: &str) {
-    let _ = stderr().write_all(text.as_bytes());
 }
 
 /// Several texts, each under a line with its number.

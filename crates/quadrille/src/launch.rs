@@ -28,7 +28,7 @@ pub fn arguments() -> Arguments {
 }
 
 /// Ends the process because of its command line; the first of several tells what is wrong.
-pub fn refuse(error: &clap::Error) -> ! {
+fn refuse(error: &clap::Error) -> ! {
     match is_first() {
         true => error.exit(),
         false => leave(error.exit_code()),

@@ -7,6 +7,7 @@ use quadrille_spec::{
     Activations, AxisOrder, KeepWeights, LayoutFile, LayoutRequest, Linear, Overlap, Recompute, Schedule, Zero,
 };
 
+use crate::documents;
 use crate::failure::Failure;
 
 /// How a step is spread over ranks.
@@ -118,15 +119,7 @@ impl LayoutArguments {
     pub fn file(&self) -> Result<LayoutFile, Failure> {
         let Some(path) = &self.layout else { return Ok(LayoutFile::default()) };
         let name = path.display();
-        let text = match path.metadata() {
-            Ok(metadata) if !metadata.is_file() => {
-                return Err(Failure::usage(format!(
-                    "cannot read {name}: a directory or a device, no ordinary file; name one"
-                )));
-            }
-            _ => std::fs::read_to_string(path),
-        };
-        let text = text.map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
+        let text = documents::LAYOUT.text(path)?;
         let file = LayoutFile::from_toml(&text).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
         let mut request = LayoutRequest::new("x=1".parse()?, 1);
         file.apply(&mut request).map_err(|error| {

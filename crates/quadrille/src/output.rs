@@ -1,27 +1,43 @@
 //! Tables, units, JSON and CSV.
 
+use std::io::{Write, stderr};
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::files;
+use crate::plain;
 
 /// Prints a JSON document to standard output.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document).map_err(|error| Failure::Run(error.into()))?;
-    print_text(&format!("{text}\n"))
+    print_exactly(&format!("{}\n", plain::json(&text)))
 }
 
-/// Prints text to standard output; a closed pipe ends the output, not the program.
+/// Prints text for people to standard output.
 pub fn print_text(text: &str) -> Result<(), Failure> {
-    use std::io::Write;
+    print_exactly(&plain::plain(text))
+}
+
+/// Prints text as it is to standard output, whatever is in it; a closed pipe ends the output, not the program.
+pub fn print_exactly(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::run(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }
+}
+
+/// Writes progress to standard error; the work goes on where nobody reads it.
+pub fn tell(text: &str) {
+    let _ = stderr().write_all(plain::plain(text).as_bytes());
+}
+
+/// Writes one message of a kind ("warning") to standard error: `warning: text`.
+pub fn remark(kind: &str, text: &str) {
+    tell(&format!("{kind}: {}\n", plain::message(text)));
 }
 
 /// Writes what a flag asked for to a file, in place of what it holds; whole or not at all.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use quadrille_cost::atp::Interconnect;
 use quadrille_engine::Hyper;
+use quadrille_files::Document;
+use quadrille_hugging_face::CONFIGURATION;
 use quadrille_plan::best;
 use quadrille_spec::{
     Cluster, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Linear, Model, ModelFile, SpecError,
@@ -14,6 +16,7 @@ use quadrille_spec::{
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::constants::{self, Constants};
+use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
@@ -28,11 +31,11 @@ pub struct Settings {
 pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -> Result<Settings, Failure> {
     let (hyper, overrides) = overrides(arguments, hyper)?;
     let model = match &arguments.from_hf {
-        Some(path) => Model::from_hugging_face(&read_file(path)?, &overrides)
+        Some(path) => Model::from_hugging_face(&CONFIGURATION.text(path)?, &overrides)
             .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?,
         None => {
             let name = arguments.model.as_deref().unwrap_or(default_model);
-            Model::from_toml(&preset_or_file(name, Model::preset_text)?, &overrides)?
+            Model::from_toml(&preset_or_file(name, &documents::MODEL, Model::preset_text)?, &overrides)?
         }
     };
     Ok(Settings { model, hyper })
@@ -96,7 +99,7 @@ pub struct Typed {
 /// Reads one of ATP's interconnects.
 pub fn interconnect(name: &str) -> Result<Interconnect, Failure> {
     if names_file(name) {
-        Interconnect::from_toml(&read_file(Path::new(name))?)
+        Interconnect::from_toml(&documents::INTERCONNECT.text(Path::new(name))?)
             .map_err(|error| Failure::usage(format!("{name}: {error}")))
     } else {
         Ok(Interconnect::preset(name)?)
@@ -215,28 +218,19 @@ pub fn processors() -> usize {
 
 /// The cluster of a preset or a file.
 pub fn cluster(name: &str) -> Result<Cluster, Failure> {
-    Ok(Cluster::from_toml(&preset_or_file(name, Cluster::preset_text)?)?)
+    Ok(Cluster::from_toml(&preset_or_file(name, &documents::CLUSTER, Cluster::preset_text)?)?)
 }
 
 /// The text of a preset, or of a file if the name looks like one.
 fn preset_or_file(
     name: &str,
+    file: &Document,
     preset: fn(&str) -> Result<&'static str, SpecError>,
 ) -> Result<Cow<'static, str>, Failure> {
-    if names_file(name) { Ok(read_file(Path::new(name))?.into()) } else { Ok(preset(name)?.into()) }
+    if names_file(name) { Ok(file.text(Path::new(name))?.into()) } else { Ok(preset(name)?.into()) }
 }
 
 /// Whether the name looks like a file's.
 fn names_file(name: &str) -> bool {
     name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()
-}
-
-/// The text of an ordinary file.
-fn read_file(path: &Path) -> Result<String, Failure> {
-    let name = path.display();
-    let unreadable = |error: std::io::Error| Failure::usage(format!("cannot read {name}: {error}"));
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(Failure::usage(format!("cannot read {name}: a directory or a device, no ordinary file; name one")));
-    }
-    std::fs::read_to_string(path).map_err(unreadable)
 }

@@ -8,6 +8,7 @@ use quadrille_spec::ElementType;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
+use crate::documents;
 use crate::failure::Failure;
 use crate::files;
 
@@ -47,10 +48,6 @@ impl Tuning {
         match flag {
             None => Ok(Self::Off),
             Some(None) => Ok(Self::Measure(None)),
-            Some(Some(path)) if path.exists() && !path.is_file() => Err(Failure::usage(format!(
-                "cannot read {}: a directory or a device, no ordinary file; name one",
-                path.display()
-            ))),
             Some(Some(path)) if path.exists() => Ok(Self::Replay(replayed(path, dtype, threads)?)),
             Some(Some(path)) => Ok(Self::Measure(Some(Recorder::new(path, dtype, threads)?))),
         }
@@ -59,8 +56,7 @@ impl Tuning {
 
 fn replayed(path: &Path, dtype: ElementType, threads: usize) -> Result<MatmulChoices, Failure> {
     let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    let text = documents::TUNED.text(path)?;
     let foreign = |error: serde_json::Error| {
         Failure::usage(format!("cannot read {shown}: no tuned products: {error}; delete it to measure them anew"))
     };

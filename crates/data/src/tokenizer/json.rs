@@ -1,9 +1,9 @@
 //! Tokenizers of Hugging Face's format, `tokenizer.json`.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use quadrille_files::Document;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -20,8 +20,10 @@ const CONTEXT_BYTES: usize = 512;
 /// Places that are tried, from the end of a text on.
 const TRIALS: usize = 64;
 
-/// Bytes that no tokenizer needs: those with 200 thousand tokens have some 20 million.
-const LONGEST_FILE: u64 = 1 << 29;
+/// Tokenizers with 200 thousand tokens have some 20 million bytes.
+const TOKENIZER: Document = Document::new("a tokenizer", 1 << 29);
+/// Of some kilobytes.
+const CONFIGURATION: Document = Document::new("the configuration of a tokenizer", 1 << 26);
 
 /// A `tokenizer.json`, read.
 pub struct JsonTokenizer {
@@ -37,9 +39,9 @@ impl JsonTokenizer {
     /// else a token with one of the usual names (`<|endoftext|>`, `</s>`, ...).
     ///
     /// # Errors
-    /// [`DataError::Io`]; [`DataError::TokenizerFile`] for what is no tokenizer, or for an `eos_token` that it lacks.
+    /// [`DataError::File`]; [`DataError::TokenizerFile`] for what is no tokenizer, or for an `eos_token` that it lacks.
     pub fn open(path: &Path) -> Result<Self, DataError> {
-        let bytes = read(path, "read the tokenizer")?;
+        let bytes = TOKENIZER.bytes(path)?;
         let failed = |reason: String| DataError::TokenizerFile { path: path.to_path_buf(), reason };
         let mut tokenizer = tokenizers::Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
         // Text is text, wherever it is from: it cannot end documents by spelling their end.
@@ -111,26 +113,13 @@ fn floor(text: &str, place: usize) -> usize {
     (0..=place).rev().find(|&place| text.is_char_boundary(place)).unwrap_or(0)
 }
 
-/// The bytes of a regular file of a length that tokenizers have: opening a pipe would wait for ever.
-fn read(path: &Path, action: &'static str) -> Result<Vec<u8>, DataError> {
-    let metadata = fs::metadata(path).map_err(DataError::io(action, path))?;
-    if !metadata.is_file() {
-        return Err(DataError::NotAFile(path.to_path_buf()));
-    }
-    if metadata.len() > LONGEST_FILE {
-        let reason = format!("it has {} bytes, and at most {LONGEST_FILE} are read", metadata.len());
-        return Err(DataError::TokenizerFile { path: path.to_path_buf(), reason });
-    }
-    fs::read(path).map_err(DataError::io(action, path))
-}
-
 /// The `eos_token` of the `tokenizer_config.json` beside `path`.
 fn configured_end(path: &Path) -> Result<Option<String>, DataError> {
     let path = path.with_file_name("tokenizer_config.json");
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let bytes = read(&path, "read")?;
+    let bytes = match CONFIGURATION.bytes(&path) {
+        Err(error) if error.is_missing() => return Ok(None),
+        bytes => bytes?,
+    };
     let config: Value = serde_json::from_slice(&bytes)
         .map_err(|error| DataError::TokenizerFile { path: path.clone(), reason: error.to_string() })?;
     let end = &config["eos_token"];

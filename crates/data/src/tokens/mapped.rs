@@ -1,6 +1,5 @@
 //! Files mapped into memory: pages are read when first touched, and shared by all ranks of a node.
 
-use std::fs::File;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -20,10 +19,7 @@ impl Mapped {
     ///
     /// A file that another program makes shorter while it is mapped ends this one, when what is gone is read.
     pub fn open(path: &Path) -> Result<Self, DataError> {
-        let file = File::open(path).map_err(DataError::io("open", path))?;
-        if !file.metadata().map_err(DataError::io("read", path))?.is_file() {
-            return Err(DataError::NotAFile(path.to_path_buf()));
-        }
+        let (file, _) = quadrille_files::open(path, "a file of tokens")?;
         // SAFETY: the mapping is read-only and this program never changes a token file in place: it writes another
         // file and renames it, which leaves mapped pages as they are. Only another program's writes could disturb it.
         let map = unsafe { Mmap::map(&file) }.map_err(DataError::io("map", path))?;

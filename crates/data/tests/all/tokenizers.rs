@@ -272,5 +272,5 @@ fn a_pipe_is_no_tokenizer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokenizer.json");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-    assert!(matches!(Tokenizer::from_file(&path), Err(DataError::NotAFile(_))));
+    assert!(matches!(Tokenizer::from_file(&path), Err(DataError::File(_))));
 }

@@ -1,7 +1,5 @@
 //! What was measured, for people and as JSON.
 
-use std::io::Write;
-
 use quadrille_cost::native::Deviation;
 use quadrille_spec::{Algorithm, Cluster, RateUnit, Tier};
 use serde_json::{Value, json};
@@ -12,7 +10,7 @@ use super::tiers::{Compared, Fitted, compared};
 use super::{Measured, Measurements, Setup};
 use crate::bench::percent;
 use crate::failure::Failure;
-use crate::output::{bytes, decimal, print_json, print_text, table};
+use crate::output::{bytes, decimal, print_json, print_text, remark, table};
 
 /// Runs that scatter more are warned of.
 const MUCH: f64 = 0.2;
@@ -36,10 +34,7 @@ pub fn print(
 
 /// Says what is to be minded on standard error.
 pub fn warn(warnings: &[String]) {
-    for warning in warnings {
-        // Where nobody listens any more, the file is there all the same.
-        let _ = writeln!(std::io::stderr(), "warning: {warning}");
-    }
+    warnings.iter().for_each(|warning| remark("warning", warning));
 }
 
 fn warnings(measured: &Measurements) -> Vec<String> {

@@ -25,9 +25,8 @@ use crate::describe::summary;
 use crate::drawing;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, write_file};
+use crate::output::{print_json, print_text, tell, write_file};
 use crate::settings::{self, Defaults, Settings, Typed, settings, settings_of};
-use crate::train::reporter::tell;
 use crate::train::signals::Signals;
 use crate::{files, paths, resources};
 

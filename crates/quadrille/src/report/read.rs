@@ -6,11 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quadrille_engine::StepRecord;
+use quadrille_files::FileError;
 use quadrille_spec::{Layout, LayoutFile, Ledger, Model, ModelFile};
 use quadrille_step::StepProgram;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::run_folder::{Event, checkpoints, describe};
@@ -157,37 +159,39 @@ fn layout(value: &serde_json::Value, model: &Model) -> Result<Layout, String> {
     file.validate(model).map_err(|error| format!("layout: {error}"))
 }
 
-/// The text of a file of the run; none where it is not there.
-fn text(path: &Path) -> Result<Option<String>, Failure> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::usage(format!("cannot read {}: {error}", path.display()))),
-        Ok(text) => Ok(Some(text)),
+/// What is read of a file of the run; nothing where it is not there.
+fn present<T>(read: Result<T, FileError>) -> Result<Option<T>, FileError> {
+    match read {
+        Err(error) if error.is_missing() => Ok(None),
+        read => read.map(Some),
     }
 }
 
 /// The records of a file of lines, and whether its last line is cut off.
 fn lines<R: DeserializeOwned>(folder: &Path, name: &str) -> Result<(Vec<R>, bool), Failure> {
     let path = folder.join(name);
-    let text = text(&path)?.unwrap_or_default();
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    let record = |(at, line): (usize, &str)| {
-        serde_json::from_str(line).map_err(|error| {
+    let Some(mut lines) = present(documents::records(&path))? else { return Ok((Vec::new(), false)) };
+    let mut records = Vec::new();
+    while let Some(line) = lines.next_line()? {
+        if !line.is_whole {
+            return Ok((records, true));
+        }
+        let record = serde_json::from_slice(line.bytes).map_err(|error| {
             // Each line is a document of its own: the column counts, and the line is the file's.
             let column = error.column();
             let mut reason = error.to_string();
             reason.truncate(reason.rfind(" at line ").unwrap_or(reason.len()));
-            Failure::usage(format!("{}, line {}, column {column}: {reason}", path.display(), at + 1))
-        })
-    };
-    let records = text[..whole].lines().enumerate().map(record).collect::<Result<_, _>>()?;
-    Ok((records, whole < text.len()))
+            Failure::usage(format!("{}, line {}, column {column}: {reason}", path.display(), line.number))
+        });
+        records.push(record?);
+    }
+    Ok((records, false))
 }
 
 /// `summary.json`, if it is of what `steps` end with.
 fn summary(folder: &Path, steps: &[StepRecord]) -> Result<Result<Summary, String>, Failure> {
     let path = folder.join("summary.json");
-    let Some(text) = text(&path)? else {
+    let Some(text) = present(documents::SUMMARY.text(&path))? else {
         return Ok(Err("There is no summary.json: the run goes on, or was cut off before its end.".to_owned()));
     };
     let summary: Summary =

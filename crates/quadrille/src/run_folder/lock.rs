@@ -28,7 +28,7 @@ impl Lock {
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 // Only for the message.
-                let _ = file.read_to_string(&mut holder);
+                let _ = file.take(32).read_to_string(&mut holder);
                 return Err(Failure::usage(format!(
                     "another run writes {} (process {}); wait for it, or name another folder",
                     folder.display(),

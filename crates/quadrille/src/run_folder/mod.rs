@@ -26,6 +26,7 @@ use serde_json::Value;
 pub use lines::Lines;
 pub use lock::Lock;
 
+use crate::documents;
 use crate::failure::Failure;
 use crate::files;
 use tensorboard::EventFile;
@@ -121,7 +122,7 @@ impl RunFolder {
     /// # Errors
     /// The system's.
     pub fn begin(&self, description: &Description, step: u64) -> Result<Records, Failure> {
-        let records = Records::open(&self.path, step).map_err(|(path, error)| unusable(&path, &error))?;
+        let records = Records::open(&self.path, step)?;
         self.write("run.json", description)?;
         Ok(records)
     }
@@ -153,7 +154,11 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
 /// A line that is no step's; the system's.
 pub fn continued_log(path: &Path, step: u64) -> Result<Lines, Failure> {
     let failure = |error: io::Error| unusable(path, &error);
-    let kept = kept(path, |record: &StepRecord| record.step <= step).map_err(failure)?;
+    // A pipe or a device has no lines to keep.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return Lines::create(path).map_err(failure);
+    }
+    let kept = kept(path, |record: &StepRecord| record.step <= step)?;
     rewrite(path, kept.iter().map(line)).map_err(failure)?;
     Lines::continued(path).map_err(failure)
 }
@@ -169,12 +174,12 @@ pub fn checkpoints(path: &Path) -> Folder {
 /// There is none; a file that is none of this version.
 pub fn describe(path: &Path) -> Result<Description, Failure> {
     let file = path.join("run.json");
-    let text = match fs::read_to_string(&file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+    let text = match documents::RUN.text(&file) {
+        Err(error) if error.is_missing() => {
             let rule = "a run's folder, as train --out writes it, has one";
             return Err(Failure::usage(format!("{} holds no run.json: {rule}", path.display())));
         }
-        text => text.map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?,
+        text => text?,
     };
     let unreadable = |reason: String| Failure::usage(format!("{}: {reason}", file.display()));
     let value: Value = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
@@ -212,14 +217,14 @@ pub struct Records {
 }
 
 impl Records {
-    fn open(folder: &Path, step: u64) -> Result<Self, (PathBuf, io::Error)> {
+    fn open(folder: &Path, step: u64) -> Result<Self, Failure> {
         let [steps, table, events] = ["steps.jsonl", "steps.csv", "events.jsonl"].map(|name| folder.join(name));
         let at = |path: &Path| {
             let path = path.to_owned();
-            move |error| (path, error)
+            move |error: io::Error| unusable(&path, &error)
         };
-        let kept: Vec<StepRecord> = kept(&steps, |record: &StepRecord| record.step <= step).map_err(at(&steps))?;
-        let happened: Vec<Event> = self::kept(&events, |event: &Event| event.step <= step).map_err(at(&events))?;
+        let kept: Vec<StepRecord> = kept(&steps, |record: &StepRecord| record.step <= step)?;
+        let happened: Vec<Event> = self::kept(&events, |event: &Event| event.step <= step)?;
         rewrite(&steps, kept.iter().map(line)).map_err(at(&steps))?;
         rewrite(&table, [COLUMNS.to_owned()].into_iter().chain(kept.iter().map(row))).map_err(at(&table))?;
         rewrite(&events, happened.iter().map(line)).map_err(at(&events))?;
@@ -227,7 +232,7 @@ impl Records {
             steps: Lines::continued(&steps).map_err(at(&steps))?,
             table: Lines::continued(&table).map_err(at(&table))?,
             events: Lines::continued(&events).map_err(at(&events))?,
-            scalars: EventFile::begin(folder, step)?,
+            scalars: EventFile::begin(folder, step).map_err(|(path, error)| unusable(&path, &error))?,
         })
     }
 
@@ -278,23 +283,25 @@ fn row(record: &StepRecord) -> String {
 }
 
 /// The records of a file of lines that are to stay; what a crash has left of a last line is dropped.
-fn kept<R: for<'de> Deserialize<'de>>(path: &Path, stays: impl Fn(&R) -> bool) -> io::Result<Vec<R>> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text?,
+fn kept<R: for<'de> Deserialize<'de>>(path: &Path, stays: impl Fn(&R) -> bool) -> Result<Vec<R>, Failure> {
+    let mut lines = match documents::records(path) {
+        Err(error) if error.is_missing() => return Ok(Vec::new()),
+        lines => lines?,
     };
-    let count = text.lines().count();
-    let mut records = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        match serde_json::from_str(line) {
-            Ok(record) => records.push(record),
-            Err(_) if number + 1 == count => {}
+    let (mut records, mut broken) = (Vec::new(), None);
+    while let Some(line) = lines.next_line()? {
+        // Something follows it: it is not the last.
+        if let Some(error) = broken.take() {
+            return Err(unusable(path, &error));
+        }
+        match serde_json::from_slice(line.bytes) {
+            Ok(record) if stays(&record) => records.push(record),
+            Ok(_) => {}
             Err(error) => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", number + 1)));
+                broken = Some(io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", line.number)));
             }
         }
     }
-    records.retain(stays);
     Ok(records)
 }
 

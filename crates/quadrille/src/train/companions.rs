@@ -1,13 +1,12 @@
 //! The small files that a run's folder keeps beside its checkpoints: with them `eval`, `generate` and `convert` read text
 //! as the run did.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{Tokenizer, TokenizerChoice};
 use quadrille_engine::Start;
-use quadrille_hugging_face::{COMPANIONS, copy_companions};
+use quadrille_hugging_face::{COMPANION, COMPANIONS, copy_companions};
 
 use super::arguments::TrainArguments;
 use super::prepare::Prepared;
@@ -59,12 +58,11 @@ fn copy_named(file: &Path, folder: &Path) -> Result<(), Failure> {
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let unreadable = |path: &Path, error| Failure::usage(format!("cannot read {}: {error}", path.display()));
-    let content = fs::read(from).map_err(|error| unreadable(from, error))?;
+    let content = COMPANION.bytes(from)?;
     if !to.exists() {
         return files::replace(to, &content).map_err(|error| Failure::run(files::unwritable("", to, &error)));
     }
-    match fs::read(to).map_err(|error| unreadable(to, error))? == content {
+    match COMPANION.bytes(to)? == content {
         true => Ok(()),
         false => Err(Failure::usage(format!(
             "{}: it differs from {}; name another folder with --out, or remove the file",

@@ -18,13 +18,13 @@ use crate::describe::{layout_json, summary};
 use crate::explain::ledger_text;
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_text, tell};
 use crate::run_folder::{Description, Known, Records, continued_log};
 use crate::timeline::{create_trace, write_trace};
 use crate::trace;
 use arguments::TrainArguments;
 use prepare::Prepared;
-use reporter::{Reporter, create_log, tell};
+use reporter::{Reporter, create_log};
 use signals::Signals;
 
 /// Trains and reports.

@@ -1,6 +1,6 @@
 //! What a training run shows to people and writes into its logs as it goes.
 
-use std::io::{self, IsTerminal, Write, stderr};
+use std::io::{self, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -8,13 +8,9 @@ use quadrille_engine::{EngineError, Evaluation, RunEvent, StepRecord};
 use quadrille_spec::Model;
 
 use crate::failure::Failure;
+use crate::output::tell;
 use crate::run_folder::{Event, Lines, Records};
 use crate::train::arguments::TrainArguments;
-
-/// Writes progress to standard error; training goes on where nobody reads it.
-pub fn tell(text: &str) {
-    let _ = stderr().write_all(text.as_bytes());
-}
 
 /// The file of `--log`, empty.
 pub fn create_log(path: &Path) -> Result<Lines, Failure> {

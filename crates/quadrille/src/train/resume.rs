@@ -7,7 +7,6 @@ use clap::{Args, Parser};
 
 use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
-use crate::launch::refuse;
 use crate::layout_arguments::LayoutArguments;
 use crate::run_folder::describe;
 use crate::train::arguments::TrainArguments;
@@ -91,7 +90,10 @@ pub fn arguments(folder: &Path) -> Result<(Vec<String>, TrainArguments), Failure
     match Arguments::try_parse_from(words) {
         Ok(Arguments { command: Command::Train(arguments) }) => Ok((whole, *arguments)),
         Ok(_) => Err(Failure::usage(format!("{}: its run.json is of no training run", folder.display()))),
-        Err(error) => refuse(&error),
+        Err(error) => {
+            let text = error.render().to_string();
+            Err(Failure::usage(text.strip_prefix("error: ").unwrap_or(&text).trim_end()))
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use quadrille_plan::published::{
 use quadrille_spec::Axis;
 use serde_json::{Value, json};
 
+use crate::documents;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, table, write_file};
 
@@ -44,9 +45,7 @@ fn rows(path: Option<&Path>) -> Result<Vec<Row>, Failure> {
     let Some(path) = path else {
         return read(BUILT_IN).map_err(|error| Failure::Run(error.into()));
     };
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
-    read(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    read(&documents::TABLE.text(path)?).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
 fn document(evaluation: &Evaluation, summary: &Summary) -> Value {

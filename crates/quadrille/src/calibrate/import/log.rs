@@ -1,7 +1,5 @@
 //! A log of collectives, whichever tool wrote it.
 
-use std::path::Path;
-
 use quadrille_cost::native::{RankGroup, Sample};
 use quadrille_spec::CollectiveKind;
 
@@ -118,12 +116,6 @@ impl Placed {
     pub fn over_nodes(&self) -> bool {
         self.samples.iter().any(|sample| sample.group.ranks > self.per_node)
     }
-}
-
-/// The text of a log.
-pub fn read(flag: &str, path: &Path) -> Result<String, Failure> {
-    let cannot = |error: std::io::Error| Failure::usage(format!("cannot read {flag} {}: {error}", path.display()));
-    std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(cannot)
 }
 
 /// Of a file with more than one run, whose ranks and times would be taken for those of one.

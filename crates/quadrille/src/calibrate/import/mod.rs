@@ -18,6 +18,7 @@ use self::step::{Scaled, Step};
 use super::arguments::{CalibrateArguments, ImportArguments};
 use super::{file, report};
 use crate::bench::percent;
+use crate::documents;
 use crate::failure::Failure;
 use crate::output::{decimal, print_json, print_text, table};
 use crate::{paths, settings};
@@ -71,15 +72,14 @@ fn read_files(import: &ImportArguments) -> Vec<(&'static str, &Path)> {
 
 /// All logs, with their places in a cluster of so many tiers.
 fn logs(arguments: &CalibrateArguments, tiers: usize) -> Result<Vec<Placed>, Failure> {
-    let parse: [(&str, &[PathBuf], Parse); 2] = [
-        ("--from-nccl-tests", &arguments.import.from_nccl_tests, nccl_tests::parse),
-        ("--from-osu", &arguments.import.from_osu, osu::parse),
-    ];
+    let parse: [(&[PathBuf], Parse); 2] =
+        [(&arguments.import.from_nccl_tests, nccl_tests::parse), (&arguments.import.from_osu, osu::parse)];
     let typed = Typed { ranks: arguments.ranks.map(usize::from), per_node: arguments.per_node.map(usize::from) };
     let mut logs = Vec::new();
-    for (flag, paths, parse) in parse {
+    for (paths, parse) in parse {
         for path in paths {
-            logs.push((path.display().to_string(), parse(path, &log::read(flag, path)?)?));
+            let bytes = documents::LOG.bytes(path)?;
+            logs.push((path.display().to_string(), parse(path, &String::from_utf8_lossy(&bytes))?));
         }
     }
     typed.check(&logs)?;

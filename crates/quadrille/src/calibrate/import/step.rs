@@ -8,6 +8,7 @@ use quadrille_spec::{Cluster, Efficiency, Layout, LayoutFile, LayoutRequest, Mod
 use serde::Serialize;
 
 use crate::arguments::ModelArguments;
+use crate::documents;
 use crate::failure::Failure;
 use crate::plan::native::priced::check_priced;
 use crate::settings;
@@ -66,8 +67,7 @@ impl Step {
         };
         let arguments = ModelArguments { model: Some(model.to_owned()), from_hf: None, set: Vec::new() };
         let model = settings::settings(&arguments, model, Hyper::default())?.model;
-        let text = std::fs::read_to_string(Path::new(path))
-            .map_err(|error| Failure::usage(format!("cannot read the layout {path}: {error}")))?;
+        let text = documents::LAYOUT.text(Path::new(path))?;
         let wrong = |error: quadrille_spec::SpecError| Failure::usage(format!("{path}: {error}"));
         let file = LayoutFile::from_toml(&text).map_err(wrong)?;
         if file.grid.is_none() || file.global_batch.is_none() {
