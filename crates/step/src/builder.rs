@@ -142,9 +142,9 @@ impl<'a> Builder<'a> {
         self.storages[self.values[value.0].storage.0].class
     }
 
-    pub fn push(&mut self, operation: Operation) {
+    pub fn push(&mut self, operation: impl Into<Operation>) {
         let (layer, weight_gradient) = (self.layer, self.weight_gradient);
-        self.ops.push(Op { layer, once: false, weight_gradient, operation });
+        self.ops.push(Op { layer, once: false, weight_gradient, operation: operation.into() });
     }
 
     /// An operation of the step's first microbatch only.

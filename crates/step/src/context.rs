@@ -7,8 +7,8 @@
 use quadrille_spec::{Axis, CollectiveKind, MemoryClass};
 
 use crate::builder::Builder;
-use crate::operation::{Operation, Reduction};
-use crate::{Sharding, StepError, ValueId};
+use crate::operation::Reduction;
+use crate::{Sharding, StepError, ValueId, kind};
 
 impl Builder<'_> {
     /// The keys and values of whole sequences, if context cuts sequences.
@@ -17,7 +17,7 @@ impl Builder<'_> {
             return Ok(None);
         }
         let local = self.keys_values("keys and values", qkv, false)?;
-        self.push(Operation::PackKeysValues { input: qkv, output: local });
+        self.push(kind::PackKeysValues { input: qkv, output: local });
         let gathered = self.keys_values("keys and values gathered", qkv, true)?;
         self.collective(CollectiveKind::AllGather, Axis::Context.only(), Reduction::Sum, local, gathered);
         Ok(Some(gathered))
@@ -34,7 +34,7 @@ impl Builder<'_> {
         let local = self.keys_values("d keys and values", gradient, false)?;
         self.collective(CollectiveKind::ReduceScatter, Axis::Context.only(), Reduction::Sum, whole, local);
         let complete = self.in_place("d qkv", gradient);
-        self.push(Operation::UnpackKeysValues { input: local, output: complete });
+        self.push(kind::UnpackKeysValues { input: local, output: complete });
         Ok(complete)
     }
 

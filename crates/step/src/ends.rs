@@ -10,8 +10,8 @@ use quadrille_spec::{Axis, AxisSet, MemoryClass, Positions};
 use crate::backward::Node;
 use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product};
 use crate::builder::Builder;
-use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
-use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId};
+use crate::operation::{DropoutSite, GemmPass, GemmStorage, Reduction, Write};
+use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
 
@@ -32,7 +32,7 @@ fn patch_embedding(b: &mut Builder, values: usize) -> Built<ValueId> {
     let weight = b.parameter("embedding.weight".to_owned(), shape, values, stored, Initial::Normal(INIT_STD), true)?;
     let rows = Sharding::new(&residual.rows, &[]);
     let patches = b.value("patches", [b.pass_rows(), values], rows, MemoryClass::Activations)?;
-    b.push(Operation::Patches { output: patches });
+    b.push(kind::Patches { output: patches });
     let x = product(b, "embedding", patches, weight)?;
     b.record(Node::PatchEmbedding { weight, input: patches, output: x });
     let bias = bias_parameter(b, "embedding", x)?;
@@ -51,7 +51,7 @@ fn token_embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
     let partial = Sharding::new(&b.rows(), &[]).partial(xy());
     let shape = [b.pass_rows(), b.model.hidden];
     let looked_up = b.value("token rows", shape, partial, MemoryClass::Activations)?;
-    b.push(Operation::Embed { table: weight, output: looked_up });
+    b.push(kind::Embed { table: weight, output: looked_up });
     b.record(Node::Embed { table, output: looked_up });
 
     let x = b.transition(looked_up, &b.residual_sharding())?;
@@ -74,7 +74,7 @@ fn add_positions(b: &mut Builder, positions: Option<ParameterId>, input: ValueId
     let Some(positions) = positions else { return input };
     let output = b.in_place("embedded", input);
     let value = b.parameter_value(positions);
-    b.push(Operation::AddPositions { positions: value, input, output });
+    b.push(kind::AddPositions { positions: value, input, output });
     b.record(Node::AddPositions { positions, input, output });
     output
 }
@@ -83,10 +83,10 @@ fn dropout(b: &mut Builder, input: ValueId) -> ValueId {
     if b.model.dropout == 0.0 {
         return input;
     }
-    let purpose = "embedding".to_owned();
+    let site = DropoutSite::Embedding;
     let output = b.in_place("embedded dropout", input);
-    b.push(Operation::Dropout { purpose: purpose.clone(), input, output });
-    b.record(Node::Dropout { purpose, input, output });
+    b.push(kind::Dropout { site, input, output });
+    b.record(Node::Dropout { site, input, output });
     output
 }
 
@@ -114,11 +114,11 @@ fn patch_head(b: &mut Builder, values: usize, normed: ValueId) -> Built<()> {
     let bias = bias_parameter(b, "head", predictions)?;
     let predictions = add_bias(b, "predictions", bias, predictions);
     if b.purpose != Purpose::Training {
-        b.push(Operation::SquaredErrorLoss { predictions });
+        b.push(kind::SquaredErrorLoss { predictions });
         return Ok(());
     }
     let gradient = b.in_place("d predictions", predictions);
-    b.push(Operation::SquaredError { predictions, output: gradient });
+    b.push(kind::SquaredError { predictions, output: gradient });
     b.record(Node::Loss { predictions, gradient });
     Ok(())
 }
@@ -141,7 +141,7 @@ pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueI
     let (vocab, [logical, _]) = (b.layout.padded_vocab(b.model), b.shape(hidden));
     let cut = Sharding::new(&rows, &[Axis::Y, Axis::X]);
     let logits = b.value("logits", [logical, vocab], cut, MemoryClass::Activations)?;
-    b.push(Operation::Gemm {
+    b.push(kind::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nt,
         left: hidden,
@@ -159,17 +159,17 @@ fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
     let partial = complete.clone().partial(xy());
     let rows = b.pass_rows();
     let maxima = b.value("row maxima", [rows, 1], partial.clone(), MemoryClass::Buffers)?;
-    b.push(Operation::CrossEntropyMax { logits, output: maxima });
+    b.push(kind::CrossEntropyMax { logits, output: maxima });
     let maxima = b.transition_with(maxima, &complete, Reduction::Max)?;
     let sums = b.value("exponential sums", [rows, 2], partial, MemoryClass::Buffers)?;
-    b.push(Operation::CrossEntropySums { logits, maxima, output: sums });
+    b.push(kind::CrossEntropySums { logits, maxima, output: sums });
     let sums = b.transition(sums, &complete)?;
     if b.purpose != Purpose::Training {
-        b.push(Operation::CrossEntropyLoss { sums });
+        b.push(kind::CrossEntropyLoss { sums });
         return Ok(());
     }
     let gradient = b.in_place("d logits", logits);
-    b.push(Operation::CrossEntropyGradient { logits, maxima, sums, output: gradient });
+    b.push(kind::CrossEntropyGradient { logits, maxima, sums, output: gradient });
     b.record(Node::Loss { predictions: logits, gradient });
     Ok(())
 }

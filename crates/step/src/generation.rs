@@ -14,7 +14,7 @@ use crate::blocks::norm;
 use crate::builder::Builder;
 use crate::ends;
 use crate::operation::{Collective, Members, Operation, Reduction, Wanted};
-use crate::{Layer, ParameterId, Sharding, StepError, ValueId};
+use crate::{Layer, ParameterId, Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
 
@@ -59,10 +59,10 @@ pub(crate) fn attention(b: &mut Builder, generation: Generation, index: usize, q
     let sharding = Sharding::new(&b.rows(), &[Axis::X]);
     let cache = outlasting(b, format!("block.{index}.cache"), [rows, cols], sharding)?;
     b.caches.push(cache);
-    b.push(Operation::StoreKeysValues { input: qkv, output: cache });
+    b.push(kind::StoreKeysValues { input: qkv, output: cache });
     let sharding = Sharding::new(&b.rows(), &[Axis::X]);
     let output = b.value("attention", [b.pass_rows(), b.model.hidden], sharding, MemoryClass::Activations)?;
-    b.push(Operation::CachedAttention { qkv, cache, output });
+    b.push(kind::CachedAttention { qkv, cache, output });
     Ok(output)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn collect(
     let rows = b.layout.global_batch * generation.wanted_of(b.layout.seq_len);
     let (sharding, width) = (b.residual_sharding(), b.model.hidden);
     let output = outlasting(b, "collected".to_owned(), [rows, width], sharding)?;
-    b.push(Operation::CollectRows { wanted: generation.wanted, input, output });
+    b.push(kind::CollectRows { wanted: generation.wanted, input, output });
     b.collected = Some((table, output));
     Ok(())
 }

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 
 use quadrille_spec::{Axis, AxisSet, KeepWeights, Layout, Linear, Recompute, Zero};
 
-use crate::ledger::{operation_flops, payload_elements};
-use crate::operation::Members;
+use crate::ledger::payload_elements;
 use crate::program::ChunkProgram;
 use crate::schedule::{Action, Pass, Step};
-use crate::{Collective, Layer, Message, Operation, Section, StageProgram, StepProgram, StorageId, Value};
+use crate::{
+    At, Collective, Layer, Members, Message, Operation, Section, StageProgram, StepProgram, StorageId, Value, kind,
+};
 
 /// The program as a table, a line per operation; equal for all ranks of a stage.
 pub fn print_program(program: &StepProgram) -> String {
@@ -160,19 +161,18 @@ fn memory_notes(program: &StageProgram, section: &Section, index: usize, saved: 
 }
 
 fn line(program: &StageProgram, index: usize, operation: &Operation, memory: &str) -> String {
-    let (_, writes) = operation.operands();
-    let value = writes.first().map(|value| program.value(*value));
+    let value = operation.operands().writes().first().map(|value| program.value(*value));
     let name = value.map_or(String::new(), |value| value.name.clone());
     let local = value.map_or(String::new(), local_shape);
     let sharded = value.map_or(String::new(), |value| value.sharding.to_string());
     let (collective, payload) = match operation {
         Operation::Issue(collective) => collective_note(program, collective),
-        Operation::ReduceScalar { scalar, axes } => {
+        Operation::ReduceScalar(kind::ReduceScalar { scalar, axes }) => {
             (format!("all-reduce {} ({scalar:?})", spans(program, *axes)), format!("{} B", 8 * scalar.elements()))
         }
         _ => Default::default(),
     };
-    let flops = match operation_flops(program, operation) {
+    let flops = match operation.work(At::first(program)).flops() {
         0 => String::new(),
         flops => scaled(flops as f64, 1e3, ["", "K", "M", "G", "T"]),
     };

@@ -7,8 +7,8 @@
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, MemoryClass};
 
 use crate::builder::{Builder, PARTIAL};
-use crate::operation::{Operation, Reduction};
-use crate::{Sharding, StepError, Value, ValueId};
+use crate::operation::Reduction;
+use crate::{Sharding, StepError, Value, ValueId, kind};
 
 /// One transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl Builder<'_> {
             Step::ReduceScatterColumns(axis) => {
                 let before = self.sharding(input).clone();
                 let packed = self.value(format!("{name} packed"), [rows, cols], before, MemoryClass::Buffers)?;
-                self.push(Operation::Pack { axis, input, output: packed });
+                self.push(kind::Pack { axis, input, output: packed });
                 let output = self.value(name, [rows, cols], sharding, class)?;
                 self.collective(CollectiveKind::ReduceScatter, axes, reduction, packed, output);
                 Ok(output)
@@ -124,17 +124,17 @@ impl Builder<'_> {
                     self.value(format!("{name} packed"), [rows, cols], sharding.clone(), MemoryClass::Buffers)?;
                 self.collective(CollectiveKind::AllGather, axes, reduction, input, packed);
                 let output = self.value(name, [rows, cols], sharding, class)?;
-                self.push(Operation::Unpack { axis, input: packed, output });
+                self.push(kind::Unpack { axis, input: packed, output });
                 Ok(output)
             }
             Step::SliceRows(axis) => {
                 let output = self.value(name, [rows, cols], sharding, class)?;
-                self.push(Operation::SliceRows { axis, input, output });
+                self.push(kind::SliceRows { axis, input, output });
                 Ok(output)
             }
             Step::SliceColumns(axis) => {
                 let output = self.value(name, [rows, cols], sharding, class)?;
-                self.push(Operation::SliceColumns { axis, input, output });
+                self.push(kind::SliceColumns { axis, input, output });
                 Ok(output)
             }
         }

@@ -9,7 +9,7 @@ use quadrille_spec::{Axis, CollectiveKind, MemoryClass};
 
 use crate::builder::Builder;
 use crate::operation::{Collective, Members, Operation, Reduction};
-use crate::{ParameterId, SharedKeys, StepError, ValueId};
+use crate::{ParameterId, SharedKeys, StepError, ValueId, kind};
 
 /// The sum of copied columns over their block: out of the gradient, over the ranks, and back.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,9 +46,9 @@ impl Builder<'_> {
             output: packed,
         };
         Ok(Some(CopiesSum {
-            pack: Operation::PackKeysValues { input: gradient, output: packed },
+            pack: Operation::PackKeysValues(kind::PackKeysValues { input: gradient, output: packed }),
             sum,
-            unpack: Operation::UnpackKeysValues { input: packed, output: gradient },
+            unpack: Operation::UnpackKeysValues(kind::UnpackKeysValues { input: packed, output: gradient }),
         }))
     }
 

@@ -3,8 +3,8 @@
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, MemoryClass};
 
 use crate::builder::Builder;
-use crate::operation::{Operation, Reduction, Write};
-use crate::{ParameterId, Sharding, StepError, ValueId};
+use crate::operation::{Reduction, Write};
+use crate::{ParameterId, Sharding, StepError, ValueId, kind};
 
 /// Where the gradient of a whole weight tile is summed: a buffer if the stored gradient is a shard of it, else the
 /// gradient.
@@ -58,6 +58,6 @@ pub(crate) fn reduce_weight(
         shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
         b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);
     }
-    b.push(Operation::Accumulate { input: shard, output: gradient, write: Write::AccumulateMicrobatches });
+    b.push(kind::Accumulate { input: shard, output: gradient, write: Write::AccumulateMicrobatches });
     Ok(())
 }

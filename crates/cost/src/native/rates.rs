@@ -98,7 +98,12 @@ impl Rates {
 
     /// An element-wise operation.
     pub fn sweep(&self, sweep: Sweep, elements: f64, bytes: f64) -> Taken {
-        self.taken(elements * sweep.flops() * self.vector, bytes)
+        self.swept(elements * sweep.flops(), bytes)
+    }
+
+    /// So many arithmetic operations on elements.
+    pub fn swept(&self, arithmetic: f64, bytes: f64) -> Taken {
+        self.taken(arithmetic * self.vector, bytes)
     }
 
     /// Memory traffic alone, in so many kernels.

@@ -27,7 +27,6 @@ mod stage;
 mod stream;
 mod tasks;
 mod timeline;
-mod work;
 
 use quadrille_step::StepProgram;
 
@@ -36,7 +35,6 @@ pub use machine::{Communication, DeviceRates, Machine, UniformMachine};
 pub use network::RingNetwork;
 pub use record::{Event, Lane, PassSpan, Simulation, StageTimes};
 pub use timeline::timeline;
-pub use work::Work;
 
 use exchange::Exchange;
 use stage::{Record, Stage};

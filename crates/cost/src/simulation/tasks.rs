@@ -3,8 +3,8 @@
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, Route};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{
-    Collective, Layer, Members, Message, Op, Operation, Section, StageProgram, decision_axes, payload_elements,
-    wire_bytes,
+    Collective, Group, Layer, Members, Message, Op, Operation, Section, StageProgram, decision_axes, kind,
+    payload_elements, wire_bytes,
 };
 
 use super::{Communication, Machine, SimulationError};
@@ -143,7 +143,7 @@ impl Pricing<'_> {
                     tasks.push(Task { layer, once, name: collective.kind.name(), kind });
                 }
             }
-            Operation::ReduceScalar { axes, scalar } => {
+            Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) => {
                 tasks.extend(self.scalar(layer, CollectiveKind::AllReduce, *axes, scalar.elements())?);
             }
             _ => self.compute(op, tasks)?,
@@ -237,11 +237,8 @@ fn communication(
 
 /// Products, attention and the optimizer under their own names, all else together.
 fn event_name(operation: &Operation) -> &'static str {
-    match operation {
-        Operation::Gemm { .. }
-        | Operation::Attention { .. }
-        | Operation::AttentionBackward { .. }
-        | Operation::AdamW { .. } => operation.name(),
-        _ => "element-wise",
+    match operation.group() {
+        Group::ElementWise => "element-wise",
+        _ => operation.name(),
     }
 }

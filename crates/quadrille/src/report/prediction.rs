@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quadrille_cost::native::{Candidate, Framework, NativeMachine, Problem};
 use quadrille_cost::simulation::{Machine, simulate};
 use quadrille_spec::{Axis, Cluster, ElementType};
-use quadrille_step::{Op, Operation, StageProgram, StepProgram};
+use quadrille_step::{Op, StageProgram, StepProgram};
 
 use super::read::Run;
 use crate::failure::Failure;
@@ -77,7 +77,7 @@ fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, Failure> {
 fn operations(stage: &StageProgram, machine: &dyn Machine) -> BTreeMap<&'static str, f64> {
     let mut seconds = BTreeMap::new();
     let mut add = |ops: &[Op], times: usize| {
-        for op in ops.iter().filter(|op| computes(&op.operation)) {
+        for op in ops.iter().filter(|op| op.operation.group().computes()) {
             let times = if op.once { 1 } else { times };
             *seconds.entry(op.operation.name()).or_default() += times as f64 * machine.operation_seconds(stage, op);
         }
@@ -88,14 +88,6 @@ fn operations(stage: &StageProgram, machine: &dyn Machine) -> BTreeMap<&'static 
     }
     add(&stage.update.ops, 1);
     seconds
-}
-
-/// Whether an operation occupies the compute stream.
-fn computes(operation: &Operation) -> bool {
-    !matches!(
-        operation,
-        Operation::Issue(_) | Operation::Wait(_) | Operation::WaitCarried(_) | Operation::ReduceScalar { .. }
-    )
 }
 
 impl Times {
