@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Activation, Linear, MemoryClass, Schedule};
+use quadrille_spec::{Activation, Linear, Schedule};
 
 use crate::builder::Builder;
 use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write};
 use crate::program::{Boundaries, Boundary};
+use crate::value::{Format, Home};
 use crate::weights::{reduce_weight, weight_tile};
 use crate::{Layer, ParameterId, Sharding, StepError, ValueId, kind};
 
@@ -342,7 +343,7 @@ fn linear(
         let (inputs, outputs) =
             if products.transposed_weight { (stored.cols, stored.rows) } else { (stored.rows, stored.cols) };
         let partial = Sharding::new(&rows, &inputs).partial(outputs.into_iter().collect());
-        let input_gradient = b.value(name, b.shape(input), partial, MemoryClass::Activations)?;
+        let input_gradient = b.value(name, b.shape(input), partial, Home::ACTIVATIONS)?;
         b.push(kind::Gemm {
             pass: GemmPass::InputGradient,
             storage: products.input_gradient,
@@ -406,7 +407,7 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
     let partial = complete.clone().partial(cut.cols.iter().copied().collect());
     let [rows, _] = b.shape(input);
     let sums_per_row = if beta.is_some() { 2 } else { 1 };
-    let row_sums = b.value("norm backward sums", [rows, sums_per_row], partial, MemoryClass::Buffers)?;
+    let row_sums = b.value("norm backward sums", [rows, sums_per_row], partial, Home::buffer(Format::Sums))?;
     let gamma_gradient = b.vector_gradient(gamma, gradient);
     let beta_gradient = beta.map(|beta| b.vector_gradient(beta, gradient));
     let gamma = b.parameters[gamma.0].value;

@@ -4,13 +4,14 @@
 //! their scattered form (sequence parallelism over two axes). A normal layer contracts over y and gives columns
 //! over x; a transposed one contracts over x and gives columns over y.
 
-use quadrille_spec::{Axis, Linear, MemoryClass, Norm, Positions};
+use quadrille_spec::{Axis, Linear, Norm, Positions};
 
 use crate::backward::{Node, NormNode};
 use crate::builder::{Builder, PARTIAL};
 use crate::ends::{embedding, head};
 use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write};
 use crate::program::{Boundaries, Boundary};
+use crate::value::{Format, Home};
 use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, generation, kind, summa};
 
 type Built<T> = Result<T, StepError>;
@@ -56,7 +57,7 @@ pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
 /// of the rows, and the shares are gathered (scatter-gather: Megatron-LM PTD-P, section 4.1).
 fn receive(b: &mut Builder) -> Built<(ValueId, ValueId)> {
     let shape = [b.pass_rows(), b.model.hidden];
-    let received = b.value("received", shape, boundary_sharding(b), MemoryClass::Activations)?;
+    let received = b.value("received", shape, boundary_sharding(b), Home::ACTIVATIONS)?;
     let x = b.transition(received, &b.residual_sharding())?;
     b.record(Node::Receive { received, x });
     Ok((received, x))
@@ -109,8 +110,8 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
 fn attention(b: &mut Builder, index: usize, qkv: ValueId) -> Built<ValueId> {
     let (rows, heads) = (b.pass_rows(), b.model.heads);
     let sharding = Sharding::new(&b.rows_with(Axis::Y), &[Axis::X]);
-    let output = b.value("attention", [rows, b.model.hidden], sharding.clone(), MemoryClass::Activations)?;
-    let statistics = b.value("attention statistics", [rows, heads], sharding, MemoryClass::Activations)?;
+    let output = b.value("attention", [rows, b.model.hidden], sharding.clone(), Home::ACTIVATIONS)?;
+    let statistics = b.value("attention statistics", [rows, heads], sharding, Home::STATISTICS)?;
     let dropout = dropout(b, DropoutSite::Attention(index));
     let keys_values = b.gather_keys_values(qkv)?;
     b.push(kind::Attention { qkv, keys_values, output, statistics, dropout });
@@ -141,7 +142,7 @@ fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> 
     let bias = bias_parameter(b, &name("up"), up)?;
     let pre = b.in_place("up pre-activation", up);
     let (rows, sharding) = (b.pass_rows(), b.sharding(pre).clone());
-    let activated = b.value(function.to_string(), [rows, f], sharding, MemoryClass::Activations)?;
+    let activated = b.value(function.to_string(), [rows, f], sharding, Home::ACTIVATIONS)?;
     let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(kind::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
     b.record(Node::Activation { bias, input: up, output: pre, activated });
@@ -168,7 +169,7 @@ pub(crate) fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId
 
     let complete = Sharding::new(&cut.rows, &[]);
     let partial = complete.clone().partial(cut.cols.iter().copied().collect());
-    let statistics = |b: &mut Builder, name| b.value(name, [rows, 1], partial.clone(), MemoryClass::Buffers);
+    let statistics = |b: &mut Builder, name| b.value(name, [rows, 1], partial.clone(), Home::buffer(Format::Sums));
     let (sums, squares) = match b.model.norm {
         Norm::Layer => {
             let sums = statistics(b, "row sums")?;
@@ -225,7 +226,7 @@ pub(crate) fn product(b: &mut Builder, name: &str, input: ValueId, weight: Param
     let partial = Sharding::new(&cut.rows, &columns).partial(cut.cols.into_iter().collect());
     let is_partial = b.layout.grid.size_of(partial.partial) > 1;
     let name = if is_partial { format!("{name}{PARTIAL}") } else { name.to_owned() };
-    let output = b.value(name, [b.pass_rows(), outputs], partial, MemoryClass::Activations)?;
+    let output = b.value(name, [b.pass_rows(), outputs], partial, Home::ACTIVATIONS)?;
     b.push(kind::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nn,
@@ -243,7 +244,7 @@ fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId
     let gathered = b.gather_weight(weight)?;
     let [rows, columns] = summa::WEIGHT;
     let sharding = Sharding::new(&b.rows_with(rows), &[columns]);
-    let output = b.value(name, [b.pass_rows(), outputs], sharding, MemoryClass::Activations)?;
+    let output = b.value(name, [b.pass_rows(), outputs], sharding, Home::ACTIVATIONS)?;
     b.summa_forward(input, gathered, output)?;
     b.record(Node::Linear { weight, input, output });
     Ok(output)

@@ -4,10 +4,11 @@
 //! Context cuts rows outside y, so gathering it leaves the nested order of rows: the gathered value lies as one block
 //! of this rank's sequences per member, which only the attention reads.
 
-use quadrille_spec::{Axis, CollectiveKind, MemoryClass};
+use quadrille_spec::{Axis, CollectiveKind};
 
 use crate::builder::Builder;
 use crate::operation::Reduction;
+use crate::value::{Format, Home};
 use crate::{Sharding, StepError, ValueId, kind};
 
 impl Builder<'_> {
@@ -45,6 +46,6 @@ impl Builder<'_> {
         let cut = self.sharding(qkv).clone();
         let kept = cut.rows.into_iter().filter(|axis| !whole || *axis != Axis::Context);
         let sharding = Sharding::new(&kept.collect::<Vec<_>>(), &cut.cols);
-        self.value(name, [rows, cols], sharding, MemoryClass::Buffers)
+        self.value(name, [rows, cols], sharding, Home::buffer(Format::Values))
     }
 }

@@ -5,12 +5,13 @@
 //! collective on activations and the head one reduction of as many numbers as are predicted; the weights' gradients are
 //! summed over all axes that cut rows. Nothing is cut into the numbers of a patch, so any number of them will do.
 
-use quadrille_spec::{Axis, AxisSet, MemoryClass, Positions};
+use quadrille_spec::{Axis, AxisSet, Positions};
 
 use crate::backward::Node;
 use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product};
 use crate::builder::Builder;
 use crate::operation::{DropoutSite, GemmPass, GemmStorage, Reduction, Write};
+use crate::value::{Format, Home};
 use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
@@ -31,7 +32,7 @@ fn patch_embedding(b: &mut Builder, values: usize) -> Built<ValueId> {
     let shape = [values, b.model.hidden];
     let weight = b.parameter("embedding.weight".to_owned(), shape, values, stored, Initial::Normal(INIT_STD), true)?;
     let rows = Sharding::new(&residual.rows, &[]);
-    let patches = b.value("patches", [b.pass_rows(), values], rows, MemoryClass::Activations)?;
+    let patches = b.value("patches", [b.pass_rows(), values], rows, Home::ACTIVATIONS)?;
     b.push(kind::Patches { output: patches });
     let x = product(b, "embedding", patches, weight)?;
     b.record(Node::PatchEmbedding { weight, input: patches, output: x });
@@ -50,7 +51,7 @@ fn token_embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
     let weight = b.gather_weight(table)?;
     let partial = Sharding::new(&b.rows(), &[]).partial(xy());
     let shape = [b.pass_rows(), b.model.hidden];
-    let looked_up = b.value("token rows", shape, partial, MemoryClass::Activations)?;
+    let looked_up = b.value("token rows", shape, partial, Home::ACTIVATIONS)?;
     b.push(kind::Embed { table: weight, output: looked_up });
     b.record(Node::Embed { table, output: looked_up });
 
@@ -140,7 +141,7 @@ pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueI
     let gathered = b.gather_weight(weight)?;
     let (vocab, [logical, _]) = (b.layout.padded_vocab(b.model), b.shape(hidden));
     let cut = Sharding::new(&rows, &[Axis::Y, Axis::X]);
-    let logits = b.value("logits", [logical, vocab], cut, MemoryClass::Activations)?;
+    let logits = b.value("logits", [logical, vocab], cut, Home::ACTIVATIONS)?;
     b.push(kind::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nt,
@@ -158,10 +159,10 @@ fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
     let complete = Sharding::new(&b.rows(), &[]);
     let partial = complete.clone().partial(xy());
     let rows = b.pass_rows();
-    let maxima = b.value("row maxima", [rows, 1], partial.clone(), MemoryClass::Buffers)?;
+    let maxima = b.value("row maxima", [rows, 1], partial.clone(), Home::buffer(Format::Sums))?;
     b.push(kind::CrossEntropyMax { logits, output: maxima });
     let maxima = b.transition_with(maxima, &complete, Reduction::Max)?;
-    let sums = b.value("exponential sums", [rows, 2], partial, MemoryClass::Buffers)?;
+    let sums = b.value("exponential sums", [rows, 2], partial, Home::buffer(Format::Sums))?;
     b.push(kind::CrossEntropySums { logits, maxima, output: sums });
     let sums = b.transition(sums, &complete)?;
     if b.purpose != Purpose::Training {

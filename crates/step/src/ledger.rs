@@ -108,7 +108,7 @@ fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLed
     for section in program.chunks.iter().flat_map(ChunkProgram::sections) {
         let received = section.receives.iter().map(|message| (message, CollectiveKind::Receive));
         for (message, kind) in received.chain(section.sends.iter().map(|message| (message, CollectiveKind::Send))) {
-            let payload_bytes = program.value(message.value).local_elements as u64 * program.layout.dtype.bytes();
+            let payload_bytes = program.local_bytes(message.value);
             let wire_bytes = if kind == CollectiveKind::Send { payload_bytes } else { 0 };
             let transfer = Transfer { calls: 1, payload_bytes, wire_bytes };
             add(message.layer, Axis::Pipe.only(), kind, transfer, microbatches);
@@ -133,6 +133,11 @@ fn decision(program: &StageProgram, rank: usize, routes: &mut Routes<'_>) -> Opt
     let route = routes.route(axes, Members::Root(0), CollectiveKind::Broadcast, SCALAR_BYTES);
     let wire_bytes = wire_bytes(&route, CollectiveKind::Broadcast, 1, members, index, 0, SCALAR_BYTES);
     Some((axes, Transfer { calls: 1, payload_bytes: SCALAR_BYTES, wire_bytes }))
+}
+
+/// The bytes of a collective's payload.
+pub fn payload_bytes(program: &StageProgram, collective: &Collective) -> u64 {
+    payload_elements(program, collective) as u64 * program.element(collective.input).bytes()
 }
 
 /// The elements of a collective's payload: of the whole on one side of a gather or scatter.
@@ -160,7 +165,7 @@ fn transfer(
     let (axes, kind, elements, element_bytes, members, who) = match operation {
         Operation::Issue(collective) => {
             let (elements, members) = (payload_elements(program, collective), collective.size(grid));
-            let element_bytes = program.layout.dtype.bytes();
+            let element_bytes = program.element(collective.input).bytes();
             (collective.axes, collective.kind, elements, element_bytes, members, collective.members)
         }
         Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) => {
@@ -237,6 +242,6 @@ pub(crate) fn check_counts(program: &StageProgram) -> Result<(), StepError> {
     check("compute", flops, "FLOP")?;
     // Every storage is sent or swept over a few times at most in a pass.
     let passes = 16 * program.layout.microbatches() as u128;
-    let elements: u128 = program.storages.iter().map(|storage| storage.elements as u128).sum();
-    check("move", passes * elements * u128::from(program.layout.dtype.bytes()), "bytes")
+    let bytes: u128 = program.storages.iter().map(|storage| u128::from(storage.bytes())).sum();
+    check("move", passes * bytes, "bytes")
 }

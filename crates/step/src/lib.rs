@@ -50,8 +50,8 @@ mod wire;
 pub use error::StepError;
 pub use generation::Generation;
 pub use ledger::{
-    cached_attention_flops, decision_axes, declared_axes, empty_axes, payload_elements, predict, predict_rank,
-    predict_rank_routed, predict_routed,
+    cached_attention_flops, decision_axes, declared_axes, empty_axes, payload_bytes, payload_elements, predict,
+    predict_rank, predict_rank_routed, predict_routed,
 };
 pub use liveness::Lifetimes;
 pub use operation::{
@@ -63,5 +63,5 @@ pub use placement::Placement;
 pub use print::print_program;
 pub use program::{ChunkProgram, Layer, Message, Purpose, Section, StageProgram, StepProgram};
 pub use sharding::Sharding;
-pub use value::{StorageId, StorageInfo, Value, ValueId};
+pub use value::{Format, StorageId, StorageInfo, Value, ValueId};
 pub use wire::wire_bytes;

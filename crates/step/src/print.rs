@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use quadrille_spec::{Axis, AxisSet, KeepWeights, Layout, Linear, Recompute, Zero};
 
-use crate::ledger::payload_elements;
+use crate::ledger::payload_bytes;
 use crate::program::ChunkProgram;
 use crate::schedule::{Action, Pass, Step};
 use crate::{
@@ -108,7 +108,7 @@ fn print_section(
     let mut layer: Option<Layer> = None;
     let message = |text: &mut String, what: &str, message: &Message| {
         let value = program.value(message.value);
-        let bytes = value.local_elements as u64 * program.layout.dtype.bytes();
+        let bytes = program.local_bytes(message.value);
         let _ = writeln!(
             text,
             "      {what:<22} {:<36} {:<14} {:<38} {:<28} {:>10}",
@@ -191,7 +191,7 @@ fn local_shape(value: &Value) -> String {
 }
 
 fn collective_note(program: &StageProgram, collective: &Collective) -> (String, String) {
-    let bytes = payload_elements(program, collective) as u64 * program.layout.dtype.bytes();
+    let bytes = payload_bytes(program, collective);
     let what = format!("{} {}", collective.kind.name(), spans(program, collective.axes));
     let what = match collective.members {
         Members::All => what,

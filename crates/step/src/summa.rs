@@ -5,10 +5,11 @@
 //! is added. Backward the panels of one operand are broadcast and those of the result reduced to the rank that holds
 //! them. The next panel travels under this panel's product.
 
-use quadrille_spec::{Axis, CollectiveKind, MemoryClass};
+use quadrille_spec::{Axis, CollectiveKind};
 
 use crate::builder::Builder;
 use crate::operation::{Collective, GemmPass, GemmStorage, Members, Operation, Panel, Reduction, Write};
+use crate::value::Home;
 use crate::{Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
@@ -139,7 +140,7 @@ impl Builder<'_> {
             true => ([rows, cols / panel.count], Sharding::new(&cut.rows, &[])),
             false => ([rows / panel.count, cols], Sharding::new(&[], &cut.cols)),
         };
-        let value = self.weight_value(name, shape, sharding, MemoryClass::Buffers)?;
+        let value = self.weight_value(name, shape, sharding, Home::buffer(self.home(tile).format))?;
         self.values[value.0].chunk = chunk;
         Ok(value)
     }

@@ -32,7 +32,7 @@ impl Machine for NativeMachine<'_> {
         let rates = &self.problem.rates;
         let work = op.operation.work(At::first(stage));
         let taken = match work.computation {
-            Computation::None => rates.traffic(work.moved_bytes(stage.layout.dtype), 1.0),
+            Computation::None => rates.traffic(work.moved as f64, 1.0),
             Computation::Product { product: Product { m, n, k, .. }, .. } => {
                 rates.product([m, n, k].map(|size| size as f64))
             }
@@ -40,9 +40,7 @@ impl Machine for NativeMachine<'_> {
                 let shape = [seq_len, head_dim, heads].map(|size| size as f64);
                 rates.attention(backward, causal, shape, outputs as f64, work.moved as f64)
             }
-            Computation::Sweep { elements, arithmetic } => {
-                rates.swept(elements as f64 * arithmetic, work.moved_bytes(stage.layout.dtype))
-            }
+            Computation::Sweep { elements, arithmetic } => rates.swept(elements as f64 * arithmetic, work.moved as f64),
         };
         taken.seconds()
     }

@@ -89,11 +89,11 @@ impl Rates {
         causal: bool,
         [seq_len, head_dim, heads]: [f64; 3],
         outputs: f64,
-        moved: f64,
+        bytes: f64,
     ) -> Taken {
         let flops = attention_flops(backward, causal, seq_len, outputs);
         let efficiency = self.attention_rate * self.attention.at([seq_len, head_dim, heads]);
-        self.taken(flops * self.product / efficiency, moved * self.element_bytes)
+        self.taken(flops * self.product / efficiency, bytes)
     }
 
     /// An element-wise operation.

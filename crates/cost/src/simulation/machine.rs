@@ -68,8 +68,8 @@ impl Machine for UniformMachine {
         let work = op.operation.work(At::first(stage));
         let is_product = matches!(work.computation, Computation::Product { .. });
         let rate = if is_product { self.rates.gemm_flop_per_s } else { self.rates.attention_flop_per_s };
-        let bytes = work.moved_bytes(stage.layout.dtype);
-        self.rates.operation_latency_s + (work.flops() as f64 / rate).max(bytes / self.rates.memory_bytes_per_s)
+        self.rates.operation_latency_s
+            + (work.flops() as f64 / rate).max(work.moved as f64 / self.rates.memory_bytes_per_s)
     }
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {

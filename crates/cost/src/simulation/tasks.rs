@@ -120,7 +120,7 @@ impl Pricing<'_> {
     fn messages(&self, messages: &[Message]) -> Result<Vec<PricedMessage>, SimulationError> {
         let priced = messages.iter().enumerate().map(|(position, message)| {
             let Message { value, peer, tag, layer } = *message;
-            let bytes = self.program.value(value).local_elements as u64 * self.program.layout.dtype.bytes();
+            let bytes = self.program.local_bytes(value);
             let seconds = self.check(layer, "message", self.machine.message_seconds(bytes))?;
             Ok(PricedMessage { tag, position, peer, layer, seconds })
         });
@@ -209,7 +209,8 @@ impl Pricing<'_> {
     fn communication(&self, collective: &Collective) -> Option<Communication> {
         let Collective { kind, axes, .. } = *collective;
         let members = collective.size(self.program.grid());
-        let (elements, bytes) = (payload_elements(self.program, collective), self.program.layout.dtype.bytes());
+        let (elements, bytes) =
+            (payload_elements(self.program, collective), self.program.element(collective.input).bytes());
         (members > 1).then(|| communication(kind, axes, members, elements, bytes))
     }
 

@@ -62,13 +62,13 @@ fn a_roofline_takes_what_is_longer() {
     // 8 tokens; qkv 16 -> 48: 2 * 8 * 16 * 48 FLOPs, 4 (8 * 16 + 16 * 48 + 8 * 48) bytes.
     let work = |name: &str| {
         let work = op(name).operation.work(At::first(stage));
-        (work.flops(), work.moved_bytes(stage.layout.dtype))
+        (work.flops(), work.moved)
     };
-    assert_eq!(work("gemm"), (12_288, 5120.0));
+    assert_eq!(work("gemm"), (12_288, 5120));
     // 4 s per element of [8, 16]; operands qkv [8, 48], output and a statistic per head [8, 4].
-    assert_eq!(work("attention"), (4096, 4.0 * (384.0 + 128.0 + 32.0)));
+    assert_eq!(work("attention"), (4096, 4 * (384 + 128 + 32)));
     // Reads its input and writes a number per row.
-    assert_eq!(work("row-sums"), (0, 4.0 * (128.0 + 8.0)));
+    assert_eq!(work("row-sums"), (0, 4 * (128 + 8)));
 
     let rates = |gemm, attention, memory| DeviceRates {
         gemm_flop_per_s: gemm,
@@ -125,6 +125,6 @@ fn panels_are_moved_by_the_rank_that_holds_them() {
     let stage = &program.stages[0];
     let ops = stage.chunks[0].forward.ops.iter();
     let copies = ops.filter(|op| matches!(op.operation, Operation::CopyPanel(_)));
-    let moved: Vec<usize> = copies.map(|op| op.operation.work(At::first(stage)).moved).collect();
+    let moved: Vec<u64> = copies.map(|op| op.operation.work(At::first(stage)).moved).collect();
     assert!(moved.len() >= 4 && moved.iter().all(|moved| *moved > 0));
 }

@@ -154,7 +154,7 @@ impl Times {
                 };
                 kind.operations += 1.0;
                 kind.flops += work.flops() as f64;
-                kind.bytes += work.moved_bytes(stage.layout.dtype);
+                kind.bytes += work.moved as f64;
                 // All operations of a name together: the first takes it.
                 kind.seconds += seconds.remove(operation.name()).unwrap_or(0.0);
             }

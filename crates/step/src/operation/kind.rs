@@ -261,7 +261,7 @@ kinds! {
     /// values stay. In place.
     Rotate ["rotate", "rotate-back"] ElementWise { back: bool } reads { input: ValueId } writes { output: ValueId },
         which |op| usize::from(op.back),
-        work |op, at| at.touches(at.queries_and_keys(op.input), 3.0);
+        work |op, at| at.touches(op.input, at.queries_and_keys(op.input), 3.0);
 
     /// Adds a bias row in place (`output`) and applies the activation function (`activated`).
     BiasActivation ["bias-gelu", "bias-swiglu"] ElementWise { function: Activation }
@@ -314,7 +314,7 @@ kinds! {
 
     /// Puts the keys and values of a pass behind those of the same sequences that the cache has.
     StoreKeysValues ["store-keys-values"] ElementWise {} reads { input: ValueId } writes { output: ValueId },
-        work |op, at| at.touches(at.keys_and_values(op.input), 0.0);
+        work |op, at| at.touches(op.input, at.keys_and_values(op.input), 0.0);
 
     /// Attention of a pass's queries to the keys and values in the cache, their own among them.
     CachedAttention ["cached-attention"] Attention {}
@@ -323,7 +323,7 @@ kinds! {
 
     /// The wanted rows of a microbatch's sequences, at the microbatch's place among those of all microbatches.
     CollectRows ["collect-rows"] ElementWise { wanted: Wanted } reads { input: ValueId } writes { output: ValueId },
-        work |op, at| at.touches(at.of_microbatch(op.output), 0.0);
+        work |op, at| at.touches(op.output, at.of_microbatch(op.output), 0.0);
 
     /// Adds rows of the gradient to the table rows of their tokens.
     EmbedBackward ["embed-backward"] ElementWise of samples {}
@@ -389,7 +389,7 @@ kinds! {
 
     /// On the rank along its axis that holds it, a panel back into its tile.
     StorePanel ["store-panel"] ElementWise { panel: Panel } reads { input: ValueId } writes by write { output: ValueId },
-        work |op, at| at.holds(op.panel, at.touches(at.elements(op.input), 1.0));
+        work |op, at| at.holds(op.panel, at.touches(op.input, at.elements(op.input), 1.0));
 
     /// Column blocks of `axis` one after the other.
     Pack ["pack"] ElementWise { axis: Axis } reads { input: ValueId } writes { output: ValueId },

@@ -1,24 +1,24 @@
 //! What an operation computes on a rank: what ledgers count and machines charge for.
 
-use quadrille_spec::{Axis, Coordinate, ElementType};
+use quadrille_spec::{Axis, Coordinate};
 
 use super::kind::{AdamW, Gemm, Kind};
 use super::{GemmPass, GemmStorage, Operation, Panel, Product};
 use crate::{StageProgram, ValueId};
 
-/// Elements that AdamW moves for one that it updates: the gradient is read; the weight and two moments are read and
+/// How often AdamW moves as many bytes as the parameter has: the gradient is read; the weight and two moments are read and
 /// written.
-const UPDATED: usize = 7;
+const UPDATED: u64 = 7;
 
 /// What an operation computes and moves on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Work {
     /// What is computed.
     pub computation: Computation,
-    /// Elements read from and written to memory. Every operand is read or written once: a fused kernel that keeps the rest
+    /// Bytes read from and written to memory. Every operand is read or written once: a fused kernel that keeps the rest
     /// in caches. Where an operation touches a part of an operand only, the part counts; panels count as on the rank that
     /// holds them, for which the others wait.
-    pub moved: usize,
+    pub moved: u64,
 }
 
 /// What an operation computes on one rank.
@@ -74,11 +74,6 @@ impl Work {
         }
     }
 
-    /// Bytes read from and written to memory.
-    pub fn moved_bytes(&self, dtype: ElementType) -> f64 {
-        self.moved as f64 * dtype.bytes() as f64
-    }
-
     /// Elements that are swept over, if it is a sweep.
     pub fn swept(&self) -> Option<usize> {
         match self.computation {
@@ -108,8 +103,8 @@ impl<'a> At<'a> {
         self.program.value(value).local_elements
     }
 
-    fn moved(self, op: &impl Kind) -> usize {
-        op.operands().all().iter().map(|value| self.elements(*value)).sum()
+    fn moved(self, op: &impl Kind) -> u64 {
+        op.operands().all().iter().map(|value| self.program.local_bytes(*value)).sum()
     }
 
     /// A sweep over a value that reads and writes all operands.
@@ -118,25 +113,26 @@ impl<'a> At<'a> {
         Work { computation: Computation::Sweep { elements, arithmetic }, moved: self.moved(op) }
     }
 
-    /// A sweep that reads and writes so many elements of larger operands.
-    pub(super) fn touches(self, elements: usize, arithmetic: f64) -> Work {
-        Work { computation: Computation::Sweep { elements, arithmetic }, moved: 2 * elements }
+    /// A sweep that reads and writes so many elements of a value.
+    pub(super) fn touches(self, value: ValueId, elements: usize, arithmetic: f64) -> Work {
+        let moved = 2 * elements as u64 * self.program.element(value).bytes();
+        Work { computation: Computation::Sweep { elements, arithmetic }, moved }
     }
 
-    /// A copy of as many elements as a value has, which lie in a larger one.
+    /// A copy of a value out of, or into, a larger one.
     pub(super) fn copies(self, value: ValueId) -> Work {
-        self.touches(self.elements(value), 0.0)
+        self.touches(value, self.elements(value), 0.0)
     }
 
     /// Rows of a gradient are read, and the rows of a table are read and written.
     pub(super) fn adds_rows(self, gradient: ValueId) -> Work {
-        let elements = self.elements(gradient);
-        Work { computation: Computation::Sweep { elements, arithmetic: 1.0 }, moved: 3 * elements }
+        let computation = Computation::Sweep { elements: self.elements(gradient), arithmetic: 1.0 };
+        Work { computation, moved: 3 * self.program.local_bytes(gradient) }
     }
 
     /// Reading alone, which ledgers do not count.
     pub(super) fn reads(self, value: ValueId) -> Work {
-        Work { computation: Computation::None, moved: self.elements(value) }
+        Work { computation: Computation::None, moved: self.program.local_bytes(value) }
     }
 
     /// What only ranks that hold the panel count.
@@ -190,7 +186,7 @@ impl<'a> At<'a> {
     pub(super) fn updates(self, op: &AdamW) -> Work {
         let elements = self.program.valid_elements(op.gradient, self.place);
         let computation = Computation::Sweep { elements, arithmetic: 12.0 };
-        Work { computation, moved: UPDATED * self.elements(op.value) }
+        Work { computation, moved: UPDATED * self.program.local_bytes(op.value) }
     }
 }
 
