@@ -57,6 +57,8 @@ pub(super) struct PricedSection {
     pub receives: Vec<PricedMessage>,
     pub tasks: Vec<Task>,
     pub sends: Vec<PricedMessage>,
+    /// Whether several stages take part in one of its collectives.
+    pub meets: bool,
 }
 
 /// The sections of a stage.
@@ -114,7 +116,9 @@ impl Pricing<'_> {
         for op in &section.ops {
             self.operation(op, &mut tasks)?;
         }
-        Ok(PricedSection { receives: self.messages(&section.receives)?, tasks, sends: self.messages(&section.sends)? })
+        let meets = tasks.iter().any(|task| matches!(task.kind, TaskKind::Issue { meeting: Some(_), .. }));
+        let (receives, sends) = (self.messages(&section.receives)?, self.messages(&section.sends)?);
+        Ok(PricedSection { receives, tasks, sends, meets })
     }
 
     fn messages(&self, messages: &[Message]) -> Result<Vec<PricedMessage>, SimulationError> {

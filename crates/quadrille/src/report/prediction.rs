@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::native::{Candidate, Framework, NativeMachine, Problem};
-use quadrille_cost::simulation::{Machine, simulate};
+use quadrille_cost::simulation::{Machine, simulate_passes};
 use quadrille_spec::{Axis, Cluster, ElementType};
 use quadrille_step::{Op, StageProgram, StepProgram};
 
@@ -64,7 +64,7 @@ fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, Failure> {
     check_priced(model, cluster, &candidate, layout)?;
     problem.check_devices(candidate.devices())?;
     let machine = NativeMachine::new(&problem, &candidate);
-    let simulation = simulate(program, &machine).map_err(|error| Failure::Run(error.into()))?;
+    let simulation = simulate_passes(program, &machine).map_err(|error| Failure::Run(error.into()))?;
     let stages = program.stages.iter().zip(&simulation.stages).map(|(stage, times)| StageTimes {
         operations: operations(stage, &machine),
         collectives: times.waiting_on_collectives_s.values().sum(),
