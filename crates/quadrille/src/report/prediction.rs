@@ -118,7 +118,7 @@ mod tests {
             let (cluster, _) = machine::described(Cluster::preset("local").unwrap(), 1, 1);
             let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 8, layout.seq_len).unwrap();
             let machine = NativeMachine::new(&problem, &Candidate::of(&layout, &cluster));
-            let simulation = simulate(&program, &machine).unwrap();
+            let simulation = simulate_passes(&program, &machine).unwrap();
             let times = times(&program, &cluster).unwrap_or_else(|failure| panic!("{}", failure.message()));
             for (stage, simulated) in times.stages.iter().zip(&simulation.stages) {
                 let sum: f64 = stage.operations.values().sum();
