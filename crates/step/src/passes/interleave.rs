@@ -56,9 +56,11 @@ fn interleaved(b: &Builder, copies: &Copies, ops: &[Op]) -> Vec<Op> {
     for piece in ops.split_inclusive(ends) {
         for (chunk, copy) in copies.iter().enumerate() {
             for op in piece {
-                // What is done once for all chunks: gathers before the first, reductions of gradients after the last.
-                if of_tokens(op) || chunk == if op.weight_gradient { last } else { 0 } {
+                if of_tokens(op) {
                     all.push(Op { operation: of_chunk(b, op, chunk, copy), ..*op });
+                } else if chunk == if op.weight_gradient { last } else { 0 } {
+                    // What is done once for all chunks: gathers before the first, reductions of gradients after the last.
+                    all.push(*op);
                 }
             }
         }
