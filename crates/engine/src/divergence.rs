@@ -138,9 +138,9 @@ impl<T: Real> RankEngine<'_, T> {
         let (Some(Scan { found: None }), Some(action)) = (&self.scan, action) else { return Ok(()) };
         let written = match &op.operation {
             // What is in flight is looked at when it lands; a rank with nothing but padding has no largest logit.
-            Operation::Issue(_) | Operation::CrossEntropyMax { .. } => return Ok(()),
+            Operation::Issue(_) | Operation::CrossEntropyMax(_) => return Ok(()),
             Operation::Wait(collective) | Operation::WaitCarried(collective) => vec![collective.output],
-            operation => operation.operands().1,
+            operation => operation.operands().writes().to_vec(),
         };
         for value in written {
             if !self.is_finite(value)? {

@@ -2,7 +2,7 @@
 
 use quadrille_comm::Label;
 use quadrille_spec::IGNORED;
-use quadrille_step::{Operation, Section};
+use quadrille_step::Section;
 use quadrille_tensor::ContextPart;
 
 use crate::{EngineError, RankEngine, Real};
@@ -79,19 +79,8 @@ pub(crate) struct OwnSamples {
 impl<T: Real> RankEngine<'_, T> {
     /// Reads the samples of the microbatch, if the section looks at them.
     pub(crate) fn load_samples(&mut self, section: &Section, batch: &BatchSource) -> Result<(), EngineError> {
-        let looks = |operation: &Operation| {
-            matches!(
-                operation,
-                Operation::Embed { .. }
-                    | Operation::EmbedBackward { .. }
-                    | Operation::CrossEntropySums { .. }
-                    | Operation::Patches { .. }
-                    | Operation::SquaredError { .. }
-                    | Operation::SquaredErrorLoss { .. }
-            )
-        };
         let now = Some((self.step, self.microbatch));
-        if self.samples.of == now || !section.ops.iter().any(|op| looks(&op.operation)) {
+        if self.samples.of == now || !section.ops.iter().any(|op| op.operation.reads_samples()) {
             return Ok(());
         }
         let (step, first, layout) = (self.step, self.first_sequence(), &self.program.layout);

@@ -9,7 +9,7 @@ use quadrille_proofs::{
 };
 use quadrille_spec::CollectiveKind::{AllGather, ReduceScatter};
 use quadrille_spec::{Activations, Axis, Model};
-use quadrille_step::{Operation, StepProgram, predict};
+use quadrille_step::{Operation, StepProgram, kind, predict};
 use quadrille_tensor::ContextPart;
 
 /// Sequences of 12 tokens, which 2, 3 and 6 context ranks cut; two microbatches of eight per data rank.
@@ -120,7 +120,7 @@ fn every_collective_over_context_matters() {
     assert_eq!(issues.len(), 2 * 3);
     for (place, old) in issues {
         let over_data = replaced(&program, |op| {
-            let mut op = op.clone();
+            let mut op = *op;
             if let Operation::Issue(collective) | Operation::Wait(collective) = &mut op.operation
                 && *collective == old
             {
@@ -131,7 +131,7 @@ fn every_collective_over_context_matters() {
         assert_caught(&over_data, 1, &format!("{} at {place:?} over data", old.kind.name()));
         if old.kind == ReduceScatter {
             let (input, output) = (old.input, old.output);
-            let slice = Operation::SliceRows { axis: Axis::Context, input, output };
+            let slice = Operation::SliceRows(kind::SliceRows { axis: Axis::Context, input, output });
             let alone = edited_at(&program, place, |ops, at| {
                 ops[at].operation = slice;
                 ops.retain(|op| op.operation != Operation::Wait(old));

@@ -11,7 +11,7 @@ use quadrille_proofs::{
 use quadrille_spec::{Activations, Axis, AxisSet, CollectiveKind, Model, Overlap};
 use quadrille_step::{
     Collective, GemmPass, Members, Op, Operation, Parameter, Reduction, Scalar, StepProgram, Write, declared_axes,
-    predict,
+    kind, predict,
 };
 
 const BOTH: [Activations; 2] = [Activations::Replicated, Activations::Scattered];
@@ -48,10 +48,10 @@ fn describe(program: &StepProgram, collective: &Collective) -> String {
 fn exchanged(program: &StepProgram, old: Collective, new: &[Operation]) -> StepProgram {
     replaced(program, |op| match op.operation {
         Operation::Issue(collective) if collective == old => {
-            new.iter().map(|operation| Op { operation: operation.clone(), ..op.clone() }).collect()
+            new.iter().map(|operation| Op { operation: *operation, ..*op }).collect()
         }
         Operation::Wait(collective) if collective == old => Vec::new(),
-        _ => vec![op.clone()],
+        _ => vec![*op],
     })
 }
 
@@ -62,7 +62,7 @@ fn unreduced(program: &StepProgram, collective: Collective) -> StepProgram {
         CollectiveKind::AllReduce => exchanged(program, collective, &[]),
         _ => {
             let axis = axes.iter().next().unwrap();
-            exchanged(program, collective, &[Operation::SliceRows { axis, input, output }])
+            exchanged(program, collective, &[Operation::SliceRows(kind::SliceRows { axis, input, output })])
         }
     }
 }
@@ -104,8 +104,7 @@ fn assert_reductions_matter(program: &StepProgram) -> usize {
 fn every_scalar_reduction_matters() {
     for program in [unbroken(Activations::Scattered)].into_iter().chain(other_families(Activations::Scattered)) {
         for dropped in [Scalar::Loss, Scalar::GradientNormSquared] {
-            let is_dropped =
-                |op: &Op| matches!(op.operation, Operation::ReduceScalar { scalar, .. } if scalar == dropped);
+            let is_dropped = |op: &Op| matches!(op.operation, Operation::ReduceScalar(kind::ReduceScalar { scalar, .. }) if scalar == dropped);
             let broken = edited(&program, |_, _, update| update.retain(|op| !is_dropped(op)));
             assert_caught(&broken, 1, &format!("{}: no reduction of {dropped:?}", program.model.name));
         }
@@ -193,13 +192,13 @@ fn every_gradient_counts_once_in_the_norm() {
 
 fn assert_counts_once_in_the_norm(program: &StepProgram) {
     for index in 0..program.stages[0].parameters.len() {
-        let counts = |op: &Op| matches!(op.operation, Operation::SumSquares { parameter, .. } if parameter.0 == index);
+        let counts = |op: &Op| matches!(op.operation, Operation::SumSquares(kind::SumSquares { parameter, .. }) if parameter.0 == index);
         let name = &program.stages[0].parameters[index].name;
         let never = edited(program, |_, _, update| update.retain(|op| !counts(op)));
         assert_caught(&never, 1, &format!("{name} is not in the norm"));
         let twice = edited(program, |_, _, update| {
             let at = update.iter().position(counts).unwrap();
-            update.insert(at, update[at].clone());
+            update.insert(at, update[at]);
         });
         assert_caught(&twice, 1, &format!("{name} is twice in the norm"));
     }
@@ -227,7 +226,7 @@ fn every_microbatch_counts_once() {
         let program = program(&model(1), grid, activations, Overlap::NONE, 8, 4);
         assert!(prove(&program, 2).unwrap().ok);
         for (at, op) in pass_operations(&program) {
-            if write_of(&mut op.operation.clone()) != Some(&mut Write::AccumulateMicrobatches) {
+            if { op.operation }.write_mut() != Some(&mut Write::AccumulateMicrobatches) {
                 continue;
             }
             for wrong in [Write::Overwrite, Write::Accumulate] {
@@ -240,23 +239,8 @@ fn every_microbatch_counts_once() {
 }
 
 fn set_write(operation: &mut Operation, new: Write) {
-    if let Some(write) = write_of(operation) {
+    if let Some(write) = operation.write_mut() {
         *write = new;
-    }
-}
-
-/// What an operation does with the former contents of its output.
-fn write_of(operation: &mut Operation) -> Option<&mut Write> {
-    match operation {
-        Operation::Accumulate { write, .. }
-        | Operation::Gemm { write, .. }
-        | Operation::EmbedBackward { write, .. }
-        | Operation::PositionsBackward { write, .. }
-        | Operation::BiasBackward { write, .. }
-        | Operation::ActivationBackward { write, .. }
-        | Operation::NormBackwardSums { write, .. }
-        | Operation::NormBackward { write, .. } => Some(write),
-        _ => None,
     }
 }
 
@@ -264,8 +248,8 @@ fn write_of(operation: &mut Operation) -> Option<&mut Write> {
 fn products_overwrite_and_sums_add() {
     let program = unbroken(Activations::Scattered);
     for (at, op) in pass_operations(&program) {
-        let wrong = match write_of(&mut op.operation.clone()) {
-            Some(Write::Overwrite) if matches!(op.operation, Operation::Gemm { .. }) => Write::Accumulate,
+        let wrong = match { op.operation }.write_mut() {
+            Some(Write::Overwrite) if matches!(op.operation, Operation::Gemm(_)) => Write::Accumulate,
             Some(Write::Accumulate) => Write::Overwrite,
             _ => continue,
         };
@@ -279,16 +263,13 @@ fn work_in_place_is_done_once() {
     for activations in BOTH {
         let program = unbroken(activations);
         for (at, op) in pass_operations(&program) {
-            if !matches!(
-                op.operation,
-                Operation::Bias { .. } | Operation::AddPositions { .. } | Operation::Residual { .. }
-            ) {
+            if !matches!(op.operation, Operation::Bias(_) | Operation::AddPositions(_) | Operation::Residual(_)) {
                 continue;
             }
             let name = op.operation.name();
-            let never = edited_at(&program, at, |ops, at| drop(ops.remove(at)));
+            let never = edited_at(&program, at, |ops, at| _ = ops.remove(at));
             assert_caught(&never, 1, &format!("{activations}: no {name} at {at:?}"));
-            let twice = edited_at(&program, at, |ops, at| ops.insert(at, op.clone()));
+            let twice = edited_at(&program, at, |ops, at| ops.insert(at, *op));
             assert_caught(&twice, 1, &format!("{activations}: {name} twice at {at:?}"));
         }
     }
@@ -298,11 +279,11 @@ fn work_in_place_is_done_once() {
 fn every_parameter_moves_once() {
     let program = unbroken(Activations::Scattered);
     for (at, op) in program.stages[0].update.ops.iter().enumerate() {
-        if let Operation::AdamW { parameter, .. } = op.operation {
+        if let Operation::AdamW(kind::AdamW { parameter, .. }) = op.operation {
             let name = &program.stages[0].parameters[parameter.0].name;
-            let never = edited(&program, |_, _, update| drop(update.remove(at)));
+            let never = edited(&program, |_, _, update| _ = update.remove(at));
             assert_caught(&never, 1, &format!("{name} does not move"));
-            let twice = edited(&program, |_, _, update| update.insert(at, op.clone()));
+            let twice = edited(&program, |_, _, update| update.insert(at, *op));
             assert_caught(&twice, 1, &format!("{name} moves twice"));
         }
     }
@@ -311,10 +292,11 @@ fn every_parameter_moves_once() {
 #[test]
 fn weight_gradients_come_from_the_right_product() {
     let program = unbroken(Activations::Replicated);
-    let is_product = |op: &Op| matches!(op.operation, Operation::Gemm { pass: GemmPass::WeightGradient, .. });
+    let is_product =
+        |op: &Op| matches!(op.operation, Operation::Gemm(kind::Gemm { pass: GemmPass::WeightGradient, .. }));
     for (at, op) in pass_operations(&program).into_iter().filter(|(_, op)| is_product(op)) {
         let twice = edited_at(&program, at, |ops, at| {
-            let mut again = op.clone();
+            let mut again = *op;
             set_write(&mut again.operation, Write::Accumulate);
             ops.insert(at + 1, again);
         });
@@ -328,7 +310,7 @@ fn a_collective_too_many_is_counted() {
     let program = unbroken(Activations::Scattered);
     let maximum = collectives(&program).into_iter().find(|c| c.reduction == Reduction::Max).unwrap();
     let [issue, wait] = [Operation::Issue(maximum), Operation::Wait(maximum)];
-    let wasteful = exchanged(&program, maximum, &[issue.clone(), wait.clone(), issue, wait]);
+    let wasteful = exchanged(&program, maximum, &[issue, wait, issue, wait]);
     assert!(prove(&wasteful, 1).unwrap().ok, "the numbers are right");
 
     let counted = |program: &StepProgram| trajectory(program, 1, 1).unwrap();

@@ -10,7 +10,7 @@ use quadrille_proofs::{
     combined_cases, drawn, edited_stage, for_random, forward_options, layout_with, llama, model, replaced, vit,
 };
 use quadrille_spec::{Axis, ElementType, Grid, Layout, LayoutRequest, Model, RandomStream};
-use quadrille_step::{Operation, StepProgram};
+use quadrille_step::{Operation, StepProgram, kind};
 
 const SEED: u64 = 21;
 
@@ -173,19 +173,21 @@ fn a_broken_cache_is_seen() {
         };
         // One block's keys and values are not stored.
         let unstored = edited_stage(&program, 0, |stage| {
-            let at = first(&program, |operation| matches!(operation, Operation::StoreKeysValues { .. }));
+            let at = first(&program, |operation| matches!(operation, Operation::StoreKeysValues(_)));
             stage.chunks[0].forward.ops.remove(at);
         });
         // They are stored after the attention that reads them, so that the newest position is not seen.
         let late = edited_stage(&program, 0, |stage| {
-            let at = first(&program, |operation| matches!(operation, Operation::StoreKeysValues { .. }));
+            let at = first(&program, |operation| matches!(operation, Operation::StoreKeysValues(_)));
             stage.chunks[0].forward.ops.swap(at, at + 1);
         });
         // One block reads another's.
         let exchanged = edited_stage(&program, 0, |stage| {
             let other = stage.caches[1];
-            let at = first(&program, |operation| matches!(operation, Operation::CachedAttention { .. }));
-            if let Operation::CachedAttention { cache, .. } = &mut stage.chunks[0].forward.ops[at].operation {
+            let at = first(&program, |operation| matches!(operation, Operation::CachedAttention(_)));
+            if let Operation::CachedAttention(kind::CachedAttention { cache, .. }) =
+                &mut stage.chunks[0].forward.ops[at].operation
+            {
                 *cache = other;
             }
         });
@@ -213,8 +215,8 @@ fn the_second_pass_reads_what_the_first_has_stored() {
     let whole = run(&programs);
     assert!(whole.ledger_equal);
     let prefill = replaced(&programs.prefill, |op| match op.operation {
-        Operation::StoreKeysValues { .. } => Vec::new(),
-        _ => vec![op.clone()],
+        Operation::StoreKeysValues(_) => Vec::new(),
+        _ => vec![*op],
     });
     let broken = run(&GenerationPrograms { prefill, ..programs });
     assert_ne!(broken.sequences, whole.sequences);

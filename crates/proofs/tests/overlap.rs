@@ -7,7 +7,7 @@ use quadrille_proofs::{
     trajectory,
 };
 use quadrille_spec::{Activations, Axis, CollectiveKind, ElementType, Layout, Model, Overlap};
-use quadrille_step::{Collective, GemmPass, Op, Operation, StepProgram};
+use quadrille_step::{Collective, GemmPass, Op, Operation, StepProgram, kind};
 
 const OAR: Overlap = Overlap { all_reduce: true, ..Overlap::NONE };
 const ORS: Overlap = Overlap { reduce_scatter: true, ..Overlap::NONE };
@@ -79,7 +79,7 @@ fn overlapped(activations: Activations, overlap: Overlap) -> StepProgram {
 
 /// The operations of the passes over a microbatch.
 fn passes(program: &StepProgram) -> Vec<Op> {
-    pass_operations(program).into_iter().map(|(_, op)| op.clone()).collect()
+    pass_operations(program).into_iter().map(|(_, op)| *op).collect()
 }
 
 /// The operations between issue and wait of every collective of a section, in order of issue.
@@ -93,7 +93,7 @@ fn flights(ops: &[Op]) -> Vec<(Collective, &[Op])> {
 }
 
 fn is_product(op: &Op) -> bool {
-    matches!(op.operation, Operation::Gemm { .. })
+    matches!(op.operation, Operation::Gemm(_))
 }
 
 /// How many collectives that `wanted` names fly over operations that `work` names.
@@ -109,7 +109,8 @@ fn over_z(collective: &Collective, kind: CollectiveKind) -> bool {
 /// Collectives hidden by (OAR, ORS, OAG): reductions of input gradients under weight-gradient products, z
 /// reduce-scatters and z all-gathers under any product.
 fn hidden_by_pass(program: &StepProgram) -> [usize; 3] {
-    let weight_gradient = |op: &Op| matches!(op.operation, Operation::Gemm { pass: GemmPass::WeightGradient, .. });
+    let weight_gradient =
+        |op: &Op| matches!(op.operation, Operation::Gemm(kind::Gemm { pass: GemmPass::WeightGradient, .. }));
     [
         hidden(program, |collective| !collective.axes.contains(Axis::Z), weight_gradient),
         hidden(program, |collective| over_z(collective, CollectiveKind::ReduceScatter), is_product),

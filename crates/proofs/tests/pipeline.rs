@@ -15,7 +15,7 @@ use quadrille_proofs::{
     rebuilt, trajectory_with,
 };
 use quadrille_spec::{Activations, Axis, MemoryClass, Model, Schedule};
-use quadrille_step::{Members, Operation, StageProgram, StepProgram, Write, predict};
+use quadrille_step::{Members, Operation, StageProgram, StepProgram, Write, kind, predict};
 
 const ALL: [Schedule; 5] = [
     Schedule::Gpipe,
@@ -260,19 +260,21 @@ fn put_off_weight_gradients_count_once() {
     let mut tried = 0;
     for (place, op) in operations(&program).into_iter().filter(|(place, _)| place.list == 2) {
         let adds = match &op.operation {
-            Operation::Gemm { .. } => Write::Accumulate,
-            Operation::Accumulate { .. } => Write::AccumulateMicrobatches,
+            Operation::Gemm(_) => Write::Accumulate,
+            Operation::Accumulate(_) => Write::AccumulateMicrobatches,
             _ => continue,
         };
         let twice = edited_at(&program, place, |ops, at| {
-            let mut again = op.clone();
-            if let Operation::Gemm { write, .. } | Operation::Accumulate { write, .. } = &mut again.operation {
+            let mut again = *op;
+            if let Operation::Gemm(kind::Gemm { write, .. }) | Operation::Accumulate(kind::Accumulate { write, .. }) =
+                &mut again.operation
+            {
                 *write = adds;
             }
             ops.insert(at + 1, again);
         });
         assert_caught(&twice, 1, &format!("{} twice at {place:?}", op.operation.name()));
-        let never = edited_at(&program, place, |ops, at| drop(ops.remove(at)));
+        let never = edited_at(&program, place, |ops, at| _ = ops.remove(at));
         assert_caught(&never, 1, &format!("no {} at {place:?}", op.operation.name()));
         tried += 1;
     }

@@ -7,7 +7,7 @@ use quadrille_proofs::{
 };
 use quadrille_spec::CollectiveKind::AllGather;
 use quadrille_spec::{Activations, Axis, Model, Recompute};
-use quadrille_step::{GemmPass, Layer, Op, Operation, StepProgram};
+use quadrille_step::{DropoutSite, GemmPass, Layer, Op, Operation, StepProgram, kind};
 
 const FULL: Recompute = Recompute::Full { every: 1 };
 const PAIRS: Recompute = Recompute::Full { every: 2 };
@@ -62,12 +62,12 @@ fn repetitions(program: &StepProgram) -> Vec<(Place, &Op)> {
     let forward = |op: &Op| {
         matches!(
             op.operation,
-            Operation::Norm { .. }
-                | Operation::Bias { .. }
-                | Operation::BiasActivation { .. }
-                | Operation::Attention { .. }
-                | Operation::Residual { .. }
-                | Operation::Gemm { pass: GemmPass::Forward, .. }
+            Operation::Norm(_)
+                | Operation::Bias(_)
+                | Operation::BiasActivation(_)
+                | Operation::Attention(_)
+                | Operation::Residual(_)
+                | Operation::Gemm(kind::Gemm { pass: GemmPass::Forward, .. })
         )
     };
     let mut found = pass_operations(program);
@@ -83,13 +83,12 @@ fn a_changed_input_is_found() {
     let stage = &program.stages[0];
     let bias = stage.parameters.iter().find(|each| each.name == "block.0.projection.bias").unwrap().value;
     for block in 0..4 {
-        let reads = |(_, op): &(Place, &Op)| {
-            op.layer == Layer::Block(block) && matches!(op.operation, Operation::RowSums { .. })
-        };
+        let reads =
+            |(_, op): &(Place, &Op)| op.layer == Layer::Block(block) && matches!(op.operation, Operation::RowSums(_));
         let mut backward = pass_operations(&program).into_iter().filter(|(place, _)| place.list == 1);
         let (place, op) = backward.find(|each| reads(each)).unwrap();
-        let Operation::RowSums { input, .. } = op.operation else { unreachable!("found as one") };
-        let changed = Op { operation: Operation::Bias { bias, input, output: input }, ..op.clone() };
+        let Operation::RowSums(kind::RowSums { input, .. }) = op.operation else { unreachable!("found as one") };
+        let changed = Op { operation: Operation::Bias(kind::Bias { bias, input, output: input }), ..*op };
         let broken = edited_at(&program, place, |ops, at| ops.insert(at, changed));
         assert_caught(&broken, 1, &format!("the input of block {block} has changed"));
     }
@@ -114,12 +113,14 @@ fn a_repetition_that_differs_is_found() {
 /// The program with another dropout, or a bias added twice, in the repetition at `place`.
 fn repeated_otherwise(program: &StepProgram, place: Place, op: &Op) -> Option<StepProgram> {
     match op.operation {
-        Operation::Attention { .. } | Operation::Residual { .. } => Some(edited_at(program, place, |ops, at| {
-            if let Operation::Attention { dropout, .. } | Operation::Residual { dropout, .. } = &mut ops[at].operation {
-                *dropout = Some("another".to_owned());
+        Operation::Attention(_) | Operation::Residual(_) => Some(edited_at(program, place, |ops, at| {
+            if let Operation::Attention(kind::Attention { dropout, .. })
+            | Operation::Residual(kind::Residual { dropout, .. }) = &mut ops[at].operation
+            {
+                *dropout = Some(DropoutSite::Embedding);
             }
         })),
-        Operation::Bias { .. } => Some(edited_at(program, place, |ops, at| ops.insert(at, op.clone()))),
+        Operation::Bias(_) => Some(edited_at(program, place, |ops, at| ops.insert(at, *op))),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 
 use quadrille_proofs::{edited, is_collective, model, pass_operations, program, prove};
 use quadrille_spec::{Activations, Axis, CollectiveKind, Overlap};
-use quadrille_step::{Op, Operation, StageProgram, StepProgram, StorageId, Value, ValueId};
+use quadrille_step::{Op, Operation, StageProgram, StepProgram, StorageId, Value, ValueId, kind};
 
 /// A value like `of` in a storage of its own.
 fn another(stage: &mut StageProgram, of: ValueId) -> ValueId {
@@ -26,24 +26,24 @@ fn gathered_again(mut program: StepProgram, axis: Axis, cut: Axis) -> StepProgra
                 .is_some_and(|gather| gather.kind == CollectiveKind::AllGather && gather.axes == axis.only())
     });
     let wait = wait.expect("scattered activations are gathered over x and y");
-    let like = ops[wait].clone();
+    let like = ops[wait];
     let gather = is_collective(&like).expect("found as one");
     // Columns are gathered in blocks and unpacked after.
     let unpack = match ops[wait + 1].operation {
-        Operation::Unpack { output, .. } => Some(output),
+        Operation::Unpack(kind::Unpack { output, .. }) => Some(output),
         _ => None,
     };
     let sliced = another(stage, gather.input);
     let again = quadrille_step::Collective { input: sliced, ..gather };
     let slice = match unpack {
-        Some(input) => Operation::SliceColumns { axis: cut, input, output: sliced },
-        None => Operation::SliceRows { axis: cut, input: gather.output, output: sliced },
+        Some(input) => Operation::SliceColumns(kind::SliceColumns { axis: cut, input, output: sliced }),
+        None => Operation::SliceRows(kind::SliceRows { axis: cut, input: gather.output, output: sliced }),
     };
     let mut added = vec![slice, Operation::Issue(again), Operation::Wait(again)];
-    added.extend(unpack.map(|output| Operation::Unpack { axis, input: gather.output, output }));
+    added.extend(unpack.map(|output| Operation::Unpack(kind::Unpack { axis, input: gather.output, output })));
     let at = wait + 1 + usize::from(unpack.is_some());
     edited(&program, |forward, _, _| {
-        forward.splice(at..at, added.into_iter().map(|operation| Op { operation, ..like.clone() }));
+        forward.splice(at..at, added.into_iter().map(|operation| Op { operation, ..like }));
     })
 }
 

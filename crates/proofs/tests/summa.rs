@@ -117,7 +117,7 @@ fn with_another_root(program: &StepProgram, at: AxisSet, kind: CollectiveKind, w
     });
     let old = issued.clone().nth(which * issued.count() / 4).unwrap();
     replaced(program, |op| {
-        let mut op = op.clone();
+        let mut op = *op;
         if let Operation::Issue(collective) | Operation::Wait(collective) = &mut op.operation
             && *collective == old
             && let Members::Root(root) = &mut collective.members

@@ -8,7 +8,7 @@ use quadrille_proofs::{
 };
 use quadrille_spec::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
 use quadrille_spec::{Axis, KeepWeights, MemoryClass, Model, RankLedger, Recompute, Zero};
-use quadrille_step::{Op, Operation, Parameter, StageProgram, StepProgram, predict};
+use quadrille_step::{Op, Operation, Parameter, StageProgram, StepProgram, kind, predict};
 
 const GRIDS: [&str; 7] =
     ["data=2", "data=3", "context=2", "data=3,context=2", "x=2,data=3", "y=2,z=2,data=2", "z=2,context=2,data=2"];
@@ -227,10 +227,13 @@ fn every_scatter_of_gradients_matters() {
             let in_place = program.stages[0].value(input).storage == program.stages[0].value(output).storage;
             let broken = replaced(&program, |op| match op.operation {
                 Operation::Issue(each) if each == old && !in_place => {
-                    vec![Op { operation: Operation::SliceRows { axis: Axis::Data, input, output }, ..op.clone() }]
+                    vec![Op {
+                        operation: Operation::SliceRows(kind::SliceRows { axis: Axis::Data, input, output }),
+                        ..*op
+                    }]
                 }
                 Operation::Issue(each) | Operation::Wait(each) if each == old => Vec::new(),
-                _ => vec![op.clone()],
+                _ => vec![*op],
             });
             assert_caught(&broken, 1, &format!("{zero}: no scatter at {place:?}"));
         }
@@ -264,10 +267,10 @@ fn every_gather_of_updated_shards_matters() {
         let name = &program.stages[0].value(gather.output).name;
         let never = replaced(&program, |op| match op.operation {
             Operation::Issue(each) | Operation::WaitCarried(each) if each == gather => Vec::new(),
-            _ => vec![op.clone()],
+            _ => vec![*op],
         });
         assert_caught(&never, 2, &format!("{name} is not gathered"));
-        let no_wait = edited_at(&program, place, |ops, at| drop(ops.remove(at)));
+        let no_wait = edited_at(&program, place, |ops, at| _ = ops.remove(at));
         // Without the comparison between steps, which waits for everything.
         let message = trajectory_with(&no_wait, 2, 1, hyper(None)).unwrap_err().to_string();
         assert!(message.contains("in flight without a wait") && message.contains(name), "{name}: {message}");

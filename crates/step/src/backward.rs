@@ -6,38 +6,104 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Activation, Linear, MemoryClass, Schedule};
+use quadrille_spec::{Activation, Linear, Schedule};
 
 use crate::builder::Builder;
-use crate::operation::{GemmPass, GemmStorage, Operation, Write};
+use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write};
 use crate::program::{Boundaries, Boundary};
+use crate::value::{Format, Home};
 use crate::weights::{reduce_weight, weight_tile};
-use crate::{Layer, ParameterId, Sharding, StepError, ValueId};
+use crate::{Layer, ParameterId, Sharding, StepError, ValueId, kind};
 
 /// Gradients of parameters are summed over the microbatches of a step.
 const MICROBATCHES: Write = Write::AccumulateMicrobatches;
 
 /// What the forward pass did, with what its backward needs. `input` is the value as used, `output` the result.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Node {
-    Embed { table: ParameterId, output: ValueId },
-    AddPositions { positions: ParameterId, input: ValueId, output: ValueId },
-    Dropout { purpose: String, input: ValueId, output: ValueId },
+    Embed {
+        table: ParameterId,
+        output: ValueId,
+    },
+    AddPositions {
+        positions: ParameterId,
+        input: ValueId,
+        output: ValueId,
+    },
+    Dropout {
+        site: DropoutSite,
+        input: ValueId,
+        output: ValueId,
+    },
     Norm(NormNode),
-    Linear { weight: ParameterId, input: ValueId, output: ValueId },
-    Bias { bias: ParameterId, input: ValueId, output: ValueId },
-    Activation { bias: Option<ParameterId>, input: ValueId, output: ValueId, activated: ValueId },
-    Rotate { input: ValueId, output: ValueId },
-    Attention { qkv: ValueId, output: ValueId, statistics: ValueId, dropout: Option<String> },
-    Stream { input: ValueId, output: ValueId },
-    Receive { received: ValueId, x: ValueId },
-    Send { x: ValueId, sent: ValueId },
-    Residual { bias: Option<ParameterId>, input: ValueId, residual: ValueId, output: ValueId, dropout: Option<String> },
-    Head { weight: ParameterId, input: ValueId, logits: ValueId },
-    PatchEmbedding { weight: ParameterId, input: ValueId, output: ValueId },
-    PatchHead { weight: ParameterId, input: ValueId, output: ValueId },
-    Loss { predictions: ValueId, gradient: ValueId },
-    Reshard { input: ValueId, output: ValueId },
+    Linear {
+        weight: ParameterId,
+        input: ValueId,
+        output: ValueId,
+    },
+    Bias {
+        bias: ParameterId,
+        input: ValueId,
+        output: ValueId,
+    },
+    Activation {
+        bias: Option<ParameterId>,
+        input: ValueId,
+        output: ValueId,
+        activated: ValueId,
+    },
+    Rotate {
+        input: ValueId,
+        output: ValueId,
+    },
+    Attention {
+        qkv: ValueId,
+        output: ValueId,
+        statistics: ValueId,
+        dropout: Option<DropoutSite>,
+    },
+    Stream {
+        input: ValueId,
+        output: ValueId,
+    },
+    Receive {
+        received: ValueId,
+        x: ValueId,
+    },
+    Send {
+        x: ValueId,
+        sent: ValueId,
+    },
+    Residual {
+        bias: Option<ParameterId>,
+        input: ValueId,
+        residual: ValueId,
+        output: ValueId,
+        dropout: Option<DropoutSite>,
+    },
+    Head {
+        weight: ParameterId,
+        input: ValueId,
+        logits: ValueId,
+    },
+    PatchEmbedding {
+        weight: ParameterId,
+        input: ValueId,
+        output: ValueId,
+    },
+    PatchHead {
+        weight: ParameterId,
+        input: ValueId,
+        output: ValueId,
+    },
+    Loss {
+        predictions: ValueId,
+        gradient: ValueId,
+    },
+    Reshard {
+        input: ValueId,
+        output: ValueId,
+    },
 }
 
 /// What the backward of a norm needs; an RMS norm has neither beta nor sums.
@@ -150,7 +216,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
         Node::Bias { bias, input, output } => {
             let gradient = known.of[&output];
             let bias_gradient = b.vector_gradient(bias, gradient);
-            b.push(Operation::BiasBackward { gradient, output: bias_gradient, write: MICROBATCHES });
+            b.push(kind::BiasBackward { gradient, output: bias_gradient, write: MICROBATCHES });
             b.contribute(known, input, gradient)
         }
         Node::Activation { bias, input, output, activated } => {
@@ -162,7 +228,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             };
             let before = b.in_place("d up pre-activation", place);
             let bias_gradient = bias.map(|bias| b.vector_gradient(bias, before));
-            b.push(Operation::ActivationBackward {
+            b.push(kind::ActivationBackward {
                 function,
                 input: output,
                 gradient,
@@ -175,7 +241,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
         Node::Rotate { input, output } => {
             let gradient = known.of[&output];
             let before = b.in_place("d qkv", gradient);
-            b.push(Operation::Rotate { back: true, input: gradient, output: before });
+            b.push(kind::Rotate { back: true, input: gradient, output: before });
             b.contribute(known, input, before)
         }
         Node::Attention { qkv, output: result, statistics, dropout } => {
@@ -183,7 +249,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             let keys_values = b.gather_keys_values(qkv)?;
             let keys_values_gradient = keys_values.map(|_| b.keys_values_gradient(qkv)).transpose()?;
             let mut output = b.like("d qkv", qkv)?;
-            b.push(Operation::AttentionBackward {
+            b.push(kind::AttentionBackward {
                 qkv,
                 keys_values,
                 keys_values_gradient,
@@ -202,26 +268,26 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             let gradient = known.of[&output];
             b.contribute(known, residual, gradient)?;
             let mut branch = gradient;
-            if let Some(purpose) = dropout {
+            if let Some(site) = dropout {
                 branch = b.like("d dropout", gradient)?;
-                b.push(Operation::Dropout { purpose, input: gradient, output: branch });
+                b.push(kind::Dropout { site, input: gradient, output: branch });
             }
             if let Some(bias) = bias {
                 let bias_gradient = b.vector_gradient(bias, branch);
-                b.push(Operation::BiasBackward { gradient: branch, output: bias_gradient, write: MICROBATCHES });
+                b.push(kind::BiasBackward { gradient: branch, output: bias_gradient, write: MICROBATCHES });
             }
             b.contribute(known, input, branch)
         }
-        Node::Dropout { purpose, input, output } => {
+        Node::Dropout { site, input, output } => {
             let gradient = known.of[&output];
             let before = b.in_place("d embedded", gradient);
-            b.push(Operation::Dropout { purpose, input: gradient, output: before });
+            b.push(kind::Dropout { site, input: gradient, output: before });
             b.contribute(known, input, before)
         }
         Node::AddPositions { positions, input, output } => {
             let gradient = known.of[&output];
             let positions = b.vector_gradient(positions, gradient);
-            b.push(Operation::PositionsBackward { gradient, output: positions, write: MICROBATCHES });
+            b.push(kind::PositionsBackward { gradient, output: positions, write: MICROBATCHES });
             b.contribute(known, input, gradient)
         }
         Node::Embed { table, output } => {
@@ -229,7 +295,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             let rows = b.sharding(gradient).rows.clone();
             b.weight_gradient = true;
             let (tile, write) = open_tile(b, known, table)?;
-            b.push(Operation::EmbedBackward { gradient, output: tile, write });
+            b.push(kind::EmbedBackward { gradient, output: tile, write });
             reduce_weight(b, table, tile, &rows)?;
             b.weight_gradient = false;
             Ok(())
@@ -277,8 +343,8 @@ fn linear(
         let (inputs, outputs) =
             if products.transposed_weight { (stored.cols, stored.rows) } else { (stored.rows, stored.cols) };
         let partial = Sharding::new(&rows, &inputs).partial(outputs.into_iter().collect());
-        let input_gradient = b.value(name, b.shape(input), partial, MemoryClass::Activations)?;
-        b.push(Operation::Gemm {
+        let input_gradient = b.value(name, b.shape(input), partial, Home::ACTIVATIONS)?;
+        b.push(kind::Gemm {
             pass: GemmPass::InputGradient,
             storage: products.input_gradient,
             left: gradient,
@@ -307,7 +373,7 @@ fn weight_gradient(
         b.summa_weight_gradient(input, gradient, tile, write)?;
     } else {
         let (left, right) = if products.transposed_weight { (gradient, input) } else { (input, gradient) };
-        b.push(Operation::Gemm {
+        b.push(kind::Gemm {
             pass: GemmPass::WeightGradient,
             storage: GemmStorage::Tn,
             left,
@@ -341,11 +407,11 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
     let partial = complete.clone().partial(cut.cols.iter().copied().collect());
     let [rows, _] = b.shape(input);
     let sums_per_row = if beta.is_some() { 2 } else { 1 };
-    let row_sums = b.value("norm backward sums", [rows, sums_per_row], partial, MemoryClass::Buffers)?;
+    let row_sums = b.value("norm backward sums", [rows, sums_per_row], partial, Home::buffer(Format::Sums))?;
     let gamma_gradient = b.vector_gradient(gamma, gradient);
     let beta_gradient = beta.map(|beta| b.vector_gradient(beta, gradient));
     let gamma = b.parameters[gamma.0].value;
-    b.push(Operation::NormBackwardSums {
+    b.push(kind::NormBackwardSums {
         input,
         sums,
         squares,
@@ -362,13 +428,13 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
     let (output, write) = match known.of.get(&input).copied() {
         Some(residual) if b.layout.schedule == Schedule::ZeroBubble => {
             let copy = b.like("d residual", residual)?;
-            b.push(Operation::Accumulate { input: residual, output: copy, write: Write::Overwrite });
+            b.push(kind::Accumulate { input: residual, output: copy, write: Write::Overwrite });
             (b.in_place("d residual", copy), Write::Accumulate)
         }
         Some(residual) => (b.in_place("d residual", residual), Write::Accumulate),
         None => (b.like("d residual", input)?, Write::Overwrite),
     };
-    b.push(Operation::NormBackward { input, sums, squares, gamma, gradient, reduced, output, write });
+    b.push(kind::NormBackward { input, sums, squares, gamma, gradient, reduced, output, write });
     known.of.insert(input, output);
     Ok(())
 }

@@ -4,14 +4,15 @@
 //! their scattered form (sequence parallelism over two axes). A normal layer contracts over y and gives columns
 //! over x; a transposed one contracts over x and gives columns over y.
 
-use quadrille_spec::{Axis, Linear, MemoryClass, Norm, Positions};
+use quadrille_spec::{Axis, Linear, Norm, Positions};
 
 use crate::backward::{Node, NormNode};
 use crate::builder::{Builder, PARTIAL};
 use crate::ends::{embedding, head};
-use crate::operation::{GemmPass, GemmStorage, Operation, Write};
+use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write};
 use crate::program::{Boundaries, Boundary};
-use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, generation, summa};
+use crate::value::{Format, Home};
+use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, generation, kind, summa};
 
 type Built<T> = Result<T, StepError>;
 
@@ -56,7 +57,7 @@ pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
 /// of the rows, and the shares are gathered (scatter-gather: Megatron-LM PTD-P, section 4.1).
 fn receive(b: &mut Builder) -> Built<(ValueId, ValueId)> {
     let shape = [b.pass_rows(), b.model.hidden];
-    let received = b.value("received", shape, boundary_sharding(b), MemoryClass::Activations)?;
+    let received = b.value("received", shape, boundary_sharding(b), Home::ACTIVATIONS)?;
     let x = b.transition(received, &b.residual_sharding())?;
     b.record(Node::Receive { received, x });
     Ok((received, x))
@@ -102,18 +103,18 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
     let weight = self::weight(b, &name("projection"), [h, h], TRANSPOSED, std)?;
     let projected = linear(b, &name("projection"), output, weight, TRANSPOSED)?;
-    residual(b, index, "projection", projected, x)
+    residual(b, &name("projection"), DropoutSite::Projection(index), projected, x)
 }
 
 /// Attention among the tokens of the pass.
 fn attention(b: &mut Builder, index: usize, qkv: ValueId) -> Built<ValueId> {
     let (rows, heads) = (b.pass_rows(), b.model.heads);
     let sharding = Sharding::new(&b.rows_with(Axis::Y), &[Axis::X]);
-    let output = b.value("attention", [rows, b.model.hidden], sharding.clone(), MemoryClass::Activations)?;
-    let statistics = b.value("attention statistics", [rows, heads], sharding, MemoryClass::Activations)?;
-    let dropout = dropout_purpose(b, index, "attention");
+    let output = b.value("attention", [rows, b.model.hidden], sharding.clone(), Home::ACTIVATIONS)?;
+    let statistics = b.value("attention statistics", [rows, heads], sharding, Home::STATISTICS)?;
+    let dropout = dropout(b, DropoutSite::Attention(index));
     let keys_values = b.gather_keys_values(qkv)?;
-    b.push(Operation::Attention { qkv, keys_values, output, statistics, dropout: dropout.clone() });
+    b.push(kind::Attention { qkv, keys_values, output, statistics, dropout });
     b.record(Node::Attention { qkv, output, statistics, dropout });
     Ok(output)
 }
@@ -125,7 +126,7 @@ fn rotate(b: &mut Builder, name: &str, input: ValueId) -> ValueId {
         return input;
     }
     let output = b.in_place(name, input);
-    b.push(Operation::Rotate { back: false, input, output });
+    b.push(kind::Rotate { back: false, input, output });
     b.record(Node::Rotate { input, output });
     output
 }
@@ -141,15 +142,15 @@ fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> 
     let bias = bias_parameter(b, &name("up"), up)?;
     let pre = b.in_place("up pre-activation", up);
     let (rows, sharding) = (b.pass_rows(), b.sharding(pre).clone());
-    let activated = b.value(function.to_string(), [rows, f], sharding, MemoryClass::Activations)?;
+    let activated = b.value(function.to_string(), [rows, f], sharding, Home::ACTIVATIONS)?;
     let bias_value = bias.map(|bias| b.parameter_value(bias));
-    b.push(Operation::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
+    b.push(kind::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
     b.record(Node::Activation { bias, input: up, output: pre, activated });
 
     let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
     let weight = self::weight(b, &name("down"), [f, h], TRANSPOSED, std)?;
     let down = linear(b, &name("down"), activated, weight, TRANSPOSED)?;
-    residual(b, index, "down", down, x)
+    residual(b, &name("down"), DropoutSite::Down(index), down, x)
 }
 
 /// A norm whose statistics are reduced over the axes that shard the columns: sums and centered squares of a layer
@@ -168,19 +169,19 @@ pub(crate) fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId
 
     let complete = Sharding::new(&cut.rows, &[]);
     let partial = complete.clone().partial(cut.cols.iter().copied().collect());
-    let statistics = |b: &mut Builder, name| b.value(name, [rows, 1], partial.clone(), MemoryClass::Buffers);
+    let statistics = |b: &mut Builder, name| b.value(name, [rows, 1], partial.clone(), Home::buffer(Format::Sums));
     let (sums, squares) = match b.model.norm {
         Norm::Layer => {
             let sums = statistics(b, "row sums")?;
-            b.push(Operation::RowSums { input, output: sums });
+            b.push(kind::RowSums { input, output: sums });
             let sums = b.transition(sums, &complete)?;
             let squares = statistics(b, "centered squares")?;
-            b.push(Operation::CenteredSquares { input, sums, output: squares });
+            b.push(kind::CenteredSquares { input, sums, output: squares });
             (Some(sums), squares)
         }
         Norm::Rms => {
             let squares = statistics(b, "row squares")?;
-            b.push(Operation::RowSquares { input, output: squares });
+            b.push(kind::RowSquares { input, output: squares });
             (None, squares)
         }
     };
@@ -188,7 +189,7 @@ pub(crate) fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId
     let output = b.like(name, input)?;
     let gamma_value = b.parameter_value(gamma);
     let beta_value = beta.map(|beta| b.parameter_value(beta));
-    b.push(Operation::Norm { input, sums, squares, gamma: gamma_value, beta: beta_value, output });
+    b.push(kind::Norm { input, sums, squares, gamma: gamma_value, beta: beta_value, output });
     b.record(Node::Norm(NormNode { gamma, beta, input, sums, squares, output }));
     Ok(output)
 }
@@ -225,8 +226,8 @@ pub(crate) fn product(b: &mut Builder, name: &str, input: ValueId, weight: Param
     let partial = Sharding::new(&cut.rows, &columns).partial(cut.cols.into_iter().collect());
     let is_partial = b.layout.grid.size_of(partial.partial) > 1;
     let name = if is_partial { format!("{name}{PARTIAL}") } else { name.to_owned() };
-    let output = b.value(name, [b.pass_rows(), outputs], partial, MemoryClass::Activations)?;
-    b.push(Operation::Gemm {
+    let output = b.value(name, [b.pass_rows(), outputs], partial, Home::ACTIVATIONS)?;
+    b.push(kind::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nn,
         left: input,
@@ -243,7 +244,7 @@ fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId
     let gathered = b.gather_weight(weight)?;
     let [rows, columns] = summa::WEIGHT;
     let sharding = Sharding::new(&b.rows_with(rows), &[columns]);
-    let output = b.value(name, [b.pass_rows(), outputs], sharding, MemoryClass::Activations)?;
+    let output = b.value(name, [b.pass_rows(), outputs], sharding, Home::ACTIVATIONS)?;
     b.summa_forward(input, gathered, output)?;
     b.record(Node::Linear { weight, input, output });
     Ok(output)
@@ -263,22 +264,23 @@ pub(crate) fn add_bias(b: &mut Builder, name: &str, bias: Option<ParameterId>, i
     let Some(bias) = bias else { return input };
     let output = b.in_place(name, input);
     let value = b.parameter_value(bias);
-    b.push(Operation::Bias { bias: value, input, output });
+    b.push(kind::Bias { bias: value, input, output });
     b.record(Node::Bias { bias, input, output });
     output
 }
 
 /// Bias, dropout and the addition to the residual stream.
-fn residual(b: &mut Builder, index: usize, what: &str, input: ValueId, residual: ValueId) -> Built<ValueId> {
-    let bias = bias_parameter(b, &format!("block.{index}.{what}"), input)?;
-    let dropout = dropout_purpose(b, index, what);
+fn residual(b: &mut Builder, name: &str, site: DropoutSite, input: ValueId, residual: ValueId) -> Built<ValueId> {
+    let bias = bias_parameter(b, name, input)?;
+    let dropout = dropout(b, site);
     let output = b.in_place("residual", input);
     let bias_value = bias.map(|bias| b.parameter_value(bias));
-    b.push(Operation::Residual { bias: bias_value, input, residual, output, dropout: dropout.clone() });
+    b.push(kind::Residual { bias: bias_value, input, residual, output, dropout });
     b.record(Node::Residual { bias, input, residual, output, dropout });
     Ok(output)
 }
 
-fn dropout_purpose(b: &Builder, index: usize, what: &str) -> Option<String> {
-    (b.model.dropout > 0.0).then(|| format!("block {index} {what}"))
+/// The site, if the model drops elements at all.
+fn dropout(b: &Builder, site: DropoutSite) -> Option<DropoutSite> {
+    (b.model.dropout > 0.0).then_some(site)
 }

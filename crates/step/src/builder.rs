@@ -7,6 +7,7 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind, KeepWeights, Layout, Linear,
 use crate::backward::Node;
 use crate::operation::{Collective, Members, Op, Operation, Reduction};
 use crate::parameter::{Initial, Parameter, ParameterId};
+use crate::value::Home;
 use crate::{Layer, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
 
 /// What the names of partial sums end with, until they are reduced.
@@ -66,9 +67,9 @@ impl<'a> Builder<'a> {
         name: impl Into<String>,
         shape: [usize; 2],
         sharding: Sharding,
-        class: MemoryClass,
+        home: Home,
     ) -> Result<ValueId, StepError> {
-        let id = self.weight_value(name, shape, sharding, class)?;
+        let id = self.weight_value(name, shape, sharding, home)?;
         self.values[id.0].chunk = Some(0);
         Ok(id)
     }
@@ -79,14 +80,16 @@ impl<'a> Builder<'a> {
         name: impl Into<String>,
         shape: [usize; 2],
         sharding: Sharding,
-        class: MemoryClass,
+        home: Home,
     ) -> Result<ValueId, StepError> {
         let storage = StorageId(self.storages.len());
         let id = self.view(name, shape, sharding, storage)?;
         self.values[id.0].chunk = None;
         let elements = self.values[id.0].local_elements;
+        let Home { class, format } = home;
+        let element = format.element(self.layout.dtype);
         let persistent = matches!(class, MemoryClass::Parameters | MemoryClass::Gradients);
-        self.storages.push(StorageInfo { elements, class, persistent, instances: 1, kept: false });
+        self.storages.push(StorageInfo { elements, element, format, class, persistent, instances: 1, kept: false });
         Ok(id)
     }
 
@@ -127,7 +130,7 @@ impl<'a> Builder<'a> {
     /// A value of the same shape and sharding in a storage of its own.
     pub fn like(&mut self, name: impl Into<String>, input: ValueId) -> Result<ValueId, StepError> {
         let Value { rows, cols, sharding, .. } = self.values[input.0].clone();
-        self.value(name, [rows, cols], sharding, MemoryClass::Activations)
+        self.value(name, [rows, cols], sharding, Home::ACTIVATIONS)
     }
 
     pub fn sharding(&self, value: ValueId) -> &Sharding {
@@ -138,13 +141,15 @@ impl<'a> Builder<'a> {
         [self.values[value.0].rows, self.values[value.0].cols]
     }
 
-    pub fn class(&self, value: ValueId) -> MemoryClass {
-        self.storages[self.values[value.0].storage.0].class
+    /// What the storage of a value is.
+    pub fn home(&self, value: ValueId) -> Home {
+        let StorageInfo { class, format, .. } = self.storages[self.values[value.0].storage.0];
+        Home { class, format }
     }
 
-    pub fn push(&mut self, operation: Operation) {
+    pub fn push(&mut self, operation: impl Into<Operation>) {
         let (layer, weight_gradient) = (self.layer, self.weight_gradient);
-        self.ops.push(Op { layer, once: false, weight_gradient, operation });
+        self.ops.push(Op { layer, once: false, weight_gradient, operation: operation.into() });
     }
 
     /// An operation of the step's first microbatch only.
@@ -185,7 +190,7 @@ impl<'a> Builder<'a> {
         decay: bool,
     ) -> Result<ParameterId, StepError> {
         let shape = [padded_rows, cols];
-        let value = self.weight_value(name.clone(), shape, sharding.clone(), MemoryClass::Parameters)?;
+        let value = self.weight_value(name.clone(), shape, sharding.clone(), Home::PARAMETERS)?;
         let updated = self.shard_inside(format!("{name} shard"), value)?;
         if self.purpose != Purpose::Training {
             return Ok(self.push_parameter(name, [rows, cols], initial, decay, [value, value, updated, updated]));
@@ -195,10 +200,10 @@ impl<'a> Builder<'a> {
         let gradient_name = format!("d {name}");
         let (gradient, reduced) = if by_product && self.shards_gradients() {
             let shard = self.values[updated.0].sharding.clone();
-            let gradient = self.weight_value(gradient_name, shape, shard, MemoryClass::Gradients)?;
+            let gradient = self.weight_value(gradient_name, shape, shard, Home::GRADIENTS)?;
             (gradient, gradient)
         } else {
-            let gradient = self.weight_value(gradient_name.clone(), shape, sharding, MemoryClass::Gradients)?;
+            let gradient = self.weight_value(gradient_name.clone(), shape, sharding, Home::GRADIENTS)?;
             (gradient, self.shard_inside(format!("{gradient_name} shard"), gradient)?)
         };
         Ok(self.push_parameter(name, [rows, cols], initial, decay, [value, gradient, reduced, updated]))
@@ -299,8 +304,7 @@ impl<'a> Builder<'a> {
         }
         let Value { name, rows, cols, sharding, .. } = self.values[stored.0].clone();
         let whole = Sharding::new(&sharding.rows, &sharding.cols);
-        let gathered =
-            self.weight_value(format!("{name} gathered"), [rows, cols], whole, MemoryClass::GatheredWeights)?;
+        let gathered = self.weight_value(format!("{name} gathered"), [rows, cols], whole, Home::GATHERED_WEIGHTS)?;
         let before = self.ops.len();
         self.collective(CollectiveKind::AllGather, Axis::Z.only(), Reduction::Sum, stored, gathered);
         if self.layout.keep_weights == KeepWeights::Step {

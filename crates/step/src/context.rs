@@ -4,11 +4,12 @@
 //! Context cuts rows outside y, so gathering it leaves the nested order of rows: the gathered value lies as one block
 //! of this rank's sequences per member, which only the attention reads.
 
-use quadrille_spec::{Axis, CollectiveKind, MemoryClass};
+use quadrille_spec::{Axis, CollectiveKind};
 
 use crate::builder::Builder;
-use crate::operation::{Operation, Reduction};
-use crate::{Sharding, StepError, ValueId};
+use crate::operation::Reduction;
+use crate::value::{Format, Home};
+use crate::{Sharding, StepError, ValueId, kind};
 
 impl Builder<'_> {
     /// The keys and values of whole sequences, if context cuts sequences.
@@ -17,7 +18,7 @@ impl Builder<'_> {
             return Ok(None);
         }
         let local = self.keys_values("keys and values", qkv, false)?;
-        self.push(Operation::PackKeysValues { input: qkv, output: local });
+        self.push(kind::PackKeysValues { input: qkv, output: local });
         let gathered = self.keys_values("keys and values gathered", qkv, true)?;
         self.collective(CollectiveKind::AllGather, Axis::Context.only(), Reduction::Sum, local, gathered);
         Ok(Some(gathered))
@@ -34,7 +35,7 @@ impl Builder<'_> {
         let local = self.keys_values("d keys and values", gradient, false)?;
         self.collective(CollectiveKind::ReduceScatter, Axis::Context.only(), Reduction::Sum, whole, local);
         let complete = self.in_place("d qkv", gradient);
-        self.push(Operation::UnpackKeysValues { input: local, output: complete });
+        self.push(kind::UnpackKeysValues { input: local, output: complete });
         Ok(complete)
     }
 
@@ -45,6 +46,6 @@ impl Builder<'_> {
         let cut = self.sharding(qkv).clone();
         let kept = cut.rows.into_iter().filter(|axis| !whole || *axis != Axis::Context);
         let sharding = Sharding::new(&kept.collect::<Vec<_>>(), &cut.cols);
-        self.value(name, [rows, cols], sharding, MemoryClass::Buffers)
+        self.value(name, [rows, cols], sharding, Home::buffer(Format::Values))
     }
 }

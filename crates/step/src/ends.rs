@@ -5,13 +5,14 @@
 //! collective on activations and the head one reduction of as many numbers as are predicted; the weights' gradients are
 //! summed over all axes that cut rows. Nothing is cut into the numbers of a patch, so any number of them will do.
 
-use quadrille_spec::{Axis, AxisSet, MemoryClass, Positions};
+use quadrille_spec::{Axis, AxisSet, Positions};
 
 use crate::backward::Node;
 use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product};
 use crate::builder::Builder;
-use crate::operation::{GemmPass, GemmStorage, Operation, Reduction, Write};
-use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId};
+use crate::operation::{DropoutSite, GemmPass, GemmStorage, Reduction, Write};
+use crate::value::{Format, Home};
+use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
 
@@ -31,8 +32,8 @@ fn patch_embedding(b: &mut Builder, values: usize) -> Built<ValueId> {
     let shape = [values, b.model.hidden];
     let weight = b.parameter("embedding.weight".to_owned(), shape, values, stored, Initial::Normal(INIT_STD), true)?;
     let rows = Sharding::new(&residual.rows, &[]);
-    let patches = b.value("patches", [b.pass_rows(), values], rows, MemoryClass::Activations)?;
-    b.push(Operation::Patches { output: patches });
+    let patches = b.value("patches", [b.pass_rows(), values], rows, Home::ACTIVATIONS)?;
+    b.push(kind::Patches { output: patches });
     let x = product(b, "embedding", patches, weight)?;
     b.record(Node::PatchEmbedding { weight, input: patches, output: x });
     let bias = bias_parameter(b, "embedding", x)?;
@@ -50,8 +51,8 @@ fn token_embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
     let weight = b.gather_weight(table)?;
     let partial = Sharding::new(&b.rows(), &[]).partial(xy());
     let shape = [b.pass_rows(), b.model.hidden];
-    let looked_up = b.value("token rows", shape, partial, MemoryClass::Activations)?;
-    b.push(Operation::Embed { table: weight, output: looked_up });
+    let looked_up = b.value("token rows", shape, partial, Home::ACTIVATIONS)?;
+    b.push(kind::Embed { table: weight, output: looked_up });
     b.record(Node::Embed { table, output: looked_up });
 
     let x = b.transition(looked_up, &b.residual_sharding())?;
@@ -74,7 +75,7 @@ fn add_positions(b: &mut Builder, positions: Option<ParameterId>, input: ValueId
     let Some(positions) = positions else { return input };
     let output = b.in_place("embedded", input);
     let value = b.parameter_value(positions);
-    b.push(Operation::AddPositions { positions: value, input, output });
+    b.push(kind::AddPositions { positions: value, input, output });
     b.record(Node::AddPositions { positions, input, output });
     output
 }
@@ -83,10 +84,10 @@ fn dropout(b: &mut Builder, input: ValueId) -> ValueId {
     if b.model.dropout == 0.0 {
         return input;
     }
-    let purpose = "embedding".to_owned();
+    let site = DropoutSite::Embedding;
     let output = b.in_place("embedded dropout", input);
-    b.push(Operation::Dropout { purpose: purpose.clone(), input, output });
-    b.record(Node::Dropout { purpose, input, output });
+    b.push(kind::Dropout { site, input, output });
+    b.record(Node::Dropout { site, input, output });
     output
 }
 
@@ -114,11 +115,11 @@ fn patch_head(b: &mut Builder, values: usize, normed: ValueId) -> Built<()> {
     let bias = bias_parameter(b, "head", predictions)?;
     let predictions = add_bias(b, "predictions", bias, predictions);
     if b.purpose != Purpose::Training {
-        b.push(Operation::SquaredErrorLoss { predictions });
+        b.push(kind::SquaredErrorLoss { predictions });
         return Ok(());
     }
     let gradient = b.in_place("d predictions", predictions);
-    b.push(Operation::SquaredError { predictions, output: gradient });
+    b.push(kind::SquaredError { predictions, output: gradient });
     b.record(Node::Loss { predictions, gradient });
     Ok(())
 }
@@ -140,8 +141,8 @@ pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueI
     let gathered = b.gather_weight(weight)?;
     let (vocab, [logical, _]) = (b.layout.padded_vocab(b.model), b.shape(hidden));
     let cut = Sharding::new(&rows, &[Axis::Y, Axis::X]);
-    let logits = b.value("logits", [logical, vocab], cut, MemoryClass::Activations)?;
-    b.push(Operation::Gemm {
+    let logits = b.value("logits", [logical, vocab], cut, Home::ACTIVATIONS)?;
+    b.push(kind::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nt,
         left: hidden,
@@ -158,18 +159,18 @@ fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
     let complete = Sharding::new(&b.rows(), &[]);
     let partial = complete.clone().partial(xy());
     let rows = b.pass_rows();
-    let maxima = b.value("row maxima", [rows, 1], partial.clone(), MemoryClass::Buffers)?;
-    b.push(Operation::CrossEntropyMax { logits, output: maxima });
+    let maxima = b.value("row maxima", [rows, 1], partial.clone(), Home::buffer(Format::Sums))?;
+    b.push(kind::CrossEntropyMax { logits, output: maxima });
     let maxima = b.transition_with(maxima, &complete, Reduction::Max)?;
-    let sums = b.value("exponential sums", [rows, 2], partial, MemoryClass::Buffers)?;
-    b.push(Operation::CrossEntropySums { logits, maxima, output: sums });
+    let sums = b.value("exponential sums", [rows, 2], partial, Home::buffer(Format::Sums))?;
+    b.push(kind::CrossEntropySums { logits, maxima, output: sums });
     let sums = b.transition(sums, &complete)?;
     if b.purpose != Purpose::Training {
-        b.push(Operation::CrossEntropyLoss { sums });
+        b.push(kind::CrossEntropyLoss { sums });
         return Ok(());
     }
     let gradient = b.in_place("d logits", logits);
-    b.push(Operation::CrossEntropyGradient { logits, maxima, sums, output: gradient });
+    b.push(kind::CrossEntropyGradient { logits, maxima, sums, output: gradient });
     b.record(Node::Loss { predictions: logits, gradient });
     Ok(())
 }

@@ -8,13 +8,14 @@
 //! The passes of microbatches end in the residual stream's wanted rows, collected for all of them. After the last one
 //! come the final norm, the head, the gathering of the logits, and their broadcast to the other stages: once for all.
 
-use quadrille_spec::{Axis, CollectiveKind, Layout, MemoryClass, Model};
+use quadrille_spec::{Axis, CollectiveKind, Layout, Model};
 
 use crate::blocks::norm;
 use crate::builder::Builder;
 use crate::ends;
 use crate::operation::{Collective, Members, Operation, Reduction, Wanted};
-use crate::{Layer, ParameterId, Sharding, StepError, ValueId};
+use crate::value::Home;
+use crate::{Layer, ParameterId, Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
 
@@ -59,10 +60,10 @@ pub(crate) fn attention(b: &mut Builder, generation: Generation, index: usize, q
     let sharding = Sharding::new(&b.rows(), &[Axis::X]);
     let cache = outlasting(b, format!("block.{index}.cache"), [rows, cols], sharding)?;
     b.caches.push(cache);
-    b.push(Operation::StoreKeysValues { input: qkv, output: cache });
+    b.push(kind::StoreKeysValues { input: qkv, output: cache });
     let sharding = Sharding::new(&b.rows(), &[Axis::X]);
-    let output = b.value("attention", [b.pass_rows(), b.model.hidden], sharding, MemoryClass::Activations)?;
-    b.push(Operation::CachedAttention { qkv, cache, output });
+    let output = b.value("attention", [b.pass_rows(), b.model.hidden], sharding, Home::ACTIVATIONS)?;
+    b.push(kind::CachedAttention { qkv, cache, output });
     Ok(output)
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn collect(
     let rows = b.layout.global_batch * generation.wanted_of(b.layout.seq_len);
     let (sharding, width) = (b.residual_sharding(), b.model.hidden);
     let output = outlasting(b, "collected".to_owned(), [rows, width], sharding)?;
-    b.push(Operation::CollectRows { wanted: generation.wanted, input, output });
+    b.push(kind::CollectRows { wanted: generation.wanted, input, output });
     b.collected = Some((table, output));
     Ok(())
 }
@@ -118,7 +119,7 @@ pub(crate) fn logits(b: &mut Builder, generation: Generation) -> Built<ValueId> 
 
 /// A value of activations that outlasts passes.
 fn outlasting(b: &mut Builder, name: String, shape: [usize; 2], sharding: Sharding) -> Built<ValueId> {
-    let value = b.weight_value(name, shape, sharding, MemoryClass::Activations)?;
+    let value = b.weight_value(name, shape, sharding, Home::ACTIVATIONS)?;
     let storage = b.values[value.0].storage;
     b.storages[storage.0].persistent = true;
     Ok(value)

@@ -46,9 +46,8 @@ fn events(program: &ChunkProgram, values: &[Value]) -> BTreeMap<StorageId, (Even
     let mut events: BTreeMap<StorageId, (Event, Event)> = BTreeMap::new();
     for (pass, section) in passes.into_iter().zip(program.sections()) {
         for op in &section.ops {
-            let (reads, writes) = op.operation.operands();
-            for value in reads.into_iter().chain(writes) {
-                let life = events.entry(storage(value)).or_insert((Event::Run(pass), Event::Run(pass)));
+            for value in op.operation.operands().all() {
+                let life = events.entry(storage(*value)).or_insert((Event::Run(pass), Event::Run(pass)));
                 life.1 = Event::Run(pass);
             }
         }

@@ -8,12 +8,12 @@ use quadrille_spec::{
     Transfer,
 };
 
-use crate::operation::Members;
 use crate::program::ChunkProgram;
 use crate::routes::Routes;
 use crate::schedule::Step;
 use crate::{
-    Collective, GemmPass, Layer, Op, Operation, Product, StageProgram, StepError, StepProgram, ValueId, wire_bytes,
+    At, Collective, Computation, GemmPass, Layer, Members, Op, Operation, StageProgram, StepError, StepProgram, kind,
+    wire_bytes,
 };
 
 /// Bytes of a scalar that is reduced in f64.
@@ -58,7 +58,7 @@ pub fn declared_axes(program: &StageProgram) -> BTreeSet<AxisSet> {
         .chain(program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops));
     declared.extend(issued.filter_map(|op| match op.operation {
         Operation::Issue(collective) => Some(collective.axes),
-        Operation::ReduceScalar { axes, .. } => Some(axes),
+        Operation::ReduceScalar(kind::ReduceScalar { axes, .. }) => Some(axes),
         _ => None,
     }));
     declared.extend(program.is_message_driven().then(|| decision_axes(program)));
@@ -108,7 +108,7 @@ fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLed
     for section in program.chunks.iter().flat_map(ChunkProgram::sections) {
         let received = section.receives.iter().map(|message| (message, CollectiveKind::Receive));
         for (message, kind) in received.chain(section.sends.iter().map(|message| (message, CollectiveKind::Send))) {
-            let payload_bytes = program.value(message.value).local_elements as u64 * program.layout.dtype.bytes();
+            let payload_bytes = program.local_bytes(message.value);
             let wire_bytes = if kind == CollectiveKind::Send { payload_bytes } else { 0 };
             let transfer = Transfer { calls: 1, payload_bytes, wire_bytes };
             add(message.layer, Axis::Pipe.only(), kind, transfer, microbatches);
@@ -133,6 +133,11 @@ fn decision(program: &StageProgram, rank: usize, routes: &mut Routes<'_>) -> Opt
     let route = routes.route(axes, Members::Root(0), CollectiveKind::Broadcast, SCALAR_BYTES);
     let wire_bytes = wire_bytes(&route, CollectiveKind::Broadcast, 1, members, index, 0, SCALAR_BYTES);
     Some((axes, Transfer { calls: 1, payload_bytes: SCALAR_BYTES, wire_bytes }))
+}
+
+/// The bytes of a collective's payload.
+pub fn payload_bytes(program: &StageProgram, collective: &Collective) -> u64 {
+    payload_elements(program, collective) as u64 * program.element(collective.input).bytes()
 }
 
 /// The elements of a collective's payload: of the whole on one side of a gather or scatter.
@@ -160,10 +165,10 @@ fn transfer(
     let (axes, kind, elements, element_bytes, members, who) = match operation {
         Operation::Issue(collective) => {
             let (elements, members) = (payload_elements(program, collective), collective.size(grid));
-            let element_bytes = program.layout.dtype.bytes();
+            let element_bytes = program.element(collective.input).bytes();
             (collective.axes, collective.kind, elements, element_bytes, members, collective.members)
         }
-        Operation::ReduceScalar { axes, scalar } => {
+        Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) => {
             (*axes, CollectiveKind::AllReduce, scalar.elements(), SCALAR_BYTES, grid.size_of(*axes), Members::All)
         }
         _ => return None,
@@ -186,53 +191,26 @@ fn transfer(
 
 /// FLOPs of products and attention, and elements that element-wise operations sweep over.
 fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<Cow<'static, str>, u64>) {
-    let place = program.grid().coordinate(rank);
+    let at = At { program, place: program.grid().coordinate(rank) };
     let mut ledger = FlopsLedger::default();
     let mut elements = BTreeMap::new();
     for (op, times) in executed(program) {
+        let work = op.operation.work(at);
         // `check_counts` has made sure that all of them together fit.
-        let flops = times * operation_flops(program, &op.operation) as u64;
-        match op.operation {
-            Operation::Gemm { pass: GemmPass::Forward, .. } => ledger.gemm_forward += flops,
-            Operation::Gemm { pass: GemmPass::InputGradient, .. } => ledger.gemm_input_gradient += flops,
-            Operation::Gemm { pass: GemmPass::WeightGradient, .. } => ledger.gemm_weight_gradient += flops,
-            Operation::Attention { .. } | Operation::CachedAttention { .. } => ledger.attention_forward += flops,
-            Operation::AttentionBackward { .. } => ledger.attention_backward += flops,
-            _ => {
-                if let Some(swept) = swept_elements(program, &op.operation, place) {
-                    *elements.entry(op.operation.name().into()).or_default() += times * swept as u64;
-                }
+        let flops = times * work.flops() as u64;
+        match work.computation {
+            Computation::None => {}
+            Computation::Product { pass: GemmPass::Forward, .. } => ledger.gemm_forward += flops,
+            Computation::Product { pass: GemmPass::InputGradient, .. } => ledger.gemm_input_gradient += flops,
+            Computation::Product { pass: GemmPass::WeightGradient, .. } => ledger.gemm_weight_gradient += flops,
+            Computation::Attention { backward: false, .. } => ledger.attention_forward += flops,
+            Computation::Attention { backward: true, .. } => ledger.attention_backward += flops,
+            Computation::Sweep { elements: swept, .. } => {
+                *elements.entry(op.operation.name().into()).or_default() += times * swept as u64;
             }
         }
     }
     (ledger, elements)
-}
-
-/// The elements that an element-wise operation sweeps over on the rank at `place`; `None` for other operations.
-pub fn swept_elements(program: &StageProgram, operation: &Operation, place: Coordinate) -> Option<usize> {
-    let value = swept(operation)?;
-    match operation {
-        Operation::CopyPanel { panel, .. } | Operation::StorePanel { panel, .. } => {
-            let holds = panel.holder(program.grid().size(panel.axis)) == place.on(panel.axis);
-            Some(if holds { program.value(value).local_elements } else { 0 })
-        }
-        Operation::AdamW { .. } => Some(program.valid_elements(value, place)),
-        Operation::Rotate { .. } => Some(rotated_elements(program, value)),
-        Operation::StoreKeysValues { .. } => Some(2 * key_elements(program, value)),
-        Operation::CollectRows { .. } => Some(program.value(value).local_elements / program.layout.microbatches()),
-        _ => Some(program.value(value).local_elements),
-    }
-}
-
-/// The elements of queries and keys in a value of queries, keys and values.
-pub fn rotated_elements(program: &StageProgram, qkv: ValueId) -> usize {
-    let heads = program.layout.group_heads(&program.model);
-    program.value(qkv).local_elements / (heads + 2) * (heads + 1)
-}
-
-/// The elements of keys in a value of queries, keys and values; those of values are as many.
-fn key_elements(program: &StageProgram, qkv: ValueId) -> usize {
-    program.value(qkv).local_elements / (program.layout.group_heads(&program.model) + 2)
 }
 
 /// What a pass of generation adds to the predicted FLOPs of attention, on the rank at `place`, if each sequence of the
@@ -245,29 +223,12 @@ pub fn cached_attention_flops(program: &StageProgram, place: Coordinate, cached:
     let keys: u64 = microbatches.flat_map(|first| &cached[first..first + parts]).map(|keys| *keys as u64).sum();
     let operations = program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
     let widths = operations.filter_map(|op| match op.operation {
-        Operation::CachedAttention { output, .. } => Some(program.value(output).local_cols as u64),
+        Operation::CachedAttention(kind::CachedAttention { output, .. }) => {
+            Some(program.value(output).local_cols as u64)
+        }
         _ => None,
     });
     4 * keys * layout.seq_len as u64 * widths.sum::<u64>()
-}
-
-/// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward; s of cached
-/// attention: the tokens of the pass, to which [`cached_attention_flops`] adds those before it); 0 for everything else.
-pub fn operation_flops(program: &StageProgram, operation: &Operation) -> u128 {
-    if let Some(Product { m, n, k, .. }) = operation.product(program) {
-        return 2 * m as u128 * n as u128 * k as u128;
-    }
-    match *operation {
-        Operation::Attention { output, .. } | Operation::CachedAttention { output, .. } => {
-            attention_flops(program, output)
-        }
-        Operation::AttentionBackward { result, .. } => 2 * attention_flops(program, result),
-        _ => 0,
-    }
-}
-
-fn attention_flops(program: &StageProgram, output: ValueId) -> u128 {
-    4 * program.layout.seq_len as u128 * program.value(output).local_elements as u128
 }
 
 /// Makes sure that the ledger's 64-bit counts hold a step of this program.
@@ -276,60 +237,11 @@ pub(crate) fn check_counts(program: &StageProgram) -> Result<(), StepError> {
         Ok(_) => Ok(()),
         Err(_) => Err(StepError::TooLarge { what, amount: amount as f64, unit }),
     };
-    let flops = executed(program).map(|(op, times)| u128::from(times) * operation_flops(program, &op.operation)).sum();
+    let at = At::first(program);
+    let flops = executed(program).map(|(op, times)| u128::from(times) * op.operation.work(at).flops()).sum();
     check("compute", flops, "FLOP")?;
     // Every storage is sent or swept over a few times at most in a pass.
     let passes = 16 * program.layout.microbatches() as u128;
-    let elements: u128 = program.storages.iter().map(|storage| storage.elements as u128).sum();
-    check("move", passes * elements * u128::from(program.layout.dtype.bytes()), "bytes")
-}
-
-/// The value whose local elements an element-wise operation sweeps over.
-fn swept(operation: &Operation) -> Option<ValueId> {
-    match *operation {
-        Operation::Embed { output, .. } | Operation::Patches { output } => Some(output),
-        Operation::SquaredError { predictions, .. } | Operation::SquaredErrorLoss { predictions } => Some(predictions),
-        Operation::CrossEntropyLoss { sums } => Some(sums),
-        Operation::StoreKeysValues { input, .. } => Some(input),
-        Operation::CollectRows { output, .. } => Some(output),
-        Operation::AddPositions { input, .. }
-        | Operation::Dropout { input, .. }
-        | Operation::RowSums { input, .. }
-        | Operation::CenteredSquares { input, .. }
-        | Operation::RowSquares { input, .. }
-        | Operation::Norm { input, .. }
-        | Operation::Rotate { input, .. }
-        | Operation::Bias { input, .. }
-        | Operation::BiasActivation { input, .. }
-        | Operation::Residual { input, .. }
-        | Operation::NormBackwardSums { input, .. }
-        | Operation::NormBackward { input, .. }
-        | Operation::ActivationBackward { input, .. }
-        | Operation::Activation { input, .. }
-        | Operation::StorePanel { input, .. }
-        | Operation::UnpackKeysValues { input, .. }
-        | Operation::Pack { input, .. }
-        | Operation::Unpack { input, .. }
-        | Operation::Accumulate { input, .. } => Some(input),
-        Operation::CrossEntropyMax { logits, .. }
-        | Operation::CrossEntropySums { logits, .. }
-        | Operation::CrossEntropyGradient { logits, .. } => Some(logits),
-        Operation::EmbedBackward { gradient, .. }
-        | Operation::PositionsBackward { gradient, .. }
-        | Operation::BiasBackward { gradient, .. }
-        | Operation::AdamW { gradient, .. } => Some(gradient),
-        Operation::SliceRows { output, .. }
-        | Operation::SliceColumns { output, .. }
-        | Operation::CopyPanel { output, .. }
-        | Operation::PackKeysValues { output, .. } => Some(output),
-        Operation::Gemm { .. }
-        | Operation::Attention { .. }
-        | Operation::AttentionBackward { .. }
-        | Operation::CachedAttention { .. }
-        | Operation::Issue(_)
-        | Operation::Wait(_)
-        | Operation::WaitCarried(_)
-        | Operation::SumSquares { .. }
-        | Operation::ReduceScalar { .. } => None,
-    }
+    let bytes: u128 = program.storages.iter().map(|storage| u128::from(storage.bytes())).sum();
+    check("move", passes * bytes, "bytes")
 }

@@ -30,7 +30,6 @@ mod instances;
 mod ledger;
 mod liveness;
 mod memory;
-mod operands;
 mod operation;
 mod parameter;
 mod passes;
@@ -51,17 +50,18 @@ mod wire;
 pub use error::StepError;
 pub use generation::Generation;
 pub use ledger::{
-    cached_attention_flops, decision_axes, declared_axes, empty_axes, operation_flops, payload_elements, predict,
-    predict_rank, predict_rank_routed, predict_routed, rotated_elements, swept_elements,
+    cached_attention_flops, decision_axes, declared_axes, empty_axes, payload_bytes, payload_elements, predict,
+    predict_rank, predict_rank_routed, predict_routed,
 };
 pub use liveness::Lifetimes;
 pub use operation::{
-    Collective, GemmPass, GemmStorage, Members, Op, Operation, Panel, Product, Reduction, Scalar, Wanted, Write,
+    At, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, Op, Operands, Operation, Panel,
+    Product, Reduction, Scalar, Wanted, Work, Write, kind, operation_names,
 };
 pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;
 pub use print::print_program;
 pub use program::{ChunkProgram, Layer, Message, Purpose, Section, StageProgram, StepProgram};
 pub use sharding::Sharding;
-pub use value::{StorageId, StorageInfo, Value, ValueId};
+pub use value::{Format, StorageId, StorageInfo, Value, ValueId};
 pub use wire::wire_bytes;

@@ -59,8 +59,7 @@ fn storages_of(
 fn spans<'a>(ops: impl Iterator<Item = &'a Op>, values: &[Value], storages: usize) -> Vec<Option<(usize, usize)>> {
     let mut spans: Vec<Option<(usize, usize)>> = vec![None; storages];
     for (index, op) in ops.enumerate() {
-        let (reads, writes) = op.operation.operands();
-        for value in reads.into_iter().chain(writes) {
+        for value in op.operation.operands().all() {
             let span = &mut spans[values[value.0].storage.0];
             *span = Some((span.map_or(index, |(first, _)| first), index));
         }

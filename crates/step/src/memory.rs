@@ -21,9 +21,7 @@ pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
     }
     let update = walk.profile(&program.update);
     walk.run(&update);
-    let element_bytes = program.layout.dtype.bytes();
-    let buffers: usize = program.placement.buffer_elements.iter().sum();
-    walk.ledger.allocated = walk.permanent() + buffers as u64 * element_bytes;
+    walk.ledger.allocated = walk.permanent() + program.placement.buffer_bytes.iter().sum::<u64>();
     walk.ledger
 }
 
@@ -40,12 +38,11 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn bytes(&self, storage: StorageId) -> u64 {
-        self.program.storages[storage.0].elements as u64 * self.program.layout.dtype.bytes()
+        self.program.storages[storage.0].bytes()
     }
 
     /// What is there before the first operation: persistent storages, the optimizer's states, and reserved copies.
     fn states(&mut self) {
-        let element_bytes = self.program.layout.dtype.bytes();
         for (index, info) in self.program.storages.iter().enumerate() {
             let copies = match info {
                 info if info.persistent => 1,
@@ -55,8 +52,8 @@ impl Walk<'_> {
             self.ledger.take(info.class, copies * self.bytes(StorageId(index)));
         }
         for parameter in self.program.parameters.iter().filter(|_| self.program.trains()) {
-            let elements = self.program.value(parameter.updated).local_elements as u64;
-            self.ledger.take(MemoryClass::Optimizer, 2 * elements * element_bytes);
+            // Moments are of the type of the parameter.
+            self.ledger.take(MemoryClass::Optimizer, 2 * self.program.local_bytes(parameter.updated));
         }
     }
 

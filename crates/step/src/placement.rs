@@ -11,8 +11,8 @@ pub struct Placement {
     /// By storage: the number of its first copy's buffer, those of the others follow; `None` for those that outlive
     /// the step and have memory of their own.
     pub buffer_of: Vec<Option<usize>>,
-    /// By buffer: its size in elements.
-    pub buffer_elements: Vec<usize>,
+    /// By buffer: its size.
+    pub buffer_bytes: Vec<u64>,
 }
 
 impl Placement {
@@ -21,40 +21,40 @@ impl Placement {
     /// smallest idle buffer that is large enough, or a new one if that would leave more than half of it unused: small
     /// values would keep large buffers from large ones.
     pub fn of(chunks: &[ChunkProgram], update: &Section, storages: &[StorageInfo], pipelined: bool) -> Self {
-        let mut placement = Self { buffer_of: vec![None; storages.len()], buffer_elements: Vec::new() };
+        let mut placement = Self { buffer_of: vec![None; storages.len()], buffer_bytes: Vec::new() };
         let alone = !pipelined && storages.iter().all(|storage| storage.instances == 1);
         for (index, storage) in storages.iter().enumerate() {
             if storage.kept && !alone {
-                placement.buffer_of[index] = Some(placement.buffer_elements.len());
-                placement.buffer_elements.extend(vec![storage.elements; storage.instances]);
+                placement.buffer_of[index] = Some(placement.buffer_bytes.len());
+                placement.buffer_bytes.extend(vec![storage.bytes(); storage.instances]);
             }
         }
         let shares = |storage: &&StorageId| !storages[storage.0].kept || alone;
-        let mut idle: BTreeSet<(usize, usize)> = BTreeSet::new();
+        let mut idle: BTreeSet<(u64, usize)> = BTreeSet::new();
         for section in chunks.iter().flat_map(ChunkProgram::sections).chain([update]) {
             for (births, deaths) in section.lifetimes.births.iter().zip(&section.lifetimes.deaths) {
                 for storage in births.iter().filter(shares) {
-                    placement.place(*storage, storages[storage.0].elements, &mut idle);
+                    placement.place(*storage, storages[storage.0].bytes(), &mut idle);
                 }
                 for buffer in deaths.iter().filter(shares).filter_map(|storage| placement.buffer_of[storage.0]) {
-                    idle.insert((placement.buffer_elements[buffer], buffer));
+                    idle.insert((placement.buffer_bytes[buffer], buffer));
                 }
             }
         }
         placement
     }
 
-    /// `idle` holds (elements, buffer).
-    fn place(&mut self, storage: StorageId, elements: usize, idle: &mut BTreeSet<(usize, usize)>) {
-        let fitting = idle.range((elements, 0)..=(2 * elements, usize::MAX)).next().copied();
+    /// `idle` holds (bytes, buffer).
+    fn place(&mut self, storage: StorageId, bytes: u64, idle: &mut BTreeSet<(u64, usize)>) {
+        let fitting = idle.range((bytes, 0)..=(2 * bytes, usize::MAX)).next().copied();
         let buffer = match fitting {
             Some(found) => {
                 idle.remove(&found);
                 found.1
             }
             None => {
-                self.buffer_elements.push(elements);
-                self.buffer_elements.len() - 1
+                self.buffer_bytes.push(bytes);
+                self.buffer_bytes.len() - 1
             }
         };
         self.buffer_of[storage.0] = Some(buffer);

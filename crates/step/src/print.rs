@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 
 use quadrille_spec::{Axis, AxisSet, KeepWeights, Layout, Linear, Recompute, Zero};
 
-use crate::ledger::{operation_flops, payload_elements};
-use crate::operation::Members;
+use crate::ledger::payload_bytes;
 use crate::program::ChunkProgram;
 use crate::schedule::{Action, Pass, Step};
-use crate::{Collective, Layer, Message, Operation, Section, StageProgram, StepProgram, StorageId, Value};
+use crate::{
+    At, Collective, Layer, Members, Message, Operation, Section, StageProgram, StepProgram, StorageId, Value, kind,
+};
 
 /// The program as a table, a line per operation; equal for all ranks of a stage.
 pub fn print_program(program: &StepProgram) -> String {
@@ -107,7 +108,7 @@ fn print_section(
     let mut layer: Option<Layer> = None;
     let message = |text: &mut String, what: &str, message: &Message| {
         let value = program.value(message.value);
-        let bytes = value.local_elements as u64 * program.layout.dtype.bytes();
+        let bytes = program.local_bytes(message.value);
         let _ = writeln!(
             text,
             "      {what:<22} {:<36} {:<14} {:<38} {:<28} {:>10}",
@@ -160,19 +161,18 @@ fn memory_notes(program: &StageProgram, section: &Section, index: usize, saved: 
 }
 
 fn line(program: &StageProgram, index: usize, operation: &Operation, memory: &str) -> String {
-    let (_, writes) = operation.operands();
-    let value = writes.first().map(|value| program.value(*value));
+    let value = operation.operands().writes().first().map(|value| program.value(*value));
     let name = value.map_or(String::new(), |value| value.name.clone());
     let local = value.map_or(String::new(), local_shape);
     let sharded = value.map_or(String::new(), |value| value.sharding.to_string());
     let (collective, payload) = match operation {
         Operation::Issue(collective) => collective_note(program, collective),
-        Operation::ReduceScalar { scalar, axes } => {
+        Operation::ReduceScalar(kind::ReduceScalar { scalar, axes }) => {
             (format!("all-reduce {} ({scalar:?})", spans(program, *axes)), format!("{} B", 8 * scalar.elements()))
         }
         _ => Default::default(),
     };
-    let flops = match operation_flops(program, operation) {
+    let flops = match operation.work(At::first(program)).flops() {
         0 => String::new(),
         flops => scaled(flops as f64, 1e3, ["", "K", "M", "G", "T"]),
     };
@@ -191,7 +191,7 @@ fn local_shape(value: &Value) -> String {
 }
 
 fn collective_note(program: &StageProgram, collective: &Collective) -> (String, String) {
-    let bytes = payload_elements(program, collective) as u64 * program.layout.dtype.bytes();
+    let bytes = payload_bytes(program, collective);
     let what = format!("{} {}", collective.kind.name(), spans(program, collective.axes));
     let what = match collective.members {
         Members::All => what,

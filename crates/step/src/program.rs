@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quadrille_spec::{Axis, Coordinate, Grid, Layout, Model, Schedule};
+use quadrille_spec::{Axis, Coordinate, ElementType, Grid, Layout, Model, Schedule};
 
 use crate::builder::Builder;
 use crate::generation::{self, Generation};
@@ -293,6 +293,16 @@ impl StageProgram {
     /// A value by its number.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0]
+    }
+
+    /// The type of a value's elements.
+    pub fn element(&self, id: ValueId) -> ElementType {
+        self.storages[self.value(id).storage.0].element
+    }
+
+    /// Bytes that a rank stores of a value.
+    pub fn local_bytes(&self, id: ValueId) -> u64 {
+        self.value(id).local_elements as u64 * self.element(id).bytes()
     }
 
     /// The size of every axis.

@@ -4,11 +4,12 @@
 //! replicated -> sharded a local slice. Columns are not contiguous in memory: they are packed before a
 //! reduce-scatter and unpacked after an all-gather. Over axes of size 1 nothing happens but the change of name.
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, MemoryClass};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 
 use crate::builder::{Builder, PARTIAL};
-use crate::operation::{Operation, Reduction};
-use crate::{Sharding, StepError, Value, ValueId};
+use crate::operation::Reduction;
+use crate::value::Home;
+use crate::{Sharding, StepError, Value, ValueId, kind};
 
 /// One transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl Builder<'_> {
         if self.layout.grid.size_of(axes) == 1 {
             return self.view(name, [rows, cols], sharding, storage);
         }
-        let class = self.class(input);
+        let home = self.home(input);
         match step {
             Step::AllReduce(axes) => {
                 let output = self.view(name, [rows, cols], sharding, storage)?;
@@ -102,39 +103,39 @@ impl Builder<'_> {
                 Ok(output)
             }
             Step::ReduceScatterRows(_) => {
-                let output = self.value(name, [rows, cols], sharding, class)?;
+                let output = self.value(name, [rows, cols], sharding, home)?;
                 self.collective(CollectiveKind::ReduceScatter, axes, reduction, input, output);
                 Ok(output)
             }
             Step::ReduceScatterColumns(axis) => {
                 let before = self.sharding(input).clone();
-                let packed = self.value(format!("{name} packed"), [rows, cols], before, MemoryClass::Buffers)?;
-                self.push(Operation::Pack { axis, input, output: packed });
-                let output = self.value(name, [rows, cols], sharding, class)?;
+                let packed = self.value(format!("{name} packed"), [rows, cols], before, Home::buffer(home.format))?;
+                self.push(kind::Pack { axis, input, output: packed });
+                let output = self.value(name, [rows, cols], sharding, home)?;
                 self.collective(CollectiveKind::ReduceScatter, axes, reduction, packed, output);
                 Ok(output)
             }
             Step::AllGatherRows(_) => {
-                let output = self.value(name, [rows, cols], sharding, class)?;
+                let output = self.value(name, [rows, cols], sharding, home)?;
                 self.collective(CollectiveKind::AllGather, axes, reduction, input, output);
                 Ok(output)
             }
             Step::AllGatherColumns(axis) => {
                 let packed =
-                    self.value(format!("{name} packed"), [rows, cols], sharding.clone(), MemoryClass::Buffers)?;
+                    self.value(format!("{name} packed"), [rows, cols], sharding.clone(), Home::buffer(home.format))?;
                 self.collective(CollectiveKind::AllGather, axes, reduction, input, packed);
-                let output = self.value(name, [rows, cols], sharding, class)?;
-                self.push(Operation::Unpack { axis, input: packed, output });
+                let output = self.value(name, [rows, cols], sharding, home)?;
+                self.push(kind::Unpack { axis, input: packed, output });
                 Ok(output)
             }
             Step::SliceRows(axis) => {
-                let output = self.value(name, [rows, cols], sharding, class)?;
-                self.push(Operation::SliceRows { axis, input, output });
+                let output = self.value(name, [rows, cols], sharding, home)?;
+                self.push(kind::SliceRows { axis, input, output });
                 Ok(output)
             }
             Step::SliceColumns(axis) => {
-                let output = self.value(name, [rows, cols], sharding, class)?;
-                self.push(Operation::SliceColumns { axis, input, output });
+                let output = self.value(name, [rows, cols], sharding, home)?;
+                self.push(kind::SliceColumns { axis, input, output });
                 Ok(output)
             }
         }

@@ -5,11 +5,12 @@
 //! gradient of the copied columns is that of its own queries only; it is summed over the block, once per step or, where
 //! ZeRO cuts gradients in every pass, before that.
 
-use quadrille_spec::{Axis, CollectiveKind, MemoryClass};
+use quadrille_spec::{Axis, CollectiveKind};
 
 use crate::builder::Builder;
 use crate::operation::{Collective, Members, Operation, Reduction};
-use crate::{ParameterId, SharedKeys, StepError, ValueId};
+use crate::value::{Format, Home};
+use crate::{ParameterId, SharedKeys, StepError, ValueId, kind};
 
 /// The sum of copied columns over their block: out of the gradient, over the ranks, and back.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +37,8 @@ impl Builder<'_> {
         let Some(SharedKeys { head_dim, copies, .. }) = self.parameters[parameter.0].shared else { return Ok(None) };
         let (name, sharding) = (self.values[gradient.0].name.clone(), self.sharding(gradient).clone());
         let shape = [self.shape(gradient)[0], 2 * self.layout.kv_heads(self.model) * head_dim];
-        let packed = self.weight_value(format!("{name} of keys and values"), shape, sharding, MemoryClass::Buffers)?;
+        let packed =
+            self.weight_value(format!("{name} of keys and values"), shape, sharding, Home::buffer(Format::Gradients))?;
         let sum = Collective {
             kind: CollectiveKind::AllReduce,
             axes: Axis::X.only(),
@@ -46,9 +48,9 @@ impl Builder<'_> {
             output: packed,
         };
         Ok(Some(CopiesSum {
-            pack: Operation::PackKeysValues { input: gradient, output: packed },
+            pack: Operation::PackKeysValues(kind::PackKeysValues { input: gradient, output: packed }),
             sum,
-            unpack: Operation::UnpackKeysValues { input: packed, output: gradient },
+            unpack: Operation::UnpackKeysValues(kind::UnpackKeysValues { input: packed, output: gradient }),
         }))
     }
 

@@ -5,11 +5,12 @@
 //! is added. Backward the panels of one operand are broadcast and those of the result reduced to the rank that holds
 //! them. The next panel travels under this panel's product.
 
-use quadrille_spec::{Axis, CollectiveKind, MemoryClass};
+use quadrille_spec::{Axis, CollectiveKind};
 
 use crate::builder::Builder;
 use crate::operation::{Collective, GemmPass, GemmStorage, Members, Operation, Panel, Reduction, Write};
-use crate::{Sharding, StepError, ValueId};
+use crate::value::Home;
+use crate::{Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
 
@@ -29,7 +30,7 @@ impl Builder<'_> {
             if index + 1 < self.layout.summa_panels {
                 next = [left(self, index + 1)?, right(self, index + 1)?];
             }
-            self.push(Operation::Gemm {
+            self.push(kind::Gemm {
                 pass: GemmPass::Forward,
                 storage: GemmStorage::Nn,
                 left: a.output,
@@ -45,13 +46,15 @@ impl Builder<'_> {
     /// along x.
     pub fn summa_input_gradient(&mut self, gradient: ValueId, weight: ValueId, input_gradient: ValueId) -> Built<()> {
         let write = Write::Overwrite;
-        self.summa_gradient(weight, false, input_gradient, true, write, |part, panel| Operation::Gemm {
-            pass: GemmPass::InputGradient,
-            storage: GemmStorage::Nt,
-            left: gradient,
-            right: panel,
-            output: part,
-            write: Write::Overwrite,
+        self.summa_gradient(weight, false, input_gradient, true, write, |part, panel| {
+            Operation::Gemm(kind::Gemm {
+                pass: GemmPass::InputGradient,
+                storage: GemmStorage::Nt,
+                left: gradient,
+                right: panel,
+                output: part,
+                write: Write::Overwrite,
+            })
         })
     }
 
@@ -63,13 +66,15 @@ impl Builder<'_> {
         tile: ValueId,
         write: Write,
     ) -> Built<()> {
-        self.summa_gradient(input, true, tile, false, write, |part, panel| Operation::Gemm {
-            pass: GemmPass::WeightGradient,
-            storage: GemmStorage::Tn,
-            left: panel,
-            right: gradient,
-            output: part,
-            write: Write::Overwrite,
+        self.summa_gradient(input, true, tile, false, write, |part, panel| {
+            Operation::Gemm(kind::Gemm {
+                pass: GemmPass::WeightGradient,
+                storage: GemmStorage::Tn,
+                left: panel,
+                right: gradient,
+                output: part,
+                write: Write::Overwrite,
+            })
         })
     }
 
@@ -111,7 +116,7 @@ impl Builder<'_> {
     fn broadcast_panel(&mut self, tile: ValueId, index: usize, of_columns: bool) -> Built<Collective> {
         let panel = self.panel(index, of_columns);
         let value = self.panel_value(tile, panel, "panel")?;
-        self.push(Operation::CopyPanel { panel, input: tile, output: value });
+        self.push(kind::CopyPanel { panel, input: tile, output: value });
         let broadcast = self.panel_collective(CollectiveKind::Broadcast, panel, value);
         self.issue(broadcast);
         Ok(broadcast)
@@ -119,7 +124,7 @@ impl Builder<'_> {
 
     fn store_panel(&mut self, (reduce, panel): (Collective, Panel), output: ValueId, write: Write) {
         self.wait(reduce);
-        self.push(Operation::StorePanel { panel, input: reduce.output, output, write });
+        self.push(kind::StorePanel { panel, input: reduce.output, output, write });
     }
 
     fn panel(&self, index: usize, of_columns: bool) -> Panel {
@@ -135,7 +140,7 @@ impl Builder<'_> {
             true => ([rows, cols / panel.count], Sharding::new(&cut.rows, &[])),
             false => ([rows / panel.count, cols], Sharding::new(&[], &cut.cols)),
         };
-        let value = self.weight_value(name, shape, sharding, MemoryClass::Buffers)?;
+        let value = self.weight_value(name, shape, sharding, Home::buffer(self.home(tile).format))?;
         self.values[value.0].chunk = chunk;
         Ok(value)
     }

@@ -5,7 +5,7 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 use crate::builder::Builder;
 use crate::operation::{Collective, Members, Operation, Reduction, Scalar};
 use crate::shared_keys::CopiesSum;
-use crate::{Layer, Parameter, ParameterId, StepError};
+use crate::{Layer, Parameter, ParameterId, StepError, kind};
 
 /// A collective with what goes right before and after it.
 struct Step {
@@ -16,11 +16,11 @@ struct Step {
 
 impl Step {
     fn issue(&self, b: &mut Builder) {
-        self.before.clone().into_iter().chain([Operation::Issue(self.collective)]).for_each(|each| b.push(each));
+        self.before.into_iter().chain([Operation::Issue(self.collective)]).for_each(|each| b.push(each));
     }
 
     fn wait(&self, b: &mut Builder) {
-        [Operation::Wait(self.collective)].into_iter().chain(self.after.clone()).for_each(|each| b.push(each));
+        [Operation::Wait(self.collective)].into_iter().chain(self.after).for_each(|each| b.push(each));
     }
 }
 
@@ -46,14 +46,14 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
             reduction.wait(b);
         }
         let gradient = b.parameters[parameter.0].reduced;
-        b.push(Operation::SumSquares { parameter: *parameter, gradient });
+        b.push(kind::SumSquares { parameter: *parameter, gradient });
     }
     reduce_loss(b);
-    b.push(Operation::ReduceScalar { scalar: Scalar::GradientNormSquared, axes: AxisSet::WORLD });
+    b.push(kind::ReduceScalar { scalar: Scalar::GradientNormSquared, axes: AxisSet::WORLD });
     for (layer, parameter, _) in steps {
         b.layer = layer;
         let Parameter { value, updated, reduced, .. } = b.parameters[parameter.0];
-        b.push(Operation::AdamW { parameter, value: updated, gradient: reduced });
+        b.push(kind::AdamW { parameter, value: updated, gradient: reduced });
         if updated != value {
             // Waited for by the next step's first use.
             b.push(Operation::Issue(b.gather_updated(value)));
@@ -65,7 +65,7 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
 /// The loss of the whole batch on every rank.
 pub(crate) fn reduce_loss(b: &mut Builder) {
     b.layer = Layer::Step;
-    b.push(Operation::ReduceScalar { scalar: Scalar::Loss, axes: loss_axes(b) });
+    b.push(kind::ReduceScalar { scalar: Scalar::Loss, axes: loss_axes(b) });
 }
 
 /// What makes a parameter's gradient complete, in order: the sum with the copies of its columns on other ranks, the sum

@@ -1,6 +1,6 @@
 //! Values and the storages behind them.
 
-use quadrille_spec::{AxisSet, MemoryClass};
+use quadrille_spec::{AxisSet, ElementType, MemoryClass};
 
 use crate::Sharding;
 
@@ -39,11 +39,58 @@ pub struct Value {
     pub inside: AxisSet,
 }
 
+/// What numbers are for, which decides the type of their elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Activations, their gradients, logits, and what is packed of them.
+    Values,
+    /// Parameters as products read them, and what is gathered of them.
+    Weights,
+    /// Gradients of parameters, also before they are reduced.
+    Gradients,
+    /// Sums over rows: statistics of norms and of the softmax, maxima.
+    Sums,
+}
+
+impl Format {
+    /// The type of its elements where the layout's values are of `dtype`: the same for all.
+    pub fn element(self, dtype: ElementType) -> ElementType {
+        match self {
+            Self::Values | Self::Weights | Self::Gradients | Self::Sums => dtype,
+        }
+    }
+}
+
+/// What a storage is counted as, and what its numbers are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub class: MemoryClass,
+    pub format: Format,
+}
+
+impl Home {
+    pub const ACTIVATIONS: Self = Self { class: MemoryClass::Activations, format: Format::Values };
+    /// Statistics that are kept for the backward pass.
+    pub const STATISTICS: Self = Self { class: MemoryClass::Activations, format: Format::Sums };
+    pub const PARAMETERS: Self = Self { class: MemoryClass::Parameters, format: Format::Weights };
+    pub const GATHERED_WEIGHTS: Self = Self { class: MemoryClass::GatheredWeights, format: Format::Weights };
+    pub const GRADIENTS: Self = Self { class: MemoryClass::Gradients, format: Format::Gradients };
+
+    /// A buffer for numbers of this format.
+    pub fn buffer(format: Format) -> Self {
+        Self { class: MemoryClass::Buffers, format }
+    }
+}
+
 /// A piece of a rank's memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StorageInfo {
-    /// Elements of the model's type, of each copy.
+    /// Elements of each copy.
     pub elements: usize,
+    /// Their type.
+    pub element: ElementType,
+    /// What they are for.
+    pub format: Format,
     /// What it is counted as.
     pub class: MemoryClass,
     /// Whether it outlives the step: parameters, gradients, weights gathered once per step.
@@ -52,4 +99,11 @@ pub struct StorageInfo {
     pub instances: usize,
     /// Whether it lives from one pass over a microbatch into another.
     pub kept: bool,
+}
+
+impl StorageInfo {
+    /// Bytes of each copy.
+    pub fn bytes(&self) -> u64 {
+        self.elements as u64 * self.element.bytes()
+    }
 }

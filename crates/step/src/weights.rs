@@ -1,10 +1,11 @@
 //! Gradients of weights: where products sum them, and how they come to the rank's shard.
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, MemoryClass};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 
 use crate::builder::Builder;
-use crate::operation::{Operation, Reduction, Write};
-use crate::{ParameterId, Sharding, StepError, ValueId};
+use crate::operation::{Reduction, Write};
+use crate::value::{Format, Home};
+use crate::{ParameterId, Sharding, StepError, ValueId, kind};
 
 /// Where the gradient of a whole weight tile is summed: a buffer if the stored gradient is a shard of it, else the
 /// gradient.
@@ -16,7 +17,7 @@ pub(crate) fn weight_tile(b: &mut Builder, weight: ParameterId) -> Result<(Value
     let stored = b.sharding(b.parameters[weight.0].value).clone();
     let name = format!("{} tile", b.values[gradient.0].name);
     let whole = Sharding::new(&stored.rows, &stored.cols);
-    let tile = b.weight_value(name, b.shape(gradient), whole, MemoryClass::Buffers)?;
+    let tile = b.weight_value(name, b.shape(gradient), whole, Home::buffer(Format::Gradients))?;
     if b.axis_size(Axis::Z) == 1 {
         let shard = b.values[gradient.0].local_elements;
         b.pad(b.values[tile.0].storage, shard);
@@ -46,7 +47,7 @@ pub(crate) fn reduce_weight(
     let name = b.values[gradient.0].name.clone();
     if b.axis_size(Axis::Z) > 1 {
         let stored = b.sharding(value).clone();
-        shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
+        shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, Home::buffer(Format::Gradients))?;
         if !sharded.is_empty() {
             b.pad(b.values[shard.0].storage, b.values[gradient.0].local_elements);
         }
@@ -55,9 +56,10 @@ pub(crate) fn reduce_weight(
     if !sharded.is_empty() {
         b.sum_copies(weight, shard)?;
         let (input, stored) = (shard, b.sharding(gradient).clone());
-        shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, MemoryClass::Buffers)?;
+        shard =
+            b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, Home::buffer(Format::Gradients))?;
         b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);
     }
-    b.push(Operation::Accumulate { input: shard, output: gradient, write: Write::AccumulateMicrobatches });
+    b.push(kind::Accumulate { input: shard, output: gradient, write: Write::AccumulateMicrobatches });
     Ok(())
 }

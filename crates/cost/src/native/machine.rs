@@ -1,12 +1,11 @@
 //! The native model's constants as a machine for simulations of step programs.
 
 use quadrille_spec::{Axis, CollectiveKind};
-use quadrille_step::{Op, Operation, StageProgram};
+use quadrille_step::{At, Computation, Op, Product, StageProgram};
 
 use super::network::{Link, Placement};
-use super::operations::Sweep;
 use super::{Candidate, Problem};
-use crate::simulation::{Communication, Machine, Work};
+use crate::simulation::{Communication, Machine};
 
 /// Prices the operations of a step program as the native model does: the same device, tiers and placement. Made for
 /// programs of this program's engine: what a [`super::Framework`] does differently is not in a step program.
@@ -31,33 +30,19 @@ impl<'a> NativeMachine<'a> {
 impl Machine for NativeMachine<'_> {
     fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
         let rates = &self.problem.rates;
-        let Work { bytes, .. } = Work::of(stage, &op.operation);
-        let (model, layout) = (&stage.model, &stage.layout);
-        if let Some(product) = op.operation.product(stage) {
-            return rates.product([product.m, product.n, product.k].map(|size| size as f64)).seconds();
-        }
-        let core = match op.operation {
-            Operation::Attention { output, .. } => Some((false, output)),
-            Operation::AttentionBackward { result, .. } => Some((true, result)),
-            _ => None,
-        };
-        if let Some((backward, output)) = core {
-            let output = stage.value(output);
-            let (outputs, width) = (output.local_elements as f64, model.head_dim() as f64);
-            let local = layout.seq_len / layout.grid.size(Axis::Context);
-            let heads = outputs / width / local as f64;
-            let shape = [layout.seq_len as f64, width, heads];
-            let moved = bytes / layout.dtype.bytes() as f64;
-            return rates.attention(backward, model.causal, shape, outputs, moved).seconds();
-        }
-        match Sweep::by_name(op.operation.name()) {
-            Some(Sweep::AdamW) | None => rates.traffic(bytes, 1.0).seconds(),
-            Some(sweep) => {
-                let place = layout.grid.coordinate(0);
-                let elements = quadrille_step::swept_elements(stage, &op.operation, place).unwrap_or(0);
-                rates.sweep(sweep, elements as f64, bytes).seconds()
+        let work = op.operation.work(At::first(stage));
+        let taken = match work.computation {
+            Computation::None => rates.traffic(work.moved as f64, 1.0),
+            Computation::Product { product: Product { m, n, k, .. }, .. } => {
+                rates.product([m, n, k].map(|size| size as f64))
             }
-        }
+            Computation::Attention { backward, causal, seq_len, head_dim, heads, outputs } => {
+                let shape = [seq_len, head_dim, heads].map(|size| size as f64);
+                rates.attention(backward, causal, shape, outputs as f64, work.moved as f64)
+            }
+            Computation::Sweep { elements, arithmetic } => rates.swept(elements as f64 * arithmetic, work.moved as f64),
+        };
+        taken.seconds()
     }
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {

@@ -311,7 +311,8 @@ impl Sink for Meter<'_> {
         let passes = if backward { 2.0 } else { 1.0 };
         self.flops += self.s.chunks as f64 * passes * 4.0 * (self.s.seq_len * outputs) as f64;
         let shape = [self.s.seq_len, self.s.head_dim, heads].map(|size| size as f64);
-        let taken = self.rates.attention(backward, self.s.causal, shape, outputs as f64, moved as f64);
+        let bytes = (moved * self.s.framework.activation_bytes) as f64;
+        let taken = self.rates.attention(backward, self.s.causal, shape, outputs as f64, bytes);
         self.compute(taken);
     }
 

@@ -89,16 +89,21 @@ impl Rates {
         causal: bool,
         [seq_len, head_dim, heads]: [f64; 3],
         outputs: f64,
-        moved: f64,
+        bytes: f64,
     ) -> Taken {
         let flops = attention_flops(backward, causal, seq_len, outputs);
         let efficiency = self.attention_rate * self.attention.at([seq_len, head_dim, heads]);
-        self.taken(flops * self.product / efficiency, moved * self.element_bytes)
+        self.taken(flops * self.product / efficiency, bytes)
     }
 
     /// An element-wise operation.
     pub fn sweep(&self, sweep: Sweep, elements: f64, bytes: f64) -> Taken {
-        self.taken(elements * sweep.flops() * self.vector, bytes)
+        self.swept(elements * sweep.flops(), bytes)
+    }
+
+    /// So many arithmetic operations on elements.
+    pub fn swept(&self, arithmetic: f64, bytes: f64) -> Taken {
+        self.taken(arithmetic * self.vector, bytes)
     }
 
     /// Memory traffic alone, in so many kernels.

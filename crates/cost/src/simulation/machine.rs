@@ -2,9 +2,9 @@
 
 use quadrille_spec::{AxisSet, CollectiveKind};
 use quadrille_step::schedule::Action;
-use quadrille_step::{Op, StageProgram};
+use quadrille_step::{At, Computation, Op, StageProgram};
 
-use super::{RingNetwork, Work};
+use super::RingNetwork;
 
 /// A collective as a machine prices it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,10 +65,11 @@ pub struct UniformMachine {
 impl Machine for UniformMachine {
     /// A roofline: `latency + max(FLOPs / rate, bytes / memory bandwidth)`.
     fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
-        let Work { flops, bytes } = Work::of(stage, &op.operation);
-        let is_product = op.operation.product(stage).is_some();
+        let work = op.operation.work(At::first(stage));
+        let is_product = matches!(work.computation, Computation::Product { .. });
         let rate = if is_product { self.rates.gemm_flop_per_s } else { self.rates.attention_flop_per_s };
-        self.rates.operation_latency_s + (flops / rate).max(bytes / self.rates.memory_bytes_per_s)
+        self.rates.operation_latency_s
+            + (work.flops() as f64 / rate).max(work.moved as f64 / self.rates.memory_bytes_per_s)
     }
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {

@@ -6,6 +6,7 @@ use quadrille_step::{Layer, StageProgram};
 
 use super::exchange::{Exchange, MessageId, Taken};
 use super::order::Order;
+use super::repeat::{Repeat, Repeats};
 use super::stream::{Flight, FlightId, Stream};
 use super::tasks::{PricedMessage, PricedSection, PricedStage, Task, TaskKind};
 use super::{Event, Lane, Machine, PassSpan, SimulationError, StageTimes};
@@ -54,10 +55,13 @@ pub(super) struct Stage<'a> {
     pub records: Vec<Record>,
     running: Option<Running<'a>>,
     stream: Stream,
+    repeats: Repeats,
+    /// Whether events are recorded.
+    events: bool,
 }
 
 impl<'a> Stage<'a> {
-    pub fn new(program: &'a StageProgram, priced: &'a PricedStage, machine: &'a dyn Machine) -> Self {
+    pub fn new(program: &'a StageProgram, priced: &'a PricedStage, machine: &'a dyn Machine, events: bool) -> Self {
         Self {
             program,
             priced,
@@ -68,6 +72,8 @@ impl<'a> Stage<'a> {
             records: Vec::new(),
             running: None,
             stream: Stream::default(),
+            repeats: Repeats::default(),
+            events,
         }
     }
 
@@ -148,8 +154,37 @@ impl<'a> Stage<'a> {
         (number, pass.map(|action| action.microbatch))
     }
 
-    /// Does the tasks of the running section until it ends or depends on another stage.
+    /// Does the running section until it ends or depends on another stage: as it went before, or task by task.
     fn work(&mut self, exchange: &mut Exchange) -> Result<(), SimulationError> {
+        let Some((running, action)) = self.running.and_then(|running| Some((running, running.action?))) else {
+            return self.do_tasks(exchange);
+        };
+        let repeats = running.task == 0
+            && running.slowdown == 1.0
+            && action.microbatch > 0
+            && !running.section.meets
+            && self.stream.is_free(self.now, exchange);
+        if !repeats {
+            return self.do_tasks(exchange);
+        }
+        if let Some(repeat) = self.repeats.get(action) {
+            repeat.add_to(action, self.now, &mut self.record.times, &mut self.record.events);
+            self.now += repeat.seconds;
+            self.end(running, exchange);
+            return Ok(());
+        }
+        let (start, times, events) = (self.now, self.record.times.clone(), self.record.events.len());
+        self.do_tasks(exchange)?;
+        if self.running.is_none() && self.stream.is_free(self.now, exchange) {
+            let events = self.record.events[events..].iter().filter(|event| !matches!(event.lane, Lane::Link { .. }));
+            let events: Vec<Event> = events.copied().collect();
+            let repeat = Repeat::between(start, self.now - start, &times, &self.record.times, &events);
+            self.repeats.insert(action, repeat);
+        }
+        Ok(())
+    }
+
+    fn do_tasks(&mut self, exchange: &mut Exchange) -> Result<(), SimulationError> {
         while let Some(running) = self.running {
             let Some(task) = running.section.tasks.get(running.task) else {
                 self.end(running, exchange);
@@ -261,7 +296,7 @@ impl<'a> Stage<'a> {
     /// What takes no time is no event.
     fn push(&mut self, lane: Lane, name: &'static str, layer: Layer, action: Option<Action>, span: Taken) {
         let Taken { start: start_s, end: end_s } = span;
-        if end_s > start_s {
+        if self.events && end_s > start_s {
             self.record.events.push(Event { stage: self.program.stage, lane, name, layer, action, start_s, end_s });
         }
     }

@@ -40,6 +40,11 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    /// Whether nothing is under way from a time on.
+    pub fn is_free(&self, now: f64, exchange: &Exchange) -> bool {
+        self.flights.is_empty() && self.last.is_none_or(|last| last.taken(exchange).is_some_and(|last| last.end <= now))
+    }
+
     /// Whether it is not yet known when the stream is free.
     pub fn is_open(&self, exchange: &Exchange) -> bool {
         self.last.is_some_and(|flight| flight.taken(exchange).is_none())

@@ -3,8 +3,8 @@
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, Route};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{
-    Collective, Layer, Members, Message, Op, Operation, Section, StageProgram, decision_axes, payload_elements,
-    wire_bytes,
+    Collective, Group, Layer, Members, Message, Op, Operation, Section, StageProgram, decision_axes, kind,
+    payload_elements, wire_bytes,
 };
 
 use super::{Communication, Machine, SimulationError};
@@ -57,6 +57,8 @@ pub(super) struct PricedSection {
     pub receives: Vec<PricedMessage>,
     pub tasks: Vec<Task>,
     pub sends: Vec<PricedMessage>,
+    /// Whether several stages take part in one of its collectives.
+    pub meets: bool,
 }
 
 /// The sections of a stage.
@@ -114,13 +116,15 @@ impl Pricing<'_> {
         for op in &section.ops {
             self.operation(op, &mut tasks)?;
         }
-        Ok(PricedSection { receives: self.messages(&section.receives)?, tasks, sends: self.messages(&section.sends)? })
+        let meets = tasks.iter().any(|task| matches!(task.kind, TaskKind::Issue { meeting: Some(_), .. }));
+        let (receives, sends) = (self.messages(&section.receives)?, self.messages(&section.sends)?);
+        Ok(PricedSection { receives, tasks, sends, meets })
     }
 
     fn messages(&self, messages: &[Message]) -> Result<Vec<PricedMessage>, SimulationError> {
         let priced = messages.iter().enumerate().map(|(position, message)| {
             let Message { value, peer, tag, layer } = *message;
-            let bytes = self.program.value(value).local_elements as u64 * self.program.layout.dtype.bytes();
+            let bytes = self.program.local_bytes(value);
             let seconds = self.check(layer, "message", self.machine.message_seconds(bytes))?;
             Ok(PricedMessage { tag, position, peer, layer, seconds })
         });
@@ -143,7 +147,7 @@ impl Pricing<'_> {
                     tasks.push(Task { layer, once, name: collective.kind.name(), kind });
                 }
             }
-            Operation::ReduceScalar { axes, scalar } => {
+            Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) => {
                 tasks.extend(self.scalar(layer, CollectiveKind::AllReduce, *axes, scalar.elements())?);
             }
             _ => self.compute(op, tasks)?,
@@ -209,7 +213,8 @@ impl Pricing<'_> {
     fn communication(&self, collective: &Collective) -> Option<Communication> {
         let Collective { kind, axes, .. } = *collective;
         let members = collective.size(self.program.grid());
-        let (elements, bytes) = (payload_elements(self.program, collective), self.program.layout.dtype.bytes());
+        let (elements, bytes) =
+            (payload_elements(self.program, collective), self.program.element(collective.input).bytes());
         (members > 1).then(|| communication(kind, axes, members, elements, bytes))
     }
 
@@ -237,11 +242,8 @@ fn communication(
 
 /// Products, attention and the optimizer under their own names, all else together.
 fn event_name(operation: &Operation) -> &'static str {
-    match operation {
-        Operation::Gemm { .. }
-        | Operation::Attention { .. }
-        | Operation::AttentionBackward { .. }
-        | Operation::AdamW { .. } => operation.name(),
-        _ => "element-wise",
+    match operation.group() {
+        Group::ElementWise => "element-wise",
+        _ => operation.name(),
     }
 }

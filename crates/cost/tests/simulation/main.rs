@@ -4,4 +4,5 @@ mod common;
 mod network;
 mod pictures;
 mod pipeline;
+mod repeats;
 mod streams;

@@ -1,10 +1,8 @@
 //! Prices of links and devices against numbers worked out by hand.
 
-use quadrille_cost::simulation::{
-    Communication, DeviceRates, Lane, Machine, RingNetwork, UniformMachine, Work, simulate,
-};
+use quadrille_cost::simulation::{Communication, DeviceRates, Lane, Machine, RingNetwork, UniformMachine, simulate};
 use quadrille_spec::{Axis, AxisSet, Cluster, CollectiveKind, Layout, LayoutRequest};
-use quadrille_step::{Layer, Operation};
+use quadrille_step::{At, Layer, Operation};
 
 use crate::common::{close, model, program};
 
@@ -62,13 +60,15 @@ fn a_roofline_takes_what_is_longer() {
         ops.iter().find(|op| op.operation.name() == name && op.layer == Layer::Block(0)).unwrap()
     };
     // 8 tokens; qkv 16 -> 48: 2 * 8 * 16 * 48 FLOPs, 4 (8 * 16 + 16 * 48 + 8 * 48) bytes.
-    let product = Work::of(stage, &op("gemm").operation);
-    assert_eq!(product, Work { flops: 12_288.0, bytes: 5120.0 });
+    let work = |name: &str| {
+        let work = op(name).operation.work(At::first(stage));
+        (work.flops(), work.moved)
+    };
+    assert_eq!(work("gemm"), (12_288, 5120));
     // 4 s per element of [8, 16]; operands qkv [8, 48], output and a statistic per head [8, 4].
-    let attention = Work::of(stage, &op("attention").operation);
-    assert_eq!(attention, Work { flops: 4096.0, bytes: 4.0 * (384.0 + 128.0 + 32.0) });
+    assert_eq!(work("attention"), (4096, 4 * (384 + 128 + 32)));
     // Reads its input and writes a number per row.
-    assert_eq!(Work::of(stage, &op("row-sums").operation), Work { flops: 0.0, bytes: 4.0 * (128.0 + 8.0) });
+    assert_eq!(work("row-sums"), (0, 4 * (128 + 8)));
 
     let rates = |gemm, attention, memory| DeviceRates {
         gemm_flop_per_s: gemm,
@@ -89,10 +89,10 @@ fn the_work_of_a_step_is_the_ledgers() {
         let program = program(3, grid, 2, |_| {});
         for stage in &program.stages {
             let ops = stage.chunks.iter().flat_map(|chunk| chunk.sections()).flat_map(|section| &section.ops);
-            let flops: f64 = ops.map(|op| 2.0 * Work::of(stage, &op.operation).flops).sum();
+            let flops: u128 = ops.map(|op| 2 * op.operation.work(At::first(stage)).flops()).sum();
             let rank = (0..program.layout.grid.ranks()).find(|rank| program.of_rank(*rank).stage == stage.stage);
             let ledger = quadrille_step::predict_rank(&program, rank.unwrap());
-            assert_eq!(flops, ledger.flops.total() as f64, "{grid}");
+            assert_eq!(flops, ledger.flops.total().into(), "{grid}");
         }
     }
 }
@@ -124,7 +124,7 @@ fn panels_are_moved_by_the_rank_that_holds_them() {
     let program = program(1, "x=2,y=2", 1, summa);
     let stage = &program.stages[0];
     let ops = stage.chunks[0].forward.ops.iter();
-    let copies = ops.filter(|op| matches!(op.operation, Operation::CopyPanel { .. }));
-    let bytes: Vec<f64> = copies.map(|op| Work::of(stage, &op.operation).bytes).collect();
-    assert!(bytes.len() >= 4 && bytes.iter().all(|bytes| *bytes > 0.0));
+    let copies = ops.filter(|op| matches!(op.operation, Operation::CopyPanel(_)));
+    let moved: Vec<u64> = copies.map(|op| op.operation.work(At::first(stage)).moved).collect();
+    assert!(moved.len() >= 4 && moved.iter().all(|moved| *moved > 0));
 }

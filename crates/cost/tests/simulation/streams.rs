@@ -14,7 +14,7 @@ struct TenAndFour;
 
 impl Machine for TenAndFour {
     fn operation_seconds(&self, _: &StageProgram, op: &Op) -> f64 {
-        if matches!(op.operation, Operation::Gemm { .. }) { 10.0 } else { 0.0 }
+        if matches!(op.operation, Operation::Gemm(_)) { 10.0 } else { 0.0 }
     }
 
     fn collective_seconds(&self, _: &Communication) -> f64 {
@@ -38,11 +38,11 @@ impl Parts {
     fn new() -> Self {
         let program = program(1, "x=2,y=2", 1, |_| {});
         let ops = &program.stages[0].chunks[0].forward.ops;
-        let product = ops.iter().find(|op| matches!(op.operation, Operation::Gemm { .. })).unwrap().clone();
+        let product = *ops.iter().find(|op| matches!(op.operation, Operation::Gemm(_))).unwrap();
         let collectives = ops.iter().filter_map(|op| match op.operation {
             Operation::Issue(collective) => {
                 let axis = [Axis::X, Axis::Y].into_iter().find(|axis| collective.axes == axis.only())?;
-                Some((axis, [op.clone(), Op { operation: Operation::Wait(collective), ..op.clone() }]))
+                Some((axis, [*op, Op { operation: Operation::Wait(collective), ..*op }]))
             }
             _ => None,
         });
@@ -52,7 +52,7 @@ impl Parts {
 
     /// Issue and wait of the `index`-th collective over `axis`.
     fn collective(&self, axis: Axis, index: usize) -> [Op; 2] {
-        self.collectives.iter().filter(|(of, _)| *of == axis).nth(index).unwrap().1.clone()
+        self.collectives.iter().filter(|(of, _)| *of == axis).nth(index).unwrap().1
     }
 
     /// A step of one forward pass of these operations.
@@ -60,7 +60,7 @@ impl Parts {
         let mut program = self.program.clone();
         let stage = &mut program.stages[0];
         stage.steps = vec![Step::Run(Action { pass: Pass::Forward, microbatch: 0, chunk: 0 })];
-        stage.chunks[0].forward.ops = ops.iter().map(|op| (*op).clone()).collect();
+        stage.chunks[0].forward.ops = ops.iter().map(|op| *(*op)).collect();
         stage.update = Section::default();
         simulate(&program, &TenAndFour).unwrap()
     }

@@ -1,7 +1,7 @@
 //! Biases, activation functions, dropout and the residual stream.
 
 use quadrille_spec::Activation;
-use quadrille_step::{Operation, ValueId, Write};
+use quadrille_step::kind;
 use quadrille_tensor as kernels;
 
 use crate::{EngineError, RankEngine, Real};
@@ -9,7 +9,8 @@ use crate::{EngineError, RankEngine, Real};
 type Swept = Result<usize, EngineError>;
 
 impl<T: Real> RankEngine<'_, T> {
-    pub(super) fn bias(&mut self, bias: ValueId, output: ValueId) -> Swept {
+    pub(super) fn bias(&mut self, op: &kind::Bias) -> Swept {
+        let kind::Bias { bias, output, .. } = *op;
         self.write(output, |rank, x| {
             let (rows, cols) = rank.dims(output);
             kernels::bias_forward(&rank.pool, rows, cols, x, rank.read(bias)?);
@@ -17,7 +18,8 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn bias_backward(&mut self, gradient: ValueId, output: ValueId, write: Write) -> Swept {
+    pub(super) fn bias_backward(&mut self, op: &kind::BiasBackward) -> Swept {
+        let kind::BiasBackward { gradient, output, write } = *op;
         self.write(output, |rank, dbias| {
             let ((rows, cols), dy) = (rank.dims(gradient), rank.read(gradient)?);
             let add = rank.accumulates(write);
@@ -26,8 +28,8 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn bias_activation(&mut self, operation: &Operation) -> Swept {
-        let Operation::BiasActivation { function, bias, output, activated, .. } = *operation else { return Ok(0) };
+    pub(super) fn bias_activation(&mut self, op: &kind::BiasActivation) -> Swept {
+        let kind::BiasActivation { function, bias, output, activated, .. } = *op;
         self.write(activated, |rank, y| {
             rank.write(output, |rank, pre| {
                 let ((rows, cols), bias) = (rank.dims(activated), rank.read_some(bias)?);
@@ -40,7 +42,8 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn activation(&mut self, function: Activation, input: ValueId, output: ValueId) -> Swept {
+    pub(super) fn activate(&mut self, op: &kind::Activate) -> Swept {
+        let kind::Activate { function, input, output } = *op;
         self.write(output, |rank, activated| {
             let pre = rank.read(input)?;
             match function {
@@ -51,17 +54,17 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn activation_backward(&mut self, operation: &Operation) -> Swept {
-        let Operation::ActivationBackward { output, bias_gradient, .. } = *operation else { return Ok(0) };
+    pub(super) fn activation_backward(&mut self, op: &kind::ActivationBackward) -> Swept {
+        let kind::ActivationBackward { output, bias_gradient, .. } = *op;
         self.write(output, |rank, in_place| match bias_gradient {
-            Some(bias) => rank.write(bias, |rank, dbias| rank.activation_gradient(operation, in_place, Some(dbias))),
-            None => rank.activation_gradient(operation, in_place, None),
+            Some(bias) => rank.write(bias, |rank, dbias| rank.activation_gradient(op, in_place, Some(dbias))),
+            None => rank.activation_gradient(op, in_place, None),
         })
     }
 
     /// `in_place` holds the gradient of GELU's output, or SwiGLU's input.
-    fn activation_gradient(&self, operation: &Operation, in_place: &mut [T], dbias: Option<&mut [T]>) -> Swept {
-        let Operation::ActivationBackward { function, input, gradient, write, .. } = *operation else { return Ok(0) };
+    fn activation_gradient(&self, op: &kind::ActivationBackward, in_place: &mut [T], dbias: Option<&mut [T]>) -> Swept {
+        let kind::ActivationBackward { function, input, gradient, write, .. } = *op;
         let ((rows, cols), add) = (self.dims(gradient), self.accumulates(write));
         match function {
             Activation::Gelu => {
@@ -74,23 +77,24 @@ impl<T: Real> RankEngine<'_, T> {
         Ok(in_place.len())
     }
 
-    pub(super) fn dropout(&mut self, purpose: &str, input: ValueId, output: ValueId) -> Swept {
+    pub(super) fn dropout(&mut self, op: &kind::Dropout) -> Swept {
+        let kind::Dropout { site, input, output } = *op;
         let in_place = self.storage(input) == self.storage(output);
         self.write(output, |rank, x| {
             if !in_place {
                 kernels::copy(&rank.pool, x, rank.read(input)?);
             }
-            let ((rows, cols), (scale, keep)) = (rank.dims(input), rank.mask(purpose, output));
+            let ((rows, cols), (scale, keep)) = (rank.dims(input), rank.mask(site, output));
             kernels::dropout(&rank.pool, rows, cols, x, scale, keep);
             Ok(x.len())
         })
     }
 
-    pub(super) fn residual(&mut self, operation: &Operation) -> Swept {
-        let Operation::Residual { bias, residual, output, ref dropout, .. } = *operation else { return Ok(0) };
+    pub(super) fn residual(&mut self, op: &kind::Residual) -> Swept {
+        let kind::Residual { bias, residual, output, dropout, .. } = *op;
         self.write(output, |rank, x| {
             let ((rows, cols), bias) = (rank.dims(output), rank.read_some(bias)?);
-            let mask = dropout.as_ref().map(|purpose| rank.mask(purpose, output));
+            let mask = dropout.map(|site| rank.mask(site, output));
             let dropout = mask.as_ref().map(|(scale, keep)| (*scale, keep as _));
             kernels::residual_forward(&rank.pool, rows, cols, x, bias, rank.read(residual)?, dropout);
             Ok(x.len())

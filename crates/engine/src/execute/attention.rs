@@ -1,6 +1,6 @@
 //! Attention of this rank's tokens and heads.
 
-use quadrille_step::{Operation, ValueId};
+use quadrille_step::{DropoutSite, ValueId, kind};
 use quadrille_tensor as kernels;
 use quadrille_tensor::AttentionShape;
 
@@ -8,14 +8,12 @@ use super::Done;
 use crate::{EngineError, RankEngine, Real};
 
 impl<T: Real> RankEngine<'_, T> {
-    pub(super) fn attention(&mut self, operation: &Operation) -> Done {
-        let Operation::Attention { qkv, keys_values, output, statistics, ref dropout } = *operation else {
-            return Ok(());
-        };
+    pub(super) fn attention(&mut self, op: &kind::Attention) -> Done {
+        let kind::Attention { qkv, keys_values, output, statistics, dropout } = *op;
         self.write(output, |rank, out| {
             rank.write(statistics, |rank, statistics| {
                 let shape = rank.attention_shape(output);
-                let keep = dropout.as_ref().map(|purpose| rank.attention_mask(purpose, output, shape));
+                let keep = dropout.map(|site| rank.attention_mask(site, output, shape));
                 let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
                 let (qkv, keys_values) = (rank.read(qkv)?, rank.read_some(keys_values)?);
                 kernels::attention_forward(&rank.pool, shape, qkv, keys_values, out, statistics, dropout);
@@ -25,23 +23,19 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    #[rustfmt::skip]
-    pub(super) fn attention_backward(&mut self, operation: &Operation) -> Done {
-        let Operation::AttentionBackward { output, keys_values_gradient, .. } = *operation else { return Ok(()) };
-        self.write(output, |rank, dqkv| match keys_values_gradient {
-            Some(whole) => rank.write(whole, |rank, dkv| rank.attention_gradients(operation, dqkv, Some(dkv))),
-            None => rank.attention_gradients(operation, dqkv, None),
+    pub(super) fn attention_backward(&mut self, op: &kind::AttentionBackward) -> Done {
+        self.write(op.output, |rank, dqkv| match op.keys_values_gradient {
+            Some(whole) => rank.write(whole, |rank, dkv| rank.attention_gradients(op, dqkv, Some(dkv))),
+            None => rank.attention_gradients(op, dqkv, None),
         })
     }
 
-    #[rustfmt::skip]
-    fn attention_gradients(&mut self, operation: &Operation, dqkv: &mut [T], dkv: Option<&mut [T]>) -> Done {
-        let Operation::AttentionBackward { qkv, keys_values, result, statistics, gradient, ref dropout, .. } = *operation
-        else { return Ok(()) };
+    fn attention_gradients(&mut self, op: &kind::AttentionBackward, dqkv: &mut [T], dkv: Option<&mut [T]>) -> Done {
+        let kind::AttentionBackward { qkv, keys_values, result, statistics, gradient, dropout, .. } = *op;
         let shape = self.attention_shape(result);
         let (qkv, out, dout) = (self.read(qkv)?, self.read(result)?, self.read(gradient)?);
         let (statistics, heads) = (self.read(statistics)?, out.len());
-        let keep = dropout.as_ref().map(|purpose| self.attention_mask(purpose, result, shape));
+        let keep = dropout.map(|site| self.attention_mask(site, result, shape));
         let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
         let keys_values = self.read_some(keys_values)?.zip(dkv);
         kernels::attention_backward(&self.pool, shape, qkv, keys_values, out, statistics, dout, dqkv, dropout);
@@ -52,11 +46,11 @@ impl<T: Real> RankEngine<'_, T> {
     /// Scale and mask of a dropout over attention probabilities, by local sequence and head, query and key.
     fn attention_mask(
         &self,
-        purpose: &str,
+        site: DropoutSite,
         output: ValueId,
         shape: AttentionShape,
     ) -> (T, impl Fn(usize, usize, usize, usize) -> bool + Sync + use<T>) {
-        let mask = self.step_dropout(purpose);
+        let mask = self.step_dropout(site);
         let seq_len = shape.seq_len;
         let first_sequence = self.rows_of(output).sequence(0);
         let first_head = self.first_col(output) / shape.head_dim;
@@ -84,7 +78,8 @@ impl<T: Real> RankEngine<'_, T> {
     }
 
     /// Queries and keys turned by their positions, or their gradients turned back.
-    pub(super) fn rotate(&mut self, back: bool, output: ValueId) -> Result<usize, EngineError> {
+    pub(super) fn rotate(&mut self, op: &kind::Rotate) -> Result<usize, EngineError> {
+        let kind::Rotate { back, output, .. } = *op;
         self.write(output, |rank, qkv| {
             let ((rows, cols), heads, tokens) = (rank.dims(output), rank.group_heads(), rank.rows_of(output));
             let groups = cols / ((heads + 2) * rank.program.model.head_dim());

@@ -1,7 +1,7 @@
 //! Generation: keys and values of earlier passes, and the rows that give logits.
 
 use quadrille_spec::Axis;
-use quadrille_step::{Purpose, ValueId, Wanted};
+use quadrille_step::{Purpose, Wanted, kind};
 use quadrille_tensor as kernels;
 use quadrille_tensor::CacheShape;
 
@@ -9,7 +9,8 @@ use super::Done;
 use crate::{EngineError, RankEngine, Real};
 
 impl<T: Real> RankEngine<'_, T> {
-    pub(super) fn store_keys_values(&mut self, qkv: ValueId, cache: ValueId) -> Result<usize, EngineError> {
+    pub(super) fn store_keys_values(&mut self, op: &kind::StoreKeysValues) -> Result<usize, EngineError> {
+        let kind::StoreKeysValues { input: qkv, output: cache } = *op;
         let (shape, part) = (self.cache_shape(), self.microbatch);
         self.write(cache, |rank, cache| {
             let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
@@ -19,7 +20,8 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn cached_attention(&mut self, qkv: ValueId, cache: ValueId, output: ValueId) -> Done {
+    pub(super) fn cached_attention(&mut self, op: &kind::CachedAttention) -> Done {
+        let kind::CachedAttention { qkv, cache, output } = *op;
         let (shape, part) = (self.cache_shape(), self.microbatch);
         self.write(output, |rank, out| {
             let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
@@ -32,12 +34,8 @@ impl<T: Real> RankEngine<'_, T> {
     }
 
     /// A microbatch's wanted rows, behind those of the microbatches before it.
-    pub(super) fn collect_rows(
-        &mut self,
-        wanted: Wanted,
-        input: ValueId,
-        output: ValueId,
-    ) -> Result<usize, EngineError> {
+    pub(super) fn collect_rows(&mut self, op: &kind::CollectRows) -> Result<usize, EngineError> {
+        let kind::CollectRows { wanted, input, output } = *op;
         self.write(output, |rank, collected| {
             let (tokens, (rows, cols)) = (rank.program.layout.seq_len, rank.dims(input));
             let (first, sequences, x) = (rank.first_sequence(), rows / tokens, rank.read(input)?);

@@ -1,8 +1,8 @@
 //! Issue and wait: buffers move out of their slots into a collective and come back.
 
 use quadrille_comm::{Pending, Reduction as Combine};
-use quadrille_spec::{AxisSet, CollectiveKind};
-use quadrille_step::{Collective, Members, Reduction, Scalar, StorageId, payload_elements};
+use quadrille_spec::CollectiveKind;
+use quadrille_step::{Collective, Members, Reduction, Scalar, StorageId, kind, payload_elements};
 
 use super::Done;
 use crate::slots::Block;
@@ -97,7 +97,8 @@ impl<T: Real> RankEngine<'_, T> {
         Ok(())
     }
 
-    pub(super) fn reduce_scalar(&mut self, scalar: Scalar, axes: AxisSet) -> Done {
+    pub(super) fn reduce_scalar(&mut self, op: &kind::ReduceScalar) -> Done {
+        let kind::ReduceScalar { scalar, axes } = *op;
         let local = match scalar {
             Scalar::Loss => vec![self.loss_sum, self.targets as f64],
             Scalar::GradientNormSquared => vec![self.norm_squared],

@@ -1,7 +1,7 @@
 //! Token and position tables, and patches.
 
 use quadrille_spec::Axis;
-use quadrille_step::{ValueId, Write};
+use quadrille_step::{ValueId, kind};
 use quadrille_tensor as kernels;
 
 use crate::{EngineError, RankEngine, Real};
@@ -9,7 +9,8 @@ use crate::{EngineError, RankEngine, Real};
 type Swept = Result<usize, EngineError>;
 
 impl<T: Real> RankEngine<'_, T> {
-    pub(super) fn embed(&mut self, table: ValueId, output: ValueId) -> Swept {
+    pub(super) fn embed(&mut self, op: &kind::Embed) -> Swept {
+        let kind::Embed { table, output } = *op;
         self.write(output, |rank, y| {
             let ((rows, cols), start) = (rank.dims(output), rank.vocabulary_start(table));
             kernels::embed_forward(
@@ -25,7 +26,8 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn embed_backward(&mut self, gradient: ValueId, output: ValueId, write: Write) -> Swept {
+    pub(super) fn embed_backward(&mut self, op: &kind::EmbedBackward) -> Swept {
+        let kind::EmbedBackward { gradient, output, write } = *op;
         self.write(output, |rank, dtable| {
             let ((rows, cols), start) = (rank.dims(gradient), rank.vocabulary_start(output));
             let (add, dy) = (rank.accumulates(write), rank.read(gradient)?);
@@ -43,7 +45,8 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn patches(&mut self, output: ValueId) -> Swept {
+    pub(super) fn patches(&mut self, op: &kind::Patches) -> Swept {
+        let output = op.output;
         self.write(output, |rank, y| {
             let ((_, values), rows) = (rank.dims(output), rank.sample_rows(output));
             let numbers = &rank.samples.patches[0][rows.start * values..rows.end * values];
@@ -52,7 +55,8 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn add_positions(&mut self, positions: ValueId, output: ValueId) -> Swept {
+    pub(super) fn add_positions(&mut self, op: &kind::AddPositions) -> Swept {
+        let kind::AddPositions { positions, output, .. } = *op;
         self.write(output, |rank, x| {
             let ((rows, cols), at) = (rank.dims(output), rank.rows_of(output));
             let pass = &rank.pass;
@@ -62,7 +66,8 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn positions_backward(&mut self, gradient: ValueId, output: ValueId, write: Write) -> Swept {
+    pub(super) fn positions_backward(&mut self, op: &kind::PositionsBackward) -> Swept {
+        let kind::PositionsBackward { gradient, output, write } = *op;
         self.write(output, |rank, dpositions| {
             let ((rows, cols), at) = (rank.dims(gradient), rank.rows_of(gradient));
             let (dy, add) = (rank.read(gradient)?, rank.accumulates(write));

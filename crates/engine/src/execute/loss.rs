@@ -1,7 +1,7 @@
 //! Vocabulary-parallel cross-entropy, and squared error, fused with their gradients.
 
 use quadrille_spec::IGNORED;
-use quadrille_step::{Operation, ValueId};
+use quadrille_step::{ValueId, kind};
 use quadrille_tensor as kernels;
 
 use crate::{EngineError, RankEngine, Real};
@@ -9,48 +9,55 @@ use crate::{EngineError, RankEngine, Real};
 /// Kernels and everyone else mean the same targets.
 const _: () = assert!(kernels::IGNORED == IGNORED);
 
+type Swept = Result<usize, EngineError>;
+
 impl<T: Real> RankEngine<'_, T> {
-    pub(super) fn cross_entropy(&mut self, operation: &Operation) -> Result<usize, EngineError> {
-        match *operation {
-            Operation::CrossEntropyMax { logits, output } => self.write(output, |rank, maxima| {
-                let ((rows, cols), (_, valid)) = (rank.dims(logits), rank.vocabulary(logits));
-                let logits = rank.read(logits)?;
-                kernels::cross_entropy_max(&rank.pool, rows, cols, valid, logits, maxima);
-                Ok(logits.len())
-            }),
-            Operation::CrossEntropySums { logits, maxima, output } => self.write(output, |rank, sums| {
-                let ((rows, cols), (start, valid)) = (rank.dims(logits), rank.vocabulary(logits));
-                let targets = &rank.samples.tokens[1][rank.sample_rows(logits)];
-                let (logits, maxima) = (rank.read(logits)?, rank.read(maxima)?);
-                kernels::cross_entropy_sums(&rank.pool, rows, cols, valid, start, logits, maxima, targets, sums);
-                Ok(logits.len())
-            }),
-            Operation::CrossEntropyGradient { maxima, sums, output, .. } => self.write(output, |rank, l| {
-                let ((rows, cols), (start, valid)) = (rank.dims(output), rank.vocabulary(output));
-                let targets = &rank.samples.tokens[1][rank.sample_rows(output)];
-                let (maxima, sums) = (rank.read(maxima)?, rank.read(sums)?);
-                let scale = rank.loss_scale();
-                let counted = targets.iter().filter(|target| **target != IGNORED).count();
-                rank.loss_sum += kernels::cross_entropy_gradient(
-                    &rank.pool, rows, cols, valid, start, l, maxima, sums, targets, scale,
-                );
-                rank.targets += counted as u64;
-                Ok(l.len())
-            }),
-            Operation::CrossEntropyLoss { sums } => {
-                let targets = &self.samples.tokens[1][self.sample_rows(sums)];
-                let elements = self.read(sums)?;
-                let loss = kernels::cross_entropy_loss(elements, targets);
-                let (counted, swept) = (targets.iter().filter(|target| **target != IGNORED).count(), elements.len());
-                self.loss_sum += loss;
-                self.targets += counted as u64;
-                Ok(swept)
-            }
-            _ => Ok(0),
-        }
+    pub(super) fn cross_entropy_max(&mut self, op: &kind::CrossEntropyMax) -> Swept {
+        self.write(op.output, |rank, maxima| {
+            let ((rows, cols), (_, valid)) = (rank.dims(op.logits), rank.vocabulary(op.logits));
+            let logits = rank.read(op.logits)?;
+            kernels::cross_entropy_max(&rank.pool, rows, cols, valid, logits, maxima);
+            Ok(logits.len())
+        })
     }
 
-    pub(super) fn squared_error_loss(&mut self, value: ValueId) -> Result<usize, EngineError> {
+    pub(super) fn cross_entropy_sums(&mut self, op: &kind::CrossEntropySums) -> Swept {
+        self.write(op.output, |rank, sums| {
+            let ((rows, cols), (start, valid)) = (rank.dims(op.logits), rank.vocabulary(op.logits));
+            let targets = &rank.samples.tokens[1][rank.sample_rows(op.logits)];
+            let (logits, maxima) = (rank.read(op.logits)?, rank.read(op.maxima)?);
+            kernels::cross_entropy_sums(&rank.pool, rows, cols, valid, start, logits, maxima, targets, sums);
+            Ok(logits.len())
+        })
+    }
+
+    #[rustfmt::skip]
+    pub(super) fn cross_entropy_gradient(&mut self, op: &kind::CrossEntropyGradient) -> Swept {
+        self.write(op.output, |rank, l| {
+            let ((rows, cols), (start, valid)) = (rank.dims(op.output), rank.vocabulary(op.output));
+            let targets = &rank.samples.tokens[1][rank.sample_rows(op.output)];
+            let (maxima, sums) = (rank.read(op.maxima)?, rank.read(op.sums)?);
+            let scale = rank.loss_scale();
+            let counted = counted(targets);
+            rank.loss_sum += kernels::cross_entropy_gradient(
+                &rank.pool, rows, cols, valid, start, l, maxima, sums, targets, scale,
+            );
+            rank.targets += counted;
+            Ok(l.len())
+        })
+    }
+
+    pub(super) fn cross_entropy_loss(&mut self, op: &kind::CrossEntropyLoss) -> Swept {
+        let targets = &self.samples.tokens[1][self.sample_rows(op.sums)];
+        let sums = self.read(op.sums)?;
+        let (loss, counted, swept) = (kernels::cross_entropy_loss(sums, targets), counted(targets), sums.len());
+        self.loss_sum += loss;
+        self.targets += counted;
+        Ok(swept)
+    }
+
+    pub(super) fn squared_error_loss(&mut self, op: &kind::SquaredErrorLoss) -> Swept {
+        let value = op.predictions;
         let ((_, values), rows) = (self.dims(value), self.sample_rows(value));
         let predictions = self.read(value)?;
         let targets = &self.samples.patches[1][rows.start * values..rows.end * values];
@@ -64,7 +71,8 @@ impl<T: Real> RankEngine<'_, T> {
         Ok(swept)
     }
 
-    pub(super) fn squared_error(&mut self, output: ValueId) -> Result<usize, EngineError> {
+    pub(super) fn squared_error(&mut self, op: &kind::SquaredError) -> Swept {
+        let output = op.output;
         self.write(output, |rank, predictions| {
             let ((_, values), rows) = (rank.dims(output), rank.sample_rows(output));
             let targets = &rank.samples.patches[1][rows.start * values..rows.end * values];
@@ -90,4 +98,9 @@ impl<T: Real> RankEngine<'_, T> {
         let (start, cols) = (self.first_col(logits), self.value(logits).local_cols);
         (start, self.program.model.vocab.saturating_sub(start).min(cols))
     }
+}
+
+/// Targets that are not ignored.
+fn counted(targets: &[u32]) -> u64 {
+    targets.iter().filter(|target| **target != IGNORED).count() as u64
 }

@@ -1,18 +1,15 @@
 //! Products, as they are stored or as tuning found them faster.
 
-use quadrille_step::{GemmPass, GemmStorage, Operation, Product, Purpose};
+use quadrille_step::{GemmPass, GemmStorage, Product, Purpose, kind};
 use quadrille_tensor::{FEW_ROWS, Transpose, matmul, matmul_as, matmul_few_rows};
 
 use super::Done;
 use crate::{RankEngine, Real};
 
 impl<T: Real> RankEngine<'_, T> {
-    pub(super) fn gemm(&mut self, operation: &Operation) -> Done {
-        let (Operation::Gemm { pass, left, right, output, write, .. }, Some(product)) =
-            (operation, operation.product(self.program))
-        else {
-            return Ok(());
-        };
+    pub(super) fn gemm(&mut self, op: &kind::Gemm) -> Done {
+        let kind::Gemm { pass, left, right, output, write, .. } = op;
+        let product = op.product(self.program);
         let Product { storage, m, n, k } = product;
         let (stored, run_as) = (transpose(storage), transpose(self.matmuls.choice(&product)));
         // Passes of single tokens read weights and hardly use them. Training keeps to one kernel, and so to its rounding.

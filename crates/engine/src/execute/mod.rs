@@ -15,7 +15,7 @@ mod update;
 use std::ops::Range;
 
 use quadrille_spec::Dropout;
-use quadrille_step::{Operation, StorageId, Value, ValueId, Write};
+use quadrille_step::{DropoutSite, Operation, StorageId, Value, ValueId, Write};
 
 pub(crate) use communication::Flight;
 pub use matmul::transpose;
@@ -28,54 +28,52 @@ impl<T: Real> RankEngine<'_, T> {
     /// Executes one operation.
     pub(crate) fn execute(&mut self, operation: &Operation) -> Done {
         let swept = match operation {
-            Operation::Gemm { .. } => return self.gemm(operation),
-            Operation::Attention { .. } => return self.attention(operation),
-            Operation::AttentionBackward { .. } => return self.attention_backward(operation),
-            Operation::CachedAttention { qkv, cache, output } => {
-                return self.cached_attention(*qkv, *cache, *output);
-            }
+            Operation::Gemm(op) => return self.gemm(op),
+            Operation::Attention(op) => return self.attention(op),
+            Operation::AttentionBackward(op) => return self.attention_backward(op),
+            Operation::CachedAttention(op) => return self.cached_attention(op),
             Operation::Issue(collective) => return self.issue(*collective),
             Operation::Wait(collective) => return self.wait(*collective),
             Operation::WaitCarried(collective) => return self.wait_carried(*collective),
-            Operation::ReduceScalar { scalar, axes } => return self.reduce_scalar(*scalar, *axes),
-            Operation::SumSquares { parameter, gradient } => return self.sum_squares(*parameter, *gradient),
-            Operation::Embed { table, output } => self.embed(*table, *output),
-            Operation::EmbedBackward { gradient, output, write } => self.embed_backward(*gradient, *output, *write),
-            Operation::Patches { output } => self.patches(*output),
-            Operation::SquaredError { output, .. } => self.squared_error(*output),
-            Operation::AddPositions { positions, output, .. } => self.add_positions(*positions, *output),
-            Operation::PositionsBackward { gradient, output, write } => {
-                self.positions_backward(*gradient, *output, *write)
-            }
-            Operation::RowSums { .. } | Operation::CenteredSquares { .. } | Operation::RowSquares { .. } => {
-                self.norm_statistics(operation)
-            }
-            Operation::Norm { .. } => self.norm(operation),
-            Operation::NormBackwardSums { .. } => self.norm_backward_sums(operation),
-            Operation::NormBackward { .. } => self.norm_backward(operation),
-            Operation::Bias { bias, output, .. } => self.bias(*bias, *output),
-            Operation::BiasBackward { gradient, output, write } => self.bias_backward(*gradient, *output, *write),
-            Operation::Rotate { back, output, .. } => self.rotate(*back, *output),
-            Operation::BiasActivation { .. } => self.bias_activation(operation),
-            Operation::Activation { function, input, output } => self.activation(*function, *input, *output),
-            Operation::ActivationBackward { .. } => self.activation_backward(operation),
-            Operation::Dropout { purpose, input, output } => self.dropout(purpose, *input, *output),
-            Operation::Residual { .. } => self.residual(operation),
-            Operation::CrossEntropyMax { .. }
-            | Operation::CrossEntropySums { .. }
-            | Operation::CrossEntropyGradient { .. }
-            | Operation::CrossEntropyLoss { .. } => self.cross_entropy(operation),
-            Operation::SquaredErrorLoss { predictions } => self.squared_error_loss(*predictions),
-            Operation::StoreKeysValues { input, output } => self.store_keys_values(*input, *output),
-            Operation::CollectRows { wanted, input, output } => self.collect_rows(*wanted, *input, *output),
-            Operation::Pack { .. }
-            | Operation::Unpack { .. }
-            | Operation::SliceRows { .. }
-            | Operation::SliceColumns { .. } => self.movement(operation),
-            Operation::PackKeysValues { .. } | Operation::UnpackKeysValues { .. } => self.keys_values(operation),
-            Operation::CopyPanel { .. } | Operation::StorePanel { .. } => self.panel(operation),
-            Operation::Accumulate { input, output, write } => self.accumulate(*input, *output, *write),
-            Operation::AdamW { parameter, value, gradient } => self.adamw(*parameter, *value, *gradient),
+            Operation::ReduceScalar(op) => return self.reduce_scalar(op),
+            Operation::SumSquares(op) => return self.sum_squares(op),
+            Operation::Embed(op) => self.embed(op),
+            Operation::EmbedBackward(op) => self.embed_backward(op),
+            Operation::Patches(op) => self.patches(op),
+            Operation::SquaredError(op) => self.squared_error(op),
+            Operation::AddPositions(op) => self.add_positions(op),
+            Operation::PositionsBackward(op) => self.positions_backward(op),
+            Operation::RowSums(op) => self.row_sums(op),
+            Operation::CenteredSquares(op) => self.centered_squares(op),
+            Operation::RowSquares(op) => self.row_squares(op),
+            Operation::Norm(op) => self.norm(op),
+            Operation::NormBackwardSums(op) => self.norm_backward_sums(op),
+            Operation::NormBackward(op) => self.norm_backward(op),
+            Operation::Bias(op) => self.bias(op),
+            Operation::BiasBackward(op) => self.bias_backward(op),
+            Operation::Rotate(op) => self.rotate(op),
+            Operation::BiasActivation(op) => self.bias_activation(op),
+            Operation::Activate(op) => self.activate(op),
+            Operation::ActivationBackward(op) => self.activation_backward(op),
+            Operation::Dropout(op) => self.dropout(op),
+            Operation::Residual(op) => self.residual(op),
+            Operation::CrossEntropyMax(op) => self.cross_entropy_max(op),
+            Operation::CrossEntropySums(op) => self.cross_entropy_sums(op),
+            Operation::CrossEntropyGradient(op) => self.cross_entropy_gradient(op),
+            Operation::CrossEntropyLoss(op) => self.cross_entropy_loss(op),
+            Operation::SquaredErrorLoss(op) => self.squared_error_loss(op),
+            Operation::StoreKeysValues(op) => self.store_keys_values(op),
+            Operation::CollectRows(op) => self.collect_rows(op),
+            Operation::Pack(op) => self.pack(op),
+            Operation::Unpack(op) => self.unpack(op),
+            Operation::SliceRows(op) => self.slice_rows(op),
+            Operation::SliceColumns(op) => self.slice_columns(op),
+            Operation::PackKeysValues(op) => self.pack_keys_values(op),
+            Operation::UnpackKeysValues(op) => self.unpack_keys_values(op),
+            Operation::CopyPanel(op) => self.copy_panel(op),
+            Operation::StorePanel(op) => self.store_panel(op),
+            Operation::Accumulate(op) => self.accumulate(op),
+            Operation::AdamW(op) => self.adamw(op),
         }?;
         *self.elements.entry(operation.name().into()).or_default() += swept as u64;
         Ok(())
@@ -134,14 +132,14 @@ impl<T: Real> RankEngine<'_, T> {
         }
     }
 
-    /// The dropout of this step for `purpose`.
-    fn step_dropout(&self, purpose: &str) -> Dropout {
-        Dropout::new(self.seed, purpose, self.step, self.program.model.dropout)
+    /// The dropout of this step at a site.
+    fn step_dropout(&self, site: DropoutSite) -> Dropout {
+        Dropout::new(self.seed, &site.to_string(), self.step, self.program.model.dropout)
     }
 
     /// Scale and mask of a dropout over the elements of `value`, by local row and column.
-    fn mask(&self, purpose: &str, value: ValueId) -> (T, impl Fn(usize, usize) -> bool + Sync + use<T>) {
-        let mask = self.step_dropout(purpose);
+    fn mask(&self, site: DropoutSite, value: ValueId) -> (T, impl Fn(usize, usize) -> bool + Sync + use<T>) {
+        let mask = self.step_dropout(site);
         let (rows, first_col) = (self.rows_of(value), self.first_col(value));
         let cols = self.value(value).cols;
         let keep = move |row: usize, col: usize| mask.keeps((rows.logical(row) * cols + first_col + col) as u64);

@@ -1,6 +1,6 @@
 //! Norms in the pieces between which ranks reduce row statistics.
 
-use quadrille_step::Operation;
+use quadrille_step::kind;
 use quadrille_tensor as kernels;
 
 use crate::{EngineError, RankEngine, Real};
@@ -8,30 +8,33 @@ use crate::{EngineError, RankEngine, Real};
 type Swept = Result<usize, EngineError>;
 
 impl<T: Real> RankEngine<'_, T> {
-    pub(super) fn norm_statistics(&mut self, operation: &Operation) -> Swept {
-        match *operation {
-            Operation::RowSums { input, output } => self.write(output, |rank, out| {
-                let ((rows, cols), x) = (rank.dims(input), rank.read(input)?);
-                kernels::norm_row_sums(&rank.pool, rows, cols, x, out);
-                Ok(x.len())
-            }),
-            Operation::CenteredSquares { input, sums, output } => self.write(output, |rank, squares| {
-                let ((rows, cols), width) = (rank.dims(input), rank.value(input).cols);
-                let (x, sums) = (rank.read(input)?, rank.read(sums)?);
-                kernels::norm_centered_squares(&rank.pool, rows, cols, width, x, sums, squares);
-                Ok(x.len())
-            }),
-            Operation::RowSquares { input, output } => self.write(output, |rank, squares| {
-                let ((rows, cols), x) = (rank.dims(input), rank.read(input)?);
-                kernels::rms_norm_squares(&rank.pool, rows, cols, x, squares);
-                Ok(x.len())
-            }),
-            _ => Ok(0),
-        }
+    pub(super) fn row_sums(&mut self, op: &kind::RowSums) -> Swept {
+        self.write(op.output, |rank, out| {
+            let ((rows, cols), x) = (rank.dims(op.input), rank.read(op.input)?);
+            kernels::norm_row_sums(&rank.pool, rows, cols, x, out);
+            Ok(x.len())
+        })
     }
 
-    pub(super) fn norm(&mut self, operation: &Operation) -> Swept {
-        let Operation::Norm { input, sums, squares, gamma, beta, output } = *operation else { return Ok(0) };
+    pub(super) fn centered_squares(&mut self, op: &kind::CenteredSquares) -> Swept {
+        self.write(op.output, |rank, squares| {
+            let ((rows, cols), width) = (rank.dims(op.input), rank.value(op.input).cols);
+            let (x, sums) = (rank.read(op.input)?, rank.read(op.sums)?);
+            kernels::norm_centered_squares(&rank.pool, rows, cols, width, x, sums, squares);
+            Ok(x.len())
+        })
+    }
+
+    pub(super) fn row_squares(&mut self, op: &kind::RowSquares) -> Swept {
+        self.write(op.output, |rank, squares| {
+            let ((rows, cols), x) = (rank.dims(op.input), rank.read(op.input)?);
+            kernels::rms_norm_squares(&rank.pool, rows, cols, x, squares);
+            Ok(x.len())
+        })
+    }
+
+    pub(super) fn norm(&mut self, op: &kind::Norm) -> Swept {
+        let kind::Norm { input, sums, squares, gamma, beta, output } = *op;
         self.write(output, |rank, y| {
             let ((rows, cols), width) = (rank.dims(input), rank.value(input).cols);
             let (x, squares, gamma) = (rank.read(input)?, rank.read(squares)?, rank.read(gamma)?);
@@ -46,24 +49,20 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn norm_backward_sums(&mut self, operation: &Operation) -> Swept {
-        let Operation::NormBackwardSums { output, gamma_gradient, beta_gradient, .. } = *operation else {
-            return Ok(0);
-        };
-        self.write(output, |rank, out| {
-            rank.write(gamma_gradient, |rank, dgamma| match beta_gradient {
-                Some(beta) => rank.write(beta, |rank, dbeta| rank.norm_sums(operation, out, dgamma, Some(dbeta))),
-                None => rank.norm_sums(operation, out, dgamma, None),
+    pub(super) fn norm_backward_sums(&mut self, op: &kind::NormBackwardSums) -> Swept {
+        self.write(op.output, |rank, out| {
+            rank.write(op.gamma_gradient, |rank, dgamma| match op.beta_gradient {
+                Some(beta) => rank.write(beta, |rank, dbeta| rank.norm_sums(op, out, dgamma, Some(dbeta))),
+                None => rank.norm_sums(op, out, dgamma, None),
             })
         })
     }
 
     #[rustfmt::skip]
     fn norm_sums(
-        &self, operation: &Operation, out: &mut [T], dgamma: &mut [T], dbeta: Option<&mut [T]>,
+        &self, op: &kind::NormBackwardSums, out: &mut [T], dgamma: &mut [T], dbeta: Option<&mut [T]>,
     ) -> Swept {
-        let Operation::NormBackwardSums { input, sums, squares, gamma, gradient, write, .. } = *operation
-        else { return Ok(0) };
+        let kind::NormBackwardSums { input, sums, squares, gamma, gradient, write, .. } = *op;
         let ((rows, cols), width, pool) = (self.dims(input), self.value(input).cols, &self.pool);
         let (x, dy, gamma, squares) =
             (self.read(input)?, self.read(gradient)?, self.read(gamma)?, self.read(squares)?);
@@ -80,9 +79,8 @@ impl<T: Real> RankEngine<'_, T> {
     }
 
     #[rustfmt::skip]
-    pub(super) fn norm_backward(&mut self, operation: &Operation) -> Swept {
-        let Operation::NormBackward { input, sums, squares, gamma, gradient, reduced, output, write } = *operation
-        else { return Ok(0) };
+    pub(super) fn norm_backward(&mut self, op: &kind::NormBackward) -> Swept {
+        let kind::NormBackward { input, sums, squares, gamma, gradient, reduced, output, write } = *op;
         self.write(output, |rank, dx| {
             let ((rows, cols), width, pool) = (rank.dims(input), rank.value(input).cols, &rank.pool);
             let (x, dy, gamma) = (rank.read(input)?, rank.read(gradient)?, rank.read(gamma)?);

@@ -1,7 +1,7 @@
 //! Accumulation of gradients, the norm, the optimizer.
 
 use quadrille_spec::Axis;
-use quadrille_step::{ParameterId, ValueId, Write};
+use quadrille_step::{ParameterId, kind};
 use quadrille_tensor as kernels;
 use quadrille_tensor::AdamW;
 
@@ -12,7 +12,8 @@ use crate::{EngineError, RankEngine, Real, Shard, schedule};
 const CLIP_EPSILON: f64 = 1e-6;
 
 impl<T: Real> RankEngine<'_, T> {
-    pub(super) fn accumulate(&mut self, input: ValueId, output: ValueId, write: Write) -> Result<usize, EngineError> {
+    pub(super) fn accumulate(&mut self, op: &kind::Accumulate) -> Result<usize, EngineError> {
+        let kind::Accumulate { input, output, write } = *op;
         self.write(output, |rank, y| {
             let x = rank.read(input)?;
             if rank.accumulates(write) {
@@ -24,7 +25,8 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    pub(super) fn sum_squares(&mut self, id: ParameterId, gradient: ValueId) -> Done {
+    pub(super) fn sum_squares(&mut self, op: &kind::SumSquares) -> Done {
+        let kind::SumSquares { parameter: id, gradient } = *op;
         let (program, place) = (self.program, self.place);
         let parameter = &program.parameters[id.0];
         if parameter.copy || !self.value(gradient).sharding.is_owner(place) {
@@ -44,12 +46,8 @@ impl<T: Real> RankEngine<'_, T> {
         Ok(())
     }
 
-    pub(super) fn adamw(
-        &mut self,
-        parameter: ParameterId,
-        value: ValueId,
-        gradient: ValueId,
-    ) -> Result<usize, EngineError> {
+    pub(super) fn adamw(&mut self, op: &kind::AdamW) -> Result<usize, EngineError> {
+        let kind::AdamW { parameter, value, gradient } = *op;
         let constants = self.optimizer_constants(parameter);
         let [mut m, mut v] = std::mem::take(&mut self.moments[parameter.0]);
         let valid = self.program.valid_elements(gradient, self.place);

@@ -1,6 +1,6 @@
 //! The bubble of our own schedules, simulated as the paper's formulas assume: equal stages, free communication.
 
-use quadrille_cost::simulation::{Communication, Machine, simulate};
+use quadrille_cost::simulation::{Communication, Machine, simulate_passes};
 use quadrille_spec::{Grid, Layout, LayoutRequest, Model, Schedule, SpecError};
 use quadrille_step::{Layer, Op, StageProgram, StepProgram};
 
@@ -33,6 +33,6 @@ pub fn simulated(schedule: Schedule, stages: usize, chunks: usize, microbatches:
         |error: String| SpecError::invalid("schedule", schedule, error, "correct the published figures' file");
     let program =
         StepProgram::new(&model, &Layout::new(&model, &request)?).map_err(|error| unusable(error.to_string()))?;
-    let simulation = simulate(&program, &EqualStages).map_err(|error| unusable(error.to_string()))?;
+    let simulation = simulate_passes(&program, &EqualStages).map_err(|error| unusable(error.to_string()))?;
     Ok(simulation.bubble())
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_cost::simulation::{DeviceRates, RingNetwork, UniformMachine, Work};
+use quadrille_cost::simulation::{DeviceRates, RingNetwork, UniformMachine};
 use quadrille_engine::{TrainOptions, TrainOutcome};
 use quadrille_spec::{Grid, Layout, LayoutRequest, Model};
-use quadrille_step::{Op, Operation, StepProgram};
+use quadrille_step::{At, Group, Op, StepProgram};
 use serde::Serialize;
 
 use crate::bench::collectives::{all_reduce, time};
@@ -47,9 +47,9 @@ impl Calibration {
         // Each of two ranks sends half of the buffer twice.
         let bytes = (ALL_REDUCES[1] * size_of::<f32>()) as f64;
         Ok(Self {
-            product_gflops: times.products.rate(times.products.work.flops, latency) / 1e9,
-            attention_gflops: times.attention.rate(times.attention.work.flops, latency) / 1e9,
-            memory_gb_s: times.element_wise.rate(times.element_wise.work.bytes, latency) / 1e9,
+            product_gflops: times.products.rate(times.products.flops, latency) / 1e9,
+            attention_gflops: times.attention.rate(times.attention.flops, latency) / 1e9,
+            memory_gb_s: times.element_wise.rate(times.element_wise.bytes, latency) / 1e9,
             operation_latency_us: 1e6 * latency,
             message_latency_us: 1e6 * small / 2.0,
             ring_gb_s: bytes / without_latency(large, small) / 1e9,
@@ -102,7 +102,8 @@ pub fn operation_latency(ranks: usize, options: &TrainOptions) -> Result<f64, Fa
 struct Kind {
     seconds: f64,
     operations: f64,
-    work: Work,
+    flops: f64,
+    bytes: f64,
 }
 
 impl Kind {
@@ -142,28 +143,22 @@ impl Times {
         let mut times = Self::default();
         for stage in &program.stages {
             let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections()).chain([&stage.update]);
-            for Op { operation, .. } in sections.flat_map(|section| &section.ops).filter(|op| computes(&op.operation)) {
-                let work = Work::of(stage, operation);
-                let kind = match operation {
-                    Operation::Gemm { .. } => &mut times.products,
-                    Operation::Attention { .. } | Operation::AttentionBackward { .. } => &mut times.attention,
+            for Op { operation, .. } in
+                sections.flat_map(|section| &section.ops).filter(|op| op.operation.group().computes())
+            {
+                let work = operation.work(At::first(stage));
+                let kind = match operation.group() {
+                    Group::Product => &mut times.products,
+                    Group::Attention => &mut times.attention,
                     _ => &mut times.element_wise,
                 };
                 kind.operations += 1.0;
-                kind.work.flops += work.flops;
-                kind.work.bytes += work.bytes;
+                kind.flops += work.flops() as f64;
+                kind.bytes += work.moved as f64;
                 // All operations of a name together: the first takes it.
                 kind.seconds += seconds.remove(operation.name()).unwrap_or(0.0);
             }
         }
         times
     }
-}
-
-/// Whether an operation occupies the compute stream.
-fn computes(operation: &Operation) -> bool {
-    !matches!(
-        operation,
-        Operation::Issue(_) | Operation::Wait(_) | Operation::WaitCarried(_) | Operation::ReduceScalar { .. }
-    )
 }

@@ -4,7 +4,7 @@
 
 use quadrille_engine::{Hyper, transpose};
 use quadrille_spec::{ElementType, Model};
-use quadrille_step::{ChunkProgram, GemmStorage, Operation, Product, StageProgram, StepProgram, predict_rank};
+use quadrille_step::{ChunkProgram, GemmStorage, Operation, Product, StageProgram, StepProgram, kind, predict_rank};
 use quadrille_tensor::{Buffer, Pool, library_matmul, matmul};
 use serde::Serialize;
 use serde_json::Value;
@@ -87,7 +87,9 @@ fn products(program: &StageProgram) -> Vec<(String, Product, usize)> {
     let mut products: Vec<(String, Product, usize)> = Vec::new();
     for op in program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops) {
         let calls = if op.once { 1 } else { program.layout.microbatches() };
-        let (Operation::Gemm { output, .. }, Some(product)) = (&op.operation, op.operation.product(program)) else {
+        let (Operation::Gemm(kind::Gemm { output, .. }), Some(product)) =
+            (&op.operation, op.operation.product(program))
+        else {
             continue;
         };
         match products.iter_mut().find(|(_, other, _)| *other == product) {

@@ -12,7 +12,7 @@ use quadrille_cost::simulation::{Communication, Machine, simulate};
 use quadrille_engine::{EngineError, Hyper, InitialValues, RankEngine, random_batch};
 use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RandomStream, Schedule};
 use quadrille_step::schedule::{Action, Pass};
-use quadrille_step::{GemmPass, Layer, Op, Operation, StageProgram, StepProgram};
+use quadrille_step::{GemmPass, Layer, Op, Operation, StageProgram, StepProgram, kind};
 use serde::Serialize;
 
 use crate::bench::arguments::BenchPipelineArguments;
@@ -209,8 +209,10 @@ impl Paces {
 impl Machine for Paces {
     fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
         match op.operation {
-            Operation::Attention { .. } | Operation::AttentionBackward { .. } => self.forward_s(stage),
-            Operation::Gemm { pass: GemmPass::WeightGradient, .. } if matches!(op.layer, Layer::Block(_)) => {
+            Operation::Attention(_) | Operation::AttentionBackward(_) => self.forward_s(stage),
+            Operation::Gemm(kind::Gemm { pass: GemmPass::WeightGradient, .. })
+                if matches!(op.layer, Layer::Block(_)) =>
+            {
                 self.forward_s(stage) / WEIGHT_PRODUCTS
             }
             _ => 0.0,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use quadrille_step::Group as OperationGroup;
+
 use super::chart::row_legend;
 use super::prediction::{Prediction, StageTimes, Times};
 use super::read::Run;
@@ -38,12 +40,15 @@ impl Group {
     /// Of an operation, by its name.
     fn of(name: &str) -> Self {
         match name {
-            _ if name.starts_with("gemm") => Self::Products,
-            "attention" | "attention-backward" | "cached-attention" => Self::Attention,
-            "wait" | "wait-carried" | "reduce-scalar" | WAITS_FOR_COLLECTIVES => Self::Collectives,
             "receive" | "release" | WAITS_FOR_STAGES => Self::Stages,
-            "issue" | OUTSIDE => Self::Other,
-            _ => Self::ElementWise,
+            WAITS_FOR_COLLECTIVES => Self::Collectives,
+            _ => match OperationGroup::by_name(name) {
+                Some(OperationGroup::Product) => Self::Products,
+                Some(OperationGroup::Attention) => Self::Attention,
+                Some(OperationGroup::ElementWise | OperationGroup::Optimizer) => Self::ElementWise,
+                Some(OperationGroup::Wait) => Self::Collectives,
+                Some(OperationGroup::Issue) | None => Self::Other,
+            },
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::native::{Candidate, Framework, NativeMachine, Problem};
-use quadrille_cost::simulation::{Machine, simulate};
+use quadrille_cost::simulation::{Machine, simulate_passes};
 use quadrille_spec::{Axis, Cluster, ElementType};
-use quadrille_step::{Op, Operation, StageProgram, StepProgram};
+use quadrille_step::{Op, StageProgram, StepProgram};
 
 use super::read::Run;
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, Failure> {
     check_priced(model, cluster, &candidate, layout)?;
     problem.check_devices(candidate.devices())?;
     let machine = NativeMachine::new(&problem, &candidate);
-    let simulation = simulate(program, &machine).map_err(|error| Failure::Run(error.into()))?;
+    let simulation = simulate_passes(program, &machine).map_err(|error| Failure::Run(error.into()))?;
     let stages = program.stages.iter().zip(&simulation.stages).map(|(stage, times)| StageTimes {
         operations: operations(stage, &machine),
         collectives: times.waiting_on_collectives_s.values().sum(),
@@ -77,7 +77,7 @@ fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, Failure> {
 fn operations(stage: &StageProgram, machine: &dyn Machine) -> BTreeMap<&'static str, f64> {
     let mut seconds = BTreeMap::new();
     let mut add = |ops: &[Op], times: usize| {
-        for op in ops.iter().filter(|op| computes(&op.operation)) {
+        for op in ops.iter().filter(|op| op.operation.group().computes()) {
             let times = if op.once { 1 } else { times };
             *seconds.entry(op.operation.name()).or_default() += times as f64 * machine.operation_seconds(stage, op);
         }
@@ -88,14 +88,6 @@ fn operations(stage: &StageProgram, machine: &dyn Machine) -> BTreeMap<&'static 
     }
     add(&stage.update.ops, 1);
     seconds
-}
-
-/// Whether an operation occupies the compute stream.
-fn computes(operation: &Operation) -> bool {
-    !matches!(
-        operation,
-        Operation::Issue(_) | Operation::Wait(_) | Operation::WaitCarried(_) | Operation::ReduceScalar { .. }
-    )
 }
 
 impl Times {
@@ -126,7 +118,7 @@ mod tests {
             let (cluster, _) = machine::described(Cluster::preset("local").unwrap(), 1, 1);
             let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 8, layout.seq_len).unwrap();
             let machine = NativeMachine::new(&problem, &Candidate::of(&layout, &cluster));
-            let simulation = simulate(&program, &machine).unwrap();
+            let simulation = simulate_passes(&program, &machine).unwrap();
             let times = times(&program, &cluster).unwrap_or_else(|failure| panic!("{}", failure.message()));
             for (stage, simulated) in times.stages.iter().zip(&simulation.stages) {
                 let sum: f64 = stage.operations.values().sum();

@@ -49,19 +49,18 @@ fn copies(b: &mut Builder, first: usize) -> Copies {
 
 /// The operations of all chunks: up to each issue in turn.
 fn interleaved(b: &Builder, copies: &Copies, ops: &[Op]) -> Vec<Op> {
-    let of_tokens = |op: &Op| {
-        let (reads, writes) = op.operation.operands();
-        reads.into_iter().chain(writes).any(|value| b.values[value.0].chunk.is_some())
-    };
+    let of_tokens = |op: &Op| op.operation.operands().all().iter().any(|value| b.values[value.0].chunk.is_some());
     let last = copies.len() - 1;
     let mut all = Vec::new();
     let ends = |op: &Op| matches!(op.operation, Operation::Issue(_)) && of_tokens(op);
     for piece in ops.split_inclusive(ends) {
         for (chunk, copy) in copies.iter().enumerate() {
             for op in piece {
-                // What is done once for all chunks: gathers before the first, reductions of gradients after the last.
-                if of_tokens(op) || chunk == if op.weight_gradient { last } else { 0 } {
-                    all.push(Op { operation: of_chunk(b, op, chunk, copy), ..op.clone() });
+                if of_tokens(op) {
+                    all.push(Op { operation: of_chunk(b, op, chunk, copy), ..*op });
+                } else if chunk == if op.weight_gradient { last } else { 0 } {
+                    // What is done once for all chunks: gathers before the first, reductions of gradients after the last.
+                    all.push(*op);
                 }
             }
         }
@@ -72,17 +71,10 @@ fn interleaved(b: &Builder, copies: &Copies, ops: &[Op]) -> Vec<Op> {
 /// The operation on a chunk's values; from the second chunk on what is written to gradients is added.
 fn of_chunk(b: &Builder, op: &Op, chunk: usize, copy: &BTreeMap<ValueId, ValueId>) -> Operation {
     let mut operation = op.operation.with_values(|value| copy.get(&value).copied().unwrap_or(value));
-    let is_weight = |output: ValueId| b.values[output.0].chunk.is_none();
-    let (_, writes) = operation.operands();
-    let gradients = writes.into_iter().any(is_weight);
+    let gradients = operation.operands().writes().iter().any(|output| b.values[output.0].chunk.is_none());
     if chunk > 0
         && gradients
-        && let Operation::Gemm { write, .. }
-        | Operation::EmbedBackward { write, .. }
-        | Operation::PositionsBackward { write, .. }
-        | Operation::NormBackwardSums { write, .. }
-        | Operation::BiasBackward { write, .. }
-        | Operation::ActivationBackward { write, .. } = &mut operation
+        && let Some(write) = operation.write_mut()
     {
         *write = Write::Accumulate;
     }

@@ -17,7 +17,7 @@ pub(crate) use recompute::recompute;
 
 use quadrille_spec::Overlap;
 
-use crate::{Op, Operation, Value};
+use crate::{Op, Operation, Value, ValueId};
 
 /// Applies the overlap passes that are switched on.
 pub(crate) fn overlap(overlap: Overlap, values: &[Value], forward: &mut [Op], backward: &mut Vec<Op>) {
@@ -36,12 +36,9 @@ pub(crate) fn overlap(overlap: Overlap, values: &[Value], forward: &mut [Op], ba
 /// Whether two operations touch a common storage, so that their order matters. Two readers of one storage conflict
 /// as well if one is a collective: its buffers are away until its wait.
 fn conflict(values: &[Value], a: &Operation, b: &Operation) -> bool {
-    let storages = |operation: &Operation| {
-        let (reads, writes) = operation.operands();
-        reads.into_iter().chain(writes).map(|value| values[value.0].storage).collect::<Vec<_>>()
-    };
-    let others = storages(b);
-    storages(a).iter().any(|storage| others.contains(storage))
+    let storage = |value: &ValueId| values[value.0].storage;
+    let others = b.operands();
+    a.operands().all().iter().any(|value| others.all().iter().any(|other| storage(other) == storage(value)))
 }
 
 /// Moves the operation at `from` down to just before index `to`, or as far as no conflict stands in the way.

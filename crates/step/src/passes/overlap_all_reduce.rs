@@ -1,14 +1,14 @@
 //! OAR: the reduction of a layer's input gradient runs under its weight-gradient product.
 
 use super::sink;
-use crate::{GemmPass, Op, Operation, Value};
+use crate::{GemmPass, Op, Operation, Value, kind};
 
 /// Each wait (of SUMMA: with the panel that it stores) that stands between an input-gradient product and the
 /// weight-gradient product of the same layer and overlap chunk moves behind the latter. In zero-bubble schedules, where
 /// weight gradients are put off, nothing is left to hide it under.
 pub(super) fn apply(values: &[Value], ops: &mut [Op]) {
     let product = |op: &Op, wanted: GemmPass| match op.operation {
-        Operation::Gemm { pass, left, right, .. } if pass == wanted => {
+        Operation::Gemm(kind::Gemm { pass, left, right, .. }) if pass == wanted => {
             Some((op.layer, values[left.0].chunk.or(values[right.0].chunk)))
         }
         _ => None,
@@ -19,7 +19,7 @@ pub(super) fn apply(values: &[Value], ops: &mut [Op]) {
         let Some(end) = (start..ops.len()).find(|at| hides(&ops[*at])) else { continue };
         for at in (start + 1..end).rev() {
             match ops[at].operation {
-                Operation::StorePanel { .. } | Operation::Wait(_) => sink(values, ops, at, end + 1),
+                Operation::StorePanel(_) | Operation::Wait(_) => sink(values, ops, at, end + 1),
                 _ => {}
             }
         }

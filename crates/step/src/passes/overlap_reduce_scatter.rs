@@ -2,7 +2,7 @@
 
 use quadrille_spec::CollectiveKind;
 
-use crate::{Op, Operation, Value};
+use crate::{Op, Operation, Value, kind};
 
 /// Takes the waits of the last reduce-scatter of each weight gradient, with their accumulations, out and appends them
 /// in order. Nothing else reads the shard, and nothing before the next microbatch reads the gradient, so there is
@@ -12,12 +12,12 @@ pub(super) fn apply(values: &[Value], ops: &mut Vec<Op>) {
     let accumulated: Vec<_> = ops
         .iter()
         .filter_map(|op| match op.operation {
-            Operation::Accumulate { input, .. } if op.weight_gradient => Some(storage(input)),
+            Operation::Accumulate(kind::Accumulate { input, .. }) if op.weight_gradient => Some(storage(input)),
             _ => None,
         })
         .collect();
     let is_deferred = |op: &Op| match op.operation {
-        Operation::Accumulate { .. } => op.weight_gradient,
+        Operation::Accumulate(_) => op.weight_gradient,
         Operation::Wait(collective) => {
             op.weight_gradient
                 && collective.kind == CollectiveKind::ReduceScatter

@@ -11,13 +11,12 @@ use crate::{Op, StepError, StorageId, Value};
 pub(crate) fn put_off_weight_gradients(values: &[Value], backward: &mut Vec<Op>) -> Result<Vec<Op>, StepError> {
     let mut last_write: BTreeMap<StorageId, usize> = BTreeMap::new();
     for (index, op) in backward.iter().enumerate().filter(|(_, op)| !op.weight_gradient) {
-        let (_, writes) = op.operation.operands();
-        last_write.extend(writes.into_iter().map(|value| (values[value.0].storage, index)));
+        last_write.extend(op.operation.operands().writes().iter().map(|value| (values[value.0].storage, index)));
     }
     for (index, op) in backward.iter().enumerate().filter(|(_, op)| op.weight_gradient) {
-        let (reads, _) = op.operation.operands();
+        let operands = op.operation.operands();
         let changed = |value: &&crate::ValueId| last_write.get(&values[value.0].storage).is_some_and(|at| *at > index);
-        if let Some(value) = reads.iter().find(changed) {
+        if let Some(value) = operands.reads().iter().find(changed) {
             let (value, operation) = (values[value.0].name.clone(), op.operation.name());
             return Err(StepError::Overwritten { value, operation });
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Forward, gathers_again};
 use crate::builder::Builder;
-use crate::{Collective, Op, Operation, StepError, StorageId, Value, ValueId};
+use crate::{Collective, Op, Operation, StepError, StorageId, Value, ValueId, kind};
 
 /// The backward pass as it is put together.
 pub(super) struct Again<'b, 'm, 'f> {
@@ -30,7 +30,7 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
                 Operation::Wait(collective) if gathers_again(b, collective) => {
                     gathers.insert(collective.input, collective.output);
                 }
-                Operation::PackKeysValues { input, output } => {
+                Operation::PackKeysValues(kind::PackKeysValues { input, output }) => {
                     packed.insert(input, output);
                 }
                 _ => {}
@@ -50,15 +50,17 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
 
     /// Emits an operation of the backward pass, after what it needs.
     pub fn backward(&mut self, op: Op) -> Result<(), StepError> {
-        let (reads, _) = op.operation.operands();
-        let mut needed: BTreeSet<StorageId> = reads.iter().map(|value| self.storage(*value)).collect();
+        let operands = op.operation.operands();
+        let mut needed: BTreeSet<StorageId> = operands.reads().iter().map(|value| self.storage(*value)).collect();
         needed.retain(|storage| self.is_missing(storage));
         if !needed.is_empty() {
             self.run_again(needed)?;
         }
         let is_there = self.b.layout.keep_communicated
             && match op.operation {
-                Operation::PackKeysValues { input, output } => self.takes_packed(input, output)?,
+                Operation::PackKeysValues(kind::PackKeysValues { input, output }) => {
+                    self.takes_packed(input, output)?
+                }
                 Operation::Issue(collective) | Operation::Wait(collective) => self.takes_gathered(collective),
                 _ => false,
             };
@@ -122,7 +124,7 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
             let op = &self.forward.ops[index];
             let operation = self.needed_part(&op.operation);
             self.check_final(index, &operation, &needed)?;
-            self.emit(&Op { operation, ..op.clone() });
+            self.emit(&Op { operation, ..*op });
         }
         Ok(())
     }
@@ -130,12 +132,12 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
     /// The operation without the outputs that were kept.
     fn needed_part(&self, operation: &Operation) -> Operation {
         match operation {
-            Operation::BiasActivation { function, output, activated, .. }
+            Operation::BiasActivation(kind::BiasActivation { function, output, activated, .. })
                 if !self.forward.dropped.contains_key(&self.storage(*output)) =>
             {
-                Operation::Activation { function: *function, input: *output, output: *activated }
+                Operation::Activate(kind::Activate { function: *function, input: *output, output: *activated })
             }
-            _ => operation.clone(),
+            _ => *operation,
         }
     }
 
@@ -146,9 +148,9 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
         operation: &Operation,
         written_now: &BTreeSet<StorageId>,
     ) -> Result<(), StepError> {
-        let (reads, writes) = operation.operands();
-        for value in reads.into_iter().filter(|value| !writes.contains(value)) {
-            let storage = self.storage(value);
+        let operands = operation.operands();
+        for value in operands.reads().iter().filter(|value| !operands.writes().contains(value)) {
+            let storage = self.storage(*value);
             let later = self.forward.last_write.get(&storage).is_some_and(|last| *last > index);
             if later && !written_now.contains(&storage) && self.b.values[value.0].chunk.is_some() {
                 let (value, operation) = (self.b.values[value.0].name.clone(), operation.name());
@@ -171,9 +173,8 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
 
     /// Emits the operation on the values' second names, also of those that are views of a written one.
     fn emit(&mut self, op: &Op) {
-        let (reads, writes) = op.operation.operands();
-        reads.into_iter().chain(writes).for_each(|value| self.rename(value));
+        op.operation.operands().all().iter().for_each(|value| self.rename(*value));
         let operation = op.operation.with_values(|value| self.values.get(&value).copied().unwrap_or(value));
-        self.out.push(Op { operation, ..op.clone() });
+        self.out.push(Op { operation, ..*op });
     }
 }

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use quadrille_spec::{Axis, CollectiveKind, Recompute};
 
 use crate::builder::Builder;
+use crate::operation::Remade;
 use crate::{Collective, Layer, Op, Operation, StepError, StorageId, ValueId};
 use again::Again;
 
@@ -48,10 +49,10 @@ struct Forward<'f> {
 
 impl<'f> Forward<'f> {
     fn new(b: &Builder, ops: &'f [Op]) -> Self {
-        let storages = |values: Vec<ValueId>| values.into_iter().map(|value| b.values[value.0].storage).collect();
+        let storages = |values: &[ValueId]| values.iter().map(|value| b.values[value.0].storage).collect();
         let touched = |op: &Op| {
-            let (reads, writes) = op.operation.operands();
-            [storages(reads), storages(writes)]
+            let operands = op.operation.operands();
+            [storages(operands.reads()), storages(operands.writes())]
         };
         let touched = ops.iter().map(touched).collect();
         let mut forward =
@@ -75,23 +76,13 @@ impl<'f> Forward<'f> {
     /// What an operation of a block writes and the forward pass does not keep.
     fn given_up(&self, b: &Builder, index: usize) -> Vec<StorageId> {
         let [reads, writes] = &self.touched[index];
-        let storage = |value: ValueId| vec![b.values[value.0].storage];
-        match self.ops[index].operation {
-            _ if matches!(b.layout.recompute, Recompute::Full { .. }) => writes.clone(),
-            Operation::Norm { output, .. } => storage(output),
-            Operation::BiasActivation { activated, .. } => storage(activated),
-            Operation::Issue(_)
-            | Operation::Wait(_)
-            | Operation::Pack { .. }
-            | Operation::Unpack { .. }
-            | Operation::CopyPanel { .. }
-            | Operation::SliceRows { .. }
-            | Operation::SliceColumns { .. }
-                if reads.iter().all(|storage| self.dropped.contains_key(storage)) =>
-            {
-                writes.clone()
-            }
-            _ => Vec::new(),
+        if matches!(b.layout.recompute, Recompute::Full { .. }) {
+            return writes.clone();
+        }
+        match self.ops[index].operation.remade() {
+            Remade::Always(value) => vec![b.values[value.0].storage],
+            Remade::WithInputs if reads.iter().all(|storage| self.dropped.contains_key(storage)) => writes.clone(),
+            Remade::WithInputs | Remade::Never => Vec::new(),
         }
     }
 

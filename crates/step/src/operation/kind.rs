@@ -1,0 +1,429 @@
+//! The table of operations. A kind of operation is one entry: what it is, the names that it has in ledgers and reports, the
+//! group it is reported under, what it carries, what it reads and writes, and what it computes. Printing, liveness, ledgers,
+//! recomputation, simulation and the interpreter all ask this table.
+//!
+//! An entry reads
+//!
+//! ```text
+//! Kind ["name", ...] Group { attributes } reads { operands } writes [by write] { operands },
+//!     [which |op| index of the name,] [remade |op| what selective recomputation gives up,]
+//!     work |op, at| what it computes on the rank `at`;
+//! ```
+//!
+//! `by write` says that the operation may add to what it writes ([`Write`]). What works in place writes a value in the
+//! storage of a value that it reads.
+//!
+//! Arithmetic operations per element are those of the LBNL model's layers (Subramanian et al. 2024, public code): 9 forward
+//! and 12 backward for a layer norm, 8 and 13 for GELU, 1 for dropout and bias; spread over the operations of this program,
+//! 0 for copies. RMS norm, rotary positions, SwiGLU, the loss and the optimizer are counted from their definitions.
+
+use quadrille_spec::{Activation, Axis, AxisSet};
+
+use super::work::{At, Work};
+use super::{DropoutSite, GemmPass, GemmStorage, Group, Operands, Panel, Remade, Scalar, Wanted, Write};
+use crate::{Collective, ParameterId, ValueId};
+
+/// An operation kind with its operands and attributes.
+pub(crate) trait Kind {
+    /// The values that it reads and writes.
+    fn operands(&self) -> Operands;
+}
+
+/// A field that names a value, or may name one.
+trait Operand {
+    fn get(&self) -> Option<ValueId>;
+    fn see(&mut self, see: &mut dyn FnMut(&mut ValueId));
+}
+
+impl Operand for ValueId {
+    fn get(&self) -> Option<ValueId> {
+        Some(*self)
+    }
+
+    fn see(&mut self, see: &mut dyn FnMut(&mut ValueId)) {
+        see(self);
+    }
+}
+
+impl Operand for Option<ValueId> {
+    fn get(&self) -> Option<ValueId> {
+        *self
+    }
+
+    fn see(&mut self, see: &mut dyn FnMut(&mut ValueId)) {
+        self.iter_mut().for_each(see);
+    }
+}
+
+macro_rules! kinds {
+    ($(
+        $(#[$doc:meta])*
+        $kind:ident [$($name:literal),+] $group:ident $(of $samples:ident)? { $($field:ident: $type:ty),* }
+            reads { $($read:ident: $read_type:ty),* }
+            writes $(by $write:ident)? { $($written:ident: $written_type:ty),* },
+            $(which |$which_op:ident| $which:expr,)?
+            $(remade |$remade_op:ident| $remade:expr,)?
+            work |$op:pat_param, $at:pat_param| $work:expr;
+    )+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+            #[allow(missing_docs, reason = "operands and attributes are named by what they are")]
+            pub struct $kind {
+                $(pub $field: $type,)*
+                $(pub $read: $read_type,)*
+                $(pub $written: $written_type,)*
+                $(pub $write: Write,)?
+            }
+
+            impl Kind for $kind {
+                fn operands(&self) -> Operands {
+                    Operands::of(&[$(self.$read.get()),*], &[$(self.$written.get()),*])
+                }
+            }
+
+            impl From<$kind> for Operation {
+                fn from(op: $kind) -> Self {
+                    Self::$kind(op)
+                }
+            }
+        )+
+
+        /// An operation of a program.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Operation {
+            $($(#[$doc])* $kind($kind),)+
+            /// Starts a collective.
+            Issue(Collective),
+            /// Waits for a collective; its output may be used from here.
+            Wait(Collective),
+            /// Waits for a collective that the last step's update has issued; in the first step there is none.
+            WaitCarried(Collective),
+        }
+
+        /// The names of all kinds with their groups, in the order of the table.
+        pub(super) const NAMES: &[(&[&str], Group)] = &[
+            $((&[$($name),+], Group::$group),)+
+            (&["issue"], Group::Issue),
+            (&["wait", "wait-carried"], Group::Wait),
+        ];
+
+        impl Operation {
+            /// The name in printed programs, ledgers and messages.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$kind(_op) => {
+                        let names = [$($name),+];
+                        #[allow(unused_variables, reason = "kinds of one name choose none")]
+                        let which = 0;
+                        $(let which = { let $which_op = _op; $which };)?
+                        names[which]
+                    })+
+                    Self::Issue(_) => "issue",
+                    Self::Wait(_) => "wait",
+                    Self::WaitCarried(_) => "wait-carried",
+                }
+            }
+
+            /// What it is reported under.
+            pub fn group(&self) -> Group {
+                match self {
+                    $(Self::$kind(_) => Group::$group,)+
+                    Self::Issue(_) => Group::Issue,
+                    Self::Wait(_) | Self::WaitCarried(_) => Group::Wait,
+                }
+            }
+
+            /// The values that it reads and writes. A value that is added to counts as written; an issued collective holds
+            /// both its values until its wait.
+            pub fn operands(&self) -> Operands {
+                match self {
+                    $(Self::$kind(op) => op.operands(),)+
+                    Self::Issue(collective) | Self::Wait(collective) | Self::WaitCarried(collective) => {
+                        collective.operands()
+                    }
+                }
+            }
+
+            /// The same operation on other values.
+            #[must_use]
+            pub fn with_values(&self, map: impl Fn(ValueId) -> ValueId) -> Self {
+                let mut operation = *self;
+                let see = &mut |value: &mut ValueId| *value = map(*value);
+                match &mut operation {
+                    $(Self::$kind(_op) => {
+                        $(_op.$read.see(see);)*
+                        $(_op.$written.see(see);)*
+                    })+
+                    Self::Issue(collective) | Self::Wait(collective) | Self::WaitCarried(collective) => {
+                        collective.input.see(see);
+                        collective.output.see(see);
+                    }
+                }
+                operation
+            }
+
+            /// What happens to the former contents of what it writes, where that is a choice.
+            pub fn write_mut(&mut self) -> Option<&mut Write> {
+                match self {
+                    $($(Self::$kind($kind { $write, .. }) => Some($write),)?)+
+                    _ => None,
+                }
+            }
+
+            /// Whether it looks at the samples of the microbatch.
+            pub fn reads_samples(&self) -> bool {
+                match self {
+                    $($(Self::$kind(_) => stringify!($samples) == "samples",)?)+
+                    _ => false,
+                }
+            }
+
+            /// What selective recomputation gives up of what it writes.
+            pub(crate) fn remade(&self) -> Remade {
+                match self {
+                    $($(Self::$kind($remade_op) => $remade,)?)+
+                    Self::Issue(_) | Self::Wait(_) => Remade::WithInputs,
+                    _ => Remade::Never,
+                }
+            }
+
+            /// What it computes on the rank at a place.
+            pub fn work(&self, at: At<'_>) -> Work {
+                match self {
+                    $(Self::$kind($op) => {
+                        let $at = at;
+                        $work
+                    })+
+                    Self::Issue(_) | Self::Wait(_) | Self::WaitCarried(_) => Work::NONE,
+                }
+            }
+        }
+    };
+}
+
+impl Kind for Collective {
+    fn operands(&self) -> Operands {
+        Operands::of(&[Some(self.input)], &[Some(self.output)])
+    }
+}
+
+kinds! {
+    /// Rows of the table for the tokens; zero for tokens of other ranks' vocabulary.
+    Embed ["embed"] ElementWise of samples {} reads { table: ValueId } writes { output: ValueId },
+        work |op, at| at.copies(op.output);
+
+    /// The numbers of this rank's patches.
+    Patches ["patches"] ElementWise of samples {} reads {} writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.output, 0.0);
+
+    /// Adds position rows, in place.
+    AddPositions ["add-positions"] ElementWise {} reads { positions: ValueId, input: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 1.0);
+
+    /// Zeroes masked elements and scales the others; in place if the storages are the same.
+    Dropout ["dropout"] ElementWise { site: DropoutSite } reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 1.0);
+
+    /// Sum of each row's local columns.
+    RowSums ["row-sums"] ElementWise {} reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 1.0);
+
+    /// Sum of squared distances from the mean over each row's local columns.
+    CenteredSquares ["centered-squares"] ElementWise {}
+        reads { input: ValueId, sums: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 3.0);
+
+    /// Sum of squares over each row's local columns.
+    RowSquares ["row-squares"] ElementWise {} reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 2.0);
+
+    /// A norm with the reduced statistics: a layer norm has sums and beta, an RMS norm has neither.
+    Norm ["norm"] ElementWise {}
+        reads {
+            input: ValueId, sums: Option<ValueId>, squares: ValueId, gamma: ValueId, beta: Option<ValueId>
+        }
+        writes { output: ValueId },
+        remade |op| Remade::Always(op.output),
+        work |op, at| at.sweeps(op, op.input, 5.0);
+
+    /// `output (+)= left right`, operands stored as said.
+    Gemm ["gemm", "gemm-input-gradient", "gemm-weight-gradient"] Product { pass: GemmPass, storage: GemmStorage }
+        reads { left: ValueId, right: ValueId } writes by write { output: ValueId },
+        which |op| op.pass as usize,
+        work |op, at| at.multiplies(op);
+
+    /// Adds a bias row, in place.
+    Bias ["bias"] ElementWise {} reads { bias: ValueId, input: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 1.0);
+
+    /// Turns queries and keys by the angles of their positions, or `back` by their negatives, as their gradients are;
+    /// values stay. In place.
+    Rotate ["rotate", "rotate-back"] ElementWise { back: bool } reads { input: ValueId } writes { output: ValueId },
+        which |op| usize::from(op.back),
+        work |op, at| at.touches(op.input, at.queries_and_keys(op.input), 3.0);
+
+    /// Adds a bias row in place (`output`) and applies the activation function (`activated`).
+    BiasActivation ["bias-gelu", "bias-swiglu"] ElementWise { function: Activation }
+        reads { bias: Option<ValueId>, input: ValueId } writes { output: ValueId, activated: ValueId },
+        which |op| op.function as usize,
+        remade |op| Remade::Always(op.activated),
+        work |op, at| at.sweeps(op, op.input, [9.0, 3.0][op.function as usize]);
+
+    /// The activation function of a stored pre-activation: what recomputation needs of [`BiasActivation`].
+    Activate ["gelu", "swiglu"] ElementWise { function: Activation } reads { input: ValueId } writes { output: ValueId },
+        which |op| op.function as usize,
+        work |op, at| at.sweeps(op, op.input, [8.0, 3.0][op.function as usize]);
+
+    /// Attention; keys and values of the whole sequence are those of `qkv`, or, where context cuts sequences, the
+    /// gathered ones. `statistics` keeps the logarithms of the softmax sums.
+    Attention ["attention"] Attention { dropout: Option<DropoutSite> }
+        reads { qkv: ValueId, keys_values: Option<ValueId> } writes { output: ValueId, statistics: ValueId },
+        work |op, at| at.attends(op, false, op.output);
+
+    /// `residual + dropout(input + bias)`, in place of `input`.
+    Residual ["residual"] ElementWise { dropout: Option<DropoutSite> }
+        reads { bias: Option<ValueId>, input: ValueId, residual: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 3.0);
+
+    /// Maximum of each row's local logits.
+    CrossEntropyMax ["cross-entropy-max"] ElementWise {} reads { logits: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.logits, 1.0);
+
+    /// Each row's sum of exponentials and target logit.
+    CrossEntropySums ["cross-entropy-sums"] ElementWise of samples {}
+        reads { logits: ValueId, maxima: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.logits, 3.0);
+
+    /// Adds the loss to the rank's sum; turns the logits into their gradient, in place.
+    CrossEntropyGradient ["cross-entropy-gradient"] ElementWise of samples {}
+        reads { logits: ValueId, maxima: ValueId, sums: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.logits, 3.0);
+
+    /// Adds the squared errors to the rank's sum; turns the predicted numbers into their gradient, in place.
+    SquaredError ["squared-error"] ElementWise of samples {} reads { predictions: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.predictions, 4.0);
+
+    /// Adds the loss of each row to the rank's sum, where no gradient is wanted.
+    CrossEntropyLoss ["cross-entropy-loss"] ElementWise of samples {} reads { sums: ValueId } writes {},
+        work |op, at| at.sweeps(op, op.sums, 2.0);
+
+    /// Adds the squared errors to the rank's sum, where no gradient is wanted.
+    SquaredErrorLoss ["squared-error-loss"] ElementWise of samples {} reads { predictions: ValueId } writes {},
+        work |op, at| at.sweeps(op, op.predictions, 3.0);
+
+    /// Puts the keys and values of a pass behind those of the same sequences that the cache has.
+    StoreKeysValues ["store-keys-values"] ElementWise {} reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.touches(op.input, at.keys_and_values(op.input), 0.0);
+
+    /// Attention of a pass's queries to the keys and values in the cache, their own among them.
+    CachedAttention ["cached-attention"] Attention {}
+        reads { qkv: ValueId, cache: ValueId } writes { output: ValueId },
+        work |op, at| at.attends(op, false, op.output);
+
+    /// The wanted rows of a microbatch's sequences, at the microbatch's place among those of all microbatches.
+    CollectRows ["collect-rows"] ElementWise { wanted: Wanted } reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.touches(op.output, at.of_microbatch(op.output), 0.0);
+
+    /// Adds rows of the gradient to the table rows of their tokens.
+    EmbedBackward ["embed-backward"] ElementWise of samples {}
+        reads { gradient: ValueId } writes by write { output: ValueId },
+        work |op, at| at.adds_rows(op.gradient);
+
+    /// Adds rows of the gradient to the rows of their positions.
+    PositionsBackward ["positions-backward"] ElementWise {}
+        reads { gradient: ValueId } writes by write { output: ValueId },
+        work |op, at| at.sweeps(op, op.gradient, 1.0);
+
+    /// The row sums of a norm's backward, two of a layer norm and one of an RMS norm, and the gradients of gamma and
+    /// beta.
+    NormBackwardSums ["norm-backward-sums"] ElementWise {}
+        reads {
+            input: ValueId, sums: Option<ValueId>, squares: ValueId, gamma: ValueId, gradient: ValueId
+        }
+        writes by write { output: ValueId, gamma_gradient: ValueId, beta_gradient: Option<ValueId> },
+        work |op, at| at.sweeps(op, op.input, 6.0);
+
+    /// The gradient of a norm's input, in `output` or added to it.
+    NormBackward ["norm-backward"] ElementWise {}
+        reads {
+            input: ValueId, sums: Option<ValueId>, squares: ValueId, gamma: ValueId, gradient: ValueId,
+            reduced: ValueId
+        }
+        writes by write { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 6.0);
+
+    /// Column sums of the gradient, into a bias gradient.
+    BiasBackward ["bias-backward"] ElementWise {} reads { gradient: ValueId } writes by write { output: ValueId },
+        work |op, at| at.sweeps(op, op.gradient, 1.0);
+
+    /// The gradient before the activation function, and its column sums; in place of the one after it, or, where it is
+    /// wider than that, of the pre-activation `input`.
+    ActivationBackward ["gelu-backward", "swiglu-backward"] ElementWise { function: Activation }
+        reads { input: ValueId, gradient: ValueId }
+        writes by write { output: ValueId, bias_gradient: Option<ValueId> },
+        which |op| op.function as usize,
+        work |op, at| at.sweeps(op, op.input, [13.0, 6.0][op.function as usize]);
+
+    /// The gradient of q, k and v; where keys and values were gathered, theirs in `keys_values_gradient`, of all
+    /// tokens.
+    AttentionBackward ["attention-backward"] Attention { dropout: Option<DropoutSite> }
+        reads {
+            qkv: ValueId, keys_values: Option<ValueId>, result: ValueId, statistics: ValueId, gradient: ValueId
+        }
+        writes { output: ValueId, keys_values_gradient: Option<ValueId> },
+        work |op, at| at.attends(op, true, op.result);
+
+    /// Keys and values of q, k and v, one after the other.
+    PackKeysValues ["pack-keys-values"] ElementWise {} reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.copies(op.output);
+
+    /// Keys and values (their gradients) into q, k and v.
+    UnpackKeysValues ["unpack-keys-values"] ElementWise {} reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.copies(op.input);
+
+    /// On the rank along its axis that holds it, a panel of a tile.
+    CopyPanel ["copy-panel"] ElementWise { panel: Panel } reads { input: ValueId } writes { output: ValueId },
+        remade |_op| Remade::WithInputs,
+        work |op, at| at.holds(op.panel, at.copies(op.output));
+
+    /// On the rank along its axis that holds it, a panel back into its tile.
+    StorePanel ["store-panel"] ElementWise { panel: Panel } reads { input: ValueId } writes by write { output: ValueId },
+        work |op, at| at.holds(op.panel, at.touches(op.input, at.elements(op.input), 1.0));
+
+    /// Column blocks of `axis` one after the other.
+    Pack ["pack"] ElementWise { axis: Axis } reads { input: ValueId } writes { output: ValueId },
+        remade |_op| Remade::WithInputs,
+        work |op, at| at.sweeps(op, op.input, 0.0);
+
+    /// Column blocks of `axis` side by side.
+    Unpack ["unpack"] ElementWise { axis: Axis } reads { input: ValueId } writes { output: ValueId },
+        remade |_op| Remade::WithInputs,
+        work |op, at| at.sweeps(op, op.input, 0.0);
+
+    /// This rank's rows of a value that is replicated over `axis`.
+    SliceRows ["slice-rows"] ElementWise { axis: Axis } reads { input: ValueId } writes { output: ValueId },
+        remade |_op| Remade::WithInputs,
+        work |op, at| at.copies(op.output);
+
+    /// This rank's columns of a value that is replicated over `axis`.
+    SliceColumns ["slice-columns"] ElementWise { axis: Axis } reads { input: ValueId } writes { output: ValueId },
+        remade |_op| Remade::WithInputs,
+        work |op, at| at.copies(op.output);
+
+    /// Adds `input` to `output`, or copies it.
+    Accumulate ["accumulate"] ElementWise {} reads { input: ValueId } writes by write { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 1.0);
+
+    /// Adds the squares of a gradient shard to the rank's sum, if the rank owns the shard.
+    SumSquares ["sum-squares"] ElementWise { parameter: ParameterId } reads { gradient: ValueId } writes {},
+        work |op, at| at.reads(op.gradient);
+
+    /// Sums a scalar over ranks.
+    ReduceScalar ["reduce-scalar"] Wait { scalar: Scalar, axes: AxisSet } reads {} writes {},
+        work |_op, _at| Work::NONE;
+
+    /// The optimizer's update of one parameter shard.
+    AdamW ["adamw"] Optimizer { parameter: ParameterId } reads { gradient: ValueId } writes { value: ValueId },
+        work |op, at| at.updates(op);
+}

@@ -1,0 +1,109 @@
+//! The operations of a program: [`kind`] is their table, [`work`] what they compute.
+
+pub mod kind;
+mod parts;
+mod work;
+
+pub use kind::Operation;
+pub use parts::{
+    Collective, DropoutSite, GemmPass, GemmStorage, Members, Panel, Product, Reduction, Scalar, Wanted, Write,
+};
+pub use work::{At, Computation, Work};
+
+use crate::{Layer, ValueId};
+
+/// An operation with the layer that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Op {
+    /// For ledgers and messages.
+    pub layer: Layer,
+    /// Whether only the step's first microbatch executes it.
+    pub once: bool,
+    /// Whether it serves the gradient of a weight, which schedules may put off.
+    pub weight_gradient: bool,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// What operations are reported under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// Products of matrices.
+    Product,
+    /// The cores of attention.
+    Attention,
+    /// What is done to every element.
+    ElementWise,
+    /// The update of parameters.
+    Optimizer,
+    /// The begin of collectives.
+    Issue,
+    /// Waiting for collectives.
+    Wait,
+}
+
+impl Group {
+    /// The group of the operations of that name; `None`: there are none.
+    pub fn by_name(name: &str) -> Option<Self> {
+        kind::NAMES.iter().find(|(names, _)| names.contains(&name)).map(|(_, group)| *group)
+    }
+
+    /// Whether its operations occupy the compute stream.
+    pub fn computes(self) -> bool {
+        !matches!(self, Self::Issue | Self::Wait)
+    }
+}
+
+/// The names of all kinds of operations, in the order of the table.
+pub fn operation_names() -> impl Iterator<Item = &'static str> {
+    kind::NAMES.iter().flat_map(|(names, _)| names.iter().copied())
+}
+
+/// What selective recomputation gives up of what an operation writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remade {
+    /// Nothing: it would cost too much.
+    Never,
+    /// This value.
+    Always(ValueId),
+    /// All, if all that it reads is given up.
+    WithInputs,
+}
+
+/// Most operands of an operation.
+const MOST_OPERANDS: usize = 8;
+
+/// The values that an operation reads and those that it writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operands {
+    all: [ValueId; MOST_OPERANDS],
+    read: usize,
+    len: usize,
+}
+
+impl Operands {
+    fn of(reads: &[Option<ValueId>], writes: &[Option<ValueId>]) -> Self {
+        let mut operands = Self { all: [ValueId(0); MOST_OPERANDS], read: 0, len: 0 };
+        for value in reads.iter().chain(writes).copied().flatten() {
+            operands.all[operands.len] = value;
+            operands.len += 1;
+        }
+        operands.read = reads.iter().flatten().count();
+        operands
+    }
+
+    /// All, reads before writes.
+    pub fn all(&self) -> &[ValueId] {
+        &self.all[..self.len]
+    }
+
+    /// Those that it reads.
+    pub fn reads(&self) -> &[ValueId] {
+        &self.all[..self.read]
+    }
+
+    /// Those that it writes.
+    pub fn writes(&self) -> &[ValueId] {
+        &self.all[self.read..self.len]
+    }
+}

@@ -1,0 +1,183 @@
+//! What operations are made of, beside the values that they read and write.
+
+use std::fmt;
+
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, Grid};
+use serde::{Deserialize, Serialize};
+
+use crate::ValueId;
+
+/// Which of a linear layer's three products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GemmPass {
+    /// Output from input and weight.
+    Forward,
+    /// Gradient of the input.
+    InputGradient,
+    /// Gradient of the weight.
+    WeightGradient,
+}
+
+/// How the operands of a product lie in memory: `N` as used, `T` transposed; left operand first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GemmStorage {
+    /// `[m,k] [k,n]`
+    Nn,
+    /// `[m,k] [n,k]`
+    Nt,
+    /// `[k,m] [k,n]`
+    Tn,
+}
+
+/// The local shape of a product: `[m,k] [k,n]` with operands stored as said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Product {
+    /// How the operands lie.
+    pub storage: GemmStorage,
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Contracted size.
+    pub k: usize,
+}
+
+/// What happens to the former contents of an output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Write {
+    /// They are replaced.
+    Overwrite,
+    /// The result is added to them.
+    Accumulate,
+    /// Replaced by the first microbatch of a step, added to by the others.
+    AccumulateMicrobatches,
+}
+
+/// How a reducing collective combines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reduction {
+    /// Sums.
+    Sum,
+    /// Maxima.
+    Max,
+}
+
+/// The members of a collective beside its axes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Members {
+    /// Every rank along the axes.
+    All,
+    /// Every rank along the axes; the member with this index has, or gets, the whole.
+    Root(usize),
+    /// The first and the last rank along the axis.
+    Ends,
+    /// As many ranks as this that follow each other along the axis, each such block for itself.
+    Blocks(usize),
+}
+
+/// A collective on values, in place if input and output share a storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Collective {
+    /// Which one.
+    pub kind: CollectiveKind,
+    /// The axes that it spans.
+    pub axes: AxisSet,
+    /// Who takes part.
+    pub members: Members,
+    /// How it reduces, if it does.
+    pub reduction: Reduction,
+    /// What each rank gives.
+    pub input: ValueId,
+    /// What each rank gets.
+    pub output: ValueId,
+}
+
+impl Collective {
+    /// Ranks that take part together.
+    pub fn size(&self, grid: &Grid) -> usize {
+        match self.members {
+            Members::All | Members::Root(_) => grid.size_of(self.axes),
+            Members::Ends => 2,
+            Members::Blocks(size) => size,
+        }
+    }
+}
+
+/// Numbers of each rank that are summed over ranks in f64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scalar {
+    /// Sum of the losses of tokens, or of numbers, and how many of them there are.
+    Loss,
+    /// Sum of squares of the owned gradient shards.
+    GradientNormSquared,
+}
+
+impl Scalar {
+    /// How many numbers.
+    pub fn elements(self) -> usize {
+        match self {
+            Self::Loss => 2,
+            Self::GradientNormSquared => 1,
+        }
+    }
+}
+
+/// Which positions of a pass give logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wanted {
+    /// Of each sequence the newest, after which a token is drawn.
+    Newest,
+    /// All.
+    Every,
+}
+
+/// One of the panels that a SUMMA product cuts its contraction into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Panel {
+    /// Its number.
+    pub index: usize,
+    /// How many there are.
+    pub count: usize,
+    /// The axis over which they are spread.
+    pub axis: Axis,
+    /// Whether they are columns of the tile, or rows.
+    pub of_columns: bool,
+}
+
+impl Panel {
+    /// The coordinate on the axis, of `size`, of the ranks that hold it.
+    pub fn holder(self, size: usize) -> usize {
+        self.index * size / self.count
+    }
+
+    /// Its number among the panels of its holder.
+    pub fn local_index(self, size: usize) -> usize {
+        self.index % (self.count / size)
+    }
+}
+
+/// A place of the model where elements are dropped. Its text names the random numbers that choose them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DropoutSite {
+    /// The sum of token and position embedding.
+    Embedding,
+    /// The probabilities of a block's attention.
+    Attention(usize),
+    /// The branch of a block's attention.
+    Projection(usize),
+    /// The branch of a block's perceptron.
+    Down(usize),
+}
+
+impl fmt::Display for DropoutSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedding => f.write_str("embedding"),
+            Self::Attention(block) => write!(f, "block {block} attention"),
+            Self::Projection(block) => write!(f, "block {block} projection"),
+            Self::Down(block) => write!(f, "block {block} down"),
+        }
+    }
+}

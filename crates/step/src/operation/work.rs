@@ -1,0 +1,210 @@
+//! What an operation computes on a rank: what ledgers count and machines charge for.
+
+use quadrille_spec::{Axis, Coordinate};
+
+use super::kind::{AdamW, Gemm, Kind};
+use super::{GemmPass, GemmStorage, Operation, Panel, Product};
+use crate::{StageProgram, ValueId};
+
+/// How often AdamW moves as many bytes as the parameter has: the gradient is read; the weight and two moments are read and
+/// written.
+const UPDATED: u64 = 7;
+
+/// What an operation computes and moves on one rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Work {
+    /// What is computed.
+    pub computation: Computation,
+    /// Bytes read from and written to memory. Every operand is read or written once: a fused kernel that keeps the rest
+    /// in caches. Where an operation touches a part of an operand only, the part counts; panels count as on the rank that
+    /// holds them, for which the others wait.
+    pub moved: u64,
+}
+
+/// What an operation computes on one rank.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Computation {
+    /// Nothing that is counted.
+    None,
+    /// A product.
+    Product {
+        /// Which of a linear layer's three.
+        pass: GemmPass,
+        /// Its local shape.
+        product: Product,
+    },
+    /// The core of attention.
+    Attention {
+        /// Whether it is its backward pass.
+        backward: bool,
+        /// Whether later tokens are masked.
+        causal: bool,
+        /// Tokens of a sequence.
+        seq_len: usize,
+        /// Columns of a head.
+        head_dim: usize,
+        /// Heads of queries of all the rank's sequences.
+        heads: usize,
+        /// Elements of the rank's output.
+        outputs: usize,
+    },
+    /// A sweep over elements.
+    Sweep {
+        /// How many, as ledgers count them.
+        elements: usize,
+        /// Arithmetic operations for each.
+        arithmetic: f64,
+    },
+}
+
+impl Work {
+    /// Of what only communicates.
+    pub const NONE: Self = Self { computation: Computation::None, moved: 0 };
+
+    /// FLOPs of a product (2mkn) or of attention (4 s per element of the output forward, twice that backward; s of cached
+    /// attention: the tokens of the pass, to which [`crate::cached_attention_flops`] adds those before it); 0 for everything
+    /// else.
+    pub fn flops(&self) -> u128 {
+        match self.computation {
+            Computation::Product { product: Product { m, n, k, .. }, .. } => 2 * m as u128 * n as u128 * k as u128,
+            Computation::Attention { backward, seq_len, outputs, .. } => {
+                (if backward { 8 } else { 4 }) * seq_len as u128 * outputs as u128
+            }
+            Computation::None | Computation::Sweep { .. } => 0,
+        }
+    }
+
+    /// Elements that are swept over, if it is a sweep.
+    pub fn swept(&self) -> Option<usize> {
+        match self.computation {
+            Computation::Sweep { elements, .. } => Some(elements),
+            _ => None,
+        }
+    }
+}
+
+/// A rank of a stage, for which work is counted.
+#[derive(Debug, Clone, Copy)]
+pub struct At<'a> {
+    /// The stage's program.
+    pub program: &'a StageProgram,
+    /// The rank's coordinates.
+    pub place: Coordinate,
+}
+
+impl<'a> At<'a> {
+    /// The first rank of the stage.
+    pub fn first(program: &'a StageProgram) -> Self {
+        Self { program, place: program.grid().coordinate(0) }
+    }
+
+    /// Elements that the rank holds of a value.
+    pub(super) fn elements(self, value: ValueId) -> usize {
+        self.program.value(value).local_elements
+    }
+
+    fn moved(self, op: &impl Kind) -> u64 {
+        op.operands().all().iter().map(|value| self.program.local_bytes(*value)).sum()
+    }
+
+    /// A sweep over a value that reads and writes all operands.
+    pub(super) fn sweeps(self, op: &impl Kind, over: ValueId, arithmetic: f64) -> Work {
+        let elements = self.elements(over);
+        Work { computation: Computation::Sweep { elements, arithmetic }, moved: self.moved(op) }
+    }
+
+    /// A sweep that reads and writes so many elements of a value.
+    pub(super) fn touches(self, value: ValueId, elements: usize, arithmetic: f64) -> Work {
+        let moved = 2 * elements as u64 * self.program.element(value).bytes();
+        Work { computation: Computation::Sweep { elements, arithmetic }, moved }
+    }
+
+    /// A copy of a value out of, or into, a larger one.
+    pub(super) fn copies(self, value: ValueId) -> Work {
+        self.touches(value, self.elements(value), 0.0)
+    }
+
+    /// Rows of a gradient are read, and the rows of a table are read and written.
+    pub(super) fn adds_rows(self, gradient: ValueId) -> Work {
+        let computation = Computation::Sweep { elements: self.elements(gradient), arithmetic: 1.0 };
+        Work { computation, moved: 3 * self.program.local_bytes(gradient) }
+    }
+
+    /// Reading alone, which ledgers do not count.
+    pub(super) fn reads(self, value: ValueId) -> Work {
+        Work { computation: Computation::None, moved: self.program.local_bytes(value) }
+    }
+
+    /// What only ranks that hold the panel count.
+    pub(super) fn holds(self, panel: Panel, work: Work) -> Work {
+        let holds = panel.holder(self.program.grid().size(panel.axis)) == self.place.on(panel.axis);
+        match work.computation {
+            Computation::Sweep { arithmetic, .. } if !holds => {
+                Work { computation: Computation::Sweep { elements: 0, arithmetic }, ..work }
+            }
+            _ => work,
+        }
+    }
+
+    pub(super) fn multiplies(self, op: &Gemm) -> Work {
+        let (pass, product) = (op.pass, op.product(self.program));
+        Work { computation: Computation::Product { pass, product }, moved: self.moved(op) }
+    }
+
+    /// Attention whose forward result is `output`.
+    pub(super) fn attends(self, op: &impl Kind, backward: bool, output: ValueId) -> Work {
+        let (model, layout) = (&self.program.model, &self.program.layout);
+        let (outputs, head_dim) = (self.elements(output), model.head_dim());
+        let tokens = layout.seq_len / layout.grid.size(Axis::Context);
+        let computation = Computation::Attention {
+            backward,
+            causal: model.causal,
+            seq_len: layout.seq_len,
+            head_dim,
+            heads: outputs / head_dim / tokens,
+            outputs,
+        };
+        Work { computation, moved: self.moved(op) }
+    }
+
+    /// The elements of queries and keys in a value of queries, keys and values.
+    pub(super) fn queries_and_keys(self, qkv: ValueId) -> usize {
+        self.elements(qkv) - self.keys_and_values(qkv) / 2
+    }
+
+    /// The elements of keys and values in such a value.
+    pub(super) fn keys_and_values(self, qkv: ValueId) -> usize {
+        2 * (self.elements(qkv) / (self.program.layout.group_heads(&self.program.model) + 2))
+    }
+
+    /// The part of a value of all microbatches that one of them has.
+    pub(super) fn of_microbatch(self, value: ValueId) -> usize {
+        self.elements(value) / self.program.layout.microbatches()
+    }
+
+    /// An update of what is no padding.
+    pub(super) fn updates(self, op: &AdamW) -> Work {
+        let elements = self.program.valid_elements(op.gradient, self.place);
+        let computation = Computation::Sweep { elements, arithmetic: 12.0 };
+        Work { computation, moved: UPDATED * self.program.local_bytes(op.value) }
+    }
+}
+
+impl Operation {
+    /// The local shape, if the operation is a product.
+    pub fn product(&self, program: &StageProgram) -> Option<Product> {
+        match self {
+            Self::Gemm(op) => Some(op.product(program)),
+            _ => None,
+        }
+    }
+}
+
+impl Gemm {
+    /// The local shape.
+    pub fn product(&self, program: &StageProgram) -> Product {
+        let (left, output) = (program.value(self.left), program.value(self.output));
+        let k = if self.storage == GemmStorage::Tn { left.local_rows } else { left.local_cols };
+        Product { storage: self.storage, m: output.local_rows, n: output.local_cols, k }
+    }
+}
