@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quadrille_comm::{JobOptions, World, run_job};
 use quadrille_oracle::{State, Tensors};
-use quadrille_spec::{Axis, Choice, Routing};
+use quadrille_spec::{Axis, Choice, LedgerDifference, Routing};
 use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId, predict_routed};
 use serde::{Deserialize, Serialize};
 
@@ -83,7 +83,7 @@ struct RankStep {
     outcome: StepOutcome,
     gradients: Vec<Vec<f64>>,
     weights: Vec<Vec<f64>>,
-    ledger_equal: bool,
+    difference: Option<LedgerDifference>,
 }
 
 /// Runs the layout for some steps and compares each with the serial model: with `reference`'s own trajectory, or,
@@ -134,9 +134,9 @@ fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result
         let mut steps = Vec::new();
         for _ in 0..options.steps {
             let outcome = engine.step(&batch)?;
-            let ledger_equal = engine.take_ledger() == predicted.ranks[context.rank()];
+            let difference = predicted.ranks[context.rank()].difference(&engine.take_ledger());
             let (gradients, weights) = (engine.gradients()?, engine.weights()?);
-            steps.push(RankStep { outcome, gradients, weights, ledger_equal });
+            steps.push(RankStep { outcome, gradients, weights, difference });
         }
         Ok(steps)
     })?)
@@ -178,6 +178,8 @@ struct Comparison<'a> {
     weight_diff_in: String,
     /// The first parameter with unequal replicas, and two ranks that hold them.
     replicas_differ: Option<(String, [usize; 2])>,
+    /// The first count that is not the predicted one.
+    difference: Option<LedgerDifference>,
 }
 
 impl<'a> Comparison<'a> {
@@ -196,13 +198,13 @@ impl<'a> Comparison<'a> {
             ok: false,
             failures: Vec::new(),
         };
-        Self { program, report, weight_diff_in: String::new(), replicas_differ: None }
+        Self { program, report, weight_diff_in: String::new(), replicas_differ: None, difference: None }
     }
 
     fn step(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
         let relative = |value: f64, reference: f64| ratio((value - reference).abs(), reference.abs());
         for rank in ranks {
-            self.report.ledger_equal &= rank.ledger_equal;
+            self.difference = self.difference.take().or_else(|| rank.difference.clone());
             raise(&mut self.report.loss_diff, relative(rank.outcome.loss, serial.loss));
             raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
         }
@@ -305,8 +307,9 @@ impl<'a> Comparison<'a> {
             report.replicas_equal = false;
             report.failures.push(format!("replicas of {name} on ranks {a} and {b} differ"));
         }
-        if !report.ledger_equal {
-            report.failures.push("counted and predicted ledgers differ".to_owned());
+        if let Some(difference) = self.difference.take() {
+            report.ledger_equal = false;
+            report.failures.push(format!("counted and predicted ledgers differ: {difference}"));
         }
         report.ok = report.failures.is_empty();
         report

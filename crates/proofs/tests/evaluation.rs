@@ -60,10 +60,7 @@ fn holds(program: &StepProgram, run: &ForwardOptions, seed: u64) -> Result<(), S
     if targets != expected.targets || (loss - expected.loss).abs() > 1e-11 * expected.loss {
         return Err(format!("{:?} instead of {expected:?}", outcome.evaluation));
     }
-    match outcome.ledger_equal {
-        true => Ok(()),
-        false => Err(format!("predicted {:?}, counted {:?}", outcome.predicted, outcome.counted)),
-    }
+    outcome.difference.map_or(Ok(()), |difference| Err(difference.to_string()))
 }
 
 fn case_holds(case: Case) -> Result<(), TestCaseError> {

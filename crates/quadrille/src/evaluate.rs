@@ -97,10 +97,7 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
         true => print_json(&document(&opened, samples, &outcome))?,
         false => print_text(&text(&opened, samples, &outcome))?,
     }
-    match outcome.ledger_equal {
-        true => Ok(()),
-        false => Err(Failure::run("the counted ledger differs from the predicted one")),
-    }
+    Failure::of_ledger(outcome.difference.as_ref())
 }
 
 /// The unit of the loss, and what `e` to it means.
@@ -141,7 +138,7 @@ fn document(opened: &Opened, samples: &str, outcome: &EvaluateOutcome) -> Value 
         "ledger": {
             "predicted": outcome.predicted,
             "counted": outcome.counted,
-            "equal": outcome.ledger_equal,
+            "equal": outcome.difference.is_none(),
         },
     })
 }
