@@ -7,7 +7,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::disk::{create_folders, sync_folder};
+use quadrille_files::{create_folders, folder_of, is_temporary, sync_folder};
+
 use crate::header::Header;
 use crate::manifest::{self, ListedFile, ListedTile, Manifest};
 use crate::stored;
@@ -180,7 +181,7 @@ impl Draft {
         for entry in entries {
             let name = entry.file_name();
             let stranger = name.to_str().and_then(manifest::writer_of).is_some_and(|writer| !writers.contains(&writer));
-            if stranger || name.to_string_lossy().starts_with(disk::TEMPORARY) {
+            if stranger || is_temporary(&name) {
                 let (folder, name) = (self.partial.display(), name.to_string_lossy());
                 let reason = format!("{folder} has {name} of another attempt; clean the folder before writers begin");
                 return Err(CheckpointError::unwritable(&self.target, reason));
@@ -217,8 +218,7 @@ impl Draft {
         sync_folder(&self.partial).map_err(CheckpointError::io("write", &self.partial))?;
         self.check_free()?;
         fs::rename(&self.partial, &self.target).map_err(CheckpointError::io("write", &self.target))?;
-        let parent = self.target.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
+        let parent = folder_of(&self.target);
         sync_folder(parent).map_err(CheckpointError::io("write", parent))
     }
 

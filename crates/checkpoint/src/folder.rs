@@ -135,7 +135,7 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             renamed => renamed.map_err(CheckpointError::io("remove", path))?,
         }
-        disk::sync_folder(&self.path).map_err(CheckpointError::io("remove", path))?;
+        quadrille_files::sync_folder(&self.path).map_err(CheckpointError::io("remove", path))?;
         disk::remove_folder(&doomed)
     }
 }

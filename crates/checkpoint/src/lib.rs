@@ -65,7 +65,6 @@ mod writer;
 
 pub use about::About;
 pub use checkpoint::Checkpoint;
-pub use disk::{create_folders, sync_folder};
 pub use draft::Draft;
 pub use error::CheckpointError;
 pub use folder::Folder;

@@ -1,9 +1,10 @@
 //! Files that appear under their names only when they are complete.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use quadrille_files::{folder_of, publish, sync_folder, temporary};
 use tempfile::NamedTempFile;
 
 use crate::DataError;
@@ -38,12 +39,8 @@ pub(crate) struct Draft {
 impl Draft {
     /// Begins what will be the file `path`.
     pub fn create(path: &Path) -> Result<Self, DataError> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".preparing-");
-        if let Some(permissions) = usual_permissions() {
-            builder.permissions(permissions);
-        }
-        let temporary = builder.tempfile_in(folder(path)).map_err(DataError::io("create a file in", folder(path)))?;
+        let folder = folder_of(path);
+        let temporary = temporary(folder).map_err(DataError::io("create a file in", folder))?;
         Ok(Self { path: path.to_path_buf(), out: BufWriter::with_capacity(PART, temporary) })
     }
 
@@ -71,7 +68,7 @@ impl Draft {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             removed => removed.map_err(DataError::io("replace", &self.path))?,
         }
-        sync_folder(folder(&self.path)).map_err(DataError::io("replace", &self.path))
+        sync_folder(folder_of(&self.path)).map_err(DataError::io("replace", &self.path))
     }
 
     /// Gives the file its name, both safe from a crash of the machine.
@@ -79,9 +76,8 @@ impl Draft {
         let Self { path, out } = self;
         let published = || -> io::Result<()> {
             let temporary = out.into_inner().map_err(|error| error.into_error())?;
-            temporary.as_file().sync_all()?;
-            temporary.persist(&path).map_err(|error| error.error)?;
-            sync_folder(folder(&path))
+            publish(temporary, &path)?;
+            sync_folder(folder_of(&path))
         };
         published().map_err(DataError::io("write", &path))?;
         Ok(path)
@@ -98,7 +94,8 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// A file on the same disk as `path`.
     pub fn create(path: &Path) -> Result<Self, DataError> {
-        let file = tempfile::tempfile_in(folder(path)).map_err(DataError::io("create a file in", folder(path)))?;
+        let file =
+            tempfile::tempfile_in(folder_of(path)).map_err(DataError::io("create a file in", folder_of(path)))?;
         Ok(Self { path: path.to_path_buf(), out: BufWriter::new(file) })
     }
 
@@ -122,27 +119,6 @@ impl Scratch {
         }
         self.out.seek(SeekFrom::End(0)).map(drop).map_err(failed())
     }
-}
-
-/// The folder that holds `path`.
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Waits until the names in a folder have reached the disk.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-/// Those of a file that a program creates, of which the system takes the user's mask; temporary files have fewer.
-fn usual_permissions() -> Option<Permissions> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        Some(Permissions::from_mode(0o666))
-    }
-    #[cfg(not(unix))]
-    None
 }
 
 #[cfg(test)]

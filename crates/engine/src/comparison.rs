@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_oracle::Tensors;
-use quadrille_spec::Axis;
+use quadrille_spec::{Axis, LedgerDifference};
 use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId};
 use serde::Serialize;
 
@@ -83,6 +83,8 @@ pub(crate) struct Comparison<'a> {
     weight_diff_in: String,
     /// The first parameter with unequal replicas, and two ranks that hold them.
     replicas_differ: Option<(String, [usize; 2])>,
+    /// The first count that is not the predicted one.
+    difference: Option<LedgerDifference>,
 }
 
 impl<'a> Comparison<'a> {
@@ -102,12 +104,12 @@ impl<'a> Comparison<'a> {
             ok: false,
             failures: Vec::new(),
         };
-        Self { program, report, weight_diff_in: String::new(), replicas_differ: None }
+        Self { program, report, weight_diff_in: String::new(), replicas_differ: None, difference: None }
     }
 
     pub fn step(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
         for rank in ranks {
-            self.report.ledger_equal &= rank.ledger_equal;
+            self.difference = self.difference.take().or_else(|| rank.difference.clone());
             raise(&mut self.report.loss_diff, relative(rank.outcome.loss, serial.loss));
             raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
         }
@@ -139,7 +141,7 @@ impl<'a> Comparison<'a> {
         let same_targets = rank.evaluation.targets == targets;
         let found = if same_targets { rank.evaluation.loss } else { f64::NAN };
         raise(&mut self.report.evaluation_diff, relative(found, loss));
-        self.report.ledger_equal &= rank.evaluation_ledger_equal;
+        self.difference = self.difference.take().or_else(|| rank.evaluation_difference.clone());
     }
 
     /// Every parameter of every stage, with its number there.
@@ -232,8 +234,9 @@ impl<'a> Comparison<'a> {
             report.replicas_equal = false;
             report.failures.push(format!("replicas of {name} on ranks {a} and {b} differ"));
         }
-        if !report.ledger_equal {
-            report.failures.push("counted and predicted ledgers differ".to_owned());
+        if let Some(difference) = self.difference.take() {
+            report.ledger_equal = false;
+            report.failures.push(format!("counted and predicted ledgers differ: {difference}"));
         }
         report.ok = report.failures.is_empty();
         report

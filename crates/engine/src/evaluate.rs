@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quadrille_comm::{JobOptions, World, run_job};
-use quadrille_spec::{Algorithm, Choice, Ledger, RankLedger, Routing};
+use quadrille_spec::{Algorithm, Choice, Ledger, LedgerDifference, RankLedger, Routing};
 use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
@@ -145,8 +145,8 @@ pub struct EvaluateOutcome {
     pub predicted: Ledger,
     /// The counted ledgers of the last batch.
     pub counted: Ledger,
-    /// Whether the two were equal, as integers, on every rank for every batch.
-    pub ledger_equal: bool,
+    /// The first count of any rank and batch that was not the predicted one; `None` where all were, as integers.
+    pub difference: Option<LedgerDifference>,
 }
 
 /// What a rank found.
@@ -155,7 +155,7 @@ struct RankEvaluation {
     evaluation: Evaluation,
     seconds: f64,
     ledger: RankLedger,
-    equal: bool,
+    difference: Option<LedgerDifference>,
 }
 
 /// Evaluates the given weights over `samples` samples, of which batch `n`, counted from 1, has those from number
@@ -176,9 +176,9 @@ pub fn evaluate<T: Real>(
     let ranks = run_job(&options.job(program), |context| {
         let rank = context.rank();
         let mut engine = weights.engine::<T>(program, context, options.threads)?;
-        let (mut ledger, mut equal, mut done, start) = (predicted.ranks[rank].clone(), true, 0, Instant::now());
+        let (mut ledger, mut difference, mut done, start) = (predicted.ranks[rank].clone(), None, 0, Instant::now());
         let evaluation = engine.evaluate_samples(samples, batch, &mut |counted| {
-            equal &= counted == predicted.ranks[rank];
+            difference = difference.take().or_else(|| predicted.ranks[rank].difference(&counted));
             ledger = counted;
             done += 1;
             if rank == 0 {
@@ -186,10 +186,10 @@ pub fn evaluate<T: Real>(
             }
             Ok(())
         })?;
-        Ok(RankEvaluation { evaluation, seconds: start.elapsed().as_secs_f64(), ledger, equal })
+        Ok(RankEvaluation { evaluation, seconds: start.elapsed().as_secs_f64(), ledger, difference })
     })?;
     let counted = Ledger { ranks: ranks.iter().map(|rank| rank.ledger.clone()).collect() };
-    let ledger_equal = ranks.iter().all(|rank| rank.equal);
+    let difference = ranks.iter().find_map(|rank| rank.difference.clone());
     let RankEvaluation { evaluation, seconds, .. } = ranks[0];
-    Ok(EvaluateOutcome { evaluation, seconds, predicted, counted, ledger_equal })
+    Ok(EvaluateOutcome { evaluation, seconds, predicted, counted, difference })
 }

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use quadrille_comm::{Label, RankContext};
-use quadrille_spec::{AxesLedger, RankLedger};
+use quadrille_spec::{AxesLedger, LedgerDifference, RankLedger};
 use quadrille_step::StepProgram;
 
 use crate::divergence::RecentLosses;
@@ -90,6 +90,9 @@ pub(crate) fn run<T: Real>(
             break;
         }
         run.engine.forget_transfers();
+    }
+    if first > options.steps {
+        run.validate(options.steps, true)?;
     }
     Ok(counts.report(trace, run.engine.matmuls.clone()))
 }
@@ -222,9 +225,9 @@ fn tell_saved(tell: &mut Tell, saved: Option<Saved>) -> Result<(), EngineError> 
 /// What a rank counts over its steps.
 struct Counts<'a> {
     predicted: &'a RankLedger,
-    ledger: RankLedger,
+    ledger: Option<RankLedger>,
     total: AxesLedger,
-    unequal_steps: u64,
+    difference: Option<LedgerDifference>,
     records: Vec<StepRecord>,
     steps: Vec<RankStep>,
     breakdown: BTreeMap<&'static str, f64>,
@@ -234,9 +237,9 @@ impl<'a> Counts<'a> {
     fn new(predicted: &'a RankLedger) -> Self {
         Self {
             predicted,
-            ledger: predicted.clone(),
+            ledger: None,
             total: AxesLedger::new(),
-            unequal_steps: 0,
+            difference: None,
             records: Vec::new(),
             steps: Vec::new(),
             breakdown: BTreeMap::new(),
@@ -249,20 +252,21 @@ impl<'a> Counts<'a> {
         if !first {
             of_step.into_iter().for_each(|(name, seconds)| *self.breakdown.entry(name).or_default() += seconds);
         }
-        self.ledger = engine.take_ledger();
-        self.unequal_steps += u64::from(self.ledger != *self.predicted);
-        for (axes, kinds) in &self.ledger.axes {
+        let counted = engine.take_ledger();
+        self.difference = self.difference.take().or_else(|| self.predicted.difference(&counted));
+        for (axes, kinds) in &counted.axes {
             for (kind, transfer) in kinds {
                 *self.total.entry(axes.clone()).or_default().entry(*kind).or_default() += *transfer;
             }
         }
+        self.ledger = Some(counted);
     }
 
     fn report(self, trace: Option<RankTrace>, matmuls: crate::MatmulChoices) -> RankReport {
         RankReport {
             ledger: self.ledger,
             total: self.total,
-            unequal_steps: self.unequal_steps,
+            difference: self.difference,
             steps: self.steps,
             breakdown: self.breakdown.into_iter().map(|(name, seconds)| (name.to_owned(), seconds)).collect(),
             matmuls,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_comm::{JobOptions, World, run_job};
-use quadrille_spec::{Algorithm, AxesLedger, Choice, Ledger, RankLedger, Routing};
+use quadrille_spec::{Algorithm, AxesLedger, Choice, Ledger, LedgerDifference, RankLedger, Routing};
 use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
@@ -202,12 +202,12 @@ impl RankStep {
 /// What one rank reports at the end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RankReport {
-    /// The last step's counted ledger.
-    pub ledger: RankLedger,
+    /// The last step's counted ledger; `None` after no step.
+    pub ledger: Option<RankLedger>,
     /// Transfers of all steps.
     pub total: AxesLedger,
-    /// Steps whose counted ledger was not the predicted one.
-    pub unequal_steps: u64,
+    /// The first count of any step that was not the predicted one.
+    pub difference: Option<LedgerDifference>,
     /// Every step's time on this rank; ranks of a pipeline end a step at different times.
     pub steps: Vec<RankStep>,
     /// Seconds per operation kind, over all steps but the first.
@@ -226,15 +226,16 @@ pub struct TrainOutcome {
     pub records: Vec<StepRecord>,
     /// The predicted ledgers of a step.
     pub predicted: Ledger,
-    /// The counted ledgers of the last step.
-    pub counted: Ledger,
-    /// Whether the two were equal, as integers, on every rank in every step.
-    pub ledger_equal: bool,
+    /// The counted ledgers of the last step; `None` where no step was left to do.
+    pub counted: Option<Ledger>,
+    /// The first count of any rank and step that was not the predicted one; `None` where all were, as integers.
+    pub difference: Option<LedgerDifference>,
     /// By rank.
     pub ranks: Vec<RankReport>,
 }
 
-/// Trains up to the last step; `on_event` is told on rank 0 what happens, and may stop the job by an error. Where ranks are
+/// Trains up to the last step. Of a run that has done it already, what follows the last step is done: the validation.
+/// `on_event` is told on rank 0 what happens, and may stop the job by an error. Where ranks are
 /// processes, all of them call this alike, `on_event` is called in rank 0's, and all get the whole outcome.
 ///
 /// # Errors
@@ -269,9 +270,10 @@ pub fn train<T: Real>(
             &mut tell,
         )?)
     })?;
-    let counted = Ledger { ranks: ranks.iter().map(|rank| rank.ledger.clone()).collect() };
-    let ledger_equal = ranks.iter().all(|rank| rank.unequal_steps == 0);
-    Ok(TrainOutcome { records: ranks[0].records.clone(), predicted, counted, ledger_equal, ranks })
+    let counted: Option<Vec<RankLedger>> = ranks.iter().map(|rank| rank.ledger.clone()).collect();
+    let counted = counted.map(|ranks| Ledger { ranks });
+    let difference = ranks.iter().find_map(|rank| rank.difference.clone());
+    Ok(TrainOutcome { records: ranks[0].records.clone(), predicted, counted, difference, ranks })
 }
 
 #[cfg(test)]

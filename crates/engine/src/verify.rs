@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, World, run_job};
-use quadrille_spec::{Choice, Routing};
+use quadrille_spec::{Choice, LedgerDifference, Routing};
 use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ pub(crate) struct RankStep {
     pub outcome: StepOutcome,
     pub gradients: Vec<Vec<f64>>,
     pub weights: Vec<Vec<f64>>,
-    pub ledger_equal: bool,
+    pub difference: Option<LedgerDifference>,
 }
 
 /// What a rank found.
@@ -66,7 +66,7 @@ pub(crate) struct RankRun {
     pub steps: Vec<RankStep>,
     /// After the last step.
     pub evaluation: Evaluation,
-    pub evaluation_ledger_equal: bool,
+    pub evaluation_difference: Option<LedgerDifference>,
 }
 
 /// Runs the layout for some steps and compares each with the serial model, as `tolerance` says; then the loss of an
@@ -129,13 +129,14 @@ fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result
         let mut steps = Vec::new();
         for _ in 0..options.steps {
             let outcome = engine.step(&batch)?;
-            let ledger_equal = engine.take_ledger() == predicted.ranks[context.rank()];
+            let difference = predicted.ranks[context.rank()].difference(&engine.take_ledger());
             let (gradients, weights) = (engine.gradients()?, engine.weights()?);
-            steps.push(RankStep { outcome, gradients, weights, ledger_equal });
+            steps.push(RankStep { outcome, gradients, weights, difference });
         }
         let mut evaluator = engine.evaluator(&forward)?;
         let evaluation = engine.evaluate(&mut evaluator, samples_to_evaluate(program), &batch)?;
-        let evaluation_ledger_equal = evaluator.ledger() == Some(&of_evaluation.ranks[context.rank()]);
-        Ok(RankRun { steps, evaluation, evaluation_ledger_equal })
+        let predicted = &of_evaluation.ranks[context.rank()];
+        let evaluation_difference = evaluator.ledger().and_then(|counted| predicted.difference(counted));
+        Ok(RankRun { steps, evaluation, evaluation_difference })
     })?)
 }

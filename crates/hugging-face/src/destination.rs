@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use quadrille_checkpoint::{create_folders, sync_folder};
+use quadrille_files::{create_folders, sync_folder};
 use quadrille_spec::Model;
 use serde::Serialize;
 use serde_json::Value;

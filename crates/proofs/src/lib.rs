@@ -8,6 +8,7 @@
 //! | `equality` | random models on random layouts equal the serial model |
 //! | `overlap` | overlap passes, threads and repetition change no bit |
 //! | `controls` | a broken program does not pass |
+//! | `counted` | a step that does less than was predicted is named |
 //! | `slices` | slicing is the inverse of gathering |
 //! | `recompute` | recomputation changes no bit |
 //! | `recompute_ledger` | it repeats what the closed forms say, and saves activations |

@@ -49,10 +49,7 @@ fn holds(program: &StepProgram, run: &ForwardOptions, seed: u64, samples: u64) -
     if targets != expected.1 || (loss - expected.0).abs() > 1e-11 * expected.0 {
         return Err(format!("{:?} instead of {expected:?}", outcome.evaluation));
     }
-    match outcome.ledger_equal {
-        true => Ok(()),
-        false => Err(format!("predicted {:?}, counted {:?}", outcome.predicted, outcome.counted)),
-    }
+    outcome.difference.map_or(Ok(()), |difference| Err(difference.to_string()))
 }
 
 /// Two batches, the last of which may be incomplete.

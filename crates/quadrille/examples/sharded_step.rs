@@ -20,7 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let outcome = train::<f32>(&program, &options, &batch, None, &mut on_event)?;
 
-    let (predicted, executed) = (&outcome.predicted.ranks[0], &outcome.counted.ranks[0]);
+    let counted = outcome.counted.ok_or("no step was executed")?;
+    let (predicted, executed) = (&outcome.predicted.ranks[0], &counted.ranks[0]);
     println!("\nrank 0                        predicted   executed");
     for (axes, kinds) in &predicted.axes {
         for (kind, transfer) in kinds {

@@ -102,10 +102,7 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
         true => print_json(&document(&opened, kind, &outcome))?,
         false => print_text(&text(&opened, kind, &outcome))?,
     }
-    match outcome.ledger_equal {
-        true => Ok(()),
-        false => Err(Failure::run("the counted ledger differs from the predicted one")),
-    }
+    Failure::of_ledger(outcome.difference.as_ref())
 }
 
 /// The unit of the loss, and what `e` to it means.
@@ -147,7 +144,7 @@ fn document(opened: &Opened, kind: &str, outcome: &EvaluateOutcome) -> Value {
         "ledger": {
             "predicted": outcome.predicted,
             "counted": outcome.counted,
-            "equal": outcome.ledger_equal,
+            "equal": outcome.difference.is_none(),
         },
     })
 }

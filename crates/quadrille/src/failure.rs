@@ -7,7 +7,7 @@ use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
 use quadrille_plan::PlanError;
 use quadrille_plan::native::Nothing;
-use quadrille_spec::SpecError;
+use quadrille_spec::{LedgerDifference, SpecError};
 use quadrille_step::StepError;
 
 use crate::output::tell;
@@ -42,6 +42,13 @@ impl Failure {
     /// Work that failed, in words.
     pub fn run(message: impl Into<String>) -> Self {
         Self::Run(anyhow::anyhow!(message.into()))
+    }
+
+    /// The failure of a run that has counted other than was predicted; none where `difference` is none.
+    pub fn of_ledger(difference: Option<&LedgerDifference>) -> Result<(), Self> {
+        difference.map_or(Ok(()), |difference| {
+            Err(Self::run(format!("the counted ledger differs from the predicted one: {difference}")))
+        })
     }
 
     /// Prints the message and its causes to standard error.

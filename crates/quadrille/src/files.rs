@@ -1,10 +1,10 @@
 //! Files that are written whole or not at all: beside, then renamed, so that a reader never sees half of one.
 
-use std::fs::{Metadata, OpenOptions, Permissions};
+use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use quadrille_checkpoint::sync_folder;
+use quadrille_files::{folder_of, publish, sync_folder, temporary};
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
@@ -32,9 +32,8 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(metadata) = old {
         temporary.as_file().set_permissions(metadata.permissions())?;
     }
-    temporary.as_file().sync_all()?;
     let target = target(path);
-    temporary.persist(&target).map_err(|error| error.error)?;
+    publish(temporary, &target)?;
     // The name, too, survives a crash of the machine.
     sync_folder(folder_of(&target))
 }
@@ -45,16 +44,7 @@ pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = folder_of(&path);
     // The folder is looked at first, for the system's own words about it.
     folder.metadata()?;
-    let mut builder = tempfile::Builder::new();
-    if let Some(permissions) = usual_permissions() {
-        builder.permissions(permissions);
-    }
-    builder.tempfile_in(folder)
-}
-
-/// The folder that holds a file.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    temporary(folder)
 }
 
 /// Names the flag, if there is one, and the file that was asked for: errors of temporary files name those.
@@ -76,17 +66,6 @@ fn existing(path: &Path) -> io::Result<Option<Metadata>> {
 /// The file itself where `path` is a link to one: a link stays a link.
 fn target(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
-}
-
-/// Those of a file that a program creates, of which the system takes the user's mask; temporary files have fewer.
-fn usual_permissions() -> Option<Permissions> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        Some(Permissions::from_mode(0o666))
-    }
-    #[cfg(not(unix))]
-    None
 }
 
 #[cfg(test)]
@@ -111,6 +90,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn links_stay_links_and_permissions_stay_what_they_were() {
+        use std::fs::Permissions;
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
         let [file, link, plain] = ["file", "link", "plain"].map(|name| folder.path().join(name));

@@ -108,10 +108,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         }
         tell(&summary(model, &outcome));
     }
-    match outcome.ledger_equal {
-        true => Ok(()),
-        false => Err(Failure::run("the counted ledger differs from the predicted one")),
-    }
+    Failure::of_ledger(outcome.difference.as_ref())
 }
 
 /// The prompts in the order: texts, then files.
@@ -246,6 +243,6 @@ fn document(
         "first_token_seconds": outcome.first_token_seconds,
         "seconds": outcome.seconds,
         "tokens_per_second": rate(outcome),
-        "ledger": { "last_pass_of_rank_0": outcome.ledger, "equal": outcome.ledger_equal },
+        "ledger": { "last_pass_of_rank_0": outcome.ledger, "equal": outcome.difference.is_none() },
     })
 }

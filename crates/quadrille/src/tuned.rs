@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use quadrille_engine::MatmulChoices;
+use quadrille_files::publish;
 use quadrille_spec::ElementType;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
@@ -100,9 +101,7 @@ impl Recorder {
         let document = Document { version: VERSION, dtype, threads, choices: choices.clone() };
         let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Run(error.into()))?;
         writeln!(temporary, "{text}").map_err(failed)?;
-        temporary.as_file().sync_all().map_err(failed)?;
-        temporary.persist(&path).map_err(|error| failed(error.error))?;
-        Ok(())
+        publish(temporary, &path).map_err(failed)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Runs that leave something behind: folders, checkpoints, resuming, signals, locks, damage, losses that cannot be used.
 
 mod common;
+#[path = "common/runs.rs"]
+mod run_folders;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,29 +11,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{json, run};
+use run_folders::{TINY, copy_run, losses, succeed};
 use serde_json::Value;
-
-/// A small model in f64, whose runs differ in no bit.
-const TINY: &str = "train --model gpt-tiny --set vocab=256 --threads 1 --dtype f64";
-
-fn succeed(folder: &Path, line: &str) {
-    let output = run(folder, line);
-    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// The exit code and what it says.
 fn fail(folder: &Path, line: &str) -> (i32, String) {
     let output = run(folder, line);
     assert!(!output.status.success(), "{line} succeeded");
     (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-/// Step and loss of every whole line.
-fn losses(folder: &Path) -> Vec<(u64, f64)> {
-    let text = fs::read_to_string(folder.join("steps.jsonl")).unwrap_or_default();
-    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    let records = whole.map(|line| serde_json::from_str::<Value>(line).unwrap());
-    records.map(|record| (record["step"].as_u64().unwrap(), record["loss"].as_f64().unwrap())).collect()
 }
 
 fn spawn(folder: &Path, line: &str) -> Child {
@@ -101,6 +88,77 @@ fn a_killed_run_goes_on_as_if_nothing_had_happened() {
     assert_eq!(steps_of_checkpoints(&killed), [STEPS as u64 - 1, STEPS as u64]);
 }
 
+/// Killed between its last checkpoint and its summary: here the validation at the end takes longer than anybody waits.
+#[test]
+fn a_run_that_was_killed_after_its_last_step_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{TINY} --grid x=2 --steps 4 --checkpoint-every 2 --validation 0.5");
+    succeed(folder.path(), &format!("{line} --validation-batches 2 --out undisturbed"));
+    let mut child = spawn(folder.path(), &format!("{line} --validation-batches 1000000 --out killed"));
+    let [undisturbed, killed] = ["undisturbed", "killed"].map(|name| folder.path().join(name));
+    let start = Instant::now();
+    while steps_of_checkpoints(&killed) != [2, 4] {
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", steps_of_checkpoints(&killed));
+        sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let document =
+        |path: &Path| -> Value { serde_json::from_slice(&fs::read(path.join("summary.json")).unwrap()).unwrap() };
+    let ended = |steps: usize| {
+        let summary = document(&killed);
+        assert_eq!(summary["steps"].as_array().unwrap().len(), steps);
+        assert_eq!(summary["losses"][steps - 1], losses(&killed)[steps - 1].1);
+        assert_eq!((&summary["ledger"]["counted"], &summary["ledger"]["equal"]), (&Value::Null, &Value::Null));
+        let (code, message) = fail(folder.path(), "train --resume killed");
+        assert!(
+            code == 2 && message.contains(&format!("has done {steps} steps of {steps}; ask for more")),
+            "{message}"
+        );
+        succeed(folder.path(), "report killed");
+    };
+    assert!(!killed.join("summary.json").exists());
+    succeed(folder.path(), "train --resume killed --validation-batches 2");
+    ended(4);
+    assert_eq!(losses(&killed), losses(&undisturbed));
+    assert_eq!(document(&killed)["losses"], document(&undisturbed)["losses"]);
+    let validated = |path: &Path| {
+        let events = fs::read_to_string(path.join("events.jsonl")).unwrap();
+        let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        events.into_iter().filter(|event| event["kind"] == "validation").collect::<Vec<_>>()
+    };
+    assert_eq!(validated(&killed), validated(&undisturbed));
+    // The summary of an earlier part says nothing about the end of the next.
+    let earlier = fs::read(killed.join("summary.json")).unwrap();
+    succeed(folder.path(), "train --resume killed --steps 6");
+    fs::write(killed.join("summary.json"), earlier).unwrap();
+    succeed(folder.path(), "train --resume killed");
+    ended(6);
+}
+
+/// Names of the form that temporary files of this program have, and others that may look like them.
+#[test]
+fn what_a_killed_run_was_about_to_rename_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join("run").join(name);
+    let own = [".quadrille-a1B2c3.partial", ".quadrille-Zz0000.partial"];
+    let foreign = [".quadrille-notes.partial", ".quadrille-cache", ".tmpa1B2c3", "a.partial"];
+    let leave = || own.iter().chain(&foreign).for_each(|name| fs::write(path(name), "left").unwrap());
+    fs::create_dir(folder.path().join("run")).unwrap();
+    leave();
+    for line in [format!("{TINY} --grid x=2 --steps 2 --out run"), "train --resume run --steps 3".to_owned()] {
+        succeed(folder.path(), &line);
+        assert!(
+            own.iter().all(|name| !path(name).exists()) && foreign.iter().all(|name| path(name).exists()),
+            "{line}"
+        );
+        assert!(!path("checkpoints/step-000000000009.partial").exists());
+        leave();
+        fs::create_dir(path("checkpoints/step-000000000009.partial")).unwrap();
+        fs::write(path("checkpoints/step-000000000009.partial").join(own[0]), "").unwrap();
+    }
+}
+
 #[test]
 fn another_layout_goes_on_to_within_rounding() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,19 +178,6 @@ fn another_layout_goes_on_to_within_rounding() {
         for ((_, a), (_, b)) in resumed.iter().zip(&whole) {
             assert!((a - b).abs() <= 1e-11 * b, "{a} and {b} in {name}");
         }
-    }
-}
-
-/// A run's folder with the checkpoint of one step alone.
-fn copy_run(from: &Path, to: &Path, step: u64) {
-    let name = format!("checkpoints/step-{step:012}");
-    fs::create_dir_all(to.join(&name)).unwrap();
-    for entry in fs::read_dir(from.join(&name)).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), to.join(&name).join(entry.file_name())).unwrap();
-    }
-    for file in ["run.json", "steps.jsonl", "events.jsonl"] {
-        fs::copy(from.join(file), to.join(file)).unwrap();
     }
 }
 

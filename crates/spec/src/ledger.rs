@@ -132,6 +132,18 @@ impl MemoryClass {
     /// Every class.
     pub const ALL: [Self; 6] =
         [Self::Parameters, Self::Gradients, Self::Optimizer, Self::Activations, Self::GatheredWeights, Self::Buffers];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parameters => "parameters",
+            Self::Gradients => "gradients",
+            Self::Optimizer => "optimizer",
+            Self::Activations => "activations",
+            Self::GatheredWeights => "gathered weights",
+            Self::Buffers => "buffers of collectives",
+        }
+    }
 }
 
 /// Requested bytes of live values and states; kernels' scratch and thread stacks are outside. For people's formats, such

@@ -20,6 +20,7 @@ mod layout;
 mod layout_file;
 mod layout_rules;
 mod ledger;
+mod ledger_difference;
 mod model;
 mod model_file;
 mod models;
@@ -47,6 +48,7 @@ pub use layout_file::LayoutFile;
 pub use ledger::{
     AxesLedger, CollectiveKind, FlopsLedger, LayerLedger, Ledger, MemoryClass, MemoryLedger, RankLedger, Transfer,
 };
+pub use ledger_difference::LedgerDifference;
 pub use model::Model;
 pub use model_file::ModelFile;
 pub use nodes::{Nodes, TwoLevel};

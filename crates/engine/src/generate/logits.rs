@@ -73,7 +73,7 @@ pub fn logits<T: Real>(
                 all.extend(rows.flat_map(|row| &row[..model.vocab]).map(|logit| logit.to_f64()));
             }
         }
-        Ok((all, check.equal))
+        Ok((all, check.difference.is_none()))
     })?;
     let ledger_equal = ranks.iter().all(|(_, equal)| *equal);
     Ok(Logits { values: ranks[0].0.iter().copied().map(T::from_f64).collect(), ledger_equal })

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use quadrille_comm::{RankContext, run_job};
-use quadrille_spec::{Axis, Layout, RankLedger, Routing};
+use quadrille_spec::{Axis, Layout, LedgerDifference, RankLedger, Routing};
 use quadrille_step::{StepProgram, cached_attention_flops, predict_rank_routed};
 use serde::{Deserialize, Serialize};
 
@@ -98,13 +98,13 @@ fn logits_place(layout: &Layout, sequence: usize) -> usize {
 struct Check<'a> {
     program: &'a StepProgram,
     predicted: RankLedger,
-    equal: bool,
+    difference: Option<LedgerDifference>,
     counted: Option<RankLedger>,
 }
 
 impl<'a> Check<'a> {
     fn new(program: &'a StepProgram, rank: usize, routing: &Routing) -> Self {
-        Self { program, predicted: predict_rank_routed(program, rank, routing), equal: true, counted: None }
+        Self { program, predicted: predict_rank_routed(program, rank, routing), difference: None, counted: None }
     }
 
     /// The prediction of a pass depends on what is in the cache.
@@ -114,7 +114,7 @@ impl<'a> Check<'a> {
         let place = self.program.layout.grid.coordinate(rank);
         predicted.flops.attention_forward += cached_attention_flops(self.program.of_rank(rank), place, &pass.starts);
         let counted = engine.take_ledger();
-        self.equal &= counted == predicted;
+        self.difference = self.difference.take().or_else(|| predicted.difference(&counted));
         self.counted = Some(counted);
     }
 }
@@ -130,9 +130,9 @@ pub struct GenerateOutcome {
     pub seconds: f64,
     /// Passes with one token of each sequence.
     pub decode_passes: u64,
-    /// Whether predicted and counted ledgers were equal, as integers, on this rank in every pass; in the outcome of a run
-    /// on all ranks.
-    pub ledger_equal: bool,
+    /// The first count of any pass that was not the predicted one, on this rank; in the outcome of a run on any rank.
+    /// `None` where all were, as integers.
+    pub difference: Option<LedgerDifference>,
     /// The counted ledger of the last pass, on this rank; in the outcome of a run on rank 0.
     pub ledger: Option<RankLedger>,
 }
@@ -162,8 +162,8 @@ pub fn generate<T: Real>(
         let mut engine = weights.engine::<T>(&programs.decode, context, run.threads)?;
         Ok(run_rank(programs, options, run, prompts, context, &mut engine, &mut tell)?)
     })?;
-    let ledger_equal = ranks.iter().all(|rank| rank.ledger_equal);
-    Ok(GenerateOutcome { ledger_equal, ..ranks[0].clone() })
+    let difference = ranks.iter().find_map(|rank| rank.difference.clone());
+    Ok(GenerateOutcome { difference, ..ranks[0].clone() })
 }
 
 fn run_rank<'a, T: Real>(
@@ -195,7 +195,7 @@ fn run_rank<'a, T: Real>(
     })?;
     drop(borrower);
     let first_token_seconds = start.elapsed().as_secs_f64();
-    let mut equal = check.equal;
+    let difference = check.difference;
 
     let mut check = Check::new(decode, context.rank(), &routing);
     let mut decode_passes = 0;
@@ -205,13 +205,12 @@ fn run_rank<'a, T: Real>(
         batch.draw(&pass, vocab, |sequence| engine.logits_of(sequence), tell)?;
         decode_passes += 1;
     }
-    equal &= check.equal;
     Ok(GenerateOutcome {
         sequences: batch.finished(),
         first_token_seconds,
         seconds: start.elapsed().as_secs_f64(),
         decode_passes,
-        ledger_equal: equal,
+        difference: difference.or(check.difference),
         ledger: check.counted,
     })
 }

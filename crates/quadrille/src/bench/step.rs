@@ -123,7 +123,12 @@ fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool
         gemm_gflops_each,
         ratio: gflops / gemm_gflops,
         peak_rss_bytes,
-        allocated_bytes: outcome.ranks.iter().map(|rank| rank.ledger.memory.allocated).sum(),
+        allocated_bytes: outcome
+            .counted
+            .iter()
+            .flat_map(|counted| &counted.ranks)
+            .map(|rank| rank.memory.allocated)
+            .sum(),
         breakdown: breakdown(&outcome),
         scaling,
     })

@@ -178,7 +178,7 @@ impl Study<'_> {
         if done < options.steps {
             return Err(self.stopped(&format!("after step {done} of {} of the {name} run", options.steps)));
         }
-        Ok((outcome.records.iter().map(|record| record.loss).collect(), outcome.ledger_equal))
+        Ok((outcome.records.iter().map(|record| record.loss).collect(), outcome.difference.is_none()))
     }
 
     fn fill(&self, sequence: Sequence, tokens: &mut [u32], targets: &mut [u32]) -> Result<(), EngineError> {
@@ -211,7 +211,7 @@ impl Study<'_> {
             };
             let outcome = generate::<T>(&programs, &self.options(), self.forward, &weights, &prompts, &mut count);
             let outcome = outcome.inspect_err(|_| bar.finish_and_clear())?;
-            ledger_equal &= outcome.ledger_equal;
+            ledger_equal &= outcome.difference.is_none();
             let pairs = documents[first..].iter().zip(&outcome.sequences);
             equal.extend(pairs.map(|(document, written)| right(document, &written.tokens)));
             // Where ranks are processes, a signal to one of them must not make it leave the others.

@@ -69,7 +69,7 @@ pub fn breakdown(run: &Run, prediction: &Prediction) -> String {
     let mut html = heading(2, "What a step is spent on") + &paragraph(&about(prediction));
     html += &paragraph(&match (&run.summary, &measured) {
         (Err(reason), _) => format!("{reason} What was measured of kinds of operations is left out."),
-        (Ok(_), None) => "The last part of the run has no step but its first, which does not count.".to_owned(),
+        (Ok(_), None) => "The last part of the run has at most one step, its first, which does not count.".to_owned(),
         (Ok(summary), Some(_)) => format!(
             "measured: the mean of {} rank(s) and of all steps of the run's last part but the first, {} of them",
             ranks,

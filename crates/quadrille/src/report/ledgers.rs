@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quadrille_spec::{CollectiveKind, FlopsLedger, Ledger, MemoryClass, RankLedger, Transfer};
 
-use super::read::Run;
+use super::read::{Ledgers, Run};
 use crate::drawing::{heading, paragraph, table};
 use crate::output::{bytes, decimal};
 
@@ -12,11 +12,14 @@ use crate::output::{bytes, decimal};
 pub fn ledgers(run: &Run) -> String {
     let ledgers = run.summary.as_ref().ok().map(|summary| &summary.ledger);
     let predicted = ledgers.map_or(&run.predicted, |ledgers| &ledgers.predicted);
-    let counted = ledgers.map(|ledgers| &ledgers.counted);
+    let counted = ledgers.and_then(|ledgers| ledgers.counted.as_ref());
     let ranks = predicted.ranks.len();
     let told = match (&run.summary, ledgers) {
         (Err(reason), _) => format!("{reason} What was counted is left out."),
-        (Ok(_), Some(ledgers)) if ledgers.equal => {
+        (Ok(_), Some(Ledgers { equal: None, .. })) => {
+            "The last part of the run had no step left to do: what was counted is left out.".to_owned()
+        }
+        (Ok(_), Some(Ledgers { equal: Some(true), .. })) => {
             format!("bytes, FLOPs and memory of all {ranks} ranks as predicted, as integers, in every step")
         }
         _ => "The counted ledger DIFFERS from the prediction in at least one step; counted is the last one.".to_owned(),
@@ -112,15 +115,7 @@ fn work(ledger: &Ledger) -> Counts<1> {
 fn memory(ledger: &Ledger) -> Counts<1> {
     let most = |of: &dyn Fn(&RankLedger) -> u64| [ledger.ranks.iter().map(of).max().unwrap_or(0)];
     let class = |class: MemoryClass| {
-        let name = match class {
-            MemoryClass::Parameters => "parameters",
-            MemoryClass::Gradients => "gradients",
-            MemoryClass::Optimizer => "optimizer",
-            MemoryClass::Activations => "activations",
-            MemoryClass::GatheredWeights => "gathered weights",
-            MemoryClass::Buffers => "buffers of collectives",
-        };
-        (name.to_owned(), most(&|rank| rank.memory.peak_of.get(&class).copied().unwrap_or(0)))
+        (class.name().to_owned(), most(&|rank| rank.memory.peak_of.get(&class).copied().unwrap_or(0)))
     };
     let all = [
         ("all together, at peak".to_owned(), most(&|rank| rank.memory.peak)),

@@ -60,7 +60,7 @@ pub struct Stored {
 /// What is read of `summary.json`: it tells of the last part of the run.
 #[derive(Debug, Deserialize)]
 pub struct Summary {
-    /// The steps of this part.
+    /// The steps of this part; of one that had none left to do, all of the run.
     pub steps: Vec<StepRecord>,
     /// What was predicted, what was counted.
     pub ledger: Ledgers,
@@ -76,17 +76,17 @@ pub struct Summary {
 pub struct Ledgers {
     /// What the program says.
     pub predicted: Ledger,
-    /// What was counted in the last step.
-    pub counted: Ledger,
-    /// Whether they were equal, as integers, on every rank in every step.
-    pub equal: bool,
+    /// What was counted in the last step; `None` of a part that had none left to do.
+    pub counted: Option<Ledger>,
+    /// Whether they were equal, as integers, on every rank in every step, where there was one.
+    pub equal: Option<bool>,
 }
 
 impl Summary {
     /// Seconds per operation kind in a step, of every rank that is known, rank 0 first; and the step's seconds. `None` where no
     /// step but the first, which does not count, was measured.
     pub fn breakdown(&self) -> Option<(Vec<BTreeMap<&str, f64>>, f64)> {
-        let counted = self.steps.get(1..).filter(|steps| !steps.is_empty())?;
+        let counted = self.steps.get(1..).filter(|steps| !steps.is_empty() && !self.breakdown_s.is_empty())?;
         let count = counted.len() as f64;
         let ranks = match self.breakdown_of_ranks_s.as_slice() {
             [] => std::slice::from_ref(&self.breakdown_s),

@@ -18,8 +18,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quadrille_checkpoint::{Folder, create_folders};
+use quadrille_checkpoint::Folder;
 use quadrille_engine::StepRecord;
+use quadrille_files::{create_folders, remove_left};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,6 +32,10 @@ use crate::failure::Failure;
 use crate::files;
 use tensorboard::EventFile;
 
+/// The file of what a run says at its end.
+pub const SUMMARY: &str = "summary.json";
+/// The file with a line per step.
+const STEPS: &str = "steps.jsonl";
 /// Counts changes of `run.json`.
 const VERSION: u32 = 1;
 
@@ -89,7 +94,8 @@ impl Drop for RunFolder {
 }
 
 impl RunFolder {
-    /// Locks the folder of a new run, and makes it if it is not there.
+    /// Locks the folder of a new run, makes it if it is not there, and removes what a run has left that was killed before it
+    /// began.
     ///
     /// # Errors
     /// It holds a run already; another process writes it; the system's.
@@ -103,7 +109,7 @@ impl RunFolder {
                 path.display()
             )));
         }
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Self::locked(path, lock)
     }
 
     /// Locks the folder of a run that is to go on, and removes what a crash has left half written.
@@ -114,6 +120,13 @@ impl RunFolder {
         describe(path)?;
         let lock = Lock::of(path)?;
         checkpoints(path).clean().map_err(|error| Failure::Run(error.into()))?;
+        Self::locked(path, lock)
+    }
+
+    /// The folder, without the files that a killed process was about to give their names: whoever holds the lock is the
+    /// only one that writes here.
+    fn locked(path: &Path, lock: Lock) -> Result<Self, Failure> {
+        remove_left(path).map_err(|error| Failure::run(format!("cannot clean {}: {error}", path.display())))?;
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
@@ -125,6 +138,15 @@ impl RunFolder {
         let records = Records::open(&self.path, step)?;
         self.write("run.json", description)?;
         Ok(records)
+    }
+
+    /// The steps of the run, as its records are.
+    ///
+    /// # Errors
+    /// A line that is no step's; the system's.
+    pub fn steps(&self) -> Result<Vec<StepRecord>, Failure> {
+        let path = self.path.join(STEPS);
+        kept(&path, |_| true)
     }
 
     /// Writes a document, whole or not at all.
@@ -166,6 +188,25 @@ pub fn continued_log(path: &Path, step: u64) -> Result<Lines, Failure> {
 /// The checkpoints of a run's folder.
 pub fn checkpoints(path: &Path) -> Folder {
     Folder::new(&path.join("checkpoints"))
+}
+
+/// Whether the run in a folder has said what it says at its end, after this step. One that was killed before, or while it did
+/// so, has not.
+///
+/// # Errors
+/// The system's.
+pub fn has_ended(path: &Path, step: u64) -> Result<bool, Failure> {
+    #[derive(Deserialize)]
+    struct Summary {
+        steps: Vec<StepRecord>,
+    }
+    let file = path.join(SUMMARY);
+    match documents::SUMMARY.bytes(&file) {
+        Err(error) if error.is_missing() => Ok(false),
+        Err(error) => Err(error.into()),
+        Ok(text) => Ok(serde_json::from_slice::<Summary>(&text)
+            .is_ok_and(|summary| summary.steps.last().is_some_and(|last| last.step == step))),
+    }
 }
 
 /// What the run of a folder is.
@@ -218,7 +259,7 @@ pub struct Records {
 
 impl Records {
     fn open(folder: &Path, step: u64) -> Result<Self, Failure> {
-        let [steps, table, events] = ["steps.jsonl", "steps.csv", "events.jsonl"].map(|name| folder.join(name));
+        let [steps, table, events] = [STEPS, "steps.csv", "events.jsonl"].map(|name| folder.join(name));
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| unusable(&path, &error)

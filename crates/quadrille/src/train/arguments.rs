@@ -64,8 +64,8 @@ pub struct TrainArguments {
     #[arg(long, value_name = "DIR", help_heading = "State")]
     pub out: Option<PathBuf>,
     /// Go on with the run in this folder from its newest checkpoint, in any layout: all that its first command line said,
-    /// and in place of it what this one says. Data that has changed since is refused, unless flags of this command name
-    /// what is to be read
+    /// and in place of it what this one says. A run that was killed after its last step is brought to its end. Data that
+    /// has changed since is refused, unless flags of this command name what is to be read
     #[arg(long, value_name = "DIR", conflicts_with = "out", help_heading = "State")]
     pub resume: Option<PathBuf>,
     /// Begin with the parameters of a checkpoint, e.g. one of `convert`, and train its model

@@ -3,6 +3,7 @@
 pub mod arguments;
 mod begin;
 mod companions;
+mod outcome;
 mod prepare;
 pub mod reporter;
 mod resume;
@@ -12,14 +13,13 @@ pub mod signals;
 use quadrille_engine::{EngineError, OnSaveFailure, RunEvent, Samples, TrainOutcome, Validation, train};
 use quadrille_spec::ElementType;
 use quadrille_step::{StepProgram, predict};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::describe::{layout_json, summary};
-use crate::explain::ledger_text;
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell};
-use crate::run_folder::{Description, Known, Records, continued_log};
+use crate::run_folder::{Description, Known, Records, SUMMARY, continued_log};
 use crate::timeline::{create_trace, write_trace};
 use crate::trace;
 use arguments::TrainArguments;
@@ -35,9 +35,19 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
         None => (resume::command()?, arguments),
     };
     let prepared = Prepared::new(arguments, &command, launch)?;
-    let first = launch.is_first();
+    carry_out(prepared, arguments, command, launch)
+}
+
+/// Trains and reports what was prepared.
+fn carry_out(
+    prepared: Prepared,
+    arguments: &TrainArguments,
+    command: Vec<String>,
+    launch: &Launch,
+) -> Result<(), Failure> {
+    let (first, resumed) = (launch.is_first(), arguments.resume.is_some());
     let log = arguments.log.as_deref().filter(|_| first);
-    let log = match resumed.is_some() && !resume::says("--log")? {
+    let log = match resumed && !resume::says("--log")? {
         true => log.map(|path| continued_log(path, prepared.about.step)).transpose()?,
         false => log.map(create_log).transpose()?,
     };
@@ -50,7 +60,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let done = options.start.steps_done();
     let floor = source.floor().map(|(floor, _)| floor);
     let mut reporter = Reporter::new(arguments, &program.model, [done + 1, options.steps], floor, log, records, first);
-    if resumed.is_some() {
+    if resumed {
         let text = format!("from step {done} on {}", program.layout.grid);
         reporter.note(done, "resumed", text, None, false)?;
     }
@@ -62,11 +72,14 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     if !first {
         return stopped.map_or(Ok(()), Err);
     }
-    let document = document(program, &outcome, floor, source.about());
+    let document = outcome::document(&prepared, &outcome)?;
     if let Some(folder) = &prepared.beginning.folder {
-        folder.write("summary.json", &document)?;
+        folder.write(SUMMARY, &document)?;
     }
-    report(arguments, program, &outcome, &document)?;
+    match arguments.json {
+        true => print_json(&document)?,
+        false => print_text(&outcome::text(program, &outcome))?,
+    }
     // A run that was stopped early has no trace of its last step: what the file holds stays.
     let traced = outcome.ranks.iter().all(|rank| rank.trace.is_some());
     if let Some((path, file)) = arguments.trace.as_deref().zip(trace_file).filter(|_| traced) {
@@ -75,9 +88,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     if let Some(recorder) = prepared.recorder {
         recorder.persist(&outcome.ranks[0].matmuls)?;
     }
-    if !outcome.ledger_equal {
-        return Err(Failure::run("the counted ledger differs from the predicted one"));
-    }
+    Failure::of_ledger(outcome.difference.as_ref())?;
     stopped.map_or(Ok(()), Err)
 }
 
@@ -160,46 +171,40 @@ fn stopped(outcome: &TrainOutcome, steps: u64, arguments: &TrainArguments, signa
     (step < steps).then(|| Failure::Stopped(Stopped { signal: signals.which(), message }))
 }
 
-fn report(
-    arguments: &TrainArguments,
-    program: &StepProgram,
-    outcome: &TrainOutcome,
-    document: &Value,
-) -> Result<(), Failure> {
-    if arguments.json {
-        return print_json(document);
-    }
-    let (changed, measured) = outcome.ranks[0].matmuls.changed();
-    let mut text = String::new();
-    if measured > 0 {
-        text += &format!("{changed} of {measured} products run in another layout than their operands are stored in\n");
-    }
-    let ranks = outcome.counted.ranks.len();
-    text += &match outcome.ledger_equal {
-        true => format!("ledger: bytes, FLOPs and memory of all {ranks} ranks as predicted, in every step\n"),
-        false => "ledger: DIFFERS from the prediction\n".to_owned(),
-    };
-    text += &ledger_text(&program.layout.grid, &outcome.counted.ranks[0]);
-    print_text(&text)
-}
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use quadrille_step::Operation;
 
-fn document(program: &StepProgram, outcome: &TrainOutcome, floor: Option<f64>, data: &Value) -> Value {
-    let losses: Vec<f64> = outcome.records.iter().map(|record| record.loss).collect();
-    json!({
-        "model": program.model,
-        "layout": layout_json(&program.layout),
-        "data": data,
-        "losses": losses,
-        "floor": floor,
-        "steps": outcome.records,
-        "ledger": {
-            "predicted": outcome.predicted,
-            "counted": outcome.counted,
-            "equal": outcome.ledger_equal,
-            "total": outcome.ranks.iter().map(|rank| &rank.total).collect::<Vec<_>>(),
-        },
-        "breakdown_s": outcome.ranks[0].breakdown,
-        "breakdown_of_ranks_s": outcome.ranks.iter().map(|rank| &rank.breakdown).collect::<Vec<_>>(),
-        "matmul": outcome.ranks[0].matmuls,
-    })
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    /// The first update that `program` has is not done in the step's second microbatch, nor after it.
+    fn with_an_update_too_few(program: &mut StepProgram) {
+        let mut updates = program.stages[0].update.ops.iter_mut();
+        updates.find(|op| matches!(op.operation, Operation::AdamW(_))).unwrap().once = true;
+    }
+
+    #[test]
+    fn a_count_that_was_not_predicted_fails_the_run() {
+        let line = "quadrille train --model gpt-tiny --set vocab=256 --grid x=2 --global-batch 4 --microbatch 2 --steps 2 \
+                    --threads 1";
+        let Ok(Arguments { command: Command::Train(arguments) }) = Arguments::try_parse_from(line.split_whitespace())
+        else {
+            panic!("{line}")
+        };
+        let trained = |change: fn(&mut StepProgram)| {
+            let mut prepared = Prepared::new(&arguments, &[], &Launch::THREADS).unwrap();
+            change(&mut prepared.program);
+            carry_out(prepared, &arguments, Vec::new(), &Launch::THREADS)
+        };
+        trained(|_| {}).unwrap();
+        let failure = trained(with_an_update_too_few).unwrap_err();
+        assert_eq!(failure.exit_code(), 1);
+        let message = failure.message();
+        assert!(
+            message.contains("the counted ledger differs from the predicted one: rank 0, elements of adamw: "),
+            "{message}"
+        );
+    }
 }

@@ -11,7 +11,7 @@ use super::signals::Signals;
 use super::{resume, same_data};
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::run_folder::checkpoints;
+use crate::run_folder::{checkpoints, has_ended};
 use crate::source::Source;
 use crate::tuned::{Recorder, Tuning};
 use crate::{paths, resources, settings};
@@ -52,9 +52,7 @@ impl Prepared {
         launch.check_ranks(layout.grid.ranks())?;
         beginning.check_type(layout.dtype)?;
         let hyper = settings::hyper(beginning.settings.hyper, &arguments.run, steps)?;
-        if done >= steps {
-            return Err(Failure::usage(format!("the run has done {done} steps of {steps}; ask for more with --steps")));
-        }
+        check_unfinished(arguments, done, steps)?;
         let program = StepProgram::new(model, &layout)?;
         let threads = settings::threads(&arguments.run, launch, layout.grid.ranks())?;
         let timeout = settings::timeout(&arguments.run)?;
@@ -119,6 +117,18 @@ fn beside(arguments: &TrainArguments, program: &StepProgram) -> Result<u64, Fail
         return Ok(state);
     }
     Ok(state + resources::beside_training(program)?)
+}
+
+/// Refuses a run that has nothing left to do. One that was killed after its last step has its end before it.
+fn check_unfinished(arguments: &TrainArguments, done: u64, steps: u64) -> Result<(), Failure> {
+    let finished = match &arguments.resume {
+        Some(folder) if done == steps && done > 0 => has_ended(folder, steps)?,
+        _ => done >= steps,
+    };
+    match finished {
+        true => Err(Failure::usage(format!("the run has done {done} steps of {steps}; ask for more with --steps"))),
+        false => Ok(()),
+    }
 }
 
 /// Flags that need others.

@@ -165,7 +165,7 @@ impl Case {
         let ranks: Vec<Vec<RankStep>> =
             outcome.ranks.iter().map(|rank| rank.steps.iter().map(step).collect()).collect();
         let measured = Measured::of(&ranks).ok_or_else(|| Failure::run("no step was measured"))?;
-        Ok((measured, outcome.ledger_equal))
+        Ok((measured, outcome.difference.is_none()))
     }
 }
 

@@ -1,0 +1,64 @@
+//! Negative controls of counting: a step that does less than its program was priced for is noticed, by every kind of run.
+
+use quadrille_engine::{TrainOptions, evaluate, train};
+use quadrille_proofs::{
+    SEED, drawn, edited_stage, forward_options, hyper, model, program, program_with, prove, random_samples,
+};
+use quadrille_spec::{Activations, Axis, LedgerDifference, Overlap};
+use quadrille_step::{Operation, StepProgram};
+
+/// `program` without one operation of a stage's update, which its prediction still has: what is to be done once in the passes
+/// over microbatches is left out after the first of them.
+fn with_less(program: &StepProgram, stage: usize, is_left_out: impl Fn(&Operation) -> bool) -> StepProgram {
+    edited_stage(program, stage, |stage| {
+        stage.update.ops.iter_mut().find(|op| is_left_out(&op.operation)).unwrap().once = true;
+    })
+}
+
+/// On two ranks of each of two stages, of which the last does less.
+fn pipelined() -> [StepProgram; 2] {
+    let whole = program_with(&model(2), "x=2,pipe=2", 8, |request| request.microbatch = Some(2));
+    let less = with_less(&whole, 1, |operation| matches!(operation, Operation::AdamW(_)));
+    [whole, less]
+}
+
+fn assert_names_the_update(difference: &LedgerDifference, program: &StepProgram) {
+    assert_eq!(difference.what, "elements of adamw");
+    assert!(difference.counted < difference.predicted, "{difference}");
+    assert_eq!(program.layout.grid.coordinate(difference.rank).on(Axis::Pipe), 1, "{difference}");
+}
+
+#[test]
+fn training_names_what_was_not_counted_as_predicted() {
+    let [whole, less] = pipelined();
+    let options = TrainOptions::new(2, hyper(None), SEED);
+    let differs = |program: &StepProgram| {
+        train::<f64>(program, &options, &random_samples(program), None, &mut |_| Ok(())).unwrap().difference
+    };
+    assert_eq!(differs(&whole), None);
+    assert_names_the_update(&differs(&less).unwrap(), &less);
+}
+
+#[test]
+fn verification_names_what_was_not_counted_as_predicted() {
+    let [whole, less] = pipelined();
+    assert!(prove(&whole, 1).unwrap().ok);
+    let report = prove(&less, 1).unwrap();
+    assert!(!report.ok && !report.ledger_equal);
+    let named = |failure: &String| failure.starts_with("counted and predicted ledgers differ: rank ");
+    assert!(report.failures.iter().any(named), "{:?}", report.failures);
+}
+
+#[test]
+fn evaluation_names_what_was_not_counted_as_predicted() {
+    let training = program(&model(1), "x=2,data=2", Activations::Scattered, Overlap::NONE, 8, 2);
+    let whole = StepProgram::evaluation(&training.model, &training.layout).unwrap();
+    let less = with_less(&whole, 0, |operation| matches!(operation, Operation::ReduceScalar(_)));
+    let differs = |program: &StepProgram| {
+        let batch = random_samples(program);
+        evaluate::<f64>(program, &forward_options(1), &drawn(SEED), 1, &batch, &|_| ()).unwrap().difference
+    };
+    assert_eq!(differs(&whole), None);
+    let difference = differs(&less).unwrap();
+    assert!(difference.what.contains("all-reduce over ") && difference.counted < difference.predicted, "{difference}");
+}
