@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use quadrille_spec::ElementType;
 
@@ -16,8 +16,10 @@ use crate::number::decode;
 use crate::places::Places;
 use crate::stored::{Expected, StoredFile};
 use crate::tile::Place;
-use crate::writer::checksum;
 use crate::{About, CheckpointError, Folder, Number, Quantity, TensorShape, Tile};
+
+/// Bytes of a row that are read at once, on the stack: a multiple of every number's.
+const PIECE: usize = 1 << 13;
 
 /// A checkpoint on disk. Threads share it: every tile is verified once, by the first that touches it.
 #[derive(Debug)]
@@ -43,8 +45,8 @@ pub(crate) struct StoredTile {
     pub listed: ListedTile,
     /// Its bytes in the file.
     pub bytes: Range<usize>,
-    /// Whether its checksum fits, once someone has looked.
-    sound: OnceLock<bool>,
+    /// Whether its checksum fits, once someone has looked; locked meanwhile, so that nobody else does.
+    sound: Mutex<Option<bool>>,
 }
 
 impl Checkpoint {
@@ -209,11 +211,14 @@ impl Checkpoint {
                 continue;
             }
             let start = ((row - place.row) * place.cols + first - place.col) * width;
-            let bytes = &self.verified(id)?[start..start + (last - first) * width];
-            let out = &mut out[first - col..last - col];
-            decode(stored, bytes, out);
-            if narrows && out.iter().any(|number| !number.is_finite()) {
-                self.check_range(shape, row, bytes)?;
+            let mut buffer = [0; PIECE];
+            for (piece, out) in out[first - col..last - col].chunks_mut(PIECE / width).enumerate() {
+                let bytes = &mut buffer[..out.len() * width];
+                self.read_tile(id, start + piece * PIECE, bytes)?;
+                decode(stored, bytes, out);
+                if narrows && out.iter().any(|number| !number.is_finite()) {
+                    self.check_range(shape, row, bytes)?;
+                }
             }
         }
         Ok(())
@@ -228,15 +233,18 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// A tile's bytes, if they are what was written.
-    fn verified(&self, id: u32) -> Result<&[u8], CheckpointError> {
+    /// Bytes of a tile from `start` on, if all of it is what was written.
+    fn read_tile(&self, id: u32, start: usize, out: &mut [u8]) -> Result<(), CheckpointError> {
         let tile = &self.tiles[id as usize];
-        let bytes = self.tile_bytes(tile)?;
-        if *tile.sound.get_or_init(|| checksum(bytes) == tile.listed.checksum) {
-            Ok(bytes)
-        } else {
-            Err(self.damaged_tile(tile))
+        let mut sound = tile.sound.lock().unwrap_or_else(PoisonError::into_inner);
+        if sound.is_none() {
+            *sound = Some(self.checksum(tile, |_| ())? == tile.listed.checksum);
         }
+        if *sound == Some(false) {
+            return Err(self.damaged_tile(tile));
+        }
+        drop(sound);
+        self.files[tile.file as usize].read(tile.bytes.start + start, out, || self.expected(tile.file))
     }
 
     pub(crate) fn damaged_tile(&self, tile: &StoredTile) -> CheckpointError {
@@ -247,11 +255,10 @@ impl Checkpoint {
         }
     }
 
-    /// A tile's bytes, whatever they are.
-    pub(crate) fn tile_bytes(&self, tile: &StoredTile) -> Result<&[u8], CheckpointError> {
-        let file = &self.files[tile.file as usize];
-        let bytes = file.bytes(|| self.expected(tile.file))?;
-        Ok(&bytes[tile.bytes.clone()])
+    /// The checksum of a tile's bytes, whatever they are; `look` is shown all of them, in pieces.
+    pub(crate) fn checksum(&self, tile: &StoredTile, look: impl FnMut(&[u8])) -> Result<u64, CheckpointError> {
+        let Range { start, end } = tile.bytes;
+        self.files[tile.file as usize].checksum(start, end, || self.expected(tile.file), look)
     }
 
     fn expected(&self, file: u32) -> Expected {
@@ -302,7 +309,7 @@ fn place_tiles(manifest: &Manifest, files: &[StoredFile]) -> Vec<StoredTile> {
         for tile in &listed.tiles {
             // All tiles together fit in the file's length.
             let end = start + tile.place.rows * tile.place.cols * width;
-            tiles.push(StoredTile { file: file as u32, listed: *tile, bytes: start..end, sound: OnceLock::new() });
+            tiles.push(StoredTile { file: file as u32, listed: *tile, bytes: start..end, sound: Mutex::new(None) });
             start = end;
         }
     }

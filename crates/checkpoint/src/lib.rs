@@ -16,9 +16,9 @@
 //! [`Draft::commit`]. Until then the folder is called `step-000000000010.partial`, so that a crash leaves nothing that
 //! looks like a checkpoint.
 //!
-//! Reading: [`Checkpoint::open`], then [`Checkpoint::read`] from as many threads as there are ranks. Files are mapped into
-//! memory. No number is returned whose tile's checksum was not verified. A file that is cut short after it was opened ends
-//! the process with SIGBUS: nothing but another program does that, since this one replaces files by renaming.
+//! Reading: [`Checkpoint::open`], then [`Checkpoint::read`] from as many threads as there are ranks. No number is returned
+//! whose tile's checksum was not verified. A file that another program cuts short after it was opened is damaged, and named;
+//! this program replaces files by renaming.
 //!
 //! ```
 //! use quadrille_checkpoint::{About, Checkpoint, Draft, Quantity, TensorShape, Tile};

@@ -100,13 +100,13 @@ impl Windows {
     /// [`DataError::BeyondVocabulary`]; those of [`TokenSource::window`].
     pub fn read(&self, index: u64, tokens: &mut [u32], targets: &mut [u32]) -> Result<(), DataError> {
         let window = self.window(index)?;
+        let mut read = vec![0; window.len()];
+        self.source.window(window.start, &mut read)?;
+        check_tokens(&self.source, window.start, &read, self.shape.vocab)?;
         // The last token is a target only.
         let count = window.len() - 1;
-        self.source.window(window.start, &mut tokens[..count])?;
-        self.source.window(window.end - 1, &mut targets[count - 1..count])?;
-        targets[..count - 1].copy_from_slice(&tokens[1..count]);
-        check_tokens(&self.source, window.start, &tokens[..count], self.shape.vocab)?;
-        check_tokens(&self.source, window.end - 1, &targets[count - 1..count], self.shape.vocab)?;
+        tokens[..count].copy_from_slice(&read[..count]);
+        targets[..count].copy_from_slice(&read[1..]);
         // Nothing before padding looks at it: where no token ends documents, any will do.
         let end = self.source.vocabulary().and_then(|vocabulary| vocabulary.end).unwrap_or(0);
         tokens[count..].fill(end);
