@@ -5,21 +5,17 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use quadrille_spec::ElementType;
 
 use crate::folder::unusable;
 use crate::header::Header;
 use crate::manifest::{self, ListedTile, Manifest};
-use crate::number::decode;
 use crate::places::Places;
 use crate::stored::{Expected, StoredFile};
 use crate::tile::Place;
-use crate::{About, CheckpointError, Folder, Number, Quantity, TensorShape, Tile};
-
-/// Bytes of a row that are read at once, on the stack: a multiple of every number's.
-const PIECE: usize = 1 << 13;
+use crate::{About, CheckpointError, Folder, Number, Quantity, Reader, TensorShape, Tile};
 
 /// A checkpoint on disk. Threads share it: every tile is verified once, by the first that touches it.
 #[derive(Debug)]
@@ -34,8 +30,8 @@ pub struct Checkpoint {
     /// By file, then in the order of their bytes.
     pub(crate) tiles: Vec<StoredTile>,
     /// The tiles of a quantity of a tensor, at `3 * tensor + quantity`.
-    places: Vec<Places>,
-    rounding: bool,
+    pub(crate) places: Vec<Places>,
+    pub(crate) rounding: bool,
 }
 
 /// A tile in a file.
@@ -46,7 +42,7 @@ pub(crate) struct StoredTile {
     /// Its bytes in the file.
     pub bytes: Range<usize>,
     /// Whether its checksum fits, once someone has looked; locked meanwhile, so that nobody else does.
-    sound: Mutex<Option<bool>>,
+    pub sound: Mutex<Option<bool>>,
 }
 
 impl Checkpoint {
@@ -129,122 +125,41 @@ impl Checkpoint {
         self.listed.iter().zip(&self.files).zip(tiles).map(|(((_, writer), file), tiles)| (*writer, file.bytes, tiles))
     }
 
-    /// Reads neighbouring columns of a row, from `col` on as many as `out` has room for. Numbers of f32 are read as f64
-    /// exactly; the other way round is refused unless [rounding](Self::rounding) was asked for.
-    ///
-    /// # Errors
-    /// A tensor or quantity that is not there, columns beyond the end, f64 numbers, a damaged file or tile.
-    pub fn read<T: Number>(
-        &self,
-        tensor: &str,
-        quantity: Quantity,
-        row: usize,
-        col: usize,
-        out: &mut [T],
-    ) -> Result<(), CheckpointError> {
-        self.read_at(self.find_tensor(tensor)?, quantity, row, col, out).map_err(|error| self.explained(error))
+    /// A reader of its numbers: one for each thread.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader::new(self)
     }
 
     /// A whole tensor, row by row.
     ///
     /// # Errors
-    /// Those of [`Self::read`]; not enough memory.
+    /// Those of [`Reader::read`]; not enough memory.
     pub fn whole<T: Number>(&self, tensor: &str, quantity: Quantity) -> Result<Vec<T>, CheckpointError> {
-        let at = self.find_tensor(tensor)?;
-        let TensorShape { rows, cols, .. } = self.tensors[at];
+        let TensorShape { rows, cols, .. } = self.tensors[self.find_tensor(tensor)?];
         let mut numbers = Vec::new();
         if numbers.try_reserve_exact(rows * cols).is_err() {
             let source = io::Error::from(io::ErrorKind::OutOfMemory);
             return Err(CheckpointError::io("hold in memory a tensor of", &self.path)(source));
         }
         numbers.resize(rows * cols, T::from_f32(0.0));
+        let mut reader = self.reader();
         for (row, out) in numbers.chunks_exact_mut(cols).enumerate() {
-            self.read_at(at, quantity, row, 0, out).map_err(|error| self.explained(error))?;
+            reader.read(tensor, quantity, row, 0, out)?;
         }
         Ok(numbers)
     }
 
     /// Of a damaged checkpoint says which one to use instead.
-    fn explained(&self, error: CheckpointError) -> CheckpointError {
+    pub(crate) fn explained(&self, error: CheckpointError) -> CheckpointError {
         if error.is_damage() { unusable(&self.path, error) } else { error }
     }
 
-    fn find_tensor(&self, tensor: &str) -> Result<usize, CheckpointError> {
+    pub(crate) fn find_tensor(&self, tensor: &str) -> Result<usize, CheckpointError> {
         self.names.get(tensor).copied().ok_or_else(|| {
             let model = &self.about.model.name;
             let remedy = format!("it has {} tensors of the model {model}", self.tensors.len());
             CheckpointError::Absent { path: self.path.clone(), what: format!("tensor {tensor}"), remedy }
         })
-    }
-
-    fn read_at<T: Number>(
-        &self,
-        tensor: usize,
-        quantity: Quantity,
-        row: usize,
-        col: usize,
-        out: &mut [T],
-    ) -> Result<(), CheckpointError> {
-        let shape = &self.tensors[tensor];
-        let places = &self.places[3 * tensor + quantity as usize];
-        if places.is_empty() {
-            let what = format!("{quantity} of tensor {}", shape.name);
-            let remedy =
-                "it holds weights only: it can be evaluated, not trained on; use one that a training run wrote";
-            return Err(CheckpointError::Absent { path: self.path.clone(), what, remedy: remedy.to_owned() });
-        }
-        let end = col.saturating_add(out.len());
-        if row >= shape.rows || end > shape.cols {
-            let (tensor, rows, cols) = (shape.name.clone(), shape.rows, shape.cols);
-            return Err(CheckpointError::OutOfRange { tensor, row, col, end, rows, cols });
-        }
-        let stored = self.about.dtype;
-        let narrows = (stored, T::TYPE) == (ElementType::F64, ElementType::F32);
-        if narrows && !self.rounding {
-            return Err(CheckpointError::Rounding(self.path.clone()));
-        }
-        let width = size_of_element(stored);
-        for id in places.near(row, col..end) {
-            let place = self.tiles[id as usize].listed.place;
-            let (first, last) = (col.max(place.col), end.min(place.col + place.cols));
-            if first >= last || !(place.row..place.row + place.rows).contains(&row) {
-                continue;
-            }
-            let start = ((row - place.row) * place.cols + first - place.col) * width;
-            let mut buffer = [0; PIECE];
-            for (piece, out) in out[first - col..last - col].chunks_mut(PIECE / width).enumerate() {
-                let bytes = &mut buffer[..out.len() * width];
-                self.read_tile(id, start + piece * PIECE, bytes)?;
-                decode(stored, bytes, out);
-                if narrows && out.iter().any(|number| !number.is_finite()) {
-                    self.check_range(shape, row, bytes)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Numbers that rounding has made infinite.
-    fn check_range(&self, shape: &TensorShape, row: usize, bytes: &[u8]) -> Result<(), CheckpointError> {
-        let number = |bytes: &[u8; 8]| f64::from_le_bytes(*bytes);
-        if bytes.as_chunks().0.iter().map(number).any(|number| number.is_finite() && !(number as f32).is_finite()) {
-            return Err(CheckpointError::TooLarge { path: self.path.clone(), tensor: shape.name.clone(), row });
-        }
-        Ok(())
-    }
-
-    /// Bytes of a tile from `start` on, if all of it is what was written.
-    fn read_tile(&self, id: u32, start: usize, out: &mut [u8]) -> Result<(), CheckpointError> {
-        let tile = &self.tiles[id as usize];
-        let mut sound = tile.sound.lock().unwrap_or_else(PoisonError::into_inner);
-        if sound.is_none() {
-            *sound = Some(self.checksum(tile, |_| ())? == tile.listed.checksum);
-        }
-        if *sound == Some(false) {
-            return Err(self.damaged_tile(tile));
-        }
-        drop(sound);
-        self.files[tile.file as usize].read(tile.bytes.start + start, out, || self.expected(tile.file))
     }
 
     pub(crate) fn damaged_tile(&self, tile: &StoredTile) -> CheckpointError {
@@ -255,10 +170,9 @@ impl Checkpoint {
         }
     }
 
-    /// The checksum of a tile's bytes, whatever they are; `look` is shown all of them, in pieces.
-    pub(crate) fn checksum(&self, tile: &StoredTile, look: impl FnMut(&[u8])) -> Result<u64, CheckpointError> {
-        let Range { start, end } = tile.bytes;
-        self.files[tile.file as usize].checksum(start, end, || self.expected(tile.file), look)
+    /// Fills `out` with the bytes of a file from `start` on.
+    pub(crate) fn read_bytes(&self, file: u32, start: usize, out: &mut [u8]) -> Result<(), CheckpointError> {
+        self.files[file as usize].read(start, out, || self.expected(file))
     }
 
     fn expected(&self, file: u32) -> Expected {
@@ -282,7 +196,7 @@ impl Checkpoint {
     }
 }
 
-fn size_of_element(element: ElementType) -> usize {
+pub(crate) fn size_of_element(element: ElementType) -> usize {
     element.bytes() as usize // 4 or 8
 }
 

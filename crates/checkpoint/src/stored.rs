@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use quadrille_system::read_exact_at;
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::CheckpointError;
 use crate::header::{self, Header};
@@ -15,8 +14,6 @@ use crate::writer::checksum;
 
 /// Most files that a checkpoint opens before they are touched.
 const OPENED_EARLY: usize = 256;
-/// Bytes of a tile that are read at once where all of it is wanted: a multiple of every number's.
-const PIECE: usize = 1 << 17;
 
 /// Opens a file; `bytes` is the length that it should have.
 fn open(path: &Path, bytes: Option<u64>) -> Result<File, CheckpointError> {
@@ -104,24 +101,6 @@ impl StoredFile {
             self.sound.get_or_init(|| ());
         }
         read_at(file, &self.path, start, out)
-    }
-
-    /// The checksum of the bytes from `start` to `end`, all of which `look` is shown, in pieces of whole numbers.
-    pub fn checksum(
-        &self,
-        start: usize,
-        end: usize,
-        expect: impl Fn() -> Expected,
-        mut look: impl FnMut(&[u8]),
-    ) -> Result<u64, CheckpointError> {
-        let (mut hash, mut piece) = (Xxh3::new(), vec![0; PIECE.min(end - start)]);
-        for at in (start..end).step_by(PIECE) {
-            let bytes = &mut piece[..PIECE.min(end - at)];
-            self.read(at, bytes, &expect)?;
-            hash.update(bytes);
-            look(bytes);
-        }
-        Ok(hash.digest())
     }
 }
 

@@ -47,13 +47,13 @@ impl Checkpoint {
         let mut faults = Vec::new();
         let mut counts = vec![0; 3 * self.tensors().len()];
         // The file whose tiles cannot be looked at: it is told once.
-        let mut unreadable = None;
+        let (mut unreadable, mut reader) = (None, self.reader());
         for tile in self.tiles.iter() {
             if unreadable == Some(tile.file) {
                 continue;
             }
             let mut strange = 0;
-            match self.checksum(tile, |bytes| strange += not_finite(self.about().dtype, bytes)) {
+            match reader.checksum(tile, |bytes| strange += not_finite(self.about().dtype, bytes)) {
                 Err(error) => {
                     unreadable = Some(tile.file);
                     faults.push(error);
