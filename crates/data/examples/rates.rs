@@ -1,7 +1,7 @@
+use quadrille_data::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use quadrille_data::*;
 fn main() {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap());
     let folder: &Path = &folder;
@@ -19,11 +19,21 @@ fn main() {
     let own = folder.join("own.tokens");
     let go = |inputs: &[PathBuf], reading: &Reading, named: bool, out: &str, format: TokenFormat, what: &str| {
         let start = Instant::now();
-        let done = convert(inputs, &Conversion { reading, named, format, append_end: false }, &folder.join(out), &mut |_, _| {}).unwrap();
+        let done = convert(
+            inputs,
+            &Conversion { reading, named, format, append_end: false },
+            &folder.join(out),
+            &mut |_, _| {},
+        )
+        .unwrap();
         println!("{what}: {:.1} M tokens/s", done.tokens as f64 / start.elapsed().as_secs_f64() * 1e-6);
     };
-    if !own.exists() { go(&[text.clone()], &reading, true, "own", TokenFormat::Quadrille, "text to own (bytes)"); }
-    if !folder.join("g.tokens").exists() { go(&[text.clone()], &gpt2, true, "g", TokenFormat::Quadrille, "text to own (gpt2)"); }
+    if !own.exists() {
+        go(&[text.clone()], &reading, true, "own", TokenFormat::Quadrille, "text to own (bytes)");
+    }
+    if !folder.join("g.tokens").exists() {
+        go(&[text.clone()], &gpt2, true, "g", TokenFormat::Quadrille, "text to own (gpt2)");
+    }
     go(&[own.clone()], &reading, false, "m", TokenFormat::Megatron, "own to megatron");
     go(&[folder.join("m.idx")], &reading, true, "again", TokenFormat::Quadrille, "megatron to own");
     go(&[folder.join("g.tokens")], &gpt2, false, "c", TokenFormat::LlmC, "own to llm.c");
@@ -46,8 +56,13 @@ fn main() {
             for round in 0..2 {
                 let start = Instant::now();
                 let count = windows.len().min(60000);
-                for at in 0..count { windows.read(order.at(at), &mut a, &mut b).unwrap(); }
-                println!("{name} {documents} round {round}: {:.2} us a sample of 1024 (opened {opened:.1?}, indexed {indexed:.1?})", start.elapsed().as_secs_f64() * 1e6 / count as f64);
+                for at in 0..count {
+                    windows.read(order.at(at), &mut a, &mut b).unwrap();
+                }
+                println!(
+                    "{name} {documents} round {round}: {:.2} us a sample of 1024 (opened {opened:.1?}, indexed {indexed:.1?})",
+                    start.elapsed().as_secs_f64() * 1e6 / count as f64
+                );
             }
         }
     }

@@ -117,7 +117,10 @@ mod tests {
         let gpt2 = prepared(&paths, Tokenizer::Gpt2, &cache).unwrap();
         assert_eq!(tokens_of(&gpt2), [15496, 995, 50256, 1065, 50256]);
         let source = TokenSource::from(gpt2);
-        assert_eq!((source.documents().unwrap(), source.document_start(1).unwrap(), source.content(0).unwrap()), (2, 3, 0..2));
+        assert_eq!(
+            (source.documents().unwrap(), source.document_start(1).unwrap(), source.content(0).unwrap()),
+            (2, 3, 0..2)
+        );
         let bytes = prepared(&paths, Tokenizer::Bytes, &cache).unwrap();
         assert_eq!(Tokenizer::Bytes.decode(&tokens_of(&bytes)).unwrap(), b"Hello world\x0012\0");
         assert_eq!(entries(&cache), 2);

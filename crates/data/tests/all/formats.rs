@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use quadrille_data::{
-    Conversion, Converted, DataError, Format, LlmCFile, MegatronFile, Opening, Reading, TokenFormat, TokenSource, Tokenizer, convert, inspect,
-    open,
+    Conversion, Converted, DataError, Format, LlmCFile, MegatronFile, Opening, Reading, TokenFormat, TokenSource,
+    Tokenizer, convert, inspect, open,
 };
 
 use crate::others::{MEGATRON_TYPES, llm_c, read_llm_c, read_megatron, write_megatron};

@@ -1,5 +1,6 @@
 //! Files of other programs, and tokenizers.
 
+mod broken_tokenizers;
 mod cut;
 mod ends;
 mod formats;

@@ -64,7 +64,8 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     let tokenizer = arguments.tokenizer.as_ref().map(TokenizerChoice::open).transpose()?;
     let named = tokenizer.is_some();
     let reading = Reading { tokenizer: tokenizer.unwrap_or(Tokenizer::Gpt2), text_field: arguments.text_field.clone() };
-    let conversion = Conversion { reading: &reading, named, format: arguments.format, append_end: arguments.append_end };
+    let conversion =
+        Conversion { reading: &reading, named, format: arguments.format, append_end: arguments.append_end };
     let (start, bar) = (Instant::now(), PreparationBar::new());
     let mut progress = |done, total| bar.show(done, total);
     let converted = convert(&arguments.inputs, &conversion, &arguments.out, &mut progress);
