@@ -171,12 +171,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Numbers that rounding has made infinite.
-fn check_range(
-    checkpoint: &Checkpoint,
-    shape: &TensorShape,
-    row: usize,
-    bytes: &[u8],
-) -> Result<(), CheckpointError> {
+fn check_range(checkpoint: &Checkpoint, shape: &TensorShape, row: usize, bytes: &[u8]) -> Result<(), CheckpointError> {
     let number = |bytes: &[u8; 8]| f64::from_le_bytes(*bytes);
     if bytes.as_chunks().0.iter().map(number).any(|number| number.is_finite() && !(number as f32).is_finite()) {
         let (path, tensor) = (checkpoint.path().to_path_buf(), shape.name.clone());

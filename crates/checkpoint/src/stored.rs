@@ -79,12 +79,7 @@ impl StoredFile {
     }
 
     /// Fills `out` with the bytes from `start` on. The first call checks the header; `expect` says what should be in it.
-    pub fn read(
-        &self,
-        start: usize,
-        out: &mut [u8],
-        expect: impl FnOnce() -> Expected,
-    ) -> Result<(), CheckpointError> {
+    pub fn read(&self, start: usize, out: &mut [u8], expect: impl FnOnce() -> Expected) -> Result<(), CheckpointError> {
         let file = match self.file.get() {
             Some(file) => file,
             // Where several threads have opened it, one of them is held, and they are the same.

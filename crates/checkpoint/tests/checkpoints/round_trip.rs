@@ -147,8 +147,9 @@ fn numbers_that_are_none_survive_and_are_counted() {
 fn what_is_not_there_is_named() {
     let (folder, checkpoint) = one(&[1.0, 2.0]);
     let mut out = [0.0_f64; 2];
-    let mut message =
-        |tensor, quantity, row, col| checkpoint.reader().read(tensor, quantity, row, col, &mut out).unwrap_err().to_string();
+    let mut message = |tensor, quantity, row, col| {
+        checkpoint.reader().read(tensor, quantity, row, col, &mut out).unwrap_err().to_string()
+    };
     assert!(message("y", Quantity::Value, 0, 0).contains("has no tensor y"));
     assert!(message("x", Quantity::FirstMoment, 0, 0).contains("no first moment of tensor x; it holds weights only"));
     for (row, col) in [(1, 0), (0, 1), (0, usize::MAX), (usize::MAX, 0)] {
