@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
 use quadrille_files::FileError;
 use quadrille_spec::ElementType;
@@ -13,12 +13,10 @@ use quadrille_spec::ElementType;
 use crate::folder::unusable;
 use crate::header::Header;
 use crate::manifest::{self, ListedTile, Manifest};
-use crate::number::decode;
 use crate::places::Places;
 use crate::stored::{Expected, StoredFile};
 use crate::tile::Place;
-use crate::writer::checksum;
-use crate::{About, CheckpointError, Folder, Number, Quantity, TensorShape, Tile};
+use crate::{About, CheckpointError, Folder, Number, Quantity, Reader, TensorShape, Tile};
 
 /// A checkpoint on disk. Threads share it: every tile is verified once, by the first that touches it.
 #[derive(Debug)]
@@ -33,8 +31,8 @@ pub struct Checkpoint {
     /// By file, then in the order of their bytes.
     pub(crate) tiles: Vec<StoredTile>,
     /// The tiles of a quantity of a tensor, at `3 * tensor + quantity`.
-    places: Vec<Places>,
-    rounding: bool,
+    pub(crate) places: Vec<Places>,
+    pub(crate) rounding: bool,
 }
 
 /// A tile in a file.
@@ -44,8 +42,8 @@ pub(crate) struct StoredTile {
     pub listed: ListedTile,
     /// Its bytes in the file.
     pub bytes: Range<usize>,
-    /// Whether its checksum fits, once someone has looked.
-    sound: OnceLock<bool>,
+    /// Whether its checksum fits, once someone has looked; locked meanwhile, so that nobody else does.
+    pub sound: Mutex<Option<bool>>,
 }
 
 impl Checkpoint {
@@ -128,116 +126,41 @@ impl Checkpoint {
         self.listed.iter().zip(&self.files).zip(tiles).map(|(((_, writer), file), tiles)| (*writer, file.bytes, tiles))
     }
 
-    /// Reads neighbouring columns of a row, from `col` on as many as `out` has room for. Numbers of f32 are read as f64
-    /// exactly; the other way round is refused unless [rounding](Self::rounding) was asked for.
-    ///
-    /// # Errors
-    /// A tensor or quantity that is not there, columns beyond the end, f64 numbers, a damaged file or tile.
-    pub fn read<T: Number>(
-        &self,
-        tensor: &str,
-        quantity: Quantity,
-        row: usize,
-        col: usize,
-        out: &mut [T],
-    ) -> Result<(), CheckpointError> {
-        self.read_at(self.find_tensor(tensor)?, quantity, row, col, out).map_err(|error| self.explained(error))
+    /// A reader of its numbers: one for each thread.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader::new(self)
     }
 
     /// A whole tensor, row by row.
     ///
     /// # Errors
-    /// Those of [`Self::read`]; not enough memory.
+    /// Those of [`Reader::read`]; not enough memory.
     pub fn whole<T: Number>(&self, tensor: &str, quantity: Quantity) -> Result<Vec<T>, CheckpointError> {
-        let at = self.find_tensor(tensor)?;
-        let TensorShape { rows, cols, .. } = self.tensors[at];
+        let TensorShape { rows, cols, .. } = self.tensors[self.find_tensor(tensor)?];
         let mut numbers = Vec::new();
         if numbers.try_reserve_exact(rows * cols).is_err() {
             let source = io::Error::from(io::ErrorKind::OutOfMemory);
             return Err(CheckpointError::io("hold in memory a tensor of", &self.path)(source));
         }
         numbers.resize(rows * cols, T::from_f32(0.0));
+        let mut reader = self.reader();
         for (row, out) in numbers.chunks_exact_mut(cols).enumerate() {
-            self.read_at(at, quantity, row, 0, out).map_err(|error| self.explained(error))?;
+            reader.read(tensor, quantity, row, 0, out)?;
         }
         Ok(numbers)
     }
 
     /// Of a damaged checkpoint says which one to use instead.
-    fn explained(&self, error: CheckpointError) -> CheckpointError {
+    pub(crate) fn explained(&self, error: CheckpointError) -> CheckpointError {
         if error.is_damage() { unusable(&self.path, error) } else { error }
     }
 
-    fn find_tensor(&self, tensor: &str) -> Result<usize, CheckpointError> {
+    pub(crate) fn find_tensor(&self, tensor: &str) -> Result<usize, CheckpointError> {
         self.names.get(tensor).copied().ok_or_else(|| {
             let model = &self.about.model.name;
             let remedy = format!("it has {} tensors of the model {model}", self.tensors.len());
             CheckpointError::Absent { path: self.path.clone(), what: format!("tensor {tensor}"), remedy }
         })
-    }
-
-    fn read_at<T: Number>(
-        &self,
-        tensor: usize,
-        quantity: Quantity,
-        row: usize,
-        col: usize,
-        out: &mut [T],
-    ) -> Result<(), CheckpointError> {
-        let shape = &self.tensors[tensor];
-        let places = &self.places[3 * tensor + quantity as usize];
-        if places.is_empty() {
-            let what = format!("{quantity} of tensor {}", shape.name);
-            let remedy =
-                "it holds weights only: it can be evaluated, not trained on; use one that a training run wrote";
-            return Err(CheckpointError::Absent { path: self.path.clone(), what, remedy: remedy.to_owned() });
-        }
-        let end = col.saturating_add(out.len());
-        if row >= shape.rows || end > shape.cols {
-            let (tensor, rows, cols) = (shape.name.clone(), shape.rows, shape.cols);
-            return Err(CheckpointError::OutOfRange { tensor, row, col, end, rows, cols });
-        }
-        let stored = self.about.dtype;
-        let narrows = (stored, T::TYPE) == (ElementType::F64, ElementType::F32);
-        if narrows && !self.rounding {
-            return Err(CheckpointError::Rounding(self.path.clone()));
-        }
-        let width = size_of_element(stored);
-        for id in places.near(row, col..end) {
-            let place = self.tiles[id as usize].listed.place;
-            let (first, last) = (col.max(place.col), end.min(place.col + place.cols));
-            if first >= last || !(place.row..place.row + place.rows).contains(&row) {
-                continue;
-            }
-            let start = ((row - place.row) * place.cols + first - place.col) * width;
-            let bytes = &self.verified(id)?[start..start + (last - first) * width];
-            let out = &mut out[first - col..last - col];
-            decode(stored, bytes, out);
-            if narrows && out.iter().any(|number| !number.is_finite()) {
-                self.check_range(shape, row, bytes)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Numbers that rounding has made infinite.
-    fn check_range(&self, shape: &TensorShape, row: usize, bytes: &[u8]) -> Result<(), CheckpointError> {
-        let number = |bytes: &[u8; 8]| f64::from_le_bytes(*bytes);
-        if bytes.as_chunks().0.iter().map(number).any(|number| number.is_finite() && !(number as f32).is_finite()) {
-            return Err(CheckpointError::TooLarge { path: self.path.clone(), tensor: shape.name.clone(), row });
-        }
-        Ok(())
-    }
-
-    /// A tile's bytes, if they are what was written.
-    fn verified(&self, id: u32) -> Result<&[u8], CheckpointError> {
-        let tile = &self.tiles[id as usize];
-        let bytes = self.tile_bytes(tile)?;
-        if *tile.sound.get_or_init(|| checksum(bytes) == tile.listed.checksum) {
-            Ok(bytes)
-        } else {
-            Err(self.damaged_tile(tile))
-        }
     }
 
     pub(crate) fn damaged_tile(&self, tile: &StoredTile) -> CheckpointError {
@@ -248,11 +171,9 @@ impl Checkpoint {
         }
     }
 
-    /// A tile's bytes, whatever they are.
-    pub(crate) fn tile_bytes(&self, tile: &StoredTile) -> Result<&[u8], CheckpointError> {
-        let file = &self.files[tile.file as usize];
-        let bytes = file.bytes(|| self.expected(tile.file))?;
-        Ok(&bytes[tile.bytes.clone()])
+    /// Fills `out` with the bytes of a file from `start` on.
+    pub(crate) fn read_bytes(&self, file: u32, start: usize, out: &mut [u8]) -> Result<(), CheckpointError> {
+        self.files[file as usize].read(start, out, || self.expected(file))
     }
 
     fn expected(&self, file: u32) -> Expected {
@@ -276,7 +197,7 @@ impl Checkpoint {
     }
 }
 
-fn size_of_element(element: ElementType) -> usize {
+pub(crate) fn size_of_element(element: ElementType) -> usize {
     element.bytes() as usize // 4 or 8
 }
 
@@ -302,7 +223,7 @@ fn place_tiles(manifest: &Manifest, files: &[StoredFile]) -> Vec<StoredTile> {
         for tile in &listed.tiles {
             // All tiles together fit in the file's length.
             let end = start + tile.place.rows * tile.place.cols * width;
-            tiles.push(StoredTile { file: file as u32, listed: *tile, bytes: start..end, sound: OnceLock::new() });
+            tiles.push(StoredTile { file: file as u32, listed: *tile, bytes: start..end, sound: Mutex::new(None) });
             start = end;
         }
     }

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use quadrille_files::{create_folders, folder_of, is_temporary, sync_folder};
 
-use crate::header::Header;
 use crate::manifest::{self, ListedFile, ListedTile, Manifest};
 use crate::stored;
 use crate::tile::is_name;
@@ -193,8 +192,7 @@ impl Draft {
     /// What a writer's file holds.
     fn list(&self, writer: usize, about: &About, names: &HashMap<&str, usize>) -> Result<ListedFile, CheckpointError> {
         let path = self.partial.join(manifest::file_name(writer));
-        let map = stored::map(&path)?;
-        let (header, data) = Header::parse(&map).map_err(|reason| CheckpointError::damaged(&path, reason))?;
+        let (header, head, bytes) = stored::read_header(&path)?;
         if (header.step, header.writer, header.element) != (about.step, writer, about.dtype) {
             let reason = format!(
                 "it is of step {}, rank {}, in {}, and the checkpoint of step {}, rank {writer}, in {}",
@@ -210,7 +208,7 @@ impl Draft {
             };
             tiles.push(ListedTile { tensor, quantity: tile.quantity, place: tile.place(), checksum });
         }
-        Ok(ListedFile { writer, bytes: map.len() as u64, header: checksum(&map[..data]), tiles })
+        Ok(ListedFile { writer, bytes, header: checksum(&head), tiles })
     }
 
     /// Renames the folder, in an order that survives a crash at any moment.

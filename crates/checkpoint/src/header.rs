@@ -14,7 +14,9 @@ pub(crate) const FORMAT: &str = "quadrille-checkpoint";
 /// What readers of safetensors accept.
 const MAX_HEADER: u64 = 100_000_000;
 /// Bytes of the length before the JSON.
-const LENGTH_BYTES: usize = 8;
+pub(crate) const LENGTH_BYTES: usize = 8;
+/// Bytes before the first tile's, at most.
+pub(crate) const LONGEST: u64 = MAX_HEADER + LENGTH_BYTES as u64;
 /// Hexadecimal digits of a checksum.
 const DIGITS: usize = 16;
 
@@ -79,26 +81,33 @@ impl Header {
         Ok([&length.to_le_bytes()[..], json.as_bytes()].concat())
     }
 
-    /// Reads the header of a file's `bytes`, of which there are as many as it says, and the place of the first tile's.
+    /// Reads the header of a file of `length` bytes, of which `bytes` are the first, and the place of the first tile's.
     ///
     /// # Errors
     /// What is not as [`Self::to_bytes`] writes it.
-    pub fn parse(bytes: &[u8]) -> Result<(Self, usize), String> {
-        let (length, rest) = bytes.split_first_chunk().ok_or("it ends within the length of its header")?;
-        let length = u64::from_le_bytes(*length);
-        let json = usize::try_from(length).ok().filter(|_| length <= MAX_HEADER).and_then(|length| rest.get(..length));
-        let json = json.ok_or_else(|| format!("its header has {length} bytes, and the file {}", bytes.len()))?;
-        let data = LENGTH_BYTES + json.len();
+    pub fn parse(bytes: &[u8], length: u64) -> Result<(Self, usize), String> {
+        let data = bytes_before_tiles(bytes, length)?;
+        let json = bytes.get(LENGTH_BYTES..data).ok_or("it ends within its header")?;
         let parsed: Parsed =
             serde_json::from_slice(json).map_err(|error| format!("its header cannot be read: {error}"))?;
         let header = parsed.check()?;
         let end =
             header.tiles.iter().try_fold(data as u64, |end, tile| end.checked_add(tile_bytes(tile, header.element)?));
-        if end != Some(bytes.len() as u64) {
+        if end != Some(length) {
             let said = end.map_or("more".to_owned(), |end| end.to_string());
-            return Err(format!("its tiles end at byte {said}, and the file at {}", bytes.len()));
+            return Err(format!("its tiles end at byte {said}, and the file at {length}"));
         }
         Ok((header, data))
+    }
+}
+
+/// Bytes before the first tile's, as a file of `length` bytes says that begins with `start`.
+pub(crate) fn bytes_before_tiles(start: &[u8], length: u64) -> Result<usize, String> {
+    let json = start.first_chunk().map(|json| u64::from_le_bytes(*json));
+    let json = json.ok_or("it ends within the length of its header")?;
+    match json.checked_add(LENGTH_BYTES as u64) {
+        Some(bytes) if bytes <= LONGEST && bytes <= length => Ok(bytes as usize),
+        _ => Err(format!("its header has {json} bytes, and the file {length}")),
     }
 }
 
@@ -230,16 +239,20 @@ mod tests {
         let data = bytes.len();
         assert!(data.is_multiple_of(8));
         bytes.resize(data + 4 * 11, 0);
-        assert_eq!(Header::parse(&bytes).unwrap(), (header(), data));
+        let length = bytes.len() as u64;
+        assert_eq!(Header::parse(&bytes, length).unwrap(), (header(), data));
+        // What follows it need not be read.
+        assert_eq!(Header::parse(&bytes[..data], length).unwrap(), (header(), data));
+        assert!(Header::parse(&bytes[..data - 1], length).unwrap_err().contains("ends within its header"));
         bytes.pop();
-        assert!(Header::parse(&bytes).unwrap_err().contains("and the file at"));
+        assert!(Header::parse(&bytes, length - 1).unwrap_err().contains("and the file at"));
     }
 
     #[test]
     fn what_is_not_ours_is_refused() {
         let text = |json: &str| {
             let length = (json.len() as u64).to_le_bytes();
-            Header::parse(&[&length[..], json.as_bytes()].concat()).unwrap_err()
+            Header::parse(&[&length[..], json.as_bytes()].concat(), 8 + json.len() as u64).unwrap_err()
         };
         let ours =
             "\"__metadata__\":{\"format\":\"quadrille-checkpoint\",\"step\":\"1\",\"writer\":\"0\",\"xxh3\":\"\"}";
@@ -257,7 +270,7 @@ mod tests {
         assert!(entry("\"x@0,0\":{\"dtype\":\"F32\",\"shape\":[1,1],\"data_offsets\":[0,4]}").contains("a checksum"));
         let huge = "\"x@0,0\":{\"dtype\":\"F32\",\"shape\":[18446744073709551615,2],\"data_offsets\":[0,4]}";
         assert!(entry(huge).contains("the place of"));
-        assert!(Header::parse(&u64::MAX.to_le_bytes()).unwrap_err().contains("and the file 8"));
-        assert!(Header::parse(b"abc").unwrap_err().contains("ends within"));
+        assert!(Header::parse(&u64::MAX.to_le_bytes(), 8).unwrap_err().contains("and the file 8"));
+        assert!(Header::parse(b"abc", 3).unwrap_err().contains("ends within"));
     }
 }

@@ -16,9 +16,9 @@
 //! [`Draft::commit`]. Until then the folder is called `step-000000000010.partial`, so that a crash leaves nothing that
 //! looks like a checkpoint.
 //!
-//! Reading: [`Checkpoint::open`], then [`Checkpoint::read`] from as many threads as there are ranks. Files are mapped into
-//! memory. No number is returned whose tile's checksum was not verified. A file that is cut short after it was opened ends
-//! the process with SIGBUS: nothing but another program does that, since this one replaces files by renaming.
+//! Reading: [`Checkpoint::open`], then a [`Reader`] for each thread. No number is returned whose tile's checksum was not
+//! verified. A file that another program cuts short after it was opened is damaged, and named; this program replaces files by
+//! renaming.
 //!
 //! ```
 //! use quadrille_checkpoint::{About, Checkpoint, Draft, Quantity, TensorShape, Tile};
@@ -41,7 +41,7 @@
 //! // Any part of it, as any type that holds the numbers exactly.
 //! let checkpoint = Checkpoint::open(&path)?;
 //! let mut part = [0.0_f64; 2];
-//! checkpoint.read("x", Quantity::Value, 1, 1, &mut part)?;
+//! checkpoint.reader().read("x", Quantity::Value, 1, 1, &mut part)?;
 //! assert_eq!(part, [5.0, 6.0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -58,6 +58,7 @@ mod manifest;
 mod merge;
 mod number;
 mod places;
+mod reader;
 mod stored;
 mod tile;
 mod verify;
@@ -70,6 +71,7 @@ pub use error::CheckpointError;
 pub use folder::Folder;
 pub use merge::{Merge, merge};
 pub use number::Number;
+pub use reader::Reader;
 pub use tile::{Quantity, TensorShape, Tile};
 pub use verify::{NotFinite, Summary};
 pub use writer::TileWriter;

@@ -46,11 +46,11 @@ fn write_whole<T: Number>(source: &Checkpoint, draft: &Draft, weights_only: bool
         Tile { tensor: name, quantity: *quantity, row: 0, col: 0, rows, cols }
     };
     let mut file = draft.writer::<T>(0, parts.iter().map(tile).collect())?;
-    let mut numbers = Vec::new();
+    let (mut numbers, mut reader) = (Vec::new(), source.reader());
     for (shape, quantity) in parts {
         numbers.resize(shape.cols, T::from_f32(0.0));
         for row in 0..shape.rows {
-            source.read(&shape.name, quantity, row, 0, &mut numbers)?;
+            reader.read(&shape.name, quantity, row, 0, &mut numbers)?;
             file.push(&numbers)?;
         }
     }

@@ -1,30 +1,19 @@
-//! A file of tiles that is read: mapped when first touched, and held against the manifest then.
+//! A file of tiles that is read: held against the manifest when it is first touched.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use memmap2::Mmap;
-use quadrille_files::FileError;
+use quadrille_files::{FileError, read_exact_at};
 
 use crate::CheckpointError;
-use crate::header::Header;
+use crate::header::{self, Header};
 use crate::manifest::{self, ListedFile, Manifest};
 use crate::writer::checksum;
 
-/// Most files that a checkpoint holds open: systems allow a process a thousand or so.
-const HELD_OPEN: usize = 256;
-
-/// Maps a file into memory.
-pub(crate) fn map(path: &Path) -> Result<Mmap, CheckpointError> {
-    map_file(&open(path, None)?, path)
-}
-
-fn map_file(file: &File, path: &Path) -> Result<Mmap, CheckpointError> {
-    // SAFETY: the mapping is read-only, and this program never changes a file of a checkpoint in place. Only another
-    // program's writes could disturb it.
-    unsafe { Mmap::map(file) }.map_err(CheckpointError::io("map", path))
-}
+/// Most files that a checkpoint opens before they are touched.
+const OPENED_EARLY: usize = 256;
 
 /// Opens a file; `bytes` is the length that it should have: that is noticed at once, without touching its content.
 fn open(path: &Path, bytes: Option<u64>) -> Result<File, CheckpointError> {
@@ -52,7 +41,8 @@ fn unopened(path: &Path, error: FileError) -> CheckpointError {
     }
 }
 
-/// A file of a checkpoint that is open.
+/// A file of a checkpoint. It is read by calls, not mapped into memory: where another program makes it shorter, that is an
+/// error of the call, and not a signal that ends the process.
 #[derive(Debug)]
 pub(crate) struct StoredFile {
     pub path: PathBuf,
@@ -60,36 +50,69 @@ pub(crate) struct StoredFile {
     pub bytes: u64,
     /// Where the first tile's bytes begin.
     pub data: usize,
-    /// Held open, so that the bytes stay where someone removes the checkpoint; `None`: opened when it is first touched.
-    file: Option<File>,
-    map: OnceLock<Mmap>,
+    /// Once open it is held so, and the bytes stay where someone removes the checkpoint.
+    file: OnceLock<File>,
+    /// Set once its header was found to be what the manifest says.
+    sound: OnceLock<()>,
 }
 
 impl StoredFile {
     /// The file that the manifest lists, in `folder`: present, and as long as it should be.
     pub fn new(folder: &Path, listed: &ListedFile, manifest: &Manifest) -> Result<Self, CheckpointError> {
         let path = folder.join(manifest::file_name(listed.writer));
-        let file = Some(open(&path, Some(listed.bytes))?).filter(|_| manifest.files.len() <= HELD_OPEN);
-        let data = listed.data_bytes(manifest.about.dtype).and_then(|data| usize::try_from(listed.bytes - data).ok());
-        let data = data.ok_or_else(|| CheckpointError::damaged(&path, "it is longer than memory can be"))?;
-        Ok(Self { path, bytes: listed.bytes, data, file, map: OnceLock::new() })
+        let file = open(&path, Some(listed.bytes))?;
+        let file = if manifest.files.len() <= OPENED_EARLY { OnceLock::from(file) } else { OnceLock::new() };
+        let head = listed.data_bytes(manifest.about.dtype).map(|data| listed.bytes - data);
+        let Some(head) = head.filter(|head| *head <= header::LONGEST && usize::try_from(listed.bytes).is_ok()) else {
+            return Err(CheckpointError::damaged(&path, "its length is not that of its tiles and a header"));
+        };
+        let data = head as usize;
+        Ok(Self { path, bytes: listed.bytes, data, file, sound: OnceLock::new() })
     }
 
-    /// All of its bytes. The first call checks the header; `expect` says what should be in it.
-    pub fn bytes(&self, expect: impl FnOnce() -> Expected) -> Result<&[u8], CheckpointError> {
-        if let Some(map) = self.map.get() {
-            return Ok(map);
-        }
-        let map = match &self.file {
-            Some(file) => map_file(file, &self.path)?,
-            None => map_file(&open(&self.path, Some(self.bytes))?, &self.path)?,
+    /// Fills `out` with the bytes from `start` on. The first call checks the header; `expect` says what should be in it.
+    pub fn read(&self, start: usize, out: &mut [u8], expect: impl FnOnce() -> Expected) -> Result<(), CheckpointError> {
+        let file = match self.file.get() {
+            Some(file) => file,
+            // Where several threads have opened it, one of them is held, and they are the same.
+            None => {
+                let file = open(&self.path, Some(self.bytes))?;
+                self.file.get_or_init(|| file)
+            }
         };
-        if self.bytes != map.len() as u64 {
-            return Err(CheckpointError::damaged(&self.path, "its length has changed"));
+        if self.sound.get().is_none() {
+            let mut head = vec![0; self.data];
+            read_at(file, &self.path, 0, &mut head)?;
+            let checked = expect().check(&head, self.bytes);
+            checked.map_err(|reason| CheckpointError::damaged(&self.path, reason))?;
+            self.sound.get_or_init(|| ());
         }
-        expect().check(&map, self.data).map_err(|reason| CheckpointError::damaged(&self.path, reason))?;
-        Ok(self.map.get_or_init(|| map))
+        read_at(file, &self.path, start, out)
     }
+}
+
+/// Reads bytes that lie within the file's length.
+fn read_at(file: &File, path: &Path, start: usize, out: &mut [u8]) -> Result<(), CheckpointError> {
+    read_exact_at(file, start as u64, out).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            let end = start + out.len();
+            CheckpointError::damaged(path, format!("it has become shorter: its bytes {start} to {end} are gone"))
+        }
+        _ => CheckpointError::io("read", path)(error),
+    })
+}
+
+/// The header of a file that was just written, its own bytes, and the length of the file.
+pub(crate) fn read_header(path: &Path) -> Result<(Header, Vec<u8>, u64), CheckpointError> {
+    let file = open(path, None)?;
+    let length = file.metadata().map_err(CheckpointError::io("read", path))?.len();
+    let damaged = |reason| CheckpointError::damaged(path, reason);
+    let mut head = vec![0; length.min(header::LENGTH_BYTES as u64) as usize];
+    read_at(&file, path, 0, &mut head)?;
+    head.resize(header::bytes_before_tiles(&head, length).map_err(damaged)?, 0);
+    read_at(&file, path, 0, &mut head)?;
+    let (header, _) = Header::parse(&head, length).map_err(damaged)?;
+    Ok((header, head, length))
 }
 
 /// What the manifest says about a file's header.
@@ -99,14 +122,14 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    fn check(&self, bytes: &[u8], data: usize) -> Result<(), String> {
-        let head = bytes.get(..data).ok_or("it ends within its header")?;
+    /// Checks the bytes before the first tile's, of a file of this length.
+    fn check(&self, head: &[u8], length: u64) -> Result<(), String> {
         if checksum(head) != self.checksum {
             return Err("the checksum of its header does not fit".to_owned());
         }
         // Where both are whole and disagree, someone has changed one of them.
-        match Header::parse(bytes)? {
-            (header, at) if at == data && header == self.header => Ok(()),
+        match Header::parse(head, length)? {
+            (header, at) if at == head.len() && header == self.header => Ok(()),
             _ => Err("its header does not say what the manifest says".to_owned()),
         }
     }

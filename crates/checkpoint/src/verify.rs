@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use crate::number::not_finite;
-use crate::writer::checksum;
 use crate::{Checkpoint, CheckpointError, Quantity};
 
 /// What a whole checkpoint was found to hold.
@@ -48,22 +47,22 @@ impl Checkpoint {
         let mut faults = Vec::new();
         let mut counts = vec![0; 3 * self.tensors().len()];
         // The file whose tiles cannot be looked at: it is told once.
-        let mut unreadable = None;
+        let (mut unreadable, mut reader) = (None, self.reader());
         for tile in self.tiles.iter() {
             if unreadable == Some(tile.file) {
                 continue;
             }
-            match self.tile_bytes(tile) {
+            let mut strange = 0;
+            match reader.checksum(tile, |bytes| strange += not_finite(self.about().dtype, bytes)) {
                 Err(error) => {
                     unreadable = Some(tile.file);
                     faults.push(error);
                 }
-                Ok(bytes) if checksum(bytes) != tile.listed.checksum => faults.push(self.damaged_tile(tile)),
-                Ok(bytes) => {
+                Ok(checksum) if checksum != tile.listed.checksum => faults.push(self.damaged_tile(tile)),
+                Ok(_) => {
                     summary.tiles += 1;
-                    summary.bytes += bytes.len() as u64;
-                    counts[3 * tile.listed.tensor + tile.listed.quantity as usize] +=
-                        not_finite(self.about().dtype, bytes);
+                    summary.bytes += tile.bytes.len() as u64;
+                    counts[3 * tile.listed.tensor + tile.listed.quantity as usize] += strange;
                 }
             }
         }

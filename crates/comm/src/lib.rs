@@ -44,7 +44,6 @@ mod ledger;
 mod mailbox;
 #[cfg(feature = "mpi")]
 mod mpi;
-mod panics;
 mod pending;
 mod queue;
 mod rendezvous;
@@ -55,6 +54,8 @@ mod transfer;
 mod transport;
 mod wire;
 mod world;
+
+use quadrille_panics as panics;
 
 pub use activity::{Activity, Label};
 pub use call::Call;

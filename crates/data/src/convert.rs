@@ -1,9 +1,11 @@
 //! Text and tokens of any format into a file of tokens of a chosen format.
 
 use std::fmt;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::copy::copy_documents;
 use crate::open::open_tokens;
 use crate::output::TokenWriter;
 use crate::text::{Format, Input, Reading, collect, encode_documents};
@@ -11,9 +13,6 @@ use crate::tokens::llm_c::LlmCWriter;
 use crate::tokens::megatron::{MegatronWriter, pair};
 use crate::tokens::quadrille::QuadrilleWriter;
 use crate::{DataError, Progress, TokenSource, Vocabulary};
-
-/// Tokens that are copied at a time.
-const PART: usize = 1 << 16;
 
 /// Formats that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +34,28 @@ pub struct Converted {
     pub tokens: u64,
     /// Documents in them.
     pub documents: u64,
+    /// Ends of those that were tokens before.
+    pub ends: Ends,
     /// Whose tokens they are.
     pub vocabulary: Vocabulary,
     /// Bytes that were read.
     pub bytes_read: u64,
+}
+
+/// Documents of files of tokens that had no end token.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Those that still have none.
+    pub missing: u64,
+    /// Those that it was appended to.
+    pub appended: u64,
+}
+
+impl AddAssign for Ends {
+    fn add_assign(&mut self, other: Self) {
+        self.missing += other.missing;
+        self.appended += other.appended;
+    }
 }
 
 /// The files that [`convert`] writes.
@@ -73,22 +90,35 @@ pub fn files_read(paths: &[PathBuf], text_field: &str) -> Result<Vec<PathBuf>, D
     Ok(files.collect())
 }
 
+/// How files are converted.
+#[derive(Debug, Clone)]
+pub struct Conversion<'a> {
+    /// How text is read.
+    pub reading: &'a Reading,
+    /// Whether the user named the tokenizer, as in [`crate::Opening`].
+    pub named: bool,
+    /// What is written.
+    pub format: TokenFormat,
+    /// Whether documents of files of tokens get the end token if they lack it.
+    pub append_end: bool,
+}
+
 /// Writes all documents of the files and folders `paths`, in their order, into the files that begin with `out`, in bounded
-/// memory. Documents of other token files lose the token that marks their end or beginning, and get the one that the new
-/// format has there. `named`: whether the user named the tokenizer, as in [`crate::Opening`]. Complete files replace
-/// those that have their names; after an error nothing is changed.
+/// memory. Documents of text get the tokenizer's end token. Those of token files keep the tokens that they have: the token
+/// that marks their end, or in llm.c's files their beginning, moves to where the new format has it, and is added to none
+/// that lacks it unless that is asked for. Complete files replace those that have their names; after an error nothing is
+/// changed.
 ///
 /// # Errors
 /// Those of [`crate::open()`]; [`DataError::NoVocabulary`] where nothing says whose the tokens are;
 /// [`DataError::BeyondVocabulary`]; [`DataError::Inexpressible`] for what the format cannot hold.
 pub fn convert(
     paths: &[PathBuf],
-    reading: &Reading,
-    named: bool,
+    conversion: &Conversion,
     out: &Path,
-    format: TokenFormat,
     progress: &mut Progress,
 ) -> Result<Converted, DataError> {
+    let Conversion { reading, named, format, append_end } = *conversion;
     let inputs = collect(paths, &reading.text_field)?;
     let vocabulary = vocabulary(&inputs, reading, named)?;
     let path = &files(out, format)[0];
@@ -98,17 +128,17 @@ pub fn convert(
         TokenFormat::LlmC => Box::new(LlmCWriter::create(path, vocabulary)?),
     };
     let total = inputs.iter().map(|input| input.bytes).sum();
-    let mut before = 0;
+    let (mut before, mut ends) = (0, Ends::default());
     for input in &inputs {
         let mut told = |done| progress(before + done, total);
         match input.format.is_tokens() {
-            true => copy_documents(input, vocabulary, writer.as_mut(), &mut told)?,
+            true => ends += copy_documents(input, vocabulary, append_end, writer.as_mut(), &mut told)?,
             false => encode_documents(input, reading, writer.as_mut(), &mut told)?,
         }
         before += input.bytes;
     }
     let (tokens, documents) = (writer.tokens(), writer.documents());
-    Ok(Converted { files: writer.finish()?, tokens, documents, vocabulary, bytes_read: total })
+    Ok(Converted { files: writer.finish()?, tokens, documents, ends, vocabulary, bytes_read: total })
 }
 
 /// Whose tokens will be written: the named tokenizer's, else those of the files of tokens, else those that text becomes.
@@ -132,34 +162,6 @@ fn vocabulary(inputs: &[Input], reading: &Reading, named: bool) -> Result<Vocabu
         }
     }
     Ok(found.map_or(own, |(vocabulary, _)| vocabulary))
-}
-
-/// Writes the documents of a file of tokens.
-fn copy_documents(
-    input: &Input,
-    vocabulary: Vocabulary,
-    writer: &mut dyn TokenWriter,
-    progress: &mut dyn FnMut(u64),
-) -> Result<(), DataError> {
-    let source = open_tokens(input, Some(vocabulary))?;
-    let mut buffer = vec![0; PART];
-    let (mut told, len) = (0, source.len().max(1));
-    for document in 0..source.documents() {
-        let content = source.content(document)?;
-        for start in content.clone().step_by(PART) {
-            let tokens = &mut buffer[..PART.min(content.end - start)];
-            source.window(start, tokens)?;
-            check_tokens(&source, start, tokens, vocabulary.size)?;
-            writer.push(tokens)?;
-            if start - told >= 16 * PART {
-                told = start;
-                progress((u128::from(input.bytes) * start as u128 / len as u128) as u64);
-            }
-        }
-        writer.end_document()?;
-    }
-    progress(input.bytes);
-    Ok(())
 }
 
 /// [`DataError::BeyondVocabulary`] if one of `tokens`, which lie from `start` on in `source`, is not below `vocab`.

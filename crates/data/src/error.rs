@@ -207,17 +207,17 @@ pub enum DataError {
         remedy: &'static str,
     },
 
-    /// A source file changed while it was being tokenised.
+    /// A file has another length than when it was opened or listed.
     #[error(
-        "{} changed while it was read: {expected} bytes before, {found} read; prepare the corpus again once it is complete",
+        "{} changed while it was read: it had {expected} bytes, and now {found}; start again once nothing writes to it",
         path.display()
     )]
     SourceChanged {
         /// The file.
         path: PathBuf,
-        /// Its size in bytes when the corpus was listed.
+        /// Its length in bytes when it was opened or listed.
         expected: u64,
-        /// Bytes read.
+        /// Its length now; of text the bytes that were read.
         found: u64,
     },
 

@@ -60,7 +60,7 @@ fn contents(input: Input, text_field: &str) -> Result<Contents, DataError> {
     Ok(Contents {
         tokens: Some(source.len() as u64),
         largest: largest(&source)?,
-        documents: source.documents() as u64,
+        documents: source.documents()? as u64,
         vocabulary: source.vocabulary(),
         ..found
     })

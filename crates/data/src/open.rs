@@ -47,7 +47,7 @@ pub fn open(paths: &[PathBuf], opening: &Opening, progress: &mut Progress) -> Re
     }
     match <[TokenSource; 1]>::try_from(parts) {
         Ok([part]) => Ok(part),
-        Err(parts) => Ok(TokenSource::Joined(Joined::new(parts))),
+        Err(parts) => Ok(TokenSource::Joined(Joined::new(parts)?)),
     }
 }
 

@@ -7,20 +7,35 @@ use std::path::{Path, PathBuf};
 use quadrille_files::{folder_of, publish, sync_folder, temporary};
 use tempfile::NamedTempFile;
 
-use crate::DataError;
+use crate::{DataError, Vocabulary};
 
 /// Bytes that are copied at a time.
 const PART: usize = 1 << 16;
 
+/// Whether a document has the token that marks its end, or in other formats its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// It has, or gets it.
+    Present,
+    /// It has none, and gets none.
+    Absent,
+    /// Nor has this one: it is the rest of a document whose beginning is in the file before, as llm.c cuts them.
+    Continued,
+}
+
 /// Takes documents, writes a file of tokens.
 pub(crate) trait TokenWriter {
-    /// Appends tokens to the present document; without the token that the format puts between documents.
+    /// Begins a document. The token that marks its beginning or end is not pushed: the writer puts it where its format has
+    /// it.
+    fn begin_document(&mut self, mark: Mark) -> Result<(), DataError>;
+
+    /// Appends tokens to the present document.
     fn push(&mut self, tokens: &[u32]) -> Result<(), DataError>;
 
     /// Ends the present document.
     fn end_document(&mut self) -> Result<(), DataError>;
 
-    /// Tokens so far, with those between documents.
+    /// Tokens so far, with those that mark documents.
     fn tokens(&self) -> u64;
 
     /// Documents that have ended.
@@ -28,6 +43,15 @@ pub(crate) trait TokenWriter {
 
     /// Gives the complete files their names, which are returned.
     fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, DataError>;
+}
+
+/// The token that ends the documents of a format that marks ends, of those that are marked.
+pub(crate) fn end_token(vocabulary: Vocabulary, mark: Mark) -> Result<Option<u32>, DataError> {
+    match (mark, vocabulary.end) {
+        (Mark::Present, None) => Err(DataError::NoEnd { vocabulary: vocabulary.name.to_string() }),
+        (Mark::Present, end) => Ok(end),
+        _ => Ok(None),
+    }
 }
 
 /// A file beside the one that it will become, hidden; dropped, it leaves nothing.

@@ -83,6 +83,7 @@ mod tests {
     use std::io;
 
     use super::*;
+    use crate::output::Mark;
     use crate::tokens::Tokens;
     use crate::{TokenSource, Tokenizer};
 
@@ -116,7 +117,10 @@ mod tests {
         let gpt2 = prepared(&paths, Tokenizer::Gpt2, &cache).unwrap();
         assert_eq!(tokens_of(&gpt2), [15496, 995, 50256, 1065, 50256]);
         let source = TokenSource::from(gpt2);
-        assert_eq!((source.documents(), source.document_start(1), source.content(0).unwrap()), (2, 3, 0..2));
+        assert_eq!(
+            (source.documents().unwrap(), source.document_start(1).unwrap(), source.content(0).unwrap()),
+            (2, 3, 0..2)
+        );
         let bytes = prepared(&paths, Tokenizer::Bytes, &cache).unwrap();
         assert_eq!(Tokenizer::Bytes.decode(&tokens_of(&bytes)).unwrap(), b"Hello world\x0012\0");
         assert_eq!(entries(&cache), 2);
@@ -128,7 +132,7 @@ mod tests {
         let text = corpus(&[("a.jsonl", lines), ("b", b"3")]);
         let file = prepared(&[text.path().to_path_buf()], Tokenizer::Bytes, &text.path().join(".cache")).unwrap();
         assert_eq!(Tokenizer::Bytes.decode(&tokens_of(&file)).unwrap(), b"Hello world\x0012\x003\0");
-        assert_eq!(file.documents(), 3);
+        assert_eq!(file.documents().unwrap(), 3);
         let reading = Reading { text_field: "body".to_owned(), ..Reading::new(Tokenizer::Bytes) };
         let error = prepare(&[text.path().join("a.jsonl")], &reading, text.path(), &mut |_, _| {}).unwrap_err();
         assert!(matches!(error, DataError::Line { line: 1, .. }), "{error}");
@@ -218,6 +222,10 @@ mod tests {
     struct Full;
 
     impl TokenWriter for Full {
+        fn begin_document(&mut self, _mark: Mark) -> Result<(), DataError> {
+            Ok(())
+        }
+
         fn push(&mut self, _tokens: &[u32]) -> Result<(), DataError> {
             Err(io::ErrorKind::StorageFull.into()).map_err(DataError::io("write", Path::new("x.tokens")))
         }

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use quadrille_checkpoint::{Checkpoint, Quantity, TensorShape, Tile};
+use quadrille_checkpoint::{Checkpoint, Quantity, Reader, TensorShape, Tile};
 use quadrille_comm::Label;
 use quadrille_spec::{Axis, Coordinate};
 use quadrille_step::{Parameter, StageProgram, StepProgram};
@@ -129,17 +129,17 @@ impl<T: Real> RankEngine<'_, T> {
         self.context.enter(Label::new("step"), "load checkpoint")?;
         self.settle()?;
         check_tensors(self.whole, checkpoint)?;
-        let program = self.program;
+        let (program, mut reader) = (self.program, checkpoint.reader());
         for (index, parameter) in program.parameters.iter().enumerate() {
             let storage = program.value(parameter.value).storage;
             let mut values = self.slots.take(storage)?;
-            let read = self.fill(checkpoint, parameter, Quantity::Value, &mut values);
+            let read = self.fill(&mut reader, parameter, Quantity::Value, &mut values);
             self.slots.put(storage, values);
             read?;
             if restore == Restore::Everything {
                 let mut moments = std::mem::take(&mut self.moments[index]);
                 for (quantity, moment) in Quantity::ALL[1..].iter().zip(&mut moments) {
-                    self.fill(checkpoint, parameter, *quantity, moment)?;
+                    self.fill(&mut reader, parameter, *quantity, moment)?;
                 }
                 self.moments[index] = moments;
             }
@@ -152,7 +152,7 @@ impl<T: Real> RankEngine<'_, T> {
 
     fn fill(
         &self,
-        checkpoint: &Checkpoint,
+        reader: &mut Reader<'_>,
         parameter: &Parameter,
         quantity: Quantity,
         out: &mut [T],
@@ -160,7 +160,7 @@ impl<T: Real> RankEngine<'_, T> {
         let held = if quantity == Quantity::Value { parameter.value } else { parameter.updated };
         let runs = Shard::of(self.program, parameter, held, self.place).runs();
         for Run { local, row, col, len } in runs.filter(|run| run.row < parameter.rows) {
-            checkpoint.read(&parameter.name, quantity, row, col, &mut out[local..local + len])?;
+            reader.read(&parameter.name, quantity, row, col, &mut out[local..local + len])?;
         }
         Ok(())
     }

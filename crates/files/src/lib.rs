@@ -4,17 +4,22 @@
 //! files are opened ([`open`]), documents that are read whole have a limit ([`Document`]), and files of lines have one
 //! for each line ([`Lines`]).
 //!
+//! Data and checkpoints are read by calls ([`read_exact_at`]) and never mapped into memory: a mapped file that another program
+//! makes shorter ends the process with a signal; here that is an error which can name the file.
+//!
 //! What is written appears under its name only when it is whole, and folders keep their entries ([`temporary`],
 //! [`publish`], [`sync_folder`]).
 
 mod document;
 mod error;
 mod lines;
+mod positioned;
 mod regular;
 mod writing;
 
 pub use document::Document;
 pub use error::FileError;
 pub use lines::{Line, Lines};
+pub use positioned::{allow_open_files, read_exact_at};
 pub use regular::open;
 pub use writing::{create_folders, folder_of, is_temporary, publish, remove_left, sync_folder, temporary};

@@ -84,7 +84,12 @@ impl Files {
         self.bytes.resize(out.len() * stored_type.bytes(), 0);
         let start = stored.start + (first * stored_type.bytes()) as u64;
         let result = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut self.bytes));
-        result.map_err(HuggingFaceError::io("read", path))?;
+        result.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                HuggingFaceError::damaged(path, "it has become shorter since it was opened")
+            }
+            _ => HuggingFaceError::io("read", path)(error),
+        })?;
         stored_type.decode(&self.bytes, out);
         Ok(())
     }

@@ -248,3 +248,18 @@ proptest! {
         let _ = refusal(folder.path());
     }
 }
+
+/// Another program cuts a shard that is open already.
+#[test]
+fn a_shard_that_is_cut_while_it_is_open_is_named() {
+    let folder = copy("llama-sharded");
+    let mut source = Source::open(folder.path(), &[]).unwrap();
+    let name = "model-00002-of-00003.safetensors";
+    fs::OpenOptions::new().write(true).open(folder.path().join(name)).unwrap().set_len(300).unwrap();
+    let errors: Vec<String> =
+        (0..source.tensors().len()).filter_map(|index| source.read(index).err().map(|error| full(&error))).collect();
+    assert!(!errors.is_empty());
+    for error in errors {
+        assert!(error.contains(name) && error.contains("has become shorter"), "{error}");
+    }
+}

@@ -54,6 +54,7 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 
 fn main() -> ExitCode {
+    quadrille_files::allow_open_files();
     let command = launch::arguments().command;
     ExitCode::from(match Launch::of(&command) {
         Ok(launch) => {

@@ -4,8 +4,11 @@ mod common;
 #[path = "common/refusals.rs"]
 mod refusals;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use common::{json as one_json, run};
 use refusals::{folder_with, refused, refused_in};
@@ -54,6 +57,63 @@ fn formats_are_converted_and_described() {
     let hidden = |name: &str| name.starts_with('.');
     let left = fs::read_dir(folder.path()).unwrap().any(|entry| hidden(entry.unwrap().file_name().to_str().unwrap()));
     assert!(!left, "drafts are left");
+}
+
+/// What a file of tokens holds is what is written of it; text gets its end tokens, each once.
+#[test]
+fn end_tokens_are_appended_only_where_they_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let prepare = |line: &str| json_in(path, &format!("data prepare {line}"));
+    let counts = |prepared: &Value| {
+        ["tokens", "documents", "documents_without_end", "ends_appended"].map(|key| prepared[key].as_u64().unwrap())
+    };
+    // llm.c's: the rest of a document of the file before, then a document.
+    let tokens: Vec<u8> = [7_u16, 8, 50256, 9].into_iter().flat_map(u16::to_le_bytes).collect();
+    let header: Vec<u8> = [20_240_520_u32, 1, 4].into_iter().flat_map(u32::to_le_bytes).collect();
+    fs::write(path.join("c.bin"), [header, vec![0; 1012], tokens].concat()).unwrap();
+    assert_eq!(counts(&prepare("c.bin --out m --format megatron")), [4, 2, 1, 0]);
+    let said = run(path, "data prepare m.idx --tokenizer gpt2 --out own");
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(said.contains("4 tokens of gpt2 in 2 documents"), "{said}");
+    assert!(said.contains("1 document without an end token, as before; --append-end appends it"), "{said}");
+    for input in ["m.idx", "own.tokens"] {
+        assert_eq!(counts(&prepare(&format!("{input} --tokenizer gpt2 --out again"))), [4, 2, 1, 0]);
+        // The first document of a file of llm.c's may lack it, no other.
+        let words = ["document 2 has no end token", "--append-end"];
+        refused_in(path, &format!("data prepare c.bin {input} --tokenizer gpt2 --out x --format llm.c"), &words);
+        let appended = prepare(&format!("{input} --tokenizer gpt2 --out once --append-end"));
+        assert_eq!(counts(&appended), [5, 2, 0, 1]);
+        assert_eq!(counts(&prepare("once.tokens --out twice --append-end")), [5, 2, 0, 0]);
+    }
+    let said =
+        String::from_utf8(run(path, "data prepare m.idx --tokenizer gpt2 --out own --append-end").stdout).unwrap();
+    assert!(said.contains("the end token was appended to 1 document"), "{said}");
+    fs::write(path.join("a.txt"), "Hello world").unwrap();
+    assert_eq!(counts(&prepare("a.txt --out text")), [3, 1, 0, 0]);
+    let help = String::from_utf8(run(path, "data prepare --help").stdout).unwrap();
+    assert!(help.contains("--append-end") && help.contains("each gets the tokenizer's end token"), "{help}");
+}
+
+/// Another program cuts the file that a run reads from: the run ends with the file's name, not by a signal.
+#[test]
+fn a_run_whose_data_are_cut_ends_with_their_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("book.txt"), "It was a bright cold day in April. ".repeat(20_000)).unwrap();
+    json_in(path, "data prepare book.txt --out book --tokenizer bytes");
+    let line = TRAIN.replace("--steps 3", "--steps 1000000 --data book.tokens --out run");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quadrille"));
+    command.args(line.split_whitespace()).current_dir(path).stdin(Stdio::null()).stdout(Stdio::null());
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    while !fs::read_to_string(path.join("run/steps.jsonl")).is_ok_and(|steps| steps.contains('\n')) {
+        sleep(Duration::from_millis(2));
+    }
+    OpenOptions::new().write(true).open(path.join("book.tokens")).unwrap().set_len(1000).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("book.tokens changed while it was read") && message.contains("now 1000"), "{message}");
 }
 
 /// The order is that of samples, not of files: tokens give the same losses however they are stored.

@@ -145,3 +145,41 @@ fn another_tokenizer_in_the_run_s_folder_is_not_written_over() {
     refused(path, &line, &["run/tokenizer.json: it differs from model/tok.json", "--out"]);
     assert!(!path.join("run/run.json").exists());
 }
+
+/// The library that reads such files panics at these: one when it reads, one when it encodes, one when it decodes.
+#[test]
+fn a_tokenizer_file_that_does_not_work_is_named() {
+    let folder = texts();
+    let path = folder.path();
+    fs::write(path.join("plain.txt"), "a b ".repeat(100)).unwrap();
+    let written = |name: &str, change: &dyn Fn(&mut Value)| {
+        let mut document = json!({
+            "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
+            "added_tokens": [], "pre_tokenizer": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true,
+                "use_regex": true }, "decoder": null,
+            "model": { "type": "BPE", "dropout": null, "unk_token": "a", "continuing_subword_prefix": "##",
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+                "vocab": { "a": 0, "</s>": 1, "##b": 2, "ab": 3 }, "merges": [["a", "##b"]] },
+        });
+        change(&mut document);
+        fs::write(path.join(name), document.to_string()).unwrap();
+    };
+    let pattern = json!({ "type": "Replace", "pattern": { "String": "" }, "content": "a" });
+    written("reading.json", &|file| file["model"]["merges"] = json!([["a", "a"]]));
+    written("encoding.json", &|file| file["normalizer"] = pattern.clone());
+    written("decoding.json", &|file| {
+        file["decoder"] = json!({ "type": "Strip", "content": "a", "start": 0, "stop": 9 })
+    });
+    json_in(path, &format!("{TRAIN} --tokenizer decoding.json --data plain.txt --out run"));
+    for (line, name) in [
+        ("data prepare plain.txt --out x --tokenizer reading.json".to_owned(), "reading.json"),
+        ("data prepare plain.txt --out x --tokenizer encoding.json".to_owned(), "encoding.json"),
+        (format!("{TRAIN} --tokenizer reading.json --data plain.txt"), "reading.json"),
+        (format!("{TRAIN} --tokenizer encoding.json --data plain.txt"), "encoding.json"),
+        ("generate --from run --prompt a --max-tokens 2".to_owned(), "tokenizer.json"),
+    ] {
+        refused(path, &line, &["cannot use the tokenizer", name]);
+        let message = String::from_utf8(run(path, &line).stderr).unwrap();
+        assert!(message.starts_with("error: ") && !message.contains("panicked"), "{line}: {message}");
+    }
+}

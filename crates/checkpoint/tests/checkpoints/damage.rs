@@ -211,3 +211,25 @@ fn a_sound_checkpoint_is_read() {
     fs::write(path.join("tokenizer.json"), "{}").unwrap();
     assert_eq!(Checkpoint::open(&path).unwrap().verify().unwrap().tiles, tiling().tiles.len());
 }
+
+/// Another program cuts a file that is open already: an error that names it, where a mapped file would end the process.
+#[test]
+fn files_that_are_cut_while_they_are_open() {
+    for name in &FILES[1..] {
+        let (_folder, path) = written(3);
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        let file = path.join(name);
+        let length = fs::metadata(&file).unwrap().len();
+        fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(length / 2).unwrap();
+        let parts = checkpoint.tensors().iter().map(|shape| &shape.name);
+        let errors: Vec<CheckpointError> =
+            parts.filter_map(|tensor| checkpoint.whole::<f32>(tensor, Quantity::Value).err()).collect();
+        assert!(!errors.is_empty(), "{name}");
+        for error in &errors {
+            let message = message(error);
+            assert!(message.contains(name) && message.contains("has become shorter"), "{message}");
+        }
+        let faults = checkpoint.faults().1;
+        assert!(faults.iter().map(message).any(|fault| fault.contains(name) && fault.contains("shorter")));
+    }
+}

@@ -65,8 +65,8 @@ fn a_damaged_newest_is_never_passed_over() {
     spoil(&folder.path_of(4));
     let mut row = [0.0_f32; 3];
     let newest = folder.newest().unwrap().unwrap();
-    newest.read("x", Quantity::Value, 0, 0, &mut row).unwrap();
-    let damaged = message(&newest.read("x", Quantity::Value, 1, 0, &mut row).unwrap_err());
+    newest.reader().read("x", Quantity::Value, 0, 0, &mut row).unwrap();
+    let damaged = message(&newest.reader().read("x", Quantity::Value, 1, 0, &mut row).unwrap_err());
     for words in ["step-000000000004 cannot be used", "step-000000000003, opens", "of tensor x"] {
         assert!(damaged.contains(words), "{damaged}");
     }

@@ -27,7 +27,7 @@ fn check<S: Number, T: Number + PartialEq + std::fmt::Debug>(checkpoint: &Checkp
                     for row in 0..*rows {
                         let (first, last) = (row % cols, (row % cols + 1 + row).min(*cols));
                         let mut part = vec![T::from_f32(0.0); last - first];
-                        checkpoint.read(name, quantity, row, first, &mut part).unwrap();
+                        checkpoint.reader().read(name, quantity, row, first, &mut part).unwrap();
                         assert_eq!(part, whole[row * cols + first..row * cols + last]);
                     }
                 });
@@ -118,15 +118,15 @@ fn one(numbers: &[f64]) -> (tempfile::TempDir, Checkpoint) {
 fn rounding_is_never_silent() {
     let (_folder, checkpoint) = one(&[0.1, 1e300]);
     let mut number = [0.0_f32];
-    let error = checkpoint.read("x", Quantity::Value, 0, 0, &mut number).unwrap_err();
+    let error = checkpoint.reader().read("x", Quantity::Value, 0, 0, &mut number).unwrap_err();
     assert!(
         matches!(error, CheckpointError::Rounding(_)) && error.to_string().contains("merge --dtype f32"),
         "{error}"
     );
     let checkpoint = checkpoint.rounding();
-    checkpoint.read("x", Quantity::Value, 0, 0, &mut number).unwrap();
+    checkpoint.reader().read("x", Quantity::Value, 0, 0, &mut number).unwrap();
     assert_eq!(number, [0.1_f32]);
-    let error = checkpoint.read("x", Quantity::Value, 0, 1, &mut number).unwrap_err();
+    let error = checkpoint.reader().read("x", Quantity::Value, 0, 1, &mut number).unwrap_err();
     assert!(error.to_string().contains("tensor x") && error.to_string().contains("too large for f32"), "{error}");
 }
 
@@ -134,7 +134,7 @@ fn rounding_is_never_silent() {
 fn numbers_that_are_none_survive_and_are_counted() {
     let (folder, checkpoint) = one(&[f64::NAN, 1.0, f64::NEG_INFINITY, -0.0, f64::from_bits(1)]);
     let mut numbers = [0.0_f64; 5];
-    checkpoint.read("x", Quantity::Value, 0, 0, &mut numbers).unwrap();
+    checkpoint.reader().read("x", Quantity::Value, 0, 0, &mut numbers).unwrap();
     let bits = [f64::NAN, 1.0, f64::NEG_INFINITY, -0.0, f64::from_bits(1)].map(f64::to_bits);
     assert_eq!(numbers.map(f64::to_bits), bits);
     let not_finite = &checkpoint.verify().unwrap().not_finite[0];
@@ -147,8 +147,9 @@ fn numbers_that_are_none_survive_and_are_counted() {
 fn what_is_not_there_is_named() {
     let (folder, checkpoint) = one(&[1.0, 2.0]);
     let mut out = [0.0_f64; 2];
-    let mut message =
-        |tensor, quantity, row, col| checkpoint.read(tensor, quantity, row, col, &mut out).unwrap_err().to_string();
+    let mut message = |tensor, quantity, row, col| {
+        checkpoint.reader().read(tensor, quantity, row, col, &mut out).unwrap_err().to_string()
+    };
     assert!(message("y", Quantity::Value, 0, 0).contains("has no tensor y"));
     assert!(message("x", Quantity::FirstMoment, 0, 0).contains("no first moment of tensor x; it holds weights only"));
     for (row, col) in [(1, 0), (0, 1), (0, usize::MAX), (usize::MAX, 0)] {

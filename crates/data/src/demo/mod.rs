@@ -99,12 +99,16 @@ impl Tokens for DemoCorpus {
     }
 
     /// One: sentences are independent, but read on.
-    fn documents(&self) -> usize {
-        1
+    fn documents(&self) -> Result<usize, DataError> {
+        Ok(1)
     }
 
-    fn document_start(&self, document: usize) -> usize {
-        if document == 0 { 0 } else { self.len() }
+    fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
+        starts.fill(self.len());
+        if let (0, [start, ..]) = (first, starts) {
+            *start = 0;
+        }
+        Ok(())
     }
 
     fn vocabulary(&self) -> Option<Vocabulary> {

@@ -10,7 +10,8 @@ use crate::{DataError, TokenSource};
 /// document, for packed documents where a window ends. No token is in both.
 ///
 /// # Errors
-/// [`DataError::Share`] for a share that is not between 0 and 1, or leaves no sample on one of the sides.
+/// [`DataError::Share`] for a share that is not between 0 and 1, or leaves no sample on one of the sides; those of
+/// [`TokenSource::documents`].
 pub fn split(source: &TokenSource, share: f64, shape: SampleShape) -> Result<(Range<usize>, Range<usize>), DataError> {
     let refused = |reason: String| Err(DataError::Share { share, reason });
     if !(share > 0.0 && share < 1.0) {
@@ -25,7 +26,7 @@ pub fn split(source: &TokenSource, share: f64, shape: SampleShape) -> Result<(Ra
              or use --validation-data"
         ));
     }
-    let document = source.document_start(source.document_at(len - wanted));
+    let document = source.document_start(source.document_at(len - wanted)?)?;
     let begin = match shape.documents {
         _ if document >= needed && len - document <= 2 * wanted => document,
         // The last target of a window is the next one's first token: validation begins after it.

@@ -57,13 +57,14 @@ impl Windows {
     /// number is kept for every 64 of them.
     ///
     /// # Errors
-    /// [`DataError::TooShort`] for a range without a sample; [`DataError::NoSamples`] if no document has two tokens.
+    /// [`DataError::TooShort`] for a range without a sample; [`DataError::NoSamples`] if no document has two tokens; those
+    /// of [`TokenSource::documents`].
     pub fn new(source: Arc<TokenSource>, range: Range<usize>, shape: SampleShape) -> Result<Self, DataError> {
         let mut windows = Self { source, range, shape, groups: None, len: 0 };
         let (seq_len, present) = (shape.seq_len, windows.range.len());
         match shape.documents {
             Documents::Packed => windows.len = (present.saturating_sub(1) / seq_len) as u64,
-            Documents::Respected => windows.count_documents(),
+            Documents::Respected => windows.count_documents()?,
         }
         match (windows.len, shape.documents) {
             (0, Documents::Packed) => Err(DataError::TooShort { seq_len, needed: seq_len.saturating_add(1), present }),
@@ -98,14 +99,14 @@ impl Windows {
     /// # Errors
     /// [`DataError::BeyondVocabulary`]; those of [`TokenSource::window`].
     pub fn read(&self, index: u64, tokens: &mut [u32], targets: &mut [u32]) -> Result<(), DataError> {
-        let window = self.window(index);
+        let window = self.window(index)?;
+        let mut read = vec![0; window.len()];
+        self.source.window(window.start, &mut read)?;
+        check_tokens(&self.source, window.start, &read, self.shape.vocab)?;
         // The last token is a target only.
         let count = window.len() - 1;
-        self.source.window(window.start, &mut tokens[..count])?;
-        self.source.window(window.end - 1, &mut targets[count - 1..count])?;
-        targets[..count - 1].copy_from_slice(&tokens[1..count]);
-        check_tokens(&self.source, window.start, &tokens[..count], self.shape.vocab)?;
-        check_tokens(&self.source, window.end - 1, &targets[count - 1..count], self.shape.vocab)?;
+        tokens[..count].copy_from_slice(&read[..count]);
+        targets[..count].copy_from_slice(&read[1..]);
         // Nothing before padding looks at it: where no token ends documents, any will do.
         let end = self.source.vocabulary().and_then(|vocabulary| vocabulary.end).unwrap_or(0);
         tokens[count..].fill(end);
@@ -114,53 +115,57 @@ impl Windows {
     }
 
     /// Positions of a sample's tokens and of its last target: at least two.
-    fn window(&self, index: u64) -> Range<usize> {
+    fn window(&self, index: u64) -> Result<Range<usize>, DataError> {
         let seq_len = self.shape.seq_len;
         let (document, within) = match &self.groups {
             None => (self.range.clone(), index as usize),
-            Some(groups) => self.find(groups, index),
+            Some(groups) => self.find(groups, index)?,
         };
         let start = document.start + within * seq_len;
-        start..document.end.min(start + seq_len + 1)
+        Ok(start..document.end.min(start + seq_len + 1))
     }
 
-    /// The part of a document that lies in the range.
-    fn document(&self, document: usize) -> Range<usize> {
-        let start = self.source.document_start(document).max(self.range.start);
-        start..self.source.document_start(document + 1).min(self.range.end)
+    /// The parts of documents that lie in the range: of a [`GROUP`] from `first` on, or of those that are left.
+    fn group(&self, documents: &Range<usize>, first: usize) -> Result<Vec<Range<usize>>, DataError> {
+        let count = GROUP.min(documents.end - first);
+        let mut starts = [0; GROUP + 1];
+        self.source.document_starts(first, &mut starts[..=count])?;
+        let within = |at: usize| at.clamp(self.range.start, self.range.end);
+        Ok(starts[..=count].windows(2).map(|ends| within(ends[0])..within(ends[1])).collect())
     }
 
     /// Samples of a document: the last token is no input.
-    fn samples(&self, document: usize) -> usize {
-        self.document(document).len().saturating_sub(1).div_ceil(self.shape.seq_len)
+    fn samples(&self, document: &Range<usize>) -> u64 {
+        document.len().saturating_sub(1).div_ceil(self.shape.seq_len) as u64
     }
 
-    fn count_documents(&mut self) {
+    fn count_documents(&mut self) -> Result<(), DataError> {
         if self.range.is_empty() {
-            return;
+            return Ok(());
         }
-        let first = self.source.document_at(self.range.start);
-        let documents = first..self.source.document_at(self.range.end - 1) + 1;
+        let first = self.source.document_at(self.range.start)?;
+        let documents = first..self.source.document_at(self.range.end - 1)? + 1;
         let (mut before, mut total) = (Vec::with_capacity(documents.len().div_ceil(GROUP)), 0);
-        for (at, document) in documents.clone().enumerate() {
-            if at.is_multiple_of(GROUP) {
-                before.push(total);
-            }
-            total += self.samples(document) as u64;
+        for first in documents.clone().step_by(GROUP) {
+            before.push(total);
+            total += self.group(&documents, first)?.iter().map(|document| self.samples(document)).sum::<u64>();
         }
         (self.len, self.groups) = (total, Some(Groups { documents, before }));
+        Ok(())
     }
 
     /// The document that holds a sample, and which of its samples it is.
-    fn find(&self, groups: &Groups, index: u64) -> (Range<usize>, usize) {
+    fn find(&self, groups: &Groups, index: u64) -> Result<(Range<usize>, usize), DataError> {
         let group = groups.before.partition_point(|before| *before <= index) - 1;
-        let mut within = (index - groups.before[group]) as usize;
-        let mut document = groups.documents.start + group * GROUP;
-        while within >= self.samples(document) {
-            within -= self.samples(document);
-            document += 1;
+        let mut within = index - groups.before[group];
+        for document in self.group(&groups.documents, groups.documents.start + group * GROUP)? {
+            match self.samples(&document) {
+                samples if within < samples => return Ok((document, within as usize)),
+                samples => within -= samples,
+            }
         }
-        (self.document(document), within)
+        let reason = "its documents are others than when they were counted".to_owned();
+        Err(DataError::Damaged { path: self.source.path().to_path_buf(), reason })
     }
 }
 
@@ -278,9 +283,10 @@ mod tests {
             let targets: Vec<u32> =
                 samples.iter().flat_map(|(_, targets)| targets).copied().filter(|target| *target != IGNORED).collect();
             let mut expected = Vec::new();
-            for document in 0..source.documents() {
-                let mut tokens = vec![0; source.document_start(document + 1) - source.document_start(document)];
-                source.window(source.document_start(document), &mut tokens).unwrap();
+            for document in 0..source.documents().unwrap() {
+                let all = source.document(document).unwrap();
+                let mut tokens = vec![0; all.len()];
+                source.window(all.start, &mut tokens).unwrap();
                 expected.extend_from_slice(&tokens[1..]);
             }
             prop_assert_eq!(targets, expected);

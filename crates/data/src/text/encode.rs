@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::lines::Lines;
 use super::pieces::{PIECE_BYTES, Pieces};
 use super::{Format, Input, Piece, Reading};
-use crate::output::TokenWriter;
+use crate::output::{Mark, TokenWriter};
 use crate::{DataError, Tokenizer};
 
 /// Pieces of text that are encoded at once for each core: several, so that no core waits long for the last one.
@@ -58,7 +58,7 @@ pub(crate) fn encode_documents(
 ) -> Result<(), DataError> {
     let mut documents = Documents::open(input, reading)?;
     let enough = rayon::current_num_threads() * PIECES_EACH * PIECE_BYTES;
-    let mut at_end = false;
+    let (mut at_end, mut begins) = (false, true);
     while !at_end {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while bytes < enough {
@@ -72,7 +72,11 @@ pub(crate) fn encode_documents(
         let encoded: Vec<Result<Vec<u32>, DataError>> =
             batch.par_iter().map(|piece| encode(&reading.tokenizer, &input.path, piece)).collect();
         for (piece, tokens) in batch.iter().zip(encoded) {
+            if begins {
+                writer.begin_document(Mark::Present)?;
+            }
             writer.push(&tokens?)?;
+            begins = piece.ends;
             if piece.ends {
                 writer.end_document()?;
             }

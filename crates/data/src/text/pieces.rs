@@ -67,7 +67,7 @@ impl<R: Read> Pieces<R> {
             return Ok(self.buffer.len());
         }
         let text = self.complete_characters()?;
-        let length = if self.ended { text.len() } else { self.tokenizer.safe_prefix(text) };
+        let length = if self.ended { text.len() } else { self.tokenizer.safe_prefix(text)? };
         let most = if matches!(self.tokenizer, Tokenizer::Json(_)) { MOST_PIECES_OF_JSON } else { MOST_PIECES };
         let limit = self.size * most;
         if length == 0 && self.buffer.len() >= limit {

@@ -4,10 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use quadrille_files::Document;
+use quadrille_panics as panics;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::ends_of_words;
+use super::{check, ends_of_words};
 use crate::{DataError, Vocabulary, VocabularyName};
 
 /// What the token that ends a document is called where no `tokenizer_config.json` says it.
@@ -43,23 +44,21 @@ impl JsonTokenizer {
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let bytes = TOKENIZER.bytes(path)?;
         let failed = |reason: String| DataError::TokenizerFile { path: path.to_path_buf(), reason };
-        let mut tokenizer = tokenizers::Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
-        // Text is text, wherever it is from: it cannot end documents by spelling their end.
-        tokenizer.set_encode_special_tokens(true);
-        tokenizer.with_padding(None);
-        tokenizer.with_truncation(None).map_err(|error| failed(error.to_string()))?;
-        let mut tokens: Vec<u32> = tokenizer.get_vocab(true).into_values().collect();
+        check::check(&bytes).map_err(failed)?;
+        let tokenizer = contained(path, || parse(&bytes))?.map_err(|error| failed(error.to_string()))?;
+        let mut tokens: Vec<u32> = contained(path, || tokenizer.get_vocab(true))?.into_values().collect();
         tokens.sort_unstable();
         tokens.dedup();
         let size = tokens.last().map_or(0, |&largest| largest as usize + 1);
         if size == 0 || size >= 1 << 31 {
             return Err(failed(format!("it has a vocabulary of {size}, and 1 to 2147483647 tokens are read")));
         }
+        let id = |name: &str| contained(path, || tokenizer.token_to_id(name));
         let end = match configured_end(path)? {
-            Some(name) => Some(tokenizer.token_to_id(&name).ok_or_else(|| {
+            Some(name) => Some(id(&name)?.ok_or_else(|| {
                 failed(format!("it has no token {name:?}, the eos_token of the tokenizer_config.json beside it"))
             })?),
-            None => USUAL_ENDS.iter().find_map(|name| tokenizer.token_to_id(name)),
+            None => USUAL_ENDS.iter().find_map(|name| id(name).transpose()).transpose()?,
         };
         let vocabulary = Vocabulary { name: VocabularyName::Json(xxh3_128(&bytes)), size, end };
         Ok(Self { path: path.to_path_buf(), tokenizer, vocabulary, tokens })
@@ -79,33 +78,57 @@ impl JsonTokenizer {
         self.tokens.binary_search(&token).is_ok()
     }
 
-    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
-        let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| error.to_string())?;
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        let encoded = contained(&self.path, || self.tokenizer.encode_fast(text, false))?;
+        let encoding = encoded.map_err(|error| self.failed("encode", error))?;
         Ok(encoding.get_ids().to_vec())
     }
 
     pub(super) fn decode(&self, tokens: &[u32]) -> Result<String, DataError> {
-        self.tokenizer
-            .decode(tokens, false)
-            .map_err(|error| DataError::TokenizerFile { path: self.path.clone(), reason: error.to_string() })
+        let decoded = contained(&self.path, || self.tokenizer.decode(tokens, false))?;
+        decoded.map_err(|error| self.failed("decode", error))
+    }
+
+    fn failed(&self, what: &str, error: tokenizers::Error) -> DataError {
+        DataError::TokenizerFile { path: self.path.clone(), reason: format!("it cannot {what}: {error}") }
     }
 
     /// See [`super::Tokenizer::safe_prefix`]. How a `tokenizer.json` cuts text is not known: a place is taken where the
     /// tokens around it are those of both sides, each encoded by itself.
-    pub(super) fn safe_prefix(&self, text: &str) -> usize {
-        let splits = |&place: &usize| {
+    pub(super) fn safe_prefix(&self, text: &str) -> Result<usize, DataError> {
+        let splits = |place: usize| -> Result<bool, DataError> {
             let start = floor(text, place.saturating_sub(CONTEXT_BYTES));
             let end = floor(text, (place + CONTEXT_BYTES).min(text.len()));
-            let encode = |part: &str| self.encode(part).ok();
-            match (encode(&text[start..place]), encode(&text[place..end]), encode(&text[start..end])) {
-                (Some(before), Some(after), Some(whole)) => [before, after].concat() == whole,
-                _ => false,
-            }
+            let (before, after) = (self.encode(&text[start..place])?, self.encode(&text[place..end])?);
+            Ok([before, after].concat() == self.encode(&text[start..end])?)
         };
         // What follows a place must be known far enough to judge it.
         let known = text.len().saturating_sub(CONTEXT_BYTES);
-        ends_of_words(&text[..floor(text, known)]).take(TRIALS).find(splits).unwrap_or(0)
+        for place in ends_of_words(&text[..floor(text, known)]).take(TRIALS) {
+            if splits(place)? {
+                return Ok(place);
+            }
+        }
+        Ok(0)
     }
+}
+
+/// Runs code of the library, which panics at some files that keep to the format and still do not work.
+fn contained<R>(path: &Path, body: impl FnOnce() -> R) -> Result<R, DataError> {
+    panics::catch(body).map_err(|panic| {
+        let reason = format!("the library that reads such files gives up {panic}");
+        DataError::TokenizerFile { path: path.to_path_buf(), reason }
+    })
+}
+
+/// The tokenizer in a file, for text as it is.
+fn parse(bytes: &[u8]) -> tokenizers::Result<tokenizers::Tokenizer> {
+    let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes)?;
+    // Text is text, wherever it is from: it cannot end documents by spelling their end.
+    tokenizer.set_encode_special_tokens(true);
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None)?;
+    Ok(tokenizer)
 }
 
 /// The last place of a character in `text` that is at most `place`.

@@ -1,5 +1,6 @@
 //! Tokenizers: GPT-2's byte-pair encoding and bytes, which are built in, and any `tokenizer.json`.
 
+mod check;
 mod choice;
 mod decoder;
 mod json;
@@ -68,7 +69,8 @@ impl Tokenizer {
     /// The tokens of `text`, without a document's beginning or end; spelled-out special tokens are ordinary text.
     ///
     /// # Errors
-    /// [`DataError::NotEncodable`], for GPT-2 with about a million characters of white space in a row.
+    /// [`DataError::NotEncodable`], for GPT-2 with about a million characters of white space in a row;
+    /// [`DataError::TokenizerFile`] of a file that does not work.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let failed = |reason| DataError::NotEncodable { tokenizer: self.to_string(), bytes: text.len(), reason };
         match self {
@@ -78,7 +80,7 @@ impl Tokenizer {
                 Err(error) => Err(failed(error.message)),
             },
             Self::Bytes => Ok(text.bytes().map(u32::from).collect()),
-            Self::Json(json) => json.encode(text).map_err(failed),
+            Self::Json(json) => json.encode(text),
         }
     }
 
@@ -86,7 +88,8 @@ impl Tokenizer {
     /// or end inside a character (of a `tokenizer.json`, such a part gives U+FFFD).
     ///
     /// # Errors
-    /// [`DataError::UnknownToken`] for a token that it does not [have](Self::has).
+    /// [`DataError::UnknownToken`] for a token that it does not [have](Self::has); [`DataError::TokenizerFile`] of a file that
+    /// does not work.
     pub fn decode(&self, tokens: &[u32]) -> Result<Vec<u8>, DataError> {
         let vocab = self.vocab();
         let unknown = |token| DataError::UnknownToken { token, tokenizer: self.to_string(), vocab };
@@ -106,10 +109,10 @@ impl Tokenizer {
     /// GPT-2 first cuts text into pieces by a regular expression. No piece goes from a character that is not white
     /// space to one that is, and the expression looks ahead but never back: the place before such white space is
     /// always the end of a piece, whatever comes before and after. Of a `tokenizer.json` the places are tried.
-    pub(crate) fn safe_prefix(&self, text: &str) -> usize {
+    pub(crate) fn safe_prefix(&self, text: &str) -> Result<usize, DataError> {
         match self {
-            Self::Bytes => text.len(),
-            Self::Gpt2 => ends_of_words(text).next().unwrap_or(0),
+            Self::Bytes => Ok(text.len()),
+            Self::Gpt2 => Ok(ends_of_words(text).next().unwrap_or(0)),
             Self::Json(json) => json.safe_prefix(text),
         }
     }

@@ -13,15 +13,18 @@ pub struct Joined {
 
 impl Joined {
     /// The sources in their order; one or several.
-    pub fn new(parts: Vec<TokenSource>) -> Self {
+    ///
+    /// # Errors
+    /// Those of [`TokenSource::documents`].
+    pub fn new(parts: Vec<TokenSource>) -> Result<Self, DataError> {
         let mut starts = vec![(0, 0)];
         let (mut tokens, mut documents) = (0, 0);
         for part in &parts {
             tokens += part.len();
-            documents += part.documents();
+            documents += part.documents()?;
             starts.push((tokens, documents));
         }
-        Self { parts, starts }
+        Ok(Self { parts, starts })
     }
 
     /// The sources.
@@ -53,16 +56,26 @@ impl Tokens for Joined {
         Ok(())
     }
 
-    fn documents(&self) -> usize {
-        self.end().1
+    fn documents(&self) -> Result<usize, DataError> {
+        Ok(self.end().1)
     }
 
-    fn document_start(&self, document: usize) -> usize {
-        let part = self.starts.partition_point(|(_, first)| *first <= document).saturating_sub(1);
-        match (self.parts.get(part), self.starts.get(part)) {
-            (Some(source), Some((tokens, documents))) => tokens + source.document_start(document - documents),
-            _ => Tokens::len(self),
+    fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
+        let mut done = 0;
+        for (part, window) in self.parts.iter().zip(self.starts.windows(2)) {
+            let [(tokens, before), (_, end)] = [window[0], window[1]];
+            let document = first + done;
+            if !(before..end).contains(&document) {
+                continue;
+            }
+            let count = (end - document).min(starts.len() - done);
+            let own = &mut starts[done..done + count];
+            part.document_starts(document - before, own)?;
+            own.iter_mut().for_each(|start| *start += tokens);
+            done += count;
         }
+        starts[done..].fill(Tokens::len(self));
+        Ok(())
     }
 
     fn vocabulary(&self) -> Option<Vocabulary> {

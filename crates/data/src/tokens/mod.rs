@@ -1,25 +1,25 @@
-//! Files of tokens, mapped into memory: this program's own, Megatron-LM's and llm.c's.
+//! Files of tokens: this program's own, Megatron-LM's and llm.c's.
 
 mod documents;
 mod element;
 mod joined;
 pub(crate) mod llm_c;
-mod mapped;
 pub(crate) mod megatron;
 pub(crate) mod quadrille;
 mod source;
+mod stored;
 
 use std::fmt::Debug;
 
 use crate::{DataError, Vocabulary};
-pub(crate) use documents::document_at;
+pub(crate) use documents::{document_at, document_start};
 pub(crate) use element::Element;
 pub use joined::Joined;
 pub use llm_c::LlmCFile;
-pub(crate) use mapped::{Mapped, u32_at, u64_at};
 pub use megatron::MegatronFile;
 pub use quadrille::TokenFile;
 pub use source::TokenSource;
+pub(crate) use stored::{StoredFile, Table, u32_at, u64_at};
 
 /// What all files of tokens can do.
 pub(crate) trait Tokens: Debug + Send + Sync {
@@ -30,10 +30,11 @@ pub(crate) trait Tokens: Debug + Send + Sync {
     fn window(&self, start: usize, out: &mut [u32]) -> Result<(), DataError>;
 
     /// Number of documents, of which every token belongs to one.
-    fn documents(&self) -> usize;
+    fn documents(&self) -> Result<usize, DataError>;
 
-    /// Position of the first token of a document, and [`Self::len`] of the one after the last.
-    fn document_start(&self, document: usize) -> usize;
+    /// Positions of the first tokens of the documents from `first` on, as many as `starts` has room for; [`Self::len`] for
+    /// what follows the last document.
+    fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError>;
 
     /// Whose tokens they are, where the file says it.
     fn vocabulary(&self) -> Option<Vocabulary>;

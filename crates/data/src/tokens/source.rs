@@ -1,5 +1,6 @@
 //! What training reads tokens from.
 
+use std::ops::Range;
 use std::path::Path;
 
 use super::{Joined, LlmCFile, MegatronFile, TokenFile, Tokens};
@@ -47,23 +48,50 @@ impl TokenSource {
     }
 
     /// Number of documents; every token belongs to one.
-    pub fn documents(&self) -> usize {
+    ///
+    /// # Errors
+    /// Of llm.c's files, which are read for it: those of [`Self::window`].
+    pub fn documents(&self) -> Result<usize, DataError> {
         self.tokens().documents()
     }
 
     /// Position of the first token of a document; of the number of documents that of all tokens.
-    pub fn document_start(&self, document: usize) -> usize {
-        self.tokens().document_start(document)
+    ///
+    /// # Errors
+    /// Those of [`Self::documents`].
+    pub fn document_start(&self, document: usize) -> Result<usize, DataError> {
+        super::document_start(self.tokens(), document)
+    }
+
+    /// The same of the documents from `first` on, as many as `starts` has room for.
+    pub(crate) fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
+        self.tokens().document_starts(first, starts)
+    }
+
+    /// The positions of all tokens of a document.
+    ///
+    /// # Errors
+    /// Those of [`Self::documents`].
+    pub fn document(&self, document: usize) -> Result<Range<usize>, DataError> {
+        let mut ends = [0; 2];
+        self.document_starts(document, &mut ends)?;
+        Ok(ends[0]..ends[1])
     }
 
     /// The document that holds the token at `position`, which is below [`Self::len`].
-    pub fn document_at(&self, position: usize) -> usize {
+    ///
+    /// # Errors
+    /// Those of [`Self::documents`].
+    pub fn document_at(&self, position: usize) -> Result<usize, DataError> {
         super::document_at(self.tokens(), position)
     }
 
     /// The tokens of a document, without the one that marks its beginning or end.
-    pub fn content(&self, document: usize) -> Result<std::ops::Range<usize>, DataError> {
-        let (start, end) = (self.document_start(document), self.document_start(document + 1));
+    ///
+    /// # Errors
+    /// Those of [`Self::window`].
+    pub fn content(&self, document: usize) -> Result<Range<usize>, DataError> {
+        let Range { start, end } = self.document(document)?;
         let is = |at: usize, mark: Option<u32>| -> Result<bool, DataError> {
             let mut token = [0];
             self.window(at, &mut token)?;

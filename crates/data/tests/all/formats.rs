@@ -5,33 +5,45 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use quadrille_data::{
-    DataError, Format, LlmCFile, MegatronFile, Opening, Reading, TokenFormat, TokenSource, Tokenizer, convert, inspect,
-    open,
+    Conversion, Converted, DataError, Format, LlmCFile, MegatronFile, Opening, Reading, TokenFormat, TokenSource,
+    Tokenizer, convert, inspect, open,
 };
 
 use crate::others::{MEGATRON_TYPES, llm_c, read_llm_c, read_megatron, write_megatron};
 
-fn opened(path: &Path, tokenizer: Option<Tokenizer>) -> Result<TokenSource, DataError> {
+/// The source in a file of tokens.
+pub fn opened(path: &Path, tokenizer: Option<Tokenizer>) -> Result<TokenSource, DataError> {
     let named = tokenizer.is_some();
     let reading = Reading::new(tokenizer.unwrap_or(Tokenizer::Gpt2));
     open(&[path.to_path_buf()], &Opening { reading: &reading, named, cache: path.parent().unwrap() }, &mut |_, _| {})
 }
 
 /// All documents, with the tokens that mark them.
-fn documents(source: &TokenSource) -> Vec<Vec<u32>> {
+pub fn documents(source: &TokenSource) -> Vec<Vec<u32>> {
     let read = |document| {
-        let start = source.document_start(document);
-        let mut tokens = vec![0; source.document_start(document + 1) - start];
-        source.window(start, &mut tokens).unwrap();
+        let all = source.document(document).unwrap();
+        let mut tokens = vec![0; all.len()];
+        source.window(all.start, &mut tokens).unwrap();
         tokens
     };
-    (0..source.documents()).map(read).collect()
+    (0..source.documents().unwrap()).map(read).collect()
+}
+
+/// Files converted, with the tokenizer if one is named.
+pub fn try_convert(
+    inputs: &[PathBuf],
+    tokenizer: Option<Tokenizer>,
+    append_end: bool,
+    out: &Path,
+    format: TokenFormat,
+) -> Result<Converted, DataError> {
+    let named = tokenizer.is_some();
+    let reading = Reading::new(tokenizer.unwrap_or(Tokenizer::Gpt2));
+    convert(inputs, &Conversion { reading: &reading, named, format, append_end }, out, &mut |_, _| {})
 }
 
 fn converted(input: PathBuf, tokenizer: Option<Tokenizer>, out: &Path, format: TokenFormat) -> PathBuf {
-    let named = tokenizer.is_some();
-    let reading = Reading::new(tokenizer.unwrap_or(Tokenizer::Gpt2));
-    convert(&[input], &reading, named, out, format, &mut |_, _| {}).unwrap().files[0].clone()
+    try_convert(&[input], tokenizer, false, out, format).unwrap().files[0].clone()
 }
 
 fn lines(folder: &Path, texts: &[String]) -> PathBuf {
@@ -96,8 +108,8 @@ proptest! {
         prop_assert_eq!(documents(&file), &whole[..]);
         file.verify().unwrap();
         for position in 0..file.len() {
-            let document = file.document_at(position);
-            prop_assert!((file.document_start(document)..file.document_start(document + 1)).contains(&position));
+            let document = file.document_at(position).unwrap();
+            prop_assert!(file.document(document).unwrap().contains(&position));
         }
         prop_assert_eq!(whole, read_megatron(&prefix));
     }
@@ -210,12 +222,13 @@ fn tokens_of_different_tokenizers_are_not_mixed() {
     let opening = Opening { reading: &reading, named: false, cache: folder.path() };
     let error = open(&[gpt2.clone(), bytes.clone()], &opening, &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, DataError::OtherTokenizer { .. }), "{error}");
-    let error = convert(&[gpt2, bytes], &reading, false, &out("c"), TokenFormat::Megatron, &mut |_, _| {}).unwrap_err();
+    let error = try_convert(&[gpt2, bytes], None, false, &out("c"), TokenFormat::Megatron).unwrap_err();
     assert!(matches!(error, DataError::OtherTokenizer { .. }), "{error}");
     write_megatron(&out("m"), 4, &[vec![vec![60_000]]]);
-    let convert = |named| convert(&[out("m")], &reading, named, &out("c"), TokenFormat::Quadrille, &mut |_, _| {});
-    assert!(matches!(convert(false), Err(DataError::NoVocabulary(_))));
-    assert!(matches!(convert(true), Err(DataError::BeyondVocabulary { token: 60_000, position: 0, .. })));
+    let convert = |tokenizer| try_convert(&[out("m")], tokenizer, false, &out("c"), TokenFormat::Quadrille);
+    assert!(matches!(convert(None), Err(DataError::NoVocabulary(_))));
+    let error = convert(Some(Tokenizer::Gpt2)).unwrap_err();
+    assert!(matches!(error, DataError::BeyondVocabulary { token: 60_000, position: 0, .. }), "{error}");
     assert!(!out("c.tokens").exists(), "nothing is left of a failed conversion");
 }
 
@@ -231,8 +244,8 @@ fn folders_of_shards_are_joined_and_inspected() {
     let parts = vec![vec![50256, 1, 2], vec![3], vec![50256, 4], vec![5], vec![6, 50256]];
     assert_eq!(documents(&source), parts);
     for position in 0..source.len() {
-        let document = source.document_at(position);
-        assert!((source.document_start(document)..source.document_start(document + 1)).contains(&position));
+        let document = source.document_at(position).unwrap();
+        assert!(source.document(document).unwrap().contains(&position));
         let mut rest = vec![0; source.len() - position];
         source.window(position, &mut rest).unwrap();
         assert_eq!(rest, parts.concat()[position..]);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use quadrille_data::{Reading, TokenFormat, Tokenizer, TokenizerChoice, convert, files, files_read};
+use quadrille_data::{Conversion, Ends, Reading, TokenFormat, Tokenizer, TokenizerChoice, convert, files, files_read};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -18,7 +18,8 @@ const EXAMPLES: &str = "Examples:
   quadrille data prepare books.tokens --out books --format megatron                  books.bin and books.idx
   quadrille data prepare my_corpus.idx --tokenizer gpt2 --out my_corpus-llmc --format llm.c
 
-A text file is a document, and so is a line of JSON lines. Files of tokens keep their documents.";
+A text file is a document, and so is a line of JSON lines; each gets the tokenizer's end token, which in llm.c's files stands
+before it. Files of tokens keep their documents and their tokens, with the end tokens that they have and no others.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -36,6 +37,9 @@ pub struct PrepareArguments {
     /// gpt2, bytes, or a tokenizer.json [default: that of the files of tokens; for text gpt2]
     #[arg(long, value_name = "NAME|FILE.json")]
     pub tokenizer: Option<TokenizerChoice>,
+    /// Append the end token to those documents of files of tokens that lack it
+    #[arg(long)]
+    pub append_end: bool,
     /// The field of JSON lines that holds the text
     #[arg(long, value_name = "FIELD", default_value = "text")]
     pub text_field: String,
@@ -60,9 +64,11 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     let tokenizer = arguments.tokenizer.as_ref().map(TokenizerChoice::open).transpose()?;
     let named = tokenizer.is_some();
     let reading = Reading { tokenizer: tokenizer.unwrap_or(Tokenizer::Gpt2), text_field: arguments.text_field.clone() };
+    let conversion =
+        Conversion { reading: &reading, named, format: arguments.format, append_end: arguments.append_end };
     let (start, bar) = (Instant::now(), PreparationBar::new());
     let mut progress = |done, total| bar.show(done, total);
-    let converted = convert(&arguments.inputs, &reading, named, &arguments.out, arguments.format, &mut progress);
+    let converted = convert(&arguments.inputs, &conversion, &arguments.out, &mut progress);
     bar.finish();
     let converted = converted?;
     let seconds = start.elapsed().as_secs_f64();
@@ -72,6 +78,8 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
             "format": arguments.format.to_string(),
             "tokens": converted.tokens,
             "documents": converted.documents,
+            "documents_without_end": converted.ends.missing,
+            "ends_appended": converted.ends.appended,
             "tokenizer": converted.vocabulary.name.to_string(),
             "vocabulary": converted.vocabulary.size,
             "bytes_read": converted.bytes_read,
@@ -79,8 +87,16 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
         }));
     }
     let names: Vec<String> = converted.files.iter().map(|path| path.display().to_string()).collect();
+    let documents = |count: u64| if count == 1 { "1 document".to_owned() } else { format!("{count} documents") };
+    let ends = match converted.ends {
+        Ends { appended, .. } if appended > 0 => format!("the end token was appended to {}\n", documents(appended)),
+        Ends { missing, .. } if missing > 0 => {
+            format!("{} without an end token, as before; --append-end appends it\n", documents(missing))
+        }
+        _ => String::new(),
+    };
     print_text(&format!(
-        "{}: {} tokens of {} in {} documents; {seconds:.1} s, {}, {}\n",
+        "{}: {} tokens of {} in {} documents; {seconds:.1} s, {}, {}\n{ends}",
         names.join(", "),
         converted.tokens,
         converted.vocabulary.name,

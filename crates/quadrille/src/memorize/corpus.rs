@@ -101,14 +101,14 @@ fn choose(source: &TokenSource, seed: u64, wanted: Wanted) -> Result<Vec<Chosen>
     let Wanted { documents, seq_len, prompt } = wanted;
     // The built-in corpus has no documents: they are cut out of it.
     let cut = matches!(source, TokenSource::Demo(_));
-    let count = if cut { source.len() / seq_len } else { source.documents() };
+    let count = if cut { source.len() / seq_len } else { source.documents()? };
     let order = Permutation::new(RandomStream::new(seed, "memorised documents"), count as u64);
     let (mut chosen, mut beginnings) = (Vec::with_capacity(documents), HashSet::new());
     for place in 0..count as u64 {
         let document = order.at(place) as usize;
         let (all, content) = match cut {
             true => (document * seq_len..(document + 1) * seq_len, document * seq_len..(document + 1) * seq_len),
-            false => (source.document_start(document)..source.document_start(document + 1), source.content(document)?),
+            false => (source.document(document)?, source.content(document)?),
         };
         if content.len() < seq_len {
             continue;

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use super::{EVALUATION, FORMAT, GPT2, HEADER_BYTES, Kind, LLAMA3};
-use crate::tokens::{Mapped, Tokens, check_range, u32_at};
+use crate::tokens::{StoredFile, Tokens, check_range, u32_at};
 use crate::{DataError, Tokenizer, Vocabulary};
 
 const REMEDY: &str = "write it again with llm.c's scripts in dev/data, or with `quadrille data prepare`";
 
-/// A token file of llm.c, mapped into memory.
+/// A token file of llm.c.
 #[derive(Debug)]
 pub struct LlmCFile {
-    mapped: Mapped,
+    file: StoredFile,
     kind: Kind,
     /// Of Llama 3's tokens whose they are, if the user has said it.
     vocabulary: Option<Vocabulary>,
@@ -26,16 +26,17 @@ impl LlmCFile {
     /// # Errors
     /// [`DataError::Invalid`] with the rule that is broken and where; [`DataError::Io`].
     pub fn open(path: &Path, vocabulary: Option<Vocabulary>) -> Result<Self, DataError> {
-        let mapped = Mapped::open(path)?;
+        let file = StoredFile::open(path)?;
         let invalid = |offset, rule| {
             let path = path.to_path_buf();
             Err(DataError::Invalid { path, format: FORMAT, offset, rule, remedy: REMEDY })
         };
-        if mapped.len() < HEADER_BYTES {
+        if file.len() < HEADER_BYTES {
             let rule = format!("the file ends, and its header alone has {HEADER_BYTES} bytes");
-            return invalid(mapped.len() as u64, rule);
+            return invalid(file.len() as u64, rule);
         }
-        let [magic, version, count] = [0, 4, 8].map(|at| u32_at(&mapped, at));
+        let start = file.start::<12>()?;
+        let [magic, version, count] = [0, 4, 8].map(|at| u32_at(&start, at));
         let Some(kind) = [GPT2, LLAMA3].into_iter().find(|kind| kind.magic == magic) else {
             let what = if magic == EVALUATION { "questions for evaluation, not text: " } else { "" };
             let rule = format!("{what}it begins with the number {magic}, not {} or {}", GPT2.magic, LLAMA3.magic);
@@ -44,23 +45,23 @@ impl LlmCFile {
         if version != kind.version {
             return invalid(4, format!("it has version {version}, and version {} is read", kind.version));
         }
-        let (present, width) = (mapped.len() - HEADER_BYTES, kind.element.width());
+        let (present, width) = (file.len() - HEADER_BYTES, kind.element.width());
         if count > i32::MAX as u32 || u64::from(count) * width as u64 != present as u64 {
             let rule = format!("{} tokens of {width} bytes were promised, and {present} bytes follow", count as i32);
             return invalid(8, rule);
         }
         let vocabulary = if kind == GPT2 { Some(Tokenizer::Gpt2.vocabulary()) } else { vocabulary };
-        Ok(Self { mapped, kind, vocabulary, starts: OnceLock::new() })
+        Ok(Self { file, kind, vocabulary, starts: OnceLock::new() })
     }
 
     /// Where the file is.
     pub fn path(&self) -> &Path {
-        self.mapped.path()
+        self.file.path()
     }
 
     /// Number of tokens.
     pub fn len(&self) -> usize {
-        (self.mapped.len() - HEADER_BYTES) / self.kind.element.width()
+        (self.file.len() - HEADER_BYTES) / self.kind.element.width()
     }
 
     /// Whether there are no tokens.
@@ -73,14 +74,20 @@ impl LlmCFile {
         self.kind.begin
     }
 
-    fn starts(&self) -> &[usize] {
-        self.starts.get_or_init(|| {
-            let width = self.kind.element.width();
-            let begin = &self.kind.begin.to_le_bytes()[..width];
-            let tokens = self.mapped[HEADER_BYTES..].chunks_exact(width).enumerate();
-            let first = (!self.is_empty()).then_some(0);
-            first.into_iter().chain(tokens.skip(1).filter(|(_, token)| *token == begin).map(|(at, _)| at)).collect()
-        })
+    fn starts(&self) -> Result<&[usize], DataError> {
+        if let Some(starts) = self.starts.get() {
+            return Ok(starts);
+        }
+        let width = self.kind.element.width();
+        let begin = &self.kind.begin.to_le_bytes()[..width];
+        let (mut starts, mut position) = (Vec::new(), 0);
+        self.file.pieces(HEADER_BYTES, self.file.len(), |bytes| {
+            let tokens = bytes.chunks_exact(width).zip(position..);
+            starts.extend(tokens.filter(|(token, at)| *at == 0 || *token == begin).map(|(_, at)| at));
+            position += bytes.len() / width;
+            Ok(())
+        })?;
+        Ok(self.starts.get_or_init(|| starts))
     }
 }
 
@@ -92,8 +99,8 @@ impl Tokens for LlmCFile {
     fn window(&self, start: usize, out: &mut [u32]) -> Result<(), DataError> {
         check_range(start, out.len(), self.len())?;
         let width = self.kind.element.width();
-        let (from, to) = (HEADER_BYTES + start * width, HEADER_BYTES + (start + out.len()) * width);
-        self.kind.element.read(&self.mapped[from..to], out).map_err(|(at, token)| DataError::Invalid {
+        let from = HEADER_BYTES + start * width;
+        self.file.tokens(self.kind.element, from, out, |at, token| DataError::Invalid {
             path: self.path().to_path_buf(),
             format: FORMAT,
             offset: (from + at * width) as u64,
@@ -102,12 +109,16 @@ impl Tokens for LlmCFile {
         })
     }
 
-    fn documents(&self) -> usize {
-        self.starts().len()
+    fn documents(&self) -> Result<usize, DataError> {
+        Ok(self.starts()?.len())
     }
 
-    fn document_start(&self, document: usize) -> usize {
-        self.starts().get(document).copied().unwrap_or(self.len())
+    fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
+        let found = self.starts()?;
+        for (document, start) in (first..).zip(starts) {
+            *start = found.get(document).copied().unwrap_or(self.len());
+        }
+        Ok(())
     }
 
     fn vocabulary(&self) -> Option<Vocabulary> {

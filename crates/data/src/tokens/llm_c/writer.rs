@@ -3,16 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use super::{GPT2, HEADER_BYTES};
-use crate::output::{Draft, TokenWriter};
+use crate::output::{Draft, Mark, TokenWriter};
 use crate::{DataError, Vocabulary, VocabularyName};
 
-/// A file that is being written: each document begins with the token 50256.
+/// A file that is being written: each document begins with the token 50256, but for the first, which may lack it.
 pub(crate) struct LlmCWriter {
     draft: Draft,
     tokens: u64,
     documents: u64,
-    /// Whether the present document has its first token.
-    begun: bool,
     bytes: Vec<u8>,
 }
 
@@ -28,7 +26,7 @@ impl LlmCWriter {
         }
         let mut draft = Draft::create(path)?;
         draft.write(&[0; HEADER_BYTES])?;
-        Ok(Self { draft, tokens: 0, documents: 0, begun: false, bytes: Vec::new() })
+        Ok(Self { draft, tokens: 0, documents: 0, bytes: Vec::new() })
     }
 
     fn append(&mut self, tokens: &[u32]) -> Result<(), DataError> {
@@ -45,25 +43,30 @@ impl LlmCWriter {
         }
         Ok(())
     }
-
-    fn begin(&mut self) -> Result<(), DataError> {
-        match std::mem::replace(&mut self.begun, true) {
-            true => Ok(()),
-            false => self.append(&[GPT2.begin]),
-        }
-    }
 }
 
 impl TokenWriter for LlmCWriter {
+    fn begin_document(&mut self, mark: Mark) -> Result<(), DataError> {
+        match mark {
+            Mark::Present => self.append(&[GPT2.begin]),
+            Mark::Absent if self.tokens > 0 => Err(DataError::Inexpressible {
+                format: "llm.c",
+                reason: format!(
+                    "document {} has no end token, and its files tell documents apart by token {} between them",
+                    self.documents, GPT2.begin
+                ),
+                remedy: "use --append-end, or --format quadrille or megatron",
+            }),
+            Mark::Absent | Mark::Continued => Ok(()),
+        }
+    }
+
     fn push(&mut self, tokens: &[u32]) -> Result<(), DataError> {
-        self.begin()?;
         tokens.chunks(1 << 16).try_for_each(|part| self.append(part))
     }
 
     fn end_document(&mut self) -> Result<(), DataError> {
-        self.begin()?;
         self.documents += 1;
-        self.begun = false;
         Ok(())
     }
 

@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use super::{CODES, FORMAT, HEADER_BYTES, MAGIC, VERSION, pair};
-use crate::tokens::{Element, Mapped, Tokens, check_range, u32_at, u64_at};
+use crate::tokens::{Element, StoredFile, Table, Tokens, check_range, u64_at};
 use crate::{DataError, Vocabulary};
 
 const REMEDY: &str = "write it again with Megatron-LM's tools/preprocess_data.py, or with `quadrille data prepare`";
 
-/// An indexed data set, mapped into memory. Its files do not say whose tokens they hold.
+/// An indexed data set. Its files do not say whose tokens they hold.
 #[derive(Debug)]
 pub struct MegatronFile {
-    data: Mapped,
-    index: Mapped,
+    data: StoredFile,
+    index: StoredFile,
     element: Element,
     sequences: usize,
     documents: usize,
@@ -28,9 +28,9 @@ impl MegatronFile {
     /// [`DataError::Invalid`] with the rule that is broken and where; [`DataError::Io`].
     pub fn open(path: &Path, vocabulary: Option<Vocabulary>) -> Result<Self, DataError> {
         let (data, index) = pair(path);
-        let index = Mapped::open(&index)?;
+        let index = StoredFile::open(&index)?;
         let (element, sequences, documents) = header(&index)?;
-        let data = Mapped::open(&data)?;
+        let data = StoredFile::open(&data)?;
         let opened = Self { data, index, element, sequences, documents, vocabulary };
         opened.check_sequences()?;
         opened.check_documents()?;
@@ -52,22 +52,33 @@ impl MegatronFile {
         self.len() == 0
     }
 
-    fn pointers(&self) -> usize {
+    /// Where the offsets of the sequences begin in the index.
+    fn pointers_start(&self) -> usize {
         HEADER_BYTES + 4 * self.sequences
     }
 
-    fn first_sequences(&self) -> usize {
+    fn pointers(&self) -> Table<'_, 8> {
+        Table::new(&self.index, self.pointers_start(), self.sequences)
+    }
+
+    /// Where the first sequences of the documents begin in the index.
+    fn firsts_start(&self) -> usize {
         HEADER_BYTES + 12 * self.sequences
+    }
+
+    fn firsts(&self) -> Table<'_, 8> {
+        Table::new(&self.index, self.firsts_start(), self.documents + 1)
     }
 
     /// Sequences have the lengths that the index says, without gaps, and fill the `.bin`.
     fn check_sequences(&self) -> Result<(), DataError> {
         let width = self.element.width() as u64;
         let mut expected = 0_u64;
+        let (mut lengths, mut pointers) = (Table::<4>::new(&self.index, HEADER_BYTES, self.sequences), self.pointers());
         for sequence in 0..self.sequences {
-            let (length_at, pointer_at) = (HEADER_BYTES + 4 * sequence, self.pointers() + 8 * sequence);
-            let (length, pointer) = (u32_at(&self.index, length_at), u64_at(&self.index, pointer_at));
-            if length > i32::MAX as u32 {
+            let (length_at, pointer_at) = (HEADER_BYTES + 4 * sequence, self.pointers_start() + 8 * sequence);
+            let (length, pointer) = (lengths.get(sequence)?, pointers.get(sequence)?);
+            if length > i32::MAX as u64 {
                 return Err(invalid(&self.index, length_at, format!("sequence {sequence} has a negative length")));
             }
             if pointer != expected {
@@ -76,7 +87,7 @@ impl MegatronFile {
                 );
                 return Err(invalid(&self.index, pointer_at, rule));
             }
-            expected += u64::from(length) * width;
+            expected += length * width;
         }
         if expected != self.data.len() as u64 {
             let (present, path) = (self.data.len(), self.data.path().display());
@@ -88,10 +99,10 @@ impl MegatronFile {
 
     /// Documents are consecutive runs of all sequences.
     fn check_documents(&self) -> Result<(), DataError> {
-        let mut before = 0;
+        let (mut before, mut firsts) = (0, self.firsts());
         for document in 0..=self.documents {
-            let at = self.first_sequences() + 8 * document;
-            let first = u64_at(&self.index, at);
+            let at = self.firsts_start() + 8 * document;
+            let first = firsts.get(document)?;
             let wrong = match document {
                 0 => first != 0,
                 _ => first < before,
@@ -103,7 +114,7 @@ impl MegatronFile {
             before = first;
         }
         if before != self.sequences as u64 {
-            let at = self.first_sequences() + 8 * self.documents;
+            let at = self.firsts_start() + 8 * self.documents;
             let rule = format!("its documents have {before} of {} sequences", self.sequences);
             return Err(invalid(&self.index, at, rule));
         }
@@ -112,24 +123,25 @@ impl MegatronFile {
 }
 
 /// Type, sequences and documents of an index whose length they explain.
-fn header(index: &Mapped) -> Result<(Element, usize, usize), DataError> {
-    if !index.starts_with(MAGIC) {
+fn header(index: &StoredFile) -> Result<(Element, usize, usize), DataError> {
+    let start = index.start::<HEADER_BYTES>()?;
+    if !start.starts_with(MAGIC) {
         return Err(invalid(index, 0, "it must begin with MMIDIDX and two zero bytes".to_owned()));
     }
     if index.len() < HEADER_BYTES {
         return Err(invalid(index, index.len(), format!("its header ends, and has {HEADER_BYTES} bytes")));
     }
-    let version = u64_at(index, 9);
+    let version = u64_at(&start, 9);
     if version != VERSION {
         return Err(invalid(index, 9, format!("it has version {version}, and version {VERSION} is read")));
     }
-    let code = index[17];
+    let code = start[17];
     let Some((_, element)) = CODES.into_iter().find(|(known, _)| *known == code) else {
         let kind = if matches!(code, 6 | 7) { "a floating-point type" } else { "unknown" };
         let rule = format!("its tokens have type {code}, {kind}; tokens are integers: 1 to 5, or 8");
         return Err(invalid(index, 17, rule));
     };
-    let (sequences, entries) = (u64_at(index, 18), u64_at(index, 26));
+    let (sequences, entries) = (u64_at(&start, 18), u64_at(&start, 26));
     let expected = HEADER_BYTES as u128 + 12 * u128::from(sequences) + 8 * u128::from(entries);
     if expected != index.len() as u128 {
         let modes = expected + u128::from(sequences) == index.len() as u128;
@@ -143,10 +155,10 @@ fn header(index: &Mapped) -> Result<(Element, usize, usize), DataError> {
     if entries == 0 {
         return Err(invalid(index, 26, "its table of documents is empty, and begins with 0 at least".to_owned()));
     }
-    Ok((element, sequences as usize, entries as usize - 1)) // fit: the mapping is longer
+    Ok((element, sequences as usize, entries as usize - 1)) // fit: the file is longer
 }
 
-fn invalid(file: &Mapped, offset: usize, rule: String) -> DataError {
+fn invalid(file: &StoredFile, offset: usize, rule: String) -> DataError {
     DataError::Invalid { path: file.path().to_path_buf(), format: FORMAT, offset: offset as u64, rule, remedy: REMEDY }
 }
 
@@ -158,8 +170,7 @@ impl Tokens for MegatronFile {
     fn window(&self, start: usize, out: &mut [u32]) -> Result<(), DataError> {
         check_range(start, out.len(), self.len())?;
         let width = self.element.width();
-        let read = self.element.read(&self.data[start * width..(start + out.len()) * width], out);
-        read.map_err(|(at, token)| {
+        self.data.tokens(self.element, start * width, out, |at, token| {
             let rule = format!("{token} is no token: tokens are at least 0 and below 4294967295");
             let offset = ((start + at) * width) as u64;
             let format = "Megatron-LM data";
@@ -167,16 +178,20 @@ impl Tokens for MegatronFile {
         })
     }
 
-    fn documents(&self) -> usize {
-        self.documents
+    fn documents(&self) -> Result<usize, DataError> {
+        Ok(self.documents)
     }
 
-    fn document_start(&self, document: usize) -> usize {
-        let sequence = u64_at(&self.index, self.first_sequences() + 8 * document) as usize;
-        match sequence < self.sequences {
-            true => u64_at(&self.index, self.pointers() + 8 * sequence) as usize / self.element.width(),
-            false => self.len(),
+    fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
+        let (mut firsts, mut pointers) = (self.firsts(), self.pointers());
+        for (document, start) in (first..).zip(starts) {
+            let sequence = firsts.get(document.min(self.documents))? as usize;
+            *start = match sequence < self.sequences {
+                true => pointers.get(sequence)? as usize / self.element.width(),
+                false => self.len(),
+            };
         }
+        Ok(())
     }
 
     fn vocabulary(&self) -> Option<Vocabulary> {

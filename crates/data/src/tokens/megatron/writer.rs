@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{CODES, HEADER_BYTES, MAGIC, VERSION, pair};
-use crate::output::{Draft, Scratch, TokenWriter};
+use crate::output::{Draft, Mark, Scratch, TokenWriter, end_token};
 use crate::tokens::Element;
 use crate::{DataError, Vocabulary};
 
@@ -12,13 +12,15 @@ const LONGEST_SEQUENCE: u64 = 1 << 30;
 /// Below this many tokens Megatron-LM writes 2 bytes a token, else 4.
 const NARROW: usize = 65500;
 
-/// A data set that is being written, in the type that Megatron-LM would choose; each document ends with the vocabulary's
-/// end token, as with its `--append-eod`.
+/// A data set that is being written, in the type that Megatron-LM would choose; marked documents end with the
+/// vocabulary's end token, as with its `--append-eod`.
 pub(crate) struct MegatronWriter {
     data: Draft,
     index: Draft,
     element: Element,
-    end: u32,
+    vocabulary: Vocabulary,
+    /// What ends the present document.
+    end: Option<u32>,
     /// Of every sequence that has ended, 4 bytes.
     lengths: Scratch,
     /// First sequences of the documents that have ended, 8 bytes each.
@@ -42,7 +44,6 @@ impl MegatronWriter {
 
     /// The same with another length of the longest sequence.
     pub(super) fn with_longest(path: &Path, vocabulary: Vocabulary, longest: u64) -> Result<Self, DataError> {
-        let end = vocabulary.end.ok_or_else(|| DataError::NoEnd { vocabulary: vocabulary.name.to_string() })?;
         let element = if vocabulary.size < NARROW { Element::U16 } else { Element::I32 };
         let (data, index) = pair(path);
         let (lengths, firsts) = (Scratch::create(&index)?, Scratch::create(&index)?);
@@ -51,7 +52,8 @@ impl MegatronWriter {
             data,
             index,
             element,
-            end,
+            vocabulary,
+            end: None,
             lengths,
             firsts,
             sequences: 0,
@@ -73,6 +75,11 @@ impl MegatronWriter {
 }
 
 impl TokenWriter for MegatronWriter {
+    fn begin_document(&mut self, mark: Mark) -> Result<(), DataError> {
+        self.end = end_token(self.vocabulary, mark)?;
+        Ok(())
+    }
+
     fn push(&mut self, mut tokens: &[u32]) -> Result<(), DataError> {
         while !tokens.is_empty() {
             if self.length == self.longest {
@@ -91,7 +98,9 @@ impl TokenWriter for MegatronWriter {
     }
 
     fn end_document(&mut self) -> Result<(), DataError> {
-        self.push(&[self.end])?;
+        if let Some(end) = self.end.take() {
+            self.push(&[end])?;
+        }
         self.end_sequence()?;
         self.firsts.write(&self.first.to_le_bytes())?;
         self.documents += 1;

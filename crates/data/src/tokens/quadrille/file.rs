@@ -1,19 +1,18 @@
-//! Token files: opened by mapping them into memory; checked block by block, when first read.
+//! Token files: read where tokens are wanted, and checked block by block, when first read.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::header::{BLOCK_BYTES, HEADER_BYTES, Header};
-use crate::tokens::{Mapped, Tokens, check_range, u64_at};
+use crate::tokens::{StoredFile, Table, Tokens, check_range};
 use crate::{DataError, Vocabulary};
 
-/// A corpus of tokens in a file, mapped into memory. No token is given out before the checksum of its block was found
-/// to be right.
+/// A corpus of tokens in a file. No token is given out before the checksum of its block was found to be right.
 pub struct TokenFile {
-    mapped: Mapped,
+    file: StoredFile,
     header: Header,
     /// For every block of the body whether its checksum was checked.
     checked: Vec<AtomicBool>,
@@ -25,24 +24,22 @@ impl TokenFile {
     ///
     /// # Errors
     /// [`DataError::Foreign`], [`DataError::WrongVersion`], [`DataError::Damaged`] for what is not a whole token file
-    /// of this version; [`DataError::Io`].
+    /// of this version; [`DataError::SourceChanged`]; [`DataError::Io`].
     pub fn open(path: &Path) -> Result<Self, DataError> {
-        let mapped = Mapped::open(path)?;
-        let header = Header::from_file(path, &mapped)?;
+        let file = StoredFile::open(path)?;
+        let header = Header::from_file(&file)?;
         let blocks = (header.body_bytes() as usize).div_ceil(BLOCK_BYTES);
         let checked = (0..blocks).map(|_| AtomicBool::new(false)).collect();
-        let opened = Self { mapped, header, checked };
-        if xxh3_64(opened.checksums()) != header.checksums_hash {
-            return Err(opened.damaged("the checksum of its checksums does not fit"));
-        }
-        opened.check(header.index_start() as usize, opened.body().len())?;
+        let opened = Self { file, header, checked };
+        opened.check_checksums()?;
+        opened.check(opened.index_start(), opened.body_bytes())?;
         opened.check_index()?;
         Ok(opened)
     }
 
     /// Where the file is.
     pub fn path(&self) -> &Path {
-        self.mapped.path()
+        self.file.path()
     }
 
     /// Whose tokens they are.
@@ -52,7 +49,7 @@ impl TokenFile {
 
     /// Number of tokens.
     pub fn len(&self) -> usize {
-        self.header.tokens as usize // fits: the mapping holds as many
+        self.header.tokens as usize // fits: the file holds as many
     }
 
     /// Whether there are no tokens.
@@ -65,23 +62,37 @@ impl TokenFile {
         self.header.corpus_key
     }
 
-    fn body(&self) -> &[u8] {
-        &self.mapped[HEADER_BYTES..HEADER_BYTES + self.header.body_bytes() as usize]
+    fn body_bytes(&self) -> usize {
+        self.header.body_bytes() as usize // fits: the file is longer
     }
 
-    fn checksums(&self) -> &[u8] {
-        &self.mapped[HEADER_BYTES + self.header.body_bytes() as usize..]
+    /// The checksums of all blocks.
+    fn checksums(&self) -> Table<'_, 8> {
+        Table::new(&self.file, HEADER_BYTES + self.body_bytes(), self.checked.len())
+    }
+
+    fn check_checksums(&self) -> Result<(), DataError> {
+        let mut hash = Xxh3::new();
+        self.file.pieces(HEADER_BYTES + self.body_bytes(), self.file.len(), |bytes| {
+            hash.update(bytes);
+            Ok(())
+        })?;
+        match hash.digest() == self.header.checksums_hash {
+            true => Ok(()),
+            false => Err(self.damaged("the checksum of its checksums does not fit")),
+        }
     }
 
     /// Checks the blocks that hold the bytes from `start` to `end` of the body, each once in the life of this value.
     fn check(&self, start: usize, end: usize) -> Result<(), DataError> {
-        for block in start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
-            if self.checked[block].load(Ordering::Relaxed) {
-                continue;
-            }
+        let blocks = start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES);
+        let unchecked = |block: &usize| !self.checked[*block].load(Ordering::Relaxed);
+        let (mut bytes, mut checksums) = (Vec::new(), self.checksums());
+        for block in blocks.filter(unchecked) {
             let begin = block * BLOCK_BYTES;
-            let bytes = &self.body()[begin..self.body().len().min(begin + BLOCK_BYTES)];
-            if xxh3_64(bytes) != u64_at(self.checksums(), 8 * block) {
+            bytes.resize(BLOCK_BYTES.min(self.body_bytes() - begin), 0);
+            self.file.read(HEADER_BYTES + begin, &mut bytes)?;
+            if xxh3_64(&bytes) != checksums.get(block)? {
                 let (from, to) = (HEADER_BYTES + begin, HEADER_BYTES + begin + bytes.len());
                 return Err(self.damaged(&format!("the checksum of its bytes {from} to {to} does not fit")));
             }
@@ -90,24 +101,29 @@ impl TokenFile {
         Ok(())
     }
 
-    /// Documents begin at 0, in ascending order, and within the tokens.
+    /// Positions of the documents' first tokens.
+    fn index(&self) -> Table<'_, 8> {
+        Table::new(&self.file, HEADER_BYTES + self.index_start(), self.header.documents as usize)
+    }
+
+    /// Documents begin at 0, in ascending order, and within the tokens or, if they have none, at their end.
     fn check_index(&self) -> Result<(), DataError> {
-        let mut before = 0;
-        for document in 0..self.documents() {
-            let start = u64_at(self.body(), self.index_start() + 8 * document);
-            if start < before || start >= self.header.tokens || (document == 0 && start != 0) {
+        let (mut before, mut index) = (0, self.index());
+        for document in 0..self.header.documents {
+            let start = index.get(document as usize)?;
+            if start < before || start > self.header.tokens || (document == 0 && start != 0) {
                 return Err(self.damaged(&format!("its document {document} begins at token {start}")));
             }
             before = start;
         }
-        if self.documents() == 0 && self.header.tokens > 0 {
+        if self.header.documents == 0 && self.header.tokens > 0 {
             return Err(self.damaged("its tokens belong to no document"));
         }
         Ok(())
     }
 
     fn index_start(&self) -> usize {
-        self.header.index_start() as usize // fits: the mapping is longer
+        self.header.index_start() as usize // fits: the file is longer
     }
 
     fn damaged(&self, reason: &str) -> DataError {
@@ -131,19 +147,20 @@ impl Tokens for TokenFile {
         let element = self.header.element();
         let (from, to) = (start * element.width(), (start + out.len()) * element.width());
         self.check(from, to)?;
-        let read = element.read(&self.body()[from..to], out);
-        read.map_err(|(at, token)| self.damaged(&format!("{token} at position {} is no token", start + at)))
+        let invalid = |at, token| self.damaged(&format!("{token} at position {} is no token", start + at));
+        self.file.tokens(element, HEADER_BYTES + from, out, invalid)
     }
 
-    fn documents(&self) -> usize {
-        self.header.documents as usize // fits: the mapping holds as many
+    fn documents(&self) -> Result<usize, DataError> {
+        Ok(self.header.documents as usize) // fits: the file holds as many
     }
 
-    fn document_start(&self, document: usize) -> usize {
-        match document < self.documents() {
-            true => u64_at(self.body(), self.index_start() + 8 * document) as usize,
-            false => self.len(),
+    fn document_starts(&self, first: usize, starts: &mut [usize]) -> Result<(), DataError> {
+        let (documents, mut index) = (self.header.documents as usize, self.index());
+        for (document, start) in (first..).zip(starts) {
+            *start = if document < documents { index.get(document)? as usize } else { self.len() };
         }
+        Ok(())
     }
 
     fn vocabulary(&self) -> Option<Vocabulary> {
@@ -151,7 +168,7 @@ impl Tokens for TokenFile {
     }
 
     fn verify(&self) -> Result<(), DataError> {
-        self.check(0, self.body().len())?;
+        self.check(0, self.body_bytes())?;
         let vocab = self.header.vocabulary.size;
         let mut tokens = vec![0; BLOCK_BYTES];
         for start in (0..self.len()).step_by(BLOCK_BYTES) {
@@ -225,8 +242,9 @@ mod tests {
             let mut out = [0; 3];
             file.window(97, &mut out).unwrap();
             assert_eq!(out, [97, 98, 99].map(|i| token(i, vocabulary.size)));
-            let starts: Vec<usize> = (0..=file.documents()).map(|document| file.document_start(document)).collect();
-            assert_eq!(starts, [0, 30, 60, 90, 100]);
+            let mut starts = [0; 6];
+            file.document_starts(0, &mut starts).unwrap();
+            assert_eq!((file.documents().unwrap(), starts), (4, [0, 30, 60, 90, 100, 100]));
             for start in [98, usize::MAX] {
                 let error = file.window(start, &mut out).unwrap_err();
                 assert!(matches!(error, DataError::OutOfRange { present: 100, .. }), "{error}");

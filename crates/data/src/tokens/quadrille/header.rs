@@ -19,11 +19,9 @@
 //! The body follows: the tokens, zeros up to a multiple of 8 bytes, the position of each document's first token in 8
 //! bytes; then the checksums, XXH3-64 of each [`BLOCK_BYTES`] of the body; and nothing after them.
 
-use std::path::Path;
-
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::tokens::{Element, u32_at, u64_at};
+use crate::tokens::{Element, StoredFile, u32_at, u64_at};
 use crate::{DataError, Vocabulary, VocabularyName};
 
 /// The version that is written and read.
@@ -98,8 +96,9 @@ impl Header {
         header
     }
 
-    /// Reads the header of the file that holds `bytes`, and checks everything but the checksums.
-    pub fn from_file(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
+    /// Reads the header of a file and checks everything but the checksums.
+    pub fn from_file(file: &StoredFile) -> Result<Self, DataError> {
+        let (path, length, bytes) = (file.path(), file.len(), file.start::<HEADER_BYTES>()?);
         let damaged = |reason: String| DataError::Damaged { path: path.to_path_buf(), reason };
         let foreign = |reason| DataError::Foreign { path: path.to_path_buf(), reason };
         if bytes.is_empty() {
@@ -108,12 +107,12 @@ impl Header {
         if !bytes.starts_with(&MAGIC[..bytes.len().min(8)]) {
             return Err(foreign("it does not begin with `QDTOKENS`"));
         }
-        if bytes.len() >= 12 && u32_at(bytes, 8) != VERSION {
-            let found = u32_at(bytes, 8);
+        if bytes.len() >= 12 && u32_at(&bytes, 8) != VERSION {
+            let found = u32_at(&bytes, 8);
             return Err(DataError::WrongVersion { path: path.to_path_buf(), found, expected: VERSION });
         }
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
-            return Err(damaged(format!("it has {} bytes, its header alone needs {HEADER_BYTES}", bytes.len())));
+            return Err(damaged(format!("it has {length} bytes, its header alone needs {HEADER_BYTES}")));
         };
         if u64_at(header, 120) != xxh3_64(&header[..120]) {
             return Err(damaged("the checksum of its header does not fit".to_string()));
@@ -129,10 +128,9 @@ impl Header {
             let (size, width) = (read.vocabulary.size, u32_at(header, 20));
             return Err(damaged(format!("tokens of {width} bytes are not those of a vocabulary of {size}")));
         }
-        if read.file_bytes() != bytes.len() as u128 {
+        if read.file_bytes() != length as u128 {
             return Err(damaged(format!(
-                "it has {} bytes, its {} tokens and {} documents make {}",
-                bytes.len(),
+                "it has {length} bytes, its {} tokens and {} documents make {}",
                 read.tokens,
                 read.documents,
                 read.file_bytes()

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::header::{BLOCK_BYTES, HEADER_BYTES, Header};
-use crate::output::{Draft, Scratch, TokenWriter};
+use crate::output::{Draft, Mark, Scratch, TokenWriter, end_token};
 use crate::{DataError, Vocabulary};
 
-/// A token file that is being written: each document ends with the vocabulary's end token.
+/// A token file that is being written: marked documents end with the vocabulary's end token.
 pub(crate) struct QuadrilleWriter {
     body: Body,
     header: Header,
-    end: u32,
+    /// What ends the present document.
+    end: Option<u32>,
     /// Positions of the documents' first tokens: they follow the tokens, and may be many.
     starts: Scratch,
     /// First token of the present document.
@@ -32,16 +33,20 @@ struct Body {
 impl QuadrilleWriter {
     /// Begins the file that will have the name `path`.
     pub fn create(path: &Path, vocabulary: Vocabulary, corpus_key: u128) -> Result<Self, DataError> {
-        let end = vocabulary.end.ok_or_else(|| DataError::NoEnd { vocabulary: vocabulary.name.to_string() })?;
         let mut draft = Draft::create(path)?;
         let header = Header { vocabulary, tokens: 0, documents: 0, corpus_key, checksums_hash: 0 };
         draft.write(&[0; HEADER_BYTES])?;
         let body = Body { draft, block: Vec::new(), checksums: Vec::new() };
-        Ok(Self { body, header, end, starts: Scratch::create(path)?, start: 0, bytes: Vec::new() })
+        Ok(Self { body, header, end: None, starts: Scratch::create(path)?, start: 0, bytes: Vec::new() })
     }
 }
 
 impl TokenWriter for QuadrilleWriter {
+    fn begin_document(&mut self, mark: Mark) -> Result<(), DataError> {
+        self.end = end_token(self.header.vocabulary, mark)?;
+        Ok(())
+    }
+
     fn push(&mut self, tokens: &[u32]) -> Result<(), DataError> {
         for part in tokens.chunks(BLOCK_BYTES) {
             self.bytes.clear();
@@ -53,7 +58,9 @@ impl TokenWriter for QuadrilleWriter {
     }
 
     fn end_document(&mut self) -> Result<(), DataError> {
-        self.push(&[self.end])?;
+        if let Some(end) = self.end.take() {
+            self.push(&[end])?;
+        }
         self.starts.write(&self.start.to_le_bytes())?;
         self.header.documents += 1;
         self.start = self.header.tokens;

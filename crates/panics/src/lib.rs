@@ -1,4 +1,5 @@
-//! Panics of rank threads become part of the job's failure instead of noise on standard error.
+//! Panics become errors instead of noise on standard error: those of rank threads part of the job's failure, those of a
+//! library that was given a bad file the reason for refusing it.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -7,15 +8,19 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// `Some` while this thread runs a rank's code: the text of its last panic.
+    /// `Some` while this thread runs code under [`catch`]: the text of its last panic.
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs `body`; a panic returns as `at file:line:column: message` (with a backtrace if those are enabled).
+/// Runs `body`; a panic returns as `at file:line:column: message` (with a backtrace if those are enabled). Calls may be
+/// nested: a panic is told by the innermost one, and not by those around it.
 ///
 /// The process's panic hook is wrapped once: it stays silent for code under this function and is otherwise the
 /// one that was there before. Where a program replaces the hook later, only the panic's place is lost.
-pub(crate) fn catch<R>(body: impl FnOnce() -> R) -> Result<R, String> {
+///
+/// # Errors
+/// The text of the panic.
+pub fn catch<R>(body: impl FnOnce() -> R) -> Result<R, String> {
     static WRAP_HOOK: Once = Once::new();
     WRAP_HOOK.call_once(|| {
         let previous = panic::take_hook();
@@ -50,4 +55,25 @@ fn describe(info: &panic::PanicHookInfo<'_>) -> String {
 fn message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("a value that is not text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_told_by_the_innermost_call() {
+        let outer = catch(|| {
+            let inner = catch(|| panic!("within {}", 1)).map(|()| 0).unwrap_err();
+            assert!(inner.starts_with("at ") && inner.contains("panics.rs") && inner.contains(": within 1"), "{inner}");
+            7
+        });
+        assert_eq!(outer, Ok(7));
+        let after = catch(|| {
+            let _ = catch(|| panic!("contained"));
+            panic!("not contained")
+        });
+        let text: String = after.map(|()| 0).unwrap_err();
+        assert!(text.contains("not contained"), "{text}");
+    }
 }
