@@ -157,9 +157,9 @@ fn what_cannot_be_calibrated_is_refused() {
         ("calibrate --out c.toml --ranks 1", "invalid value '1' for '--ranks <N>'"),
         ("calibrate --out c.toml --from-osu a.log", "--cluster <NAME|FILE>"),
         ("calibrate --out c.toml --cluster selene", "--cluster: it is what logs are read into"),
-        ("calibrate --out c.toml --cluster selene --from-osu no.log", "cannot read --from-osu no.log"),
+        ("calibrate --out c.toml --cluster selene --from-osu no.log", "cannot read no.log: No such file"),
         ("calibrate --out c.toml --cluster selene --quick --from-osu no.log", "--quick: nothing is measured here"),
-        ("calibrate --out c.toml --cluster selene --from-step gpt2-124m no.toml 1", "cannot read the layout no.toml"),
+        ("calibrate --out c.toml --cluster selene --from-step gpt2-124m no.toml 1", "cannot read no.toml"),
         ("calibrate --out c.toml --cluster selene --from-step gpt2-124m no.toml -1", "positive number of seconds"),
     ] {
         refused(line, &[expected]);

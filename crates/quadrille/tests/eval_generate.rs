@@ -173,7 +173,7 @@ fn what_cannot_be_done_is_said() {
     has(&format!("eval --from run {DATA} --grid x=5"), "x=5");
     has(&format!("eval --from run {DATA} --samples 9 --steps 2"), "cannot be used with");
     has("generate --from run", "--prompt");
-    has("generate --from run --prompt-file nothing.txt", "cannot read --prompt-file nothing.txt");
+    has("generate --from run --prompt-file nothing.txt", "cannot read nothing.txt");
     has("generate --from run --prompt a --temperature -1", "use 0 for the likeliest token");
     has("generate --from run --prompt a --top-p 2", "it is a probability");
     has("generate --from run --prompt a --max-tokens 0", "use 1 or more");

@@ -48,7 +48,7 @@ fn what_cannot_be_used_is_refused() {
     refused_in(folder.path(), "explain --from-hf config.json", &["config.json: rope_scaling = ", "are not scaled"]);
     refused_in(folder.path(), "explain --from-hf config.json --model gpt-tiny", &["--from-hf", "--model"]);
     refused("explain --from-hf missing.json", &["cannot read missing.json"]);
-    refused_in(folder.path(), "explain --from-hf .", &["cannot read .: a directory"]);
+    refused_in(folder.path(), "explain --from-hf .", &["cannot read .: it is a directory"]);
     refused_in(folder.path(), "train --from-hf config.json --set width=4", &["unknown field 'width'"]);
     let log = "train --from-hf config.json --log config.json";
     let folder = folder_with("config.json", LLAMA);

@@ -127,7 +127,7 @@ fn limited(folder: &Path, line: &str) -> Option<Output> {
 /// What is wrong with the refusal of `line`, for which `file` is of this kind.
 fn fault(whole: &Path, line: &str, file: &str, kind: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
-    let copied = Command::new("cp").args(["-rl"]).arg(whole.join(".")).arg(folder.path()).status().unwrap();
+    let copied = Command::new("cp").arg("-r").arg(whole.join(".")).arg(folder.path()).status().unwrap();
     assert!(copied.success());
     // Where nothing was, the command names a file of its own.
     let path = folder.path().join(file);
