@@ -24,12 +24,15 @@
 //! | `failures` | a failing or late rank ends the job and is named |
 //! | `hugging_face` | imported models compute what torch computes of them |
 //! | `start` | initial weights and batches do not depend on the layout |
+//! | `mutant_list` | the list of mutants fits the sources |
 //! | `long` | `equality` with more cases (feature `long`) |
+//! | `mutants` | tests notice faults of the product (feature `long`) |
 
 mod case;
 mod control;
 mod edit;
 mod family;
+mod mutants;
 mod run;
 mod seeded;
 mod serial;
@@ -39,6 +42,7 @@ mod traffic;
 pub use case::{Case, cases, combined_cases, gpt_cases};
 pub use control::{assert_caught, assert_stopped};
 pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced};
+pub use mutants::{Mutant, MutantList, VARIABLE as MUTANT_VARIABLE};
 pub use run::{
     Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_samples, trajectory, trajectory_with,
 };
