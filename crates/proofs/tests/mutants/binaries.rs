@@ -1,5 +1,6 @@
 //! The test binaries of the copy.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use quadrille_proofs::MUTANT_VARIABLE;
+use quadrille_proofs::{MUTANT_VARIABLE, MutantList};
 use serde_json::Value;
 
 /// A binary that `cargo test` would run.
@@ -29,11 +30,20 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// Builds all test binaries of the workspace at `copy`.
-pub fn build(copy: &Path, target: &Path) -> Result<Vec<TestBinary>, String> {
+/// Crates whose tests look at others.
+const OTHERS: [&str; 3] = ["cost", "proofs", "quadrille"];
+
+/// Builds the test binaries of the crates that have mutants, and of those that look at them, of the workspace at `copy`.
+pub fn build(list: &MutantList, copy: &Path, target: &Path) -> Result<Vec<TestBinary>, String> {
+    let folders: BTreeSet<&str> = list.mutants.iter().map(|mutant| mutant.package.as_str()).chain(OTHERS).collect();
+    let packages = folders.into_iter().map(|folder| match folder {
+        "quadrille" => "--package=quadrille".to_owned(),
+        _ => format!("--package=quadrille-{folder}"),
+    });
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
-        .args(["test", "--release", "--workspace", "--no-run", "--message-format=json"])
+        .args(["test", "--release", "--no-run", "--message-format=json"])
+        .args(packages)
         .current_dir(copy)
         .env("CARGO_TARGET_DIR", target)
         .stderr(Stdio::inherit())

@@ -37,7 +37,7 @@ fn run(words: &[String]) -> Result<bool, String> {
     let list = MutantList::read()?;
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
     let copy = copy::refresh(&list, &target)?;
-    let mut tests = binaries::build(&copy, &target)?;
+    let mut tests = binaries::build(&list, &copy, &target)?;
     let before = Instant::now();
     for test in &mut tests {
         test.time = whole(test)?;
