@@ -8,6 +8,7 @@
 //! | `equality` | random models on random layouts equal the serial model |
 //! | `overlap` | overlap passes, threads and repetition change no bit |
 //! | `controls` | a broken program does not pass |
+//! | `large_logits` | the softmax is taken from the largest logit of all ranks |
 //! | `slices` | slicing is the inverse of gathering |
 //! | `recompute` | recomputation changes no bit |
 //! | `recompute_ledger` | it repeats what the closed forms say, and saves activations |
@@ -17,6 +18,7 @@
 //! | `summa` | SUMMA equals whole-tile products; its volumes |
 //! | `zero` | sharded optimizers and gradients: memory, volumes, bits; weights kept for a step |
 //! | `volumes` | ledgers are the published closed forms |
+//! | `unequal_ledgers` | whoever compares ledgers says when they differ |
 //! | `by_hand` | ledgers are what a person counts |
 //! | `evaluation` | forward programs give the serial model's loss, and change no bit of training around them |
 //! | `generation` | every layout draws the tokens that whole forward passes of the serial model give |
