@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use quadrille_proofs::{MUTANT_VARIABLE, MutantList};
 use serde_json::Value;
@@ -74,6 +74,11 @@ fn of_message(message: &Value) -> Option<TestBinary> {
 impl TestBinary {
     pub fn name(&self) -> String {
         format!("{}/{}", self.package, self.target)
+    }
+
+    /// When it was built.
+    pub fn built(&self) -> Option<SystemTime> {
+        std::fs::metadata(&self.path).and_then(|file| file.modified()).ok()
     }
 
     /// Runs it under the mutant of this number, until the first failure or for as long as `limit`. Random cases are the same

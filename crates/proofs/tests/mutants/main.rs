@@ -6,7 +6,7 @@
 
 mod binaries;
 mod copy;
-mod found;
+mod memory;
 mod order;
 
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use binaries::{Outcome, TestBinary};
-use found::FoundBefore;
+use memory::Memory;
 use quadrille_proofs::{Mutant, MutantList};
 
 /// What a test binary may take, beyond this many times what it takes without a mutant: it hangs.
@@ -38,13 +38,16 @@ fn run(words: &[String]) -> Result<bool, String> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
     let copy = copy::refresh(&list, &target)?;
     let mut tests = binaries::build(&list, &copy, &target)?;
-    let before = Instant::now();
+    let mut memory = Memory::read(&target);
     for test in &mut tests {
-        test.time = whole(test)?;
+        test.time = match memory.time(test) {
+            Some(time) => time,
+            None => whole(test)?,
+        };
+        memory.note_time(test)?;
     }
-    println!("{} test binaries pass without a mutant in {:.0?}", tests.len(), before.elapsed());
+    println!("{} test binaries pass without a mutant", tests.len());
 
-    let mut found = FoundBefore::read(&target);
     let mut wrong = Vec::new();
     let chosen = |mutant: &Mutant| {
         let texts = [&mutant.name, &mutant.file, &mutant.package];
@@ -54,7 +57,7 @@ fn run(words: &[String]) -> Result<bool, String> {
     let mut count = 0;
     for (index, mutant) in numbered {
         let start = Instant::now();
-        let tests = order::of(&tests, mutant, found.by(mutant));
+        let tests = order::of(&tests, mutant, memory.finder(mutant));
         let finder = tests.into_iter().find_map(|test| Some((test, failure(test, index + 1)?)));
         let by = finder.as_ref().map_or("-".to_owned(), |(test, failed)| format!("{} {failed}", test.name()));
         let verdict = match (&finder, &mutant.equivalent) {
@@ -68,7 +71,7 @@ fn run(words: &[String]) -> Result<bool, String> {
         if finder.is_some() != mutant.equivalent.is_none() {
             wrong.push(format!("{verdict}: {} ({}/{})", mutant.name, mutant.package, mutant.file));
         }
-        found.note(mutant, finder.map(|(test, _)| test))?;
+        memory.note_finder(mutant, finder.map(|(test, _)| test))?;
         count += 1;
     }
     println!("{count} mutants, {} not as the list says", wrong.len());
