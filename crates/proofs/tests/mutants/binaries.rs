@@ -17,8 +17,6 @@ pub struct TestBinary {
     pub package: String,
     /// The name of its target: of a test, or of the crate for unit tests.
     pub target: String,
-    /// What it takes without a mutant.
-    pub time: Duration,
     path: PathBuf,
     folder: PathBuf,
 }
@@ -68,7 +66,7 @@ fn of_message(message: &Value) -> Option<TestBinary> {
     let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
     let package = folder.file_name()?.to_string_lossy().into_owned();
     let target = message["target"]["name"].as_str()?.to_owned();
-    Some(TestBinary { package, target, time: Duration::ZERO, path, folder })
+    Some(TestBinary { package, target, path, folder })
 }
 
 impl TestBinary {

@@ -37,17 +37,8 @@ fn run(words: &[String]) -> Result<bool, String> {
     let list = MutantList::read()?;
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
     let copy = copy::refresh(&list, &target)?;
-    let mut tests = binaries::build(&list, &copy, &target)?;
+    let tests = binaries::build(&list, &copy, &target)?;
     let mut memory = Memory::read(&target);
-    for test in &mut tests {
-        test.time = match memory.time(test) {
-            Some(time) => time,
-            None => whole(test)?,
-        };
-        memory.note_time(test)?;
-    }
-    println!("{} test binaries pass without a mutant", tests.len());
-
     let mut wrong = Vec::new();
     let chosen = |mutant: &Mutant| {
         let texts = [&mutant.name, &mutant.file, &mutant.package];
@@ -57,8 +48,8 @@ fn run(words: &[String]) -> Result<bool, String> {
     let mut count = 0;
     for (index, mutant) in numbered {
         let start = Instant::now();
-        let tests = order::of(&tests, mutant, memory.finder(mutant));
-        let finder = tests.into_iter().find_map(|test| Some((test, failure(test, index + 1)?)));
+        let tests = order::of(&tests, mutant, &memory);
+        let finder = find(&tests, index + 1, &mut memory)?;
         let by = finder.as_ref().map_or("-".to_owned(), |(test, failed)| format!("{} {failed}", test.name()));
         let verdict = match (&finder, &mutant.equivalent) {
             (Some(_), None) => "found",
@@ -79,20 +70,34 @@ fn run(words: &[String]) -> Result<bool, String> {
     Ok(wrong.is_empty() && count > 0)
 }
 
-/// How long the binary takes without a mutant.
+/// The first binary that fails under the mutant of this number, and what fails of it.
+fn find<'a>(
+    tests: &[&'a TestBinary],
+    number: usize,
+    memory: &mut Memory,
+) -> Result<Option<(&'a TestBinary, String)>, String> {
+    for test in tests {
+        let time = match memory.time(test) {
+            Some(time) => time,
+            None => {
+                let time = whole(test)?;
+                memory.note_time(test, time)?;
+                time
+            }
+        };
+        let (least, times) = PATIENCE;
+        if let Outcome::Failed(failed) = test.run(Some(number), least + times * time) {
+            return Ok(Some((test, failed)));
+        }
+    }
+    Ok(None)
+}
+
+/// How long the binary takes without a mutant: it has to pass.
 fn whole(test: &TestBinary) -> Result<Duration, String> {
     let start = Instant::now();
     match test.run(None, Duration::from_secs(1800)) {
         Outcome::Passed => Ok(start.elapsed()),
         Outcome::Failed(failed) => Err(format!("{} fails without a mutant: {failed}", test.name())),
-    }
-}
-
-/// What fails of the binary under the mutant of this number.
-fn failure(test: &TestBinary, number: usize) -> Option<String> {
-    let (least, times) = PATIENCE;
-    match test.run(Some(number), least + times * test.time) {
-        Outcome::Passed => None,
-        Outcome::Failed(failed) => Some(failed),
     }
 }

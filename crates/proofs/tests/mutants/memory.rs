@@ -52,8 +52,8 @@ impl Memory {
     }
 
     /// Keeps what a binary has taken without a mutant.
-    pub fn note_time(&mut self, test: &TestBinary) -> Result<(), String> {
-        self.known.whole.extend(test.built().map(|built| (test.name(), (built, test.time))));
+    pub fn note_time(&mut self, test: &TestBinary, time: Duration) -> Result<(), String> {
+        self.known.whole.extend(test.built().map(|built| (test.name(), (built, time))));
         self.write()
     }
 

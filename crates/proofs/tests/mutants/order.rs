@@ -3,10 +3,12 @@
 use quadrille_proofs::Mutant;
 
 use crate::binaries::TestBinary;
+use crate::memory::Memory;
 
 /// All binaries, the one that found the mutant last time first; then those of its crate, the proofs, other crates, the
-/// command line; of these the fastest first.
-pub fn of<'a>(tests: &'a [TestBinary], mutant: &Mutant, before: Option<&str>) -> Vec<&'a TestBinary> {
+/// command line; of these the fastest first, as far as is known.
+pub fn of<'a>(tests: &'a [TestBinary], mutant: &Mutant, memory: &Memory) -> Vec<&'a TestBinary> {
+    let before = memory.finder(mutant);
     let place = |test: &TestBinary| match test.package.as_str() {
         _ if before == Some(test.name().as_str()) => 0,
         package if package == mutant.package => 1,
@@ -15,6 +17,6 @@ pub fn of<'a>(tests: &'a [TestBinary], mutant: &Mutant, before: Option<&str>) ->
         _ => 3,
     };
     let mut tests: Vec<&TestBinary> = tests.iter().collect();
-    tests.sort_by_key(|test| (place(test), test.time));
+    tests.sort_by_key(|test| (place(test), memory.time(test)));
     tests
 }
