@@ -9,6 +9,7 @@
 //! | `overlap` | overlap passes, threads and repetition change no bit |
 //! | `controls` | a broken program does not pass |
 //! | `counted` | a step that does less than was predicted is named |
+//! | `large_logits` | the softmax is taken from the largest logit of all ranks |
 //! | `slices` | slicing is the inverse of gathering |
 //! | `recompute` | recomputation changes no bit |
 //! | `recompute_ledger` | it repeats what the closed forms say, and saves activations |
@@ -18,6 +19,7 @@
 //! | `summa` | SUMMA equals whole-tile products; its volumes |
 //! | `zero` | sharded optimizers and gradients: memory, volumes, bits; weights kept for a step |
 //! | `volumes` | ledgers are the published closed forms |
+//! | `unequal_ledgers` | whoever compares ledgers says when they differ |
 //! | `by_hand` | ledgers are what a person counts |
 //! | `evaluation` | forward programs give the serial model's loss, and change no bit of training around them |
 //! | `generation` | every layout draws the tokens that whole forward passes of the serial model give |
@@ -26,12 +28,15 @@
 //! | `hugging_face` | imported models compute what torch computes of them |
 //! | `start` | initial weights are the oracle's, and they and batches do not depend on the layout |
 //! | `own_copies` | schedule and dropout of the engine are the oracle's own |
+//! | `mutant_list` | the list of mutants fits the sources |
 //! | `long` | `equality` with more cases (feature `long`) |
+//! | `mutants` | tests notice faults of the product (feature `long`) |
 
 mod case;
 mod control;
 mod edit;
 mod family;
+mod mutants;
 mod run;
 mod seeded;
 mod serial;
@@ -41,6 +46,7 @@ mod traffic;
 pub use case::{Case, cases, combined_cases, gpt_cases};
 pub use control::{assert_caught, assert_stopped};
 pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced};
+pub use mutants::{Mutant, MutantList, VARIABLE as MUTANT_VARIABLE};
 pub use run::{
     Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_samples, trajectory, trajectory_with,
 };

@@ -1,0 +1,64 @@
+//! A copy of the workspace with all mutants in it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use quadrille_proofs::MutantList;
+
+/// What the copy does not need. The list of mutants does not fit the copy's sources.
+const LEFT_OUT: [&str; 2] = ["crates/proofs/mutants", "crates/proofs/tests/mutant_list.rs"];
+
+/// Brings the copy in `target` up to date; returns its path. Files that are the same keep their times, so that only
+/// what has changed is built again.
+pub fn refresh(list: &MutantList, target: &Path) -> Result<PathBuf, String> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let copy = target.join("workspace");
+    let changed = list.schemata(&workspace)?;
+    let mut paths = BTreeSet::from(["Cargo.toml", "Cargo.lock"].map(PathBuf::from));
+    files(&workspace, Path::new("crates"), &mut paths)?;
+    for path in &paths {
+        let from = workspace.join(path);
+        let contents = match changed.get(path) {
+            Some(text) => text.clone().into_bytes(),
+            None => std::fs::read(&from).map_err(|error| format!("{}: {error}", from.display()))?,
+        };
+        write(&copy.join(path), &contents)?;
+    }
+    for (path, text) in changed.iter().filter(|(path, _)| !paths.contains(*path)) {
+        write(&copy.join(path), text.as_bytes())?;
+    }
+    let mut copied = BTreeSet::new();
+    files(&copy, Path::new("crates"), &mut copied)?;
+    for path in copied.iter().filter(|path| !paths.contains(*path) && !changed.contains_key(*path)) {
+        std::fs::remove_file(copy.join(path)).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(copy)
+}
+
+/// The paths of all files below `folder` of `root`.
+fn files(root: &Path, folder: &Path, paths: &mut BTreeSet<PathBuf>) -> Result<(), String> {
+    let wrong = |error| format!("{}: {error}", root.join(folder).display());
+    for entry in std::fs::read_dir(root.join(folder)).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        let path = folder.join(entry.file_name());
+        if LEFT_OUT.iter().any(|left_out| path == Path::new(left_out)) {
+            continue;
+        }
+        if entry.file_type().map_err(wrong)?.is_dir() {
+            files(root, &path, paths)?;
+        } else {
+            paths.insert(path);
+        }
+    }
+    Ok(())
+}
+
+/// Writes the file unless it holds this already.
+fn write(path: &Path, contents: &[u8]) -> Result<(), String> {
+    let wrong = |error| format!("{}: {error}", path.display());
+    if std::fs::read(path).is_ok_and(|there| there == contents) {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(wrong)?;
+    std::fs::write(path, contents).map_err(wrong)
+}
