@@ -85,7 +85,7 @@ impl Files {
         let start = stored.start + (first * stored_type.bytes()) as u64;
         let result = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut self.bytes));
         result.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => {
+            std::io::ErrorKind::UnexpectedEof => {
                 HuggingFaceError::damaged(path, "it has become shorter since it was opened")
             }
             _ => HuggingFaceError::io("read", path)(error),

@@ -19,7 +19,6 @@
 //! | `summa` | SUMMA equals whole-tile products; its volumes |
 //! | `zero` | sharded optimizers and gradients: memory, volumes, bits; weights kept for a step |
 //! | `volumes` | ledgers are the published closed forms |
-//! | `unequal_ledgers` | whoever compares ledgers says when they differ |
 //! | `by_hand` | ledgers are what a person counts |
 //! | `evaluation` | forward programs give the serial model's loss, and change no bit of training around them |
 //! | `generation` | every layout draws the tokens that whole forward passes of the serial model give |
