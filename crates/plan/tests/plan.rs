@@ -147,10 +147,10 @@ fn faults_of_every_grid_are_told_without_a_search() {
     );
     assert!(message("local", 8, |template| template.seq_len = Some(17)).starts_with("seq-len = 17: the model has 16"));
     let three = message("local", 8, |template| template.per_node = Some(3));
-    assert_eq!(three, "per-node=3 does not divide the number of ranks = 8; try per-node=2 or 4");
+    assert_eq!(three, "per-node=3 does not divide the number of ranks = 8; try --per-node 2 or 4");
     // 6 divides as well, but no node has as many devices.
     let four = message("perlmutter", 6, |_| ());
-    assert_eq!(four, "per-node=4 does not divide the number of ranks = 6; try per-node=3");
+    assert_eq!(four, "per-node=4 does not divide the number of ranks = 6; try --per-node 3");
 }
 
 #[test]
