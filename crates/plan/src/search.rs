@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use quadrille_cost::axonn::{self, Price};
-use quadrille_spec::{Axis, Cluster, Grid, Layout, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Axis, Change, Cluster, Field, Grid, Layout, LayoutRequest, Model, Remedy, SpecError};
 
 use crate::memory::{fits, state_bytes, too_large};
 use crate::refusal::nearest;

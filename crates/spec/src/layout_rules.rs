@@ -138,7 +138,7 @@ impl Layout {
         let mut ways = vec![
             Way::Sizes(Field::Microbatch, self.microbatch, Values::Divisors(self.global_batch / data)),
             self.batches(data * self.sequence_unit()),
-            self.batches(data * self.microbatch),
+            self.batches(data.saturating_mul(self.microbatch)),
         ];
         ways.extend(others);
         Broken::new("microbatch", self.microbatch, rule, ways)

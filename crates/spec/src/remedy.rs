@@ -115,10 +115,10 @@ impl fmt::Display for Change {
             Self::Linear(linear) => write!(f, "--linear {linear}"),
             Self::Schedule(schedule) => write!(f, "--schedule {schedule}"),
             Self::Recompute(recompute) => write!(f, "--recompute {recompute}"),
-            Self::NoCac => f.write_str("no --cac"),
-            Self::NoSummaPanels => f.write_str("no --summa-panels"),
-            Self::NoMicrobatchGroup => f.write_str("no --microbatch-group"),
-            Self::NoStageBlocks => f.write_str("no --stage-blocks (pieces as equal as possible)"),
+            Self::NoCac => f.write_str("leaving --cac out"),
+            Self::NoSummaPanels => f.write_str("leaving --summa-panels out"),
+            Self::NoMicrobatchGroup => f.write_str("leaving --microbatch-group out"),
+            Self::NoStageBlocks => f.write_str("leaving --stage-blocks out (pieces as equal as possible)"),
         }
     }
 }

@@ -114,3 +114,25 @@ fn a_second_fault_is_named() {
     let message = Layout::new(&model, &request).unwrap_err().to_string();
     assert_eq!(message, "x=5 does not divide heads = 6; try x=3 (then stage-blocks is in the way)");
 }
+
+/// Numbers as large as can be typed are refused, not multiplied.
+#[test]
+fn huge_sizes_are_refused() {
+    let model = Model::gpt(2, 12, 6, 17, 6);
+    let huge = Some(usize::MAX);
+    let request = LayoutRequest::new("z=2,data=2".parse().unwrap(), 8);
+    for request in [
+        LayoutRequest { microbatch: huge, ..request.clone() },
+        LayoutRequest { per_node: huge, global_batch: usize::MAX, ..request.clone() },
+        LayoutRequest { seq_len: huge, ..request.clone() },
+        LayoutRequest { chunks: usize::MAX, ..request.clone() },
+        LayoutRequest { overlap_chunks: usize::MAX, ..request.clone() },
+        LayoutRequest { recompute: Recompute::Full { every: usize::MAX }, ..request.clone() },
+        LayoutRequest { linear: Linear::Summa, summa_panels: huge, ..request.clone() },
+        LayoutRequest { schedule: Schedule::Interleaved, microbatch_group: huge, ..request.clone() },
+    ] {
+        let refused = refusal(&model, &request).unwrap();
+        assert!(refused.remedies.iter().any(|remedy| remedy.then.is_none()), "{refused}");
+        check_remedies(&model, &request).unwrap();
+    }
+}
