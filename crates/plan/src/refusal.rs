@@ -15,6 +15,7 @@ impl Refusals {
     pub(crate) fn count(&mut self, refusal: SpecError) {
         let rule = match &refusal {
             SpecError::Indivisible { axes, dimension, .. } => format!("{axes} does not divide {dimension}"),
+            SpecError::Refused(refusal) => refusal.kind.clone(),
             SpecError::Invalid { field, .. } => field.clone(),
             SpecError::Unknown { what, .. } | SpecError::Syntax { what, .. } => (*what).to_owned(),
         };

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use quadrille_cost::axonn::{self, Price};
-use quadrille_spec::{Axis, Cluster, Grid, Layout, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Axis, Change, Cluster, Field, Grid, Layout, LayoutRequest, Model, Remedy, SpecError};
 
 use crate::memory::{fits, state_bytes, too_large};
 use crate::refusal::nearest;
@@ -122,14 +122,17 @@ fn check_without_grid(
 ) -> Result<(), SpecError> {
     let per_node = per_node(cluster, ranks, template);
     let request = LayoutRequest { per_node: Some(per_node), ..template.clone() };
-    let in_nodes = |sizes: &[usize]| -> Vec<usize> {
-        sizes.iter().copied().filter(|size| cluster.network_for(ranks, *size).is_ok()).collect()
+    let in_nodes = |remedy: &Remedy| match remedy.change {
+        Change::Size(Field::PerNode, size) => cluster.network_for(ranks, size).is_ok(),
+        _ => true,
     };
     match request.check_without_grid(model, ranks) {
         // Sizes that the cluster's nodes do not have are no remedy.
-        Err(SpecError::Indivisible { axes, size, dimension, value, possible }) => {
-            let possible = Some(in_nodes(&possible)).filter(|sizes| !sizes.is_empty()).unwrap_or(possible);
-            Err(SpecError::Indivisible { axes, size, dimension, value, possible })
+        Err(SpecError::Refused(mut refusal)) => {
+            if refusal.remedies.iter().any(in_nodes) {
+                refusal.remedies.retain(in_nodes);
+            }
+            Err(SpecError::Refused(refusal))
         }
         checked => checked.and_then(|()| cluster.network_for(ranks, per_node).map(|_| ())),
     }

@@ -121,6 +121,9 @@ fn every_part_that_is_not_expressed_is_named() {
             LayoutRequest { recompute: Recompute::Full { every: 2 }, ..plain("x=2") },
             &[Torchtitan, DeepSpeed, Axonn],
         ),
+        ("train_batch_size = 32:", replicated("x=2"), &[DeepSpeed]),
+        ("context=2 beside x*y=2, pipe=1:", plain("x=2,context=2"), &[DeepSpeed]),
+        ("x*y=2 beside pipe=2:", plain("x=2,pipe=2"), &[DeepSpeed]),
         ("zero = 1:", LayoutRequest { zero: Zero::Optimizer, ..plain("data=2") }, &[Torchtitan, Axonn]),
         ("zero = 1 beside z=2:", LayoutRequest { zero: Zero::Optimizer, ..plain("z=2,data=2") }, megatrons),
         ("data=2 beside z=2:", plain("z=2,data=2"), &[DeepSpeed]),
@@ -239,6 +242,66 @@ fn number(text: &str, before: &str) -> usize {
     digits.parse().unwrap_or_else(|_| panic!("a number after {before} in {text}"))
 }
 
+/// The ranks by which DeepSpeed multiplies the two other sizes of a batch where no model's code says more.
+fn deepspeed_ranks(file: &serde_json::Value, ranks: usize) -> usize {
+    let size = |key: &str| file[key].as_u64().map(|size| size as usize);
+    size("data_parallel_size").unwrap_or_else(|| ranks / size("sequence_parallel_size").unwrap_or(1))
+}
+
+/// Fields of `[parallelism]` that torchtitan 0.2.1 and 0.2.2 both have, as far as layouts need them.
+const TORCHTITAN_PARALLELISM: [&str; 10] = [
+    "data_parallel_replicate_degree",
+    "data_parallel_shard_degree",
+    "fsdp_reshard_after_forward",
+    "tensor_parallel_degree",
+    "context_parallel_degree",
+    "context_parallel_rotate_method",
+    "pipeline_parallel_degree",
+    "pipeline_parallel_schedule",
+    "pipeline_parallel_microbatch_size",
+    "module_fqns_per_model_part",
+];
+
+/// DeepSpeed counts every rank of tensor parallelism in a batch, and refused what said that they share sequences.
+#[test]
+fn deepspeed_is_told_no_batch_that_it_counts_otherwise() {
+    let text = |grid: &str, batch| {
+        let request =
+            LayoutRequest { microbatch: Some(4), activations: Activations::Replicated, ..request(grid, batch) };
+        serde_json::from_str::<serde_json::Value>(&of(Framework::DeepSpeed, "llama3-8b", &request).text).unwrap()
+    };
+    for (grid, batch, said) in [
+        ("z=2,data=2", 16, Some(16)),
+        ("z=2,context=2,data=2", 16, Some(16)),
+        ("x=2,data=2", 8, None),
+        ("y=2,z=2", 8, None),
+        ("data=2,pipe=2", 8, None),
+        ("x=2,context=2,data=2", 8, None),
+    ] {
+        let file = text(grid, batch);
+        assert_eq!(file["train_batch_size"].as_u64(), said, "{grid}");
+        assert!(file["gradient_accumulation_steps"].is_u64() && file["train_micro_batch_size_per_gpu"].is_u64());
+    }
+    // Groups of data and sequences alone do not reach all ranks where x cuts as well.
+    let beside = text("x=2,context=2,data=2", 8);
+    assert!(beside["data_parallel_size"].is_null() && beside["sequence_parallel_size"] == 2);
+}
+
+/// torchtitan 0.2.1 refuses a file with a field that it does not know.
+#[test]
+fn torchtitan_gets_no_field_that_a_release_lacks() {
+    let text = of(
+        Framework::Torchtitan,
+        "llama3-8b",
+        &LayoutRequest { microbatch: Some(1), ..request("context=2,pipe=2", 4) },
+    )
+    .text;
+    let file: toml::Table = text.parse().unwrap();
+    for (field, _) in file["parallelism"].as_table().unwrap() {
+        assert!(TORCHTITAN_PARALLELISM.contains(&field.as_str()), "{field}");
+    }
+}
+
 proptest! {
     /// Every text is well formed, and its sizes multiply to the layout's ranks and batch.
     #[test]
@@ -281,6 +344,8 @@ proptest! {
                     let of = |axis: &str| file["parallelism"][&format!("{axis}_degree")].as_integer().unwrap() as usize;
                     let product: usize = axes.map(of).iter().product();
                     prop_assert_eq!(product, ranks);
+                    let fields = file["parallelism"].as_table().unwrap();
+                    prop_assert!(fields.keys().all(|field| TORCHTITAN_PARALLELISM.contains(&field.as_str())));
                     if pipe > 1 {
                         let parts = file["parallelism"]["module_fqns_per_model_part"].as_array().unwrap();
                         prop_assert_eq!(parts.len(), layout.pieces());
@@ -294,7 +359,14 @@ proptest! {
                     let of = |key: &str| file[key].as_u64().unwrap() as usize;
                     let groups = size(Axis::Z) * size(Axis::Data);
                     let product = of("train_micro_batch_size_per_gpu") * of("gradient_accumulation_steps") * groups;
-                    prop_assert_eq!(product, of("train_batch_size"));
+                    prop_assert_eq!(product, layout.global_batch);
+                    let counted = deepspeed_ranks(&file, ranks);
+                    let batch = &file["train_batch_size"];
+                    prop_assert_eq!(batch.is_null(), tensor * pipe > 1);
+                    prop_assert!(batch.is_null() || of("train_batch_size") * groups == product * counted);
+                    if let Some(data) = file["data_parallel_size"].as_u64() {
+                        prop_assert_eq!(data as usize * of("sequence_parallel_size"), ranks);
+                    }
                 }
                 Framework::Nemo => {
                     prop_assert_eq!(number(&text, "tensor_model_parallel_size: "), tensor);

@@ -164,6 +164,8 @@ pub fn resolve(typed: &Typed, model: &Model) -> Result<Layout, Failure> {
         check_ranked(request)?;
         return Ok(best(model, cluster, ranks, request, request.dtype.bytes())?.layout);
     }
+    // Remedies change the number of ranks, so nodes that follow from it are held against a layout that is legal without.
+    Layout::new(model, request)?;
     let per_node = request.per_node.or_else(|| Some(cluster.per_node(ranks)));
     Ok(Layout::new(model, &LayoutRequest { per_node, ..request.clone() })?)
 }

@@ -71,7 +71,7 @@ fn sizes_that_do_not_divide_name_the_nearest_that_do() {
 /// The search for the nearest sizes ends at the largest number that there is.
 #[test]
 fn a_microbatch_at_the_end_of_all_numbers() {
-    let words = ["microbatch = 18446744073709551615", "2 sequences", "try 2"];
+    let words = ["microbatch = 18446744073709551615", "2 sequences", "--microbatch 2"];
     refused("explain --model gpt-tiny --grid data=2 --microbatch 18446744073709551615", &words);
 }
 
@@ -161,9 +161,9 @@ fn batches_and_sequences_beyond_reason() {
             refused(&format!("explain --grid {grid} --global-batch {batch}"), &["global-batch", batch, "16777216"]);
         }
     }
-    refused("explain --global-batch 0", &["global-batch = 0", "at least 1"]);
+    refused("explain --global-batch 0", &["global-batch = 0", "1 to 16777216"]);
     refused("explain --grid x=1 --microbatch 0", &["microbatch = 0", "divide"]);
-    refused("explain --grid x=1 --seq-len 0", &["seq-len = 0", "at least 1"]);
+    refused("explain --grid x=1 --seq-len 0", &["seq-len = 0", "1 to "]);
     refused("explain --grid x=1 --seq-len 129", &["seq-len = 129", "128 positions", "--set seq_len=129"]);
     refused("explain --grid x=1 --seq-len 18446744073709551615", &["128 positions"]);
     refused("explain --grid x=1 --per-node 0", &["per-node = 0", "at least 1"]);

@@ -47,37 +47,49 @@ fn pipelines() {
     let pipeline =
         |more: &str, words: &[&str]| layout_refused(&format!("--grid pipe=2 --global-batch 6 {more}"), words);
     pipeline("--chunks 2", &["chunks = 2", "only the interleaved schedule", "--schedule interleaved"]);
-    pipeline("--chunks 0", &["chunks = 0", "at least 1", "positive"]);
-    pipeline("--stage-blocks 2,3", &["stage-blocks = 2,3", "2 pieces", "add up to 4 layers", "leave it out"]);
-    pipeline("--stage-blocks 4", &["stage-blocks = 4", "2 pieces", "leave it out"]);
+    pipeline("--chunks 0", &["chunks = 0", "1 to 6", "--chunks 1"]);
+    pipeline(
+        "--stage-blocks 2,3",
+        &["stage-blocks = 2,3", "2 pieces", "add up to 4 layers", "leaving --stage-blocks out"],
+    );
+    pipeline("--stage-blocks 4", &["stage-blocks = 4", "2 pieces", "leaving --stage-blocks out"]);
     pipeline("--stage-blocks 18446744073709551615,5", &["stage-blocks", "add up to 4 layers"]);
-    pipeline("--schedule interleaved --microbatch-group 5", &["microbatch-group = 5", "at least pipe=2", "try 2 or 3"]);
-    pipeline("--schedule interleaved --microbatch-group 0", &["microbatch-group = 0", "at least pipe=2", "try 2"]);
-    pipeline("--schedule interleaved --microbatch 6", &["microbatch = 6", "at least pipe=2", "smaller microbatch"]);
-    pipeline("--microbatch-group 2", &["microbatch-group = 2", "only the interleaved", "leave it out"]);
+    pipeline(
+        "--schedule interleaved --microbatch-group 5",
+        &["microbatch-group = 5", "at least pipe=2", "--microbatch-group 4 or 6"],
+    );
+    pipeline(
+        "--schedule interleaved --microbatch-group 0",
+        &["microbatch-group = 0", "at least pipe=2", "--microbatch-group 2"],
+    );
+    pipeline("--schedule interleaved --microbatch 6", &["microbatch = 6", "at least pipe=2", "--microbatch 3"]);
+    pipeline(
+        "--microbatch-group 2",
+        &["microbatch-group = 2", "only the interleaved", "leaving --microbatch-group out"],
+    );
     layout_refused("--grid pipe=16", &["pipe = 16", "has a block", "at most 6 pieces"]);
-    pipeline("--schedule interleaved --chunks 18446744073709551615", &["chunks = 18446744073709551615", "use 1 to 6"]);
+    pipeline("--schedule interleaved --chunks 18446744073709551615", &["chunks = 18446744073709551615", "1 to 6"]);
     layout_refused("--grid x=3,pipe=2 --activations replicated", &["microbatch = 1", "16 token rows over x=3"]);
 }
 
 #[test]
 fn contexts_and_linear_layers() {
-    layout_refused("--grid context=3", &["seq-len = 16", "context=3", "6 equal pieces", "12 or 18"]);
+    layout_refused("--grid context=3", &["seq-len = 16", "context=3", "6 equal pieces", "--seq-len 12"]);
     let summa = |more: &str, words: &[&str]| layout_refused(&format!("--linear summa {more}"), words);
-    summa("--grid x=2,y=2 --activations replicated", &["activations = replicated", "SUMMA", "--linear pmm"]);
-    summa("--grid x=2,y=2 --summa-panels 3", &["summa-panels = 3", "x=2", "multiple of 2"]);
-    summa("--grid x=2,y=2 --summa-panels 0", &["summa-panels = 0", "x=2", "multiple of 2"]);
-    summa("--grid x=2,y=2 --summa-panels 10", &["summa-panels=10", "hidden = 48", "summa-panels=8 or 12"]);
+    summa("--grid x=2,y=2 --activations replicated", &["activations = replicated", "SUMMA", "--activations scattered"]);
+    summa("--grid x=2,y=2 --summa-panels 3", &["summa-panels = 3", "x=2", "--summa-panels 2 or 4"]);
+    summa("--grid x=2,y=2 --summa-panels 0", &["summa-panels = 0", "x=2", "--summa-panels 2"]);
+    summa("--grid x=2,y=2 --summa-panels 10", &["summa-panels=10", "hidden = 48", "--summa-panels 8 or 12"]);
     summa("--grid x=5", &["x=5", "heads = 12", "x=4 or 6"]);
     summa("--grid auto", &["--linear summa", "AxoNN", "--grid", "--linear pmm"]);
     refused("plan --cost axonn --linear summa", &["--linear summa", "AxoNN", "--linear pmm"]);
-    layout_refused("--grid x=2 --summa-panels 2", &["summa-panels = 2", "only SUMMA", "--linear summa"]);
+    layout_refused("--grid x=2 --summa-panels 2", &["summa-panels = 2", "only SUMMA", "leaving --summa-panels out"]);
 }
 
 #[test]
 fn memory_and_overlap() {
     layout_refused("--grid x=2 --cac", &["cac = on", "nothing is recomputed", "--recompute selective"]);
-    layout_refused("--grid x=1 --overlap-chunks 0", &["overlap-chunks = 0", "at least 1", "positive"]);
+    layout_refused("--grid x=1 --overlap-chunks 0", &["overlap-chunks = 0", "1 to 2", "--overlap-chunks 1"]);
     layout_refused("--grid x=1 --overlap-chunks 3 --global-batch 4", &["microbatch = 4", "3 overlap chunks", "3 or 6"]);
 }
 

@@ -1,5 +1,7 @@
 //! The one error type of this crate: every message names the thing, its value, the rule and a remedy.
 
+use crate::Refusal;
+
 /// A description that cannot be used, with the rule that it breaks and what would be possible instead.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SpecError {
@@ -29,6 +31,9 @@ pub enum SpecError {
         /// Sizes near the wanted one that would divide.
         possible: Vec<usize>,
     },
+    /// A layout breaks a rule.
+    #[error(transparent)]
+    Refused(Box<Refusal>),
     /// A name is not among the known ones.
     #[error("unknown {what} '{name}'; known: {}", known.join(", "))]
     Unknown {
@@ -64,24 +69,26 @@ impl SpecError {
 
     /// [`SpecError::Indivisible`] if `size` does not divide `value`, with the nearest divisors as remedy.
     pub fn check_divides(axes: &str, size: usize, dimension: &str, value: usize) -> Result<(), Self> {
-        Self::check_divides_all(axes, size, &[(dimension, value)], 0)
+        Self::check_divides_all(axes, size, &[(dimension, value)])
     }
 
     /// [`SpecError::Indivisible`] for the first of several dimensions (name, value) that `size` does not divide. The
-    /// remedies divide all of them, and `also`, which is not checked itself (0 rules nothing out).
-    pub fn check_divides_all(axes: &str, size: usize, dimensions: &[(&str, usize)], also: usize) -> Result<(), Self> {
-        let indivisible = |(_, value): &&(&str, usize)| size == 0 || !value.is_multiple_of(size);
-        let Some((dimension, value)) = dimensions.iter().find(indivisible) else { return Ok(()) };
-        let common = dimensions.iter().fold(also, |common, (_, value)| greatest_common_divisor(common, *value));
-        let possible = nearest_divisors(common, size);
-        Err(Self::Indivisible {
-            axes: axes.to_owned(),
-            size,
-            dimension: (*dimension).to_owned(),
-            value: *value,
-            possible,
-        })
+    /// remedies divide all of them.
+    pub fn check_divides_all(axes: &str, size: usize, dimensions: &[(&str, usize)]) -> Result<(), Self> {
+        let Some((dimension, value)) = first_indivisible(size, dimensions) else { return Ok(()) };
+        let possible = nearest_divisors(common_divisor(dimensions), size);
+        Err(Self::Indivisible { axes: axes.to_owned(), size, dimension: dimension.to_owned(), value, possible })
     }
+}
+
+/// The first of several dimensions (name, value) that `size` does not divide.
+pub(crate) fn first_indivisible<'a>(size: usize, dimensions: &[(&'a str, usize)]) -> Option<(&'a str, usize)> {
+    dimensions.iter().copied().find(|(_, value)| size == 0 || !value.is_multiple_of(size))
+}
+
+/// What divides all of several dimensions (name, value).
+pub(crate) fn common_divisor(dimensions: &[(&str, usize)]) -> usize {
+    dimensions.iter().fold(0, |common, (_, value)| greatest_common_divisor(common, *value))
 }
 
 /// Of 0 and any number it is that number.
@@ -116,10 +123,8 @@ mod tests {
 
     #[test]
     fn remedies_divide_every_dimension() {
-        let refusal =
-            |also| SpecError::check_divides_all("z", 5, &[("a", 24), ("b", 36)], also).unwrap_err().to_string();
-        assert_eq!(refusal(0), "z=5 does not divide a = 24; try z=4 or 6");
-        assert_eq!(refusal(8), "z=5 does not divide a = 24; try z=4");
-        assert_eq!(SpecError::check_divides_all("z", 4, &[("a", 24), ("b", 36)], 5), Ok(()));
+        let refusal = SpecError::check_divides_all("z", 5, &[("a", 24), ("b", 36)]).unwrap_err().to_string();
+        assert_eq!(refusal, "z=5 does not divide a = 24; try z=4 or 6");
+        assert_eq!(SpecError::check_divides_all("z", 4, &[("a", 24), ("b", 36)]), Ok(()));
     }
 }

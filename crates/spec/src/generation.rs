@@ -1,7 +1,9 @@
 //! The layout in which a layout's ranks generate tokens.
 
-use crate::stage_blocks::even_blocks;
-use crate::{Activations, Axis, KeepWeights, Layout, Linear, Model, Overlap, Recompute, Schedule, SpecError, Zero};
+use crate::remedy::Broken;
+use crate::{
+    Activations, Axis, EvenPieces, KeepWeights, Layout, Linear, Model, Overlap, Recompute, Schedule, SpecError, Zero,
+};
 
 impl Layout {
     /// The layout in which these ranks generate: passes of `tokens` tokens of at least `sequences` sequences.
@@ -31,7 +33,7 @@ impl Layout {
         let microbatches = (1..=pipe.min(of_rank)).rev().find(|count| of_rank.is_multiple_of(*count)).unwrap_or(1);
         let stage_blocks = match self.chunks {
             1 => self.stage_blocks.clone(),
-            _ => even_blocks(model.layers, pipe),
+            _ => EvenPieces::new(model.layers, pipe, 1).blocks().collect(),
         };
         let layout = Self {
             grid,
@@ -54,7 +56,7 @@ impl Layout {
             seq_len: tokens,
             dtype: self.dtype,
         };
-        layout.check_sizes(model)?;
+        layout.check_sizes(model).map_err(Broken::untried)?;
         Ok(layout)
     }
 }

@@ -1,14 +1,15 @@
 //! A layout: all that a user may choose about how a step is spread over ranks.
 
 use crate::error::greatest_common_divisor;
-use crate::stage_blocks::even_blocks;
+use crate::layout_rules::Kept;
+use crate::remedy::{Broken, Change, Field, Values, Way};
 use crate::{
-    Activations, Axis, AxisSet, ElementType, Grid, KeepWeights, Linear, Model, Overlap, Recompute, Schedule, SpecError,
-    Zero,
+    Activations, Axis, AxisSet, ElementType, EvenPieces, Grid, KeepWeights, Linear, Model, Overlap, Recompute,
+    Schedule, SpecError, Zero,
 };
 
 /// The largest global batch accepted: keeps every product of sizes far from overflow.
-const MAX_GLOBAL_BATCH: usize = 1 << 24;
+pub(crate) const MAX_GLOBAL_BATCH: usize = 1 << 24;
 
 /// What was typed about a layout, not yet held against the model.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +81,7 @@ impl LayoutRequest {
     }
 
     /// Every piece of layers but the first and the last has at least one block.
-    fn check_pieces(&self, model: &Model) -> Result<(), SpecError> {
+    fn check_pieces(&self, model: &Model) -> Kept {
         let (stages, most) = (self.grid.size(Axis::Pipe), model.layers + 2);
         if stages * self.chunks <= most {
             return Ok(());
@@ -88,10 +89,16 @@ impl LayoutRequest {
         let pieces =
             if self.chunks == 1 { stages.to_string() } else { format!("{stages} with chunks = {}", self.chunks) };
         let rule = format!(
-            "every piece of layers but the first (embedding) and the last (head) has a block, and the model has {}",
+            "every piece of layers but the first (embedding) and the last (head) has a block, so that a model of {} has at \
+             most {most} pieces (pipe * chunks)",
             model.layers
         );
-        Err(SpecError::invalid("pipe", pieces, rule, format!("use at most {most} pieces (pipe * chunks)")))
+        let ways = vec![
+            Way::Sizes(Field::Axis(Axis::Pipe), stages, Values::Multiples(1, most / self.chunks)),
+            Way::Sizes(Field::Chunks, self.chunks, Values::Multiples(1, most / stages)),
+            Way::Choice(Change::Size(Field::Chunks, 1)),
+        ];
+        Err(Broken::new("pipe", pieces, rule, ways))
     }
 
     /// Refuses numbers of what the layout does not have.
@@ -99,14 +106,18 @@ impl LayoutRequest {
     /// # Errors
     /// Names the number that nothing would read.
     pub fn check_used(&self) -> Result<(), SpecError> {
+        self.keeps_used().map_err(|broken| broken.refuse(self, Self::keeps_used))
+    }
+
+    fn keeps_used(&self) -> Kept {
         if let Some(panels) = self.summa_panels.filter(|_| self.linear != Linear::Summa) {
-            let remedy = "use --linear summa, or leave it out";
-            return Err(SpecError::invalid("summa-panels", panels, "only SUMMA has panels", remedy));
+            let ways = [Change::NoSummaPanels, Change::Linear(Linear::Summa)];
+            return Err(Broken::new("summa-panels", panels, "only SUMMA has panels", ways.map(Way::Choice).to_vec()));
         }
         if let Some(group) = self.microbatch_group.filter(|_| self.schedule != Schedule::Interleaved) {
+            let ways = [Change::NoMicrobatchGroup, Change::Schedule(Schedule::Interleaved)];
             let rule = "only the interleaved schedule has groups of microbatches";
-            let remedy = "use --schedule interleaved, or leave it out";
-            return Err(SpecError::invalid("microbatch-group", group, rule, remedy));
+            return Err(Broken::new("microbatch-group", group, rule, ways.map(Way::Choice).to_vec()));
         }
         Ok(())
     }
@@ -116,49 +127,31 @@ impl LayoutRequest {
     /// # Errors
     /// Names the rule that is broken and what would keep it.
     pub fn check_without_grid(&self, model: &Model, ranks: usize) -> Result<(), SpecError> {
-        let sizes = [("per-node", self.per_node), ("global-batch", Some(self.global_batch)), ("seq-len", self.seq_len)];
-        if let Some((field, _)) = sizes.into_iter().find(|(_, size)| *size == Some(0)) {
-            return Err(SpecError::invalid(field, 0, "it must be at least 1", "give a positive number"));
-        }
-        if self.microbatch == Some(0) {
-            let rule = "it must be at least 1 and divide the sequences of a data rank (global-batch / data)";
-            return Err(SpecError::invalid("microbatch", 0, rule, "give a positive number, or leave it out"));
-        }
-        if self.global_batch > MAX_GLOBAL_BATCH {
-            let rule = format!("a step has at most {MAX_GLOBAL_BATCH} sequences");
-            return Err(SpecError::invalid("global-batch", self.global_batch, rule, "use a smaller one"));
-        }
+        let check = |request: &Self| request.keeps_without_grid(model, ranks);
+        check(self).map_err(|broken| broken.refuse(self, check))
+    }
+
+    fn keeps_without_grid(&self, model: &Model, ranks: usize) -> Kept {
+        let positions = format!("the model has {} positions (--set seq_len gives it others)", model.seq_len);
         // The first piece of layers may have only the embedding, and the last only the head.
         let limits = [
-            ("chunks", self.chunks, model.layers + 2, "a stage has no more pieces than the model has layers, and 2"),
-            (
-                "overlap-chunks",
-                self.overlap_chunks,
-                self.global_batch,
-                "each has at least a sequence of the global batch",
-            ),
+            (Field::PerNode, self.per_node, usize::MAX, "ranks share a node"),
+            (Field::GlobalBatch, Some(self.global_batch), MAX_GLOBAL_BATCH, "sequences of a step"),
+            (Field::SeqLen, self.seq_len, model.seq_len, &positions),
+            (Field::Microbatch, self.microbatch, usize::MAX, "sequences of a data rank in a pass"),
+            (Field::Chunks, Some(self.chunks), model.layers + 2, "pieces of a stage, at most as many as layers, and 2"),
+            (Field::OverlapChunks, Some(self.overlap_chunks), self.global_batch, "each has a sequence of the batch"),
         ];
-        for (field, value, most, rule) in limits {
-            if value == 0 {
-                return Err(SpecError::invalid(
-                    field,
-                    0,
-                    "it must be at least 1",
-                    format!("give a positive number, at most {most}"),
-                ));
+        for (field, value, most, what) in limits {
+            if let Some(value) = value.filter(|value| !(1..=most).contains(value)) {
+                let range = if most == usize::MAX { "at least 1".to_owned() } else { format!("1 to {most}") };
+                let ways = vec![Way::Sizes(field, value, Values::Multiples(1, most))];
+                return Err(Broken::new(field.name(), value, format!("it must be {range}: {what}"), ways));
             }
-            if value > most {
-                return Err(SpecError::invalid(field, value, rule, format!("use 1 to {most}")));
-            }
-        }
-        if let Some(seq_len) = self.seq_len.filter(|seq_len| *seq_len > model.seq_len) {
-            let rule = format!("the model has {} positions", model.seq_len);
-            let remedy = format!("use at most {}, or --set seq_len={seq_len}", model.seq_len);
-            return Err(SpecError::invalid("seq-len", seq_len, rule, remedy));
         }
         match self.per_node {
             Some(per_node) if per_node < ranks => {
-                SpecError::check_divides("per-node", per_node, "the number of ranks", ranks)
+                Broken::check_divides(Field::PerNode, per_node, &[("the number of ranks", ranks)])
             }
             _ => Ok(()),
         }
@@ -214,13 +207,18 @@ impl Layout {
     /// # Errors
     /// Names the rule that is broken and the nearest sizes that keep it.
     pub fn new(model: &Model, request: &LayoutRequest) -> Result<Self, SpecError> {
+        let legal = |request: &LayoutRequest| Self::legal(model, request);
+        legal(request).map_err(|broken| broken.refuse(request, |other| legal(other).map(drop)))
+    }
+
+    fn legal(model: &Model, request: &LayoutRequest) -> Result<Self, Broken> {
         let grid = request.grid;
-        request.check_without_grid(model, grid.ranks())?;
-        request.check_used()?;
+        request.keeps_without_grid(model, grid.ranks())?;
+        request.keeps_used()?;
         let size = |axis| grid.size(axis);
         request.check_pieces(model)?;
         let mesh = size(Axis::X) * size(Axis::Y) / greatest_common_divisor(size(Axis::X), size(Axis::Y));
-        let pieces = size(Axis::Pipe) * request.chunks;
+        let even = || EvenPieces::new(model.layers, size(Axis::Pipe), request.chunks).blocks().collect();
         let mut layout = Self {
             grid,
             per_node: request.per_node.unwrap_or(usize::MAX).min(grid.ranks()),
@@ -232,7 +230,7 @@ impl Layout {
             schedule: request.schedule,
             chunks: request.chunks,
             microbatch_group: request.microbatch_group.unwrap_or(size(Axis::Pipe)),
-            stage_blocks: request.stage_blocks.clone().unwrap_or_else(|| even_blocks(model.layers, pieces)),
+            stage_blocks: request.stage_blocks.clone().unwrap_or_else(even),
             recompute: request.recompute,
             keep_communicated: request.keep_communicated,
             zero: request.zero,

@@ -203,7 +203,7 @@ impl Mesh {
     /// # Errors
     /// Sizes that do not divide.
     pub fn check(&self, model: &Model) -> Result<(), SpecError> {
-        SpecError::check_divides_all("d1", self.d1, &[("heads", model.heads), ("ffn", model.ffn)], 0)?;
+        SpecError::check_divides_all("d1", self.d1, &[("heads", model.heads), ("ffn", model.ffn)])?;
         SpecError::check_divides("d2", self.d2, "hidden", model.hidden)
     }
 }

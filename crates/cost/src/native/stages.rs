@@ -1,6 +1,6 @@
 //! Which layers a stage of the pipeline has, with pieces as equal as possible.
 
-use quadrille_spec::{Axis, Model};
+use quadrille_spec::{Axis, EvenPieces, Model};
 
 use super::Candidate;
 
@@ -22,18 +22,19 @@ impl Stages {
         Self { layers: model.layers, stages: c.size(Axis::Pipe), chunks: c.chunks }
     }
 
+    /// How the layers are cut.
+    pub fn even(&self) -> EvenPieces {
+        EvenPieces::new(self.layers, self.stages, self.chunks)
+    }
+
     /// Pieces of all stages.
     pub fn pieces(&self) -> usize {
         self.stages * self.chunks
     }
 
-    /// Blocks of a piece: what is left over goes to the pieces nearest the middle.
+    /// Blocks of a piece.
     pub fn blocks_of(&self, piece: usize) -> usize {
-        let pieces = self.pieces();
-        let distance = (2 * piece + 1).abs_diff(pieces);
-        // Of two pieces at the same distance from the middle the earlier comes first.
-        let order = if 2 * piece + 1 < pieces { distance - 1 } else { distance };
-        self.layers / pieces + usize::from(order < self.layers % pieces)
+        self.even().blocks_of(piece)
     }
 
     /// Blocks of each piece of a stage.
@@ -43,34 +44,25 @@ impl Stages {
 
     /// Blocks of a stage.
     pub fn blocks_on(&self, stage: usize) -> usize {
-        match self.layers % self.pieces() {
-            0 => self.layers / self.stages,
-            _ => self.pieces_on(stage).sum(),
-        }
+        if self.are_alike() { self.layers / self.stages } else { self.pieces_on(stage).sum() }
     }
 
     /// Blocks of all pieces before one.
     pub fn blocks_before(&self, piece: usize) -> usize {
-        let (pieces, more) = (self.pieces(), self.layers % self.pieces());
-        let first_of_most = (pieces - more) / 2;
-        piece * (self.layers / pieces) + piece.saturating_sub(first_of_most).min(more)
+        self.even().blocks_before(piece)
     }
 
     /// Segments of so many blocks, or what is left of a piece, on all stages.
     pub fn segments(&self, every: usize) -> usize {
-        let (pieces, more) = (self.pieces(), self.layers % self.pieces());
-        let least = self.layers / pieces;
-        (pieces - more) * least.div_ceil(every) + more * (least + 1).div_ceil(every)
+        let (even, more) = (self.even(), self.even().longer().len());
+        (self.pieces() - more) * even.least().div_ceil(every) + more * (even.least() + 1).div_ceil(every)
     }
 
     /// The stages among which the busiest and the fullest are, in order, each once: the first; the first and the last with
     /// a piece of most blocks, or the second where all are alike; the last.
     pub fn candidates(&self) -> impl Iterator<Item = usize> + use<> {
-        let (pieces, last) = (self.pieces(), self.stages - 1);
-        let [begin, end] = match self.layers % pieces {
-            0 => [1.min(last); 2],
-            more => [(pieces - more) / 2, (pieces - more) / 2 + more - 1],
-        };
+        let (longer, last) = (self.even().longer(), self.stages - 1);
+        let [begin, end] = if longer.is_empty() { [1.min(last); 2] } else { [longer.start, longer.end - 1] };
         let (begin, end) = (begin % self.stages, end % self.stages);
         let between = move |stage: &usize| (1..last).contains(stage);
         let inner = [Some(begin), Some(end).filter(|end| *end != begin)].into_iter().flatten().filter(between);
@@ -79,7 +71,7 @@ impl Stages {
 
     /// Whether all pieces have equally many blocks.
     pub fn are_alike(&self) -> bool {
-        self.layers.is_multiple_of(self.pieces())
+        self.even().are_alike()
     }
 
     /// Whether the embedding is on the stage.
@@ -111,10 +103,13 @@ mod tests {
                 let request = LayoutRequest { chunks, schedule, ..LayoutRequest::new(grid, stages) };
                 let layout = Layout::new(&model, &request).unwrap();
                 let stages = Stages { layers, stages, chunks };
-                let pieces: Vec<usize> = (0..stages.pieces()).map(|piece| stages.blocks_of(piece)).collect();
-                assert_eq!(pieces, layout.stage_blocks);
-                let before = |piece: usize| pieces[..piece].iter().sum::<usize>();
-                (0..pieces.len()).for_each(|piece| assert_eq!(stages.blocks_before(piece), before(piece)));
+                for stage in 0..stages.stages {
+                    let of_stage = layout.stage_blocks.iter().skip(stage).step_by(stages.stages).copied();
+                    assert!(stages.pieces_on(stage).eq(of_stage.clone()));
+                    assert_eq!(stages.blocks_on(stage), of_stage.sum());
+                }
+                let segments = |every| layout.stage_blocks.iter().map(|blocks| blocks.div_ceil(every)).sum::<usize>();
+                (1..4).for_each(|every| assert_eq!(stages.segments(every), segments(every)));
             }
         }
     }

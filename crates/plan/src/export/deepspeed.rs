@@ -1,8 +1,13 @@
 //! DeepSpeed: its JSON configuration.
 //!
-//! Names were checked against `docs/_pages/config-json.md` (commit 00376da49967) and the training pages of
-//! deepspeedai/DeepSpeed, 2026: AutoTP with every ZeRO stage, Ulysses by `sequence_parallel_size`; MiCS, which sharded
-//! over a part of the ranks, has been removed.
+//! Held against release 0.19.8: `runtime/config.py`, `initialize` and its groups. AutoTP goes with every ZeRO stage,
+//! Ulysses is switched on by sizes of data and sequence parallelism; MiCS, which sharded over a part of the ranks, has been
+//! removed. `scripts/check-exports` gives exports to DeepSpeed's own reader.
+//!
+//! The batch: DeepSpeed holds `train_batch_size` against the other two sizes times the ranks of data parallelism. It knows
+//! those from the configuration alone only where nothing but data and sequences is cut; AutoTP's ranks it counts as if each
+//! had sequences of its own, and of a pipeline's it learns from the model's code. There the two other sizes say the
+//! batch, and `train_batch_size` is left out, as DeepSpeed allows.
 
 use quadrille_spec::{Activations, Axis, KeepWeights, Layout, Model, Recompute, Schedule, SpecError};
 
@@ -12,14 +17,28 @@ use super::{Export, Precision, Sizes, Target, nodes};
 pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     nodes(layout, target)?;
     let sizes = Sizes::of(layout);
-    let Sizes { z, context, data, .. } = sizes;
+    let Sizes { z, context, data, pipe, .. } = sizes;
     let mut gaps = Gaps::new("DeepSpeed", layout);
     let tensor = gaps.tensor_parallel(model)?;
+    // All ranks but those of sequences have sequences of their own.
+    let configured = tensor * pipe == 1;
     if context > 1 {
         SpecError::check_divides("context", context, "heads", model.heads)?;
         let instead = "Ulysses turns shares of sequences into shares of heads (all-to-all) where keys and values are \
                        gathered";
         gaps.add(format!("context={context}"), instead);
+        if !configured {
+            let instead =
+                "the configuration's groups are of data and sequences only; others are made by the model's code";
+            gaps.add(format!("context={context} beside x*y={tensor}, pipe={pipe}"), instead);
+        }
+    }
+    if tensor > 1 {
+        let counted = layout.global_batch * tensor;
+        let instead = format!(
+            "said by the other two sizes; DeepSpeed counts every rank of x*y={tensor} apart and reports at least {counted}"
+        );
+        gaps.add(format!("train_batch_size = {}", layout.global_batch), instead);
     }
     let stage = stage(layout, sizes, &mut gaps);
     pipeline_gaps(layout, sizes, stage, &mut gaps);
@@ -34,17 +53,23 @@ pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<
     if !layout.overlap.all_reduce && tensor > 1 {
         gaps.add("overlap without oar", "AutoTP decides where reductions of input gradients run");
     }
-    let mut lines = vec![
-        format!("\"train_batch_size\": {}", layout.global_batch),
+    let mut lines = Vec::new();
+    if configured {
+        lines.push(format!("\"train_batch_size\": {}", layout.global_batch));
+    }
+    lines.extend([
         format!("\"train_micro_batch_size_per_gpu\": {}", layout.microbatch / z),
         format!("\"gradient_accumulation_steps\": {}", layout.microbatches()),
         zero(layout, stage),
-    ];
+    ]);
     if tensor > 1 {
         lines.push(format!("\"tensor_parallel\": {{ \"autotp_size\": {tensor} }}"));
     }
-    if context > 1 {
+    if context > 1 && configured {
+        // The two make groups over all ranks, which is wrong beside other axes.
         lines.push(format!("\"data_parallel_size\": {}", z * data));
+    }
+    if context > 1 {
         lines.push(format!("\"sequence_parallel_size\": {context}"));
     }
     lines.push(format!("\"bf16\": {{ \"enabled\": {} }}", target.precision == Precision::Bf16));
@@ -77,6 +102,11 @@ fn pipeline_gaps(layout: &Layout, sizes: Sizes, stage: usize, gaps: &mut Gaps) {
     let instead =
         format!("said in the model's code, PipelineModule(layers, num_stages={pipe}), not in the configuration");
     gaps.add(format!("pipe={pipe}"), instead);
+    let tensor = sizes.x * sizes.y;
+    if tensor > 1 {
+        let instead = "AutoTP knows no stages; the model's code cuts its layers, too (PipeModelDataParallelTopology)";
+        gaps.add(format!("x*y={tensor} beside pipe={pipe}"), instead);
+    }
     gaps.check_schedule(&[Schedule::OneForwardOneBackward], "1f1b");
     if !even_pieces(layout) {
         gaps.add("stage-blocks", "PipelineModule's partition_method splits the layers");

@@ -39,7 +39,7 @@ impl<'a> Gaps<'a> {
         let Sizes { x, y, .. } = self.sizes;
         if y > 1 {
             let cut = [("heads", model.heads), ("the perceptron's width", model.ffn)];
-            SpecError::check_divides_all("x*y", x * y, &cut, 0)?;
+            SpecError::check_divides_all("x*y", x * y, &cut)?;
             let instead = format!(
                 "{} cuts weights along one dimension; y counts as tensor parallelism of x*y={}, with other collectives",
                 self.framework,

@@ -1,8 +1,9 @@
 //! Megatron-LM: `torchrun` and the flags of `pretrain_gpt.py`.
 //!
-//! Names and rules were checked against `megatron/training/arguments.py` at commit 4393d2b91020 (2025) of
-//! NVIDIA/Megatron-LM, pipeline layouts against `megatron/core/transformer/pipeline_parallel_layer_layout.py`, sharded
-//! weights against the Megatron-FSDP user guide of the same repository.
+//! Held against the releases of megatron-core 0.17.1, 0.18.2, 0.19.0 and 0.19.2 (2026), the first of which has the argument
+//! parser in its package: `megatron/training/arguments.py`, and for pipeline layouts
+//! `megatron/core/transformer/pipeline_parallel_layer_layout.py`. Sharded weights follow the Megatron-FSDP user guide.
+//! `scripts/check-exports` gives exports to that parser.
 
 use quadrille_spec::{
     Activation, Activations, Axis, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule, SpecError, Zero,
@@ -177,7 +178,7 @@ impl Flags {
 pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
     let choices = Choices::new("Megatron-LM", model, layout)?;
-    let checked = "Flags of pretrain_gpt.py, checked against NVIDIA/Megatron-LM, commit 4393d2b91020";
+    let checked = "Flags of pretrain_gpt.py, held against megatron-core 0.17.1, 0.18.2, 0.19.0 and 0.19.2";
     let left = format!("To be added: data, a tokenizer of {} tokens, the optimizer's constants", model.vocab);
     let mut text = comments(model, layout, checked, &left, &choices.gaps);
     text += match choices.sharding {

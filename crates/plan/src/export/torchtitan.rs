@@ -1,10 +1,10 @@
 //! torchtitan: its TOML configuration.
 //!
-//! Names were checked against `torchtitan/config/job_config.py` of version 0.2.1 (December 2025), the last with TOML
-//! files; later ones take Python functions whose `parallelism` and `training` have the same fields, but for
-//! `num_pp_microbatches` in place of `pipeline_parallel_microbatch_size` and
-//! `pipeline_parallel_module_fqns_per_model_part` in place of `module_fqns_per_model_part`. Models:
-//! `torchtitan/models/llama3`.
+//! Held against releases 0.2.1 (December 2025) and 0.2.2 (February 2026), the last that take TOML files: 0.3.0 takes Python
+//! functions. Both have the names of `torchtitan/config/job_config.py` that are written here; how the shares of a cut
+//! sequence are balanced (head and tail, as in a layout) is a field of 0.2.2 only, whose value is what 0.2.1 always does, so
+//! it is left at its default. Models: `torchtitan/models/llama3`. `scripts/check-exports` gives exports to torchtitan's own
+//! reader.
 
 use quadrille_spec::{
     Activation, Activations, Axis, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule, SpecError, Zero,
@@ -34,7 +34,8 @@ pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<
         gaps.add("overlap", "FSDP always gathers ahead and reduces behind");
     }
     let checkpoint = activation_checkpoint(layout.recompute, &mut gaps);
-    let checked = "torchtitan 0.2.1, the last version with TOML configurations";
+    let checked =
+        "A TOML configuration of torchtitan, held against releases 0.2.1 and 0.2.2 (0.3.0 takes Python functions)";
     let left = format!(
         "torchrun --nnodes {nodes} --nproc_per_node {per_node} -m torchtitan.train --job.config_file THIS_FILE; to be \
          added: data, tokenizer, the optimizer's constants"
@@ -141,7 +142,7 @@ fn parallelism(layout: &Layout, sizes: Sizes, tensor: usize, schedule: &str) -> 
          {context}\n"
     );
     if context > 1 {
-        text += "context_parallel_rotate_method = \"allgather\"\ncontext_parallel_load_balancer = \"headtail\"\n";
+        text += "context_parallel_rotate_method = \"allgather\"\n";
     }
     text += &format!("pipeline_parallel_degree = {pipe}\n");
     if pipe > 1 {

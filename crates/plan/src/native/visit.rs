@@ -1,7 +1,7 @@
 //! The search of one cut: every configuration whose x, y, z and context have given sizes and places.
 
 use quadrille_cost::native::{Block, Candidate, Problem};
-use quadrille_spec::{KeepWeights, Overlap, Recompute, Schedule, Zero};
+use quadrille_spec::{EvenPieces, KeepWeights, Overlap, Recompute, Schedule, Zero};
 
 use super::bounds::state_bytes;
 use super::count::Tally;
@@ -57,7 +57,7 @@ impl End {
         let [x, y, z, context, data, pipe] = sizes;
         let (space, layers) = (&search.space, search.setting.model.layers);
         let pipelines = space.schedules(layers, pipe).into_iter().map(|(schedule, chunks)| {
-            let blocks = layers.div_ceil(pipe * chunks);
+            let blocks = EvenPieces::new(layers, pipe, chunks).most();
             let (recompute, refused) = space
                 .recompute(blocks, x * y * z * context > 1)
                 .into_iter()

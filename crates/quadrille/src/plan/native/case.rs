@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Bound, Search, Setting, Space, hardware};
-use quadrille_spec::{Axis, Cluster, Grid, LayoutFile, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Axis, Cluster, EvenPieces, Grid, LayoutFile, LayoutRequest, Model, SpecError};
 
 use super::arguments::QuestionArguments;
 use crate::arguments::ModelArguments;
@@ -169,20 +169,16 @@ fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure
         // A grid with its order is that of a whole layout: the search chooses another.
         ("--layout: its line 'order'", file.order.is_some() && grid.is_none(), order),
         ("--layout: its line 'microbatch_group'", file.microbatch_group.is_some_and(|n| Some(n) != stages), group),
-        ("--layout: its line 'stage_blocks'", file.stage_blocks.as_deref().is_some_and(|n| !are_equal(n)), blocks),
+        (
+            "--layout: its line 'stage_blocks'",
+            file.stage_blocks.as_deref().is_some_and(|n| !EvenPieces::are(n)),
+            blocks,
+        ),
     ];
     match flags.into_iter().find(|(_, typed, _)| *typed) {
         None => Ok(()),
         Some((flag, _, why)) => Err(Failure::usage(format!("{flag}: {why}; leave it out"))),
     }
-}
-
-/// Whether pieces of layers are those that a layout has by itself: as equal as possible, the longer ones first. The ends
-/// may have no block.
-fn are_equal(blocks: &[usize]) -> bool {
-    let inner: Vec<usize> = blocks.iter().copied().filter(|blocks| *blocks > 0).collect();
-    let ends = inner.first().zip(inner.last());
-    inner.is_sorted_by(|a, b| a >= b) && ends.is_none_or(|(longest, shortest)| longest - shortest <= 1)
 }
 
 /// The choices that are open: what flags and file of the layout say is fixed.
