@@ -420,4 +420,16 @@ mod by_exchanges {
             assert!(first.0 == 2 || second.0 == 2, "{failure}");
         }
     }
+
+    /// Equal calls with the same members: only the groups' names tell them apart.
+    #[test]
+    fn collectives_of_other_groups_do_not_meet() {
+        for algorithm in MESSAGES {
+            let failure = failure(algorithm, Duration::from_secs(300), |context, _| {
+                let group = context.group(if context.rank() == 2 { "x" } else { "y" }, &[0, 1, 2, 3])?;
+                sum(context, &group, 1000).map(|_| ()).map_err(Into::into)
+            });
+            assert!(matches!(collective(&failure), CollectiveError::Mismatch { .. }), "{failure}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //!
 //! | target | proves |
 //! |---|---|
+//! | `divergence` | losses above the limit are not applied |
 //! | `families` | random cases have every family of models, legal ones |
 //! | `equality` | random models on random layouts equal the serial model |
 //! | `overlap` | overlap passes, threads and repetition change no bit |

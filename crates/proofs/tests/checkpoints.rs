@@ -13,8 +13,8 @@ use quadrille_engine::{
     EngineError, InitialValues, OnSaveFailure, RankEngine, Restore, RunEvent, Saving, Start, TrainOptions,
     TrainOutcome, random_batch, tensor_shapes, train, writers,
 };
-use quadrille_proofs::{Case, combined_cases, hyper};
-use quadrille_spec::{Axis, ElementType, Grid, Layout, LayoutRequest, Model, Zero};
+use quadrille_proofs::{Case, combined_cases, hyper, layout_with, llama};
+use quadrille_spec::{Algorithm, Axis, Choice, ElementType, Grid, Layout, LayoutRequest, Model, Zero};
 use quadrille_step::StepProgram;
 use serde_json::Value;
 
@@ -162,6 +162,30 @@ proptest! {
     #[test]
     fn any_layout_reads_any_others(case in combined_cases(), choice in any::<Index>()) {
         check(&case, &choice)?;
+    }
+}
+
+/// Columns of weights that several ranks hold, written by one of them.
+#[test]
+fn keys_that_several_ranks_hold_are_written_once() {
+    let model = Model { kv_heads: 1, ..llama(1) };
+    let case = |grid: &str| Case {
+        model: model.clone(),
+        layout: layout_with(&model, grid, 4, |_| ()),
+        threads: 1,
+        seed: 5,
+        clip: None,
+        collectives: Choice::Always(Algorithm::Native),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    let held = case("x=4,data=2");
+    run(&held, &held.layout, &first, Start::Drawn, BEFORE).unwrap();
+    let written = opened(&first, BEFORE);
+    for (at, grid) in ["x=1", "x=2,y=2", "x=4,z=2"].into_iter().enumerate() {
+        let other = case(grid);
+        let again = rewritten(&other, &other.layout, &second.join(at.to_string()), &written).unwrap();
+        assert!(bits(&written) == bits(&again), "{grid}");
     }
 }
 

@@ -222,6 +222,24 @@ fn another_batch_size_evaluates_the_same_weights() {
     assert!(train(&program, Some(&evaluation)).iter().all(|rank| rank.2));
 }
 
+#[test]
+fn an_evaluation_reads_its_own_batches() {
+    let model = model(1);
+    let layout = layout_with(&model, "x=2,data=2", 4, |_| ());
+    let program = StepProgram::new(&model, &layout).unwrap();
+    let evaluation = StepProgram::evaluation(&model, &layout).unwrap();
+    let batches = [1, 2].map(|seed| quadrille_engine::random_batch(&model, seed, layout.seq_len));
+    let losses = run_ranks(&JobOptions::new(layout.grid.ranks()), |context| {
+        let mut engine = RankEngine::<f64>::new(&program, context, 1, hyper(None), SEED, InitialValues::Perturbed)?;
+        let mut evaluator = engine.evaluator(&evaluation)?;
+        Ok([0, 1, 0].map(|which| engine.evaluate(&mut evaluator, 1, &batches[which]).map(|found| found.loss.to_bits())))
+    });
+    for losses in losses.unwrap() {
+        let [first, second, again] = losses.map(Result::unwrap);
+        assert!(first == again && first != second, "{first} {second} {again}");
+    }
+}
+
 /// What is wrong without the operations that are meant.
 type Left = (&'static str, fn(&Operation) -> bool);
 

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, MessageDelay, MessageInfo, run_ranks};
-use quadrille_engine::{InitialValues, RankEngine};
+use quadrille_engine::{InitialValues, RankEngine, TracedOperation, TrainOptions, train};
 use quadrille_proofs::{
     SEED, Trajectory, assert_caught, bits, edited_at, hyper, model, operations, program_with, prove, random_samples,
     rebuilt, trajectory_with,
 };
 use quadrille_spec::{Activations, Axis, MemoryClass, Model, Schedule};
+use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{Members, Operation, StageProgram, StepProgram, Write, kind, predict};
 
 const ALL: [Schedule; 5] = [
@@ -147,6 +148,22 @@ fn late_messages_and_threads_change_no_bit() {
             assert!(run(Some(late), threads) == reference, "delay {which}, {threads} threads");
         }
     }
+}
+
+/// On the last stage a backward pass is ready when its forward pass is done, also where the next microbatch has arrived.
+#[test]
+fn message_driven_stages_take_backward_passes_first() {
+    let program = staged(&model(6), "pipe=2", Schedule::MessageDriven, 6, Some(&[0, 6]));
+    let options = TrainOptions { trace: true, ..TrainOptions::new(2, hyper(None), SEED) };
+    let outcome = train::<f64>(&program, &options, &random_samples(&program), None, &mut |_| Ok(())).unwrap();
+    let operations = outcome.ranks[1].trace.as_ref().unwrap().operations.iter();
+    // Messages of other passes may be waited for in between.
+    let computes = |each: &&TracedOperation| each.name.starts_with("gemm");
+    let mut passes: Vec<Action> = operations.filter(computes).filter_map(|each| each.action).collect();
+    passes.dedup();
+    let turns =
+        (0..6).flat_map(|microbatch| [Pass::Forward, Pass::Backward].map(|pass| Action { pass, microbatch, chunk: 0 }));
+    assert_eq!(passes, turns.collect::<Vec<_>>());
 }
 
 /// The two copies of the table, by place in the tensor grid.

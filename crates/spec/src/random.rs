@@ -146,6 +146,7 @@ mod tests {
             RandomStream::new(1, "b").word(0),
             RandomStream::new(2, "a").word(0),
             RandomStream::new(1, "a").substream(1).word(0),
+            RandomStream::new(1, "a").substream(2).word(0),
         ];
         for (i, a) in words.iter().enumerate() {
             assert!(words[..i].iter().all(|b| a != b));
