@@ -228,7 +228,7 @@ fn an_evaluation_reads_its_own_batches() {
     let layout = layout_with(&model, "x=2,data=2", 4, |_| ());
     let program = StepProgram::new(&model, &layout).unwrap();
     let evaluation = StepProgram::evaluation(&model, &layout).unwrap();
-    let batches = [1, 2].map(|seed| quadrille_engine::random_batch(&model, seed, layout.seq_len));
+    let batches = [1, 2].map(|seed| random_batch(&model, seed, layout.seq_len));
     let losses = run_ranks(&JobOptions::new(layout.grid.ranks()), |context| {
         let mut engine = RankEngine::<f64>::new(&program, context, 1, hyper(None), SEED, InitialValues::Perturbed)?;
         let mut evaluator = engine.evaluator(&evaluation)?;

@@ -1,13 +1,14 @@
 //! Layouts that `plan --out` writes: every command that takes a layout file reads them, as the layout that was planned.
 
-mod common;
+#[path = "common/run.rs"]
+mod run;
 
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::run;
 use quadrille_spec::{EvenPieces, LayoutFile, Model, RandomStream};
+use run::run;
 
 /// A search, as the words that follow `plan`.
 #[derive(Debug, Clone)]

@@ -106,7 +106,7 @@ mod tests {
                 for stage in 0..stages.stages {
                     let of_stage = layout.stage_blocks.iter().skip(stage).step_by(stages.stages).copied();
                     assert!(stages.pieces_on(stage).eq(of_stage.clone()));
-                    assert_eq!(stages.blocks_on(stage), of_stage.sum());
+                    assert_eq!(stages.blocks_on(stage), of_stage.sum::<usize>());
                 }
                 let segments = |every| layout.stage_blocks.iter().map(|blocks| blocks.div_ceil(every)).sum::<usize>();
                 (1..4).for_each(|every| assert_eq!(stages.segments(every), segments(every)));
