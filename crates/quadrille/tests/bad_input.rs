@@ -57,12 +57,12 @@ fn sizes_of_zero_and_beyond_any_machine() {
 fn sizes_that_do_not_divide_name_the_nearest_that_do() {
     for command in ["explain", "verify", "train --set vocab=256"] {
         let line = |layout: &str| format!("{command} --model gpt-tiny {layout}");
-        refused(&line("--grid x=5"), &["x=5", "heads = 12", "x=4 or 6"]);
-        refused(&line("--grid y=5"), &["y=5", "hidden = 48", "y=4 or 6"]);
+        refused(&line("--grid x=5"), &["x=5", "heads = 12", "try x=4"]);
+        refused(&line("--grid y=5"), &["y=5", "hidden = 48", "try y=2"]);
         refused(&line("--grid z=7"), &["z=7", "qkv weight", "try z="]);
-        refused(&line("--grid data=3 --global-batch 4"), &["global-batch = 4", "data=3", "3 or 6"]);
-        refused(&line("--grid z=4 --global-batch 6"), &["microbatch = 6", "z=4", "4 or 8"]);
-        refused(&line("--grid y=2 --global-batch 3"), &["microbatch = 3", "2 or 4", "--activations replicated"]);
+        refused(&line("--grid data=3 --global-batch 4"), &["global-batch = 4", "data=3", "try --global-batch 3 or 6"]);
+        refused(&line("--grid z=4 --global-batch 6"), &["microbatch = 6", "z=4", "try --global-batch 4 or 8"]);
+        refused(&line("--grid y=2 --global-batch 3"), &["microbatch = 3", "z*y = 1*2", "try --global-batch 2 or 4"]);
         refused(&line("--grid data=2 --microbatch 3"), &["microbatch = 3", "2 sequences", "try"]);
     }
     refused("plan --cost axonn --model gpt-tiny --ranks 7 --global-batch 3", &["no legal grid of 7 ranks", "nearest"]);
@@ -162,9 +162,9 @@ fn batches_and_sequences_beyond_reason() {
         }
     }
     refused("explain --global-batch 0", &["global-batch = 0", "1 to 16777216"]);
-    refused("explain --grid x=1 --microbatch 0", &["microbatch = 0", "divide"]);
+    refused("explain --grid x=1 --microbatch 0", &["microbatch = 0", "at least 1", "--microbatch 1"]);
     refused("explain --grid x=1 --seq-len 0", &["seq-len = 0", "1 to "]);
-    refused("explain --grid x=1 --seq-len 129", &["seq-len = 129", "128 positions", "--set seq_len=129"]);
+    refused("explain --grid x=1 --seq-len 129", &["seq-len = 129", "128 positions", "--set seq_len"]);
     refused("explain --grid x=1 --seq-len 18446744073709551615", &["128 positions"]);
     refused("explain --grid x=1 --per-node 0", &["per-node = 0", "at least 1"]);
     for batch in ["two", "1e3", "1.5", "18446744073709551616"] {
