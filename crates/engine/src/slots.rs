@@ -66,18 +66,20 @@ impl<'a, T: Real> Slots<'a, T> {
     /// Allocates everything that `program` will need but the storages `lent`, which are counted and put in later. A message-driven stage reserves what its passes leave to each
     /// other, for all microbatches that may be in flight.
     pub fn new(program: &'a StageProgram, lent: &[StorageId]) -> Result<Self, EngineError> {
+        // The program counts in bytes of its own type of elements, whichever it is run in.
+        let element = program.layout.dtype.bytes();
         let buffers = program.placement.buffer_bytes.iter();
         let mut slots = Self {
             program,
             microbatch: 0,
             live: program.storages.iter().map(|storage| (0..storage.instances).map(|_| None).collect()).collect(),
-            idle: buffers.map(|bytes| Some(Buffer::new(elements_of::<T>(*bytes)))).collect(),
+            idle: buffers.map(|bytes| Some(Buffer::new((*bytes / element) as usize))).collect(),
             memory: MemoryLedger::new(),
         };
         slots.memory.allocated = slots.idle.iter().flatten().map(|buffer| buffer.bytes() as u64).sum();
         for (index, storage) in program.storages.iter().enumerate() {
             if lent.contains(&StorageId(index)) {
-                slots.count_state(storage.class, storage.bytes());
+                slots.count_state(storage.class, (storage.elements * size_of::<T>()) as u64);
             } else if storage.persistent {
                 let buffer = Buffer::new(storage.elements);
                 slots.count_state(storage.class, buffer.bytes() as u64);
@@ -161,9 +163,4 @@ impl<'a, T: Real> Slots<'a, T> {
         let named = self.program.values.iter().rev().find(|value| value.storage == storage);
         EngineError::NotLive { value: named.map_or_else(String::new, |value| value.name.clone()) }
     }
-}
-
-/// Elements in so many bytes, which the program counts in elements of this type.
-fn elements_of<T>(bytes: u64) -> usize {
-    bytes as usize / size_of::<T>()
 }

@@ -65,7 +65,10 @@ mod tests {
     fn a_panic_is_told_by_the_innermost_call() {
         let outer = catch(|| {
             let inner = catch(|| panic!("within {}", 1)).map(|()| 0).unwrap_err();
-            assert!(inner.starts_with("at ") && inner.contains("panics/src/lib.rs") && inner.contains(": within 1"), "{inner}");
+            assert!(
+                inner.starts_with("at ") && inner.contains("panics/src/lib.rs") && inner.contains(": within 1"),
+                "{inner}"
+            );
             7
         });
         assert_eq!(outer, Ok(7));

@@ -58,7 +58,8 @@ fn evaluation_names_what_was_not_counted_as_predicted() {
     let less = with_less(&whole, 0, |operation| matches!(operation, Operation::ReduceScalar(_)));
     let differs = |program: &StepProgram| {
         let batch = random_samples(program);
-        evaluate::<f64>(program, &forward_options(1), &drawn(SEED), 1, &batch, &|_| ()).unwrap().difference
+        let samples = program.layout.global_batch as u64;
+        evaluate::<f64>(program, &forward_options(1), &drawn(SEED), samples, &batch, &|_| ()).unwrap().difference
     };
     assert_eq!(differs(&whole), None);
     let difference = differs(&less).unwrap();

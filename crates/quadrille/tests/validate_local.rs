@@ -212,7 +212,10 @@ fn bad_input_is_refused() {
         ("--ranks 4 --axes data", &["1 of 1 grids", "at least 2", "--axes"]),
         ("--ranks 2 --global-batch 3", &["1 of 4 grids", "at least 2", "--global-batch"]),
         ("--ranks 0", &["--ranks 0", "at least one"]),
-        ("--ranks 7 --global-batch 3", &["none of the 4 grids of 7 ranks", "gpt-tiny", "data=7", "try --global-batch 7"]),
+        (
+            "--ranks 7 --global-batch 3",
+            &["none of the 4 grids of 7 ranks", "gpt-tiny", "data=7", "try --global-batch 7"],
+        ),
         ("--ranks 2 --steps 2", &["--steps 2", "first 2 steps", "at least 3"]),
         ("--ranks 2 --layouts 1", &["--layouts 1", "at least 2"]),
         ("--ranks 2 --layouts 2 --all-grids", &["--layouts", "--all-grids"]),
