@@ -42,7 +42,7 @@ pub(crate) fn copy_documents(
             let tokens = stream.get(start..content.end.min(start + PART))?;
             check_tokens(&source, start, tokens, vocabulary.size)?;
             writer.push(tokens)?;
-            if start - told >= 16 * PART {
+            if start.saturating_sub(told) >= 16 * PART {
                 told = start;
                 progress((u128::from(input.bytes) * start as u128 / len as u128) as u64);
             }
