@@ -114,7 +114,8 @@ fn check(case: &Case, choice: &Index) -> Result<(), TestCaseError> {
 
     // In the same layout every bit is as if the run had gone on.
     let resumed = run(case, &case.layout, &same, Start::Resumed(Arc::clone(&middle)), BEFORE + AFTER).map_err(fail)?;
-    let losses = |run: &TrainOutcome| run.records.iter().map(|record| record.loss.to_bits()).collect::<Vec<_>>();
+    let losses =
+        |run: &TrainOutcome| run.records.iter().map(|each| (each.loss.to_bits(), each.tokens)).collect::<Vec<_>>();
     prop_assert_eq!(&losses(&uninterrupted)[BEFORE as usize..], losses(&resumed));
     let (end, again) = (opened(&whole, BEFORE + AFTER), opened(&same, BEFORE + AFTER));
     prop_assert!(bits(&end) == bits(&again), "the same layout");

@@ -90,6 +90,8 @@ pub struct Typed {
     pub request: LayoutRequest,
     /// Whether the grid is still to be chosen.
     pub auto: bool,
+    /// Whether the batch follows from the number of ranks.
+    pub usual_batch: bool,
     /// What the layout file says, flags left aside.
     pub file: LayoutFile,
     /// Where it is to run; read, and so checked, whether or not the grid is chosen for it.
@@ -139,10 +141,16 @@ pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: 
     };
     request.grid = grid.with_order(arguments.order.unwrap_or(request.grid.order()));
     let [sequences, tokens] = defaults.batch.map_or([None; 2], |batch| batch.map(Some));
-    request.global_batch = arguments.global_batch.or(file.global_batch).or(sequences).unwrap_or(2 * ranks);
+    let batch = arguments.global_batch.or(file.global_batch).or(sequences);
+    request.global_batch = batch.unwrap_or_else(|| usual_batch_of(ranks));
     request.seq_len = request.seq_len.or(tokens);
     request.check_used()?;
-    Ok(Typed { request, auto: chosen.is_none(), file, cluster })
+    Ok(Typed { request, auto: chosen.is_none(), usual_batch: batch.is_none(), file, cluster })
+}
+
+/// Sequences in a step where nobody says how many.
+fn usual_batch_of(ranks: usize) -> usize {
+    2 * ranks
 }
 
 /// Refuses what the model by which grids are ranked does not price.
@@ -158,16 +166,21 @@ pub fn check_ranked(request: &LayoutRequest) -> Result<(), Failure> {
 
 /// The layout that was asked for, or the best legal one by AxoNN's communication model.
 pub fn resolve(typed: &Typed, model: &Model) -> Result<Layout, Failure> {
-    let Typed { request, auto, cluster, .. } = typed;
+    let Typed { request, auto, usual_batch, cluster, .. } = typed;
     let ranks = request.grid.ranks();
     if *auto && ranks > 1 {
         check_ranked(request)?;
         return Ok(best(model, cluster, ranks, request, request.dtype.bytes())?.layout);
     }
-    // Remedies change the number of ranks, so nodes that follow from it are held against a layout that is legal without.
-    Layout::new(model, request)?;
-    let per_node = request.per_node.or_else(|| Some(cluster.per_node(ranks)));
-    Ok(Layout::new(model, &LayoutRequest { per_node, ..request.clone() })?)
+    // What follows from the number of ranks follows from that of a remedy, too.
+    Ok(Layout::completed(model, request, |other| LayoutRequest {
+        per_node: other.per_node.or_else(|| Some(cluster.per_node(other.grid.ranks()))),
+        global_batch: match *usual_batch && other.grid.ranks() != ranks {
+            true => usual_batch_of(other.grid.ranks()),
+            false => other.global_batch,
+        },
+        ..other.clone()
+    })?)
 }
 
 /// [`typed`] and [`resolve`].

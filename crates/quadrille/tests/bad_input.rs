@@ -57,8 +57,8 @@ fn sizes_of_zero_and_beyond_any_machine() {
 fn sizes_that_do_not_divide_name_the_nearest_that_do() {
     for command in ["explain", "verify", "train --set vocab=256"] {
         let line = |layout: &str| format!("{command} --model gpt-tiny {layout}");
-        refused(&line("--grid x=5"), &["x=5", "heads = 12", "try x=4"]);
-        refused(&line("--grid y=5"), &["y=5", "hidden = 48", "try y=2"]);
+        refused(&line("--grid x=5"), &["x=5", "heads = 12", "try x=4 or 6"]);
+        refused(&line("--grid y=5"), &["y=5", "hidden = 48", "try y=4 or 6"]);
         refused(&line("--grid z=7"), &["z=7", "qkv weight", "try z="]);
         refused(&line("--grid data=3 --global-batch 4"), &["global-batch = 4", "data=3", "try --global-batch 3 or 6"]);
         refused(&line("--grid z=4 --global-batch 6"), &["microbatch = 6", "z=4", "try --global-batch 4 or 8"]);

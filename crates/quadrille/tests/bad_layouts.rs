@@ -86,6 +86,24 @@ fn contexts_and_linear_layers() {
     layout_refused("--grid x=2 --summa-panels 2", &["summa-panels = 2", "only SUMMA", "leaving --summa-panels out"]);
 }
 
+/// Seven positions: a context of three needs fewer, and 12 would be more than there are.
+#[test]
+fn no_more_tokens_are_suggested_than_the_model_takes() {
+    let line = "verify --model gpt-tiny --set seq_len=7 --grid context=3";
+    refused(line, &["seq-len = 7", "context=3", "6 equal pieces", "; try --seq-len 6\n"]);
+    assert!(json("explain --model gpt-tiny --set seq_len=7 --grid context=3 --seq-len 6").is_object());
+}
+
+/// With the grid changes the usual batch, two sequences a rank: 6 ranks of x cut twelve sequences, not ten.
+#[test]
+fn what_follows_from_the_ranks_follows_from_those_of_a_remedy() {
+    refused("explain --model gpt-tiny --grid x=5", &["x=5 does not divide heads = 12", "try x=4 or 6"]);
+    refused("explain --model gpt-tiny --grid x=5 --global-batch 10", &["x=5 does not divide heads = 12", "try x=4\n"]);
+    for grid in ["x=4", "x=6", "x=4 --global-batch 10"] {
+        assert!(json(&format!("explain --model gpt-tiny --grid {grid}")).is_object());
+    }
+}
+
 #[test]
 fn memory_and_overlap() {
     layout_refused("--grid x=2 --cac", &["cac = on", "nothing is recomputed", "--recompute selective"]);

@@ -135,6 +135,22 @@ fn folders_and_files_of_text_are_tokenised_once() {
     }
 }
 
+/// Without learning a step's loss is that of its samples alone.
+#[test]
+fn every_step_reads_other_samples_of_a_file_and_every_layout_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let text: String = (0..4000).map(|at| format!("{} ", at * at % 7919)).collect();
+    fs::write(folder.path().join("numbers.txt"), text).unwrap();
+    let line = format!(
+        "{TINY} --global-batch 4 --dtype f64 --steps 3 --lr 1e-30 --tokenizer bytes --data numbers.txt --cache cache"
+    );
+    let serial = losses(&json_in(folder.path(), &format!("{line} --grid x=1")));
+    assert!(serial.windows(2).all(|pair| (pair[0] - pair[1]).abs() > 1e-6), "{serial:?}");
+    for grid in ["data=2", "z=2"] {
+        assert_close(&serial, &losses(&json_in(folder.path(), &format!("{line} --grid {grid}"))), 1e-11);
+    }
+}
+
 #[test]
 fn a_damaged_token_file_is_named_or_made_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -207,7 +207,20 @@ impl Layout {
     /// # Errors
     /// Names the rule that is broken and the nearest sizes that keep it.
     pub fn new(model: &Model, request: &LayoutRequest) -> Result<Self, SpecError> {
-        let legal = |request: &LayoutRequest| Self::legal(model, request);
+        Self::completed(model, request, LayoutRequest::clone)
+    }
+
+    /// As [`Layout::new`], where `complete` adds to what was asked for what follows from it, such as nodes from the number
+    /// of ranks: a remedy changes what was asked for, and what follows with it.
+    ///
+    /// # Errors
+    /// As [`Layout::new`].
+    pub fn completed(
+        model: &Model,
+        request: &LayoutRequest,
+        complete: impl Fn(&LayoutRequest) -> LayoutRequest,
+    ) -> Result<Self, SpecError> {
+        let legal = |request: &LayoutRequest| Self::legal(model, &complete(request));
         legal(request).map_err(|broken| broken.refuse(request, |other| legal(other).map(drop)))
     }
 
