@@ -27,7 +27,6 @@ use crate::plan::native::priced::PriceArguments;
 use crate::quantities::Counts;
 use crate::report::ReportArguments;
 use crate::sweep::SweepArguments;
-use crate::timeline::LOCAL_LATENCY_US;
 use crate::train::arguments::TrainArguments;
 use crate::validate::ValidateArguments;
 
@@ -197,21 +196,23 @@ pub struct ExplainArguments {
 /// A machine to simulate the step on.
 #[derive(Debug, Args)]
 pub struct MachineArguments {
-    /// Simulate the step on devices of --cluster: a line per stage, time from left to right
+    /// Simulate the step on devices of --cluster, priced as by --price with --framework quadrille: a line per stage, time from
+    /// left to right
     #[arg(long)]
     pub timeline: bool,
     /// Simulate, and write what runs when to this file, in place of what it holds; chrome://tracing and Perfetto show it
     #[arg(long, value_name = "FILE.json")]
     pub trace: Option<PathBuf>,
-    /// GFLOP/s of a device in products and attention, e.g. --device-gflops 280e3 for an A100 [default: 50 on local]
+    /// Simulate on devices of one rate for all operations instead: GFLOP/s in products and attention, e.g.
+    /// --device-gflops 280e3 [default: 50 on local]
     #[arg(long, value_name = "GFLOP/S")]
     pub device_gflops: Option<f64>,
-    /// GB/s of a device's memory, e.g. --memory-gb-s 1555 for an A100 [default: 10 on local]
+    /// The same: GB/s of a device's memory, e.g. --memory-gb-s 1555 [default: 10 on local]
     #[arg(long, value_name = "GB/S")]
     pub memory_gb_s: Option<f64>,
-    /// Microseconds before an operation or a message begins, e.g. --latency-us 5
-    #[arg(long, value_name = "US", default_value_t = LOCAL_LATENCY_US)]
-    pub latency_us: f64,
+    /// The same: microseconds before an operation or a message begins, e.g. --latency-us 5 [default: 1]
+    #[arg(long, value_name = "US")]
+    pub latency_us: Option<f64>,
 }
 
 /// The cost models of `plan`.

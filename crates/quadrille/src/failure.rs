@@ -1,6 +1,7 @@
 //! The one place where errors become messages and exit codes.
 
 use quadrille_checkpoint::CheckpointError;
+use quadrille_cost::native::PriceError;
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_files::FileError;
@@ -85,6 +86,15 @@ impl From<SpecError> for Failure {
 impl From<StepError> for Failure {
     fn from(error: StepError) -> Self {
         Self::Usage(error.into())
+    }
+}
+
+impl From<PriceError> for Failure {
+    fn from(error: PriceError) -> Self {
+        match error {
+            PriceError::Spec(_) | PriceError::Step(_) => Self::Usage(error.into()),
+            PriceError::Simulation(_) => Self::Run(error.into()),
+        }
     }
 }
 

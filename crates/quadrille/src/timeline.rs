@@ -5,9 +5,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use quadrille_cost::native::{Framework, NativeMachine, Problem};
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate, timeline};
 use quadrille_cost::trace::{Trace, chrome_trace};
-use quadrille_spec::Cluster;
+use quadrille_spec::{Cluster, ElementType};
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
@@ -31,6 +32,12 @@ impl MachineArguments {
         self.timeline || self.trace.is_some()
     }
 
+    /// Whether devices compute at one rate: where rates are typed, or the cluster says nothing of its devices.
+    fn is_uniform(&self, cluster: &Cluster) -> bool {
+        let typed = [self.device_gflops, self.memory_gb_s, self.latency_us];
+        typed.iter().any(Option::is_some) || cluster.device.is_none()
+    }
+
     fn rates(&self, cluster: &Cluster) -> Result<DeviceRates, Failure> {
         let is_local = cluster.name == "local";
         let rate = |flag: &str, typed: Option<f64>, local: f64| match typed {
@@ -38,8 +45,7 @@ impl MachineArguments {
             Some(rate) => Err(Failure::usage(format!("{flag} {rate}: a rate is positive; give one, e.g. {flag} 100"))),
             None if is_local => Ok(local * 1e9),
             None => Err(Failure::usage(format!(
-                "a simulation on {} needs {flag}: it computes at one rate for all operations; give it, or leave --cluster \
-                 out, or see explain --price",
+                "a simulation of devices of one rate on {} needs {flag}: give it, or leave the other rates out",
                 cluster.name
             ))),
         };
@@ -54,7 +60,7 @@ impl MachineArguments {
     }
 
     fn latency(&self) -> Result<f64, Failure> {
-        match self.latency_us {
+        match self.latency_us.unwrap_or(LOCAL_LATENCY_US) {
             microseconds if microseconds.is_finite() && microseconds >= 0.0 => Ok(microseconds * 1e-6),
             other => Err(Failure::usage(format!("--latency-us {other}: a time is at least 0; give one, e.g. 5"))),
         }
@@ -62,13 +68,29 @@ impl MachineArguments {
 
     /// Simulates a step of `program` and writes the trace that was asked for.
     pub fn simulate(&self, program: &StepProgram, cluster: &Cluster) -> Result<Simulation, Failure> {
-        let network = RingNetwork::new(cluster, &program.layout, self.latency()?)?;
-        let machine = UniformMachine { rates: self.rates(cluster)?, network };
-        let simulation = simulate(program, &machine).map_err(|error| Failure::Run(error.into()))?;
+        let StepProgram { model, layout, .. } = program;
+        let simulation = if self.is_uniform(cluster) {
+            let network = RingNetwork::new(cluster, layout, self.latency()?)?;
+            simulate(program, &UniformMachine { rates: self.rates(cluster)?, network })
+        } else {
+            check_priced_type(layout.dtype)?;
+            let problem = Problem::new(model, cluster, Framework::QUADRILLE, layout.global_batch, layout.seq_len)?;
+            problem.check_placed(layout)?;
+            simulate(program, &NativeMachine::new(&problem, layout))
+        };
+        let simulation = simulation.map_err(|error| Failure::Run(error.into()))?;
         if let Some(path) = &self.trace {
             write_trace(path, create_trace(path)?, &Trace::from(&simulation))?;
         }
         Ok(simulation)
+    }
+}
+
+/// Refuses a type in which the native model does not price this program's steps.
+pub fn check_priced_type(dtype: ElementType) -> Result<(), Failure> {
+    match dtype {
+        ElementType::F32 => Ok(()),
+        other => Err(Failure::usage(format!("--dtype {other}: the native model prices steps of this program in f32"))),
     }
 }
 

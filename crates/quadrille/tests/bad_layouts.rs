@@ -141,7 +141,10 @@ fn files_with_faults_name_file_and_line() {
 
 #[test]
 fn machines_to_simulate_on() {
-    refused("explain --grid x=2 --timeline --cluster perlmutter", &["perlmutter", "--device-gflops", "give it"]);
+    refused(
+        "explain --grid x=2 --timeline --cluster perlmutter --latency-us 5",
+        &["perlmutter", "--device-gflops", "give it"],
+    );
     for value in ["0", "-1", "nan", "inf"] {
         refused(&format!("explain --grid x=2 --timeline --device-gflops {value}"), &["--device-gflops", "positive"]);
         refused(&format!("explain --grid x=2 --timeline --memory-gb-s {value}"), &["--memory-gb-s", "positive"]);

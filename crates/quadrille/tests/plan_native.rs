@@ -258,7 +258,7 @@ fn bad_models_and_clusters_name_value_rule_and_remedy() {
     // Groups of y in nodes of 8 would straddle them.
     refused(
         "explain --price --cluster selene --model gpt2-124m --set hidden=768 --grid y=3,data=16 --global-batch 48",
-        &["--per-node 8", "straddle nodes"],
+        &["per-node = 8", "straddle nodes", "use --per-node 1"],
     );
     let cluster = fs::read_to_string(CLUSTER).unwrap().replace("links = 4", "devices = 16");
     let folder = folder_with("small.toml", cluster);
@@ -353,4 +353,21 @@ fn a_priced_layout_says_whether_it_fits() {
     assert_eq!(document["reserved_bytes"], 400_000_000);
     assert_eq!(json(&format!("{explain} --memory-reserve 99%"))["fits"], false);
     refused(&format!("{explain} --dtype f64"), &["--dtype", "--framework"]);
+}
+
+/// Seconds of the price are those of the timeline, bytes those of the ledger; pieces of layers need not be even.
+#[test]
+fn one_layout_has_one_price() {
+    for layout in ["pipe=2,data=2", "x=2,z=2,pipe=2 --stage-blocks 5,7 --recompute selective", "z=4,data=2 --zero 2"] {
+        let line = format!("explain --model gpt2-124m --cluster {CLUSTER} --global-batch 16 --grid {layout}");
+        let priced = json(&format!("{line} --price --framework quadrille"));
+        let drawn = json(&format!("{line} --timeline"));
+        let [seconds, simulated] =
+            [&priced["plan"]["time_s"], &drawn["simulation"]["step_s"]].map(|each| each.as_f64().unwrap());
+        assert!((seconds / simulated - 1.0).abs() < 1e-9, "{layout}: {seconds} and {simulated}");
+        let allocated = drawn["ranks"].as_array().unwrap().iter().map(|rank| rank["memory"]["allocated"].as_u64());
+        assert_eq!(priced["plan"]["memory_bytes"].as_u64(), allocated.max().unwrap(), "{layout}");
+    }
+    let line = format!("explain --model gpt2-124m --cluster {CLUSTER} --grid pipe=2 --stage-blocks 5,7 --price");
+    refused(&line, &["stage-blocks = 5,7", "as equal as possible", "--framework quadrille"]);
 }

@@ -1,5 +1,7 @@
 //! The memory of a rank over a step: what storages take and give back, in the order of the stage's steps.
 
+use std::collections::BTreeMap;
+
 use quadrille_spec::{MemoryClass, MemoryLedger};
 
 use crate::program::Section;
@@ -21,8 +23,38 @@ pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
     }
     let update = walk.profile(&program.update);
     walk.run(&update);
-    walk.ledger.allocated = walk.permanent() + program.placement.buffer_bytes.iter().sum::<u64>();
+    walk.ledger.allocated = program.allocated().values().sum();
     walk.ledger
+}
+
+impl StageProgram {
+    /// Bytes that a rank of the stage allocates, by what they are counted as: states and other storages that outlive the
+    /// step, and the buffers of all others. A buffer that several classes use counts under the first of them.
+    pub fn allocated(&self) -> BTreeMap<MemoryClass, u64> {
+        let mut bytes: BTreeMap<MemoryClass, u64> = MemoryClass::ALL.map(|class| (class, 0)).into();
+        let mut add = |class: MemoryClass, more: u64| *bytes.entry(class).or_default() += more;
+        let mut of_buffer = vec![None; self.placement.buffer_bytes.len()];
+        for (info, buffer) in self.storages.iter().zip(&self.placement.buffer_of) {
+            match buffer {
+                None if info.persistent => add(info.class, info.bytes()),
+                None => {}
+                Some(first) => of_buffer[*first..first + info.instances].iter_mut().for_each(|class| {
+                    *class = Some(class.map_or(info.class, |other: MemoryClass| other.min(info.class)));
+                }),
+            }
+        }
+        for (class, bytes) in of_buffer.into_iter().zip(&self.placement.buffer_bytes) {
+            add(class.unwrap_or(MemoryClass::Buffers), *bytes);
+        }
+        add(MemoryClass::Optimizer, self.optimizer_bytes());
+        bytes
+    }
+
+    /// Bytes of the optimizer's states on a rank: two moments of the type of the parameter.
+    fn optimizer_bytes(&self) -> u64 {
+        let updated = self.parameters.iter().filter(|_| self.trains());
+        updated.map(|parameter| 2 * self.local_bytes(parameter.updated)).sum()
+    }
 }
 
 /// What a section takes at most, of each class and of all together, and what it leaves taken.
@@ -51,17 +83,7 @@ impl Walk<'_> {
             };
             self.ledger.take(info.class, copies * self.bytes(StorageId(index)));
         }
-        for parameter in self.program.parameters.iter().filter(|_| self.program.trains()) {
-            // Moments are of the type of the parameter.
-            self.ledger.take(MemoryClass::Optimizer, 2 * self.program.local_bytes(parameter.updated));
-        }
-    }
-
-    /// Bytes that have memory of their own beside the buffers of the placement.
-    fn permanent(&self) -> u64 {
-        let storages = self.program.storages.iter().enumerate().filter(|(_, info)| info.persistent);
-        let states: u64 = storages.map(|(index, _)| self.bytes(StorageId(index))).sum();
-        states + self.ledger.peak_of.get(&MemoryClass::Optimizer).copied().unwrap_or(0)
+        self.ledger.take(MemoryClass::Optimizer, self.program.optimizer_bytes());
     }
 
     /// Received storages are taken when their receive is posted, sent ones given back when their send is released.

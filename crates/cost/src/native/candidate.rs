@@ -41,7 +41,11 @@ pub struct Candidate {
 impl Candidate {
     /// What a layout on a cluster is for the native model.
     pub fn of(layout: &Layout, cluster: &Cluster) -> Self {
-        let domain = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(usize::MAX);
+        Self::on_domains(layout, cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(usize::MAX))
+    }
+
+    /// The same where the domains of the innermost tier have so many devices.
+    pub(super) fn on_domains(layout: &Layout, domain: usize) -> Self {
         Self {
             sizes: Axis::ALL.map(|axis| layout.grid.size(axis)),
             inside: inside(&layout.grid, layout.per_node.min(domain)),

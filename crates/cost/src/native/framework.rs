@@ -200,6 +200,11 @@ impl Framework {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::QUADRILLE, Self::MEGATRON, Self::MEGATRON_STORED, Self::FSDP];
 
+    /// Whether it runs step programs: what it does is in the program.
+    pub fn runs_programs(&self) -> bool {
+        self.name == Self::QUADRILLE.name
+    }
+
     /// The framework of that name.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! The native model's constants as a machine for simulations of step programs.
 
-use quadrille_spec::{Axis, CollectiveKind};
+use quadrille_spec::{Axis, CollectiveKind, Layout};
 use quadrille_step::{At, Computation, Op, Product, StageProgram};
 
 use super::network::{Link, Placement};
+use super::rates::Taken;
 use super::{Candidate, Problem};
 use crate::simulation::{Communication, Machine};
 
@@ -17,21 +18,21 @@ pub struct NativeMachine<'a> {
 }
 
 impl<'a> NativeMachine<'a> {
-    /// A machine for the program of the candidate's layout.
-    pub fn new(problem: &'a Problem, candidate: &Candidate) -> Self {
-        Self { problem, candidate: *candidate, placement: Placement::of(&problem.network, candidate) }
+    /// A machine for the program of a layout.
+    pub fn new(problem: &'a Problem, layout: &Layout) -> Self {
+        let candidate = problem.candidate(layout);
+        Self { problem, candidate, placement: Placement::of(&problem.network, &candidate) }
     }
 
     fn link(&self, axes: quadrille_spec::AxisSet) -> Link {
         Link::new(&self.problem.network, &self.placement, &self.candidate, axes)
     }
-}
 
-impl Machine for NativeMachine<'_> {
-    fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
+    /// What an operation takes on the compute stream.
+    pub(super) fn taken(&self, stage: &StageProgram, op: &Op) -> Taken {
         let rates = &self.problem.rates;
         let work = op.operation.work(At::first(stage));
-        let taken = match work.computation {
+        match work.computation {
             Computation::None => rates.traffic(work.moved as f64, 1.0),
             Computation::Product { product: Product { m, n, k, .. }, .. } => {
                 rates.product([m, n, k].map(|size| size as f64))
@@ -41,8 +42,13 @@ impl Machine for NativeMachine<'_> {
                 rates.attention(backward, causal, shape, outputs as f64, work.moved as f64)
             }
             Computation::Sweep { elements, arithmetic } => rates.swept(elements as f64 * arithmetic, work.moved as f64),
-        };
-        taken.seconds()
+        }
+    }
+}
+
+impl Machine for NativeMachine<'_> {
+    fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
+        self.taken(stage, op).seconds()
     }
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {

@@ -1,6 +1,6 @@
 //! What does not vary while layouts are compared.
 
-use quadrille_spec::{Cluster, Model, SpecError};
+use quadrille_spec::{Cluster, Layout, Model, SpecError};
 
 use super::network::Network;
 use super::operations::Sizes;
@@ -73,6 +73,11 @@ impl Problem {
         let rule = format!("the networks of {} join {joined} devices", self.cluster);
         let remedy = format!("use at most {joined}, or add a tier to the cluster");
         Err(SpecError::invalid("devices", devices, rule, remedy))
+    }
+
+    /// What a layout is for this model of its price.
+    pub fn candidate(&self, layout: &Layout) -> Candidate {
+        Candidate::on_domains(layout, self.network.innermost())
     }
 
     /// What the passes of a candidate depend on.

@@ -4,6 +4,7 @@ mod case;
 mod deviation;
 mod fit;
 mod memory;
+mod program;
 mod properties;
 mod refusals;
 mod seconds;

@@ -11,7 +11,7 @@ use crate::deviation::Deviation;
 fn deviation(case: &Case) -> f64 {
     let (problem, c) = (case.problem(Framework::QUADRILLE), case.candidate());
     let price = problem.price(&c, &problem.block(&c));
-    let simulated = simulate(&case.program(), &NativeMachine::new(&problem, &c)).unwrap();
+    let simulated = simulate(&case.program(), &NativeMachine::new(&problem, &case.layout)).unwrap();
     price.seconds / simulated.step_seconds - 1.0
 }
 

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use quadrille_cost::native::Candidate;
-use quadrille_spec::{Axis, Recompute, Schedule, SpecError};
+use quadrille_cost::native::{Candidate, PriceError};
+use quadrille_spec::{Axis, Recompute, Schedule};
 
 use super::placement::{node, placements};
 use super::ranking::Ranked;
 use super::setting::Setting;
 use super::space::{Space, divisors};
+
+/// How many changes are priced by their programs.
+const PRICED: usize = 16;
 
 /// A layout that differs in one choice.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,18 +23,19 @@ pub struct Change {
 }
 
 impl Setting<'_> {
-    /// Every legal layout that fits and differs from `candidate` in one choice, fastest first. A factor that moves from
+    /// The legal layouts that fit and differ from `candidate` in one choice, fastest first. A factor that moves from
     /// one axis to another is one choice; where it is needed, microbatch and placement follow. Of a layout that the framework
-    /// runs, those that it runs too.
+    /// runs, those that it runs too. Where programs are priced, the [`PRICED`] that are fastest in closed form.
     ///
     /// # Errors
     /// What cannot be priced.
-    pub fn changes(&self, candidate: &Candidate) -> Result<Vec<Change>, SpecError> {
+    pub fn changes(&self, candidate: &Candidate) -> Result<Vec<Change>, PriceError> {
         let problem = self.problem()?;
         let rules = self.rules();
         let mut space = Space::default();
         space.keep_to(&self.framework);
         let runs = |variant: &Candidate| !space.contains(candidate) || space.contains(variant);
+        let fits = |ranked: &Ranked| self.capacity.is_none_or(|capacity| ranked.price.memory.total() <= capacity);
         let mut found: Vec<Change> = Vec::new();
         for (what, variants) in self.variants(candidate) {
             let priced =
@@ -39,11 +43,18 @@ impl Setting<'_> {
                     let price = problem.price(&variant, &problem.block(&variant));
                     Ranked { candidate: variant, price }
                 });
-            let fits = |ranked: &Ranked| self.capacity.is_none_or(|capacity| ranked.price.memory.total() <= capacity);
             let best = priced.filter(fits).min_by(Ranked::order);
             found.extend(best.map(|ranked| Change { what, ranked }));
         }
         found.sort_by(|a, b| a.ranked.order(&b.ranked));
+        if self.framework.runs_programs() {
+            found.truncate(PRICED);
+            for Change { ranked, .. } in &mut found {
+                ranked.price = problem.price_layout(&self.layout(&ranked.candidate)?)?;
+            }
+            found.retain(|change| fits(&change.ranked));
+            found.sort_by(|a, b| a.ranked.order(&b.ranked));
+        }
         Ok(found)
     }
 

@@ -1,8 +1,8 @@
 //! Why a layout is as fast as it is: what binds, what another layout does better or worse, what faster hardware would
 //! give.
 
-use quadrille_cost::native::{Candidate, Parts};
-use quadrille_spec::{Axis, SpecError};
+use quadrille_cost::native::{Parts, PriceError};
+use quadrille_spec::{Axis, Layout};
 
 use super::hardware;
 use super::setting::Setting;
@@ -131,8 +131,8 @@ const LARGER: f64 = 1.1;
 ///
 /// # Errors
 /// What cannot be priced.
-pub fn sensitivities(setting: &Setting, candidate: &Candidate) -> Result<Vec<Sensitivity>, SpecError> {
-    let before = setting.price(candidate)?.seconds;
+pub fn sensitivities(setting: &Setting, layout: &Layout) -> Result<Vec<Sensitivity>, PriceError> {
+    let before = setting.price(layout)?.seconds;
     let mut found = Vec::new();
     for field in hardware::rates(setting.cluster) {
         let from = hardware::value(setting.cluster, &field)?;
@@ -142,7 +142,7 @@ pub fn sensitivities(setting: &Setting, candidate: &Candidate) -> Result<Vec<Sen
         else {
             continue;
         };
-        let after = Setting { cluster: &cluster, ..*setting }.price(candidate)?.seconds;
+        let after = Setting { cluster: &cluster, ..*setting }.price(layout)?.seconds;
         found.push(Sensitivity { field, from, to, gained_seconds: before - after });
     }
     found.sort_by(|a, b| b.gained_seconds.abs().total_cmp(&a.gained_seconds.abs()));

@@ -1,7 +1,7 @@
 //! What layouts are compared for: a model on a cluster.
 
-use quadrille_cost::native::{Candidate, Framework, Price, Problem};
-use quadrille_spec::{Cluster, Model, SpecError};
+use quadrille_cost::native::{Candidate, Framework, Price, PriceError, Problem};
+use quadrille_spec::{Cluster, Layout, Model, SpecError};
 
 use super::legal::Rules;
 
@@ -29,10 +29,16 @@ impl Setting<'_> {
     ///
     /// # Errors
     /// What cannot be priced.
-    pub fn price(&self, candidate: &Candidate) -> Result<Price, SpecError> {
-        let problem = self.problem()?;
-        problem.check_devices(candidate.devices())?;
-        Ok(problem.price(candidate, &problem.block(candidate)))
+    pub fn price(&self, layout: &Layout) -> Result<Price, PriceError> {
+        self.problem()?.price_layout(layout)
+    }
+
+    /// The layout of a candidate.
+    ///
+    /// # Errors
+    /// None for what a search has found.
+    pub fn layout(&self, candidate: &Candidate) -> Result<Layout, SpecError> {
+        Layout::new(self.model, &candidate.request(self.global_batch, self.seq_len)?)
     }
 
     pub(super) fn problem(&self) -> Result<Problem, SpecError> {

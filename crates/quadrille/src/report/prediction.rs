@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_cost::native::{Candidate, Framework, NativeMachine, Problem};
+use quadrille_cost::native::{Framework, NativeMachine, Problem};
 use quadrille_cost::simulation::{Machine, simulate_passes};
-use quadrille_spec::{Axis, Cluster, ElementType};
+use quadrille_spec::{Axis, Cluster};
 use quadrille_step::{Op, StageProgram, StepProgram};
 
 use super::read::Run;
 use crate::failure::Failure;
-use crate::plan::native::priced::check_priced;
+use crate::timeline::check_priced_type;
 use crate::validate::local::machine;
 
 /// Predicted times.
@@ -53,17 +53,10 @@ impl Prediction {
 
 fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, Failure> {
     let StepProgram { model, layout, .. } = program;
-    if layout.dtype != ElementType::F32 {
-        return Err(Failure::usage(format!(
-            "the native model prices steps of this program in f32, and the run is in {}",
-            layout.dtype
-        )));
-    }
+    check_priced_type(layout.dtype)?;
     let problem = Problem::new(model, cluster, Framework::QUADRILLE, layout.global_batch, layout.seq_len)?;
-    let candidate = Candidate::of(layout, cluster);
-    check_priced(model, cluster, &candidate, layout)?;
-    problem.check_devices(candidate.devices())?;
-    let machine = NativeMachine::new(&problem, &candidate);
+    problem.check_placed(layout)?;
+    let machine = NativeMachine::new(&problem, layout);
     let simulation = simulate_passes(program, &machine).map_err(|error| Failure::Run(error.into()))?;
     let stages = program.stages.iter().zip(&simulation.stages).map(|(stage, times)| StageTimes {
         operations: operations(stage, &machine),
@@ -117,7 +110,7 @@ mod tests {
             let program = StepProgram::new(&model, &layout).unwrap();
             let (cluster, _) = machine::described(Cluster::preset("local").unwrap(), 1, 1);
             let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 8, layout.seq_len).unwrap();
-            let machine = NativeMachine::new(&problem, &Candidate::of(&layout, &cluster));
+            let machine = NativeMachine::new(&problem, &layout);
             let simulation = simulate_passes(&program, &machine).unwrap();
             let times = times(&program, &cluster).unwrap_or_else(|failure| panic!("{}", failure.message()));
             for (stage, simulated) in times.stages.iter().zip(&simulation.stages) {

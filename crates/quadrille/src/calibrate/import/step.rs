@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quadrille_cost::native::{Candidate, Framework, Price, Problem};
+use quadrille_cost::native::{Framework, Price, Problem};
 use quadrille_engine::Hyper;
 use quadrille_spec::{Cluster, Efficiency, Layout, LayoutFile, LayoutRequest, Model};
 use serde::Serialize;
@@ -10,7 +10,6 @@ use serde::Serialize;
 use crate::arguments::ModelArguments;
 use crate::documents;
 use crate::failure::Failure;
-use crate::plan::native::priced::check_priced;
 use crate::settings;
 
 /// The least factor that is tried.
@@ -83,10 +82,7 @@ impl Step {
     fn price(&self, cluster: &Cluster, framework: &Framework) -> Result<Price, Failure> {
         let (layout, model) = (&self.layout, &self.model);
         let problem = Problem::new(model, cluster, *framework, layout.global_batch, layout.seq_len)?;
-        problem.check_devices(layout.grid.ranks())?;
-        let candidate = Candidate::of(layout, cluster);
-        check_priced(model, cluster, &candidate, layout)?;
-        Ok(problem.price(&candidate, &problem.block(&candidate)))
+        Ok(problem.price_layout(layout)?)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Why a layout is as fast as it is, for people and as a document.
 
+use quadrille_cost::native::PriceError;
 use quadrille_plan::native::explain::{ROUNDING, Sensitivity, binding, difference, sensitivities};
 use quadrille_plan::native::{Change, Ranked, Setting};
-use quadrille_spec::SpecError;
+use quadrille_spec::Layout;
 use serde_json::{Value, json};
 
 use super::describe::{memory, seconds, share};
@@ -24,9 +25,14 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Explains a layout, and why another that was found is slower.
-    pub fn new(setting: &Setting, best: Ranked, runner_up: Option<Ranked>) -> Result<Self, SpecError> {
-        let sensitivities = sensitivities(setting, &best.candidate)?;
+    /// Explains a layout, whose price is `best`, and why another that was found is slower.
+    pub fn new(
+        setting: &Setting,
+        layout: &Layout,
+        best: Ranked,
+        runner_up: Option<Ranked>,
+    ) -> Result<Self, PriceError> {
+        let sensitivities = sensitivities(setting, layout)?;
         let changes = setting.changes(&best.candidate)?;
         Ok(Self { best, sensitivities, changes, runner_up })
     }
@@ -120,8 +126,7 @@ impl Explanation {
     pub fn document(&self, setting: &Setting) -> Value {
         let before = self.best.price.seconds;
         let candidate_json = |ranked: &Ranked| {
-            let request = ranked.candidate.request(setting.global_batch, setting.seq_len).ok();
-            let layout = request.and_then(|request| quadrille_spec::Layout::new(setting.model, &request).ok());
+            let layout = setting.layout(&ranked.candidate).ok();
             layout.map(|layout| crate::describe::layout_json(&layout))
         };
         json!({

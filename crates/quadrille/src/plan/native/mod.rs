@@ -87,7 +87,9 @@ impl<'a> Answer<'a> {
         };
         let seconds = start.elapsed().as_secs_f64();
         let runner_up = found.ranked.get(1).copied();
-        let explain = || explain::Explanation::new(&search.setting, best, runner_up);
+        let explain = || -> Result<_, Failure> {
+            Ok(explain::Explanation::new(&search.setting, &layout(case, &best)?, best, runner_up)?)
+        };
         let explanation = results.explain.then(explain).transpose()?;
         Ok(Self { case, search, found, best, front: front(&layouts), incomplete, seconds, explanation })
     }
@@ -95,8 +97,7 @@ impl<'a> Answer<'a> {
 
 /// The layout of a candidate.
 fn layout(case: &Case, ranked: &Ranked) -> Result<Layout, Failure> {
-    let request = ranked.candidate.request(case.global_batch, case.seq_len)?;
-    Ok(Layout::new(&case.model, &request)?)
+    Ok(case.setting()?.layout(&ranked.candidate)?)
 }
 
 /// The layout as a file that `--layout` reads.

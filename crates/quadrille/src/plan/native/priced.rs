@@ -4,7 +4,6 @@ use clap::Args;
 use quadrille_cost::native::{Candidate, Framework};
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Ranked, Space};
-use quadrille_spec::{Cluster, Layout, Model};
 use serde_json::json;
 
 use super::case::Case;
@@ -57,9 +56,8 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     };
     let setting = case.setting()?;
     let candidate = Candidate::of(&layout, &case.cluster);
-    check_priced(&case.model, &case.cluster, &candidate, &layout)?;
-    let ranked = Ranked { candidate, price: setting.price(&candidate)? };
-    let explanation = Explanation::new(&setting, ranked, None)?;
+    let ranked = Ranked { candidate, price: setting.price(&layout)? };
+    let explanation = Explanation::new(&setting, &layout, ranked, None)?;
     // Unknown where the device's memory is.
     let fits = setting.capacity.map(|capacity| ranked.price.memory.total() <= capacity);
     if arguments.json {
@@ -79,31 +77,4 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     text += &format!("\nparts of a step\n{}", parts_table(&[&ranked]));
     text += &format!("\nmemory of the rank that needs most\n{}", memory_table(&setting, &[&ranked]));
     print_text(&(text + &explanation.text(&setting)))
-}
-
-/// Refuses pieces of layers, groups of microbatches and nodes that the model does not price.
-pub fn check_priced(model: &Model, cluster: &Cluster, candidate: &Candidate, layout: &Layout) -> Result<(), Failure> {
-    let request = candidate.request(layout.global_batch, layout.seq_len)?;
-    let priced = Layout::new(model, &request)?;
-    let node = cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(usize::MAX);
-    let used = layout.per_node.min(node).min(layout.grid.ranks());
-    if candidate.domain() != used {
-        return Err(Failure::usage(format!(
-            "--per-node {used}: groups of ranks straddle nodes, which the native model does not price; use --per-node {} or \
-             another --order",
-            candidate.domain()
-        )));
-    }
-    for (flag, same) in [
-        ("--stage-blocks", priced.stage_blocks == layout.stage_blocks),
-        ("--microbatch-group", priced.microbatch_group == layout.microbatch_group),
-    ] {
-        if !same {
-            return Err(Failure::usage(format!(
-                "{flag}: the native model prices pieces of layers as equal as possible and groups as long as the pipeline; \
-                 leave it out, or use --timeline"
-            )));
-        }
-    }
-    Ok(())
 }

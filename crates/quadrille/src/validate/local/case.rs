@@ -1,7 +1,7 @@
 //! What is compared: layouts with their predictions, and how they are run.
 
 use indicatif::ProgressBar;
-use quadrille_cost::native::{Candidate, Framework, Problem};
+use quadrille_cost::native::{Framework, Problem};
 use quadrille_engine::{Hyper, TrainOptions, random_batch, train};
 use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, choose, shuffled};
 use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model};
@@ -13,7 +13,6 @@ use super::machine;
 use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
-use crate::plan::native::priced::check_priced;
 use crate::{resources, settings};
 
 /// Layouts of one model on one machine.
@@ -96,12 +95,8 @@ impl Case {
     fn predict(&mut self, layouts: impl Iterator<Item = Layout>) -> Result<(), Failure> {
         let Self { model, cluster, .. } = &*self;
         let problem = Problem::new(model, cluster, Framework::QUADRILLE, self.global_batch, self.seq_len)?;
-        let price = |layout: &Layout| -> Result<Predicted, Failure> {
-            let candidate = Candidate::of(layout, cluster);
-            check_priced(model, cluster, &candidate, layout)?;
-            problem.check_devices(candidate.devices())?;
-            Ok(Predicted::from(&problem.price(&candidate, &problem.block(&candidate))))
-        };
+        let price =
+            |layout: &Layout| -> Result<Predicted, Failure> { Ok(Predicted::from(&problem.price_layout(layout)?)) };
         let layouts = layouts.map(|layout| {
             let predicted = price(&layout).map_err(|failure| failure.message());
             Predictable { layout, predicted }

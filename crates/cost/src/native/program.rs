@@ -1,0 +1,207 @@
+//! The price of a step from its program: the seconds of its discrete events, the bytes that its ranks allocate.
+
+use quadrille_spec::{Axis, AxisSet, EvenPieces, Layout, MemoryClass, SpecError};
+use quadrille_step::{Computation, Op, StageProgram, StepError, StepProgram};
+
+use super::machine::NativeMachine;
+use super::rates::Taken;
+use super::{Memory, Parts, Price, Problem};
+use crate::simulation::{Communication, Machine, Simulation, SimulationError, StageTimes, simulate_passes};
+
+/// A layout that has no price.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PriceError {
+    /// The layout is not legal, or the cluster is not described.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// It has no program.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// Its program cannot be simulated.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+}
+
+impl Problem {
+    /// The price of a layout. Of a framework that runs step programs it is that of the layout's program: the step that
+    /// [`simulate`](crate::simulation::simulate) gives, and the memory of the rank that allocates most.
+    ///
+    /// # Errors
+    /// More devices than the cluster joins, groups of ranks that straddle nodes; a layout that has no program; of other
+    /// frameworks, uneven pieces and groups of microbatches.
+    pub fn price_layout(&self, layout: &Layout) -> Result<Price, PriceError> {
+        self.check_placed(layout)?;
+        if self.framework.runs_programs() {
+            return self.price_program(&StepProgram::new(&self.model, layout)?);
+        }
+        self.check_pieces(layout)?;
+        let candidate = self.candidate(layout);
+        Ok(self.price(&candidate, &self.block(&candidate)))
+    }
+
+    /// The price of a step of a program.
+    ///
+    /// # Errors
+    /// A program that cannot be simulated.
+    pub fn price_program(&self, program: &StepProgram) -> Result<Price, PriceError> {
+        let machine = NativeMachine::new(self, &program.layout);
+        let simulation = simulate_passes(program, &machine)?;
+        let works: Vec<StageWork> = program.stages.iter().map(|stage| StageWork::of(stage, &machine)).collect();
+        let ranks = (program.layout.grid.ranks() / program.stages.len()) as f64;
+        Ok(Price {
+            seconds: simulation.step_seconds,
+            parts: parts(program, &machine, &simulation, &works)?,
+            memory: memory(program),
+            model_flops: self.model_flops,
+            executed_flops: ranks * works.iter().map(|work| work.flops).sum::<f64>(),
+        })
+    }
+
+    /// Makes sure that the cluster's networks join the layout's ranks, and every group of them has as many members in each
+    /// domain of the innermost tier.
+    ///
+    /// # Errors
+    /// More devices than the cluster joins; groups of ranks that straddle nodes.
+    pub fn check_placed(&self, layout: &Layout) -> Result<(), SpecError> {
+        self.check_devices(layout.grid.ranks())?;
+        let candidate = self.candidate(layout);
+        let used = layout.per_node.min(self.network.innermost()).min(layout.grid.ranks());
+        if candidate.domain() == used {
+            return Ok(());
+        }
+        let rule = "groups of ranks straddle nodes, which the native model does not price";
+        let remedy = format!("use --per-node {} or another --order", candidate.domain());
+        Err(SpecError::invalid("per-node", used, rule, remedy))
+    }
+
+    /// Makes sure that pieces of layers are as equal as possible, and groups of microbatches as long as the pipeline.
+    fn check_pieces(&self, layout: &Layout) -> Result<(), SpecError> {
+        let pipe = layout.grid.size(Axis::Pipe);
+        let even = EvenPieces::new(self.model.layers, pipe, layout.chunks);
+        let remedy = "leave it out, or use --framework quadrille";
+        if !even.blocks().eq(layout.stage_blocks.iter().copied()) {
+            let blocks: Vec<String> = layout.stage_blocks.iter().map(usize::to_string).collect();
+            let rule = format!("of {} pieces as equal as possible are priced", self.framework.name);
+            return Err(SpecError::invalid("stage-blocks", blocks.join(","), rule, remedy));
+        }
+        if layout.microbatch_group != pipe {
+            let rule = format!("of {} groups as long as the pipeline are priced", self.framework.name);
+            return Err(SpecError::invalid("microbatch-group", layout.microbatch_group, rule, remedy));
+        }
+        Ok(())
+    }
+}
+
+/// What the compute stream of a stage's rank does in a step.
+#[derive(Default)]
+struct StageWork {
+    passes: Taken,
+    update: Taken,
+    /// Of products and attention.
+    flops: f64,
+}
+
+impl StageWork {
+    fn of(stage: &StageProgram, machine: &NativeMachine) -> Self {
+        let mut work = Self::default();
+        let microbatches = stage.layout.microbatches();
+        for section in stage.chunks.iter().flat_map(|chunk| chunk.sections()) {
+            for op in computing(&section.ops) {
+                let times = if op.once { 1.0 } else { microbatches as f64 };
+                work.passes += machine.taken(stage, op).times(times);
+                work.flops += times * flops(stage, op);
+            }
+        }
+        computing(&stage.update.ops).for_each(|op| work.update += machine.taken(stage, op));
+        work
+    }
+}
+
+fn computing(ops: &[Op]) -> impl Iterator<Item = &Op> {
+    ops.iter().filter(|op| op.operation.group().computes())
+}
+
+fn flops(stage: &StageProgram, op: &Op) -> f64 {
+    let work = op.operation.work(quadrille_step::At::first(stage));
+    match work.computation {
+        Computation::Product { .. } | Computation::Attention { .. } => work.flops() as f64,
+        Computation::None | Computation::Sweep { .. } => 0.0,
+    }
+}
+
+/// The seconds of the busiest stage by cause; what is left of the step is its bubble. What messages add to the step is
+/// communication along pipe.
+fn parts(
+    program: &StepProgram,
+    machine: &NativeMachine,
+    simulation: &Simulation,
+    works: &[StageWork],
+) -> Result<Parts, SimulationError> {
+    let waiting = |times: &StageTimes| times.waiting_on_collectives_s.values().sum::<f64>();
+    let busy = |times: &StageTimes| times.busy_s + waiting(times);
+    let stages = works.iter().zip(&simulation.stages);
+    let Some((work, times)) = stages.max_by(|(_, a), (_, b)| busy(a).total_cmp(&busy(b))) else {
+        return Ok(Parts::default());
+    };
+    let mut communication = [0.0; 6];
+    for (axes, seconds) in &times.waiting_on_collectives_s {
+        communication[outermost(program, *axes) as usize] += seconds;
+    }
+    let idle = (simulation.step_seconds - busy(times)).max(0.0);
+    let messages = match program.stages.len() {
+        1 => 0.0,
+        _ => simulation.step_seconds - simulate_passes(program, &WithoutMessages(machine))?.step_seconds,
+    };
+    let messages = messages.clamp(0.0, idle);
+    communication[Axis::Pipe as usize] += messages;
+    Ok(Parts {
+        compute: work.passes.compute,
+        memory_bound: work.passes.memory,
+        launch: work.passes.launch,
+        communication,
+        bubble: idle - messages,
+        optimizer: work.update.seconds(),
+        data_loading: 0.0,
+    })
+}
+
+/// The outermost of a set of axes that is above 1.
+fn outermost(program: &StepProgram, axes: AxisSet) -> Axis {
+    let several = |axis: &Axis| program.layout.grid.size(*axis) > 1;
+    axes.iter().rev().find(several).unwrap_or(Axis::Data)
+}
+
+/// The same machine, on which messages between stages take no time.
+struct WithoutMessages<'a>(&'a NativeMachine<'a>);
+
+impl Machine for WithoutMessages<'_> {
+    fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
+        self.0.operation_seconds(stage, op)
+    }
+
+    fn collective_seconds(&self, collective: &Communication) -> f64 {
+        self.0.collective_seconds(collective)
+    }
+
+    fn message_seconds(&self, _bytes: u64) -> f64 {
+        0.0
+    }
+}
+
+/// What a rank of the stage that needs most allocates; the first of several.
+fn memory(program: &StepProgram) -> Memory {
+    let stages = program.stages.iter().enumerate().map(|(stage, program)| {
+        let bytes = program.allocated();
+        let of = |classes: &[MemoryClass]| classes.iter().filter_map(|class| bytes.get(class)).sum();
+        Memory {
+            stage,
+            parameters: of(&[MemoryClass::Parameters]),
+            gradients: of(&[MemoryClass::Gradients]),
+            optimizer: of(&[MemoryClass::Optimizer]),
+            activations: of(&[MemoryClass::Activations]),
+            buffers: of(&[MemoryClass::GatheredWeights, MemoryClass::Buffers]),
+            framework: 0,
+        }
+    });
+    stages.reduce(|most, other| if other.total() > most.total() { other } else { most }).unwrap_or_default()
+}

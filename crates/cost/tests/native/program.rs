@@ -1,0 +1,32 @@
+//! The price of a program against what its ledger counts and its simulation takes.
+
+use proptest::prelude::*;
+use quadrille_cost::native::{Framework, NativeMachine};
+use quadrille_cost::simulation::simulate;
+use quadrille_step::predict_rank;
+
+use crate::case::any_case;
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Seconds are those of the events, memory is what the fullest rank allocates, FLOPs are those of all ranks.
+    #[test]
+    fn a_price_is_what_the_program_takes_allocates_and_computes(case in any_case()) {
+        let (problem, program) = (case.problem(Framework::QUADRILLE), case.program());
+        prop_assume!(problem.check_placed(&case.layout).is_ok());
+        let price = problem.price_layout(&case.layout).unwrap();
+        let simulation = simulate(&program, &NativeMachine::new(&problem, &case.layout)).unwrap();
+        prop_assert!(close(price.seconds, simulation.step_seconds), "{} and {}", price.seconds, simulation.step_seconds);
+        prop_assert!(close(price.parts.total(), price.seconds), "{:?} of {}", price.parts, price.seconds);
+        let ledgers: Vec<_> = (0..case.layout.grid.ranks()).map(|rank| predict_rank(&program, rank)).collect();
+        let most = ledgers.iter().map(|ledger| ledger.memory.allocated).max().unwrap();
+        prop_assert_eq!(price.memory.total(), most, "{:?}", case.layout);
+        let flops: u64 = ledgers.iter().map(|ledger| ledger.flops.total()).sum();
+        prop_assert!(close(price.executed_flops, flops as f64), "{} and {flops}", price.executed_flops);
+    }
+}
