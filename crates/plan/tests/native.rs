@@ -212,7 +212,7 @@ fn nothing_is_missed() {
         let mut seen = HashSet::new();
         for grid in Grid::all_over(devices, AxisSet::WORLD) {
             let legal: Vec<_> =
-                requests(grid, global_batch).iter().filter_map(|request| Layout::new(&model, request).ok()).collect();
+                requests(grid, global_batch).iter().filter_map(|request| Layout::if_legal(&model, request)).collect();
             for order in &orders {
                 let grid = grid.with_order(*order);
                 let inside = legal.first().map(|layout| {

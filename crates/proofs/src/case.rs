@@ -380,5 +380,5 @@ fn layout(sizes: &Sizes, switches: &Switches, model: &Model) -> Option<Layout> {
         dtype: ElementType::F64,
         ..LayoutRequest::new(sizes.grid, size(Axis::Data) * microbatch * sizes.microbatches)
     };
-    Layout::new(model, &request).ok().filter(|layout| layout.global_batch <= MAX_BATCH)
+    Layout::if_legal(model, &request).filter(|layout| layout.global_batch <= MAX_BATCH)
 }

@@ -82,7 +82,7 @@ fn other(case: &Case, choice: &Index) -> Layout {
         let mut request = LayoutRequest::new(sizes(number)?, case.layout.global_batch);
         request.seq_len = Some(case.layout.seq_len);
         request.zero = zeros[number % 3];
-        Layout::new(&case.model, &request).ok()
+        Layout::if_legal(&case.model, &request)
     });
     legal.into_iter().next().unwrap_or_else(|| case.layout.clone())
 }

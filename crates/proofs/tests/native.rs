@@ -32,7 +32,7 @@ fn program(case: &Case) -> Option<StepProgram> {
         dtype: ElementType::F32,
         grid: layout.grid,
     };
-    let layout = quadrille_spec::Layout::new(&case.model, &request).ok()?;
+    let layout = quadrille_spec::Layout::if_legal(&case.model, &request)?;
     Some(StepProgram::new(&case.model, &layout).unwrap())
 }
 

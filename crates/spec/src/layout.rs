@@ -224,6 +224,11 @@ impl Layout {
         legal(request).map_err(|broken| broken.refuse(request, |other| legal(other).map(drop)))
     }
 
+    /// [`Layout::new`] where nobody asks why not: no remedies are looked for, which takes many times as long.
+    pub fn if_legal(model: &Model, request: &LayoutRequest) -> Option<Self> {
+        Self::legal(model, request).ok()
+    }
+
     fn legal(model: &Model, request: &LayoutRequest) -> Result<Self, Broken> {
         let grid = request.grid;
         request.keeps_without_grid(model, grid.ranks())?;

@@ -50,7 +50,9 @@ impl Step<'_> {
     pub fn makeup(&self, stage: usize) -> Makeup {
         let stages = &self.stages;
         let amid = match self.c.recompute {
-            Recompute::Full { every: 2.. } => stages.pieces_on(stage).map(|blocks| self.amid(blocks)).sum(),
+            Recompute::Full { every: 2.. } => {
+                stages.pieces_on(stage).iter().map(|(pieces, blocks)| pieces * self.amid(*blocks)).sum()
+            }
             _ => 0,
         };
         let ends = [stages.is_first(stage), stages.is_last(stage)];

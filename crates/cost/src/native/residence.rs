@@ -20,6 +20,8 @@
 //! with communication-aware recomputation. What is far above it (up to 2.5 times) has one of these, or puts off weight
 //! gradients that are scattered.
 
+use std::ops::Range;
+
 use quadrille_spec::{KeepWeights, Recompute, Schedule, Zero};
 
 use super::block::Passes;
@@ -150,32 +152,35 @@ impl Step<'_> {
         let (p, v) = (self.stages.stages, self.stages.chunks);
         let (group, all) = (p * v, self.microbatches * v);
         let in_flight = self.in_flight(stage);
-        let done = |passes: usize, place: usize| {
-            let passes = passes.min(all);
-            passes / group * p + (passes % group).saturating_sub(place * p).min(p)
+        // Passes through the pieces at some places of a group's way, of so many passes.
+        let done = |passes: usize, places: Range<usize>| {
+            let (groups, rest) = (passes.min(all) / group, passes.min(all) % group);
+            groups * p * places.len() + rest.saturating_sub(places.start * p).min(p * places.len())
         };
-        let of = |turned: usize, chunk: usize| {
-            done(in_flight + turned, chunk).saturating_sub(done(turned, v - 1 - chunk)) as i64
+        let of = |turned: usize, chunks: Range<usize>| {
+            let back = done(turned, v - chunks.end..v - chunks.start);
+            done(in_flight + turned, chunks).saturating_sub(back) as i64
         };
-        let piece = |chunk| self.piece(stage, chunk);
-        let alike = self.stages.are_alike();
-        let ends = [0, v - 1].map(|chunk| self.kept(&piece(chunk)));
-        let amid = self.kept(&Piece { is_first: false, is_last: false, ..piece(0) });
-        let kept_after = |turned: usize| match alike {
-            // Only the ends of the model differ.
-            true => {
-                let flying = (in_flight + turned).min(all) as i64 - turned as i64;
-                flying * amid + (ends[0] - amid) * of(turned, 0) + (ends[1] - amid) * of(turned, v - 1)
-            }
-            false => (0..v).map(|chunk| of(turned, chunk) * self.kept(&piece(chunk))).sum::<i64>(),
+        // The first and the last chunk may have an end of the model, and some chunks that follow each other a block more.
+        let longer = self.stages.longer_on(stage);
+        let amid = |chunk| self.kept(&Piece { is_first: false, is_last: false, ..self.piece(stage, chunk) });
+        let ends = [0, v - 1].map(|chunk| (chunk, self.kept(&self.piece(stage, chunk)) - amid(chunk)));
+        let short = (0..v).find(|chunk| !longer.contains(chunk));
+        let [short, long] = [short, Some(longer.start).filter(|_| !longer.is_empty())].map(|chunk| chunk.map(amid));
+        let (short, long) = (short.or(long).unwrap_or(0), long.or(short).unwrap_or(0));
+        let kept_after = |turned: usize| {
+            let ends = ends.iter().map(|(chunk, more)| more * of(turned, *chunk..chunk + 1)).sum::<i64>();
+            short * of(turned, 0..v) + (long - short) * of(turned, longer.clone()) + ends
         };
         let begins = (0..v).flat_map(|place| [place * p, place * p + p - in_flight % p]);
-        let kept = match alike && ends == [amid; 2] {
+        let kept = match short == long && ends.iter().all(|(_, more)| *more == 0) {
             true => kept_after(0),
             false => begins.map(kept_after).max().unwrap_or(0),
         };
-        let chunks = (0..v).filter(|chunk| !alike || *chunk < 2 || chunk + 1 == v);
-        let beside = chunks.map(piece).map(|piece| self.run(&piece).most() - self.kept(&piece));
+        let inner = [longer.start, longer.end, longer.start.wrapping_sub(1), 1];
+        let chunks = [0, v - 1].into_iter().chain(inner.into_iter().filter(|chunk| *chunk < v));
+        let pieces = chunks.map(|chunk| self.piece(stage, chunk));
+        let beside = pieces.map(|piece| self.run(&piece).most() - self.kept(&piece));
         (kept, kept + beside.max().unwrap_or(0) + self.block.ahead + 3 * self.message())
     }
 

@@ -1,5 +1,7 @@
 //! Which layers a stage of the pipeline has, with pieces as equal as possible.
 
+use std::ops::Range;
+
 use quadrille_spec::{Axis, EvenPieces, Model};
 
 use super::Candidate;
@@ -37,14 +39,23 @@ impl Stages {
         self.even().blocks_of(piece)
     }
 
-    /// Blocks of each piece of a stage.
-    pub fn pieces_on(&self, stage: usize) -> impl Iterator<Item = usize> {
-        (0..self.chunks).map(move |chunk| self.blocks_of(chunk * self.stages + stage))
+    /// The chunks of a stage that have a block more than its others: they follow each other.
+    pub fn longer_on(&self, stage: usize) -> Range<usize> {
+        let longer = self.even().longer();
+        // Chunks of the stage before the piece of this number.
+        let before = |piece: usize| (piece + self.stages - 1 - stage) / self.stages;
+        before(longer.start)..before(longer.end)
+    }
+
+    /// The pieces of a stage by their blocks: so many of each length, the shorter ones first.
+    pub fn pieces_on(&self, stage: usize) -> [(usize, usize); 2] {
+        let (least, longer) = (self.even().least(), self.longer_on(stage).len());
+        [(self.chunks - longer, least), (longer, least + 1)]
     }
 
     /// Blocks of a stage.
     pub fn blocks_on(&self, stage: usize) -> usize {
-        if self.are_alike() { self.layers / self.stages } else { self.pieces_on(stage).sum() }
+        self.pieces_on(stage).iter().map(|(pieces, blocks)| pieces * blocks).sum()
     }
 
     /// Blocks of all pieces before one.
@@ -67,11 +78,6 @@ impl Stages {
         let between = move |stage: &usize| (1..last).contains(stage);
         let inner = [Some(begin), Some(end).filter(|end| *end != begin)].into_iter().flatten().filter(between);
         [0].into_iter().chain(inner).chain(Some(last).filter(|last| *last > 0))
-    }
-
-    /// Whether all pieces have equally many blocks.
-    pub fn are_alike(&self) -> bool {
-        self.even().are_alike()
     }
 
     /// Whether the embedding is on the stage.
@@ -105,7 +111,10 @@ mod tests {
                 let stages = Stages { layers, stages, chunks };
                 for stage in 0..stages.stages {
                     let of_stage = layout.stage_blocks.iter().skip(stage).step_by(stages.stages).copied();
-                    assert!(stages.pieces_on(stage).eq(of_stage.clone()));
+                    let mut sorted: Vec<usize> = of_stage.clone().collect();
+                    sorted.sort_unstable();
+                    let pieces = stages.pieces_on(stage).into_iter();
+                    assert!(pieces.flat_map(|(pieces, blocks)| vec![blocks; pieces]).eq(sorted));
                     assert_eq!(stages.blocks_on(stage), of_stage.sum::<usize>());
                 }
                 let segments = |every| layout.stage_blocks.iter().map(|blocks| blocks.div_ceil(every)).sum::<usize>();

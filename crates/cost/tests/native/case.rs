@@ -99,7 +99,7 @@ pub fn cases(schedule: Schedule) -> impl Strategy<Value = Case> {
                 Some(devices) if !grid.ranks().is_multiple_of(devices) => LayoutRequest { per_node: None, ..request },
                 _ => request,
             };
-            Some(Case { layout: Layout::new(&model, &request).ok()?, model, cluster })
+            Some(Case { layout: Layout::if_legal(&model, &request)?, model, cluster })
         },
     )
 }
@@ -135,7 +135,7 @@ pub fn changed(case: &Case, change: impl FnOnce(&mut LayoutRequest)) -> Option<C
         ..LayoutRequest::new(from.grid, from.global_batch)
     };
     change(&mut request);
-    let layout = Layout::new(&case.model, &request).ok()?;
+    let layout = Layout::if_legal(&case.model, &request)?;
     Some(Case { layout, ..case.clone() })
 }
 

@@ -138,7 +138,7 @@ impl Setting<'_> {
         let mut moved = Candidate { sizes, inside: [1; 6], ..*from };
         if pipe == 1 {
             (moved.schedule, moved.chunks) = (Schedule::OneForwardOneBackward, 1);
-        } else if interleaved && !self.model.layers.is_multiple_of(pipe * from.chunks) {
+        } else if interleaved && pipe * from.chunks > self.model.layers + 2 {
             moved.chunks = Space::default().several_chunks(self.model.layers, pipe).first().copied().unwrap_or(1);
         }
         if let Some((.., panels)) =

@@ -12,8 +12,7 @@ pub struct Space {
     pub axes: [Range; 6],
     /// Sequences of one data rank in one pass: all divisors of its share.
     pub microbatch: Range,
-    /// Pieces of layers on a stage in the interleaved schedule: numbers that make all pieces equally long, unless one is
-    /// fixed.
+    /// Pieces of layers on a stage in the interleaved schedule: all numbers that leave a block to each.
     pub chunks: Range,
     /// Parts of a microbatch that interleave: 1, 2 and 4; where those are ruled out, the next three powers of two that are
     /// not, or the least number.
@@ -126,9 +125,8 @@ impl Space {
         match self.chunks.only() {
             Some(1) => Vec::new(),
             Some(chunks) => vec![chunks],
-            None => (2..=layers / stages)
-                .filter(|chunks| layers.is_multiple_of(stages * chunks) && self.chunks.contains(*chunks))
-                .collect(),
+            // The first and the last piece may have no block.
+            None => (2..=(layers + 2) / stages).filter(|chunks| self.chunks.contains(*chunks)).collect(),
         }
     }
 
