@@ -42,11 +42,6 @@ impl EvenPieces {
         first..first + more
     }
 
-    /// Whether all pieces have equally many layers.
-    pub fn are_alike(&self) -> bool {
-        self.layers.is_multiple_of(self.pieces)
-    }
-
     /// Layers of a piece.
     pub fn blocks_of(&self, piece: usize) -> usize {
         self.least() + usize::from(self.longer().contains(&piece))
@@ -89,7 +84,6 @@ mod tests {
             assert_eq!((blocks.len(), blocks.iter().sum()), (stages * chunks, layers));
             assert_eq!(blocks.iter().copied().min(), Some(even.least()));
             assert_eq!(blocks.iter().copied().max(), Some(even.most()));
-            assert_eq!(even.are_alike(), even.least() == even.most());
             (0..blocks.len())
                 .for_each(|piece| assert_eq!(even.blocks_before(piece), blocks[..piece].iter().sum::<usize>()));
             // No other order is taken for it.
