@@ -422,3 +422,35 @@ fn constraints_are_kept() {
         assert_eq!(candidate.recompute, Recompute::Full { every: 3 });
     }
 }
+
+/// Every legal layout of small problems, priced by its program, against the search.
+#[test]
+fn what_is_found_is_priced_by_its_program_and_the_best_of_all() {
+    let cluster = Cluster { device_memory: Some(3_000_000), ..cluster() };
+    for (layers, heads, devices, batch) in [(4, 2, 2, 4), (3, 1, 4, 4)] {
+        let model = model(layers, heads);
+        let open = search(&model, &cluster, devices, batch);
+        let setting = Setting { framework: Framework::QUADRILLE, ..open.setting };
+        let found = found(&Search { setting, ..open });
+        for ranked in found.ranked.iter().chain(&found.front) {
+            assert_eq!(setting.price(&setting.layout(&ranked.candidate).unwrap()), Ok(ranked.price));
+            assert!(ranked.price.memory.total() <= 3_000_000);
+        }
+        let (mut seen, mut layouts) = (HashSet::new(), Vec::new());
+        for grid in Grid::all_over(devices, AxisSet::WORLD) {
+            let typed =
+                requests(grid, batch).into_iter().map(|request| LayoutRequest { per_node: Some(devices), ..request });
+            let legal = typed.filter_map(|request| Layout::if_legal(&model, &request));
+            layouts.extend(legal.filter(|layout| seen.insert(format!("{layout:?}"))));
+        }
+        let prices = layouts.iter().map(|layout| setting.price(layout).unwrap());
+        let fitting = prices.filter(|price| price.memory.total() <= 3_000_000).map(|price| price.seconds);
+        let best = fitting.fold(f64::INFINITY, f64::min);
+        let seconds = found.ranked[0].price.seconds;
+        assert!(
+            (seconds - best).abs() <= 1e-6 * best,
+            "{devices} devices: {seconds} and {best}, {} layouts",
+            layouts.len()
+        );
+    }
+}

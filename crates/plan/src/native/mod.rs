@@ -7,6 +7,7 @@
 
 mod bounds;
 mod changes;
+mod confirm;
 mod constraint;
 mod count;
 mod cuts;

@@ -1,5 +1,6 @@
 //! Why a search found nothing, and what would help.
 
+use quadrille_cost::native::PriceError;
 use quadrille_spec::{Axis, SpecError};
 
 use super::constraint::Range;
@@ -51,6 +52,9 @@ pub enum Nothing {
     /// Constraints that no grid, or no configuration of a legal grid, keeps; or what cannot be priced.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// The smallest layout has no price.
+    #[error(transparent)]
+    Price(#[from] PriceError),
 }
 
 /// `368 GiB`, `7.45 GiB`: three digits, fewer of what is small.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use quadrille_cost::native::PriceError;
 use quadrille_spec::{Layout, SpecError};
 use rayon::prelude::*;
 
@@ -71,7 +72,12 @@ impl Search<'_> {
     ///
     /// # Errors
     /// A model, cluster, batch or sequence that cannot be priced.
-    pub fn run(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Found, SpecError> {
+    pub fn run(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Found, PriceError> {
+        if self.setting.framework.runs_programs() { self.run_programs(stop) } else { Ok(self.run_closed(stop)?) }
+    }
+
+    /// The same by prices in closed form.
+    pub(super) fn run_closed(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Found, SpecError> {
         self.run_keeping(Kept::new(self.top, self.one_per_grid, self.front), stop).map(|(found, _)| found)
     }
 
@@ -79,9 +85,13 @@ impl Search<'_> {
     ///
     /// # Errors
     /// As [`Search::run`].
-    pub fn smallest(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Option<Ranked>, SpecError> {
+    pub fn smallest(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Option<Ranked>, PriceError> {
         let unbounded = Self { setting: Setting { capacity: None, ..self.setting }, ..self.clone() };
-        unbounded.run_keeping(Kept::smallest(), stop).map(|(_, smallest)| smallest)
+        let (_, smallest) = unbounded.run_keeping(Kept::smallest(), stop)?;
+        if !self.setting.framework.runs_programs() {
+            return Ok(smallest);
+        }
+        Ok(self.priced(&self.setting.problem()?, smallest.iter())?.pop())
     }
 
     fn run_keeping(
