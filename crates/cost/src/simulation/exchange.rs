@@ -28,7 +28,7 @@ pub(super) struct Taken {
     pub end: f64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Transit {
     arrived: Option<f64>,
     posted: Option<f64>,
@@ -42,17 +42,40 @@ struct Gathering {
 }
 
 /// All that stages know of each other.
-#[derive(Default)]
 pub(super) struct Exchange {
-    transits: HashMap<MessageId, Transit>,
+    /// By tag; then by microbatch and position.
+    transits: Vec<Vec<Transit>>,
+    /// Messages of one tag and microbatch, at most.
+    positions: usize,
     /// When the link from one stage to another is free again.
     links: HashMap<(usize, usize), f64>,
     gatherings: HashMap<MeetingId, Gathering>,
 }
 
 impl Exchange {
+    /// Where a microbatch has at most so many messages of a tag.
+    pub fn new(positions: usize) -> Self {
+        Self { transits: Vec::new(), positions, links: HashMap::new(), gatherings: HashMap::new() }
+    }
+
+    fn transit(&self, id: MessageId) -> Option<&Transit> {
+        self.transits.get(id.tag as usize)?.get(id.microbatch * self.positions + id.position)
+    }
+
+    fn transit_mut(&mut self, id: MessageId) -> &mut Transit {
+        let (tag, index) = (id.tag as usize, id.microbatch * self.positions + id.position);
+        if self.transits.len() <= tag {
+            self.transits.resize_with(tag + 1, Vec::new);
+        }
+        let transits = &mut self.transits[tag];
+        if transits.len() <= index {
+            transits.resize((2 * index).max(16), Transit::default());
+        }
+        &mut transits[index]
+    }
+
     pub fn post(&mut self, id: MessageId, at: f64) {
-        self.transits.entry(id).or_default().posted = Some(at);
+        self.transit_mut(id).posted = Some(at);
     }
 
     /// Messages of a link travel one after the other.
@@ -60,18 +83,19 @@ impl Exchange {
         let free = self.links.entry((from, to)).or_default();
         let start = free.max(at);
         *free = start + seconds;
-        self.transits.entry(id).or_default().arrived = Some(*free);
-        Taken { start, end: *free }
+        let end = *free;
+        self.transit_mut(id).arrived = Some(end);
+        Taken { start, end }
     }
 
     /// When the message is there; `None` while it has not been sent.
     pub fn arrival(&self, id: MessageId) -> Option<f64> {
-        self.transits.get(&id)?.arrived
+        self.transit(id)?.arrived
     }
 
     /// When the sender has its buffer back: the message is there and its receive posted.
     pub fn release(&self, id: MessageId) -> Option<f64> {
-        let transit = self.transits.get(&id)?;
+        let transit = self.transit(id)?;
         Some(transit.arrived?.max(transit.posted?))
     }
 

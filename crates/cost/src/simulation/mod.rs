@@ -67,28 +67,42 @@ fn simulation(program: &StepProgram, machine: &dyn Machine, events: bool) -> Res
     let priced = program.stages.iter().map(|stage| PricedStage::new(stage, machine)).collect::<Result<Vec<_>, _>>()?;
     let stages = program.stages.iter().zip(&priced);
     let mut stages: Vec<Stage> = stages.map(|(program, priced)| Stage::new(program, priced, machine, events)).collect();
-    run(&mut stages)?;
+    run(&mut stages, Exchange::new(program.layout.overlap_chunks))?;
     Ok(report(stages.into_iter().map(|stage| stage.records).collect()))
 }
 
-/// Runs the stages through all steps, always the one that can go on first: so a stage that decides by what has arrived
-/// knows of everything that could have arrived. One that follows a list need not be held up for that.
-fn run(stages: &mut [Stage]) -> Result<(), SimulationError> {
-    let mut exchange = Exchange::default();
+/// Runs the stages through all steps. Those that follow lists go as far as they can, in turn: when things happen does not
+/// depend on who is asked first.
+fn run(stages: &mut [Stage], mut exchange: Exchange) -> Result<(), SimulationError> {
+    if stages.iter().any(Stage::is_message_driven) {
+        return run_messages(stages, exchange);
+    }
+    loop {
+        let mut goes_on = false;
+        for stage in &mut *stages {
+            while stage.records.len() < STEPS
+                && let Some((at, next)) = stage.next(&exchange)
+            {
+                stage.perform(at, next, &mut exchange)?;
+                goes_on = true;
+            }
+        }
+        match stages.iter().position(|stage| stage.records.len() < STEPS) {
+            None => return Ok(()),
+            Some(stage) if !goes_on => return Err(SimulationError::Stuck { stage }),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Always the one that can go on first: so a stage that decides by what has arrived knows of everything that could have
+/// arrived.
+fn run_messages(stages: &mut [Stage], mut exchange: Exchange) -> Result<(), SimulationError> {
     loop {
         let unfinished = || stages.iter().enumerate().filter(|(_, stage)| stage.records.len() < STEPS);
         let ready = unfinished().filter_map(|(index, stage)| Some((index, stage.next(&exchange)?)));
         match (ready.min_by(|(_, (a, _)), (_, (b, _))| a.total_cmp(b)), unfinished().next()) {
-            (Some((index, (at, next))), _) => {
-                let stage = &mut stages[index];
-                stage.perform(at, next, &mut exchange)?;
-                while !stage.is_message_driven()
-                    && stage.records.len() < STEPS
-                    && let Some((at, next)) = stage.next(&exchange)
-                {
-                    stage.perform(at, next, &mut exchange)?;
-                }
-            }
+            (Some((index, (at, next))), _) => stages[index].perform(at, next, &mut exchange)?,
             (None, Some((stage, _))) => return Err(SimulationError::Stuck { stage }),
             (None, None) => return Ok(()),
         }
