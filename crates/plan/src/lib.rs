@@ -4,12 +4,14 @@
 //! model ([`quadrille_cost::native`]), with memory, fronts, and why a layout is as fast as it is. [`published`] holds that
 //! model against runs that others have measured, [`local`] against runs of this machine. [`export`] writes layouts as other frameworks' flags and configurations.
 //!
-//! Two published searches: [`plan()`] and [`best`] rank the grids of a number of ranks by AxoNN's communication model
-//! ([`quadrille_cost::axonn`]), which looks at no computation, and of memory at the states of training alone
-//! ([`state_bytes`]); [`lbnl`] searches the configurations of LBNL's performance model. [`reproduce`] holds the published
-//! models against the figures printed in their works.
+//! [`best`] chooses the grid of a run that leaves it open, by the same prices. Two published searches: [`axonn`] ranks the
+//! grids of a number of ranks by AxoNN's communication model, [`lbnl`] searches the configurations of LBNL's performance
+//! model. [`reproduce`] holds the published models against the figures printed in their works.
 
+pub mod axonn;
+mod best;
 pub mod export;
+mod grids;
 pub mod lbnl;
 pub mod local;
 mod memory;
@@ -17,8 +19,6 @@ pub mod native;
 pub mod published;
 mod refusal;
 pub mod reproduce;
-mod search;
 
-pub use memory::state_bytes;
+pub use best::best;
 pub use refusal::{PlanError, Refusals};
-pub use search::{Candidate, Plan, best, plan};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quadrille_cost::native::PriceError;
 use quadrille_spec::{LayoutRequest, Model, SpecError};
 
 /// How many grids each rule refused, with one refusal as example.
@@ -51,6 +52,9 @@ pub enum PlanError {
     /// A fault that does not depend on the grid: number of ranks, batch, sequence length, size of nodes.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// A grid without a price.
+    #[error(transparent)]
+    Price(#[from] PriceError),
 }
 
 impl PlanError {

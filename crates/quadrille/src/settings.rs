@@ -10,9 +10,7 @@ use quadrille_engine::Hyper;
 use quadrille_files::Document;
 use quadrille_hugging_face::CONFIGURATION;
 use quadrille_plan::best;
-use quadrille_spec::{
-    Cluster, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Linear, Model, ModelFile, SpecError,
-};
+use quadrille_spec::{Cluster, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Model, ModelFile, SpecError};
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::constants::{self, Constants};
@@ -20,6 +18,7 @@ use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
+use crate::validate::local::machine;
 
 /// A model with its training constants.
 pub struct Settings {
@@ -153,24 +152,13 @@ fn usual_batch_of(ranks: usize) -> usize {
     2 * ranks
 }
 
-/// Refuses what the model by which grids are ranked does not price.
-pub fn check_ranked(request: &LayoutRequest) -> Result<(), Failure> {
-    match request.linear {
-        Linear::Pmm => Ok(()),
-        Linear::Summa => Err(Failure::usage(
-            "--linear summa: grids are ranked by AxoNN's communication model, which prices pmm only; give a --grid, or \
-             use --linear pmm",
-        )),
-    }
-}
-
-/// The layout that was asked for, or the best legal one by AxoNN's communication model.
+/// The layout that was asked for, or that of the best legal grid by the prices of its programs.
 pub fn resolve(typed: &Typed, model: &Model) -> Result<Layout, Failure> {
     let Typed { request, auto, usual_batch, cluster, .. } = typed;
     let ranks = request.grid.ranks();
     if *auto && ranks > 1 {
-        check_ranked(request)?;
-        return Ok(best(model, cluster, ranks, request, request.dtype.bytes())?.layout);
+        let (described, _) = machine::described(cluster.clone(), ranks, 1);
+        return Ok(best(model, &described, ranks, request)?.0);
     }
     // What follows from the number of ranks follows from that of a remedy, too.
     Ok(Layout::completed(model, request, |other| LayoutRequest {

@@ -81,7 +81,6 @@ fn contexts_and_linear_layers() {
     summa("--grid x=2,y=2 --summa-panels 0", &["summa-panels = 0", "x=2", "--summa-panels 2"]);
     summa("--grid x=2,y=2 --summa-panels 10", &["summa-panels=10", "hidden = 48", "--summa-panels 8 or 12"]);
     summa("--grid x=5", &["x=5", "heads = 12", "x=4 or 6"]);
-    summa("--grid auto", &["--linear summa", "AxoNN", "--grid", "--linear pmm"]);
     refused("plan --cost axonn --linear summa", &["--linear summa", "AxoNN", "--linear pmm"]);
     layout_refused("--grid x=2 --summa-panels 2", &["summa-panels = 2", "only SUMMA", "leaving --summa-panels out"]);
 }

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use quadrille_engine::Hyper;
-use quadrille_plan::{Candidate, Plan, plan};
-use quadrille_spec::{Axis, SpecError};
+use quadrille_plan::axonn::{Candidate, Plan, plan};
+use quadrille_spec::{Axis, Linear, SpecError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -46,7 +46,10 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     }
     let settings::Typed { request, cluster, .. } =
         settings::typed(&arguments.layout, None, &settings::Defaults::USUAL)?;
-    settings::check_ranked(&request)?;
+    if request.linear == Linear::Summa {
+        let rule = "AxoNN's communication model prices pmm only; use --linear pmm, or --cost native";
+        return Err(Failure::usage(format!("--linear summa: {rule}")));
+    }
     let dtype = arguments.dtype.unwrap_or(PricedType::Bf16);
     let element_bytes = match dtype {
         PricedType::Bf16 => 2,

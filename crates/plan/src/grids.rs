@@ -1,0 +1,95 @@
+//! The legal grids of a number of ranks.
+
+use quadrille_spec::{Axis, Change, Cluster, Field, Grid, Layout, LayoutRequest, Model, Remedy, SpecError};
+
+use crate::refusal::nearest;
+use crate::{PlanError, Refusals};
+
+/// Every grid of x, y, z and data of a number of ranks, held against the rules of layouts.
+pub(crate) struct Grids {
+    /// How many there are.
+    pub all: usize,
+    /// The layouts of those that are legal: at least one.
+    pub legal: Vec<Layout>,
+    /// Why the others are not.
+    pub refusals: Refusals,
+}
+
+impl Grids {
+    /// `template` holds all else that a layout needs; of its grid only the order of the axes counts, and without `per_node`
+    /// nodes are as large as the cluster's.
+    ///
+    /// # Errors
+    /// A fault that does not depend on the grid; no legal grid.
+    pub fn new(model: &Model, cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> Result<Self, PlanError> {
+        let grids = grids(ranks, template)?;
+        check_without_grid(model, cluster, ranks, template)?;
+        let (mut legal, mut refusals) = (Vec::new(), Refusals::default());
+        for grid in &grids {
+            match layout(model, cluster, *grid, template) {
+                Ok(layout) => legal.push(layout),
+                Err(refusal) => refusals.count(refusal),
+            }
+        }
+        if legal.is_empty() {
+            let nearest = nearest(model, ranks, template, |count| is_possible(model, cluster, count, template));
+            return Err(PlanError::none_legal(model, ranks, &refusals, nearest));
+        }
+        Ok(Self { all: grids.len(), legal, refusals })
+    }
+}
+
+/// Smaller for what has more data parallelism, then a larger z, then a larger x.
+pub(crate) fn tensor_parallelism(layout: &Layout) -> [std::cmp::Reverse<usize>; 3] {
+    [Axis::Data, Axis::Z, Axis::X].map(|axis| std::cmp::Reverse(layout.grid.size(axis)))
+}
+
+/// Every grid of `ranks` ranks in the template's order of axes.
+fn grids(ranks: usize, template: &LayoutRequest) -> Result<Vec<Grid>, SpecError> {
+    // The grid of one axis is refused exactly if all of them would be: no rank, or too many.
+    Grid::new(1, 1, 1, ranks).map_err(|_| {
+        SpecError::invalid("ranks", ranks, "a grid has 1 to 2^24 ranks", "give the number of devices to plan for")
+    })?;
+    Ok(Grid::all(ranks).into_iter().map(|grid| grid.with_order(template.grid.order())).collect())
+}
+
+fn per_node(cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> usize {
+    template.per_node.unwrap_or_else(|| cluster.per_node(ranks))
+}
+
+/// The rules that every grid of `ranks` ranks would break alike.
+fn check_without_grid(
+    model: &Model,
+    cluster: &Cluster,
+    ranks: usize,
+    template: &LayoutRequest,
+) -> Result<(), SpecError> {
+    let per_node = per_node(cluster, ranks, template);
+    let request = LayoutRequest { per_node: Some(per_node), ..template.clone() };
+    let in_nodes = |remedy: &Remedy| match remedy.change {
+        Change::Size(Field::PerNode, size) => cluster.network_for(ranks, size).is_ok(),
+        _ => true,
+    };
+    match request.check_without_grid(model, ranks) {
+        // Sizes that the cluster's nodes do not have are no remedy.
+        Err(SpecError::Refused(mut refusal)) => {
+            if refusal.remedies.iter().any(in_nodes) {
+                refusal.remedies.retain(in_nodes);
+            }
+            Err(SpecError::Refused(refusal))
+        }
+        checked => checked.and_then(|()| cluster.network_for(ranks, per_node).map(|_| ())),
+    }
+}
+
+/// The layout of `grid`, if it keeps the rules of layouts.
+fn layout(model: &Model, cluster: &Cluster, grid: Grid, template: &LayoutRequest) -> Result<Layout, SpecError> {
+    let per_node = Some(per_node(cluster, grid.ranks(), template));
+    Layout::new(model, &LayoutRequest { grid, per_node, ..template.clone() })
+}
+
+fn is_possible(model: &Model, cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> bool {
+    check_without_grid(model, cluster, ranks, template).is_ok()
+        && grids(ranks, template)
+            .is_ok_and(|grids| grids.into_iter().any(|grid| layout(model, cluster, grid, template).is_ok()))
+}
