@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use quadrille_cost::axonn::{self, Price};
-use quadrille_spec::{Axis, Change, Cluster, Field, Grid, Layout, LayoutRequest, Model, Remedy, SpecError};
+use quadrille_spec::{Axis, Change, Cluster, Field, FieldValue, Grid, Layout, LayoutRequest, Model, Remedy, SpecError};
 
 use crate::memory::{fits, state_bytes, too_large};
 use crate::refusal::nearest;
@@ -123,7 +123,7 @@ fn check_without_grid(
     let per_node = per_node(cluster, ranks, template);
     let request = LayoutRequest { per_node: Some(per_node), ..template.clone() };
     let in_nodes = |remedy: &Remedy| match remedy.change {
-        Change::Size(Field::PerNode, size) => cluster.network_for(ranks, size).is_ok(),
+        Change::Set(Field::PerNode, FieldValue::Size(size)) => cluster.network_for(ranks, size).is_ok(),
         _ => true,
     };
     match request.check_without_grid(model, ranks) {
