@@ -1,6 +1,6 @@
 //! What a checkpoint is of.
 
-use quadrille_spec::{ElementType, Layout, LayoutFile, Model, ModelFile, SpecError};
+use quadrille_spec::{ElementType, Field, Layout, LayoutFile, Model, ModelFile, SpecError};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ impl About {
     fn text(&self) -> AboutText<&Model> {
         AboutText {
             model: &self.model,
-            layout: LayoutFile { dtype: Some(self.layout.dtype.to_string()), ..LayoutFile::of(&self.layout) },
+            layout: LayoutFile::of(&self.layout).with(Field::Dtype, Field::Dtype.of(&self.layout)),
             dtype: self.dtype,
             step: self.step,
             samples: self.samples,

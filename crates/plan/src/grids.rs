@@ -1,6 +1,6 @@
 //! The legal grids of a number of ranks.
 
-use quadrille_spec::{Axis, Change, Cluster, Field, Grid, Layout, LayoutRequest, Model, Remedy, SpecError};
+use quadrille_spec::{Axis, Change, Cluster, Field, FieldValue, Grid, Layout, LayoutRequest, Model, Remedy, SpecError};
 
 use crate::refusal::nearest;
 use crate::{PlanError, Refusals};
@@ -67,7 +67,7 @@ fn check_without_grid(
     let per_node = per_node(cluster, ranks, template);
     let request = LayoutRequest { per_node: Some(per_node), ..template.clone() };
     let in_nodes = |remedy: &Remedy| match remedy.change {
-        Change::Size(Field::PerNode, size) => cluster.network_for(ranks, size).is_ok(),
+        Change::Set(Field::PerNode, FieldValue::Size(size)) => cluster.network_for(ranks, size).is_ok(),
         _ => true,
     };
     match request.check_without_grid(model, ranks) {

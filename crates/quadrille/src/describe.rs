@@ -1,40 +1,17 @@
 //! Models and layouts as documents and people see them.
 
 use quadrille_spec::{
-    Activation, Axis, KeepWeights, Layout, Linear, Model, Norm, Positions, Recompute, Schedule, Zero,
+    Activation, Axis, Field, KeepWeights, Layout, Linear, Model, Norm, Positions, Recompute, Schedule, Zero,
 };
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
 use crate::output::decimal;
 
-/// The fields of a layout as documents show them.
+/// The fields of a layout as documents show them: panels where there are some.
 pub fn layout_json(layout: &Layout) -> Value {
-    let mut fields = json!({
-        "grid": layout.grid.to_string(),
-        "order": layout.grid.order().to_string(),
-        "per_node": layout.per_node,
-        "activations": layout.activations,
-        "linear": layout.linear,
-        "schedule": layout.schedule,
-        "chunks": layout.chunks,
-        "microbatch_group": layout.microbatch_group,
-        "stage_blocks": layout.stage_blocks,
-        "recompute": layout.recompute.to_string(),
-        "cac": layout.keep_communicated,
-        "zero": layout.zero as usize,
-        "keep_weights": layout.keep_weights,
-        "overlap": layout.overlap.to_string(),
-        "overlap_chunks": layout.overlap_chunks,
-        "global_batch": layout.global_batch,
-        "microbatch": layout.microbatch,
-        "seq_len": layout.seq_len,
-        "dtype": layout.dtype,
-    });
-    if layout.linear == Linear::Summa {
-        fields["summa_panels"] = json!(layout.summa_panels);
-    }
-    fields
+    let shown = Field::ALL.into_iter().filter(|field| *field != Field::SummaPanels || layout.linear == Linear::Summa);
+    shown.map(|field| (field.key(), json!(field.of(layout)))).collect()
 }
 
 /// Model and layout in a few lines.

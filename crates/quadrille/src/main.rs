@@ -24,6 +24,7 @@ mod generate;
 mod grids;
 mod launch;
 mod layout_arguments;
+mod layout_flags;
 mod memorize;
 mod output;
 mod paths;

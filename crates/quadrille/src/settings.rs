@@ -10,7 +10,9 @@ use quadrille_engine::Hyper;
 use quadrille_files::Document;
 use quadrille_hugging_face::CONFIGURATION;
 use quadrille_plan::best;
-use quadrille_spec::{Cluster, ElementType, Grid, Layout, LayoutFile, LayoutRequest, Model, ModelFile, SpecError};
+use quadrille_spec::{
+    Cluster, ElementType, Field, Grid, Layout, LayoutFile, LayoutRequest, Model, ModelFile, SpecError,
+};
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::constants::{self, Constants};
@@ -91,8 +93,8 @@ pub struct Typed {
     pub auto: bool,
     /// Whether the batch follows from the number of ranks.
     pub usual_batch: bool,
-    /// What the layout file says, flags left aside.
-    pub file: LayoutFile,
+    /// What file and flags say.
+    pub said: LayoutFile,
     /// Where it is to run; read, and so checked, whether or not the grid is chosen for it.
     pub cluster: Cluster,
 }
@@ -110,16 +112,15 @@ pub fn interconnect(name: &str) -> Result<Interconnect, Failure> {
 /// Reads the layout's file and flags, which win over it; not yet held against a model.
 pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: &Defaults) -> Result<Typed, Failure> {
     let cluster = cluster(arguments.cluster())?;
-    let file = arguments.file()?;
+    let said = arguments.flags.0.over(&arguments.file()?);
     let mut request = LayoutRequest { dtype: defaults.dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
-    file.apply(&mut request)?;
-    arguments.apply(&mut request);
+    said.apply(&mut request)?;
     request.dtype = dtype.unwrap_or(request.dtype);
     request.per_node = request.per_node.or(defaults.per_node);
-    let chosen = match (arguments.grid.as_deref(), &file.grid) {
-        (Some("auto"), _) | (None, None) => None,
-        (Some(text), _) => Some(text.parse::<Grid>()?),
-        (None, Some(_)) => Some(request.grid),
+    let chosen = match arguments.grid.as_deref() {
+        Some("auto") => None,
+        Some(text) => Some(text.parse::<Grid>()?),
+        None => said.get(Field::Grid).map(|_| request.grid),
     };
     let ranks = match (&chosen, arguments.ranks) {
         (Some(grid), Some(ranks)) if grid.ranks() != ranks => {
@@ -138,13 +139,13 @@ pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: 
         Some(grid) => grid,
         None => Grid::new(ranks, 1, 1, 1)?,
     };
-    request.grid = grid.with_order(arguments.order.unwrap_or(request.grid.order()));
+    request.grid = grid.with_order(request.grid.order());
     let [sequences, tokens] = defaults.batch.map_or([None; 2], |batch| batch.map(Some));
-    let batch = arguments.global_batch.or(file.global_batch).or(sequences);
+    let batch = said.size(Field::GlobalBatch).or(sequences);
     request.global_batch = batch.unwrap_or_else(|| usual_batch_of(ranks));
     request.seq_len = request.seq_len.or(tokens);
     request.check_used()?;
-    Ok(Typed { request, auto: chosen.is_none(), usual_batch: batch.is_none(), file, cluster })
+    Ok(Typed { request, auto: chosen.is_none(), usual_batch: batch.is_none(), said, cluster })
 }
 
 /// Sequences in a step where nobody says how many.

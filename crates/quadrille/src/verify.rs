@@ -5,8 +5,10 @@ use quadrille_engine::{EngineError, Hyper, Reference, Tolerance, VerifyOptions, 
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::arguments::VerifyArguments;
+use crate::describe::layout_json;
 use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
@@ -22,9 +24,17 @@ const DEFAULTS: Defaults = Defaults { dtype: ElementType::F64, ..Defaults::USUAL
 
 #[derive(Serialize)]
 struct Document {
-    grids: Vec<VerifyReport>,
+    grids: Vec<Verified>,
     /// Grids that the model or the batch does not allow.
     skipped: Vec<Skipped>,
+}
+
+/// A layout with how far it is from the serial model.
+#[derive(Serialize)]
+struct Verified {
+    layout: Value,
+    #[serde(flatten)]
+    report: VerifyReport,
 }
 
 /// Verifies every layout that was asked for.
@@ -71,14 +81,14 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
             ElementType::F64 => verify::<f64>(&program, &options, Tolerance::F64, reference),
             ElementType::F32 => verify::<f32>(&program, &options, Tolerance::F32, reference),
         };
-        grids.push(report.map_err(failed)?);
+        grids.push(Verified { layout: layout_json(&layout), report: report.map_err(failed)? });
         bar.inc(1);
     }
     bar.finish_and_clear();
     if !launch.is_first() {
         return Ok(());
     }
-    let failed = grids.iter().filter(|report| !report.ok).count();
+    let failed = grids.iter().filter(|verified| !verified.report.ok).count();
     let total = grids.len();
     if arguments.json {
         print_json(&Document { grids, skipped })?;
@@ -113,11 +123,11 @@ fn layouts(
     Ok((legal, skipped))
 }
 
-fn text(grids: &[VerifyReport], skipped: &[Skipped]) -> String {
+fn text(grids: &[Verified], skipped: &[Skipped]) -> String {
     let header = ["grid", "activations", "loss", "gradients", "norm", "weights", "evaluation", "ledger", "result"];
     let rows: Vec<Vec<String>> = grids
         .iter()
-        .map(|report| {
+        .map(|Verified { report, .. }| {
             let VerifyReport { loss_diff, grad_diff, norm_diff, weight_diff, evaluation_diff, .. } = *report;
             let differences = [loss_diff, grad_diff, norm_diff, weight_diff, evaluation_diff];
             let ledger = if report.ledger_equal { "equal" } else { "UNEQUAL" };
@@ -130,7 +140,7 @@ fn text(grids: &[VerifyReport], skipped: &[Skipped]) -> String {
         })
         .collect();
     let mut text = table(&header, &rows);
-    for report in grids {
+    for Verified { report, .. } in grids {
         for failure in &report.failures {
             text += &format!("{}: {failure}\n", report.grid);
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::SpecError;
 
 /// The choice called `name`, or an error that lists all of them.
-fn by_name<T: Copy>(what: &'static str, name: &str, known: &[(&str, T)]) -> Result<T, SpecError> {
+pub(crate) fn by_name<T: Copy>(what: &'static str, name: &str, known: &[(&str, T)]) -> Result<T, SpecError> {
     known.iter().find(|(known, _)| *known == name).map(|(_, choice)| *choice).ok_or_else(|| SpecError::Unknown {
         what,
         name: name.to_owned(),

@@ -54,6 +54,9 @@ pub enum SpecError {
         /// Why it does not fit, with an example.
         reason: String,
     },
+    /// A text is no whole number; who reads it says what it is of.
+    #[error(transparent)]
+    Number(std::num::ParseIntError),
 }
 
 impl SpecError {

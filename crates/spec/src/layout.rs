@@ -2,9 +2,9 @@
 
 use crate::error::greatest_common_divisor;
 use crate::layout_rules::Kept;
-use crate::remedy::{Broken, Change, Field, Values, Way};
+use crate::remedy::{Broken, Change, Values, Way};
 use crate::{
-    Activations, Axis, AxisSet, ElementType, EvenPieces, Grid, KeepWeights, Linear, Model, Overlap, Recompute,
+    Activations, Axis, AxisSet, ElementType, EvenPieces, Field, Grid, KeepWeights, Linear, Model, Overlap, Recompute,
     Schedule, SpecError, Zero,
 };
 
@@ -94,11 +94,11 @@ impl LayoutRequest {
             model.layers
         );
         let ways = vec![
-            Way::Sizes(Field::Axis(Axis::Pipe), stages, Values::Multiples(1, most / self.chunks)),
-            Way::Sizes(Field::Chunks, self.chunks, Values::Multiples(1, most / stages)),
-            Way::Choice(Change::Size(Field::Chunks, 1)),
+            Way::sizes(Axis::Pipe, stages, Values::Multiples(1, most / self.chunks)),
+            Way::sizes(Field::Chunks, self.chunks, Values::Multiples(1, most / stages)),
+            Way::Choice(Change::Set(Field::Chunks, 1.into())),
         ];
-        Err(Broken::new("pipe", pieces, rule, ways))
+        Err(Broken::new(Axis::Pipe, pieces, rule, ways))
     }
 
     /// Refuses numbers of what the layout does not have.
@@ -111,13 +111,18 @@ impl LayoutRequest {
 
     fn keeps_used(&self) -> Kept {
         if let Some(panels) = self.summa_panels.filter(|_| self.linear != Linear::Summa) {
-            let ways = [Change::NoSummaPanels, Change::Linear(Linear::Summa)];
-            return Err(Broken::new("summa-panels", panels, "only SUMMA has panels", ways.map(Way::Choice).to_vec()));
+            let ways = [Change::Leave(Field::SummaPanels), Change::to(Field::Linear, Linear::Summa)];
+            return Err(Broken::new(
+                Field::SummaPanels,
+                panels,
+                "only SUMMA has panels",
+                ways.map(Way::Choice).to_vec(),
+            ));
         }
         if let Some(group) = self.microbatch_group.filter(|_| self.schedule != Schedule::Interleaved) {
-            let ways = [Change::NoMicrobatchGroup, Change::Schedule(Schedule::Interleaved)];
+            let ways = [Change::Leave(Field::MicrobatchGroup), Change::to(Field::Schedule, Schedule::Interleaved)];
             let rule = "only the interleaved schedule has groups of microbatches";
-            return Err(Broken::new("microbatch-group", group, rule, ways.map(Way::Choice).to_vec()));
+            return Err(Broken::new(Field::MicrobatchGroup, group, rule, ways.map(Way::Choice).to_vec()));
         }
         Ok(())
     }
@@ -145,8 +150,8 @@ impl LayoutRequest {
         for (field, value, most, what) in limits {
             if let Some(value) = value.filter(|value| !(1..=most).contains(value)) {
                 let range = if most == usize::MAX { "at least 1".to_owned() } else { format!("1 to {most}") };
-                let ways = vec![Way::Sizes(field, value, Values::Multiples(1, most))];
-                return Err(Broken::new(field.name(), value, format!("it must be {range}: {what}"), ways));
+                let ways = vec![Way::sizes(field, value, Values::Multiples(1, most))];
+                return Err(Broken::new(field, value, format!("it must be {range}: {what}"), ways));
             }
         }
         match self.per_node {

@@ -1,63 +1,29 @@
-//! A whole layout as a TOML file.
+//! What a layout file says, or flags in its place.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 
-use crate::{Layout, LayoutRequest, Linear, Model, Schedule, SpecError, toml_text};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The fields of a layout file. Each is written as on the command line, and may be left out; unknown fields are
-/// errors.
+use crate::{Field, FieldValue, Layout, LayoutRequest, Linear, Model, Schedule, SpecError, toml_text};
+
+/// The fields of a layout that a file says. Each is written as on the command line, and may be left out; unknown fields
+/// are errors.
 ///
 /// ```
-/// let file = quadrille_spec::LayoutFile::from_toml(
+/// use quadrille_spec::{Field, LayoutFile};
+///
+/// let file = LayoutFile::from_toml(
 ///     "grid = \"x=2,pipe=2\"\nschedule = \"1f1b\"\nrecompute = \"full:2\"\nmicrobatch = 1\n",
 /// )?;
-/// assert_eq!(file.grid.as_deref(), Some("x=2,pipe=2"));
-/// assert!(quadrille_spec::LayoutFile::from_toml("pipes = 2").is_err());
+/// assert_eq!(file.get(Field::Grid).unwrap().to_string(), "x=2,pipe=2");
+/// assert!(LayoutFile::from_toml("pipes = 2").is_err());
 /// # Ok::<(), quadrille_spec::SpecError>(())
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LayoutFile {
-    /// Sizes of the axes: `x=2,y=2,pipe=2`.
-    pub grid: Option<String>,
-    /// Order of the axes, innermost first.
-    pub order: Option<String>,
-    /// Ranks that share a node.
-    pub per_node: Option<usize>,
-    /// `scattered` or `replicated`.
-    pub activations: Option<String>,
-    /// `pmm` or `summa`.
-    pub linear: Option<String>,
-    /// Panels of a SUMMA product.
-    pub summa_panels: Option<usize>,
-    /// `all`, `none` or a list of `oar`, `ors`, `oag`.
-    pub overlap: Option<String>,
-    /// Parts of a microbatch that interleave.
-    pub overlap_chunks: Option<usize>,
-    /// `gpipe`, `1f1b`, `interleaved`, `zb-h1` or `message-driven`.
-    pub schedule: Option<String>,
-    /// Pieces of layers per stage.
-    pub chunks: Option<usize>,
-    /// Microbatches that pass a chunk together.
-    pub microbatch_group: Option<usize>,
-    /// Blocks of each piece of layers.
-    pub stage_blocks: Option<Vec<usize>>,
-    /// `none`, `selective`, `full` or `full:K`.
-    pub recompute: Option<String>,
-    /// Communication-aware recomputation.
-    pub cac: Option<bool>,
-    /// ZeRO stage: 0, 1 or 2.
-    pub zero: Option<usize>,
-    /// `use` or `step`.
-    pub keep_weights: Option<String>,
-    /// Sequences in a step.
-    pub global_batch: Option<usize>,
-    /// Sequences of one data rank in one pass.
-    pub microbatch: Option<usize>,
-    /// Tokens in a sequence.
-    pub seq_len: Option<usize>,
-    /// `f32` or `f64`.
-    pub dtype: Option<String>,
+    said: BTreeMap<Field, FieldValue>,
 }
 
 impl LayoutFile {
@@ -71,30 +37,53 @@ impl LayoutFile {
 
     /// All choices of a layout, but the type of its values.
     pub fn of(layout: &Layout) -> Self {
-        let summa = layout.linear == Linear::Summa;
-        let interleaved = layout.schedule == Schedule::Interleaved;
-        Self {
-            grid: Some(layout.grid.to_string()),
-            order: Some(layout.grid.order().to_string()),
-            per_node: Some(layout.per_node),
-            activations: Some(layout.activations.to_string()),
-            linear: Some(layout.linear.to_string()),
-            summa_panels: summa.then_some(layout.summa_panels),
-            overlap: Some(layout.overlap.to_string()),
-            overlap_chunks: Some(layout.overlap_chunks),
-            schedule: Some(layout.schedule.to_string()),
-            chunks: Some(layout.chunks),
-            microbatch_group: interleaved.then_some(layout.microbatch_group),
-            stage_blocks: Some(layout.stage_blocks.clone()),
-            recompute: Some(layout.recompute.to_string()),
-            cac: Some(layout.keep_communicated),
-            zero: Some(layout.zero as usize),
-            keep_weights: Some(layout.keep_weights.to_string()),
-            global_batch: Some(layout.global_batch),
-            microbatch: Some(layout.microbatch),
-            seq_len: Some(layout.seq_len),
-            dtype: None,
+        let said = Field::ALL.into_iter().filter(|field| match field {
+            Field::SummaPanels => layout.linear == Linear::Summa,
+            Field::MicrobatchGroup => layout.schedule == Schedule::Interleaved,
+            Field::Dtype => false,
+            _ => true,
+        });
+        Self { said: said.map(|field| (field, field.of(layout))).collect() }
+    }
+
+    /// What is said of a field.
+    pub fn get(&self, field: Field) -> Option<&FieldValue> {
+        self.said.get(&field)
+    }
+
+    /// The number that is said of a field.
+    pub fn size(&self, field: Field) -> Option<usize> {
+        match self.get(field) {
+            Some(FieldValue::Size(size)) => Some(*size),
+            _ => None,
         }
+    }
+
+    /// Every field of which something is said, with it.
+    pub fn iter(&self) -> impl Iterator<Item = (Field, &FieldValue)> {
+        self.said.iter().map(|(field, value)| (*field, value))
+    }
+
+    /// The same, and a field has this value.
+    #[must_use]
+    pub fn with(mut self, field: Field, value: FieldValue) -> Self {
+        self.said.insert(field, value);
+        self
+    }
+
+    /// The same, and nothing is said of a field.
+    #[must_use]
+    pub fn without(mut self, field: Field) -> Self {
+        self.said.remove(&field);
+        self
+    }
+
+    /// What either says; where both do, this one wins.
+    #[must_use]
+    pub fn over(&self, other: &Self) -> Self {
+        let mut both = other.clone();
+        both.said.extend(self.said.clone());
+        both
     }
 
     /// The layout that the file alone says, held against the model's sizes; what it leaves out has its usual value.
@@ -102,24 +91,22 @@ impl LayoutFile {
     /// # Errors
     /// No `grid` or `global_batch`, a choice that is not known, a rule of layouts that is broken.
     pub fn validate(&self, model: &Model) -> Result<Layout, SpecError> {
-        let missing = |field| SpecError::invalid(field, "none", "a whole layout says it", "add it");
-        let grid = self.grid.as_ref().ok_or_else(|| missing("grid"))?.parse()?;
-        let mut request = LayoutRequest::new(grid, self.global_batch.ok_or_else(|| missing("global_batch"))?);
-        self.apply(&mut request)?;
-        Layout::new(model, &request)
+        for field in [Field::Grid, Field::GlobalBatch] {
+            if self.get(field).is_none() {
+                return Err(SpecError::invalid(field.key(), "none", "a whole layout says it", "add it"));
+            }
+        }
+        Layout::new(model, &self.request()?)
     }
 
-    /// The file's text.
+    /// What the file alone asks for; what it leaves out has its usual value, on one rank with one sequence.
     ///
     /// # Errors
-    /// None that is known: every field is text, a number, a truth or a list of numbers.
-    pub fn to_toml(&self) -> Result<String, SpecError> {
-        let unwritable = |error: toml::ser::Error| SpecError::Syntax {
-            what: "a layout file",
-            text: self.grid.clone().unwrap_or_default(),
-            reason: error.to_string(),
-        };
-        toml::to_string(self).map_err(unwritable)
+    /// Names the first choice that is not known.
+    pub fn request(&self) -> Result<LayoutRequest, SpecError> {
+        let mut request = LayoutRequest::new("x=1".parse()?, 1);
+        self.apply(&mut request)?;
+        Ok(request)
     }
 
     /// Sets what the file says in `request`.
@@ -127,35 +114,58 @@ impl LayoutFile {
     /// # Errors
     /// Names the first choice that is not known.
     pub fn apply(&self, request: &mut LayoutRequest) -> Result<(), SpecError> {
-        fn set<T: std::str::FromStr<Err = SpecError>>(field: &mut T, text: Option<&String>) -> Result<(), SpecError> {
-            if let Some(text) = text {
-                *field = text.parse()?;
+        self.iter().try_for_each(|(field, value)| field.set(request, value))
+    }
+
+    /// The file's text.
+    ///
+    /// # Errors
+    /// None that is known: every field is text, a number, a truth or a list of numbers.
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        let grid = self.get(Field::Grid).map_or(String::new(), FieldValue::to_string);
+        toml_text::write("a layout file", &grid, self)
+    }
+}
+
+impl Serialize for LayoutFile {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter().map(|(field, value)| (field.key(), value)))
+    }
+}
+
+impl<'de> Deserialize<'de> for LayoutFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = LayoutFile;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("the fields of a layout")
             }
-            Ok(())
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LayoutFile, A::Error> {
+                let mut file = LayoutFile::default();
+                while let Some(Key(field)) = map.next_key()? {
+                    let Some(value) = map.next_value_seed(field.kind())? else { continue };
+                    if file.said.insert(field, value).is_some() {
+                        return Err(A::Error::duplicate_field(field.key()));
+                    }
+                }
+                Ok(file)
+            }
         }
-        set(&mut request.grid, self.grid.as_ref())?;
-        if let Some(order) = &self.order {
-            request.grid = request.grid.with_order(order.parse()?);
-        }
-        set(&mut request.activations, self.activations.as_ref())?;
-        set(&mut request.linear, self.linear.as_ref())?;
-        set(&mut request.overlap, self.overlap.as_ref())?;
-        set(&mut request.schedule, self.schedule.as_ref())?;
-        set(&mut request.recompute, self.recompute.as_ref())?;
-        set(&mut request.zero, self.zero.map(|stage| stage.to_string()).as_ref())?;
-        set(&mut request.keep_weights, self.keep_weights.as_ref())?;
-        set(&mut request.dtype, self.dtype.as_ref())?;
-        request.overlap_chunks = self.overlap_chunks.unwrap_or(request.overlap_chunks);
-        request.chunks = self.chunks.unwrap_or(request.chunks);
-        request.keep_communicated = self.cac.unwrap_or(request.keep_communicated);
-        request.global_batch = self.global_batch.unwrap_or(request.global_batch);
-        request.per_node = self.per_node.or(request.per_node);
-        request.summa_panels = self.summa_panels.or(request.summa_panels);
-        request.microbatch_group = self.microbatch_group.or(request.microbatch_group);
-        request.stage_blocks = self.stage_blocks.clone().or(request.stage_blocks.take());
-        request.microbatch = self.microbatch.or(request.microbatch);
-        request.seq_len = self.seq_len.or(request.seq_len);
-        Ok(())
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+/// A field by its key.
+struct Key(Field);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let key = String::deserialize(deserializer)?;
+        let field = Field::ALL.into_iter().find(|field| field.key() == key);
+        field.map(Self).ok_or_else(|| D::Error::unknown_field(&key, &Field::KEYS))
     }
 }
 
@@ -188,5 +198,20 @@ mod tests {
         assert_eq!(message("global_batch = 4"), "grid = none: a whole layout says it; add it");
         assert_eq!(message("grid = 'x=2'"), "global_batch = none: a whole layout says it; add it");
         assert!(message("grid = 'x=5'\nglobal_batch = 4").contains("x=5 does not divide heads = 4"));
+    }
+
+    #[test]
+    fn what_is_no_layout_is_named_with_its_line() {
+        let message = |text| LayoutFile::from_toml(text).unwrap_err().to_string();
+        let unknown = message("zero = 1\npipes = 2");
+        assert!(
+            unknown.contains("line 2: unknown field `pipes`, expected one of `grid`, `order`, `per_node`"),
+            "{unknown}"
+        );
+        assert!(message("chunks = 'two'").contains("line 1: invalid type: string \"two\", expected usize"));
+        let read = serde_json::from_str::<LayoutFile>("{\"summa_panels\": null, \"chunks\": 2}").unwrap();
+        assert_eq!(read, LayoutFile::default().with(Field::Chunks, 2.into()));
+        let twice = serde_json::from_str::<LayoutFile>("{\"chunks\": 2, \"chunks\": 3}").unwrap_err().to_string();
+        assert!(twice.contains("duplicate field `chunks`"), "{twice}");
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::error::common_divisor;
 use crate::layout::MAX_GLOBAL_BATCH;
-use crate::remedy::{Broken, Change, Field, Values, Way};
-use crate::{Activations, Axis, Layout, Linear, Model, Recompute, Schedule};
+use crate::remedy::{Broken, Change, Values, Way};
+use crate::{Activations, Axis, Field, Layout, Linear, Model, Recompute, Schedule};
 
 /// Nothing, or the rule that is broken.
 pub(crate) type Kept = Result<(), Broken>;
@@ -33,13 +33,13 @@ impl Layout {
     fn check_heads(&self, model: &Model) -> Kept {
         let (x, keys) = (self.grid.size(Axis::X), model.kv_heads);
         let cut = [("heads", model.heads), ("the perceptron's width", model.ffn)];
-        Broken::check_divides(Field::Axis(Axis::X), x, &cut)?;
+        Broken::check_divides(Axis::X, x, &cut)?;
         if keys.is_multiple_of(x) || x.is_multiple_of(keys) {
             return Ok(());
         }
         let rule = format!("it must divide kv_heads = {keys}, or be a multiple of it: each rank holds whole keys");
-        let ways = vec![Way::Sizes(Field::Axis(Axis::X), x, Values::Divisors(common_divisor(&cut)))];
-        Err(Broken::new("x", x, rule, ways))
+        let ways = vec![Way::sizes(Axis::X, x, Values::Divisors(common_divisor(&cut)))];
+        Err(Broken::new(Axis::X, x, rule, ways))
     }
 
     /// SUMMA cuts activations over both axes, and every contraction into panels that lie on one rank of either.
@@ -48,18 +48,18 @@ impl Layout {
             return Ok(());
         }
         if self.activations == Activations::Replicated {
-            let ways = [Change::Activations(Activations::Scattered), Change::Linear(Linear::Pmm)];
+            let ways = [Change::to(Field::Activations, Activations::Scattered), Change::to(Field::Linear, Linear::Pmm)];
             let rule = "SUMMA cuts activations over x and y";
-            return Err(Broken::new("activations", "replicated", rule, ways.map(Way::Choice).to_vec()));
+            return Err(Broken::new(Field::Activations, "replicated", rule, ways.map(Way::Choice).to_vec()));
         }
         let [x, y] = [Axis::X, Axis::Y].map(|axis| self.grid.size(axis));
         let cut = [("hidden", model.hidden), ("the perceptron's width", model.ffn)];
-        Broken::check_divides(Field::Axis(Axis::Y), y, &cut)?;
+        Broken::check_divides(Axis::Y, y, &cut)?;
         let panels = self.summa_panels;
         if panels == 0 || !panels.is_multiple_of(x) || !panels.is_multiple_of(y) {
             let rule = format!("a panel lies on one rank of x={x} and one of y={y}");
-            let near = Way::Sizes(Field::SummaPanels, panels, Values::Divisors(common_divisor(&cut)));
-            return Err(Broken::new("summa-panels", panels, rule, vec![near]));
+            let near = Way::sizes(Field::SummaPanels, panels, Values::Divisors(common_divisor(&cut)));
+            return Err(Broken::new(Field::SummaPanels, panels, rule, vec![near]));
         }
         Broken::check_divides(Field::SummaPanels, panels, &cut)
     }
@@ -69,7 +69,7 @@ impl Layout {
     fn check_weights(&self, model: &Model) -> Kept {
         let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.grid.size(axis));
         let (h, f) = (model.hidden, model.ffn);
-        Broken::check_divides(Field::Axis(Axis::Y), y, &[("hidden", h)])?;
+        Broken::check_divides(Axis::Y, y, &[("hidden", h)])?;
         let mut tiles = vec![
             ("the tile of the qkv weight", (h / y) * (self.qkv_width(model) / x)),
             ("the tile of the projection weight", (h / x) * (h / y)),
@@ -84,7 +84,7 @@ impl Layout {
         if self.kv_copies(model) > 1 {
             tiles.push(("the rows of the qkv weight's tile (x copies keys)", h / y));
         }
-        Broken::check_divides(Field::Axis(Axis::Z), z, &tiles)
+        Broken::check_divides(Axis::Z, z, &tiles)
     }
 
     /// Ranks that cut the columns of the residual stream.
@@ -100,18 +100,18 @@ impl Layout {
         }
         let rule = format!("context={context} cuts a sequence into {} equal pieces, two for each rank", 2 * context);
         let ways = vec![
-            Way::Sizes(Field::SeqLen, self.seq_len, Values::Multiples(2 * context, model.seq_len)),
-            Way::Sizes(Field::Axis(Axis::Context), context, Values::Divisors(self.seq_len)),
+            Way::sizes(Field::SeqLen, self.seq_len, Values::Multiples(2 * context, model.seq_len)),
+            Way::sizes(Axis::Context, context, Values::Divisors(self.seq_len)),
         ];
-        Err(Broken::new("seq-len", self.seq_len, rule, ways))
+        Err(Broken::new(Field::SeqLen, self.seq_len, rule, ways))
     }
 
     fn check_batch(&self) -> Kept {
         let (data, z) = (self.grid.size(Axis::Data), self.grid.size(Axis::Z));
         let batch = self.global_batch;
         if !batch.is_multiple_of(data) {
-            let ways = vec![self.batches(data), Way::Sizes(Field::Axis(Axis::Data), data, Values::Divisors(batch))];
-            return Err(Broken::new("global-batch", batch, format!("it must be a multiple of data={data}"), ways));
+            let ways = vec![self.batches(data), Way::sizes(Axis::Data, data, Values::Divisors(batch))];
+            return Err(Broken::new(Field::GlobalBatch, batch, format!("it must be a multiple of data={data}"), ways));
         }
         let share = batch / data;
         if !share.is_multiple_of(self.microbatch) {
@@ -120,7 +120,7 @@ impl Layout {
         }
         if !self.microbatch.is_multiple_of(z) {
             let rule = format!("it must be a multiple of z={z}, over which it is split");
-            let divisors = Way::Sizes(Field::Axis(Axis::Z), z, Values::Divisors(self.microbatch));
+            let divisors = Way::sizes(Axis::Z, z, Values::Divisors(self.microbatch));
             return Err(self.cut_unevenly(rule, vec![divisors]));
         }
         Ok(())
@@ -128,7 +128,7 @@ impl Layout {
 
     /// Batches near the present one that so many sequences divide.
     fn batches(&self, unit: usize) -> Way {
-        Way::Sizes(Field::GlobalBatch, self.global_batch, Values::Multiples(unit, MAX_GLOBAL_BATCH))
+        Way::sizes(Field::GlobalBatch, self.global_batch, Values::Multiples(unit, MAX_GLOBAL_BATCH))
     }
 
     /// A microbatch that something does not divide: other microbatches, batches of which each data rank takes as many
@@ -136,20 +136,20 @@ impl Layout {
     fn cut_unevenly(&self, rule: String, others: Vec<Way>) -> Broken {
         let data = self.grid.size(Axis::Data);
         let mut ways = vec![
-            Way::Sizes(Field::Microbatch, self.microbatch, Values::Divisors(self.global_batch / data)),
+            Way::sizes(Field::Microbatch, self.microbatch, Values::Divisors(self.global_batch / data)),
             self.batches(data * self.sequence_unit()),
             self.batches(data.saturating_mul(self.microbatch)),
         ];
         ways.extend(others);
-        Broken::new("microbatch", self.microbatch, rule, ways)
+        Broken::new(Field::Microbatch, self.microbatch, rule, ways)
     }
 
     /// What cuts the sequences of a pass beside z, and what cuts its rows over x.
     fn check_rows(&self, model: &Model) -> Kept {
         let [x, y, z] = [Axis::X, Axis::Y, Axis::Z].map(|axis| self.grid.size(axis));
         let chunks = self.overlap_chunks;
-        let replicated = Way::Choice(Change::Activations(Activations::Replicated));
-        let fewer_chunks = Way::Sizes(Field::OverlapChunks, chunks, Values::Divisors(chunks));
+        let replicated = Way::Choice(Change::to(Field::Activations, Activations::Replicated));
+        let fewer_chunks = Way::sizes(Field::OverlapChunks, chunks, Values::Divisors(chunks));
         if !(self.microbatch / z).is_multiple_of(chunks) {
             let rule = format!("z={z} and {chunks} overlap chunks split its sequences");
             return Err(self.cut_unevenly(rule, vec![fewer_chunks]));
@@ -170,8 +170,8 @@ impl Layout {
             let context = self.grid.size(Axis::Context);
             let pieces = if context == 1 { 1 } else { 2 * context };
             let whole = self.batches(self.grid.size(Axis::Data) * self.sequence_unit() * x);
-            let shorter = Way::Sizes(Field::SeqLen, self.seq_len, Values::Multiples(pieces, model.seq_len));
-            let fewer = Way::Sizes(Field::Axis(Axis::X), x, Values::Divisors(x));
+            let shorter = Way::sizes(Field::SeqLen, self.seq_len, Values::Multiples(pieces, model.seq_len));
+            let fewer = Way::sizes(Axis::X, x, Values::Divisors(x));
             return Err(self.cut_unevenly(rule, vec![replicated, whole, shorter, fewer]));
         }
         Ok(())
@@ -183,8 +183,8 @@ impl Layout {
         let interleaved = self.schedule == Schedule::Interleaved;
         if self.chunks > 1 && (!interleaved || stages == 1) {
             let rule = "only the interleaved schedule on at least 2 stages has several chunks";
-            let ways = [Change::Schedule(Schedule::Interleaved), Change::Size(Field::Chunks, 1)];
-            return Err(Broken::new("chunks", self.chunks, rule, ways.map(Way::Choice).to_vec()));
+            let ways = [Change::to(Field::Schedule, Schedule::Interleaved), Change::Set(Field::Chunks, 1.into())];
+            return Err(Broken::new(Field::Chunks, self.chunks, rule, ways.map(Way::Choice).to_vec()));
         }
         if interleaved {
             self.check_interleaved(stages)?;
@@ -195,16 +195,16 @@ impl Layout {
         if shown < blocks.len() {
             listed += ",...";
         }
-        let even = vec![Way::Choice(Change::NoStageBlocks)];
+        let even = vec![Way::Choice(Change::Leave(Field::StageBlocks))];
         if blocks.len() != pieces || blocks.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n)) != Some(model.layers)
         {
             let rule = format!("it lists {pieces} pieces (pipe * chunks) that add up to {} layers", model.layers);
-            return Err(Broken::new("stage-blocks", listed, rule, even));
+            return Err(Broken::new(Field::StageBlocks, listed, rule, even));
         }
         // The first piece has the embedding, the last the head.
         if blocks.iter().skip(1).take(pieces.saturating_sub(2)).any(|blocks| *blocks == 0) {
             let rule = format!("every piece but the first and the last of {pieces} has at least one block");
-            return Err(Broken::new("stage-blocks", listed, rule, even));
+            return Err(Broken::new(Field::StageBlocks, listed, rule, even));
         }
         Ok(())
     }
@@ -215,15 +215,15 @@ impl Layout {
         if stages > microbatches {
             let rule =
                 format!("the interleaved schedule needs at least pipe={stages} microbatches, and has {microbatches}");
-            let plain = Way::Choice(Change::Schedule(Schedule::OneForwardOneBackward));
+            let plain = Way::Choice(Change::to(Field::Schedule, Schedule::OneForwardOneBackward));
             return Err(self.cut_unevenly(rule, vec![plain]));
         }
         let rest = if group == 0 { 0 } else { microbatches % group };
         if group < stages || group > microbatches || (rest != 0 && rest < stages) {
             let rule = format!("groups of {microbatches} microbatches, the last too, have at least pipe={stages}");
-            let near = Way::Sizes(Field::MicrobatchGroup, group, Values::Multiples(1, microbatches));
-            let ways = vec![near, Way::Choice(Change::Schedule(Schedule::OneForwardOneBackward))];
-            return Err(Broken::new("microbatch-group", group, rule, ways));
+            let near = Way::sizes(Field::MicrobatchGroup, group, Values::Multiples(1, microbatches));
+            let ways = vec![near, Way::Choice(Change::to(Field::Schedule, Schedule::OneForwardOneBackward))];
+            return Err(Broken::new(Field::MicrobatchGroup, group, rule, ways));
         }
         Ok(())
     }
@@ -233,13 +233,13 @@ impl Layout {
             && every > model.layers
         {
             let rule = format!("it keeps the input of every {every}-th block, and the model has {}", model.layers);
-            let near = Way::Sizes(Field::RecomputeEvery, every, Values::Multiples(1, model.layers));
-            return Err(Broken::new("recompute", self.recompute, rule, vec![near]));
+            let longest = Change::to(Field::Recompute, Recompute::Full { every: model.layers });
+            return Err(Broken::new(Field::Recompute, self.recompute, rule, vec![Way::Choice(longest)]));
         }
         if self.keep_communicated && self.recompute == Recompute::None {
-            let ways = [Change::Recompute(Recompute::Selective), Change::NoCac];
+            let ways = [Change::to(Field::Recompute, Recompute::Selective), Change::Leave(Field::Cac)];
             let rule = "it says what recomputation keeps; nothing is recomputed";
-            return Err(Broken::new("cac", "on", rule, ways.map(Way::Choice).to_vec()));
+            return Err(Broken::new(Field::Cac, "on", rule, ways.map(Way::Choice).to_vec()));
         }
         Ok(())
     }

@@ -3,123 +3,97 @@
 use std::fmt;
 
 use crate::error::{common_divisor, first_indivisible};
-use crate::{Activations, Axis, LayoutRequest, Linear, Recompute, Schedule, SpecError};
+use crate::{Axis, Field, FieldValue, LayoutRequest, SpecError};
 
 /// Sizes that are tried on either side of the one that was refused.
 const TRIED: usize = 40;
 
-/// A size of a layout's request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Field {
-    /// The size of an axis.
-    Axis(Axis),
-    /// Ranks that share a node.
-    PerNode,
-    /// Tokens in a sequence.
-    SeqLen,
-    /// Sequences in a step.
-    GlobalBatch,
-    /// Sequences of one data rank in one pass.
-    Microbatch,
-    /// Panels of a SUMMA product.
-    SummaPanels,
-    /// Pieces of layers on each stage.
-    Chunks,
-    /// Parts of a microbatch.
-    OverlapChunks,
-    /// Microbatches that pass a chunk together.
-    MicrobatchGroup,
-    /// Blocks of a segment that is computed again as a whole.
-    RecomputeEvery,
-}
-
-impl Field {
-    /// As users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Axis(axis) => axis.name(),
-            Self::PerNode => "per-node",
-            Self::SeqLen => "seq-len",
-            Self::GlobalBatch => "global-batch",
-            Self::Microbatch => "microbatch",
-            Self::SummaPanels => "summa-panels",
-            Self::Chunks => "chunks",
-            Self::OverlapChunks => "overlap-chunks",
-            Self::MicrobatchGroup => "microbatch-group",
-            Self::RecomputeEvery => "recompute",
-        }
-    }
-}
-
 /// A change of a layout's request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Another size.
-    Size(Field, usize),
-    /// How activations lie.
-    Activations(Activations),
-    /// How linear layers are multiplied.
-    Linear(Linear),
-    /// The order of passes.
-    Schedule(Schedule),
-    /// What is computed again.
-    Recompute(Recompute),
-    /// Recomputation repeats collectives.
-    NoCac,
-    /// As few panels as possible.
-    NoSummaPanels,
-    /// Groups of microbatches as long as the pipeline.
-    NoMicrobatchGroup,
-    /// Pieces of layers as equal as possible.
-    NoStageBlocks,
+    /// Another size of an axis.
+    Axis(Axis, usize),
+    /// Another value of a field.
+    Set(Field, FieldValue),
+    /// A field is not said, and has its usual value.
+    Leave(Field),
 }
 
 impl Change {
+    /// Another choice.
+    pub(crate) fn to(field: Field, choice: impl fmt::Display) -> Self {
+        Self::Set(field, FieldValue::Name(choice.to_string()))
+    }
+
     /// The request with the change.
     ///
     /// # Errors
-    /// A grid that is too large.
-    pub fn apply(self, request: &LayoutRequest) -> Result<LayoutRequest, SpecError> {
+    /// A grid that is too large, a value that the field does not have.
+    pub fn apply(&self, request: &LayoutRequest) -> Result<LayoutRequest, SpecError> {
         let mut changed = request.clone();
         match self {
-            Self::Size(Field::Axis(axis), size) => changed.grid = request.grid.with(axis, size)?,
-            Self::Size(Field::PerNode, size) => changed.per_node = Some(size),
-            Self::Size(Field::SeqLen, size) => changed.seq_len = Some(size),
-            Self::Size(Field::GlobalBatch, size) => changed.global_batch = size,
-            Self::Size(Field::Microbatch, size) => changed.microbatch = Some(size),
-            Self::Size(Field::SummaPanels, size) => changed.summa_panels = Some(size),
-            Self::Size(Field::Chunks, size) => changed.chunks = size,
-            Self::Size(Field::OverlapChunks, size) => changed.overlap_chunks = size,
-            Self::Size(Field::MicrobatchGroup, size) => changed.microbatch_group = Some(size),
-            Self::Size(Field::RecomputeEvery, every) => changed.recompute = Recompute::Full { every },
-            Self::Activations(activations) => changed.activations = activations,
-            Self::Linear(linear) => changed.linear = linear,
-            Self::Schedule(schedule) => changed.schedule = schedule,
-            Self::Recompute(recompute) => changed.recompute = recompute,
-            Self::NoCac => changed.keep_communicated = false,
-            Self::NoSummaPanels => changed.summa_panels = None,
-            Self::NoMicrobatchGroup => changed.microbatch_group = None,
-            Self::NoStageBlocks => changed.stage_blocks = None,
+            Self::Axis(axis, size) => changed.grid = request.grid.with(*axis, *size)?,
+            Self::Set(field, value) => field.set(&mut changed, value)?,
+            Self::Leave(field) => field.leave(&mut changed),
         }
         Ok(changed)
+    }
+
+    /// The value alone, where `before` is of the same and need not be said again.
+    fn value_after(&self, before: &Self) -> Option<String> {
+        match (self, before) {
+            (Self::Axis(axis, size), Self::Axis(same, _)) if axis == same => Some(size.to_string()),
+            (Self::Set(field, value), Self::Set(same, _)) if field == same => Some(value.to_string()),
+            _ => None,
+        }
     }
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Size(Field::Axis(axis), size) => write!(f, "{}={size}", axis.name()),
-            Self::Size(Field::RecomputeEvery, every) => write!(f, "--recompute {}", Recompute::Full { every: *every }),
-            Self::Size(field, size) => write!(f, "--{} {size}", field.name()),
-            Self::Activations(activations) => write!(f, "--activations {activations}"),
-            Self::Linear(linear) => write!(f, "--linear {linear}"),
-            Self::Schedule(schedule) => write!(f, "--schedule {schedule}"),
-            Self::Recompute(recompute) => write!(f, "--recompute {recompute}"),
-            Self::NoCac => f.write_str("leaving --cac out"),
-            Self::NoSummaPanels => f.write_str("leaving --summa-panels out"),
-            Self::NoMicrobatchGroup => f.write_str("leaving --microbatch-group out"),
-            Self::NoStageBlocks => f.write_str("leaving --stage-blocks out (pieces as equal as possible)"),
+            Self::Axis(axis, size) => write!(f, "{}={size}", axis.name()),
+            Self::Set(field, value) => write!(f, "--{} {value}", field.name()),
+            Self::Leave(Field::StageBlocks) => f.write_str("leaving --stage-blocks out (pieces as equal as possible)"),
+            Self::Leave(field) => write!(f, "leaving --{} out", field.name()),
         }
+    }
+}
+
+/// What a rule is about: the size of an axis, or a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Axis(Axis),
+    Field(Field),
+}
+
+impl Subject {
+    /// As users write it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Axis(axis) => axis.name(),
+            Self::Field(field) => field.name(),
+        }
+    }
+
+    /// Another size of it.
+    fn resized(self, size: usize) -> Change {
+        match self {
+            Self::Axis(axis) => Change::Axis(axis, size),
+            Self::Field(field) => Change::Set(field, size.into()),
+        }
+    }
+}
+
+impl From<Axis> for Subject {
+    fn from(axis: Axis) -> Self {
+        Self::Axis(axis)
+    }
+}
+
+impl From<Field> for Subject {
+    fn from(field: Field) -> Self {
+        Self::Field(field)
     }
 }
 
@@ -153,9 +127,10 @@ impl fmt::Display for Refusal {
         for (index, Remedy { change, then }) in self.remedies.iter().enumerate() {
             f.write_str(if index == 0 { "try " } else { " or " })?;
             // The second of two values need not repeat what they are of.
-            match (change, index.checked_sub(1).map(|before| &self.remedies[before].change)) {
-                (Change::Size(field, size), Some(Change::Size(before, _))) if field == before => write!(f, "{size}")?,
-                _ => write!(f, "{change}")?,
+            let before = index.checked_sub(1).map(|before| &self.remedies[before].change);
+            match before.and_then(|before| change.value_after(before)) {
+                Some(value) => f.write_str(&value)?,
+                None => write!(f, "{change}")?,
             }
             if let Some(then) = then {
                 write!(f, " (then {then} is in the way)")?;
@@ -178,21 +153,26 @@ pub(crate) enum Values {
 }
 
 /// A way to keep a rule.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Way {
-    /// Another value of a size, near the present one.
-    Sizes(Field, usize, Values),
+    /// Another size near the present one.
+    Sizes(Subject, usize, Values),
     /// Another choice.
     Choice(Change),
 }
 
 impl Way {
+    /// Other sizes of an axis or a field, near the present one.
+    pub fn sizes(of: impl Into<Subject>, present: usize, values: Values) -> Self {
+        Self::Sizes(of.into(), present, values)
+    }
+
     /// Changes on the one side and on the other, the nearest first.
-    fn sides(self) -> [Vec<Change>; 2] {
+    fn sides(&self) -> [Vec<Change>; 2] {
         match self {
-            Self::Choice(change) => [vec![change], Vec::new()],
-            Self::Sizes(field, present, values) => {
-                values.around(present).map(|side| side.into_iter().map(|size| Change::Size(field, size)).collect())
+            Self::Choice(change) => [vec![change.clone()], Vec::new()],
+            Self::Sizes(of, present, values) => {
+                values.around(*present).map(|side| side.into_iter().map(|size| of.resized(size)).collect())
             }
         }
     }
@@ -233,19 +213,21 @@ pub(crate) struct Broken {
 
 impl Broken {
     /// A value outside its rule.
-    pub fn new(field: &'static str, value: impl fmt::Display, rule: impl fmt::Display, ways: Vec<Way>) -> Self {
+    pub fn new(of: impl Into<Subject>, value: impl fmt::Display, rule: impl fmt::Display, ways: Vec<Way>) -> Self {
+        let field = of.into().name();
         Self { field, kind: field.to_owned(), broken: format!("{field} = {value}: {rule}"), ways }
     }
 
     /// The first of several dimensions (name, value) that a size does not divide; the ways divide all of them.
-    pub fn check_divides(field: Field, size: usize, dimensions: &[(&str, usize)]) -> Result<(), Self> {
+    pub fn check_divides(of: impl Into<Subject>, size: usize, dimensions: &[(&str, usize)]) -> Result<(), Self> {
         let Some((dimension, value)) = first_indivisible(size, dimensions) else { return Ok(()) };
-        let field_name = field.name();
+        let of = of.into();
+        let field = of.name();
         Err(Self {
-            field: field_name,
-            kind: format!("{field_name} does not divide {dimension}"),
-            broken: format!("{field_name}={size} does not divide {dimension} = {value}"),
-            ways: vec![Way::Sizes(field, size, Values::Divisors(common_divisor(dimensions)))],
+            field,
+            kind: format!("{field} does not divide {dimension}"),
+            broken: format!("{field}={size} does not divide {dimension} = {value}"),
+            ways: vec![Way::Sizes(of, size, Values::Divisors(common_divisor(dimensions)))],
         })
     }
 

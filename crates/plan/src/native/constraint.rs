@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use quadrille_spec::{Axis, SpecError};
+use quadrille_spec::{Axis, Field, SpecError};
 
 use super::space::Space;
 
@@ -25,6 +25,11 @@ impl Bound {
             Self::Max => "--max",
             Self::Min => "--min",
         }
+    }
+
+    /// A constraint of a key in messages.
+    fn of(self, key: &str) -> String {
+        format!("{} {key}", self.flag())
     }
 }
 
@@ -52,7 +57,7 @@ impl Range {
     }
 
     fn narrow(&mut self, key: &str, bound: Bound, number: usize) -> Result<(), SpecError> {
-        let field = format!("{} {key}", bound.flag());
+        let field = bound.of(key);
         if number == 0 {
             return Err(SpecError::invalid(field, 0, "it must be at least 1", "give a positive number"));
         }
@@ -75,13 +80,55 @@ impl Range {
     }
 }
 
-/// The keys that have sizes and can be bounded, beside the axes.
-const NUMBERS: [&str; 4] = ["microbatch", "chunks", "overlap-chunks", "summa-panels"];
+/// How a search is told what to choose for a field.
+enum Choice {
+    /// A size, which can be bounded.
+    Size(fn(&mut Space) -> &mut Range),
+    /// One of several values, which can be fixed by its key and name.
+    Name(fn(&mut Space, &str, &str) -> Result<(), SpecError>),
+}
 
-/// The keys that are chosen by name.
-const NAMES: [&str; 8] = ["schedule", "recompute", "cac", "zero", "activations", "linear", "keep-weights", "overlap"];
+impl Choice {
+    /// Of a field that a search chooses.
+    fn of(field: Field) -> Option<Self> {
+        use Choice::{Name, Size};
+        Some(match field {
+            Field::Microbatch => Size(|space| &mut space.microbatch),
+            Field::Chunks => Size(|space| &mut space.chunks),
+            Field::OverlapChunks => Size(|space| &mut space.overlap_chunks),
+            Field::SummaPanels => Size(|space| &mut space.summa_panels),
+            Field::Schedule => Name(|space, key, text| fix(&mut space.schedules, key, text.parse()?)),
+            Field::Recompute => Name(|space, key, text| fix(&mut space.recompute, key, text.parse()?)),
+            Field::Cac => Name(|space, key, text| fix(&mut space.keep_communicated, key, truth(key, text)?)),
+            Field::Zero => Name(|space, key, text| fix(&mut space.zero, key, text.parse()?)),
+            Field::Activations => Name(|space, key, text| fix(&mut space.activations, key, text.parse()?)),
+            Field::Linear => Name(|space, key, text| fix(&mut space.linear, key, text.parse()?)),
+            Field::KeepWeights => Name(|space, key, text| fix(&mut space.keep_weights, key, text.parse()?)),
+            Field::Overlap => Name(|space, key, text| {
+                let mut fixed = space.overlap.into_iter().collect();
+                fix(&mut fixed, key, text.replace('+', ",").parse()?)?;
+                space.overlap = fixed.first().copied();
+                Ok(())
+            }),
+            // Axes have sizes of their own, and the search finds orders, groups and pieces in its own way.
+            _ => return None,
+        })
+    }
+}
 
 impl Space {
+    /// The fields that a search chooses: those with sizes, which can be bounded, and those that are chosen by name.
+    pub fn fields() -> [Vec<Field>; 2] {
+        let chosen = Field::ALL.into_iter().filter_map(|field| Some((field, Choice::of(field)?)));
+        let (sizes, names): (Vec<_>, Vec<_>) = chosen.partition(|(_, choice)| matches!(choice, Choice::Size(_)));
+        [sizes, names].map(|fields| fields.into_iter().map(|(field, _)| field).collect())
+    }
+
+    /// Their names, as text.
+    pub fn keys() -> String {
+        listed(&Self::fields().concat(), "or")
+    }
+
     /// Applies a constraint as a user writes it, `x=8` or `schedule=1f1b`.
     ///
     /// # Errors
@@ -95,48 +142,35 @@ impl Space {
             let reason = if is_pass { "join passes with +, e.g. --fix overlap=oar+ors".to_owned() } else { reason };
             return Err(SpecError::Syntax { what: "a constraint", text: text.to_owned(), reason });
         };
-        if let Some(range) = self.range_mut(key) {
-            let number = number(key, bound, value)?;
-            return range.narrow(key, bound, number);
+        if let Ok(axis) = key.parse::<Axis>() {
+            return self.axes[axis as usize].narrow(key, bound, number(key, bound, value)?);
         }
-        if !NAMES.contains(&key) {
-            let known = Axis::ALL.map(Axis::name).into_iter().chain(NUMBERS).chain(NAMES).map(str::to_owned).collect();
-            return Err(SpecError::Unknown { what: "choice of a layout", name: key.to_owned(), known });
-        }
-        if bound != Bound::Fix {
-            let field = format!("{} {key}", bound.flag());
-            let rule = "only the sizes of axes, microbatch, chunks, overlap-chunks and summa-panels have an order";
-            return Err(SpecError::invalid(field, value, rule, format!("use --fix {key}={value}")));
-        }
-        self.fix_name(key, value)
-    }
-
-    fn range_mut(&mut self, key: &str) -> Option<&mut Range> {
-        match key {
-            "microbatch" => Some(&mut self.microbatch),
-            "chunks" => Some(&mut self.chunks),
-            "overlap-chunks" => Some(&mut self.overlap_chunks),
-            "summa-panels" => Some(&mut self.summa_panels),
-            _ => key.parse::<Axis>().ok().map(|axis| &mut self.axes[axis as usize]),
-        }
-    }
-
-    fn fix_name(&mut self, key: &str, value: &str) -> Result<(), SpecError> {
-        match key {
-            "schedule" => fix(&mut self.schedules, key, value.parse()?),
-            "recompute" => fix(&mut self.recompute, key, value.parse()?),
-            "cac" => fix(&mut self.keep_communicated, key, truth(key, value)?),
-            "zero" => fix(&mut self.zero, key, value.parse()?),
-            "activations" => fix(&mut self.activations, key, value.parse()?),
-            "linear" => fix(&mut self.linear, key, value.parse()?),
-            "keep-weights" => fix(&mut self.keep_weights, key, value.parse()?),
-            _ => {
-                let mut fixed = self.overlap.into_iter().collect();
-                fix(&mut fixed, key, value.replace('+', ",").parse()?)?;
-                self.overlap = fixed.first().copied();
-                Ok(())
+        let field = Field::ALL.into_iter().find(|field| field.name() == key);
+        match field.and_then(Choice::of) {
+            Some(Choice::Size(range)) => range(self).narrow(key, bound, number(key, bound, value)?),
+            Some(Choice::Name(fix)) if bound == Bound::Fix => fix(self, key, value),
+            Some(Choice::Name(_)) => {
+                let sizes = listed(&Self::fields()[0], "and");
+                let rule = format!("only the sizes of axes, {sizes} have an order");
+                Err(SpecError::invalid(bound.of(key), value, rule, format!("use --fix {key}={value}")))
+            }
+            None => {
+                let known =
+                    Axis::ALL.into_iter().map(Axis::name).chain(Self::fields().concat().into_iter().map(Field::name));
+                let known = known.map(str::to_owned).collect();
+                Err(SpecError::Unknown { what: "choice of a layout", name: key.to_owned(), known })
             }
         }
+    }
+}
+
+/// Names of fields as text: `a, b and c`.
+fn listed(fields: &[Field], last: &str) -> String {
+    let names: Vec<_> = fields.iter().map(|field| field.name()).collect();
+    match names.split_last() {
+        Some((end, [])) => (*end).to_owned(),
+        Some((end, names)) => format!("{} {last} {end}", names.join(", ")),
+        None => String::new(),
     }
 }
 
@@ -145,7 +179,7 @@ fn fix<T: PartialEq + Display>(allowed: &mut Vec<T>, key: &str, value: T) -> Res
     match allowed.as_slice() {
         [only] if *only != value => {
             let rule = format!("another constraint wants {key}={only}");
-            Err(SpecError::invalid(format!("--fix {key}"), value, rule, "leave one of them out"))
+            Err(SpecError::invalid(Bound::Fix.of(key), value, rule, "leave one of them out"))
         }
         _ => {
             *allowed = vec![value];
@@ -155,14 +189,13 @@ fn fix<T: PartialEq + Display>(allowed: &mut Vec<T>, key: &str, value: T) -> Res
 }
 
 fn number(key: &str, bound: Bound, text: &str) -> Result<usize, SpecError> {
-    text.parse().map_err(|_| {
-        let remedy = format!("write e.g. {} {key}=4", bound.flag());
-        SpecError::invalid(format!("{} {key}", bound.flag()), text, "it is a whole number", remedy)
-    })
+    let remedy = || format!("write e.g. {}=4", bound.of(key));
+    text.parse().map_err(|_| SpecError::invalid(bound.of(key), text, "it is a whole number", remedy()))
 }
 
 fn truth(key: &str, text: &str) -> Result<bool, SpecError> {
-    text.parse().map_err(|_| SpecError::invalid(format!("--fix {key}"), text, "it is true or false", "use one of them"))
+    let invalid = |_| SpecError::invalid(Bound::Fix.of(key), text, "it is true or false", "use one of them");
+    text.parse().map_err(invalid)
 }
 
 #[cfg(test)]

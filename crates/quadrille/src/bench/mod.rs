@@ -11,7 +11,7 @@ mod step;
 
 use std::time::Instant;
 
-use quadrille_spec::{Axis, ElementType, Layout, Model};
+use quadrille_spec::{Axis, ElementType, Field, Layout, Model};
 use quadrille_tensor::{Buffer, Element};
 
 use crate::arguments::{Bench, BenchArguments};
@@ -44,7 +44,7 @@ fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>
     // What scattered activations need; a grid that is still to be chosen does with less.
     let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();
     let cut = cut.saturating_mul(request.overlap_chunks).max(1);
-    if arguments.global_batch.or(typed.file.global_batch).is_none() {
+    if typed.said.get(Field::GlobalBatch).is_none() {
         request.global_batch = GLOBAL_BATCH.checked_next_multiple_of(cut).unwrap_or(cut);
     }
     request.seq_len = request.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));

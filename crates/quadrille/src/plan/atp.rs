@@ -5,7 +5,7 @@ use quadrille_cost::atp::{
     AllReduce, Candidate, Counts, Interconnect, KnownBandwidths, Mesh, Workload, check_described,
 };
 use quadrille_engine::Hyper;
-use quadrille_spec::{Model, SpecError};
+use quadrille_spec::{Field, Model, SpecError};
 use serde_json::{Value, json};
 
 use super::flags::{LayoutFlags, devices};
@@ -113,7 +113,7 @@ impl Case {
         };
         let model = settings::settings(&arguments.model, "gpt3-175b", Hyper::default())?.model;
         check_described(&model)?;
-        let batch = arguments.layout.global_batch.unwrap_or(PUBLISHED_BATCH);
+        let batch = arguments.layout.size(Field::GlobalBatch).unwrap_or(PUBLISHED_BATCH);
         if !(1..=1 << 24).contains(&batch) {
             return Err(Failure::usage(format!("--global-batch {batch}: it is 1 to 2^24; give a number in between")));
         }

@@ -2,7 +2,7 @@
 
 use crate::arguments::PlanArguments;
 use crate::failure::Failure;
-use crate::layout_arguments::{LayoutArguments, MemoryArguments, PipelineArguments};
+use crate::layout_arguments::LayoutArguments;
 use crate::quantities::Counts;
 
 /// What to say of a flag that a search chooses.
@@ -21,7 +21,7 @@ pub struct LayoutFlags {
 impl LayoutFlags {
     /// Refuses flags that the model does not take.
     pub fn check(&self, arguments: &LayoutArguments) -> Result<(), Failure> {
-        let mut typed = typed(arguments).into_iter().filter(|flag| !self.taken.contains(flag));
+        let mut typed = arguments.typed().into_iter().filter(|flag| !self.taken.contains(&flag.as_str()));
         let Some(flag) = typed.next() else { return Ok(()) };
         let known = self.instead.iter().find(|(known, _)| *known == flag);
         Err(Failure::usage(match known {
@@ -29,50 +29,6 @@ impl LayoutFlags {
             None => format!("{flag}: {} does not know it; leave it out", self.model),
         }))
     }
-}
-
-/// The flags of layouts that were typed, but for `--cluster`.
-fn typed(arguments: &LayoutArguments) -> Vec<&'static str> {
-    let LayoutArguments {
-        layout,
-        grid,
-        ranks,
-        order,
-        per_node,
-        activations,
-        linear,
-        summa_panels,
-        global_batch,
-        microbatch,
-        seq_len,
-        cluster: _,
-        pipeline: PipelineArguments { schedule, chunks, microbatch_group, stage_blocks },
-        memory: MemoryArguments { recompute, cac, zero, keep_weights, overlap, overlap_chunks },
-    } = arguments;
-    let flags = [
-        ("--ranks", ranks.is_some()),
-        ("--per-node", per_node.is_some()),
-        ("--seq-len", seq_len.is_some()),
-        ("--global-batch", global_batch.is_some()),
-        ("--linear", linear.is_some()),
-        ("--grid", grid.is_some()),
-        ("--summa-panels", summa_panels.is_some()),
-        ("--microbatch", microbatch.is_some()),
-        ("--layout", layout.is_some()),
-        ("--order", order.is_some()),
-        ("--activations", activations.is_some()),
-        ("--schedule", schedule.is_some()),
-        ("--chunks", chunks.is_some()),
-        ("--microbatch-group", microbatch_group.is_some()),
-        ("--stage-blocks", stage_blocks.is_some()),
-        ("--recompute", recompute.is_some()),
-        ("--cac", cac.is_some()),
-        ("--zero", zero.is_some()),
-        ("--keep-weights", keep_weights.is_some()),
-        ("--overlap", overlap.is_some()),
-        ("--overlap-chunks", overlap_chunks.is_some()),
-    ];
-    flags.into_iter().filter(|(_, typed)| *typed).map(|(flag, _)| flag).collect()
 }
 
 /// The number of devices, by either of its flags.

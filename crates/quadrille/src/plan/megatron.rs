@@ -5,7 +5,7 @@ use quadrille_cost::megatron::{
     parameters,
 };
 use quadrille_engine::Hyper;
-use quadrille_spec::{Cluster, Device, Model};
+use quadrille_spec::{Cluster, Device, Field, Model};
 use serde_json::{Value, json};
 
 use super::flags::{LayoutFlags, devices};
@@ -80,10 +80,10 @@ impl Case {
         let needed =
             |flag: &str, example: &str| Failure::usage(format!("--cost megatron needs {flag}, e.g. {flag} {example}"));
         let gpus = devices(arguments)?.ok_or_else(|| needed("--gpus", "512"))?;
-        let batch = arguments.layout.global_batch.ok_or_else(|| needed("--global-batch", "1536"))?;
+        let batch = arguments.layout.size(Field::GlobalBatch).ok_or_else(|| needed("--global-batch", "1536"))?;
         let cluster = settings::cluster(arguments.layout.cluster())?;
         let (device, device_memory) = device(&cluster)?;
-        let per_node = arguments.layout.per_node.unwrap_or_else(|| cluster.per_node(gpus));
+        let per_node = arguments.layout.size(Field::PerNode).unwrap_or_else(|| cluster.per_node(gpus));
         cluster.network_for(gpus, per_node)?;
         let model = settings::settings(&arguments.model, "gpt3-175b", Hyper::default())?.model;
         check_described(&model)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use quadrille_engine::StepRecord;
 use quadrille_files::FileError;
-use quadrille_spec::{Layout, LayoutFile, Ledger, Model, ModelFile};
+use quadrille_spec::{Field, Layout, LayoutFile, Ledger, Model, ModelFile};
 use quadrille_step::StepProgram;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -151,11 +151,10 @@ impl Run {
 
 /// The layout of `run.json`, which has the fields of a layout file.
 fn layout(value: &serde_json::Value, model: &Model) -> Result<Layout, String> {
-    let mut file: LayoutFile = serde_json::from_value(value.clone()).map_err(|error| format!("layout: {error}"))?;
+    let shown: LayoutFile = serde_json::from_value(value.clone()).map_err(|error| format!("layout: {error}"))?;
     // Documents show groups also where no schedule has them, and files refuse them there.
-    if file.schedule.as_deref() != Some("interleaved") {
-        file.microbatch_group = None;
-    }
+    let grouped = shown.get(Field::Schedule).is_some_and(|schedule| schedule.to_string() == "interleaved");
+    let file = if grouped { shown } else { shown.without(Field::MicrobatchGroup) };
     file.validate(model).map_err(|error| format!("layout: {error}"))
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use quadrille_cost::native::{Framework, Price, Problem};
 use quadrille_engine::Hyper;
-use quadrille_spec::{Cluster, Efficiency, Layout, LayoutFile, LayoutRequest, Model};
+use quadrille_spec::{Cluster, Efficiency, Field, Layout, LayoutFile, Model};
 use serde::Serialize;
 
 use crate::arguments::ModelArguments;
@@ -69,11 +69,10 @@ impl Step {
         let text = documents::LAYOUT.text(Path::new(path))?;
         let wrong = |error: quadrille_spec::SpecError| Failure::usage(format!("{path}: {error}"));
         let file = LayoutFile::from_toml(&text).map_err(wrong)?;
-        if file.grid.is_none() || file.global_batch.is_none() {
+        if [Field::Grid, Field::GlobalBatch].iter().any(|field| file.get(*field).is_none()) {
             return Err(Failure::usage(format!("{path}: a measured step has a grid and a global_batch; add both")));
         }
-        let mut request = LayoutRequest::new("x=1".parse()?, 1);
-        file.apply(&mut request).map_err(wrong)?;
+        let mut request = file.request().map_err(wrong)?;
         request.per_node = request.per_node.or(Some(cluster.per_node(request.grid.ranks())));
         let layout = Layout::new(&model, &request).map_err(wrong)?;
         Ok(Self { name, model, layout, seconds })
@@ -162,6 +161,8 @@ fn with(cluster: &Cluster, products: Efficiency) -> Cluster {
 
 #[cfg(test)]
 mod tests {
+    use quadrille_spec::LayoutRequest;
+
     use super::*;
 
     fn steps(cluster: &Cluster, factor: f64) -> Vec<Step> {

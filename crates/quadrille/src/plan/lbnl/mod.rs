@@ -8,7 +8,7 @@ use clap::Args;
 use quadrille_cost::lbnl::{Shape, Strategy, System};
 use quadrille_engine::Hyper;
 use quadrille_plan::lbnl::{PUBLISHED_BATCH, Ranked, Search, training_steps};
-use quadrille_spec::{Model, nearest_divisors};
+use quadrille_spec::{Field, Model, nearest_divisors};
 
 use crate::arguments::{PlanArguments, PricedType};
 use crate::failure::Failure;
@@ -95,7 +95,7 @@ impl Case {
         };
         let model = settings::settings(&arguments.model, "gpt3-1t", Hyper::default())?.model;
         let shape = Shape::try_from(&model)?;
-        let global_batch = arguments.layout.global_batch.map_or(PUBLISHED_BATCH, |batch| batch as u64);
+        let global_batch = arguments.layout.size(Field::GlobalBatch).map_or(PUBLISHED_BATCH, |batch| batch as u64);
         Ok(Self { model, shape, system, strategy, gpus, global_batch })
     }
 

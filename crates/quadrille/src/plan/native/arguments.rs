@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use quadrille_plan::native::Space;
 
 use crate::quantities::Reserve;
 
@@ -16,10 +17,8 @@ pub struct QuestionArguments {
     /// Search layouts, too, that the framework cannot run; else only where --fix, --max, --min or the layout ask for them
     #[arg(long)]
     pub any_layout: bool,
-    /// Fix a choice: the size of an axis, microbatch, chunks, overlap-chunks, summa-panels, schedule, recompute, cac,
-    /// zero, activations, linear, keep-weights or overlap (passes joined by +), e.g. --fix x=8,schedule=1f1b or
-    /// --fix overlap=oar+ors. Flags of the layout fix theirs
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    /// Constraints that leave one value.
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help = fix_help())]
     pub fix: Vec<String>,
     /// Bound a size from above, e.g. --max pipe=16
     #[arg(long, value_name = "KEY=N", value_delimiter = ',')]
@@ -40,6 +39,14 @@ pub struct QuestionArguments {
     /// Price of a device for an hour: with --tokens adds the cost, in the same currency
     #[arg(long, value_name = "PRICE", requires = "tokens")]
     pub price_per_hour: Option<f64>,
+}
+
+fn fix_help() -> String {
+    format!(
+        "Fix a choice: the size of an axis, {} (passes joined by +), e.g. --fix x=8,schedule=1f1b or --fix overlap=oar+ors. \
+         Flags of the layout fix theirs",
+        Space::keys()
+    )
 }
 
 /// A flag, and whether it was typed.

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Bound, Search, Setting, Space, hardware};
-use quadrille_spec::{Axis, Cluster, EvenPieces, Grid, LayoutFile, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Axis, Cluster, EvenPieces, Field, LayoutFile, LayoutRequest, Model, SpecError};
 
 use super::arguments::QuestionArguments;
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
-use crate::layout_arguments::{LayoutArguments, MemoryArguments, PipelineArguments};
+use crate::layout_arguments::LayoutArguments;
 use crate::quantities::Reserve;
 use crate::settings;
 
@@ -53,11 +53,11 @@ impl Case {
         let file = layout.file()?;
         check_open(layout, &file)?;
         let gpus = devices(layout, &file, gpus)?;
-        let mut request = LayoutRequest::new("x=1".parse()?, 2 * gpus);
-        request.global_batch = layout.global_batch.or(file.global_batch).unwrap_or(request.global_batch);
-        request.seq_len = layout.seq_len.or(file.seq_len);
+        let said = layout.flags.0.over(&file);
+        let mut request = LayoutRequest::new("x=1".parse()?, said.size(Field::GlobalBatch).unwrap_or(2 * gpus));
+        request.seq_len = said.size(Field::SeqLen);
         request.check_without_grid(&model, gpus)?;
-        let per_node = layout.per_node.or(file.per_node);
+        let per_node = said.size(Field::PerNode);
         if per_node == Some(0) {
             return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
         }
@@ -68,7 +68,7 @@ impl Case {
             value => Ok(value),
         };
         let framework = Framework::by_name(question.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?;
-        let mut space = space(layout, &file, question)?;
+        let mut space = space(&said, question)?;
         if !question.any_layout {
             space.keep_to(&framework);
         }
@@ -141,10 +141,10 @@ fn devices(layout: &LayoutArguments, file: &LayoutFile, gpus: Option<&[usize]>) 
     if let (Some(gpus), Some(ranks)) = (typed, layout.ranks) {
         return Err(Failure::usage(format!("--gpus {gpus} and --ranks {ranks} say the same; leave one of them out")));
     }
-    let of_file = || file.grid.as_ref().map(|grid| grid.parse::<Grid>()).transpose();
     let devices = match typed.or(layout.ranks) {
         Some(devices) => devices,
-        None => of_file()?.map_or(DEFAULT_GPUS, |grid| grid.ranks()),
+        None if file.get(Field::Grid).is_some() => file.request()?.grid.ranks(),
+        None => DEFAULT_GPUS,
     };
     match devices {
         0 => Err(Failure::usage("--ranks 0: there is at least one rank")),
@@ -155,25 +155,23 @@ fn devices(layout: &LayoutArguments, file: &LayoutFile, gpus: Option<&[usize]>) 
 
 /// Refuses what the search chooses in a way of its own, unless a layout file says the same.
 fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure> {
-    let PipelineArguments { microbatch_group, stage_blocks, .. } = &layout.pipeline;
-    let grid = file.grid.as_ref().map(|grid| grid.parse::<Grid>()).transpose()?;
-    let stages = grid.map(|grid| grid.size(Axis::Pipe));
+    let whole = file.get(Field::Grid).is_some();
+    let asked = file.request()?;
+    let flag = |field| layout.flags.0.get(field).is_some();
     let order = "the search tries every order";
     let group = "groups are as long as the pipeline";
     let blocks = "pieces of layers are as equal as possible";
+    let another_group = asked.microbatch_group.is_some_and(|n| !whole || n != asked.grid.size(Axis::Pipe));
+    let uneven = asked.stage_blocks.as_deref().is_some_and(|n| !EvenPieces::are(n));
     let flags = [
         ("--grid", layout.grid.as_deref().is_some_and(|grid| grid != "auto"), "use --fix x=2,pipe=4 to fix axes"),
-        ("--order", layout.order.is_some(), order),
-        ("--microbatch-group", microbatch_group.is_some(), group),
-        ("--stage-blocks", stage_blocks.is_some(), blocks),
+        ("--order", flag(Field::Order), order),
+        ("--microbatch-group", flag(Field::MicrobatchGroup), group),
+        ("--stage-blocks", flag(Field::StageBlocks), blocks),
         // A grid with its order is that of a whole layout: the search chooses another.
-        ("--layout: its line 'order'", file.order.is_some() && grid.is_none(), order),
-        ("--layout: its line 'microbatch_group'", file.microbatch_group.is_some_and(|n| Some(n) != stages), group),
-        (
-            "--layout: its line 'stage_blocks'",
-            file.stage_blocks.as_deref().is_some_and(|n| !EvenPieces::are(n)),
-            blocks,
-        ),
+        ("--layout: its line 'order'", file.get(Field::Order).is_some() && !whole, order),
+        ("--layout: its line 'microbatch_group'", another_group, group),
+        ("--layout: its line 'stage_blocks'", uneven, blocks),
     ];
     match flags.into_iter().find(|(_, typed, _)| *typed) {
         None => Ok(()),
@@ -182,29 +180,11 @@ fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure
 }
 
 /// The choices that are open: what flags and file of the layout say is fixed.
-fn space(layout: &LayoutArguments, file: &LayoutFile, question: &QuestionArguments) -> Result<Space, Failure> {
-    fn text<T: ToString>(value: Option<T>) -> Option<String> {
-        value.map(|value| value.to_string())
-    }
-    let MemoryArguments { recompute, cac, zero, keep_weights, overlap, overlap_chunks } = layout.memory;
-    let typed = [
-        ("activations", text(layout.activations).or(file.activations.clone())),
-        ("linear", text(layout.linear).or(file.linear.clone())),
-        ("summa-panels", text(layout.summa_panels.or(file.summa_panels))),
-        ("microbatch", text(layout.microbatch.or(file.microbatch))),
-        ("schedule", text(layout.pipeline.schedule).or(file.schedule.clone())),
-        ("chunks", text(layout.pipeline.chunks.or(file.chunks))),
-        ("recompute", text(recompute).or(file.recompute.clone())),
-        ("cac", text(cac.or(file.cac))),
-        ("zero", text(zero).or(text(file.zero))),
-        ("keep-weights", text(keep_weights).or(file.keep_weights.clone())),
-        ("overlap", text(overlap).or(file.overlap.clone())),
-        ("overlap-chunks", text(overlap_chunks.or(file.overlap_chunks))),
-    ];
+fn space(said: &LayoutFile, question: &QuestionArguments) -> Result<Space, Failure> {
     let mut space = Space::default();
-    for (key, value) in typed {
-        if let Some(value) = value {
-            space.constrain(Bound::Fix, &format!("{key}={value}"))?;
+    for field in Space::fields().concat() {
+        if let Some(value) = said.get(field) {
+            space.constrain(Bound::Fix, &format!("{}={value}", field.name()))?;
         }
     }
     for (bound, constraints) in [(Bound::Fix, &question.fix), (Bound::Max, &question.max), (Bound::Min, &question.min)]

@@ -1,0 +1,202 @@
+//! What users write for the fields of a layout.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::error::SpecError;
+use crate::{
+    Activations, AxisOrder, ElementType, Grid, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero, choices,
+};
+
+/// A value of a field, as flags, files and documents have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum FieldValue {
+    /// A whole number.
+    Size(usize),
+    /// Yes or no.
+    Truth(bool),
+    /// Whole numbers.
+    Sizes(Vec<usize>),
+    /// A choice by its name.
+    Name(String),
+}
+
+impl From<usize> for FieldValue {
+    fn from(size: usize) -> Self {
+        Self::Size(size)
+    }
+}
+
+impl fmt::Display for FieldValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size(size) => write!(f, "{size}"),
+            Self::Truth(truth) => write!(f, "{truth}"),
+            Self::Sizes(sizes) => f.write_str(&sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(",")),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Which values a field has in files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// [`FieldValue::Size`].
+    Size,
+    /// [`FieldValue::Truth`].
+    Truth,
+    /// [`FieldValue::Sizes`].
+    Sizes,
+    /// [`FieldValue::Name`].
+    Name,
+}
+
+impl<'de> serde::de::DeserializeSeed<'de> for Kind {
+    /// What is null is not said.
+    type Value = Option<FieldValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        Ok(match self {
+            Self::Size => Option::deserialize(deserializer)?.map(FieldValue::Size),
+            Self::Truth => Option::deserialize(deserializer)?.map(FieldValue::Truth),
+            Self::Sizes => Option::deserialize(deserializer)?.map(FieldValue::Sizes),
+            Self::Name => Option::deserialize(deserializer)?.map(FieldValue::Name),
+        })
+    }
+}
+
+/// A type of fields.
+pub(crate) trait Typed: Sized {
+    /// What files hold.
+    const KIND: Kind;
+
+    /// Reads a value, as text.
+    fn parse(text: &str) -> Result<Self, SpecError>;
+
+    /// As users write it.
+    fn value(&self) -> FieldValue;
+}
+
+impl Typed for usize {
+    const KIND: Kind = Kind::Size;
+
+    fn parse(text: &str) -> Result<Self, SpecError> {
+        text.parse().map_err(SpecError::Number)
+    }
+
+    fn value(&self) -> FieldValue {
+        FieldValue::Size(*self)
+    }
+}
+
+impl Typed for bool {
+    const KIND: Kind = Kind::Truth;
+
+    fn parse(text: &str) -> Result<Self, SpecError> {
+        choices::by_name("truth", text, &[("true", true), ("false", false)])
+    }
+
+    fn value(&self) -> FieldValue {
+        FieldValue::Truth(*self)
+    }
+}
+
+impl Typed for Vec<usize> {
+    const KIND: Kind = Kind::Sizes;
+
+    fn parse(text: &str) -> Result<Self, SpecError> {
+        text.split(',').map(Typed::parse).collect()
+    }
+
+    fn value(&self) -> FieldValue {
+        FieldValue::Sizes(self.clone())
+    }
+}
+
+/// Stages are chosen by name, and are numbers in files.
+impl Typed for Zero {
+    const KIND: Kind = Kind::Size;
+
+    fn parse(text: &str) -> Result<Self, SpecError> {
+        text.parse()
+    }
+
+    fn value(&self) -> FieldValue {
+        FieldValue::Size(*self as usize)
+    }
+}
+
+/// Choices that are read and printed by name.
+macro_rules! by_name {
+    ($($type:ty),+) => {
+        $(impl Typed for $type {
+            const KIND: Kind = Kind::Name;
+
+            fn parse(text: &str) -> Result<Self, SpecError> {
+                text.parse()
+            }
+
+            fn value(&self) -> FieldValue {
+                FieldValue::Name(self.to_string())
+            }
+        })+
+    };
+}
+
+by_name!(Grid, AxisOrder, Activations, Linear, Schedule, Recompute, KeepWeights, Overlap, ElementType);
+
+/// Where a request holds a field.
+pub(crate) trait Place<T> {
+    /// Holds another value.
+    fn put(&mut self, value: T);
+}
+
+impl<T> Place<T> for T {
+    fn put(&mut self, value: T) {
+        *self = value;
+    }
+}
+
+impl<T> Place<T> for Option<T> {
+    fn put(&mut self, value: T) {
+        *self = Some(value);
+    }
+}
+
+impl Place<AxisOrder> for Grid {
+    fn put(&mut self, order: AxisOrder) {
+        *self = self.with_order(order);
+    }
+}
+
+/// Where a layout holds a field.
+pub(crate) trait Holds<T> {
+    /// What it holds.
+    fn held(&self) -> FieldValue;
+}
+
+impl<T: Typed> Holds<T> for T {
+    fn held(&self) -> FieldValue {
+        self.value()
+    }
+}
+
+impl Holds<AxisOrder> for Grid {
+    fn held(&self) -> FieldValue {
+        self.order().value()
+    }
+}
+
+/// A name with `_` in place of `-`, as long as it is.
+pub(crate) const fn underscored<const LENGTH: usize>(name: &str) -> [u8; LENGTH] {
+    let mut key = [b'_'; LENGTH];
+    let mut index = 0;
+    while index < LENGTH {
+        let byte = name.as_bytes()[index];
+        key[index] = if byte == b'-' { b'_' } else { byte };
+        index += 1;
+    }
+    key
+}
