@@ -1,8 +1,8 @@
 //! A layout: all that a user may choose about how a step is spread over ranks.
 
 use crate::error::greatest_common_divisor;
-use crate::layout_rules::Kept;
 use crate::remedy::{Broken, Change, Values, Way};
+use crate::rules::Kept;
 use crate::{
     Activations, Axis, AxisSet, ElementType, EvenPieces, Field, Grid, KeepWeights, Linear, Model, Overlap, Recompute,
     Schedule, SpecError, Zero,
@@ -80,27 +80,6 @@ impl LayoutRequest {
         }
     }
 
-    /// Every piece of layers but the first and the last has at least one block.
-    fn check_pieces(&self, model: &Model) -> Kept {
-        let (stages, most) = (self.grid.size(Axis::Pipe), model.layers + 2);
-        if stages * self.chunks <= most {
-            return Ok(());
-        }
-        let pieces =
-            if self.chunks == 1 { stages.to_string() } else { format!("{stages} with chunks = {}", self.chunks) };
-        let rule = format!(
-            "every piece of layers but the first (embedding) and the last (head) has a block, so that a model of {} has at \
-             most {most} pieces (pipe * chunks)",
-            model.layers
-        );
-        let ways = vec![
-            Way::sizes(Axis::Pipe, stages, Values::Multiples(1, most / self.chunks)),
-            Way::sizes(Field::Chunks, self.chunks, Values::Multiples(1, most / stages)),
-            Way::Choice(Change::Set(Field::Chunks, 1.into())),
-        ];
-        Err(Broken::new(Axis::Pipe, pieces, rule, ways))
-    }
-
     /// Refuses numbers of what the layout does not have.
     ///
     /// # Errors
@@ -156,7 +135,9 @@ impl LayoutRequest {
         }
         match self.per_node {
             Some(per_node) if per_node < ranks => {
-                Broken::check_divides(Field::PerNode, per_node, &[("the number of ranks", ranks)])
+                let cut = [("the number of ranks", ranks)];
+                let divides = ranks.is_multiple_of(per_node);
+                if divides { Ok(()) } else { Err(Broken::indivisible(Field::PerNode, per_node, &cut)) }
             }
             _ => Ok(()),
         }
@@ -239,9 +220,7 @@ impl Layout {
         request.keeps_without_grid(model, grid.ranks())?;
         request.keeps_used()?;
         let size = |axis| grid.size(axis);
-        request.check_pieces(model)?;
         let mesh = size(Axis::X) * size(Axis::Y) / greatest_common_divisor(size(Axis::X), size(Axis::Y));
-        let even = || EvenPieces::new(model.layers, size(Axis::Pipe), request.chunks).blocks().collect();
         let mut layout = Self {
             grid,
             per_node: request.per_node.unwrap_or(usize::MAX).min(grid.ranks()),
@@ -253,7 +232,7 @@ impl Layout {
             schedule: request.schedule,
             chunks: request.chunks,
             microbatch_group: request.microbatch_group.unwrap_or(size(Axis::Pipe)),
-            stage_blocks: request.stage_blocks.clone().unwrap_or_else(even),
+            stage_blocks: Vec::new(),
             recompute: request.recompute,
             keep_communicated: request.keep_communicated,
             zero: request.zero,
@@ -263,6 +242,9 @@ impl Layout {
             seq_len: request.seq_len.unwrap_or(model.seq_len),
             dtype: request.dtype,
         };
+        layout.check_pieces(model)?;
+        let even = || EvenPieces::new(model.layers, size(Axis::Pipe), request.chunks).blocks().collect();
+        layout.stage_blocks = request.stage_blocks.clone().unwrap_or_else(even);
         layout.microbatch = request.microbatch.unwrap_or_else(|| layout.default_microbatch());
         layout.check(model)?;
         Ok(layout)

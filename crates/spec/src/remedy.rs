@@ -218,17 +218,16 @@ impl Broken {
         Self { field, kind: field.to_owned(), broken: format!("{field} = {value}: {rule}"), ways }
     }
 
-    /// The first of several dimensions (name, value) that a size does not divide; the ways divide all of them.
-    pub fn check_divides(of: impl Into<Subject>, size: usize, dimensions: &[(&str, usize)]) -> Result<(), Self> {
-        let Some((dimension, value)) = first_indivisible(size, dimensions) else { return Ok(()) };
-        let of = of.into();
+    /// Of several dimensions (name, value) a size does not divide the first that is told; the ways divide all of them.
+    pub fn indivisible(of: impl Into<Subject>, size: usize, dimensions: &[(&str, usize)]) -> Self {
+        let (of, (dimension, value)) = (of.into(), first_indivisible(size, dimensions).unwrap_or(("", 0)));
         let field = of.name();
-        Err(Self {
+        Self {
             field,
             kind: format!("{field} does not divide {dimension}"),
             broken: format!("{field}={size} does not divide {dimension} = {value}"),
             ways: vec![Way::Sizes(of, size, Values::Divisors(common_divisor(dimensions)))],
-        })
+        }
     }
 
     /// The refusal of what is no request, so that no change of one can be tried.

@@ -39,6 +39,24 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// One device, one microbatch of one sequence, nothing switched on but overlap passes.
+    pub const PLAIN: Self = Self {
+        sizes: [1; 6],
+        inside: [1; 6],
+        microbatch: 1,
+        activations: Activations::Scattered,
+        linear: Linear::Pmm,
+        summa_panels: 1,
+        overlap: Overlap::ALL,
+        overlap_chunks: 1,
+        schedule: Schedule::OneForwardOneBackward,
+        chunks: 1,
+        recompute: Recompute::None,
+        keep_communicated: false,
+        zero: Zero::Off,
+        keep_weights: KeepWeights::Use,
+    };
+
     /// What a layout on a cluster is for the native model.
     pub fn of(layout: &Layout, cluster: &Cluster) -> Self {
         Self::on_domains(layout, cluster.tiers.first().and_then(|tier| tier.devices).unwrap_or(usize::MAX))

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::native::Candidate;
-
-use super::legal::Rule;
+use quadrille_spec::Rule;
 
 /// Numbers of grids and configurations; `legal = priced + too_large + too_slow`, unless the search stopped early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

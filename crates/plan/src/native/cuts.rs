@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::native::Candidate;
-use quadrille_spec::{Activations, Axis, AxisSet, Grid, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
+use quadrille_spec::{Activations, Axis, AxisSet, Grid};
 
 use super::count::Tally;
 use super::legal::Rules;
@@ -91,20 +91,5 @@ pub(super) fn cuts(
 
 /// A layout of a grid without any choice that could break a rule.
 fn example(sizes: [usize; 6]) -> Candidate {
-    Candidate {
-        sizes,
-        inside: sizes,
-        microbatch: 1,
-        activations: Activations::Replicated,
-        linear: Linear::Pmm,
-        summa_panels: 0,
-        overlap: Overlap::ALL,
-        overlap_chunks: 1,
-        schedule: Schedule::OneForwardOneBackward,
-        chunks: 1,
-        recompute: Recompute::None,
-        keep_communicated: false,
-        zero: Zero::Off,
-        keep_weights: KeepWeights::Use,
-    }
+    Candidate { sizes, inside: sizes, activations: Activations::Replicated, summa_panels: 0, ..Candidate::PLAIN }
 }

@@ -27,7 +27,7 @@ pub use changes::Change;
 pub use constraint::{Bound, Range};
 pub use count::{Counts, Refused};
 pub use front::front;
-pub use legal::{Rule, Rules};
+pub use legal::Rules;
 pub use nothing::Nothing;
 pub use ranking::Ranked;
 pub use search::{Found, Search};

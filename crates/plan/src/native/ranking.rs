@@ -202,27 +202,11 @@ impl Kept {
 mod tests {
     use proptest::prelude::*;
     use quadrille_cost::native::{Memory, Parts};
-    use quadrille_spec::{Activations, KeepWeights, Linear, Overlap, Schedule, Zero};
 
     use super::*;
 
     fn ranked(seconds: u8, bytes: u8, data: usize) -> Ranked {
-        let candidate = Candidate {
-            sizes: [1, 1, 1, 1, data, 1],
-            inside: [1; 6],
-            microbatch: 1,
-            activations: Activations::Scattered,
-            linear: Linear::Pmm,
-            summa_panels: 1,
-            overlap: Overlap::ALL,
-            overlap_chunks: 1,
-            schedule: Schedule::OneForwardOneBackward,
-            chunks: 1,
-            recompute: Recompute::None,
-            keep_communicated: false,
-            zero: Zero::Off,
-            keep_weights: KeepWeights::Use,
-        };
+        let candidate = Candidate { sizes: [1, 1, 1, 1, data, 1], ..Candidate::PLAIN };
         let memory = Memory { activations: bytes.into(), ..Memory::default() };
         let seconds = seconds.into();
         Ranked {

@@ -9,12 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use quadrille_cost::native::PriceError;
-use quadrille_spec::{Layout, SpecError};
+use quadrille_spec::{Layout, Rule, SpecError};
 use rayon::prelude::*;
 
 use super::count::{Counts, Refused, Tally};
 use super::cuts::{Cut, Cuts, cuts};
-use super::legal::Rule;
 use super::placement::node;
 use super::ranking::{Kept, Ranked, comparable};
 use super::setting::Setting;

@@ -1,12 +1,12 @@
 //! The search of one cut: every configuration whose x, y, z and context have given sizes and places.
 
 use quadrille_cost::native::{Block, Candidate, Problem};
-use quadrille_spec::{EvenPieces, KeepWeights, Overlap, Recompute, Schedule, Zero};
+use quadrille_spec::{EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
 
 use super::bounds::state_bytes;
 use super::count::Tally;
 use super::cuts::{Cut, Outer};
-use super::legal::{Rule, Rules};
+use super::legal::Rules;
 use super::ranking::{Kept, Ranked};
 use super::search::Search;
 use super::space::{Space, divisors};
@@ -174,12 +174,7 @@ impl<'a> Visit<'a> {
                     summa_panels,
                     overlap: space.overlap.unwrap_or(Overlap::ALL),
                     overlap_chunks,
-                    schedule: Schedule::OneForwardOneBackward,
-                    chunks: 1,
-                    recompute: Recompute::None,
-                    keep_communicated: false,
-                    zero: Zero::Off,
-                    keep_weights: KeepWeights::Use,
+                    ..Candidate::PLAIN
                 });
             }
         }
@@ -194,7 +189,7 @@ impl<'a> Visit<'a> {
                 continue;
             }
             let placed = Candidate { sizes: end.sizes, inside: end.inside, ..*pass };
-            let cut = self.rules.check_pass(&placed);
+            let cut = self.rules.check_scope(&placed, Scope::Pass);
             for (number, Pipeline { schedule, chunks, recompute, refused }) in end.pipelines.iter().enumerate() {
                 let candidate = Candidate { schedule: *schedule, chunks: *chunks, ..placed };
                 let each = (end.zero.len() as u64 + end.too_large) * self.keep_weights.len() as u64;
@@ -203,7 +198,7 @@ impl<'a> Visit<'a> {
                     let example = Candidate { recompute, keep_communicated, ..candidate };
                     self.tally.refuse(Rule::Recompute, each * refused.len() as u64, || example);
                 }
-                if let Err(rule) = cut.and_then(|()| self.rules.check_schedule(&candidate)) {
+                if let Err(rule) = cut.and_then(|()| self.rules.check_scope(&candidate, Scope::Schedule)) {
                     self.tally.refuse(rule, configurations, || candidate);
                     continue;
                 }

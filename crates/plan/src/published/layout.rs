@@ -1,12 +1,12 @@
 //! The layout of a row.
 
 use quadrille_cost::native::Candidate;
-use quadrille_spec::{Activations, Cluster, Grid, KeepWeights, Linear, Model, Recompute, Schedule, Zero};
+use quadrille_spec::{Activations, Cluster, Grid, KeepWeights, Model, Recompute, Rule, Schedule, Zero};
 
 use super::row::{Recomputed, Row};
 use super::sources::Facts;
 use super::unmapped::Unmapped;
-use crate::native::{Rule, Rules};
+use crate::native::Rules;
 
 /// The layout of a row: `tp` is x, `cp` context, `dp` data or, where parameters are sharded (ZeRO 3 and FSDP), z; `pp`
 /// is pipe. Ranks are ordered as in Megatron-LM and DeepSpeed: tensor, context, data, pipeline from the inside out.
@@ -59,10 +59,7 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
         } else {
             Activations::Replicated
         },
-        linear: Linear::Pmm,
-        summa_panels: 1,
         overlap: facts.overlap,
-        overlap_chunks: 1,
         schedule: if chunks > 1 && pp > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward },
         chunks: if pp > 1 { chunks } else { 1 },
         recompute: match recompute {
@@ -70,13 +67,13 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
             Recomputed::Selective => Recompute::Selective,
             Recomputed::Full => Recompute::Full { every: 1 },
         },
-        keep_communicated: false,
         zero: match stage {
             1 if !fully_sharded => Zero::Optimizer,
             2 if !fully_sharded => Zero::Gradients,
             _ => Zero::Off,
         },
         keep_weights: if fully_sharded && stage == 2 { KeepWeights::Step } else { KeepWeights::Use },
+        ..Candidate::PLAIN
     };
     // What shards parameters shards them flat, whatever their sizes: z has no rules but those of the batch.
     let unsharded = Candidate { sizes: [tp, 1, 1, cp, data, pp], microbatch, ..candidate };

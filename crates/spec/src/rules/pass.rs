@@ -1,0 +1,176 @@
+//! The rules of how a microbatch is cut in a pass.
+
+use super::grid::batches;
+use super::{Check, Rule};
+use crate::error::common_divisor;
+use crate::remedy::{Broken, Change, Values, Way};
+use crate::{Activations, Axis, Field, Layout, Linear, Model};
+
+pub(super) const CHECKS: [Check; 10] =
+    [SUMMA, SUMMA_ROWS, PANELS, CONTRACTIONS, PATCHES, SHARE, SPLIT, CHUNKS, SEQUENCES, ROWS];
+
+/// SUMMA cuts activations over both axes.
+const SUMMA: Check = Check {
+    rule: Rule::Summa,
+    keeps: |layout, _| layout.linear == Linear::Pmm || layout.activations == Activations::Scattered,
+    tell: |_, _| {
+        let ways = [Change::to(Field::Activations, Activations::Scattered), Change::to(Field::Linear, Linear::Pmm)];
+        let rule = "SUMMA cuts activations over x and y";
+        Broken::new(Field::Activations, "replicated", rule, ways.map(Way::Choice).to_vec())
+    },
+};
+
+/// y cuts contractions, as x does.
+const SUMMA_ROWS: Check = Check {
+    rule: Rule::Summa,
+    keeps: |layout, model| layout.linear == Linear::Pmm || divides_all(layout.grid.size(Axis::Y), &contracted(model)),
+    tell: |layout, model| Broken::indivisible(Axis::Y, layout.grid.size(Axis::Y), &contracted(model)),
+};
+
+fn contracted(model: &Model) -> [(&'static str, usize); 2] {
+    [("hidden", model.hidden), ("the perceptron's width", model.ffn)]
+}
+
+fn divides_all(size: usize, dimensions: &[(&str, usize)]) -> bool {
+    size > 0 && dimensions.iter().all(|(_, dimension)| dimension.is_multiple_of(size))
+}
+
+/// Every panel lies on one rank of either axis.
+const PANELS: Check = Check {
+    rule: Rule::Summa,
+    keeps: |layout, _| {
+        let panels = layout.summa_panels;
+        let whole = |axis| panels.is_multiple_of(layout.grid.size(axis));
+        layout.linear == Linear::Pmm || panels > 0 && whole(Axis::X) && whole(Axis::Y)
+    },
+    tell: |layout, model| {
+        let [x, y] = [Axis::X, Axis::Y].map(|axis| layout.grid.size(axis));
+        let rule = format!("a panel lies on one rank of x={x} and one of y={y}");
+        let values = Values::Divisors(common_divisor(&contracted(model)));
+        let near = Way::sizes(Field::SummaPanels, layout.summa_panels, values);
+        Broken::new(Field::SummaPanels, layout.summa_panels, rule, vec![near])
+    },
+};
+
+/// Panels cut every contraction.
+const CONTRACTIONS: Check = Check {
+    rule: Rule::Summa,
+    keeps: |layout, model| layout.linear == Linear::Pmm || divides_all(layout.summa_panels, &contracted(model)),
+    tell: |layout, model| Broken::indivisible(Field::SummaPanels, layout.summa_panels, &contracted(model)),
+};
+
+/// Patches are embedded by a weight that is cut like the residual stream's columns; the head's is as large.
+const PATCHES: Check = Check {
+    rule: Rule::Z,
+    keeps: |layout, model| patch_tile(layout, model).is_multiple_of(layout.grid.size(Axis::Z)),
+    tell: |layout, model| {
+        let tile = [("the tile of the embedding weight", patch_tile(layout, model))];
+        Broken::indivisible(Axis::Z, layout.grid.size(Axis::Z), &tile)
+    },
+};
+
+fn patch_tile(layout: &Layout, model: &Model) -> usize {
+    let cut = layout.grid.size(if layout.linear == Linear::Summa { Axis::X } else { Axis::Y });
+    model.patch_values.unwrap_or(0) * (model.hidden / cut)
+}
+
+/// Sequences of a data rank in a step.
+fn share(layout: &Layout) -> usize {
+    layout.global_batch / layout.grid.size(Axis::Data)
+}
+
+/// Microbatches cut the share of a data rank.
+pub(super) const SHARE: Check = Check {
+    rule: Rule::Microbatch,
+    keeps: |layout, _| share(layout).is_multiple_of(layout.microbatch),
+    tell: |layout, _| {
+        let rule = format!("it must divide the {} sequences of a data rank (global-batch / data)", share(layout));
+        cut_unevenly(layout, rule, vec![])
+    },
+};
+
+/// z splits the sequences of a pass.
+pub(super) const SPLIT: Check = Check {
+    rule: Rule::Microbatch,
+    keeps: |layout, _| layout.microbatch.is_multiple_of(layout.grid.size(Axis::Z)),
+    tell: |layout, _| {
+        let z = layout.grid.size(Axis::Z);
+        let rule = format!("it must be a multiple of z={z}, over which it is split");
+        cut_unevenly(layout, rule, vec![Way::sizes(Axis::Z, z, Values::Divisors(layout.microbatch))])
+    },
+};
+
+/// So do overlap chunks.
+const CHUNKS: Check = Check {
+    rule: Rule::Microbatch,
+    keeps: |layout, _| (layout.microbatch / layout.grid.size(Axis::Z)).is_multiple_of(layout.overlap_chunks),
+    tell: |layout, _| {
+        let (z, chunks) = (layout.grid.size(Axis::Z), layout.overlap_chunks);
+        cut_unevenly(
+            layout,
+            format!("z={z} and {chunks} overlap chunks split its sequences"),
+            vec![fewer_chunks(layout)],
+        )
+    },
+};
+
+fn fewer_chunks(layout: &Layout) -> Way {
+    Way::sizes(Field::OverlapChunks, layout.overlap_chunks, Values::Divisors(layout.overlap_chunks))
+}
+
+fn replicated() -> Way {
+    Way::Choice(Change::to(Field::Activations, Activations::Replicated))
+}
+
+/// And y, of scattered activations.
+const SEQUENCES: Check = Check {
+    rule: Rule::Microbatch,
+    keeps: |layout, _| {
+        let sequences = layout.microbatch / layout.grid.size(Axis::Z) / layout.overlap_chunks;
+        !layout.scatters_rows() || sequences.is_multiple_of(layout.grid.size(Axis::Y))
+    },
+    tell: |layout, _| {
+        let [y, z] = [Axis::Y, Axis::Z].map(|axis| layout.grid.size(axis));
+        let (by, factors) = match layout.overlap_chunks {
+            1 => ("z*y", format!("{z}*{y}")),
+            chunks => ("z*y*overlap-chunks", format!("{z}*{y}*{chunks}")),
+        };
+        let rule = format!("scattered activations split its sequences over {by} = {factors}");
+        cut_unevenly(layout, rule, vec![replicated(), fewer_chunks(layout)])
+    },
+};
+
+/// x splits token rows, of scattered activations and between stages.
+const ROWS: Check = Check {
+    rule: Rule::Microbatch,
+    keeps: |layout, _| {
+        let scattered = layout.activations == Activations::Scattered;
+        let cut = layout.linear == Linear::Pmm && (scattered || layout.grid.size(Axis::Pipe) > 1);
+        !cut || (layout.rows() / layout.overlap_chunks).is_multiple_of(layout.grid.size(Axis::X))
+    },
+    tell: |layout, model| {
+        let (x, rows) = (layout.grid.size(Axis::X), layout.rows() / layout.overlap_chunks);
+        let scattered = layout.activations == Activations::Scattered;
+        let what = if scattered { "scattered activations split" } else { "the transfer between stages splits" };
+        let context = layout.grid.size(Axis::Context);
+        let pieces = if context == 1 { 1 } else { 2 * context };
+        let whole = batches(layout, layout.grid.size(Axis::Data) * layout.sequence_unit() * x);
+        let shorter = Way::sizes(Field::SeqLen, layout.seq_len, Values::Multiples(pieces, model.seq_len));
+        let fewer = Way::sizes(Axis::X, x, Values::Divisors(x));
+        let rule = format!("{what} its {rows} token rows over x={x}");
+        cut_unevenly(layout, rule, vec![replicated(), whole, shorter, fewer])
+    },
+};
+
+/// A microbatch that something does not divide: other microbatches, batches of which each data rank takes as many
+/// sequences as are cut, or of whole microbatches, then other ways.
+pub(super) fn cut_unevenly(layout: &Layout, rule: String, others: Vec<Way>) -> Broken {
+    let data = layout.grid.size(Axis::Data);
+    let mut ways = vec![
+        Way::sizes(Field::Microbatch, layout.microbatch, Values::Divisors(share(layout))),
+        batches(layout, data * layout.sequence_unit()),
+        batches(layout, data.saturating_mul(layout.microbatch)),
+    ];
+    ways.extend(others);
+    Broken::new(Field::Microbatch, layout.microbatch, rule, ways)
+}

@@ -1,0 +1,132 @@
+use crate::{Layout, LayoutRequest, Linear, Model, Schedule};
+
+fn model() -> Model {
+    Model::gpt(1, 12, 6, 17, 6)
+}
+
+fn request(grid: &str, global_batch: usize) -> LayoutRequest {
+    LayoutRequest::new(grid.parse().unwrap(), global_batch)
+}
+
+#[test]
+fn sizes_that_are_no_powers_of_two_are_possible() {
+    let layout = Layout::new(&model(), &request("x=3,y=2,data=2", 8)).unwrap();
+    assert_eq!((layout.rows(), layout.microbatches(), layout.padded_vocab(&model())), (24, 1, 18));
+}
+
+#[test]
+fn refusals_name_rule_and_remedy() {
+    let message = |grid, batch| Layout::new(&model(), &request(grid, batch)).unwrap_err().to_string();
+    assert_eq!(message("x=4", 4), "x=4 does not divide heads = 6; try x=3 or 6");
+    assert_eq!(message("y=5", 60), "y=5 does not divide hidden = 12; try y=4 or 6");
+    assert!(message("data=3", 4).ends_with("multiple of data=3; try --global-batch 3 or 6"));
+    assert!(message("z=4", 6).contains("multiple of z=4, over which it is split; try --global-batch 4 or 8"));
+    assert!(message("y=2", 3).ends_with("z*y = 1*2; try --global-batch 2 or 4"));
+    let long = LayoutRequest { seq_len: Some(7), ..request("x=1", 1) };
+    assert!(Layout::new(&model(), &long).unwrap_err().to_string().contains("6 positions"));
+    let odd = LayoutRequest { microbatch: Some(3), ..request("x=1", 8) };
+    assert!(Layout::new(&model(), &odd).unwrap_err().to_string().ends_with("try --microbatch 2 or 4"));
+    // A share of 12 in multiples of z*y = 2: 2, 4, 6 and 12 are possible, 3 and 8 are not.
+    for (microbatch, remedy) in [(3, "try --microbatch 2 or 4"), (8, "try --microbatch 6 or 12")] {
+        let request = LayoutRequest { microbatch: Some(microbatch), ..request("z=2", 12) };
+        let message = Layout::new(&model(), &request).unwrap_err().to_string();
+        assert!(message.ends_with(remedy), "{message}");
+    }
+    let none = LayoutRequest { microbatch: Some(0), ..request("x=1", 8) };
+    assert!(Layout::new(&model(), &none).unwrap_err().to_string().starts_with("microbatch = 0: it must be at least 1"));
+}
+
+#[test]
+fn remedies_keep_all_rules_of_their_axis() {
+    // 6 divides the heads, too, but not the perceptron.
+    let narrow = Model { ffn: 15, ..model() };
+    let message = |model: &Model, grid: &str, batch| Layout::new(model, &request(grid, batch)).unwrap_err().to_string();
+    assert_eq!(message(&narrow, "x=4", 4), "x=4 does not divide heads = 6; try x=3");
+    assert_eq!(message(&narrow, "x=2", 4), "x=2 does not divide the perceptron's width = 15; try x=1 or 3");
+    // z: 432, 144, 576 and 17 * 12 = 204 have the divisors of 12 in common, those with 20 sequences are 1, 2, 4.
+    assert_eq!(message(&model(), "z=5", 20), "z=5 does not divide the tile of the qkv weight = 432; try z=4");
+    assert_eq!(message(&model(), "z=5", 24), "z=5 does not divide the tile of the qkv weight = 432; try z=4 or 6");
+    // y = 2 takes half of the sequences: z = 4 would leave 6 of 24 for it, 2 * 4 does not divide 20.
+    assert!(message(&model(), "y=2,z=5", 20).ends_with("try z=2"), "{}", message(&model(), "y=2,z=5", 20));
+    assert!(Layout::new(&model(), &request("y=2,z=2", 20)).is_ok());
+}
+
+#[test]
+fn keys_are_held_whole_or_copied_whole() {
+    let grouped = Model { heads: 12, kv_heads: 4, ffn: 48, ..model() };
+    let message = |grid: &str| Layout::new(&grouped, &request(grid, 12)).unwrap_err().to_string();
+    let rule = "it must divide kv_heads = 4, or be a multiple of it: each rank holds whole keys";
+    assert_eq!(message("x=3"), format!("x = 3: {rule}; try x=2 or 4"));
+    assert_eq!(message("x=6"), format!("x = 6: {rule}; try x=4 or 12"));
+    assert_eq!(message("x=5"), "x=5 does not divide heads = 12; try x=4 or 12");
+    let layout = |grid: &str| Layout::new(&grouped, &request(grid, 12)).unwrap();
+    let held = |layout: &Layout| (layout.kv_heads(&grouped), layout.kv_copies(&grouped), layout.group_heads(&grouped));
+    assert_eq!((held(&layout("x=2")), layout("x=2").qkv_width(&grouped)), ((4, 1, 3), 20));
+    assert_eq!((held(&layout("x=12")), layout("x=12").qkv_width(&grouped)), ((12, 3, 1), 36));
+    // A tile of 12 rows and (1 + 2) columns: 4 rows for each z rank.
+    assert!(Layout::new(&grouped, &request("x=12,z=3", 12)).is_ok());
+    let message = Layout::new(&Model { kv_heads: 1, ..model() }, &request("x=2,y=4,z=2", 16)).unwrap_err().to_string();
+    let rows = "z=2 does not divide the rows of the qkv weight's tile (x copies keys) = 3; try z=1";
+    assert_eq!(message, rows);
+}
+
+#[test]
+fn some_faults_do_not_depend_on_the_grid() {
+    let fault = |change: fn(&mut LayoutRequest)| {
+        let mut request = request("x=1", 8);
+        change(&mut request);
+        request.check_without_grid(&model(), 8).unwrap_err().to_string()
+    };
+    assert!(fault(|request| request.global_batch = 0).starts_with("global-batch = 0"));
+    assert!(
+        fault(|request| request.seq_len = Some(7))
+            .starts_with("seq-len = 7: it must be 1 to 6: the model has 6 positions")
+    );
+    assert!(fault(|request| request.per_node = Some(0)).starts_with("per-node = 0"));
+    let nodes = fault(|request| request.per_node = Some(3));
+    assert_eq!(nodes, "per-node=3 does not divide the number of ranks = 8; try --per-node 2 or 4");
+    assert_eq!(request("x=5", 3).check_without_grid(&model(), 5), Ok(()));
+}
+
+#[test]
+fn pipelines_split_layers_and_order_microbatches() {
+    let model = Model { layers: 8, ..model() };
+    let layout = Layout::new(&model, &request("pipe=3", 8)).unwrap();
+    assert_eq!((layout.stage_blocks.as_slice(), layout.microbatch), (&[3, 3, 2][..], 1));
+    assert_eq!(layout.blocks_of(1), 3..6);
+    let refused = |change: &dyn Fn(&mut LayoutRequest)| {
+        let mut request = request("pipe=2", 6);
+        change(&mut request);
+        Layout::new(&model, &request).unwrap_err().to_string()
+    };
+    assert!(refused(&|r| r.chunks = 2).starts_with("chunks = 2: only the interleaved schedule"));
+    assert!(refused(&|r| r.stage_blocks = Some(vec![5, 4])).contains("add up to 8 layers"));
+    assert!(refused(&|r| r.grid = "pipe=16".parse().unwrap()).contains("at most 10 pieces"));
+    assert!(refused(&|r| r.stage_blocks = Some(vec![8])).contains("it lists 2 pieces"));
+    for huge in [11, usize::MAX] {
+        assert!(refused(&|r| (r.schedule, r.chunks) = (Schedule::Interleaved, huge)).contains("it must be 1 to 10"));
+        assert!(refused(&|r| r.overlap_chunks = huge).contains("it must be 1 to 6"));
+    }
+    let interleaved = |group| {
+        move |r: &mut LayoutRequest| {
+            (r.schedule, r.chunks, r.microbatch_group) = (Schedule::Interleaved, 2, Some(group));
+        }
+    };
+    // 6 microbatches on 2 stages: groups of 5 leave 1.
+    assert!(refused(&interleaved(5)).ends_with("try --microbatch-group 4 or 6"), "{}", refused(&interleaved(5)));
+    assert!(refused(&interleaved(0)).ends_with("try --microbatch-group 2"));
+    assert!(refused(&|r| r.keep_communicated = true).starts_with("cac = on"));
+}
+
+#[test]
+fn context_and_panels_are_held_against_the_sizes() {
+    let message = |request: &LayoutRequest| Layout::new(&model(), request).unwrap_err().to_string();
+    assert!(message(&request("context=2", 2)).starts_with("seq-len = 6: context=2 cuts a sequence into 4"));
+    assert!(Layout::new(&model(), &request("context=3", 2)).is_ok());
+    let summa = |panels| LayoutRequest { linear: Linear::Summa, summa_panels: panels, ..request("x=3,y=2", 4) };
+    assert_eq!(Layout::new(&model(), &summa(None)).unwrap().summa_panels, 6);
+    assert!(message(&summa(Some(4))).ends_with("try --summa-panels 6"));
+    assert!(message(&summa(Some(18))).starts_with("summa-panels=18 does not divide hidden = 12"));
+    let chunked = LayoutRequest { overlap_chunks: 4, microbatch: Some(6), ..request("x=1", 24) };
+    assert!(message(&chunked).contains("overlap chunks split"));
+}
