@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use quadrille_spec::{Model, Norm, Positions};
+use quadrille_spec::{Model, ModelParameter};
 
 use crate::Family;
 use crate::family::Names;
@@ -139,9 +139,13 @@ impl Part {
 /// All tensors of a model of tokens, in the order of the table at [`Model`]; `prefix`: names begin as those of a model
 /// with a head. A tied head has no tensor of its own.
 pub fn tensors(model: &Model, family: Family, prefix: bool) -> Vec<Tensor> {
-    let mut mapping = Mapping { model, names: family.names(), tensors: Vec::new() };
-    mapping.fill(if prefix { mapping.names.prefix } else { "" });
-    mapping.tensors
+    let names = family.names();
+    let prefix = if prefix { names.prefix } else { "" };
+    let tensor = |parameter: ModelParameter| {
+        let parts = parts(model, names, prefix, &parameter);
+        Tensor { name: parameter.name(), rows: parameter.rows, cols: parameter.cols, parts }
+    };
+    model.all_parameters().map(tensor).collect()
 }
 
 /// The name of the head's weight in the library.
@@ -149,79 +153,46 @@ pub(crate) fn head_name(family: Family) -> String {
     format!("{}.weight", family.names().head)
 }
 
-struct Mapping<'a> {
-    model: &'a Model,
-    names: &'static Names,
-    tensors: Vec<Tensor>,
-}
-
-impl Mapping<'_> {
-    fn fill(&mut self, prefix: &str) {
-        let Model { hidden, vocab, seq_len, ffn, .. } = *self.model;
-        let (qkv, up) = (self.model.qkv_width(), self.model.up_width());
-        let names = self.names;
-        self.whole("embedding.table", [vocab, hidden], format!("{prefix}{}.weight", names.table));
-        if self.model.positions == Positions::Learned {
-            self.whole("embedding.positions", [seq_len, hidden], format!("{prefix}{}.weight", names.positions));
-        }
-        for block in 0..self.model.layers {
-            let (ours, theirs) = (format!("block.{block}."), format!("{prefix}{}{block}.", names.blocks));
-            self.norm(&format!("{ours}norm1"), &format!("{theirs}{}", names.norm1));
-            self.linear(&format!("{ours}qkv"), [hidden, qkv], &theirs, names.qkv);
-            self.linear(&format!("{ours}projection"), [hidden; 2], &theirs, &[(names.projection, Columns::All)]);
-            self.norm(&format!("{ours}norm2"), &format!("{theirs}{}", names.norm2));
-            self.linear(&format!("{ours}up"), [hidden, up], &theirs, names.up);
-            self.linear(&format!("{ours}down"), [ffn, hidden], &theirs, &[(names.down, Columns::All)]);
-        }
-        self.norm("final_norm", &format!("{prefix}{}", names.final_norm));
-        if !self.model.tied_head {
-            self.whole("head.weight", [vocab, hidden], format!("{}.weight", names.head));
-        }
-    }
-
-    /// A matrix that is the same there.
-    fn whole(&mut self, name: &str, [rows, cols]: [usize; 2], theirs: String) {
-        let part = Part { name: theirs, shape: vec![rows, cols], transposed: false, columns: Columns::All };
-        self.tensors.push(Tensor { name: name.to_owned(), rows, cols, parts: vec![part] });
-    }
-
-    fn norm(&mut self, name: &str, theirs: &str) {
-        let hidden = self.model.hidden;
-        let mut vector = |ours: &str, end: &str| {
-            let part =
-                Part { name: format!("{theirs}.{end}"), shape: vec![hidden], transposed: false, columns: Columns::All };
-            self.tensors.push(Tensor { name: format!("{name}.{ours}"), rows: 1, cols: hidden, parts: vec![part] });
+/// What a parameter is made of.
+fn parts(model: &Model, names: &Names, prefix: &str, parameter: &ModelParameter) -> Vec<Part> {
+    let ModelParameter { block, layer, part, rows, cols, .. } = *parameter;
+    let before = match block {
+        Some(block) => format!("{prefix}{}{block}.", names.blocks),
+        None if layer == "head" => String::new(),
+        None => prefix.to_owned(),
+    };
+    let whole = |name| vec![(name, Columns::All)];
+    let theirs = match (layer, part) {
+        ("embedding", "positions") => whole(names.positions),
+        ("embedding", _) => whole(names.table),
+        ("norm1", _) => whole(names.norm1),
+        ("qkv", _) => names.qkv.to_vec(),
+        ("projection", _) => whole(names.projection),
+        ("norm2", _) => whole(names.norm2),
+        ("up", _) => names.up.to_vec(),
+        ("down", _) => whole(names.down),
+        ("final_norm", _) => whole(names.final_norm),
+        _ => whole(names.head),
+    };
+    let end = if matches!(part, "bias" | "beta") { "bias" } else { "weight" };
+    let is_vector = matches!(part, "gamma" | "beta" | "bias");
+    // Tables and the head are rows of tokens in both.
+    let transposed = names.transposed && block.is_some() && part == "weight";
+    let part = |(name, columns): (&str, Columns)| {
+        let width = columns.count(model, cols);
+        let shape = match transposed {
+            _ if is_vector => vec![width],
+            true => vec![width, rows],
+            false => vec![rows, width],
         };
-        vector("gamma", "weight");
-        if self.model.norm == Norm::Layer {
-            vector("beta", "bias");
-        }
-    }
-
-    fn linear(&mut self, name: &str, [rows, cols]: [usize; 2], theirs: &str, parts: &[(&str, Columns)]) {
-        let transposed = self.names.transposed;
-        let weight = |(part, columns): &(&str, Columns)| {
-            let width = columns.count(self.model, cols);
-            let shape = if transposed { vec![width, rows] } else { vec![rows, width] };
-            Part { name: format!("{theirs}{part}.weight"), shape, transposed, columns: *columns }
-        };
-        let bias = |(part, columns): &(&str, Columns)| Part {
-            name: format!("{theirs}{part}.bias"),
-            shape: vec![columns.count(self.model, cols)],
-            transposed: false,
-            columns: *columns,
-        };
-        let (weights, biases) = (parts.iter().map(weight).collect(), parts.iter().map(bias).collect());
-        self.tensors.push(Tensor { name: format!("{name}.weight"), rows, cols, parts: weights });
-        if self.model.biases {
-            self.tensors.push(Tensor { name: format!("{name}.bias"), rows: 1, cols, parts: biases });
-        }
-    }
+        Part { name: format!("{before}{name}.{end}"), shape, transposed, columns }
+    };
+    theirs.into_iter().map(part).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use quadrille_spec::Activation;
+    use quadrille_spec::{Activation, Norm, Positions};
 
     use super::*;
 

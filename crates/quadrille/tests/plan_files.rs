@@ -75,19 +75,23 @@ fn switched(number: u64) -> Case {
 
 impl Case {
     fn plan(&self, folder: &Path, more: &str) -> Output {
-        let Self { layers, ranks, words } = self;
-        let model = format!("--model gpt-tiny --set vocab=256 --set layers={layers}");
-        run(folder, &format!("plan {model} --ranks {ranks} --top 1{words} {more}"))
+        let Self { ranks, words, .. } = self;
+        run(folder, &format!("plan {} --ranks {ranks} --top 1{words} {more}", self.model_flags()))
     }
 
+    /// Narrower than `gpt-tiny`, so that the serial model is soon done, with a vocabulary of bytes.
     fn model(&self) -> Model {
-        Model { layers: self.layers, vocab: 256, ..Model::preset("gpt-tiny").unwrap() }
+        Model { layers: self.layers, hidden: 24, ffn: 48, vocab: 256, ..Model::preset("gpt-tiny").unwrap() }
+    }
+
+    fn model_flags(&self) -> String {
+        let Model { layers, hidden, ffn, vocab, .. } = self.model();
+        format!("--model gpt-tiny --set layers={layers} --set hidden={hidden} --set ffn={ffn} --set vocab={vocab}")
     }
 
     /// The document of another command, to which the model and the planned layout are given.
     fn document(&self, folder: &Path, command: &str) -> Value {
-        let model = format!("--model gpt-tiny --set vocab=256 --set layers={}", self.layers);
-        let output = run(folder, &format!("{command} {model} --layout layout.toml --json"));
+        let output = run(folder, &format!("{command} {} --layout layout.toml --json", self.model_flags()));
         assert!(output.status.success(), "{self:?}: {command}: {}", error(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }

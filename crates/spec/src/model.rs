@@ -9,7 +9,7 @@ use crate::{Activation, Norm, Positions};
 /// norm, rotary positions, SwiGLU, grouped keys and values, untied head) and the vision transformer (patches instead of
 /// tokens, no causal mask).
 ///
-/// Logical parameters, `[rows, columns]`, weights stored `[inputs, outputs]`; `d = hidden / heads`:
+/// Logical parameters (`Model::all_parameters`), `[rows, columns]`, weights stored `[inputs, outputs]`; `d = hidden / heads`:
 ///
 /// | name | shape | decay |
 /// |---|---|---|
@@ -119,20 +119,5 @@ impl Model {
     /// Columns of the perceptron's first product: with SwiGLU a gate for each.
     pub fn up_width(&self) -> usize {
         self.ffn * self.activation.inputs()
-    }
-
-    /// Number of trained parameters, vocabulary padding not counted, a tied table once.
-    pub fn parameters(&self) -> u64 {
-        let [h, f, v] = [self.hidden, self.ffn, self.vocab].map(|size| size as u64);
-        let [qkv, up] = [self.qkv_width(), self.up_width()].map(|size| size as u64);
-        let biases = u64::from(self.biases);
-        let norm = self.norm.vectors() as u64 * h;
-        let block = h * (qkv + h + up) + f * h + biases * (qkv + up + 2 * h) + 2 * norm;
-        let positions = if self.positions == Positions::Learned { self.seq_len as u64 * h } else { 0 };
-        let ends = match self.patch_values {
-            None => v * h * if self.tied_head { 1 } else { 2 },
-            Some(values) => 2 * values as u64 * h + biases * (h + values as u64),
-        };
-        self.layers as u64 * block + ends + positions + norm
     }
 }

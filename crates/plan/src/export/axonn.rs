@@ -5,7 +5,9 @@
 //! `overlap_communication.py` (commit 4973c51b26a4). Its inner group, `G_intra_c`, holds neighbouring ranks; a layer
 //! contracts over it, a transposed one over the outer group `G_intra_r`; `G_intra_d` is the depth, our z.
 
-use quadrille_spec::{Activations, Axis, KeepWeights, Layout, Linear, Model, Recompute, Schedule, SpecError, Zero};
+use quadrille_spec::{
+    Activations, Axis, Field, KeepWeights, Layout, Linear, Model, Recompute, Schedule, SpecError, Zero,
+};
 
 use super::gaps::{Gaps, even_pieces};
 use super::{Export, Precision, Sizes, Target, comments, nodes};
@@ -39,20 +41,19 @@ fn layout_gaps(layout: &Layout, sizes: Sizes, gaps: &mut Gaps) {
     let Sizes { x, y, z, data, pipe, .. } = sizes;
     gaps.check_schedule(&[Schedule::MessageDriven], "message-driven");
     if pipe > 1 && !even_pieces(layout) {
-        gaps.add("stage-blocks", "said in the model's code: each stage builds its own layers");
+        gaps.add(Field::StageBlocks.name(), "said in the model's code: each stage builds its own layers");
     }
     if layout.activations == Activations::Scattered && layout.linear == Linear::Pmm && x * y > 1 {
-        gaps.add("activations = scattered", "in expert mode activations are repeated over x and y (replicated)");
+        gaps.lacks(Field::Activations, "in expert mode activations are repeated over x and y (replicated)");
     }
     if layout.zero != Zero::Off && data > 1 {
-        gaps.add(format!("zero = {}", layout.zero), format!("states are replicated over data={data}"));
+        gaps.lacks(Field::Zero, format!("states are replicated over data={data}"));
     }
     if layout.recompute != Recompute::None {
-        let part = format!("recompute = {}", layout.recompute);
-        gaps.add(part, "said in the model's code (torch.utils.checkpoint)");
+        gaps.lacks(Field::Recompute, "said in the model's code (torch.utils.checkpoint)");
     }
     if layout.keep_weights == KeepWeights::Step && z > 1 && layout.microbatches() > 1 {
-        gaps.add("keep-weights = step", "weights are kept from a forward pass to its backward pass, not for the step");
+        gaps.lacks(Field::KeepWeights, "weights are kept from a forward pass to its backward pass, not for the step");
     }
 }
 

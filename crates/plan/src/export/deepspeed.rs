@@ -9,7 +9,7 @@
 //! had sequences of its own, and of a pipeline's it learns from the model's code. There the two other sizes say the
 //! batch, and `train_batch_size` is left out, as DeepSpeed allows.
 
-use quadrille_spec::{Activations, Axis, KeepWeights, Layout, Model, Recompute, Schedule, SpecError};
+use quadrille_spec::{Activations, Axis, Field, KeepWeights, Layout, Model, Recompute, Schedule, SpecError};
 
 use super::gaps::{Gaps, even_pieces};
 use super::{Export, Precision, Sizes, Target, nodes};
@@ -44,11 +44,13 @@ pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<
     pipeline_gaps(layout, sizes, stage, &mut gaps);
     gaps.check_order(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe]);
     if layout.activations == Activations::Scattered && tensor > 1 {
-        gaps.add("activations = scattered", "AutoTP repeats the residual stream on every rank (replicated)");
+        gaps.lacks(Field::Activations, "AutoTP repeats the residual stream on every rank (replicated)");
     }
     if layout.recompute != Recompute::None {
-        let part = format!("recompute = {}", layout.recompute);
-        gaps.add(part, "said in the model's code (deepspeed.checkpointing.checkpoint), not in the configuration");
+        gaps.lacks(
+            Field::Recompute,
+            "said in the model's code (deepspeed.checkpointing.checkpoint), not in the configuration",
+        );
     }
     if !layout.overlap.all_reduce && tensor > 1 {
         gaps.add("overlap without oar", "AutoTP decides where reductions of input gradients run");
@@ -109,7 +111,7 @@ fn pipeline_gaps(layout: &Layout, sizes: Sizes, stage: usize, gaps: &mut Gaps) {
     }
     gaps.check_schedule(&[Schedule::OneForwardOneBackward], "1f1b");
     if !even_pieces(layout) {
-        gaps.add("stage-blocks", "PipelineModule's partition_method splits the layers");
+        gaps.add(Field::StageBlocks.name(), "PipelineModule's partition_method splits the layers");
     }
     if stage > 1 {
         gaps.add(format!("ZeRO stage {stage} with pipe={pipe}"), "DeepSpeed's pipelines take stages 0 and 1 only");

@@ -1,6 +1,6 @@
 //! What of a layout a framework has no word for.
 
-use quadrille_spec::{Axis, AxisOrder, Layout, Linear, Model, Recompute, Schedule, SpecError};
+use quadrille_spec::{Axis, AxisOrder, Field, Layout, Linear, Model, Recompute, Schedule, SpecError};
 
 use super::Sizes;
 
@@ -18,20 +18,27 @@ impl<'a> Gaps<'a> {
         let mut gaps = Self { framework, layout, sizes: Sizes::of(layout), lines: Vec::new() };
         let Sizes { x, y, .. } = gaps.sizes;
         if layout.linear == Linear::Summa && x * y > 1 {
-            gaps.add("linear = summa", "products are not cut into panels; partial sums are reduced instead");
+            gaps.lacks(Field::Linear, "products are not cut into panels; partial sums are reduced instead");
         }
         if layout.overlap_chunks > 1 {
-            let part = format!("overlap-chunks = {}", layout.overlap_chunks);
-            gaps.add(part, "a microbatch is not computed in parts that hide each other's communication");
+            gaps.lacks(
+                Field::OverlapChunks,
+                "a microbatch is not computed in parts that hide each other's communication",
+            );
         }
         if layout.keep_communicated && layout.recompute != Recompute::None {
-            gaps.add("cac", "recomputation repeats the collectives, too");
+            gaps.add(Field::Cac.name(), "recomputation repeats the collectives, too");
         }
         gaps
     }
 
     pub fn add(&mut self, part: impl Into<String>, instead: impl AsRef<str>) {
         self.lines.push(format!("{}: {}", part.into(), instead.as_ref()));
+    }
+
+    /// Says so where there is no word for what the layout has in a field.
+    pub fn lacks(&mut self, field: Field, instead: impl AsRef<str>) {
+        self.add(format!("{} = {}", field.name(), field.of(self.layout)), instead);
     }
 
     /// x and y as one axis of tensor parallelism, which is all that most frameworks have.
@@ -80,7 +87,7 @@ impl<'a> Gaps<'a> {
         let plain = schedule == Schedule::Interleaved && self.layout.chunks == 1;
         if self.sizes.pipe > 1 && !plain && !known.contains(&schedule) {
             let instead = format!("{} runs {instead}", self.framework);
-            self.add(format!("schedule = {schedule}"), instead);
+            self.lacks(Field::Schedule, instead);
         }
     }
 }

@@ -6,7 +6,8 @@
 //! `scripts/check-exports` gives exports to that parser.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule, SpecError, Zero,
+    Activation, Activations, Axis, Field, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule, SpecError,
+    Zero,
 };
 
 use super::gaps::{Gaps, even_pieces};
@@ -59,7 +60,7 @@ impl Choices {
             gaps.add(part, format!("{framework} cuts keys and values by whole heads over x={tensor}, or repeats them"));
         }
         if layout.recompute == Recompute::Selective {
-            gaps.add("recompute = selective", "norms are computed again, the activation function is not");
+            gaps.lacks(Field::Recompute, "norms are computed again, the activation function is not");
         }
         if model.activation == Activation::Gelu && !model.biases {
             gaps.add("activation = gelu", "without biases GELU is the exact one, not its tanh form");

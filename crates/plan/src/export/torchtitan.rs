@@ -7,7 +7,8 @@
 //! reader.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule, SpecError, Zero,
+    Activation, Activations, Axis, Field, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule, SpecError,
+    Zero,
 };
 
 use super::gaps::Gaps;
@@ -28,7 +29,7 @@ pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<
     gaps.check_order(&[Axis::X, Axis::Y, Axis::Context, Axis::Z, Axis::Data, Axis::Pipe]);
     let schedule = schedule(layout, sizes, &mut gaps);
     if layout.activations == Activations::Replicated && tensor > 1 {
-        gaps.add("activations = replicated", "tensor parallelism cuts the residual stream's rows, too (scattered)");
+        gaps.lacks(Field::Activations, "tensor parallelism cuts the residual stream's rows, too (scattered)");
     }
     if !(layout.overlap.reduce_scatter && layout.overlap.all_gather) && sizes.z > 1 {
         gaps.add("overlap", "FSDP always gathers ahead and reduces behind");
@@ -87,10 +88,10 @@ fn weights_gaps(layout: &Layout, sizes: Sizes, tensor: usize, gaps: &mut Gaps) {
         gaps.add(part, "weights are replicated by DDP, which torchtitan may refuse beside other axes");
     }
     if layout.zero != Zero::Off && data * context > 1 {
-        gaps.add(format!("zero = {}", layout.zero), "what FSDP does not shard over z is replicated over data");
+        gaps.lacks(Field::Zero, "what FSDP does not shard over z is replicated over data");
     }
     if layout.keep_weights == KeepWeights::Step && z > 1 && layout.microbatches() > 1 {
-        gaps.add("keep-weights = step", "weights are kept from a forward pass to its backward pass, not for the step");
+        gaps.lacks(Field::KeepWeights, "weights are kept from a forward pass to its backward pass, not for the step");
     }
     if !layout.overlap.all_reduce && tensor > 1 {
         gaps.add("overlap without oar", "torchtitan decides where reductions of input gradients run");
@@ -104,8 +105,10 @@ fn schedule(layout: &Layout, sizes: Sizes, gaps: &mut Gaps) -> &'static str {
         Schedule::Gpipe => "GPipe",
         Schedule::Interleaved if layout.chunks > 1 => {
             if layout.microbatch_group != sizes.pipe {
-                let part = format!("microbatch-group = {}", layout.microbatch_group);
-                gaps.add(part, format!("microbatches pass a chunk in groups of pipe={}", sizes.pipe));
+                gaps.lacks(
+                    Field::MicrobatchGroup,
+                    format!("microbatches pass a chunk in groups of pipe={}", sizes.pipe),
+                );
             }
             "Interleaved1F1B"
         }
@@ -173,12 +176,12 @@ fn activation_checkpoint(recompute: Recompute, gaps: &mut Gaps) -> String {
         Recompute::None => "mode = \"none\"\n",
         Recompute::Selective => {
             let instead = "the 'op' policy computes every second product again, beside norms and activation functions";
-            gaps.add("recompute = selective", instead);
+            gaps.lacks(Field::Recompute, instead);
             "mode = \"selective\"\nselective_ac_option = \"op\"\n"
         }
         Recompute::Full { every } => {
             if every > 1 {
-                gaps.add(format!("recompute = {recompute}"), "the input of every block is kept");
+                gaps.lacks(Field::Recompute, "the input of every block is kept");
             }
             "mode = \"full\"\n"
         }

@@ -171,7 +171,7 @@ mod tests {
         let faster = with(cluster, device.products.scaled(factor));
         ["x=4,data=8", "x=8,pipe=4"]
             .map(|grid| {
-                let mut request = LayoutRequest::new(grid.parse().unwrap(), 64);
+                let mut request = quadrille_spec::LayoutRequest::new(grid.parse().unwrap(), 64);
                 (request.per_node, request.microbatch) = (Some(8), Some(1));
                 let layout = Layout::new(&model, &request).unwrap();
                 let mut step = Step { name: grid.to_owned(), model: model.clone(), layout, seconds: 1.0 };
