@@ -161,8 +161,6 @@ fn with(cluster: &Cluster, products: Efficiency) -> Cluster {
 
 #[cfg(test)]
 mod tests {
-    use quadrille_spec::LayoutRequest;
-
     use super::*;
 
     fn steps(cluster: &Cluster, factor: f64) -> Vec<Step> {
