@@ -44,7 +44,8 @@ def refusals(release, framework, files):
     done = subprocess.run(reader, input=questions, env=environment, capture_output=True, text=True, check=False)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     if len(answers) != len(files):
-        sys.exit(f"{release.name} answered {len(answers)} of {len(files)} questions:\n{done.stderr[-2000:]}")
+        print(f"{release.name} answered {len(answers)} of {len(files)} questions:\n{done.stderr[-2000:]}", file=sys.stderr)
+        sys.exit(2)
     return [(answer["path"], answer["reason"]) for answer in answers if answer["reason"]]
 
 
