@@ -35,7 +35,8 @@ const DEFAULT_SAMPLES: u64 = 64;
 pub struct EvalArguments {
     #[command(flatten)]
     pub weights: WeightsArguments,
-    /// Sequences to evaluate, or all validation samples if they are fewer [default: 64]
+    /// Sequences to evaluate, or all validation samples if they are fewer; of other data the first are read again after the
+    /// last [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub samples: Option<u64>,
     /// In place of --samples: so many batches of --global-batch sequences
@@ -98,9 +99,10 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
         return Ok(());
     }
     let kind = if validation.is_some() { "validation" } else { "training" };
+    let available = validation.unwrap_or_else(|| source.training_samples());
     match arguments.json {
-        true => print_json(&document(&opened, kind, &outcome))?,
-        false => print_text(&text(&opened, kind, &outcome))?,
+        true => print_json(&document(&opened, kind, available, &outcome))?,
+        false => print_text(&text(&opened, kind, available, &outcome))?,
     }
     Failure::of_ledger(outcome.difference.as_ref())
 }
@@ -110,13 +112,20 @@ fn perplexity(opened: &Opened, outcome: &EvaluateOutcome) -> Option<f64> {
     opened.model().patch_values.is_none().then(|| outcome.evaluation.perplexity())
 }
 
-fn text(opened: &Opened, kind: &str, outcome: &EvaluateOutcome) -> String {
+/// `available`: samples that there are before any is read again.
+fn text(opened: &Opened, kind: &str, available: Option<u64>, outcome: &EvaluateOutcome) -> String {
     let (evaluation, about) = (&outcome.evaluation, opened.checkpoint.about());
     let unit = if opened.model().patch_values.is_some() { "numbers" } else { "tokens" };
     let perplexity =
         perplexity(opened, outcome).map_or_else(String::new, |number| format!("perplexity  {number:.4}\n"));
+    let again = match available {
+        Some(all) if all < evaluation.samples => {
+            format!("read again  {} samples: the data has {all}\n", evaluation.samples - all)
+        }
+        _ => String::new(),
+    };
     format!(
-        "checkpoint  {}: {}, step {}\nloss        {:.6}\n{perplexity}{unit:<12}{} in {} {kind} samples, {:.0} a second\n",
+        "checkpoint  {}: {}, step {}\nloss        {:.6}\n{perplexity}{unit:<12}{} in {} {kind} samples, {:.0} a second\n{again}",
         opened.checkpoint.path().display(),
         about.model.name,
         about.step,
@@ -127,7 +136,7 @@ fn text(opened: &Opened, kind: &str, outcome: &EvaluateOutcome) -> String {
     )
 }
 
-fn document(opened: &Opened, kind: &str, outcome: &EvaluateOutcome) -> Value {
+fn document(opened: &Opened, kind: &str, available: Option<u64>, outcome: &EvaluateOutcome) -> Value {
     let (evaluation, about) = (&outcome.evaluation, opened.checkpoint.about());
     json!({
         "checkpoint": opened.checkpoint.path(),
@@ -139,6 +148,7 @@ fn document(opened: &Opened, kind: &str, outcome: &EvaluateOutcome) -> Value {
         "perplexity": perplexity(opened, outcome),
         "targets": evaluation.targets,
         "sequences": evaluation.samples,
+        "available": available,
         "batches": evaluation.steps,
         "seconds": outcome.seconds,
         "ledger": {

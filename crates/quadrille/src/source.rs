@@ -146,6 +146,14 @@ impl Source {
         }
     }
 
+    /// How many samples for training there are before any is read again; no number where they never end.
+    pub fn training_samples(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Files { training, .. } => Some(training.samples()),
+            Kind::Demo { .. } | Kind::Waves { .. } => None,
+        }
+    }
+
     /// Fills in the validation samples from number `first` on: the same in every evaluation, and none that training reads.
     ///
     /// # Errors

@@ -93,6 +93,22 @@ fn an_incomplete_last_batch_is_evaluated() {
     assert!(events.contains(&format!("over {} targets", kept * 32)), "{events}");
 }
 
+/// Files that are read as for training go on from their beginning; the report says so.
+#[test]
+fn samples_that_are_read_again_are_told() {
+    let folder = trained();
+    let line = "eval --from run --data sums.txt --tokenizer bytes";
+    let all = json_in(folder.path(), line)["available"].as_u64().unwrap();
+    assert!(all > 64);
+    for (samples, told) in [(all, None), (all + 3, Some(format!("3 samples: the data has {all}")))] {
+        let text = run(folder.path(), &format!("{line} --samples {samples}"));
+        let text = String::from_utf8(text.stdout).unwrap();
+        assert!(text.contains(&format!("{samples} training samples")), "{text}");
+        assert_eq!(text.contains("read again"), told.is_some(), "{text}");
+        assert!(told.is_none_or(|told| text.contains(&told)), "{text}");
+    }
+}
+
 /// What is drawn by step is what the run has read, whatever batch it is evaluated in.
 #[test]
 fn built_in_samples_are_those_of_the_run_in_every_batch() {
