@@ -108,11 +108,7 @@ impl<'a> Comparison<'a> {
     }
 
     pub fn step(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
-        for rank in ranks {
-            self.difference = self.difference.take().or_else(|| rank.difference.clone());
-            raise(&mut self.report.loss_diff, relative(rank.outcome.loss, serial.loss));
-            raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
-        }
+        self.scalars(ranks, serial);
         let largest_weight = serial.weights.values().map(|weights| largest(weights)).fold(0.0, f64::max);
         for (stage, index, parameter) in self.parameters() {
             let name = &parameter.name;
@@ -218,6 +214,15 @@ impl<'a> Comparison<'a> {
         tensors
     }
 
+    /// What every rank says of the whole step, and has counted.
+    fn scalars(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
+        for rank in ranks {
+            self.difference = self.difference.take().or_else(|| rank.difference.clone());
+            raise(&mut self.report.loss_diff, relative(rank.outcome.loss, serial.loss));
+            raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
+        }
+    }
+
     pub fn report(mut self, tolerance: Tolerance) -> VerifyReport {
         let mut report = self.report;
         let mut check = |what: String, difference: f64, limit: f64| {
@@ -245,7 +250,35 @@ impl<'a> Comparison<'a> {
 
 #[cfg(test)]
 mod tests {
+    use quadrille_oracle::Tensors;
+    use quadrille_spec::{Layout, LayoutRequest, Model};
+
     use super::*;
+    use crate::StepOutcome;
+
+    fn rank(loss: f64, gradient_norm: f64) -> RankStep {
+        let outcome = StepOutcome { loss, gradient_norm, learning_rate: 1.0, applied: true };
+        RankStep { outcome, gradients: Vec::new(), weights: Vec::new(), difference: None }
+    }
+
+    /// One rank of several that is wrong is enough, whichever it is.
+    #[test]
+    fn the_loss_and_norm_of_every_rank_count() {
+        let model = Model::preset("gpt-tiny").unwrap();
+        let layout = Layout::new(&model, &LayoutRequest::new("data=2".parse().unwrap(), 2)).unwrap();
+        let program = StepProgram::new(&model, &layout).unwrap();
+        let serial = SerialStep { loss: 4.0, norm: 2.0, gradients: Tensors::new(), weights: Tensors::new() };
+        let (right, other_loss, other_norm) = (rank(4.0, 2.0), rank(5.0, 2.0), rank(4.0, 3.0));
+        let found = |ranks: [&RankStep; 2]| {
+            let mut comparison = Comparison::new(&program);
+            comparison.scalars(&ranks, &serial);
+            (comparison.report.loss_diff, comparison.report.norm_diff)
+        };
+        assert_eq!(found([&right, &right]), (0.0, 0.0));
+        assert_eq!(found([&right, &other_loss]), (0.25, 0.0));
+        assert_eq!(found([&other_loss, &right]), (0.25, 0.0));
+        assert_eq!(found([&right, &other_norm]), (0.0, 0.5));
+    }
 
     #[test]
     fn nothing_slips_through_a_nan() {

@@ -12,7 +12,8 @@ const PRICED: usize = 16;
 
 /// The layout among the legal grids of x, y, z and data of `ranks` ranks that this program's engine steps through fastest,
 /// with its price; of equal seconds the one that needs less memory, then the one of more data parallelism. It fits into a
-/// device of the cluster.
+/// device of the cluster. Where there are many grids, the closed form says which are priced: sixteen at a time, until
+/// one fits.
 ///
 /// `template` holds all else that a layout needs; of its grid only the order of the axes counts, and without `per_node`
 /// nodes are as large as the cluster's. Steps are priced in f32, whatever the template's type.
@@ -46,7 +47,9 @@ pub fn best(
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        let needed = |(_, price): &(Layout, Price)| price.memory.total();
+        // All that a rank allocates is of the layout's type.
+        let needed =
+            |(_, price): &(Layout, Price)| price.memory.total() / ElementType::F32.bytes() * template.dtype.bytes();
         smallest = prices.iter().map(needed).chain(smallest).min();
         let fitting = prices.into_iter().filter(|one| cluster.device_memory.is_none_or(|memory| needed(one) <= memory));
         let key = |one: &(Layout, Price)| ((one.1.seconds as f32).to_bits(), needed(one), tensor_parallelism(&one.0));

@@ -146,6 +146,23 @@ proptest! {
     }
 }
 
+/// Who asks for more finds no less, however tight memory is.
+#[test]
+fn more_wanted_layouts_begin_with_fewer() {
+    let model = model(4, 2);
+    let all = cluster();
+    let open = |top| Search { front: false, top, ..search(&model, &all, 4, 8) };
+    let smallest = |search: &Search| search.smallest(&|| false).unwrap().unwrap().price.memory.total();
+    let setting = Setting { framework: Framework::QUADRILLE, capacity: None, ..open(1).setting };
+    let least = smallest(&Search { setting, ..open(1) });
+    for capacity in [least, least * 11 / 10, least * 3 / 2, least * 2] {
+        let setting = Setting { capacity: Some(capacity), ..setting };
+        let best = |top| found(&Search { setting, ..open(top) }).ranked.first().map(|ranked| ranked.price.seconds);
+        let (few, many) = (best(1), best(20));
+        assert!(few.is_some() && many <= few, "{capacity} bytes: {few:?} and {many:?}");
+    }
+}
+
 /// Every order of the axes.
 fn orders() -> Vec<AxisOrder> {
     let mut orders = vec![Vec::new()];

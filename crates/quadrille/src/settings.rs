@@ -159,16 +159,28 @@ pub fn resolve(typed: &Typed, model: &Model) -> Result<Layout, Failure> {
     let ranks = request.grid.ranks();
     if *auto && ranks > 1 {
         let (described, _) = machine::described(cluster.clone(), ranks, 1);
+        if described.device.is_none() || described.tiers.is_empty() {
+            return Err(Failure::usage(format!(
+                "--cluster {}: it does not describe its device and networks, by which an open grid is chosen; give a --grid, or \
+                 describe them (see calibrate)",
+                cluster.name
+            )));
+        }
         return Ok(best(model, &described, ranks, request)?.0);
     }
     // What follows from the number of ranks follows from that of a remedy, too.
-    Ok(Layout::completed(model, request, |other| LayoutRequest {
-        per_node: other.per_node.or_else(|| Some(cluster.per_node(other.grid.ranks()))),
+    let with_batch = |other: &LayoutRequest| LayoutRequest {
         global_batch: match *usual_batch && other.grid.ranks() != ranks {
             true => usual_batch_of(other.grid.ranks()),
             false => other.global_batch,
         },
         ..other.clone()
+    };
+    // Nodes that nobody has typed hide no other fault.
+    Layout::completed(model, request, with_batch)?;
+    Ok(Layout::completed(model, request, |other| LayoutRequest {
+        per_node: other.per_node.or_else(|| Some(cluster.per_node(other.grid.ranks()))),
+        ..with_batch(other)
     })?)
 }
 

@@ -146,10 +146,11 @@ impl Source {
         }
     }
 
-    /// How many samples for training there are before any is read again; no number where they never end.
+    /// How many samples for training there are before any is read again; no number where they never end, or are mixed of
+    /// several sources.
     pub fn training_samples(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Files { training, .. } => Some(training.samples()),
+            Kind::Files { training, .. } => (training.sources().count() == 1).then(|| training.samples()),
             Kind::Demo { .. } | Kind::Waves { .. } => None,
         }
     }

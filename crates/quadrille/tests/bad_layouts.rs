@@ -103,6 +103,13 @@ fn what_follows_from_the_ranks_follows_from_those_of_a_remedy() {
     }
 }
 
+/// Nodes that follow from the cluster hide no other fault.
+#[test]
+fn nodes_that_nobody_typed_are_not_blamed() {
+    let line = "explain --model gpt-tiny --cluster dgx-a100 --grid x=5,data=2";
+    refused(line, &["x=5 does not divide heads = 12", "try x=4 or 6"]);
+}
+
 #[test]
 fn memory_and_overlap() {
     layout_refused("--grid x=2 --cac", &["cac = on", "nothing is recomputed", "--recompute selective"]);

@@ -14,7 +14,7 @@ pub struct EvenPieces {
 impl EvenPieces {
     /// `layers` on `stages` stages, each of which owns `chunks` pieces; both are at least 1.
     pub fn new(layers: usize, stages: usize, chunks: usize) -> Self {
-        Self { layers, pieces: stages * chunks }
+        Self { layers, pieces: stages.saturating_mul(chunks) }
     }
 
     /// Whether `blocks` are the layers of even pieces.

@@ -25,7 +25,8 @@ pub struct Change {
 impl Setting<'_> {
     /// The legal layouts that fit and differ from `candidate` in one choice, fastest first. A factor that moves from
     /// one axis to another is one choice; where it is needed, microbatch and placement follow. Of a layout that the framework
-    /// runs, those that it runs too. Where programs are priced, the [`PRICED`] that are fastest in closed form.
+    /// runs, those that it runs too. Where programs are priced, those sixteen that are fastest in
+    /// closed form.
     ///
     /// # Errors
     /// What cannot be priced.

@@ -1,7 +1,8 @@
 //! What a search has found in closed form, priced by its programs.
 //!
 //! The closed form says which layouts are worth a program: more of them than are wanted, because it is exact for plain
-//! layouts only. Whatever is printed has the price of its program, and fits by it.
+//! layouts only, and first of more memory than there is, because it may say too much. Whatever is printed has the price of
+//! its program, and fits by it. A layout that the closed form takes for much too slow or large is not found.
 
 use quadrille_cost::native::{PriceError, Problem};
 use rayon::prelude::*;
@@ -13,8 +14,8 @@ use super::setting::Setting;
 /// So many times as many layouts are priced by their programs as are wanted, and so many more.
 const WIDER: (usize, usize) = (3, 14);
 
-/// How often the closed form is asked for smaller layouts, where its own did not fit.
-const TRIES: usize = 4;
+/// What the closed form is asked to fit into, over what a layout may use: until enough fit by their programs.
+const CAPACITIES: [f64; 4] = [1.5, 1.0, 0.8, 0.6];
 
 impl Search<'_> {
     /// [`Search::run`] of a framework that runs step programs.
@@ -22,27 +23,30 @@ impl Search<'_> {
         let problem = self.setting.problem()?;
         let (times, more) = WIDER;
         let top = if self.top == 0 { 0 } else { self.top.saturating_mul(times).saturating_add(more) };
-        let mut capacity = self.setting.capacity;
-        let mut tries = 1;
-        loop {
+        let mut kept = Kept::new(self.top, self.one_per_grid, self.front);
+        let mut first: Option<Found> = None;
+        for factor in CAPACITIES {
+            let capacity = self.setting.capacity.map(|bytes| (bytes as f64 * factor) as u64);
             let wider = Search { top, setting: Setting { capacity, ..self.setting }, ..self.clone() };
-            let mut found = wider.run_closed(stop)?;
+            let found = wider.run_closed(stop)?;
             let priced = self.priced(&problem, found.ranked.iter().chain(&found.front))?;
-            let excess = self.excess(&priced);
-            let mut kept = Kept::new(self.top, self.one_per_grid, self.front);
+            let all_fit = priced.iter().all(|ranked| self.fits(ranked));
             priced.into_iter().filter(|ranked| self.fits(ranked)).for_each(|ranked| kept.offer(ranked));
-            (found.ranked, found.front, _) = kept.clone().into_parts();
-            let enough = found.ranked.len() >= self.top && (!self.front || !found.front.is_empty());
-            if enough || found.stopped || excess <= 1.0 || tries == TRIES {
-                if found.ranked.is_empty() && found.front.is_empty() && !found.stopped {
-                    self.smallest(stop)?.into_iter().filter(|one| self.fits(one)).for_each(|one| kept.offer(one));
-                    (found.ranked, found.front, _) = kept.into_parts();
-                }
-                return Ok(found);
+            let stopped = found.stopped;
+            first.get_or_insert(found).stopped |= stopped;
+            let (ranked, front, _) = kept.clone().into_parts();
+            let enough = ranked.len() >= self.top && (!self.front || !front.is_empty());
+            if enough || all_fit || stopped {
+                break;
             }
-            capacity = capacity.map(|bytes| (bytes as f64 / excess) as u64);
-            tries += 1;
         }
+        let mut found = first.unwrap_or_default();
+        (found.ranked, found.front, _) = kept.clone().into_parts();
+        if found.ranked.is_empty() && found.front.is_empty() && !found.stopped {
+            self.smallest(stop)?.into_iter().filter(|one| self.fits(one)).for_each(|one| kept.offer(one));
+            (found.ranked, found.front, _) = kept.into_parts();
+        }
+        Ok(found)
     }
 
     /// The layouts with the prices of their programs.
@@ -61,11 +65,5 @@ impl Search<'_> {
 
     fn fits(&self, ranked: &Ranked) -> bool {
         self.setting.capacity.is_none_or(|capacity| ranked.price.memory.total() <= capacity)
-    }
-
-    /// By how much the largest of the layouts exceeds what a layout may use; at most 1 where all fit.
-    fn excess(&self, priced: &[Ranked]) -> f64 {
-        let most = priced.iter().map(|ranked| ranked.price.memory.total()).max().unwrap_or(0);
-        self.setting.capacity.map_or(0.0, |capacity| most as f64 / capacity as f64)
     }
 }

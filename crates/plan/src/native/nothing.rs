@@ -158,9 +158,12 @@ impl Search<'_> {
             return SpecError::invalid("microbatch", space.microbatch.shown(), rule, format!("try {near}"));
         }
         if ends.iter().all(|(_, pipe)| space.schedules(layers, *pipe).is_empty()) {
-            let rule = "only the interleaved schedule, on at least 2 stages, has several chunks, and they cut the layers of a \
-                        stage evenly";
-            let remedy = "fix schedule=interleaved and bound pipe from below by 2, or fix chunks=1";
+            let most = layers + 2;
+            let rule = format!(
+                "only the interleaved schedule, on at least 2 stages, has several chunks, and {layers} layers have at most {most} \
+                 pieces (pipe * chunks)"
+            );
+            let remedy = "fix schedule=interleaved with fewer chunks or stages, or fix chunks=1";
             return SpecError::invalid("chunks", space.chunks.shown(), rule, remedy);
         }
         let rule = "a legal grid has a microbatch and a schedule that they allow";

@@ -40,7 +40,7 @@ pub struct Search<'a> {
 }
 
 /// What a search found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Found {
     /// The fastest that fit, fastest first.
     pub ranked: Vec<Ranked>,

@@ -12,7 +12,8 @@ pub struct Space {
     pub axes: [Range; 6],
     /// Sequences of one data rank in one pass: all divisors of its share.
     pub microbatch: Range,
-    /// Pieces of layers on a stage in the interleaved schedule: all numbers that leave a block to each.
+    /// Pieces of layers on a stage in the interleaved schedule: all numbers that leave a block to
+    /// each but the first and the last.
     pub chunks: Range,
     /// Parts of a microbatch that interleave: 1, 2 and 4; where those are ruled out, the next three powers of two that are
     /// not, or the least number.

@@ -46,6 +46,7 @@ fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>
     let cut = cut.saturating_mul(request.overlap_chunks).max(1);
     if typed.said.get(Field::GlobalBatch).is_none() {
         request.global_batch = GLOBAL_BATCH.checked_next_multiple_of(cut).unwrap_or(cut);
+        typed.usual_batch = false;
     }
     request.seq_len = request.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
     settings::resolve(&typed, model)

@@ -101,7 +101,8 @@ impl Scope {
 }
 
 /// Of a layout that no pass over rows of its own breaks: what cuts weights and the batch.
-const SIZES: [Check; 7] = [grid::HEADS, grid::KEYS, grid::HIDDEN, grid::TILES, grid::BATCH, pass::SHARE, pass::SPLIT];
+const SIZES: [Check; 8] =
+    [grid::HEADS, grid::KEYS, grid::HIDDEN, grid::TILES, pass::PATCHES, grid::BATCH, pass::SHARE, pass::SPLIT];
 
 impl Layout {
     /// The first rule of a scope that the layout breaks, if it breaks one.

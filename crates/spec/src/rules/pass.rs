@@ -60,7 +60,7 @@ const CONTRACTIONS: Check = Check {
 };
 
 /// Patches are embedded by a weight that is cut like the residual stream's columns; the head's is as large.
-const PATCHES: Check = Check {
+pub(super) const PATCHES: Check = Check {
     rule: Rule::Z,
     keeps: |layout, model| patch_tile(layout, model).is_multiple_of(layout.grid.size(Axis::Z)),
     tell: |layout, model| {
