@@ -100,10 +100,15 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     }
     let kind = if validation.is_some() { "validation" } else { "training" };
     let available = validation.unwrap_or_else(|| source.training_samples());
-    match arguments.json {
-        true => print_json(&document(&opened, kind, available, &outcome))?,
-        false => print_text(&text(&opened, kind, available, &outcome))?,
-    }
+    tell(&outcome, || match arguments.json {
+        true => print_json(&document(&opened, kind, available, &outcome)),
+        false => print_text(&text(&opened, kind, available, &outcome)),
+    })
+}
+
+/// Prints what was found; counts that were not predicted fail the command all the same.
+fn tell(outcome: &EvaluateOutcome, print: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    print()?;
     Failure::of_ledger(outcome.difference.as_ref())
 }
 
@@ -157,4 +162,30 @@ fn document(opened: &Opened, kind: &str, available: Option<u64>, outcome: &Evalu
             "equal": outcome.difference.is_none(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_engine::Evaluation;
+    use quadrille_spec::{Ledger, LedgerDifference};
+
+    use super::*;
+
+    #[test]
+    fn a_count_that_was_not_predicted_fails_the_evaluation_that_is_printed() {
+        let difference = LedgerDifference { rank: 1, what: "FLOPs".to_owned(), predicted: Some(1), counted: Some(2) };
+        for (difference, code) in [(None, None), (Some(difference), Some(1))] {
+            let ledger = Ledger { ranks: Vec::new() };
+            let evaluation = Evaluation { loss: 1.0, targets: 1, samples: 1, steps: 1 };
+            let (predicted, counted) = (ledger.clone(), ledger);
+            let outcome = EvaluateOutcome { evaluation, seconds: 1.0, predicted, counted, difference };
+            let mut printed = false;
+            let told = tell(&outcome, || {
+                printed = true;
+                Ok(())
+            });
+            assert!(printed);
+            assert_eq!(told.err().map(|failure| failure.exit_code()), code);
+        }
+    }
 }

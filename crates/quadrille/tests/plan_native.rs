@@ -367,6 +367,7 @@ fn one_layout_has_one_price() {
         assert!((seconds / simulated - 1.0).abs() < 1e-9, "{layout}: {seconds} and {simulated}");
         let allocated = drawn["ranks"].as_array().unwrap().iter().map(|rank| rank["memory"]["allocated"].as_u64());
         assert_eq!(priced["plan"]["memory_bytes"].as_u64(), allocated.max().unwrap(), "{layout}");
+        assert_eq!(priced["plan"]["layout"]["stage_blocks"], drawn["layout"]["stage_blocks"], "{layout}");
     }
     let line = format!("explain --model gpt2-124m --cluster {CLUSTER} --grid pipe=2 --stage-blocks 5,7 --price");
     refused(&line, &["stage-blocks = 5,7", "as equal as possible", "--framework quadrille"]);

@@ -14,6 +14,9 @@ use super::setting::Setting;
 /// So many times as many layouts are priced by their programs as are wanted, and so many more.
 const WIDER: (usize, usize) = (3, 14);
 
+/// So many layouts are priced side by side.
+const PART: usize = 32;
+
 /// What the closed form is asked to fit into, over what a layout may use: until enough fit by their programs.
 const CAPACITIES: [f64; 4] = [1.5, 1.0, 0.8, 0.6];
 
@@ -29,10 +32,10 @@ impl Search<'_> {
             let capacity = self.setting.capacity.map(|bytes| (bytes as f64 * factor) as u64);
             let wider = Search { top, setting: Setting { capacity, ..self.setting }, ..self.clone() };
             let found = wider.run_closed(stop)?;
-            let priced = self.priced(&problem, found.ranked.iter().chain(&found.front))?;
+            let (priced, all) = self.priced_until(&problem, found.ranked.iter().chain(&found.front), stop)?;
             let all_fit = priced.iter().all(|ranked| self.fits(ranked));
             priced.into_iter().filter(|ranked| self.fits(ranked)).for_each(|ranked| kept.offer(ranked));
-            let stopped = found.stopped;
+            let stopped = found.stopped || !all;
             first.get_or_insert(found).stopped |= stopped;
             let (ranked, front, _) = kept.clone().into_parts();
             let enough = ranked.len() >= self.top && (!self.front || !front.is_empty());
@@ -61,6 +64,24 @@ impl Search<'_> {
             Ok(Ranked { price: problem.price_layout(&layout)?, ..**ranked })
         };
         found.par_iter().map(price).collect()
+    }
+
+    /// The same until `stop` says so, but of a first part in any case; and whether it is of all.
+    fn priced_until<'a>(
+        &self,
+        problem: &Problem,
+        found: impl Iterator<Item = &'a Ranked>,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(Vec<Ranked>, bool), PriceError> {
+        let found: Vec<&Ranked> = found.collect();
+        let mut priced = Vec::new();
+        for (index, part) in found.chunks(PART).enumerate() {
+            if index > 0 && stop() {
+                return Ok((priced, false));
+            }
+            priced.extend(self.priced(problem, part.iter().copied())?);
+        }
+        Ok((priced, true))
     }
 
     fn fits(&self, ranked: &Ranked) -> bool {

@@ -1,7 +1,7 @@
 //! What was found, as a document and as a table of comma-separated values.
 
 use quadrille_plan::native::{Ranked, Setting};
-use quadrille_spec::Axis;
+use quadrille_spec::{Axis, Layout};
 use serde_json::{Map, Value, json};
 
 use super::describe::{Derived, memory};
@@ -96,8 +96,13 @@ pub struct Refusal {
 
 /// A layout with its price.
 pub fn entry(case: &Case, setting: &Setting, ranked: &Ranked) -> Result<Value, Failure> {
+    entry_of(case, setting, ranked, &layout(case, ranked)?)
+}
+
+/// The same of a layout whose pieces and groups a search would not choose.
+pub fn entry_of(case: &Case, setting: &Setting, ranked: &Ranked, layout: &Layout) -> Result<Value, Failure> {
     let Ranked { candidate, price } = ranked;
-    let mut layout = layout_json(&layout(case, ranked)?);
+    let mut layout = layout_json(layout);
     // What values are is the framework's.
     if let Some(fields) = layout.as_object_mut() {
         fields.remove("dtype");

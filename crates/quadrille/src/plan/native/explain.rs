@@ -18,8 +18,8 @@ const NEGLIGIBLE: f64 = 0.001;
 pub struct Explanation {
     best: Ranked,
     sensitivities: Vec<Sensitivity>,
-    /// Fastest first.
-    changes: Vec<Change>,
+    /// Fastest first; `None` of a layout with other pieces or groups than a search tries.
+    changes: Option<Vec<Change>>,
     /// The next best layout of the same search.
     runner_up: Option<Ranked>,
 }
@@ -33,7 +33,11 @@ impl Explanation {
         runner_up: Option<Ranked>,
     ) -> Result<Self, PriceError> {
         let sensitivities = sensitivities(setting, layout)?;
-        let changes = setting.changes(&best.candidate)?;
+        // Of other pieces and groups no change would leave everything else as it is.
+        let as_searched = setting.layout(&best.candidate).is_ok_and(|searched| {
+            (searched.stage_blocks, searched.microbatch_group) == (layout.stage_blocks.clone(), layout.microbatch_group)
+        });
+        let changes = if as_searched { Some(setting.changes(&best.candidate)?) } else { None };
         Ok(Self { best, sensitivities, changes, runner_up })
     }
 
@@ -91,7 +95,10 @@ impl Explanation {
 
     fn other_choices(&self) -> String {
         let before = self.best.price.seconds;
-        let lines = self.changes.iter().take(SHOWN).map(|Change { what, ranked }| {
+        let Some(changes) = &self.changes else {
+            return "  not known: of pieces as equal as possible and groups as long as the pipeline only\n".to_owned();
+        };
+        let lines = changes.iter().take(SHOWN).map(|Change { what, ranked }| {
             let more = without_rounding(ranked.price.seconds - before, before);
             let percent = 100.0 * more.abs() / before;
             let effect = match more {
@@ -101,7 +108,7 @@ impl Explanation {
             };
             format!("  {what}: {effect}, {} of memory\n", bytes(ranked.price.memory.total()))
         });
-        match self.changes.is_empty() {
+        match changes.is_empty() {
             true => "  none that is legal and fits\n".to_owned(),
             false => lines.collect(),
         }
@@ -137,7 +144,7 @@ impl Explanation {
                 "field": each.field, "from": each.from, "to": each.to, "gained_s": each.gained_seconds,
                 "gained_share": each.gained_seconds / before,
             })).collect::<Vec<_>>(),
-            "changes": self.changes.iter().map(|Change { what, ranked }| json!({
+            "changes": self.changes.iter().flatten().map(|Change { what, ranked }| json!({
                 "change": what, "time_s": ranked.price.seconds, "gained_s": before - ranked.price.seconds,
                 "memory_bytes": ranked.price.memory.total(),
             })).collect::<Vec<_>>(),

@@ -7,7 +7,7 @@ use quadrille_plan::native::{Ranked, Space};
 use serde_json::json;
 
 use super::case::Case;
-use super::document::entry;
+use super::document::entry_of;
 use super::explain::Explanation;
 use super::text::{headline, memory_table, parts_table, ranking};
 use crate::arguments::ExplainArguments;
@@ -34,7 +34,8 @@ pub struct PriceArguments {
 /// Prices and explains the layout.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     if arguments.dtype.is_some() {
-        return Err(Failure::usage("--dtype: with --price the framework says what values are; give --framework"));
+        let rule = "with --price the framework says what values are; leave it out, or give another --framework";
+        return Err(Failure::usage(format!("--dtype: {rule}")));
     }
     let model = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?.model;
     let typed = settings::typed(&arguments.layout, arguments.dtype, &settings::Defaults::USUAL)?;
@@ -66,7 +67,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         document["device_memory_bytes"] = json!(case.cluster.device_memory);
         document["reserved_bytes"] = json!(case.reserved()?);
         document["fits"] = json!(fits);
-        document["plan"] = entry(&case, &setting, &ranked)?;
+        document["plan"] = entry_of(&case, &setting, &ranked, &layout)?;
         document["explanation"] = explanation.document(&setting);
         return print_json(&document);
     }
