@@ -113,11 +113,9 @@ macro_rules! kinds {
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$kind(_op) => {
-                        let names = [$($name),+];
-                        #[allow(unused_variables, reason = "kinds of one name choose none")]
-                        let which = 0;
-                        $(let which = { let $which_op = _op; $which };)?
-                        names[which]
+                        // Kinds of one name choose none.
+                        let [.., which] = [0 $(, { let $which_op = _op; $which })?];
+                        [$($name),+][which]
                     })+
                     Self::Issue(_) => "issue",
                     Self::Wait(_) => "wait",
