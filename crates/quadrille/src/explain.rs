@@ -1,5 +1,6 @@
 //! `quadrille explain`: what a layout does, without running it.
 
+use quadrille_cost::native::Framework;
 use quadrille_cost::simulation::Simulation;
 use quadrille_engine::Hyper;
 use quadrille_spec::{Axis, CollectiveKind, Grid, MemoryClass, RankLedger};
@@ -18,6 +19,11 @@ use crate::{paths, settings, timeline};
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     if arguments.price.price {
         return priced::run(arguments);
+    }
+    if let Some(name) = arguments.price.framework.as_deref().filter(|name| *name != Framework::QUADRILLE.name) {
+        let rule =
+            "only --price is of other frameworks; leave it out, or add --price and leave --timeline and --trace out";
+        return Err(Failure::usage(format!("--framework {name}: {rule}")));
     }
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
     let usual = &settings::Defaults::USUAL;

@@ -103,6 +103,13 @@ fn what_follows_from_the_ranks_follows_from_those_of_a_remedy() {
     }
 }
 
+#[test]
+fn a_list_without_pieces_is_told_by_its_rule() {
+    let folder = folder_with("l.toml", "grid = 'pipe=2'\nstage_blocks = []");
+    let words = &["stage-blocks = ", "2 pieces", "leaving --stage-blocks out"];
+    refused_in(folder.path(), "explain --layout l.toml", words);
+}
+
 /// Nodes that follow from the cluster hide no other fault.
 #[test]
 fn nodes_that_nobody_typed_are_not_blamed() {
@@ -158,6 +165,8 @@ fn machines_to_simulate_on() {
     for value in ["-1", "nan", "inf"] {
         refused(&format!("explain --grid x=2 --timeline --latency-us {value}"), &["--latency-us", "at least 0"]);
     }
+    let line = "explain --grid x=2 --timeline --cluster perlmutter --framework megatron";
+    refused(line, &["--framework megatron", "add --price"]);
     refused("explain --grid x=2 --trace missing/trace.json", &["missing/trace.json", "No such file"]);
     let folder = folder_with("l.toml", "grid = 'x=2'");
     refused_in(

@@ -244,6 +244,8 @@ fn bad_constraints_name_value_rule_and_remedy() {
     refused("plan --cluster local", &["local", "how fast a device computes", "e.g. selene"]);
     refused("plan --cost axonn --fix x=2", &["--fix", "--cost native"]);
     refused("plan --cost axonn --gpus 8", &["--gpus", "--ranks"]);
+    // Twice that many pieces cannot be counted.
+    refused(&line("--fix pipe=2,schedule=interleaved,chunks=9223372036854775808"), &["no legal layout", "piece"]);
 }
 
 #[test]

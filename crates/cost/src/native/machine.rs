@@ -1,7 +1,7 @@
 //! The native model's constants as a machine for simulations of step programs.
 
 use quadrille_spec::{Axis, CollectiveKind, Layout};
-use quadrille_step::{At, Computation, Op, Product, StageProgram};
+use quadrille_step::{At, Computation, Op, Product, StageProgram, Work};
 
 use super::network::{Link, Placement};
 use super::rates::Taken;
@@ -28,10 +28,9 @@ impl<'a> NativeMachine<'a> {
         Link::new(&self.problem.network, &self.placement, &self.candidate, axes)
     }
 
-    /// What an operation takes on the compute stream.
-    pub(super) fn taken(&self, stage: &StageProgram, op: &Op) -> Taken {
+    /// What an operation that does so much takes on the compute stream.
+    pub(super) fn taken(&self, work: &Work) -> Taken {
         let rates = &self.problem.rates;
-        let work = op.operation.work(At::first(stage));
         match work.computation {
             Computation::None => rates.traffic(work.moved as f64, 1.0),
             Computation::Product { product: Product { m, n, k, .. }, .. } => {
@@ -48,7 +47,7 @@ impl<'a> NativeMachine<'a> {
 
 impl Machine for NativeMachine<'_> {
     fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
-        self.taken(stage, op).seconds()
+        self.taken(&op.operation.work(At::first(stage))).seconds()
     }
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {

@@ -1,7 +1,7 @@
 //! The price of a step from its program: the seconds of its discrete events, the bytes that its ranks allocate.
 
 use quadrille_spec::{Axis, AxisSet, EvenPieces, Layout, MemoryClass, SpecError};
-use quadrille_step::{Computation, Op, StageProgram, StepError, StepProgram};
+use quadrille_step::{At, Computation, Op, StageProgram, StepError, StepProgram, Work};
 
 use super::machine::NativeMachine;
 use super::rates::Taken;
@@ -76,15 +76,13 @@ impl Problem {
 
     /// Makes sure that pieces of layers are as equal as possible, and groups of microbatches as long as the pipeline.
     fn check_pieces(&self, layout: &Layout) -> Result<(), SpecError> {
-        let pipe = layout.grid.size(Axis::Pipe);
-        let even = EvenPieces::new(self.model.layers, pipe, layout.chunks);
         let remedy = "leave it out, or use --framework quadrille";
-        if !even.blocks().eq(layout.stage_blocks.iter().copied()) {
+        if !EvenPieces::are(&layout.stage_blocks) {
             let blocks: Vec<String> = layout.stage_blocks.iter().map(usize::to_string).collect();
             let rule = format!("of {} pieces as equal as possible are priced", self.framework.name);
             return Err(SpecError::invalid("stage-blocks", blocks.join(","), rule, remedy));
         }
-        if layout.microbatch_group != pipe {
+        if layout.microbatch_group != layout.grid.size(Axis::Pipe) {
             let rule = format!("of {} groups as long as the pipeline are priced", self.framework.name);
             return Err(SpecError::invalid("microbatch-group", layout.microbatch_group, rule, remedy));
         }
@@ -108,11 +106,14 @@ impl StageWork {
         for section in stage.chunks.iter().flat_map(|chunk| chunk.sections()) {
             for op in computing(&section.ops) {
                 let times = if op.once { 1.0 } else { microbatches as f64 };
-                work.passes += machine.taken(stage, op).times(times);
-                work.flops += times * flops(stage, op);
+                let of_op = op.operation.work(At::first(stage));
+                work.passes += machine.taken(&of_op).times(times);
+                work.flops += times * flops(&of_op);
             }
         }
-        computing(&stage.update.ops).for_each(|op| work.update += machine.taken(stage, op));
+        for op in computing(&stage.update.ops) {
+            work.update += machine.taken(&op.operation.work(At::first(stage)));
+        }
         work
     }
 }
@@ -121,8 +122,7 @@ fn computing(ops: &[Op]) -> impl Iterator<Item = &Op> {
     ops.iter().filter(|op| op.operation.group().computes())
 }
 
-fn flops(stage: &StageProgram, op: &Op) -> f64 {
-    let work = op.operation.work(quadrille_step::At::first(stage));
+fn flops(work: &Work) -> f64 {
     match work.computation {
         Computation::Product { .. } | Computation::Attention { .. } => work.flops() as f64,
         Computation::None | Computation::Sweep { .. } => 0.0,

@@ -25,8 +25,7 @@ pub struct Change {
 impl Setting<'_> {
     /// The legal layouts that fit and differ from `candidate` in one choice, fastest first. A factor that moves from
     /// one axis to another is one choice; where it is needed, microbatch and placement follow. Of a layout that the framework
-    /// runs, those that it runs too. Where programs are priced, those sixteen that are fastest in
-    /// closed form.
+    /// runs, those that it runs too. Where programs are priced, those sixteen that are fastest in closed form.
     ///
     /// # Errors
     /// What cannot be priced.
@@ -36,7 +35,6 @@ impl Setting<'_> {
         let mut space = Space::default();
         space.keep_to(&self.framework);
         let runs = |variant: &Candidate| !space.contains(candidate) || space.contains(variant);
-        let fits = |ranked: &Ranked| self.capacity.is_none_or(|capacity| ranked.price.memory.total() <= capacity);
         let mut found: Vec<Change> = Vec::new();
         for (what, variants) in self.variants(candidate) {
             let priced =
@@ -44,7 +42,7 @@ impl Setting<'_> {
                     let price = problem.price(&variant, &problem.block(&variant));
                     Ranked { candidate: variant, price }
                 });
-            let best = priced.filter(fits).min_by(Ranked::order);
+            let best = priced.filter(|ranked| self.fits(&ranked.price)).min_by(Ranked::order);
             found.extend(best.map(|ranked| Change { what, ranked }));
         }
         found.sort_by(|a, b| a.ranked.order(&b.ranked));
@@ -53,7 +51,7 @@ impl Setting<'_> {
             for Change { ranked, .. } in &mut found {
                 ranked.price = problem.price_layout(&self.layout(&ranked.candidate)?)?;
             }
-            found.retain(|change| fits(&change.ranked));
+            found.retain(|change| self.fits(&change.ranked.price));
             found.sort_by(|a, b| a.ranked.order(&b.ranked));
         }
         Ok(found)

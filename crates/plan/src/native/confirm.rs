@@ -28,13 +28,14 @@ impl Search<'_> {
         let top = if self.top == 0 { 0 } else { self.top.saturating_mul(times).saturating_add(more) };
         let mut kept = Kept::new(self.top, self.one_per_grid, self.front);
         let mut first: Option<Found> = None;
+        let fits = |ranked: &Ranked| self.setting.fits(&ranked.price);
         for factor in CAPACITIES {
             let capacity = self.setting.capacity.map(|bytes| (bytes as f64 * factor) as u64);
             let wider = Search { top, setting: Setting { capacity, ..self.setting }, ..self.clone() };
             let found = wider.run_closed(stop)?;
             let (priced, all) = self.priced_until(&problem, found.ranked.iter().chain(&found.front), stop)?;
-            let all_fit = priced.iter().all(|ranked| self.fits(ranked));
-            priced.into_iter().filter(|ranked| self.fits(ranked)).for_each(|ranked| kept.offer(ranked));
+            let all_fit = priced.iter().all(fits);
+            priced.into_iter().filter(fits).for_each(|ranked| kept.offer(ranked));
             let stopped = found.stopped || !all;
             first.get_or_insert(found).stopped |= stopped;
             let (ranked, front, _) = kept.clone().into_parts();
@@ -46,7 +47,7 @@ impl Search<'_> {
         let mut found = first.unwrap_or_default();
         (found.ranked, found.front, _) = kept.clone().into_parts();
         if found.ranked.is_empty() && found.front.is_empty() && !found.stopped {
-            self.smallest(stop)?.into_iter().filter(|one| self.fits(one)).for_each(|one| kept.offer(one));
+            self.smallest(stop)?.into_iter().filter(fits).for_each(|one| kept.offer(one));
             (found.ranked, found.front, _) = kept.into_parts();
         }
         Ok(found)
@@ -82,9 +83,5 @@ impl Search<'_> {
             priced.extend(self.priced(problem, part.iter().copied())?);
         }
         Ok((priced, true))
-    }
-
-    fn fits(&self, ranked: &Ranked) -> bool {
-        self.setting.capacity.is_none_or(|capacity| ranked.price.memory.total() <= capacity)
     }
 }

@@ -35,7 +35,7 @@ impl Rules<'_> {
     ///
     /// # Errors
     /// The first rule that is broken.
-    pub fn check_scope(&self, candidate: &Candidate, scope: Scope) -> Result<(), Rule> {
+    fn check_scope(&self, candidate: &Candidate, scope: Scope) -> Result<(), Rule> {
         // No search has more devices than a grid.
         let Ok(layout) = self.layout(candidate) else { return Err(Rule::Pieces) };
         layout.broken_rule(self.model, scope).map_or(Ok(()), Err)
@@ -50,7 +50,7 @@ impl Rules<'_> {
     }
 
     /// The candidate as rules see it: without a list of pieces.
-    fn layout(&self, c: &Candidate) -> Result<Layout, SpecError> {
+    pub(super) fn layout(&self, c: &Candidate) -> Result<Layout, SpecError> {
         Ok(Layout {
             grid: Grid::of_sizes(c.sizes)?,
             per_node: 1,

@@ -33,6 +33,11 @@ impl Setting<'_> {
         self.problem()?.price_layout(layout)
     }
 
+    /// Whether a layout of this price may be used.
+    pub fn fits(&self, price: &Price) -> bool {
+        self.capacity.is_none_or(|capacity| price.memory.total() <= capacity)
+    }
+
     /// The layout of a candidate.
     ///
     /// # Errors

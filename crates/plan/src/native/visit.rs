@@ -189,7 +189,9 @@ impl<'a> Visit<'a> {
                 continue;
             }
             let placed = Candidate { sizes: end.sizes, inside: end.inside, ..*pass };
-            let cut = self.rules.check_scope(&placed, Scope::Pass);
+            // One layout for all pipelines: rules are asked millions of times.
+            let Ok(mut layout) = self.rules.layout(&placed) else { continue };
+            let cut = layout.broken_rule(self.rules.model, Scope::Pass);
             for (number, Pipeline { schedule, chunks, recompute, refused }) in end.pipelines.iter().enumerate() {
                 let candidate = Candidate { schedule: *schedule, chunks: *chunks, ..placed };
                 let each = (end.zero.len() as u64 + end.too_large) * self.keep_weights.len() as u64;
@@ -198,7 +200,8 @@ impl<'a> Visit<'a> {
                     let example = Candidate { recompute, keep_communicated, ..candidate };
                     self.tally.refuse(Rule::Recompute, each * refused.len() as u64, || example);
                 }
-                if let Err(rule) = cut.and_then(|()| self.rules.check_scope(&candidate, Scope::Schedule)) {
+                (layout.schedule, layout.chunks) = (*schedule, *chunks);
+                if let Some(rule) = cut.or_else(|| layout.broken_rule(self.rules.model, Scope::Schedule)) {
                     self.tally.refuse(rule, configurations, || candidate);
                     continue;
                 }
@@ -270,7 +273,7 @@ impl<'a> Visit<'a> {
                 let candidate = Candidate { zero: *zero, ..candidate };
                 let price = problem.price(&candidate, block);
                 tally.counts.priced += 1;
-                if search.setting.capacity.is_none_or(|capacity| price.memory.total() <= capacity) {
+                if search.setting.fits(&price) {
                     tally.counts.fitting += 1;
                     kept.offer(Ranked { candidate, price });
                 }

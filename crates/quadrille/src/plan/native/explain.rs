@@ -3,7 +3,7 @@
 use quadrille_cost::native::PriceError;
 use quadrille_plan::native::explain::{ROUNDING, Sensitivity, binding, difference, sensitivities};
 use quadrille_plan::native::{Change, Ranked, Setting};
-use quadrille_spec::Layout;
+use quadrille_spec::{Axis, EvenPieces, Layout};
 use serde_json::{Value, json};
 
 use super::describe::{memory, seconds, share};
@@ -34,9 +34,8 @@ impl Explanation {
     ) -> Result<Self, PriceError> {
         let sensitivities = sensitivities(setting, layout)?;
         // Of other pieces and groups no change would leave everything else as it is.
-        let as_searched = setting.layout(&best.candidate).is_ok_and(|searched| {
-            (searched.stage_blocks, searched.microbatch_group) == (layout.stage_blocks.clone(), layout.microbatch_group)
-        });
+        let as_searched =
+            EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe);
         let changes = if as_searched { Some(setting.changes(&best.candidate)?) } else { None };
         Ok(Self { best, sensitivities, changes, runner_up })
     }
