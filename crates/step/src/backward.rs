@@ -406,8 +406,8 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
     let complete = Sharding::new(&cut.rows, &[]);
     let partial = complete.clone().partial(cut.cols.iter().copied().collect());
     let [rows, _] = b.shape(input);
-    let sums_per_row = if beta.is_some() { 2 } else { 1 };
-    let row_sums = b.value("norm backward sums", [rows, sums_per_row], partial, Home::buffer(Format::Sums))?;
+    let sums_per_row: usize = if beta.is_some() { 2 } else { 1 };
+    let row_sums = b.value("norm backward sums", [rows, sums_per_row.into()], partial, Home::buffer(Format::Sums))?;
     let gamma_gradient = b.vector_gradient(gamma, gradient);
     let beta_gradient = beta.map(|beta| b.vector_gradient(beta, gradient));
     let gamma = b.parameters[gamma.0].value;

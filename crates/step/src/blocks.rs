@@ -12,7 +12,7 @@ use crate::ends::{embedding, head};
 use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
-use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, generation, kind, summa};
+use crate::{Extent, Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, generation, kind, summa};
 
 type Built<T> = Result<T, StepError>;
 
@@ -56,7 +56,7 @@ pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
 /// The residual stream at the beginning of a piece. Where it is replicated over x, each x rank receives its share
 /// of the rows, and the shares are gathered (scatter-gather: Megatron-LM PTD-P, section 4.1).
 fn receive(b: &mut Builder) -> Built<(ValueId, ValueId)> {
-    let shape = [b.pass_rows(), b.model.hidden];
+    let shape = [Extent::Tokens, b.model.hidden.into()];
     let received = b.value("received", shape, boundary_sharding(b), Home::ACTIVATIONS)?;
     let x = b.transition(received, &b.residual_sharding())?;
     b.record(Node::Receive { received, x });
@@ -85,10 +85,10 @@ fn boundary_sharding(b: &Builder) -> Sharding {
 
 /// `x + projection(attention(qkv(norm1(x))))`.
 fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
-    let (h, width) = (b.model.hidden, b.layout.qkv_width(b.model));
+    let (h, width) = (b.model.hidden, b.keys_values_extent(true));
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm(b, &name("norm1"), x)?;
-    let weight = weight(b, &name("qkv"), [h, width], NORMAL, INIT_STD)?;
+    let weight = weight(b, &name("qkv"), [h.into(), width], NORMAL, INIT_STD)?;
     b.share_keys(weight);
     let qkv = linear(b, &name("qkv"), normed, weight, NORMAL)?;
     let bias = bias_parameter(b, &name("qkv"), qkv)?;
@@ -101,17 +101,17 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
         _ => attention(b, index, qkv)?,
     };
     let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
-    let weight = self::weight(b, &name("projection"), [h, h], TRANSPOSED, std)?;
+    let weight = self::weight(b, &name("projection"), [h.into(); 2], TRANSPOSED, std)?;
     let projected = linear(b, &name("projection"), output, weight, TRANSPOSED)?;
     residual(b, &name("projection"), DropoutSite::Projection(index), projected, x)
 }
 
 /// Attention among the tokens of the pass.
 fn attention(b: &mut Builder, index: usize, qkv: ValueId) -> Built<ValueId> {
-    let (rows, heads) = (b.pass_rows(), b.model.heads);
+    let (rows, heads) = (Extent::Tokens, b.model.heads);
     let sharding = Sharding::new(&b.rows_with(Axis::Y), &[Axis::X]);
-    let output = b.value("attention", [rows, b.model.hidden], sharding.clone(), Home::ACTIVATIONS)?;
-    let statistics = b.value("attention statistics", [rows, heads], sharding, Home::STATISTICS)?;
+    let output = b.value("attention", [rows, b.model.hidden.into()], sharding.clone(), Home::ACTIVATIONS)?;
+    let statistics = b.value("attention statistics", [rows, heads.into()], sharding, Home::STATISTICS)?;
     let dropout = dropout(b, DropoutSite::Attention(index));
     let keys_values = b.gather_keys_values(qkv)?;
     b.push(kind::Attention { qkv, keys_values, output, statistics, dropout });
@@ -136,19 +136,19 @@ fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> 
     let (h, f, function) = (b.model.hidden, b.model.ffn, b.model.activation);
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm(b, &name("norm2"), x)?;
-    let weight = weight(b, &name("up"), [h, b.model.up_width()], NORMAL, INIT_STD)?;
+    let weight = weight(b, &name("up"), [h.into(), b.model.up_width().into()], NORMAL, INIT_STD)?;
     let up = linear(b, &name("up"), normed, weight, NORMAL)?;
 
     let bias = bias_parameter(b, &name("up"), up)?;
     let pre = b.in_place("up pre-activation", up);
-    let (rows, sharding) = (b.pass_rows(), b.sharding(pre).clone());
-    let activated = b.value(function.to_string(), [rows, f], sharding, Home::ACTIVATIONS)?;
+    let sharding = b.sharding(pre).clone();
+    let activated = b.value(function.to_string(), [Extent::Tokens, f.into()], sharding, Home::ACTIVATIONS)?;
     let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(kind::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
     b.record(Node::Activation { bias, input: up, output: pre, activated });
 
     let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
-    let weight = self::weight(b, &name("down"), [f, h], TRANSPOSED, std)?;
+    let weight = self::weight(b, &name("down"), [f.into(), h.into()], TRANSPOSED, std)?;
     let down = linear(b, &name("down"), activated, weight, TRANSPOSED)?;
     residual(b, &name("down"), DropoutSite::Down(index), down, x)
 }
@@ -159,17 +159,19 @@ pub(crate) fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId
     let [rows, cols] = b.shape(input);
     let cut = b.sharding(input).clone();
     let vector = Sharding::new(&[], &cut.cols);
-    let gamma = b.parameter(format!("{name}.gamma"), [1, cols], 1, vector.clone(), Initial::Constant(1.0), false)?;
+    let gamma =
+        b.parameter(format!("{name}.gamma"), [1.into(), cols], vector.clone(), Initial::Constant(1.0), false)?;
     let beta = match b.model.norm {
         Norm::Layer => {
-            Some(b.parameter(format!("{name}.beta"), [1, cols], 1, vector, Initial::Constant(0.0), false)?)
+            Some(b.parameter(format!("{name}.beta"), [1.into(), cols], vector, Initial::Constant(0.0), false)?)
         }
         Norm::Rms => None,
     };
 
     let complete = Sharding::new(&cut.rows, &[]);
     let partial = complete.clone().partial(cut.cols.iter().copied().collect());
-    let statistics = |b: &mut Builder, name| b.value(name, [rows, 1], partial.clone(), Home::buffer(Format::Sums));
+    let statistics =
+        |b: &mut Builder, name| b.value(name, [rows, 1.into()], partial.clone(), Home::buffer(Format::Sums));
     let (sums, squares) = match b.model.norm {
         Norm::Layer => {
             let sums = statistics(b, "row sums")?;
@@ -195,10 +197,10 @@ pub(crate) fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId
 }
 
 /// The weight of a linear layer, `[inputs, outputs]`, cut over `axes`; SUMMA cuts every weight alike.
-fn weight(b: &mut Builder, name: &str, shape: [usize; 2], axes: [Axis; 2], std: f64) -> Built<ParameterId> {
+fn weight(b: &mut Builder, name: &str, shape: [Extent; 2], axes: [Axis; 2], std: f64) -> Built<ParameterId> {
     let [inputs, outputs] = if b.layout.linear == Linear::Summa { summa::WEIGHT } else { axes };
     let stored = Sharding::new(&[inputs], &[outputs]).flat(&[Axis::Z]);
-    b.parameter(format!("{name}.weight"), shape, shape[0], stored, Initial::Normal(std), true)
+    b.parameter(format!("{name}.weight"), shape, stored, Initial::Normal(std), true)
 }
 
 /// A product with a weight whose inputs are cut over `axes[0]` and outputs over `axes[1]`. The input's rows are
@@ -226,7 +228,7 @@ pub(crate) fn product(b: &mut Builder, name: &str, input: ValueId, weight: Param
     let partial = Sharding::new(&cut.rows, &columns).partial(cut.cols.into_iter().collect());
     let is_partial = b.layout.grid.size_of(partial.partial) > 1;
     let name = if is_partial { format!("{name}{PARTIAL}") } else { name.to_owned() };
-    let output = b.value(name, [b.pass_rows(), outputs], partial, Home::ACTIVATIONS)?;
+    let output = b.value(name, [Extent::Tokens, outputs], partial, Home::ACTIVATIONS)?;
     b.push(kind::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nn,
@@ -244,7 +246,7 @@ fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId
     let gathered = b.gather_weight(weight)?;
     let [rows, columns] = summa::WEIGHT;
     let sharding = Sharding::new(&b.rows_with(rows), &[columns]);
-    let output = b.value(name, [b.pass_rows(), outputs], sharding, Home::ACTIVATIONS)?;
+    let output = b.value(name, [Extent::Tokens, outputs], sharding, Home::ACTIVATIONS)?;
     b.summa_forward(input, gathered, output)?;
     b.record(Node::Linear { weight, input, output });
     Ok(output)
@@ -257,7 +259,7 @@ pub(crate) fn bias_parameter(b: &mut Builder, name: &str, output: ValueId) -> Bu
     }
     let [_, cols] = b.shape(output);
     let sharding = Sharding::new(&[], &b.sharding(output).cols.clone());
-    b.parameter(format!("{name}.bias"), [1, cols], 1, sharding, Initial::Constant(0.0), false).map(Some)
+    b.parameter(format!("{name}.bias"), [1.into(), cols], sharding, Initial::Constant(0.0), false).map(Some)
 }
 
 pub(crate) fn add_bias(b: &mut Builder, name: &str, bias: Option<ParameterId>, input: ValueId) -> ValueId {

@@ -7,8 +7,8 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind, KeepWeights, Layout, Linear,
 use crate::backward::Node;
 use crate::operation::{Collective, Members, Op, Operation, Reduction};
 use crate::parameter::{Initial, Parameter, ParameterId};
-use crate::value::Home;
-use crate::{Layer, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
+use crate::value::{Home, Sized};
+use crate::{Extent, Layer, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
 
 /// What the names of partial sums end with, until they are reduced.
 pub(crate) const PARTIAL: &str = " partial";
@@ -65,7 +65,7 @@ impl<'a> Builder<'a> {
     pub fn value(
         &mut self,
         name: impl Into<String>,
-        shape: [usize; 2],
+        shape: [Extent; 2],
         sharding: Sharding,
         home: Home,
     ) -> Result<ValueId, StepError> {
@@ -78,7 +78,7 @@ impl<'a> Builder<'a> {
     pub fn weight_value(
         &mut self,
         name: impl Into<String>,
-        shape: [usize; 2],
+        shape: [Extent; 2],
         sharding: Sharding,
         home: Home,
     ) -> Result<ValueId, StepError> {
@@ -89,7 +89,8 @@ impl<'a> Builder<'a> {
         let Home { class, format } = home;
         let element = format.element(self.layout.dtype);
         let persistent = matches!(class, MemoryClass::Parameters | MemoryClass::Gradients);
-        self.storages.push(StorageInfo { elements, element, format, class, persistent, instances: 1, kept: false });
+        let (sized, instances, kept) = (Sized::By(id), 1, false);
+        self.storages.push(StorageInfo { elements, sized, element, format, class, persistent, instances, kept });
         Ok(id)
     }
 
@@ -97,16 +98,18 @@ impl<'a> Builder<'a> {
     pub fn view(
         &mut self,
         name: impl Into<String>,
-        [rows, cols]: [usize; 2],
+        extents: [Extent; 2],
         sharding: Sharding,
         storage: StorageId,
     ) -> Result<ValueId, StepError> {
         let name = name.into();
         let grid = &self.layout.grid;
+        let [rows, cols] = extents.map(|extent| extent.of(self.layout));
         let (local_rows, local_cols) = sharding.tile(&name, rows, cols, grid)?;
         let local_elements = sharding.flat_share(local_rows * local_cols, grid);
         self.values.push(Value {
             name,
+            extents,
             rows,
             cols,
             sharding,
@@ -129,16 +132,16 @@ impl<'a> Builder<'a> {
 
     /// A value of the same shape and sharding in a storage of its own.
     pub fn like(&mut self, name: impl Into<String>, input: ValueId) -> Result<ValueId, StepError> {
-        let Value { rows, cols, sharding, .. } = self.values[input.0].clone();
-        self.value(name, [rows, cols], sharding, Home::ACTIVATIONS)
+        let Value { extents, sharding, .. } = self.values[input.0].clone();
+        self.value(name, extents, sharding, Home::ACTIVATIONS)
     }
 
     pub fn sharding(&self, value: ValueId) -> &Sharding {
         &self.values[value.0].sharding
     }
 
-    pub fn shape(&self, value: ValueId) -> [usize; 2] {
-        [self.values[value.0].rows, self.values[value.0].cols]
+    pub fn shape(&self, value: ValueId) -> [Extent; 2] {
+        self.values[value.0].extents
     }
 
     /// What the storage of a value is.
@@ -178,22 +181,19 @@ impl<'a> Builder<'a> {
         self.push(Operation::Wait(collective));
     }
 
-    /// A parameter of the current layer with its gradient. `padded_rows` >= `rows` only for vocabularies. Under ZeRO
-    /// the storages are padded so that all shards are equally long.
+    /// A parameter of the current layer with its gradient. Under ZeRO the storages are padded so that all shards are equally long.
     pub fn parameter(
         &mut self,
         name: String,
-        [rows, cols]: [usize; 2],
-        padded_rows: usize,
+        shape: [Extent; 2],
         sharding: Sharding,
         initial: Initial,
         decay: bool,
     ) -> Result<ParameterId, StepError> {
-        let shape = [padded_rows, cols];
         let value = self.weight_value(name.clone(), shape, sharding.clone(), Home::PARAMETERS)?;
         let updated = self.shard_inside(format!("{name} shard"), value)?;
         if self.purpose != Purpose::Training {
-            return Ok(self.push_parameter(name, [rows, cols], initial, decay, [value, value, updated, updated]));
+            return Ok(self.push_parameter(name, shape, initial, decay, [value, value, updated, updated]));
         }
         // Whether products give this gradient: vectors are small and summed in place.
         let by_product = !sharding.flat.is_empty();
@@ -206,18 +206,19 @@ impl<'a> Builder<'a> {
             let gradient = self.weight_value(gradient_name.clone(), shape, sharding, Home::GRADIENTS)?;
             (gradient, self.shard_inside(format!("{gradient_name} shard"), gradient)?)
         };
-        Ok(self.push_parameter(name, [rows, cols], initial, decay, [value, gradient, reduced, updated]))
+        Ok(self.push_parameter(name, shape, initial, decay, [value, gradient, reduced, updated]))
     }
 
     fn push_parameter(
         &mut self,
         name: String,
-        [rows, cols]: [usize; 2],
+        shape: [Extent; 2],
         initial: Initial,
         decay: bool,
         [value, gradient, reduced, updated]: [ValueId; 4],
     ) -> ParameterId {
         let (layer, unreduced) = (self.layer, AxisSet::EMPTY);
+        let [rows, cols] = shape.map(|extent| extent.logical(self.layout));
         self.parameters.push(Parameter {
             name,
             layer,
@@ -249,11 +250,11 @@ impl<'a> Builder<'a> {
         if self.layout.zero == Zero::Off || axes.is_empty() {
             return Ok(whole);
         }
-        let Value { rows, cols, sharding, storage, .. } = self.values[whole.0].clone();
-        let shard = self.view(name, [rows, cols], self.zero_sharding(&sharding), storage)?;
+        let Value { extents, sharding, storage, .. } = self.values[whole.0].clone();
+        let shard = self.view(name, extents, self.zero_sharding(&sharding), storage)?;
         self.values[shard.0].chunk = None;
         self.values[shard.0].inside = axes;
-        self.pad(storage, self.values[shard.0].local_elements);
+        self.pad(storage, shard);
         Ok(shard)
     }
 
@@ -264,9 +265,11 @@ impl<'a> Builder<'a> {
         sharding.clone().flat(&flat)
     }
 
-    /// Makes a storage as long as all its shards of `shard` elements.
-    pub fn pad(&mut self, storage: StorageId, shard: usize) {
-        self.storages[storage.0].elements = shard * self.layout.grid.size_of(self.layout.replicating());
+    /// Makes a storage as long as all shards like `shard`.
+    pub fn pad(&mut self, storage: StorageId, shard: ValueId) {
+        let sized = Sized::ByShards(shard);
+        let info = &mut self.storages[storage.0];
+        (info.sized, info.elements) = (sized, sized.elements(&self.values, self.layout));
     }
 
     /// The parameter's value for its use in the forward pass. Under ZeRO the first use of a step waits for the
@@ -302,9 +305,9 @@ impl<'a> Builder<'a> {
         if let Some(kept) = self.kept_weights.get(&parameter) {
             return Ok(*kept);
         }
-        let Value { name, rows, cols, sharding, .. } = self.values[stored.0].clone();
+        let Value { name, extents, sharding, .. } = self.values[stored.0].clone();
         let whole = Sharding::new(&sharding.rows, &sharding.cols);
-        let gathered = self.weight_value(format!("{name} gathered"), [rows, cols], whole, Home::GATHERED_WEIGHTS)?;
+        let gathered = self.weight_value(format!("{name} gathered"), extents, whole, Home::GATHERED_WEIGHTS)?;
         let before = self.ops.len();
         self.collective(CollectiveKind::AllGather, Axis::Z.only(), Reduction::Sum, stored, gathered);
         if self.layout.keep_weights == KeepWeights::Step {
@@ -335,10 +338,5 @@ impl<'a> Builder<'a> {
     pub fn rows_with(&self, axis: Axis) -> Vec<Axis> {
         let axis = self.layout.scatters_rows().then_some(axis);
         self.rows().into_iter().chain(axis).collect()
-    }
-
-    /// Token rows of one overlap chunk of a pass over one microbatch, of all data ranks together.
-    pub fn pass_rows(&self) -> usize {
-        self.layout.grid.size(Axis::Data) * self.layout.microbatch / self.layout.overlap_chunks * self.layout.seq_len
     }
 }

@@ -9,7 +9,7 @@ use quadrille_spec::{Axis, CollectiveKind};
 use crate::builder::Builder;
 use crate::operation::Reduction;
 use crate::value::{Format, Home};
-use crate::{Sharding, StepError, ValueId, kind};
+use crate::{Extent, Sharding, StepError, ValueId, kind};
 
 impl Builder<'_> {
     /// The keys and values of whole sequences, if context cuts sequences.
@@ -39,10 +39,17 @@ impl Builder<'_> {
         Ok(complete)
     }
 
+    /// Columns of keys and values, with those of queries or without.
+    pub fn keys_values_extent(&self, with_queries: bool) -> Extent {
+        let (heads, head_dim) = (self.model.kv_heads, self.model.head_dim());
+        let beside = if with_queries { self.model.heads * head_dim } else { 0 };
+        Extent::KeysValues { beside, heads, each: 2 * head_dim }
+    }
+
     /// A value of keys and values for the tokens of `qkv`: of this rank, or of whole sequences.
     fn keys_values(&mut self, name: &str, qkv: ValueId, whole: bool) -> Result<ValueId, StepError> {
         let [rows, _] = self.shape(qkv);
-        let cols = 2 * self.layout.kv_heads(self.model) * self.model.head_dim();
+        let cols = self.keys_values_extent(false);
         let cut = self.sharding(qkv).clone();
         let kept = cut.rows.into_iter().filter(|axis| !whole || *axis != Axis::Context);
         let sharding = Sharding::new(&kept.collect::<Vec<_>>(), &cut.cols);

@@ -12,7 +12,7 @@ use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product};
 use crate::builder::Builder;
 use crate::operation::{DropoutSite, GemmPass, GemmStorage, Reduction, Write};
 use crate::value::{Format, Home};
-use crate::{Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, kind};
+use crate::{Extent, Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
 
@@ -29,10 +29,10 @@ pub(crate) fn embedding(b: &mut Builder) -> Built<(Option<ParameterId>, ValueId)
 fn patch_embedding(b: &mut Builder, values: usize) -> Built<ValueId> {
     let residual = b.residual_sharding();
     let stored = Sharding::new(&[], &residual.cols).flat(&[Axis::Z]);
-    let shape = [values, b.model.hidden];
-    let weight = b.parameter("embedding.weight".to_owned(), shape, values, stored, Initial::Normal(INIT_STD), true)?;
+    let shape = [values.into(), b.model.hidden.into()];
+    let weight = b.parameter("embedding.weight".to_owned(), shape, stored, Initial::Normal(INIT_STD), true)?;
     let rows = Sharding::new(&residual.rows, &[]);
-    let patches = b.value("patches", [b.pass_rows(), values], rows, Home::ACTIVATIONS)?;
+    let patches = b.value("patches", [Extent::Tokens, values.into()], rows, Home::ACTIVATIONS)?;
     b.push(kind::Patches { output: patches });
     let x = product(b, "embedding", patches, weight)?;
     b.record(Node::PatchEmbedding { weight, input: patches, output: x });
@@ -50,7 +50,7 @@ fn token_embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
 
     let weight = b.gather_weight(table)?;
     let partial = Sharding::new(&b.rows(), &[]).partial(xy());
-    let shape = [b.pass_rows(), b.model.hidden];
+    let shape = [Extent::Tokens, b.model.hidden.into()];
     let looked_up = b.value("token rows", shape, partial, Home::ACTIVATIONS)?;
     b.push(kind::Embed { table: weight, output: looked_up });
     b.record(Node::Embed { table, output: looked_up });
@@ -68,7 +68,7 @@ fn positions_table(b: &mut Builder) -> Built<Option<ParameterId>> {
     }
     let (rows, sharding) = (b.model.seq_len, Sharding::new(&[], &b.residual_sharding().cols));
     let (name, initial) = ("embedding.positions".to_owned(), Initial::Normal(INIT_STD));
-    b.parameter(name, [rows, b.model.hidden], rows, sharding, initial, true).map(Some)
+    b.parameter(name, [rows.into(), b.model.hidden.into()], sharding, initial, true).map(Some)
 }
 
 fn add_positions(b: &mut Builder, positions: Option<ParameterId>, input: ValueId) -> ValueId {
@@ -107,8 +107,8 @@ pub(crate) fn head(b: &mut Builder, table: Option<ParameterId>, x: ValueId) -> B
 fn patch_head(b: &mut Builder, values: usize, normed: ValueId) -> Built<()> {
     let residual = b.residual_sharding();
     let stored = Sharding::new(&residual.cols, &[]).flat(&[Axis::Z]);
-    let (shape, initial) = ([b.model.hidden, values], Initial::Normal(INIT_STD));
-    let weight = b.parameter("head.weight".to_owned(), shape, shape[0], stored, initial, true)?;
+    let (shape, initial) = ([b.model.hidden.into(), values.into()], Initial::Normal(INIT_STD));
+    let weight = b.parameter("head.weight".to_owned(), shape, stored, initial, true)?;
     let output = product(b, "predictions", normed, weight)?;
     b.record(Node::PatchHead { weight, input: normed, output });
     let predictions = b.reshard(output, &Sharding::new(&residual.rows, &[]))?;
@@ -139,7 +139,7 @@ pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueI
     let hidden = b.reshard(normed, &Sharding::new(&rows, &[]))?;
 
     let gathered = b.gather_weight(weight)?;
-    let (vocab, [logical, _]) = (b.layout.padded_vocab(b.model), b.shape(hidden));
+    let (vocab, [logical, _]) = (Extent::Padded(b.model.vocab), b.shape(hidden));
     let cut = Sharding::new(&rows, &[Axis::Y, Axis::X]);
     let logits = b.value("logits", [logical, vocab], cut, Home::ACTIVATIONS)?;
     b.push(kind::Gemm {
@@ -158,11 +158,11 @@ pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueI
 fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
     let complete = Sharding::new(&b.rows(), &[]);
     let partial = complete.clone().partial(xy());
-    let rows = b.pass_rows();
-    let maxima = b.value("row maxima", [rows, 1], partial.clone(), Home::buffer(Format::Sums))?;
+    let rows = Extent::Tokens;
+    let maxima = b.value("row maxima", [rows, 1.into()], partial.clone(), Home::buffer(Format::Sums))?;
     b.push(kind::CrossEntropyMax { logits, output: maxima });
     let maxima = b.transition_with(maxima, &complete, Reduction::Max)?;
-    let sums = b.value("exponential sums", [rows, 2], partial, Home::buffer(Format::Sums))?;
+    let sums = b.value("exponential sums", [rows, 2.into()], partial, Home::buffer(Format::Sums))?;
     b.push(kind::CrossEntropySums { logits, maxima, output: sums });
     let sums = b.transition(sums, &complete)?;
     if b.purpose != Purpose::Training {
@@ -179,8 +179,7 @@ fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
 fn vocabulary_table(b: &mut Builder, name: &str) -> Built<ParameterId> {
     let (vocab, h) = (b.model.vocab, b.model.hidden);
     let sharding = Sharding::new(&[Axis::Y, Axis::X], &[]).flat(&[Axis::Z]);
-    let padded = b.layout.padded_vocab(b.model);
-    b.parameter(name.to_owned(), [vocab, h], padded, sharding, Initial::Normal(INIT_STD), true)
+    b.parameter(name.to_owned(), [Extent::Padded(vocab), h.into()], sharding, Initial::Normal(INIT_STD), true)
 }
 
 fn xy() -> AxisSet {

@@ -15,7 +15,7 @@ use crate::builder::Builder;
 use crate::ends;
 use crate::operation::{Collective, Members, Operation, Reduction, Wanted};
 use crate::value::Home;
-use crate::{Layer, ParameterId, Sharding, StepError, ValueId, kind};
+use crate::{Extent, Layer, ParameterId, Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
 
@@ -56,13 +56,13 @@ impl Generation {
 /// Attention of the pass's queries: keys and values go into the cache, and are read from there.
 pub(crate) fn attention(b: &mut Builder, generation: Generation, index: usize, qkv: ValueId) -> Built<ValueId> {
     let rows = b.layout.global_batch * generation.capacity;
-    let cols = 2 * b.layout.kv_heads(b.model) * b.model.head_dim();
+    let cols = b.keys_values_extent(false);
     let sharding = Sharding::new(&b.rows(), &[Axis::X]);
-    let cache = outlasting(b, format!("block.{index}.cache"), [rows, cols], sharding)?;
+    let cache = outlasting(b, format!("block.{index}.cache"), [rows.into(), cols], sharding)?;
     b.caches.push(cache);
     b.push(kind::StoreKeysValues { input: qkv, output: cache });
     let sharding = Sharding::new(&b.rows(), &[Axis::X]);
-    let output = b.value("attention", [b.pass_rows(), b.model.hidden], sharding, Home::ACTIVATIONS)?;
+    let output = b.value("attention", [Extent::Tokens, b.model.hidden.into()], sharding, Home::ACTIVATIONS)?;
     b.push(kind::CachedAttention { qkv, cache, output });
     Ok(output)
 }
@@ -76,7 +76,7 @@ pub(crate) fn collect(
 ) -> Built<()> {
     let rows = b.layout.global_batch * generation.wanted_of(b.layout.seq_len);
     let (sharding, width) = (b.residual_sharding(), b.model.hidden);
-    let output = outlasting(b, "collected".to_owned(), [rows, width], sharding)?;
+    let output = outlasting(b, "collected".to_owned(), [rows.into(), width.into()], sharding)?;
     b.push(kind::CollectRows { wanted: generation.wanted, input, output });
     b.collected = Some((table, output));
     Ok(())
@@ -98,7 +98,7 @@ pub(crate) fn logits(b: &mut Builder, generation: Generation) -> Built<ValueId> 
         }
         None => {
             let rows = b.layout.global_batch * generation.wanted_of(b.layout.seq_len);
-            let shape = [rows, b.layout.padded_vocab(b.model)];
+            let shape = [rows.into(), Extent::Padded(b.model.vocab)];
             outlasting(b, "logits".to_owned(), shape, Sharding::default())?
         }
     };
@@ -118,7 +118,7 @@ pub(crate) fn logits(b: &mut Builder, generation: Generation) -> Built<ValueId> 
 }
 
 /// A value of activations that outlasts passes.
-fn outlasting(b: &mut Builder, name: String, shape: [usize; 2], sharding: Sharding) -> Built<ValueId> {
+fn outlasting(b: &mut Builder, name: String, shape: [Extent; 2], sharding: Sharding) -> Built<ValueId> {
     let value = b.weight_value(name, shape, sharding, Home::ACTIVATIONS)?;
     let storage = b.values[value.0].storage;
     b.storages[storage.0].persistent = true;

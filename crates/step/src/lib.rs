@@ -25,6 +25,7 @@ mod builder;
 mod context;
 mod ends;
 mod error;
+mod extent;
 mod generation;
 mod instances;
 mod ledger;
@@ -37,6 +38,7 @@ mod placement;
 mod print;
 mod program;
 mod reshard;
+mod resize;
 mod routes;
 pub mod schedule;
 mod sharding;
@@ -48,6 +50,7 @@ mod weights;
 mod wire;
 
 pub use error::StepError;
+pub use extent::Extent;
 pub use generation::Generation;
 pub use ledger::{
     cached_attention_flops, decision_axes, declared_axes, empty_axes, payload_bytes, payload_elements, predict,
@@ -63,5 +66,5 @@ pub use placement::Placement;
 pub use print::print_program;
 pub use program::{ChunkProgram, Layer, Message, Purpose, Section, StageProgram, StepProgram};
 pub use sharding::Sharding;
-pub use value::{Format, StorageId, StorageInfo, Value, ValueId};
+pub use value::{Format, Sized, StorageId, StorageInfo, Value, ValueId};
 pub use wire::wire_bytes;

@@ -87,54 +87,54 @@ impl Builder<'_> {
     }
 
     fn apply(&mut self, input: ValueId, step: Step, reduction: Reduction) -> Result<ValueId, StepError> {
-        let Value { mut name, rows, cols, mut sharding, storage, .. } = self.values[input.0].clone();
+        let Value { mut name, extents, mut sharding, storage, .. } = self.values[input.0].clone();
         let axes = step.apply_to(&mut sharding);
         if let Some(reduced) = name.strip_suffix(PARTIAL).filter(|_| sharding.partial.is_empty()) {
             name = reduced.to_owned();
         }
         if self.layout.grid.size_of(axes) == 1 {
-            return self.view(name, [rows, cols], sharding, storage);
+            return self.view(name, extents, sharding, storage);
         }
         let home = self.home(input);
         match step {
             Step::AllReduce(axes) => {
-                let output = self.view(name, [rows, cols], sharding, storage)?;
+                let output = self.view(name, extents, sharding, storage)?;
                 self.collective(CollectiveKind::AllReduce, axes, reduction, input, output);
                 Ok(output)
             }
             Step::ReduceScatterRows(_) => {
-                let output = self.value(name, [rows, cols], sharding, home)?;
+                let output = self.value(name, extents, sharding, home)?;
                 self.collective(CollectiveKind::ReduceScatter, axes, reduction, input, output);
                 Ok(output)
             }
             Step::ReduceScatterColumns(axis) => {
                 let before = self.sharding(input).clone();
-                let packed = self.value(format!("{name} packed"), [rows, cols], before, Home::buffer(home.format))?;
+                let packed = self.value(format!("{name} packed"), extents, before, Home::buffer(home.format))?;
                 self.push(kind::Pack { axis, input, output: packed });
-                let output = self.value(name, [rows, cols], sharding, home)?;
+                let output = self.value(name, extents, sharding, home)?;
                 self.collective(CollectiveKind::ReduceScatter, axes, reduction, packed, output);
                 Ok(output)
             }
             Step::AllGatherRows(_) => {
-                let output = self.value(name, [rows, cols], sharding, home)?;
+                let output = self.value(name, extents, sharding, home)?;
                 self.collective(CollectiveKind::AllGather, axes, reduction, input, output);
                 Ok(output)
             }
             Step::AllGatherColumns(axis) => {
                 let packed =
-                    self.value(format!("{name} packed"), [rows, cols], sharding.clone(), Home::buffer(home.format))?;
+                    self.value(format!("{name} packed"), extents, sharding.clone(), Home::buffer(home.format))?;
                 self.collective(CollectiveKind::AllGather, axes, reduction, input, packed);
-                let output = self.value(name, [rows, cols], sharding, home)?;
+                let output = self.value(name, extents, sharding, home)?;
                 self.push(kind::Unpack { axis, input: packed, output });
                 Ok(output)
             }
             Step::SliceRows(axis) => {
-                let output = self.value(name, [rows, cols], sharding, home)?;
+                let output = self.value(name, extents, sharding, home)?;
                 self.push(kind::SliceRows { axis, input, output });
                 Ok(output)
             }
             Step::SliceColumns(axis) => {
-                let output = self.value(name, [rows, cols], sharding, home)?;
+                let output = self.value(name, extents, sharding, home)?;
                 self.push(kind::SliceColumns { axis, input, output });
                 Ok(output)
             }

@@ -27,16 +27,15 @@ impl Builder<'_> {
         if copies > 1 {
             let (head_dim, heads) = (model.head_dim(), self.layout.group_heads(model));
             let parameter = &mut self.parameters[parameter.0];
-            parameter.cols = model.qkv_width();
             parameter.shared = Some(SharedKeys { head_dim, heads, copies });
         }
     }
 
     /// What sums the copied columns of `gradient`, a gradient of the parameter; `None` if it has none.
     pub fn copies_sum(&mut self, parameter: ParameterId, gradient: ValueId) -> Result<Option<CopiesSum>, StepError> {
-        let Some(SharedKeys { head_dim, copies, .. }) = self.parameters[parameter.0].shared else { return Ok(None) };
+        let Some(SharedKeys { copies, .. }) = self.parameters[parameter.0].shared else { return Ok(None) };
         let (name, sharding) = (self.values[gradient.0].name.clone(), self.sharding(gradient).clone());
-        let shape = [self.shape(gradient)[0], 2 * self.layout.kv_heads(self.model) * head_dim];
+        let shape = [self.shape(gradient)[0], self.keys_values_extent(false)];
         let packed =
             self.weight_value(format!("{name} of keys and values"), shape, sharding, Home::buffer(Format::Gradients))?;
         let sum = Collective {

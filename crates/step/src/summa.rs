@@ -10,7 +10,7 @@ use quadrille_spec::{Axis, CollectiveKind};
 use crate::builder::Builder;
 use crate::operation::{Collective, GemmPass, GemmStorage, Members, Operation, Panel, Reduction, Write};
 use crate::value::Home;
-use crate::{Sharding, StepError, ValueId, kind};
+use crate::{Extent, Sharding, StepError, ValueId, kind};
 
 type Built<T> = Result<T, StepError>;
 
@@ -135,10 +135,12 @@ impl Builder<'_> {
     /// A panel of `tile`, whole on every rank of its axis.
     fn panel_value(&mut self, tile: ValueId, panel: Panel, name: &str) -> Built<ValueId> {
         let ([rows, cols], cut, chunk) = (self.shape(tile), self.sharding(tile).clone(), self.values[tile.0].chunk);
+        // No layout changes the dimensions that panels cut.
+        let part = |extent: Extent| Extent::Fixed(extent.of(self.layout) / panel.count);
         let name = format!("{} {name}", self.values[tile.0].name);
         let (shape, sharding) = match panel.of_columns {
-            true => ([rows, cols / panel.count], Sharding::new(&cut.rows, &[])),
-            false => ([rows / panel.count, cols], Sharding::new(&[], &cut.cols)),
+            true => ([rows, part(cols)], Sharding::new(&cut.rows, &[])),
+            false => ([part(rows), cols], Sharding::new(&[], &cut.cols)),
         };
         let value = self.weight_value(name, shape, sharding, Home::buffer(self.home(tile).format))?;
         self.values[value.0].chunk = chunk;

@@ -2,7 +2,7 @@
 
 use quadrille_spec::{AxisSet, ElementType, MemoryClass};
 
-use crate::Sharding;
+use crate::{Extent, Sharding};
 
 /// The number of a value in its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,6 +18,8 @@ pub struct StorageId(pub usize);
 pub struct Value {
     /// For people: `qkv`, `d up weight`.
     pub name: String,
+    /// What its rows and columns are, whatever the layout.
+    pub extents: [Extent; 2],
     /// Logical rows, padding of the vocabulary included.
     pub rows: usize,
     /// Logical columns.
@@ -82,11 +84,22 @@ impl Home {
     }
 }
 
+/// What a storage is as large as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sized {
+    /// A value.
+    By(ValueId),
+    /// All of the equally long shards that data and context cut, of which this value is one.
+    ByShards(ValueId),
+}
+
 /// A piece of a rank's memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StorageInfo {
     /// Elements of each copy.
     pub elements: usize,
+    /// What they are counted by.
+    pub sized: Sized,
     /// Their type.
     pub element: ElementType,
     /// What they are for.

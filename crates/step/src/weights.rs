@@ -19,8 +19,7 @@ pub(crate) fn weight_tile(b: &mut Builder, weight: ParameterId) -> Result<(Value
     let whole = Sharding::new(&stored.rows, &stored.cols);
     let tile = b.weight_value(name, b.shape(gradient), whole, Home::buffer(Format::Gradients))?;
     if b.axis_size(Axis::Z) == 1 {
-        let shard = b.values[gradient.0].local_elements;
-        b.pad(b.values[tile.0].storage, shard);
+        b.pad(b.values[tile.0].storage, gradient);
     }
     Ok((tile, Write::Overwrite))
 }
@@ -49,7 +48,7 @@ pub(crate) fn reduce_weight(
         let stored = b.sharding(value).clone();
         shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, Home::buffer(Format::Gradients))?;
         if !sharded.is_empty() {
-            b.pad(b.values[shard.0].storage, b.values[gradient.0].local_elements);
+            b.pad(b.values[shard.0].storage, gradient);
         }
         b.collective(CollectiveKind::ReduceScatter, Axis::Z.only(), Reduction::Sum, tile, shard);
     }

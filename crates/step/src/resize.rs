@@ -1,0 +1,43 @@
+//! The same program for other sizes.
+//!
+//! Layouts that cut the same values over the same axes have the same operations; only sizes differ. So one program serves
+//! all of them: what is counted of it, it says of the layout that it was given last.
+
+use quadrille_spec::{Axis, Layout};
+
+use crate::value::Sized;
+use crate::{StageProgram, Value};
+
+impl Value {
+    /// Sets the sizes that follow from its extents and sharding in a layout that may cut it so.
+    fn resize(&mut self, layout: &Layout) {
+        let parts = |axes: &[Axis]| axes.iter().map(|axis| layout.grid.size(*axis)).product::<usize>();
+        [self.rows, self.cols] = self.extents.map(|extent| extent.of(layout));
+        self.local_rows = self.rows / parts(&self.sharding.rows);
+        self.local_cols = self.cols / parts(&self.sharding.cols);
+        self.local_elements = self.sharding.flat_share(self.local_rows * self.local_cols, &layout.grid);
+    }
+}
+
+impl Sized {
+    /// Elements of a storage that is as large.
+    pub(crate) fn elements(self, values: &[Value], layout: &Layout) -> usize {
+        match self {
+            Self::By(value) => values[value.0].local_elements,
+            Self::ByShards(shard) => values[shard.0].local_elements * layout.grid.size_of(layout.replicating()),
+        }
+    }
+}
+
+impl StageProgram {
+    /// Gives values and storages the sizes that they have in `layout`, a legal layout with the same operations: axes that
+    /// are above 1 in both or neither, as many copies of keys, equal pieces and switches, with SUMMA the same x and y. Where
+    /// storages lie stays as it was: see [`StageProgram::place_storages`].
+    pub fn resize(&mut self, layout: &Layout) {
+        self.layout.clone_from(layout);
+        self.values.iter_mut().for_each(|value| value.resize(layout));
+        for info in &mut self.storages {
+            info.elements = info.sized.elements(&self.values, layout);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A program that is given another layout with the same operations is that layout's program.
+
+use quadrille_spec::{Layout, LayoutRequest, Model};
+use quadrille_step::{Lifetimes, Placement, StageProgram, StepProgram};
+
+fn program(model: &Model, line: &str) -> StepProgram {
+    let mut words = line.split(' ');
+    let mut next = || words.next().unwrap();
+    let (grid, batch, microbatch, seq_len) = (next(), next(), next(), next());
+    let mut request = LayoutRequest {
+        microbatch: Some(microbatch.parse().unwrap()),
+        seq_len: Some(seq_len.parse().unwrap()),
+        ..LayoutRequest::new(grid.parse().unwrap(), batch.parse().unwrap())
+    };
+    for word in words {
+        match word.split_once('=').unwrap() {
+            ("linear", value) => request.linear = value.parse().unwrap(),
+            ("panels", value) => request.summa_panels = Some(value.parse().unwrap()),
+            ("zero", value) => request.zero = value.parse().unwrap(),
+            ("chunks", value) => request.overlap_chunks = value.parse().unwrap(),
+            ("keep", value) => request.keep_weights = value.parse().unwrap(),
+            ("recompute", value) => request.recompute = value.parse().unwrap(),
+            ("schedule", value) => request.schedule = value.parse().unwrap(),
+            (key, _) => panic!("{key}"),
+        }
+    }
+    StepProgram::new(model, &Layout::new(model, &request).unwrap()).unwrap()
+}
+
+/// All that a stage counts: values, storages, parameters, operations; what depends on the number of microbatches apart.
+fn counted(mut stage: StageProgram) -> StageProgram {
+    stage.steps.clear();
+    stage.storages.iter_mut().for_each(|info| (info.instances, info.kept) = (1, false));
+    for chunk in &mut stage.chunks {
+        for section in [&mut chunk.forward, &mut chunk.backward, &mut chunk.weight_gradient] {
+            section.lifetimes = Lifetimes::default();
+        }
+    }
+    stage.update.lifetimes = Lifetimes::default();
+    stage.placement = Placement::default();
+    stage
+}
+
+#[test]
+fn programs_of_other_sizes_are_those_of_their_layouts() {
+    let gpt = Model { heads: 24, kv_heads: 24, dropout: 0.1, ..Model::gpt(4, 96, 24, 1001, 64) };
+    let grouped = Model { kv_heads: 2, ..gpt.clone() };
+    let patches = Model { patch_values: Some(40), vocab: 0, tied_head: false, ..gpt.clone() };
+    for (model, from, to) in [
+        (&gpt, "x=2,y=2,z=2,data=2 64 16 64", "x=4,y=3,z=4,data=6 144 24 32"),
+        (&gpt, "x=2,pipe=2 8 2 32 chunks=2", "x=3,pipe=2 24 6 64 chunks=2"),
+        (&gpt, "z=2,context=2,data=2 8 2 64 zero=2 keep=step", "z=4,context=4,data=3 24 8 32 zero=2 keep=step"),
+        (&gpt, "data=2,context=2 8 2 64 zero=1 recompute=full:2", "data=5,context=4 10 2 32 zero=1 recompute=full:2"),
+        (&gpt, "x=2,y=3 18 3 64 linear=summa panels=6", "x=2,y=3 36 6 64 linear=summa panels=6"),
+        (&grouped, "x=4,data=2 8 4 64 zero=1", "x=4,data=3 12 2 32 zero=1"),
+        (&gpt, "pipe=2,z=2 8 2 64 schedule=zb-h1", "pipe=2,z=3 36 6 32 schedule=zb-h1"),
+        (&patches, "x=2,y=2,z=2 16 4 64 recompute=selective", "x=3,y=2,z=4 48 24 32 recompute=selective"),
+    ] {
+        let (from, to) = (program(model, from), program(model, to));
+        for (mut from, to) in from.stages.into_iter().zip(to.stages) {
+            assert_ne!(from.values, to.values, "the sizes differ");
+            from.resize(&to.layout);
+            from.place_storages();
+            assert_eq!(counted(from), counted(to));
+        }
+    }
+}
