@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::SpecError;
 
 /// The switches of the overlap passes (AxoNN SC24, section V-D). None changes a bit of the results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Overlap {
     /// OAR: the reduction of an input gradient runs under the weight-gradient product. Without effect in the zero-bubble
     /// schedule, which puts that product off.

@@ -3,7 +3,7 @@
 use quadrille_spec::{Axis, Layout};
 
 /// Rows or columns of a logical matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// The same in every layout.
     Fixed(usize),

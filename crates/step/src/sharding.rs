@@ -8,7 +8,7 @@ use crate::StepError;
 
 /// The sharding of a value. Axes that appear nowhere replicate it. It is ATP's and DTensor's
 /// Shard/Replicate/Partial, bound to the axes of the grid.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Sharding {
     /// Axes that cut the rows, outermost first.
     pub rows: Vec<Axis>,

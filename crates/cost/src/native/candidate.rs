@@ -1,12 +1,12 @@
 //! A layout as a search handles it: small, copied freely, compared by value.
 
 use quadrille_spec::{
-    Activations, Axis, AxisOrder, Cluster, Grid, KeepWeights, Layout, LayoutRequest, Linear, Overlap, Recompute,
+    Activations, Axis, AxisOrder, Cluster, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Overlap, Recompute,
     Schedule, SpecError, Zero,
 };
 
 /// Every choice of a layout that changes its price. Pieces of layers are as equal as possible.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Candidate {
     /// Sizes of the axes, in the order of [`Axis::ALL`].
     pub sizes: [usize; 6],
@@ -105,6 +105,35 @@ impl Candidate {
             microbatch: Some(self.microbatch),
             seq_len: Some(seq_len),
             ..LayoutRequest::new(grid, global_batch)
+        })
+    }
+
+    /// The candidate as a layout without a list of pieces, in the usual order of axes: what rules and programs of some of its
+    /// layers need.
+    ///
+    /// # Errors
+    /// Sizes that are no grid.
+    pub fn without_pieces(&self, global_batch: usize, seq_len: usize) -> Result<Layout, SpecError> {
+        Ok(Layout {
+            grid: Grid::of_sizes(self.sizes)?,
+            per_node: 1,
+            activations: self.activations,
+            linear: self.linear,
+            summa_panels: self.summa_panels,
+            overlap: self.overlap,
+            overlap_chunks: self.overlap_chunks,
+            schedule: self.schedule,
+            chunks: self.chunks,
+            microbatch_group: self.size(Axis::Pipe),
+            stage_blocks: Vec::new(),
+            recompute: self.recompute,
+            keep_communicated: self.keep_communicated,
+            zero: self.zero,
+            keep_weights: self.keep_weights,
+            global_batch,
+            microbatch: self.microbatch,
+            seq_len,
+            dtype: ElementType::F32,
         })
     }
 

@@ -1,6 +1,6 @@
 //! The native model's constants as a machine for simulations of step programs.
 
-use quadrille_spec::{Axis, CollectiveKind, Layout};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, Layout};
 use quadrille_step::{At, Computation, Op, Product, StageProgram, Work};
 
 use super::network::{Link, Placement};
@@ -20,12 +20,35 @@ pub struct NativeMachine<'a> {
 impl<'a> NativeMachine<'a> {
     /// A machine for the program of a layout.
     pub fn new(problem: &'a Problem, layout: &Layout) -> Self {
-        let candidate = problem.candidate(layout);
+        Self::of(problem, problem.candidate(layout))
+    }
+
+    /// A machine for the programs of a candidate.
+    pub(super) fn of(problem: &'a Problem, candidate: Candidate) -> Self {
         Self { problem, candidate, placement: Placement::of(&problem.network, &candidate) }
     }
 
-    fn link(&self, axes: quadrille_spec::AxisSet) -> Link {
+    /// The links of a group over `axes`.
+    pub(super) fn link(&self, axes: AxisSet) -> Link {
         Link::new(&self.problem.network, &self.placement, &self.candidate, axes)
+    }
+
+    /// A collective of so many members on the links of a group over `axes`, with a payload of so many bytes.
+    pub(super) fn seconds_on(
+        &self,
+        link: &Link,
+        kind: CollectiveKind,
+        axes: AxisSet,
+        members: usize,
+        bytes: u64,
+    ) -> f64 {
+        let pipe = self.candidate.size(Axis::Pipe);
+        match kind {
+            CollectiveKind::AllReduce if axes == Axis::Pipe.only() && members < pipe => {
+                link.exchange_seconds(bytes as f64)
+            }
+            _ => link.seconds(kind, bytes as f64),
+        }
     }
 
     /// What an operation that does so much takes on the compute stream.
@@ -52,11 +75,7 @@ impl Machine for NativeMachine<'_> {
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {
         let Communication { kind, axes, members, payload_bytes, .. } = *collective;
-        let link = self.link(axes);
-        if axes == Axis::Pipe.only() && members < self.candidate.size(Axis::Pipe) && kind == CollectiveKind::AllReduce {
-            return link.exchange_seconds(payload_bytes as f64);
-        }
-        link.seconds(kind, payload_bytes as f64)
+        self.seconds_on(&self.link(axes), kind, axes, members, payload_bytes)
     }
 
     fn message_seconds(&self, bytes: u64) -> f64 {

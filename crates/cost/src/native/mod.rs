@@ -7,6 +7,7 @@
 //! switches.
 
 mod block;
+mod bounds;
 mod candidate;
 mod cost;
 mod fit;
@@ -36,6 +37,7 @@ mod update;
 mod volumes;
 
 pub use block::Block;
+pub use bounds::{Bounds, Pieces};
 pub use candidate::{Candidate, inside};
 pub use fit::{Deviation, Sample, fit_tier};
 pub use framework::{AttentionKernel, Eager, Framework, Hiding, StateBytes};

@@ -1,7 +1,7 @@
 //! The rules of layouts, asked about candidates: without words, and so for millions of them.
 
 use quadrille_cost::native::Candidate;
-use quadrille_spec::{Axis, ElementType, Grid, Layout, Model, Recompute, Rule, Scope, SpecError};
+use quadrille_spec::{Layout, Model, Recompute, Rule, Scope, SpecError};
 
 /// A model with a batch: what candidates are held against.
 #[derive(Debug, Clone, Copy)]
@@ -51,26 +51,6 @@ impl Rules<'_> {
 
     /// The candidate as rules see it: without a list of pieces.
     pub(super) fn layout(&self, c: &Candidate) -> Result<Layout, SpecError> {
-        Ok(Layout {
-            grid: Grid::of_sizes(c.sizes)?,
-            per_node: 1,
-            activations: c.activations,
-            linear: c.linear,
-            summa_panels: c.summa_panels,
-            overlap: c.overlap,
-            overlap_chunks: c.overlap_chunks,
-            schedule: c.schedule,
-            chunks: c.chunks,
-            microbatch_group: c.size(Axis::Pipe),
-            stage_blocks: Vec::new(),
-            recompute: c.recompute,
-            keep_communicated: c.keep_communicated,
-            zero: c.zero,
-            keep_weights: c.keep_weights,
-            global_batch: self.global_batch,
-            microbatch: c.microbatch,
-            seq_len: self.seq_len,
-            dtype: ElementType::F32,
-        })
+        c.without_pieces(self.global_batch, self.seq_len)
     }
 }

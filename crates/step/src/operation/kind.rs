@@ -55,6 +55,47 @@ impl Operand for Option<ValueId> {
     }
 }
 
+/// A field that says more about an operation than its kind and operands do.
+trait Attribute {
+    /// The same without what tells blocks and parameters apart, on which no work depends.
+    fn anywhere(self) -> Self;
+}
+
+macro_rules! same_anywhere {
+    ($($type:ty),+) => {
+        $(impl Attribute for $type {
+            fn anywhere(self) -> Self {
+                self
+            }
+        })+
+    };
+}
+
+same_anywhere!(bool, Activation, Axis, AxisSet, GemmPass, GemmStorage, Panel, Scalar, Wanted);
+
+impl Attribute for ParameterId {
+    fn anywhere(self) -> Self {
+        Self(0)
+    }
+}
+
+impl Attribute for DropoutSite {
+    fn anywhere(self) -> Self {
+        match self {
+            Self::Embedding => self,
+            Self::Attention(_) => Self::Attention(0),
+            Self::Projection(_) => Self::Projection(0),
+            Self::Down(_) => Self::Down(0),
+        }
+    }
+}
+
+impl<T: Attribute> Attribute for Option<T> {
+    fn anywhere(self) -> Self {
+        self.map(T::anywhere)
+    }
+}
+
 macro_rules! kinds {
     ($(
         $(#[$doc:meta])*
@@ -67,7 +108,7 @@ macro_rules! kinds {
     )+) => {
         $(
             $(#[$doc])*
-            #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
             #[allow(missing_docs, reason = "operands and attributes are named by what they are")]
             pub struct $kind {
                 $(pub $field: $type,)*
@@ -90,7 +131,7 @@ macro_rules! kinds {
         )+
 
         /// An operation of a program.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Operation {
             $($(#[$doc])* $kind($kind),)+
             /// Starts a collective.
@@ -157,6 +198,19 @@ macro_rules! kinds {
                         collective.input.see(see);
                         collective.output.see(see);
                     }
+                }
+                operation
+            }
+
+            /// The same operation without what tells blocks and parameters apart: two that are equal then do the same work.
+            #[must_use]
+            pub fn anywhere(&self) -> Self {
+                let mut operation = *self;
+                match &mut operation {
+                    $(Self::$kind(_op) => {
+                        $(_op.$field = _op.$field.anywhere();)*
+                    })+
+                    Self::Issue(_) | Self::Wait(_) | Self::WaitCarried(_) => {}
                 }
                 operation
             }

@@ -1,0 +1,135 @@
+//! Memory that the passes of a piece of layers take.
+
+use quadrille_step::schedule::Pass;
+use quadrille_step::{ChunkProgram, Lifetimes, Section, StageProgram, StorageId};
+
+use super::shapes::Shapes;
+
+/// How long a storage lives that outlives the pass that takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    /// From a microbatch's forward pass into its backward pass.
+    InFlight,
+    /// From the forward pass to the gradients of weights that are put off.
+    Late,
+    /// From the backward pass to the gradients of weights that are put off.
+    PutOff,
+    /// A message on its way.
+    Message,
+    /// The whole step: weights that stay gathered.
+    Step,
+}
+
+impl Life {
+    pub const ALL: [Self; 5] = [Self::InFlight, Self::Late, Self::PutOff, Self::Message, Self::Step];
+
+    /// Of a storage that these passes touch.
+    fn of(touched: [bool; 3]) -> Self {
+        match touched {
+            [true, _, true] => Self::Late,
+            [true, true, false] => Self::InFlight,
+            [false, true, true] => Self::PutOff,
+            _ => Self::Message,
+        }
+    }
+}
+
+/// A storage is taken or given back.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    storage: StorageId,
+    takes: bool,
+    /// Whether it lives from pass to pass.
+    kept: bool,
+}
+
+/// The storages of a piece of layers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Holdings {
+    /// By [`Life`]: storages and how many there are of each.
+    lives: [Vec<(StorageId, usize)>; Life::ALL.len()],
+    passes: [Vec<Event>; 3],
+    update: Vec<Event>,
+}
+
+/// Bytes that a piece of layers takes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Held {
+    /// Of one microbatch, by [`Life`].
+    pub lives: [f64; Life::ALL.len()],
+    /// The most that there is at once of what lives within passes.
+    pub most: f64,
+    /// The same with what lives from pass to pass, of a single microbatch.
+    pub most_alone: f64,
+}
+
+impl Holdings {
+    /// Of a stage with one piece, in the shapes of its storages.
+    pub fn new(stage: &StageProgram, chunk: &ChunkProgram, shapes: &mut Shapes) -> Self {
+        let parameters: Vec<StorageId> = stage
+            .parameters
+            .iter()
+            .flat_map(|parameter| [parameter.value, parameter.gradient])
+            .map(|value| stage.value(value).storage)
+            .collect();
+        let mut touched = vec![[false; 3]; stage.storages.len()];
+        for (pass, section) in chunk.sections().into_iter().enumerate() {
+            let used = section.ops.iter().flat_map(|op| op.operation.operands().all().to_vec());
+            let messages = section.receives.iter().chain(&section.sends).map(|message| message.value);
+            for value in used.chain(messages) {
+                touched[stage.value(value).storage.0][pass] = true;
+            }
+        }
+        let mut holdings = Self::default();
+        for (index, touched) in touched.into_iter().enumerate() {
+            let (info, id) = (&stage.storages[index], StorageId(index));
+            let life = match (info.persistent, info.kept) {
+                (true, _) if parameters.contains(&id) => continue,
+                (true, _) => Life::Step,
+                (false, true) => Life::of(touched),
+                (false, false) => continue,
+            };
+            let shape = shapes.storage(stage, id);
+            let list = &mut holdings.lives[life as usize];
+            match list.iter_mut().find(|(known, _)| *known == shape) {
+                Some((_, count)) => *count += 1,
+                None => list.push((shape, 1)),
+            }
+        }
+        let sections = [Pass::Forward, Pass::Backward, Pass::WeightGradient].map(|pass| chunk.section(pass));
+        holdings.passes = sections.map(|section| events(stage, section, shapes));
+        holdings.update = events(stage, &stage.update, shapes);
+        holdings
+    }
+
+    /// In bytes; `bytes`: of each shape of a storage.
+    pub fn held(&self, bytes: &[f64]) -> Held {
+        let sum = |list: &Vec<(StorageId, usize)>| list.iter().map(|(id, count)| *count as f64 * bytes[id.0]).sum();
+        let mut held = Held { lives: std::array::from_fn(|life| sum(&self.lives[life])), ..Held::default() };
+        let (mut now, mut alone) = (0.0, 0.0);
+        for event in self.passes.iter().chain([&self.update]).flatten() {
+            let change = if event.takes { bytes[event.storage.0] } else { -bytes[event.storage.0] };
+            alone += change;
+            held.most_alone = held.most_alone.max(alone);
+            if !event.kept {
+                now += change;
+                held.most = held.most.max(now);
+            }
+        }
+        held
+    }
+}
+
+fn events(stage: &StageProgram, section: &Section, shapes: &mut Shapes) -> Vec<Event> {
+    let Lifetimes { births, deaths } = &section.lifetimes;
+    let mut events = Vec::new();
+    for (births, deaths) in births.iter().zip(deaths) {
+        for (ids, takes) in [(births, true), (deaths, false)] {
+            events.extend(ids.iter().map(|id| {
+                let kept = stage.storages[id.0].kept;
+                Event { storage: shapes.storage(stage, *id), takes, kept }
+            }));
+        }
+    }
+    events
+}

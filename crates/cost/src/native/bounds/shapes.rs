@@ -1,0 +1,60 @@
+//! Values of programs by their shapes: values and storages that are equally large in every layout are there once.
+
+use std::collections::HashMap;
+
+use quadrille_spec::MemoryClass;
+use quadrille_step::{Extent, Format, Section, Sharding, Sized, StageProgram, StorageId, ValueId};
+
+/// A stage without operations, whose values and storages are the shapes of those of other stages.
+#[derive(Debug, Clone)]
+pub(super) struct Shapes {
+    pub program: StageProgram,
+    values: HashMap<([Extent; 2], Sharding, StorageId), ValueId>,
+    storages: HashMap<([Extent; 2], Sharding, bool, Format, MemoryClass), StorageId>,
+}
+
+impl Shapes {
+    /// No shapes yet, of programs of the model and layout of this one.
+    pub fn like(stage: &StageProgram) -> Self {
+        let mut program = stage.clone();
+        (program.values, program.storages, program.parameters) = (Vec::new(), Vec::new(), Vec::new());
+        (program.chunks, program.steps, program.update) = (Vec::new(), Vec::new(), Section::default());
+        Self { program, values: HashMap::new(), storages: HashMap::new() }
+    }
+
+    /// The shape of a value of `stage`.
+    pub fn value(&mut self, stage: &StageProgram, id: ValueId) -> ValueId {
+        let value = stage.value(id);
+        let storage = self.storage(stage, value.storage);
+        let next = ValueId(self.program.values.len());
+        let known = *self.values.entry((value.extents, value.sharding.clone(), storage)).or_insert(next);
+        if known == next {
+            let mut value = value.clone();
+            value.storage = storage;
+            self.program.values.push(value);
+        }
+        known
+    }
+
+    /// The shape of a storage of `stage`.
+    pub fn storage(&mut self, stage: &StageProgram, id: StorageId) -> StorageId {
+        let info = &stage.storages[id.0];
+        let (by, in_shards) = match info.sized {
+            Sized::By(value) => (value, false),
+            Sized::ByShards(value) => (value, true),
+        };
+        let value = stage.value(by);
+        let key = (value.extents, value.sharding.clone(), in_shards, info.format, info.class);
+        if let Some(known) = self.storages.get(&key) {
+            return *known;
+        }
+        let storage = StorageId(self.program.storages.len());
+        self.storages.insert(key, storage);
+        self.program.storages.push(info.clone());
+        let next = ValueId(self.program.values.len());
+        self.program.values.push(quadrille_step::Value { storage, ..value.clone() });
+        self.values.insert((value.extents, value.sharding.clone(), storage), next);
+        self.program.storages[storage.0].sized = if in_shards { Sized::ByShards(next) } else { Sized::By(next) };
+        storage
+    }
+}

@@ -1,0 +1,48 @@
+//! The passes of a piece of layers as lists that are walked in nanoseconds.
+
+/// Something that a rank does in a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Computes: the number of a run of operations.
+    Run(usize),
+    /// Puts a collective, by its number, at the end of the communication stream.
+    Issue { collective: usize, flight: usize },
+    /// Waits for it.
+    Wait { flight: usize },
+}
+
+/// What a rank does in a pass or in the update, after a step's first microbatch.
+pub(super) type Tape = Vec<Task>;
+
+/// Seconds of what tapes are made of.
+#[derive(Debug, Default)]
+pub(super) struct Seconds {
+    pub runs: Vec<f64>,
+    pub collectives: Vec<f64>,
+    /// When each collective under way is done.
+    ends: Vec<f64>,
+}
+
+impl Seconds {
+    /// Room for so many flights.
+    pub fn with_flights(flights: usize) -> Self {
+        Self { ends: vec![0.0; flights], ..Self::default() }
+    }
+
+    /// Seconds of a tape that begins with a free communication stream. What it does not wait for takes nothing.
+    pub fn of(&mut self, tape: &Tape) -> f64 {
+        self.ends.fill(0.0);
+        let (mut now, mut free) = (0.0_f64, 0.0_f64);
+        for task in tape {
+            match *task {
+                Task::Run(run) => now += self.runs[run],
+                Task::Issue { collective, flight } => {
+                    free = free.max(now) + self.collectives[collective];
+                    self.ends[flight] = free;
+                }
+                Task::Wait { flight } => now = now.max(self.ends[flight]),
+            }
+        }
+        now
+    }
+}
