@@ -1,19 +1,18 @@
 //! The best grid of a number of ranks, by the prices of programs.
 
-use quadrille_cost::native::{Framework, Price, PriceError, Problem};
+use quadrille_cost::native::{Bounds, Framework, Price, PriceError, Problem};
 use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model, SpecError};
 use rayon::prelude::*;
 
 use crate::PlanError;
 use crate::grids::{Grids, tensor_parallelism};
 
-/// So many grids at a time are priced by their programs, those first that are fastest in closed form.
+/// So many grids at a time are priced by their programs, those first that may be fastest.
 const PRICED: usize = 16;
 
 /// The layout among the legal grids of x, y, z and data of `ranks` ranks that this program's engine steps through fastest,
 /// with its price; of equal seconds the one that needs less memory, then the one of more data parallelism. It fits into a
-/// device of the cluster. Where there are many grids, the closed form says which are priced: sixteen at a time, until
-/// one fits.
+/// device of the cluster. Grids are priced by their programs until no other can be faster by its bound.
 ///
 /// `template` holds all else that a layout needs; of its grid only the order of the axes counts, and without `per_node`
 /// nodes are as large as the cluster's. Steps are priced in f32, whatever the template's type.
@@ -27,19 +26,19 @@ pub fn best(
     template: &LayoutRequest,
 ) -> Result<(Layout, Price), PlanError> {
     let priced = LayoutRequest { dtype: ElementType::F32, ..template.clone() };
-    let mut legal = Grids::new(model, cluster, ranks, &priced)?.legal;
+    let legal = Grids::new(model, cluster, ranks, &priced)?.legal;
     let seq_len = template.seq_len.unwrap_or(model.seq_len);
     let problem = Problem::new(model, cluster, Framework::QUADRILLE, template.global_batch, seq_len)?;
     problem.check_devices(ranks)?;
-    let closed = |layout: &Layout| {
-        let candidate = problem.candidate(layout);
-        problem.price(&candidate, &problem.block(&candidate)).seconds
-    };
-    legal.sort_by_cached_key(|layout| ((closed(layout) as f32).to_bits(), tensor_parallelism(layout)));
-    let (mut smallest, mut refused) = (None, None);
-    for layouts in legal.chunks(PRICED) {
-        let price = |layout: &Layout| Ok((layout.clone(), problem.price_layout(layout)?));
-        let results: Vec<Result<(Layout, Price), PriceError>> = layouts.par_iter().map(price).collect();
+    let open = bounded(&problem, legal)?;
+    let (mut found, mut smallest, mut refused) = (Vec::new(), None, None);
+    for part in open.chunks(PRICED) {
+        let fastest = found.iter().map(|(_, price): &(Layout, Price)| price.seconds).fold(f64::INFINITY, f64::min);
+        if part.first().is_some_and(|(seconds, _)| *seconds > fastest) {
+            break;
+        }
+        let price = |(_, layout): &(f64, Layout)| Ok((layout.clone(), problem.price_layout(layout)?));
+        let results: Vec<Result<(Layout, Price), PriceError>> = part.par_iter().map(price).collect();
         let mut prices = Vec::new();
         for result in results {
             match result {
@@ -47,15 +46,14 @@ pub fn best(
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        // All that a rank allocates is of the layout's type.
-        let needed =
-            |(_, price): &(Layout, Price)| price.memory.total() / ElementType::F32.bytes() * template.dtype.bytes();
-        smallest = prices.iter().map(needed).chain(smallest).min();
-        let fitting = prices.into_iter().filter(|one| cluster.device_memory.is_none_or(|memory| needed(one) <= memory));
-        let key = |one: &(Layout, Price)| ((one.1.seconds as f32).to_bits(), needed(one), tensor_parallelism(&one.0));
-        if let Some((layout, price)) = fitting.min_by_key(key) {
-            return Ok((Layout { dtype: template.dtype, ..layout }, price));
-        }
+        smallest = prices.iter().map(|one| needed(one, template)).chain(smallest).min();
+        let fits = |one: &(Layout, Price)| cluster.device_memory.is_none_or(|memory| needed(one, template) <= memory);
+        found.extend(prices.into_iter().filter(fits));
+    }
+    let key =
+        |one: &(Layout, Price)| ((one.1.seconds as f32).to_bits(), needed(one, template), tensor_parallelism(&one.0));
+    if let Some((layout, price)) = found.into_iter().min_by_key(key) {
+        return Ok((Layout { dtype: template.dtype, ..layout }, price));
     }
     let (None, Some(error)) = (smallest, refused) else {
         let least = smallest.unwrap_or(0);
@@ -65,4 +63,28 @@ pub fn best(
         return Err(SpecError::invalid("device_memory", memory, rule, remedy).into());
     };
     Err(error.into())
+}
+
+/// Bytes of a layout of the template's type: all that a rank allocates is of it.
+fn needed((_, price): &(Layout, Price), template: &LayoutRequest) -> u64 {
+    price.memory.total() / ElementType::F32.bytes() * template.dtype.bytes()
+}
+
+/// The layouts with lower bounds of their seconds, those first that may be fastest. What bounds do not know, uneven pieces
+/// and groups of microbatches, may be.
+fn bounded(problem: &Problem, layouts: Vec<Layout>) -> Result<Vec<(f64, Layout)>, PriceError> {
+    let mut bounds = Bounds::new(problem);
+    let mut open = Vec::new();
+    for layout in layouts {
+        let candidate = problem.candidate(&layout);
+        let seconds = match problem.is_candidate(&layout) {
+            true => bounds.pieces(&candidate).map(|pieces| bounds.seconds(&candidate, &pieces))?,
+            false => 0.0,
+        };
+        open.push((seconds, layout));
+    }
+    open.sort_by(|(a, one), (b, other)| {
+        (*a as f32).total_cmp(&(*b as f32)).then_with(|| tensor_parallelism(one).cmp(&tensor_parallelism(other)))
+    });
+    Ok(open)
 }

@@ -324,6 +324,8 @@ proptest! {
         constraints in prop::sample::subsequence(CONSTRAINTS.to_vec(), 0..4),
     ) {
         let (model, mut cluster) = (family(number, layers, heads), cluster());
+        // Every program of an exhaustive search is built.
+        let devices = if Framework::ALL[framework].runs_programs() { devices.min(4) } else { devices };
         cluster.tiers.iter_mut().zip(networks).for_each(|(tier, factor)| tier.bandwidth *= factor);
         let open = search(&model, &cluster, devices, batch * devices);
         let framework = Framework { reserved_bytes: 0, ..Framework::ALL[framework] };

@@ -1,8 +1,8 @@
 //! A layout as a search handles it: small, copied freely, compared by value.
 
 use quadrille_spec::{
-    Activations, Axis, AxisOrder, Cluster, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Overlap, Recompute,
-    Schedule, SpecError, Zero,
+    Activations, Axis, AxisOrder, Cluster, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Overlap,
+    Recompute, Schedule, SpecError, Zero,
 };
 
 /// Every choice of a layout that changes its price. Pieces of layers are as equal as possible.

@@ -48,6 +48,17 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// Of nothing.
+    pub const NONE: Self = Self {
+        compute: 0.0,
+        memory_bound: 0.0,
+        launch: 0.0,
+        communication: [0.0; 6],
+        bubble: 0.0,
+        optimizer: 0.0,
+        data_loading: 0.0,
+    };
+
     /// Seconds of all parts.
     pub fn total(&self) -> f64 {
         let Self { compute, memory_bound, launch, communication, bubble, optimizer, data_loading } = self;
@@ -75,6 +86,10 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Of nothing.
+    pub const NONE: Self =
+        Self { stage: 0, parameters: 0, gradients: 0, optimizer: 0, activations: 0, buffers: 0, framework: 0 };
+
     /// All bytes.
     pub fn total(&self) -> u64 {
         self.parameters + self.gradients + self.optimizer + self.activations + self.buffers + self.framework

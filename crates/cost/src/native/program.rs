@@ -39,6 +39,26 @@ impl Problem {
         Ok(self.price(&candidate, &self.block(&candidate)))
     }
 
+    /// Seconds and memory of a step of a layout of a framework that runs step programs, as in its price; `None` where
+    /// `fits` says of the memory that the seconds do not matter.
+    ///
+    /// # Errors
+    /// As [`Problem::price_layout`].
+    pub fn outline(
+        &self,
+        layout: &Layout,
+        fits: impl Fn(&Memory) -> bool,
+    ) -> Result<Option<(f64, Memory)>, PriceError> {
+        self.check_placed(layout)?;
+        let program = StepProgram::new(&self.model, layout)?;
+        let memory = memory(&program);
+        if !fits(&memory) {
+            return Ok(None);
+        }
+        let simulation = simulate_passes(&program, &NativeMachine::new(self, layout))?;
+        Ok(Some((simulation.step_seconds, memory)))
+    }
+
     /// The price of a step of a program.
     ///
     /// # Errors
@@ -72,6 +92,12 @@ impl Problem {
         let rule = "groups of ranks straddle nodes, which the native model does not price";
         let remedy = format!("use --per-node {} or another --order", candidate.domain());
         Err(SpecError::invalid("per-node", used, rule, remedy))
+    }
+
+    /// Whether the layout's pieces are as equal as possible, and its groups of microbatches as long as the pipeline, as
+    /// [`Candidate`](super::Candidate)s are.
+    pub fn is_candidate(&self, layout: &Layout) -> bool {
+        EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe)
     }
 
     /// Makes sure that pieces of layers are as equal as possible, and groups of microbatches as long as the pipeline.

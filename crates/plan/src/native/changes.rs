@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use quadrille_cost::native::{Candidate, PriceError};
+use quadrille_cost::native::{Bounds, Candidate, PriceError, Problem};
 use quadrille_spec::{Axis, Recompute, Schedule};
 
+use super::count::Counts;
 use super::placement::{node, placements};
-use super::ranking::Ranked;
+use super::ranking::{Kept, Ranked};
 use super::setting::Setting;
 use super::space::{Space, divisors};
+use super::survivors::{Survivor, Survivors};
 
 /// How many changes are priced by their programs.
 const PRICED: usize = 16;
@@ -25,7 +27,7 @@ pub struct Change {
 impl Setting<'_> {
     /// The legal layouts that fit and differ from `candidate` in one choice, fastest first. A factor that moves from
     /// one axis to another is one choice; where it is needed, microbatch and placement follow. Of a layout that the framework
-    /// runs, those that it runs too. Where programs are priced, those sixteen that are fastest in closed form.
+    /// runs, those that it runs too. Where programs are priced, the sixteen fastest.
     ///
     /// # Errors
     /// What cannot be priced.
@@ -35,25 +37,57 @@ impl Setting<'_> {
         let mut space = Space::default();
         space.keep_to(&self.framework);
         let runs = |variant: &Candidate| !space.contains(candidate) || space.contains(variant);
-        let mut found: Vec<Change> = Vec::new();
+        let (mut found, mut open) = (Vec::new(), Vec::new());
         for (what, variants) in self.variants(candidate) {
-            let priced =
-                variants.into_iter().filter(|variant| runs(variant) && rules.check(variant).is_ok()).map(|variant| {
-                    let price = problem.price(&variant, &problem.block(&variant));
-                    Ranked { candidate: variant, price }
-                });
+            let legal = variants.into_iter().filter(|variant| runs(variant) && rules.check(variant).is_ok());
+            if self.framework.runs_programs() {
+                open.push((what, legal.collect()));
+                continue;
+            }
+            let priced = legal.map(|candidate| {
+                let price = problem.price(&candidate, &problem.block(&candidate));
+                Ranked { candidate, price }
+            });
             let best = priced.filter(|ranked| self.fits(&ranked.price)).min_by(Ranked::order);
             found.extend(best.map(|ranked| Change { what, ranked }));
         }
+        found.extend(self.changes_by_programs(&problem, open)?);
         found.sort_by(|a, b| a.ranked.order(&b.ranked));
-        if self.framework.runs_programs() {
-            found.truncate(PRICED);
-            for Change { ranked, .. } in &mut found {
-                ranked.price = problem.price_layout(&self.layout(&ranked.candidate)?)?;
+        Ok(found)
+    }
+
+    /// The fastest changes, each the best of the layouts that it can mean: those that bounds say are fastest are priced, until
+    /// the others cannot be among them.
+    fn changes_by_programs(
+        &self,
+        problem: &Problem,
+        open: Vec<(String, Vec<Candidate>)>,
+    ) -> Result<Vec<Change>, PriceError> {
+        let mut bounds = Bounds::new(problem);
+        let mut named = Vec::new();
+        let mut survivors = Survivors::default();
+        for (what, variants) in open {
+            for candidate in variants {
+                let pieces = bounds.pieces(&candidate)?;
+                let (seconds, bytes) = (bounds.seconds(&candidate, &pieces), bounds.bytes(&candidate, &pieces));
+                if self.capacity.is_none_or(|capacity| bytes <= capacity) {
+                    survivors.all.push(Survivor { candidate, seconds, bytes });
+                    named.push((what.clone(), candidate));
+                }
             }
-            found.retain(|change| self.fits(&change.ranked.price));
-            found.sort_by(|a, b| a.ranked.order(&b.ranked));
         }
+        // Of a choice that can mean several layouts, all may be among the fastest.
+        let mut kept = Kept::new(2 * PRICED, false, false);
+        survivors.settle(0, true, self, problem, &mut kept, &mut Counts::default())?;
+        let mut found: Vec<Change> = Vec::new();
+        for ranked in kept.into_parts().0 {
+            let Some((what, _)) = named.iter().find(|(_, candidate)| *candidate == ranked.candidate) else { continue };
+            if found.iter().all(|change| change.what != *what) {
+                let price = problem.price_layout(&self.layout(&ranked.candidate)?)?;
+                found.push(Change { what: what.clone(), ranked: Ranked { price, ..ranked } });
+            }
+        }
+        found.truncate(PRICED);
         Ok(found)
     }
 

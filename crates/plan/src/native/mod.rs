@@ -6,8 +6,8 @@
 //! out what cannot be among the wanted, without losing any of it.
 
 mod bounds;
+mod by_bounds;
 mod changes;
-mod confirm;
 mod constraint;
 mod count;
 mod cuts;
@@ -17,10 +17,12 @@ pub mod hardware;
 mod legal;
 mod nothing;
 mod placement;
+mod pool;
 mod ranking;
 mod search;
 mod setting;
 mod space;
+mod survivors;
 mod visit;
 
 pub use changes::Change;

@@ -158,6 +158,11 @@ impl Kept {
         Self { fastest: None, front: None, smallest: Some(None) }
     }
 
+    /// A number that is smaller for what is more likely kept, of lower bounds.
+    pub fn promise(&self, seconds: f64, bytes: u64) -> f64 {
+        if self.smallest.is_some() { bytes as f64 } else { seconds }
+    }
+
     /// Whether a layout of at least this time and memory would not be kept.
     pub fn is_worthless(&self, seconds: f64, bytes: u64) -> bool {
         let seconds = comparable(seconds);

@@ -8,17 +8,19 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use quadrille_cost::native::PriceError;
+use quadrille_cost::native::{PriceError, Problem};
 use quadrille_spec::{Layout, Rule, SpecError};
 use rayon::prelude::*;
 
 use super::count::{Counts, Refused, Tally};
 use super::cuts::{Cut, Cuts, cuts};
 use super::placement::node;
+use super::pool::Pool;
 use super::ranking::{Kept, Ranked, comparable};
 use super::setting::Setting;
 use super::space::Space;
-use super::visit::Visit;
+use super::survivors::Survivors;
+use super::visit::{Likely, Visit};
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -57,6 +59,9 @@ pub struct Found {
 /// Cuts of which a usual layout is still looked at when the time is up and none was found that fits.
 const LATE: usize = 64;
 
+/// Likely layouts that are priced by their programs before anything else.
+const FIRST: usize = 16;
+
 /// Cuts that are searched side by side: few at first, so that the others know a good time.
 const WAVES: [usize; 3] = [4, 28, 224];
 
@@ -72,11 +77,6 @@ impl Search<'_> {
     /// # Errors
     /// A model, cluster, batch or sequence that cannot be priced.
     pub fn run(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Found, PriceError> {
-        if self.setting.framework.runs_programs() { self.run_programs(stop) } else { Ok(self.run_closed(stop)?) }
-    }
-
-    /// The same by prices in closed form.
-    pub(super) fn run_closed(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Found, SpecError> {
         self.run_keeping(Kept::new(self.top, self.one_per_grid, self.front), stop).map(|(found, _)| found)
     }
 
@@ -86,53 +86,96 @@ impl Search<'_> {
     /// As [`Search::run`].
     pub fn smallest(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Option<Ranked>, PriceError> {
         let unbounded = Self { setting: Setting { capacity: None, ..self.setting }, ..self.clone() };
-        let (_, smallest) = unbounded.run_keeping(Kept::smallest(), stop)?;
-        if !self.setting.framework.runs_programs() {
-            return Ok(smallest);
-        }
-        Ok(self.priced(&self.setting.problem()?, smallest.iter())?.pop())
+        unbounded.run_keeping(Kept::smallest(), stop).map(|(_, smallest)| smallest)
     }
 
     fn run_keeping(
         &self,
         mut kept: Kept,
         stop: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(Found, Option<Ranked>), SpecError> {
+    ) -> Result<(Found, Option<Ranked>), PriceError> {
         let problem = self.setting.problem()?;
         problem.check_devices(self.devices)?;
+        let pool = self.setting.framework.runs_programs().then(|| Pool::new(&problem));
         let rules = self.setting.rules();
         let mut tally = Tally::default();
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
         let Cuts { cuts, mut stopped } = cuts(&rules, &self.space, self.devices, domain, &mut tally, stop);
         let visit = |cut: &Cut, kept: &Kept| Visit::new(self, &problem, rules, cut, kept.clone());
-        let (is_found, late) = (AtomicBool::new(false), AtomicUsize::new(0));
-        let rough = |cut: &Cut| {
-            if stop() && (is_found.load(Relaxed) || late.fetch_add(1, Relaxed) >= LATE) {
-                return None;
-            }
-            let likely = visit(cut, &kept).rough();
-            is_found.fetch_or(likely.is_some(), Relaxed);
-            likely
-        };
-        let mut ordered: Vec<(Option<Ranked>, &Cut)> = cuts.par_iter().map(|cut| (rough(cut), cut)).collect();
-        let seconds = |likely: &Option<Ranked>| likely.map_or(f32::INFINITY, |likely| comparable(likely.price.seconds));
-        ordered.sort_by(|(a, _), (b, _)| seconds(a).total_cmp(&seconds(b)));
+        let ordered = self.likely(&cuts, pool.as_ref(), |cut| visit(cut, &kept), stop)?;
         stopped |= stop();
-        if stopped {
-            ordered.iter().filter_map(|(likely, _)| *likely).for_each(|likely| kept.offer(likely));
+        // Where the time is up they are all that is known, else they tell what is good.
+        let first = if stopped { ordered.len() } else { FIRST.min(ordered.len()) };
+        let likely = ordered[..first].iter().filter_map(|(likely, _)| *likely);
+        if stopped || pool.is_some() {
+            for ranked in self.priced(&problem, likely)? {
+                kept.offer(ranked);
+            }
         }
         let (mut rest, mut wave) = (ordered.as_slice(), 0);
         while !rest.is_empty() && !stopped {
             let (now, later) = rest.split_at(WAVES[wave.min(WAVES.len() - 1)].min(rest.len()));
-            let parts: Vec<_> = now.par_iter().map(|(_, cut)| visit(cut, &kept).run(stop)).collect();
+            let run = |(_, cut): &(_, &Cut)| match &pool {
+                Some(pool) => pool.with(|bounds| visit(cut, &kept).run(Some(bounds), stop)),
+                None => visit(cut, &kept).run(None, stop),
+            };
+            let parts: Vec<Visit> = now.par_iter().map(run).collect::<Result<_, _>>()?;
+            let mut survivors = Survivors::default();
             for part in parts {
                 tally.add(&part.tally);
                 kept.add(&part.kept);
                 stopped |= part.stopped;
+                survivors.all.extend(part.survivors.all);
             }
+            survivors.settle(0, self.prune, &self.setting, &problem, &mut kept, &mut tally.counts)?;
             (rest, wave) = (later, wave + 1);
         }
-        let (ranked, front, smallest) = kept.into_parts();
+        let (mut ranked, mut front, mut smallest) = kept.into_parts();
+        if pool.is_some() {
+            // What was kept by seconds and memory is priced in full.
+            let found: Vec<&mut Ranked> = ranked.iter_mut().chain(&mut front).chain(&mut smallest).collect();
+            found.into_par_iter().try_for_each(|ranked| {
+                ranked.price = problem.price_layout(&self.setting.layout(&ranked.candidate)?)?;
+                Ok::<_, PriceError>(())
+            })?;
+        }
         Ok((Found { ranked, front, counts: tally.counts, refused: tally.refused, stopped }, smallest))
+    }
+
+    /// The cuts, those first that are probably best, each with its usual layout.
+    fn likely<'a, 'b>(
+        &self,
+        cuts: &'a [Cut],
+        pool: Option<&Pool>,
+        visit: impl Fn(&Cut) -> Visit<'b> + Sync,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Vec<(Option<Likely>, &'a Cut)>, PriceError> {
+        let (is_found, late) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let rough = |cut: &'a Cut| {
+            if stop() && (is_found.load(Relaxed) || late.fetch_add(1, Relaxed) >= LATE) {
+                return Ok((None, cut));
+            }
+            let likely = match pool {
+                Some(pool) => pool.with(|bounds| visit(cut).rough(Some(bounds)))?,
+                None => visit(cut).rough(None)?,
+            };
+            is_found.fetch_or(likely.is_some(), Relaxed);
+            Ok((likely, cut))
+        };
+        let mut ordered: Vec<_> = cuts.par_iter().map(rough).collect::<Result<_, PriceError>>()?;
+        let seconds = |likely: &Option<Likely>| likely.map_or(f32::INFINITY, |likely| comparable(likely.seconds));
+        ordered.sort_by(|(a, _), (b, _)| seconds(a).total_cmp(&seconds(b)));
+        Ok(ordered)
+    }
+
+    /// Those of the likely layouts that fit, with their prices.
+    fn priced(&self, problem: &Problem, likely: impl Iterator<Item = Likely>) -> Result<Vec<Ranked>, PriceError> {
+        let likely: Vec<Likely> = likely.collect();
+        let price = |Likely { candidate, .. }: &Likely| {
+            Ok(Ranked { candidate: *candidate, price: problem.price_layout(&self.setting.layout(candidate)?)? })
+        };
+        let mut priced: Vec<Ranked> = likely.par_iter().map(price).collect::<Result<_, PriceError>>()?;
+        priced.retain(|ranked| self.setting.fits(&ranked.price));
+        Ok(priced)
     }
 }

@@ -1,6 +1,6 @@
 //! What layouts are compared for: a model on a cluster.
 
-use quadrille_cost::native::{Candidate, Framework, Price, PriceError, Problem};
+use quadrille_cost::native::{Candidate, Framework, Memory, Price, PriceError, Problem};
 use quadrille_spec::{Cluster, Layout, Model, SpecError};
 
 use super::legal::Rules;
@@ -35,7 +35,12 @@ impl Setting<'_> {
 
     /// Whether a layout of this price may be used.
     pub fn fits(&self, price: &Price) -> bool {
-        self.capacity.is_none_or(|capacity| price.memory.total() <= capacity)
+        self.has_room(&price.memory)
+    }
+
+    /// Whether a layout that needs so much memory may be used.
+    pub(super) fn has_room(&self, memory: &Memory) -> bool {
+        self.capacity.is_none_or(|capacity| memory.total() <= capacity)
     }
 
     /// The layout of a candidate.

@@ -1,6 +1,6 @@
 //! The search of one cut: every configuration whose x, y, z and context have given sizes and places.
 
-use quadrille_cost::native::{Block, Candidate, Problem};
+use quadrille_cost::native::{Block, Bounds, Candidate, PriceError, Problem};
 use quadrille_spec::{EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
 
 use super::bounds::state_bytes;
@@ -10,24 +10,29 @@ use super::legal::Rules;
 use super::ranking::{Kept, Ranked};
 use super::search::Search;
 use super::space::{Space, divisors};
+use super::survivors::Survivors;
 
 /// A cut on its way through the search.
 pub(super) struct Visit<'a> {
-    search: &'a Search<'a>,
-    problem: &'a Problem,
+    pub search: &'a Search<'a>,
+    pub problem: &'a Problem,
     rules: Rules<'a>,
-    ends: Vec<End>,
-    keep_weights: &'a [KeepWeights],
+    pub ends: Vec<End>,
+    pub keep_weights: &'a [KeepWeights],
     /// What was counted.
     pub tally: Tally,
     /// The best, those of earlier visits too.
     pub kept: Kept,
+    /// Where programs are priced: what may be among the best, too.
+    pub survivors: Survivors,
     /// Whether not everything was looked at.
     pub stopped: bool,
+    /// Whether only bounds are asked for.
+    pub is_rough: bool,
 }
 
 /// Sizes and places of data and pipe with what depends on them alone.
-struct End {
+pub(super) struct End {
     /// Of all axes.
     sizes: [usize; 6],
     inside: [usize; 6],
@@ -35,18 +40,25 @@ struct End {
     share: usize,
     pipelines: Vec<Pipeline>,
     /// With a lower bound of the bytes of the rank that needs most; those that cannot fit are only counted.
-    zero: Vec<(Zero, u64)>,
+    pub zero: Vec<(Zero, u64)>,
     too_large: u64,
     /// The least of the bounds.
-    least_bytes: u64,
+    pub least_bytes: u64,
+}
+
+/// A layout that is probably good, with about its seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Likely {
+    pub candidate: Candidate,
+    pub seconds: f64,
 }
 
 /// A schedule with its pieces of layers.
-struct Pipeline {
+pub(super) struct Pipeline {
     schedule: Schedule,
     chunks: usize,
     /// What is computed again, with whether it keeps what was communicated.
-    recompute: Vec<(Recompute, bool)>,
+    pub recompute: Vec<(Recompute, bool)>,
     /// The same of what breaks a rule.
     refused: Vec<(Recompute, bool)>,
 }
@@ -84,18 +96,18 @@ impl End {
 
 /// A legal combination of an end with one of its pipelines, by their numbers.
 #[derive(Clone, Copy)]
-struct Open {
+pub(super) struct Open {
     end: usize,
     pipeline: usize,
 }
 
 impl Open {
-    fn of(self, ends: &[End]) -> (&End, &Pipeline) {
+    pub fn of(self, ends: &[End]) -> (&End, &Pipeline) {
         let end = &ends[self.end];
         (end, &end.pipelines[self.pipeline])
     }
 
-    fn placed(self, shared: &Candidate, ends: &[End]) -> Candidate {
+    pub fn placed(self, shared: &Candidate, ends: &[End]) -> Candidate {
         let (End { sizes, inside, .. }, Pipeline { schedule, chunks, .. }) = self.of(ends);
         Candidate { sizes: *sizes, inside: *inside, schedule: *schedule, chunks: *chunks, ..*shared }
     }
@@ -105,27 +117,39 @@ impl<'a> Visit<'a> {
     pub fn new(search: &'a Search, problem: &'a Problem, rules: Rules<'a>, cut: &Cut, kept: Kept) -> Self {
         let ends = cut.outer.iter().map(|outer| End::new(search, &rules, cut, outer)).collect();
         let keep_weights = Space::where_it_counts(&search.space.keep_weights, cut.sizes[2] > 1);
-        Self { search, problem, rules, ends, keep_weights, tally: Tally::default(), kept, stopped: false }
+        let (tally, survivors) = (Tally::default(), Survivors::default());
+        Self { search, problem, rules, ends, keep_weights, tally, kept, survivors, stopped: false, is_rough: false }
     }
 
-    /// Looks at everything, until `stop` says so.
-    pub fn run(mut self, stop: &(dyn Fn() -> bool + Sync)) -> Self {
+    /// Looks at everything, until `stop` says so; where programs are priced, by bounds.
+    ///
+    /// # Errors
+    /// What cannot be priced.
+    pub fn run(
+        mut self,
+        mut bounds: Option<&mut Bounds>,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Self, PriceError> {
         for microbatch in self.microbatches() {
             for pass in self.passes(microbatch) {
                 if stop() {
                     self.stopped = true;
-                    return self;
+                    return Ok(self);
                 }
                 let open = self.open(&pass);
-                self.visit_pass(&pass, open);
+                self.visit_pass(&pass, open, bounds.as_deref_mut())?;
             }
         }
-        self
+        Ok(self)
     }
 
-    /// The best of a few usual layouts that fit, to begin with what is probably good.
-    pub fn rough(mut self) -> Option<Ranked> {
+    /// The best of a few usual layouts that fit, to begin with what is probably good; where programs are priced, by bounds.
+    ///
+    /// # Errors
+    /// What cannot be priced.
+    pub fn rough(mut self, mut bounds: Option<&mut Bounds>) -> Result<Option<Likely>, PriceError> {
         self.kept = Kept::new(1, false, false);
+        self.is_rough = true;
         let keep_weights = self.keep_weights.first().copied().unwrap_or(KeepWeights::Use);
         let recompute = self.usual_recompute();
         for microbatch in self.microbatches() {
@@ -134,13 +158,17 @@ impl<'a> Visit<'a> {
             let before = self.tally.counts.priced;
             for (recompute, keep_communicated) in &recompute {
                 let (recompute, keep_communicated) = (*recompute, *keep_communicated);
-                self.visit_block(&Candidate { recompute, keep_communicated, keep_weights, ..pass }, &open);
+                let shared = Candidate { recompute, keep_communicated, keep_weights, ..pass };
+                self.visit_block(&shared, &open, bounds.as_deref_mut())?;
             }
-            if self.tally.counts.priced > before {
+            if self.tally.counts.priced > before || !self.survivors.all.is_empty() {
                 break;
             }
         }
-        self.kept.into_parts().0.first().copied()
+        let bounded = self.survivors.all.iter().map(|one| Likely { candidate: one.candidate, seconds: one.seconds });
+        let priced = self.kept.into_parts().0.into_iter();
+        let priced = priced.map(|one| Likely { candidate: one.candidate, seconds: one.price.seconds });
+        Ok(bounded.chain(priced).min_by(|a, b| a.seconds.total_cmp(&b.seconds)))
     }
 
     /// Nothing and every block, where they are open; else the first choice that is.
@@ -218,11 +246,18 @@ impl<'a> Visit<'a> {
     }
 
     /// Everything that cuts a microbatch alike.
-    fn visit_pass(&mut self, pass: &Candidate, mut open: Vec<Open>) {
+    fn visit_pass(
+        &mut self,
+        pass: &Candidate,
+        mut open: Vec<Open>,
+        mut bounds: Option<&mut Bounds>,
+    ) -> Result<(), PriceError> {
         if open.is_empty() {
-            return;
+            return Ok(());
         }
-        if self.search.prune {
+        if let Some(bounds) = bounds.as_deref_mut().filter(|_| self.search.prune) {
+            self.open_by_bounds(pass, &mut open, bounds)?;
+        } else if self.search.prune {
             // Whatever else is chosen, nothing is faster: nothing is computed again, and weights are gathered once.
             let fastest = Candidate { keep_weights: KeepWeights::Step, ..*pass };
             let block = self.problem.block(&fastest);
@@ -245,16 +280,23 @@ impl<'a> Visit<'a> {
         }
         for (recompute, keep_communicated) in recompute {
             for keep_weights in self.keep_weights {
-                self.visit_block(
-                    &Candidate { recompute, keep_communicated, keep_weights: *keep_weights, ..*pass },
-                    &open,
-                );
+                let shared = Candidate { recompute, keep_communicated, keep_weights: *keep_weights, ..*pass };
+                self.visit_block(&shared, &open, bounds.as_deref_mut())?;
             }
         }
+        Ok(())
     }
 
     /// Everything that shares the price of a block.
-    fn visit_block(&mut self, shared: &Candidate, open: &[Open]) {
+    fn visit_block(
+        &mut self,
+        shared: &Candidate,
+        open: &[Open],
+        bounds: Option<&mut Bounds>,
+    ) -> Result<(), PriceError> {
+        if let Some(bounds) = bounds {
+            return self.block_by_bounds(shared, open, bounds);
+        }
         let Self { search, problem, ends, tally, kept, .. } = self;
         let mut block: Option<Block> = None;
         for open in open {
@@ -279,5 +321,6 @@ impl<'a> Visit<'a> {
                 }
             }
         }
+        Ok(())
     }
 }

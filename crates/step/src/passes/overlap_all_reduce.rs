@@ -13,8 +13,13 @@ pub(super) fn apply(values: &[Value], ops: &mut [Op]) {
         }
         _ => None,
     };
+    // Of several products of one input gradient, panel by panel, the first has moved the waits of all.
+    let mut done = Vec::new();
     for start in 0..ops.len() {
         let Some(of) = product(&ops[start], GemmPass::InputGradient) else { continue };
+        if done.iter().any(|(known, end)| *known == of && start < *end) {
+            continue;
+        }
         let hides = |op: &Op| product(op, GemmPass::WeightGradient) == Some(of);
         let Some(end) = (start..ops.len()).find(|at| hides(&ops[*at])) else { continue };
         for at in (start + 1..end).rev() {
@@ -23,5 +28,7 @@ pub(super) fn apply(values: &[Value], ops: &mut [Op]) {
                 _ => {}
             }
         }
+        done.retain(|(known, _)| *known != of);
+        done.push((of, end));
     }
 }

@@ -1,17 +1,13 @@
 //! What pieces of layers of given sizes take.
 
-use quadrille_spec::{AxisSet, CollectiveKind, Grid, Layout};
-use quadrille_step::{At, Collective, StorageInfo, payload_bytes};
+use quadrille_spec::{Grid, Layout};
+use quadrille_step::StorageInfo;
 
 use super::holdings::{Held, Life};
 use super::tape::{Seconds, Tape};
-use super::template::{Communication, PROBED, Parameters, Piece, Template};
+use super::template::{Parameters, Piece, Template};
 use crate::native::machine::NativeMachine;
-use crate::native::network::Link;
 use crate::native::{Candidate, PriceError, Problem};
-
-/// Bytes of a scalar that is reduced.
-const SCALAR_BYTES: u64 = 8;
 
 /// A number for every count of blocks, from those of up to three: further ones add what the third does.
 ///
@@ -21,14 +17,19 @@ const SCALAR_BYTES: u64 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Line {
     /// With none, one and two blocks.
-    pub few: [f64; PROBED - 1],
+    pub few: [f64; 3],
     /// With each further block.
     pub more: f64,
 }
 
 impl Line {
-    fn through([none, one, two, three]: [f64; PROBED]) -> Self {
-        Self { few: [none, one, two], more: three - two }
+    /// From the numbers of none, one, two and maybe three blocks; else the third adds what `third` makes of the second.
+    fn through(numbers: &[f64], third: impl Fn(f64) -> f64) -> Self {
+        match *numbers {
+            [none, one, two, three] => Self { few: [none, one, two], more: three - two },
+            [none, one, two] => Self { few: [none, one, two], more: third(two - one) },
+            _ => Self::default(),
+        }
     }
 
     /// With so many blocks.
@@ -51,18 +52,24 @@ pub(super) struct Place {
     pub most_alone: Line,
 }
 
+/// Elements of parameters: of those whose gradients products give, and of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Elements {
+    pub of_products: f64,
+    pub others: f64,
+}
+
 /// What pieces of a candidate's layers take.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Measured {
     /// The first, those between, and the last; all the same where there is but one.
     pub places: [Place; 3],
     /// Bytes of a message to the next stage; there are `messages` of them.
     pub message: u64,
     pub messages: usize,
-    /// Elements of the parameters of a block, and of what the places have beside blocks; and whether products give their
-    /// gradients.
-    pub block: Vec<(u64, bool)>,
-    pub ends: Vec<Vec<(u64, bool)>>,
+    /// Parameters of a block, and of what the places have beside blocks.
+    pub block: Elements,
+    pub ends: [Elements; 3],
 }
 
 impl Template {
@@ -71,71 +78,51 @@ impl Template {
     /// # Errors
     /// Sizes that are no grid.
     pub fn measure(&mut self, problem: &Problem, c: &Candidate) -> Result<Measured, PriceError> {
-        let layout = Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.layout() };
+        let layout =
+            Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.program.layout.clone() };
         self.shapes.program.resize(&layout);
-        let machine = NativeMachine::of(problem, *c);
-        let mut seconds = self.seconds(&machine);
-        let bytes: Vec<f64> = self.shapes.program.storages.iter().map(|info: &StorageInfo| info.bytes() as f64).collect();
-        let place = |pieces: &[Piece; PROBED], seconds: &mut Seconds| {
-            let held = pieces.each_ref().map(|piece| piece.holdings.held(&bytes));
-            let line = |of: &dyn Fn(&Held) -> f64| Line::through(held.each_ref().map(of));
+        let (works, collectives) = self.pieces.told.seconds(&self.shapes.program, &NativeMachine::of(problem, *c));
+        let runs = self.pieces.runs.all.iter().map(|run| run.iter().map(|work| works[*work]).sum()).collect();
+        let mut seconds = Seconds::new(runs, collectives, self.pieces.flights);
+        let bytes: Vec<f64> =
+            self.shapes.program.storages.iter().map(|info: &StorageInfo| info.bytes() as f64).collect();
+        let place = |pieces: &[Piece], seconds: &mut Seconds| {
+            let held: Vec<Held> = pieces.iter().map(|piece| piece.holdings.held(&bytes)).collect();
+            let all = |of: &dyn Fn(&Held) -> f64| held.iter().map(of).collect::<Vec<f64>>();
+            let line = |of: &dyn Fn(&Held) -> f64| Line::through(&all(of), |second| second);
+            // The first neighbour may add more at a moment than the others: what is kept, they add.
+            let kept = line(&|held| held.lives[Life::InFlight as usize]).more;
             let mut walk = |tape: &dyn Fn(&Piece) -> &Tape| {
-                Line::through(pieces.each_ref().map(|piece| seconds.of(tape(piece))))
+                Line::through(&pieces.iter().map(|piece| seconds.of(tape(piece))).collect::<Vec<f64>>(), |second| {
+                    second
+                })
             };
             Place {
                 passes: [0, 1, 2].map(|pass| walk(&|piece| &piece.passes[pass])),
                 update: walk(&|piece| &piece.update),
                 lives: Life::ALL.map(|life| line(&|held| held.lives[life as usize])),
-                most: line(&|held| held.most),
-                most_alone: line(&|held| held.most_alone),
+                most: Line::through(&all(&|held| held.most), |_| 0.0),
+                most_alone: Line::through(&all(&|held| held.most_alone), |second| second.min(kept)),
             }
         };
-        let places: Vec<Place> = self.pieces.iter().map(|pieces| place(pieces, &mut seconds)).collect();
+        let places: Vec<Place> = self.pieces.places.iter().map(|pieces| place(pieces, &mut seconds)).collect();
         let [.., last] = places[..] else { return Ok(Measured::default()) };
         let elements = |parameters: &Parameters| {
-            let program = &self.shapes.program;
-            parameters.iter().map(|(value, product)| (program.value(*value).local_elements as u64, *product)).collect()
+            let sum = |of_products: bool| {
+                let some = parameters.iter().filter(|(_, by_product)| *by_product == of_products);
+                some.map(|(value, _)| self.shapes.program.value(*value).local_elements as f64).sum()
+            };
+            Elements { of_products: sum(true), others: sum(false) }
         };
-        let sends = &self.pieces[0][1].sends;
+        let mut ends = [Elements::default(); 3];
+        self.pieces.ends.iter().zip(&mut ends).for_each(|(parameters, end)| *end = elements(parameters));
+        let sends = &self.pieces.places[0][1].sends;
         Ok(Measured {
             places: [places[0], places[1.min(places.len() - 1)], last],
             message: sends.first().map_or(0, |value| self.shapes.program.local_bytes(*value)),
             messages: sends.len(),
-            block: elements(&self.block),
-            ends: self.ends.iter().map(elements).collect(),
+            block: elements(&self.pieces.block),
+            ends,
         })
     }
-
-    fn layout(&self) -> Layout {
-        self.shapes.program.layout.clone()
-    }
-
-    /// Of everything that tapes are made of.
-    fn seconds(&self, machine: &NativeMachine) -> Seconds {
-        let program = &self.shapes.program;
-        let at = At::first(program);
-        let works: Vec<f64> = self.works.all.iter().map(|work| machine.taken(&work.work(at)).seconds()).collect();
-        let mut seconds = Seconds::with_flights(self.flights);
-        seconds.runs = self.runs.all.iter().map(|run| run.iter().map(|work| works[*work]).sum()).collect();
-        let mut links: Vec<(AxisSet, Link)> = Vec::new();
-        for communication in &self.collectives.all {
-            let (kind, axes, bytes) = match communication {
-                Communication::Values(collective) => {
-                    (collective.kind, collective.axes, payload_bytes(program, collective))
-                }
-                Communication::Scalars(axes, count) => (CollectiveKind::AllReduce, *axes, *count as u64 * SCALAR_BYTES),
-            };
-            let known = links.iter().position(|(known, _)| *known == axes).unwrap_or_else(|| {
-                links.push((axes, machine.link(axes)));
-                links.len() - 1
-            });
-            let members = match communication {
-                Communication::Values(collective) => Collective::size(collective, program.grid()),
-                Communication::Scalars(..) => program.grid().size_of(axes),
-            };
-            seconds.collectives.push(machine.seconds_on(&links[known].1, kind, axes, members, bytes));
-        }
-        seconds
-    }
 }
-

@@ -12,17 +12,22 @@ mod measured;
 mod memory;
 mod pipeline;
 mod shapes;
+mod sketch;
 mod tape;
 mod template;
+mod told;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use quadrille_spec::{Axis, EvenPieces, Recompute};
+use quadrille_spec::{Axis, EvenPieces, Recompute, Zero};
 
 use super::network::{Link, Placement};
 use super::{Candidate, PriceError, Problem};
-use measured::{Measured, Place};
+use measured::Measured;
 use pipeline::Pipeline;
+use sketch::{Sketch, alike};
 use template::{Template, structure};
 
 /// What rounding may make of a sum of seconds in another order, relatively.
@@ -32,26 +37,69 @@ const ROUNDING: f64 = 1e-9;
 /// from that they compute more.
 const SEGMENTS: f64 = 0.005;
 
+/// Templates by what their candidates have in common.
+type Templates = HashMap<Candidate, Template>;
+
 /// Bounds of the candidates of a problem.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Bounds<'a> {
     problem: &'a Problem,
-    templates: HashMap<Candidate, Template>,
+    /// Those that are in use here.
+    templates: Templates,
+    sketches: HashMap<Candidate, Sketch>,
+    /// All that have been made, for others on other threads.
+    made: Arc<Mutex<Templates>>,
 }
 
 /// What the pieces of layers of a candidate take at least, forward and backward. It serves candidates that differ in pipe,
 /// schedule (but for one that puts weight gradients off) and chunks, and, unless gradients are sharded, in data.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Pieces {
     measured: Measured,
     /// The same without recomputation, where a segment has several blocks.
     whole: Option<Measured>,
+    /// Whether data and ZeRO stage were left out of account.
+    of_any_data: bool,
 }
 
 impl<'a> Bounds<'a> {
     /// No candidate is known yet.
     pub fn new(problem: &'a Problem) -> Self {
-        Self { problem, templates: HashMap::new() }
+        Self { problem, templates: HashMap::new(), sketches: HashMap::new(), made: Arc::default() }
+    }
+
+    /// Others that know what these have learned, and learn for them.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self { made: Arc::clone(&self.made), ..Self::new(self.problem) }
+    }
+
+    /// Seconds that a block of a legal candidate computes for a microbatch, forward and backward, whatever its pipe, data,
+    /// schedule, ZeRO stage and overlap.
+    ///
+    /// # Errors
+    /// A candidate that has no program.
+    pub fn block_seconds(&mut self, c: &Candidate) -> Result<f64, PriceError> {
+        let sketch = match self.sketches.entry(alike(c)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Sketch::new(self.problem, c)?),
+        };
+        sketch.seconds(self.problem, c)
+    }
+
+    /// Seconds that a step takes at least whose blocks compute for so long.
+    pub fn seconds_of_blocks(&self, c: &Candidate, block_seconds: f64) -> f64 {
+        let blocks = self.problem.model.layers.div_ceil(c.size(Axis::Pipe));
+        (c.microbatches(self.problem.global_batch) * blocks) as f64 * block_seconds * (1.0 - ROUNDING)
+    }
+
+    /// Of the passes of the pieces of a legal candidate, whatever its data and ZeRO stage: without what is reduced or
+    /// scattered over data.
+    ///
+    /// # Errors
+    /// A candidate that has no program.
+    pub fn passes(&mut self, c: &Candidate) -> Result<Pieces, PriceError> {
+        self.pieces_in(&Candidate { zero: Zero::Off, ..*c }, true)
     }
 
     /// Of the pieces of a legal candidate.
@@ -59,16 +107,26 @@ impl<'a> Bounds<'a> {
     /// # Errors
     /// A candidate that has no program.
     pub fn pieces(&mut self, c: &Candidate) -> Result<Pieces, PriceError> {
-        let segments = matches!(c.recompute, Recompute::Full { every: 2.. });
-        let without = Candidate { recompute: Recompute::None, keep_communicated: false, ..*c };
-        let whole = if segments { Some(self.measure(&without)?) } else { None };
-        Ok(Pieces { measured: self.measure(c)?, whole })
+        self.pieces_in(c, false)
     }
 
-    fn measure(&mut self, c: &Candidate) -> Result<Measured, PriceError> {
-        let key = structure(&self.problem.model, c);
+    fn pieces_in(&mut self, c: &Candidate, of_any_data: bool) -> Result<Pieces, PriceError> {
+        let segments = matches!(c.recompute, Recompute::Full { every: 2.. });
+        let without = Candidate { recompute: Recompute::None, keep_communicated: false, ..*c };
+        let whole = if segments { Some(self.measure(&without, of_any_data)?) } else { None };
+        Ok(Pieces { measured: self.measure(c, of_any_data)?, whole, of_any_data })
+    }
+
+    fn measure(&mut self, c: &Candidate, of_any_data: bool) -> Result<Measured, PriceError> {
+        // Where nothing is reduced over data, its size decides about no operation.
+        let mut probed = *c;
+        if of_any_data {
+            probed.sizes[Axis::Data as usize] = 1;
+        }
+        let key = structure(&self.problem.model, &probed);
         if !self.templates.contains_key(&key) {
-            self.templates.insert(key, Template::new(self.problem, c)?);
+            let template = self.template(&key, &probed)?;
+            self.templates.insert(key, template);
         }
         match self.templates.get_mut(&key) {
             Some(template) => template.measure(self.problem, c),
@@ -76,24 +134,37 @@ impl<'a> Bounds<'a> {
         }
     }
 
+    /// A template that is known, or made now.
+    fn template(&self, key: &Candidate, c: &Candidate) -> Result<Template, PriceError> {
+        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = made().get(key) {
+            return Ok(known.clone());
+        }
+        let template = Template::new(self.problem, c)?;
+        made().insert(*key, template.clone());
+        Ok(template)
+    }
+
     /// Seconds that a step of the candidate's program takes at least.
     pub fn seconds(&self, c: &Candidate, pieces: &Pieces) -> f64 {
-        let (stages, even) = (c.size(Axis::Pipe), even(self.problem, c));
-        let all = stages * c.chunks;
-        let seconds: Vec<[f64; 3]> = (0..all)
-            .map(|piece| {
-                let (place, blocks) = (pieces.place(piece, all), even.blocks_of(piece));
-                place.passes.map(|pass| pass.at(blocks))
-            })
-            .collect();
-        let measured = &pieces.measured;
-        let message = if stages == 1 { 0.0 } else { measured.messages as f64 * self.link(c).message_seconds(measured.message as f64) };
-        let microbatches = c.microbatches(self.problem.global_batch);
-        let pipeline =
-            Pipeline { schedule: c.schedule, stages, chunks: c.chunks, microbatches, pieces: &seconds, message };
-        let passed = pipeline.least();
-        let blocks = (0..c.chunks).map(|chunk| even.blocks_of(chunk * stages)).sum();
-        let update = measured.places[0].update.at(blocks);
+        let stages = c.size(Axis::Pipe);
+        let blocks = (0..c.chunks).map(|chunk| even(self.problem, c).blocks_of(chunk * stages)).sum();
+        self.seconds_with(c, pieces, pieces.measured.places[0].update.at(blocks))
+    }
+
+    /// The same without the update, for [`Bounds::passes`].
+    pub fn seconds_of_passes(&self, c: &Candidate, pieces: &Pieces) -> f64 {
+        self.seconds_with(c, pieces, 0.0)
+    }
+
+    fn seconds_with(&self, c: &Candidate, pieces: &Pieces, update: f64) -> f64 {
+        let (stages, measured) = (c.size(Axis::Pipe), &pieces.measured);
+        let message = match stages {
+            1 => 0.0,
+            _ => measured.messages as f64 * self.link(c).message_seconds(measured.message as f64),
+        };
+        let counts = [stages, c.chunks, c.microbatches(self.problem.global_batch)];
+        let passed = Pipeline::new(c.schedule, counts, even(self.problem, c), &measured.places, message).least();
         let slack = if pieces.whole.is_some() { SEGMENTS } else { ROUNDING };
         (passed.first + update).max(passed.any) * (1.0 - slack)
     }
@@ -101,18 +172,6 @@ impl<'a> Bounds<'a> {
     fn link(&self, c: &Candidate) -> Link {
         let network = &self.problem.network;
         Link::new(network, &Placement::of(network, c), c, Axis::Pipe.only())
-    }
-}
-
-impl Pieces {
-    /// Of a piece, of so many.
-    fn place(&self, piece: usize, all: usize) -> &Place {
-        let places = &self.measured.places;
-        match piece {
-            0 => &places[0],
-            piece if piece + 1 == all => &places[2],
-            _ => &places[1],
-        }
     }
 }
 

@@ -4,20 +4,29 @@
 //! In between it idles at least twice: after the forward passes that it may do before the first microbatch has come back
 //! from behind it, and before the last one comes back. Messages between stages take their time on every way.
 
-use quadrille_spec::Schedule;
+use std::ops::Range;
+
+use quadrille_spec::{EvenPieces, Schedule};
+
+use super::measured::Place;
+
+/// Seconds of a microbatch: forward, backward, gradients of weights that are put off.
+type Passes = [f64; 3];
 
 /// Passes of a pipeline.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Pipeline<'a> {
+#[derive(Debug, Clone)]
+pub(super) struct Pipeline {
     pub schedule: Schedule,
     pub stages: usize,
     /// Pieces of a stage.
     pub chunks: usize,
     pub microbatches: usize,
-    /// Seconds of every piece, in the order of the model: forward, backward, gradients of weights that are put off.
-    pub pieces: &'a [[f64; 3]],
     /// Seconds of the messages of a microbatch between two stages.
     pub message: f64,
+    /// Seconds of the first piece, of those between with fewer blocks and with one more, and of the last.
+    pieces: [Passes; 4],
+    /// Pieces with one more.
+    longer: Range<usize>,
 }
 
 /// Seconds that the passes of a step take at least.
@@ -35,21 +44,32 @@ struct Around {
     inward: f64,
     outward: f64,
     /// Passes of a microbatch.
-    forward: f64,
-    backward: f64,
-    weights: f64,
-    /// From the end of the first forward pass to the first backward pass, and from the end of the last forward pass to
-    /// that of the last backward pass, without the passes of this stage that it waits with.
-    turn: f64,
-    last_turn: f64,
-    /// The passes that it does before it waits, and that are left when it has waited.
-    before: f64,
-    behind: f64,
+    own: Passes,
+    /// From the begin of the first forward pass to that of the first backward pass, and from the end of the last forward
+    /// pass to that of the last backward pass.
+    turns: [f64; 2],
+    /// The passes that the stage can do meanwhile.
+    meanwhile: [f64; 2],
     /// Whether all forward passes come before the first backward pass.
     all_forward_first: bool,
 }
 
-impl Pipeline<'_> {
+impl Pipeline {
+    /// A pipeline whose pieces, as equal as possible, take at these places what their blocks say.
+    pub fn new(
+        schedule: Schedule,
+        [stages, chunks, microbatches]: [usize; 3],
+        even: EvenPieces,
+        places: &[Place; 3],
+        message: f64,
+    ) -> Self {
+        let at = |place: usize, blocks: usize| places[place].passes.map(|pass| pass.at(blocks));
+        let least = even.least();
+        let last = even.blocks_of(stages * chunks - 1);
+        let pieces = [at(0, even.blocks_of(0)), at(1, least), at(1, least + 1), at(2, last)];
+        Self { schedule, stages, chunks, microbatches, message, pieces, longer: even.longer() }
+    }
+
     /// Seconds from the first pass on.
     pub fn least(&self) -> Passed {
         if self.schedule == Schedule::Gpipe {
@@ -57,11 +77,13 @@ impl Pipeline<'_> {
             return Passed { first: seconds, any: seconds };
         }
         let mut passed = Passed::default();
-        for stage in 0..self.stages {
+        let (last, longer) = (self.stages - 1, &self.longer);
+        let inner = if longer.is_empty() { [1; 2] } else { [longer.start, longer.end - 1] };
+        for stage in [0, last].into_iter().chain(inner.map(|stage| stage % self.stages)) {
             let around = self.around(stage);
             let here = self.stage(&around);
             // Weight gradients that are put off are done beside the way out, and the first stage's after it.
-            let own = around.inward + here + self.microbatches as f64 * around.weights;
+            let own = around.inward + here + self.microbatches as f64 * around.own[2];
             let through = around.inward + here + around.outward + self.pieces[0][2];
             passed.any = passed.any.max(own);
             passed.first = passed.first.max(if stage == 0 { own } else { through });
@@ -70,23 +92,42 @@ impl Pipeline<'_> {
         passed
     }
 
+    /// Seconds of a piece.
+    fn piece(&self, piece: usize) -> &Passes {
+        match piece {
+            0 => &self.pieces[0],
+            piece if piece + 1 == self.stages * self.chunks => &self.pieces[3],
+            piece => &self.pieces[if self.longer.contains(&piece) { 2 } else { 1 }],
+        }
+    }
+
+    /// Seconds of a pass through several pieces.
+    fn sum(&self, pieces: Range<usize>, pass: usize) -> f64 {
+        let all = self.stages * self.chunks;
+        let ends = [0, all - 1].into_iter().take(all.min(2)).filter(|end| pieces.contains(end));
+        let between = pieces.start.max(1)..pieces.end.min(all - 1);
+        let longer = between.end.min(self.longer.end).saturating_sub(between.start.max(self.longer.start));
+        let shorter = between.len() - longer.min(between.len());
+        let [_, short, long, _] = self.pieces;
+        ends.map(|end| self.piece(end)[pass]).sum::<f64>() + shorter as f64 * short[pass] + longer as f64 * long[pass]
+    }
+
     /// All forward passes, then all backward passes: each as long as the way through all stages, and the longest again
     /// for every further microbatch.
     fn gpipe(&self) -> f64 {
         let through = |pass: usize| {
-            let all: f64 = self.pieces.iter().map(|piece| piece[pass]).sum();
-            let longest = self.pieces.iter().map(|piece| piece[pass]).fold(0.0, f64::max);
-            all + (self.stages - 1) as f64 * self.message + (self.microbatches - 1) as f64 * longest
+            let inner = [0, 1, self.longer.start, self.stages - 1].into_iter().filter(|piece| *piece < self.stages);
+            let longest = inner.map(|piece| self.piece(piece)[pass]).fold(0.0, f64::max);
+            let way = self.sum(0..self.stages, pass) + (self.stages - 1) as f64 * self.message;
+            way + (self.microbatches - 1) as f64 * longest
         };
         through(0) + through(1)
     }
 
     /// Forward and backward passes of a stage with the waits between them.
     fn stage(&self, around: &Around) -> f64 {
-        let m = self.microbatches as f64;
-        let Around { forward, backward, turn, last_turn, before, behind, .. } = *around;
-        let passes = m * (forward + backward);
-        let [first, last] = [(turn - before).max(0.0), (last_turn - behind).max(0.0)];
+        let passes = self.microbatches as f64 * (around.own[0] + around.own[1]);
+        let [first, last] = [0, 1].map(|turn| (around.turns[turn] - around.meanwhile[turn]).max(0.0));
         match (self.schedule, around.all_forward_first) {
             // A greedy stage, and one that puts weight gradients off, may fill the second wait.
             (Schedule::MessageDriven | Schedule::ZeroBubble, _) => passes + first,
@@ -97,35 +138,31 @@ impl Pipeline<'_> {
 
     fn around(&self, stage: usize) -> Around {
         let (p, v, m) = (self.stages, self.chunks, self.microbatches);
-        let behind = p - 1 - stage;
-        let sum = |pieces: &[[f64; 3]], pass: usize| pieces.iter().map(|piece| piece[pass]).sum::<f64>();
+        let (behind, last) = (p - 1 - stage, (v - 1) * p + stage);
         let message = |count: usize| count as f64 * self.message;
-        let own = || (0..v).map(|chunk| self.pieces[chunk * p + stage]);
-        let (before, last) = (&self.pieces[..stage], (v - 1) * p + stage);
-        let after = &self.pieces[last + 1..];
-        let beyond = sum(after, 0) + sum(after, 1) + message(2 * behind);
+        let after = last + 1..p * v;
+        let beyond = self.sum(after.clone(), 0) + self.sum(after, 1) + message(2 * behind);
         // Forward passes until the first backward pass, and as many backward passes after the last forward pass.
         let open = match self.schedule {
             Schedule::MessageDriven => p.min(m),
             _ if v == 1 => (behind + 1).min(m),
             _ => (2 * behind + (v - 1) * p + 1).min(m * v),
         };
-        let of_chunk = |chunk: usize| {
-            let (groups, rest) = (open / (p * v), open % (p * v));
-            (groups * p + rest.saturating_sub(chunk * p).min(p)) as f64
-        };
-        let passes = |pass: usize| own().enumerate().map(|(chunk, piece)| of_chunk(chunk) * piece[pass]).sum::<f64>();
-        let until_last = &self.pieces[stage..=last];
+        let (groups, rest) = (open / (p * v), open % (p * v));
+        let (mut own, mut meanwhile) = ([0.0; 3], [0.0; 2]);
+        for chunk in 0..v {
+            let passes = self.piece(chunk * p + stage);
+            let count = (groups * p + rest.saturating_sub(chunk * p).min(p)) as f64;
+            (0..3).for_each(|pass| own[pass] += passes[pass]);
+            (0..2).for_each(|pass| meanwhile[pass] += count * passes[pass]);
+        }
+        let until_last = |pass: usize| self.sum(stage..last + 1, pass) + message(last - stage);
         Around {
-            inward: sum(before, 0) + message(stage),
-            outward: sum(before, 1) + message(stage),
-            forward: own().map(|piece| piece[0]).sum(),
-            backward: own().map(|piece| piece[1]).sum(),
-            weights: own().map(|piece| piece[2]).sum(),
-            turn: sum(until_last, 0) + message(last - stage) + beyond,
-            last_turn: beyond + sum(until_last, 1) + message(last - stage),
-            before: passes(0),
-            behind: passes(1),
+            inward: self.sum(0..stage, 0) + message(stage),
+            outward: self.sum(0..stage, 1) + message(stage),
+            own,
+            turns: [until_last(0) + beyond, beyond + until_last(1)],
+            meanwhile,
             all_forward_first: open == m * v,
         }
     }

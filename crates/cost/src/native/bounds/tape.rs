@@ -15,18 +15,18 @@ pub(super) enum Task {
 pub(super) type Tape = Vec<Task>;
 
 /// Seconds of what tapes are made of.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Seconds {
-    pub runs: Vec<f64>,
-    pub collectives: Vec<f64>,
+    runs: Vec<f64>,
+    collectives: Vec<f64>,
     /// When each collective under way is done.
     ends: Vec<f64>,
 }
 
 impl Seconds {
-    /// Room for so many flights.
-    pub fn with_flights(flights: usize) -> Self {
-        Self { ends: vec![0.0; flights], ..Self::default() }
+    /// Of tapes with so many collectives that are told apart.
+    pub fn new(runs: Vec<f64>, collectives: Vec<f64>, flights: usize) -> Self {
+        Self { runs, collectives, ends: vec![0.0; flights] }
     }
 
     /// Seconds of a tape that begins with a free communication stream. What it does not wait for takes nothing.

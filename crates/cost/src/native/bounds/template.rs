@@ -1,17 +1,15 @@
 //! Small programs that stand for large ones: pieces of up to three blocks, at the beginning, in the middle and at the end
 //! of a pipeline, or as the whole of it.
 
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::sync::Arc;
 
-use quadrille_spec::{Axis, AxisSet, Grid, Layout, Linear, Model, Recompute, Schedule};
-use quadrille_step::{
-    Collective, Layer, Members, Operation, Section, StageProgram, StepProgram, StorageId, ValueId, kind,
-};
+use quadrille_spec::{Axis, Grid, Layout, Linear, Model, Recompute, Schedule};
+use quadrille_step::{Layer, Operation, Section, StageProgram, StepProgram, StorageId, ValueId, kind};
 
 use super::holdings::Holdings;
 use super::shapes::Shapes;
 use super::tape::{Tape, Task};
+use super::told::{Communication, Numbered, Told};
 use crate::native::{Candidate, PriceError, Problem};
 
 /// Stages of a pipeline that stands for all.
@@ -19,17 +17,17 @@ const STAGES: usize = 3;
 
 /// What candidates have in common whose pieces of layers have the same operations: only sizes differ.
 pub(super) fn structure(model: &Model, c: &Candidate) -> Candidate {
-    // Panels, and copies of keys, are told by the sizes of the mesh.
-    let exact = c.linear == Linear::Summa || c.size(Axis::X) > model.kv_heads;
+    // As many copies of keys as the size of x says.
+    let copies = c.size(Axis::X) > model.kv_heads;
     let size = |axis: Axis| match axis {
-        Axis::X | Axis::Y if exact => c.size(axis),
+        Axis::X if copies => c.size(axis),
         _ => c.size(axis).min(2),
     };
     Candidate {
         sizes: Axis::ALL.map(size),
         inside: [1; 6],
         microbatch: 1,
-        summa_panels: if exact { c.summa_panels } else { 1 },
+        summa_panels: if c.linear == Linear::Summa { c.summa_panels } else { 1 },
         schedule: if c.schedule == Schedule::ZeroBubble { c.schedule } else { Schedule::OneForwardOneBackward },
         chunks: 1,
         recompute: if let Recompute::Full { .. } = c.recompute { Recompute::Full { every: 1 } } else { c.recompute },
@@ -37,39 +35,9 @@ pub(super) fn structure(model: &Model, c: &Candidate) -> Candidate {
     }
 }
 
-/// Counts of blocks that are measured: none to three.
-pub(super) const PROBED: usize = 4;
-
-/// A collective as it is priced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Communication {
-    /// Of values.
-    Values(Collective),
-    /// Of so many scalars.
-    Scalars(AxisSet, usize),
-}
-
-/// Things by their numbers, each once.
-#[derive(Debug, Clone)]
-pub(super) struct Numbered<T> {
-    /// In the order of their numbers.
-    pub all: Vec<T>,
-    numbers: HashMap<T, usize>,
-}
-
-impl<T: Hash + Eq + Clone> Numbered<T> {
-    fn new() -> Self {
-        Self { all: Vec::new(), numbers: HashMap::new() }
-    }
-
-    fn number(&mut self, thing: T) -> usize {
-        let next = self.all.len();
-        let number = *self.numbers.entry(thing.clone()).or_insert(next);
-        if number == next {
-            self.all.push(thing);
-        }
-        number
-    }
+/// Most blocks of pieces that are measured. Panels are many operations, which hide little behind each other: two will do.
+fn most_blocks(c: &Candidate) -> usize {
+    if c.linear == Linear::Summa { 2 } else { 3 }
 }
 
 /// A piece of layers.
@@ -89,17 +57,22 @@ pub(super) type Parameters = Vec<(ValueId, bool)>;
 /// The pieces of a structure.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
+    /// In the sizes of the candidate that was measured last.
     pub shapes: Shapes,
-    /// Computations, in shapes.
-    pub works: Numbered<Operation>,
-    pub collectives: Numbered<Communication>,
+    pub pieces: Arc<Pieces>,
+}
+
+/// What the pieces of a structure do, in shapes.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    pub told: Told,
     /// Computations that follow each other.
     pub runs: Numbered<Vec<usize>>,
     /// Most collectives that are told apart in a tape.
     pub flights: usize,
     /// By place (the first, those between, the last; or the only one): with so many blocks. Those between, and the only
     /// one, have one at least.
-    pub pieces: Vec<[Piece; PROBED]>,
+    pub places: Vec<Vec<Piece>>,
     /// Of a block, and what the places have beside blocks.
     pub block: Parameters,
     pub ends: Vec<Parameters>,
@@ -111,46 +84,16 @@ impl Template {
     /// # Errors
     /// A candidate that has no program.
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
-        let [none, one, two, three] = [probe(problem, c, 0)?, probe(problem, c, 1)?, probe(problem, c, 2)?, probe(problem, c, 3)?];
-        let mut template = Self {
-            shapes: Shapes::like(&one.stages[0]),
-            works: Numbered::new(),
-            collectives: Numbered::new(),
-            runs: Numbered::new(),
-            flights: 0,
-            pieces: Vec::new(),
-            block: Vec::new(),
-            ends: Vec::new(),
-        };
-        for (place, one) in one.stages.iter().enumerate() {
-            let pieces = [&none.stages[place], one, &two.stages[place], &three.stages[place]].map(|stage| template.piece(stage));
-            template.pieces.push(pieces);
-            template.parameters(one);
+        let one = probe(problem, c, 1)?;
+        let several = (2..=most_blocks(c)).map(|blocks| probe(problem, c, blocks)).collect::<Result<Vec<_>, _>>()?;
+        let probes: Vec<StepProgram> = [probe(problem, c, 0)?, one].into_iter().chain(several).collect();
+        let mut telling = Telling { shapes: Shapes::like(&probes[1].stages[0]), pieces: Pieces::default() };
+        for (place, stage) in probes[1].stages.iter().enumerate() {
+            let pieces = probes.iter().map(|probe| telling.piece(&probe.stages[place])).collect();
+            telling.pieces.places.push(pieces);
+            telling.parameters(stage);
         }
-        Ok(template)
-    }
-
-    fn parameters(&mut self, stage: &StageProgram) {
-        let is_block = |layer: Layer| matches!(layer, Layer::Block(_));
-        let shape = |template: &mut Self, in_block: bool| -> Parameters {
-            let parameters = stage.parameters.iter().filter(|parameter| is_block(parameter.layer) == in_block);
-            let by_product = |value: ValueId| !stage.value(value).sharding.flat.is_empty();
-            parameters.map(|each| (template.shapes.value(stage, each.value), by_product(each.value))).collect()
-        };
-        self.block = shape(self, true);
-        let ends = shape(self, false);
-        self.ends.push(ends);
-    }
-
-    fn piece(&mut self, stage: &StageProgram) -> Piece {
-        let chunk = &stage.chunks[0];
-        let shapes: Vec<ValueId> =
-            (0..stage.values.len()).map(|value| self.shapes.value(stage, ValueId(value))).collect();
-        let mut telling = Telling { template: self, stage, shapes: &shapes };
-        let passes = chunk.sections().map(|section| telling.tape(section));
-        let update = telling.tape(&stage.update);
-        let sends = chunk.forward.sends.iter().map(|message| shapes[message.value.0]).collect();
-        Piece { passes, update, sends, holdings: Holdings::new(stage, chunk, &mut self.shapes) }
+        Ok(Self { shapes: telling.shapes, pieces: Arc::new(telling.pieces) })
     }
 }
 
@@ -177,64 +120,75 @@ fn probe(problem: &Problem, c: &Candidate, blocks: usize) -> Result<StepProgram,
     Ok(StepProgram::new(&model, &layout)?)
 }
 
-/// A stage while its sections are told as tapes.
-struct Telling<'a> {
-    template: &'a mut Template,
-    stage: &'a StageProgram,
-    /// Of all values.
-    shapes: &'a [ValueId],
+/// Pieces while they are told.
+struct Telling {
+    shapes: Shapes,
+    pieces: Pieces,
 }
 
-impl Telling<'_> {
+impl Telling {
+    fn parameters(&mut self, stage: &StageProgram) {
+        let [mut block, mut ends] = [Parameters::new(), Parameters::new()];
+        for parameter in &stage.parameters {
+            let by_product = !stage.value(parameter.value).sharding.flat.is_empty();
+            let list = if matches!(parameter.layer, Layer::Block(_)) { &mut block } else { &mut ends };
+            list.push((self.shapes.value(stage, parameter.value), by_product));
+        }
+        self.pieces.block = block;
+        self.pieces.ends.push(ends);
+    }
+
+    fn piece(&mut self, stage: &StageProgram) -> Piece {
+        let chunk = &stage.chunks[0];
+        let shapes: Vec<ValueId> =
+            (0..stage.values.len()).map(|value| self.shapes.value(stage, ValueId(value))).collect();
+        let passes = chunk.sections().map(|section| self.tape(stage, section, &shapes));
+        let update = self.tape(stage, &stage.update, &shapes);
+        let sends = chunk.forward.sends.iter().map(|message| shapes[message.value.0]).collect();
+        Piece { passes, update, sends, holdings: Holdings::new(stage, chunk, &mut self.shapes) }
+    }
+
     /// What a step's first microbatch alone does is left out.
-    fn tape(&mut self, section: &Section) -> Tape {
+    fn tape(&mut self, stage: &StageProgram, section: &Section, shapes: &[ValueId]) -> Tape {
         let (mut tape, mut run) = (Tape::new(), Vec::new());
-        let mut flights: Numbered<StorageId> = Numbered::new();
-        let mut scalars = self.stage.storages.len();
+        let mut flights: Numbered<StorageId> = Numbered::default();
+        let mut scalars = stage.storages.len();
+        let shape = |value: ValueId| shapes[value.0];
         for op in section.ops.iter().filter(|op| !op.once) {
-            let grid = self.stage.grid();
+            let grid = stage.grid();
             match op.operation {
                 Operation::Issue(collective) if collective.size(grid) > 1 => {
                     self.end_run(&mut run, &mut tape);
-                    let flight = flights.number(self.stage.value(collective.output).storage);
-                    tape.push(Task::Issue { collective: self.collective(collective), flight });
+                    let flight = flights.number(stage.value(collective.output).storage);
+                    let collective = self.pieces.told.collectives.number(Communication::of(collective, shape));
+                    tape.push(Task::Issue { collective, flight });
                 }
                 Operation::Wait(collective) if collective.size(grid) > 1 => {
                     self.end_run(&mut run, &mut tape);
-                    tape.push(Task::Wait { flight: flights.number(self.stage.value(collective.output).storage) });
+                    tape.push(Task::Wait { flight: flights.number(stage.value(collective.output).storage) });
                 }
                 Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) if grid.size_of(axes) > 1 => {
                     self.end_run(&mut run, &mut tape);
                     let collective = Communication::Scalars(axes, scalar.elements());
-                    let (collective, flight) =
-                        (self.template.collectives.number(collective), flights.number(StorageId(scalars)));
+                    let collective = self.pieces.told.collectives.number(collective);
+                    let flight = flights.number(StorageId(scalars));
                     tape.extend([Task::Issue { collective, flight }, Task::Wait { flight }]);
                     scalars += 1;
                 }
-                operation if operation.group().computes() => run.push(self.work(operation)),
+                operation if operation.group().computes() => {
+                    run.push(self.pieces.told.works.number(operation.anywhere().with_values(shape)));
+                }
                 _ => {}
             }
         }
         self.end_run(&mut run, &mut tape);
-        self.template.flights = self.template.flights.max(flights.all.len());
+        self.pieces.flights = self.pieces.flights.max(flights.all.len());
         tape
     }
 
     fn end_run(&mut self, run: &mut Vec<usize>, tape: &mut Tape) {
         if !run.is_empty() {
-            tape.push(Task::Run(self.template.runs.number(std::mem::take(run))));
+            tape.push(Task::Run(self.pieces.runs.number(std::mem::take(run))));
         }
-    }
-
-    fn work(&mut self, operation: Operation) -> usize {
-        self.template.works.number(operation.anywhere().with_values(|value| self.shapes[value.0]))
-    }
-
-    fn collective(&mut self, collective: Collective) -> usize {
-        let Collective { members, input, output, .. } = collective;
-        let [input, output] = [input, output].map(|value| self.shapes[value.0]);
-        // Whoever is the root, a broadcast takes as long.
-        let members = if let Members::Root(_) = members { Members::Root(0) } else { members };
-        self.template.collectives.number(Communication::Values(Collective { members, input, output, ..collective }))
     }
 }

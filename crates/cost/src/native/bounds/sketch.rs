@@ -1,0 +1,110 @@
+//! What a block computes and sends, whatever waits for what: the roughest bound, of programs of a single block.
+
+use quadrille_spec::{Axis, Grid, Layout, Linear, Model, Recompute, Schedule};
+use quadrille_step::{Layer, Op, Operation, StageProgram, StepProgram, ValueId};
+
+use super::shapes::Shapes;
+use super::told::{Communication, Told};
+use crate::native::machine::NativeMachine;
+use crate::native::{Candidate, PriceError, Problem};
+
+/// What candidates have in common whose blocks compute and send the same but for sizes.
+pub(super) fn alike(c: &Candidate) -> Candidate {
+    let Candidate { sizes: [x, y, z, context, ..], recompute, .. } = *c;
+    Candidate {
+        sizes: [x.min(2), y.min(2), z.min(2), context.min(2), 1, 1],
+        activations: c.activations,
+        linear: c.linear,
+        summa_panels: if c.linear == Linear::Summa { c.summa_panels } else { 1 },
+        recompute: if let Recompute::Full { .. } = recompute { Recompute::Full { every: 1 } } else { recompute },
+        keep_communicated: c.keep_communicated,
+        keep_weights: c.keep_weights,
+        ..Candidate::PLAIN
+    }
+}
+
+/// How often something happens on the rows of an overlap chunk, and how often for all of them.
+type Times = [usize; 2];
+
+/// The computations and collectives of a block.
+#[derive(Debug, Clone)]
+pub(super) struct Sketch {
+    shapes: Shapes,
+    told: Told,
+    /// By number.
+    works: Vec<Times>,
+    collectives: Vec<Times>,
+}
+
+impl Sketch {
+    /// Of the block of a candidate.
+    ///
+    /// # Errors
+    /// A candidate that has no program.
+    pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
+        let program = StepProgram::new(&Model { layers: 1, ..problem.model.clone() }, &layout(problem, c)?)?;
+        let stage = &program.stages[0];
+        let (works, collectives) = (Vec::new(), Vec::new());
+        let mut sketch = Self { shapes: Shapes::like(stage), told: Told::default(), works, collectives };
+        let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections());
+        sections.flat_map(|section| &section.ops).for_each(|op| sketch.add(stage, op));
+        Ok(sketch)
+    }
+
+    fn add(&mut self, stage: &StageProgram, op: &Op) {
+        if op.once || !matches!(op.layer, Layer::Block(_)) {
+            return;
+        }
+        let operands = op.operation.operands();
+        let shapes: Vec<(ValueId, ValueId)> =
+            operands.all().iter().map(|value| (*value, self.shapes.value(stage, *value))).collect();
+        let shape =
+            |value: ValueId| shapes.iter().find(|(known, _)| *known == value).map_or(value, |(_, shape)| *shape);
+        let (times, number) = match op.operation {
+            Operation::Issue(collective) if collective.size(stage.grid()) > 1 => {
+                let collective = Communication::of(collective, shape);
+                (&mut self.collectives, self.told.collectives.number(collective))
+            }
+            operation if operation.group().computes() => {
+                (&mut self.works, self.told.works.number(operation.anywhere().with_values(shape)))
+            }
+            _ => return,
+        };
+        times.resize(times.len().max(number + 1), [0; 2]);
+        let of_tokens = operands.all().iter().any(|value| stage.value(*value).chunk.is_some());
+        times[number][usize::from(!of_tokens)] += 1;
+    }
+
+    /// Seconds that a block of the candidate computes or sends for a microbatch, whichever is longer, all passes together.
+    ///
+    /// # Errors
+    /// Sizes that are no grid.
+    pub fn seconds(&mut self, problem: &Problem, c: &Candidate) -> Result<f64, PriceError> {
+        let mut sizes = c.sizes;
+        sizes[Axis::Pipe as usize] = 1;
+        let (microbatch, overlap_chunks) = (c.microbatch, c.overlap_chunks);
+        let known = self.shapes.program.layout.clone();
+        let layout = Layout { grid: Grid::of_sizes(sizes)?, microbatch, overlap_chunks, ..known };
+        self.shapes.program.resize(&layout);
+        let (works, collectives) = self.told.seconds(&self.shapes.program, &NativeMachine::of(problem, *c));
+        let all = |times: &[Times], seconds: Vec<f64>| -> f64 {
+            let times = times.iter().map(|[of_chunk, once]| (of_chunk * overlap_chunks + once) as f64);
+            times.zip(seconds).map(|(times, seconds)| times * seconds).sum()
+        };
+        Ok(all(&self.works, works).max(all(&self.collectives, collectives)))
+    }
+}
+
+/// A layout of a single stage and block, without overlap chunks.
+fn layout(problem: &Problem, c: &Candidate) -> Result<Layout, PriceError> {
+    let mut sizes = c.sizes;
+    (sizes[Axis::Data as usize], sizes[Axis::Pipe as usize]) = (1, 1);
+    let plain = alike(c);
+    let candidate = Candidate { sizes, microbatch: c.microbatch, ..plain };
+    Ok(Layout {
+        stage_blocks: vec![1],
+        schedule: Schedule::OneForwardOneBackward,
+        global_batch: c.microbatch,
+        ..candidate.without_pieces(c.microbatch, problem.seq_len)?
+    })
+}

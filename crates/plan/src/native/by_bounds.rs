@@ -1,0 +1,131 @@
+//! The search of one cut by bounds: what they leave is priced by its programs.
+
+use quadrille_cost::native::{Bounds, Candidate, Pieces, PriceError};
+use quadrille_spec::{Axis, KeepWeights, Schedule, Zero};
+
+use super::survivors::Survivor;
+use super::visit::{Open, Visit};
+
+/// Beyond so many layouts that may be kept, some are priced at once, to know better which.
+const MOST_OPEN: usize = 256;
+
+/// Passes that serve all candidates of a block's sizes: of a pipeline or not, with weight gradients put off or not.
+#[derive(Default)]
+struct Bases([Option<Pieces>; 4]);
+
+impl Bases {
+    fn of(&mut self, bounds: &mut Bounds, plain: &Candidate) -> Result<&Pieces, PriceError> {
+        let several = usize::from(plain.size(Axis::Pipe) > 1);
+        let base = &mut self.0[several + 2 * usize::from(plain.schedule == Schedule::ZeroBubble)];
+        if base.is_none() {
+            *base = Some(bounds.passes(plain)?);
+        }
+        Ok(base.get_or_insert_default())
+    }
+}
+
+impl Visit<'_> {
+    /// Leaves of `open` what may be kept whatever else is chosen: nothing is computed again, and weights are gathered once.
+    pub(super) fn open_by_bounds(
+        &mut self,
+        pass: &Candidate,
+        open: &mut Vec<Open>,
+        bounds: &mut Bounds,
+    ) -> Result<(), PriceError> {
+        let mut bases = Bases::default();
+        let block = bounds.block_seconds(&Candidate { keep_weights: KeepWeights::Step, ..*pass })?;
+        let mut left = Vec::new();
+        for each in open.drain(..) {
+            let fastest = Candidate { keep_weights: KeepWeights::Step, zero: Zero::Off, ..*pass };
+            let plain = each.placed(&fastest, &self.ends);
+            let (end, pipeline) = each.of(&self.ends);
+            let mut worthless = self.kept.is_worthless(bounds.seconds_of_blocks(&plain, block), end.least_bytes);
+            if !worthless {
+                let base = bases.of(bounds, &plain)?;
+                worthless = self.kept.is_worthless(bounds.seconds_of_passes(&plain, base), end.least_bytes);
+            }
+            if worthless {
+                let configurations = pipeline.recompute.len() * self.keep_weights.len() * end.zero.len();
+                self.tally.counts.too_slow += configurations as u64;
+            } else {
+                left.push(each);
+            }
+        }
+        *open = left;
+        Ok(())
+    }
+
+    /// Everything that shares the sizes of a block: what its passes alone take rules most of it out, then the update too.
+    pub(super) fn block_by_bounds(
+        &mut self,
+        shared: &Candidate,
+        open: &[Open],
+        bounds: &mut Bounds,
+    ) -> Result<(), PriceError> {
+        if open.is_empty() {
+            return Ok(());
+        }
+        let mut bases = Bases::default();
+        let block = bounds.block_seconds(shared)?;
+        for open in open {
+            let (end, pipeline) = open.of(&self.ends);
+            if !pipeline.recompute.contains(&(shared.recompute, shared.keep_communicated)) {
+                continue;
+            }
+            let plain = Candidate { zero: Zero::Off, ..open.placed(shared, &self.ends) };
+            let zero: Vec<Zero> = end.zero.iter().map(|(zero, _)| *zero).collect();
+            let least_bytes = end.least_bytes;
+            let rough = bounds.seconds_of_blocks(&plain, block);
+            if self.search.prune && self.kept.is_worthless(rough, end.least_bytes) {
+                self.tally.counts.too_slow += zero.len() as u64;
+                continue;
+            }
+            let base = bases.of(bounds, &plain)?;
+            let seconds = bounds.seconds_of_passes(&plain, base);
+            for zero in zero {
+                let candidate = Candidate { zero, ..plain };
+                if !self.is_left(seconds, least_bytes) {
+                    continue;
+                }
+                let bytes = bounds.bytes(&candidate, base);
+                if !self.is_left(seconds, bytes) {
+                    continue;
+                }
+                if self.is_rough {
+                    self.survivors.all.push(Survivor { candidate, seconds, bytes });
+                } else {
+                    let pieces = bounds.pieces(&candidate)?;
+                    let (seconds, bytes) = (bounds.seconds(&candidate, &pieces), bounds.bytes(&candidate, &pieces));
+                    if self.is_left(seconds, bytes) {
+                        self.survivors.all.push(Survivor { candidate, seconds, bytes });
+                    }
+                }
+            }
+        }
+        self.settle_some()
+    }
+
+    /// Whether a layout of such bounds may be kept; it is counted if not.
+    fn is_left(&mut self, seconds: f64, bytes: u64) -> bool {
+        let counts = &mut self.tally.counts;
+        if !self.search.prune {
+            return true;
+        }
+        if self.search.setting.capacity.is_some_and(|capacity| bytes > capacity) {
+            counts.too_large += 1;
+            return false;
+        }
+        let worthless = self.kept.is_worthless(seconds, bytes);
+        counts.too_slow += u64::from(worthless);
+        !worthless
+    }
+
+    fn settle_some(&mut self) -> Result<(), PriceError> {
+        if self.survivors.all.len() <= MOST_OPEN || self.is_rough {
+            return Ok(());
+        }
+        let left = if self.search.prune { MOST_OPEN / 2 } else { 0 };
+        let Self { search, problem, kept, tally, survivors, .. } = self;
+        survivors.settle(left, search.prune, &search.setting, problem, kept, &mut tally.counts)
+    }
+}
