@@ -9,33 +9,44 @@ use super::template::{Parameters, Piece, Template};
 use crate::native::machine::NativeMachine;
 use crate::native::{Candidate, PriceError, Problem};
 
-/// A number for every count of blocks, from those of up to three: further ones add what the third does.
+/// A number for every count of blocks, from those of a few.
 ///
 /// Collectives and computations follow each other on two streams, so that what a pass takes is the longest of several ways
 /// through its tasks, each of which grows evenly with the blocks; and so it is with memory, the most of several moments. So
 /// none adds less than those before it, once a block has others on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Line {
-    /// With none, one and two blocks.
-    pub few: [f64; 3],
+    /// Of `first` blocks and the next few.
+    few: [f64; MOST],
+    first: usize,
+    known: usize,
     /// With each further block.
     pub more: f64,
 }
 
+/// Most numbers that are known.
+const MOST: usize = 3;
+
 impl Line {
-    /// From the numbers of none, one, two and maybe three blocks; else the third adds what `third` makes of the second.
-    fn through(numbers: &[f64], third: impl Fn(f64) -> f64) -> Self {
-        match *numbers {
-            [none, one, two, three] => Self { few: [none, one, two], more: three - two },
-            [none, one, two] => Self { few: [none, one, two], more: third(two - one) },
-            _ => Self::default(),
-        }
+    fn new(first: usize, numbers: &[f64], more: f64) -> Self {
+        let mut few = [0.0; MOST];
+        few.iter_mut().zip(numbers).for_each(|(few, number)| *few = *number);
+        Self { few, first, known: numbers.len().min(MOST), more }
     }
 
     /// With so many blocks.
     pub fn at(&self, blocks: usize) -> f64 {
-        let last = self.few.len() - 1;
-        self.few[blocks.min(last)] + blocks.saturating_sub(last) as f64 * self.more
+        let last = (self.first + self.known).saturating_sub(1);
+        let known = blocks.min(last).saturating_sub(self.first);
+        self.few[known] + blocks.saturating_sub(last) as f64 * self.more
+    }
+}
+
+/// What the last of these numbers is more than the one before.
+fn last_step(numbers: &[f64]) -> f64 {
+    match numbers {
+        [.., before, last] => last - before,
+        _ => 0.0,
     }
 }
 
@@ -86,26 +97,14 @@ impl Template {
         let mut seconds = Seconds::new(runs, collectives, self.pieces.flights);
         let bytes: Vec<f64> =
             self.shapes.program.storages.iter().map(|info: &StorageInfo| info.bytes() as f64).collect();
-        let place = |pieces: &[Piece], seconds: &mut Seconds| {
-            let held: Vec<Held> = pieces.iter().map(|piece| piece.holdings.held(&bytes)).collect();
-            let all = |of: &dyn Fn(&Held) -> f64| held.iter().map(of).collect::<Vec<f64>>();
-            let line = |of: &dyn Fn(&Held) -> f64| Line::through(&all(of), |second| second);
-            // The first neighbour may add more at a moment than the others: what is kept, they add.
-            let kept = line(&|held| held.lives[Life::InFlight as usize]).more;
-            let mut walk = |tape: &dyn Fn(&Piece) -> &Tape| {
-                Line::through(&pieces.iter().map(|piece| seconds.of(tape(piece))).collect::<Vec<f64>>(), |second| {
-                    second
-                })
-            };
-            Place {
-                passes: [0, 1, 2].map(|pass| walk(&|piece| &piece.passes[pass])),
-                update: walk(&|piece| &piece.update),
-                lives: Life::ALL.map(|life| line(&|held| held.lives[life as usize])),
-                most: Line::through(&all(&|held| held.most), |_| 0.0),
-                most_alone: Line::through(&all(&|held| held.most_alone), |second| second.min(kept)),
-            }
-        };
-        let places: Vec<Place> = self.pieces.places.iter().map(|pieces| place(pieces, &mut seconds)).collect();
+        let all = &self.pieces.places;
+        let middle = place(&all[all.len() / 2], 1, None, &bytes, &mut seconds);
+        let places: Vec<Place> = (0..all.len())
+            .map(|at| match at == all.len() / 2 {
+                true => middle,
+                false => place(&all[at], 0, Some(&middle), &bytes, &mut seconds),
+            })
+            .collect();
         let [.., last] = places[..] else { return Ok(Measured::default()) };
         let elements = |parameters: &Parameters| {
             let sum = |of_products: bool| {
@@ -116,7 +115,7 @@ impl Template {
         };
         let mut ends = [Elements::default(); 3];
         self.pieces.ends.iter().zip(&mut ends).for_each(|(parameters, end)| *end = elements(parameters));
-        let sends = &self.pieces.places[0][1].sends;
+        let sends = &self.pieces.places[0][0].sends;
         Ok(Measured {
             places: [places[0], places[1.min(places.len() - 1)], last],
             message: sends.first().map_or(0, |value| self.shapes.program.local_bytes(*value)),
@@ -125,4 +124,30 @@ impl Template {
             ends,
         })
     }
+}
+
+/// Of pieces of `first` blocks and the next few. Those at the ends of a pipeline grow as those in its `middle` do, at least by
+/// as much as they have grown themselves.
+fn place(pieces: &[Piece], first: usize, middle: Option<&Place>, bytes: &[f64], seconds: &mut Seconds) -> Place {
+    let held: Vec<Held> = pieces.iter().map(|piece| piece.holdings.held(bytes)).collect();
+    let all = |of: &dyn Fn(&Held) -> f64| held.iter().map(of).collect::<Vec<f64>>();
+    let line = |numbers: &[f64], of_middle: &dyn Fn(&Place) -> Line| {
+        let own = last_step(numbers);
+        Line::new(first, numbers, middle.map_or(own, |middle| own.min(of_middle(middle).more)))
+    };
+    let mut walk = |tape: &dyn Fn(&Piece) -> &Tape, of_middle: &dyn Fn(&Place) -> Line| {
+        line(&pieces.iter().map(|piece| seconds.of(tape(piece))).collect::<Vec<f64>>(), of_middle)
+    };
+    let passes = [0, 1, 2].map(|pass| walk(&|piece| &piece.passes[pass], &|place| place.passes[pass]));
+    let update = walk(&|piece| &piece.update, &|place| place.update);
+    let lives =
+        Life::ALL.map(|life| line(&all(&|held| held.lives[life as usize]), &|place| place.lives[life as usize]));
+    let mut most = line(&all(&|held| held.most), &|place| place.most);
+    let mut most_alone = line(&all(&|held| held.most_alone), &|place| place.most_alone);
+    if middle.is_none() && pieces.len() < MOST {
+        // The first neighbour may add more at a moment than the others: of those, what is kept is sure.
+        most.more = 0.0;
+        most_alone.more = most_alone.more.min(lives[Life::InFlight as usize].more);
+    }
+    Place { passes, update, lives, most, most_alone }
 }

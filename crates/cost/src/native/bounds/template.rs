@@ -1,4 +1,4 @@
-//! Small programs that stand for large ones: pieces of up to three blocks, at the beginning, in the middle and at the end
+//! Small programs that stand for large ones: pieces of few blocks, at the beginning, in the middle and at the end
 //! of a pipeline, or as the whole of it.
 
 use std::sync::Arc;
@@ -70,8 +70,8 @@ pub(super) struct Pieces {
     pub runs: Numbered<Vec<usize>>,
     /// Most collectives that are told apart in a tape.
     pub flights: usize,
-    /// By place (the first, those between, the last; or the only one): with so many blocks. Those between, and the only
-    /// one, have one at least.
+    /// By place (the first, those between, the last; or the only one): those at the ends with no block, with one, ..., the
+    /// others with one block, with two, ...
     pub places: Vec<Vec<Piece>>,
     /// Of a block, and what the places have beside blocks.
     pub block: Parameters,
@@ -84,11 +84,9 @@ impl Template {
     /// # Errors
     /// A candidate that has no program.
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
-        let one = probe(problem, c, 1)?;
-        let several = (2..=most_blocks(c)).map(|blocks| probe(problem, c, blocks)).collect::<Result<Vec<_>, _>>()?;
-        let probes: Vec<StepProgram> = [probe(problem, c, 0)?, one].into_iter().chain(several).collect();
-        let mut telling = Telling { shapes: Shapes::like(&probes[1].stages[0]), pieces: Pieces::default() };
-        for (place, stage) in probes[1].stages.iter().enumerate() {
+        let probes = (1..=most_blocks(c)).map(|blocks| probe(problem, c, blocks)).collect::<Result<Vec<_>, _>>()?;
+        let mut telling = Telling { shapes: Shapes::like(&probes[0].stages[0]), pieces: Pieces::default() };
+        for (place, stage) in probes[0].stages.iter().enumerate() {
             let pieces = probes.iter().map(|probe| telling.piece(&probe.stages[place])).collect();
             telling.pieces.places.push(pieces);
             telling.parameters(stage);
@@ -97,13 +95,13 @@ impl Template {
     }
 }
 
-/// A program of a candidate's structure and sizes with pieces of so many blocks. Only ends of a pipeline may have none.
+/// A program of a candidate's structure and sizes with pieces of so many blocks; the ends of a pipeline have one less.
 fn probe(problem: &Problem, c: &Candidate, blocks: usize) -> Result<StepProgram, PriceError> {
     let stages = if c.size(Axis::Pipe) > 1 { STAGES } else { 1 };
     let mut sizes = c.sizes;
     sizes[Axis::Pipe as usize] = stages;
-    let mut stage_blocks = vec![blocks; stages];
-    stage_blocks[stages / 2] = blocks.max(1);
+    let mut stage_blocks = vec![blocks - 1; stages];
+    stage_blocks[stages / 2] = blocks;
     let model = Model { layers: stage_blocks.iter().sum(), ..problem.model.clone() };
     let canonical = structure(&problem.model, c);
     let layout = Layout {
@@ -134,7 +132,9 @@ impl Telling {
             let list = if matches!(parameter.layer, Layer::Block(_)) { &mut block } else { &mut ends };
             list.push((self.shapes.value(stage, parameter.value), by_product));
         }
-        self.pieces.block = block;
+        if !block.is_empty() {
+            self.pieces.block = block;
+        }
         self.pieces.ends.push(ends);
     }
 
