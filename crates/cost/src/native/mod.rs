@@ -1,10 +1,11 @@
 //! The native model: what a step of any layout costs on a described cluster.
 //!
 //! [`Problem::price_layout`] is the price: of this program's engine that of the step program, of other frameworks a closed
-//! form, which also says which layouts a search looks at. The closed form speaks of the same operations and collectives as
-//! the step program and is held against it: volumes, FLOPs and swept elements equal the program's ledger as integers. A
-//! [`Block`] price depends on few sizes and is reused; a [`Price`] combines it with the pipeline, the data axis and the
-//! switches.
+//! form. [`Bounds`] are below the price of programs and tell a search which of them to build.
+//!
+//! The closed form speaks of the same operations and collectives as the step program and is held against it: volumes, FLOPs
+//! and swept elements equal the program's ledger as integers. A [`Block`] price depends on few sizes and is reused; a
+//! [`Price`] combines it with the pipeline, the data axis and the switches.
 
 mod block;
 mod bounds;
