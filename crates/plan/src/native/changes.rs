@@ -5,14 +5,12 @@ use std::collections::BTreeSet;
 use quadrille_cost::native::{Bounds, Candidate, PriceError, Problem};
 use quadrille_spec::{Axis, Recompute, Schedule};
 
-use super::count::Counts;
 use super::placement::{node, placements};
-use super::ranking::{Kept, Ranked};
+use super::ranking::Ranked;
 use super::setting::Setting;
 use super::space::{Space, divisors};
-use super::survivors::{Survivor, Survivors};
 
-/// How many changes are priced by their programs.
+/// How many changes are shown where programs are priced.
 const PRICED: usize = 16;
 
 /// A layout that differs in one choice.
@@ -61,32 +59,38 @@ impl Setting<'_> {
     fn changes_by_programs(
         &self,
         problem: &Problem,
-        open: Vec<(String, Vec<Candidate>)>,
+        meant: Vec<(String, Vec<Candidate>)>,
     ) -> Result<Vec<Change>, PriceError> {
         let mut bounds = Bounds::new(problem);
-        let mut named = Vec::new();
-        let mut survivors = Survivors::default();
-        for (what, variants) in open {
+        let mut open = Vec::new();
+        for (change, (_, variants)) in meant.iter().enumerate() {
             for candidate in variants {
-                let pieces = bounds.pieces(&candidate)?;
-                let (seconds, bytes) = (bounds.seconds(&candidate, &pieces), bounds.bytes(&candidate, &pieces));
-                if self.capacity.is_none_or(|capacity| bytes <= capacity) {
-                    survivors.all.push(Survivor { candidate, seconds, bytes });
-                    named.push((what.clone(), candidate));
+                let pieces = bounds.pieces(candidate)?;
+                if self.capacity.is_none_or(|capacity| bounds.bytes(candidate, &pieces) <= capacity) {
+                    open.push((bounds.seconds(candidate, &pieces), change, *candidate));
                 }
             }
         }
-        // Of a choice that can mean several layouts, all may be among the fastest.
-        let mut kept = Kept::new(2 * PRICED, false, false);
-        survivors.settle(0, true, self, problem, &mut kept, &mut Counts::default())?;
-        let mut found: Vec<Change> = Vec::new();
-        for ranked in kept.into_parts().0 {
-            let Some((what, _)) = named.iter().find(|(_, candidate)| *candidate == ranked.candidate) else { continue };
-            if found.iter().all(|change| change.what != *what) {
-                let price = problem.price_layout(&self.layout(&ranked.candidate)?)?;
-                found.push(Change { what: what.clone(), ranked: Ranked { price, ..ranked } });
+        open.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        let mut best: Vec<Option<Ranked>> = vec![None; meant.len()];
+        for (least, change, candidate) in open {
+            let mut known: Vec<f64> = best.iter().flatten().map(|ranked| ranked.price.seconds).collect();
+            known.sort_by(f64::total_cmp);
+            if known.get(PRICED - 1).is_some_and(|slowest| least > *slowest) {
+                break;
+            }
+            if best[change].is_some_and(|ranked| least > ranked.price.seconds) {
+                continue;
+            }
+            let ranked = Ranked { candidate, price: problem.price_layout(&self.layout(&candidate)?)? };
+            if self.fits(&ranked.price) && best[change].is_none_or(|known| ranked.order(&known).is_lt()) {
+                best[change] = Some(ranked);
             }
         }
+        let found = meant.into_iter().zip(best);
+        let mut found: Vec<Change> =
+            found.filter_map(|((what, _), ranked)| ranked.map(|ranked| Change { what, ranked })).collect();
+        found.sort_by(|a, b| a.ranked.order(&b.ranked));
         found.truncate(PRICED);
         Ok(found)
     }
