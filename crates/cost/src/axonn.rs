@@ -24,6 +24,7 @@ pub struct Linear {
 
 /// The linear layers of a block, in forward order; normal and transposed ones alternate.
 pub fn linears(model: &Model) -> [Linear; 4] {
+    let model = &model.classic();
     let (h, f) = (model.hidden, model.ffn);
     let linear = |name, inputs, outputs, transposed| Linear { name, inputs, outputs, transposed };
     [
@@ -184,14 +185,15 @@ impl Price {
 /// step. With one pass this is the paper's formula, `m` being all tokens of a data group.
 ///
 /// # Errors
-/// Those of [`bandwidths`].
+/// A model that [`quadrille_spec::Classic`] does not describe; those of [`bandwidths`].
 pub fn price(model: &Model, layout: &Layout, cluster: &Cluster, element_bytes: u64) -> Result<Price, SpecError> {
+    model.check_classic("AxoNN's communication model")?;
     let bandwidths = bandwidths(cluster, &layout.grid, layout.per_node)?;
     let rows = layout.microbatch * layout.seq_len;
     let term = |linear: &Linear, equation: Equation| {
         let executions = if equation == Equation::DataReduce { 1 } else { layout.microbatches() };
         let axis = equation.axis(linear);
-        let elements = equation.elements(linear, &layout.grid, rows) * (model.layers * executions) as f64;
+        let elements = equation.elements(linear, &layout.grid, rows) * (model.layers() * executions) as f64;
         let bytes = elements * element_bytes as f64;
         Term { linear: linear.name, equation, axis, elements, bytes, seconds: bytes / bandwidths[axis as usize] }
     };

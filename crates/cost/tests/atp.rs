@@ -262,9 +262,9 @@ fn models_and_meshes_that_equation_2_does_not_describe() {
     assert_eq!((check_described(&model), mesh(8, 8).check(&model)), (Ok(()), Ok(())));
     let llama = check_described(&Model::preset("llama2-7b").unwrap()).unwrap_err().to_string();
     assert!(llama.starts_with("activation = swiglu: equation 2"), "{llama}");
-    let grouped = check_described(&Model { kv_heads: 1, ..model.clone() }).unwrap_err().to_string();
+    let grouped = check_described(&model.reshaped(|m| m.kv_heads = 1)).unwrap_err().to_string();
     assert!(grouped.starts_with("kv_heads = 1: equation 2"), "{grouped}");
-    let heads = mesh(model.heads * 2, 1).check(&model).unwrap_err().to_string();
+    let heads = mesh(model.classic().heads * 2, 1).check(&model).unwrap_err().to_string();
     assert!(heads.contains("does not divide heads"), "{heads}");
     let hidden = mesh(1, 7).check(&model).unwrap_err().to_string();
     assert!(hidden.starts_with("d2=7 does not divide hidden"), "{hidden}");

@@ -118,7 +118,7 @@ fn volumes_are_those_of_section_3_2() {
 /// Tensor parallelism in three papers: AxoNN's x axis, ATP's DeviceMesh(t, 1), Megatron-LM's `8 b s h (t-1)/t` a layer.
 #[test]
 fn three_models_agree_on_megatrons_volume() {
-    let model = Model { layers: 2, ..preset("megatron-1.7b") };
+    let model = preset("megatron-1.7b").reshaped(|m| m.layers = 2);
     for tensor in [2, 4, 8] {
         let elements = configuration(tensor, 1, 1, 4).tensor_elements(&model);
         let request = LayoutRequest {
@@ -230,8 +230,10 @@ fn the_microbatch_balances_rate_and_bubble() {
 fn layers_are_interleaved_where_the_schedule_allows_it_and_it_fits() {
     let model = preset("megatron-39.1b");
     let advised = |layers: usize, machine: Machine, batch| {
-        advise(&Model { layers, ..model.clone() }, &machine, batch, |configuration| configuration.microbatch() as f64)
-            .unwrap()
+        advise(&model.reshaped(|m| m.layers = layers), &machine, batch, |configuration| {
+            configuration.microbatch() as f64
+        })
+        .unwrap()
     };
     let chunks = |layers, devices, batch| advised(layers, selene(devices), batch).chunks;
     // Two stages; 24 layers each are cut in two, 25 in five.
@@ -282,11 +284,11 @@ fn models_that_the_equations_do_not_count() {
     for (model, words) in [
         (preset("llama2-7b"), ["activation = swiglu", "two products"]),
         (vit, ["patch_values = ", "vocabulary"]),
-        (Model { kv_heads: 2, ..gpt.clone() }, ["kv_heads = 2", "every head"]),
-        (Model { ffn: 1000, ..gpt.clone() }, ["ffn = 1000", "four times hidden"]),
-        (Model { positions: Positions::Rotary, ..gpt.clone() }, ["positions = rotary", "table of positions"]),
-        (Model { norm: Norm::Rms, ..gpt.clone() }, ["norm = rms", "layer norms"]),
-        (Model { biases: false, ..gpt.clone() }, ["biases = false", "every linear layer"]),
+        (gpt.reshaped(|m| m.kv_heads = 2), ["kv_heads = 2", "every head"]),
+        (gpt.reshaped(|m| m.ffn = 1000), ["ffn = 1000", "four times hidden"]),
+        (gpt.reshaped(|m| m.positions = Positions::Rotary), ["positions = rotary", "table of positions"]),
+        (gpt.reshaped(|m| m.norm = Norm::Rms), ["norm = rms", "layer norms"]),
+        (gpt.reshaped(|m| m.biases = false), ["biases = false", "every linear layer"]),
         (Model { tied_head: false, ..gpt.clone() }, ["tied_head = false", "once"]),
     ] {
         let message = check_described(&model).unwrap_err().to_string();

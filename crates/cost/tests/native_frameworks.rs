@@ -7,7 +7,11 @@ const BATCH: usize = 16;
 
 fn model() -> Model {
     let gpt = Model::gpt(8, 1024, 16, 32_000, 512);
-    Model { norm: Norm::Rms, biases: false, dropout: 0.0, ..gpt }
+    gpt.reshaped(|m| {
+        m.norm = Norm::Rms;
+        m.biases = false;
+        m.dropout = 0.0;
+    })
 }
 
 fn candidate(grid: &str, chunks: usize) -> Candidate {

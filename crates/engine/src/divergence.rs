@@ -158,7 +158,7 @@ impl<T: Real> RankEngine<'_, T> {
 
     /// Microbatches one after the other; in each the layers forward, then backward.
     fn order(&self, layer: Layer, index: usize, action: Action) -> u64 {
-        let last = self.program.model.layers as u64 + 2;
+        let last = self.program.model.layers() as u64 + 2;
         let position = match layer {
             Layer::Embedding => 0,
             Layer::Block(index) => index as u64 + 1,

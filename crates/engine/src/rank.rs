@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use quadrille_comm::{Group, Label, Ledger as Counted, Pending, RankContext};
-use quadrille_spec::{AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, Positions, RankLedger};
+use quadrille_spec::{Attention, AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
 use quadrille_step::schedule::Action;
 use quadrille_step::{
-    Layer, Parameter, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes, empty_axes,
+    BlockKind, Layer, Parameter, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes,
+    empty_axes,
 };
 use quadrille_tensor::{Buffer, ContextPart, Pool, Rotary};
 use serde::{Deserialize, Serialize};
@@ -52,8 +53,8 @@ pub struct RankEngine<'a, T> {
     pub(crate) groups: BTreeMap<AxisSet, Group>,
     /// The first and the last stage, on their ranks.
     pub(crate) pipe_ends: Option<Group>,
-    /// The ranks that hold the same keys and values, if there are others.
-    pub(crate) key_copies: Option<Group>,
+    /// The ranks that hold the same keys and values, by how many they are, where there are others.
+    pub(crate) key_copies: BTreeMap<usize, Group>,
     /// Collectives under way, by the storage of their output.
     pub(crate) flights: BTreeMap<StorageId, Flight<T>>,
     /// Messages under way, by storage and copy.
@@ -61,7 +62,7 @@ pub struct RankEngine<'a, T> {
     pub(crate) matmuls: MatmulChoices,
     pub(crate) scratch: Buffer<T>,
     /// Angles of the positions of this rank's tokens, if attention turns by them.
-    pub(crate) rotary: Rotary<T>,
+    rotary: Vec<Rotary<T>>,
     pub(crate) hyper: Hyper,
     pub(crate) seed: u64,
     pub(crate) step: u64,
@@ -153,15 +154,15 @@ impl<'a, T: Real> RankEngine<'a, T> {
             true => Some(context.group(&Axis::Pipe.only().key(), &[first, last])?),
             false => None,
         };
-        let copies = program.layout.kv_copies(&program.model);
-        let key_copies = match copies > 1 {
-            true => {
+        let mut key_copies = BTreeMap::new();
+        for block in program.model.blocks.kinds() {
+            let copies = program.layout.kv_copies(&block.attention);
+            if copies > 1 && !key_copies.contains_key(&copies) {
                 let along_x = grid.group(rank, Axis::X.only());
-                let block = along_x.chunks_exact(copies).nth(place.on(Axis::X) / copies).unwrap_or_default();
-                Some(context.group(&Axis::X.only().key(), block)?)
+                let ranks = along_x.chunks_exact(copies).nth(place.on(Axis::X) / copies).unwrap_or_default();
+                key_copies.insert(copies, context.group(&Axis::X.only().key(), ranks)?);
             }
-            false => None,
-        };
+        }
         let mut slots = Slots::new(program, lent)?;
         let shard_len = |value: ValueId| program.value(value).local_elements;
         let trained = program.parameters.iter().filter(|_| program.trains());
@@ -332,6 +333,11 @@ impl<'a, T: Real> RankEngine<'a, T> {
         Ok(())
     }
 
+    /// The angles by which a block turns queries and keys.
+    pub(crate) fn rotary(&self, block: BlockKind) -> &Rotary<T> {
+        &self.rotary[block.0]
+    }
+
     /// Does `work`, and notes how long it took.
     pub(crate) fn timed<R>(
         &mut self,
@@ -351,19 +357,22 @@ impl<'a, T: Real> RankEngine<'a, T> {
     }
 }
 
-/// The angles of the tokens of a sequence that the rank at `place` has, of generation those of all positions in the cache;
-/// empty where positions are learned.
-fn rotary<T: Real>(program: &StageProgram, place: Coordinate) -> Rotary<T> {
-    let (model, seq_len) = (&program.model, program.layout.seq_len);
-    if model.positions != Positions::Rotary {
-        return Rotary::default();
-    }
-    if let Purpose::Generation(generation) = program.purpose {
-        return Rotary::new(model.head_dim(), model.rotary_base, 0..generation.capacity);
-    }
+/// By kind of block, the angles of the tokens of a sequence that the rank at `place` has, of generation those of all
+/// positions in the cache; empty where queries and keys do not turn.
+fn rotary<T: Real>(program: &StageProgram, place: Coordinate) -> Vec<Rotary<T>> {
+    let seq_len = program.layout.seq_len;
     let part = ContextPart { part: place.on(Axis::Context), parts: program.grid().size(Axis::Context) };
-    let positions = (0..part.tokens(seq_len)).map(|token| part.position(token, seq_len));
-    Rotary::new(model.head_dim(), model.rotary_base, positions)
+    let table = |attention: &Attention| match (attention.rotary, program.purpose) {
+        (None, _) => Rotary::default(),
+        (Some(rotary), Purpose::Generation(generation)) => {
+            Rotary::new(attention.head_dim, rotary.base, 0..generation.capacity)
+        }
+        (Some(rotary), _) => {
+            let positions = (0..part.tokens(seq_len)).map(|token| part.position(token, seq_len));
+            Rotary::new(attention.head_dim, rotary.base, positions)
+        }
+    };
+    program.model.blocks.kinds().iter().map(|block| table(&block.attention)).collect()
 }
 
 /// A layer's name for the communicator's reports.

@@ -1,6 +1,6 @@
 //! The `config.json` of a model that was not imported, or that changed since.
 
-use quadrille_spec::{Activation, Model, Norm, Positions};
+use quadrille_spec::{Activation, Classic, Model, Norm, Positions};
 use serde_json::{Value, json};
 
 use crate::{Family, HuggingFaceError, StoredType};
@@ -15,10 +15,11 @@ const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_ne
 /// A model that no family computes, with the field that stands in the way.
 pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value), HuggingFaceError> {
     let family = family(model)?;
+    let sizes = &model.classic();
     let mut config = match family {
-        Family::Gpt2 => gpt2(model),
-        Family::GptNeox => gpt_neox(model),
-        Family::Llama | Family::Mistral => llama(model),
+        Family::Gpt2 => gpt2(sizes),
+        Family::GptNeox => gpt_neox(sizes),
+        Family::Llama | Family::Mistral => llama(sizes),
     };
     config["tie_word_embeddings"] = model.tied_head.into();
     config["vocab_size"] = model.vocab.into();
@@ -93,6 +94,10 @@ pub(crate) fn set_dropout(config: &mut Value, family: Family, dropout: f64) -> b
 fn family(model: &Model) -> Result<Family, HuggingFaceError> {
     let refuse =
         |field, value: String, rule: &str| Err(HuggingFaceError::Inexpressible { field, value, rule: rule.to_owned() });
+    if let Some((field, value)) = model.beyond_classic() {
+        return refuse(field, value, FAMILIES);
+    }
+    let model = &model.classic();
     if let Some(values) = model.patch_values {
         return refuse("patch_values", values.to_string(), "the library's decoders read tokens");
     }
@@ -117,7 +122,7 @@ fn family(model: &Model) -> Result<Family, HuggingFaceError> {
     Ok(family)
 }
 
-fn gpt2(model: &Model) -> Value {
+fn gpt2(model: &Classic) -> Value {
     json!({
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
@@ -136,7 +141,7 @@ fn gpt2(model: &Model) -> Value {
     })
 }
 
-fn gpt_neox(model: &Model) -> Value {
+fn gpt_neox(model: &Classic) -> Value {
     json!({
         "model_type": "gpt_neox",
         "architectures": ["GPTNeoXForCausalLM"],
@@ -156,7 +161,7 @@ fn gpt_neox(model: &Model) -> Value {
     })
 }
 
-fn llama(model: &Model) -> Value {
+fn llama(model: &Classic) -> Value {
     json!({
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
@@ -207,20 +212,19 @@ mod tests {
                 base,
             )| {
                 let heads = if grouped { 4 } else { 3 };
-                Model {
-                    kv_heads: if grouped { 2 } else { 3 },
-                    ffn,
-                    dropout,
-                    norm_epsilon,
-                    rotary_base: if rotary { base } else { 10_000.0 },
-                    tied_head,
-                    biases,
-                    causal: causal || biases,
-                    norm: if rms { Norm::Rms } else { Norm::Layer },
-                    positions: if rotary { Positions::Rotary } else { Positions::Learned },
-                    activation: if swiglu { Activation::Swiglu } else { Activation::Gelu },
-                    ..Model::gpt(layers, heads * 2 * half, heads, 11, 7)
-                }
+                Model::gpt(layers, heads * 2 * half, heads, 11, 7).reshaped(|m| {
+                    m.kv_heads = if grouped { 2 } else { 3 };
+                    m.ffn = ffn;
+                    m.dropout = dropout;
+                    m.norm_epsilon = norm_epsilon;
+                    m.rotary_base = if rotary { base } else { 10_000.0 };
+                    m.tied_head = tied_head;
+                    m.biases = biases;
+                    m.causal = causal || biases;
+                    m.norm = if rms { Norm::Rms } else { Norm::Layer };
+                    m.positions = if rotary { Positions::Rotary } else { Positions::Learned };
+                    m.activation = if swiglu { Activation::Swiglu } else { Activation::Gelu };
+                })
             },
         )
     }
@@ -241,23 +245,30 @@ mod tests {
 
     #[test]
     fn what_no_family_computes_is_refused_by_its_field() {
-        let llama = || Model {
-            norm: Norm::Rms,
-            positions: Positions::Rotary,
-            activation: Activation::Swiglu,
-            biases: false,
-            ..gpt()
+        let llama = || {
+            gpt().reshaped(|m| {
+                m.norm = Norm::Rms;
+                m.positions = Positions::Rotary;
+                m.activation = Activation::Swiglu;
+                m.biases = false;
+            })
         };
         for (model, starts) in [
-            (Model { patch_values: Some(3), vocab: 0, ..gpt() }, "patch_values = 3: "),
-            (Model { causal: false, ..gpt() }, "causal = false: "),
-            (Model { norm: Norm::Rms, ..gpt() }, "norm = rms: "),
-            (Model { activation: Activation::Swiglu, ..gpt() }, "activation = swiglu: "),
-            (Model { positions: Positions::Learned, ..llama() }, "positions = learned: "),
-            (Model { activation: Activation::Gelu, ..llama() }, "activation = gelu: "),
-            (Model { norm: Norm::Layer, ..llama() }, "activation = swiglu: "),
-            (Model { biases: false, ..gpt() }, "biases = false: "),
-            (Model { kv_heads: 2, ..gpt() }, "kv_heads = 2: "),
+            (
+                gpt().reshaped(|m| {
+                    m.patch_values = Some(3);
+                    m.vocab = 0;
+                }),
+                "patch_values = 3: ",
+            ),
+            (gpt().reshaped(|m| m.causal = false), "causal = false: "),
+            (gpt().reshaped(|m| m.norm = Norm::Rms), "norm = rms: "),
+            (gpt().reshaped(|m| m.activation = Activation::Swiglu), "activation = swiglu: "),
+            (llama().reshaped(|m| m.positions = Positions::Learned), "positions = learned: "),
+            (llama().reshaped(|m| m.activation = Activation::Gelu), "activation = gelu: "),
+            (llama().reshaped(|m| m.norm = Norm::Layer), "activation = swiglu: "),
+            (gpt().reshaped(|m| m.biases = false), "biases = false: "),
+            (gpt().reshaped(|m| m.kv_heads = 2), "kv_heads = 2: "),
         ] {
             let message = fresh(&model, StoredType::F32).expect_err(starts).to_string();
             assert!(message.starts_with(starts), "{message}");

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use quadrille_spec::{Model, ModelParameter};
+use quadrille_spec::{Attention, Model, ModelParameter};
 
 use crate::Family;
 use crate::family::Names;
@@ -55,10 +55,11 @@ pub enum Columns {
 impl Columns {
     /// The columns by number, of a tensor of the model with `cols` columns.
     pub fn numbers(self, model: &Model, cols: usize) -> Vec<usize> {
-        let (d, group) = (model.head_dim(), model.heads / model.kv_heads);
+        let Attention { heads, kv_heads, head_dim: d, .. } = model.blocks.first().attention;
+        let group = heads / kv_heads;
         // Of every group `len` columns, after the first `skip`.
         let of_groups = |skip: usize, len: usize| {
-            (0..model.kv_heads).flat_map(move |number| (0..len).map(move |i| number * (group + 2) * d + skip + i))
+            (0..kv_heads).flat_map(move |number| (0..len).map(move |i| number * (group + 2) * d + skip + i))
         };
         let (queries, keys, values) = (of_groups(0, group * d), of_groups(group * d, d), of_groups((group + 1) * d, d));
         match self {
@@ -74,10 +75,11 @@ impl Columns {
 
     /// How many there are.
     fn count(self, model: &Model, cols: usize) -> usize {
+        let attention = &model.blocks.first().attention;
         match self {
             Self::All | Self::QueriesKeysValues => cols,
-            Self::Queries => model.hidden,
-            Self::Keys | Self::Values => model.kv_heads * model.head_dim(),
+            Self::Queries => attention.width(),
+            Self::Keys | Self::Values => attention.kv_heads * attention.head_dim,
             Self::Gates | Self::Ups => cols / 2,
         }
     }
@@ -198,16 +200,15 @@ mod tests {
 
     /// Two groups of two heads of two numbers.
     fn grouped() -> Model {
-        Model {
-            kv_heads: 2,
-            tied_head: false,
-            biases: false,
-            norm: Norm::Rms,
-            positions: Positions::Rotary,
-            activation: Activation::Swiglu,
-            ffn: 3,
-            ..Model::gpt(1, 8, 4, 5, 6)
-        }
+        Model::gpt(1, 8, 4, 5, 6).reshaped(|m| {
+            m.kv_heads = 2;
+            m.tied_head = false;
+            m.biases = false;
+            m.norm = Norm::Rms;
+            m.positions = Positions::Rotary;
+            m.activation = Activation::Swiglu;
+            m.ffn = 3;
+        })
     }
 
     #[test]
@@ -227,7 +228,13 @@ mod tests {
         for (model, family) in [
             (grouped(), Family::Llama),
             (Model::gpt(2, 12, 3, 7, 5), Family::Gpt2),
-            (Model { tied_head: false, positions: Positions::Rotary, ..Model::gpt(2, 12, 3, 7, 5) }, Family::GptNeox),
+            (
+                Model::gpt(2, 12, 3, 7, 5).reshaped(|m| {
+                    m.tied_head = false;
+                    m.positions = Positions::Rotary;
+                }),
+                Family::GptNeox,
+            ),
         ] {
             let tensors = tensors(&model, family, true);
             let elements: usize = tensors.iter().map(|tensor| tensor.rows * tensor.cols).sum();

@@ -153,7 +153,7 @@ impl Source {
             } else if family.names().buffers.iter().any(|end| name.ends_with(end)) {
                 self.ignored.push(name.clone());
             } else {
-                let rule = format!("a {family} of {} layers as config.json describes it has none", self.model.layers);
+                let rule = format!("a {family} of {} layers as config.json describes it has none", self.model.layers());
                 let remedy = "use the config.json that was saved with the weights";
                 return Err(HuggingFaceError::tensor(self.files.path(stored), name, rule, remedy));
             }

@@ -83,7 +83,7 @@ fn write<T: quadrille_checkpoint::Number>(
     hugging_face: Option<Value>,
     number: impl Fn(usize) -> T,
 ) {
-    let family = if model.norm == Norm::Rms { Family::Llama } else { Family::Gpt2 };
+    let family = if model.classic().norm == Norm::Rms { Family::Llama } else { Family::Gpt2 };
     let tensors = tensors(model, family, true);
     let mut at = 0;
     let mut tile = |tensor: &quadrille_hugging_face::Tensor| {
@@ -120,15 +120,14 @@ fn write<T: quadrille_checkpoint::Number>(
 #[test]
 fn a_model_trained_from_scratch_is_exported_and_read_again() {
     let gpt = Model::gpt(2, 12, 3, 11, 7);
-    let llama = Model {
-        kv_heads: 1,
-        tied_head: false,
-        biases: false,
-        norm: Norm::Rms,
-        positions: Positions::Rotary,
-        activation: Activation::Swiglu,
-        ..gpt.clone()
-    };
+    let llama = gpt.reshaped(|m| {
+        m.kv_heads = 1;
+        m.tied_head = false;
+        m.biases = false;
+        m.norm = Norm::Rms;
+        m.positions = Positions::Rotary;
+        m.activation = Activation::Swiglu;
+    });
     for (model, model_type) in [(gpt, "gpt2"), (llama, "llama")] {
         let out = tempfile::tempdir().unwrap();
         let [first, folder, second] = ["first", "folder", "second"].map(|name| out.path().join(name));
@@ -174,7 +173,7 @@ fn what_cannot_be_exported_is_refused() {
     let out = tempfile::tempdir().unwrap();
     let at = |name: &str| out.path().join(name);
     let gpt = Model::gpt(1, 8, 2, 5, 6);
-    write::<f32>(&Model { biases: false, ..gpt.clone() }, &at("plain"), None, |_| 0.5);
+    write::<f32>(&gpt.reshaped(|m| m.biases = false), &at("plain"), None, |_| 0.5);
     let message =
         export(Checkpoint::find(&at("plain")).unwrap(), &at("x"), ExportOptions::default()).unwrap_err().to_string();
     assert_eq!(message, "biases = false: the linear layers of gpt2 have biases; export a model that the library has");

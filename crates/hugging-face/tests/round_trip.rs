@@ -175,7 +175,7 @@ fn a_configuration_follows_the_model() {
         expected[field] = json!(0.25);
     }
     assert_eq!((dropped.config(), dropped.notes().len()), (&expected, 0));
-    let deeper = new(&Model { layers: 3, ..model.clone() });
+    let deeper = new(&model.reshaped(|m| m.layers = 3));
     assert_eq!((&deeper.config()["n_layer"], deeper.notes().len()), (&json!(3), 1));
     let untied = Destination::new(&Model { tied_head: false, ..model }, None, Some(StoredType::F16)).unwrap();
     let config = untied.config();

@@ -1,5 +1,7 @@
 //! Self-attention: `softmax(q k^T / sqrt(d))`, dropout on it, times `v`, for each sequence and head.
 
+use std::ops::Range;
+
 use crate::dropout::Mask;
 
 /// The sizes of an attention: `b` sequences of `s` rows, `a` heads of width `d`, `k` keys and values that `a / k` heads
@@ -13,6 +15,10 @@ pub(crate) struct Attention {
     pub(crate) head_dim: usize,
     /// Whether no row sees a later one.
     pub(crate) causal: bool,
+    /// How many rows a row sees at most, itself and those right before it.
+    pub(crate) window: Option<usize>,
+    /// Scores are `cap tanh(score / cap)`.
+    pub(crate) cap: Option<f64>,
 }
 
 /// What a head reads of a row of `qkv`.
@@ -31,7 +37,7 @@ impl Attention {
         for (sequence, head, query) in self.queries() {
             let weights = self.probabilities(qkv, sequence, head, query);
             let at = self.out_index(sequence, head, query);
-            for (key, weight) in weights.iter().enumerate() {
+            for (key, weight) in self.keys(query).zip(&weights) {
                 let kept = weight * mask.factor(self.mask_index(sequence, head, query, key));
                 let v = self.index(sequence, head, key, Part::Value);
                 for j in 0..self.head_dim {
@@ -49,20 +55,21 @@ impl Attention {
             let weights = self.probabilities(qkv, sequence, head, query);
             let at = self.out_index(sequence, head, query);
 
-            let mut dweights = vec![0.0; self.keys(query)];
-            for key in 0..self.keys(query) {
+            let mut dweights = vec![0.0; weights.len()];
+            for (n, key) in self.keys(query).enumerate() {
                 let factor = mask.factor(self.mask_index(sequence, head, query, key));
                 let v = self.index(sequence, head, key, Part::Value);
                 for j in 0..self.head_dim {
-                    dweights[key] += dout[at + j] * qkv[v + j] * factor;
-                    dqkv[v + j] += dout[at + j] * weights[key] * factor;
+                    dweights[n] += dout[at + j] * qkv[v + j] * factor;
+                    dqkv[v + j] += dout[at + j] * weights[n] * factor;
                 }
             }
 
-            let mean: f64 = (0..self.keys(query)).map(|key| weights[key] * dweights[key]).sum();
+            let mean: f64 = (0..weights.len()).map(|n| weights[n] * dweights[n]).sum();
             let q = self.index(sequence, head, query, Part::Query);
-            for key in 0..self.keys(query) {
-                let dscore = weights[key] * (dweights[key] - mean) * self.scale();
+            for (n, key) in self.keys(query).enumerate() {
+                let slope = self.slope(self.product(qkv, sequence, head, query, key));
+                let dscore = weights[n] * (dweights[n] - mean) * slope * self.scale();
                 let k = self.index(sequence, head, key, Part::Key);
                 for j in 0..self.head_dim {
                     dqkv[q + j] += dscore * qkv[k + j];
@@ -75,17 +82,30 @@ impl Attention {
 
     /// The softmax over the keys that the query sees.
     fn probabilities(&self, qkv: &[f64], sequence: usize, head: usize, query: usize) -> Vec<f64> {
-        let q = self.index(sequence, head, query, Part::Query);
         let score = |key| {
-            let k = self.index(sequence, head, key, Part::Key);
-            (0..self.head_dim).map(|j| qkv[q + j] * qkv[k + j]).sum::<f64>() * self.scale()
+            let score = self.product(qkv, sequence, head, query, key);
+            self.cap.map_or(score, |cap| cap * (score / cap).tanh())
         };
-        softmax(&(0..self.keys(query)).map(score).collect::<Vec<_>>())
+        softmax(&self.keys(query).map(score).collect::<Vec<_>>())
     }
 
-    /// How many keys, from the sequence's first, a query sees.
-    fn keys(&self, query: usize) -> usize {
-        if self.causal { query + 1 } else { self.seq_len }
+    /// `q k^T / sqrt(d)` of a query and a key.
+    fn product(&self, qkv: &[f64], sequence: usize, head: usize, query: usize, key: usize) -> f64 {
+        let q = self.index(sequence, head, query, Part::Query);
+        let k = self.index(sequence, head, key, Part::Key);
+        (0..self.head_dim).map(|j| qkv[q + j] * qkv[k + j]).sum::<f64>() * self.scale()
+    }
+
+    /// The derivative of the capped score by the score.
+    fn slope(&self, score: f64) -> f64 {
+        self.cap.map_or(1.0, |cap| 1.0 - (score / cap).tanh().powi(2))
+    }
+
+    /// The keys that a query sees.
+    fn keys(&self, query: usize) -> Range<usize> {
+        let end = if self.causal { query + 1 } else { self.seq_len };
+        let first = self.window.map_or(0, |window| end.saturating_sub(window));
+        first..end
     }
 
     fn scale(&self) -> f64 {

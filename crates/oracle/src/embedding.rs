@@ -1,8 +1,6 @@
 //! The embedding: a token's row of the table, or a linear layer of a patch's numbers, plus, where positions are
 //! learned, the row of its place.
 
-use quadrille_spec::Positions;
-
 use crate::pass::{Pass, accumulate};
 use crate::{Samples, Tensors};
 
@@ -13,7 +11,7 @@ pub(crate) fn forward(pass: &Pass) -> Vec<f64> {
         Samples::Tokens { inputs, .. } => rows_of_tokens(inputs, pass.parameter("embedding.table"), h),
         Samples::Patches { inputs, .. } => pass.linear("embedding", inputs),
     };
-    if pass.model.positions == Positions::Learned {
+    if pass.model.learned_positions {
         let positions = pass.parameter("embedding.positions");
         for (row, x) in x.chunks_mut(h).enumerate() {
             let place = row % pass.batch.seq_len;
@@ -42,7 +40,7 @@ pub(crate) fn backward(pass: &Pass, dx: &[f64], gradients: &mut Tensors) {
             pass.linear_backward("embedding", dx, inputs, gradients);
         }
     }
-    if pass.model.positions == Positions::Learned {
+    if pass.model.learned_positions {
         let mut dpositions = vec![0.0; pass.model.seq_len * h];
         for (row, dx) in dx.chunks(h).enumerate() {
             let place = row % pass.batch.seq_len;

@@ -32,7 +32,7 @@ fn distribution(model: &Model, name: &str, perturbed: bool) -> (f64, f64) {
         Some("gamma") => (1.0, spread),
         Some("beta" | "bias") => (0.0, spread),
         _ if name.ends_with(".projection.weight") || name.ends_with(".down.weight") => {
-            (0.0, 0.02 / ((2 * model.layers) as f64).sqrt())
+            (0.0, 0.02 / ((2 * model.layers()) as f64).sqrt())
         }
         _ => (0.0, 0.02),
     }

@@ -21,6 +21,7 @@ mod linear;
 mod norm;
 mod optimizer;
 mod pass;
+mod qk_norm;
 mod rotary;
 mod schedule;
 mod squared_error;
@@ -29,7 +30,7 @@ mod transformer;
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Model, Norm, Positions};
+use quadrille_spec::{Activation, Block, Model, Norm};
 
 pub use dropout::{DropoutSeed, Mask};
 pub use evaluation::mean_loss;
@@ -80,30 +81,42 @@ pub enum Samples<'a> {
 
 /// Names and `[rows, columns]` of the model's parameters, in the order of the table at [`Model`].
 pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
-    let (h, f, v) = (model.hidden, model.ffn, model.vocab);
+    let (h, v) = (model.hidden, model.vocab);
     let mut shapes = Vec::new();
     match model.patch_values {
         None => shapes.push(("embedding.table".to_owned(), [v, h])),
-        Some(values) => push_linear(&mut shapes, "embedding", [values, h], model.biases),
+        Some(values) => push_linear(&mut shapes, "embedding", [values, h], model.patch_biases),
     }
-    if model.positions == Positions::Learned {
+    if model.learned_positions {
         shapes.push(("embedding.positions".to_owned(), [model.seq_len, h]));
     }
-    for i in 0..model.layers {
-        push_norm(&mut shapes, &format!("block.{i}.norm1"), h, model.norm);
-        push_linear(&mut shapes, &format!("block.{i}.qkv"), [h, model.qkv_width()], model.biases);
-        push_linear(&mut shapes, &format!("block.{i}.projection"), [h, h], model.biases);
-        push_norm(&mut shapes, &format!("block.{i}.norm2"), h, model.norm);
-        push_linear(&mut shapes, &format!("block.{i}.up"), [h, model.up_width()], model.biases);
-        push_linear(&mut shapes, &format!("block.{i}.down"), [f, h], model.biases);
+    for (i, block) in model.blocks.iter().enumerate() {
+        let Block { attention, perceptron, norm } = block;
+        let [queries, keys] = [attention.heads, attention.kv_heads].map(|heads| heads * attention.head_dim);
+        let up = if gated(perceptron.activation) { 2 * perceptron.width } else { perceptron.width };
+        push_norm(&mut shapes, &format!("block.{i}.norm1"), h, norm.kind);
+        push_linear(&mut shapes, &format!("block.{i}.qkv"), [h, queries + 2 * keys], attention.qkv_bias);
+        if let Some(norm) = attention.qk_norm {
+            push_norm(&mut shapes, &format!("block.{i}.query_norm"), attention.head_dim, norm.kind);
+            push_norm(&mut shapes, &format!("block.{i}.key_norm"), attention.head_dim, norm.kind);
+        }
+        push_linear(&mut shapes, &format!("block.{i}.projection"), [queries, h], attention.projection_bias);
+        push_norm(&mut shapes, &format!("block.{i}.norm2"), h, norm.kind);
+        push_linear(&mut shapes, &format!("block.{i}.up"), [h, up], perceptron.up_bias);
+        push_linear(&mut shapes, &format!("block.{i}.down"), [perceptron.width, h], perceptron.down_bias);
     }
-    push_norm(&mut shapes, "final_norm", h, model.norm);
+    push_norm(&mut shapes, "final_norm", h, model.final_norm.kind);
     match model.patch_values {
         None if model.tied_head => {}
         None => shapes.push(("head.weight".to_owned(), [v, h])),
-        Some(values) => push_linear(&mut shapes, "head", [h, values], model.biases),
+        Some(values) => push_linear(&mut shapes, "head", [h, values], model.patch_biases),
     }
     shapes
+}
+
+/// Whether the perceptron has a gate for each of its columns.
+fn gated(activation: Activation) -> bool {
+    activation == Activation::Swiglu
 }
 
 fn push_norm(shapes: &mut Vec<(String, [usize; 2])>, name: &str, h: usize, norm: Norm) {

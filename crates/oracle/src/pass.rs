@@ -1,6 +1,6 @@
 //! What a forward or backward pass reads, and its layers by their parameters' names.
 
-use quadrille_spec::{Activation, Model, Norm};
+use quadrille_spec::{Activation, Block, Model, Norm, Normalization};
 
 use crate::attention::Attention;
 use crate::dropout::{DropoutSeed, Mask};
@@ -25,46 +25,60 @@ impl Pass<'_> {
         Mask::new(self.model, self.dropout, purpose)
     }
 
-    pub(crate) fn attention(&self) -> Attention {
+    /// What the model says of block `i`.
+    pub(crate) fn block(&self, i: usize) -> &Block {
+        &self.model.blocks[i]
+    }
+
+    /// The attention of block `i`.
+    pub(crate) fn attention(&self, i: usize) -> Attention {
+        let described = &self.block(i).attention;
         Attention {
             sequences: self.batch.sequences,
             seq_len: self.batch.seq_len,
-            heads: self.model.heads,
-            kv_heads: self.model.kv_heads,
-            head_dim: self.model.head_dim(),
-            causal: self.model.causal,
+            heads: described.heads,
+            kv_heads: described.kv_heads,
+            head_dim: described.head_dim,
+            causal: described.causal,
+            window: described.window,
+            cap: described.cap,
         }
     }
 
-    /// `y[n, f]` of the perceptron's first product `up[n, f]` or, gated, `up[n, 2f]`.
-    pub(crate) fn activation(&self, up: &[f64]) -> Vec<f64> {
-        match self.model.activation {
+    /// `y[n, f]` of block `i`'s first product of the perceptron, `up[n, f]` or, gated, `up[n, 2f]`.
+    pub(crate) fn activation(&self, i: usize, up: &[f64]) -> Vec<f64> {
+        match self.block(i).perceptron.activation {
             Activation::Gelu => gelu::forward(up),
             Activation::Swiglu => swiglu::forward(up),
         }
     }
 
     /// The gradient of `up`.
-    pub(crate) fn activation_backward(&self, dy: &[f64], up: &[f64]) -> Vec<f64> {
-        match self.model.activation {
+    pub(crate) fn activation_backward(&self, i: usize, dy: &[f64], up: &[f64]) -> Vec<f64> {
+        match self.block(i).perceptron.activation {
             Activation::Gelu => gelu::backward(dy, up),
             Activation::Swiglu => swiglu::backward(dy, up),
         }
     }
 
     /// The norm `name` of `x[n, h]`.
-    pub(crate) fn norm(&self, name: &str, x: &[f64]) -> Vec<f64> {
-        let Model { norm, norm_epsilon, .. } = *self.model;
-        let beta = (norm == Norm::Layer).then(|| self.parameter(&format!("{name}.beta")));
-        norm::forward(norm, x, self.parameter(&format!("{name}.gamma")), beta, norm_epsilon)
+    pub(crate) fn norm(&self, name: &str, rule: Normalization, x: &[f64]) -> Vec<f64> {
+        let beta = (rule.kind == Norm::Layer).then(|| self.parameter(&format!("{name}.beta")));
+        norm::forward(rule.kind, x, self.parameter(&format!("{name}.gamma")), beta, rule.epsilon)
     }
 
     /// `dx` of the norm `name`; its parameters' gradients are added to `gradients`.
-    pub(crate) fn norm_backward(&self, name: &str, dy: &[f64], x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
-        let Model { norm, norm_epsilon, .. } = *self.model;
-        let d = norm::backward(norm, dy, x, self.parameter(&format!("{name}.gamma")), norm_epsilon);
+    pub(crate) fn norm_backward(
+        &self,
+        name: &str,
+        rule: Normalization,
+        dy: &[f64],
+        x: &[f64],
+        gradients: &mut Tensors,
+    ) -> Vec<f64> {
+        let d = norm::backward(rule.kind, dy, x, self.parameter(&format!("{name}.gamma")), rule.epsilon);
         accumulate(gradients, &format!("{name}.gamma"), &d.gamma);
-        if norm == Norm::Layer {
+        if rule.kind == Norm::Layer {
             accumulate(gradients, &format!("{name}.beta"), &d.beta);
         }
         d.x
@@ -72,7 +86,7 @@ impl Pass<'_> {
 
     /// The linear layer `name` of `x[n, inputs]`.
     pub(crate) fn linear(&self, name: &str, x: &[f64]) -> Vec<f64> {
-        let bias = self.model.biases.then(|| self.parameter(&format!("{name}.bias")));
+        let bias = self.parameters.get(&format!("{name}.bias")).map(Vec::as_slice);
         linear::forward(self.batch.rows(), x, self.parameter(&format!("{name}.weight")), bias)
     }
 
@@ -80,7 +94,7 @@ impl Pass<'_> {
     pub(crate) fn linear_backward(&self, name: &str, dy: &[f64], x: &[f64], gradients: &mut Tensors) -> Vec<f64> {
         let d = linear::backward(self.batch.rows(), dy, x, self.parameter(&format!("{name}.weight")));
         accumulate(gradients, &format!("{name}.weight"), &d.weight);
-        if self.model.biases {
+        if gradients.contains_key(&format!("{name}.bias")) {
             accumulate(gradients, &format!("{name}.bias"), &d.bias);
         }
         d.x

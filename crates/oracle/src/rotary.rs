@@ -55,7 +55,16 @@ mod tests {
     #[test]
     fn two_numbers_turn_by_the_position() {
         // One sequence of 3, one head of 2: q, k, v of each position.
-        let attention = Attention { sequences: 1, seq_len: 3, heads: 1, kv_heads: 1, head_dim: 2, causal: true };
+        let attention = Attention {
+            sequences: 1,
+            seq_len: 3,
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 2,
+            causal: true,
+            window: None,
+            cap: None,
+        };
         let before: Vec<f64> = [1.0, 0.0, 0.0, 1.0, 5.0, 6.0].repeat(3);
         let mut after = before.clone();
         forward(&attention, BASE, &mut after);

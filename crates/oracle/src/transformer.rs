@@ -1,6 +1,6 @@
 //! The whole model: embedding, blocks, final norm, head and loss; then the same backwards.
 
-use quadrille_spec::{IGNORED, Model, Positions};
+use quadrille_spec::{Attention, IGNORED, Model};
 
 use crate::dropout::DropoutSeed;
 use crate::pass::Pass;
@@ -16,7 +16,7 @@ use crate::{Batch, Samples, Tensors, assert_parameters, block, embedding, head, 
 ///
 /// # Panics
 ///
-/// If the model's heads do not fit its width, `parameters` are not exactly the model's, or the batch does not fit the
+/// If the model's keys do not divide its heads, `parameters` are not exactly the model's, or the batch does not fit the
 /// model.
 pub fn loss_and_gradients(
     model: &Model,
@@ -66,13 +66,13 @@ fn forward(pass: &Pass) -> (f64, Saved) {
     pass.mask("embedding").apply(&mut x);
 
     let mut blocks = Vec::new();
-    for i in 0..pass.model.layers {
+    for i in 0..pass.model.layers() {
         let (y, saved) = block::forward(pass, i, x);
         blocks.push(saved);
         x = y;
     }
 
-    let normed = pass.norm("final_norm", &x);
+    let normed = pass.norm("final_norm", pass.model.final_norm, &x);
     (head::forward(pass, &normed), Saved { blocks, last: x, normed })
 }
 
@@ -80,7 +80,7 @@ fn backward(pass: &Pass, saved: &Saved) -> Tensors {
     let mut gradients = zeros(pass.model);
     let dnormed = head::backward(pass, &saved.normed, &mut gradients);
 
-    let mut dx = pass.norm_backward("final_norm", &dnormed, &saved.last, &mut gradients);
+    let mut dx = pass.norm_backward("final_norm", pass.model.final_norm, &dnormed, &saved.last, &mut gradients);
     for (i, block) in saved.blocks.iter().enumerate().rev() {
         dx = block::backward(pass, i, &dx, block, &mut gradients);
     }
@@ -91,13 +91,12 @@ fn backward(pass: &Pass, saved: &Saved) -> Tensors {
 }
 
 fn assert_heads(model: &Model) {
-    let Model { hidden, heads, kv_heads, positions, .. } = *model;
-    assert!(
-        hidden.is_multiple_of(heads) && heads.is_multiple_of(kv_heads),
-        "hidden {hidden}, {heads} heads, {kv_heads} keys"
-    );
-    let pairs = model.head_dim().is_multiple_of(2);
-    assert!(positions == Positions::Learned || pairs, "heads of {} numbers are not pairs to turn", model.head_dim());
+    for block in model.blocks.kinds() {
+        let Attention { heads, kv_heads, head_dim, rotary, .. } = block.attention;
+        assert!(heads.is_multiple_of(kv_heads), "{heads} heads, {kv_heads} keys");
+        let pairs = head_dim.is_multiple_of(2);
+        assert!(rotary.is_none() || pairs, "heads of {head_dim} numbers are not pairs to turn");
+    }
 }
 
 fn assert_batch(model: &Model, batch: &Batch) {

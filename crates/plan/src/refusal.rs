@@ -84,7 +84,7 @@ pub(crate) fn nearest(
     // Far larger counts are no remedy.
     let most = ranks.saturating_mul(4);
     let mut counts = BTreeSet::from([1]);
-    for dimension in [model.heads, model.hidden, template.global_batch] {
+    for dimension in [model.blocks.first().attention.heads, model.hidden, template.global_batch] {
         let divisors: Vec<_> = (1..=dimension.min(most)).filter(|d| dimension.is_multiple_of(*d)).collect();
         let products = counts.iter().flat_map(|count| divisors.iter().map(move |d| count * d));
         counts = products.filter(|count| *count <= most).collect();

@@ -209,7 +209,7 @@ fn what_would_be_something_else_is_refused() {
         assert!(refusal(framework, &vit, &request("x=2", 4)).contains("reads patches"));
     }
     assert!(try_of(Framework::DeepSpeed, &vit, &request("data=2", 4)).is_ok());
-    let both_ways = Model { causal: false, ..Model::preset("gpt-demo").unwrap() };
+    let both_ways = Model::preset("gpt-demo").unwrap().reshaped(|m| m.causal = false);
     assert!(refusal(Framework::Megatron, &both_ways, &request("x=2", 4)).contains("causal = false"));
     let gpt = Model::preset("gpt-20b").unwrap();
     // 56 heads over 4 * 4 ranks of tensor parallelism.
@@ -219,12 +219,16 @@ fn what_would_be_something_else_is_refused() {
     }
     assert!(try_of(Framework::Axonn, &gpt, &wide).is_ok());
     assert!(refusal(Framework::Axonn, &gpt, &request("context=2", 2)).contains("no axis that cuts sequences"));
-    let odd = Model { heads: 7, kv_heads: 7, hidden: 56, ..Model::gpt(2, 56, 7, 64, 16) };
+    let odd = Model::gpt(2, 56, 7, 64, 16).reshaped(|m| {
+        m.heads = 7;
+        m.kv_heads = 7;
+        m.hidden = 56;
+    });
     assert!(
         refusal(Framework::DeepSpeed, &odd, &request("context=2", 2))
             .starts_with("context=2 does not divide heads = 7")
     );
-    let fraction = Model { rotary_base: 10_000.5, ..Model::preset("llama-tiny").unwrap() };
+    let fraction = Model::preset("llama-tiny").unwrap().reshaped(|m| m.rotary_base = 10_000.5);
     assert!(refusal(Framework::Megatron, &fraction, &request("x=2", 4)).starts_with("rotary_base = 10000.5"));
     for gpus_per_node in [0, 3] {
         let target = Target { gpus_per_node, ..TARGET };
@@ -351,7 +355,7 @@ proptest! {
                         prop_assert_eq!(parts.len(), layout.pieces());
                         // Embedding, norm and head beside the blocks.
                         let modules: usize = parts.iter().map(|part| part.as_array().unwrap().len()).sum();
-                        prop_assert_eq!(modules, model.layers + 3);
+                        prop_assert_eq!(modules, model.layers() + 3);
                     }
                 }
                 Framework::DeepSpeed => {

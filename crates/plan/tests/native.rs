@@ -81,18 +81,22 @@ fn family(number: usize, layers: usize, heads: usize) -> Model {
     let gpt = model(layers, heads);
     match number {
         0 => gpt,
-        1 => Model {
-            kv_heads,
-            ffn: 36 * heads,
-            activation: Activation::Swiglu,
-            norm: Norm::Rms,
-            positions: Positions::Rotary,
-            tied_head: false,
-            biases: false,
-            ..gpt
-        },
-        2 => Model { kv_heads: 1, ..gpt },
-        _ => Model { vocab: 0, patch_values: Some(7), tied_head: false, causal: false, ..gpt },
+        1 => gpt.reshaped(|m| {
+            m.kv_heads = kv_heads;
+            m.ffn = 36 * heads;
+            m.activation = Activation::Swiglu;
+            m.norm = Norm::Rms;
+            m.positions = Positions::Rotary;
+            m.tied_head = false;
+            m.biases = false;
+        }),
+        2 => gpt.reshaped(|m| m.kv_heads = 1),
+        _ => gpt.reshaped(|m| {
+            m.vocab = 0;
+            m.patch_values = Some(7);
+            m.tied_head = false;
+            m.causal = false;
+        }),
     }
 }
 

@@ -115,7 +115,7 @@ fn columns_become_a_layout() {
     assert_eq!((c.sizes, c.inside), ([8, 1, 1, 1, 1, 8], [8, 1, 1, 1, 1, 1]));
     assert_eq!((c.schedule, c.chunks, c.microbatch), (Schedule::Interleaved, 3, 1));
     assert_eq!((c.recompute, c.activations, c.zero), (Recompute::Selective, Activations::Scattered, Zero::Off));
-    assert_eq!((run.model.vocab, run.model.tied_head, run.model.biases), (51_200, true, true));
+    assert_eq!((run.model.vocab, run.model.tied_head, run.model.classic().biases), (51_200, true, true));
     assert_eq!(run.cluster.tiers[1].bandwidth, 25e9);
 }
 
@@ -149,7 +149,7 @@ fn fully_sharded_runs_lie_on_z() {
     let c = run_3.candidate;
     assert_eq!((c.size(Axis::Z), c.size(Axis::Data), c.microbatch), (64, 1, 64));
     assert_eq!((c.keep_weights, c.zero, c.overlap), (KeepWeights::Use, Zero::Off, Overlap::ALL));
-    assert_eq!((run_3.model.biases, run_3.framework.states.sent_gradient), (false, 4));
+    assert_eq!((run_3.model.classic().biases, run_3.framework.states.sent_gradient), (false, 4));
     let mut cells = fsdp;
     cells[7].1 = "2";
     cells[9].1 = "bf16 PURE";
@@ -166,7 +166,7 @@ fn fully_sharded_runs_lie_on_z() {
     cells.remove(2);
     let hybrid = run(&cells);
     assert_eq!((hybrid.candidate.size(Axis::Z), hybrid.candidate.size(Axis::Data)), (8, 8));
-    assert_eq!((hybrid.model.norm, hybrid.model.activation), (Norm::Rms, Activation::Swiglu));
+    assert_eq!((hybrid.model.classic().norm, hybrid.model.classic().activation), (Norm::Rms, Activation::Swiglu));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
-    Activations, Algorithm, Axis, Choice, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Model,
-    Overlap, Recompute, Schedule, Tier, Zero,
+    Activations, Algorithm, Axis, Choice, Classic, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear,
+    Model, Overlap, Recompute, Schedule, Tier, Zero,
 };
 use quadrille_step::StepProgram;
 
@@ -140,7 +140,7 @@ fn build(
             let model = model(&sizes, &switches)?;
             let plain = layout(&sizes, &switches, &model)?;
             let layout = Layout { per_node: divisor(&node, plain.grid.ranks()), ..plain };
-            let probabilities = layout.global_batch * layout.seq_len * model.heads;
+            let probabilities = layout.global_batch * layout.seq_len * model.blocks.first().attention.heads;
             // Where dropout may hit every attention probability, whole gradients are zero: nothing to compare with.
             (model.dropout == 0.0 || probabilities > 32).then_some(Case {
                 model,
@@ -327,13 +327,14 @@ fn model(sizes: &Sizes, switches: &Switches) -> Option<Model> {
         context => 2 * context * (1 + sizes.seq_len % 2),
     };
     let hidden = multiple(&sizes.hidden, common_multiple(sizes.family.head_unit() * heads, mesh), 12, 48)?;
-    let gpt = Model {
+    let layers = sizes.layers + pieces(sizes, switches).saturating_sub(2);
+    let gpt = Classic {
         name: "random".to_owned(),
         ffn: multiple(&sizes.ffn, common_multiple(x, panels(sizes, switches)), 9, 80)?,
         tied_head: switches.tied_head,
         biases: switches.biases,
         dropout: switches.dropout,
-        ..Model::gpt(sizes.layers + pieces(sizes, switches).saturating_sub(2), hidden, heads, sizes.vocab, seq_len)
+        ..Classic::gpt(layers, hidden, heads, sizes.vocab, seq_len)
     };
     Some(sizes.family.of(gpt, x, y))
 }
@@ -370,7 +371,7 @@ fn layout(sizes: &Sizes, switches: &Switches, model: &Model) -> Option<Layout> {
         chunks,
         microbatch_group: (more.schedule == Schedule::Interleaved)
             .then(|| *more.group.get(&groups.collect::<Vec<_>>())),
-        stage_blocks: stage_blocks(model.layers, size(Axis::Pipe) * chunks, more.uneven),
+        stage_blocks: stage_blocks(model.layers(), size(Axis::Pipe) * chunks, more.uneven),
         recompute: more.recompute,
         keep_communicated: more.keep_communicated,
         zero: more.zero,

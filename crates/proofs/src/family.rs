@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use quadrille_spec::{Activation, Model, Norm, Positions};
+use quadrille_spec::{Activation, Classic, Model, Norm, Positions};
 
 /// What a model is made of, beside its sizes.
 #[derive(Debug, Clone)]
@@ -32,19 +32,19 @@ impl Family {
     /// What the width of a head is a multiple of.
     pub(crate) fn head_unit(&self) -> usize {
         match self.positions {
-            Positions::Learned => 1,
+            Positions::Learned | Positions::None => 1,
             Positions::Rotary => 2,
         }
     }
 
     /// `gpt` made of this on a mesh of x times y.
-    pub(crate) fn of(&self, gpt: Model, x: usize, y: usize) -> Model {
+    pub(crate) fn of(&self, gpt: Classic, x: usize, y: usize) -> Model {
         // As many keys on every rank along x, or every key on as many ranks.
         let heads = (1..=gpt.heads).filter(|n| gpt.heads.is_multiple_of(*n));
         let kv_heads: Vec<usize> = heads.filter(|n| n.is_multiple_of(x) || x.is_multiple_of(*n)).collect();
         // Primes, which hardly any axis divides, and what x or both axes divide.
         let values = [3, 7, 11, 3 * x, x * y, 3 * x * y];
-        Model {
+        let classic = Classic {
             kv_heads: self.kv_heads.map_or(gpt.heads, |index| *index.get(&kv_heads)),
             vocab: if self.patch_values.is_some() { 0 } else { gpt.vocab },
             patch_values: self.patch_values.map(|index| *index.get(&values)),
@@ -55,7 +55,8 @@ impl Family {
             activation: self.activation,
             causal: self.causal,
             ..gpt
-        }
+        };
+        classic.model()
     }
 }
 

@@ -34,6 +34,7 @@
 
 mod case;
 mod control;
+mod described;
 mod edit;
 mod family;
 mod mutants;
@@ -45,6 +46,7 @@ mod traffic;
 
 pub use case::{Case, cases, combined_cases, gpt_cases};
 pub use control::{assert_caught, assert_stopped};
+pub use described::described_cases;
 pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced};
 pub use mutants::{Mutant, MutantList, VARIABLE as MUTANT_VARIABLE};
 pub use run::{

@@ -8,26 +8,33 @@ use quadrille_step::StepProgram;
 /// A model with biases and a tied head, without dropout: hidden 8 in 4 heads, perceptron 12, vocabulary 13 (no axis
 /// divides it), 4 positions.
 pub fn model(layers: usize) -> Model {
-    Model { name: "small".to_owned(), ffn: 12, ..Model::gpt(layers, 8, 4, 13, 4) }
+    Model::gpt(layers, 8, 4, 13, 4).reshaped(|m| {
+        m.name = "small".to_owned();
+        m.ffn = 12;
+    })
 }
 
 /// A Llama of these sizes: two groups of two heads, RMS norms, rotary positions, SwiGLU, no biases, a head of its own.
 pub fn llama(layers: usize) -> Model {
-    Model {
-        hidden: 16,
-        kv_heads: 2,
-        tied_head: false,
-        biases: false,
-        norm: Norm::Rms,
-        positions: Positions::Rotary,
-        activation: Activation::Swiglu,
-        ..model(layers)
-    }
+    model(layers).reshaped(|m| {
+        m.hidden = 16;
+        m.kv_heads = 2;
+        m.tied_head = false;
+        m.biases = false;
+        m.norm = Norm::Rms;
+        m.positions = Positions::Rotary;
+        m.activation = Activation::Swiglu;
+    })
 }
 
 /// A vision transformer of these sizes, of patches of 7 numbers.
 pub fn vit(layers: usize) -> Model {
-    Model { vocab: 0, patch_values: Some(7), tied_head: false, causal: false, ..model(layers) }
+    model(layers).reshaped(|m| {
+        m.vocab = 0;
+        m.patch_values = Some(7);
+        m.tied_head = false;
+        m.causal = false;
+    })
 }
 
 /// A layout of whole sequences in f64; `global_batch` sequences in passes of `microbatch`.

@@ -169,7 +169,7 @@ proptest! {
 /// Columns of weights that several ranks hold, written by one of them.
 #[test]
 fn keys_that_several_ranks_hold_are_written_once() {
-    let model = Model { kv_heads: 1, ..llama(1) };
+    let model = llama(1).reshaped(|m| m.kv_heads = 1);
     let case = |grid: &str| Case {
         model: model.clone(),
         layout: layout_with(&model, grid, 4, |_| ()),

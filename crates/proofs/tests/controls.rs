@@ -23,7 +23,7 @@ fn unbroken(activations: Activations) -> StepProgram {
 
 /// The same of a vision transformer, and of a Llama whose one key is on both ranks of x.
 fn other_families(activations: Activations) -> [StepProgram; 2] {
-    [vit(1), Model { kv_heads: 1, ..llama(1) }].map(|model| unbroken_of(&model, activations))
+    [vit(1), llama(1).reshaped(|m| m.kv_heads = 1)].map(|model| unbroken_of(&model, activations))
 }
 
 fn unbroken_of(model: &Model, activations: Activations) -> StepProgram {

@@ -2,7 +2,7 @@
 //! every bit, and predicted and counted ledgers as integers.
 
 use proptest::prelude::*;
-use quadrille_proofs::{cases, combined_cases, for_random, holds};
+use quadrille_proofs::{cases, combined_cases, described_cases, for_random, holds};
 use quadrille_spec::ElementType;
 
 proptest! {
@@ -36,4 +36,14 @@ fn combined_layouts_equal_the_serial_model() {
 #[test]
 fn combined_layouts_in_single_precision_are_close_to_the_serial_model_too() {
     for_random(20, combined_cases(), |case| holds(&case, ElementType::F32));
+}
+
+#[test]
+fn layouts_of_described_blocks_equal_the_serial_model() {
+    for_random(60, described_cases(), |case| holds(&case, ElementType::F64));
+}
+
+#[test]
+fn described_blocks_in_single_precision_are_close_to_the_serial_model() {
+    for_random(20, described_cases(), |case| holds(&case, ElementType::F32));
 }

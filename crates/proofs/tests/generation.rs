@@ -1,13 +1,15 @@
 //! Generation: the tokens and logits that whole forward passes of the serial model give, in every layout, with ledgers as
 //! predicted.
 
+use proptest::test_runner::TestCaseError;
 use quadrille_engine::{
     Finish, ForwardOptions, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Sampling, Weights,
     generate, logits, logits_program,
 };
 use quadrille_oracle::{self as oracle, Batch};
 use quadrille_proofs::{
-    combined_cases, drawn, edited_stage, for_random, forward_options, layout_with, llama, model, replaced, vit,
+    Case, combined_cases, described_cases, drawn, edited_stage, for_random, forward_options, layout_with, llama, model,
+    replaced, vit,
 };
 use quadrille_spec::{Axis, ElementType, Grid, Layout, LayoutRequest, Model, RandomStream};
 use quadrille_step::{Operation, StepProgram, kind};
@@ -224,31 +226,38 @@ fn the_second_pass_reads_what_the_first_has_stored() {
 
 #[test]
 fn random_layouts_generate_as_one_rank_does() {
-    for_random(40, combined_cases(), |case| {
-        if case.model.patch_values.is_some() || !case.model.causal {
-            return Ok(());
-        }
-        let vocab = case.model.vocab as u32;
-        let prompts = [vec![0], vec![1 % vocab]];
-        let options = GenerateOptions::greedy(4);
-        let tokens = |layout: &Layout, threads: usize| {
-            let programs = GenerationPrograms::new(&case.model, layout, &options, &prompts).unwrap();
-            let run = ForwardOptions { threads, collectives: case.collectives.clone(), ..ForwardOptions::default() };
-            let outcome =
-                generate::<f64>(&programs, &options, &run, &drawn(case.seed), &prompts, &mut |_, _| Ok(())).unwrap();
-            assert_eq!(outcome.difference, None, "{:?}", layout.grid);
-            outcome.sequences
-        };
-        let one = Layout {
-            grid: "x=1".parse().unwrap(),
-            per_node: 1,
-            chunks: 1,
-            stage_blocks: vec![case.model.layers],
-            ..case.layout.clone()
-        };
-        assert_eq!(tokens(&case.layout, case.threads), tokens(&one, 1), "{:?}", case.layout);
-        Ok(())
-    });
+    for_random(40, combined_cases(), |case| generates_as_one_rank(&case));
+}
+
+#[test]
+fn described_blocks_generate_as_one_rank_does() {
+    for_random(40, described_cases(), |case| generates_as_one_rank(&case));
+}
+
+fn generates_as_one_rank(case: &Case) -> Result<(), TestCaseError> {
+    if case.model.patch_values.is_some() || !case.model.classic().causal {
+        return Ok(());
+    }
+    let vocab = case.model.vocab as u32;
+    let prompts = [vec![0], vec![1 % vocab]];
+    let options = GenerateOptions::greedy(4);
+    let tokens = |layout: &Layout, threads: usize| {
+        let programs = GenerationPrograms::new(&case.model, layout, &options, &prompts).unwrap();
+        let run = ForwardOptions { threads, collectives: case.collectives.clone(), ..ForwardOptions::default() };
+        let outcome =
+            generate::<f64>(&programs, &options, &run, &drawn(case.seed), &prompts, &mut |_, _| Ok(())).unwrap();
+        assert_eq!(outcome.difference, None, "{:?}", layout.grid);
+        outcome.sequences
+    };
+    let one = Layout {
+        grid: "x=1".parse().unwrap(),
+        per_node: 1,
+        chunks: 1,
+        stage_blocks: vec![case.model.layers()],
+        ..case.layout.clone()
+    };
+    assert_eq!(tokens(&case.layout, case.threads), tokens(&one, 1), "{:?}", case.layout);
+    Ok(())
 }
 
 #[test]
@@ -285,7 +294,7 @@ fn what_cannot_be_generated_is_refused() {
     has(refused(&model, &greedy, &[]), "at least one prompt");
     has(refused(&model, &GenerateOptions::greedy(0), &[vec![1]]), "use 1 or more");
     has(refused(&vit(1), &greedy, &[vec![1]]), "patches");
-    has(refused(&Model { causal: false, ..gpt() }, &greedy, &[vec![1]]), "causal mask");
+    has(refused(&gpt().reshaped(|m| m.causal = false), &greedy, &[vec![1]]), "causal mask");
     let program = logits_program(&model, &layout(&model, "x=1"), 3, 2).unwrap();
     let error = logits::<f64>(&program, &forward_options(1), &drawn(1), &[1, 2]).unwrap_err().to_string();
     has(error, "2 tokens for a program of 3");

@@ -2,7 +2,7 @@
 //! `cargo test -p quadrille-proofs --features long --test long`.
 
 use proptest::prelude::*;
-use quadrille_proofs::{cases, combined_cases, for_random, holds};
+use quadrille_proofs::{cases, combined_cases, described_cases, for_random, holds};
 use quadrille_spec::ElementType;
 
 proptest! {
@@ -17,4 +17,9 @@ proptest! {
 #[test]
 fn three_hundred_combined_layouts_equal_the_serial_model() {
     for_random(300, combined_cases(), |case| holds(&case, ElementType::F64));
+}
+
+#[test]
+fn three_hundred_layouts_of_described_blocks_equal_the_serial_model() {
+    for_random(300, described_cases(), |case| holds(&case, ElementType::F64));
 }

@@ -6,7 +6,7 @@ use quadrille_proofs::{
     Trajectory, cases, combined_cases, for_random, is_collective, layout, model, pass_operations, program, rebuilt,
     trajectory,
 };
-use quadrille_spec::{Activations, Axis, CollectiveKind, ElementType, Layout, Model, Overlap};
+use quadrille_spec::{Activations, Axis, CollectiveKind, ElementType, Layout, Overlap};
 use quadrille_step::{Collective, GemmPass, Op, Operation, StepProgram, kind};
 
 const OAR: Overlap = Overlap { all_reduce: true, ..Overlap::NONE };
@@ -61,7 +61,13 @@ fn combined_layouts_change_no_bit() {
 /// The random cases are too small for most kernels to share their work among threads: this one is not.
 #[test]
 fn threads_that_share_kernels_change_no_bit() {
-    let wide = Model { hidden: 128, ffn: 512, vocab: 1021, seq_len: 64, dropout: 0.1, ..model(1) };
+    let wide = model(1).reshaped(|m| {
+        m.hidden = 128;
+        m.ffn = 512;
+        m.vocab = 1021;
+        m.seq_len = 64;
+        m.dropout = 0.1;
+    });
     for (grid, dtype) in [("x=1", ElementType::F32), ("y=2", ElementType::F32), ("x=1", ElementType::F64)] {
         let layout = layout(&wide, grid, Activations::Scattered, Overlap::ALL, 8, 8);
         let program = StepProgram::new(&wide, &Layout { dtype, ..layout }).unwrap();

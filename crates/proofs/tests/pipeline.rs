@@ -14,7 +14,7 @@ use quadrille_proofs::{
     SEED, Trajectory, assert_caught, bits, edited_at, hyper, model, operations, program_with, prove, random_samples,
     rebuilt, trajectory_with,
 };
-use quadrille_spec::{Activations, Axis, MemoryClass, Model, Schedule};
+use quadrille_spec::{Activations, Axis, Classic, MemoryClass, Model, Schedule};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{Members, Operation, StageProgram, StepProgram, Write, kind, predict};
 
@@ -223,7 +223,7 @@ fn peaks(schedule: Schedule, m: usize) -> Vec<u64> {
 /// and `by_hand`, `2 m (8 h + 2 f + n)`.
 #[test]
 fn the_peak_grows_with_the_microbatches_in_flight() {
-    let Model { hidden: h, ffn: f, heads: n, seq_len, .. } = model(6);
+    let Classic { hidden: h, ffn: f, heads: n, seq_len, .. } = model(6).classic();
     let rows = 4 * seq_len;
     let of_microbatch = (2 * rows * (8 * h + 2 * f + n) * 8) as u64;
     for m in 3..=6 {

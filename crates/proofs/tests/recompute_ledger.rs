@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use quadrille_proofs::{Traffic, gpt_cases, model, program_with, recomputed};
 use quadrille_spec::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
-use quadrille_spec::{Activations, Axis, MemoryClass, Model, RankLedger, Recompute};
+use quadrille_spec::{Activations, Axis, Classic, MemoryClass, RankLedger, Recompute};
 use quadrille_step::{StepProgram, predict};
 
 const FULL: Recompute = Recompute::Full { every: 1 };
@@ -35,7 +35,7 @@ impl Sizes {
         let StepProgram { model, layout, .. } = program;
         let [x, y, context] = [Axis::X, Axis::Y, Axis::Context].map(|axis| layout.grid.size(axis));
         let scattered = layout.activations == Activations::Scattered;
-        Self { x, y, m: layout.rows(), h: model.hidden, f: model.ffn, context, scattered }
+        Self { x, y, m: layout.rows(), h: model.hidden, f: model.classic().ffn, context, scattered }
     }
 
     /// Elements of the tiles of qkv, projection, up and down.
@@ -94,7 +94,7 @@ fn ledger(program: &StepProgram) -> RankLedger {
 /// Whether block `index` of a model without pipeline is the last of its segment.
 fn ends_segment(program: &StepProgram, index: usize) -> bool {
     match program.layout.recompute {
-        Recompute::Full { every } => (index + 1).is_multiple_of(every) || index + 1 == program.model.layers,
+        Recompute::Full { every } => (index + 1).is_multiple_of(every) || index + 1 == program.model.layers(),
         _ => false,
     }
 }
@@ -102,7 +102,7 @@ fn ends_segment(program: &StepProgram, index: usize) -> bool {
 fn check_transfers(plain: &StepProgram, recompute: Recompute) -> Result<(), TestCaseError> {
     let again = recomputed(plain, recompute, false);
     let (before, after) = (ledger(plain), ledger(&again));
-    for index in 0..plain.model.layers {
+    for index in 0..plain.model.layers() {
         let layer = format!("block {index}");
         let repeated = match recompute {
             Recompute::None => Traffic::default(),
@@ -122,7 +122,7 @@ fn check_transfers(plain: &StepProgram, recompute: Recompute) -> Result<(), Test
 fn check_work(plain: &StepProgram, recompute: Recompute) -> Result<(), TestCaseError> {
     let again = recomputed(plain, recompute, false);
     let (before, after) = (ledger(plain), ledger(&again));
-    let (layers, passes) = (plain.model.layers, plain.layout.microbatches());
+    let (layers, passes) = (plain.model.layers(), plain.layout.microbatches());
     let tiles = Sizes::of(plain).tiles();
     let full = matches!(recompute, Recompute::Full { .. });
     let in_block =
@@ -196,7 +196,7 @@ fn growth(recompute: Recompute, grid: &str) -> u64 {
 /// statistics, before and after GELU; selective without norms and GELU; full the input alone.
 #[test]
 fn blocks_keep_what_the_recomputation_says() {
-    let Model { hidden: h, ffn: f, heads: n, seq_len, .. } = model(1);
+    let Classic { hidden: h, ffn: f, heads: n, seq_len, .. } = model(1).classic();
     let m = 4 * seq_len;
     assert_eq!(growth(Recompute::None, "x=1"), (m * (8 * h + 2 * f + n)) as u64);
     assert_eq!(growth(Recompute::Selective, "x=1"), (m * (6 * h + f + n)) as u64);

@@ -5,12 +5,18 @@
 
 use quadrille_proofs::{Traffic, assert_caught, is_collective, operations, program_with, prove, replaced};
 use quadrille_spec::CollectiveKind::{AllReduce, Broadcast, Reduce};
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, Linear, Model, Transfer};
+use quadrille_spec::{Axis, AxisSet, Classic, CollectiveKind, Linear, Model, Transfer};
 use quadrille_step::{Members, Operation, StepProgram, predict};
 
 /// Twelve and twenty-four divide by every mesh and number of panels here.
 fn model() -> Model {
-    Model { hidden: 12, heads: 4, ffn: 24, seq_len: 3, dropout: 0.1, ..quadrille_proofs::model(2) }
+    quadrille_proofs::model(2).reshaped(|m| {
+        m.hidden = 12;
+        m.heads = 4;
+        m.ffn = 24;
+        m.seq_len = 3;
+        m.dropout = 0.1;
+    })
 }
 
 fn multiplied(grid: &str, linear: Linear, panels: Option<usize>) -> StepProgram {
@@ -45,7 +51,7 @@ fn summa_and_whole_tiles_equal_the_serial_model() {
 
 /// Inputs and outputs of qkv, projection, up and down.
 fn linears(model: &Model) -> [[usize; 2]; 4] {
-    let Model { hidden: h, ffn: f, .. } = *model;
+    let Classic { hidden: h, ffn: f, .. } = model.classic();
     [[h, 3 * h], [h, h], [h, f], [f, h]]
 }
 
@@ -68,13 +74,13 @@ fn panels_travel_as_published() {
         block.add(&layout.grid, Axis::X, AllReduce, 2 * 3, 2 * 4 * n);
         let mut sent = Traffic::default();
         for rank in predict(&program).ranks {
-            for index in 0..model.layers {
+            for index in 0..model.layers() {
                 let layer = Traffic::of_layer(&rank, &format!("block {index}"), 8);
                 sent = sent.plus(&layer.clone().over(Axis::X)).plus(&layer.over(Axis::Y));
             }
         }
         // Every rank has the blocks of its stage.
-        let blocks_held = model.layers * layout.grid.ranks() / layout.grid.size(Axis::Pipe);
+        let blocks_held = model.layers() * layout.grid.ranks() / layout.grid.size(Axis::Pipe);
         assert_eq!(sent, block.times(passes * blocks_held), "{grid}, {panels} panels");
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use quadrille_cost::axonn::{Equation, linears};
 use quadrille_proofs::{Case, gpt_cases, model, program};
-use quadrille_spec::{Activations, Axis, ElementType, Ledger, MemoryClass, Model, Overlap};
+use quadrille_spec::{Activations, Axis, Classic, ElementType, Ledger, MemoryClass, Overlap};
 use quadrille_step::{StepProgram, predict};
 
 /// Sizes as the closed forms use them.
@@ -39,7 +39,7 @@ impl Sizes {
             d,
             m: layout.rows(),
             h: model.hidden,
-            f: model.ffn,
+            f: model.classic().ffn,
             vocab: layout.padded_vocab(model),
             scattered,
         }
@@ -157,8 +157,8 @@ impl Closed {
         let (ranks, microbatches) = (layout.grid.ranks(), layout.microbatches());
         let mut closed = Self { sizes: Sizes::of(program), ranks, microbatches, volumes: Volumes::new() };
         closed.embedding(model.seq_len);
-        for index in 0..model.layers {
-            closed.block(&format!("block {index}"), model.biases);
+        for index in 0..model.layers() {
+            closed.block(&format!("block {index}"), model.classic().biases);
         }
         closed.head(model.tied_head);
         // The loss and its count.
@@ -196,7 +196,7 @@ fn predicted(ledger: &Ledger, element_bytes: usize) -> Volumes {
 fn check_flops(program: &StepProgram) -> Result<(), TestCaseError> {
     let Sizes { x, y, m, h, .. } = Sizes::of(program);
     let StepProgram { model, layout, .. } = program;
-    let layers = model.layers * layout.microbatches();
+    let layers = model.layers() * layout.microbatches();
     let blocks = 2 * m * Sizes::of(program).tiles().iter().sum::<usize>() * layers;
     let head = 2 * m * Sizes::of(program).table() * layout.microbatches();
     let cut = if Sizes::of(program).scattered { x * y } else { x };
@@ -214,7 +214,7 @@ fn check_flops(program: &StepProgram) -> Result<(), TestCaseError> {
 fn weights(program: &StepProgram) -> usize {
     let sizes = Sizes::of(program);
     let Sizes { x, y, z, h, f, .. } = sizes;
-    let Model { layers, seq_len, tied_head, biases, .. } = program.model;
+    let Classic { layers, seq_len, tied_head, biases, .. } = program.model.classic();
     let vectors = 4 * h / y + if biases { 3 * h / x + f / x + 2 * h / y } else { 0 };
     let block = sizes.tiles().iter().map(|tile| tile / z).sum::<usize>() + vectors;
     let tables = if tied_head { 1 } else { 2 } * sizes.table() / z;
@@ -227,7 +227,7 @@ fn gathered(program: &StepProgram) -> usize {
     if sizes.z == 1 {
         return 0;
     }
-    let blocks = [sizes.tiles()].repeat(program.model.layers).concat();
+    let blocks = [sizes.tiles()].repeat(program.model.layers()).concat();
     let uses = [vec![sizes.table()], blocks, vec![sizes.table()]].concat();
     let at_once = if program.layout.overlap.all_gather { 2 } else { 1 };
     uses.windows(at_once).map(|tiles| tiles.iter().sum()).max().unwrap()
@@ -299,7 +299,11 @@ proptest! {
 /// The numbers of the simulation behind the dataflow note, section 6.4, per rank: x = y = z = 2, `h` = 24, `m` = 48.
 #[test]
 fn the_published_example_comes_out() {
-    let model = Model { hidden: 24, ffn: 96, seq_len: 6, ..model(1) };
+    let model = model(1).reshaped(|m| {
+        m.hidden = 24;
+        m.ffn = 96;
+        m.seq_len = 6;
+    });
     for activations in [Activations::Replicated, Activations::Scattered] {
         let program = program(&model, "x=2,y=2,z=2", activations, Overlap::NONE, 16, 16);
         let volumes = predicted(&predict(&program), 8);

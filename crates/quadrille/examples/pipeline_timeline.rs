@@ -8,7 +8,7 @@ use quadrille_spec::{Layout, LayoutRequest, MemoryClass, Model, Schedule};
 use quadrille_step::{StepProgram, predict_rank};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let model = Model { layers: 8, ..Model::preset("gpt-tiny")? };
+    let model = Model::preset("gpt-tiny")?.reshaped(|m| m.layers = 8);
     let rates = DeviceRates {
         gemm_flop_per_s: 1e9,
         attention_flop_per_s: 1e9,

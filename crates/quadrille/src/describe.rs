@@ -1,7 +1,7 @@
 //! Models and layouts as documents and people see them.
 
 use quadrille_spec::{
-    Activation, Axis, Field, KeepWeights, Layout, Linear, Model, Norm, Positions, Recompute, Schedule, Zero,
+    Activation, Axis, Classic, Field, KeepWeights, Layout, Linear, Model, Norm, Positions, Recompute, Schedule, Zero,
 };
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub fn summary(program: &StepProgram) -> String {
 
 /// The model's sizes.
 pub fn sizes(model: &Model) -> String {
-    let Model { name, layers, hidden, heads, kv_heads, ffn, .. } = model;
+    let Classic { name, layers, hidden, heads, kv_heads, ffn, .. } = model.classic();
     let keys = if kv_heads == heads { String::new() } else { format!(" sharing {kv_heads} keys") };
     let reads = match model.patch_values {
         None => format!("vocab {}", model.vocab),
@@ -65,6 +65,7 @@ pub fn sizes(model: &Model) -> String {
 
 /// What the model is made of, where it is not what a GPT is made of.
 fn kinds(model: &Model) -> Option<String> {
+    let model = model.classic();
     let mut told = Vec::new();
     let mut tell = |differs: bool, text: &str| told.extend(differs.then(|| text.to_owned()));
     tell(model.norm == Norm::Rms, "RMS norms");
@@ -91,7 +92,7 @@ fn stages(layout: &Layout) -> Option<String> {
 fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     let mut told = Vec::new();
     let mut tell = |differs: bool, text: String| told.extend(differs.then_some(text));
-    let copies = layout.kv_copies(model);
+    let copies = layout.kv_copies(&model.blocks.first().attention);
     tell(copies > 1, format!("every key on {copies} ranks of x"));
     tell(layout.linear == Linear::Summa, format!("SUMMA in {} panels", layout.summa_panels));
     tell(layout.recompute != Recompute::None, format!("recompute {}", layout.recompute));

@@ -56,7 +56,7 @@ impl Recomputation {
         if blocks == 0 || (own.is_none() && !pipelined) {
             return Ok(None);
         }
-        let layers = program.model.layers;
+        let layers = program.model.layers();
         let mut choices = Vec::new();
         if own.is_none() {
             choices.push(Choice::of(program, rank, true));
@@ -111,7 +111,7 @@ impl Choice {
         Self {
             recompute: every.map_or_else(|| recompute.to_string(), |every| format!("full:{every}")),
             every,
-            equation: every.map(|every| program.model.layers as f64 / every as f64 + 1.0 + every as f64),
+            equation: every.map(|every| program.model.layers() as f64 / every as f64 + 1.0 + every as f64),
             activations_bytes: memory.peak_of.get(&MemoryClass::Activations).copied().unwrap_or(0),
             peak_bytes: memory.peak,
             chosen,

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use quadrille_spec::{EvenPieces, Field, Layout, LayoutFile, Model, RandomStream, Schedule};
+use quadrille_spec::{Classic, EvenPieces, Field, Layout, LayoutFile, Model, RandomStream, Schedule};
 use run::run;
 use serde_json::Value;
 
@@ -81,11 +81,16 @@ impl Case {
 
     /// Narrower than `gpt-tiny`, so that the serial model is soon done, with a vocabulary of bytes.
     fn model(&self) -> Model {
-        Model { layers: self.layers, hidden: 24, ffn: 48, vocab: 256, ..Model::preset("gpt-tiny").unwrap() }
+        Model::preset("gpt-tiny").unwrap().reshaped(|m| {
+            m.layers = self.layers;
+            m.hidden = 24;
+            m.ffn = 48;
+            m.vocab = 256;
+        })
     }
 
     fn model_flags(&self) -> String {
-        let Model { layers, hidden, ffn, vocab, .. } = self.model();
+        let Classic { layers, hidden, ffn, vocab, .. } = self.model().classic();
         format!("--model gpt-tiny --set layers={layers} --set hidden={hidden} --set ffn={ffn} --set vocab={vocab}")
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::SpecError;
+use crate::{Normalization, SpecError};
 
 /// The choice called `name`, or an error that lists all of them.
 pub(crate) fn by_name<T: Copy>(what: &'static str, name: &str, known: &[(&str, T)]) -> Result<T, SpecError> {
@@ -106,9 +106,45 @@ pub enum Positions {
     Learned,
     /// Queries and keys are turned by angles that grow with the position (RoPE), halves of a head paired.
     Rotary,
+    /// By its mask alone.
+    None,
 }
 
-named!(Positions, "positions", { "learned" => Learned, "rotary" => Rotary });
+named!(Positions, "positions", { "learned" => Learned, "rotary" => Rotary, "none" => None });
+
+/// How queries and keys are normed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QkNorm {
+    /// Not at all.
+    None,
+    /// By a layer norm.
+    Layer,
+    /// By an RMS norm.
+    Rms,
+}
+
+named!(QkNorm, "norm of queries and keys", { "none" => None, "layer" => Layer, "rms" => Rms });
+
+impl QkNorm {
+    /// The choice that gives this norm.
+    pub(crate) fn of(norm: Option<Normalization>) -> Self {
+        match norm.map(|norm| norm.kind) {
+            None => Self::None,
+            Some(Norm::Layer) => Self::Layer,
+            Some(Norm::Rms) => Self::Rms,
+        }
+    }
+
+    /// The kind of norm, if it is one.
+    pub(crate) fn norm(self) -> Option<Norm> {
+        match self {
+            Self::None => None,
+            Self::Layer => Some(Norm::Layer),
+            Self::Rms => Some(Norm::Rms),
+        }
+    }
+}
 
 /// The function between the two layers of the perceptron.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

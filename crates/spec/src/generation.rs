@@ -33,7 +33,7 @@ impl Layout {
         let microbatches = (1..=pipe.min(of_rank)).rev().find(|count| of_rank.is_multiple_of(*count)).unwrap_or(1);
         let stage_blocks = match self.chunks {
             1 => self.stage_blocks.clone(),
-            _ => EvenPieces::new(model.layers, pipe, 1).blocks().collect(),
+            _ => EvenPieces::new(model.layers(), pipe, 1).blocks().collect(),
         };
         let layout = Self {
             grid,

@@ -89,6 +89,7 @@ fn gpt2(fields: &mut Fields) -> Result<ModelFile, SpecError> {
         rotary_base: None,
         activation: Activation::Gelu,
         causal: Some(true),
+        ..ModelFile::default()
     })
 }
 
@@ -128,6 +129,7 @@ fn gpt_neox(fields: &mut Fields) -> Result<ModelFile, SpecError> {
         rotary_base,
         activation: Activation::Gelu,
         causal: Some(true),
+        ..ModelFile::default()
     })
 }
 
@@ -172,6 +174,7 @@ fn llama(fields: &mut Fields, architecture: &str) -> Result<ModelFile, SpecError
         rotary_base: fields.rotary_base()?,
         activation: Activation::Swiglu,
         causal: Some(true),
+        ..ModelFile::default()
     })
 }
 

@@ -4,8 +4,8 @@ use crate::error::greatest_common_divisor;
 use crate::remedy::{Broken, Change, Values, Way};
 use crate::rules::Kept;
 use crate::{
-    Activations, Axis, AxisSet, ElementType, EvenPieces, Field, Grid, KeepWeights, Linear, Model, Overlap, Recompute,
-    Schedule, SpecError, Zero,
+    Activations, Attention, Axis, AxisSet, ElementType, EvenPieces, Field, Grid, KeepWeights, Linear, Model, Overlap,
+    Recompute, Schedule, SpecError, Zero,
 };
 
 /// The largest global batch accepted: keeps every product of sizes far from overflow.
@@ -123,7 +123,12 @@ impl LayoutRequest {
             (Field::GlobalBatch, Some(self.global_batch), MAX_GLOBAL_BATCH, "sequences of a step"),
             (Field::SeqLen, self.seq_len, model.seq_len, &positions),
             (Field::Microbatch, self.microbatch, usize::MAX, "sequences of a data rank in a pass"),
-            (Field::Chunks, Some(self.chunks), model.layers + 2, "pieces of a stage, at most as many as layers, and 2"),
+            (
+                Field::Chunks,
+                Some(self.chunks),
+                model.layers() + 2,
+                "pieces of a stage, at most as many as layers, and 2",
+            ),
             (Field::OverlapChunks, Some(self.overlap_chunks), self.global_batch, "each has a sequence of the batch"),
         ];
         for (field, value, most, what) in limits {
@@ -243,7 +248,7 @@ impl Layout {
             dtype: request.dtype,
         };
         layout.check_pieces(model)?;
-        let even = || EvenPieces::new(model.layers, size(Axis::Pipe), request.chunks).blocks().collect();
+        let even = || EvenPieces::new(model.layers(), size(Axis::Pipe), request.chunks).blocks().collect();
         layout.stage_blocks = request.stage_blocks.clone().unwrap_or_else(even);
         layout.microbatch = request.microbatch.unwrap_or_else(|| layout.default_microbatch());
         layout.check(model)?;
@@ -284,23 +289,23 @@ impl Layout {
 
     /// Heads of keys and values that the ranks along x hold together, each as many: those of the model, or, where x is
     /// larger, one for each rank, so that several hold the same.
-    pub fn kv_heads(&self, model: &Model) -> usize {
-        model.kv_heads.max(self.grid.size(Axis::X))
+    pub fn kv_heads(&self, attention: &Attention) -> usize {
+        attention.kv_heads.max(self.grid.size(Axis::X))
     }
 
     /// Ranks, following each other along x, that hold the same key and value.
-    pub fn kv_copies(&self, model: &Model) -> usize {
-        self.kv_heads(model) / model.kv_heads
+    pub fn kv_copies(&self, attention: &Attention) -> usize {
+        self.kv_heads(attention) / attention.kv_heads
     }
 
     /// Heads of queries that share a key and value on the rank that holds them.
-    pub fn group_heads(&self, model: &Model) -> usize {
-        model.heads / self.kv_heads(model)
+    pub fn group_heads(&self, attention: &Attention) -> usize {
+        attention.heads / self.kv_heads(attention)
     }
 
     /// Columns of the product that makes queries, keys and values, on all ranks along x together.
-    pub fn qkv_width(&self, model: &Model) -> usize {
-        (model.heads + 2 * self.kv_heads(model)) * model.head_dim()
+    pub fn qkv_width(&self, attention: &Attention) -> usize {
+        (attention.heads + 2 * self.kv_heads(attention)) * attention.head_dim
     }
 
     /// Target tokens, or patches, of a step.

@@ -3,9 +3,13 @@
 //! Everything here is data with validation; nothing does I/O. Units are SI: bytes, seconds,
 //! FLOP, bytes per second; types or field names say which.
 
+mod attention;
 mod axis;
+mod block;
+mod block_list;
 mod calibration;
 mod choices;
+mod classic;
 mod cluster;
 mod cluster_file;
 mod device;
@@ -37,11 +41,15 @@ mod rules;
 mod targets;
 mod toml_text;
 
+pub use attention::{Attention, Rotary};
 pub use axis::{Axis, AxisOrder, AxisSet};
+pub use block::{Block, Normalization, Perceptron};
+pub use block_list::Blocks;
 pub use calibration::{Calibration, MeasuredCollective, MeasuredOperation, RateUnit};
 pub use choices::{
-    Activation, Activations, ElementType, KeepWeights, Linear, Norm, Positions, Recompute, Schedule, Zero,
+    Activation, Activations, ElementType, KeepWeights, Linear, Norm, Positions, QkNorm, Recompute, Schedule, Zero,
 };
+pub use classic::Classic;
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
 pub use device::{Device, Efficiency, MeasuredRate, Peaks};
 pub use error::{SpecError, nearest_divisors};
@@ -56,7 +64,7 @@ pub use ledger::{
 };
 pub use ledger_difference::LedgerDifference;
 pub use model::Model;
-pub use model_file::ModelFile;
+pub use model_file::{BlockTable, ModelFile};
 pub use nodes::{Nodes, TwoLevel};
 pub use overlap::Overlap;
 pub use parameters::{Initial, ModelParameter};

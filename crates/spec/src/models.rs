@@ -119,7 +119,7 @@ mod tests {
 
     /// Narayanan et al. 2021, equation 2: all but the last layer norm.
     fn equation_2(model: &Model) -> f64 {
-        let (l, h, table) = (model.layers as f64, model.hidden as f64, (model.vocab + model.seq_len) as f64);
+        let (l, h, table) = (model.layers() as f64, model.hidden as f64, (model.vocab + model.seq_len) as f64);
         12.0 * l * h * h * (1.0 + 13.0 / (12.0 * h) + table / (12.0 * l * h))
     }
 

@@ -1,6 +1,6 @@
 //! The trained tensors of a model, each said once.
 
-use crate::{Model, Norm, Positions};
+use crate::{Attention, Block, Model, Norm, Normalization};
 
 /// Standard deviation of the initial weights, those of GPT-2.
 const DEVIATION: f64 = 0.02;
@@ -60,41 +60,49 @@ impl ModelParameter {
 impl Model {
     /// Every parameter, in the order of the table.
     pub fn all_parameters(&self) -> impl Iterator<Item = ModelParameter> {
-        let blocks = (0..self.layers).flat_map(|block| self.block_parameters(block));
+        let blocks = (0..self.layers()).flat_map(|block| self.block_parameters(block));
         self.embedding_parameters().chain(blocks).chain(self.head_parameters())
     }
 
     /// Number of trained parameters, vocabulary padding not counted, a tied table once.
     pub fn parameters(&self) -> u64 {
-        let block: u64 = self.block_parameters(0).map(|parameter| parameter.elements()).sum();
+        let of_kind = |block| self.parameters_of(block).map(|parameter| parameter.elements()).sum::<u64>();
+        let blocks: u64 = self.blocks.counts().map(|(count, block)| count as u64 * of_kind(block)).sum();
         let ends: u64 = self.embedding_parameters().chain(self.head_parameters()).map(|end| end.elements()).sum();
-        self.layers as u64 * block + ends
+        blocks + ends
     }
 
     fn embedding_parameters(&self) -> impl Iterator<Item = ModelParameter> {
         let h = self.hidden;
         let [first, bias] = match self.patch_values {
             None => [Some(ModelParameter::matrix("embedding", "table", [self.vocab, h], DEVIATION)), None],
-            Some(values) => self.linear("embedding", [values, h], DEVIATION),
+            Some(values) => linear("embedding", [values, h], self.patch_biases, DEVIATION),
         };
         let positions = || ModelParameter::matrix("embedding", "positions", [self.seq_len, h], DEVIATION);
-        [first, bias, (self.positions == Positions::Learned).then(positions)].into_iter().flatten()
+        [first, bias, self.learned_positions.then(positions)].into_iter().flatten()
     }
 
-    /// Of block `block`; every block has the same.
     fn block_parameters(&self, block: usize) -> impl Iterator<Item = ModelParameter> {
+        let parameters = self.parameters_of(&self.blocks[block]);
+        parameters.map(move |parameter| ModelParameter { block: Some(block), ..parameter })
+    }
+
+    fn parameters_of(&self, block: &Block) -> impl Iterator<Item = ModelParameter> + use<> {
         let h = self.hidden;
+        let Block { attention, perceptron, norm } = *block;
         // Of what is added to the residual stream, as often as there are such layers.
-        let added = DEVIATION / (2.0 * self.layers as f64).sqrt();
+        let added = DEVIATION / (2.0 * self.layers() as f64).sqrt();
         let layers = [
-            self.norm_parameters("norm1"),
-            self.linear("qkv", [h, self.qkv_width()], DEVIATION),
-            self.linear("projection", [h, h], added),
-            self.norm_parameters("norm2"),
-            self.linear("up", [h, self.up_width()], DEVIATION),
-            self.linear("down", [self.ffn, h], added),
+            norm_vectors("norm1", norm, h),
+            linear("qkv", [h, attention.qkv_width()], attention.qkv_bias, DEVIATION),
+            qk_norm_vectors("query_norm", attention),
+            qk_norm_vectors("key_norm", attention),
+            linear("projection", [attention.width(), h], attention.projection_bias, added),
+            norm_vectors("norm2", norm, h),
+            linear("up", [h, perceptron.up_width()], perceptron.up_bias, DEVIATION),
+            linear("down", [perceptron.width, h], perceptron.down_bias, added),
         ];
-        layers.into_iter().flatten().flatten().map(move |parameter| ModelParameter { block: Some(block), ..parameter })
+        layers.into_iter().flatten().flatten()
     }
 
     /// Of the final norm and the head.
@@ -103,18 +111,23 @@ impl Model {
         let head = match self.patch_values {
             None if self.tied_head => [None, None],
             None => [Some(ModelParameter::matrix("head", "weight", [self.vocab, h], DEVIATION)), None],
-            Some(values) => self.linear("head", [h, values], DEVIATION),
+            Some(values) => linear("head", [h, values], self.patch_biases, DEVIATION),
         };
-        self.norm_parameters("final_norm").into_iter().chain(head).flatten()
+        norm_vectors("final_norm", self.final_norm, h).into_iter().chain(head).flatten()
     }
+}
 
-    fn linear(&self, layer: &'static str, shape: [usize; 2], deviation: f64) -> [Option<ModelParameter>; 2] {
-        let bias = self.biases.then(|| ModelParameter::vector(layer, "bias", shape[1], 0.0));
-        [Some(ModelParameter::matrix(layer, "weight", shape, deviation)), bias]
-    }
+fn linear(layer: &'static str, shape: [usize; 2], has_bias: bool, deviation: f64) -> [Option<ModelParameter>; 2] {
+    let bias = has_bias.then(|| ModelParameter::vector(layer, "bias", shape[1], 0.0));
+    [Some(ModelParameter::matrix(layer, "weight", shape, deviation)), bias]
+}
 
-    fn norm_parameters(&self, layer: &'static str) -> [Option<ModelParameter>; 2] {
-        let beta = (self.norm == Norm::Layer).then(|| ModelParameter::vector(layer, "beta", self.hidden, 0.0));
-        [Some(ModelParameter::vector(layer, "gamma", self.hidden, 1.0)), beta]
-    }
+/// Of the queries or keys of all heads together.
+fn qk_norm_vectors(layer: &'static str, attention: Attention) -> [Option<ModelParameter>; 2] {
+    attention.qk_norm.map_or([None, None], |norm| norm_vectors(layer, norm, attention.head_dim))
+}
+
+fn norm_vectors(layer: &'static str, norm: Normalization, width: usize) -> [Option<ModelParameter>; 2] {
+    let beta = (norm.kind == Norm::Layer).then(|| ModelParameter::vector(layer, "beta", width, 0.0));
+    [Some(ModelParameter::vector(layer, "gamma", width, 1.0)), beta]
 }

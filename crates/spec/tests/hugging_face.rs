@@ -51,14 +51,17 @@ fn published_models_are_the_presets() {
     assert_eq!(gpt2.dropout, 0.1, "as it was trained");
     assert_eq!(Model { name: "gpt2-124m".to_owned(), dropout: 0.0, ..gpt2 }, Model::preset("gpt2-124m").unwrap());
     let mistral = read(MISTRAL).unwrap();
-    assert_eq!((mistral.seq_len, mistral.rotary_base, mistral.kv_heads), (32_768, 1e6, 8));
+    assert_eq!((mistral.seq_len, mistral.classic().rotary_base, mistral.classic().kv_heads), (32_768, 1e6, 8));
 }
 
 #[test]
 fn a_serial_gpt_neox_is_expressed() {
     let model = read(NEOX).unwrap();
-    assert_eq!((model.norm, model.positions, model.activation), (Norm::Layer, Positions::Rotary, Activation::Gelu));
-    assert_eq!((model.biases, model.tied_head, model.rotary_base), (true, false, 20_000.0));
+    assert_eq!(
+        (model.classic().norm, model.classic().positions, model.classic().activation),
+        (Norm::Layer, Positions::Rotary, Activation::Gelu)
+    );
+    assert_eq!((model.classic().biases, model.tied_head, model.classic().rotary_base), (true, false, 20_000.0));
     // Version 5 writes both fields of positions inside rope_parameters.
     let rope = json!({"rope_type": "default", "rope_theta": 2e4, "partial_rotary_factor": 1.0});
     let newer = with(NEOX, json!({"rotary_pct": null, "rotary_emb_base": null, "rope_parameters": rope}));
@@ -70,17 +73,20 @@ fn a_serial_gpt_neox_is_expressed() {
 fn defaults_are_those_of_the_library() {
     let model =
         read(&with(LLAMA_3, json!({"num_key_value_heads": null, "rms_norm_eps": null, "rope_theta": null}))).unwrap();
-    assert_eq!((model.kv_heads, model.norm_epsilon, model.rotary_base), (32, 1e-6, 10_000.0));
-    assert_eq!(read(&with(MISTRAL, json!({"num_key_value_heads": null}))).unwrap().kv_heads, 8);
+    assert_eq!(
+        (model.classic().kv_heads, model.classic().norm_epsilon, model.classic().rotary_base),
+        (32, 1e-6, 10_000.0)
+    );
+    assert_eq!(read(&with(MISTRAL, json!({"num_key_value_heads": null}))).unwrap().classic().kv_heads, 8);
     let message = read(&with(MISTRAL, json!({"sliding_window": null}))).unwrap_err().to_string();
     assert!(message.starts_with("sliding_window = 4096: "), "{message}");
-    assert_eq!(read(&with(GPT2, json!({"n_inner": 1000}))).unwrap().ffn, 1000);
+    assert_eq!(read(&with(GPT2, json!({"n_inner": 1000}))).unwrap().classic().ffn, 1000);
     // Version 5 names the base inside rope_parameters.
     let new =
         with(LLAMA_3, json!({"rope_theta": null, "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}));
     assert_eq!(read(&new).unwrap(), read(LLAMA_3).unwrap());
     // Biases on all linear layers are expressible.
-    assert!(read(&with(LLAMA_3, json!({"attention_bias": true, "mlp_bias": true}))).unwrap().biases);
+    assert!(read(&with(LLAMA_3, json!({"attention_bias": true, "mlp_bias": true}))).unwrap().classic().biases);
 }
 
 #[test]
@@ -179,7 +185,7 @@ proptest! {
         let field = if invent { name } else { fields[pick.index(fields.len())].clone() };
         map.insert(field, value);
         if let Ok(model) = read(&Value::Object(map).to_string()) {
-            prop_assert!(model.hidden % model.heads == 0 && model.parameters() > 0);
+            prop_assert!(model.hidden % model.classic().heads == 0 && model.parameters() > 0);
         }
     }
 }

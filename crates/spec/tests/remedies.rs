@@ -43,7 +43,7 @@ prop_compose! {
         vocab in 2_usize..40, seq_len in 1_usize..40,
     ) -> Model {
         let kv_heads = if heads % keys == 0 { keys } else { heads };
-        Model { kv_heads, ffn, ..Model::gpt(layers, heads * head * 2, heads, vocab, seq_len) }
+        Model::gpt(layers, heads * head * 2, heads, vocab, seq_len).reshaped(|m| { m.kv_heads = kv_heads; m.ffn = ffn; })
     }
 }
 

@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 program.stages.iter().flat_map(|stage| stage.chunks.iter().flat_map(|chunk| chunk.sections()));
             operations = sections.map(|section| section.ops.len()).sum();
         }
-        let microseconds = least.as_secs_f64() * 1e6 / model.layers as f64;
-        println!("{name:<32} {microseconds:>7.1} us per block, {:>4} operations", operations / model.layers);
+        let microseconds = least.as_secs_f64() * 1e6 / model.layers() as f64;
+        println!("{name:<32} {microseconds:>7.1} us per block, {:>4} operations", operations / model.layers());
     }
     Ok(())
 }

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Activation, Linear, Schedule};
+use quadrille_spec::{Activation, AxisSet, Linear, Schedule};
 
 use crate::builder::Builder;
-use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write};
+use crate::operation::{BlockKind, DropoutSite, GemmPass, GemmStorage, Write};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
 use crate::weights::{reduce_weight, weight_tile};
@@ -47,16 +47,20 @@ pub(crate) enum Node {
         output: ValueId,
     },
     Activation {
+        function: Activation,
         bias: Option<ParameterId>,
         input: ValueId,
         output: ValueId,
         activated: ValueId,
     },
+    HeadNorm(HeadNormNode),
     Rotate {
+        block: usize,
         input: ValueId,
         output: ValueId,
     },
     Attention {
+        block: usize,
         qkv: ValueId,
         output: ValueId,
         statistics: ValueId,
@@ -109,11 +113,24 @@ pub(crate) enum Node {
 /// What the backward of a norm needs; an RMS norm has neither beta nor sums.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NormNode {
+    pub of: Option<BlockKind>,
     pub gamma: ParameterId,
     pub beta: Option<ParameterId>,
     pub input: ValueId,
     pub sums: Option<ValueId>,
     pub squares: ValueId,
+    pub output: ValueId,
+}
+
+/// What the backward of a norm of queries or keys needs: `raw` has them as they were before either norm.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeadNormNode {
+    pub block: usize,
+    pub keys: bool,
+    pub gamma: ParameterId,
+    pub beta: Option<ParameterId>,
+    pub raw: ValueId,
+    pub input: ValueId,
     pub output: ValueId,
 }
 
@@ -151,9 +168,12 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The gradient value of a vector parameter, noting over which rows of `from` it is summed.
+    /// The gradient value of a vector parameter, noting over what it is summed: the axes that cut `from` and do not cut
+    /// the parameter, those of rows and, where all heads share it, those of heads.
     fn vector_gradient(&mut self, parameter: ParameterId, from: ValueId) -> ValueId {
-        let summed = self.sharding(from).rows.iter().copied().collect();
+        let own: AxisSet = self.sharding(self.parameters[parameter.0].value).cols.iter().copied().collect();
+        let Sharding { rows, cols, .. } = self.sharding(from);
+        let summed = rows.iter().chain(cols).copied().collect::<AxisSet>().without(own);
         let parameter = &mut self.parameters[parameter.0];
         parameter.unreduced = parameter.unreduced.union(summed);
         parameter.gradient
@@ -219,8 +239,8 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             b.push(kind::BiasBackward { gradient, output: bias_gradient, write: MICROBATCHES });
             b.contribute(known, input, gradient)
         }
-        Node::Activation { bias, input, output, activated } => {
-            let (function, gradient) = (b.model.activation, known.of[&activated]);
+        Node::Activation { function, bias, input, output, activated } => {
+            let gradient = known.of[&activated];
             // SwiGLU has two inputs for an output: their gradients take the place of the inputs.
             let place = match function {
                 Activation::Gelu => gradient,
@@ -238,18 +258,38 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             });
             b.contribute(known, input, before)
         }
-        Node::Rotate { input, output } => {
+        Node::HeadNorm(HeadNormNode { block, keys, gamma, beta, raw, input, output }) => {
             let gradient = known.of[&output];
             let before = b.in_place("d qkv", gradient);
-            b.push(kind::Rotate { back: true, input: gradient, output: before });
+            let gamma_gradient = b.vector_gradient(gamma, gradient);
+            let beta_gradient = beta.map(|beta| b.vector_gradient(beta, gradient));
+            let gamma = b.parameters[gamma.0].value;
+            b.push(kind::HeadNormBackward {
+                block: b.block_kind(block),
+                keys,
+                input: raw,
+                gamma,
+                gradient,
+                output: before,
+                gamma_gradient,
+                beta_gradient,
+                write: MICROBATCHES,
+            });
             b.contribute(known, input, before)
         }
-        Node::Attention { qkv, output: result, statistics, dropout } => {
+        Node::Rotate { block, input, output } => {
+            let gradient = known.of[&output];
+            let before = b.in_place("d qkv", gradient);
+            b.push(kind::Rotate { block: b.block_kind(block), back: true, input: gradient, output: before });
+            b.contribute(known, input, before)
+        }
+        Node::Attention { block, qkv, output: result, statistics, dropout } => {
             let gradient = known.of[&result];
-            let keys_values = b.gather_keys_values(qkv)?;
-            let keys_values_gradient = keys_values.map(|_| b.keys_values_gradient(qkv)).transpose()?;
+            let keys_values = b.gather_keys_values(block, qkv)?;
+            let keys_values_gradient = keys_values.map(|_| b.keys_values_gradient(block, qkv)).transpose()?;
             let mut output = b.like("d qkv", qkv)?;
             b.push(kind::AttentionBackward {
+                block: b.block_kind(block),
                 qkv,
                 keys_values,
                 keys_values_gradient,
@@ -260,7 +300,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
                 dropout,
             });
             if let Some(whole) = keys_values_gradient {
-                output = b.scatter_keys_values(whole, output)?;
+                output = b.scatter_keys_values(block, whole, output)?;
             }
             b.contribute(known, qkv, output)
         }
@@ -400,7 +440,7 @@ fn open_tile(b: &mut Builder, known: &mut Gradients, weight: ParameterId) -> Res
 }
 
 fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), StepError> {
-    let NormNode { gamma, beta, input, sums, squares, output } = node;
+    let NormNode { of, gamma, beta, input, sums, squares, output } = node;
     let gradient = known.of[&output];
     let cut = b.sharding(input).clone();
     let complete = Sharding::new(&cut.rows, &[]);
@@ -412,6 +452,7 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
     let beta_gradient = beta.map(|beta| b.vector_gradient(beta, gradient));
     let gamma = b.parameters[gamma.0].value;
     b.push(kind::NormBackwardSums {
+        of,
         input,
         sums,
         squares,
@@ -434,7 +475,7 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
         Some(residual) => (b.in_place("d residual", residual), Write::Accumulate),
         None => (b.like("d residual", input)?, Write::Overwrite),
     };
-    b.push(kind::NormBackward { input, sums, squares, gamma, gradient, reduced, output, write });
+    b.push(kind::NormBackward { of, input, sums, squares, gamma, gradient, reduced, output, write });
     known.of.insert(input, output);
     Ok(())
 }

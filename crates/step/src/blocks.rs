@@ -4,12 +4,12 @@
 //! their scattered form (sequence parallelism over two axes). A normal layer contracts over y and gives columns
 //! over x; a transposed one contracts over x and gives columns over y.
 
-use quadrille_spec::{Axis, Linear, Norm, Positions};
+use quadrille_spec::{Attention, Axis, Block, Linear, Norm, Normalization, Perceptron};
 
-use crate::backward::{Node, NormNode};
+use crate::backward::{HeadNormNode, Node, NormNode};
 use crate::builder::{Builder, PARTIAL};
 use crate::ends::{embedding, head};
-use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write};
+use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write, normalization};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
 use crate::{Extent, Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, generation, kind, summa};
@@ -85,94 +85,142 @@ fn boundary_sharding(b: &Builder) -> Sharding {
 
 /// `x + projection(attention(qkv(norm1(x))))`.
 fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
-    let (h, width) = (b.model.hidden, b.keys_values_extent(true));
+    let Block { attention, .. } = b.model.blocks[index];
+    let (h, width) = (b.model.hidden, b.keys_values_extent(index, true));
     let name = |what: &str| format!("block.{index}.{what}");
-    let normed = norm(b, &name("norm1"), x)?;
+    let normed = norm(b, &name("norm1"), Some(index), x)?;
     let weight = weight(b, &name("qkv"), [h.into(), width], NORMAL, INIT_STD)?;
-    b.share_keys(weight);
+    b.share_keys(weight, index);
     let qkv = linear(b, &name("qkv"), normed, weight, NORMAL)?;
-    let bias = bias_parameter(b, &name("qkv"), qkv)?;
-    bias.into_iter().for_each(|bias| b.share_keys(bias));
+    let bias = bias_parameter(b, &name("qkv"), attention.qkv_bias, qkv)?;
+    bias.into_iter().for_each(|bias| b.share_keys(bias, index));
     let qkv = add_bias(b, &name("qkv"), bias, qkv);
-    let qkv = rotate(b, &name("qkv"), qkv);
+    let qkv = head_norms(b, index, qkv)?;
+    let qkv = rotate(b, &name("qkv"), index, qkv);
 
     let output = match b.purpose {
         Purpose::Generation(generation) => generation::attention(b, generation, index, qkv)?,
-        _ => attention(b, index, qkv)?,
+        _ => self::attention(b, index, attention, qkv)?,
     };
-    let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
-    let weight = self::weight(b, &name("projection"), [h.into(); 2], TRANSPOSED, std)?;
+    let shape = [attention.width().into(), h.into()];
+    let weight = self::weight(b, &name("projection"), shape, TRANSPOSED, added_std(b))?;
     let projected = linear(b, &name("projection"), output, weight, TRANSPOSED)?;
-    residual(b, &name("projection"), DropoutSite::Projection(index), projected, x)
+    let bias = bias_parameter(b, &name("projection"), attention.projection_bias, projected)?;
+    residual(b, DropoutSite::Projection(index), bias, projected, x)
+}
+
+/// The deviation of weights whose results are added to the residual stream, as often as there are such layers.
+fn added_std(b: &Builder) -> f64 {
+    INIT_STD / (2.0 * b.model.layers() as f64).sqrt()
 }
 
 /// Attention among the tokens of the pass.
-fn attention(b: &mut Builder, index: usize, qkv: ValueId) -> Built<ValueId> {
-    let (rows, heads) = (Extent::Tokens, b.model.heads);
+fn attention(b: &mut Builder, index: usize, described: Attention, qkv: ValueId) -> Built<ValueId> {
+    let rows = Extent::Tokens;
     let sharding = Sharding::new(&b.rows_with(Axis::Y), &[Axis::X]);
-    let output = b.value("attention", [rows, b.model.hidden.into()], sharding.clone(), Home::ACTIVATIONS)?;
-    let statistics = b.value("attention statistics", [rows, heads.into()], sharding, Home::STATISTICS)?;
+    let output = b.value("attention", [rows, described.width().into()], sharding.clone(), Home::ACTIVATIONS)?;
+    let statistics = b.value("attention statistics", [rows, described.heads.into()], sharding, Home::STATISTICS)?;
     let dropout = dropout(b, DropoutSite::Attention(index));
-    let keys_values = b.gather_keys_values(qkv)?;
-    b.push(kind::Attention { qkv, keys_values, output, statistics, dropout });
-    b.record(Node::Attention { qkv, output, statistics, dropout });
+    let keys_values = b.gather_keys_values(index, qkv)?;
+    let block = b.block_kind(index);
+    b.push(kind::Attention { block, dropout, qkv, keys_values, output, statistics });
+    b.record(Node::Attention { block: index, qkv, output, statistics, dropout });
     Ok(output)
+}
+
+/// Queries and keys normed, each head over its own columns, if they are: queries first, into a storage of its own, since
+/// the backward pass wants what was there before; then keys in that.
+fn head_norms(b: &mut Builder, block: usize, raw: ValueId) -> Built<ValueId> {
+    let Attention { qk_norm, head_dim, .. } = b.model.blocks[block].attention;
+    let Some(rule) = qk_norm else { return Ok(raw) };
+    let mut input = raw;
+    for keys in [false, true] {
+        let name = format!("block.{block}.{}", if keys { "key_norm" } else { "query_norm" });
+        // One for all heads: no axis cuts it, whichever cuts the heads.
+        let (gamma, beta) = norm_vectors(b, &name, rule, head_dim.into(), Sharding::default())?;
+        let output = if keys { b.in_place(name, input) } else { b.like(name, input)? };
+        let (gamma_value, beta_value) = (b.parameter_value(gamma), beta.map(|beta| b.parameter_value(beta)));
+        b.push(kind::HeadNorm {
+            block: b.block_kind(block),
+            keys,
+            input,
+            gamma: gamma_value,
+            beta: beta_value,
+            output,
+        });
+        b.record(Node::HeadNorm(HeadNormNode { block, keys, gamma, beta, raw, input, output }));
+        input = output;
+    }
+    Ok(input)
+}
+
+/// Gamma and, of a layer norm, beta of so many columns.
+fn norm_vectors(
+    b: &mut Builder,
+    name: &str,
+    rule: Normalization,
+    cols: Extent,
+    sharding: Sharding,
+) -> Built<(ParameterId, Option<ParameterId>)> {
+    let mut vector = |part: &str, value: f64| {
+        b.parameter(format!("{name}.{part}"), [1.into(), cols], sharding.clone(), Initial::Constant(value), false)
+    };
+    let gamma = vector("gamma", 1.0)?;
+    let beta = (rule.kind == Norm::Layer).then(|| vector("beta", 0.0)).transpose()?;
+    Ok((gamma, beta))
 }
 
 /// Queries and keys turned by their positions, if that is how attention knows them. An operation of its own, before keys
 /// are gathered over context: each key is turned once, where its position is known.
-fn rotate(b: &mut Builder, name: &str, input: ValueId) -> ValueId {
-    if b.model.positions != Positions::Rotary {
+fn rotate(b: &mut Builder, name: &str, block: usize, input: ValueId) -> ValueId {
+    if b.model.blocks[block].attention.rotary.is_none() {
         return input;
     }
     let output = b.in_place(name, input);
-    b.push(kind::Rotate { back: false, input, output });
-    b.record(Node::Rotate { input, output });
+    b.push(kind::Rotate { block: b.block_kind(block), back: false, input, output });
+    b.record(Node::Rotate { block, input, output });
     output
 }
 
 /// `x + down(activation(up(norm2(x))))`.
 fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
-    let (h, f, function) = (b.model.hidden, b.model.ffn, b.model.activation);
+    let Block { perceptron, .. } = b.model.blocks[index];
+    let Perceptron { width: f, activation: function, .. } = perceptron;
+    let h = b.model.hidden;
     let name = |what: &str| format!("block.{index}.{what}");
-    let normed = norm(b, &name("norm2"), x)?;
-    let weight = weight(b, &name("up"), [h.into(), b.model.up_width().into()], NORMAL, INIT_STD)?;
+    let normed = norm(b, &name("norm2"), Some(index), x)?;
+    let weight = weight(b, &name("up"), [h.into(), perceptron.up_width().into()], NORMAL, INIT_STD)?;
     let up = linear(b, &name("up"), normed, weight, NORMAL)?;
 
-    let bias = bias_parameter(b, &name("up"), up)?;
+    let bias = bias_parameter(b, &name("up"), perceptron.up_bias, up)?;
     let pre = b.in_place("up pre-activation", up);
     let sharding = b.sharding(pre).clone();
     let activated = b.value(function.to_string(), [Extent::Tokens, f.into()], sharding, Home::ACTIVATIONS)?;
     let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(kind::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
-    b.record(Node::Activation { bias, input: up, output: pre, activated });
+    b.record(Node::Activation { function, bias, input: up, output: pre, activated });
 
-    let std = INIT_STD / (2.0 * b.model.layers as f64).sqrt();
-    let weight = self::weight(b, &name("down"), [f.into(), h.into()], TRANSPOSED, std)?;
+    let weight = self::weight(b, &name("down"), [f.into(), h.into()], TRANSPOSED, added_std(b))?;
     let down = linear(b, &name("down"), activated, weight, TRANSPOSED)?;
-    residual(b, &name("down"), DropoutSite::Down(index), down, x)
+    let bias = bias_parameter(b, &name("down"), perceptron.down_bias, down)?;
+    residual(b, DropoutSite::Down(index), bias, down, x)
 }
 
 /// A norm whose statistics are reduced over the axes that shard the columns: sums and centered squares of a layer
 /// norm, squares of an RMS norm.
-pub(crate) fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId> {
+pub(crate) fn norm(b: &mut Builder, name: &str, of: Option<usize>, input: ValueId) -> Built<ValueId> {
+    let of = of.map(|block| b.block_kind(block));
+    let rule = normalization(b.model, of);
     let [rows, cols] = b.shape(input);
     let cut = b.sharding(input).clone();
     let vector = Sharding::new(&[], &cut.cols);
-    let gamma =
-        b.parameter(format!("{name}.gamma"), [1.into(), cols], vector.clone(), Initial::Constant(1.0), false)?;
-    let beta = match b.model.norm {
-        Norm::Layer => {
-            Some(b.parameter(format!("{name}.beta"), [1.into(), cols], vector, Initial::Constant(0.0), false)?)
-        }
-        Norm::Rms => None,
-    };
+    let (gamma, beta) = norm_vectors(b, name, rule, cols, vector)?;
 
     let complete = Sharding::new(&cut.rows, &[]);
     let partial = complete.clone().partial(cut.cols.iter().copied().collect());
     let statistics =
         |b: &mut Builder, name| b.value(name, [rows, 1.into()], partial.clone(), Home::buffer(Format::Sums));
-    let (sums, squares) = match b.model.norm {
+    let (sums, squares) = match rule.kind {
         Norm::Layer => {
             let sums = statistics(b, "row sums")?;
             b.push(kind::RowSums { input, output: sums });
@@ -191,8 +239,8 @@ pub(crate) fn norm(b: &mut Builder, name: &str, input: ValueId) -> Built<ValueId
     let output = b.like(name, input)?;
     let gamma_value = b.parameter_value(gamma);
     let beta_value = beta.map(|beta| b.parameter_value(beta));
-    b.push(kind::Norm { input, sums, squares, gamma: gamma_value, beta: beta_value, output });
-    b.record(Node::Norm(NormNode { gamma, beta, input, sums, squares, output }));
+    b.push(kind::Norm { of, input, sums, squares, gamma: gamma_value, beta: beta_value, output });
+    b.record(Node::Norm(NormNode { of, gamma, beta, input, sums, squares, output }));
     Ok(output)
 }
 
@@ -252,9 +300,9 @@ fn summa_linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId
     Ok(output)
 }
 
-/// The bias of the linear layer `name` whose output is `output`, if the model has biases.
-pub(crate) fn bias_parameter(b: &mut Builder, name: &str, output: ValueId) -> Built<Option<ParameterId>> {
-    if !b.model.biases {
+/// The bias of the linear layer `name` whose output is `output`, if it has one.
+pub(crate) fn bias_parameter(b: &mut Builder, name: &str, has: bool, output: ValueId) -> Built<Option<ParameterId>> {
+    if !has {
         return Ok(None);
     }
     let [_, cols] = b.shape(output);
@@ -272,8 +320,13 @@ pub(crate) fn add_bias(b: &mut Builder, name: &str, bias: Option<ParameterId>, i
 }
 
 /// Bias, dropout and the addition to the residual stream.
-fn residual(b: &mut Builder, name: &str, site: DropoutSite, input: ValueId, residual: ValueId) -> Built<ValueId> {
-    let bias = bias_parameter(b, name, input)?;
+fn residual(
+    b: &mut Builder,
+    site: DropoutSite,
+    bias: Option<ParameterId>,
+    input: ValueId,
+    residual: ValueId,
+) -> Built<ValueId> {
     let dropout = dropout(b, site);
     let output = b.in_place("residual", input);
     let bias_value = bias.map(|bias| b.parameter_value(bias));

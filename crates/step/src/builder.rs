@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, KeepWeights, Layout, Linear, MemoryClass, Model, Zero};
 
 use crate::backward::Node;
-use crate::operation::{Collective, Members, Op, Operation, Reduction};
+use crate::operation::{BlockKind, Collective, Members, Op, Operation, Reduction};
 use crate::parameter::{Initial, Parameter, ParameterId};
 use crate::value::{Home, Sized};
 use crate::{Extent, Layer, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
@@ -55,6 +55,11 @@ impl<'a> Builder<'a> {
             caches: Vec::new(),
             collected: None,
         }
+    }
+
+    /// The kind of a block.
+    pub fn block_kind(&self, block: usize) -> BlockKind {
+        BlockKind(self.model.blocks.kind_of(block))
     }
 
     pub fn axis_size(&self, axis: Axis) -> usize {

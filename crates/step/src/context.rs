@@ -13,43 +13,48 @@ use crate::{Extent, Sharding, StepError, ValueId, kind};
 
 impl Builder<'_> {
     /// The keys and values of whole sequences, if context cuts sequences.
-    pub fn gather_keys_values(&mut self, qkv: ValueId) -> Result<Option<ValueId>, StepError> {
+    pub fn gather_keys_values(&mut self, block: usize, qkv: ValueId) -> Result<Option<ValueId>, StepError> {
         if self.axis_size(Axis::Context) == 1 {
             return Ok(None);
         }
-        let local = self.keys_values("keys and values", qkv, false)?;
-        self.push(kind::PackKeysValues { input: qkv, output: local });
-        let gathered = self.keys_values("keys and values gathered", qkv, true)?;
+        let local = self.keys_values("keys and values", block, qkv, false)?;
+        self.push(kind::PackKeysValues { block: self.block_kind(block), input: qkv, output: local });
+        let gathered = self.keys_values("keys and values gathered", block, qkv, true)?;
         self.collective(CollectiveKind::AllGather, Axis::Context.only(), Reduction::Sum, local, gathered);
         Ok(Some(gathered))
     }
 
     /// A place for the gradients of gathered keys and values.
-    pub fn keys_values_gradient(&mut self, qkv: ValueId) -> Result<ValueId, StepError> {
-        self.keys_values("d keys and values gathered", qkv, true)
+    pub fn keys_values_gradient(&mut self, block: usize, qkv: ValueId) -> Result<ValueId, StepError> {
+        self.keys_values("d keys and values gathered", block, qkv, true)
     }
 
     /// Sums the gradients of keys and values over context, the conjugate of the gather, and puts this rank's into
     /// `gradient`, that of q, k and v.
-    pub fn scatter_keys_values(&mut self, whole: ValueId, gradient: ValueId) -> Result<ValueId, StepError> {
-        let local = self.keys_values("d keys and values", gradient, false)?;
+    pub fn scatter_keys_values(
+        &mut self,
+        block: usize,
+        whole: ValueId,
+        gradient: ValueId,
+    ) -> Result<ValueId, StepError> {
+        let local = self.keys_values("d keys and values", block, gradient, false)?;
         self.collective(CollectiveKind::ReduceScatter, Axis::Context.only(), Reduction::Sum, whole, local);
         let complete = self.in_place("d qkv", gradient);
-        self.push(kind::UnpackKeysValues { input: local, output: complete });
+        self.push(kind::UnpackKeysValues { block: self.block_kind(block), input: local, output: complete });
         Ok(complete)
     }
 
-    /// Columns of keys and values, with those of queries or without.
-    pub fn keys_values_extent(&self, with_queries: bool) -> Extent {
-        let (heads, head_dim) = (self.model.kv_heads, self.model.head_dim());
-        let beside = if with_queries { self.model.heads * head_dim } else { 0 };
-        Extent::KeysValues { beside, heads, each: 2 * head_dim }
+    /// Columns of a block's keys and values, with those of queries or without.
+    pub fn keys_values_extent(&self, block: usize, with_queries: bool) -> Extent {
+        let attention = &self.model.blocks[block].attention;
+        let beside = if with_queries { attention.width() } else { 0 };
+        Extent::KeysValues { beside, heads: attention.kv_heads, each: 2 * attention.head_dim }
     }
 
     /// A value of keys and values for the tokens of `qkv`: of this rank, or of whole sequences.
-    fn keys_values(&mut self, name: &str, qkv: ValueId, whole: bool) -> Result<ValueId, StepError> {
+    fn keys_values(&mut self, name: &str, block: usize, qkv: ValueId, whole: bool) -> Result<ValueId, StepError> {
         let [rows, _] = self.shape(qkv);
-        let cols = self.keys_values_extent(false);
+        let cols = self.keys_values_extent(block, false);
         let cut = self.sharding(qkv).clone();
         let kept = cut.rows.into_iter().filter(|axis| !whole || *axis != Axis::Context);
         let sharding = Sharding::new(&kept.collect::<Vec<_>>(), &cut.cols);

@@ -5,7 +5,7 @@
 //! collective on activations and the head one reduction of as many numbers as are predicted; the weights' gradients are
 //! summed over all axes that cut rows. Nothing is cut into the numbers of a patch, so any number of them will do.
 
-use quadrille_spec::{Axis, AxisSet, Positions};
+use quadrille_spec::{Axis, AxisSet};
 
 use crate::backward::Node;
 use crate::blocks::{INIT_STD, add_bias, bias_parameter, norm, product};
@@ -36,7 +36,7 @@ fn patch_embedding(b: &mut Builder, values: usize) -> Built<ValueId> {
     b.push(kind::Patches { output: patches });
     let x = product(b, "embedding", patches, weight)?;
     b.record(Node::PatchEmbedding { weight, input: patches, output: x });
-    let bias = bias_parameter(b, "embedding", x)?;
+    let bias = bias_parameter(b, "embedding", b.model.patch_biases, x)?;
     let positions = positions_table(b)?;
     let x = add_bias(b, "embedding", bias, x);
     let x = add_positions(b, positions, x);
@@ -63,7 +63,7 @@ fn token_embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
 
 /// The table of learned positions, if the model has one.
 fn positions_table(b: &mut Builder) -> Built<Option<ParameterId>> {
-    if b.model.positions != Positions::Learned {
+    if !b.model.learned_positions {
         return Ok(None);
     }
     let (rows, sharding) = (b.model.seq_len, Sharding::new(&[], &b.residual_sharding().cols));
@@ -93,7 +93,7 @@ fn dropout(b: &mut Builder, input: ValueId) -> ValueId {
 
 /// Final norm, predictions, and loss.
 pub(crate) fn head(b: &mut Builder, table: Option<ParameterId>, x: ValueId) -> Built<()> {
-    let normed = norm(b, "final_norm", x)?;
+    let normed = norm(b, "final_norm", None, x)?;
     match b.model.patch_values {
         None => {
             let logits = logits(b, table, normed)?;
@@ -112,7 +112,7 @@ fn patch_head(b: &mut Builder, values: usize, normed: ValueId) -> Built<()> {
     let output = product(b, "predictions", normed, weight)?;
     b.record(Node::PatchHead { weight, input: normed, output });
     let predictions = b.reshard(output, &Sharding::new(&residual.rows, &[]))?;
-    let bias = bias_parameter(b, "head", predictions)?;
+    let bias = bias_parameter(b, "head", b.model.patch_biases, predictions)?;
     let predictions = add_bias(b, "predictions", bias, predictions);
     if b.purpose != Purpose::Training {
         b.push(kind::SquaredErrorLoss { predictions });

@@ -40,7 +40,7 @@ impl Generation {
     pub(crate) fn check(self, model: &Model, layout: &Layout) -> Built<()> {
         let rule = if model.patch_values.is_some() {
             "a model of patches has no tokens to generate"
-        } else if !model.causal {
+        } else if !model.blocks.kinds().iter().all(|block| block.attention.causal) {
             "a model without a causal mask does not predict the next token"
         } else if layout.seq_len > self.capacity {
             "the cache has fewer positions than a pass"
@@ -56,14 +56,16 @@ impl Generation {
 /// Attention of the pass's queries: keys and values go into the cache, and are read from there.
 pub(crate) fn attention(b: &mut Builder, generation: Generation, index: usize, qkv: ValueId) -> Built<ValueId> {
     let rows = b.layout.global_batch * generation.capacity;
-    let cols = b.keys_values_extent(false);
+    let attention = b.model.blocks[index].attention;
+    let cols = b.keys_values_extent(index, false);
     let sharding = Sharding::new(&b.rows(), &[Axis::X]);
     let cache = outlasting(b, format!("block.{index}.cache"), [rows.into(), cols], sharding)?;
     b.caches.push(cache);
-    b.push(kind::StoreKeysValues { input: qkv, output: cache });
+    b.push(kind::StoreKeysValues { block: b.block_kind(index), input: qkv, output: cache });
     let sharding = Sharding::new(&b.rows(), &[Axis::X]);
-    let output = b.value("attention", [Extent::Tokens, b.model.hidden.into()], sharding, Home::ACTIVATIONS)?;
-    b.push(kind::CachedAttention { qkv, cache, output });
+    let shape = [Extent::Tokens, attention.width().into()];
+    let output = b.value("attention", shape, sharding, Home::ACTIVATIONS)?;
+    b.push(kind::CachedAttention { block: b.block_kind(index), qkv, cache, output });
     Ok(output)
 }
 
@@ -89,7 +91,7 @@ pub(crate) fn logits(b: &mut Builder, generation: Generation) -> Built<ValueId> 
     let stages = b.axis_size(Axis::Pipe);
     let logits = match b.collected {
         Some((table, collected)) => {
-            let normed = norm(b, "final_norm", collected)?;
+            let normed = norm(b, "final_norm", None, collected)?;
             let logits = ends::logits(b, table, normed)?;
             let whole = b.transition(logits, &Sharding::default())?;
             let storage = b.values[whole.0].storage;

@@ -58,8 +58,8 @@ pub use ledger::{
 };
 pub use liveness::Lifetimes;
 pub use operation::{
-    At, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, Op, Operands, Operation, Panel,
-    Product, Reduction, Scalar, Wanted, Work, Write, kind, operation_names,
+    At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, Op, Operands,
+    Operation, Panel, Product, Reduction, Scalar, Wanted, Work, Write, kind, normalization, operation_names,
 };
 pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;

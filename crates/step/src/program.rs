@@ -327,7 +327,7 @@ impl StageProgram {
 
     /// The layers in the order of the model.
     pub fn layers(&self) -> Vec<Layer> {
-        let blocks = (0..self.model.layers).map(Layer::Block);
+        let blocks = (0..self.model.layers()).map(Layer::Block);
         [Layer::Embedding].into_iter().chain(blocks).chain([Layer::Head, Layer::Step]).collect()
     }
 

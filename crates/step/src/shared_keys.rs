@@ -10,7 +10,7 @@ use quadrille_spec::{Axis, CollectiveKind};
 use crate::builder::Builder;
 use crate::operation::{Collective, Members, Operation, Reduction};
 use crate::value::{Format, Home};
-use crate::{ParameterId, SharedKeys, StepError, ValueId, kind};
+use crate::{Layer, Parameter, ParameterId, SharedKeys, StepError, ValueId, kind};
 
 /// The sum of copied columns over their block: out of the gradient, over the ranks, and back.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,11 +21,12 @@ pub(crate) struct CopiesSum {
 }
 
 impl Builder<'_> {
-    /// Tells a parameter of queries, keys and values which of its columns are copies, if any are.
-    pub fn share_keys(&mut self, parameter: ParameterId) {
-        let (model, copies) = (self.model, self.layout.kv_copies(self.model));
+    /// Tells a parameter of a block's queries, keys and values which of its columns are copies, if any are.
+    pub fn share_keys(&mut self, parameter: ParameterId, block: usize) {
+        let attention = &self.model.blocks[block].attention;
+        let copies = self.layout.kv_copies(attention);
         if copies > 1 {
-            let (head_dim, heads) = (model.head_dim(), self.layout.group_heads(model));
+            let (head_dim, heads) = (attention.head_dim, self.layout.group_heads(attention));
             let parameter = &mut self.parameters[parameter.0];
             parameter.shared = Some(SharedKeys { head_dim, heads, copies });
         }
@@ -33,9 +34,10 @@ impl Builder<'_> {
 
     /// What sums the copied columns of `gradient`, a gradient of the parameter; `None` if it has none.
     pub fn copies_sum(&mut self, parameter: ParameterId, gradient: ValueId) -> Result<Option<CopiesSum>, StepError> {
-        let Some(SharedKeys { copies, .. }) = self.parameters[parameter.0].shared else { return Ok(None) };
+        let Parameter { shared, layer, .. } = self.parameters[parameter.0];
+        let (Some(SharedKeys { copies, .. }), Layer::Block(index)) = (shared, layer) else { return Ok(None) };
         let (name, sharding) = (self.values[gradient.0].name.clone(), self.sharding(gradient).clone());
-        let shape = [self.shape(gradient)[0], self.keys_values_extent(false)];
+        let (shape, block) = ([self.shape(gradient)[0], self.keys_values_extent(index, false)], self.block_kind(index));
         let packed =
             self.weight_value(format!("{name} of keys and values"), shape, sharding, Home::buffer(Format::Gradients))?;
         let sum = Collective {
@@ -47,9 +49,9 @@ impl Builder<'_> {
             output: packed,
         };
         Ok(Some(CopiesSum {
-            pack: Operation::PackKeysValues(kind::PackKeysValues { input: gradient, output: packed }),
+            pack: Operation::PackKeysValues(kind::PackKeysValues { block, input: gradient, output: packed }),
             sum,
-            unpack: Operation::UnpackKeysValues(kind::UnpackKeysValues { input: packed, output: gradient }),
+            unpack: Operation::UnpackKeysValues(kind::UnpackKeysValues { block, input: packed, output: gradient }),
         }))
     }
 

@@ -35,20 +35,27 @@ fn of_program(program: &StepProgram) -> BTreeMap<String, Said> {
 /// GPT, Llama with keys that several heads share, and a transformer of patches, each also with what others have.
 fn models() -> Vec<Model> {
     let gpt = Model::gpt(4, 48, 4, 101, 16);
-    let llama = Model {
-        kv_heads: 2,
-        ffn: 96,
-        tied_head: false,
-        biases: false,
-        norm: Norm::Rms,
-        positions: Positions::Rotary,
-        activation: Activation::Swiglu,
-        ..gpt.clone()
-    };
-    let patches = Model { vocab: 0, patch_values: Some(6), tied_head: false, causal: false, ..gpt.clone() };
+    let llama = gpt.reshaped(|m| {
+        m.kv_heads = 2;
+        m.ffn = 96;
+        m.tied_head = false;
+        m.biases = false;
+        m.norm = Norm::Rms;
+        m.positions = Positions::Rotary;
+        m.activation = Activation::Swiglu;
+    });
+    let patches = gpt.reshaped(|m| {
+        m.vocab = 0;
+        m.patch_values = Some(6);
+        m.tied_head = false;
+        m.causal = false;
+    });
     vec![
-        Model { biases: false, ..patches.clone() },
-        Model { biases: true, norm: Norm::Layer, ..llama.clone() },
+        patches.reshaped(|m| m.biases = false),
+        llama.reshaped(|m| {
+            m.biases = true;
+            m.norm = Norm::Layer;
+        }),
         Model { tied_head: false, ..gpt.clone() },
         gpt,
         llama,

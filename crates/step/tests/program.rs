@@ -18,17 +18,16 @@ fn program_of_model(model: &Model, grid: &str, change: impl FnOnce(&mut LayoutRe
 
 /// Four heads, of which two share a key.
 fn llama() -> Model {
-    Model {
-        name: "llama".to_owned(),
-        kv_heads: 2,
-        ffn: 12,
-        tied_head: false,
-        biases: false,
-        norm: Norm::Rms,
-        positions: Positions::Rotary,
-        activation: Activation::Swiglu,
-        ..Model::gpt(1, 8, 4, 13, 4)
-    }
+    Model::gpt(1, 8, 4, 13, 4).reshaped(|m| {
+        m.name = "llama".to_owned();
+        m.kv_heads = 2;
+        m.ffn = 12;
+        m.tied_head = false;
+        m.biases = false;
+        m.norm = Norm::Rms;
+        m.positions = Positions::Rotary;
+        m.activation = Activation::Swiglu;
+    })
 }
 
 fn program(grid: &str, activations: Activations, overlap: Overlap) -> StepProgram {

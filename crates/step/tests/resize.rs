@@ -43,9 +43,17 @@ fn counted(mut stage: StageProgram) -> StageProgram {
 
 #[test]
 fn programs_of_other_sizes_are_those_of_their_layouts() {
-    let gpt = Model { heads: 24, kv_heads: 24, dropout: 0.1, ..Model::gpt(4, 96, 24, 1001, 64) };
-    let grouped = Model { kv_heads: 2, ..gpt.clone() };
-    let patches = Model { patch_values: Some(40), vocab: 0, tied_head: false, ..gpt.clone() };
+    let gpt = Model::gpt(4, 96, 24, 1001, 64).reshaped(|m| {
+        m.heads = 24;
+        m.kv_heads = 24;
+        m.dropout = 0.1;
+    });
+    let grouped = gpt.reshaped(|m| m.kv_heads = 2);
+    let patches = gpt.reshaped(|m| {
+        m.patch_values = Some(40);
+        m.vocab = 0;
+        m.tied_head = false;
+    });
     for (model, from, to) in [
         (&gpt, "x=2,y=2,z=2,data=2 64 16 64", "x=4,y=3,z=4,data=6 144 24 32"),
         (&gpt, "x=2,pipe=2 8 2 32 chunks=2", "x=3,pipe=2 24 6 64 chunks=2"),

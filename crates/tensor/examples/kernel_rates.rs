@@ -101,7 +101,17 @@ impl Bench {
     fn attention(&self, pool: &Pool) {
         for (seq_len, kv_heads) in [(256, HEADS), (64, HEADS), (256, HEADS / 4)] {
             let (context, heads, head_dim) = (ContextPart::WHOLE, HEADS, 64);
-            let shape = AttentionShape { sequences: 4, seq_len, context, heads, kv_heads, head_dim, causal: true };
+            let shape = AttentionShape {
+                sequences: 4,
+                seq_len,
+                context,
+                heads,
+                kv_heads,
+                head_dim,
+                causal: true,
+                window: None,
+                cap: None,
+            };
             let rows = shape.rows();
             let (qkv, dout) = (random(rows * (HIDDEN + 2 * kv_heads * head_dim)), random(rows * HIDDEN));
             let mut out = Buffer::new(rows * HIDDEN);

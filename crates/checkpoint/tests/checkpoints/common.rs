@@ -14,7 +14,10 @@ use serde_json::json;
 
 /// A description of some run.
 pub fn about(step: u64, dtype: ElementType) -> About {
-    let model = Model { dropout: 0.1, norm_epsilon: 1e-5, ..Model::gpt(2, 24, 3, 17, 12) };
+    let model = Model::gpt(2, 24, 3, 17, 12).reshaped(|m| {
+        m.dropout = 0.1;
+        m.norm_epsilon = 1e-5;
+    });
     let request = LayoutRequest { dtype, ..LayoutRequest::new("x=3,y=2,data=2".parse().unwrap(), 8) };
     About {
         layout: Layout::new(&model, &request).unwrap(),

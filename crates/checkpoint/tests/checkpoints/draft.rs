@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use quadrille_checkpoint::{Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
-use quadrille_spec::{ElementType, Model};
+use quadrille_spec::ElementType;
 
 use crate::common::{about, message, small};
 
@@ -105,7 +105,7 @@ fn a_description_that_could_not_be_read_back() {
         about(1, ElementType::F64),
         "it is of step 1, rank 0, in f32, and the checkpoint of step 1, rank 0, in f64",
     );
-    let model = Model { heads: 5, ..good.model.clone() };
+    let model = good.model.reshaped(|m| m.heads = 5);
     refused(quadrille_checkpoint::About { model, ..good.clone() }, "its model cannot be used: heads=5");
     let path = begin().commit(&good, &tensors, &[0]).unwrap();
     // A finished one is never written to.

@@ -14,7 +14,7 @@ mod interconnect;
 use std::fmt;
 use std::str::FromStr;
 
-use quadrille_spec::{Activation, Model, SpecError};
+use quadrille_spec::{Activation, Classic, Model, SpecError};
 
 pub use interconnect::{Interconnect, KnownBandwidths};
 
@@ -203,7 +203,8 @@ impl Mesh {
     /// # Errors
     /// Sizes that do not divide.
     pub fn check(&self, model: &Model) -> Result<(), SpecError> {
-        SpecError::check_divides_all("d1", self.d1, &[("heads", model.heads), ("ffn", model.ffn)])?;
+        let Classic { heads, ffn, .. } = model.classic();
+        SpecError::check_divides_all("d1", self.d1, &[("heads", heads), ("ffn", ffn)])?;
         SpecError::check_divides("d2", self.d2, "hidden", model.hidden)
     }
 }
@@ -390,14 +391,15 @@ pub fn check_described(model: &Model) -> Result<(), SpecError> {
         let remedy = format!("use {field} = {usual}, or another cost model");
         Err(SpecError::invalid(field, value, format!("equation 2 of Cheng et al. {rule}"), remedy))
     };
-    match model {
-        Model { activation, .. } if *activation != Activation::Gelu => refusal(
+    model.check_classic("equation 2 of Cheng et al.")?;
+    match &model.classic() {
+        Classic { activation, .. } if *activation != Activation::Gelu => refusal(
             "activation",
             activation.to_string(),
             "counts perceptrons of two products",
             Activation::Gelu.to_string(),
         ),
-        Model { heads, kv_heads, .. } if heads != kv_heads => {
+        Classic { heads, kv_heads, .. } if heads != kv_heads => {
             refusal("kv_heads", kv_heads.to_string(), "counts a key and a value for every head", heads.to_string())
         }
         _ => Ok(()),
@@ -426,7 +428,7 @@ impl Counts {
 
     /// Elements per token over dimensions 1 and 2, before division by the sizes of the mesh; `f` is `4 h` in the paper.
     fn elements(self, model: &Model) -> [f64; 2] {
-        let (h, f) = (model.hidden as f64, model.ffn as f64);
+        let (h, f) = (model.hidden as f64, model.classic().ffn as f64);
         match self {
             Self::Paper => [4.0 * h, 2.0 * (3.0 * h + f)],
             Self::Exact => [4.0 * h, 4.0 * h + 2.0 * f],
@@ -456,7 +458,7 @@ impl Workload<'_> {
         let tokens = self.batch as f64 * self.seq_len as f64;
         let [first, second] = self.counts.elements(self.model);
         let per_token = second / (mesh.d1 as f64 * bandwidths[1]) + first / (mesh.d2 as f64 * bandwidths[0]);
-        self.element_bytes as f64 * self.model.layers as f64 * tokens * per_token
+        self.element_bytes as f64 * self.model.layers() as f64 * tokens * per_token
     }
 
     /// Every mesh of the matrix's devices with its bandwidths and seconds, the fastest first; of equally fast ones the one
@@ -482,7 +484,7 @@ impl Workload<'_> {
         let (d1, d2) = (mesh.d1 as f64, mesh.d2 as f64);
         let per_token = 2.0 * (second * (d2 - 1.0) + first * (d1 - 1.0)) / (d1 * d2);
         let tokens = self.batch as f64 * self.seq_len as f64;
-        self.element_bytes as f64 * self.model.layers as f64 * tokens * per_token / group_bandwidth
+        self.element_bytes as f64 * self.model.layers() as f64 * tokens * per_token / group_bandwidth
     }
 }
 

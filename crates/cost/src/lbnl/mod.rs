@@ -14,7 +14,7 @@ mod system;
 
 use std::str::FromStr;
 
-use quadrille_spec::{Activation, Model, Norm, SpecError};
+use quadrille_spec::{Activation, Classic, Model, Norm, SpecError};
 
 pub use layers::{Block, Layer, Pass, Time, Unit, layers};
 pub use system::{Collective, Group, Network, System};
@@ -50,15 +50,16 @@ impl TryFrom<&Model> for Shape {
             let rule = "LBNL's model prices blocks of GPT and ViT only";
             Err(SpecError::invalid(field, value, rule, format!("use {field} = {usual}, or another cost model")))
         };
-        match model {
-            Model { activation, .. } if *activation != Activation::Gelu => {
+        model.check_classic("LBNL's model")?;
+        match &model.classic() {
+            Classic { activation, .. } if *activation != Activation::Gelu => {
                 refusal("activation", activation.to_string(), Activation::Gelu.to_string())
             }
-            Model { norm, .. } if *norm != Norm::Layer => refusal("norm", norm.to_string(), Norm::Layer.to_string()),
-            Model { heads, kv_heads, .. } if heads != kv_heads => {
+            Classic { norm, .. } if *norm != Norm::Layer => refusal("norm", norm.to_string(), Norm::Layer.to_string()),
+            Classic { heads, kv_heads, .. } if heads != kv_heads => {
                 refusal("kv_heads", kv_heads.to_string(), heads.to_string())
             }
-            Model { seq_len, hidden, ffn, heads, layers, .. } => {
+            Classic { seq_len, hidden, ffn, heads, layers, .. } => {
                 let [seq, embed, ffn, heads, depth] = [seq_len, hidden, ffn, heads, layers].map(|size| *size as u64);
                 Ok(Self { seq, embed, ffn, heads, depth })
             }

@@ -51,9 +51,9 @@ pub fn memory(model: &Model, configuration: &Configuration, batch: usize, chunks
     let (microbatches, p) = (configuration.microbatches(batch)? as f64, configuration.pipeline as f64);
     let v = chunks as f64;
     let in_flight = if chunks == 1 { p } else { (2.0 * (p - 1.0) + (v - 1.0) * p + 1.0) / v };
-    let (s, heads, t) = (model.seq_len as f64, model.heads as f64, configuration.tensor as f64);
+    let (s, heads, t) = (model.seq_len as f64, model.classic().heads as f64, configuration.tensor as f64);
     let (boundary, probabilities) = (configuration.boundary(model), configuration.microbatch as f64 * heads * s * s);
-    let layers = model.layers.div_ceil(configuration.pipeline) as f64;
+    let layers = model.layers().div_ceil(configuration.pipeline) as f64;
     let logits =
         if configuration.pipeline == 1 { configuration.microbatch as f64 * s * model.vocab as f64 / t } else { 0.0 };
     Ok(Memory {
@@ -71,7 +71,7 @@ pub fn modelled_pass_seconds(model: &Model, configuration: &Configuration, devic
     let [rows, hidden] = [configuration.microbatch * model.seq_len, model.hidden].map(|size| size as f64);
     let rate = device.peak.half * device.products.at([rows, 4.0 * hidden / tensor, hidden]);
     let layer = layer_flops(configuration.microbatch, model.seq_len, model.hidden, Recomputation::Full);
-    device.launch_seconds + model.layers as f64 / pipeline * layer / tensor / rate
+    device.launch_seconds + model.layers() as f64 / pipeline * layer / tensor / rate
 }
 
 /// The devices to plan for.
@@ -158,9 +158,9 @@ pub fn advise(
 fn model_parallel_sizes(model: &Model, machine: &Machine) -> Vec<[usize; 2]> {
     let divides = |number: usize| move |size: &usize| number.is_multiple_of(*size);
     let node = machine.per_node.min(machine.devices);
-    let tensors = || (1..=node).filter(divides(machine.per_node)).filter(divides(model.heads));
+    let tensors = || (1..=node).filter(divides(machine.per_node)).filter(divides(model.classic().heads));
     let largest = tensors().next_back().unwrap_or(1);
-    let pipelines = (2..=model.layers).filter(divides(model.layers));
+    let pipelines = (2..=model.layers()).filter(divides(model.layers()));
     tensors().map(|tensor| [tensor, 1]).chain(pipelines.map(|pipeline| [largest, pipeline])).collect()
 }
 
@@ -196,7 +196,7 @@ fn interleaving(
     configuration: &Configuration,
 ) -> Result<(usize, String), SpecError> {
     let pipeline = configuration.pipeline;
-    let (microbatches, layers) = (configuration.microbatches(batch)?, model.layers / pipeline);
+    let (microbatches, layers) = (configuration.microbatches(batch)?, model.layers() / pipeline);
     let plain = |reason: String| Ok((1, reason));
     if pipeline == 1 {
         return plain("one stage has no bubble".to_owned());
@@ -271,7 +271,9 @@ fn refusal(model: &Model, machine: &Machine, batch: usize, too_large: Option<(Co
             format!(
                 "tensor sizes divide a node of {} and {} heads, pipeline sizes {} layers, and the copies of the model \
                  divide a batch of {batch}",
-                machine.per_node, model.heads, model.layers
+                machine.per_node,
+                model.classic().heads,
+                model.layers()
             ),
             "use a power of two of devices, or a batch that the devices divide",
         ),

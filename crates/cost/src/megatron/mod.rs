@@ -12,7 +12,7 @@
 
 mod advice;
 
-use quadrille_spec::{Activation, Model, Norm, Positions, SpecError};
+use quadrille_spec::{Activation, Classic, Model, Norm, Positions, SpecError};
 
 pub use advice::{Advice, Machine, Memory, advise, memory, modelled_pass_seconds};
 
@@ -22,8 +22,9 @@ pub use advice::{Advice, Machine, Memory, advise, memory, modelled_pass_seconds}
 /// Patches, SwiGLU, grouped keys, a perceptron that is not `4h` wide, positions without a table, RMS norms, linear layers
 /// without biases, a head of its own.
 pub fn check_described(model: &Model) -> Result<(), SpecError> {
-    let Model { hidden, heads, kv_heads, ffn, patch_values, tied_head, biases, norm, positions, activation, .. } =
-        model;
+    model.check_classic("equations 2 and 3 of Narayanan et al.")?;
+    let Classic { hidden, heads, kv_heads, ffn, patch_values, tied_head, biases, norm, positions, activation, .. } =
+        &model.classic();
     let rules = [
         (
             patch_values.is_none(),
@@ -65,7 +66,7 @@ pub fn check_described(model: &Model) -> Result<(), SpecError> {
 
 /// Parameters `P` by equation 2: `12 L h^2 (1 + 13/(12 h) + (V + s)/(12 L h))`. The final norm, `2 h`, is not in it.
 pub fn parameters(model: &Model) -> f64 {
-    let [layers, h, vocab, s] = [model.layers, model.hidden, model.vocab, model.seq_len].map(|size| size as f64);
+    let [layers, h, vocab, s] = [model.layers(), model.hidden, model.vocab, model.seq_len].map(|size| size as f64);
     12.0 * layers * h * h * (1.0 + 13.0 / (12.0 * h) + (vocab + s) / (12.0 * layers * h))
 }
 
@@ -93,7 +94,7 @@ pub fn layer_flops(batch: usize, seq_len: usize, hidden: usize, recomputation: R
 /// recomputation the layers count 72 instead of 96; the logits, `6 B s h V`, are never computed again.
 pub fn flops(model: &Model, batch: usize, recomputation: Recomputation) -> f64 {
     let [sequences, s, h, vocab] = [batch, model.seq_len, model.hidden, model.vocab].map(|size| size as f64);
-    let layers = model.layers as f64 * layer_flops(batch, model.seq_len, model.hidden, recomputation);
+    let layers = model.layers() as f64 * layer_flops(batch, model.seq_len, model.hidden, recomputation);
     layers + 6.0 * sequences * s * h * vocab
 }
 
@@ -238,7 +239,7 @@ impl Configuration {
     /// Elements that a device sends for tensor parallelism and a microbatch, section 3.2: `8 b s h (t-1)/t` in each of
     /// its stage's layers, `L/p`.
     pub fn tensor_elements(&self, model: &Model) -> f64 {
-        let (layers, t) = (model.layers as f64 / self.pipeline as f64, self.tensor as f64);
+        let (layers, t) = (model.layers() as f64 / self.pipeline as f64, self.tensor as f64);
         layers * 8.0 * self.boundary(model) * (t - 1.0) / t
     }
 

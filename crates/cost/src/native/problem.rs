@@ -26,7 +26,7 @@ pub struct Problem {
 
 impl Problem {
     /// # Errors
-    /// A cluster that does not describe its device or its networks, a batch or a sequence of nothing.
+    /// A model that [`quadrille_spec::Classic`] does not describe; a cluster that does not describe its device or its networks, a batch or a sequence of nothing.
     pub fn new(
         model: &Model,
         cluster: &Cluster,
@@ -34,6 +34,7 @@ impl Problem {
         global_batch: usize,
         seq_len: usize,
     ) -> Result<Self, SpecError> {
+        model.check_classic("the native price")?;
         let rule = "the native model needs to know how fast a device computes and its networks are";
         let Some(device) = &cluster.device else {
             let remedy = "give the cluster a device, e.g. device = \"a100-80\", or name one that has, e.g. selene";
@@ -88,6 +89,7 @@ impl Problem {
     /// FLOPs that the model needs for a step: products forward and, with gradients of inputs and weights, twice that
     /// backward (none for the inputs of patches), and attention without causal discount.
     fn model_flops(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
+        let model = &model.classic();
         let [h, f, s] = [model.hidden, model.ffn, seq_len].map(|size| size as f64);
         let block = h * (model.qkv_width() + model.hidden + model.up_width()) as f64 + f * h;
         let ends = match model.patch_values {
@@ -101,6 +103,7 @@ impl Problem {
 
 /// Makes sure that the largest value of a step can be counted in 64 bits: of activations, logits or stored scores.
 fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_len: usize) -> Result<(), SpecError> {
+    let model = &model.classic();
     let scores = if framework.attention == AttentionKernel::Stored { model.heads * seq_len } else { 0 };
     let widths = [model.up_width(), model.qkv_width(), model.vocab, scores];
     let widest = widths.into_iter().max().unwrap_or(0);

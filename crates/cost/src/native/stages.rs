@@ -21,7 +21,7 @@ impl Stages {
     pub const MOST_CANDIDATES: usize = 4;
 
     pub fn of(model: &Model, c: &Candidate) -> Self {
-        Self { layers: model.layers, stages: c.size(Axis::Pipe), chunks: c.chunks }
+        Self { layers: model.layers(), stages: c.size(Axis::Pipe), chunks: c.chunks }
     }
 
     /// How the layers are cut.

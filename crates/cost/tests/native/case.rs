@@ -67,7 +67,7 @@ pub fn cases(schedule: Schedule) -> impl Strategy<Value = Case> {
             let grid = grid.with_order(order.join(",").parse().ok()?);
             let interleaves = schedule == Schedule::Interleaved && size(Axis::Pipe) > 1;
             let chunks = if interleaves { chunks } else { 1 };
-            let model = Model { layers: (size(Axis::Pipe) * chunks + layers).saturating_sub(2).max(1), ..model };
+            let model = model.reshaped(|m| m.layers = (size(Axis::Pipe) * chunks + layers).saturating_sub(2).max(1));
             // A third of the layouts with both axes multiply by panels.
             let linear = if summa && scattered && size(Axis::Y) > 1 { Linear::Summa } else { Linear::Pmm };
             let scatters = scattered || linear == Linear::Summa;
@@ -156,18 +156,26 @@ fn models() -> impl Strategy<Value = Model> {
     let layers = (0..3_u8, any::<[bool; 2]>(), select(vec![0.0, 0.1]), select(vec![1009, 32_000]));
     (sizes, layers).prop_map(|((head_dim, heads, grouped, seq_len), (family, [tied_head, biases], dropout, vocab))| {
         let hidden = heads * head_dim;
-        let gpt = Model { tied_head, biases, dropout, ..Model::gpt(1, hidden, heads, vocab, seq_len) };
+        let gpt = Model::gpt(1, hidden, heads, vocab, seq_len).reshaped(|m| {
+            m.tied_head = tied_head;
+            m.biases = biases;
+            m.dropout = dropout;
+        });
         match family {
             0 => gpt,
-            1 => Model {
-                norm: Norm::Rms,
-                positions: Positions::Rotary,
-                activation: Activation::Swiglu,
-                kv_heads: heads / grouped,
-                ffn: 3 * hidden,
-                ..gpt
-            },
-            _ => Model { patch_values: Some(768), vocab: 0, tied_head: false, causal: false, ..gpt },
+            1 => gpt.reshaped(|m| {
+                m.norm = Norm::Rms;
+                m.positions = Positions::Rotary;
+                m.activation = Activation::Swiglu;
+                m.kv_heads = heads / grouped;
+                m.ffn = 3 * hidden;
+            }),
+            _ => gpt.reshaped(|m| {
+                m.patch_values = Some(768);
+                m.vocab = 0;
+                m.tied_head = false;
+                m.causal = false;
+            }),
         }
     })
 }

@@ -69,7 +69,7 @@ fn one_stage_without_switches_is_exact_but_for_its_ends() {
     let alone = |case: &Case| {
         let layout = &case.layout;
         // On several blocks the most is at the first or the last of them, both of which are followed.
-        layout.grid.size(Axis::Pipe) == 1 && layout.grid.size(Axis::Z) == 1 && case.model.layers >= 2
+        layout.grid.size(Axis::Pipe) == 1 && layout.grid.size(Axis::Z) == 1 && case.model.layers() >= 2
     };
     let cases = fixed(Schedule::OneForwardOneBackward, 400);
     let plain: Vec<Case> = cases.iter().filter(|case| alone(case)).filter_map(switched_off).collect();

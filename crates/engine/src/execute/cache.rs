@@ -1,7 +1,7 @@
 //! Generation: keys and values of earlier passes, and the rows that give logits.
 
 use quadrille_spec::Axis;
-use quadrille_step::{Purpose, Wanted, kind};
+use quadrille_step::{BlockKind, Purpose, Wanted, kind};
 use quadrille_tensor as kernels;
 use quadrille_tensor::CacheShape;
 
@@ -10,19 +10,19 @@ use crate::{EngineError, RankEngine, Real};
 
 impl<T: Real> RankEngine<'_, T> {
     pub(super) fn store_keys_values(&mut self, op: &kind::StoreKeysValues) -> Result<usize, EngineError> {
-        let kind::StoreKeysValues { input: qkv, output: cache } = *op;
-        let (shape, part) = (self.cache_shape(), self.microbatch);
+        let kind::StoreKeysValues { block, input: qkv, output: cache } = *op;
+        let (shape, part) = (self.cache_shape(block), self.microbatch);
         self.write(cache, |rank, cache| {
             let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
             let cache = &mut cache[part * shape.elements()..(part + 1) * shape.elements()];
             kernels::store_keys_values(&rank.pool, shape, starts, qkv, cache);
-            Ok(2 * qkv.len() / (rank.group_heads() + 2))
+            Ok(2 * qkv.len() / (rank.group_heads(block) + 2))
         })
     }
 
     pub(super) fn cached_attention(&mut self, op: &kind::CachedAttention) -> Done {
-        let kind::CachedAttention { qkv, cache, output } = *op;
-        let (shape, part) = (self.cache_shape(), self.microbatch);
+        let kind::CachedAttention { block, qkv, cache, output } = *op;
+        let (shape, part) = (self.cache_shape(block), self.microbatch);
         self.write(output, |rank, out| {
             let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
             let cache = &rank.read(cache)?[part * shape.elements()..(part + 1) * shape.elements()];
@@ -53,18 +53,20 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    /// What the microbatch has of a cache.
-    fn cache_shape(&self) -> CacheShape {
-        let (layout, model) = (&self.program.layout, &self.program.model);
-        let heads = model.heads / layout.grid.size(Axis::X);
+    /// What the microbatch has of a block's cache.
+    fn cache_shape(&self, block: BlockKind) -> CacheShape {
+        let (layout, attention) = (&self.program.layout, &block.of(&self.program.model).attention);
+        let heads = attention.heads / layout.grid.size(Axis::X);
         let Purpose::Generation(generation) = self.program.purpose else { return CacheShape::default() };
         CacheShape {
             sequences: layout.microbatch / layout.grid.size(Axis::Z),
             tokens: layout.seq_len,
             capacity: generation.capacity,
             heads,
-            kv_heads: heads / self.group_heads(),
-            head_dim: model.head_dim(),
+            kv_heads: heads / self.group_heads(block),
+            head_dim: attention.head_dim,
+            window: attention.window,
+            cap: attention.cap,
         }
     }
 

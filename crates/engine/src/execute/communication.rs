@@ -25,7 +25,7 @@ impl<T: Real> RankEngine<'_, T> {
         let sent = self.slots.take(input)?;
         let group = match collective.members {
             Members::Ends => self.pipe_ends.as_ref().ok_or_else(|| self.slots.not_live(input))?,
-            Members::Blocks(_) => self.key_copies.as_ref().ok_or_else(|| self.slots.not_live(input))?,
+            Members::Blocks(size) => self.key_copies.get(&size).ok_or_else(|| self.slots.not_live(input))?,
             Members::All | Members::Root(_) => &self.groups[&collective.axes],
         };
         let (context, in_place) = (self.context, input == output);

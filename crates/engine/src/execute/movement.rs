@@ -1,7 +1,7 @@
 //! Local movements of data around collectives.
 
 use quadrille_spec::Axis;
-use quadrille_step::{Panel, ValueId, kind};
+use quadrille_step::{BlockKind, Panel, ValueId, kind};
 use quadrille_tensor as kernels;
 
 use crate::{EngineError, RankEngine, Real};
@@ -35,7 +35,7 @@ impl<T: Real> RankEngine<'_, T> {
     pub(super) fn pack_keys_values(&mut self, op: &kind::PackKeysValues) -> Swept {
         let (_, cols) = self.dims(op.input);
         self.write(op.output, |rank, y| {
-            let (x, [groups, heads, head_dim]) = (rank.read(op.input)?, rank.key_groups(cols));
+            let (x, [groups, heads, head_dim]) = (rank.read(op.input)?, rank.key_groups(op.block, cols));
             // Of gradients of weights a rank may have a share of the rows.
             kernels::pack_keys_values(&rank.pool, x.len() / cols, groups, heads, head_dim, x, y);
             Ok(y.len())
@@ -45,7 +45,7 @@ impl<T: Real> RankEngine<'_, T> {
     pub(super) fn unpack_keys_values(&mut self, op: &kind::UnpackKeysValues) -> Swept {
         let (_, cols) = self.dims(op.output);
         self.write(op.output, |rank, y| {
-            let (x, [groups, heads, head_dim]) = (rank.read(op.input)?, rank.key_groups(cols));
+            let (x, [groups, heads, head_dim]) = (rank.read(op.input)?, rank.key_groups(op.block, cols));
             kernels::unpack_keys_values(&rank.pool, y.len() / cols, groups, heads, head_dim, x, y);
             Ok(x.len())
         })
@@ -104,9 +104,9 @@ impl<T: Real> RankEngine<'_, T> {
         (panel.holder(size) == self.place.on(panel.axis)).then(|| panel.local_index(size))
     }
 
-    /// Of so many columns of queries, keys and values: keys, queries of each, and columns of a head.
-    fn key_groups(&self, cols: usize) -> [usize; 3] {
-        let (heads, head_dim) = (self.group_heads(), self.program.model.head_dim());
+    /// Of so many columns of a block's queries, keys and values: keys, queries of each, and columns of a head.
+    pub(super) fn key_groups(&self, block: BlockKind, cols: usize) -> [usize; 3] {
+        let (heads, head_dim) = (self.group_heads(block), block.of(&self.program.model).attention.head_dim);
         [cols / ((heads + 2) * head_dim), heads, head_dim]
     }
 }

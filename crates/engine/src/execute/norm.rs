@@ -1,6 +1,7 @@
 //! Norms in the pieces between which ranks reduce row statistics.
 
-use quadrille_step::kind;
+use quadrille_spec::Norm;
+use quadrille_step::{BlockKind, ValueId, kind, normalization};
 use quadrille_tensor as kernels;
 
 use crate::{EngineError, RankEngine, Real};
@@ -34,11 +35,11 @@ impl<T: Real> RankEngine<'_, T> {
     }
 
     pub(super) fn norm(&mut self, op: &kind::Norm) -> Swept {
-        let kind::Norm { input, sums, squares, gamma, beta, output } = *op;
+        let kind::Norm { of, input, sums, squares, gamma, beta, output } = *op;
         self.write(output, |rank, y| {
             let ((rows, cols), width) = (rank.dims(input), rank.value(input).cols);
             let (x, squares, gamma) = (rank.read(input)?, rank.read(squares)?, rank.read(gamma)?);
-            let eps = rank.program.model.norm_epsilon;
+            let eps = rank.epsilon(of);
             match rank.read_some(sums)?.zip(rank.read_some(beta)?) {
                 Some((sums, beta)) => {
                     kernels::norm_forward(&rank.pool, rows, cols, width, eps, x, sums, squares, gamma, beta, y);
@@ -62,11 +63,11 @@ impl<T: Real> RankEngine<'_, T> {
     fn norm_sums(
         &self, op: &kind::NormBackwardSums, out: &mut [T], dgamma: &mut [T], dbeta: Option<&mut [T]>,
     ) -> Swept {
-        let kind::NormBackwardSums { input, sums, squares, gamma, gradient, write, .. } = *op;
+        let kind::NormBackwardSums { of, input, sums, squares, gamma, gradient, write, .. } = *op;
         let ((rows, cols), width, pool) = (self.dims(input), self.value(input).cols, &self.pool);
         let (x, dy, gamma, squares) =
             (self.read(input)?, self.read(gradient)?, self.read(gamma)?, self.read(squares)?);
-        let (eps, add) = (self.program.model.norm_epsilon, self.accumulates(write));
+        let (eps, add) = (self.epsilon(of), self.accumulates(write));
         match self.read_some(sums)?.zip(dbeta) {
             Some((sums, dbeta)) => kernels::norm_backward_sums(
                 pool, rows, cols, width, eps, x, sums, squares, gamma, dy, out, dgamma, dbeta, add,
@@ -80,12 +81,12 @@ impl<T: Real> RankEngine<'_, T> {
 
     #[rustfmt::skip]
     pub(super) fn norm_backward(&mut self, op: &kind::NormBackward) -> Swept {
-        let kind::NormBackward { input, sums, squares, gamma, gradient, reduced, output, write } = *op;
+        let kind::NormBackward { of, input, sums, squares, gamma, gradient, reduced, output, write } = *op;
         self.write(output, |rank, dx| {
             let ((rows, cols), width, pool) = (rank.dims(input), rank.value(input).cols, &rank.pool);
             let (x, dy, gamma) = (rank.read(input)?, rank.read(gradient)?, rank.read(gamma)?);
             let (squares, reduced) = (rank.read(squares)?, rank.read(reduced)?);
-            let (eps, add) = (rank.program.model.norm_epsilon, rank.accumulates(write));
+            let (eps, add) = (rank.epsilon(of), rank.accumulates(write));
             match rank.read_some(sums)? {
                 Some(sums) => kernels::norm_backward(
                     pool, rows, cols, width, eps, x, sums, squares, gamma, dy, reduced, dx, add,
@@ -96,5 +97,54 @@ impl<T: Real> RankEngine<'_, T> {
             }
             Ok(x.len())
         })
+    }
+
+    fn epsilon(&self, of: Option<BlockKind>) -> f64 {
+        normalization(&self.program.model, of).epsilon
+    }
+
+    pub(super) fn head_norm(&mut self, op: &kind::HeadNorm) -> Swept {
+        let kind::HeadNorm { block, keys, input, gamma, beta, output } = *op;
+        let in_place = self.storage(input) == self.storage(output);
+        self.write(output, |rank, qkv| {
+            if !in_place {
+                kernels::copy(&rank.pool, qkv, rank.read(input)?);
+            }
+            let (gamma, beta) = (rank.read(gamma)?, rank.read_some(beta)?);
+            Ok(kernels::head_norm_forward(&rank.pool, rank.heads_normed(block, keys, output), gamma, beta, qkv))
+        })
+    }
+
+    pub(super) fn head_norm_backward(&mut self, op: &kind::HeadNormBackward) -> Swept {
+        self.write(op.output, |rank, dqkv| {
+            rank.write(op.gamma_gradient, |rank, dgamma| match op.beta_gradient {
+                Some(beta) => rank.write(beta, |rank, dbeta| rank.head_gradients(op, dqkv, dgamma, Some(dbeta))),
+                None => rank.head_gradients(op, dqkv, dgamma, None),
+            })
+        })
+    }
+
+    #[rustfmt::skip]
+    fn head_gradients(
+        &self, op: &kind::HeadNormBackward, dqkv: &mut [T], dgamma: &mut [T], dbeta: Option<&mut [T]>,
+    ) -> Swept {
+        let kind::HeadNormBackward { block, keys, input, gamma, write, .. } = *op;
+        let (norm, x, gamma) = (self.heads_normed(block, keys, input), self.read(input)?, self.read(gamma)?);
+        let add = self.accumulates(write);
+        Ok(kernels::head_norm_backward(&self.pool, norm, x, gamma, dqkv, dgamma, dbeta, add))
+    }
+
+    /// The norm of a block's queries, or keys, of which `qkv` has this rank's.
+    fn heads_normed(&self, block: BlockKind, keys: bool, qkv: ValueId) -> kernels::HeadNorm {
+        let rule = block.of(&self.program.model).attention.qk_norm;
+        let [groups, heads, head_dim] = self.key_groups(block, self.dims(qkv).1);
+        kernels::HeadNorm {
+            groups,
+            heads,
+            head_dim,
+            keys,
+            centered: rule.is_some_and(|rule| rule.kind == Norm::Layer),
+            eps: rule.map_or(0.0, |rule| rule.epsilon),
+        }
     }
 }

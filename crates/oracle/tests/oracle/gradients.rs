@@ -49,7 +49,13 @@ fn every_element_untied_with_biases() {
 
 #[test]
 fn every_element_tied_without_biases() {
-    check_every_element(&Model { tied_head: true, biases: false, ..model() }, None);
+    check_every_element(
+        &model().reshaped(|m| {
+            m.tied_head = true;
+            m.biases = false;
+        }),
+        None,
+    );
 }
 
 #[test]
@@ -60,7 +66,10 @@ fn every_element_tied_with_biases_and_dropout() {
 
 #[test]
 fn every_element_untied_without_biases_with_dropout() {
-    let model = Model { biases: false, dropout: 0.3, ..model() };
+    let model = model().reshaped(|m| {
+        m.biases = false;
+        m.dropout = 0.3;
+    });
     check_every_element(&model, Some(DropoutSeed { seed: 3, step: 8 }));
 }
 
@@ -81,20 +90,43 @@ fn every_element_of_vit() {
 
 #[test]
 fn every_element_of_vit_without_biases_with_dropout() {
-    let model = Model { biases: false, dropout: 0.3, ..vit() };
+    let model = vit().reshaped(|m| {
+        m.biases = false;
+        m.dropout = 0.3;
+    });
     check_every_element(&model, Some(DropoutSeed { seed: 3, step: 8 }));
 }
 
 #[test]
 fn every_element_of_mixed_families() {
     // A tied GPT that looks both ways, with one key for all, RMS norms and gates with biases.
-    let grouped = Model { kv_heads: 1, norm: Norm::Rms, activation: Activation::Swiglu, ..model() };
-    check_every_element(&Model { tied_head: true, causal: false, ..grouped }, None);
+    let grouped = model().reshaped(|m| {
+        m.kv_heads = 1;
+        m.norm = Norm::Rms;
+        m.activation = Activation::Swiglu;
+    });
+    check_every_element(
+        &grouped.reshaped(|m| {
+            m.tied_head = true;
+            m.causal = false;
+        }),
+        None,
+    );
     // A Llama of patches with layer norms and biases.
-    let patches = Model { vocab: 0, patch_values: Some(3), norm: Norm::Layer, biases: true, ..llama() };
+    let patches = llama().reshaped(|m| {
+        m.vocab = 0;
+        m.patch_values = Some(3);
+        m.norm = Norm::Layer;
+        m.biases = true;
+    });
     check_every_element(&patches, None);
     // A ViT with turned queries and keys, that looks back only.
-    let rotary = Model { positions: Positions::Rotary, rotary_base: 9.0, hidden: 8, causal: true, ..vit() };
+    let rotary = vit().reshaped(|m| {
+        m.positions = Positions::Rotary;
+        m.rotary_base = 9.0;
+        m.hidden = 8;
+        m.causal = true;
+    });
     check_every_element(&rotary, None);
 }
 
@@ -116,25 +148,7 @@ prop_compose! {
     ) -> Model {
         // Only pairs of numbers turn.
         let head_dim = if rotary { head_dim.next_multiple_of(2) } else { head_dim };
-        Model {
-            layers,
-            hidden: heads * head_dim,
-            heads,
-            kv_heads: divisor(heads, &kv_heads),
-            ffn,
-            vocab: if patch_values.is_none() { vocab } else { 0 },
-            seq_len,
-            patch_values,
-            tied_head: tied_head && patch_values.is_none(),
-            biases,
-            dropout,
-            norm: if rms { Norm::Rms } else { Norm::Layer },
-            positions: if rotary { Positions::Rotary } else { Positions::Learned },
-            rotary_base,
-            activation: if swiglu { Activation::Swiglu } else { Activation::Gelu },
-            causal,
-            ..model()
-        }
+        model().reshaped(|m| { m.layers = layers; m.hidden = heads * head_dim; m.heads = heads; m.kv_heads = divisor(heads, &kv_heads); m.ffn = ffn; m.vocab = if patch_values.is_none() { vocab } else { 0 }; m.seq_len = seq_len; m.patch_values = patch_values; m.tied_head = tied_head && patch_values.is_none(); m.biases = biases; m.dropout = dropout; m.norm = if rms { Norm::Rms } else { Norm::Layer }; m.positions = if rotary { Positions::Rotary } else { Positions::Learned }; m.rotary_base = rotary_base; m.activation = if swiglu { Activation::Swiglu } else { Activation::Gelu }; m.causal = causal; })
     }
 }
 

@@ -73,7 +73,14 @@ fn the_norm_is_global_and_unclipped() {
 fn shapes_count_the_models_parameters() {
     let count = |model: &Model| -> usize { parameter_shapes(model).iter().map(|(_, shape)| shape[0] * shape[1]).sum() };
     for (tied_head, biases) in [(false, false), (false, true), (true, false), (true, true)] {
-        for model in [Model { tied_head, biases, ..model() }, Model { biases, ..llama() }, Model { biases, ..vit() }] {
+        for model in [
+            model().reshaped(|m| {
+                m.tied_head = tied_head;
+                m.biases = biases;
+            }),
+            llama().reshaped(|m| m.biases = biases),
+            vit().reshaped(|m| m.biases = biases),
+        ] {
             assert_eq!(count(&model) as u64, model.parameters(), "{model:?}");
         }
     }

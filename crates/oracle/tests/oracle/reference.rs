@@ -42,21 +42,23 @@ fn check(output: &str, case: &str, model: &Model, dropout: Option<DropoutSeed>) 
 }
 
 fn gpt() -> Model {
-    Model { ffn: 10, biases: false, ..Model::gpt(2, 12, 3, 13, 7) }
+    Model::gpt(2, 12, 3, 13, 7).reshaped(|m| {
+        m.ffn = 10;
+        m.biases = false;
+    })
 }
 
 fn llama() -> Model {
-    Model {
-        hidden: 16,
-        heads: 4,
-        kv_heads: 2,
-        tied_head: false,
-        norm: Norm::Rms,
-        positions: Positions::Rotary,
-        rotary_base: 50.0,
-        activation: Activation::Swiglu,
-        ..gpt()
-    }
+    gpt().reshaped(|m| {
+        m.hidden = 16;
+        m.heads = 4;
+        m.kv_heads = 2;
+        m.tied_head = false;
+        m.norm = Norm::Rms;
+        m.positions = Positions::Rotary;
+        m.rotary_base = 50.0;
+        m.activation = Activation::Swiglu;
+    })
 }
 
 const JAX: &str = include_str!("reference.txt");
@@ -70,7 +72,11 @@ fn tied_without_biases() {
 
 #[test]
 fn untied_with_biases_and_dropout() {
-    let model = Model { tied_head: false, biases: true, dropout: 0.25, ..gpt() };
+    let model = gpt().reshaped(|m| {
+        m.tied_head = false;
+        m.biases = true;
+        m.dropout = 0.25;
+    });
     check(JAX, "untied", &model, Some(DropoutSeed { seed: 42, step: 7 }));
 }
 
@@ -81,15 +87,48 @@ fn llama_of_tokens() {
 
 #[test]
 fn vision_transformer() {
-    let patches = Model { vocab: 0, patch_values: Some(6), tied_head: false, ..gpt() };
-    check(PYTHON, "vit", &Model { biases: true, causal: false, ..patches }, None);
+    let patches = gpt().reshaped(|m| {
+        m.vocab = 0;
+        m.patch_values = Some(6);
+        m.tied_head = false;
+    });
+    check(
+        PYTHON,
+        "vit",
+        &patches.reshaped(|m| {
+            m.biases = true;
+            m.causal = false;
+        }),
+        None,
+    );
 }
 
 #[test]
 fn mixed_families() {
-    let tokens = Model { kv_heads: 1, biases: true, causal: false, ..gpt() };
-    let tokens = Model { norm: Norm::Rms, norm_epsilon: 0.1, activation: Activation::Swiglu, ..tokens };
+    let tokens = gpt().reshaped(|m| {
+        m.kv_heads = 1;
+        m.biases = true;
+        m.causal = false;
+    });
+    let tokens = tokens.reshaped(|m| {
+        m.norm = Norm::Rms;
+        m.norm_epsilon = 0.1;
+        m.activation = Activation::Swiglu;
+    });
     check(PYTHON, "tokens", &tokens, None);
-    let patches = Model { vocab: 0, patch_values: Some(3), kv_heads: 1, biases: true, ..llama() };
-    check(PYTHON, "patches", &Model { norm: Norm::Layer, activation: Activation::Gelu, ..patches }, None);
+    let patches = llama().reshaped(|m| {
+        m.vocab = 0;
+        m.patch_values = Some(3);
+        m.kv_heads = 1;
+        m.biases = true;
+    });
+    check(
+        PYTHON,
+        "patches",
+        &patches.reshaped(|m| {
+            m.norm = Norm::Layer;
+            m.activation = Activation::Gelu;
+        }),
+        None,
+    );
 }

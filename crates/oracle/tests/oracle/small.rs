@@ -5,27 +5,34 @@ use quadrille_spec::{Activation, Model, Norm, Positions, RandomStream};
 
 /// A GPT with odd sizes that are all different; its epsilon keeps norms smooth where dropout empties a row.
 pub fn model() -> Model {
-    Model { ffn: 7, tied_head: false, norm_epsilon: 0.1, ..Model::gpt(2, 6, 2, 11, 5) }
+    Model::gpt(2, 6, 2, 11, 5).reshaped(|m| {
+        m.ffn = 7;
+        m.tied_head = false;
+        m.norm_epsilon = 0.1;
+    })
 }
 
 /// A Llama with two groups of two heads, each of two pairs of numbers, the second of which turn a third as fast.
 pub fn llama() -> Model {
-    Model {
-        hidden: 16,
-        heads: 4,
-        kv_heads: 2,
-        biases: false,
-        norm: Norm::Rms,
-        positions: Positions::Rotary,
-        rotary_base: 9.0,
-        activation: Activation::Swiglu,
-        ..model()
-    }
+    model().reshaped(|m| {
+        m.hidden = 16;
+        m.heads = 4;
+        m.kv_heads = 2;
+        m.biases = false;
+        m.norm = Norm::Rms;
+        m.positions = Positions::Rotary;
+        m.rotary_base = 9.0;
+        m.activation = Activation::Swiglu;
+    })
 }
 
 /// A vision transformer that reads patches of five numbers.
 pub fn vit() -> Model {
-    Model { vocab: 0, patch_values: Some(5), causal: false, ..model() }
+    model().reshaped(|m| {
+        m.vocab = 0;
+        m.patch_values = Some(5);
+        m.causal = false;
+    })
 }
 
 /// Parameters far enough from zero that every path carries gradient.

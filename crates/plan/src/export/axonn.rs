@@ -6,13 +6,13 @@
 //! contracts over it, a transposed one over the outer group `G_intra_r`; `G_intra_d` is the depth, our z.
 
 use quadrille_spec::{
-    Activations, Axis, Field, KeepWeights, Layout, Linear, Model, Recompute, Schedule, SpecError, Zero,
+    Activations, Axis, Classic, Field, KeepWeights, Layout, Linear, Recompute, Schedule, SpecError, Zero,
 };
 
 use super::gaps::{Gaps, even_pieces};
 use super::{Export, Precision, Sizes, Target, comments, nodes};
 
-pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
     let sizes = Sizes::of(layout);
     if sizes.context > 1 {

@@ -9,12 +9,12 @@
 //! had sequences of its own, and of a pipeline's it learns from the model's code. There the two other sizes say the
 //! batch, and `train_batch_size` is left out, as DeepSpeed allows.
 
-use quadrille_spec::{Activations, Axis, Field, KeepWeights, Layout, Model, Recompute, Schedule, SpecError};
+use quadrille_spec::{Activations, Axis, Classic, Field, KeepWeights, Layout, Recompute, Schedule, SpecError};
 
 use super::gaps::{Gaps, even_pieces};
 use super::{Export, Precision, Sizes, Target, nodes};
 
-pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     nodes(layout, target)?;
     let sizes = Sizes::of(layout);
     let Sizes { z, context, data, pipe, .. } = sizes;

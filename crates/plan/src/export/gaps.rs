@@ -1,6 +1,6 @@
 //! What of a layout a framework has no word for.
 
-use quadrille_spec::{Axis, AxisOrder, Field, Layout, Linear, Model, Recompute, Schedule, SpecError};
+use quadrille_spec::{Axis, AxisOrder, Classic, Field, Layout, Linear, Recompute, Schedule, SpecError};
 
 use super::Sizes;
 
@@ -42,7 +42,7 @@ impl<'a> Gaps<'a> {
     }
 
     /// x and y as one axis of tensor parallelism, which is all that most frameworks have.
-    pub fn tensor_parallel(&mut self, model: &Model) -> Result<usize, SpecError> {
+    pub fn tensor_parallel(&mut self, model: &Classic) -> Result<usize, SpecError> {
         let Sizes { x, y, .. } = self.sizes;
         if y > 1 {
             let cut = [("heads", model.heads), ("the perceptron's width", model.ffn)];

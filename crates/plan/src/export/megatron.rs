@@ -6,8 +6,8 @@
 //! `scripts/check-exports` gives exports to that parser.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, Field, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule, SpecError,
-    Zero,
+    Activation, Activations, Axis, Classic, Field, KeepWeights, Layout, Norm, Positions, Recompute, Schedule,
+    SpecError, Zero,
 };
 
 use super::gaps::{Gaps, even_pieces};
@@ -45,7 +45,7 @@ pub(super) struct Choices {
 }
 
 impl Choices {
-    pub fn new(framework: &'static str, model: &Model, layout: &Layout) -> Result<Self, SpecError> {
+    pub fn new(framework: &'static str, model: &Classic, layout: &Layout) -> Result<Self, SpecError> {
         check_language_model(model, framework)?;
         let sizes = Sizes::of(layout);
         let mut gaps = Gaps::new(framework, layout);
@@ -143,7 +143,7 @@ fn pipeline_layout(stage_blocks: &[usize]) -> String {
 }
 
 /// Megatron's base is a whole number.
-fn rotary_base(model: &Model) -> Result<Option<u64>, SpecError> {
+fn rotary_base(model: &Classic) -> Result<Option<u64>, SpecError> {
     if model.positions != Positions::Rotary {
         return Ok(None);
     }
@@ -176,7 +176,7 @@ impl Flags {
     }
 }
 
-pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
     let choices = Choices::new("Megatron-LM", model, layout)?;
     let checked = "Flags of pretrain_gpt.py, held against megatron-core 0.17.1, 0.18.2, 0.19.0 and 0.19.2";
@@ -198,7 +198,7 @@ pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<
     Ok(Export { text: text + "\n", cannot_express: choices.gaps })
 }
 
-fn model_flags(flags: &mut Flags, model: &Model, layout: &Layout, choices: &Choices) {
+fn model_flags(flags: &mut Flags, model: &Classic, layout: &Layout, choices: &Choices) {
     flags.set("--num-layers", model.layers);
     flags.set("--hidden-size", model.hidden);
     flags.set("--ffn-hidden-size", model.ffn);

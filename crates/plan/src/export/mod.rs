@@ -13,7 +13,7 @@ mod torchtitan;
 use std::fmt;
 use std::str::FromStr;
 
-use quadrille_spec::{Axis, Layout, Model, SpecError};
+use quadrille_spec::{Axis, Classic, Layout, Model, SpecError};
 
 /// A framework that layouts are exported to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,12 +94,14 @@ pub struct Export {
 /// A number of devices in a node that does not divide the ranks; a model or an axis for which the framework has nothing
 /// that computes the same.
 pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+    model.check_classic(&framework.to_string())?;
+    let sizes = &model.classic();
     match framework {
-        Framework::Megatron => megatron::export(model, layout, target),
-        Framework::Torchtitan => torchtitan::export(model, layout, target),
-        Framework::DeepSpeed => deepspeed::export(model, layout, target),
-        Framework::Nemo => nemo::export(model, layout, target),
-        Framework::Axonn => axonn::export(model, layout, target),
+        Framework::Megatron => megatron::export(sizes, layout, target),
+        Framework::Torchtitan => torchtitan::export(sizes, layout, target),
+        Framework::DeepSpeed => deepspeed::export(sizes, layout, target),
+        Framework::Nemo => nemo::export(sizes, layout, target),
+        Framework::Axonn => axonn::export(sizes, layout, target),
     }
 }
 
@@ -137,7 +139,7 @@ fn nodes(layout: &Layout, target: &Target) -> Result<(usize, usize), SpecError> 
 }
 
 /// The program trains causal models of tokens only.
-fn check_language_model(model: &Model, framework: &str) -> Result<(), SpecError> {
+fn check_language_model(model: &Classic, framework: &str) -> Result<(), SpecError> {
     if let Some(values) = model.patch_values {
         let rule = format!("{framework} trains models of tokens here, and {} reads patches", model.name);
         return Err(SpecError::invalid("patch_values", values, rule, "export to deepspeed or axonn"));
@@ -150,7 +152,7 @@ fn check_language_model(model: &Model, framework: &str) -> Result<(), SpecError>
 }
 
 /// Comment lines: what is exported, what is left to the user, what is not expressed.
-fn comments(model: &Model, layout: &Layout, checked: &str, left: &str, gaps: &[String]) -> String {
+fn comments(model: &Classic, layout: &Layout, checked: &str, left: &str, gaps: &[String]) -> String {
     let mut text = format!("# {} on {} ({} ranks)\n", model.name, layout.grid, layout.grid.ranks());
     text += &format!("# {checked}\n# {left}\n");
     for gap in gaps {

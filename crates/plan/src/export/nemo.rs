@@ -6,7 +6,7 @@
 
 use std::fmt::Display;
 
-use quadrille_spec::{Activation, Layout, Model, Norm, Recompute, SpecError};
+use quadrille_spec::{Activation, Classic, Layout, Norm, Recompute, SpecError};
 
 use super::megatron::{Choices, Sharding};
 use super::{Export, Precision, Target, comments, nodes};
@@ -30,7 +30,7 @@ impl Section {
     }
 }
 
-pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     let (nodes, per_node) = nodes(layout, target)?;
     let choices = Choices::new("Megatron Bridge", model, layout)?;
     let checked = "Overrides of a Megatron Bridge recipe, checked against its documentation, commit 167ba2ad3210";
@@ -64,7 +64,7 @@ pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<
     Ok(Export { text, cannot_express: choices.gaps })
 }
 
-fn model_section(model: &Model, layout: &Layout, choices: &Choices) -> Section {
+fn model_section(model: &Classic, layout: &Layout, choices: &Choices) -> Section {
     let mut section = Section::new("model");
     let swiglu = model.activation == Activation::Swiglu;
     section.set("num_layers", model.layers);

@@ -7,8 +7,8 @@
 //! reader.
 
 use quadrille_spec::{
-    Activation, Activations, Axis, Field, KeepWeights, Layout, Model, Norm, Positions, Recompute, Schedule, SpecError,
-    Zero,
+    Activation, Activations, Axis, Classic, Field, KeepWeights, Layout, Norm, Positions, Recompute, Schedule,
+    SpecError, Zero,
 };
 
 use super::gaps::Gaps;
@@ -18,7 +18,7 @@ use super::{Export, Precision, Sizes, Target, check_language_model, comments, no
 const FLAVOURS: [(&str, [usize; 5]); 3] =
     [("8B", [32, 4096, 32, 8, 14336]), ("70B", [80, 8192, 64, 8, 28672]), ("405B", [126, 16384, 128, 8, 53248])];
 
-pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
+pub(super) fn export(model: &Classic, layout: &Layout, target: &Target) -> Result<Export, SpecError> {
     check_language_model(model, "torchtitan")?;
     let (nodes, per_node) = nodes(layout, target)?;
     let sizes = Sizes::of(layout);
@@ -50,7 +50,7 @@ pub(super) fn export(model: &Model, layout: &Layout, target: &Target) -> Result<
 }
 
 /// The name and flavour under which torchtitan has, or is to be given, the model.
-fn flavour(model: &Model, gaps: &mut Gaps) -> (String, String) {
+fn flavour(model: &Classic, gaps: &mut Gaps) -> (String, String) {
     let sizes = [model.layers, model.hidden, model.heads, model.kv_heads, model.ffn];
     let known = FLAVOURS.iter().find(|(_, known)| *known == sizes);
     let is_llama = model.norm == Norm::Rms

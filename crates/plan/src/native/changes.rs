@@ -109,7 +109,7 @@ impl Setting<'_> {
             let what = format!("microbatch {} instead of {}", microbatch, from.microbatch);
             add(what, Candidate { microbatch, ..*from });
         }
-        for (schedule, chunks) in space.schedules(self.model.layers, from.size(Axis::Pipe)) {
+        for (schedule, chunks) in space.schedules(self.model.layers(), from.size(Axis::Pipe)) {
             let name = |schedule, chunks| match chunks {
                 1 => format!("{schedule}"),
                 _ => format!("{schedule} with {chunks} chunks"),
@@ -175,8 +175,8 @@ impl Setting<'_> {
         let mut moved = Candidate { sizes, inside: [1; 6], ..*from };
         if pipe == 1 {
             (moved.schedule, moved.chunks) = (Schedule::OneForwardOneBackward, 1);
-        } else if interleaved && pipe * from.chunks > self.model.layers + 2 {
-            moved.chunks = Space::default().several_chunks(self.model.layers, pipe).first().copied().unwrap_or(1);
+        } else if interleaved && pipe * from.chunks > self.model.layers() + 2 {
+            moved.chunks = Space::default().several_chunks(self.model.layers(), pipe).first().copied().unwrap_or(1);
         }
         if let Some((.., panels)) =
             Space::default().products(x, y).into_iter().find(|(_, linear, _)| *linear == from.linear)

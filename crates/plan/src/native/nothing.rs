@@ -140,7 +140,7 @@ impl Search<'_> {
 
     /// Which constraint leaves no configuration of any legal grid to be tried.
     fn no_configuration(&self) -> SpecError {
-        let (space, layers) = (&self.space, self.setting.model.layers);
+        let (space, layers) = (&self.space, self.setting.model.layers());
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
         let cuts = cuts(&self.setting.rules(), space, self.devices, domain, &mut Tally::default(), &|| false);
         // Data and pipe of every legal grid.

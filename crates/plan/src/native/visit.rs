@@ -67,7 +67,7 @@ impl End {
     fn new(search: &Search, rules: &Rules, cut: &Cut, outer: &Outer) -> Self {
         let (sizes, inside) = cut.placed(outer);
         let [x, y, z, context, data, pipe] = sizes;
-        let (space, layers) = (&search.space, search.setting.model.layers);
+        let (space, layers) = (&search.space, search.setting.model.layers());
         let pipelines = space.schedules(layers, pipe).into_iter().map(|(schedule, chunks)| {
             let blocks = EvenPieces::new(layers, pipe, chunks).most();
             let (recompute, refused) = space

@@ -41,7 +41,7 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
     let axes = [tp, 1, z, cp, data, pp];
     if [product(&[tp, pp, dp, cp]), product(&axes)].iter().any(|devices| *devices != sizes.n_gpus)
         || !global_batch.is_multiple_of(dp * microbatch)
-        || pp > model.layers
+        || pp > model.layers()
     {
         return Err(Unmapped::Layout);
     }

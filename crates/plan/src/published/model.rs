@@ -1,6 +1,6 @@
 //! The model of a row.
 
-use quadrille_spec::{Activation, Model, ModelFile, Norm, Positions};
+use quadrille_spec::{Activation, Classic, Model, ModelFile, Norm, Positions};
 
 use super::row::Row;
 use super::sources::Facts;
@@ -47,20 +47,20 @@ pub fn model(row: &Row, facts: &Facts) -> Result<Model, Unmapped> {
     let heads = size("heads", sizes.heads)?;
     let unit = 128 * size("tp", sizes.tp)?;
     let vocab = size("vocab", sizes.vocab.or(facts.vocab))?.next_multiple_of(unit);
-    let gpt = Model {
+    let gpt = Classic {
         name: row.model_name.clone(),
         kv_heads: sizes.kv_heads.unwrap_or(heads),
         ffn: size("ffn_hidden", sizes.ffn_hidden)?,
         dropout: facts.dropout,
-        ..Model::gpt(size("layers", sizes.layers)?, hidden, heads, vocab, size("seq_len", sizes.seq_len)?)
+        ..Classic::gpt(size("layers", sizes.layers)?, hidden, heads, vocab, size("seq_len", sizes.seq_len)?)
     };
-    let rotary = Model { positions: Positions::Rotary, biases: false, tied_head: false, dropout: 0.0, ..gpt.clone() };
+    let rotary = Classic { positions: Positions::Rotary, biases: false, tied_head: false, dropout: 0.0, ..gpt.clone() };
     let gated = row.notes.contains("swiglu=True");
     let model = match family {
-        Family::Gpt if gated => Model { activation: Activation::Swiglu, ..gpt },
+        Family::Gpt if gated => Classic { activation: Activation::Swiglu, ..gpt },
         Family::Gpt => gpt,
-        Family::Mpt => Model { biases: false, ..gpt },
-        Family::Llama => Model { norm: Norm::Rms, activation: Activation::Swiglu, ..rotary },
+        Family::Mpt => Classic { biases: false, ..gpt },
+        Family::Llama => Classic { norm: Norm::Rms, activation: Activation::Swiglu, ..rotary },
         Family::Nemotron => rotary,
     };
     checked(model)
@@ -68,26 +68,6 @@ pub fn model(row: &Row, facts: &Facts) -> Result<Model, Unmapped> {
 
 /// The model, if it keeps the rules that a model file has to keep: heads divide hidden, keys divide heads, and sizes have
 /// bounds.
-fn checked(model: Model) -> Result<Model, Unmapped> {
-    let file = ModelFile {
-        name: model.name,
-        layers: model.layers,
-        hidden: model.hidden,
-        heads: model.heads,
-        kv_heads: Some(model.kv_heads),
-        ffn: Some(model.ffn),
-        vocab: Some(model.vocab),
-        seq_len: model.seq_len,
-        patch_values: None,
-        tied_head: Some(model.tied_head),
-        biases: model.biases,
-        dropout: model.dropout,
-        norm: model.norm,
-        norm_epsilon: model.norm_epsilon,
-        positions: model.positions,
-        rotary_base: Some(model.rotary_base),
-        activation: model.activation,
-        causal: Some(model.causal),
-    };
-    file.validate().map_err(|_| Unmapped::Architecture("sizes that break a rule of models"))
+fn checked(model: Classic) -> Result<Model, Unmapped> {
+    ModelFile::from(model).validate().map_err(|_| Unmapped::Architecture("sizes that break a rule of models"))
 }

@@ -225,9 +225,9 @@ fn group(entry: &Entry) -> String {
     format!(
         "{} (L={} h={} a={}, s={}) on {} {}, batch {}{}{}",
         run.model.name,
-        run.model.layers,
+        run.model.layers(),
         run.model.hidden,
-        run.model.heads,
+        run.model.classic().heads,
         run.seq_len,
         run.candidate.devices(),
         row.gpu,

@@ -201,7 +201,8 @@ fn choices(choices: &Choices, workload: &Workload, all_reduce: AllReduce, by: &s
 /// Times in units of `2 L b s h/GroupBW`, `GroupBW` of a device.
 fn figure_12(figure: &FigureTwelve, workload: &Workload) -> Result<Vec<Point>, SpecError> {
     let unit = |group: f64| {
-        let elements = 2.0 * (workload.model.layers * workload.batch * workload.seq_len * workload.model.hidden) as f64;
+        let elements =
+            2.0 * (workload.model.layers() * workload.batch * workload.seq_len * workload.model.hidden) as f64;
         elements * workload.element_bytes as f64 / group
     };
     let point = |name: &str, timed: &Timed, matrix: &HierarchicalMatrix| {

@@ -162,7 +162,10 @@ fn estimates(file: &File) -> Result<Vec<Point>, SpecError> {
 fn sizes(file: &File) -> Result<Vec<Point>, SpecError> {
     let point = |size: &Size| {
         // Equation 2 asks for no more than these and the paper's vocabulary and sequence length.
-        let model = Model { layers: size.layers, hidden: size.hidden, ..file.model("gpt3-175b")? };
+        let model = file.model("gpt3-175b")?.reshaped(|m| {
+            m.layers = size.layers;
+            m.hidden = size.hidden;
+        });
         let what = format!("{}: parameters", size.model);
         Ok(Point::new(what, size.source.as_str(), size.parameters_billion, parameters(&model) / 1e9, "billion"))
     };

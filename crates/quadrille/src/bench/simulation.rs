@@ -225,7 +225,7 @@ fn text(document: &Document) -> String {
         "{}: {} layers, hidden {}, {} tokens a sequence, {} sequences a step; {} cores, one thread per rank; median of {} \
          step(s)\n{}\n",
         model.name,
-        model.layers,
+        model.layers(),
         model.hidden,
         model.seq_len,
         document.global_batch,

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_engine::{EngineError, Hyper, Real, TrainOptions, TrainOutcome, random_batch, train};
-use quadrille_spec::{ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Block, ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
 use quadrille_tensor::{Buffer, Transpose, library_matmul};
 use serde::Serialize;
@@ -182,15 +182,18 @@ fn yardstick<T: Real>(threads: usize) -> f64 {
 }
 
 /// Forward and backward: 6 FLOPs per token and weight that is multiplied, 4 where no gradient goes further back (the
-/// embedding of patches), 12 T h per layer in attention, without causal discount.
+/// embedding of patches), 12 T and the width of all heads per layer in attention, without causal discount.
 fn flops_per_token(model: &Model, seq_len: usize) -> u64 {
-    let [l, h, f, v, t] = [model.layers, model.hidden, model.ffn, model.vocab, seq_len].map(|size| size as u64);
-    let [qkv, up] = [model.qkv_width(), model.up_width()].map(|size| size as u64);
+    let [h, v, t] = [model.hidden, model.vocab, seq_len].map(|size| size as u64);
+    let of_block = |Block { attention, perceptron, .. }: &Block| {
+        let products = attention.qkv_width() + attention.width() + perceptron.up_width() + perceptron.width;
+        6 * h * products as u64 + 12 * t * attention.width() as u64
+    };
     let ends = match model.patch_values {
         None => 6 * v * h,
         Some(values) => (4 + 6) * values as u64 * h,
     };
-    6 * l * (h * (qkv + h + up) + f * h) + ends + 12 * t * h * l
+    model.blocks.iter().map(of_block).sum::<u64>() + ends
 }
 
 /// Mean seconds of a step by operation kind.

@@ -17,7 +17,17 @@ pub fn product<T: Element>(pool: &Pool, layout: Transpose, [m, n, k]: [usize; 3]
 /// Causal attention of one sequence: `[sequence, width of a head, heads]`, forward or backward.
 pub fn attention(pool: &Pool, backward: bool, [seq_len, head_dim, heads]: [usize; 3]) -> impl FnMut() + '_ {
     let context = ContextPart::WHOLE;
-    let shape = AttentionShape { sequences: 1, seq_len, context, heads, kv_heads: heads, head_dim, causal: true };
+    let shape = AttentionShape {
+        sequences: 1,
+        seq_len,
+        context,
+        heads,
+        kv_heads: heads,
+        head_dim,
+        causal: true,
+        window: None,
+        cap: None,
+    };
     let outputs = seq_len * heads * head_dim;
     let (qkv, dout) = (filled::<f32>(3 * outputs), filled::<f32>(outputs));
     let (mut out, mut log_sum_exp) = (Buffer::<f32>::new(outputs), Buffer::<f32>::new(seq_len * heads));

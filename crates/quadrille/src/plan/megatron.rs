@@ -206,7 +206,7 @@ impl Quantities {
             chunks => configuration.interleaved_bubble(batch, *chunks)?,
         };
         let seconds = microbatches as f64 * pass_seconds * (1.0 + bubble);
-        let flops = model.layers as f64 * layer_flops(batch, model.seq_len, model.hidden, Recomputation::Full);
+        let flops = model.layers() as f64 * layer_flops(batch, model.seq_len, model.hidden, Recomputation::Full);
         let last = configuration.pipeline() == 1;
         let stage = |elements: f64| if last { 0.0 } else { VALUE_BYTES * elements };
         Ok(Self {

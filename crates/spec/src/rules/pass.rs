@@ -1,10 +1,10 @@
 //! The rules of how a microbatch is cut in a pass.
 
-use super::grid::batches;
+use super::grid::{PERCEPTRON, batches};
 use super::{Check, Rule};
 use crate::error::common_divisor;
 use crate::remedy::{Broken, Change, Values, Way};
-use crate::{Activations, Axis, Field, Layout, Linear, Model};
+use crate::{Activations, Axis, Block, Field, Layout, Linear, Model};
 
 pub(super) const CHECKS: [Check; 10] =
     [SUMMA, SUMMA_ROWS, PANELS, CONTRACTIONS, PATCHES, SHARE, SPLIT, CHUNKS, SEQUENCES, ROWS];
@@ -23,16 +23,21 @@ const SUMMA: Check = Check {
 /// y cuts contractions, as x does.
 const SUMMA_ROWS: Check = Check {
     rule: Rule::Summa,
-    keeps: |layout, model| layout.linear == Linear::Pmm || divides_all(layout.grid.size(Axis::Y), &contracted(model)),
-    tell: |layout, model| Broken::indivisible(Axis::Y, layout.grid.size(Axis::Y), &contracted(model)),
+    keeps: |layout, model| layout.linear == Linear::Pmm || divides_contracted(layout.grid.size(Axis::Y), model),
+    tell: |layout, model| {
+        Broken::indivisible(Axis::Y, layout.grid.size(Axis::Y), &contracted(model).collect::<Vec<_>>())
+    },
 };
 
-fn contracted(model: &Model) -> [(&'static str, usize); 2] {
-    [("hidden", model.hidden), ("the perceptron's width", model.ffn)]
+/// What the products of blocks contract over.
+fn contracted(model: &Model) -> impl Iterator<Item = (&'static str, usize)> {
+    let of_block =
+        |block: &Block| [(PERCEPTRON, block.perceptron.width), ("the width of all heads", block.attention.width())];
+    [("hidden", model.hidden)].into_iter().chain(model.blocks.kinds().iter().flat_map(of_block))
 }
 
-fn divides_all(size: usize, dimensions: &[(&str, usize)]) -> bool {
-    size > 0 && dimensions.iter().all(|(_, dimension)| dimension.is_multiple_of(size))
+fn divides_contracted(size: usize, model: &Model) -> bool {
+    size > 0 && contracted(model).all(|(_, dimension)| dimension.is_multiple_of(size))
 }
 
 /// Every panel lies on one rank of either axis.
@@ -46,7 +51,7 @@ const PANELS: Check = Check {
     tell: |layout, model| {
         let [x, y] = [Axis::X, Axis::Y].map(|axis| layout.grid.size(axis));
         let rule = format!("a panel lies on one rank of x={x} and one of y={y}");
-        let values = Values::Divisors(common_divisor(&contracted(model)));
+        let values = Values::Divisors(common_divisor(&contracted(model).collect::<Vec<_>>()));
         let near = Way::sizes(Field::SummaPanels, layout.summa_panels, values);
         Broken::new(Field::SummaPanels, layout.summa_panels, rule, vec![near])
     },
@@ -55,8 +60,10 @@ const PANELS: Check = Check {
 /// Panels cut every contraction.
 const CONTRACTIONS: Check = Check {
     rule: Rule::Summa,
-    keeps: |layout, model| layout.linear == Linear::Pmm || divides_all(layout.summa_panels, &contracted(model)),
-    tell: |layout, model| Broken::indivisible(Field::SummaPanels, layout.summa_panels, &contracted(model)),
+    keeps: |layout, model| layout.linear == Linear::Pmm || divides_contracted(layout.summa_panels, model),
+    tell: |layout, model| {
+        Broken::indivisible(Field::SummaPanels, layout.summa_panels, &contracted(model).collect::<Vec<_>>())
+    },
 };
 
 /// Patches are embedded by a weight that is cut like the residual stream's columns; the head's is as large.

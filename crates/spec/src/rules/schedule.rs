@@ -17,15 +17,15 @@ pub(super) const RECOMPUTE: [Check; 2] = [EVERY, KEPT];
 pub(super) const PIECES: Check = Check {
     rule: Rule::Pieces,
     keeps: |layout, model| {
-        layout.chunks > 0 && layout.grid.size(Axis::Pipe).saturating_mul(layout.chunks) <= model.layers + 2
+        layout.chunks > 0 && layout.grid.size(Axis::Pipe).saturating_mul(layout.chunks) <= model.layers() + 2
     },
     tell: |layout, model| {
-        let (stages, chunks, most) = (layout.grid.size(Axis::Pipe), layout.chunks, model.layers + 2);
+        let (stages, chunks, most) = (layout.grid.size(Axis::Pipe), layout.chunks, model.layers() + 2);
         let pieces = if chunks == 1 { stages.to_string() } else { format!("{stages} with chunks = {chunks}") };
         let rule = format!(
             "every piece of layers but the first (embedding) and the last (head) has a block, so that a model of {} has at \
              most {most} pieces (pipe * chunks)",
-            model.layers
+            model.layers()
         );
         let ways = vec![
             Way::sizes(Axis::Pipe, stages, Values::Multiples(1, most / chunks.max(1))),
@@ -89,11 +89,11 @@ const SUM: Check = Check {
     rule: Rule::Pieces,
     keeps: |layout, model| {
         let sum = layout.stage_blocks.iter().try_fold(0_usize, |sum, blocks| sum.checked_add(*blocks));
-        layout.stage_blocks.len() == layout.pieces() && sum == Some(model.layers)
+        layout.stage_blocks.len() == layout.pieces() && sum == Some(model.layers())
     },
     tell: |layout, model| {
         let pieces = layout.pieces();
-        let rule = format!("it lists {pieces} pieces (pipe * chunks) that add up to {} layers", model.layers);
+        let rule = format!("it lists {pieces} pieces (pipe * chunks) that add up to {} layers", model.layers());
         Broken::new(Field::StageBlocks, listed(layout), rule, even())
     },
 };
@@ -125,11 +125,11 @@ fn listed(layout: &Layout) -> String {
 /// Segments are no longer than the model.
 const EVERY: Check = Check {
     rule: Rule::Recompute,
-    keeps: |layout, model| !matches!(layout.recompute, Recompute::Full { every } if every > model.layers),
+    keeps: |layout, model| !matches!(layout.recompute, Recompute::Full { every } if every > model.layers()),
     tell: |layout, model: &Model| {
         let every = if let Recompute::Full { every } = layout.recompute { every } else { 0 };
-        let rule = format!("it keeps the input of every {every}-th block, and the model has {}", model.layers);
-        let longest = Change::to(Field::Recompute, Recompute::Full { every: model.layers });
+        let rule = format!("it keeps the input of every {every}-th block, and the model has {}", model.layers());
+        let longest = Change::to(Field::Recompute, Recompute::Full { every: model.layers() });
         Broken::new(Field::Recompute, layout.recompute, rule, vec![Way::Choice(longest)])
     },
 };

@@ -39,7 +39,7 @@ fn refusals_name_rule_and_remedy() {
 #[test]
 fn remedies_keep_all_rules_of_their_axis() {
     // 6 divides the heads, too, but not the perceptron.
-    let narrow = Model { ffn: 15, ..model() };
+    let narrow = model().reshaped(|m| m.ffn = 15);
     let message = |model: &Model, grid: &str, batch| Layout::new(model, &request(grid, batch)).unwrap_err().to_string();
     assert_eq!(message(&narrow, "x=4", 4), "x=4 does not divide heads = 6; try x=3");
     assert_eq!(message(&narrow, "x=2", 4), "x=2 does not divide the perceptron's width = 15; try x=1 or 3");
@@ -53,19 +53,26 @@ fn remedies_keep_all_rules_of_their_axis() {
 
 #[test]
 fn keys_are_held_whole_or_copied_whole() {
-    let grouped = Model { heads: 12, kv_heads: 4, ffn: 48, ..model() };
+    let grouped = model().reshaped(|m| {
+        m.heads = 12;
+        m.kv_heads = 4;
+        m.ffn = 48;
+    });
     let message = |grid: &str| Layout::new(&grouped, &request(grid, 12)).unwrap_err().to_string();
     let rule = "it must divide kv_heads = 4, or be a multiple of it: each rank holds whole keys";
     assert_eq!(message("x=3"), format!("x = 3: {rule}; try x=2 or 4"));
     assert_eq!(message("x=6"), format!("x = 6: {rule}; try x=4 or 12"));
     assert_eq!(message("x=5"), "x=5 does not divide heads = 12; try x=4 or 12");
     let layout = |grid: &str| Layout::new(&grouped, &request(grid, 12)).unwrap();
-    let held = |layout: &Layout| (layout.kv_heads(&grouped), layout.kv_copies(&grouped), layout.group_heads(&grouped));
-    assert_eq!((held(&layout("x=2")), layout("x=2").qkv_width(&grouped)), ((4, 1, 3), 20));
-    assert_eq!((held(&layout("x=12")), layout("x=12").qkv_width(&grouped)), ((12, 3, 1), 36));
+    let attention = &grouped.blocks.first().attention;
+    let held =
+        |layout: &Layout| (layout.kv_heads(attention), layout.kv_copies(attention), layout.group_heads(attention));
+    assert_eq!((held(&layout("x=2")), layout("x=2").qkv_width(attention)), ((4, 1, 3), 20));
+    assert_eq!((held(&layout("x=12")), layout("x=12").qkv_width(attention)), ((12, 3, 1), 36));
     // A tile of 12 rows and (1 + 2) columns: 4 rows for each z rank.
     assert!(Layout::new(&grouped, &request("x=12,z=3", 12)).is_ok());
-    let message = Layout::new(&Model { kv_heads: 1, ..model() }, &request("x=2,y=4,z=2", 16)).unwrap_err().to_string();
+    let message =
+        Layout::new(&model().reshaped(|m| m.kv_heads = 1), &request("x=2,y=4,z=2", 16)).unwrap_err().to_string();
     let rows = "z=2 does not divide the rows of the qkv weight's tile (x copies keys) = 3; try z=1";
     assert_eq!(message, rows);
 }
@@ -90,7 +97,7 @@ fn some_faults_do_not_depend_on_the_grid() {
 
 #[test]
 fn pipelines_split_layers_and_order_microbatches() {
-    let model = Model { layers: 8, ..model() };
+    let model = model().reshaped(|m| m.layers = 8);
     let layout = Layout::new(&model, &request("pipe=3", 8)).unwrap();
     assert_eq!((layout.stage_blocks.as_slice(), layout.microbatch), (&[3, 3, 2][..], 1));
     assert_eq!(layout.blocks_of(1), 3..6);

@@ -20,7 +20,7 @@
 use quadrille_spec::{Activation, Axis, AxisSet};
 
 use super::work::{At, Work};
-use super::{DropoutSite, GemmPass, GemmStorage, Group, Operands, Panel, Remade, Scalar, Wanted, Write};
+use super::{BlockKind, DropoutSite, GemmPass, GemmStorage, Group, Operands, Panel, Remade, Scalar, Wanted, Write};
 use crate::{Collective, ParameterId, ValueId};
 
 /// An operation kind with its operands and attributes.
@@ -71,7 +71,7 @@ macro_rules! same_anywhere {
     };
 }
 
-same_anywhere!(bool, Activation, Axis, AxisSet, GemmPass, GemmStorage, Panel, Scalar, Wanted);
+same_anywhere!(bool, BlockKind, Activation, Axis, AxisSet, GemmPass, GemmStorage, Panel, Scalar, Wanted);
 
 impl Attribute for ParameterId {
     fn anywhere(self) -> Self {
@@ -291,7 +291,7 @@ kinds! {
         work |op, at| at.sweeps(op, op.input, 2.0);
 
     /// A norm with the reduced statistics: a layer norm has sums and beta, an RMS norm has neither.
-    Norm ["norm"] ElementWise {}
+    Norm ["norm"] ElementWise { of: Option<BlockKind> }
         reads {
             input: ValueId, sums: Option<ValueId>, squares: ValueId, gamma: ValueId, beta: Option<ValueId>
         }
@@ -309,11 +309,18 @@ kinds! {
     Bias ["bias"] ElementWise {} reads { bias: ValueId, input: ValueId } writes { output: ValueId },
         work |op, at| at.sweeps(op, op.input, 1.0);
 
+    /// Norms every head's query, or every key, over its own columns; in place if the storages are the same, else the other
+    /// columns are copied.
+    HeadNorm ["query-norm", "key-norm"] ElementWise { block: BlockKind, keys: bool }
+        reads { input: ValueId, gamma: ValueId, beta: Option<ValueId> } writes { output: ValueId },
+        which |op| usize::from(op.keys),
+        work |op, at| at.touches(op.input, at.heads_normed(op.block, op.keys, op.input), 8.0);
+
     /// Turns queries and keys by the angles of their positions, or `back` by their negatives, as their gradients are;
     /// values stay. In place.
-    Rotate ["rotate", "rotate-back"] ElementWise { back: bool } reads { input: ValueId } writes { output: ValueId },
+    Rotate ["rotate", "rotate-back"] ElementWise { block: BlockKind, back: bool } reads { input: ValueId } writes { output: ValueId },
         which |op| usize::from(op.back),
-        work |op, at| at.touches(op.input, at.queries_and_keys(op.input), 3.0);
+        work |op, at| at.touches(op.input, at.queries_and_keys(op.block, op.input), 3.0);
 
     /// Adds a bias row in place (`output`) and applies the activation function (`activated`).
     BiasActivation ["bias-gelu", "bias-swiglu"] ElementWise { function: Activation }
@@ -329,9 +336,9 @@ kinds! {
 
     /// Attention; keys and values of the whole sequence are those of `qkv`, or, where context cuts sequences, the
     /// gathered ones. `statistics` keeps the logarithms of the softmax sums.
-    Attention ["attention"] Attention { dropout: Option<DropoutSite> }
+    Attention ["attention"] Attention { block: BlockKind, dropout: Option<DropoutSite> }
         reads { qkv: ValueId, keys_values: Option<ValueId> } writes { output: ValueId, statistics: ValueId },
-        work |op, at| at.attends(op, false, op.output);
+        work |op, at| at.attends(op, op.block, false, op.output);
 
     /// `residual + dropout(input + bias)`, in place of `input`.
     Residual ["residual"] ElementWise { dropout: Option<DropoutSite> }
@@ -365,13 +372,13 @@ kinds! {
         work |op, at| at.sweeps(op, op.predictions, 3.0);
 
     /// Puts the keys and values of a pass behind those of the same sequences that the cache has.
-    StoreKeysValues ["store-keys-values"] ElementWise {} reads { input: ValueId } writes { output: ValueId },
-        work |op, at| at.touches(op.input, at.keys_and_values(op.input), 0.0);
+    StoreKeysValues ["store-keys-values"] ElementWise { block: BlockKind } reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.touches(op.input, at.keys_and_values(op.block, op.input), 0.0);
 
     /// Attention of a pass's queries to the keys and values in the cache, their own among them.
-    CachedAttention ["cached-attention"] Attention {}
+    CachedAttention ["cached-attention"] Attention { block: BlockKind }
         reads { qkv: ValueId, cache: ValueId } writes { output: ValueId },
-        work |op, at| at.attends(op, false, op.output);
+        work |op, at| at.attends(op, op.block, false, op.output);
 
     /// The wanted rows of a microbatch's sequences, at the microbatch's place among those of all microbatches.
     CollectRows ["collect-rows"] ElementWise { wanted: Wanted } reads { input: ValueId } writes { output: ValueId },
@@ -389,7 +396,7 @@ kinds! {
 
     /// The row sums of a norm's backward, two of a layer norm and one of an RMS norm, and the gradients of gamma and
     /// beta.
-    NormBackwardSums ["norm-backward-sums"] ElementWise {}
+    NormBackwardSums ["norm-backward-sums"] ElementWise { of: Option<BlockKind> }
         reads {
             input: ValueId, sums: Option<ValueId>, squares: ValueId, gamma: ValueId, gradient: ValueId
         }
@@ -397,13 +404,21 @@ kinds! {
         work |op, at| at.sweeps(op, op.input, 6.0);
 
     /// The gradient of a norm's input, in `output` or added to it.
-    NormBackward ["norm-backward"] ElementWise {}
+    NormBackward ["norm-backward"] ElementWise { of: Option<BlockKind> }
         reads {
             input: ValueId, sums: Option<ValueId>, squares: ValueId, gamma: ValueId, gradient: ValueId,
             reduced: ValueId
         }
         writes by write { output: ValueId },
         work |op, at| at.sweeps(op, op.input, 6.0);
+
+    /// The gradient of a [`HeadNorm`]'s `input`, in place of the one of its output, and those of gamma and beta, sums over
+    /// rows and heads.
+    HeadNormBackward ["query-norm-backward", "key-norm-backward"] ElementWise { block: BlockKind, keys: bool }
+        reads { input: ValueId, gamma: ValueId, gradient: ValueId }
+        writes by write { output: ValueId, gamma_gradient: ValueId, beta_gradient: Option<ValueId> },
+        which |op| usize::from(op.keys),
+        work |op, at| at.touches(op.input, at.heads_normed(op.block, op.keys, op.input), 12.0);
 
     /// Column sums of the gradient, into a bias gradient.
     BiasBackward ["bias-backward"] ElementWise {} reads { gradient: ValueId } writes by write { output: ValueId },
@@ -419,19 +434,19 @@ kinds! {
 
     /// The gradient of q, k and v; where keys and values were gathered, theirs in `keys_values_gradient`, of all
     /// tokens.
-    AttentionBackward ["attention-backward"] Attention { dropout: Option<DropoutSite> }
+    AttentionBackward ["attention-backward"] Attention { block: BlockKind, dropout: Option<DropoutSite> }
         reads {
             qkv: ValueId, keys_values: Option<ValueId>, result: ValueId, statistics: ValueId, gradient: ValueId
         }
         writes { output: ValueId, keys_values_gradient: Option<ValueId> },
-        work |op, at| at.attends(op, true, op.result);
+        work |op, at| at.attends(op, op.block, true, op.result);
 
     /// Keys and values of q, k and v, one after the other.
-    PackKeysValues ["pack-keys-values"] ElementWise {} reads { input: ValueId } writes { output: ValueId },
+    PackKeysValues ["pack-keys-values"] ElementWise { block: BlockKind } reads { input: ValueId } writes { output: ValueId },
         work |op, at| at.copies(op.output);
 
     /// Keys and values (their gradients) into q, k and v.
-    UnpackKeysValues ["unpack-keys-values"] ElementWise {} reads { input: ValueId } writes { output: ValueId },
+    UnpackKeysValues ["unpack-keys-values"] ElementWise { block: BlockKind } reads { input: ValueId } writes { output: ValueId },
         work |op, at| at.copies(op.input);
 
     /// On the rank along its axis that holds it, a panel of a tile.

@@ -6,7 +6,8 @@ mod work;
 
 pub use kind::Operation;
 pub use parts::{
-    Collective, DropoutSite, GemmPass, GemmStorage, Members, Panel, Product, Reduction, Scalar, Wanted, Write,
+    BlockKind, Collective, DropoutSite, GemmPass, GemmStorage, Members, Panel, Product, Reduction, Scalar, Wanted,
+    Write, normalization,
 };
 pub use work::{At, Computation, Work};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, Grid};
+use quadrille_spec::{Axis, AxisSet, Block, CollectiveKind, Grid, Model, Normalization};
 use serde::{Deserialize, Serialize};
 
 use crate::ValueId;
@@ -156,6 +156,23 @@ impl Panel {
     pub fn local_index(self, size: usize) -> usize {
         self.index % (self.count / size)
     }
+}
+
+/// The number of a block's kind among the model's ([`quadrille_spec::Blocks::kinds`]): operations of blocks that are made
+/// alike differ in nothing but their values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlockKind(pub usize);
+
+impl BlockKind {
+    /// What the model says of it.
+    pub fn of(self, model: &Model) -> &Block {
+        &model.blocks.kinds()[self.0]
+    }
+}
+
+/// How a norm of the residual stream norms: as blocks of a kind say, or, `None`, as the final one.
+pub fn normalization(model: &Model, of: Option<BlockKind>) -> Normalization {
+    of.map_or(model.final_norm, |block| block.of(model).norm)
 }
 
 /// A place of the model where elements are dropped. Its text names the random numbers that choose them.

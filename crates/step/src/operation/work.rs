@@ -1,9 +1,9 @@
 //! What an operation computes on a rank: what ledgers count and machines charge for.
 
-use quadrille_spec::{Axis, Coordinate};
+use quadrille_spec::{Attention, Axis, Coordinate};
 
 use super::kind::{AdamW, Gemm, Kind};
-use super::{GemmPass, GemmStorage, Operation, Panel, Product};
+use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
 use crate::{StageProgram, ValueId};
 
 /// How often AdamW moves as many bytes as the parameter has: the gradient is read; the weight and two moments are read and
@@ -151,14 +151,15 @@ impl<'a> At<'a> {
         Work { computation: Computation::Product { pass, product }, moved: self.moved(op) }
     }
 
-    /// Attention whose forward result is `output`.
-    pub(super) fn attends(self, op: &impl Kind, backward: bool, output: ValueId) -> Work {
-        let (model, layout) = (&self.program.model, &self.program.layout);
-        let (outputs, head_dim) = (self.elements(output), model.head_dim());
+    /// Attention of a block whose forward result is `output`.
+    pub(super) fn attends(self, op: &impl Kind, block: BlockKind, backward: bool, output: ValueId) -> Work {
+        let layout = &self.program.layout;
+        let Attention { head_dim, causal, .. } = block.of(&self.program.model).attention;
+        let outputs = self.elements(output);
         let tokens = layout.seq_len / layout.grid.size(Axis::Context);
         let computation = Computation::Attention {
             backward,
-            causal: model.causal,
+            causal,
             seq_len: layout.seq_len,
             head_dim,
             heads: outputs / head_dim / tokens,
@@ -167,14 +168,21 @@ impl<'a> At<'a> {
         Work { computation, moved: self.moved(op) }
     }
 
-    /// The elements of queries and keys in a value of queries, keys and values.
-    pub(super) fn queries_and_keys(self, qkv: ValueId) -> usize {
-        self.elements(qkv) - self.keys_and_values(qkv) / 2
+    /// The elements of queries and keys in a value of a block's queries, keys and values.
+    pub(super) fn queries_and_keys(self, block: BlockKind, qkv: ValueId) -> usize {
+        self.elements(qkv) - self.keys_and_values(block, qkv) / 2
+    }
+
+    /// The elements of keys, or of queries, in such a value.
+    pub(super) fn heads_normed(self, block: BlockKind, keys: bool, qkv: ValueId) -> usize {
+        let of_keys = self.keys_and_values(block, qkv) / 2;
+        if keys { of_keys } else { self.elements(qkv) - 2 * of_keys }
     }
 
     /// The elements of keys and values in such a value.
-    pub(super) fn keys_and_values(self, qkv: ValueId) -> usize {
-        2 * (self.elements(qkv) / (self.program.layout.group_heads(&self.program.model) + 2))
+    pub(super) fn keys_and_values(self, block: BlockKind, qkv: ValueId) -> usize {
+        let attention = &block.of(&self.program.model).attention;
+        2 * (self.elements(qkv) / (self.program.layout.group_heads(attention) + 2))
     }
 
     /// The part of a value of all microbatches that one of them has.

@@ -3,6 +3,7 @@
 //! Per tile, with P the probabilities, F the dropout factors and D = rowsum(dout out):
 //! dV += (P F)^T dout, dP = dout V^T, dS = P (dP F - D), dQ += dS K, dK += dS^T Q.
 
+use super::cap::{slope, soften};
 use super::chunks::{Columns, Queries, Side};
 use super::forward::Keep;
 use super::pack::{copy_chunks, copy_runs, padded, take, transpose_runs, transposed};
@@ -174,6 +175,8 @@ impl<'a, T: Element> Group<'a, T> {
 
     /// Scores and dP of a tile become P F and dS.
     fn scores(&mut self, queries: Queries, first_key: usize, cols: usize, dropout: Option<(T, Keep<'_>)>) {
+        let cap = self.shape.cap.map(T::from_f64);
+        let mut slopes = [T::ZERO; TILE];
         let tiles = self.p.chunks_exact_mut(TILE).zip(self.ds.chunks_exact_mut(TILE)).take(queries.rows);
         vectorised(
             #[inline(always)]
@@ -187,10 +190,16 @@ impl<'a, T: Element> Group<'a, T> {
                     }
                     let (token, query) = (queries.token + i, queries.position + i);
                     let visible = self.shape.visible(query, first_key).min(cols);
+                    let passed = self.shape.passed(query, first_key).min(visible);
+                    if let Some(cap) = cap {
+                        soften(p, cap);
+                        slopes[..cols].copy_from_slice(p);
+                    }
                     p[visible..].fill(T::NEG_INFINITY);
+                    p[..passed].fill(T::NEG_INFINITY);
                     let (lse, dot) = (self.log_sum_exp[token], self.row_dots[token]);
                     if let Some((factor, keep)) = dropout {
-                        for (key, (p, ds)) in (0..).zip(p.iter_mut().zip(ds)) {
+                        for (key, (p, ds)) in (0..).zip(p.iter_mut().zip(&mut *ds)) {
                             let kept = key < visible && keep(query, first_key + key);
                             let factor = if kept { factor } else { T::ZERO };
                             let probability = (*p - lse).exp();
@@ -198,10 +207,13 @@ impl<'a, T: Element> Group<'a, T> {
                             *p = probability * factor;
                         }
                     } else {
-                        for (p, ds) in p.iter_mut().zip(ds) {
+                        for (p, ds) in p.iter_mut().zip(&mut *ds) {
                             *p = (*p - lse).exp();
                             *ds = *p * (*ds - dot);
                         }
+                    }
+                    if let Some(cap) = cap {
+                        ds.iter_mut().zip(&slopes).for_each(|(ds, capped)| *ds *= slope(*capped, cap));
                     }
                 }
             },

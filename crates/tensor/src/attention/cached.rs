@@ -5,6 +5,7 @@
 //! as [d, positions], then the values [c, d]. A query reads both once, in the order of memory; what it costs is what the
 //! n positions take, however many there were before.
 
+use super::cap::soften;
 use super::{AttentionShape, attention_forward};
 use crate::context::ContextPart;
 use crate::dispatch::vectorised;
@@ -16,7 +17,7 @@ use crate::pool::{Disjoint, Pool};
 const TILE: usize = 32;
 
 /// What the kernels of a cache work on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct CacheShape {
     /// Independent sequences.
     pub sequences: usize,
@@ -30,6 +31,10 @@ pub struct CacheShape {
     pub kv_heads: usize,
     /// Columns of a head's query, d; scores are scaled by 1 / sqrt(d).
     pub head_dim: usize,
+    /// How many positions a query sees at most, the newest ones.
+    pub window: Option<usize>,
+    /// The soft cap of scores.
+    pub cap: Option<f64>,
 }
 
 impl CacheShape {
@@ -120,7 +125,7 @@ pub fn cached_attention<T: Element>(
                 if seen <= shape.capacity {
                     vectorised(
                         #[inline(always)]
-                        || attend(queries, keys, values, (d, shape.capacity, seen), scores, out),
+                        || attend(shape, queries, keys, values, seen, scores, out),
                     );
                 }
             }
@@ -130,37 +135,45 @@ pub fn cached_attention<T: Element>(
 
 /// A first pass of several tokens: attention among them, as in training.
 fn from_the_beginning<T: Element>(pool: &Pool, shape: CacheShape, qkv: &[T], out: &mut [T]) {
-    let CacheShape { sequences, tokens, heads, kv_heads, head_dim, .. } = shape;
+    let CacheShape { sequences, tokens, heads, kv_heads, head_dim, window, cap, .. } = shape;
     let context = ContextPart::WHOLE;
-    let shape = AttentionShape { sequences, seq_len: tokens, context, heads, kv_heads, head_dim, causal: true };
+    let shape =
+        AttentionShape { sequences, seq_len: tokens, context, heads, kv_heads, head_dim, causal: true, window, cap };
     T::with_scratch(sequences * tokens * heads, |log_sum_exp| {
         attention_forward(pool, shape, qkv, None, out, log_sum_exp, None);
     });
 }
 
-/// The queries [heads, d] of one token; `seen` of the `capacity` positions; scores [heads, capacity]; out starts at 0.
+/// The queries [heads, d] of one token, which see the first `seen` positions, or the newest of them in the window;
+/// scores [heads, capacity]; out starts at 0.
 #[inline(always)]
 fn attend<T: Element>(
+    shape: CacheShape,
     queries: &[T],
     keys: &[T],
     values: &[T],
-    (d, capacity, seen): (usize, usize, usize),
+    seen: usize,
     scores: &mut [T],
     out: &mut [T],
 ) {
+    let (d, capacity) = (shape.head_dim, shape.capacity);
+    let first = shape.window.map_or(0, |window| seen.saturating_sub(window));
     let scale = T::from_f64(1.0 / (d as f64).sqrt());
-    for (tile, keys) in keys.chunks(TILE * d).take(seen.div_ceil(TILE)).enumerate() {
+    for (tile, keys) in keys.chunks(TILE * d).enumerate().take(seen.div_ceil(TILE)).skip(first / TILE) {
         let width = keys.len() / d;
         for (query, scores) in queries.chunks_exact(d).zip(scores.chunks_exact_mut(capacity)) {
             products(query, keys, scale, &mut scores[tile * TILE..tile * TILE + width]);
         }
     }
     for (scores, out) in scores.chunks_exact_mut(capacity).zip(out.chunks_exact_mut(d)) {
-        let scores = &mut scores[..seen];
+        let scores = &mut scores[first..seen];
+        if let Some(cap) = shape.cap {
+            soften(scores, T::from_f64(cap));
+        }
         let max = largest(scores);
         scores.iter_mut().for_each(|score| *score = (*score - max).exp());
         let factor = T::ONE / sum(scores, |score| score);
-        for (score, value) in scores.iter().zip(values.chunks_exact(d)) {
+        for (score, value) in scores.iter().zip(values.chunks_exact(d).skip(first)) {
             let weight = *score * factor;
             out.iter_mut().zip(value).for_each(|(out, value)| *out += weight * *value);
         }

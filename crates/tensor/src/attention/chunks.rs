@@ -73,9 +73,16 @@ impl AttentionShape {
         end.saturating_sub(first)
     }
 
-    /// The tiles of keys that the last of `queries`, and so any of them, sees: their first positions.
+    /// How many of the keys from `first` on lie before the window of the query at position `query`.
+    pub(super) fn passed(&self, query: usize, first: usize) -> usize {
+        self.window.map_or(0, |window| (query + 1).saturating_sub(window + first))
+    }
+
+    /// The tiles of keys that any of `queries` sees, from the first key of the first query's window to the last query's
+    /// last key: their first positions.
     pub(super) fn key_tiles(&self, queries: Queries) -> impl Iterator<Item = usize> + use<> {
-        (0..self.visible(queries.position + queries.count - 1, 0)).step_by(TILE)
+        let first = self.passed(queries.position, 0) / TILE * TILE;
+        (first..self.visible(queries.position + queries.count - 1, 0)).step_by(TILE)
     }
 
     /// The rows of a group's keys or values: contiguous runs with the position of their first.
@@ -108,7 +115,17 @@ mod tests {
 
     fn shape(part: usize, parts: usize, seq_len: usize) -> AttentionShape {
         let context = ContextPart { part, parts };
-        AttentionShape { sequences: 1, seq_len, context, heads: 1, kv_heads: 1, head_dim: 1, causal: true }
+        AttentionShape {
+            sequences: 1,
+            seq_len,
+            context,
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 1,
+            causal: true,
+            window: None,
+            cap: None,
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Attention, forward: a running maximum and sum per query while its tiles of keys pass.
 
+use std::ops::Range;
+
+use super::cap::soften;
 use super::chunks::{Columns, Queries, Side};
 use super::pack::{copy_chunks, copy_runs, padded, take, transpose_runs, transposed};
 use super::tile::{Operand, TILE, product};
@@ -135,12 +138,24 @@ impl<'a, T: Element> Group<'a, T> {
         let k = &self.k[first_key * self.shape.head_dim..];
         self.tile.p.fill(T::ZERO);
         product((rows, cols, self.shape.head_dim), q, k, TILE, self.tile.p, TILE);
-        let visible = |i: usize| self.shape.visible(queries.position + i, first_key).min(cols);
+        if let Some(cap) = self.shape.cap {
+            let (p, cap) = (&mut *self.tile.p, T::from_f64(cap));
+            vectorised(
+                #[inline(always)]
+                || p.chunks_exact_mut(TILE).take(queries.count).for_each(|p| soften(&mut p[..cols], cap)),
+            );
+        }
+        let visible = |i: usize| {
+            let query = queries.position + i;
+            let visible = self.shape.visible(query, first_key).min(cols);
+            self.shape.passed(query, first_key).min(visible)..visible
+        };
         self.tile.softmax(queries.count, cols, d, visible);
         let Tile { p, out, .. } = &mut self.tile;
         if let Some((factor, keep)) = dropout {
             for (i, p) in p.chunks_exact_mut(TILE).enumerate().take(queries.count) {
-                for (key, p) in p[..visible(i)].iter_mut().enumerate() {
+                let visible = visible(i);
+                for (key, p) in visible.clone().zip(&mut p[visible]) {
                     let kept = keep(queries.position + i, first_key + key);
                     *p = if kept { *p * factor } else { T::ZERO };
                 }
@@ -154,15 +169,16 @@ impl<'a, T: Element> Group<'a, T> {
 impl<T: Element> Tile<'_, T> {
     /// Turns the first `rows` queries' scores into exponentials relative to the largest score so
     /// far, zero where a key is not visible, and rescales what was summed before.
-    fn softmax(&mut self, rows: usize, cols: usize, d: usize, visible: impl Fn(usize) -> usize) {
+    fn softmax(&mut self, rows: usize, cols: usize, d: usize, visible: impl Fn(usize) -> Range<usize>) {
         vectorised(
             #[inline(always)]
             || {
                 let rows = self.p.chunks_exact_mut(TILE).zip(self.out.chunks_exact_mut(d)).take(rows);
                 for (i, (p, out)) in rows.enumerate() {
                     let (p, visible) = (&mut p[..cols], visible(i));
-                    p[visible..].fill(T::NEG_INFINITY);
-                    if visible == 0 {
+                    p[visible.end..].fill(T::NEG_INFINITY);
+                    p[..visible.start].fill(T::NEG_INFINITY);
+                    if visible.is_empty() {
                         p.fill(T::ZERO);
                         continue;
                     }

@@ -11,6 +11,7 @@
 
 mod backward;
 mod cached;
+mod cap;
 mod chunks;
 mod forward;
 mod keys_values;
@@ -28,7 +29,7 @@ pub use forward::attention_forward;
 pub use keys_values::{pack_keys_values, unpack_keys_values};
 
 /// What an attention kernel works on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AttentionShape {
     /// Independent sequences.
     pub sequences: usize,
@@ -44,6 +45,10 @@ pub struct AttentionShape {
     pub head_dim: usize,
     /// Whether a query sees only the keys up to its own position.
     pub causal: bool,
+    /// How many of these keys a query sees at most, the newest ones; only where it sees no later ones.
+    pub window: Option<usize>,
+    /// The soft cap of scores, cap * tanh(score / cap).
+    pub cap: Option<f64>,
 }
 
 /// The factor of surviving probabilities, 1 / (1 - p), and whether the probability at
@@ -85,6 +90,7 @@ impl AttentionShape {
     /// Checks the lengths that both directions share.
     fn check(&self, qkv: usize, out: usize, log_sum_exp: usize) {
         self.context.check(self.seq_len);
+        assert!(self.window.is_none_or(|window| self.causal && window > 0), "window of {self:?}");
         assert_eq!(self.kv_heads * self.group_heads(), self.heads, "groups of {self:?}");
         let rows = self.rows();
         assert_eq!(qkv, rows * self.qkv_cols(), "qkv of {self:?}");

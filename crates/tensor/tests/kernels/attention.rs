@@ -15,22 +15,36 @@ fn place(shape: AttentionShape, row: usize, head: usize, part: usize) -> usize {
     (row * (heads + 2 * kv_heads) + head / shared * (shared + 2) + block) * head_dim
 }
 
+/// The keys that a query sees.
+fn seen(shape: AttentionShape, query: usize) -> std::ops::Range<usize> {
+    let end = if shape.causal { query + 1 } else { shape.seq_len };
+    end.saturating_sub(shape.window.unwrap_or(end))..end
+}
+
+/// A score under the soft cap, and the cap's derivative there.
+fn capped(shape: AttentionShape, score: f64) -> (f64, f64) {
+    let Some(cap) = shape.cap else { return (score, 1.0) };
+    let tanh = (score / cap).tanh();
+    (cap * tanh, 1.0 - tanh * tanh)
+}
+
 /// The gradient of `qkv` by loops over every score.
 fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: bool) -> Vec<f64> {
-    let AttentionShape { sequences, seq_len, heads, head_dim: d, causal, .. } = shape;
+    let AttentionShape { sequences, seq_len, heads, head_dim: d, .. } = shape;
     let (mut gradient, scale) = (vec![0.0; qkv.len()], 1.0 / (d as f64).sqrt());
     for (sequence, head) in (0..sequences).flat_map(|s| (0..heads).map(move |h| (s, h))) {
         for query in 0..seq_len {
             let row = sequence * seq_len + query;
             let (q, dout) = (place(shape, row, head, 0), &dout[(row * heads + head) * d..][..d]);
-            let keys: Vec<[usize; 2]> = (0..if causal { query + 1 } else { seq_len })
+            let keys: Vec<[usize; 2]> = seen(shape, query)
                 .map(|key| [1, 2].map(|part| place(shape, sequence * seq_len + key, head, part)))
                 .collect();
             let weights: Vec<f64> =
-                keys.iter().map(|[k, _]| (dot(&qkv[q..q + d], &qkv[*k..k + d]) * scale).exp()).collect();
+                keys.iter().map(|[k, _]| capped(shape, dot(&qkv[q..q + d], &qkv[*k..k + d]) * scale).0.exp()).collect();
             let sum: f64 = weights.iter().sum();
+            let first = seen(shape, query).start;
             let factor = |key: usize| match dropout {
-                true => 4.0 / 3.0 * f64::from(keep(sequence, head, query, key)),
+                true => 4.0 / 3.0 * f64::from(keep(sequence, head, query, first + key)),
                 false => 1.0,
             };
             let slopes: Vec<f64> =
@@ -38,7 +52,8 @@ fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: boo
             let mean = dot(&weights, &slopes) / sum;
             for (key, [k, v]) in keys.iter().enumerate() {
                 let p = weights[key] / sum;
-                let score = p * (slopes[key] - mean) * scale;
+                let slope = capped(shape, dot(&qkv[q..q + d], &qkv[*k..k + d]) * scale).1;
+                let score = p * (slopes[key] - mean) * scale * slope;
                 for i in 0..d {
                     gradient[q + i] += score * qkv[k + i];
                     gradient[k + i] += score * qkv[q + i];
@@ -52,21 +67,22 @@ fn plain_gradient(shape: AttentionShape, qkv: &[f64], dout: &[f64], dropout: boo
 
 /// Attention by loops, storing every score: out and log_sum_exp.
 fn plain(shape: AttentionShape, qkv: &[f64], dropout: bool) -> (Vec<f64>, Vec<f64>) {
-    let AttentionShape { sequences, seq_len, heads, head_dim, causal, .. } = shape;
+    let AttentionShape { sequences, seq_len, heads, head_dim, .. } = shape;
     let at = |row: usize, head: usize, part: usize, i: usize| qkv[place(shape, row, head, part) + i];
     let mut out = vec![0.0; shape.rows() * heads * head_dim];
     let mut lse = vec![0.0; shape.rows() * heads];
     for (sequence, head) in (0..sequences).flat_map(|s| (0..heads).map(move |h| (s, h))) {
         for query in 0..seq_len {
             let row = sequence * seq_len + query;
-            let keys = if causal { query + 1 } else { seq_len };
+            let keys = seen(shape, query);
             let score = |key: usize| {
                 let key = sequence * seq_len + key;
-                (0..head_dim).map(|i| at(row, head, 0, i) * at(key, head, 1, i)).sum::<f64>() / (head_dim as f64).sqrt()
+                let score = (0..head_dim).map(|i| at(row, head, 0, i) * at(key, head, 1, i)).sum::<f64>();
+                capped(shape, score / (head_dim as f64).sqrt()).0
             };
-            let sum: f64 = (0..keys).map(|key| score(key).exp()).sum();
+            let sum: f64 = keys.clone().map(|key| score(key).exp()).sum();
             lse[row * heads + head] = sum.ln();
-            for key in (0..keys).filter(|key| !dropout || keep(sequence, head, query, *key)) {
+            for key in keys.filter(|key| !dropout || keep(sequence, head, query, *key)) {
                 let p = score(key).exp() / sum * if dropout { 4.0 / 3.0 } else { 1.0 };
                 for i in 0..head_dim {
                     out[(row * heads + head) * head_dim + i] += p * at(sequence * seq_len + key, head, 2, i);
@@ -131,7 +147,17 @@ fn attention_equals_loops_and_differences() {
     ];
     for (sequences, seq_len, [heads, kv_heads], head_dim) in sizes {
         for (causal, dropout) in [(true, false), (false, false), (true, true), (false, true)] {
-            let shape = AttentionShape { sequences, seq_len, context: WHOLE, heads, kv_heads, head_dim, causal };
+            let shape = AttentionShape {
+                sequences,
+                seq_len,
+                context: WHOLE,
+                heads,
+                kv_heads,
+                head_dim,
+                causal,
+                window: None,
+                cap: None,
+            };
             check::<f32>(shape, dropout);
             check::<f64>(shape, dropout);
         }
@@ -139,9 +165,55 @@ fn attention_equals_loops_and_differences() {
 }
 
 #[test]
+fn windows_and_caps_equal_loops_and_differences() {
+    // Windows of one key, within a tile, of a tile and its neighbours, over tiles, and longer than the sequence.
+    let windows = [(5, 1), (5, 3), (70, 1), (70, 7), (130, 63), (130, 64), (130, 65), (200, 100), (65, 66)];
+    for (seq_len, window) in windows {
+        for (cap, dropout) in [(None, false), (Some(1.5), false), (Some(0.5), true), (None, true)] {
+            let (context, window) = (WHOLE, Some(window));
+            let shape = AttentionShape {
+                sequences: 2,
+                seq_len,
+                context,
+                heads: 4,
+                kv_heads: 2,
+                head_dim: 3,
+                causal: true,
+                window,
+                cap,
+            };
+            check::<f32>(shape, dropout);
+            check::<f64>(shape, dropout);
+        }
+    }
+    let (context, window, cap) = (WHOLE, None, Some(2.0));
+    let shape = AttentionShape {
+        sequences: 1,
+        seq_len: 9,
+        context,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 2,
+        causal: false,
+        window,
+        cap,
+    };
+    check::<f64>(shape, false);
+}
+
+#[test]
 fn scores_far_apart_do_not_overflow() {
-    let shape =
-        AttentionShape { sequences: 1, seq_len: 100, context: WHOLE, heads: 1, kv_heads: 1, head_dim: 1, causal: true };
+    let shape = AttentionShape {
+        sequences: 1,
+        seq_len: 100,
+        context: WHOLE,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 1,
+        causal: true,
+        window: None,
+        cap: None,
+    };
     // Token t: query 100, key t, value t: each attends to itself almost alone.
     let qkv: Vec<f32> = (0..100).flat_map(|t| [100.0, t as f32, t as f32]).collect();
     let (mut out, mut lse) = (vec![0.0; 100], vec![0.0; 100]);
@@ -153,8 +225,17 @@ fn scores_far_apart_do_not_overflow() {
 
 #[test]
 fn no_tokens_are_no_work() {
-    let shape =
-        AttentionShape { sequences: 2, seq_len: 0, context: WHOLE, heads: 1, kv_heads: 1, head_dim: 4, causal: true };
+    let shape = AttentionShape {
+        sequences: 2,
+        seq_len: 0,
+        context: WHOLE,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 4,
+        causal: true,
+        window: None,
+        cap: None,
+    };
     attention_forward::<f32>(&Pool::new(2), shape, &[], None, &mut [], &mut [], None);
     attention_backward::<f32>(&Pool::new(2), shape, &[], None, &[], &[], &[], &mut [], None);
 }

@@ -125,9 +125,24 @@ fn the_parts_of_a_sequence_together_equal_the_whole() {
             let seq_len = if parts == 1 { chunk } else { 2 * parts * chunk };
             for (causal, dropout) in [(true, false), (false, false), (true, true), (false, true)] {
                 let context = ContextPart::WHOLE;
-                let shape = AttentionShape { sequences, seq_len, context, heads, kv_heads, head_dim, causal };
+                let shape = AttentionShape {
+                    sequences,
+                    seq_len,
+                    context,
+                    heads,
+                    kv_heads,
+                    head_dim,
+                    causal,
+                    window: None,
+                    cap: None,
+                };
                 check::<f64>(shape, parts, dropout);
                 check::<f32>(shape, parts, dropout);
+                if causal {
+                    // Windows that end in other parts' tokens.
+                    let window = Some(1 + seq_len * 2 / 3);
+                    check::<f64>(AttentionShape { window, cap: Some(2.0), ..shape }, parts, dropout);
+                }
             }
         }
     }
@@ -136,7 +151,17 @@ fn the_parts_of_a_sequence_together_equal_the_whole() {
 #[test]
 fn keys_that_no_query_of_a_part_sees_get_zero_gradients() {
     let context = ContextPart { part: 1, parts: 2 };
-    let shape = AttentionShape { sequences: 1, seq_len: 8, context, heads: 1, kv_heads: 1, head_dim: 2, causal: true };
+    let shape = AttentionShape {
+        sequences: 1,
+        seq_len: 8,
+        context,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 2,
+        causal: true,
+        window: None,
+        cap: None,
+    };
     let whole = whole::<f64>(AttentionShape { context: ContextPart::WHOLE, ..shape }, false);
     let kv: Vec<f64> = (0..2)
         .map(|part| AttentionShape { context: ContextPart { part, parts: 2 }, ..shape })
@@ -177,6 +202,16 @@ fn keys_and_values_are_packed_beside_each_other_and_put_back() {
 #[should_panic(expected = "a part attends to gathered keys and values")]
 fn a_part_without_gathered_keys_is_refused() {
     let context = ContextPart { part: 0, parts: 2 };
-    let shape = AttentionShape { sequences: 1, seq_len: 4, context, heads: 1, kv_heads: 1, head_dim: 1, causal: true };
+    let shape = AttentionShape {
+        sequences: 1,
+        seq_len: 4,
+        context,
+        heads: 1,
+        kv_heads: 1,
+        head_dim: 1,
+        causal: true,
+        window: None,
+        cap: None,
+    };
     attention_forward::<f64>(&Pool::new(1), shape, &[0.0; 6], None, &mut [0.0; 2], &mut [0.0; 2], None);
 }

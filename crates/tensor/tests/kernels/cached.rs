@@ -4,7 +4,12 @@ use quadrille_tensor::*;
 const WHOLE: ContextPart = ContextPart::WHOLE;
 
 /// Sequences of unequal length come in passes of `tokens`; the whole sequences' attention is the training kernel's.
-fn check<T: Element>(heads: usize, kv_heads: usize, head_dim: usize, capacity: usize, tokens: usize) {
+fn check<T: Element>(
+    [heads, kv_heads, head_dim]: [usize; 3],
+    capacity: usize,
+    tokens: usize,
+    (window, cap): (Option<usize>, Option<f64>),
+) {
     let lengths = [capacity, capacity / 2 + 1, 1];
     let cols = (heads + 2 * kv_heads) * head_dim;
     let width = heads * head_dim;
@@ -17,11 +22,13 @@ fn check<T: Element>(heads: usize, kv_heads: usize, head_dim: usize, capacity: u
         kv_heads,
         head_dim,
         causal: true,
+        window,
+        cap,
     };
     let (mut expected, mut lse) = (vec![T::ZERO; shape.rows() * width], vec![T::ZERO; shape.rows() * heads]);
     attention_forward(&Pool::new(1), shape, &whole, None, &mut expected, &mut lse, None);
 
-    let shape = CacheShape { sequences: lengths.len(), tokens, capacity, heads, kv_heads, head_dim };
+    let shape = CacheShape { sequences: lengths.len(), tokens, capacity, heads, kv_heads, head_dim, window, cap };
     let run = |pool: &Pool| {
         // Whatever lies where nothing was stored must not be read.
         let mut cache = vec![T::from_f64(f64::NAN); shape.elements()];
@@ -62,15 +69,26 @@ fn cached_attention_is_attention() {
         for (capacity, tokens) in
             [(1, 1), (7, 1), (7, 3), (31, 1), (32, 5), (33, 1), (64, 16), (70, 1), (70, 70), (97, 40)]
         {
-            check::<f64>(heads, kv_heads, head_dim, capacity, tokens);
-            check::<f32>(heads, kv_heads, head_dim, capacity, tokens);
+            let sizes = [heads, kv_heads, head_dim];
+            check::<f64>(sizes, capacity, tokens, (None, None));
+            check::<f32>(sizes, capacity, tokens, (None, None));
+            check::<f64>(sizes, capacity, tokens, (Some(1 + capacity / 3), Some(1.5)));
         }
     }
 }
 
 #[test]
 fn every_position_in_the_cache_matters() {
-    let shape = CacheShape { sequences: 1, tokens: 1, capacity: 40, heads: 2, kv_heads: 1, head_dim: 4 };
+    let shape = CacheShape {
+        sequences: 1,
+        tokens: 1,
+        capacity: 40,
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 4,
+        window: None,
+        cap: None,
+    };
     let (pool, cols) = (Pool::new(1), 16);
     let filled = |skipped: Option<usize>| {
         let mut cache = vec![0.0; shape.elements()];

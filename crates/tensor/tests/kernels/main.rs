@@ -8,6 +8,7 @@ mod cross_entropy;
 mod elementwise;
 mod embedding;
 mod few_rows;
+mod head_norm;
 mod matmul;
 mod norm;
 mod rms_norm;

@@ -176,5 +176,5 @@ impl<'a> Bounds<'a> {
 }
 
 fn even(problem: &Problem, c: &Candidate) -> EvenPieces {
-    EvenPieces::new(problem.model.layers, c.size(Axis::Pipe), c.chunks)
+    EvenPieces::new(problem.model.layers(), c.size(Axis::Pipe), c.chunks)
 }

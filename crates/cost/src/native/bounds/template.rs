@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use quadrille_spec::{Axis, Grid, Layout, Linear, Model, Recompute, Schedule};
+use quadrille_spec::{Axis, Blocks, Grid, Layout, Linear, Model, Recompute, Schedule};
 use quadrille_step::{Layer, Operation, Section, StageProgram, StepProgram, StorageId, ValueId, kind};
 
 use super::holdings::Holdings;
@@ -18,7 +18,7 @@ const STAGES: usize = 3;
 /// What candidates have in common whose pieces of layers have the same operations: only sizes differ.
 pub(super) fn structure(model: &Model, c: &Candidate) -> Candidate {
     // As many copies of keys as the size of x says.
-    let copies = c.size(Axis::X) > model.kv_heads;
+    let copies = c.size(Axis::X) > model.blocks.first().attention.kv_heads;
     let size = |axis: Axis| match axis {
         Axis::X if copies => c.size(axis),
         _ => c.size(axis).min(2),
@@ -102,7 +102,8 @@ fn probe(problem: &Problem, c: &Candidate, blocks: usize) -> Result<StepProgram,
     sizes[Axis::Pipe as usize] = stages;
     let mut stage_blocks = vec![blocks - 1; stages];
     stage_blocks[stages / 2] = blocks;
-    let model = Model { layers: stage_blocks.iter().sum(), ..problem.model.clone() };
+    let alike = Blocks::alike(*problem.model.blocks.first(), stage_blocks.iter().sum());
+    let model = Model { blocks: alike, ..problem.model.clone() };
     let canonical = structure(&problem.model, c);
     let layout = Layout {
         grid: Grid::of_sizes(sizes)?,

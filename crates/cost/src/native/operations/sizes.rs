@@ -92,6 +92,7 @@ impl Sizes {
     /// Of a candidate that the rules of layouts allow.
     pub fn of(model: &Model, framework: &Framework, seq_len: usize, c: &Candidate) -> Self {
         let [x, y, z, context] = [Axis::X, Axis::Y, Axis::Z, Axis::Context].map(|axis| c.size(axis) as u64);
+        let model = &model.classic();
         let [h, f, s] = [model.hidden, model.ffn, seq_len].map(|size| size as u64);
         let summa = c.linear == Linear::Summa;
         let scattered = !summa && c.activations == Activations::Scattered;

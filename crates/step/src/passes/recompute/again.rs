@@ -30,7 +30,7 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
                 Operation::Wait(collective) if gathers_again(b, collective) => {
                     gathers.insert(collective.input, collective.output);
                 }
-                Operation::PackKeysValues(kind::PackKeysValues { input, output }) => {
+                Operation::PackKeysValues(kind::PackKeysValues { input, output, .. }) => {
                     packed.insert(input, output);
                 }
                 _ => {}
@@ -58,7 +58,7 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
         }
         let is_there = self.b.layout.keep_communicated
             && match op.operation {
-                Operation::PackKeysValues(kind::PackKeysValues { input, output }) => {
+                Operation::PackKeysValues(kind::PackKeysValues { input, output, .. }) => {
                     self.takes_packed(input, output)?
                 }
                 Operation::Issue(collective) | Operation::Wait(collective) => self.takes_gathered(collective),

@@ -1,0 +1,206 @@
+//! Models whose blocks are alike and made as those of GPT, Llama or a vision transformer: one flat list of sizes and
+//! switches, for closed forms, published planners and other programs' files, which know no other models.
+
+use crate::choices::QkNorm;
+use crate::{
+    Activation, Attention, Block, Blocks, Model, Norm, Normalization, Perceptron, Positions, Rotary, SpecError,
+};
+
+/// The base of rotary positions where none is said.
+pub(crate) const ROTARY_BASE: f64 = 10_000.0;
+
+/// A model of alike blocks: heads share the residual stream, norms stand before attention and perceptron, all linear
+/// layers have biases or none has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Classic {
+    /// What the model is called in reports.
+    pub name: String,
+    /// Number of blocks, at least 1.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Attention heads; divides `hidden`.
+    pub heads: usize,
+    /// Heads of keys and values; divides `heads`.
+    pub kv_heads: usize,
+    /// Width of the perceptron.
+    pub ffn: usize,
+    /// Number of token ids; 0 where the input is patches.
+    pub vocab: usize,
+    /// Longest sequence.
+    pub seq_len: usize,
+    /// Numbers in a patch; `None`: the input is tokens.
+    pub patch_values: Option<usize>,
+    /// Whether the head uses the embedding table.
+    pub tied_head: bool,
+    /// Whether linear layers have biases.
+    pub biases: bool,
+    /// Dropout rate.
+    pub dropout: f64,
+    /// The kind of norms.
+    pub norm: Norm,
+    /// Added to the variance or mean square.
+    pub norm_epsilon: f64,
+    /// How attention knows positions.
+    pub positions: Positions,
+    /// Base of the rotary frequencies.
+    pub rotary_base: f64,
+    /// The function of the perceptron.
+    pub activation: Activation,
+    /// Whether a position attends only to itself and those before it.
+    pub causal: bool,
+}
+
+impl Classic {
+    /// A GPT-2 of these sizes: perceptron of `4 * hidden`, tied head, biases, no dropout. Unlike a file's, the sizes are
+    /// not checked.
+    pub fn gpt(layers: usize, hidden: usize, heads: usize, vocab: usize, seq_len: usize) -> Self {
+        Self {
+            name: "gpt".to_owned(),
+            layers,
+            hidden,
+            heads,
+            kv_heads: heads,
+            ffn: 4 * hidden,
+            vocab,
+            seq_len,
+            patch_values: None,
+            tied_head: true,
+            biases: true,
+            dropout: 0.0,
+            norm: Norm::Layer,
+            norm_epsilon: 1e-5,
+            positions: Positions::Learned,
+            rotary_base: ROTARY_BASE,
+            activation: Activation::Gelu,
+            causal: true,
+        }
+    }
+
+    /// Width of an attention head.
+    pub fn head_dim(&self) -> usize {
+        self.hidden / self.heads
+    }
+
+    /// Columns of the product that makes queries, keys and values.
+    pub fn qkv_width(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim()
+    }
+
+    /// Columns of the perceptron's first product: with gates one more for each.
+    pub fn up_width(&self) -> usize {
+        self.ffn * self.activation.inputs()
+    }
+
+    /// The model as a list of blocks.
+    pub fn model(self) -> Model {
+        let norm = Normalization { kind: self.norm, epsilon: self.norm_epsilon };
+        let block = Block {
+            attention: Attention {
+                heads: self.heads,
+                kv_heads: self.kv_heads,
+                head_dim: self.head_dim(),
+                causal: self.causal,
+                window: None,
+                cap: None,
+                qk_norm: None,
+                rotary: (self.positions == Positions::Rotary).then_some(Rotary { base: self.rotary_base }),
+                qkv_bias: self.biases,
+                projection_bias: self.biases,
+            },
+            perceptron: Perceptron {
+                width: self.ffn,
+                activation: self.activation,
+                up_bias: self.biases,
+                down_bias: self.biases,
+            },
+            norm,
+        };
+        Model {
+            name: self.name,
+            hidden: self.hidden,
+            vocab: self.vocab,
+            seq_len: self.seq_len,
+            patch_values: self.patch_values,
+            patch_biases: self.biases && self.patch_values.is_some(),
+            tied_head: self.tied_head,
+            dropout: self.dropout,
+            learned_positions: self.positions == Positions::Learned,
+            final_norm: norm,
+            blocks: Blocks::alike(block, self.layers),
+        }
+    }
+}
+
+impl Model {
+    /// The flat description, as the first block says it: the whole truth where [`Model::check_classic`] agrees.
+    pub fn classic(&self) -> Classic {
+        let Block { attention, perceptron, .. } = *self.blocks.first();
+        Classic {
+            name: self.name.clone(),
+            layers: self.layers(),
+            hidden: self.hidden,
+            heads: attention.heads,
+            kv_heads: attention.kv_heads,
+            ffn: perceptron.width,
+            vocab: self.vocab,
+            seq_len: self.seq_len,
+            patch_values: self.patch_values,
+            tied_head: self.tied_head,
+            biases: perceptron.up_bias,
+            dropout: self.dropout,
+            norm: self.final_norm.kind,
+            norm_epsilon: self.final_norm.epsilon,
+            positions: match attention.rotary {
+                _ if self.learned_positions => Positions::Learned,
+                Some(_) => Positions::Rotary,
+                None => Positions::None,
+            },
+            rotary_base: attention.rotary.map_or(ROTARY_BASE, |rotary| rotary.base),
+            activation: perceptron.activation,
+            causal: attention.causal,
+        }
+    }
+
+    /// Refuses models that [`Classic`] does not describe, in the name of `who` ("this cost model").
+    ///
+    /// # Errors
+    /// Names the first key of the model's file that asks for more.
+    pub fn check_classic(&self, who: &str) -> Result<(), SpecError> {
+        let Some((field, value)) = self.beyond_classic() else { return Ok(()) };
+        let rule = format!("{who} knows models of alike blocks as GPT, Llama and ViT have them");
+        Err(SpecError::invalid(field, value, rule, "leave it out, or use what follows the step program"))
+    }
+
+    /// What [`Classic`] does not say of the model, as key and value of its file; `None`: it says all.
+    pub fn beyond_classic(&self) -> Option<(&'static str, String)> {
+        let classic = self.classic();
+        if classic.positions != Positions::None && classic.clone().model() == *self {
+            return None;
+        }
+        let Block { attention, perceptron, .. } = *self.blocks.first();
+        let kinds = self.blocks.kinds().len();
+        let window = attention.window.unwrap_or(0);
+        let differences = [
+            (classic.positions == Positions::None, "positions", "none".to_owned()),
+            (window > 0, "window", window.to_string()),
+            (attention.cap.is_some(), "attention_cap", attention.cap.unwrap_or(0.0).to_string()),
+            (attention.qk_norm.is_some(), "qk_norm", QkNorm::of(attention.qk_norm).to_string()),
+            (attention.head_dim != classic.head_dim(), "head_dim", attention.head_dim.to_string()),
+            (attention.qkv_bias != classic.biases, "qkv_bias", attention.qkv_bias.to_string()),
+            (attention.projection_bias != classic.biases, "projection_bias", attention.projection_bias.to_string()),
+            (perceptron.down_bias != classic.biases, "down_bias", perceptron.down_bias.to_string()),
+        ];
+        let first = differences.into_iter().find(|(differs, ..)| *differs);
+        Some(first.map_or(("blocks", format!("{kinds} kinds")), |(_, field, value)| (field, value)))
+    }
+
+    /// The model with its flat description changed: for tests and sizes that are printed somewhere. Unlike a file's, the
+    /// sizes are not checked, and what [`Classic`] does not say is lost.
+    #[must_use]
+    pub fn reshaped(&self, change: impl FnOnce(&mut Classic)) -> Self {
+        let mut classic = self.classic();
+        change(&mut classic);
+        classic.model()
+    }
+}

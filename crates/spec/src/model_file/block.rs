@@ -1,0 +1,116 @@
+//! A block as the fields of a model's file say it.
+
+use super::{MAX_FFN, MAX_HEAD_DIM, MAX_HEADS, ModelFile};
+use crate::choices::QkNorm;
+use crate::classic::ROTARY_BASE;
+use crate::toml_text::check_size;
+use crate::{Attention, Block, Norm, Normalization, Perceptron, Positions, Rotary, SpecError};
+
+impl ModelFile {
+    /// What the fields say of a block.
+    ///
+    /// # Errors
+    /// A value that breaks its rule.
+    pub(super) fn block(&self) -> Result<Block, SpecError> {
+        Ok(Block { attention: self.attention()?, perceptron: self.perceptron()?, norm: self.normalization()? })
+    }
+
+    fn attention(&self) -> Result<Attention, SpecError> {
+        let (heads, head_dim) = self.heads()?;
+        let kv_heads = self.kv_heads.unwrap_or(heads);
+        check_size("kv_heads", kv_heads, heads)?;
+        SpecError::check_divides("kv_heads", kv_heads, "heads", heads)?;
+        let causal = self.causal.unwrap_or(self.patch_values.is_none());
+        let qk_norm = self.qk_norm.and_then(QkNorm::norm);
+        Ok(Attention {
+            heads,
+            kv_heads,
+            head_dim,
+            causal,
+            window: self.window(causal)?,
+            cap: cap("attention_cap", self.attention_cap)?,
+            rotary: self.rotary(head_dim)?,
+            qk_norm: qk_norm.map(|kind| self.normalization_of(kind)).transpose()?,
+            qkv_bias: self.qkv_bias.unwrap_or(self.biases),
+            projection_bias: self.projection_bias.unwrap_or(self.biases),
+        })
+    }
+
+    /// How many heads, and how wide each is.
+    fn heads(&self) -> Result<(usize, usize), SpecError> {
+        let Some(head_dim) = self.head_dim else {
+            check_size("heads", self.heads, self.hidden)?;
+            SpecError::check_divides("heads", self.heads, "hidden", self.hidden)?;
+            return Ok((self.heads, self.hidden / self.heads));
+        };
+        check_size("heads", self.heads, MAX_HEADS)?;
+        check_size("head_dim", head_dim, MAX_HEAD_DIM)?;
+        let width = self.heads.saturating_mul(head_dim);
+        if width > MAX_HEADS {
+            let rule =
+                format!("all heads together have at most {MAX_HEADS} columns, and {} heads have {width}", self.heads);
+            return Err(SpecError::invalid("head_dim", head_dim, rule, "use a smaller one, or fewer heads"));
+        }
+        Ok((self.heads, head_dim))
+    }
+
+    fn window(&self, causal: bool) -> Result<Option<usize>, SpecError> {
+        let window = self.window.filter(|window| *window > 0);
+        match window {
+            Some(window) if !causal => {
+                let rule = "a window reaches back from a position, and without a causal mask each attends to all";
+                Err(SpecError::invalid("window", window, rule, "use causal = true, or window = 0"))
+            }
+            _ => Ok(window),
+        }
+    }
+
+    fn rotary(&self, head_dim: usize) -> Result<Option<Rotary>, SpecError> {
+        let base = self.rotary_base.unwrap_or(ROTARY_BASE);
+        if !(1.0..=1e12).contains(&base) {
+            return Err(SpecError::invalid("rotary_base", base, "it must lie in 1..=1e12", "use e.g. 10000 or 500000"));
+        }
+        if self.positions != Positions::Rotary {
+            return Ok(None);
+        }
+        if !head_dim.is_multiple_of(2) {
+            let rule = format!("rotary positions turn pairs of a head's numbers, and a head has {head_dim}");
+            return Err(SpecError::invalid("positions", "rotary", rule, "use hidden / heads that is even"));
+        }
+        Ok(Some(Rotary { base }))
+    }
+
+    fn perceptron(&self) -> Result<Perceptron, SpecError> {
+        let width = self.ffn.unwrap_or(4 * self.hidden);
+        check_size("ffn", width, MAX_FFN)?;
+        Ok(Perceptron {
+            width,
+            activation: self.activation,
+            up_bias: self.up_bias.unwrap_or(self.biases),
+            down_bias: self.down_bias.unwrap_or(self.biases),
+        })
+    }
+
+    /// The norms of the stream.
+    pub(super) fn normalization(&self) -> Result<Normalization, SpecError> {
+        self.normalization_of(self.norm)
+    }
+
+    fn normalization_of(&self, kind: Norm) -> Result<Normalization, SpecError> {
+        let epsilon = self.norm_epsilon;
+        if !(epsilon > 0.0 && epsilon <= 1.0) {
+            return Err(SpecError::invalid("norm_epsilon", epsilon, "it must lie in (0, 1]", "use e.g. 1e-5"));
+        }
+        Ok(Normalization { kind, epsilon })
+    }
+}
+
+/// A soft cap; 0 is none.
+fn cap(field: &str, value: Option<f64>) -> Result<Option<f64>, SpecError> {
+    match value.filter(|cap| *cap != 0.0) {
+        Some(cap) if !(0.1..=1e4).contains(&cap) => {
+            Err(SpecError::invalid(field, cap, "a soft cap lies in 0.1..=10000", "use e.g. 50, or 0 for none"))
+        }
+        cap => Ok(cap),
+    }
+}

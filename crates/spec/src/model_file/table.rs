@@ -1,0 +1,230 @@
+//! Blocks that differ: tables of a model's file that say which blocks they are of and what these have instead.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::ModelFile;
+use crate::choices::QkNorm;
+use crate::{Block, Blocks, Model, Positions, SpecError};
+
+/// What a key of `--set` begins with that is of some blocks.
+pub(super) const PREFIX: &str = "blocks.";
+
+/// The fields that blocks of a model may differ in.
+const FIELDS: [&str; 18] = [
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "ffn",
+    "biases",
+    "qkv_bias",
+    "projection_bias",
+    "up_bias",
+    "down_bias",
+    "norm",
+    "norm_epsilon",
+    "qk_norm",
+    "positions",
+    "rotary_base",
+    "activation",
+    "causal",
+    "window",
+    "attention_cap",
+];
+
+/// What some blocks have instead of what the file says of all: `at` lists them, or `from` is the first and `every` the
+/// distance to the next ones (left out: it is the only one). Of several tables for one block the last counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BlockTable {
+    /// The blocks, by number from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Vec<usize>>,
+    /// The first block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<usize>,
+    /// Every so many blocks after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every: Option<usize>,
+    /// Fields of the file with the values that these blocks have.
+    #[serde(flatten)]
+    fields: BTreeMap<String, Scalar>,
+}
+
+/// A value of a field.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Scalar {
+    Flag(bool),
+    Size(u64),
+    Number(f64),
+    Name(String),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Size(size) => size.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Name(name) => name.fmt(f),
+        }
+    }
+}
+
+impl BlockTable {
+    /// The table that `--set blocks.FROM.FIELD=VALUE` or `--set blocks.FROM/EVERY.FIELD=VALUE` asks for.
+    ///
+    /// # Errors
+    /// A key of another form.
+    pub(super) fn from_key(key: &str, value: &str) -> Result<Self, SpecError> {
+        let (place, field) = key.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')).unwrap_or_default();
+        let (from, every) = match place.split_once('/') {
+            Some((from, every)) => (from.parse(), every.parse().map(Some)),
+            None => (place.parse(), Ok(None)),
+        };
+        let (Ok(from), Ok(every)) = (from, every) else {
+            let rule = "it names blocks by their numbers, the first being 0";
+            let remedy = "write e.g. --set blocks.3.window=1024, or blocks.0/2.window=1024 for every second one";
+            return Err(SpecError::invalid("blocks", format!("'{key}'"), rule, remedy));
+        };
+        let fields = [(field.to_owned(), Scalar::Name(value.to_owned()))].into();
+        Ok(Self { at: None, from: Some(from), every, fields })
+    }
+
+    /// The blocks, of `layers`, that it is of.
+    fn places(&self, layers: usize) -> Result<Vec<usize>, SpecError> {
+        let refuse = |value: String, rule: &str| {
+            let remedy = format!("write at = [0, 2], or from = 0 and every = 2, with numbers below {layers}");
+            Err(SpecError::invalid("blocks", value, rule, remedy))
+        };
+        let places = match (&self.at, self.from, self.every) {
+            (Some(at), None, None) => at.clone(),
+            (None, Some(from), None) => vec![from],
+            (None, Some(from), Some(every)) if every > 0 && from < layers => (from..layers).step_by(every).collect(),
+            (None, Some(from), Some(every)) => {
+                return refuse(format!("{from}/{every}"), "it names blocks of the model");
+            }
+            _ => return refuse("a table".to_owned(), "it says which blocks it is of, in one way"),
+        };
+        match places.iter().find(|place| **place >= layers) {
+            Some(place) => refuse(place.to_string(), "the model has no such block"),
+            None => Ok(places),
+        }
+    }
+
+    /// Writes its fields over those of `file`.
+    fn apply(&self, file: &mut ModelFile) -> Result<(), SpecError> {
+        for (field, value) in &self.fields {
+            if !FIELDS.contains(&field.as_str()) {
+                let known = FIELDS.map(str::to_owned).to_vec();
+                return Err(SpecError::Unknown { what: "field of a block", name: field.clone(), known });
+            }
+            if field == "positions" && value.to_string() == Positions::Learned.to_string() {
+                let rule = "learned positions are added to the embedding, for all blocks";
+                return Err(SpecError::invalid("positions", "learned", rule, "use rotary or none for a block"));
+            }
+            file.set(field, &value.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+impl ModelFile {
+    /// The blocks that the file describes.
+    ///
+    /// # Errors
+    /// A block that breaks a rule, a table that names no block or no field of one.
+    pub(super) fn described_blocks(&self) -> Result<Blocks, SpecError> {
+        let usual = self.block()?;
+        // By block, the tables that are of it.
+        let mut tables = vec![Vec::new(); if self.blocks.is_empty() { 0 } else { self.layers }];
+        for (number, table) in self.blocks.iter().enumerate() {
+            table.places(self.layers)?.into_iter().for_each(|place| tables[place].push(number));
+        }
+        let mut known: BTreeMap<&[usize], Block> = BTreeMap::new();
+        for of_block in tables.iter().filter(|of_block| !of_block.is_empty()) {
+            if !known.contains_key(of_block.as_slice()) {
+                let mut file = Self { blocks: Vec::new(), ..self.clone() };
+                of_block.iter().try_for_each(|number| self.blocks[*number].apply(&mut file))?;
+                known.insert(of_block, file.block()?);
+            }
+        }
+        let block = |place: usize| tables.get(place).and_then(|of| known.get(of.as_slice())).copied().unwrap_or(usual);
+        Ok(match known.is_empty() {
+            true => Blocks::alike(usual, self.layers),
+            false => Blocks::new(block(0), (1..self.layers).map(block)),
+        })
+    }
+
+    /// Says of a model's blocks what the fields so far do not: in fields where all blocks have it, else in tables.
+    pub(super) fn tell_blocks(&mut self, model: &Model) {
+        let first = fields_of(model, model.blocks.first());
+        for (field, value) in &first {
+            // Norms of the file are the final norm's, too; positions and biases have been said.
+            let shared = ["norm", "norm_epsilon", "positions"].contains(field);
+            if !shared
+                && self.described().is_some_and(|usual| of(&fields_of(model, &usual), field) != of(&first, field))
+            {
+                let _ = self.set(field, &value.to_string());
+            }
+        }
+        let Some(usual) = self.described() else { return };
+        let usual = fields_of(model, &usual);
+        let kinds = model.blocks.kinds().iter().enumerate();
+        self.blocks = kinds
+            .filter_map(|(kind, block)| {
+                let differs = |(field, value): &(&'static str, Scalar)| of(&usual, field) != Some(value);
+                let fields: BTreeMap<_, _> = fields_of(model, block)
+                    .into_iter()
+                    .filter(differs)
+                    .map(|(field, value)| (field.to_owned(), value))
+                    .collect();
+                let at = (0..model.layers()).filter(|place| model.blocks.kind_of(*place) == kind).collect();
+                (!fields.is_empty()).then_some(BlockTable { at: Some(at), from: None, every: None, fields })
+            })
+            .collect();
+    }
+
+    /// The usual block, if it keeps the rules.
+    fn described(&self) -> Option<Block> {
+        self.block().ok()
+    }
+}
+
+fn of<'a>(fields: &'a [(&'static str, Scalar)], field: &str) -> Option<&'a Scalar> {
+    fields.iter().find(|(name, _)| *name == field).map(|(_, value)| value)
+}
+
+/// Every field of a block of a model, with its value.
+fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
+    let Block { attention, perceptron, norm } = block;
+    let size = |size: usize| Scalar::Size(size as u64);
+    let name = |name: String| Scalar::Name(name);
+    let positions = match (attention.rotary, model.learned_positions) {
+        (Some(_), _) => "rotary",
+        (None, true) => "learned",
+        (None, false) => "none",
+    };
+    let mut fields = vec![
+        ("heads", size(attention.heads)),
+        ("kv_heads", size(attention.kv_heads)),
+        ("head_dim", size(attention.head_dim)),
+        ("ffn", size(perceptron.width)),
+        ("qkv_bias", Scalar::Flag(attention.qkv_bias)),
+        ("projection_bias", Scalar::Flag(attention.projection_bias)),
+        ("up_bias", Scalar::Flag(perceptron.up_bias)),
+        ("down_bias", Scalar::Flag(perceptron.down_bias)),
+        ("norm", name(norm.kind.to_string())),
+        ("norm_epsilon", Scalar::Number(norm.epsilon)),
+        ("qk_norm", name(QkNorm::of(attention.qk_norm).to_string())),
+        ("positions", name(positions.to_owned())),
+        ("activation", name(perceptron.activation.to_string())),
+        ("causal", Scalar::Flag(attention.causal)),
+        ("window", size(attention.window.unwrap_or(0))),
+        ("attention_cap", Scalar::Number(attention.cap.unwrap_or(0.0))),
+    ];
+    fields.extend(attention.rotary.map(|rotary| ("rotary_base", Scalar::Number(rotary.base))));
+    fields
+}

@@ -1,0 +1,182 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::Block;
+
+const SMALL: &str = "name = \"small\"\nlayers = 2\nhidden = 12\nheads = 3\nvocab = 7\nseq_len = 5\n";
+
+fn with(overrides: &[(&str, &str)]) -> Result<Model, SpecError> {
+    let owned: Vec<_> = overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    Model::from_toml(SMALL, &owned)
+}
+
+#[test]
+fn fields_left_out_have_their_usual_values() {
+    let model = with(&[]).unwrap();
+    assert_eq!((model.classic().ffn, model.tied_head, model.classic().biases), (48, true, true));
+    assert_eq!((model.dropout, model.classic().norm_epsilon), (0.0, 1e-5));
+}
+
+#[test]
+fn a_stated_ffn_stays_and_the_default_follows_hidden() {
+    assert_eq!(with(&[("hidden", "24")]).unwrap().classic().ffn, 96);
+    assert_eq!(with(&[("ffn", "30"), ("hidden", "24")]).unwrap().classic().ffn, 30);
+}
+
+#[test]
+fn every_field_can_be_set_and_only_those() {
+    let values = [
+        "n", "3", "24", "6", "2", "72", "50_257", "9", "8", "false", "false", "0.25", "rms", "1e-6", "rotary", "5e5",
+        "swiglu", "false", "10", "true", "false", "true", "false", "0", "30", "rms",
+    ];
+    let overrides: Vec<_> = ModelFile::FIELDS.into_iter().zip(values).collect();
+    let message = with(&overrides).unwrap_err().to_string();
+    assert!(message.contains("either tokens (vocab) or patches (patch_values)"), "{message}");
+    let overrides: Vec<_> = overrides.into_iter().filter(|(field, _)| *field != "patch_values").collect();
+    let model = with(&overrides).unwrap();
+    assert_eq!((model.name.as_str(), model.layers(), model.hidden, model.classic().heads), ("n", 3, 24, 6));
+    assert_eq!((model.classic().ffn, model.vocab, model.seq_len), (72, 50_257, 9));
+    assert_eq!(
+        (model.tied_head, model.classic().biases, model.dropout, model.classic().norm_epsilon),
+        (false, true, 0.25, 1e-6)
+    );
+    assert_eq!(
+        (model.classic().kv_heads, model.classic().norm, model.classic().positions),
+        (2, Norm::Rms, Positions::Rotary)
+    );
+    assert_eq!(
+        (model.classic().rotary_base, model.classic().activation, model.classic().causal),
+        (5e5, Activation::Swiglu, false)
+    );
+    let Block { attention, perceptron, .. } = *model.blocks.first();
+    assert_eq!((attention.head_dim, attention.window, attention.cap), (10, None, Some(30.0)));
+    assert_eq!((attention.qkv_bias, attention.projection_bias), (true, false));
+    assert_eq!((perceptron.up_bias, perceptron.down_bias), (true, false));
+    assert_eq!(attention.qk_norm, Some(model.final_norm));
+    let message = with(&[("width", "3")]).unwrap_err().to_string();
+    assert_eq!(message, format!("unknown model field 'width'; known: {}", ModelFile::FIELDS.join(", ")));
+}
+
+#[test]
+fn blocks_differ_by_tables_and_by_keys() {
+    let text = format!("{SMALL}window = 4\nqk_norm = \"rms\"\n")
+        + "[[blocks]]\nfrom = 1\nevery = 2\nwindow = 0\n[[blocks]]\nat = [0]\nffn = 9\nhead_dim = 6\n";
+    let text = text.replace("layers = 2", "layers = 5");
+    let model = Model::from_toml(&text, &[("blocks.4.causal".to_owned(), "true".to_owned())]).unwrap();
+    let windows: Vec<_> = model.blocks.iter().map(|block| block.attention.window.unwrap_or(0)).collect();
+    assert_eq!(windows, [4, 0, 4, 0, 4]);
+    assert_eq!((model.blocks[0].perceptron.width, model.blocks[2].perceptron.width), (9, 48));
+    assert_eq!((model.blocks[0].attention.width(), model.blocks[4].attention.width()), (18, 12));
+    assert_eq!(model.blocks.kinds().len(), 3);
+    let again = toml::to_string(&model).unwrap();
+    assert_eq!(Model::from_toml(&again, &[]).unwrap(), model, "{again}");
+    let (field, value) = model.beyond_classic().unwrap();
+    assert_eq!((field, value.as_str()), ("window", "4"));
+    let by_key = with(&[("blocks.0/2.heads", "6"), ("blocks.1.norm", "rms")]).unwrap();
+    assert_eq!([0, 1].map(|block| by_key.blocks[block].attention.heads), [6, 3]);
+    assert_eq!([0, 1].map(|block| by_key.blocks[block].norm.kind), [Norm::Layer, Norm::Rms]);
+    let refused = |key: &str, value: &str| with(&[(key, value)]).unwrap_err().to_string();
+    assert!(refused("blocks.2.heads", "6").contains("the model has no such block"));
+    assert!(refused("blocks.0.hidden", "6").contains("unknown field of a block 'hidden'"));
+    assert!(refused("blocks.x.heads", "6").contains("blocks.3.window=1024"));
+    assert!(refused("blocks.0.positions", "learned").contains("for all blocks"));
+    assert!(refused("blocks.1.heads", "5").contains("does not divide hidden"));
+}
+
+#[test]
+fn refusals_name_field_value_rule_and_remedy() {
+    let message = |field, value| with(&[(field, value)]).unwrap_err().to_string();
+    assert_eq!(message("heads", "5"), "heads=5 does not divide hidden = 12; try heads=4 or 6");
+    assert_eq!(message("layers", "0"), "layers = 0: it must lie in 1..=8192; give a positive number");
+    assert_eq!(message("hidden", "-1"), "hidden = '-1': it must be a whole number; write --set hidden=...");
+    assert_eq!(message("dropout", "1"), "dropout = 1: a rate lies in [0, 1); use e.g. 0.1, or 0");
+    assert!(message("dropout", "NaN").contains("[0, 1)"));
+    assert!(message("norm_epsilon", "0").contains("(0, 1]"));
+    assert!(message("norm_epsilon", "inf").contains("(0, 1]"));
+    assert!(message("name", "").contains("1 to 100 printable"));
+    assert!(message("tied_head", "maybe").contains("true or false"));
+    assert_eq!(message("kv_heads", "2"), "kv_heads=2 does not divide heads = 3; try kv_heads=1 or 3");
+    assert!(message("norm", "batch").contains("unknown norm 'batch'; known: layer, rms"));
+    assert!(message("rotary_base", "0").contains("1..=1e12"));
+    let rotary = with(&[("heads", "4"), ("positions", "rotary")]).unwrap_err().to_string();
+    assert!(rotary.contains("a head has 3"), "{rotary}");
+    assert!(message("vocab", "99999999999999999999").contains("whole number"));
+}
+
+#[test]
+fn faults_of_a_file_name_their_line() {
+    let message = |text: &str| Model::from_toml(text, &[]).unwrap_err().to_string();
+    let unknown = message(&format!("{SMALL}width = 3\n"));
+    assert!(unknown.contains("'width = 3': line 7: unknown field `width`, expected one of `name`"), "{unknown}");
+    let missing = message(&SMALL.replace("heads = 3\n", ""));
+    assert!(missing.contains("missing field `heads`"), "{missing}");
+    let wrong = message(&SMALL.replace("= 12", "= \"wide\""));
+    assert!(wrong.contains("'hidden = \"wide\"': line 3: invalid type"), "{wrong}");
+}
+
+#[test]
+fn a_model_of_patches_has_no_vocabulary_and_sees_everything() {
+    let text = SMALL.replace("vocab = 7", "patch_values = 20");
+    let model = Model::from_toml(&text, &[]).unwrap();
+    assert_eq!((model.vocab, model.patch_values, model.tied_head, model.classic().causal), (0, Some(20), false, false));
+    let tied = Model::from_toml(&text, &[("tied_head".to_owned(), "true".to_owned())]).unwrap_err().to_string();
+    assert!(tied.contains("no table of tokens"), "{tied}");
+    let neither = Model::from_toml(&SMALL.replace("vocab = 7\n", ""), &[]).unwrap_err().to_string();
+    assert!(neither.contains("give one of them"), "{neither}");
+}
+
+#[test]
+fn the_largest_sizes_do_not_overflow() {
+    let sizes = [("layers", MAX_LAYERS), ("hidden", MAX_HIDDEN), ("ffn", MAX_FFN), ("vocab", MAX_VOCAB)];
+    let mut file = ModelFile::from_toml(SMALL).unwrap();
+    for (field, size) in sizes.into_iter().chain([("seq_len", MAX_SEQ_LEN), ("heads", 1)]) {
+        file.set(field, &size.to_string()).unwrap();
+    }
+    let file = ModelFile { tied_head: Some(false), activation: Activation::Swiglu, ..file };
+    let model = file.validate().unwrap();
+    // Parameter, gradient and two moments in f64.
+    assert!(model.parameters().checked_mul(4 * 8).is_some());
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in "\\PC{0,200}", field in "[a-z_]{0,8}", value in "\\PC{0,20}") {
+        let _ = Model::from_toml(&text, &[(field.clone(), value.clone())]);
+        let _ = Model::from_toml(SMALL, &[(field, value)]);
+    }
+
+    #[test]
+    fn no_values_panic_and_what_is_accepted_survives_a_round_trip(
+        sizes in prop::collection::vec(prop_oneof![20 => 1_usize..70, 1 => Just(0), 1 => any::<usize>()], 6),
+        dropout in any::<f64>(),
+        epsilon in any::<f64>(),
+        flags in any::<[bool; 3]>(),
+    ) {
+        let file = ModelFile {
+            name: "any".to_owned(),
+            layers: sizes[0],
+            hidden: if flags[2] { sizes[1] } else { sizes[1].saturating_mul(sizes[2]) },
+            heads: sizes[2],
+            kv_heads: flags[1].then_some(sizes[3]),
+            ffn: flags[0].then_some(sizes[3]),
+            vocab: flags[0].then_some(sizes[4]),
+            seq_len: sizes[5],
+            patch_values: (!flags[0]).then_some(sizes[4]),
+            tied_head: flags[0].then_some(flags[1]),
+            biases: flags[2],
+            dropout: if flags[0] { dropout } else { 0.1 },
+            norm: if flags[1] { Norm::Rms } else { Norm::Layer },
+            norm_epsilon: if flags[2] { epsilon } else { 1e-6 },
+            positions: if flags[2] { Positions::Rotary } else { Positions::Learned },
+            rotary_base: flags[2].then_some(epsilon),
+            activation: if flags[1] { Activation::Swiglu } else { Activation::Gelu },
+            causal: Some(flags[2]),
+            ..ModelFile::default()
+        };
+        if let Ok(model) = file.validate() {
+            prop_assert!(model.classic().head_dim() * model.classic().heads == model.hidden && model.parameters() > 0);
+            let text = toml::to_string(&model).unwrap();
+            prop_assert_eq!(Model::from_toml(&text, &[]).unwrap(), model);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Norms of the queries or the keys of all heads, each over its own columns: layer norm and RMS norm.
+//!
+//! Letters: d = head dimension; `qkv` is [rows, groups * (heads + 2) * d], of each group the queries of
+//! `heads` heads, their key and their value. xhat = (x - mean) rstd, where an RMS norm has mean 0;
+//! y = xhat gamma + beta. Every head is whole on its rank, so nothing is reduced between ranks.
+
+use std::ops::Range;
+
+use crate::dispatch::vectorised;
+use crate::element::Element;
+use crate::lanes::{block_rows, column_sums, sum};
+use crate::pool::Pool;
+
+/// Which columns of `qkv` are normed, and how.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct HeadNorm {
+    /// Groups on this rank.
+    pub groups: usize,
+    /// Queries of a group.
+    pub heads: usize,
+    /// Columns of a head, d.
+    pub head_dim: usize,
+    /// The key of each group; else its queries.
+    pub keys: bool,
+    /// Whether the mean is taken off: layer norm.
+    pub centered: bool,
+    /// Added to the mean square.
+    pub eps: f64,
+}
+
+impl HeadNorm {
+    /// Columns of `qkv`.
+    fn cols(&self) -> usize {
+        self.groups * (self.heads + 2) * self.head_dim
+    }
+
+    /// The normed columns of a group.
+    fn normed(&self) -> Range<usize> {
+        let queries = self.heads * self.head_dim;
+        if self.keys { queries..queries + self.head_dim } else { 0..queries }
+    }
+
+    /// Elements that are normed in so many rows.
+    fn elements(&self, rows: usize) -> usize {
+        rows * self.groups * self.normed().len()
+    }
+
+    /// Mean and 1 / deviation of a head.
+    #[inline(always)]
+    fn statistics<T: Element>(&self, x: &[T]) -> (T, T) {
+        let width = T::from_f64(self.head_dim as f64);
+        let mean = if self.centered { sum(x, |x| x) / width } else { T::ZERO };
+        let square = sum(x, |x| (x - mean) * (x - mean)) / width;
+        (mean, T::ONE / (square + T::from_f64(self.eps)).sqrt())
+    }
+}
+
+/// x (`qkv`) normed in place by gamma `[d]` and, of a layer norm, beta `[d]`; returns how many elements.
+pub fn head_norm_forward<T: Element>(
+    pool: &Pool,
+    norm: HeadNorm,
+    gamma: &[T],
+    beta: Option<&[T]>,
+    x: &mut [T],
+) -> usize {
+    let (cols, d) = (norm.cols(), norm.head_dim);
+    assert_eq!((gamma.len(), beta.map_or(d, <[T]>::len)), (d, d));
+    if cols == 0 {
+        return 0;
+    }
+    let rows = x.len() / cols;
+    let piece = pool.rows_per_piece(rows, cols);
+    pool.each(x.chunks_mut(piece * cols), |x| {
+        vectorised(
+            #[inline(always)]
+            || {
+                for group in x.chunks_exact_mut((norm.heads + 2) * d) {
+                    for head in group[norm.normed()].chunks_exact_mut(d) {
+                        let (mean, rstd) = norm.statistics(head);
+                        head.iter_mut().zip(gamma).for_each(|(x, g)| *x = (*x - mean) * rstd * *g);
+                        if let Some(beta) = beta {
+                            head.iter_mut().zip(beta).for_each(|(x, b)| *x += *b);
+                        }
+                    }
+                }
+            },
+        );
+    });
+    norm.elements(rows)
+}
+
+/// dy (of the normed columns of `qkv`) becomes dx in place, given x before the norm; dgamma `[d]` and, of a layer norm,
+/// dbeta `[d]` = (or += if `accumulate`) the sums over rows and heads of dy xhat and of dy. Returns how many elements.
+pub fn head_norm_backward<T: Element>(
+    pool: &Pool,
+    norm: HeadNorm,
+    x: &[T],
+    gamma: &[T],
+    dy: &mut [T],
+    dgamma: &mut [T],
+    dbeta: Option<&mut [T]>,
+    accumulate: bool,
+) -> usize {
+    let (cols, d) = (norm.cols(), norm.head_dim);
+    assert_eq!((gamma.len(), x.len()), (d, dy.len()));
+    if cols == 0 {
+        return 0;
+    }
+    let rows = x.len() / cols;
+    let piece = block_rows(rows);
+    let blocks = x.chunks(piece * cols).zip(dy.chunks_mut(piece * cols));
+    let mut outs: Vec<&mut [T]> = [Some(dgamma), dbeta].into_iter().flatten().collect();
+    column_sums(pool, d, blocks, &mut outs, accumulate, |(x, dy), sums| {
+        let (dgamma, dbeta) = sums.split_at_mut(d);
+        vectorised(
+            #[inline(always)]
+            || {
+                let groups = x.chunks_exact((norm.heads + 2) * d).zip(dy.chunks_exact_mut((norm.heads + 2) * d));
+                for (x, dy) in groups {
+                    let heads = x[norm.normed()].chunks_exact(d).zip(dy[norm.normed()].chunks_exact_mut(d));
+                    for (x, dy) in heads {
+                        head_gradient(norm, x, gamma, dy, dgamma, dbeta);
+                    }
+                }
+            },
+        );
+    });
+    norm.elements(rows)
+}
+
+/// One head of [`head_norm_backward`]; dbeta is empty of an RMS norm.
+#[inline(always)]
+fn head_gradient<T: Element>(norm: HeadNorm, x: &[T], gamma: &[T], dy: &mut [T], dgamma: &mut [T], dbeta: &mut [T]) {
+    let (mean, rstd) = norm.statistics(x);
+    let width = T::from_f64(norm.head_dim as f64);
+    dbeta.iter_mut().zip(&*dy).for_each(|(sum, dy)| *sum += *dy);
+    let (mut of_d, mut of_d_xhat) = (T::ZERO, T::ZERO);
+    for (((x, g), dy), dgamma) in x.iter().zip(gamma).zip(&mut *dy).zip(dgamma) {
+        let xhat = (*x - mean) * rstd;
+        *dgamma += *dy * xhat;
+        *dy *= *g;
+        of_d += *dy;
+        of_d_xhat += *dy * xhat;
+    }
+    let mean_d = if norm.centered { of_d / width } else { T::ZERO };
+    for (x, dy) in x.iter().zip(dy) {
+        let xhat = (*x - mean) * rstd;
+        *dy = (*dy - mean_d - xhat * (of_d_xhat / width)) * rstd;
+    }
+}
