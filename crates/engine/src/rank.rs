@@ -362,14 +362,15 @@ impl<'a, T: Real> RankEngine<'a, T> {
 fn rotary<T: Real>(program: &StageProgram, place: Coordinate) -> Vec<Rotary<T>> {
     let seq_len = program.layout.seq_len;
     let part = ContextPart { part: place.on(Axis::Context), parts: program.grid().size(Axis::Context) };
+    let frequencies = |rotary: quadrille_spec::Rotary| rotary.frequencies().collect::<Vec<_>>();
     let table = |attention: &Attention| match (attention.rotary, program.purpose) {
         (None, _) => Rotary::default(),
         (Some(rotary), Purpose::Generation(generation)) => {
-            Rotary::new(attention.head_dim, rotary.base, 0..generation.capacity)
+            Rotary::new(attention.head_dim, &frequencies(rotary), 0..generation.capacity)
         }
         (Some(rotary), _) => {
             let positions = (0..part.tokens(seq_len)).map(|token| part.position(token, seq_len));
-            Rotary::new(attention.head_dim, rotary.base, positions)
+            Rotary::new(attention.head_dim, &frequencies(rotary), positions)
         }
     };
     program.model.blocks.kinds().iter().map(|block| table(&block.attention)).collect()

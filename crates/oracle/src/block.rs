@@ -1,6 +1,9 @@
-//! A transformer block: `middle = x + projection(attention(qkv(norm1(x))))`, then
-//! `y = middle + down(activation(up(norm2(middle))))`, dropout on the attention's weights and on both branches. Rotary
-//! positions turn queries and keys before the attention.
+//! A transformer block: `middle = x + a projection(attention(qkv(norm1(x))))`, then
+//! `y = middle + a down(activation(up(norm2(middle))))`, dropout on the attention's weights and on both branches. Where the
+//! two are parallel the second reads `x`. A norm may stand before a branch, after it, or both. Queries and keys may be
+//! normed, then rotary positions turn them, before the attention.
+
+use quadrille_spec::{NormPlace, ResidualOrder};
 
 use crate::pass::{Pass, sum};
 use crate::{Tensors, qk_norm, rotary};
@@ -14,60 +17,124 @@ pub(crate) struct Saved {
     /// Normed where they are, and turned where positions are rotary.
     qkv: Vec<f64>,
     attended: Vec<f64>,
-    middle: Vec<f64>,
+    /// Before the norm after it.
+    projected: Vec<f64>,
+    /// What the second branch reads.
+    read: Vec<f64>,
     normed2: Vec<f64>,
     up: Vec<f64>,
     activated: Vec<f64>,
+    /// Before the norm after it.
+    down: Vec<f64>,
 }
 
 /// `y[n, h]` of block `i` from `x[n, h]`.
 pub(crate) fn forward(pass: &Pass, i: usize, x: Vec<f64>) -> (Vec<f64>, Saved) {
-    let normed1 = pass.norm(&format!("block.{i}.norm1"), pass.block(i).norm, &x);
+    let described = pass.block(i);
+    let normed1 = before(pass, i, "norm1", &x);
     let mut qkv = pass.linear(&format!("block.{i}.qkv"), &normed1);
     let raw = qkv.clone();
-    if let Some(rule) = pass.block(i).attention.qk_norm {
+    if let Some(rule) = described.attention.qk_norm {
         qk_norm::forward(pass, i, rule, &mut qkv);
     }
-    if let Some(rotary) = pass.block(i).attention.rotary {
-        rotary::forward(&pass.attention(i), rotary.base, &mut qkv);
+    if let Some(rotary) = described.attention.rotary {
+        rotary::forward(&pass.attention(i), rotary, &mut qkv);
     }
     let attended = pass.attention(i).forward(&qkv, &pass.mask(&format!("block {i} attention")));
-    let mut projected = pass.linear(&format!("block.{i}.projection"), &attended);
-    pass.mask(&format!("block {i} projection")).apply(&mut projected);
-    let middle = sum(&x, &projected);
+    let projected = pass.linear(&format!("block.{i}.projection"), &attended);
+    let middle = sum(&x, &branch(pass, i, "norm1_after", "projection", &projected));
 
-    let normed2 = pass.norm(&format!("block.{i}.norm2"), pass.block(i).norm, &middle);
+    let read = match described.residual.order {
+        ResidualOrder::Sequential => middle.clone(),
+        ResidualOrder::Parallel => x.clone(),
+    };
+    let normed2 = before(pass, i, "norm2", &read);
     let up = pass.linear(&format!("block.{i}.up"), &normed2);
     let activated = pass.activation(i, &up);
-    let mut down = pass.linear(&format!("block.{i}.down"), &activated);
-    pass.mask(&format!("block {i} down")).apply(&mut down);
-    let y = sum(&middle, &down);
+    let down = pass.linear(&format!("block.{i}.down"), &activated);
+    let y = sum(&middle, &branch(pass, i, "norm2_after", "down", &down));
 
-    (y, Saved { x, normed1, raw, qkv, attended, middle, normed2, up, activated })
+    (y, Saved { x, normed1, raw, qkv, attended, projected, read, normed2, up, activated, down })
 }
 
 /// `dx[n, h]` of block `i` from `dy[n, h]`; its parameters' gradients are added to `gradients`.
 pub(crate) fn backward(pass: &Pass, i: usize, dy: &[f64], saved: &Saved, gradients: &mut Tensors) -> Vec<f64> {
-    let mut ddown = dy.to_vec();
-    pass.mask(&format!("block {i} down")).apply(&mut ddown);
+    let described = pass.block(i);
+    let ddown = branch_backward(pass, i, "norm2_after", "down", dy, &saved.down, gradients);
     let dactivated = pass.linear_backward(&format!("block.{i}.down"), &ddown, &saved.activated, gradients);
     let dup = pass.activation_backward(i, &dactivated, &saved.up);
     let dnormed2 = pass.linear_backward(&format!("block.{i}.up"), &dup, &saved.normed2, gradients);
-    let dbranch =
-        pass.norm_backward(&format!("block.{i}.norm2"), pass.block(i).norm, &dnormed2, &saved.middle, gradients);
-    let dmiddle = sum(dy, &dbranch);
+    let dread = before_backward(pass, i, "norm2", dnormed2, &saved.read, gradients);
+    let (dmiddle, dbeside) = match described.residual.order {
+        ResidualOrder::Sequential => (sum(dy, &dread), vec![0.0; dy.len()]),
+        ResidualOrder::Parallel => (dy.to_vec(), dread),
+    };
 
-    let mut dprojected = dmiddle.clone();
-    pass.mask(&format!("block {i} projection")).apply(&mut dprojected);
+    let dprojected = branch_backward(pass, i, "norm1_after", "projection", &dmiddle, &saved.projected, gradients);
     let dattended = pass.linear_backward(&format!("block.{i}.projection"), &dprojected, &saved.attended, gradients);
     let mut dqkv = pass.attention(i).backward(&dattended, &saved.qkv, &pass.mask(&format!("block {i} attention")));
-    if let Some(rotary) = pass.block(i).attention.rotary {
-        rotary::backward(&pass.attention(i), rotary.base, &mut dqkv);
+    if let Some(rotary) = described.attention.rotary {
+        rotary::backward(&pass.attention(i), rotary, &mut dqkv);
     }
-    if let Some(rule) = pass.block(i).attention.qk_norm {
+    if let Some(rule) = described.attention.qk_norm {
         qk_norm::backward(pass, i, rule, &mut dqkv, &saved.raw, gradients);
     }
     let dnormed1 = pass.linear_backward(&format!("block.{i}.qkv"), &dqkv, &saved.normed1, gradients);
-    let dbranch = pass.norm_backward(&format!("block.{i}.norm1"), pass.block(i).norm, &dnormed1, &saved.x, gradients);
-    sum(&dmiddle, &dbranch)
+    let dbranch = before_backward(pass, i, "norm1", dnormed1, &saved.x, gradients);
+    sum(&sum(&dmiddle, &dbeside), &dbranch)
+}
+
+/// What a branch reads: `x`, normed if norms stand before.
+fn before(pass: &Pass, i: usize, name: &str, x: &[f64]) -> Vec<f64> {
+    match pass.block(i).norm_place {
+        NormPlace::After => x.to_vec(),
+        NormPlace::Before | NormPlace::Both => pass.norm(&format!("block.{i}.{name}"), pass.block(i).norm, x),
+    }
+}
+
+fn before_backward(
+    pass: &Pass,
+    i: usize,
+    name: &str,
+    dnormed: Vec<f64>,
+    x: &[f64],
+    gradients: &mut Tensors,
+) -> Vec<f64> {
+    match pass.block(i).norm_place {
+        NormPlace::After => dnormed,
+        NormPlace::Before | NormPlace::Both => {
+            pass.norm_backward(&format!("block.{i}.{name}"), pass.block(i).norm, &dnormed, x, gradients)
+        }
+    }
+}
+
+/// What a branch adds to the stream, from its last layer's result: normed if norms stand after, scaled, masked.
+fn branch(pass: &Pass, i: usize, name: &str, site: &str, given: &[f64]) -> Vec<f64> {
+    let described = pass.block(i);
+    let mut added = match described.norm_place {
+        NormPlace::Before => given.to_vec(),
+        NormPlace::After | NormPlace::Both => pass.norm(&format!("block.{i}.{name}"), described.norm, given),
+    };
+    pass.mask(&format!("block {i} {site}")).apply(&mut added);
+    added.iter().map(|number| number * described.residual.scale).collect()
+}
+
+fn branch_backward(
+    pass: &Pass,
+    i: usize,
+    name: &str,
+    site: &str,
+    dadded: &[f64],
+    given: &[f64],
+    gradients: &mut Tensors,
+) -> Vec<f64> {
+    let described = pass.block(i);
+    let mut d: Vec<f64> = dadded.iter().map(|number| number * described.residual.scale).collect();
+    pass.mask(&format!("block {i} {site}")).apply(&mut d);
+    match described.norm_place {
+        NormPlace::Before => d,
+        NormPlace::After | NormPlace::Both => {
+            pass.norm_backward(&format!("block.{i}.{name}"), described.norm, &d, given, gradients)
+        }
+    }
 }

@@ -7,15 +7,21 @@ const CUBIC: f64 = 0.044715;
 
 /// GELU of every element.
 pub(crate) fn forward(x: &[f64]) -> Vec<f64> {
-    let gelu = |x: f64| 0.5 * x * (1.0 + (SLOPE * (x + CUBIC * x.powi(3))).tanh());
-    x.iter().map(|&x| gelu(x)).collect()
+    x.iter().map(|&x| value(x)).collect()
+}
+
+/// GELU of a number.
+pub(crate) fn value(x: f64) -> f64 {
+    0.5 * x * (1.0 + (SLOPE * (x + CUBIC * x.powi(3))).tanh())
+}
+
+/// Of [`value`].
+pub(crate) fn derivative(x: f64) -> f64 {
+    let tanh = (SLOPE * (x + CUBIC * x.powi(3))).tanh();
+    0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh.powi(2)) * SLOPE * (1.0 + 3.0 * CUBIC * x.powi(2))
 }
 
 /// `dx` from `dy` and the forward's `x`.
 pub(crate) fn backward(dy: &[f64], x: &[f64]) -> Vec<f64> {
-    let derivative = |x: f64| {
-        let tanh = (SLOPE * (x + CUBIC * x.powi(3))).tanh();
-        0.5 * (1.0 + tanh) + 0.5 * x * (1.0 - tanh.powi(2)) * SLOPE * (1.0 + 3.0 * CUBIC * x.powi(2))
-    };
     dy.iter().zip(x).map(|(dy, &x)| dy * derivative(x)).collect()
 }

@@ -2,7 +2,8 @@
 //! logical index.
 //!
 //! Weights, tables and positions are normal with deviation 0.02, those that end a branch of a block (`projection` and
-//! `down`) divided by the root of twice the layers; gammas are 1, betas and biases 0.
+//! `down`) divided by the root of twice the layers; gammas are 1, or 0 where they are stored as distances from 1, betas and
+//! biases 0.
 
 use std::f64::consts::PI;
 
@@ -29,12 +30,24 @@ pub fn initial(model: &Model, seed: u64, perturbed: bool) -> Tensors {
 fn distribution(model: &Model, name: &str, perturbed: bool) -> (f64, f64) {
     let spread = if perturbed { PERTURBATION } else { 0.0 };
     match name.rsplit('.').next() {
-        Some("gamma") => (1.0, spread),
+        Some("gamma") => (if offset(model, name) { 0.0 } else { 1.0 }, spread),
         Some("beta" | "bias") => (0.0, spread),
         _ if name.ends_with(".projection.weight") || name.ends_with(".down.weight") => {
             (0.0, 0.02 / ((2 * model.layers()) as f64).sqrt())
         }
         _ => (0.0, 0.02),
+    }
+}
+
+/// Whether the norm that the gamma `name` is of stores distances from 1.
+fn offset(model: &Model, name: &str) -> bool {
+    let block = name.strip_prefix("block.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+    match block {
+        Some(block) if name.contains("query_norm") || name.contains("key_norm") => {
+            model.blocks[block].attention.qk_norm.is_some_and(|norm| norm.offset)
+        }
+        Some(block) => model.blocks[block].norm.offset,
+        None => model.final_norm.offset,
     }
 }
 

@@ -14,6 +14,7 @@ mod cross_entropy;
 mod dropout;
 mod embedding;
 mod evaluation;
+mod functions;
 mod gelu;
 mod head;
 mod initial;
@@ -30,7 +31,7 @@ mod transformer;
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Activation, Block, Model, Norm};
+use quadrille_spec::{Activation, Block, Model, Norm, NormPlace};
 
 pub use dropout::{DropoutSeed, Mask};
 pub use evaluation::mean_loss;
@@ -91,19 +92,30 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
         shapes.push(("embedding.positions".to_owned(), [model.seq_len, h]));
     }
     for (i, block) in model.blocks.iter().enumerate() {
-        let Block { attention, perceptron, norm } = block;
+        let Block { attention, perceptron, norm, norm_place, .. } = block;
+        let (before, after) = (*norm_place != NormPlace::After, *norm_place != NormPlace::Before);
         let [queries, keys] = [attention.heads, attention.kv_heads].map(|heads| heads * attention.head_dim);
         let up = if gated(perceptron.activation) { 2 * perceptron.width } else { perceptron.width };
-        push_norm(&mut shapes, &format!("block.{i}.norm1"), h, norm.kind);
+        if before {
+            push_norm(&mut shapes, &format!("block.{i}.norm1"), h, norm.kind);
+        }
         push_linear(&mut shapes, &format!("block.{i}.qkv"), [h, queries + 2 * keys], attention.qkv_bias);
         if let Some(norm) = attention.qk_norm {
             push_norm(&mut shapes, &format!("block.{i}.query_norm"), attention.head_dim, norm.kind);
             push_norm(&mut shapes, &format!("block.{i}.key_norm"), attention.head_dim, norm.kind);
         }
         push_linear(&mut shapes, &format!("block.{i}.projection"), [queries, h], attention.projection_bias);
-        push_norm(&mut shapes, &format!("block.{i}.norm2"), h, norm.kind);
+        if after {
+            push_norm(&mut shapes, &format!("block.{i}.norm1_after"), h, norm.kind);
+        }
+        if before {
+            push_norm(&mut shapes, &format!("block.{i}.norm2"), h, norm.kind);
+        }
         push_linear(&mut shapes, &format!("block.{i}.up"), [h, up], perceptron.up_bias);
         push_linear(&mut shapes, &format!("block.{i}.down"), [perceptron.width, h], perceptron.down_bias);
+        if after {
+            push_norm(&mut shapes, &format!("block.{i}.norm2_after"), h, norm.kind);
+        }
     }
     push_norm(&mut shapes, "final_norm", h, model.final_norm.kind);
     match model.patch_values {
@@ -116,7 +128,7 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
 
 /// Whether the perceptron has a gate for each of its columns.
 fn gated(activation: Activation) -> bool {
-    activation == Activation::Swiglu
+    matches!(activation, Activation::Swiglu | Activation::Geglu | Activation::Reglu)
 }
 
 fn push_norm(shapes: &mut Vec<(String, [usize; 2])>, name: &str, h: usize, norm: Norm) {

@@ -4,7 +4,7 @@ use quadrille_spec::{Activation, Block, Model, Norm, Normalization};
 
 use crate::attention::Attention;
 use crate::dropout::{DropoutSeed, Mask};
-use crate::{Batch, Tensors, gelu, linear, norm, swiglu};
+use crate::{Batch, Tensors, functions, gelu, linear, norm, swiglu};
 
 /// One pass of one batch.
 pub(crate) struct Pass<'a> {
@@ -50,6 +50,11 @@ impl Pass<'_> {
         match self.block(i).perceptron.activation {
             Activation::Gelu => gelu::forward(up),
             Activation::Swiglu => swiglu::forward(up),
+            Activation::Silu => functions::SILU.forward(up),
+            Activation::Relu => functions::RELU.forward(up),
+            Activation::Relu2 => functions::RELU2.forward(up),
+            Activation::Geglu => functions::GELU.gated_forward(up),
+            Activation::Reglu => functions::RELU.gated_forward(up),
         }
     }
 
@@ -58,13 +63,18 @@ impl Pass<'_> {
         match self.block(i).perceptron.activation {
             Activation::Gelu => gelu::backward(dy, up),
             Activation::Swiglu => swiglu::backward(dy, up),
+            Activation::Silu => functions::SILU.backward(dy, up),
+            Activation::Relu => functions::RELU.backward(dy, up),
+            Activation::Relu2 => functions::RELU2.backward(dy, up),
+            Activation::Geglu => functions::GELU.gated_backward(dy, up),
+            Activation::Reglu => functions::RELU.gated_backward(dy, up),
         }
     }
 
     /// The norm `name` of `x[n, h]`.
     pub(crate) fn norm(&self, name: &str, rule: Normalization, x: &[f64]) -> Vec<f64> {
         let beta = (rule.kind == Norm::Layer).then(|| self.parameter(&format!("{name}.beta")));
-        norm::forward(rule.kind, x, self.parameter(&format!("{name}.gamma")), beta, rule.epsilon)
+        norm::forward(rule.kind, x, &self.gamma(name, rule), beta, rule.epsilon)
     }
 
     /// `dx` of the norm `name`; its parameters' gradients are added to `gradients`.
@@ -76,12 +86,18 @@ impl Pass<'_> {
         x: &[f64],
         gradients: &mut Tensors,
     ) -> Vec<f64> {
-        let d = norm::backward(rule.kind, dy, x, self.parameter(&format!("{name}.gamma")), rule.epsilon);
+        let d = norm::backward(rule.kind, dy, x, &self.gamma(name, rule), rule.epsilon);
         accumulate(gradients, &format!("{name}.gamma"), &d.gamma);
         if rule.kind == Norm::Layer {
             accumulate(gradients, &format!("{name}.beta"), &d.beta);
         }
         d.x
+    }
+
+    /// What the norm `name` multiplies columns with.
+    fn gamma(&self, name: &str, rule: Normalization) -> Vec<f64> {
+        let more = if rule.offset { 1.0 } else { 0.0 };
+        self.parameter(&format!("{name}.gamma")).iter().map(|gamma| more + gamma).collect()
     }
 
     /// The linear layer `name` of `x[n, inputs]`.

@@ -1,44 +1,68 @@
 //! Rotary positions (Su et al., RoFormer, 2021, section 3.2.2). Halves of a head are paired ("rotate half", as in
 //! GPT-NeoX and in the Hugging Face form of Llama; RoFormer pairs neighbours): the numbers `i` and `i + d/2` of a query
-//! or key turn by `position * base^(-2 i / d)`.
+//! or key turn by `position * base^(-2 i / d)`; `d` is how many numbers of a head turn, the first ones.
+
+use std::f64::consts::PI;
+
+use quadrille_spec::{Rotary, RotaryScaling};
 
 use crate::attention::{Attention, Part};
 
 /// Turns the queries and keys in `qkv` forwards.
-pub(crate) fn forward(attention: &Attention, base: f64, qkv: &mut [f64]) {
-    turn(attention, base, 1.0, qkv);
+pub(crate) fn forward(attention: &Attention, rotary: Rotary, qkv: &mut [f64]) {
+    turn(attention, rotary, 1.0, qkv);
 }
 
 /// Turns their gradients in `dqkv` back: a rotation's transpose is its inverse.
-pub(crate) fn backward(attention: &Attention, base: f64, dqkv: &mut [f64]) {
-    turn(attention, base, -1.0, dqkv);
+pub(crate) fn backward(attention: &Attention, rotary: Rotary, dqkv: &mut [f64]) {
+    turn(attention, rotary, -1.0, dqkv);
 }
 
-fn turn(attention: &Attention, base: f64, sense: f64, qkv: &mut [f64]) {
+fn turn(attention: &Attention, rotary: Rotary, sense: f64, qkv: &mut [f64]) {
     for sequence in 0..attention.sequences {
         for position in 0..attention.seq_len {
             for head in 0..attention.heads {
                 let at = attention.index(sequence, head, position, Part::Query);
-                turn_head(&mut qkv[at..][..attention.head_dim], position, base, sense);
+                turn_head(&mut qkv[at..][..attention.head_dim], position, rotary, sense);
             }
             for kv_head in 0..attention.kv_heads {
                 // Any head of the group finds the key that they share.
                 let head = kv_head * attention.group();
                 let at = attention.index(sequence, head, position, Part::Key);
-                turn_head(&mut qkv[at..][..attention.head_dim], position, base, sense);
+                turn_head(&mut qkv[at..][..attention.head_dim], position, rotary, sense);
             }
         }
     }
 }
 
-fn turn_head(numbers: &mut [f64], position: usize, base: f64, sense: f64) {
-    let d = numbers.len();
+fn turn_head(numbers: &mut [f64], position: usize, rotary: Rotary, sense: f64) {
+    let d = rotary.columns;
     for i in 0..d / 2 {
-        let angle = position as f64 * base.powf(-2.0 * i as f64 / d as f64);
+        let angle = position as f64 * scaled(rotary.base.powf(-2.0 * i as f64 / d as f64), rotary.scaling);
         let (sin, cos) = (sense * angle).sin_cos();
         let (a, b) = (numbers[i], numbers[i + d / 2]);
         numbers[i] = a * cos - b * sin;
         numbers[i + d / 2] = b * cos + a * sin;
+    }
+}
+
+/// The frequency as it is used. Llama 3.1: waves longer than a part of the former length are stretched, short ones stay,
+/// between them the share of the stretched one falls with the number of waves in that length.
+fn scaled(frequency: f64, scaling: RotaryScaling) -> f64 {
+    match scaling {
+        RotaryScaling::None => frequency,
+        RotaryScaling::Linear { factor } => frequency / factor,
+        RotaryScaling::Llama3 { factor, low, high, positions } => {
+            let wave = 2.0 * PI / frequency;
+            if wave < positions as f64 / high {
+                frequency
+            } else if wave > positions as f64 / low {
+                frequency / factor
+            } else {
+                let smooth = (positions as f64 / wave - low) / (high - low);
+                (1.0 - smooth) * frequency / factor + smooth * frequency
+            }
+        }
     }
 }
 
@@ -47,6 +71,10 @@ mod tests {
     use super::*;
 
     const BASE: f64 = 10_000.0;
+
+    fn whole(columns: usize) -> Rotary {
+        Rotary { base: BASE, columns, scaling: RotaryScaling::None }
+    }
 
     fn close(a: &[f64], b: &[f64]) -> bool {
         a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-15)
@@ -67,20 +95,20 @@ mod tests {
         };
         let before: Vec<f64> = [1.0, 0.0, 0.0, 1.0, 5.0, 6.0].repeat(3);
         let mut after = before.clone();
-        forward(&attention, BASE, &mut after);
+        forward(&attention, whole(2), &mut after);
         let (cos, sin) = (0.540_302_305_868_139_7, 0.841_470_984_807_896_5); // of 1
         let (cos2, sin2) = (-0.416_146_836_547_142_4, 0.909_297_426_825_681_7); // of 2
         assert!(close(&after[..6], &before[..6]), "position 0 stays");
         assert!(close(&after[6..12], &[cos, sin, -sin, cos, 5.0, 6.0]), "{after:?}");
         assert!(close(&after[12..], &[cos2, sin2, -sin2, cos2, 5.0, 6.0]), "{after:?}");
-        backward(&attention, BASE, &mut after);
+        backward(&attention, whole(2), &mut after);
         assert!(close(&after, &before));
     }
 
     #[test]
     fn halves_are_paired_and_later_pairs_turn_slower() {
         let mut numbers = [1.0, 2.0, 3.0, 4.0];
-        turn_head(&mut numbers, 1, BASE, 1.0);
+        turn_head(&mut numbers, 1, whole(4), 1.0);
         // Pairs (1, 3) by 1 and (2, 4) by 10000^(-2/4) = 0.01.
         let ((sin1, cos1), (sin2, cos2)) = (1.0_f64.sin_cos(), 0.01_f64.sin_cos());
         let expected = [cos1 - 3.0 * sin1, 2.0 * cos2 - 4.0 * sin2, 3.0 * cos1 + sin1, 4.0 * cos2 + 2.0 * sin2];
@@ -88,12 +116,28 @@ mod tests {
     }
 
     #[test]
+    fn a_part_turns_and_long_waves_are_stretched() {
+        let mut numbers = [1.0, 2.0, 3.0, 4.0, 5.0];
+        turn_head(&mut numbers, 1, whole(2), 1.0);
+        let (sin, cos) = 1.0_f64.sin_cos();
+        assert!(close(&numbers, &[cos - 2.0 * sin, 2.0 * cos + sin, 3.0, 4.0, 5.0]), "{numbers:?}");
+        // 64 positions: waves of 64 and more are stretched eightfold, of 16 and less stay; one of 32 is in them twice, a
+        // third of the way from once to four times.
+        let llama = RotaryScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, positions: 64 };
+        for (wave, share) in [(100.0, 0.125), (10.0, 1.0), (32.0, 2.0 / 3.0 / 8.0 + 1.0 / 3.0)] {
+            let frequency = 2.0 * PI / wave;
+            assert!((scaled(frequency, llama) / frequency - share).abs() < 1e-14, "{wave}");
+        }
+        assert_eq!(scaled(3.0, RotaryScaling::Linear { factor: 2.0 }), 1.5);
+    }
+
+    #[test]
     fn products_know_the_distance_only() {
         let (query, key) = ([0.3, -1.2, 0.7, 2.0, 0.1, 0.4], [1.1, 0.2, -0.5, 0.9, -1.4, 0.6]);
         let product = |at: usize, before: usize| {
             let (mut q, mut k) = (query, key);
-            turn_head(&mut q, at, BASE, 1.0);
-            turn_head(&mut k, before, BASE, 1.0);
+            turn_head(&mut q, at, whole(6), 1.0);
+            turn_head(&mut k, before, whole(6), 1.0);
             q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>()
         };
         assert!((product(7, 5) - product(2, 0)).abs() < 1e-14);

@@ -14,12 +14,12 @@ pub(crate) fn backward(dy: &[f64], x: &[f64]) -> Vec<f64> {
     dy.iter().zip(x.chunks(2)).flat_map(both).collect()
 }
 
-fn silu(gate: f64) -> f64 {
+pub(crate) fn silu(gate: f64) -> f64 {
     gate * sigmoid(gate)
 }
 
 /// Of [`silu`].
-fn derivative(gate: f64) -> f64 {
+pub(crate) fn derivative(gate: f64) -> f64 {
     sigmoid(gate) * (1.0 + gate * (1.0 - sigmoid(gate)))
 }
 

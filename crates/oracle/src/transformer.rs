@@ -94,8 +94,8 @@ fn assert_heads(model: &Model) {
     for block in model.blocks.kinds() {
         let Attention { heads, kv_heads, head_dim, rotary, .. } = block.attention;
         assert!(heads.is_multiple_of(kv_heads), "{heads} heads, {kv_heads} keys");
-        let pairs = head_dim.is_multiple_of(2);
-        assert!(rotary.is_none() || pairs, "heads of {head_dim} numbers are not pairs to turn");
+        let pairs = rotary.is_none_or(|rotary| rotary.columns.is_multiple_of(2) && rotary.columns <= head_dim);
+        assert!(pairs, "heads of {head_dim} numbers are not pairs to turn");
     }
 }
 

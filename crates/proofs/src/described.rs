@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
-    Activation, Attention, Block, Blocks, Field, LayoutFile, Model, Norm, Normalization, Perceptron, Rotary,
+    Activation, Attention, Block, Blocks, Field, LayoutFile, Model, Norm, NormPlace, Normalization, Perceptron,
+    Residual, ResidualOrder, Rotary, RotaryScaling,
 };
 
 use crate::case::{Case, combined_cases};
@@ -23,19 +24,31 @@ struct Kind {
     cap: Option<f64>,
     qk_norm: Option<Norm>,
     rotary: Option<f64>,
+    /// A part of a head turns, if it has one.
+    part: bool,
+    scaling: RotaryScaling,
     norm: Norm,
+    offset: bool,
+    norm_place: NormPlace,
+    residual: Residual,
     activation: Activation,
 }
 
 impl Kind {
     fn block(&self, usual: &Block, x: usize) -> Block {
-        let Block { attention, perceptron, norm } = *usual;
+        let Block { attention, perceptron, norm, .. } = *usual;
         let heads = attention.heads * self.more_heads;
         let keys: Vec<usize> =
             (1..=heads).filter(|n| heads.is_multiple_of(*n) && (n.is_multiple_of(x) || x.is_multiple_of(*n))).collect();
         let head_dim = self.head_dim.unwrap_or(attention.head_dim);
         let [qkv_bias, projection_bias, up_bias, down_bias] = self.biases;
-        let rotary = self.rotary.filter(|_| head_dim.is_multiple_of(2)).map(|base| Rotary { base });
+        let columns = if self.part { (head_dim / 4 * 2).max(2) } else { head_dim };
+        let scaling = self.scaling;
+        let turns = columns <= head_dim && columns.is_multiple_of(2);
+        let rotary = self.rotary.filter(|_| turns).map(|base| Rotary { base, columns, scaling });
+        let norm = Normalization { offset: self.offset, ..norm };
+        // A layer norm leaves nothing of two numbers but their order, and no gradient to compare.
+        let qk_norm = self.qk_norm.map(|kind| if head_dim > 2 { kind } else { Norm::Rms });
         Block {
             attention: Attention {
                 heads,
@@ -44,7 +57,7 @@ impl Kind {
                 causal: attention.causal,
                 window: self.window.filter(|_| attention.causal),
                 cap: self.cap,
-                qk_norm: self.qk_norm.map(|kind| Normalization { kind, ..norm }),
+                qk_norm: qk_norm.map(|kind| Normalization { kind, ..norm }),
                 rotary,
                 qkv_bias,
                 projection_bias,
@@ -56,6 +69,8 @@ impl Kind {
                 down_bias,
             },
             norm: Normalization { kind: self.norm, ..norm },
+            norm_place: self.norm_place,
+            residual: self.residual,
         }
     }
 }
@@ -64,13 +79,30 @@ fn kinds() -> impl Strategy<Value = Kind> {
     let sizes = (1..=2_usize, any::<Index>(), select(vec![None, Some(2), Some(4), Some(6), Some(3)]), 1..=2_usize);
     let attention = (
         select(vec![None, Some(2), Some(3), Some(5)]),
-        select(vec![None, Some(0.5), Some(3.0)]),
+        select(vec![None, Some(1.5), Some(5.0)]),
         select(vec![None, Some(Norm::Layer), Some(Norm::Rms), Some(Norm::Rms)]),
         select(vec![None, Some(10.0), Some(10_000.0)]),
+        any::<bool>(),
+        select(vec![
+            RotaryScaling::None,
+            RotaryScaling::Linear { factor: 3.0 },
+            RotaryScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, positions: 20 },
+        ]),
+    );
+    let stream = (
+        any::<bool>(),
+        select(NormPlace::ALL.map(|(_, it)| it).to_vec()),
+        select(ResidualOrder::ALL.map(|(_, it)| it).to_vec()),
+        select(vec![1.0, 1.0, 0.25]),
     );
     let others = (any::<[bool; 4]>(), any::<bool>(), select(Activation::ALL.map(|(_, it)| it).to_vec()));
-    (sizes, attention, others).prop_map(
-        |((more_heads, keys, head_dim, wider), (window, cap, qk_norm, rotary), (biases, rms, activation))| Kind {
+    (sizes, attention, stream, others).prop_map(
+        |(
+            (more_heads, keys, head_dim, wider),
+            (window, cap, qk_norm, rotary, part, scaling),
+            (offset, norm_place, order, scale),
+            (biases, rms, activation),
+        )| Kind {
             more_heads,
             keys,
             head_dim,
@@ -80,6 +112,11 @@ fn kinds() -> impl Strategy<Value = Kind> {
             cap,
             qk_norm,
             rotary,
+            part,
+            scaling,
+            offset,
+            norm_place,
+            residual: Residual { order, scale },
             norm: if rms { Norm::Rms } else { Norm::Layer },
             activation,
         },

@@ -32,8 +32,59 @@ pub struct Attention {
 /// Rotary positions (RoPE): pairs of numbers of a head turn by angles that grow with the position, halves of a head paired.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Rotary {
-    /// Base of the frequencies: pair `i` turns by `position * base^(-2 i / head_dim)`.
+    /// Base of the frequencies: pair `i` turns by `position * base^(-2 i / d)`.
     pub base: f64,
+    /// The first so many columns of a head turn, `d` above; an even number, at most `head_dim`.
+    pub columns: usize,
+    /// What the frequencies are multiplied with.
+    pub scaling: RotaryScaling,
+}
+
+/// How rotary frequencies are scaled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub enum RotaryScaling {
+    /// They stay.
+    None,
+    /// All are divided by `factor` (position interpolation, Chen et al. 2023).
+    Linear {
+        /// At least 1.
+        factor: f64,
+    },
+    /// Those whose wave is longer than `positions / low` are divided by `factor`, those whose wave is shorter than
+    /// `positions / high` stay, and those between are mixed (Llama 3.1's released code).
+    Llama3 {
+        /// At least 1.
+        factor: f64,
+        /// Below `high`.
+        low: f64,
+        /// Above `low`.
+        high: f64,
+        /// The length of sequences before.
+        positions: usize,
+    },
+}
+
+impl RotaryScaling {
+    /// A frequency, in radians a position, as it is used.
+    pub fn of(self, frequency: f64) -> f64 {
+        match self {
+            Self::None => frequency,
+            Self::Linear { factor } => frequency / factor,
+            Self::Llama3 { factor, low, high, positions } => {
+                let waves = positions as f64 * frequency / std::f64::consts::TAU;
+                let kept = ((waves - low) / (high - low)).clamp(0.0, 1.0);
+                frequency * (kept + (1.0 - kept) / factor)
+            }
+        }
+    }
+}
+
+impl Rotary {
+    /// The frequencies of the pairs of a head that turn, in radians a position.
+    pub fn frequencies(&self) -> impl Iterator<Item = f64> {
+        let Self { base, columns, scaling } = *self;
+        (0..columns / 2).map(move |i| scaling.of(base.powf(-2.0 * i as f64 / columns as f64)))
+    }
 }
 
 impl Attention {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Activation, Attention, Norm};
+use crate::{Activation, Attention, Norm, NormPlace, ResidualOrder};
 
 /// What a block is made of. Everything that two blocks of a model can differ in is here.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -11,8 +11,26 @@ pub struct Block {
     pub attention: Attention,
     /// On each token alone.
     pub perceptron: Perceptron,
-    /// Before either of them.
+    /// Of the residual stream.
     pub norm: Normalization,
+    /// Before or after attention and perceptron.
+    pub norm_place: NormPlace,
+    /// How both are added to the stream.
+    pub residual: Residual,
+}
+
+/// How attention and perceptron are added to the residual stream.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Residual {
+    /// One after the other, or beside each other.
+    pub order: ResidualOrder,
+    /// What they give is multiplied with this; above 0.
+    pub scale: f64,
+}
+
+impl Residual {
+    /// GPT's: one after the other, as they are.
+    pub const PLAIN: Self = Self { order: ResidualOrder::Sequential, scale: 1.0 };
 }
 
 /// Two linear layers with a function between them: `down(f(up(x)))`, or, gated, `down(f(gate(x)) * up(x))`.
@@ -42,4 +60,13 @@ pub struct Normalization {
     pub kind: Norm,
     /// Added to the variance (layer norm) or to the mean square (RMS norm).
     pub epsilon: f64,
+    /// Whether gammas are stored as their distance from 1: a row is multiplied with `1 + gamma` (Gemma).
+    pub offset: bool,
+}
+
+impl Normalization {
+    /// What a gamma starts as.
+    pub fn initial_gamma(&self) -> f64 {
+        if self.offset { 0.0 } else { 1.0 }
+    }
 }

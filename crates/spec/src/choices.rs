@@ -146,6 +146,58 @@ impl QkNorm {
     }
 }
 
+/// Where norms of the residual stream stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormPlace {
+    /// What attention and perceptron read is normed.
+    Before,
+    /// What they give is normed, before it is added to the stream (OLMo 2).
+    After,
+    /// Both, each by a norm of its own (Gemma 2).
+    Both,
+}
+
+named!(NormPlace, "place of norms", { "before" => Before, "after" => After, "both" => Both });
+
+impl NormPlace {
+    /// Whether what a layer reads is normed.
+    pub fn is_before(self) -> bool {
+        self != Self::After
+    }
+
+    /// Whether what a layer gives is normed.
+    pub fn is_after(self) -> bool {
+        self != Self::Before
+    }
+}
+
+/// What the perceptron reads and is added to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResidualOrder {
+    /// It reads the stream to which attention has been added.
+    Sequential,
+    /// It reads what attention reads, each by a norm of its own, and both are added (GPT-NeoX).
+    Parallel,
+}
+
+named!(ResidualOrder, "order of attention and perceptron", { "sequential" => Sequential, "parallel" => Parallel });
+
+/// How rotary frequencies are scaled for sequences longer than a model was first trained with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RotaryRule {
+    /// Not at all.
+    None,
+    /// All alike.
+    Linear,
+    /// Slow ones only, with a ramp between (Llama 3.1).
+    Llama3,
+}
+
+named!(RotaryRule, "scaling of rotary positions", { "none" => None, "linear" => Linear, "llama3" => Llama3 });
+
 /// The function between the two layers of the perceptron.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -154,16 +206,34 @@ pub enum Activation {
     Gelu,
     /// `silu(gate) * up`.
     Swiglu,
+    /// `x / (1 + e^-x)`.
+    Silu,
+    /// `max(x, 0)`.
+    Relu,
+    /// `max(x, 0)^2`.
+    Relu2,
+    /// `gelu(gate) * up`.
+    Geglu,
+    /// `relu(gate) * up`.
+    Reglu,
 }
 
-named!(Activation, "activation", { "gelu" => Gelu, "swiglu" => Swiglu });
+named!(Activation, "activation", {
+    "gelu" => Gelu,
+    "swiglu" => Swiglu,
+    "silu" => Silu,
+    "relu" => Relu,
+    "relu2" => Relu2,
+    "geglu" => Geglu,
+    "reglu" => Reglu,
+});
 
 impl Activation {
     /// Columns that one output needs.
     pub fn inputs(self) -> usize {
         match self {
-            Self::Gelu => 1,
-            Self::Swiglu => 2,
+            Self::Gelu | Self::Silu | Self::Relu | Self::Relu2 => 1,
+            Self::Swiglu | Self::Geglu | Self::Reglu => 2,
         }
     }
 }

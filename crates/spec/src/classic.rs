@@ -3,7 +3,8 @@
 
 use crate::choices::QkNorm;
 use crate::{
-    Activation, Attention, Block, Blocks, Model, Norm, Normalization, Perceptron, Positions, Rotary, SpecError,
+    Activation, Attention, Block, Blocks, Model, Norm, NormPlace, Normalization, Perceptron, Positions, Residual,
+    ResidualOrder, Rotary, RotaryScaling, SpecError,
 };
 
 /// The base of rotary positions where none is said.
@@ -94,7 +95,8 @@ impl Classic {
 
     /// The model as a list of blocks.
     pub fn model(self) -> Model {
-        let norm = Normalization { kind: self.norm, epsilon: self.norm_epsilon };
+        let norm = Normalization { kind: self.norm, epsilon: self.norm_epsilon, offset: false };
+        let rotary = Rotary { base: self.rotary_base, columns: self.head_dim(), scaling: RotaryScaling::None };
         let block = Block {
             attention: Attention {
                 heads: self.heads,
@@ -104,7 +106,7 @@ impl Classic {
                 window: None,
                 cap: None,
                 qk_norm: None,
-                rotary: (self.positions == Positions::Rotary).then_some(Rotary { base: self.rotary_base }),
+                rotary: (self.positions == Positions::Rotary).then_some(rotary),
                 qkv_bias: self.biases,
                 projection_bias: self.biases,
             },
@@ -115,6 +117,8 @@ impl Classic {
                 down_bias: self.biases,
             },
             norm,
+            norm_place: NormPlace::Before,
+            residual: Residual::PLAIN,
         };
         Model {
             name: self.name,
@@ -175,14 +179,26 @@ impl Model {
     /// What [`Classic`] does not say of the model, as key and value of its file; `None`: it says all.
     pub fn beyond_classic(&self) -> Option<(&'static str, String)> {
         let classic = self.classic();
-        if classic.positions != Positions::None && classic.clone().model() == *self {
+        let known = [Activation::Gelu, Activation::Swiglu].contains(&classic.activation);
+        if known && classic.positions != Positions::None && classic.clone().model() == *self {
             return None;
         }
-        let Block { attention, perceptron, .. } = *self.blocks.first();
+        let Block { attention, perceptron, norm, norm_place, residual } = *self.blocks.first();
         let kinds = self.blocks.kinds().len();
         let window = attention.window.unwrap_or(0);
         let differences = [
             (classic.positions == Positions::None, "positions", "none".to_owned()),
+            (!known, "activation", classic.activation.to_string()),
+            (attention.rotary.is_some_and(|it| it.columns != attention.head_dim), "rotary_dim", "a part".to_owned()),
+            (
+                attention.rotary.is_some_and(|it| it.scaling != RotaryScaling::None),
+                "rotary_scaling",
+                "of frequencies".to_owned(),
+            ),
+            (norm.offset, "norm_offset", "true".to_owned()),
+            (norm_place != NormPlace::Before, "norm_place", norm_place.to_string()),
+            (residual.order != ResidualOrder::Sequential, "residual", residual.order.to_string()),
+            (residual.scale != 1.0, "residual_scale", residual.scale.to_string()),
             (window > 0, "window", window.to_string()),
             (attention.cap.is_some(), "attention_cap", attention.cap.unwrap_or(0.0).to_string()),
             (attention.qk_norm.is_some(), "qk_norm", QkNorm::of(attention.qk_norm).to_string()),

@@ -41,13 +41,14 @@ mod rules;
 mod targets;
 mod toml_text;
 
-pub use attention::{Attention, Rotary};
+pub use attention::{Attention, Rotary, RotaryScaling};
 pub use axis::{Axis, AxisOrder, AxisSet};
-pub use block::{Block, Normalization, Perceptron};
+pub use block::{Block, Normalization, Perceptron, Residual};
 pub use block_list::Blocks;
 pub use calibration::{Calibration, MeasuredCollective, MeasuredOperation, RateUnit};
 pub use choices::{
-    Activation, Activations, ElementType, KeepWeights, Linear, Norm, Positions, QkNorm, Recompute, Schedule, Zero,
+    Activation, Activations, ElementType, KeepWeights, Linear, Norm, NormPlace, Positions, QkNorm, Recompute,
+    ResidualOrder, RotaryRule, Schedule, Zero,
 };
 pub use classic::Classic;
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};

@@ -15,12 +15,12 @@ use crate::{Blocks, Classic, ModelFile, Normalization};
 /// | `embedding.table` (tokens) | `[vocab, hidden]` | yes |
 /// | `embedding.weight`, `.bias` (patches) | `[values, hidden]`, `[1, hidden]` | yes, no |
 /// | `embedding.positions` (learned) | `[seq_len, hidden]` | yes |
-/// | `block.I.norm1.gamma`, `.beta` (layer norm) | `[1, hidden]` | no |
+/// | `block.I.norm1.gamma`, `.beta` (layer norm); `block.I.norm1_after` of what attention gives | `[1, hidden]` | no |
 /// | `block.I.qkv.weight` | `[hidden, (heads + 2 kv_heads) d]`; group-major: the queries of group 0 (the heads that share a key), its key, its value, then group 1, ... | yes |
 /// | `block.I.qkv.bias` | `[1, (heads + 2 kv_heads) d]` | no |
 /// | `block.I.query_norm.gamma`, `.beta`, `block.I.key_norm.gamma`, `.beta` (norms of queries and keys) | `[1, d]` | no |
 /// | `block.I.projection.weight`, `.bias` | `[heads d, hidden]`, `[1, hidden]` | yes, no |
-/// | `block.I.norm2.gamma`, `.beta` | `[1, hidden]` | no |
+/// | `block.I.norm2.gamma`, `.beta`; `block.I.norm2_after` of what the perceptron gives | `[1, hidden]` | no |
 /// | `block.I.up.weight`, `.bias` | `[hidden, up_width]`, `[1, up_width]`; gated: columns gate 0, up 0, gate 1, up 1, ... | yes, no |
 /// | `block.I.down.weight`, `.bias` | `[width, hidden]`, `[1, hidden]` | yes, no |
 /// | `final_norm.gamma`, `.beta` | `[1, hidden]` | no |

@@ -89,18 +89,21 @@ impl Model {
 
     fn parameters_of(&self, block: &Block) -> impl Iterator<Item = ModelParameter> + use<> {
         let h = self.hidden;
-        let Block { attention, perceptron, norm } = *block;
+        let Block { attention, perceptron, norm, norm_place, .. } = *block;
+        let stream_norm = |layer, stands| if stands { norm_vectors(layer, norm, h) } else { [None, None] };
         // Of what is added to the residual stream, as often as there are such layers.
         let added = DEVIATION / (2.0 * self.layers() as f64).sqrt();
         let layers = [
-            norm_vectors("norm1", norm, h),
+            stream_norm("norm1", norm_place.is_before()),
             linear("qkv", [h, attention.qkv_width()], attention.qkv_bias, DEVIATION),
             qk_norm_vectors("query_norm", attention),
             qk_norm_vectors("key_norm", attention),
             linear("projection", [attention.width(), h], attention.projection_bias, added),
-            norm_vectors("norm2", norm, h),
+            stream_norm("norm1_after", norm_place.is_after()),
+            stream_norm("norm2", norm_place.is_before()),
             linear("up", [h, perceptron.up_width()], perceptron.up_bias, DEVIATION),
             linear("down", [perceptron.width, h], perceptron.down_bias, added),
+            stream_norm("norm2_after", norm_place.is_after()),
         ];
         layers.into_iter().flatten().flatten()
     }
@@ -129,5 +132,5 @@ fn qk_norm_vectors(layer: &'static str, attention: Attention) -> [Option<ModelPa
 
 fn norm_vectors(layer: &'static str, norm: Normalization, width: usize) -> [Option<ModelParameter>; 2] {
     let beta = (norm.kind == Norm::Layer).then(|| ModelParameter::vector(layer, "beta", width, 0.0));
-    [Some(ModelParameter::vector(layer, "gamma", width, 1.0)), beta]
+    [Some(ModelParameter::vector(layer, "gamma", width, norm.initial_gamma())), beta]
 }

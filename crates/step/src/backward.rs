@@ -53,6 +53,11 @@ pub(crate) enum Node {
         output: ValueId,
         activated: ValueId,
     },
+    Scale {
+        block: BlockKind,
+        input: ValueId,
+        output: ValueId,
+    },
     HeadNorm(HeadNormNode),
     Rotate {
         block: usize,
@@ -162,10 +167,27 @@ impl Builder<'_> {
         let origin = known.origin.get(&value).copied().unwrap_or(value);
         let complete = self.sharding(origin).of_gradient();
         let gradient = self.transition(gradient, &complete)?;
-        // Only norms add to a gradient that is there already, and do so themselves.
-        let before = known.of.insert(origin, gradient);
-        debug_assert!(before.is_none(), "{} has two consumers", self.values[origin.0].name);
+        let gradient = match known.of.get(&origin).copied() {
+            None => gradient,
+            Some(residual) => {
+                let output = self.place_to_add(residual)?;
+                self.push(kind::Accumulate { input: gradient, output, write: Write::Accumulate });
+                output
+            }
+        };
+        known.of.insert(origin, gradient);
         Ok(())
+    }
+
+    /// Where to add to a gradient of the residual stream that is there already: its own place. Where products of weights are
+    /// put off they still read what it was before; then a copy.
+    fn place_to_add(&mut self, residual: ValueId) -> Result<ValueId, StepError> {
+        if self.layout.schedule != Schedule::ZeroBubble {
+            return Ok(self.in_place("d residual", residual));
+        }
+        let copy = self.like("d residual", residual)?;
+        self.push(kind::Accumulate { input: residual, output: copy, write: Write::Overwrite });
+        Ok(self.in_place("d residual", copy))
     }
 
     /// The gradient value of a vector parameter, noting over what it is summed: the axes that cut `from` and do not cut
@@ -241,11 +263,8 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
         }
         Node::Activation { function, bias, input, output, activated } => {
             let gradient = known.of[&activated];
-            // SwiGLU has two inputs for an output: their gradients take the place of the inputs.
-            let place = match function {
-                Activation::Gelu => gradient,
-                Activation::Swiglu => output,
-            };
+            // With a gate there are two inputs for an output: their gradients take the place of the inputs.
+            let place = if function.inputs() == 1 { gradient } else { output };
             let before = b.in_place("d up pre-activation", place);
             let bias_gradient = bias.map(|bias| b.vector_gradient(bias, before));
             b.push(kind::ActivationBackward {
@@ -317,6 +336,12 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
                 b.push(kind::BiasBackward { gradient: branch, output: bias_gradient, write: MICROBATCHES });
             }
             b.contribute(known, input, branch)
+        }
+        Node::Scale { block, input, output } => {
+            let gradient = known.of[&output];
+            let scaled = b.like("d scaled", gradient)?;
+            b.push(kind::Scale { block, input: gradient, output: scaled });
+            b.contribute(known, input, scaled)
         }
         Node::Dropout { site, input, output } => {
             let gradient = known.of[&output];
@@ -464,18 +489,16 @@ fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), St
         write: MICROBATCHES,
     });
     let reduced = b.transition(row_sums, &complete)?;
-    // The residual stream's gradient is there already: the norm's is added to it in place.
-    // Where products of weights are put off they still read the gradient that it had before.
-    let (output, write) = match known.of.get(&input).copied() {
-        Some(residual) if b.layout.schedule == Schedule::ZeroBubble => {
-            let copy = b.like("d residual", residual)?;
-            b.push(kind::Accumulate { input: residual, output: copy, write: Write::Overwrite });
-            (b.in_place("d residual", copy), Write::Accumulate)
-        }
-        Some(residual) => (b.in_place("d residual", residual), Write::Accumulate),
+    // Where the residual stream's gradient is there already, the norm's is added to it in place.
+    let residual = known.of.get(&input).copied();
+    let (output, write) = match residual {
+        Some(residual) => (b.place_to_add(residual)?, Write::Accumulate),
         None => (b.like("d residual", input)?, Write::Overwrite),
     };
     b.push(kind::NormBackward { of, input, sums, squares, gamma, gradient, reduced, output, write });
+    if residual.is_none() {
+        return b.contribute(known, input, output);
+    }
     known.of.insert(input, output);
     Ok(())
 }

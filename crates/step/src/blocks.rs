@@ -4,7 +4,7 @@
 //! their scattered form (sequence parallelism over two axes). A normal layer contracts over y and gives columns
 //! over x; a transposed one contracts over x and gives columns over y.
 
-use quadrille_spec::{Attention, Axis, Block, Linear, Norm, Normalization, Perceptron};
+use quadrille_spec::{Attention, Axis, Block, Linear, Norm, Normalization, Perceptron, Residual, ResidualOrder};
 
 use crate::backward::{HeadNormNode, Node, NormNode};
 use crate::builder::{Builder, PARTIAL};
@@ -38,8 +38,12 @@ pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
     };
     for index in blocks {
         b.layer = Layer::Block(index);
-        x = attention_half(b, index, x)?;
-        x = perceptron_half(b, index, x)?;
+        let middle = attention_half(b, index, x)?;
+        let read = match b.model.blocks[index].residual.order {
+            ResidualOrder::Sequential => middle,
+            ResidualOrder::Parallel => x,
+        };
+        x = perceptron_half(b, index, read, middle)?;
     }
     if piece == last {
         b.layer = Layer::Head;
@@ -88,7 +92,7 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let Block { attention, .. } = b.model.blocks[index];
     let (h, width) = (b.model.hidden, b.keys_values_extent(index, true));
     let name = |what: &str| format!("block.{index}.{what}");
-    let normed = norm(b, &name("norm1"), Some(index), x)?;
+    let normed = norm_before(b, &name("norm1"), index, x)?;
     let weight = weight(b, &name("qkv"), [h.into(), width], NORMAL, INIT_STD)?;
     b.share_keys(weight, index);
     let qkv = linear(b, &name("qkv"), normed, weight, NORMAL)?;
@@ -106,7 +110,7 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let weight = self::weight(b, &name("projection"), shape, TRANSPOSED, added_std(b))?;
     let projected = linear(b, &name("projection"), output, weight, TRANSPOSED)?;
     let bias = bias_parameter(b, &name("projection"), attention.projection_bias, projected)?;
-    residual(b, DropoutSite::Projection(index), bias, projected, x)
+    branch(b, index, "norm1_after", DropoutSite::Projection(index), bias, projected, x)
 }
 
 /// The deviation of weights whose results are added to the residual stream, as often as there are such layers.
@@ -165,7 +169,7 @@ fn norm_vectors(
     let mut vector = |part: &str, value: f64| {
         b.parameter(format!("{name}.{part}"), [1.into(), cols], sharding.clone(), Initial::Constant(value), false)
     };
-    let gamma = vector("gamma", 1.0)?;
+    let gamma = vector("gamma", rule.initial_gamma())?;
     let beta = (rule.kind == Norm::Layer).then(|| vector("beta", 0.0)).transpose()?;
     Ok((gamma, beta))
 }
@@ -182,13 +186,13 @@ fn rotate(b: &mut Builder, name: &str, block: usize, input: ValueId) -> ValueId 
     output
 }
 
-/// `x + down(activation(up(norm2(x))))`.
-fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
+/// `residual + down(activation(up(norm2(read))))`.
+fn perceptron_half(b: &mut Builder, index: usize, read: ValueId, residual: ValueId) -> Built<ValueId> {
     let Block { perceptron, .. } = b.model.blocks[index];
     let Perceptron { width: f, activation: function, .. } = perceptron;
     let h = b.model.hidden;
     let name = |what: &str| format!("block.{index}.{what}");
-    let normed = norm(b, &name("norm2"), Some(index), x)?;
+    let normed = norm_before(b, &name("norm2"), index, read)?;
     let weight = weight(b, &name("up"), [h.into(), perceptron.up_width().into()], NORMAL, INIT_STD)?;
     let up = linear(b, &name("up"), normed, weight, NORMAL)?;
 
@@ -203,7 +207,7 @@ fn perceptron_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> 
     let weight = self::weight(b, &name("down"), [f.into(), h.into()], TRANSPOSED, added_std(b))?;
     let down = linear(b, &name("down"), activated, weight, TRANSPOSED)?;
     let bias = bias_parameter(b, &name("down"), perceptron.down_bias, down)?;
-    residual(b, DropoutSite::Down(index), bias, down, x)
+    branch(b, index, "norm2_after", DropoutSite::Down(index), bias, down, residual)
 }
 
 /// A norm whose statistics are reduced over the axes that shard the columns: sums and centered squares of a layer
@@ -317,6 +321,39 @@ pub(crate) fn add_bias(b: &mut Builder, name: &str, bias: Option<ParameterId>, i
     b.push(kind::Bias { bias: value, input, output });
     b.record(Node::Bias { bias, input, output });
     output
+}
+
+/// What attention and perceptron read of the stream, normed if they norm it before.
+fn norm_before(b: &mut Builder, name: &str, block: usize, x: ValueId) -> Built<ValueId> {
+    if b.model.blocks[block].norm_place.is_before() { norm(b, name, Some(block), x) } else { Ok(x) }
+}
+
+/// What attention or perceptron gives, added to the residual stream: with its bias, normed, times a factor.
+fn branch(
+    b: &mut Builder,
+    index: usize,
+    after: &str,
+    site: DropoutSite,
+    bias: Option<ParameterId>,
+    input: ValueId,
+    stream: ValueId,
+) -> Built<ValueId> {
+    let Block { norm_place, residual: Residual { scale, .. }, .. } = b.model.blocks[index];
+    if !norm_place.is_after() && scale == 1.0 {
+        return residual(b, site, bias, input, stream);
+    }
+    let name = b.values[input.0].name.clone();
+    let mut given = add_bias(b, &name, bias, input);
+    if norm_place.is_after() {
+        given = norm(b, &format!("block.{index}.{after}"), Some(index), given)?;
+    }
+    if scale != 1.0 {
+        let (block, output) = (b.block_kind(index), b.in_place("scaled", given));
+        b.push(kind::Scale { block, input: given, output });
+        b.record(Node::Scale { block, input: given, output });
+        given = output;
+    }
+    residual(b, site, None, given, stream)
 }
 
 /// Bias, dropout and the addition to the residual stream.

@@ -182,27 +182,27 @@ impl Bench {
         self.rate("rms_norm_backward", len, 4, || {
             rms_norm_backward(pool, rows, cols, cols, 1e-5, &x, &squares, &gamma, &r, &sums, &mut z, true)
         });
-        let rotary = Rotary::new(64, 10_000.0, 0..256);
+        let rotary = Rotary::new(64, &(0..32).map(|i| 1e4_f64.powf(-f64::from(i) / 32.0)).collect::<Vec<_>>(), 0..256);
         let turned = 2 * wide_len / 3;
         self.rate("rotate", turned, 2, || {
             rotate(pool, rows, wide / 192, 1, &rotary, |row| row % 256, &mut pre, false);
         });
         let mut narrow = random(wide_len / 2);
         self.rate("bias_swiglu_forward", wide_len / 2, 5, || {
-            bias_swiglu_forward(pool, rows, wide / 2, &mut pre, Some(&bias), &mut narrow)
+            bias_gated_forward(pool, Curve::Silu, rows, wide / 2, &mut pre, Some(&bias), &mut narrow)
         });
         self.rate("bias_swiglu_backward", wide_len / 2, 5, || {
-            bias_swiglu_backward(pool, rows, wide / 2, &mut pre, &narrow, Some(&mut dbias), true)
+            bias_gated_backward(pool, Curve::Silu, rows, wide / 2, &mut pre, &narrow, Some(&mut dbias), true)
         });
         pre.fill(10.0);
         self.rate("residual_forward", len, 3, || residual_forward(pool, rows, cols, &mut y, Some(&beta), &x, None));
         self.rate("bias_forward", wide_len, 2, || bias_forward(pool, rows, wide, &mut pre, &bias));
         self.rate("bias_backward", wide_len, 1, || bias_backward(pool, rows, wide, &pre, &mut dbias, true));
         self.rate("bias_gelu_forward", wide_len, 3, || {
-            bias_gelu_forward(pool, rows, wide, &mut pre, Some(&bias), &mut wide_y)
+            bias_curve_forward(pool, Curve::Gelu, rows, wide, &mut pre, Some(&bias), &mut wide_y)
         });
         self.rate("bias_gelu_backward", wide_len, 3, || {
-            bias_gelu_backward(pool, rows, wide, &pre, &mut wide_y, Some(&mut dbias), true)
+            bias_curve_backward(pool, Curve::Gelu, rows, wide, &pre, &mut wide_y, Some(&mut dbias), true)
         });
         self.rate("pack_columns", wide_len, 2, || pack_columns(pool, rows, wide, 2, &pre, &mut wide_y));
         self.rate("unpack_columns", wide_len, 2, || unpack_columns(pool, rows, wide, 2, &pre, &mut wide_y));

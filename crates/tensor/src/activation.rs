@@ -1,17 +1,10 @@
-//! Biases, and GELU, also fused with a bias.
-//!
-//! GELU in its tanh form, 0.5 x (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3), is
-//! x sigmoid(2u): one exponential, and no cancellation for negative x.
+//! Biases, and functions of a perceptron without gates, also fused with a bias.
 
+use crate::curves::{Curve, Function, with_curve};
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{add, block_rows, column_sums};
 use crate::pool::Pool;
-
-/// 2 sqrt(2/pi).
-const SLOPE: f64 = 1.595_769_121_605_730_8;
-/// The cubic term's weight.
-const CUBIC: f64 = 0.044_715;
 
 /// x [rows, cols] += bias `[cols]`, in every row.
 pub fn bias_forward<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &mut [T], bias: &[T]) {
@@ -32,9 +25,10 @@ pub fn bias_backward<T: Element>(pool: &Pool, rows: usize, cols: usize, dy: &[T]
     });
 }
 
-/// pre [rows, cols] += bias, kept for the backward pass; y = GELU(pre).
-pub fn bias_gelu_forward<T: Element>(
+/// pre [rows, cols] += bias, kept for the backward pass; y = curve(pre).
+pub fn bias_curve_forward<T: Element>(
     pool: &Pool,
+    curve: Curve,
     rows: usize,
     cols: usize,
     pre: &mut [T],
@@ -52,30 +46,33 @@ pub fn bias_gelu_forward<T: Element>(
             if let Some(bias) = bias {
                 add(pre, bias);
             }
-            activate(pre, y);
+            with_curve!(curve, F, activate::<F, T>(pre, y));
         }
     });
 }
 
-/// activated = GELU(pre), for a stored `pre`: bit by bit what [`bias_gelu_forward`] gave with it.
-pub fn gelu<T: Element>(pool: &Pool, pre: &[T], activated: &mut [T]) {
+/// activated = curve(pre), for a stored `pre`: bit by bit what [`bias_curve_forward`] gave with it.
+pub fn activate_curve<T: Element>(pool: &Pool, curve: Curve, pre: &[T], activated: &mut [T]) {
     assert_eq!(pre.len(), activated.len());
     let piece = pool.piece(pre.len());
-    pool.each(pre.chunks(piece).zip(activated.chunks_mut(piece)), |(pre, y)| activate(pre, y));
+    pool.each(pre.chunks(piece).zip(activated.chunks_mut(piece)), |(pre, y)| {
+        with_curve!(curve, F, activate::<F, T>(pre, y))
+    });
 }
 
-/// y = GELU(pre), on this thread.
-fn activate<T: Element>(pre: &[T], y: &mut [T]) {
+/// y = F(pre), on this thread.
+fn activate<F: Function, T: Element>(pre: &[T], y: &mut [T]) {
     vectorised(
         #[inline(always)]
-        || y.iter_mut().zip(pre).for_each(|(y, x)| *y = *x / (T::ONE + exp_minus_2u(*x))),
+        || y.iter_mut().zip(pre).for_each(|(y, x)| *y = F::value(*x)),
     );
 }
 
 /// dy [rows, cols] becomes the gradient of `pre`; its column sums are written to, or with
 /// `accumulate` added to, `dbias`.
-pub fn bias_gelu_backward<T: Element>(
+pub fn bias_curve_backward<T: Element>(
     pool: &Pool,
+    curve: Curve,
     rows: usize,
     cols: usize,
     pre: &[T],
@@ -91,37 +88,19 @@ pub fn bias_gelu_backward<T: Element>(
     let piece = (piece * cols).max(1);
     let blocks = pre.chunks(piece).zip(dy.chunks_mut(piece));
     let Some(dbias) = dbias else {
-        return pool.each(blocks, |(pre, dy)| gelu_gradient(pre, dy));
+        return pool.each(blocks, |(pre, dy)| with_curve!(curve, F, gradient::<F, T>(pre, dy)));
     };
     column_sums(pool, cols, blocks, &mut [dbias], accumulate, |(pre, dy), sums| {
         for (pre, dy) in pre.chunks_exact(cols).zip(dy.chunks_exact_mut(cols)) {
-            gelu_gradient(pre, dy);
+            with_curve!(curve, F, gradient::<F, T>(pre, dy));
             add(sums, dy);
         }
     });
 }
 
-fn gelu_gradient<T: Element>(pre: &[T], dy: &mut [T]) {
-    let (slope, cubic) = (T::from_f64(SLOPE), T::from_f64(3.0 * SLOPE * CUBIC));
+fn gradient<F: Function, T: Element>(pre: &[T], dy: &mut [T]) {
     vectorised(
         #[inline(always)]
-        || {
-            for (x, dy) in pre.iter().zip(dy) {
-                let e = exp_minus_2u(*x);
-                let sigmoid = T::ONE / (T::ONE + e);
-                let inner = cubic.mul_add(*x * *x, slope);
-                // 1 - sigmoid = e sigmoid, without cancellation.
-                *dy *= (*x * inner * (e * sigmoid)).mul_add(sigmoid, sigmoid);
-            }
-        },
+        || pre.iter().zip(dy).for_each(|(x, dy)| *dy *= F::slope(*x).1),
     );
-}
-
-/// e^(-2u), of which sigmoid(2u) = 1 / (1 + e^(-2u)); cut off where the sigmoid is 1e-35, so that
-/// it stays finite.
-#[inline(always)]
-fn exp_minus_2u<T: Element>(x: T) -> T {
-    let z = x * T::from_f64(-SLOPE * CUBIC).mul_add(x * x, T::from_f64(-SLOPE));
-    let limit = T::from_f64(80.0);
-    (if z > limit { limit } else { z }).exp()
 }

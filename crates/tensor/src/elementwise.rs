@@ -55,3 +55,9 @@ fn squares<T: Element>(x: &[T]) -> f64 {
     }
     lanes.iter().sum()
 }
+
+/// x *= factor.
+pub fn scale<T: Element>(pool: &Pool, x: &mut [T], factor: T) {
+    let piece = pool.piece(x.len());
+    pool.each(x.chunks_mut(piece), |x| x.iter_mut().for_each(|x| *x *= factor));
+}

@@ -1,7 +1,7 @@
 //! Rotary positions (Su et al. 2021), halves of a head paired as in Llama's released code.
 //!
-//! Letters: d = head dimension; pair i of a head, its numbers i and i + d / 2, turns by the angle
-//! position * base^(-2 i / d).
+//! Letters: d = head dimension, p = pairs that turn; pair i of a head, its numbers i and i + p, turns by the angle
+//! position * frequency i. Numbers from 2 p on stay.
 
 use crate::dispatch::vectorised;
 use crate::element::Element;
@@ -10,25 +10,26 @@ use crate::pool::Pool;
 /// Cosines and sines of the angles of some positions.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rotary<T> {
-    /// d / 2.
+    /// d.
+    head_dim: usize,
+    /// p.
     pairs: usize,
-    /// By row of the table, d / 2 cosines and then d / 2 sines.
+    /// By row of the table, p cosines and then p sines.
     table: Vec<T>,
 }
 
 impl<T: Element> Rotary<T> {
-    /// The table for heads of `head_dim` numbers, an even number; a row per position.
-    pub fn new(head_dim: usize, base: f64, positions: impl Iterator<Item = usize>) -> Self {
-        assert!(head_dim.is_multiple_of(2), "heads of {head_dim} numbers");
-        let pairs = head_dim / 2;
-        let frequencies: Vec<f64> = (0..pairs).map(|i| base.powf(-2.0 * i as f64 / head_dim as f64)).collect();
+    /// The table for heads of `head_dim` numbers whose first ones, two for each frequency, turn; a row per position.
+    pub fn new(head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Self {
+        let pairs = frequencies.len();
+        assert!(2 * pairs <= head_dim, "heads of {head_dim} numbers, {pairs} pairs");
         let mut table = Vec::new();
         for position in positions {
             let angles = || frequencies.iter().map(|frequency| position as f64 * frequency);
             table.extend(angles().map(|angle| T::from_f64(angle.cos())));
             table.extend(angles().map(|angle| T::from_f64(angle.sin())));
         }
-        Rotary { pairs, table }
+        Rotary { head_dim, pairs, table }
     }
 
     fn row(&self, row: usize) -> (&[T], &[T]) {
@@ -38,7 +39,7 @@ impl<T: Element> Rotary<T> {
 
 /// Turns the queries and keys of x [rows, groups * (heads + 2) * d], of each group `heads` queries,
 /// the key and the value, by the angles in row at(r) of the table, or `back` by their negatives;
-/// returns how many elements it turned. Values stay.
+/// returns how many elements queries and keys have. Values stay.
 pub fn rotate<T: Element>(
     pool: &Pool,
     rows: usize,
@@ -49,7 +50,7 @@ pub fn rotate<T: Element>(
     x: &mut [T],
     back: bool,
 ) -> usize {
-    let d = 2 * rotary.pairs;
+    let (d, turning) = (rotary.head_dim, 2 * rotary.pairs);
     let cols = groups * (heads + 2) * d;
     assert_eq!(x.len(), rows * cols);
     if cols == 0 {
@@ -64,7 +65,9 @@ pub fn rotate<T: Element>(
                 #[inline(always)]
                 || {
                     for group in x.chunks_exact_mut((heads + 2) * d) {
-                        group[..(heads + 1) * d].chunks_exact_mut(d).for_each(|head| turn(head, cosines, sines, sign));
+                        group[..(heads + 1) * d]
+                            .chunks_exact_mut(d)
+                            .for_each(|head| turn(&mut head[..turning], cosines, sines, sign));
                     }
                 },
             );

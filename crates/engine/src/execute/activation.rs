@@ -3,10 +3,24 @@
 use quadrille_spec::Activation;
 use quadrille_step::kind;
 use quadrille_tensor as kernels;
+use quadrille_tensor::Curve;
 
 use crate::{EngineError, RankEngine, Real};
 
 type Swept = Result<usize, EngineError>;
+
+/// The function of an activation, and whether it is gated.
+fn curve(function: Activation) -> (Curve, bool) {
+    match function {
+        Activation::Gelu => (Curve::Gelu, false),
+        Activation::Silu => (Curve::Silu, false),
+        Activation::Relu => (Curve::Relu, false),
+        Activation::Relu2 => (Curve::Relu2, false),
+        Activation::Geglu => (Curve::Gelu, true),
+        Activation::Swiglu => (Curve::Silu, true),
+        Activation::Reglu => (Curve::Relu, true),
+    }
+}
 
 impl<T: Real> RankEngine<'_, T> {
     pub(super) fn bias(&mut self, op: &kind::Bias) -> Swept {
@@ -33,9 +47,9 @@ impl<T: Real> RankEngine<'_, T> {
         self.write(activated, |rank, y| {
             rank.write(output, |rank, pre| {
                 let ((rows, cols), bias) = (rank.dims(activated), rank.read_some(bias)?);
-                match function {
-                    Activation::Gelu => kernels::bias_gelu_forward(&rank.pool, rows, cols, pre, bias, y),
-                    Activation::Swiglu => kernels::bias_swiglu_forward(&rank.pool, rows, cols, pre, bias, y),
+                match curve(function) {
+                    (curve, false) => kernels::bias_curve_forward(&rank.pool, curve, rows, cols, pre, bias, y),
+                    (curve, true) => kernels::bias_gated_forward(&rank.pool, curve, rows, cols, pre, bias, y),
                 }
                 Ok(pre.len())
             })
@@ -46,9 +60,9 @@ impl<T: Real> RankEngine<'_, T> {
         let kind::Activate { function, input, output } = *op;
         self.write(output, |rank, activated| {
             let pre = rank.read(input)?;
-            match function {
-                Activation::Gelu => kernels::gelu(&rank.pool, pre, activated),
-                Activation::Swiglu => kernels::swiglu(&rank.pool, pre, activated),
+            match curve(function) {
+                (curve, false) => kernels::activate_curve(&rank.pool, curve, pre, activated),
+                (curve, true) => kernels::activate_gated(&rank.pool, curve, pre, activated),
             }
             Ok(pre.len())
         })
@@ -62,19 +76,31 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    /// `in_place` holds the gradient of GELU's output, or SwiGLU's input.
+    /// `in_place` holds the gradient of the function's output, or, with gates, its input.
     fn activation_gradient(&self, op: &kind::ActivationBackward, in_place: &mut [T], dbias: Option<&mut [T]>) -> Swept {
         let kind::ActivationBackward { function, input, gradient, write, .. } = *op;
         let ((rows, cols), add) = (self.dims(gradient), self.accumulates(write));
-        match function {
-            Activation::Gelu => {
-                kernels::bias_gelu_backward(&self.pool, rows, cols, self.read(input)?, in_place, dbias, add);
+        match curve(function) {
+            (curve, false) => {
+                kernels::bias_curve_backward(&self.pool, curve, rows, cols, self.read(input)?, in_place, dbias, add);
             }
-            Activation::Swiglu => {
-                kernels::bias_swiglu_backward(&self.pool, rows, cols, in_place, self.read(gradient)?, dbias, add);
+            (curve, true) => {
+                kernels::bias_gated_backward(&self.pool, curve, rows, cols, in_place, self.read(gradient)?, dbias, add);
             }
         }
         Ok(in_place.len())
+    }
+
+    pub(super) fn scale(&mut self, op: &kind::Scale) -> Swept {
+        let kind::Scale { block, input, output } = *op;
+        let in_place = self.storage(input) == self.storage(output);
+        self.write(output, |rank, x| {
+            if !in_place {
+                kernels::copy(&rank.pool, x, rank.read(input)?);
+            }
+            kernels::scale(&rank.pool, x, T::from_f64(block.of(&rank.program.model).residual.scale));
+            Ok(x.len())
+        })
     }
 
     pub(super) fn dropout(&mut self, op: &kind::Dropout) -> Swept {

@@ -51,6 +51,7 @@ impl<T: Real> RankEngine<'_, T> {
             Operation::NormBackward(op) => self.norm_backward(op),
             Operation::Bias(op) => self.bias(op),
             Operation::BiasBackward(op) => self.bias_backward(op),
+            Operation::Scale(op) => self.scale(op),
             Operation::HeadNorm(op) => self.head_norm(op),
             Operation::HeadNormBackward(op) => self.head_norm_backward(op),
             Operation::Rotate(op) => self.rotate(op),

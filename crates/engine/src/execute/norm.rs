@@ -1,6 +1,6 @@
 //! Norms in the pieces between which ranks reduce row statistics.
 
-use quadrille_spec::Norm;
+use quadrille_spec::{Norm, Normalization};
 use quadrille_step::{BlockKind, ValueId, kind, normalization};
 use quadrille_tensor as kernels;
 
@@ -38,14 +38,14 @@ impl<T: Real> RankEngine<'_, T> {
         let kind::Norm { of, input, sums, squares, gamma, beta, output } = *op;
         self.write(output, |rank, y| {
             let ((rows, cols), width) = (rank.dims(input), rank.value(input).cols);
-            let (x, squares, gamma) = (rank.read(input)?, rank.read(squares)?, rank.read(gamma)?);
-            let eps = rank.epsilon(of);
-            match rank.read_some(sums)?.zip(rank.read_some(beta)?) {
+            let (x, squares, rule) = (rank.read(input)?, rank.read(squares)?, rank.normalization(of));
+            let (eps, vectors) = (rule.epsilon, rank.read_some(sums)?.zip(rank.read_some(beta)?));
+            factors(rule, rank.read(gamma)?, |gamma| match vectors {
                 Some((sums, beta)) => {
                     kernels::norm_forward(&rank.pool, rows, cols, width, eps, x, sums, squares, gamma, beta, y);
                 }
                 None => kernels::rms_norm_forward(&rank.pool, rows, cols, width, eps, x, squares, gamma, y),
-            }
+            });
             Ok(x.len())
         })
     }
@@ -67,15 +67,16 @@ impl<T: Real> RankEngine<'_, T> {
         let ((rows, cols), width, pool) = (self.dims(input), self.value(input).cols, &self.pool);
         let (x, dy, gamma, squares) =
             (self.read(input)?, self.read(gradient)?, self.read(gamma)?, self.read(squares)?);
-        let (eps, add) = (self.epsilon(of), self.accumulates(write));
-        match self.read_some(sums)?.zip(dbeta) {
+        let (rule, add) = (self.normalization(of), self.accumulates(write));
+        let (eps, vectors) = (rule.epsilon, self.read_some(sums)?.zip(dbeta));
+        factors(rule, gamma, |gamma| match vectors {
             Some((sums, dbeta)) => kernels::norm_backward_sums(
                 pool, rows, cols, width, eps, x, sums, squares, gamma, dy, out, dgamma, dbeta, add,
             ),
             None => kernels::rms_norm_backward_sums(
                 pool, rows, cols, width, eps, x, squares, gamma, dy, out, dgamma, add,
             ),
-        }
+        });
         Ok(x.len())
     }
 
@@ -86,21 +87,22 @@ impl<T: Real> RankEngine<'_, T> {
             let ((rows, cols), width, pool) = (rank.dims(input), rank.value(input).cols, &rank.pool);
             let (x, dy, gamma) = (rank.read(input)?, rank.read(gradient)?, rank.read(gamma)?);
             let (squares, reduced) = (rank.read(squares)?, rank.read(reduced)?);
-            let (eps, add) = (rank.epsilon(of), rank.accumulates(write));
-            match rank.read_some(sums)? {
+            let (rule, add) = (rank.normalization(of), rank.accumulates(write));
+            let (eps, sums) = (rule.epsilon, rank.read_some(sums)?);
+            factors(rule, gamma, |gamma| match sums {
                 Some(sums) => kernels::norm_backward(
                     pool, rows, cols, width, eps, x, sums, squares, gamma, dy, reduced, dx, add,
                 ),
                 None => kernels::rms_norm_backward(
                     pool, rows, cols, width, eps, x, squares, gamma, dy, reduced, dx, add,
                 ),
-            }
+            });
             Ok(x.len())
         })
     }
 
-    fn epsilon(&self, of: Option<BlockKind>) -> f64 {
-        normalization(&self.program.model, of).epsilon
+    fn normalization(&self, of: Option<BlockKind>) -> Normalization {
+        normalization(&self.program.model, of)
     }
 
     pub(super) fn head_norm(&mut self, op: &kind::HeadNorm) -> Swept {
@@ -110,8 +112,9 @@ impl<T: Real> RankEngine<'_, T> {
             if !in_place {
                 kernels::copy(&rank.pool, qkv, rank.read(input)?);
             }
-            let (gamma, beta) = (rank.read(gamma)?, rank.read_some(beta)?);
-            Ok(kernels::head_norm_forward(&rank.pool, rank.heads_normed(block, keys, output), gamma, beta, qkv))
+            let (norm, rule) = rank.heads_normed(block, keys, output);
+            let beta = rank.read_some(beta)?;
+            Ok(factors(rule, rank.read(gamma)?, |gamma| kernels::head_norm_forward(&rank.pool, norm, gamma, beta, qkv)))
         })
     }
 
@@ -129,22 +132,30 @@ impl<T: Real> RankEngine<'_, T> {
         &self, op: &kind::HeadNormBackward, dqkv: &mut [T], dgamma: &mut [T], dbeta: Option<&mut [T]>,
     ) -> Swept {
         let kind::HeadNormBackward { block, keys, input, gamma, write, .. } = *op;
-        let (norm, x, gamma) = (self.heads_normed(block, keys, input), self.read(input)?, self.read(gamma)?);
+        let ((norm, rule), x, gamma) = (self.heads_normed(block, keys, input), self.read(input)?, self.read(gamma)?);
         let add = self.accumulates(write);
-        Ok(kernels::head_norm_backward(&self.pool, norm, x, gamma, dqkv, dgamma, dbeta, add))
+        Ok(factors(rule, gamma, |gamma| {
+            kernels::head_norm_backward(&self.pool, norm, x, gamma, dqkv, dgamma, dbeta, add)
+        }))
     }
 
     /// The norm of a block's queries, or keys, of which `qkv` has this rank's.
-    fn heads_normed(&self, block: BlockKind, keys: bool, qkv: ValueId) -> kernels::HeadNorm {
-        let rule = block.of(&self.program.model).attention.qk_norm;
+    fn heads_normed(&self, block: BlockKind, keys: bool, qkv: ValueId) -> (kernels::HeadNorm, Normalization) {
+        let described = block.of(&self.program.model);
+        let rule = described.attention.qk_norm.unwrap_or(described.norm);
         let [groups, heads, head_dim] = self.key_groups(block, self.dims(qkv).1);
-        kernels::HeadNorm {
-            groups,
-            heads,
-            head_dim,
-            keys,
-            centered: rule.is_some_and(|rule| rule.kind == Norm::Layer),
-            eps: rule.map_or(0.0, |rule| rule.epsilon),
-        }
+        let centered = rule.kind == Norm::Layer;
+        (kernels::HeadNorm { groups, heads, head_dim, keys, centered, eps: rule.epsilon }, rule)
     }
+}
+
+/// Calls `with` what a norm multiplies columns with: its gammas, or, where they are stored as distances, 1 and those.
+fn factors<T: Real, R>(rule: Normalization, gamma: &[T], with: impl FnOnce(&[T]) -> R) -> R {
+    if !rule.offset {
+        return with(gamma);
+    }
+    T::with_scratch(gamma.len(), |factors| {
+        factors.iter_mut().zip(gamma).for_each(|(factor, gamma)| *factor = T::ONE + *gamma);
+        with(factors)
+    })
 }

@@ -1,8 +1,8 @@
 //! The kernels that are measured, on operands of their own.
 
 use quadrille_tensor::{
-    AdamW, AttentionShape, Buffer, ContextPart, Element, Pool, Transpose, adamw, attention_backward, attention_forward,
-    bias_gelu_backward, bias_gelu_forward, matmul, residual_forward,
+    AdamW, AttentionShape, Buffer, ContextPart, Curve, Element, Pool, Transpose, adamw, attention_backward,
+    attention_forward, bias_curve_backward, bias_curve_forward, matmul, residual_forward,
 };
 
 use super::cases::Sweep;
@@ -55,8 +55,8 @@ pub fn sweep(pool: &Pool, sweep: Sweep, elements: usize) -> impl FnMut() + '_ {
     move || match sweep {
         Sweep::Residual => residual_forward(pool, rows, cols, &mut x, None, &y, None),
         Sweep::AdamW => adamw(pool, &CONSTANTS, &mut x, &y, &mut m, &mut v),
-        Sweep::BiasGelu => bias_gelu_forward(pool, rows, cols, &mut x, Some(&bias), &mut y),
-        Sweep::GeluBackward => bias_gelu_backward(pool, rows, cols, &x, &mut y, None, false),
+        Sweep::BiasGelu => bias_curve_forward(pool, Curve::Gelu, rows, cols, &mut x, Some(&bias), &mut y),
+        Sweep::GeluBackward => bias_curve_backward(pool, Curve::Gelu, rows, cols, &x, &mut y, None, false),
     }
 }
 

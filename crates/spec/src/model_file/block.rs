@@ -1,10 +1,13 @@
 //! A block as the fields of a model's file say it.
 
-use super::{MAX_FFN, MAX_HEAD_DIM, MAX_HEADS, ModelFile};
+use super::{MAX_FACTOR, MAX_FFN, MAX_HEAD_DIM, MAX_HEADS, MAX_SEQ_LEN, ModelFile};
 use crate::choices::QkNorm;
 use crate::classic::ROTARY_BASE;
 use crate::toml_text::check_size;
-use crate::{Attention, Block, Norm, Normalization, Perceptron, Positions, Rotary, SpecError};
+use crate::{
+    Attention, Block, Norm, NormPlace, Normalization, Perceptron, Positions, Residual, ResidualOrder, Rotary,
+    RotaryRule, RotaryScaling, SpecError,
+};
 
 impl ModelFile {
     /// What the fields say of a block.
@@ -12,7 +15,16 @@ impl ModelFile {
     /// # Errors
     /// A value that breaks its rule.
     pub(super) fn block(&self) -> Result<Block, SpecError> {
-        Ok(Block { attention: self.attention()?, perceptron: self.perceptron()?, norm: self.normalization()? })
+        Ok(Block {
+            attention: self.attention()?,
+            perceptron: self.perceptron()?,
+            norm: self.normalization()?,
+            norm_place: self.norm_place.unwrap_or(NormPlace::Before),
+            residual: Residual {
+                order: self.residual.unwrap_or(ResidualOrder::Sequential),
+                scale: factor("residual_scale", self.residual_scale.unwrap_or(1.0), 1.0 / MAX_FACTOR)?,
+            },
+        })
     }
 
     fn attention(&self) -> Result<Attention, SpecError> {
@@ -73,11 +85,39 @@ impl ModelFile {
         if self.positions != Positions::Rotary {
             return Ok(None);
         }
-        if !head_dim.is_multiple_of(2) {
+        let columns = self.rotary_dim.filter(|columns| *columns > 0).unwrap_or(head_dim);
+        if columns > head_dim || self.rotary_dim.is_some() && !columns.is_multiple_of(2) {
+            let rule = format!("pairs of a head's numbers turn, and a head has {head_dim}");
+            return Err(SpecError::invalid("rotary_dim", columns, rule, "use an even number, or 0 for all"));
+        }
+        if !columns.is_multiple_of(2) {
             let rule = format!("rotary positions turn pairs of a head's numbers, and a head has {head_dim}");
             return Err(SpecError::invalid("positions", "rotary", rule, "use hidden / heads that is even"));
         }
-        Ok(Some(Rotary { base }))
+        Ok(Some(Rotary { base, columns, scaling: self.rotary_scaling()? }))
+    }
+
+    fn rotary_scaling(&self) -> Result<RotaryScaling, SpecError> {
+        let rule = self.rotary_scaling.unwrap_or(RotaryRule::None);
+        if rule == RotaryRule::None {
+            return Ok(RotaryScaling::None);
+        }
+        let Some(divisor) = self.rotary_factor else {
+            let rule = format!("rotary_scaling = {rule} divides frequencies by it");
+            return Err(SpecError::invalid("rotary_factor", "none", rule, "give it, e.g. 8"));
+        };
+        let factor = factor("rotary_factor", divisor, 1.0)?;
+        if rule == RotaryRule::Linear {
+            return Ok(RotaryScaling::Linear { factor });
+        }
+        let (low, high) = (self.rotary_low.unwrap_or(1.0), self.rotary_high.unwrap_or(4.0));
+        let positions = self.rotary_positions.unwrap_or(8192);
+        check_size("rotary_positions", positions, MAX_SEQ_LEN)?;
+        if !(low > 0.0 && low < high && high <= MAX_FACTOR) {
+            let rule = format!("it lies above 0 and below rotary_high = {high}, which is at most {MAX_FACTOR}");
+            return Err(SpecError::invalid("rotary_low", low, rule, "use e.g. 1 and 4"));
+        }
+        Ok(RotaryScaling::Llama3 { factor, low, high, positions })
     }
 
     fn perceptron(&self) -> Result<Perceptron, SpecError> {
@@ -101,8 +141,21 @@ impl ModelFile {
         if !(epsilon > 0.0 && epsilon <= 1.0) {
             return Err(SpecError::invalid("norm_epsilon", epsilon, "it must lie in (0, 1]", "use e.g. 1e-5"));
         }
-        Ok(Normalization { kind, epsilon })
+        Ok(Normalization { kind, epsilon, offset: self.norm_offset.unwrap_or(false) })
     }
+}
+
+/// A number that something is multiplied with or divided by.
+fn factor(field: &str, value: f64, least: f64) -> Result<f64, SpecError> {
+    if (least..=MAX_FACTOR).contains(&value) {
+        return Ok(value);
+    }
+    Err(SpecError::invalid(
+        field,
+        value,
+        format!("it must lie in {least}..={MAX_FACTOR}"),
+        "use e.g. 1, or leave it out",
+    ))
 }
 
 /// A soft cap; 0 is none.

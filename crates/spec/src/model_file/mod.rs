@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::choices::QkNorm;
 use crate::toml_text::{self, check_name, check_size};
-use crate::{Activation, Block, Classic, Model, Norm, Positions, SpecError};
+use crate::{Activation, Block, Classic, Model, Norm, NormPlace, Positions, ResidualOrder, RotaryRule, SpecError};
 
 pub use table::BlockTable;
 
@@ -19,6 +19,8 @@ const MAX_LAYERS: usize = 1 << 13;
 const MAX_HIDDEN: usize = 1 << 20;
 const MAX_FFN: usize = 1 << 22;
 const MAX_HEADS: usize = 1 << 20;
+/// Most that a number of a block is multiplied with or divided by.
+const MAX_FACTOR: f64 = 1e4;
 const MAX_HEAD_DIM: usize = 1 << 14;
 const MAX_VOCAB: usize = 1 << 24;
 const MAX_SEQ_LEN: usize = 1 << 24;
@@ -96,6 +98,36 @@ pub struct ModelFile {
     /// Norm of every head's query and key, `layer`, `rms` or `none`; none if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qk_norm: Option<QkNorm>,
+    /// How many columns of a head turn, the first ones; 0, or left out: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotary_dim: Option<usize>,
+    /// `none`, `linear` or `llama3`; none if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotary_scaling: Option<RotaryRule>,
+    /// What scaled frequencies are divided by; needed with `rotary_scaling`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotary_factor: Option<f64>,
+    /// Of `llama3`: waves that fit less often into `rotary_positions` are scaled; 1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotary_low: Option<f64>,
+    /// Of `llama3`: waves that fit more often into `rotary_positions` stay; 4 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotary_high: Option<f64>,
+    /// Of `llama3`: the length of sequences before; 8192 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotary_positions: Option<usize>,
+    /// `before`, `after` or `both`; before if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm_place: Option<NormPlace>,
+    /// Whether norms multiply with 1 + gamma; false if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub norm_offset: Option<bool>,
+    /// `sequential` or `parallel`; sequential if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub residual: Option<ResidualOrder>,
+    /// What attention and perceptron give is multiplied with; 1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub residual_scale: Option<f64>,
     /// Blocks that differ from what the other fields say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<BlockTable>,
@@ -103,7 +135,7 @@ pub struct ModelFile {
 
 impl ModelFile {
     /// Every field but `blocks`, in the order of a file.
-    pub const FIELDS: [&str; 26] = [
+    pub const FIELDS: [&str; 36] = [
         "name",
         "layers",
         "hidden",
@@ -130,6 +162,16 @@ impl ModelFile {
         "window",
         "attention_cap",
         "qk_norm",
+        "rotary_dim",
+        "rotary_scaling",
+        "rotary_factor",
+        "rotary_low",
+        "rotary_high",
+        "rotary_positions",
+        "norm_place",
+        "norm_offset",
+        "residual",
+        "residual_scale",
     ];
 
     /// Whether [`ModelFile::set`] knows a key: a field, or `blocks.FROM.FIELD` or `blocks.FROM/EVERY.FIELD`.
@@ -144,6 +186,7 @@ impl ModelFile {
         if model.patch_values.is_some() {
             file.biases = model.patch_biases;
         }
+        file.norm_offset = model.final_norm.offset.then_some(true);
         file.head_dim = (attention.width() != model.hidden).then_some(attention.head_dim);
         file.tell_blocks(model);
         file
@@ -189,6 +232,16 @@ impl ModelFile {
             "window" => self.window = Some(parse_size(field, value)?),
             "attention_cap" => self.attention_cap = Some(parse(field, value, "it must be a number")?),
             "qk_norm" => self.qk_norm = Some(value.trim().parse()?),
+            "rotary_dim" => self.rotary_dim = Some(parse_size(field, value)?),
+            "rotary_scaling" => self.rotary_scaling = Some(value.trim().parse()?),
+            "rotary_factor" => self.rotary_factor = Some(parse(field, value, "it must be a number")?),
+            "rotary_low" => self.rotary_low = Some(parse(field, value, "it must be a number")?),
+            "rotary_high" => self.rotary_high = Some(parse(field, value, "it must be a number")?),
+            "rotary_positions" => self.rotary_positions = Some(parse_size(field, value)?),
+            "norm_place" => self.norm_place = Some(value.trim().parse()?),
+            "norm_offset" => self.norm_offset = Some(parse(field, value, "it must be true or false")?),
+            "residual" => self.residual = Some(value.trim().parse()?),
+            "residual_scale" => self.residual_scale = Some(parse(field, value, "it must be a number")?),
             _ if field.starts_with(table::PREFIX) => self.blocks.push(BlockTable::from_key(field, value)?),
             _ => {
                 let known = Self::FIELDS.map(str::to_owned).to_vec();
@@ -285,6 +338,16 @@ impl Default for ModelFile {
             window: None,
             attention_cap: None,
             qk_norm: None,
+            rotary_dim: None,
+            rotary_scaling: None,
+            rotary_factor: None,
+            rotary_low: None,
+            rotary_high: None,
+            rotary_positions: None,
+            norm_place: None,
+            norm_offset: None,
+            residual: None,
+            residual_scale: None,
             blocks: Vec::new(),
         }
     }

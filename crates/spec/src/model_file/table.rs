@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::ModelFile;
 use crate::choices::QkNorm;
-use crate::{Block, Blocks, Model, Positions, SpecError};
+use crate::{Block, Blocks, Model, Positions, Rotary, RotaryRule, RotaryScaling, SpecError};
 
 /// What a key of `--set` begins with that is of some blocks.
 pub(super) const PREFIX: &str = "blocks.";
 
 /// The fields that blocks of a model may differ in.
-const FIELDS: [&str; 18] = [
+const FIELDS: [&str; 28] = [
     "heads",
     "kv_heads",
     "head_dim",
@@ -32,6 +32,16 @@ const FIELDS: [&str; 18] = [
     "causal",
     "window",
     "attention_cap",
+    "rotary_dim",
+    "rotary_scaling",
+    "rotary_factor",
+    "rotary_low",
+    "rotary_high",
+    "rotary_positions",
+    "norm_place",
+    "norm_offset",
+    "residual",
+    "residual_scale",
 ];
 
 /// What some blocks have instead of what the file says of all: `at` lists them, or `from` is the first and `every` the
@@ -160,13 +170,12 @@ impl ModelFile {
 
     /// Says of a model's blocks what the fields so far do not: in fields where all blocks have it, else in tables.
     pub(super) fn tell_blocks(&mut self, model: &Model) {
-        let first = fields_of(model, model.blocks.first());
-        for (field, value) in &first {
-            // Norms of the file are the final norm's, too; positions and biases have been said.
-            let shared = ["norm", "norm_epsilon", "positions"].contains(field);
-            if !shared
-                && self.described().is_some_and(|usual| of(&fields_of(model, &usual), field) != of(&first, field))
-            {
+        let Some(usual) = self.described() else { return };
+        let usual = fields_of(model, &usual);
+        for (field, value) in fields_of(model, model.blocks.first()) {
+            // Norms of the file are the final norm's, too; positions have been said.
+            let shared = ["norm", "norm_epsilon", "norm_offset", "positions"].contains(&field);
+            if !shared && of(&usual, field) != Some(&value) {
                 let _ = self.set(field, &value.to_string());
             }
         }
@@ -199,7 +208,7 @@ fn of<'a>(fields: &'a [(&'static str, Scalar)], field: &str) -> Option<&'a Scala
 
 /// Every field of a block of a model, with its value.
 fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
-    let Block { attention, perceptron, norm } = block;
+    let Block { attention, perceptron, norm, norm_place, residual } = block;
     let size = |size: usize| Scalar::Size(size as u64);
     let name = |name: String| Scalar::Name(name);
     let positions = match (attention.rotary, model.learned_positions) {
@@ -224,7 +233,30 @@ fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
         ("causal", Scalar::Flag(attention.causal)),
         ("window", size(attention.window.unwrap_or(0))),
         ("attention_cap", Scalar::Number(attention.cap.unwrap_or(0.0))),
+        ("norm_offset", Scalar::Flag(norm.offset)),
+        ("norm_place", name(norm_place.to_string())),
+        ("residual", name(residual.order.to_string())),
+        ("residual_scale", Scalar::Number(residual.scale)),
     ];
-    fields.extend(attention.rotary.map(|rotary| ("rotary_base", Scalar::Number(rotary.base))));
+    fields.extend(attention.rotary.iter().flat_map(|rotary| rotary_fields(rotary, attention.head_dim)));
+    fields
+}
+
+fn rotary_fields(rotary: &Rotary, head_dim: usize) -> Vec<(&'static str, Scalar)> {
+    let columns = if rotary.columns == head_dim { 0 } else { rotary.columns };
+    let rule = |rule: RotaryRule| ("rotary_scaling", Scalar::Name(rule.to_string()));
+    let number = |field, value| (field, Scalar::Number(value));
+    let mut fields = vec![number("rotary_base", rotary.base), ("rotary_dim", Scalar::Size(columns as u64))];
+    match rotary.scaling {
+        RotaryScaling::None => fields.push(rule(RotaryRule::None)),
+        RotaryScaling::Linear { factor } => fields.extend([rule(RotaryRule::Linear), number("rotary_factor", factor)]),
+        RotaryScaling::Llama3 { factor, low, high, positions } => fields.extend([
+            rule(RotaryRule::Llama3),
+            number("rotary_factor", factor),
+            number("rotary_low", low),
+            number("rotary_high", high),
+            ("rotary_positions", Scalar::Size(positions as u64)),
+        ]),
+    }
     fields
 }

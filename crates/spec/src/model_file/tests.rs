@@ -27,7 +27,8 @@ fn a_stated_ffn_stays_and_the_default_follows_hidden() {
 fn every_field_can_be_set_and_only_those() {
     let values = [
         "n", "3", "24", "6", "2", "72", "50_257", "9", "8", "false", "false", "0.25", "rms", "1e-6", "rotary", "5e5",
-        "swiglu", "false", "10", "true", "false", "true", "false", "0", "30", "rms",
+        "swiglu", "false", "10", "true", "false", "true", "false", "0", "30", "rms", "4", "llama3", "8", "1", "4",
+        "64", "both", "true", "parallel", "0.5",
     ];
     let overrides: Vec<_> = ModelFile::FIELDS.into_iter().zip(values).collect();
     let message = with(&overrides).unwrap_err().to_string();

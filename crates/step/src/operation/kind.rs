@@ -323,22 +323,28 @@ kinds! {
         work |op, at| at.touches(op.input, at.queries_and_keys(op.block, op.input), 3.0);
 
     /// Adds a bias row in place (`output`) and applies the activation function (`activated`).
-    BiasActivation ["bias-gelu", "bias-swiglu"] ElementWise { function: Activation }
+    BiasActivation
+        ["bias-gelu", "bias-swiglu", "bias-silu", "bias-relu", "bias-relu2", "bias-geglu", "bias-reglu"] ElementWise { function: Activation }
         reads { bias: Option<ValueId>, input: ValueId } writes { output: ValueId, activated: ValueId },
         which |op| op.function as usize,
         remade |op| Remade::Always(op.activated),
-        work |op, at| at.sweeps(op, op.input, [9.0, 3.0][op.function as usize]);
+        work |op, at| at.sweeps(op, op.input, [9.0, 3.0, 5.0, 2.0, 3.0, 5.0, 1.5][op.function as usize]);
 
     /// The activation function of a stored pre-activation: what recomputation needs of [`BiasActivation`].
-    Activate ["gelu", "swiglu"] ElementWise { function: Activation } reads { input: ValueId } writes { output: ValueId },
+    Activate ["gelu", "swiglu", "silu", "relu", "relu2", "geglu", "reglu"] ElementWise { function: Activation } reads { input: ValueId } writes { output: ValueId },
         which |op| op.function as usize,
-        work |op, at| at.sweeps(op, op.input, [8.0, 3.0][op.function as usize]);
+        work |op, at| at.sweeps(op, op.input, [8.0, 3.0, 4.0, 1.0, 2.0, 4.5, 1.0][op.function as usize]);
 
     /// Attention; keys and values of the whole sequence are those of `qkv`, or, where context cuts sequences, the
     /// gathered ones. `statistics` keeps the logarithms of the softmax sums.
     Attention ["attention"] Attention { block: BlockKind, dropout: Option<DropoutSite> }
         reads { qkv: ValueId, keys_values: Option<ValueId> } writes { output: ValueId, statistics: ValueId },
         work |op, at| at.attends(op, op.block, false, op.output);
+
+    /// What a block's attention or perceptron gives, or its gradient, times what the block says; in place if the storages are
+    /// the same.
+    Scale ["scale"] ElementWise { block: BlockKind } reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.input, 1.0);
 
     /// `residual + dropout(input + bias)`, in place of `input`.
     Residual ["residual"] ElementWise { dropout: Option<DropoutSite> }
@@ -426,11 +432,15 @@ kinds! {
 
     /// The gradient before the activation function, and its column sums; in place of the one after it, or, where it is
     /// wider than that, of the pre-activation `input`.
-    ActivationBackward ["gelu-backward", "swiglu-backward"] ElementWise { function: Activation }
+    ActivationBackward
+        [
+            "gelu-backward", "swiglu-backward", "silu-backward", "relu-backward", "relu2-backward", "geglu-backward",
+            "reglu-backward"
+        ] ElementWise { function: Activation }
         reads { input: ValueId, gradient: ValueId }
         writes by write { output: ValueId, bias_gradient: Option<ValueId> },
         which |op| op.function as usize,
-        work |op, at| at.sweeps(op, op.input, [13.0, 6.0][op.function as usize]);
+        work |op, at| at.sweeps(op, op.input, [13.0, 6.0, 8.0, 1.0, 2.0, 8.0, 2.0][op.function as usize]);
 
     /// The gradient of q, k and v; where keys and values were gathered, theirs in `keys_values_gradient`, of all
     /// tokens.

@@ -3,6 +3,11 @@ use quadrille_tensor::*;
 
 const BASE: f64 = 100.0;
 
+/// Of the pairs of heads of d numbers.
+fn frequencies(d: usize) -> Vec<f64> {
+    (0..d / 2).map(|i| BASE.powf(-2.0 * i as f64 / d as f64)).collect()
+}
+
 /// Every number of every query and key by its own rotation; (groups, heads, head_dim).
 fn plain((groups, heads, d): (usize, usize, usize), positions: &[usize], x: &[f64], back: bool) -> Vec<f64> {
     let cols = groups * (heads + 2) * d;
@@ -24,7 +29,7 @@ fn check<T: Element>(shape: (usize, usize, usize), positions: &[usize]) {
     let (groups, heads, d) = shape;
     let (rows, cols) = (positions.len(), groups * (heads + 2) * d);
     // The table has the positions in reverse.
-    let rotary = Rotary::<T>::new(d, BASE, positions.iter().rev().copied());
+    let rotary = Rotary::<T>::new(d, &frequencies(d), positions.iter().rev().copied());
     let x = random::<T>(1, rows * cols);
     let run = |x: &[T], back: bool| {
         on_any_threads(|pool| {
@@ -58,11 +63,24 @@ fn rotations_equal_loops_and_turn_gradients_back() {
 fn scores_depend_on_distances_alone() {
     let x = random::<f64>(1, 3 * 8);
     let score = |query: usize, key: usize| {
-        let rotary = Rotary::new(8, BASE, [query, key].into_iter());
+        let rotary = Rotary::new(8, &frequencies(8), [query, key].into_iter());
         let mut rows = [&x[..], &x[..]].concat();
         rotate(&Pool::new(1), 2, 1, 1, &rotary, |row| row, &mut rows, false);
         dot(&rows[..8], &rows[24 + 8..24 + 16])
     };
     assert!((score(5, 2) - score(105, 102)).abs() < 1e-12);
     assert!((score(5, 2) - score(5, 4)).abs() > 0.1);
+}
+
+#[test]
+fn numbers_beyond_the_pairs_stay() {
+    let (rotary, x) = (Rotary::<f64>::new(5, &frequencies(4), 3..4), random::<f64>(1, 15));
+    let mut turned = x.clone();
+    rotate(&Pool::new(1), 1, 1, 1, &rotary, |_| 0, &mut turned, false);
+    let narrow: Vec<f64> = [0, 5, 10].iter().flat_map(|at| x[*at..at + 4].to_vec()).collect();
+    let exact = plain((1, 1, 4), &[3], &narrow, false);
+    for (head, at) in [0, 5, 10].into_iter().enumerate() {
+        assert_close("what turns", &turned[at..at + 4], &exact[4 * head..4 * head + 4]);
+        assert_eq!(turned[at + 4], x[at + 4]);
+    }
 }

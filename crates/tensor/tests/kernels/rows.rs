@@ -47,7 +47,7 @@ fn check_gelu<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let bias = random::<T>(2, cols);
     let both = on_any_threads(|pool| {
         let (mut pre, mut y) = (x.clone(), vec![T::ZERO; x.len()]);
-        bias_gelu_forward(pool, rows, cols, &mut pre, with_bias.then_some(&bias), &mut y);
+        bias_curve_forward(pool, Curve::Gelu, rows, cols, &mut pre, with_bias.then_some(&bias), &mut y);
         [pre, y].concat()
     });
     let (pre, y) = both.split_at(x.len());
@@ -57,7 +57,7 @@ fn check_gelu<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     assert_close("gelu", y, &expected.iter().map(|x| plain_gelu(*x)).collect::<Vec<_>>());
     let again = on_any_threads(|pool| {
         let mut y = vec![T::ZERO; pre.len()];
-        gelu(pool, pre, &mut y);
+        activate_curve(pool, Curve::Gelu, pre, &mut y);
         y
     });
     let bits = |x: &[T]| x.iter().map(|x| x.to_f64().to_bits()).collect::<Vec<_>>();
@@ -66,7 +66,7 @@ fn check_gelu<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let (dy, old) = (random::<T>(3, x.len()), random::<T>(4, cols));
     let both = on_any_threads(|pool| {
         let (mut dx, mut dbias) = (dy.clone(), old.clone());
-        bias_gelu_backward(pool, rows, cols, pre, &mut dx, with_bias.then_some(&mut dbias), true);
+        bias_curve_backward(pool, Curve::Gelu, rows, cols, pre, &mut dx, with_bias.then_some(&mut dbias), true);
         [dx, dbias].concat()
     });
     let (dx, dbias) = both.split_at(x.len());
@@ -97,8 +97,8 @@ fn gelu_and_its_gradient_equal_loops() {
 fn gelu_is_finite_and_accurate_far_from_zero() {
     let x = [-1e4_f32, -100.0, -12.0, -9.0, -5.0, -1e-6, 0.0, 1e-6, 5.0, 9.0, 12.0, 100.0, 1e4];
     let (mut pre, mut y, mut dx) = (x, [0.0; 13], [1.0; 13]);
-    bias_gelu_forward(&Pool::new(1), 1, 13, &mut pre, None, &mut y);
-    bias_gelu_backward(&Pool::new(1), 1, 13, &pre, &mut dx, None, false);
+    bias_curve_forward(&Pool::new(1), Curve::Gelu, 1, 13, &mut pre, None, &mut y);
+    bias_curve_backward(&Pool::new(1), Curve::Gelu, 1, 13, &pre, &mut dx, None, false);
     for ((x, y), dx) in x.into_iter().zip(y).zip(dx) {
         // 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), which does not cancel for negative x.
         let u = (2.0 / std::f64::consts::PI).sqrt() * (f64::from(x) + 0.044715 * f64::from(x).powi(3));

@@ -19,7 +19,7 @@ fn check<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let bias = random::<T>(2, 2 * cols);
     let both = on_any_threads(|pool| {
         let (mut pre, mut y) = (x.clone(), vec![T::ZERO; rows * cols]);
-        bias_swiglu_forward(pool, rows, cols, &mut pre, with_bias.then_some(&bias), &mut y);
+        bias_gated_forward(pool, Curve::Silu, rows, cols, &mut pre, with_bias.then_some(&bias), &mut y);
         [pre, y].concat()
     });
     let (pre, y) = both.split_at(x.len());
@@ -29,7 +29,7 @@ fn check<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     assert_close("swiglu", y, &plain(&expected));
     let again = on_any_threads(|pool| {
         let mut y = vec![T::ZERO; y.len()];
-        swiglu(pool, pre, &mut y);
+        activate_gated(pool, Curve::Silu, pre, &mut y);
         y
     });
     let bits = |x: &[T]| x.iter().map(|x| x.to_f64().to_bits()).collect::<Vec<_>>();
@@ -39,7 +39,16 @@ fn check<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     for accumulate in [false, true] {
         let both = on_any_threads(|pool| {
             let (mut dx, mut dbias) = (pre.to_vec(), old.clone());
-            bias_swiglu_backward(pool, rows, cols, &mut dx, &dy, with_bias.then_some(&mut dbias), accumulate);
+            bias_gated_backward(
+                pool,
+                Curve::Silu,
+                rows,
+                cols,
+                &mut dx,
+                &dy,
+                with_bias.then_some(&mut dbias),
+                accumulate,
+            );
             [dx, dbias].concat()
         });
         let (dx, dbias) = both.split_at(x.len());
@@ -69,10 +78,10 @@ fn swiglu_and_its_gradient_equal_loops_and_differences() {
 fn swiglu_is_finite_and_accurate_far_from_zero() {
     for gate in [-1e4_f32, -100.0, -88.0, -30.0, -9.0, -1e-6, 0.0, 1e-6, 9.0, 30.0, 100.0, 1e4] {
         let (mut pre, mut y) = ([gate, 3.0], [0.0]);
-        bias_swiglu_forward(&Pool::new(1), 1, 1, &mut pre, None, &mut y);
+        bias_gated_forward(&Pool::new(1), Curve::Silu, 1, 1, &mut pre, None, &mut y);
         let expected = 3.0 * f64::from(gate) / (1.0 + (-f64::from(gate)).exp());
         assert!((f64::from(y[0]) - expected).abs() <= 1e-5 * expected.abs() + 1e-30, "{gate}: {} not {expected}", y[0]);
-        bias_swiglu_backward(&Pool::new(1), 1, 1, &mut pre, &[1.0], None, false);
+        bias_gated_backward(&Pool::new(1), Curve::Silu, 1, 1, &mut pre, &[1.0], None, false);
         let slope = pre[0] / 3.0;
         assert!(slope.is_finite() && (gate.abs() < 30.0 || (slope - f32::from(gate > 0.0)).abs() < 1e-6), "{gate}");
     }

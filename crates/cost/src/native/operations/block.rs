@@ -189,8 +189,9 @@ impl<S: Sink> Pass<'_, S> {
         let bias = if s.biases { s.up.outputs } else { 0 };
         self.take(activated);
         let (fused, alone) = match s.activation {
-            Activation::Gelu => (Sweep::BiasGelu, Sweep::Gelu),
             Activation::Swiglu => (Sweep::BiasSwiglu, Sweep::Swiglu),
+            // A problem has one of these two.
+            _ => (Sweep::BiasGelu, Sweep::Gelu),
         };
         match with_bias {
             true => self.sweep(fused, pre, 2 * pre + activated + bias),
@@ -294,8 +295,8 @@ impl<S: Sink> Pass<'_, S> {
         let (pre, activated) = (s.inner_rows * s.up.outputs, s.inner_rows * self.activated_cols());
         let bias = if s.biases { s.up.outputs } else { 0 };
         let (sweep, freed) = match s.activation {
-            Activation::Gelu => (Sweep::GeluBackward, pre),
             Activation::Swiglu => (Sweep::SwigluBackward, activated),
+            _ => (Sweep::GeluBackward, pre),
         };
         self.sweep(sweep, pre, 2 * pre + activated + bias + self.between(activated, 5));
         self.give_of(kept && s.activation == Activation::Gelu, freed);

@@ -1,16 +1,18 @@
-//! SwiGLU (Shazeer 2020): silu(gate) up, with silu(g) = g sigmoid(g).
+//! Functions of a perceptron with gates (Shazeer 2020): curve(gate) up; SwiGLU with silu(g) = g sigmoid(g).
 //!
 //! A pre-activation is [rows, 2 * cols], the columns gate 0, up 0, gate 1, up 1, ..., so that a
 //! shard of columns holds whole pairs; the result is [rows, cols].
 
+use crate::curves::{Curve, Function, with_curve};
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{add, block_rows, column_sums};
 use crate::pool::Pool;
 
-/// pre [rows, 2 * cols] += bias, kept for the backward pass; y [rows, cols] = SwiGLU(pre).
-pub fn bias_swiglu_forward<T: Element>(
+/// pre [rows, 2 * cols] += bias, kept for the backward pass; y [rows, cols] = curve(gate) up.
+pub fn bias_gated_forward<T: Element>(
     pool: &Pool,
+    curve: Curve,
     rows: usize,
     cols: usize,
     pre: &mut [T],
@@ -27,24 +29,26 @@ pub fn bias_swiglu_forward<T: Element>(
         if let Some(bias) = bias {
             pre.chunks_exact_mut(2 * cols).for_each(|pre| add(pre, bias));
         }
-        activate(pre, y);
+        with_curve!(curve, F, activate::<F, T>(pre, y));
     });
 }
 
-/// activated = SwiGLU(pre), for a stored `pre`: bit by bit what [`bias_swiglu_forward`] gave with it.
-pub fn swiglu<T: Element>(pool: &Pool, pre: &[T], activated: &mut [T]) {
+/// activated = curve(gate) up, for a stored `pre`: bit by bit what [`bias_gated_forward`] gave with it.
+pub fn activate_gated<T: Element>(pool: &Pool, curve: Curve, pre: &[T], activated: &mut [T]) {
     assert_eq!(pre.len(), 2 * activated.len());
     let piece = pool.piece(activated.len());
-    pool.each(pre.chunks(2 * piece).zip(activated.chunks_mut(piece)), |(pre, y)| activate(pre, y));
+    pool.each(pre.chunks(2 * piece).zip(activated.chunks_mut(piece)), |(pre, y)| {
+        with_curve!(curve, F, activate::<F, T>(pre, y))
+    });
 }
 
-/// y = SwiGLU(pre), on this thread.
-fn activate<T: Element>(pre: &[T], y: &mut [T]) {
+/// y = F(gate) up, on this thread.
+fn activate<F: Function, T: Element>(pre: &[T], y: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {
             for (y, pair) in y.iter_mut().zip(pre.chunks_exact(2)) {
-                *y = pair[0] / (T::ONE + exp_minus(pair[0])) * pair[1];
+                *y = F::value(pair[0]) * pair[1];
             }
         },
     );
@@ -52,8 +56,9 @@ fn activate<T: Element>(pre: &[T], y: &mut [T]) {
 
 /// pre [rows, 2 * cols] becomes its gradient, given dy [rows, cols]; its column sums are written
 /// to, or with `accumulate` added to, `dbias`.
-pub fn bias_swiglu_backward<T: Element>(
+pub fn bias_gated_backward<T: Element>(
     pool: &Pool,
+    curve: Curve,
     rows: usize,
     cols: usize,
     pre: &mut [T],
@@ -69,36 +74,25 @@ pub fn bias_swiglu_backward<T: Element>(
     let piece = (piece * cols).max(1);
     let blocks = pre.chunks_mut(2 * piece).zip(dy.chunks(piece));
     let Some(dbias) = dbias else {
-        return pool.each(blocks, |(pre, dy)| gradient(pre, dy));
+        return pool.each(blocks, |(pre, dy)| with_curve!(curve, F, gradient::<F, T>(pre, dy)));
     };
     column_sums(pool, 2 * cols, blocks, &mut [dbias], accumulate, |(pre, dy), sums| {
         for (pre, dy) in pre.chunks_exact_mut(2 * cols).zip(dy.chunks_exact(cols)) {
-            gradient(pre, dy);
+            with_curve!(curve, F, gradient::<F, T>(pre, dy));
             add(sums, pre);
         }
     });
 }
 
-fn gradient<T: Element>(pre: &mut [T], dy: &[T]) {
+fn gradient<F: Function, T: Element>(pre: &mut [T], dy: &[T]) {
     vectorised(
         #[inline(always)]
         || {
             for (pair, dy) in pre.chunks_exact_mut(2).zip(dy) {
-                let (gate, up) = (pair[0], pair[1]);
-                let e = exp_minus(gate);
-                let sigmoid = T::ONE / (T::ONE + e);
-                // 1 - sigmoid = e sigmoid, without cancellation.
-                let slope = (gate * (e * sigmoid)).mul_add(sigmoid, sigmoid);
-                pair[0] = *dy * up * slope;
-                pair[1] = *dy * (gate * sigmoid);
+                let (value, slope) = F::slope(pair[0]);
+                pair[0] = *dy * pair[1] * slope;
+                pair[1] = *dy * value;
             }
         },
     );
-}
-
-/// e^(-x), cut off where the sigmoid is 1e-35, so that it stays finite.
-#[inline(always)]
-fn exp_minus<T: Element>(x: T) -> T {
-    let limit = T::from_f64(80.0);
-    (if -x > limit { limit } else { -x }).exp()
 }
