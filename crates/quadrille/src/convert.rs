@@ -135,7 +135,7 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
 /// Replacements of the model's fields.
 fn overrides(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
     let field = |assignment: &String| match assignment.split_once('=') {
-        Some((key, value)) if ModelFile::FIELDS.contains(&key) => Ok((key.to_owned(), value.to_owned())),
+        Some((key, value)) if ModelFile::knows(key) => Ok((key.to_owned(), value.to_owned())),
         Some((key, _)) => {
             let known = ModelFile::FIELDS.map(str::to_owned).to_vec();
             Err(SpecError::Unknown { what: "model field", name: key.to_owned(), known }.into())

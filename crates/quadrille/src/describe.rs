@@ -1,7 +1,8 @@
 //! Models and layouts as documents and people see them.
 
 use quadrille_spec::{
-    Activation, Axis, Classic, Field, KeepWeights, Layout, Linear, Model, Norm, Positions, Recompute, Schedule, Zero,
+    Activation, Axis, Block, Field, KeepWeights, Layout, Linear, Model, Norm, NormPlace, Recompute, ResidualOrder,
+    RotaryScaling, Schedule, Zero,
 };
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
@@ -49,29 +50,69 @@ pub fn summary(program: &StepProgram) -> String {
     told.collect()
 }
 
-/// The model's sizes.
+/// The model's sizes; where blocks differ, each of theirs.
 pub fn sizes(model: &Model) -> String {
-    let Classic { name, layers, hidden, heads, kv_heads, ffn, .. } = model.classic();
-    let keys = if kv_heads == heads { String::new() } else { format!(" sharing {kv_heads} keys") };
+    let (name, layers, hidden) = (&model.name, model.layers(), model.hidden);
+    let of_blocks = |size: &dyn Fn(&Block) -> usize| each(model, &|block| size(block).to_string());
+    let heads = of_blocks(&|block| block.attention.heads);
+    let grouped = model.blocks.kinds().iter().any(|block| block.attention.kv_heads != block.attention.heads);
+    let keys = of_blocks(&|block| block.attention.kv_heads);
+    let keys = if grouped { format!(" sharing {keys} keys") } else { String::new() };
+    let apart = model.blocks.kinds().iter().any(|block| block.attention.width() != hidden);
+    let width = of_blocks(&|block| block.attention.head_dim);
+    let width = if apart { format!(" of {width} numbers") } else { String::new() };
+    let ffn = of_blocks(&|block| block.perceptron.width);
     let reads = match model.patch_values {
         None => format!("vocab {}", model.vocab),
         Some(values) => format!("patches of {values} numbers"),
     };
     let parameters = decimal(model.parameters() as f64, "");
     format!(
-        "{name}: {layers} layers, hidden {hidden}, {heads} heads{keys}, ffn {ffn}, {reads}, {parameters} parameters"
+        "{name}: {layers} layers, hidden {hidden}, {heads} heads{width}{keys}, ffn {ffn}, {reads}, {parameters} parameters"
     )
 }
 
-/// What the model is made of, where it is not what a GPT is made of.
+/// What a property is in the blocks of a model: `8`, or `8 or 4`.
+fn each(model: &Model, of: &dyn Fn(&Block) -> String) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for block in model.blocks.kinds() {
+        let one = of(block);
+        if !all.contains(&one) {
+            all.push(one);
+        }
+    }
+    all.join(" or ")
+}
+
+/// What the model is made of, where it is not what a GPT is made of; with "in part" what only some blocks have.
 fn kinds(model: &Model) -> Option<String> {
-    let model = model.classic();
+    let blocks = model.blocks.kinds();
     let mut told = Vec::new();
-    let mut tell = |differs: bool, text: &str| told.extend(differs.then(|| text.to_owned()));
-    tell(model.norm == Norm::Rms, "RMS norms");
-    tell(model.positions == Positions::Rotary, "rotary positions");
-    tell(model.activation == Activation::Swiglu, "SwiGLU");
-    tell(!model.causal, "attention without a mask");
+    let mut tell = |has: &dyn Fn(&Block) -> bool, text: &str| match blocks.iter().filter(|block| has(block)).count() {
+        0 => {}
+        count if count == blocks.len() => told.push(text.to_owned()),
+        _ => told.push(format!("{text} in part")),
+    };
+    tell(&|block| block.norm.kind == Norm::Rms, "RMS norms");
+    tell(&|block| block.norm.offset, "gammas as distances from 1");
+    tell(&|block| block.norm_place == NormPlace::After, "norms after");
+    tell(&|block| block.norm_place == NormPlace::Both, "norms before and after");
+    tell(&|block| block.residual.order == ResidualOrder::Parallel, "attention beside perceptron");
+    tell(&|block| block.residual.scale != 1.0, "scaled residuals");
+    tell(&|block| block.attention.rotary.is_some(), "rotary positions");
+    tell(
+        &|block| block.attention.rotary.is_some_and(|it| it.columns != block.attention.head_dim),
+        "partly turned heads",
+    );
+    tell(&|block| block.attention.rotary.is_some_and(|it| it.scaling != RotaryScaling::None), "scaled frequencies");
+    tell(&|block| block.attention.qk_norm.is_some(), "norms of queries and keys");
+    tell(&|block| block.attention.window.is_some(), "windows");
+    tell(&|block| block.attention.cap.is_some(), "capped scores");
+    for (name, activation) in Activation::ALL.into_iter().filter(|(_, activation)| *activation != Activation::Gelu) {
+        let text = if activation == Activation::Swiglu { "SwiGLU" } else { name };
+        tell(&|block| block.perceptron.activation == activation, text);
+    }
+    tell(&|block| !block.attention.causal, "attention without a mask");
     (!told.is_empty()).then(|| told.join(", "))
 }
 
@@ -92,8 +133,9 @@ fn stages(layout: &Layout) -> Option<String> {
 fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     let mut told = Vec::new();
     let mut tell = |differs: bool, text: String| told.extend(differs.then_some(text));
-    let copies = layout.kv_copies(&model.blocks.first().attention);
-    tell(copies > 1, format!("every key on {copies} ranks of x"));
+    let copied = model.blocks.kinds().iter().any(|block| layout.kv_copies(&block.attention) > 1);
+    let copies = each(model, &|block| layout.kv_copies(&block.attention).to_string());
+    tell(copied, format!("every key on {copies} ranks of x"));
     tell(layout.linear == Linear::Summa, format!("SUMMA in {} panels", layout.summa_panels));
     tell(layout.recompute != Recompute::None, format!("recompute {}", layout.recompute));
     tell(layout.keep_communicated, "outputs of collectives kept".to_owned());

@@ -58,7 +58,7 @@ fn overrides(arguments: &ModelArguments, hyper: Hyper) -> Result<(Constants, Vec
         let (key, value) = assignment
             .split_once('=')
             .ok_or_else(|| Failure::usage(format!("--set {assignment}: write it as key=value")))?;
-        if ModelFile::FIELDS.contains(&key) {
+        if ModelFile::knows(key) {
             overrides.push((key.to_owned(), value.to_owned()));
         } else if !hyper.set(key, value)? {
             let known = ModelFile::FIELDS.into_iter().chain(constants::names()).map(str::to_owned).collect();

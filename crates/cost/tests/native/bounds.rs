@@ -47,7 +47,7 @@ fn bounds_are_never_above_the_price() {
             for (what, ratio) in
                 ["blocks", "fastest", "passes", "seconds", "bytes of passes", "bytes"].into_iter().zip(ratios)
             {
-                assert!(ratio <= 1.0, "{what} of {name} {ratio}: {:?} of {} layers", case.layout, case.model.layers);
+                assert!(ratio <= 1.0, "{what} of {name} {ratio}: {:?} of {} layers", case.layout, case.model.layers());
             }
             all.push(ratios);
         }

@@ -89,7 +89,7 @@ impl<'a> Bounds<'a> {
 
     /// Seconds that a step takes at least whose blocks compute for so long.
     pub fn seconds_of_blocks(&self, c: &Candidate, block_seconds: f64) -> f64 {
-        let blocks = self.problem.model.layers.div_ceil(c.size(Axis::Pipe));
+        let blocks = self.problem.model.layers().div_ceil(c.size(Axis::Pipe));
         (c.microbatches(self.problem.global_batch) * blocks) as f64 * block_seconds * (1.0 - ROUNDING)
     }
 

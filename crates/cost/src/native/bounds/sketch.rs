@@ -1,6 +1,6 @@
 //! What a block computes and sends, whatever waits for what: the roughest bound, of programs of a single block.
 
-use quadrille_spec::{Axis, Grid, Layout, Linear, Model, Recompute, Schedule};
+use quadrille_spec::{Axis, Blocks, Grid, Layout, Linear, Model, Recompute, Schedule};
 use quadrille_step::{Layer, Op, Operation, StageProgram, StepProgram, ValueId};
 
 use super::shapes::Shapes;
@@ -42,7 +42,8 @@ impl Sketch {
     /// # Errors
     /// A candidate that has no program.
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
-        let program = StepProgram::new(&Model { layers: 1, ..problem.model.clone() }, &layout(problem, c)?)?;
+        let model = Model { blocks: Blocks::alike(*problem.model.blocks.first(), 1), ..problem.model.clone() };
+        let program = StepProgram::new(&model, &layout(problem, c)?)?;
         let stage = &program.stages[0];
         let (works, collectives) = (Vec::new(), Vec::new());
         let mut sketch = Self { shapes: Shapes::like(stage), told: Told::default(), works, collectives };
