@@ -2,7 +2,7 @@
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use quadrille_proofs::{Case, cases, combined_cases, gpt_cases, llama, model, vit};
+use quadrille_proofs::{Case, cases, combined_cases, described_cases, gpt_cases, llama, model, vit};
 use quadrille_spec::{Activation, Axis, Classic, Linear, Model, ModelFile, Norm, Positions};
 
 /// The same at every run.
@@ -13,7 +13,9 @@ fn drawn(strategy: impl Strategy<Value = Case>, count: usize) -> Vec<Case> {
 
 #[test]
 fn a_file_could_state_every_model() {
-    let random = drawn(cases(), 400).into_iter().chain(drawn(combined_cases(), 400)).map(|case| case.model);
+    let random =
+        drawn(cases(), 400).into_iter().chain(drawn(combined_cases(), 400)).chain(drawn(described_cases(), 200));
+    let random = random.map(|case| case.model);
     for model in random.chain([model(2), llama(2), vit(2)]) {
         assert_eq!(ModelFile::of(&model).validate().unwrap(), model);
     }

@@ -187,7 +187,9 @@ impl ModelFile {
             file.biases = model.patch_biases;
         }
         file.norm_offset = model.final_norm.offset.then_some(true);
-        file.head_dim = (attention.width() != model.hidden).then_some(attention.head_dim);
+        // Where some blocks have other heads, theirs are not as wide as the stream says either.
+        let apart = attention.width() != model.hidden || model.blocks.kinds().len() > 1;
+        file.head_dim = apart.then_some(attention.head_dim);
         file.tell_blocks(model);
         file
     }

@@ -76,6 +76,10 @@ fn blocks_differ_by_tables_and_by_keys() {
     let by_key = with(&[("blocks.0/2.heads", "6"), ("blocks.1.norm", "rms")]).unwrap();
     assert_eq!([0, 1].map(|block| by_key.blocks[block].attention.heads), [6, 3]);
     assert_eq!([0, 1].map(|block| by_key.blocks[block].norm.kind), [Norm::Layer, Norm::Rms]);
+    // More heads of the same width, which is the stream's share of the first block's heads only.
+    let more = with(&[("blocks.1.heads", "6"), ("blocks.1.head_dim", "4")]).unwrap();
+    assert_eq!([0, 1].map(|block| more.blocks[block].attention.head_dim), [4, 4]);
+    assert_eq!(Model::from_toml(&toml::to_string(&more).unwrap(), &[]).unwrap(), more);
     let refused = |key: &str, value: &str| with(&[(key, value)]).unwrap_err().to_string();
     assert!(refused("blocks.2.heads", "6").contains("the model has no such block"));
     assert!(refused("blocks.0.hidden", "6").contains("unknown field of a block 'hidden'"));
