@@ -106,7 +106,10 @@ fn a_description_that_could_not_be_read_back() {
         "it is of step 1, rank 0, in f32, and the checkpoint of step 1, rank 0, in f64",
     );
     let model = good.model.reshaped(|m| m.heads = 5);
-    refused(quadrille_checkpoint::About { model, ..good.clone() }, "its model cannot be used: heads=5");
+    refused(
+        quadrille_checkpoint::About { model, ..good.clone() },
+        "its model cannot be used: kv_heads=3 does not divide heads = 5",
+    );
     let path = begin().commit(&good, &tensors, &[0]).unwrap();
     // A finished one is never written to.
     let error = Draft::begin(folder.path(), 1).unwrap_err().to_string();
