@@ -190,6 +190,9 @@ impl ModelFile {
         // Where some blocks have other heads, theirs are not as wide as the stream says either.
         let apart = attention.width() != model.hidden || model.blocks.kinds().len() > 1;
         file.head_dim = apart.then_some(attention.head_dim);
+        // Heads of an odd number of columns turn in part only.
+        let part = attention.rotary.filter(|rotary| rotary.columns != attention.head_dim);
+        file.rotary_dim = part.map(|rotary| rotary.columns);
         file.tell_blocks(model);
         file
     }
