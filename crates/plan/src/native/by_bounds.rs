@@ -1,5 +1,8 @@
 //! The search of one cut by bounds: what they leave is priced by its programs.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use quadrille_cost::native::{Bounds, Candidate, Pieces, PriceError};
 use quadrille_spec::{Axis, KeepWeights, Schedule, Zero};
 
@@ -9,18 +12,31 @@ use super::visit::{Open, Visit};
 /// Beyond so many layouts that may be kept, some are priced at once, to know better which.
 const MOST_OPEN: usize = 256;
 
-/// Passes that serve all candidates of a block's sizes: of a pipeline or not, with weight gradients put off or not.
+/// What serves all candidates of a block's sizes that use as many devices of a node, whose links they share.
 #[derive(Default)]
-struct Bases([Option<Pieces>; 4]);
+struct Bases {
+    /// By devices of a node, whether there is a pipeline, and whether weight gradients are put off.
+    passes: BTreeMap<(usize, bool, bool), Pieces>,
+    /// Seconds of a block, by devices of a node.
+    blocks: BTreeMap<usize, f64>,
+}
 
 impl Bases {
     fn of(&mut self, bounds: &mut Bounds, plain: &Candidate) -> Result<&Pieces, PriceError> {
-        let several = usize::from(plain.size(Axis::Pipe) > 1);
-        let base = &mut self.0[several + 2 * usize::from(plain.schedule == Schedule::ZeroBubble)];
-        if base.is_none() {
-            *base = Some(bounds.passes(plain)?);
-        }
-        Ok(base.get_or_insert_default())
+        let puts_off = plain.schedule == Schedule::ZeroBubble;
+        Ok(match self.passes.entry((plain.domain(), plain.size(Axis::Pipe) > 1, puts_off)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(bounds.passes(plain)?),
+        })
+    }
+
+    /// Seconds that a step takes at least for what its blocks compute or send.
+    fn of_blocks(&mut self, bounds: &mut Bounds, plain: &Candidate) -> Result<f64, PriceError> {
+        let block = match self.blocks.entry(plain.domain()) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => *new.insert(bounds.block_seconds(plain)?),
+        };
+        Ok(bounds.seconds_of_blocks(plain, block))
     }
 }
 
@@ -33,13 +49,12 @@ impl Visit<'_> {
         bounds: &mut Bounds,
     ) -> Result<(), PriceError> {
         let mut bases = Bases::default();
-        let block = bounds.block_seconds(&Candidate { keep_weights: KeepWeights::Step, ..*pass })?;
         let mut left = Vec::new();
         for each in open.drain(..) {
             let fastest = Candidate { keep_weights: KeepWeights::Step, zero: Zero::Off, ..*pass };
             let plain = each.placed(&fastest, &self.ends);
             let (end, pipeline) = each.of(&self.ends);
-            let mut worthless = self.kept.is_worthless(bounds.seconds_of_blocks(&plain, block), end.least_bytes);
+            let mut worthless = self.kept.is_worthless(bases.of_blocks(bounds, &plain)?, end.least_bytes);
             if !worthless {
                 let base = bases.of(bounds, &plain)?;
                 worthless = self.kept.is_worthless(bounds.seconds_of_passes(&plain, base), end.least_bytes);
@@ -61,12 +76,12 @@ impl Visit<'_> {
         shared: &Candidate,
         open: &[Open],
         bounds: &mut Bounds,
+        stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), PriceError> {
         if open.is_empty() {
             return Ok(());
         }
         let mut bases = Bases::default();
-        let block = bounds.block_seconds(shared)?;
         for open in open {
             let (end, pipeline) = open.of(&self.ends);
             if !pipeline.recompute.contains(&(shared.recompute, shared.keep_communicated)) {
@@ -75,7 +90,7 @@ impl Visit<'_> {
             let plain = Candidate { zero: Zero::Off, ..open.placed(shared, &self.ends) };
             let zero: Vec<Zero> = end.zero.iter().map(|(zero, _)| *zero).collect();
             let least_bytes = end.least_bytes;
-            let rough = bounds.seconds_of_blocks(&plain, block);
+            let rough = bases.of_blocks(bounds, &plain)?;
             if self.search.prune && self.kept.is_worthless(rough, end.least_bytes) {
                 self.tally.counts.too_slow += zero.len() as u64;
                 continue;
@@ -102,7 +117,7 @@ impl Visit<'_> {
                 }
             }
         }
-        self.settle_some()
+        self.settle_some(stop)
     }
 
     /// Whether a layout of such bounds may be kept; it is counted if not.
@@ -120,12 +135,12 @@ impl Visit<'_> {
         !worthless
     }
 
-    fn settle_some(&mut self) -> Result<(), PriceError> {
+    fn settle_some(&mut self, stop: &(dyn Fn() -> bool + Sync)) -> Result<(), PriceError> {
         if self.survivors.all.len() <= MOST_OPEN || self.is_rough {
             return Ok(());
         }
         let left = if self.search.prune { MOST_OPEN / 2 } else { 0 };
         let Self { search, problem, kept, tally, survivors, .. } = self;
-        survivors.settle(left, search.prune, &search.setting, problem, kept, &mut tally.counts)
+        survivors.settle(left, search.prune, stop, &search.setting, problem, kept, &mut tally.counts)
     }
 }

@@ -106,10 +106,18 @@ impl Search<'_> {
         stopped |= stop();
         // Where the time is up they are all that is known, else they tell what is good.
         let first = if stopped { ordered.len() } else { FIRST.min(ordered.len()) };
-        let likely = ordered[..first].iter().filter_map(|(likely, _)| *likely);
+        let likely: Vec<Likely> = ordered[..first].iter().filter_map(|(likely, _)| *likely).collect();
         if stopped || pool.is_some() {
-            for ranked in self.priced(&problem, likely)? {
-                kept.offer(ranked);
+            let mut is_known = false;
+            for part in likely.chunks(FIRST) {
+                // Something that fits is looked for in any case.
+                if is_known && stop() {
+                    break;
+                }
+                for ranked in self.priced(&problem, part.iter().copied())? {
+                    is_known = true;
+                    kept.offer(ranked);
+                }
             }
         }
         let (mut rest, mut wave) = (ordered.as_slice(), 0);
@@ -127,7 +135,8 @@ impl Search<'_> {
                 stopped |= part.stopped;
                 survivors.all.extend(part.survivors.all);
             }
-            survivors.settle(0, self.prune, &self.setting, &problem, &mut kept, &mut tally.counts)?;
+            survivors.settle(0, self.prune, stop, &self.setting, &problem, &mut kept, &mut tally.counts)?;
+            stopped |= !survivors.all.is_empty();
             (rest, wave) = (later, wave + 1);
         }
         let (mut ranked, mut front, mut smallest) = kept.into_parts();

@@ -30,7 +30,7 @@ pub(super) struct Survivors {
 }
 
 impl Survivors {
-    /// Prices the most promising until at most `left` are left that may be kept; without `prune`, all that are too many.
+    /// Prices the most promising, until `stop` says so or at most `left` are left that may be kept; without `prune`, all that are too many.
     ///
     /// # Errors
     /// What cannot be priced.
@@ -38,6 +38,7 @@ impl Survivors {
         &mut self,
         left: usize,
         prune: bool,
+        stop: &(dyn Fn() -> bool + Sync),
         setting: &Setting,
         problem: &Problem,
         kept: &mut Kept,
@@ -51,7 +52,7 @@ impl Survivors {
                 self.all.retain(|survivor| !kept.is_worthless(survivor.seconds, survivor.bytes));
             }
             counts.too_slow += (before - self.all.len()) as u64;
-            if self.all.len() <= left {
+            if self.all.len() <= left || stop() {
                 return Ok(());
             }
             let part = self.all.split_off(self.all.len().saturating_sub(PART));

@@ -137,7 +137,7 @@ impl<'a> Visit<'a> {
                     return Ok(self);
                 }
                 let open = self.open(&pass);
-                self.visit_pass(&pass, open, bounds.as_deref_mut())?;
+                self.visit_pass(&pass, open, bounds.as_deref_mut(), stop)?;
             }
         }
         Ok(self)
@@ -159,7 +159,7 @@ impl<'a> Visit<'a> {
             for (recompute, keep_communicated) in &recompute {
                 let (recompute, keep_communicated) = (*recompute, *keep_communicated);
                 let shared = Candidate { recompute, keep_communicated, keep_weights, ..pass };
-                self.visit_block(&shared, &open, bounds.as_deref_mut())?;
+                self.visit_block(&shared, &open, bounds.as_deref_mut(), &|| false)?;
             }
             if self.tally.counts.priced > before || !self.survivors.all.is_empty() {
                 break;
@@ -251,6 +251,7 @@ impl<'a> Visit<'a> {
         pass: &Candidate,
         mut open: Vec<Open>,
         mut bounds: Option<&mut Bounds>,
+        stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), PriceError> {
         if open.is_empty() {
             return Ok(());
@@ -281,7 +282,7 @@ impl<'a> Visit<'a> {
         for (recompute, keep_communicated) in recompute {
             for keep_weights in self.keep_weights {
                 let shared = Candidate { recompute, keep_communicated, keep_weights: *keep_weights, ..*pass };
-                self.visit_block(&shared, &open, bounds.as_deref_mut())?;
+                self.visit_block(&shared, &open, bounds.as_deref_mut(), stop)?;
             }
         }
         Ok(())
@@ -293,9 +294,10 @@ impl<'a> Visit<'a> {
         shared: &Candidate,
         open: &[Open],
         bounds: Option<&mut Bounds>,
+        stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), PriceError> {
         if let Some(bounds) = bounds {
-            return self.block_by_bounds(shared, open, bounds);
+            return self.block_by_bounds(shared, open, bounds, stop);
         }
         let Self { search, problem, ends, tally, kept, .. } = self;
         let mut block: Option<Block> = None;
