@@ -34,7 +34,7 @@ pub fn best(
     let (mut found, mut smallest, mut refused) = (Vec::new(), None, None);
     for part in open.chunks(PRICED) {
         let fastest = found.iter().map(|(_, price): &(Layout, Price)| price.seconds).fold(f64::INFINITY, f64::min);
-        if part.first().is_some_and(|(seconds, _)| *seconds > fastest) {
+        if part.first().is_some_and(|(seconds, _)| *seconds as f32 > fastest as f32) {
             break;
         }
         let price = |(_, layout): &(f64, Layout)| Ok((layout.clone(), problem.price_layout(layout)?));

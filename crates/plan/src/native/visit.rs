@@ -165,10 +165,13 @@ impl<'a> Visit<'a> {
                 break;
             }
         }
-        let bounded = self.survivors.all.iter().map(|one| Likely { candidate: one.candidate, seconds: one.seconds });
+        // ZeRO stages take as long by their passes: the one that needs least memory is likely to fit.
+        let bounded =
+            self.survivors.all.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.bytes.cmp(&b.bytes)));
+        let bounded = bounded.map(|one| Likely { candidate: one.candidate, seconds: one.seconds });
         let priced = self.kept.into_parts().0.into_iter();
         let priced = priced.map(|one| Likely { candidate: one.candidate, seconds: one.price.seconds });
-        Ok(bounded.chain(priced).min_by(|a, b| a.seconds.total_cmp(&b.seconds)))
+        Ok(bounded.into_iter().chain(priced).min_by(|a, b| a.seconds.total_cmp(&b.seconds)))
     }
 
     /// Nothing and every block, where they are open; else the first choice that is.
