@@ -11,7 +11,11 @@ use crate::reference::SerialStep;
 use crate::verify::{RankRun, RankStep};
 use crate::{Tolerance, assemble};
 
-/// The largest differences of a layout from the serial model over all steps: max|a-b| / max|serial| per tensor.
+/// What stands between a block's name and a tensor's of its norms of queries and keys.
+const QK_NORMS: [&str; 2] = [".query_norm.", ".key_norm."];
+
+/// The largest differences of a layout from the serial model over all steps: max|a-b| / max|serial| per tensor; norms of
+/// queries and keys beside the gradient of their product.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VerifyReport {
     /// The grid.
@@ -67,13 +71,15 @@ fn largest(tensor: &[f64]) -> f64 {
     tensor.iter().fold(0.0, |most, element| most.max(element.abs()))
 }
 
-/// What differences of a gradient are measured by: its largest element. Betas of queries and keys are taken together, as
-/// their biases are, which are one tensor: where positions do not turn keys, all keys may be moved alike, and the gradient
-/// of that is zero in exact arithmetic.
+/// What differences of a gradient are measured by: its largest element. Gradients of norms of queries and keys are taken
+/// together with that of the product whose columns they scale: all of them come out of the softmax, whose gradient is a
+/// difference. Where all keys weigh alike it is zero in exact arithmetic, and in heads of few numbers it may be as small
+/// as the rounding of what is subtracted.
 fn gradient_size(name: &str, gradients: &Tensors) -> f64 {
-    let together = name.ends_with(".key_norm.beta").then(|| name.replace(".key_norm.", ".query_norm."));
-    let others = together.and_then(|name| gradients.get(&name)).map_or(0.0, |gradient| largest(gradient));
-    largest(&gradients[name]).max(others)
+    let own = largest(&gradients[name]);
+    let product =
+        QK_NORMS.iter().find_map(|norm| name.split_once(norm)).map(|(block, _)| format!("{block}.qkv.weight"));
+    product.and_then(|product| gradients.get(&product)).map_or(own, |gradient| own.max(largest(gradient)))
 }
 
 /// The largest gap between elements; NaN if any gap is, or if the lengths differ.
@@ -287,6 +293,20 @@ mod tests {
         assert_eq!(found([&right, &other_loss]), (0.25, 0.0));
         assert_eq!(found([&other_loss, &right]), (0.25, 0.0));
         assert_eq!(found([&right, &other_norm]), (0.0, 0.5));
+    }
+
+    /// Beside the products that they norm the columns of, and no others.
+    #[test]
+    fn gradients_of_norms_of_queries_and_keys_are_measured_by_their_product() {
+        let sizes = [("qkv.weight", 2.0), ("query_norm.gamma", 1e-9), ("key_norm.beta", 0.0), ("norm1.gamma", 1e-9)];
+        let named = |block: usize, scale: f64| {
+            sizes.map(|(name, size)| (format!("block.{block}.{name}"), vec![0.0, -scale * size]))
+        };
+        let gradients: Tensors = named(1, 1.0).into_iter().chain(named(12, 100.0)).collect();
+        for (name, size) in sizes {
+            let size = if name.contains("y_norm.") { 2.0 } else { size };
+            assert_eq!(gradient_size(&format!("block.1.{name}"), &gradients), size, "{name}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub struct ModelFile {
     pub positions: Positions,
     /// Base of rotary frequencies; 10000 if left out.
     pub rotary_base: Option<f64>,
-    /// `gelu` or `swiglu`; `gelu` if left out.
+    /// The function of the perceptron, by the name of an [`Activation`]; `gelu` if left out.
     #[serde(default = "gelu")]
     pub activation: Activation,
     /// Whether a position attends only to itself and those before it; true if left out and the input is tokens.

@@ -12,37 +12,13 @@ use crate::{Block, Blocks, Model, Positions, Rotary, RotaryRule, RotaryScaling, 
 /// What a key of `--set` begins with that is of some blocks.
 pub(super) const PREFIX: &str = "blocks.";
 
-/// The fields that blocks of a model may differ in.
-const FIELDS: [&str; 28] = [
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "ffn",
-    "biases",
-    "qkv_bias",
-    "projection_bias",
-    "up_bias",
-    "down_bias",
-    "norm",
-    "norm_epsilon",
-    "qk_norm",
-    "positions",
-    "rotary_base",
-    "activation",
-    "causal",
-    "window",
-    "attention_cap",
-    "rotary_dim",
-    "rotary_scaling",
-    "rotary_factor",
-    "rotary_low",
-    "rotary_high",
-    "rotary_positions",
-    "norm_place",
-    "norm_offset",
-    "residual",
-    "residual_scale",
-];
+/// The fields that all blocks share; blocks may differ in every other one.
+const OF_ALL: [&str; 8] = ["name", "layers", "hidden", "vocab", "seq_len", "patch_values", "tied_head", "dropout"];
+
+/// The fields that blocks may differ in.
+fn of_blocks() -> impl Iterator<Item = &'static str> {
+    ModelFile::FIELDS.into_iter().filter(|field| !OF_ALL.contains(field))
+}
 
 /// What some blocks have instead of what the file says of all: `at` lists them, or `from` is the first and `every` the
 /// distance to the next ones (left out: it is the only one). Of several tables for one block the last counts.
@@ -127,8 +103,8 @@ impl BlockTable {
     /// Writes its fields over those of `file`.
     fn apply(&self, file: &mut ModelFile) -> Result<(), SpecError> {
         for (field, value) in &self.fields {
-            if !FIELDS.contains(&field.as_str()) {
-                let known = FIELDS.map(str::to_owned).to_vec();
+            if !of_blocks().any(|known| known == field) {
+                let known = of_blocks().map(str::to_owned).collect();
                 return Err(SpecError::Unknown { what: "field of a block", name: field.clone(), known });
             }
             if field == "positions" && value.to_string() == Positions::Learned.to_string() {
