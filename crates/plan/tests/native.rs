@@ -347,7 +347,9 @@ proptest! {
             let candidate = ranked.candidate;
             let layout = Layout::new(&model, &candidate.request(batch * devices, model.seq_len).unwrap());
             prop_assert!(layout.is_ok(), "{:?}: {:?}", candidate, layout);
-            prop_assert_eq!(Candidate::of(&layout.unwrap(), &cluster), candidate);
+            let layout = layout.unwrap();
+            prop_assert_eq!(Candidate::of(&layout, &cluster), candidate);
+            prop_assert_eq!(setting.price(&layout), Ok(ranked.price));
             prop_assert!(ranked.price.memory.total() <= memory && ranked.price.seconds > 0.0);
             for (_, text, keeps) in &constraints {
                 prop_assert!(keeps(&candidate), "{text} and {candidate:?}");
@@ -357,6 +359,27 @@ proptest! {
             prop_assert!(!pruned.why_nothing(&found_pruned, &|| false).to_string().is_empty());
         }
     }
+}
+
+/// In nodes of four, 3 x 36 devices over x and data use all four of a node, those over x, data and pipe three: links
+/// that groups of x share are as much slower or faster.
+#[test]
+fn layouts_that_use_more_or_less_of_a_node_have_their_own_prices() {
+    let (model, cluster) = (model(6, 3), cluster());
+    let mut search = Search { top: 10_000, prune: false, ..search(&model, &cluster, 108, 36) };
+    search.setting.capacity = None;
+    for text in ["x=3", "y=1", "z=1", "context=1", "recompute=none"] {
+        search.space.constrain(Bound::Fix, text).unwrap();
+    }
+    let mut used = HashSet::new();
+    for ranked in found(&search).ranked {
+        let price = search.setting.price(&search.setting.layout(&ranked.candidate).unwrap());
+        assert_eq!(price, Ok(ranked.price), "{:?}", ranked.candidate);
+        if ranked.candidate.inside[0] == 1 {
+            used.insert(ranked.candidate.domain());
+        }
+    }
+    assert!(used.contains(&3) && used.contains(&4), "{used:?}");
 }
 
 #[test]

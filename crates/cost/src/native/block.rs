@@ -11,9 +11,9 @@ use super::rates::Taken;
 use super::{Candidate, Problem};
 
 /// What one transformer block, the embedding and the head cost for one microbatch, forward and backward. It depends on
-/// a candidate's sizes of x, y, z and context and what of them lies inside, its microbatch, activations, linear
-/// algorithm, overlap, chunks of overlap, recomputation and how long weights are kept, and so serves candidates that
-/// differ in data, pipe, schedule, chunks and ZeRO.
+/// a candidate's sizes of x, y, z and context, what of them lies inside and how many ranks share each domain's links, its
+/// microbatch, activations, linear algorithm, overlap, chunks of overlap, recomputation and how long weights are kept, and
+/// so serves candidates that differ otherwise in data, pipe, schedule, chunks and ZeRO.
 #[derive(Debug, Clone, Copy)]
 pub struct Block {
     pub(super) sizes: Sizes,

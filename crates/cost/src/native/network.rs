@@ -105,6 +105,11 @@ impl Placement {
         }
         placement
     }
+
+    /// By tier, innermost first: ranks that share a domain.
+    pub fn ranks_by_tier(&self) -> &[usize] {
+        &self.used[..self.tiers]
+    }
 }
 
 /// How long collectives of a group take.

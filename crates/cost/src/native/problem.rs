@@ -2,7 +2,7 @@
 
 use quadrille_spec::{Cluster, Layout, Model, SpecError};
 
-use super::network::Network;
+use super::network::{Network, Placement};
 use super::operations::Sizes;
 use super::rates::Rates;
 use super::{AttentionKernel, Candidate, Framework};
@@ -79,6 +79,12 @@ impl Problem {
     /// What a layout is for this model of its price.
     pub fn candidate(&self, layout: &Layout) -> Candidate {
         Candidate::on_domains(layout, self.network.innermost())
+    }
+
+    /// How many ranks of a layout share a domain of each tier, innermost first, and with it the domain's links: of the sizes
+    /// of its axes and what of them lies inside the innermost domains.
+    pub fn ranks_by_tier(&self, sizes: [usize; 6], inside: [usize; 6]) -> Vec<usize> {
+        Placement::over(&self.network, sizes, inside).ranks_by_tier().to_vec()
     }
 
     /// What the passes of a candidate depend on.

@@ -12,19 +12,19 @@ use super::visit::{Open, Visit};
 /// Beyond so many layouts that may be kept, some are priced at once, to know better which.
 const MOST_OPEN: usize = 256;
 
-/// What serves all candidates of a block's sizes that use as many devices of a node, whose links they share.
+/// What serves all candidates of a cut that share the sizes of a block.
 #[derive(Default)]
 struct Bases {
-    /// By devices of a node, whether there is a pipeline, and whether weight gradients are put off.
-    passes: BTreeMap<(usize, bool, bool), Pieces>,
-    /// Seconds of a block, by devices of a node.
-    blocks: BTreeMap<usize, f64>,
+    /// By whether there is a pipeline, and whether weight gradients are put off.
+    passes: BTreeMap<(bool, bool), Pieces>,
+    /// Seconds of a block.
+    block: Option<f64>,
 }
 
 impl Bases {
     fn of(&mut self, bounds: &mut Bounds, plain: &Candidate) -> Result<&Pieces, PriceError> {
         let puts_off = plain.schedule == Schedule::ZeroBubble;
-        Ok(match self.passes.entry((plain.domain(), plain.size(Axis::Pipe) > 1, puts_off)) {
+        Ok(match self.passes.entry((plain.size(Axis::Pipe) > 1, puts_off)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(bounds.passes(plain)?),
         })
@@ -32,9 +32,9 @@ impl Bases {
 
     /// Seconds that a step takes at least for what its blocks compute or send.
     fn of_blocks(&mut self, bounds: &mut Bounds, plain: &Candidate) -> Result<f64, PriceError> {
-        let block = match self.blocks.entry(plain.domain()) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(new) => *new.insert(bounds.block_seconds(plain)?),
+        let block = match self.block {
+            Some(known) => known,
+            None => *self.block.insert(bounds.block_seconds(plain)?),
         };
         Ok(bounds.seconds_of_blocks(plain, block))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_cost::native::Candidate;
+use quadrille_cost::native::{Candidate, Problem};
 use quadrille_spec::{Activations, Axis, AxisSet, Grid};
 
 use super::count::Tally;
@@ -10,7 +10,8 @@ use super::legal::Rules;
 use super::placement::placements;
 use super::space::Space;
 
-/// Sizes and placement of x, y, z and context, with every legal way to use the other devices.
+/// Sizes and placement of x, y, z and context, with every legal way to use the other devices by which as many ranks share
+/// the links of every domain.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cut {
     /// Sizes of x, y, z and context.
@@ -51,9 +52,13 @@ pub(super) struct Cuts {
 /// Grids between two questions whether to stop; from then on, one of so many is looked at.
 const STRIDE: usize = 64;
 
+/// What the cuts are grouped by: sizes, neighbours that share a node, and the ranks that share a domain of each tier.
+type Key = ([usize; 4], [usize; 4], Vec<usize>);
+
 /// Every cut of `devices` devices in nodes of `domain`; grids that break a rule are tallied. If `stop` says so, those of a
 /// sample of the grids that are left.
 pub(super) fn cuts(
+    problem: &Problem,
     rules: &Rules,
     space: &Space,
     devices: usize,
@@ -61,7 +66,7 @@ pub(super) fn cuts(
     tally: &mut Tally,
     stop: &dyn Fn() -> bool,
 ) -> Cuts {
-    let mut grouped: BTreeMap<([usize; 4], [usize; 4]), Vec<Outer>> = BTreeMap::new();
+    let mut grouped: BTreeMap<Key, Vec<Outer>> = BTreeMap::new();
     let mut stopped = false;
     for (index, grid) in Grid::all_over(devices, AxisSet::WORLD).into_iter().enumerate() {
         let asks = index % STRIDE == STRIDE - 1;
@@ -80,12 +85,13 @@ pub(super) fn cuts(
         }
         tally.counts.legal_grids += 1;
         let [x, y, z, context, data, pipe] = sizes;
-        for [ix, iy, iz, ic, inside_data, inside_pipe] in placements(sizes, domain) {
-            let outer = Outer { data, pipe, inside_data, inside_pipe };
-            grouped.entry(([x, y, z, context], [ix, iy, iz, ic])).or_default().push(outer);
+        for inside in placements(sizes, domain) {
+            let [ix, iy, iz, ic, inside_data, inside_pipe] = inside;
+            let key = ([x, y, z, context], [ix, iy, iz, ic], problem.ranks_by_tier(sizes, inside));
+            grouped.entry(key).or_default().push(Outer { data, pipe, inside_data, inside_pipe });
         }
     }
-    let cuts = grouped.into_iter().map(|((sizes, inside), outer)| Cut { sizes, inside, outer }).collect();
+    let cuts = grouped.into_iter().map(|((sizes, inside, _), outer)| Cut { sizes, inside, outer }).collect();
     Cuts { cuts, stopped }
 }
 

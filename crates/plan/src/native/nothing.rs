@@ -142,7 +142,11 @@ impl Search<'_> {
     fn no_configuration(&self) -> SpecError {
         let (space, layers) = (&self.space, self.setting.model.layers());
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
-        let cuts = cuts(&self.setting.rules(), space, self.devices, domain, &mut Tally::default(), &|| false);
+        let problem = match self.setting.problem() {
+            Ok(problem) => problem,
+            Err(error) => return error,
+        };
+        let cuts = cuts(&problem, &self.setting.rules(), space, self.devices, domain, &mut Tally::default(), &|| false);
         // Data and pipe of every legal grid.
         let mut ends: Vec<(usize, usize)> =
             cuts.cuts.iter().flat_map(|cut| &cut.outer).map(|outer| (outer.data, outer.pipe)).collect();

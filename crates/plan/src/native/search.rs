@@ -100,7 +100,7 @@ impl Search<'_> {
         let rules = self.setting.rules();
         let mut tally = Tally::default();
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
-        let Cuts { cuts, mut stopped } = cuts(&rules, &self.space, self.devices, domain, &mut tally, stop);
+        let Cuts { cuts, mut stopped } = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, stop);
         let visit = |cut: &Cut, kept: &Kept| Visit::new(self, &problem, rules, cut, kept.clone());
         let ordered = self.likely(&cuts, pool.as_ref(), |cut| visit(cut, &kept), stop)?;
         stopped |= stop();
