@@ -41,6 +41,12 @@ impl Case {
     }
 }
 
+/// The cluster with networks that take next to no time beside its memory.
+pub fn fast_networks(cluster: &Cluster) -> Cluster {
+    let faster = |tier: &Tier| Tier { bandwidth: 1e3 * tier.bandwidth, latency: 0.0, half_bytes: 0.0, ..tier.clone() };
+    Cluster { tiers: cluster.tiers.iter().map(faster).collect(), ..cluster.clone() }
+}
+
 /// Cases of one schedule, the same in every run.
 pub fn fixed(schedule: Schedule, count: usize) -> Vec<Case> {
     let (mut runner, strategy) = (TestRunner::deterministic(), cases(schedule));

@@ -84,15 +84,18 @@ pub(super) struct Measured {
 }
 
 impl Template {
-    /// Measures the pieces of a candidate of this structure.
+    /// Measures the pieces of a candidate of this structure; without what a ZeRO stage may cut shorter, if for any of them.
     ///
     /// # Errors
     /// Sizes that are no grid.
-    pub fn measure(&mut self, problem: &Problem, c: &Candidate) -> Result<Measured, PriceError> {
+    pub fn measure(&mut self, problem: &Problem, c: &Candidate, of_any_zero: bool) -> Result<Measured, PriceError> {
         let layout =
             Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.program.layout.clone() };
         self.shapes.program.resize(&layout);
-        let (works, collectives) = self.pieces.told.seconds(&self.shapes.program, &NativeMachine::of(problem, *c));
+        let (mut works, collectives) = self.pieces.told.seconds(&self.shapes.program, &NativeMachine::of(problem, *c));
+        if of_any_zero {
+            self.pieces.shortened.iter().for_each(|work| works[*work] = 0.0);
+        }
         let runs = self.pieces.runs.all.iter().map(|run| run.iter().map(|work| works[*work]).sum()).collect();
         let mut seconds = Seconds::new(runs, collectives, self.pieces.flights);
         let bytes: Vec<f64> =

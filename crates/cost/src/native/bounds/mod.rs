@@ -37,9 +37,6 @@ const ROUNDING: f64 = 1e-9;
 /// from that they compute more.
 const SEGMENTS: f64 = 0.005;
 
-/// What passes may take less, relatively, where ZeRO cuts gradients that z has cut already: shorter shards are added.
-const SHORTER_SHARDS: f64 = 0.1;
-
 /// Templates by what their candidates have in common.
 type Templates = HashMap<Candidate, Template>;
 
@@ -93,11 +90,11 @@ impl<'a> Bounds<'a> {
     /// Seconds that a step takes at least whose blocks compute for so long.
     pub fn seconds_of_blocks(&self, c: &Candidate, block_seconds: f64) -> f64 {
         let blocks = self.problem.model.layers().div_ceil(c.size(Axis::Pipe));
-        (c.microbatches(self.problem.global_batch) * blocks) as f64 * block_seconds * (1.0 - of_any_zero(c))
+        (c.microbatches(self.problem.global_batch) * blocks) as f64 * block_seconds * (1.0 - ROUNDING)
     }
 
     /// Of the passes of the pieces of a legal candidate, whatever its data and ZeRO stage: without what is reduced or
-    /// scattered over data.
+    /// scattered over data, and without the sums of what is.
     ///
     /// # Errors
     /// A candidate that has no program.
@@ -132,7 +129,7 @@ impl<'a> Bounds<'a> {
             self.templates.insert(key, template);
         }
         match self.templates.get_mut(&key) {
-            Some(template) => template.measure(self.problem, c),
+            Some(template) => template.measure(self.problem, c, of_any_data),
             None => Ok(Measured::default()),
         }
     }
@@ -157,7 +154,7 @@ impl<'a> Bounds<'a> {
 
     /// The same without the update, for [`Bounds::passes`].
     pub fn seconds_of_passes(&self, c: &Candidate, pieces: &Pieces) -> f64 {
-        self.seconds_with(c, pieces, 0.0) * (1.0 - of_any_zero(c))
+        self.seconds_with(c, pieces, 0.0)
     }
 
     fn seconds_with(&self, c: &Candidate, pieces: &Pieces, update: f64) -> f64 {
@@ -176,12 +173,6 @@ impl<'a> Bounds<'a> {
         let network = &self.problem.network;
         Link::new(network, &Placement::of(network, c), c, Axis::Pipe.only())
     }
-}
-
-/// What a bound of passes is less than they take, relatively, so that it serves every ZeRO stage.
-fn of_any_zero(c: &Candidate) -> f64 {
-    let shards = c.size(Axis::Z) > 1 && c.size(Axis::Data) * c.size(Axis::Context) > 1;
-    if shards { SHORTER_SHARDS } else { ROUNDING }
 }
 
 fn even(problem: &Problem, c: &Candidate) -> EvenPieces {

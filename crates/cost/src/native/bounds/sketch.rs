@@ -4,6 +4,7 @@ use quadrille_spec::{Axis, Blocks, Grid, Layout, Linear, Model, Recompute, Sched
 use quadrille_step::{Layer, Op, Operation, StageProgram, StepProgram, ValueId};
 
 use super::shapes::Shapes;
+use super::template::is_shortened;
 use super::told::{Communication, Told};
 use crate::native::machine::NativeMachine;
 use crate::native::{Candidate, PriceError, Problem};
@@ -53,7 +54,7 @@ impl Sketch {
     }
 
     fn add(&mut self, stage: &StageProgram, op: &Op) {
-        if op.once || !matches!(op.layer, Layer::Block(_)) {
+        if op.once || is_shortened(op) || !matches!(op.layer, Layer::Block(_)) {
             return;
         }
         let operands = op.operation.operands();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quadrille_spec::{Axis, Blocks, Grid, Layout, Linear, Model, Recompute, Schedule};
-use quadrille_step::{Layer, Operation, Section, StageProgram, StepProgram, StorageId, ValueId, kind};
+use quadrille_step::{Layer, Op, Operation, Section, StageProgram, StepProgram, StorageId, ValueId, kind};
 
 use super::holdings::Holdings;
 use super::shapes::Shapes;
@@ -66,6 +66,8 @@ pub(super) struct Template {
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     pub told: Told,
+    /// Computations that a ZeRO stage may cut shorter.
+    pub shortened: Vec<usize>,
     /// Computations that follow each other.
     pub runs: Numbered<Vec<usize>>,
     /// Most collectives that are told apart in a tape.
@@ -117,6 +119,12 @@ fn probe(problem: &Problem, c: &Candidate, blocks: usize) -> Result<StepProgram,
         ..c.without_pieces(problem.global_batch, problem.seq_len)?
     };
     Ok(StepProgram::new(&model, &layout)?)
+}
+
+/// Whether a ZeRO stage may cut what the operation does shorter: where gradients of weights are scattered over data, shards of
+/// shards are added to them. All else that a stage does in passes it does beside what is done without it.
+pub(super) fn is_shortened(op: &Op) -> bool {
+    op.weight_gradient && matches!(op.operation, Operation::Accumulate(_))
 }
 
 /// Pieces while they are told.
@@ -177,7 +185,11 @@ impl Telling {
                     scalars += 1;
                 }
                 operation if operation.group().computes() => {
-                    run.push(self.pieces.told.works.number(operation.anywhere().with_values(shape)));
+                    let work = self.pieces.told.works.number(operation.anywhere().with_values(shape));
+                    if is_shortened(op) && !self.pieces.shortened.contains(&work) {
+                        self.pieces.shortened.push(work);
+                    }
+                    run.push(work);
                 }
                 _ => {}
             }
