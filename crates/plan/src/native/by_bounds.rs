@@ -6,6 +6,9 @@ use std::collections::btree_map::Entry;
 use quadrille_cost::native::{Bounds, Candidate, Pieces, PriceError};
 use quadrille_spec::{Axis, KeepWeights, Schedule, Zero};
 
+use super::count::Counts;
+use super::ranking::Kept;
+use super::search::Search;
 use super::survivors::Survivor;
 use super::visit::{Open, Visit};
 
@@ -78,61 +81,54 @@ impl Visit<'_> {
         bounds: &mut Bounds,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), PriceError> {
-        if open.is_empty() {
-            return Ok(());
-        }
         let mut bases = Bases::default();
         for open in open {
-            let (end, pipeline) = open.of(&self.ends);
-            if !pipeline.recompute.contains(&(shared.recompute, shared.keep_communicated)) {
-                continue;
-            }
-            let plain = Candidate { zero: Zero::Off, ..open.placed(shared, &self.ends) };
-            let zero: Vec<Zero> = end.zero.iter().map(|(zero, _)| *zero).collect();
-            let least_bytes = end.least_bytes;
-            let rough = bases.of_blocks(bounds, &plain)?;
-            if self.search.prune && self.kept.is_worthless(rough, end.least_bytes) {
-                self.tally.counts.too_slow += zero.len() as u64;
-                continue;
-            }
-            let base = bases.of(bounds, &plain)?;
-            let seconds = bounds.seconds_of_passes(&plain, base);
-            for zero in zero {
-                let candidate = Candidate { zero, ..plain };
-                if !self.is_left(seconds, least_bytes) {
-                    continue;
-                }
-                let bytes = bounds.bytes(&candidate, base);
-                if !self.is_left(seconds, bytes) {
-                    continue;
-                }
-                if self.is_rough {
-                    self.survivors.all.push(Survivor { candidate, seconds, bytes });
-                } else {
-                    let pieces = bounds.pieces(&candidate)?;
-                    let (seconds, bytes) = (bounds.seconds(&candidate, &pieces), bounds.bytes(&candidate, &pieces));
-                    if self.is_left(seconds, bytes) {
-                        self.survivors.all.push(Survivor { candidate, seconds, bytes });
-                    }
-                }
+            let (_, pipeline) = open.of(&self.ends);
+            if pipeline.recompute.contains(&(shared.recompute, shared.keep_communicated)) {
+                self.end_by_bounds(shared, *open, bounds, &mut bases)?;
             }
         }
         self.settle_some(stop)
     }
 
-    /// Whether a layout of such bounds may be kept; it is counted if not.
-    fn is_left(&mut self, seconds: f64, bytes: u64) -> bool {
-        let counts = &mut self.tally.counts;
-        if !self.search.prune {
-            return true;
+    /// Every ZeRO stage of what shares the sizes of a block.
+    fn end_by_bounds(
+        &mut self,
+        shared: &Candidate,
+        open: Open,
+        bounds: &mut Bounds,
+        bases: &mut Bases,
+    ) -> Result<(), PriceError> {
+        let Self { search, ends, tally, kept, survivors, is_rough, .. } = self;
+        let ((end, _), counts) = (open.of(ends), &mut tally.counts);
+        let plain = Candidate { zero: Zero::Off, ..open.placed(shared, ends) };
+        if search.prune && kept.is_worthless(bases.of_blocks(bounds, &plain)?, end.least_bytes) {
+            counts.too_slow += end.zero.len() as u64;
+            return Ok(());
         }
-        if self.search.setting.capacity.is_some_and(|capacity| bytes > capacity) {
-            counts.too_large += 1;
-            return false;
+        let base = bases.of(bounds, &plain)?;
+        let seconds = bounds.seconds_of_passes(&plain, base);
+        for (zero, least_bytes) in &end.zero {
+            if !is_left(search, kept, counts, seconds, *least_bytes) {
+                continue;
+            }
+            let candidate = Candidate { zero: *zero, ..plain };
+            let bytes = bounds.bytes(&candidate, base);
+            if !is_left(search, kept, counts, seconds, bytes) {
+                continue;
+            }
+            let mut survivor = Survivor { candidate, seconds, bytes };
+            if !*is_rough {
+                let pieces = bounds.pieces(&candidate)?;
+                (survivor.seconds, survivor.bytes) =
+                    (bounds.seconds(&candidate, &pieces), bounds.bytes(&candidate, &pieces));
+                if !is_left(search, kept, counts, survivor.seconds, survivor.bytes) {
+                    continue;
+                }
+            }
+            survivors.all.push(survivor);
         }
-        let worthless = self.kept.is_worthless(seconds, bytes);
-        counts.too_slow += u64::from(worthless);
-        !worthless
+        Ok(())
     }
 
     fn settle_some(&mut self, stop: &(dyn Fn() -> bool + Sync)) -> Result<(), PriceError> {
@@ -141,6 +137,20 @@ impl Visit<'_> {
         }
         let left = if self.search.prune { MOST_OPEN / 2 } else { 0 };
         let Self { search, problem, kept, tally, survivors, .. } = self;
-        survivors.settle(left, search.prune, stop, &search.setting, problem, kept, &mut tally.counts)
+        survivors.settle(left, stop, search, problem, kept, &mut tally.counts)
     }
+}
+
+/// Whether a layout of such bounds may be kept; it is counted if not.
+fn is_left(search: &Search, kept: &Kept, counts: &mut Counts, seconds: f64, bytes: u64) -> bool {
+    if !search.prune {
+        return true;
+    }
+    if search.setting.capacity.is_some_and(|capacity| bytes > capacity) {
+        counts.too_large += 1;
+        return false;
+    }
+    let worthless = kept.is_worthless(seconds, bytes);
+    counts.too_slow += u64::from(worthless);
+    !worthless
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use quadrille_cost::native::{PriceError, Problem};
+use quadrille_cost::native::{Candidate, PriceError};
 use quadrille_spec::{Layout, Rule, SpecError};
 use rayon::prelude::*;
 
@@ -19,7 +19,7 @@ use super::pool::Pool;
 use super::ranking::{Kept, Ranked, comparable};
 use super::setting::Setting;
 use super::space::Space;
-use super::survivors::Survivors;
+use super::survivors::{Survivors, fitting};
 use super::visit::{Likely, Visit};
 
 /// What is asked for.
@@ -106,7 +106,8 @@ impl Search<'_> {
         stopped |= stop();
         // Where the time is up they are all that is known, else they tell what is good.
         let first = if stopped { ordered.len() } else { FIRST.min(ordered.len()) };
-        let likely: Vec<Likely> = ordered[..first].iter().filter_map(|(likely, _)| *likely).collect();
+        let likely = ordered[..first].iter().filter_map(|(likely, _)| *likely);
+        let likely: Vec<Candidate> = likely.map(|likely| likely.candidate).collect();
         if stopped || pool.is_some() {
             let mut is_known = false;
             for part in likely.chunks(FIRST) {
@@ -114,7 +115,7 @@ impl Search<'_> {
                 if is_known && stop() {
                     break;
                 }
-                for ranked in self.priced(&problem, part.iter().copied())? {
+                for ranked in fitting(part, &self.setting, &problem)? {
                     is_known = true;
                     kept.offer(ranked);
                 }
@@ -135,7 +136,7 @@ impl Search<'_> {
                 stopped |= part.stopped;
                 survivors.all.extend(part.survivors.all);
             }
-            survivors.settle(0, self.prune, stop, &self.setting, &problem, &mut kept, &mut tally.counts)?;
+            survivors.settle(0, stop, self, &problem, &mut kept, &mut tally.counts)?;
             stopped |= !survivors.all.is_empty();
             (rest, wave) = (later, wave + 1);
         }
@@ -175,16 +176,5 @@ impl Search<'_> {
         let seconds = |likely: &Option<Likely>| likely.map_or(f32::INFINITY, |likely| comparable(likely.seconds));
         ordered.sort_by(|(a, _), (b, _)| seconds(a).total_cmp(&seconds(b)));
         Ok(ordered)
-    }
-
-    /// Those of the likely layouts that fit, with their prices.
-    fn priced(&self, problem: &Problem, likely: impl Iterator<Item = Likely>) -> Result<Vec<Ranked>, PriceError> {
-        let likely: Vec<Likely> = likely.collect();
-        let price = |Likely { candidate, .. }: &Likely| {
-            Ok(Ranked { candidate: *candidate, price: problem.price_layout(&self.setting.layout(candidate)?)? })
-        };
-        let mut priced: Vec<Ranked> = likely.par_iter().map(price).collect::<Result<_, PriceError>>()?;
-        priced.retain(|ranked| self.setting.fits(&ranked.price));
-        Ok(priced)
     }
 }

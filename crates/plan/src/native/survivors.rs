@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use super::count::Counts;
 use super::ranking::{Kept, Ranked};
+use super::search::Search;
 use super::setting::Setting;
 
 /// So many layouts are priced side by side.
@@ -30,16 +31,16 @@ pub(super) struct Survivors {
 }
 
 impl Survivors {
-    /// Prices the most promising, until `stop` says so or at most `left` are left that may be kept; without `prune`, all that are too many.
+    /// Prices the most promising, until `stop` says so or at most `left` are left that may be kept; if the search does not
+    /// prune, all that are too many.
     ///
     /// # Errors
     /// What cannot be priced.
     pub fn settle(
         &mut self,
         left: usize,
-        prune: bool,
         stop: &(dyn Fn() -> bool + Sync),
-        setting: &Setting,
+        search: &Search,
         problem: &Problem,
         kept: &mut Kept,
         counts: &mut Counts,
@@ -48,26 +49,41 @@ impl Survivors {
         self.all.sort_by(|a, b| kept.promise(b.seconds, b.bytes).total_cmp(&kept.promise(a.seconds, a.bytes)));
         loop {
             let before = self.all.len();
-            if prune {
+            if search.prune {
                 self.all.retain(|survivor| !kept.is_worthless(survivor.seconds, survivor.bytes));
             }
             counts.too_slow += (before - self.all.len()) as u64;
             if self.all.len() <= left || stop() {
                 return Ok(());
             }
-            let part = self.all.split_off(self.all.len().saturating_sub(PART));
-            let price = |survivor: &Survivor| -> Result<Option<Ranked>, PriceError> {
-                let candidate = survivor.candidate;
-                let fits = |memory: &Memory| setting.has_room(memory);
-                let outline = problem.outline(&setting.layout(&candidate)?, fits)?;
-                Ok(outline.map(|(seconds, memory)| Ranked { candidate, price: Price { seconds, memory, ..PENDING } }))
-            };
-            let priced: Vec<Option<Ranked>> = part.par_iter().map(price).collect::<Result<_, _>>()?;
-            counts.priced += priced.len() as u64;
-            for ranked in priced.into_iter().rev().flatten() {
-                counts.fitting += 1;
-                kept.offer(ranked);
-            }
+            let part = self.all.drain(self.all.len().saturating_sub(PART)..).rev();
+            let part: Vec<Candidate> = part.map(|survivor| survivor.candidate).collect();
+            let fitting = fitting(&part, &search.setting, problem)?;
+            counts.priced += part.len() as u64;
+            counts.fitting += fitting.len() as u64;
+            fitting.into_iter().for_each(|ranked| kept.offer(ranked));
         }
     }
+}
+
+/// Those of the candidates that fit, in their order, with their prices, as far as they are compared.
+///
+/// # Errors
+/// What cannot be priced.
+pub(super) fn fitting(
+    candidates: &[Candidate],
+    setting: &Setting,
+    problem: &Problem,
+) -> Result<Vec<Ranked>, PriceError> {
+    let price = |candidate: &Candidate| {
+        let candidate = *candidate;
+        if !setting.framework.runs_programs() {
+            let price = problem.price(&candidate, &problem.block(&candidate));
+            return Ok(setting.fits(&price).then_some(Ranked { candidate, price }));
+        }
+        let outline = problem.outline(&setting.layout(&candidate)?, |memory| setting.has_room(memory))?;
+        Ok(outline.map(|(seconds, memory)| Ranked { candidate, price: Price { seconds, memory, ..PENDING } }))
+    };
+    let priced: Vec<Option<Ranked>> = candidates.par_iter().map(price).collect::<Result<_, PriceError>>()?;
+    Ok(priced.into_iter().flatten().collect())
 }

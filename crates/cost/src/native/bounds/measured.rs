@@ -71,7 +71,7 @@ pub(super) struct Elements {
 }
 
 /// What pieces of a candidate's layers take.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
     /// The first, those between, and the last; all the same where there is but one.
     pub places: [Place; 3],
@@ -89,18 +89,16 @@ impl Template {
     /// # Errors
     /// Sizes that are no grid.
     pub fn measure(&mut self, problem: &Problem, c: &Candidate, of_any_zero: bool) -> Result<Measured, PriceError> {
-        let layout =
-            Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.program.layout.clone() };
-        self.shapes.program.resize(&layout);
-        let (mut works, collectives) = self.pieces.told.seconds(&self.shapes.program, &NativeMachine::of(problem, *c));
+        let layout = Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.layout.clone() };
+        self.shapes.resize(&layout);
+        let (mut works, collectives) = self.script.told.seconds(&self.shapes, &NativeMachine::of(problem, *c));
         if of_any_zero {
-            self.pieces.shortened.iter().for_each(|work| works[*work] = 0.0);
+            self.script.shortened.iter().for_each(|work| works[*work] = 0.0);
         }
-        let runs = self.pieces.runs.all.iter().map(|run| run.iter().map(|work| works[*work]).sum()).collect();
-        let mut seconds = Seconds::new(runs, collectives, self.pieces.flights);
-        let bytes: Vec<f64> =
-            self.shapes.program.storages.iter().map(|info: &StorageInfo| info.bytes() as f64).collect();
-        let all = &self.pieces.places;
+        let runs = self.script.runs.all.iter().map(|run| run.iter().map(|work| works[*work]).sum()).collect();
+        let mut seconds = Seconds::new(runs, collectives, self.script.flights);
+        let bytes: Vec<f64> = self.shapes.storages.iter().map(|info: &StorageInfo| info.bytes() as f64).collect();
+        let all = &self.script.places;
         let middle = place(&all[all.len() / 2], 1, None, &bytes, &mut seconds);
         let places: Vec<Place> = (0..all.len())
             .map(|at| match at == all.len() / 2 {
@@ -108,22 +106,21 @@ impl Template {
                 false => place(&all[at], 0, Some(&middle), &bytes, &mut seconds),
             })
             .collect();
-        let [.., last] = places[..] else { return Ok(Measured::default()) };
         let elements = |parameters: &Parameters| {
             let sum = |of_products: bool| {
                 let some = parameters.iter().filter(|(_, by_product)| *by_product == of_products);
-                some.map(|(value, _)| self.shapes.program.value(*value).local_elements as f64).sum()
+                some.map(|(value, _)| self.shapes.value(*value).local_elements as f64).sum()
             };
             Elements { of_products: sum(true), others: sum(false) }
         };
         let mut ends = [Elements::default(); 3];
-        self.pieces.ends.iter().zip(&mut ends).for_each(|(parameters, end)| *end = elements(parameters));
-        let sends = &self.pieces.places[0][0].sends;
+        self.script.ends.iter().zip(&mut ends).for_each(|(parameters, end)| *end = elements(parameters));
+        let sends = &self.script.places[0][0].sends;
         Ok(Measured {
-            places: [places[0], places[1.min(places.len() - 1)], last],
-            message: sends.first().map_or(0, |value| self.shapes.program.local_bytes(*value)),
+            places: [0, 1, 2].map(|at| places[at.min(places.len() - 1)]),
+            message: sends.first().map_or(0, |value| self.shapes.local_bytes(*value)),
             messages: sends.len(),
-            block: elements(&self.pieces.block),
+            block: elements(&self.script.block),
             ends,
         })
     }

@@ -53,7 +53,7 @@ pub struct Bounds<'a> {
 
 /// What the pieces of layers of a candidate take at least, forward and backward. It serves candidates that differ in pipe,
 /// schedule (but for one that puts weight gradients off) and chunks, and, unless gradients are sharded, in data.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Pieces {
     measured: Measured,
     /// The same without recomputation, where a segment has several blocks.
@@ -123,26 +123,14 @@ impl<'a> Bounds<'a> {
         if of_any_data {
             probed.sizes[Axis::Data as usize] = 1;
         }
-        let key = structure(&self.problem.model, &probed);
-        if !self.templates.contains_key(&key) {
-            let template = self.template(&key, &probed)?;
-            self.templates.insert(key, template);
-        }
-        match self.templates.get_mut(&key) {
-            Some(template) => template.measure(self.problem, c, of_any_data),
-            None => Ok(Measured::default()),
-        }
-    }
-
-    /// A template that is known, or made now.
-    fn template(&self, key: &Candidate, c: &Candidate) -> Result<Template, PriceError> {
-        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = made().get(key) {
-            return Ok(known.clone());
-        }
-        let template = Template::new(self.problem, c)?;
-        made().insert(*key, template.clone());
-        Ok(template)
+        let template = match self.templates.entry(structure(&self.problem.model, &probed)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let template = template(self.problem, &self.made, new.key(), &probed)?;
+                new.insert(template)
+            }
+        };
+        template.measure(self.problem, c, of_any_data)
     }
 
     /// Seconds that a step of the candidate's program takes at least.
@@ -173,6 +161,22 @@ impl<'a> Bounds<'a> {
         let network = &self.problem.network;
         Link::new(network, &Placement::of(network, c), c, Axis::Pipe.only())
     }
+}
+
+/// A template that others have made, or that is made now.
+fn template(
+    problem: &Problem,
+    made: &Mutex<Templates>,
+    key: &Candidate,
+    c: &Candidate,
+) -> Result<Template, PriceError> {
+    let made = || made.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = made().get(key) {
+        return Ok(known.clone());
+    }
+    let template = Template::new(problem, c)?;
+    made().insert(*key, template.clone());
+    Ok(template)
 }
 
 fn even(problem: &Problem, c: &Candidate) -> EvenPieces {

@@ -6,7 +6,7 @@ use quadrille_spec::MemoryClass;
 use quadrille_step::{Extent, Format, Section, Sharding, Sized, StageProgram, StorageId, ValueId};
 
 /// A stage without operations, whose values and storages are the shapes of those of other stages.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Shapes {
     pub program: StageProgram,
     values: HashMap<([Extent; 2], Sharding, StorageId), ValueId>,

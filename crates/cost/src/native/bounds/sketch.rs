@@ -27,10 +27,17 @@ pub(super) fn alike(c: &Candidate) -> Candidate {
 /// How often something happens on the rows of an overlap chunk, and how often for all of them.
 type Times = [usize; 2];
 
-/// The computations and collectives of a block.
-#[derive(Debug, Clone)]
+/// A block.
+#[derive(Debug)]
 pub(super) struct Sketch {
-    shapes: Shapes,
+    /// The shapes of values, in the sizes of the candidate that was asked about last.
+    shapes: StageProgram,
+    counted: Counted,
+}
+
+/// The computations and collectives of a block.
+#[derive(Debug, Default)]
+struct Counted {
     told: Told,
     /// By number.
     works: Vec<Times>,
@@ -46,20 +53,41 @@ impl Sketch {
         let model = Model { blocks: Blocks::alike(*problem.model.blocks.first(), 1), ..problem.model.clone() };
         let program = StepProgram::new(&model, &layout(problem, c)?)?;
         let stage = &program.stages[0];
-        let (works, collectives) = (Vec::new(), Vec::new());
-        let mut sketch = Self { shapes: Shapes::like(stage), told: Told::default(), works, collectives };
+        let (mut shapes, mut counted) = (Shapes::like(stage), Counted::default());
         let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections());
-        sections.flat_map(|section| &section.ops).for_each(|op| sketch.add(stage, op));
-        Ok(sketch)
+        sections.flat_map(|section| &section.ops).for_each(|op| counted.add(op, stage, &mut shapes));
+        Ok(Self { shapes: shapes.program, counted })
     }
 
-    fn add(&mut self, stage: &StageProgram, op: &Op) {
+    /// Seconds that a block of the candidate computes or sends for a microbatch, whichever is longer, all passes together.
+    ///
+    /// # Errors
+    /// Sizes that are no grid.
+    pub fn seconds(&mut self, problem: &Problem, c: &Candidate) -> Result<f64, PriceError> {
+        let mut sizes = c.sizes;
+        sizes[Axis::Pipe as usize] = 1;
+        let (microbatch, overlap_chunks) = (c.microbatch, c.overlap_chunks);
+        let known = self.shapes.layout.clone();
+        let layout = Layout { grid: Grid::of_sizes(sizes)?, microbatch, overlap_chunks, ..known };
+        self.shapes.resize(&layout);
+        let Counted { told, works, collectives } = &self.counted;
+        let (of_works, of_collectives) = told.seconds(&self.shapes, &NativeMachine::of(problem, *c));
+        let all = |times: &[Times], seconds: Vec<f64>| -> f64 {
+            let times = times.iter().map(|[of_chunk, once]| (of_chunk * overlap_chunks + once) as f64);
+            times.zip(seconds).map(|(times, seconds)| times * seconds).sum()
+        };
+        Ok(all(works, of_works).max(all(collectives, of_collectives)))
+    }
+}
+
+impl Counted {
+    fn add(&mut self, op: &Op, stage: &StageProgram, shapes: &mut Shapes) {
         if op.once || is_shortened(op) || !matches!(op.layer, Layer::Block(_)) {
             return;
         }
         let operands = op.operation.operands();
         let shapes: Vec<(ValueId, ValueId)> =
-            operands.all().iter().map(|value| (*value, self.shapes.value(stage, *value))).collect();
+            operands.all().iter().map(|value| (*value, shapes.value(stage, *value))).collect();
         let shape =
             |value: ValueId| shapes.iter().find(|(known, _)| *known == value).map_or(value, |(_, shape)| *shape);
         let (times, number) = match op.operation {
@@ -75,25 +103,6 @@ impl Sketch {
         times.resize(times.len().max(number + 1), [0; 2]);
         let of_tokens = operands.all().iter().any(|value| stage.value(*value).chunk.is_some());
         times[number][usize::from(!of_tokens)] += 1;
-    }
-
-    /// Seconds that a block of the candidate computes or sends for a microbatch, whichever is longer, all passes together.
-    ///
-    /// # Errors
-    /// Sizes that are no grid.
-    pub fn seconds(&mut self, problem: &Problem, c: &Candidate) -> Result<f64, PriceError> {
-        let mut sizes = c.sizes;
-        sizes[Axis::Pipe as usize] = 1;
-        let (microbatch, overlap_chunks) = (c.microbatch, c.overlap_chunks);
-        let known = self.shapes.program.layout.clone();
-        let layout = Layout { grid: Grid::of_sizes(sizes)?, microbatch, overlap_chunks, ..known };
-        self.shapes.program.resize(&layout);
-        let (works, collectives) = self.told.seconds(&self.shapes.program, &NativeMachine::of(problem, *c));
-        let all = |times: &[Times], seconds: Vec<f64>| -> f64 {
-            let times = times.iter().map(|[of_chunk, once]| (of_chunk * overlap_chunks + once) as f64);
-            times.zip(seconds).map(|(times, seconds)| times * seconds).sum()
-        };
-        Ok(all(&self.works, works).max(all(&self.collectives, collectives)))
     }
 }
 

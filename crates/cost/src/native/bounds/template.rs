@@ -57,14 +57,14 @@ pub(super) type Parameters = Vec<(ValueId, bool)>;
 /// The pieces of a structure.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
-    /// In the sizes of the candidate that was measured last.
-    pub shapes: Shapes,
-    pub pieces: Arc<Pieces>,
+    /// The shapes of values and storages, in the sizes of the candidate that was measured last.
+    pub shapes: StageProgram,
+    pub script: Arc<Script>,
 }
 
 /// What the pieces of a structure do, in shapes.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct Script {
     pub told: Told,
     /// Computations that a ZeRO stage may cut shorter.
     pub shortened: Vec<usize>,
@@ -87,13 +87,13 @@ impl Template {
     /// A candidate that has no program.
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
         let probes = (1..=most_blocks(c)).map(|blocks| probe(problem, c, blocks)).collect::<Result<Vec<_>, _>>()?;
-        let mut telling = Telling { shapes: Shapes::like(&probes[0].stages[0]), pieces: Pieces::default() };
+        let mut telling = Telling { shapes: Shapes::like(&probes[0].stages[0]), script: Script::default() };
         for (place, stage) in probes[0].stages.iter().enumerate() {
             let pieces = probes.iter().map(|probe| telling.piece(&probe.stages[place])).collect();
-            telling.pieces.places.push(pieces);
+            telling.script.places.push(pieces);
             telling.parameters(stage);
         }
-        Ok(Self { shapes: telling.shapes, pieces: Arc::new(telling.pieces) })
+        Ok(Self { shapes: telling.shapes.program, script: Arc::new(telling.script) })
     }
 }
 
@@ -130,7 +130,7 @@ pub(super) fn is_shortened(op: &Op) -> bool {
 /// Pieces while they are told.
 struct Telling {
     shapes: Shapes,
-    pieces: Pieces,
+    script: Script,
 }
 
 impl Telling {
@@ -142,9 +142,9 @@ impl Telling {
             list.push((self.shapes.value(stage, parameter.value), by_product));
         }
         if !block.is_empty() {
-            self.pieces.block = block;
+            self.script.block = block;
         }
-        self.pieces.ends.push(ends);
+        self.script.ends.push(ends);
     }
 
     fn piece(&mut self, stage: &StageProgram) -> Piece {
@@ -169,7 +169,7 @@ impl Telling {
                 Operation::Issue(collective) if collective.size(grid) > 1 => {
                     self.end_run(&mut run, &mut tape);
                     let flight = flights.number(stage.value(collective.output).storage);
-                    let collective = self.pieces.told.collectives.number(Communication::of(collective, shape));
+                    let collective = self.script.told.collectives.number(Communication::of(collective, shape));
                     tape.push(Task::Issue { collective, flight });
                 }
                 Operation::Wait(collective) if collective.size(grid) > 1 => {
@@ -179,15 +179,15 @@ impl Telling {
                 Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) if grid.size_of(axes) > 1 => {
                     self.end_run(&mut run, &mut tape);
                     let collective = Communication::Scalars(axes, scalar.elements());
-                    let collective = self.pieces.told.collectives.number(collective);
+                    let collective = self.script.told.collectives.number(collective);
                     let flight = flights.number(StorageId(scalars));
                     tape.extend([Task::Issue { collective, flight }, Task::Wait { flight }]);
                     scalars += 1;
                 }
                 operation if operation.group().computes() => {
-                    let work = self.pieces.told.works.number(operation.anywhere().with_values(shape));
-                    if is_shortened(op) && !self.pieces.shortened.contains(&work) {
-                        self.pieces.shortened.push(work);
+                    let work = self.script.told.works.number(operation.anywhere().with_values(shape));
+                    if is_shortened(op) && !self.script.shortened.contains(&work) {
+                        self.script.shortened.push(work);
                     }
                     run.push(work);
                 }
@@ -195,13 +195,13 @@ impl Telling {
             }
         }
         self.end_run(&mut run, &mut tape);
-        self.pieces.flights = self.pieces.flights.max(flights.all.len());
+        self.script.flights = self.script.flights.max(flights.all.len());
         tape
     }
 
     fn end_run(&mut self, run: &mut Vec<usize>, tape: &mut Tape) {
         if !run.is_empty() {
-            tape.push(Task::Run(self.pieces.runs.number(std::mem::take(run))));
+            tape.push(Task::Run(self.script.runs.number(std::mem::take(run))));
         }
     }
 }
