@@ -31,8 +31,9 @@ impl Sized {
 
 impl StageProgram {
     /// Gives values and storages the sizes that they have in `layout`, a legal layout with the same operations: axes that
-    /// are above 1 in both or neither, as many copies of keys, equal pieces and switches, with SUMMA the same x and y. Where
-    /// storages lie stays as it was: see [`StageProgram::place_storages`].
+    /// are above 1 in both or neither, as many copies of keys, equal pieces and switches, with SUMMA as many panels. Where
+    /// storages lie stays as it was: see [`StageProgram::place_storages`]. So do the roots of panels, which x and y decide
+    /// and on which no size depends.
     pub fn resize(&mut self, layout: &Layout) {
         self.layout.clone_from(layout);
         self.values.iter_mut().for_each(|value| value.resize(layout));

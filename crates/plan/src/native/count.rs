@@ -16,7 +16,7 @@ pub struct Counts {
     pub enumerated: u64,
     /// Configurations among them that keep every rule.
     pub legal: u64,
-    /// Legal configurations that were priced in full.
+    /// Legal configurations that were priced, not only bounded.
     pub priced: u64,
     /// Priced configurations that fit into a device's memory.
     pub fitting: u64,

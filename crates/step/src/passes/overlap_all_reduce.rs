@@ -13,7 +13,8 @@ pub(super) fn apply(values: &[Value], ops: &mut [Op]) {
         }
         _ => None,
     };
-    // Of several products of one input gradient, panel by panel, the first has moved the waits of all.
+    // Of several products of one input gradient, panel by panel, the first has moved the waits of all. Each wait that moved
+    // behind the weight-gradient product moved that one up; `end` stays, since only those waits stand before it then.
     let mut done = Vec::new();
     for start in 0..ops.len() {
         let Some(of) = product(&ops[start], GemmPass::InputGradient) else { continue };

@@ -126,8 +126,8 @@ impl Template {
     }
 }
 
-/// Of pieces of `first` blocks and the next few. Those at the ends of a pipeline grow as those in its `middle` do, at least by
-/// as much as they have grown themselves.
+/// Of pieces of `first` blocks and the next few. Those at the ends of a pipeline grow as those in its `middle` do, by no more
+/// than they have grown themselves.
 fn place(pieces: &[Piece], first: usize, middle: Option<&Place>, bytes: &[f64], seconds: &mut Seconds) -> Place {
     let held: Vec<Held> = pieces.iter().map(|piece| piece.holdings.held(bytes)).collect();
     let all = |of: &dyn Fn(&Held) -> f64| held.iter().map(of).collect::<Vec<f64>>();

@@ -1,4 +1,4 @@
-//! What a step takes at least: lower bounds of the price of a layout's program, known in microseconds.
+//! What a step takes at least: lower bounds of the price of a layout's program, known without making it.
 //!
 //! Candidates whose operations are the same but for sizes share a [`Template`]: real programs of few blocks, whose
 //! operations are told as lists of distinct computations and collectives. Given a candidate's sizes, each of them is priced

@@ -1,4 +1,4 @@
-//! The passes of a piece of layers as lists that are walked in nanoseconds.
+//! The passes of a piece of layers as short lists that are walked instead of its program.
 
 /// Something that a rank does in a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
