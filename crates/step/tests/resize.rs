@@ -1,7 +1,7 @@
 //! A program that is given another layout with the same operations is that layout's program.
 
 use quadrille_spec::{Layout, LayoutRequest, Model};
-use quadrille_step::{Lifetimes, Placement, StageProgram, StepProgram};
+use quadrille_step::{Lifetimes, Members, Operation, Placement, StageProgram, StepProgram};
 
 fn program(model: &Model, line: &str) -> StepProgram {
     let mut words = line.split(' ');
@@ -27,18 +27,28 @@ fn program(model: &Model, line: &str) -> StepProgram {
     StepProgram::new(model, &Layout::new(model, &request).unwrap()).unwrap()
 }
 
-/// All that a stage counts: values, storages, parameters, operations; what depends on the number of microbatches apart.
+/// All that a stage counts: values, storages, parameters, operations; what depends on the number of microbatches, and whose
+/// panels are whose, apart.
 fn counted(mut stage: StageProgram) -> StageProgram {
     stage.steps.clear();
     stage.storages.iter_mut().for_each(|info| (info.instances, info.kept) = (1, false));
     for chunk in &mut stage.chunks {
         for section in [&mut chunk.forward, &mut chunk.backward, &mut chunk.weight_gradient] {
             section.lifetimes = Lifetimes::default();
+            section.ops.iter_mut().for_each(|op| forget_root(&mut op.operation));
         }
     }
     stage.update.lifetimes = Lifetimes::default();
     stage.placement = Placement::default();
     stage
+}
+
+fn forget_root(operation: &mut Operation) {
+    if let Operation::Issue(collective) | Operation::Wait(collective) = operation
+        && let Members::Root(root) = &mut collective.members
+    {
+        *root = 0;
+    }
 }
 
 #[test]
@@ -60,6 +70,8 @@ fn programs_of_other_sizes_are_those_of_their_layouts() {
         (&gpt, "z=2,context=2,data=2 8 2 64 zero=2 keep=step", "z=4,context=4,data=3 24 8 32 zero=2 keep=step"),
         (&gpt, "data=2,context=2 8 2 64 zero=1 recompute=full:2", "data=5,context=4 10 2 32 zero=1 recompute=full:2"),
         (&gpt, "x=2,y=3 18 3 64 linear=summa panels=6", "x=2,y=3 36 6 64 linear=summa panels=6"),
+        (&gpt, "x=2,y=3,z=2 36 6 64 linear=summa panels=12", "x=4,y=2,z=3 36 36 32 linear=summa panels=12"),
+        (&gpt, "x=2,y=2,pipe=3 24 2 64 linear=summa panels=12", "x=4,y=6,pipe=3 24 6 64 linear=summa panels=12"),
         (&grouped, "x=4,data=2 8 4 64 zero=1", "x=4,data=3 12 2 32 zero=1"),
         (&gpt, "pipe=2,z=2 8 2 64 schedule=zb-h1", "pipe=2,z=3 36 6 32 schedule=zb-h1"),
         (&patches, "x=2,y=2,z=2 16 4 64 recompute=selective", "x=3,y=2,z=4 48 24 32 recompute=selective"),

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use quadrille_spec::{Axis, CollectiveKind, ElementType, Layout, LayoutFile, Model, RankLedger};
 use quadrille_step::{
-    Collective, Format, Group, Operation, StageProgram, StepProgram, operation_names, payload_bytes, predict_rank,
+    At, Collective, Format, Group, Layer, Operation, StageProgram, StepProgram, ValueId, operation_names,
+    payload_bytes, predict_rank,
 };
 
 fn program(layout: &str) -> StepProgram {
@@ -34,6 +35,29 @@ fn a_name_has_one_entry_which_says_its_group() {
         }
     }
     assert_eq!(Group::by_name("receive"), None);
+}
+
+/// What tells blocks and parameters apart is forgotten, and nothing that work depends on: blocks alike have the same operations
+/// then, whatever their values.
+#[test]
+fn operations_are_the_same_anywhere() {
+    for layout in LAYOUTS {
+        let stage = &program(layout).stages[0];
+        for operation in operations(stage) {
+            let anywhere = operation.anywhere();
+            let work = |operation: &Operation| format!("{:?}", operation.work(At::first(stage)));
+            assert_eq!(work(&anywhere), work(operation), "{operation:?}");
+            assert_eq!(anywhere.operands(), operation.operands(), "{operation:?}");
+        }
+        let of_block = |block: usize, form: &dyn Fn(&Operation) -> Operation| -> BTreeSet<String> {
+            let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections()).chain([&stage.update]);
+            let ops = sections.flat_map(|section| &section.ops).filter(|op| op.layer == Layer::Block(block));
+            let computing = ops.filter(|op| op.operation.group().computes());
+            computing.map(|op| format!("{:?}", form(&op.operation).with_values(|_| ValueId(0)))).collect()
+        };
+        assert_eq!(of_block(0, &Operation::anywhere), of_block(1, &Operation::anywhere), "{layout}");
+        assert_ne!(of_block(0, &|operation| *operation), of_block(1, &|operation| *operation), "{layout}");
+    }
 }
 
 /// Sums of the program's rows are of another type than the rest of it: memory, wire and traffic count each in its own.
