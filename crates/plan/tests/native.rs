@@ -66,6 +66,12 @@ fn search<'a>(model: &'a Model, cluster: &'a Cluster, devices: usize, global_bat
     }
 }
 
+/// The same for a framework with a closed form, and for one whose programs are priced, with a third as many devices.
+fn by_form_and_by_program(search: Search<'_>) -> [Search<'_>; 2] {
+    let by_program = Setting { framework: Framework { reserved_bytes: 0, ..Framework::QUADRILLE }, ..search.setting };
+    [search.clone(), Search { setting: by_program, devices: search.devices.div_ceil(3), ..search }]
+}
+
 fn found(search: &Search) -> Found {
     search.run(&|| false).unwrap()
 }
@@ -266,8 +272,11 @@ fn nothing_is_missed() {
 #[test]
 fn what_is_found_is_legal_and_placed_as_said() {
     let (model, cluster) = (model(6, 4), cluster());
-    for devices in [1, 6, 16] {
-        let search = Search { one_per_grid: true, top: 50, ..search(&model, &cluster, devices, 24) };
+    let searches = [1, 6, 16].map(|devices| search(&model, &cluster, devices, 24));
+    for search in searches.into_iter().flat_map(by_form_and_by_program) {
+        // Where all grids are among the wanted, all layouts are priced: by programs that takes minutes.
+        let top = if search.setting.framework.runs_programs() { 5 } else { 50 };
+        let (search, devices) = (Search { one_per_grid: true, top, ..search.clone() }, search.devices);
         let found = found(&search);
         let mut grids = HashSet::new();
         for ranked in found.ranked.iter().chain(&found.front) {
@@ -385,23 +394,51 @@ fn layouts_that_use_more_or_less_of_a_node_have_their_own_prices() {
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let (model, cluster) = (model(6, 4), cluster());
-    let search = search(&model, &cluster, 12, 24);
-    let on = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| found(&search));
-    let one = on(1);
-    assert!(one.counts.too_slow > 0);
-    assert_eq!(one, on(2));
-    assert_eq!(one, on(5));
+    for search in by_form_and_by_program(search(&model, &cluster, 12, 24)) {
+        let one = on_threads(1, || found(&search));
+        assert!(one.counts.too_slow > 0);
+        assert_eq!(one, on_threads(2, || found(&search)));
+        assert_eq!(one, on_threads(5, || found(&search)));
+    }
+}
+
+fn on_threads<T: Send>(threads: usize, act: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(act)
 }
 
 #[test]
 fn a_stopped_search_says_so_and_keeps_what_it_has() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let (model, cluster) = (model(6, 4), cluster());
-    let search = search(&model, &cluster, 12, 24);
+    for search in by_form_and_by_program(search(&model, &cluster, 12, 24)) {
+        let asked = AtomicUsize::new(0);
+        let early = search.run(&|| asked.fetch_add(1, Ordering::Relaxed) > 40).unwrap();
+        assert!(early.stopped && !early.ranked.is_empty());
+        let counts = early.counts;
+        assert!(counts.priced + counts.too_large + counts.too_slow <= counts.legal, "{counts:?}");
+        assert!(counts.legal < found(&search).counts.legal, "{counts:?}");
+    }
+}
+
+/// Between two questions whether to stop, eight programs are priced at most; after the answer none.
+#[test]
+fn a_stopped_search_prices_no_more_programs() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let (model, cluster) = (model(4, 2), cluster());
+    let [_, mut search] = by_form_and_by_program(search(&model, &cluster, 12, 4));
+    for text in ["recompute=none", "overlap-chunks=1", "context=1", "linear=pmm"] {
+        search.space.constrain(Bound::Fix, text).unwrap();
+    }
     let asked = AtomicUsize::new(0);
-    let early = search.run(&|| asked.fetch_add(1, Ordering::Relaxed) > 40).unwrap();
-    assert!(early.stopped && !early.ranked.is_empty());
-    assert!(early.counts.priced < found(&Search { prune: false, ..search }).counts.priced);
+    let stopped_at = |question: usize| {
+        asked.store(0, Ordering::Relaxed);
+        on_threads(1, || search.run(&|| asked.fetch_add(1, Ordering::Relaxed) >= question)).unwrap().counts.priced
+    };
+    let all = stopped_at(usize::MAX);
+    let questions = asked.load(Ordering::Relaxed);
+    let priced: Vec<u64> = (0..=questions).map(stopped_at).collect();
+    assert!(priced[0] == 0 && priced[questions] == all && all > 8, "{priced:?}");
+    assert!(priced.windows(2).all(|two| two[0] <= two[1] && two[1] <= two[0] + 8), "{priced:?}");
 }
 
 #[test]
