@@ -1,11 +1,15 @@
 //! Bounds against the prices of programs: never above them, and seldom far below.
 
-use quadrille_cost::native::{Bounds, Candidate, Framework};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use quadrille_cost::native::{Bounds, Candidate, Framework, Problem};
 use quadrille_spec::{
-    Cluster, ElementType, EvenPieces, KeepWeights, Layout, LayoutRequest, Model, Recompute, Schedule, Zero,
+    Activations, Axis, AxisSet, Cluster, ElementType, EvenPieces, Grid, KeepWeights, Layout, LayoutRequest, Linear,
+    Model, Recompute, Schedule, Zero,
 };
 
-use crate::case::{Case, fast_networks, fixed};
+use crate::case::{Case, changed, fast_networks, fixed};
 
 /// Bounds over the price: of the seconds by blocks alone, by the fastest passes, by passes, and in full; of the bytes by passes
 /// and in full.
@@ -31,6 +35,91 @@ fn ratios(case: &Case) -> Option<[f64; 6]> {
     let bytes = [&passes, &pieces].map(|pieces| bounds.bytes(&candidate, pieces) as f64 / price.memory.total() as f64);
     let [blocks, fastest, passes, seconds] = seconds.map(|seconds| seconds / price.seconds);
     Some([blocks, fastest, passes, seconds, bytes[0], bytes[1]])
+}
+
+/// Candidates of one problem on twelve ranks, with all kinds of switches, several of each block's sizes.
+fn candidates(problem: &Problem, model: &Model) -> Vec<Candidate> {
+    let recompute = [Recompute::None, Recompute::Selective, Recompute::Full { every: 1 }, Recompute::Full { every: 2 }];
+    let mut all = Vec::new();
+    for (number, grid) in Grid::all_over(12, AxisSet::WORLD).into_iter().enumerate() {
+        let [x, y, z, context] = [Axis::X, Axis::Y, Axis::Z, Axis::Context].map(|axis| grid.size(axis));
+        let which = x + 2 * y + 3 * z + 4 * context;
+        for (other, (_, schedule)) in Schedule::ALL.into_iter().enumerate() {
+            let request = LayoutRequest {
+                schedule,
+                activations: Activations::ALL[which % 2].1,
+                linear: if which % 3 == 0 { Linear::Summa } else { Linear::Pmm },
+                recompute: recompute[which % 4],
+                keep_weights: KeepWeights::ALL[which % 2].1,
+                microbatch: Some(12),
+                zero: Zero::ALL[(number + other) % 3].1,
+                dtype: ElementType::F32,
+                ..LayoutRequest::new(grid, BATCH)
+            };
+            all.extend(Layout::if_legal(model, &request).map(|layout| problem.candidate(&layout)));
+        }
+    }
+    all
+}
+
+/// Sequences of a step of [`candidates`].
+const BATCH: usize = 12 * 12;
+
+/// What they are of.
+fn problem() -> (Model, Problem) {
+    let (model, cluster) = (Model::gpt(14, 96, 12, 1001, 48), Cluster::preset("summit").unwrap());
+    let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, BATCH, model.seq_len).unwrap();
+    (model, problem)
+}
+
+/// Bounds know templates of the candidates that came before, in the sizes of the last one: that changes nothing.
+#[test]
+fn bounds_do_not_depend_on_what_was_bounded_before() {
+    let (model, problem) = problem();
+    let of = |bounds: &mut Bounds, c: &Candidate| {
+        let block = bounds.block_seconds(c).unwrap();
+        let [passes, pieces] = [bounds.passes(c).unwrap(), bounds.pieces(c).unwrap()];
+        let seconds = [bounds.seconds_of_passes(c, &passes), bounds.seconds(c, &pieces)];
+        (block, seconds, [&passes, &pieces].map(|pieces| bounds.bytes(c, pieces)))
+    };
+    let all = candidates(&problem, &model);
+    let fresh: Vec<_> = all.iter().map(|c| of(&mut Bounds::new(&problem), c)).collect();
+    let (mut runner, mut first) = (TestRunner::deterministic(), Bounds::new(&problem));
+    for _ in 0..3 {
+        let order = Just((0..all.len()).collect::<Vec<_>>()).prop_shuffle().new_tree(&mut runner).unwrap().current();
+        let mut beside = first.beside();
+        for at in order {
+            assert_eq!(of(&mut beside, &all[at]), fresh[at], "{:?}", all[at]);
+            assert_eq!(of(&mut first, &all[at]), fresh[at], "{:?}", all[at]);
+        }
+    }
+}
+
+/// What a search knows of the passes of some data, pipe, schedule and ZeRO stage serves others.
+#[test]
+fn passes_serve_all_that_shares_the_sizes_of_a_block() {
+    let (model, problem) = problem();
+    let all = candidates(&problem, &model);
+    let shared = |c: &Candidate| {
+        let mut alike = Candidate { schedule: Schedule::OneForwardOneBackward, zero: Zero::Off, ..*c };
+        alike.sizes[4..].fill(1);
+        alike.inside[4..].fill(1);
+        let kind = (c.size(Axis::Pipe) > 1, c.schedule == Schedule::ZeroBubble);
+        (alike, kind, problem.ranks_by_tier(c.sizes, c.inside))
+    };
+    let keys: Vec<_> = all.iter().map(shared).collect();
+    let (mut bounds, mut others_served) = (Bounds::new(&problem), 0);
+    for (one, key) in all.iter().zip(&keys) {
+        let (block, passes) = (bounds.block_seconds(one).unwrap(), bounds.passes(one).unwrap());
+        for (other, _) in all.iter().zip(&keys).filter(|(other, others)| *other != one && *others == key) {
+            assert_eq!(bounds.block_seconds(other).unwrap(), block, "{one:?} for {other:?}");
+            let own = bounds.passes(other).unwrap();
+            let known = |passes| (bounds.seconds_of_passes(other, passes), bounds.bytes(other, passes));
+            assert_eq!(known(&passes), known(&own), "{one:?} for {other:?}");
+            others_served += usize::from(one.size(Axis::Data) != other.size(Axis::Data));
+        }
+    }
+    assert!(others_served > 100, "{others_served}");
 }
 
 /// Gradients that z cuts already are added in shorter shards where ZeRO scatters them too: on a fast network a step is faster
@@ -60,13 +149,19 @@ fn median(ratios: &[[f64; 6]], which: usize) -> f64 {
     sorted[sorted.len() / 2]
 }
 
+/// The case, on a fast network, and in long segments of recomputation.
+fn variants(case: Case) -> impl Iterator<Item = Case> {
+    let on_fast = Case { cluster: fast_networks(&case.cluster), ..case.clone() };
+    let in_segments = changed(&case, |request| request.recompute = Recompute::Full { every: 4 });
+    [case, on_fast].into_iter().chain(in_segments)
+}
+
 /// On models of few blocks, where the first microbatch and the update weigh most.
 #[test]
 fn bounds_are_never_above_the_price() {
     for (name, schedule) in Schedule::ALL {
         let mut all = Vec::new();
-        let on_fast = |case: Case| Case { cluster: fast_networks(&case.cluster), ..case };
-        for case in fixed(schedule, 160).into_iter().flat_map(|case| [on_fast(case.clone()), case]) {
+        for case in fixed(schedule, 160).into_iter().flat_map(variants) {
             let Some(ratios) = ratios(&case) else { continue };
             for (what, ratio) in
                 ["blocks", "fastest", "passes", "seconds", "bytes of passes", "bytes"].into_iter().zip(ratios)
