@@ -1,6 +1,6 @@
 //! What a framework changes in the native model: kernels, hosts, the bytes of the loss, the memory of a stage.
 
-use quadrille_cost::native::{Candidate, Eager, Framework, Price, Problem};
+use quadrille_cost::native::{Eager, Framework, Price, Problem};
 use quadrille_spec::{Cluster, Layout, LayoutRequest, Model, Norm, Schedule};
 
 const BATCH: usize = 16;
@@ -14,11 +14,11 @@ fn model() -> Model {
     })
 }
 
-fn candidate(grid: &str, chunks: usize) -> Candidate {
+fn layout(grid: &str, chunks: usize) -> Layout {
     let schedule = if chunks > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward };
     let request =
         LayoutRequest { chunks, schedule, microbatch: Some(1), ..LayoutRequest::new(grid.parse().unwrap(), BATCH) };
-    Candidate::of(&Layout::new(&model(), &request).unwrap(), &Cluster::preset("selene").unwrap())
+    Layout::new(&model(), &request).unwrap()
 }
 
 fn problem(framework: Framework) -> Problem {
@@ -26,8 +26,7 @@ fn problem(framework: Framework) -> Problem {
 }
 
 fn price(framework: Framework) -> Price {
-    let (problem, candidate) = (problem(framework), candidate("data=2", 1));
-    problem.price(&candidate, &problem.block(&candidate))
+    problem(framework).price_layout(&layout("data=2", 1)).unwrap()
 }
 
 /// Without a host that the device waits for.
@@ -84,13 +83,8 @@ fn logits_count_with_all_their_copies() {
 fn an_interleaved_last_stage_holds_the_logits_of_one_microbatch() {
     let problem = problem(BASE);
     let [plain, interleaved] = [1, 2].map(|chunks| {
-        let candidate = candidate("pipe=4", chunks);
-        let block = problem.block(&candidate);
-        let last = problem.memory_of_stage(&candidate, &block, 3);
-        assert_eq!(problem.memory_of_stage(&candidate, &block, usize::MAX), last);
-        let most = problem.price(&candidate, &block).memory;
-        assert_eq!(problem.memory_of_stage(&candidate, &block, most.stage), most);
-        last
+        let program = problem.program(&layout("pipe=4", chunks)).unwrap();
+        problem.memory_of_stage_program(program.stages.last().unwrap())
     });
     let logits = 6 * 512 * 32_000;
     assert!(plain.activations > logits && interleaved.activations > plain.activations);

@@ -15,6 +15,12 @@ pub enum EngineError {
     /// A rank failed; names it, its layer and operation.
     #[error(transparent)]
     Job(#[from] JobFailure),
+    /// A program made for numbers or shards that the engine does not have.
+    #[error("the program stores numbers otherwise than an engine in {dtype}; build it with StepProgram::new")]
+    Formats {
+        /// The layout's type of elements.
+        dtype: quadrille_spec::ElementType,
+    },
     /// Training data could not be read.
     #[error(transparent)]
     Data(#[from] DataError),

@@ -140,6 +140,10 @@ impl<'a, T: Real> RankEngine<'a, T> {
         seed: u64,
         lent: &[StorageId],
     ) -> Result<Self, EngineError> {
+        let dtype = program.layout.dtype;
+        if program.stages.iter().any(|stage| stage.practice.pads_shards || !stage.practice.formats.are_of(dtype)) {
+            return Err(EngineError::Formats { dtype });
+        }
         let grid = &program.layout.grid;
         let (rank, place) = (context.rank(), grid.coordinate(context.rank()));
         let (whole, program) = (program, program.of_rank(rank));
@@ -315,7 +319,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
     /// Executes a section, taking storages before their first use and giving them back after their last.
     pub(crate) fn run(&mut self, section: &Section, action: Option<Action>) -> Result<(), EngineError> {
         for (index, op) in section.ops.iter().enumerate() {
-            if op.once && self.microbatch > 0 {
+            if !op.when.includes(self.microbatch, self.program.layout.microbatches()) {
                 continue;
             }
             self.context.enter(label(op.layer), op.operation.name())?;

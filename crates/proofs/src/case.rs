@@ -6,7 +6,7 @@ use quadrille_spec::{
     Activations, Algorithm, Axis, Choice, Classic, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear,
     Model, Overlap, Recompute, Schedule, Tier, Zero,
 };
-use quadrille_step::StepProgram;
+use quadrille_step::{Practice, StepProgram};
 
 use crate::family::{Family, families};
 
@@ -38,8 +38,16 @@ impl Case {
     /// # Panics
     /// If it cannot be built: [`Layout::new`] has accepted it.
     pub fn program(&self, dtype: ElementType) -> StepProgram {
+        self.program_by(Practice::of(dtype), dtype)
+    }
+
+    /// The same by another practice.
+    ///
+    /// # Panics
+    /// As [`Case::program`].
+    pub fn program_by(&self, practice: Practice, dtype: ElementType) -> StepProgram {
         let layout = Layout { dtype, ..self.layout.clone() };
-        StepProgram::new(&self.model, &layout).unwrap_or_else(|error| panic!("{self:?}: {error}"))
+        StepProgram::with_practice(&self.model, &layout, practice).unwrap_or_else(|error| panic!("{self:?}: {error}"))
     }
 }
 

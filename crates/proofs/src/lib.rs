@@ -50,7 +50,8 @@ pub use described::described_cases;
 pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced};
 pub use mutants::{Mutant, MutantList, VARIABLE as MUTANT_VARIABLE};
 pub use run::{
-    Outcome, SEED, Trajectory, bits, holds, hyper, prove, prove_within, random_samples, trajectory, trajectory_with,
+    Outcome, SEED, Trajectory, bits, holds, holds_by, hyper, prove, prove_within, random_samples, trajectory,
+    trajectory_with,
 };
 pub use seeded::for_random;
 pub use serial::{drawn, forward_options};

@@ -9,7 +9,7 @@ use quadrille_engine::{
     random_batch, verify,
 };
 use quadrille_spec::{Algorithm, Choice, ElementType, RankLedger};
-use quadrille_step::StepProgram;
+use quadrille_step::{Practice, StepProgram};
 
 use crate::Case;
 
@@ -56,6 +56,14 @@ pub fn prove_within(program: &StepProgram, steps: u64, timeout: Duration) -> Res
 /// # Errors
 /// The difference, for proptest to report and make smaller.
 pub fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
+    holds_by(case, Practice::of(dtype), dtype)
+}
+
+/// The same for the case's program by another practice.
+///
+/// # Errors
+/// As [`holds`].
+pub fn holds_by(case: &Case, practice: Practice, dtype: ElementType) -> Result<(), TestCaseError> {
     let options = VerifyOptions {
         steps: 2,
         seed: case.seed,
@@ -65,7 +73,7 @@ pub fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
         collectives: case.collectives.clone(),
         world: None,
     };
-    match verify_as(&case.program(dtype), options) {
+    match verify_as(&case.program_by(practice, dtype), options) {
         Ok(report) if report.ok => Ok(()),
         Ok(report) => Err(TestCaseError::fail(format!("{report:?}"))),
         Err(error) => Err(TestCaseError::fail(error.to_string())),

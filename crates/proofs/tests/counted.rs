@@ -7,13 +7,13 @@ use quadrille_proofs::{
     SEED, drawn, edited_stage, forward_options, hyper, layout_with, model, program, program_with, prove, random_samples,
 };
 use quadrille_spec::{Activations, Axis, LedgerDifference, Overlap};
-use quadrille_step::{Operation, StepProgram};
+use quadrille_step::{Operation, StepProgram, When};
 
 /// `program` without one operation of a stage's update, which its prediction still has: what is to be done once in the passes
 /// over microbatches is left out after the first of them.
 fn with_less(program: &StepProgram, stage: usize, is_left_out: impl Fn(&Operation) -> bool) -> StepProgram {
     edited_stage(program, stage, |stage| {
-        stage.update.ops.iter_mut().find(|op| is_left_out(&op.operation)).unwrap().once = true;
+        stage.update.ops.iter_mut().find(|op| is_left_out(&op.operation)).unwrap().when = When::First;
     })
 }
 

@@ -8,7 +8,7 @@ use quadrille_proofs::{
 };
 use quadrille_spec::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
 use quadrille_spec::{Axis, KeepWeights, MemoryClass, Model, RankLedger, Recompute, Zero};
-use quadrille_step::{Op, Operation, Parameter, StageProgram, StepProgram, kind, predict};
+use quadrille_step::{Op, Operation, Parameter, StageProgram, StepProgram, When, kind, predict};
 
 const GRIDS: [&str; 7] =
     ["data=2", "data=3", "context=2", "data=3,context=2", "x=2,data=3", "y=2,z=2,data=2", "z=2,context=2,data=2"];
@@ -202,7 +202,8 @@ fn kept_weights_are_gathered_once() {
 #[test]
 fn every_kept_weight_is_gathered() {
     let kept = rebuilt(&sharded("z=2", Zero::Off), |layout| layout.keep_weights = KeepWeights::Step);
-    let gathers = |op: &Op| op.once && matches!(op.operation, Operation::Wait(each) if each.kind == AllGather);
+    let gathers =
+        |op: &Op| op.when == When::First && matches!(op.operation, Operation::Wait(each) if each.kind == AllGather);
     for (place, _) in operations(&kept).into_iter().filter(|(_, op)| gathers(op)) {
         let never = edited_at(&kept, place, |ops, at| {
             let gather = is_collective(&ops[at]);

@@ -20,16 +20,12 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     if arguments.price.price {
         return priced::run(arguments);
     }
-    if let Some(name) = arguments.price.framework.as_deref().filter(|name| *name != Framework::QUADRILLE.name) {
-        let rule =
-            "only --price is of other frameworks; leave it out, or add --price and leave --timeline and --trace out";
-        return Err(Failure::usage(format!("--framework {name}: {rule}")));
-    }
+    let framework = Framework::by_name(arguments.price.framework.as_deref().unwrap_or(Framework::QUADRILLE.name))?;
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
     let usual = &settings::Defaults::USUAL;
     let typed = settings::typed(&arguments.layout, arguments.dtype, usual)?;
     let layout = settings::resolve(&typed, &settings.model)?;
-    let program = StepProgram::new(&settings.model, &layout)?;
+    let program = framework.program(&settings.model, &layout)?;
     let grid = &layout.grid;
     let ranks = grid.ranks();
     if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {
@@ -38,11 +34,11 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let machine = &arguments.machine;
     let described = paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>();
     paths::check(&machine.trace.iter().map(|path| ("--trace", path.as_path())).collect::<Vec<_>>(), &described)?;
-    let simulation = machine.is_asked().then(|| machine.simulate(&program, &typed.cluster)).transpose()?;
+    let simulation = machine.is_asked().then(|| machine.simulate(&program, &typed.cluster, framework)).transpose()?;
     if arguments.json {
-        return print_json(&document(arguments, &program, simulation.as_ref())?);
+        return print_json(&document(arguments, &program, &framework, simulation.as_ref())?);
     }
-    print_parts(arguments, &program)?;
+    print_parts(arguments, &program, &framework)?;
     match simulation {
         Some(simulation) => print_text(&timeline::text(&simulation)),
         None => Ok(()),
@@ -50,7 +46,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
 }
 
 /// The parts for people.
-fn print_parts(arguments: &ExplainArguments, program: &StepProgram) -> Result<(), Failure> {
+fn print_parts(arguments: &ExplainArguments, program: &StepProgram, framework: &Framework) -> Result<(), Failure> {
     let grid = &program.layout.grid;
     if arguments.program {
         print_text(&print_program(program))?;
@@ -62,7 +58,10 @@ fn print_parts(arguments: &ExplainArguments, program: &StepProgram) -> Result<()
     }
     if !arguments.program && !arguments.ledger {
         let rank = arguments.rank.unwrap_or(0);
-        let recomputation = Recomputation::of(program, rank)?.map_or(String::new(), |memory| memory.text());
+        let recomputation = match framework.is_own() {
+            true => Recomputation::of(program, rank)?.map_or(String::new(), |memory| memory.text()),
+            false => String::new(),
+        };
         print_text(&(summary(program) + &ledger_text(grid, &predict_rank(program, rank)) + &recomputation))?;
     }
     Ok(())
@@ -71,6 +70,7 @@ fn print_parts(arguments: &ExplainArguments, program: &StepProgram) -> Result<()
 fn document(
     arguments: &ExplainArguments,
     program: &StepProgram,
+    framework: &Framework,
     simulation: Option<&Simulation>,
 ) -> Result<Value, Failure> {
     let mut document = Map::new();
@@ -87,7 +87,9 @@ fn document(
         let stages: Vec<usize> = ranks.iter().map(|rank| program.of_rank(rank.rank).stage).collect();
         document.insert("ranks".to_owned(), json!(ranks));
         document.insert("stages".to_owned(), json!(stages));
-        if let Some(recomputation) = Recomputation::of(program, arguments.rank.unwrap_or(0))? {
+        if framework.is_own()
+            && let Some(recomputation) = Recomputation::of(program, arguments.rank.unwrap_or(0))?
+        {
             document.insert("recomputation".to_owned(), json!(recomputation));
         }
     }

@@ -66,15 +66,22 @@ impl MachineArguments {
         }
     }
 
-    /// Simulates a step of `program` and writes the trace that was asked for.
-    pub fn simulate(&self, program: &StepProgram, cluster: &Cluster) -> Result<Simulation, Failure> {
+    /// Simulates a step of a framework's `program` and writes the trace that was asked for.
+    pub fn simulate(
+        &self,
+        program: &StepProgram,
+        cluster: &Cluster,
+        framework: Framework,
+    ) -> Result<Simulation, Failure> {
         let StepProgram { model, layout, .. } = program;
         let simulation = if self.is_uniform(cluster) {
             let network = RingNetwork::new(cluster, layout, self.latency()?)?;
             simulate(program, &UniformMachine { rates: self.rates(cluster)?, network })
         } else {
-            check_priced_type(layout.dtype)?;
-            let problem = Problem::new(model, cluster, Framework::QUADRILLE, layout.global_batch, layout.seq_len)?;
+            if framework.is_own() {
+                check_priced_type(layout.dtype)?;
+            }
+            let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
             problem.check_placed(layout)?;
             simulate(program, &NativeMachine::new(&problem, layout))
         };

@@ -165,8 +165,8 @@ fn machines_to_simulate_on() {
     for value in ["-1", "nan", "inf"] {
         refused(&format!("explain --grid x=2 --timeline --latency-us {value}"), &["--latency-us", "at least 0"]);
     }
-    let line = "explain --grid x=2 --timeline --cluster perlmutter --framework megatron";
-    refused(line, &["--framework megatron", "add --price"]);
+    let line = "explain --grid x=2 --timeline --cluster perlmutter --framework megaton";
+    refused(line, &["megaton", "unknown framework", "megatron"]);
     refused("explain --grid x=2 --trace missing/trace.json", &["missing/trace.json", "No such file"]);
     let folder = folder_with("l.toml", "grid = 'x=2'");
     refused_in(

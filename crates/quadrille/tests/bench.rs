@@ -117,7 +117,7 @@ fn tables_show_the_same() {
 
 #[test]
 fn searches_beside_published_planners() {
-    let document = document("plan --runs 2");
+    let document = document("plan --runs 1");
     let yardsticks: Vec<_> = document["yardsticks"].as_array().unwrap().iter().collect();
     let searches = document["searches"].as_array().unwrap();
     assert_eq!(searches[0]["search"], "lbnl");
@@ -133,7 +133,4 @@ fn searches_beside_published_planners() {
             assert_close(ratio.as_f64().unwrap(), rate / number(yardstick, "configurations_per_second"));
         }
     }
-    let output = bench("plan --runs 1");
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && text.contains("LBNL solver 300/s, Calculon 67/s"), "{text}");
 }

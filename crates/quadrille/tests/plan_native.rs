@@ -362,15 +362,20 @@ fn a_priced_layout_says_whether_it_fits() {
 fn one_layout_has_one_price() {
     for layout in ["pipe=2,data=2", "x=2,z=2,pipe=2 --stage-blocks 5,7 --recompute selective", "z=4,data=2 --zero 2"] {
         let line = format!("explain --model gpt2-124m --cluster {CLUSTER} --global-batch 16 --grid {layout}");
-        let priced = json(&format!("{line} --price --framework quadrille"));
-        let drawn = json(&format!("{line} --timeline"));
-        let [seconds, simulated] =
-            [&priced["plan"]["time_s"], &drawn["simulation"]["step_s"]].map(|each| each.as_f64().unwrap());
-        assert!((seconds / simulated - 1.0).abs() < 1e-9, "{layout}: {seconds} and {simulated}");
+        let both = |framework: &str| {
+            let priced = json(&format!("{line} --price --framework {framework}"));
+            let drawn = json(&format!("{line} --timeline --framework {framework}"));
+            let [seconds, simulated] =
+                [&priced["plan"]["time_s"], &drawn["simulation"]["step_s"]].map(|each| each.as_f64().unwrap());
+            assert!((seconds / simulated - 1.0).abs() < 1e-9, "{framework} {layout}: {seconds} and {simulated}");
+            [priced, drawn]
+        };
+        for framework in ["megatron", "megatron-stored", "fsdp"] {
+            both(framework);
+        }
+        let [priced, drawn] = both("quadrille");
         let allocated = drawn["ranks"].as_array().unwrap().iter().map(|rank| rank["memory"]["allocated"].as_u64());
         assert_eq!(priced["plan"]["memory_bytes"].as_u64(), allocated.max().unwrap(), "{layout}");
         assert_eq!(priced["plan"]["layout"]["stage_blocks"], drawn["layout"]["stage_blocks"], "{layout}");
     }
-    let line = format!("explain --model gpt2-124m --cluster {CLUSTER} --grid pipe=2 --stage-blocks 5,7 --price");
-    refused(&line, &["stage-blocks = 5,7", "as equal as possible", "--framework quadrille"]);
 }

@@ -113,6 +113,10 @@ pub(crate) enum Node {
         input: ValueId,
         output: ValueId,
     },
+    /// What is kept for the node that follows.
+    Keep {
+        kept: ValueId,
+    },
 }
 
 /// What the backward of a norm needs; an RMS norm has neither beta nor sums.
@@ -224,6 +228,10 @@ pub(crate) fn backward(b: &mut Builder) -> Result<Boundaries, StepError> {
 fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), StepError> {
     match node {
         Node::Reshard { .. } => Ok(()),
+        Node::Keep { kept } => {
+            b.release(Some(kept));
+            Ok(())
+        }
         Node::Send { x, sent } => {
             let received = b.like("received gradient", sent)?;
             known.boundaries.receives = Some(Boundary { value: received, layer: b.layer });
@@ -307,6 +315,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             let keys_values = b.gather_keys_values(block, qkv)?;
             let keys_values_gradient = keys_values.map(|_| b.keys_values_gradient(block, qkv)).transpose()?;
             let mut output = b.like("d qkv", qkv)?;
+            let scores = b.hold("d scores", Format::ScoresMeanwhile, result, Some(b.scores_extent(block)))?;
             b.push(kind::AttentionBackward {
                 block: b.block_kind(block),
                 qkv,
@@ -318,6 +327,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
                 output,
                 dropout,
             });
+            b.release(scores);
             if let Some(whole) = keys_values_gradient {
                 output = b.scatter_keys_values(block, whole, output)?;
             }

@@ -128,6 +128,7 @@ fn attention(b: &mut Builder, index: usize, described: Attention, qkv: ValueId) 
     let keys_values = b.gather_keys_values(index, qkv)?;
     let block = b.block_kind(index);
     b.push(kind::Attention { block, dropout, qkv, keys_values, output, statistics });
+    b.keep("scores", Format::Scores, output, Some(b.scores_extent(index)))?;
     b.record(Node::Attention { block: index, qkv, output, statistics, dropout });
     Ok(output)
 }
@@ -202,6 +203,9 @@ fn perceptron_half(b: &mut Builder, index: usize, read: ValueId, residual: Value
     let activated = b.value(function.to_string(), [Extent::Tokens, f.into()], sharding, Home::ACTIVATIONS)?;
     let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(kind::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
+    if function.inputs() > 1 {
+        b.keep("gates", Format::Gates, pre, Some(f.into()))?;
+    }
     b.record(Node::Activation { function, bias, input: up, output: pre, activated });
 
     let weight = self::weight(b, &name("down"), [f.into(), h.into()], TRANSPOSED, added_std(b))?;
@@ -244,6 +248,7 @@ pub(crate) fn norm(b: &mut Builder, name: &str, of: Option<usize>, input: ValueI
     let gamma_value = b.parameter_value(gamma);
     let beta_value = beta.map(|beta| b.parameter_value(beta));
     b.push(kind::Norm { of, input, sums, squares, gamma: gamma_value, beta: beta_value, output });
+    b.keep(name, Format::Norms, input, Some(cols))?;
     b.record(Node::Norm(NormNode { of, gamma, beta, input, sums, squares, output }));
     Ok(output)
 }
@@ -368,6 +373,10 @@ fn residual(
     let output = b.in_place("residual", input);
     let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(kind::Residual { bias: bias_value, input, residual, output, dropout });
+    if dropout.is_some() {
+        // With the stream: the sum may be on its way to the next stage.
+        b.keep("mask", Format::Masks, residual, None)?;
+    }
     b.record(Node::Residual { bias, input, residual, output, dropout });
     Ok(output)
 }

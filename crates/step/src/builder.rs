@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, KeepWeights, Layout, Linear, MemoryClass, Model, Zero};
 
 use crate::backward::Node;
-use crate::operation::{BlockKind, Collective, Members, Op, Operation, Reduction};
+use crate::operation::{BlockKind, Collective, Members, Op, Operation, Reduction, When};
 use crate::parameter::{Initial, Parameter, ParameterId};
 use crate::value::{Home, Sized};
-use crate::{Extent, Layer, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
+use crate::{Extent, Layer, Practice, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
 
 /// What the names of partial sums end with, until they are reduced.
 pub(crate) const PARTIAL: &str = " partial";
@@ -18,6 +18,7 @@ pub(crate) struct Builder<'a> {
     pub model: &'a Model,
     pub layout: &'a Layout,
     pub purpose: Purpose,
+    pub practice: Practice,
     pub values: Vec<Value>,
     pub storages: Vec<StorageInfo>,
     pub parameters: Vec<Parameter>,
@@ -38,11 +39,12 @@ pub(crate) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(model: &'a Model, layout: &'a Layout, purpose: Purpose) -> Self {
+    pub fn new(model: &'a Model, layout: &'a Layout, purpose: Purpose, practice: Practice) -> Self {
         Self {
             model,
             layout,
             purpose,
+            practice,
             values: Vec::new(),
             storages: Vec::new(),
             parameters: Vec::new(),
@@ -92,10 +94,10 @@ impl<'a> Builder<'a> {
         self.values[id.0].chunk = None;
         let elements = self.values[id.0].local_elements;
         let Home { class, format } = home;
-        let element = format.element(self.layout.dtype);
+        let element_bytes = self.practice.formats.bytes(format);
         let persistent = matches!(class, MemoryClass::Parameters | MemoryClass::Gradients);
         let (sized, instances, kept) = (Sized::By(id), 1, false);
-        self.storages.push(StorageInfo { elements, sized, element, format, class, persistent, instances, kept });
+        self.storages.push(StorageInfo { elements, sized, element_bytes, format, class, persistent, instances, kept });
         Ok(id)
     }
 
@@ -110,7 +112,7 @@ impl<'a> Builder<'a> {
         let name = name.into();
         let grid = &self.layout.grid;
         let [rows, cols] = extents.map(|extent| extent.of(self.layout));
-        let (local_rows, local_cols) = sharding.tile(&name, rows, cols, grid)?;
+        let (local_rows, local_cols) = sharding.tile(&name, rows, cols, grid, self.practice.pads_shards)?;
         let local_elements = sharding.flat_share(local_rows * local_cols, grid);
         self.values.push(Value {
             name,
@@ -157,14 +159,14 @@ impl<'a> Builder<'a> {
 
     pub fn push(&mut self, operation: impl Into<Operation>) {
         let (layer, weight_gradient) = (self.layer, self.weight_gradient);
-        self.ops.push(Op { layer, once: false, weight_gradient, operation: operation.into() });
+        self.ops.push(Op { layer, when: When::Always, weight_gradient, operation: operation.into() });
     }
 
     /// An operation of the step's first microbatch only.
     fn push_once(&mut self, operation: Operation) {
         self.push(operation);
         if let Some(op) = self.ops.last_mut() {
-            op.once = true;
+            op.when = When::First;
         }
     }
 
@@ -282,7 +284,8 @@ impl<'a> Builder<'a> {
     pub fn parameter_value(&mut self, parameter: ParameterId) -> ValueId {
         let Parameter { value, updated, .. } = self.parameters[parameter.0];
         let first = !std::mem::replace(&mut self.used[parameter.0], true);
-        if first && value != updated && self.purpose == Purpose::Training {
+        let carried = self.purpose == Purpose::Training && self.practice.gathers_under_forward;
+        if first && value != updated && carried {
             let gather = self.gather_updated(value);
             self.push_once(Operation::WaitCarried(gather));
         }
@@ -316,7 +319,7 @@ impl<'a> Builder<'a> {
         let before = self.ops.len();
         self.collective(CollectiveKind::AllGather, Axis::Z.only(), Reduction::Sum, stored, gathered);
         if self.layout.keep_weights == KeepWeights::Step {
-            self.ops[before..].iter_mut().for_each(|op| op.once = true);
+            self.ops[before..].iter_mut().for_each(|op| op.when = When::First);
             let storage = self.values[gathered.0].storage;
             self.storages[storage.0].persistent = true;
             self.kept_weights.insert(parameter, gathered);

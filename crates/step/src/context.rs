@@ -51,6 +51,11 @@ impl Builder<'_> {
         Extent::KeysValues { beside, heads: attention.kv_heads, each: 2 * attention.head_dim }
     }
 
+    /// Scores of a query of a block: with the keys of a sequence, of every head.
+    pub fn scores_extent(&self, block: usize) -> Extent {
+        (self.model.blocks[block].attention.heads * self.layout.seq_len).into()
+    }
+
     /// A value of keys and values for the tokens of `qkv`: of this rank, or of whole sequences.
     fn keys_values(&mut self, name: &str, block: usize, qkv: ValueId, whole: bool) -> Result<ValueId, StepError> {
         let [rows, _] = self.shape(qkv);

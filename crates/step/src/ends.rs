@@ -40,7 +40,7 @@ fn patch_embedding(b: &mut Builder, values: usize) -> Built<ValueId> {
     let positions = positions_table(b)?;
     let x = add_bias(b, "embedding", bias, x);
     let x = add_positions(b, positions, x);
-    Ok(dropout(b, x))
+    dropout(b, x)
 }
 
 /// Rows of a table.
@@ -58,7 +58,7 @@ fn token_embedding(b: &mut Builder) -> Built<(ParameterId, ValueId)> {
     let x = b.transition(looked_up, &b.residual_sharding())?;
     b.record(Node::Stream { input: looked_up, output: x });
     let x = add_positions(b, positions, x);
-    Ok((table, dropout(b, x)))
+    Ok((table, dropout(b, x)?))
 }
 
 /// The table of learned positions, if the model has one.
@@ -80,15 +80,16 @@ fn add_positions(b: &mut Builder, positions: Option<ParameterId>, input: ValueId
     output
 }
 
-fn dropout(b: &mut Builder, input: ValueId) -> ValueId {
+fn dropout(b: &mut Builder, input: ValueId) -> Built<ValueId> {
     if b.model.dropout == 0.0 {
-        return input;
+        return Ok(input);
     }
     let site = DropoutSite::Embedding;
     let output = b.in_place("embedded dropout", input);
     b.push(kind::Dropout { site, input, output });
+    b.keep("mask", Format::Masks, output, None)?;
     b.record(Node::Dropout { site, input, output });
-    output
+    Ok(output)
 }
 
 /// Final norm, predictions, and loss.
@@ -141,7 +142,7 @@ pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueI
     let gathered = b.gather_weight(weight)?;
     let (vocab, [logical, _]) = (Extent::Padded(b.model.vocab), b.shape(hidden));
     let cut = Sharding::new(&rows, &[Axis::Y, Axis::X]);
-    let logits = b.value("logits", [logical, vocab], cut, Home::ACTIVATIONS)?;
+    let logits = b.value("logits", [logical, vocab], cut, Home::LOGITS)?;
     b.push(kind::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nt,

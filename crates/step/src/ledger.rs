@@ -12,12 +12,9 @@ use crate::program::ChunkProgram;
 use crate::routes::Routes;
 use crate::schedule::Step;
 use crate::{
-    At, Collective, Computation, GemmPass, Layer, Members, Op, Operation, StageProgram, StepError, StepProgram, kind,
-    wire_bytes,
+    At, Collective, Computation, GemmPass, Layer, Members, Op, Operation, Scalar, StageProgram, StepError, StepProgram,
+    kind, wire_bytes,
 };
-
-/// Bytes of a scalar that is reduced in f64.
-const SCALAR_BYTES: u64 = 8;
 
 /// The ledgers of all ranks for one step, with collectives as thread ranks run them: counted as rings.
 pub fn predict(program: &StepProgram) -> Ledger {
@@ -78,9 +75,9 @@ pub fn empty_axes(program: &StageProgram) -> AxesLedger {
 
 /// The operations of a step with the number of times that each runs.
 fn executed(program: &StageProgram) -> impl Iterator<Item = (&Op, u64)> {
-    let microbatches = program.layout.microbatches() as u64;
+    let microbatches = program.layout.microbatches();
     let passes = program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
-    let passes = passes.map(move |op| (op, if op.once { 1 } else { microbatches }));
+    let passes = passes.map(move |op| (op, op.times(microbatches) as u64));
     passes.chain(program.update.ops.iter().map(|op| (op, 1)))
 }
 
@@ -130,14 +127,14 @@ fn decision(program: &StageProgram, rank: usize, routes: &mut Routes<'_>) -> Opt
     }
     let grid = program.grid();
     let (members, index) = (grid.size_of(axes), grid.group_index(grid.coordinate(rank), axes));
-    let route = routes.route(axes, Members::Root(0), CollectiveKind::Broadcast, SCALAR_BYTES);
-    let wire_bytes = wire_bytes(&route, CollectiveKind::Broadcast, 1, members, index, 0, SCALAR_BYTES);
-    Some((axes, Transfer { calls: 1, payload_bytes: SCALAR_BYTES, wire_bytes }))
+    let route = routes.route(axes, Members::Root(0), CollectiveKind::Broadcast, Scalar::BYTES);
+    let wire_bytes = wire_bytes(&route, CollectiveKind::Broadcast, 1, members, index, 0, Scalar::BYTES);
+    Some((axes, Transfer { calls: 1, payload_bytes: Scalar::BYTES, wire_bytes }))
 }
 
 /// The bytes of a collective's payload.
 pub fn payload_bytes(program: &StageProgram, collective: &Collective) -> u64 {
-    payload_elements(program, collective) as u64 * program.element(collective.input).bytes()
+    payload_elements(program, collective) as u64 * program.sent_element_bytes(collective)
 }
 
 /// The elements of a collective's payload: of the whole on one side of a gather or scatter.
@@ -165,11 +162,11 @@ fn transfer(
     let (axes, kind, elements, element_bytes, members, who) = match operation {
         Operation::Issue(collective) => {
             let (elements, members) = (payload_elements(program, collective), collective.size(grid));
-            let element_bytes = program.element(collective.input).bytes();
+            let element_bytes = program.sent_element_bytes(collective);
             (collective.axes, collective.kind, elements, element_bytes, members, collective.members)
         }
         Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) => {
-            (*axes, CollectiveKind::AllReduce, scalar.elements(), SCALAR_BYTES, grid.size_of(*axes), Members::All)
+            (*axes, CollectiveKind::AllReduce, scalar.elements(), Scalar::BYTES, grid.size_of(*axes), Members::All)
         }
         _ => return None,
     };

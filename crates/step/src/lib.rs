@@ -27,6 +27,7 @@ mod ends;
 mod error;
 mod extent;
 mod generation;
+mod hold;
 mod instances;
 mod ledger;
 mod liveness;
@@ -35,6 +36,7 @@ mod operation;
 mod parameter;
 mod passes;
 mod placement;
+mod practice;
 mod print;
 mod program;
 mod reshard;
@@ -59,10 +61,11 @@ pub use ledger::{
 pub use liveness::Lifetimes;
 pub use operation::{
     At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, Op, Operands,
-    Operation, Panel, Product, Reduction, Scalar, Wanted, Work, Write, kind, normalization, operation_names,
+    Operation, Panel, Product, Reduction, Scalar, Wanted, When, Work, Write, kind, normalization, operation_names,
 };
 pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;
+pub use practice::{Formats, Practice};
 pub use print::print_program;
 pub use program::{ChunkProgram, Layer, Message, Purpose, Section, StageProgram, StepProgram};
 pub use sharding::Sharding;

@@ -6,9 +6,9 @@ use quadrille_spec::{MemoryClass, MemoryLedger};
 
 use crate::program::Section;
 use crate::schedule::Step;
-use crate::{Message, StageProgram, StorageId};
+use crate::{Formats, Message, StageProgram, StorageId};
 
-/// Walks the steps of the stage, then the update. AdamW keeps two states per element that it updates.
+/// Walks the steps of the stage, then the update. AdamW keeps its states of each element that it updates.
 pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
     let mut walk = Walk { program, ledger: MemoryLedger::new() };
     walk.states();
@@ -28,6 +28,11 @@ pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
 }
 
 impl StageProgram {
+    /// The memory of a rank of the stage over a step: what lives at once.
+    pub fn memory(&self) -> MemoryLedger {
+        predict(self)
+    }
+
     /// Bytes that a rank of the stage allocates, by what they are counted as: states and other storages that outlive the
     /// step, and the buffers of all others. A buffer that several classes use counts under the first of them.
     pub fn allocated(&self) -> BTreeMap<MemoryClass, u64> {
@@ -50,10 +55,11 @@ impl StageProgram {
         bytes
     }
 
-    /// Bytes of the optimizer's states on a rank: two moments of the type of the parameter.
+    /// Bytes of the optimizer's states on a rank: moments, and master copies where there are any.
     fn optimizer_bytes(&self) -> u64 {
+        let Formats { masters, moments, .. } = self.practice.formats;
         let updated = self.parameters.iter().filter(|_| self.trains());
-        updated.map(|parameter| 2 * self.local_bytes(parameter.updated)).sum()
+        updated.map(|parameter| self.value(parameter.updated).local_elements as u64 * (masters + moments)).sum()
     }
 }
 

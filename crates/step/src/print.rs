@@ -9,7 +9,8 @@ use crate::ledger::payload_bytes;
 use crate::program::ChunkProgram;
 use crate::schedule::{Action, Pass, Step};
 use crate::{
-    At, Collective, Layer, Members, Message, Operation, Section, StageProgram, StepProgram, StorageId, Value, kind,
+    At, Collective, Layer, Members, Message, Operation, Section, StageProgram, StepProgram, StorageId, Value, When,
+    kind,
 };
 
 /// The program as a table, a line per operation; equal for all ranks of a stage.
@@ -132,12 +133,13 @@ fn print_section(
             section.receives.iter().for_each(|received| message(text, "receive", received));
         }
         let mut notes = memory_notes(program, section, index, saved);
-        if op.once {
-            notes = ["first microbatch only".to_owned(), notes]
-                .into_iter()
-                .filter(|note| !note.is_empty())
-                .collect::<Vec<_>>()
-                .join("; ");
+        let when = match op.when {
+            When::Always => None,
+            When::First => Some("first microbatch only"),
+            When::Last => Some("last microbatch only"),
+        };
+        if let Some(when) = when {
+            notes = [when, &notes].into_iter().filter(|note| !note.is_empty()).collect::<Vec<_>>().join("; ");
         }
         let line = line(program, first + index, &op.operation, &notes);
         let _ = writeln!(text, "{}", line.trim_end());

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use quadrille_spec::{Axis, Coordinate, ElementType, Grid, Layout, Model, Schedule};
+use quadrille_spec::{Axis, Coordinate, Grid, Layout, Model, Schedule};
 
 use crate::builder::Builder;
 use crate::generation::{self, Generation};
 use crate::ledger::check_counts;
 use crate::schedule::{self, Action, Pass, Pipeline, Step};
 use crate::{
-    Lifetimes, Op, Parameter, Placement, StepError, StorageId, StorageInfo, Value, ValueId, backward, blocks,
-    instances, passes, update,
+    Collective, Format, Lifetimes, Op, Parameter, Placement, Practice, StepError, StorageId, StorageInfo, Value,
+    ValueId, backward, blocks, instances, passes, update,
 };
 
 /// A part of the model, for ledgers and messages.
@@ -128,6 +128,8 @@ pub struct StageProgram {
     pub layout: Layout,
     /// What it is run for.
     pub purpose: Purpose,
+    /// How numbers are stored and what is kept.
+    pub practice: Practice,
     /// The coordinate on the pipe axis.
     pub stage: usize,
     /// Every value.
@@ -167,7 +169,16 @@ impl StepProgram {
     /// # Errors
     /// A dimension that its axes do not divide; a step too large to be counted.
     pub fn new(model: &Model, layout: &Layout) -> Result<Self, StepError> {
-        Self::build(model, layout, Purpose::Training)
+        Self::with_practice(model, layout, Practice::of(layout.dtype))
+    }
+
+    /// The same by another practice: what a framework other than this program's engine would run. An engine runs it if its
+    /// numbers and shards are stored as the engine's are.
+    ///
+    /// # Errors
+    /// As [`StepProgram::new`].
+    pub fn with_practice(model: &Model, layout: &Layout, practice: Practice) -> Result<Self, StepError> {
+        Self::build(model, layout, Purpose::Training, practice)
     }
 
     /// The forward passes of [`StepProgram::new`] alone, in the schedule's order of forward passes, without dropout, and
@@ -178,7 +189,7 @@ impl StepProgram {
     /// # Errors
     /// As [`StepProgram::new`].
     pub fn evaluation(model: &Model, layout: &Layout) -> Result<Self, StepError> {
-        Self::build(&Model { dropout: 0.0, ..model.clone() }, layout, Purpose::Evaluation)
+        Self::build(&Model { dropout: 0.0, ..model.clone() }, layout, Purpose::Evaluation, Practice::of(layout.dtype))
     }
 
     /// A pass of generation: `layout.seq_len` tokens of each sequence, behind those in the cache. The layout is one of
@@ -189,17 +200,22 @@ impl StepProgram {
     /// pass, or longer than the model's sequences.
     pub fn generation(model: &Model, layout: &Layout, generation: Generation) -> Result<Self, StepError> {
         generation.check(model, layout)?;
-        Self::build(&Model { dropout: 0.0, ..model.clone() }, layout, Purpose::Generation(generation))
+        Self::build(
+            &Model { dropout: 0.0, ..model.clone() },
+            layout,
+            Purpose::Generation(generation),
+            Practice::of(layout.dtype),
+        )
     }
 
-    fn build(model: &Model, layout: &Layout, purpose: Purpose) -> Result<Self, StepError> {
+    fn build(model: &Model, layout: &Layout, purpose: Purpose, practice: Practice) -> Result<Self, StepError> {
         let pipeline = pipeline(layout);
         let steps = match purpose {
             Purpose::Training => schedule::steps(&schedule::actions(layout.schedule, pipeline)?, pipeline)?,
             _ => schedule::forward_steps(&schedule::forward_actions(layout.schedule, pipeline)?, pipeline)?,
         };
         let stages = steps.into_iter().enumerate();
-        let stages = stages.map(|(stage, steps)| StageProgram::new(model, layout, purpose, stage, steps));
+        let stages = stages.map(|(stage, steps)| StageProgram::new(model, layout, purpose, practice, stage, steps));
         let program = Self { model: model.clone(), layout: layout.clone(), stages: stages.collect::<Result<_, _>>()? };
         program.stages.iter().try_for_each(check_counts)?;
         Ok(program)
@@ -237,12 +253,13 @@ impl StageProgram {
         model: &Model,
         layout: &Layout,
         purpose: Purpose,
+        practice: Practice,
         stage: usize,
         steps: Vec<Step>,
     ) -> Result<Self, StepError> {
-        let mut builder = Builder::new(model, layout, purpose);
+        let mut builder = Builder::new(model, layout, purpose, practice);
         let stages = layout.grid.size(Axis::Pipe);
-        let chunks = (0..layout.chunks)
+        let mut chunks = (0..layout.chunks)
             .map(|chunk| chunk_program(&mut builder, chunk * stages + stage))
             .collect::<Result<Vec<_>, _>>()?;
         let logits = match purpose {
@@ -253,7 +270,10 @@ impl StageProgram {
             }
             Purpose::Generation(generation) => Some(generation::logits(&mut builder, generation)?),
         };
-        let update = Section { ops: std::mem::take(&mut builder.ops), ..Section::default() };
+        let mut update = Section { ops: std::mem::take(&mut builder.ops), ..Section::default() };
+        if practice.reduces_under_backward {
+            passes::reduce_under_backward(&builder, &mut chunks, &mut update.ops);
+        }
         let Builder { values, storages, parameters, caches, .. } = builder;
         let placement = Placement::default();
         let (model, layout) = (model.clone(), layout.clone());
@@ -261,6 +281,7 @@ impl StageProgram {
             model,
             layout,
             purpose,
+            practice,
             stage,
             values,
             storages,
@@ -295,14 +316,27 @@ impl StageProgram {
         &self.values[id.0]
     }
 
-    /// The type of a value's elements.
-    pub fn element(&self, id: ValueId) -> ElementType {
-        self.storages[self.value(id).storage.0].element
+    /// What a value's numbers are for.
+    pub fn format(&self, id: ValueId) -> Format {
+        self.storages[self.value(id).storage.0].format
+    }
+
+    /// Bytes of a value's elements.
+    pub fn element_bytes(&self, id: ValueId) -> u64 {
+        self.storages[self.value(id).storage.0].element_bytes
+    }
+
+    /// Bytes of an element of a collective's payload: gradients and updated parameters travel as the practice sends them.
+    pub fn sent_element_bytes(&self, collective: &Collective) -> u64 {
+        match self.format(collective.output) {
+            Format::Gradients => self.practice.formats.sent,
+            _ => self.element_bytes(collective.output),
+        }
     }
 
     /// Bytes that a rank stores of a value.
     pub fn local_bytes(&self, id: ValueId) -> u64 {
-        self.value(id).local_elements as u64 * self.element(id).bytes()
+        self.value(id).local_elements as u64 * self.element_bytes(id)
     }
 
     /// The size of every axis.
@@ -368,7 +402,7 @@ fn chunk_program(b: &mut Builder, piece: usize) -> Result<ChunkProgram, StepErro
     }
     b.tape.clear();
     let copies = passes::interleave(b, first, &mut forward, &mut backward);
-    passes::overlap(b.layout.overlap, &b.values, &mut forward, &mut backward);
+    passes::overlap(b, &mut forward, &mut backward);
     let mut weight_gradient = Vec::new();
     if b.purpose == Purpose::Training && b.layout.schedule == Schedule::ZeroBubble {
         weight_gradient = passes::put_off_weight_gradients(&b.values, &mut backward)?;

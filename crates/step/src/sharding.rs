@@ -56,11 +56,19 @@ impl Sharding {
         AxisSet::WORLD.without(Axis::Pipe.only()).without(self.sharded()).iter().all(|axis| place.on(axis) == 0)
     }
 
-    /// Rows and columns of the tile that a rank holds of a `[rows, cols]` value (before the flat cut).
+    /// Rows and columns of the tile that a rank holds of a `[rows, cols]` value (before the flat cut, which z divides unless
+    /// it `pads`).
     ///
     /// # Errors
     /// An axis that cuts twice, or that does not divide.
-    pub fn tile(&self, name: &str, rows: usize, cols: usize, grid: &Grid) -> Result<(usize, usize), StepError> {
+    pub fn tile(
+        &self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+        grid: &Grid,
+        pads: bool,
+    ) -> Result<(usize, usize), StepError> {
         let cuts = self.rows.len() + self.cols.len() + self.flat.len();
         if self.sharded().iter().count() != cuts || self.sharded().iter().any(|axis| self.partial.contains(axis)) {
             return Err(StepError::AxisUsedTwice { value: name.to_owned(), sharding: self.to_string() });
@@ -79,8 +87,10 @@ impl Sharding {
             amount: tile.0 as f64 * tile.1 as f64,
             unit: "elements",
         })?;
-        let exact: Vec<Axis> = self.flat.iter().copied().filter(|axis| *axis == Axis::Z).collect();
-        divide("elements of the tile", elements, &exact)?;
+        if !pads {
+            let exact: Vec<Axis> = self.flat.iter().copied().filter(|axis| *axis == Axis::Z).collect();
+            divide("elements of the tile", elements, &exact)?;
+        }
         Ok(tile)
     }
 

@@ -39,7 +39,7 @@ impl Builder<'_> {
         let (name, sharding) = (self.values[gradient.0].name.clone(), self.sharding(gradient).clone());
         let (shape, block) = ([self.shape(gradient)[0], self.keys_values_extent(index, false)], self.block_kind(index));
         let packed =
-            self.weight_value(format!("{name} of keys and values"), shape, sharding, Home::buffer(Format::Gradients))?;
+            self.weight_value(format!("{name} of keys and values"), shape, sharding, Home::buffer(Format::Sent))?;
         let sum = Collective {
             kind: CollectiveKind::AllReduce,
             axes: Axis::X.only(),

@@ -50,14 +50,31 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
     }
     reduce_loss(b);
     b.push(kind::ReduceScalar { scalar: Scalar::GradientNormSquared, axes: AxisSet::WORLD });
+    let mut gathers = Vec::new();
     for (layer, parameter, _) in steps {
         b.layer = layer;
         let Parameter { value, updated, reduced, .. } = b.parameters[parameter.0];
         b.push(kind::AdamW { parameter, value: updated, gradient: reduced });
         if updated != value {
-            // Waited for by the next step's first use.
-            b.push(Operation::Issue(b.gather_updated(value)));
+            let gather = b.gather_updated(value);
+            gathers.push((layer, gather));
+            if b.practice.gathers_in_turn {
+                b.push(Operation::Issue(gather));
+            }
         }
+    }
+    let each = |b: &mut Builder, operation: fn(Collective) -> Operation| {
+        for (layer, gather) in &gathers {
+            b.layer = *layer;
+            b.push(operation(*gather));
+        }
+    };
+    if !b.practice.gathers_in_turn {
+        each(b, Operation::Issue);
+    }
+    // Else the next step's first use waits.
+    if !b.practice.gathers_under_forward {
+        each(b, Operation::Wait);
     }
     Ok(())
 }

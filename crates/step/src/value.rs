@@ -1,6 +1,6 @@
 //! Values and the storages behind them.
 
-use quadrille_spec::{AxisSet, ElementType, MemoryClass};
+use quadrille_spec::{AxisSet, MemoryClass};
 
 use crate::{Extent, Sharding};
 
@@ -41,26 +41,33 @@ pub struct Value {
     pub inside: AxisSet,
 }
 
-/// What numbers are for, which decides the type of their elements.
+/// What numbers are for, which decides how they are stored: see [`Formats`](crate::Formats).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Activations, their gradients, logits, and what is packed of them.
+    /// Activations, their gradients, and what is packed of them.
     Values,
-    /// Parameters as products read them, and what is gathered of them.
+    /// Parameters as they are stored.
     Weights,
-    /// Gradients of parameters, also before they are reduced.
+    /// What is gathered of parameters.
+    Gathered,
+    /// Gradients of parameters.
     Gradients,
+    /// The same on their way: before they are reduced.
+    Sent,
     /// Sums over rows: statistics of norms and of the softmax, maxima.
     Sums,
-}
-
-impl Format {
-    /// The type of its elements where the layout's values are of `dtype`: the same for all.
-    pub fn element(self, dtype: ElementType) -> ElementType {
-        match self {
-            Self::Values | Self::Weights | Self::Gradients | Self::Sums => dtype,
-        }
-    }
+    /// Logits, and their gradients in their place.
+    Logits,
+    /// What dropout has zeroed.
+    Masks,
+    /// Scores of attention that are kept.
+    Scores,
+    /// Scores of attention while its backward pass runs.
+    ScoresMeanwhile,
+    /// What a norm keeps beside its operands.
+    Norms,
+    /// What a gated activation function keeps beside its operands.
+    Gates,
 }
 
 /// What a storage is counted as, and what its numbers are for.
@@ -75,7 +82,8 @@ impl Home {
     /// Statistics that are kept for the backward pass.
     pub const STATISTICS: Self = Self { class: MemoryClass::Activations, format: Format::Sums };
     pub const PARAMETERS: Self = Self { class: MemoryClass::Parameters, format: Format::Weights };
-    pub const GATHERED_WEIGHTS: Self = Self { class: MemoryClass::GatheredWeights, format: Format::Weights };
+    pub const GATHERED_WEIGHTS: Self = Self { class: MemoryClass::GatheredWeights, format: Format::Gathered };
+    pub const LOGITS: Self = Self { class: MemoryClass::Activations, format: Format::Logits };
     pub const GRADIENTS: Self = Self { class: MemoryClass::Gradients, format: Format::Gradients };
 
     /// A buffer for numbers of this format.
@@ -100,8 +108,8 @@ pub struct StorageInfo {
     pub elements: usize,
     /// What they are counted by.
     pub sized: Sized,
-    /// Their type.
-    pub element: ElementType,
+    /// Bytes of an element.
+    pub element_bytes: u64,
     /// What they are for.
     pub format: Format,
     /// What it is counted as.
@@ -117,6 +125,6 @@ pub struct StorageInfo {
 impl StorageInfo {
     /// Bytes of each copy.
     pub fn bytes(&self) -> u64 {
-        self.elements as u64 * self.element.bytes()
+        self.elements as u64 * self.element_bytes
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn weight_tile(b: &mut Builder, weight: ParameterId) -> Result<(Value
     let stored = b.sharding(b.parameters[weight.0].value).clone();
     let name = format!("{} tile", b.values[gradient.0].name);
     let whole = Sharding::new(&stored.rows, &stored.cols);
-    let tile = b.weight_value(name, b.shape(gradient), whole, Home::buffer(Format::Gradients))?;
+    let tile = b.weight_value(name, b.shape(gradient), whole, Home::buffer(Format::Sent))?;
     if b.axis_size(Axis::Z) == 1 {
         b.pad(b.values[tile.0].storage, gradient);
     }
@@ -46,7 +46,7 @@ pub(crate) fn reduce_weight(
     let name = b.values[gradient.0].name.clone();
     if b.axis_size(Axis::Z) > 1 {
         let stored = b.sharding(value).clone();
-        shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, Home::buffer(Format::Gradients))?;
+        shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, Home::buffer(Format::Sent))?;
         if !sharded.is_empty() {
             b.pad(b.values[shard.0].storage, gradient);
         }
@@ -55,8 +55,7 @@ pub(crate) fn reduce_weight(
     if !sharded.is_empty() {
         b.sum_copies(weight, shard)?;
         let (input, stored) = (shard, b.sharding(gradient).clone());
-        shard =
-            b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, Home::buffer(Format::Gradients))?;
+        shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, Home::buffer(Format::Sent))?;
         b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);
     }
     b.push(kind::Accumulate { input: shard, output: gradient, write: Write::AccumulateMicrobatches });

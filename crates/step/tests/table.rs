@@ -67,7 +67,7 @@ fn bytes_follow_the_type_of_what_holds_them() {
     let mut wide = narrow.clone();
     let stage = &mut wide.stages[0];
     stage.storages.iter_mut().filter(|storage| storage.format == Format::Sums).for_each(|storage| {
-        storage.element = ElementType::F64;
+        storage.element_bytes = ElementType::F64.bytes();
     });
     stage.place_storages();
     let sums = |collective: &Collective| -> bool {

@@ -1,8 +1,8 @@
 //! A layout as a search handles it: small, copied freely, compared by value.
 
 use quadrille_spec::{
-    Activations, Axis, AxisOrder, Cluster, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Overlap,
-    Recompute, Schedule, SpecError, Zero,
+    Activations, Axis, AxisOrder, Cluster, ElementType, EvenPieces, Grid, KeepWeights, Layout, LayoutRequest, Linear,
+    Overlap, Recompute, Schedule, SpecError, Zero,
 };
 
 /// Every choice of a layout that changes its price. Pieces of layers are as equal as possible.
@@ -134,6 +134,25 @@ impl Candidate {
             microbatch: self.microbatch,
             seq_len,
             dtype: ElementType::F32,
+        })
+    }
+
+    /// The candidate as a layout of a model of so many layers, whether its sizes follow the rules or not.
+    ///
+    /// # Errors
+    /// Sizes that are no grid; an `inside` that no order of axes gives.
+    pub fn layout(&self, layers: usize, global_batch: usize, seq_len: usize) -> Result<Layout, SpecError> {
+        let layout = self.without_pieces(global_batch, seq_len)?;
+        let (stages, microbatches) = (self.size(Axis::Pipe), self.microbatches(global_batch));
+        let even = EvenPieces::new(layers, stages, self.chunks);
+        // Of the groups that the interleaved schedule takes the smallest.
+        let whole = |group: &usize| matches!(microbatches % group, rest if rest == 0 || rest >= stages);
+        Ok(Layout {
+            microbatch_group: (stages..=microbatches).find(whole).unwrap_or(stages),
+            grid: layout.grid.with_order(self.order()?),
+            per_node: self.domain(),
+            stage_blocks: even.blocks().collect(),
+            ..layout
         })
     }
 

@@ -30,7 +30,7 @@ pub struct Framework {
     pub keeps_gathered_inputs: bool,
     /// Whether full recomputation repeats the last product of a segment too, whose result nobody needs again.
     pub repeats_whole_segments: bool,
-    /// Whether the weights of a block are gathered over z at once, and their gradients scattered at once.
+    /// Whether the weights of a block are gathered over z at once.
     pub gathers_blocks: bool,
     /// Whether ORS keeps gradients and their scattered shards until it waits for all of them at the end of the backward
     /// pass; else until the next scattering begins.
@@ -117,7 +117,7 @@ pub enum Hiding {
 
 /// Of PyTorch's eager mode under Megatron-LM; fitted, see `quadrille validate published`. An operation of the model
 /// stands for several calls.
-const EAGER_HOST_SECONDS: f64 = 62.7e-6;
+const EAGER_HOST_SECONDS: f64 = 61.5e-6;
 
 /// The driver's context on an A100, as the log of BigScience's runs says. What NCCL and the allocator hold beside it depends
 /// on the run: published ones took 8 to 15 GB beyond their tensors, see `quadrille validate published`.
@@ -200,8 +200,8 @@ impl Framework {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::QUADRILLE, Self::MEGATRON, Self::MEGATRON_STORED, Self::FSDP];
 
-    /// Whether it runs step programs: what it does is in the program.
-    pub fn runs_programs(&self) -> bool {
+    /// Whether it is this program's engine.
+    pub fn is_own(&self) -> bool {
         self.name == Self::QUADRILLE.name
     }
 

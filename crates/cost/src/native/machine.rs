@@ -1,18 +1,17 @@
 //! The native model's constants as a machine for simulations of step programs.
 
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, Layout};
-use quadrille_step::{At, Computation, Op, Product, StageProgram, Work};
+use quadrille_step::{Computation, Format, Op, Product, StageProgram, Work};
 
 use super::network::{Link, Placement};
 use super::rates::Taken;
 use super::{Candidate, Problem};
 use crate::simulation::{Communication, Machine};
 
-/// Prices the operations of a step program as the native model does: the same device, tiers and placement. Made for
-/// programs of this program's engine: what a [`super::Framework`] does differently is not in a step program.
+/// Prices the operations of a step program on the problem's device, tiers and placement, as its framework does them.
 #[derive(Debug, Clone)]
 pub struct NativeMachine<'a> {
-    problem: &'a Problem,
+    pub(super) problem: &'a Problem,
     candidate: Candidate,
     placement: Placement,
 }
@@ -41,21 +40,43 @@ impl<'a> NativeMachine<'a> {
         axes: AxisSet,
         members: usize,
         bytes: u64,
+        format: Format,
     ) -> f64 {
         let pipe = self.candidate.size(Axis::Pipe);
-        match kind {
-            CollectiveKind::AllReduce if axes == Axis::Pipe.only() && members < pipe => {
-                link.exchange_seconds(bytes as f64)
-            }
+        if kind == CollectiveKind::AllReduce && axes == Axis::Pipe.only() && members < pipe {
+            return link.exchange_seconds(bytes as f64);
+        }
+        match self.sent_at_once(format) {
+            Some(together) if bytes > 0 => bytes as f64 / together * link.seconds(kind, together),
             _ => link.seconds(kind, bytes as f64),
         }
     }
 
-    /// What an operation that does so much takes on the compute stream.
+    /// Bytes that are sent in one collective with others of their kind, of which each takes its part: buckets of gradients and
+    /// updated weights, the weights of a block.
+    fn sent_at_once(&self, format: Format) -> Option<f64> {
+        let framework = &self.problem.framework;
+        match format {
+            Format::Gradients | Format::Weights => framework.gradient_bucket.map(|bytes| bytes as f64),
+            Format::Gathered if framework.gathers_blocks => Some(self.block_bytes()),
+            _ => None,
+        }
+    }
+
+    /// Bytes of what is gathered of a block's weights.
+    fn block_bytes(&self) -> f64 {
+        let model = self.problem.model.classic();
+        let outputs = model.qkv_width() + model.hidden + model.up_width() + model.ffn;
+        let ranks = self.candidate.size(Axis::X) * self.candidate.size(Axis::Y);
+        let bytes = self.problem.framework.states.gathered_weight;
+        (model.hidden * outputs) as f64 / ranks as f64 * bytes as f64
+    }
+
+    /// What so much work takes on the compute stream.
     pub(super) fn taken(&self, work: &Work) -> Taken {
         let rates = &self.problem.rates;
         match work.computation {
-            Computation::None => rates.traffic(work.moved as f64, 1.0),
+            Computation::None => rates.traffic(work.moved as f64),
             Computation::Product { product: Product { m, n, k, .. }, .. } => {
                 rates.product([m, n, k].map(|size| size as f64))
             }
@@ -70,15 +91,27 @@ impl<'a> NativeMachine<'a> {
 
 impl Machine for NativeMachine<'_> {
     fn operation_seconds(&self, stage: &StageProgram, op: &Op) -> f64 {
-        self.taken(&op.operation.work(At::first(stage))).seconds()
+        self.cost(stage, &op.operation).0.seconds()
     }
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {
-        let Communication { kind, axes, members, payload_bytes, .. } = *collective;
-        self.seconds_on(&self.link(axes), kind, axes, members, payload_bytes)
+        let Communication { kind, axes, members, payload_bytes, format, .. } = *collective;
+        self.seconds_on(&self.link(axes), kind, axes, members, payload_bytes, format)
     }
 
     fn message_seconds(&self, bytes: u64) -> f64 {
         self.link(Axis::Pipe.only()).message_seconds(bytes as f64)
+    }
+
+    fn kernels(&self, stage: &StageProgram, op: &Op) -> f64 {
+        self.cost(stage, &op.operation).1
+    }
+
+    fn host_seconds(&self) -> f64 {
+        self.problem.framework.host_seconds
+    }
+
+    fn streams_by_group(&self) -> bool {
+        self.problem.framework.streams_by_group
     }
 }

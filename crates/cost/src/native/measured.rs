@@ -4,7 +4,8 @@
 //! longer. Where kernels alone took `t` seconds, the fraction is `FLOPs / (peak * t)` with the FLOPs of this file, and the
 //! model's seconds are `t` and the launch.
 
-use super::operations::Sweep;
+use quadrille_spec::{Layout, LayoutRequest, Model};
+use quadrille_step::{At, Computation, StepProgram};
 
 /// The backward pass of flash-style attention computes the scores again: five products where the ledger counts four
 /// (Dao et al. 2022).
@@ -25,9 +26,19 @@ pub fn attention_flops(backward: bool, causal: bool, seq_len: f64, outputs: f64)
     if causal { CAUSAL * counted } else { counted }
 }
 
-/// Arithmetic operations for an element of the element-wise operation of that name in ledgers; `None`: there is none.
+/// Arithmetic operations for an element of the element-wise operation of that name in ledgers; `None`: a GPT on one device has
+/// none.
 pub fn sweep_flops(operation: &str) -> Option<f64> {
-    Sweep::by_name(operation).map(Sweep::flops)
+    let model = Model::gpt(1, 8, 1, 8, 8);
+    let request = LayoutRequest::new("x=1".parse().ok()?, 1);
+    let program = StepProgram::new(&model, &Layout::new(&model, &request).ok()?).ok()?;
+    let stage = &program.stages[0];
+    let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections()).chain([&stage.update]);
+    let found = sections.flat_map(|section| &section.ops).find(|op| op.operation.name() == operation)?;
+    match found.operation.work(At::first(stage)).computation {
+        Computation::Sweep { arithmetic, .. } => Some(arithmetic),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -37,6 +48,12 @@ mod tests {
     use super::*;
     use crate::native::Framework;
     use crate::native::rates::Rates;
+
+    #[test]
+    fn arithmetic_is_that_of_the_table_of_operations() {
+        let known = ["bias-gelu", "gelu-backward", "adamw", "residual", "gemm", "none"].map(sweep_flops);
+        assert_eq!(known, [Some(9.0), Some(13.0), Some(12.0), Some(3.0), None, None]);
+    }
 
     /// A device that holds the fractions of measured seconds predicts these seconds and its launch.
     #[test]

@@ -3,7 +3,6 @@
 use quadrille_spec::{Cluster, Layout, Model, SpecError};
 
 use super::network::{Network, Placement};
-use super::operations::Sizes;
 use super::rates::Rates;
 use super::{AttentionKernel, Candidate, Framework};
 
@@ -26,7 +25,8 @@ pub struct Problem {
 
 impl Problem {
     /// # Errors
-    /// A model that [`quadrille_spec::Classic`] does not describe; a cluster that does not describe its device or its networks, a batch or a sequence of nothing.
+    /// A model that [`quadrille_spec::Classic`] does not describe; a cluster that does not describe its device or its
+    /// networks, a batch or a sequence of nothing.
     pub fn new(
         model: &Model,
         cluster: &Cluster,
@@ -85,11 +85,6 @@ impl Problem {
     /// of its axes and what of them lies inside the innermost domains.
     pub fn ranks_by_tier(&self, sizes: [usize; 6], inside: [usize; 6]) -> Vec<usize> {
         Placement::over(&self.network, sizes, inside).ranks_by_tier().to_vec()
-    }
-
-    /// What the passes of a candidate depend on.
-    pub(super) fn sizes(&self, c: &Candidate) -> Sizes {
-        Sizes::of(&self.model, &self.framework, self.seq_len, c)
     }
 
     /// FLOPs that the model needs for a step: products forward and, with gradients of inputs and weights, twice that

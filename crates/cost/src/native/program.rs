@@ -1,7 +1,7 @@
 //! The price of a step from its program: the seconds of its discrete events, the bytes that its ranks allocate.
 
 use quadrille_spec::{Axis, AxisSet, EvenPieces, Layout, MemoryClass, SpecError};
-use quadrille_step::{At, Computation, Op, StageProgram, StepError, StepProgram, Work};
+use quadrille_step::{Op, StageProgram, StepError, StepProgram};
 
 use super::machine::NativeMachine;
 use super::rates::Taken;
@@ -23,24 +23,18 @@ pub enum PriceError {
 }
 
 impl Problem {
-    /// The price of a layout. Of a framework that runs step programs it is that of the layout's program: the step that
-    /// [`simulate`](crate::simulation::simulate) gives, and the memory of the rank that allocates most.
+    /// The price of a layout: of the program that the framework runs of it, the step that
+    /// [`simulate`](crate::simulation::simulate) gives, and the memory of the rank that has most.
     ///
     /// # Errors
-    /// More devices than the cluster joins, groups of ranks that straddle nodes; a layout that has no program; of other
-    /// frameworks, uneven pieces and groups of microbatches.
+    /// More devices than the cluster joins, groups of ranks that straddle nodes; a layout that has no program.
     pub fn price_layout(&self, layout: &Layout) -> Result<Price, PriceError> {
         self.check_placed(layout)?;
-        if self.framework.runs_programs() {
-            return self.price_program(&StepProgram::new(&self.model, layout)?);
-        }
-        self.check_pieces(layout)?;
-        let candidate = self.candidate(layout);
-        Ok(self.price(&candidate, &self.block(&candidate)))
+        self.price_program(&self.program(layout)?)
     }
 
-    /// Seconds and memory of a step of a layout of a framework that runs step programs, as in its price; `None` where
-    /// `fits` says of the memory that the seconds do not matter.
+    /// Seconds and memory of a step of a layout, as in its price; `None` where `fits` says of the memory that the seconds do
+    /// not matter.
     ///
     /// # Errors
     /// As [`Problem::price_layout`].
@@ -50,13 +44,13 @@ impl Problem {
         fits: impl Fn(&Memory) -> bool,
     ) -> Result<Option<(f64, Memory)>, PriceError> {
         self.check_placed(layout)?;
-        let program = StepProgram::new(&self.model, layout)?;
-        let memory = memory(&program);
+        let program = self.program(layout)?;
+        let memory = self.memory_of_program(&program);
         if !fits(&memory) {
             return Ok(None);
         }
         let simulation = simulate_passes(&program, &NativeMachine::new(self, layout))?;
-        Ok(Some((simulation.step_seconds, memory)))
+        Ok(Some((simulation.step_seconds + self.framework.data_seconds, memory)))
     }
 
     /// The price of a step of a program.
@@ -69,9 +63,12 @@ impl Problem {
         let works: Vec<StageWork> = program.stages.iter().map(|stage| StageWork::of(stage, &machine)).collect();
         let ranks = (program.layout.grid.ranks() / program.stages.len()) as f64;
         Ok(Price {
-            seconds: simulation.step_seconds,
-            parts: parts(program, &machine, &simulation, &works)?,
-            memory: memory(program),
+            seconds: simulation.step_seconds + self.framework.data_seconds,
+            parts: Parts {
+                data_loading: self.framework.data_seconds,
+                ..parts(program, &machine, &simulation, &works)?
+            },
+            memory: self.memory_of_program(program),
             model_flops: self.model_flops,
             executed_flops: ranks * works.iter().map(|work| work.flops).sum::<f64>(),
         })
@@ -99,21 +96,6 @@ impl Problem {
     pub fn is_candidate(&self, layout: &Layout) -> bool {
         EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe)
     }
-
-    /// Makes sure that pieces of layers are as equal as possible, and groups of microbatches as long as the pipeline.
-    fn check_pieces(&self, layout: &Layout) -> Result<(), SpecError> {
-        let remedy = "leave it out, or use --framework quadrille";
-        if !EvenPieces::are(&layout.stage_blocks) {
-            let blocks: Vec<String> = layout.stage_blocks.iter().map(usize::to_string).collect();
-            let rule = format!("of {} pieces as equal as possible are priced", self.framework.name);
-            return Err(SpecError::invalid("stage-blocks", blocks.join(","), rule, remedy));
-        }
-        if layout.microbatch_group != layout.grid.size(Axis::Pipe) {
-            let rule = format!("of {} groups as long as the pipeline are priced", self.framework.name);
-            return Err(SpecError::invalid("microbatch-group", layout.microbatch_group, rule, remedy));
-        }
-        Ok(())
-    }
 }
 
 /// What the compute stream of a stage's rank does in a step.
@@ -131,14 +113,13 @@ impl StageWork {
         let microbatches = stage.layout.microbatches();
         for section in stage.chunks.iter().flat_map(|chunk| chunk.sections()) {
             for op in computing(&section.ops) {
-                let times = if op.once { 1.0 } else { microbatches as f64 };
-                let of_op = op.operation.work(At::first(stage));
-                work.passes += machine.taken(&of_op).times(times);
-                work.flops += times * flops(&of_op);
+                let times = op.times(microbatches) as f64;
+                work.passes += machine.cost(stage, &op.operation).0.times(times);
+                work.flops += times * machine.flops(stage, &op.operation);
             }
         }
         for op in computing(&stage.update.ops) {
-            work.update += machine.taken(&op.operation.work(At::first(stage)));
+            work.update += machine.cost(stage, &op.operation).0;
         }
         work
     }
@@ -146,13 +127,6 @@ impl StageWork {
 
 fn computing(ops: &[Op]) -> impl Iterator<Item = &Op> {
     ops.iter().filter(|op| op.operation.group().computes())
-}
-
-fn flops(work: &Work) -> f64 {
-    match work.computation {
-        Computation::Product { .. } | Computation::Attention { .. } => work.flops() as f64,
-        Computation::None | Computation::Sweep { .. } => 0.0,
-    }
 }
 
 /// The seconds of the busiest stage by cause; what is left of the step is its bubble. What messages add to the step is
@@ -183,7 +157,8 @@ fn parts(
     Ok(Parts {
         compute: work.passes.compute,
         memory_bound: work.passes.memory,
-        launch: work.passes.launch,
+        // The host is late.
+        launch: work.passes.launch + (times.busy_s - work.passes.seconds() - work.update.seconds()).max(0.0),
         communication,
         bubble: idle - messages,
         optimizer: work.update.seconds(),
@@ -212,22 +187,63 @@ impl Machine for WithoutMessages<'_> {
     fn message_seconds(&self, _bytes: u64) -> f64 {
         0.0
     }
+
+    fn kernels(&self, stage: &StageProgram, op: &Op) -> f64 {
+        self.0.kernels(stage, op)
+    }
+
+    fn host_seconds(&self) -> f64 {
+        self.0.host_seconds()
+    }
+
+    fn streams_by_group(&self) -> bool {
+        self.0.streams_by_group()
+    }
 }
 
-/// What a rank of the stage that needs most allocates; the first of several.
-fn memory(program: &StepProgram) -> Memory {
-    let stages = program.stages.iter().enumerate().map(|(stage, program)| {
-        let bytes = program.allocated();
-        let of = |classes: &[MemoryClass]| classes.iter().filter_map(|class| bytes.get(class)).sum();
-        Memory {
-            stage,
-            parameters: of(&[MemoryClass::Parameters]),
-            gradients: of(&[MemoryClass::Gradients]),
-            optimizer: of(&[MemoryClass::Optimizer]),
-            activations: of(&[MemoryClass::Activations]),
-            buffers: of(&[MemoryClass::GatheredWeights, MemoryClass::Buffers]),
-            framework: 0,
+impl Problem {
+    /// What a rank of the stage that needs most has; the first of several.
+    pub(super) fn memory_of_program(&self, program: &StepProgram) -> Memory {
+        let stages = program.stages.iter().map(|stage| self.memory_of_stage_program(stage));
+        stages.reduce(|most, other| if other.total() > most.total() { other } else { most }).unwrap_or_default()
+    }
+
+    /// What a rank of a stage has: of this program's engine what it allocates; of others what lives at the worst moment, and
+    /// what their libraries take and their allocators lose beside it.
+    pub fn memory_of_stage_program(&self, program: &StageProgram) -> Memory {
+        if self.framework.is_own() {
+            return allocated(program);
         }
-    });
-    stages.reduce(|most, other| if other.total() > most.total() { other } else { most }).unwrap_or_default()
+        let ledger = program.memory();
+        let most = |class: MemoryClass| ledger.peak_of.get(&class).copied().unwrap_or(0);
+        let [parameters, gradients, optimizer] =
+            [MemoryClass::Parameters, MemoryClass::Gradients, MemoryClass::Optimizer].map(most);
+        let rest = ledger.peak - parameters - gradients - optimizer;
+        let activations = most(MemoryClass::Activations).min(rest);
+        let lost = ledger.peak as f64 * (self.framework.allocator_factor - 1.0);
+        Memory {
+            stage: program.stage,
+            parameters,
+            gradients,
+            optimizer,
+            activations,
+            buffers: rest - activations,
+            framework: self.framework.reserved_bytes + lost.ceil() as u64,
+        }
+    }
+}
+
+/// What a rank of the stage allocates.
+fn allocated(program: &StageProgram) -> Memory {
+    let bytes = program.allocated();
+    let of = |classes: &[MemoryClass]| classes.iter().filter_map(|class| bytes.get(class)).sum();
+    Memory {
+        stage: program.stage,
+        parameters: of(&[MemoryClass::Parameters]),
+        gradients: of(&[MemoryClass::Gradients]),
+        optimizer: of(&[MemoryClass::Optimizer]),
+        activations: of(&[MemoryClass::Activations]),
+        buffers: of(&[MemoryClass::GatheredWeights, MemoryClass::Buffers]),
+        framework: 0,
+    }
 }

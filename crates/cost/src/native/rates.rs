@@ -1,10 +1,11 @@
 //! How long a device takes for an operation: `launch + max(FLOPs / rate, bytes / memory bandwidth)`.
 
+use std::ops::AddAssign;
+
 use quadrille_spec::{Device, Efficiency};
 
 use super::Framework;
 use super::measured::{attention_flops, product_flops};
-use super::operations::Sweep;
 
 /// A device as formulas need it.
 #[derive(Debug, Clone)]
@@ -43,6 +44,14 @@ impl Taken {
     /// So many such operations.
     pub fn times(self, count: f64) -> Self {
         Self { compute: count * self.compute, memory: count * self.memory, launch: count * self.launch }
+    }
+}
+
+impl AddAssign for Taken {
+    fn add_assign(&mut self, other: Self) {
+        self.compute += other.compute;
+        self.memory += other.memory;
+        self.launch += other.launch;
     }
 }
 
@@ -96,18 +105,13 @@ impl Rates {
         self.taken(flops * self.product / efficiency, bytes)
     }
 
-    /// An element-wise operation.
-    pub fn sweep(&self, sweep: Sweep, elements: f64, bytes: f64) -> Taken {
-        self.swept(elements * sweep.flops(), bytes)
-    }
-
     /// So many arithmetic operations on elements.
     pub fn swept(&self, arithmetic: f64, bytes: f64) -> Taken {
         self.taken(arithmetic * self.vector, bytes)
     }
 
-    /// Memory traffic alone, in so many kernels.
-    pub fn traffic(&self, bytes: f64, kernels: f64) -> Taken {
-        Taken { compute: 0.0, memory: bytes * self.byte, launch: kernels * self.launch }
+    /// Memory traffic alone.
+    pub fn traffic(&self, bytes: f64) -> Taken {
+        Taken { compute: 0.0, memory: bytes * self.byte, launch: self.launch }
     }
 }

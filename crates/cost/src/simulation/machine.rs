@@ -2,7 +2,7 @@
 
 use quadrille_spec::{AxisSet, CollectiveKind};
 use quadrille_step::schedule::Action;
-use quadrille_step::{At, Computation, Op, StageProgram};
+use quadrille_step::{At, Computation, Format, Op, StageProgram};
 
 use super::RingNetwork;
 
@@ -19,6 +19,8 @@ pub struct Communication {
     pub payload_bytes: u64,
     /// Bytes that a member sends in a ring or pipelined chain.
     pub wire_bytes: u64,
+    /// What its numbers are for.
+    pub format: Format,
 }
 
 /// Says how long things take. Times are in seconds, finite and not negative.
@@ -31,6 +33,24 @@ pub trait Machine {
 
     /// A message of `bytes` bytes to another stage.
     fn message_seconds(&self, bytes: u64) -> f64;
+
+    /// Kernels that an operation is: the host begins one after the other.
+    fn kernels(&self, stage: &StageProgram, op: &Op) -> f64 {
+        let _ = (stage, op);
+        1.0
+    }
+
+    /// Seconds for which the host is busy with a kernel or collective of a pass. Within a layer it runs ahead of the device,
+    /// which waits where its operations are shorter; collectives begin as if the host were there.
+    fn host_seconds(&self) -> f64 {
+        0.0
+    }
+
+    /// Whether collectives of different groups run beside each other, each group's in the order of their issue; else all of a
+    /// rank's follow each other.
+    fn streams_by_group(&self) -> bool {
+        false
+    }
 
     /// The factor by which the operations of a pass take longer than usual on this stage, for studies of irregular
     /// machines; `None` is the update.

@@ -2,12 +2,12 @@
 
 use quadrille_spec::AxisSet;
 use quadrille_step::schedule::Action;
-use quadrille_step::{Layer, StageProgram};
+use quadrille_step::{Layer, StageProgram, When};
 
 use super::exchange::{Exchange, MessageId, Taken};
 use super::order::Order;
 use super::repeat::{Repeat, Repeats};
-use super::stream::{Flight, FlightId, Stream};
+use super::stream::{Flight, FlightId, Streams};
 use super::tasks::{PricedMessage, PricedSection, PricedStage, Task, TaskKind};
 use super::{Event, Lane, Machine, PassSpan, SimulationError, StageTimes};
 
@@ -50,11 +50,15 @@ pub(super) struct Stage<'a> {
     order: Order<'a>,
     /// The time of the compute stream.
     now: f64,
+    /// When the host can begin the next operation of a pass.
+    host: f64,
+    /// The layer that it is at.
+    host_at: Option<Layer>,
     record: Record,
     /// Of the steps that are over.
     pub records: Vec<Record>,
     running: Option<Running<'a>>,
-    stream: Stream,
+    streams: Streams,
     repeats: Repeats,
     /// Whether events are recorded.
     events: bool,
@@ -68,10 +72,12 @@ impl<'a> Stage<'a> {
             machine,
             order: Order::new(program),
             now: 0.0,
+            host: 0.0,
+            host_at: None,
             record: Record::default(),
             records: Vec::new(),
             running: None,
-            stream: Stream::default(),
+            streams: Streams::new(machine.streams_by_group()),
             repeats: Repeats::default(),
             events,
         }
@@ -105,10 +111,17 @@ impl<'a> Stage<'a> {
                     exchange.post(self.message(action, message), at);
                 }
             }
-            Next::Begin(action) => self.running = Some(self.begin(action)?),
+            Next::Begin(action) => {
+                self.running = Some(self.begin(action)?);
+                (self.host, self.host_at) = (self.now, None);
+            }
             Next::Continue | Next::Release(_) => {}
         }
         self.work(exchange)
+    }
+
+    fn microbatches(&self) -> usize {
+        self.program.layout.microbatches()
     }
 
     fn section(&self, action: Action) -> &'a PricedSection {
@@ -116,7 +129,7 @@ impl<'a> Stage<'a> {
     }
 
     fn message(&self, action: Action, message: &PricedMessage) -> MessageId {
-        let microbatch = self.order.steps * self.program.layout.microbatches() + action.microbatch;
+        let microbatch = self.order.steps * self.microbatches() + action.microbatch;
         MessageId { tag: message.tag, position: message.position, microbatch }
     }
 
@@ -143,14 +156,15 @@ impl<'a> Stage<'a> {
     fn is_blocked(&self, task: &Task, exchange: &Exchange) -> bool {
         match task.kind {
             TaskKind::Compute { .. } => false,
-            TaskKind::Issue { .. } => self.stream.is_open(exchange),
-            TaskKind::Wait { flight, carried, .. } => self.stream.is_pending(self.flight(flight, carried), exchange),
+            TaskKind::Issue { axes, .. } => self.streams.is_open(axes, exchange),
+            TaskKind::Wait { flight, carried, .. } => self.streams.is_pending(self.flight(flight, carried), exchange),
         }
     }
 
-    /// A collective issued by the pass that runs; by the update if there is none, or if it was `carried` over.
-    fn flight(&self, number: usize, carried: bool) -> FlightId {
-        let pass = self.running.and_then(|running| running.action).filter(|_| !carried);
+    /// A collective issued by the pass that runs; by the update if there is none, if it was `carried` over, or is issued by
+    /// the `last` microbatch for it.
+    fn flight(&self, number: usize, by_update: bool) -> FlightId {
+        let pass = self.running.and_then(|running| running.action).filter(|_| !by_update);
         (number, pass.map(|action| action.microbatch))
     }
 
@@ -162,8 +176,9 @@ impl<'a> Stage<'a> {
         let repeats = running.task == 0
             && running.slowdown == 1.0
             && action.microbatch > 0
+            && (action.microbatch + 1 < self.microbatches() || !running.section.ends)
             && !running.section.meets
-            && self.stream.is_free(self.now, exchange);
+            && self.streams.are_free(self.now, exchange);
         if !repeats {
             return self.do_tasks(exchange);
         }
@@ -175,7 +190,7 @@ impl<'a> Stage<'a> {
         }
         let (start, times, events) = (self.now, self.record.times.clone(), self.record.events.len());
         self.do_tasks(exchange)?;
-        if self.running.is_none() && self.stream.is_free(self.now, exchange) {
+        if self.running.is_none() && self.streams.are_free(self.now, exchange) {
             let events = self.record.events[events..].iter().filter(|event| !matches!(event.lane, Lane::Link { .. }));
             let events: Vec<Event> = events.copied().collect();
             let repeat = Repeat::between(start, self.now - start, &times, &self.record.times, &events);
@@ -190,7 +205,8 @@ impl<'a> Stage<'a> {
                 self.end(running, exchange);
                 break;
             };
-            let skipped = task.once && running.action.is_some_and(|action| action.microbatch > 0);
+            let skipped =
+                running.action.is_some_and(|action| !task.when.includes(action.microbatch, self.microbatches()));
             if !skipped {
                 if self.is_blocked(task, exchange) {
                     break;
@@ -204,22 +220,36 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// The host begins so many operations of a pass; of a layer not before the device has come to it.
+    fn launch(&mut self, task: &Task, operations: f64, running: Running) {
+        if running.action.is_none() {
+            return;
+        }
+        if self.host_at.replace(task.layer) != Some(task.layer) {
+            self.host = self.host.max(self.now);
+        }
+        self.host += operations * self.machine.host_seconds();
+    }
+
     fn task(&mut self, task: &Task, running: Running, exchange: &mut Exchange) -> Result<(), SimulationError> {
         match task.kind {
-            TaskKind::Compute { seconds } => {
-                let span = Taken { start: self.now, end: self.now + seconds * running.slowdown };
+            TaskKind::Compute { seconds, kernels } => {
+                self.launch(task, kernels, running);
+                let end = self.host.max(self.now + seconds * running.slowdown);
+                let span = Taken { start: self.now, end };
                 self.record.times.busy_s += span.end - span.start;
                 self.now = span.end;
                 self.event(Lane::Compute, task, running.action, span);
             }
             TaskKind::Issue { flight, axes, seconds, meeting } => {
-                let id = self.flight(flight, false);
-                if let Flight::Own(span) = self.stream.issue(id, axes, self.now, seconds, meeting, exchange) {
+                self.launch(task, 1.0, running);
+                let id = self.flight(flight, task.when == When::Last);
+                if let Flight::Own(span) = self.streams.issue(id, axes, self.now, seconds, meeting, exchange) {
                     self.event(Lane::Axes(axes), task, running.action, span);
                 }
             }
             TaskKind::Wait { flight, axes, carried } => {
-                let flight = self.stream.take(self.flight(flight, carried));
+                let flight = self.streams.take(self.flight(flight, carried));
                 self.wait(flight, axes, task, running, exchange)?;
             }
         }

@@ -1,5 +1,5 @@
-//! The communication stream of a stage's rank and the collectives under way on it: one after the other in the order of their
-//! issue, as the communicator runs them.
+//! The communication streams of a stage's rank and the collectives under way on them: one after the other in the order of
+//! their issue, as the communicator runs them; of all groups on one stream, or each group's on its own.
 
 use std::collections::HashMap;
 
@@ -31,23 +31,35 @@ impl Flight {
 pub(super) type FlightId = (usize, Option<usize>);
 
 #[derive(Default)]
-pub(super) struct Stream {
-    /// The last collective.
-    last: Option<Flight>,
+pub(super) struct Streams {
+    /// Whether each group has a stream of its own.
+    by_group: bool,
+    /// The last collective of each stream.
+    last: HashMap<AxisSet, Flight>,
     flights: HashMap<FlightId, Flight>,
     /// How often this stage has met others, by axes and whether only the ends meet.
     meetings: HashMap<(AxisSet, bool), usize>,
 }
 
-impl Stream {
-    /// Whether nothing is under way from a time on.
-    pub fn is_free(&self, now: f64, exchange: &Exchange) -> bool {
-        self.flights.is_empty() && self.last.is_none_or(|last| last.taken(exchange).is_some_and(|last| last.end <= now))
+impl Streams {
+    pub fn new(by_group: bool) -> Self {
+        Self { by_group, ..Self::default() }
     }
 
-    /// Whether it is not yet known when the stream is free.
-    pub fn is_open(&self, exchange: &Exchange) -> bool {
-        self.last.is_some_and(|flight| flight.taken(exchange).is_none())
+    /// The stream of a group.
+    fn of(&self, axes: AxisSet) -> AxisSet {
+        if self.by_group { axes } else { AxisSet::EMPTY }
+    }
+
+    /// Whether nothing is under way from a time on.
+    pub fn are_free(&self, now: f64, exchange: &Exchange) -> bool {
+        let ended = |last: &Flight| last.taken(exchange).is_some_and(|last| last.end <= now);
+        self.flights.is_empty() && self.last.values().all(ended)
+    }
+
+    /// Whether it is not yet known when the stream of a group is free.
+    pub fn is_open(&self, axes: AxisSet, exchange: &Exchange) -> bool {
+        self.last.get(&self.of(axes)).is_some_and(|flight| flight.taken(exchange).is_none())
     }
 
     /// Whether it is not yet known when the collective is done.
@@ -65,7 +77,8 @@ impl Stream {
         meeting: Option<Meeting>,
         exchange: &mut Exchange,
     ) -> Flight {
-        let free = self.last.and_then(|last| last.taken(exchange)).map_or(0.0, |last| last.end);
+        let stream = self.of(axes);
+        let free = self.last.get(&stream).and_then(|last| last.taken(exchange)).map_or(0.0, |last| last.end);
         let start = free.max(at);
         let flight = match meeting {
             None => Flight::Own(Taken { start, end: start + seconds }),
@@ -77,7 +90,7 @@ impl Stream {
                 Flight::Common(id)
             }
         };
-        self.last = Some(flight);
+        self.last.insert(stream, flight);
         self.flights.insert(id, flight);
         flight
     }

@@ -3,29 +3,26 @@
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, Route};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{
-    Collective, Group, Layer, Members, Message, Op, Operation, Section, StageProgram, decision_axes, kind,
-    payload_elements, wire_bytes,
+    Collective, Format, Group, Layer, Members, Message, Op, Operation, Scalar, Section, StageProgram, When,
+    decision_axes, kind, payload_elements, wire_bytes,
 };
 
 use super::{Communication, Machine, SimulationError};
-
-/// Bytes of a scalar that is reduced, and of a choice that is broadcast.
-const SCALAR_BYTES: u64 = 8;
 
 /// Something that a rank does.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Task {
     pub layer: Layer,
-    /// Whether only the first microbatch does it.
-    pub once: bool,
+    /// Which microbatches do it.
+    pub when: When,
     pub name: &'static str,
     pub kind: TaskKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum TaskKind {
-    /// Occupies the compute stream.
-    Compute { seconds: f64 },
+    /// Occupies the compute stream: so many kernels.
+    Compute { seconds: f64, kernels: f64 },
     /// Puts a collective at the end of the stream of its axes; `flight` connects it with its wait.
     Issue { flight: usize, axes: AxisSet, seconds: f64, meeting: Option<Meeting> },
     /// Blocks the compute stream until the collective is done; `carried`: one of the update before this step.
@@ -59,6 +56,8 @@ pub(super) struct PricedSection {
     pub sends: Vec<PricedMessage>,
     /// Whether several stages take part in one of its collectives.
     pub meets: bool,
+    /// Whether the last microbatch does more than others.
+    pub ends: bool,
 }
 
 /// The sections of a stage.
@@ -117,8 +116,9 @@ impl Pricing<'_> {
             self.operation(op, &mut tasks)?;
         }
         let meets = tasks.iter().any(|task| matches!(task.kind, TaskKind::Issue { meeting: Some(_), .. }));
+        let ends = tasks.iter().any(|task| task.when == When::Last);
         let (receives, sends) = (self.messages(&section.receives)?, self.messages(&section.sends)?);
-        Ok(PricedSection { receives, tasks, sends, meets })
+        Ok(PricedSection { receives, tasks, sends, meets, ends })
     }
 
     fn messages(&self, messages: &[Message]) -> Result<Vec<PricedMessage>, SimulationError> {
@@ -132,41 +132,44 @@ impl Pricing<'_> {
     }
 
     fn operation(&mut self, op: &Op, tasks: &mut Vec<Task>) -> Result<(), SimulationError> {
-        let Op { layer, once, .. } = *op;
+        let Op { layer, when, .. } = *op;
         match &op.operation {
             Operation::Issue(collective) => {
                 if let Some(call) = self.communication(collective) {
                     let kind = self.issue(layer, call, collective.members, self.flight(collective))?;
-                    tasks.push(Task { layer, once, name: call.kind.name(), kind });
+                    tasks.push(Task { layer, when, name: call.kind.name(), kind });
                 }
             }
-            Operation::Wait(collective) | Operation::WaitCarried(collective) => {
-                if self.communication(collective).is_some() {
-                    let carried = matches!(op.operation, Operation::WaitCarried(_));
-                    let kind = TaskKind::Wait { flight: self.flight(collective), axes: collective.axes, carried };
-                    tasks.push(Task { layer, once, name: collective.kind.name(), kind });
-                }
+            Operation::Wait(collective) | Operation::WaitCarried(collective)
+                if self.communication(collective).is_some() =>
+            {
+                let carried = matches!(op.operation, Operation::WaitCarried(_));
+                let kind = TaskKind::Wait { flight: self.flight(collective), axes: collective.axes, carried };
+                tasks.push(Task { layer, when, name: collective.kind.name(), kind });
             }
             Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) => {
                 tasks.extend(self.scalar(layer, CollectiveKind::AllReduce, *axes, scalar.elements())?);
             }
-            _ => self.compute(op, tasks)?,
+            _ if op.operation.group().computes() => self.compute(op, tasks)?,
+            _ => {}
         }
         Ok(())
     }
 
     /// Neighbours of one name and layer become one task.
     fn compute(&self, op: &Op, tasks: &mut Vec<Task>) -> Result<(), SimulationError> {
-        let Op { layer, once, .. } = *op;
+        let Op { layer, when, .. } = *op;
         let added = self.machine.operation_seconds(self.program, op);
         let added = self.check(layer, op.operation.name(), added)?;
+        let more = self.machine.kernels(self.program, op);
         let name = event_name(&op.operation);
-        if let Some(Task { kind: TaskKind::Compute { seconds }, .. }) =
-            tasks.last_mut().filter(|last| (last.name, last.layer, last.once) == (name, layer, once))
+        if let Some(Task { kind: TaskKind::Compute { seconds, kernels }, .. }) =
+            tasks.last_mut().filter(|last| (last.name, last.layer, last.when) == (name, layer, when))
         {
             *seconds += added;
+            *kernels += more;
         } else if added > 0.0 {
-            tasks.push(Task { layer, once, name, kind: TaskKind::Compute { seconds: added } });
+            tasks.push(Task { layer, when, name, kind: TaskKind::Compute { seconds: added, kernels: more } });
         }
         Ok(())
     }
@@ -183,12 +186,15 @@ impl Pricing<'_> {
         if members == 1 {
             return Ok(Vec::new());
         }
-        let call = communication(kind, axes, members, elements, SCALAR_BYTES);
+        let call = communication(kind, axes, members, elements, Scalar::BYTES, Format::Sums);
         let flight = self.flights;
         self.flights += 1;
         let issue = self.issue(layer, call, Members::All, flight)?;
         let wait = TaskKind::Wait { flight, axes, carried: false };
-        Ok([issue, wait].into_iter().map(|kind| Task { layer, once: false, name: call.kind.name(), kind }).collect())
+        Ok([issue, wait]
+            .into_iter()
+            .map(|kind| Task { layer, when: When::Always, name: call.kind.name(), kind })
+            .collect())
     }
 
     fn issue(
@@ -214,8 +220,9 @@ impl Pricing<'_> {
         let Collective { kind, axes, .. } = *collective;
         let members = collective.size(self.program.grid());
         let (elements, bytes) =
-            (payload_elements(self.program, collective), self.program.element(collective.input).bytes());
-        (members > 1).then(|| communication(kind, axes, members, elements, bytes))
+            (payload_elements(self.program, collective), self.program.sent_element_bytes(collective));
+        let format = self.program.format(collective.output);
+        (members > 1).then(|| communication(kind, axes, members, elements, bytes, format))
     }
 
     fn check(&self, layer: Layer, what: &'static str, seconds: f64) -> Result<f64, SimulationError> {
@@ -231,13 +238,14 @@ fn communication(
     members: usize,
     elements: usize,
     element_bytes: u64,
+    format: Format,
 ) -> Communication {
     let payload_bytes = elements as u64 * element_bytes;
     let wire_bytes = match kind {
         CollectiveKind::Broadcast | CollectiveKind::Reduce => payload_bytes,
         _ => wire_bytes(&Route::Ring, kind, elements, members, 0, 0, element_bytes),
     };
-    Communication { kind, axes, members, payload_bytes, wire_bytes }
+    Communication { kind, axes, members, payload_bytes, wire_bytes, format }
 }
 
 /// Products, attention and the optimizer under their own names, all else together.

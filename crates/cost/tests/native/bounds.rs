@@ -13,8 +13,8 @@ use crate::case::{Case, changed, fast_networks, fixed};
 
 /// Bounds over the price: of the seconds by blocks alone, by the fastest passes, by passes, and in full; of the bytes by passes
 /// and in full.
-fn ratios(case: &Case) -> Option<[f64; 6]> {
-    let problem = case.problem(Framework::QUADRILLE);
+fn ratios(case: &Case, framework: Framework) -> Option<[f64; 6]> {
+    let problem = case.problem(framework);
     if problem.check_placed(&case.layout).is_err() || !EvenPieces::are(&case.layout.stage_blocks) {
         return None;
     }
@@ -22,13 +22,10 @@ fn ratios(case: &Case) -> Option<[f64; 6]> {
     let price = problem.price_layout(&case.layout).unwrap();
     let block = bounds.block_seconds(&candidate).unwrap();
     let (passes, pieces) = (bounds.passes(&candidate).unwrap(), bounds.pieces(&candidate).unwrap());
-    // What a search takes for no slower than all other choices of recomputation and of how long weights are kept.
-    let (recompute, keep_weights) = (Recompute::None, KeepWeights::Step);
-    let fastest = Candidate { recompute, keep_communicated: false, keep_weights, ..candidate };
-    let passes_of_fastest = bounds.passes(&fastest).unwrap();
+    let fastest = bounds.fastest_passes(&candidate).unwrap();
     let seconds = [
         bounds.seconds_of_blocks(&candidate, block),
-        bounds.seconds_of_passes(&fastest, &passes_of_fastest),
+        bounds.seconds_of_passes(&candidate, &fastest),
         bounds.seconds_of_passes(&candidate, &passes),
         bounds.seconds(&candidate, &pieces),
     ];
@@ -138,7 +135,7 @@ fn bounds_of_every_zero_stage_hold_where_the_last_is_the_fastest() {
     let [off, cut] = [Zero::Off, Zero::Gradients].map(case);
     assert!(seconds(&cut) < seconds(&off), "{} and {}", seconds(&cut), seconds(&off));
     for case in [off, cut] {
-        let ratios = ratios(&case).unwrap();
+        let ratios = ratios(&case, Framework::QUADRILLE).unwrap();
         assert!(ratios.iter().all(|ratio| *ratio <= 1.0), "{ratios:?} of {:?}", case.layout.zero);
     }
 }
@@ -159,19 +156,29 @@ fn variants(case: Case) -> impl Iterator<Item = Case> {
 /// On models of few blocks, where the first microbatch and the update weigh most.
 #[test]
 fn bounds_are_never_above_the_price() {
-    for (name, schedule) in Schedule::ALL {
-        let mut all = Vec::new();
-        for case in fixed(schedule, 160).into_iter().flat_map(variants) {
-            let Some(ratios) = ratios(&case) else { continue };
-            for (what, ratio) in
-                ["blocks", "fastest", "passes", "seconds", "bytes of passes", "bytes"].into_iter().zip(ratios)
-            {
-                assert!(ratio <= 1.0, "{what} of {name} {ratio}: {:?} of {} layers", case.layout, case.model.layers());
+    for framework in Framework::ALL {
+        let framework = Framework { reserved_bytes: 0, ..framework };
+        for (name, schedule) in Schedule::ALL {
+            let mut all = Vec::new();
+            for case in fixed(schedule, 60).into_iter().flat_map(variants) {
+                let Some(ratios) = ratios(&case, framework) else { continue };
+                for (what, ratio) in
+                    ["blocks", "fastest", "passes", "seconds", "bytes of passes", "bytes"].into_iter().zip(ratios)
+                {
+                    let (of, layout) = (framework.name, &case.layout);
+                    assert!(
+                        ratio <= 1.0,
+                        "{what} of {of} {name} {ratio}: {layout:?} of {} layers",
+                        case.model.layers()
+                    );
+                }
+                all.push(ratios);
             }
-            all.push(ratios);
+            assert!(all.len() > 100);
+            let medians = [3, 5].map(|which| median(&all, which));
+            // What is put off is not counted where segments are recomputed.
+            let least = if schedule == Schedule::ZeroBubble { 0.75 } else { 0.9 };
+            assert!(medians[0] > 0.93 && medians[1] > least, "{} {name}: {medians:?}", framework.name);
         }
-        assert!(all.len() > 200);
-        let medians = [3, 5].map(|which| median(&all, which));
-        assert!(medians[0] > 0.93 && medians[1] > 0.9, "{name}: {medians:?}");
     }
 }

@@ -2,10 +2,7 @@
 
 mod bounds;
 mod case;
-mod deviation;
 mod fit;
-mod memory;
 mod program;
 mod properties;
 mod refusals;
-mod seconds;

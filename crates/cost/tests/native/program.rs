@@ -12,7 +12,7 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Seconds are those of the events, memory is what the fullest rank allocates, FLOPs are those of all ranks.
     #[test]
@@ -28,5 +28,23 @@ proptest! {
         prop_assert_eq!(price.memory.total(), most, "{:?}", case.layout);
         let flops: u64 = ledgers.iter().map(|ledger| ledger.flops.total()).sum();
         prop_assert!(close(price.executed_flops, flops as f64), "{} and {flops}", price.executed_flops);
+    }
+
+    /// Of other frameworks: the parts of a step are those of its events, and more is executed than the model needs.
+    #[test]
+    fn prices_of_other_frameworks_are_sums_of_their_parts(case in any_case()) {
+        for framework in Framework::ALL.into_iter().filter(|framework| !framework.is_own()) {
+            let problem = case.problem(framework);
+            prop_assume!(problem.check_placed(&case.layout).is_ok());
+            let price = problem.price_layout(&case.layout).unwrap();
+            let program = problem.program(&case.layout).unwrap();
+            let simulation = simulate(&program, &NativeMachine::new(&problem, &case.layout)).unwrap();
+            prop_assert!(close(price.seconds, simulation.step_seconds), "{} {}", price.seconds, simulation.step_seconds);
+            prop_assert!(close(price.parts.total(), price.seconds), "{:?} of {}", price.parts, price.seconds);
+            prop_assert!(price.model_flops <= price.executed_flops * (1.0 + 1e-9), "{price:?}");
+            let ledgers = (0..case.layout.grid.ranks()).map(|rank| predict_rank(&program, rank));
+            let most = ledgers.map(|ledger| ledger.memory.peak).max().unwrap();
+            prop_assert_eq!(price.memory.total() - framework.reserved_bytes, most, "{:?}", case.layout);
+        }
     }
 }

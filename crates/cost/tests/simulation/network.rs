@@ -2,6 +2,7 @@
 
 use quadrille_cost::simulation::{Communication, DeviceRates, Lane, Machine, RingNetwork, UniformMachine, simulate};
 use quadrille_spec::{Axis, AxisSet, Cluster, CollectiveKind, Layout, LayoutRequest};
+use quadrille_step::Format;
 use quadrille_step::{At, Layer, Operation};
 
 use crate::common::{close, model, program};
@@ -25,7 +26,7 @@ fn network(grid: &str) -> RingNetwork {
 }
 
 fn collective(kind: CollectiveKind, axes: AxisSet, members: usize, bytes: u64) -> Communication {
-    Communication { kind, axes, members, payload_bytes: 0, wire_bytes: bytes }
+    Communication { kind, axes, members, payload_bytes: 0, wire_bytes: bytes, format: Format::Values }
 }
 
 #[test]

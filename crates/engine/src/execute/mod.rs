@@ -37,6 +37,8 @@ impl<T: Real> RankEngine<'_, T> {
             Operation::WaitCarried(collective) => return self.wait_carried(*collective),
             Operation::ReduceScalar(op) => return self.reduce_scalar(op),
             Operation::SumSquares(op) => return self.sum_squares(op),
+            // Memory is held by the lifetimes of storages.
+            Operation::Hold(_) => return Ok(()),
             Operation::Embed(op) => self.embed(op),
             Operation::EmbedBackward(op) => self.embed_backward(op),
             Operation::Patches(op) => self.patches(op),

@@ -22,6 +22,8 @@ struct Bases {
     passes: BTreeMap<(bool, bool), Pieces>,
     /// Seconds of a block.
     block: Option<f64>,
+    /// Whether it is open what is computed again.
+    any: bool,
 }
 
 impl Bases {
@@ -29,7 +31,10 @@ impl Bases {
         let puts_off = plain.schedule == Schedule::ZeroBubble;
         Ok(match self.passes.entry((plain.size(Axis::Pipe) > 1, puts_off)) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(bounds.passes(plain)?),
+            Entry::Vacant(new) => new.insert(match self.any {
+                true => bounds.fastest_passes(plain)?,
+                false => bounds.passes(plain)?,
+            }),
         })
     }
 
@@ -51,10 +56,12 @@ impl Visit<'_> {
         open: &mut Vec<Open>,
         bounds: &mut Bounds,
     ) -> Result<(), PriceError> {
-        let mut bases = Bases::default();
+        let mut bases = Bases { any: true, ..Bases::default() };
         let mut left = Vec::new();
         for each in open.drain(..) {
-            let fastest = Candidate { keep_weights: KeepWeights::Step, zero: Zero::Off, ..*pass };
+            // What is communicated is kept: a framework may gather inputs again where it is not.
+            let keep_communicated = true;
+            let fastest = Candidate { keep_weights: KeepWeights::Step, zero: Zero::Off, keep_communicated, ..*pass };
             let plain = each.placed(&fastest, &self.ends);
             let (end, pipeline) = each.of(&self.ends);
             let mut worthless = self.kept.is_worthless(bases.of_blocks(bounds, &plain)?, end.least_bytes);

@@ -25,7 +25,7 @@ pub struct Change {
 impl Setting<'_> {
     /// The legal layouts that fit and differ from `candidate` in one choice, fastest first. A factor that moves from
     /// one axis to another is one choice; where it is needed, microbatch and placement follow. Of a layout that the framework
-    /// runs, those that it runs too. Where programs are priced, the sixteen fastest.
+    /// runs, those that it runs too. The sixteen fastest.
     ///
     /// # Errors
     /// What cannot be priced.
@@ -35,32 +35,16 @@ impl Setting<'_> {
         let mut space = Space::default();
         space.keep_to(&self.framework);
         let runs = |variant: &Candidate| !space.contains(candidate) || space.contains(variant);
-        let (mut found, mut open) = (Vec::new(), Vec::new());
-        for (what, variants) in self.variants(candidate) {
+        let variants = self.variants(candidate).into_iter().map(|(what, variants)| {
             let legal = variants.into_iter().filter(|variant| runs(variant) && rules.check(variant).is_ok());
-            if self.framework.runs_programs() {
-                open.push((what, legal.collect()));
-                continue;
-            }
-            let priced = legal.map(|candidate| {
-                let price = problem.price(&candidate, &problem.block(&candidate));
-                Ranked { candidate, price }
-            });
-            let best = priced.filter(|ranked| self.fits(&ranked.price)).min_by(Ranked::order);
-            found.extend(best.map(|ranked| Change { what, ranked }));
-        }
-        found.extend(self.changes_by_programs(&problem, open)?);
-        found.sort_by(|a, b| a.ranked.order(&b.ranked));
-        Ok(found)
+            (what, legal.collect())
+        });
+        self.best_of_each(&problem, variants.collect())
     }
 
     /// The fastest changes, each the best of the layouts that it can mean: those that bounds say are fastest are priced, until
     /// the others cannot be among them.
-    fn changes_by_programs(
-        &self,
-        problem: &Problem,
-        meant: Vec<(String, Vec<Candidate>)>,
-    ) -> Result<Vec<Change>, PriceError> {
+    fn best_of_each(&self, problem: &Problem, meant: Vec<(String, Vec<Candidate>)>) -> Result<Vec<Change>, PriceError> {
         let mut bounds = Bounds::new(problem);
         let mut open = Vec::new();
         for (change, (_, variants)) in meant.iter().enumerate() {

@@ -96,38 +96,33 @@ impl Search<'_> {
     ) -> Result<(Found, Option<Ranked>), PriceError> {
         let problem = self.setting.problem()?;
         problem.check_devices(self.devices)?;
-        let pool = self.setting.framework.runs_programs().then(|| Pool::new(&problem));
+        let pool = Pool::new(&problem);
         let rules = self.setting.rules();
         let mut tally = Tally::default();
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
         let Cuts { cuts, mut stopped } = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, stop);
         let visit = |cut: &Cut, kept: &Kept| Visit::new(self, &problem, rules, cut, kept.clone());
-        let ordered = self.likely(&cuts, pool.as_ref(), |cut| visit(cut, &kept), stop)?;
+        let ordered = self.likely(&cuts, &pool, |cut| visit(cut, &kept), stop)?;
         stopped |= stop();
         // Where the time is up they are all that is known, else they tell what is good.
         let first = if stopped { ordered.len() } else { FIRST.min(ordered.len()) };
         let likely = ordered[..first].iter().filter_map(|(likely, _)| *likely);
         let likely: Vec<Candidate> = likely.map(|likely| likely.candidate).collect();
-        if stopped || pool.is_some() {
-            let mut is_known = false;
-            for part in likely.chunks(FIRST) {
-                // Something that fits is looked for in any case.
-                if is_known && stop() {
-                    break;
-                }
-                for ranked in fitting(part, &self.setting, &problem)? {
-                    is_known = true;
-                    kept.offer(ranked);
-                }
+        let mut is_known = false;
+        for part in likely.chunks(FIRST) {
+            // Something that fits is looked for in any case.
+            if is_known && stop() {
+                break;
+            }
+            for ranked in fitting(part, &self.setting, &problem)? {
+                is_known = true;
+                kept.offer(ranked);
             }
         }
         let (mut rest, mut wave) = (ordered.as_slice(), 0);
         while !rest.is_empty() && !stopped {
             let (now, later) = rest.split_at(WAVES[wave.min(WAVES.len() - 1)].min(rest.len()));
-            let run = |(_, cut): &(_, &Cut)| match &pool {
-                Some(pool) => pool.with(|bounds| visit(cut, &kept).run(Some(bounds), stop)),
-                None => visit(cut, &kept).run(None, stop),
-            };
+            let run = |(_, cut): &(_, &Cut)| pool.with(|bounds| visit(cut, &kept).run(bounds, stop));
             let parts: Vec<Visit> = now.par_iter().map(run).collect::<Result<_, _>>()?;
             let mut survivors = Survivors::default();
             for part in parts {
@@ -141,14 +136,12 @@ impl Search<'_> {
             (rest, wave) = (later, wave + 1);
         }
         let (mut ranked, mut front, mut smallest) = kept.into_parts();
-        if pool.is_some() {
-            // What was kept by seconds and memory is priced in full.
-            let found: Vec<&mut Ranked> = ranked.iter_mut().chain(&mut front).chain(&mut smallest).collect();
-            found.into_par_iter().try_for_each(|ranked| {
-                ranked.price = problem.price_layout(&self.setting.layout(&ranked.candidate)?)?;
-                Ok::<_, PriceError>(())
-            })?;
-        }
+        // What was kept by seconds and memory is priced in full.
+        let found: Vec<&mut Ranked> = ranked.iter_mut().chain(&mut front).chain(&mut smallest).collect();
+        found.into_par_iter().try_for_each(|ranked| {
+            ranked.price = problem.price_layout(&self.setting.layout(&ranked.candidate)?)?;
+            Ok::<_, PriceError>(())
+        })?;
         Ok((Found { ranked, front, counts: tally.counts, refused: tally.refused, stopped }, smallest))
     }
 
@@ -156,7 +149,7 @@ impl Search<'_> {
     fn likely<'a, 'b>(
         &self,
         cuts: &'a [Cut],
-        pool: Option<&Pool>,
+        pool: &Pool,
         visit: impl Fn(&Cut) -> Visit<'b> + Sync,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<(Option<Likely>, &'a Cut)>, PriceError> {
@@ -165,10 +158,7 @@ impl Search<'_> {
             if stop() && (is_found.load(Relaxed) || late.fetch_add(1, Relaxed) >= LATE) {
                 return Ok((None, cut));
             }
-            let likely = match pool {
-                Some(pool) => pool.with(|bounds| visit(cut).rough(Some(bounds)))?,
-                None => visit(cut).rough(None)?,
-            };
+            let likely = pool.with(|bounds| visit(cut).rough(bounds))?;
             is_found.fetch_or(likely.is_some(), Relaxed);
             Ok((likely, cut))
         };

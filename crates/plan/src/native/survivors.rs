@@ -77,10 +77,6 @@ pub(super) fn fitting(
 ) -> Result<Vec<Ranked>, PriceError> {
     let price = |candidate: &Candidate| {
         let candidate = *candidate;
-        if !setting.framework.runs_programs() {
-            let price = problem.price(&candidate, &problem.block(&candidate));
-            return Ok(setting.fits(&price).then_some(Ranked { candidate, price }));
-        }
         let outline = problem.outline(&setting.layout(&candidate)?, |memory| setting.has_room(memory))?;
         Ok(outline.map(|(seconds, memory)| Ranked { candidate, price: Price { seconds, memory, ..PENDING } }))
     };

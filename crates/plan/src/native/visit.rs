@@ -1,13 +1,13 @@
 //! The search of one cut: every configuration whose x, y, z and context have given sizes and places.
 
-use quadrille_cost::native::{Block, Bounds, Candidate, PriceError, Problem};
+use quadrille_cost::native::{Bounds, Candidate, PriceError, Problem};
 use quadrille_spec::{EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
 
 use super::bounds::state_bytes;
 use super::count::Tally;
 use super::cuts::{Cut, Outer};
 use super::legal::Rules;
-use super::ranking::{Kept, Ranked};
+use super::ranking::Kept;
 use super::search::Search;
 use super::space::{Space, divisors};
 use super::survivors::Survivors;
@@ -121,15 +121,11 @@ impl<'a> Visit<'a> {
         Self { search, problem, rules, ends, keep_weights, tally, kept, survivors, stopped: false, is_rough: false }
     }
 
-    /// Looks at everything, until `stop` says so; where programs are priced, by bounds.
+    /// Looks at everything, until `stop` says so.
     ///
     /// # Errors
     /// What cannot be priced.
-    pub fn run(
-        mut self,
-        mut bounds: Option<&mut Bounds>,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Self, PriceError> {
+    pub fn run(mut self, bounds: &mut Bounds, stop: &(dyn Fn() -> bool + Sync)) -> Result<Self, PriceError> {
         for microbatch in self.microbatches() {
             for pass in self.passes(microbatch) {
                 if stop() {
@@ -137,17 +133,17 @@ impl<'a> Visit<'a> {
                     return Ok(self);
                 }
                 let open = self.open(&pass);
-                self.visit_pass(&pass, open, bounds.as_deref_mut(), stop)?;
+                self.visit_pass(&pass, open, bounds, stop)?;
             }
         }
         Ok(self)
     }
 
-    /// The best of a few usual layouts that fit, to begin with what is probably good; where programs are priced, by bounds.
+    /// The best of a few usual layouts that may fit, to begin with what is probably good.
     ///
     /// # Errors
     /// What cannot be priced.
-    pub fn rough(mut self, mut bounds: Option<&mut Bounds>) -> Result<Option<Likely>, PriceError> {
+    pub fn rough(mut self, bounds: &mut Bounds) -> Result<Option<Likely>, PriceError> {
         self.kept = Kept::new(1, false, false);
         self.is_rough = true;
         let keep_weights = self.keep_weights.first().copied().unwrap_or(KeepWeights::Use);
@@ -155,23 +151,19 @@ impl<'a> Visit<'a> {
         for microbatch in self.microbatches() {
             let Some(pass) = self.passes(microbatch).first().copied() else { continue };
             let open = self.open(&pass);
-            let before = self.tally.counts.priced;
             for (recompute, keep_communicated) in &recompute {
                 let (recompute, keep_communicated) = (*recompute, *keep_communicated);
                 let shared = Candidate { recompute, keep_communicated, keep_weights, ..pass };
-                self.visit_block(&shared, &open, bounds.as_deref_mut(), &|| false)?;
+                self.block_by_bounds(&shared, &open, bounds, &|| false)?;
             }
-            if self.tally.counts.priced > before || !self.survivors.all.is_empty() {
+            if !self.survivors.all.is_empty() {
                 break;
             }
         }
         // ZeRO stages take as long by their passes: the one that needs least memory is likely to fit.
         let bounded =
             self.survivors.all.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.bytes.cmp(&b.bytes)));
-        let bounded = bounded.map(|one| Likely { candidate: one.candidate, seconds: one.seconds });
-        let priced = self.kept.into_parts().0.into_iter();
-        let priced = priced.map(|one| Likely { candidate: one.candidate, seconds: one.price.seconds });
-        Ok(bounded.into_iter().chain(priced).min_by(|a, b| a.seconds.total_cmp(&b.seconds)))
+        Ok(bounded.map(|one| Likely { candidate: one.candidate, seconds: one.seconds }))
     }
 
     /// Nothing and every block, where they are open; else the first choice that is.
@@ -253,28 +245,14 @@ impl<'a> Visit<'a> {
         &mut self,
         pass: &Candidate,
         mut open: Vec<Open>,
-        mut bounds: Option<&mut Bounds>,
+        bounds: &mut Bounds,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<(), PriceError> {
         if open.is_empty() {
             return Ok(());
         }
-        if let Some(bounds) = bounds.as_deref_mut().filter(|_| self.search.prune) {
+        if self.search.prune {
             self.open_by_bounds(pass, &mut open, bounds)?;
-        } else if self.search.prune {
-            // Whatever else is chosen, nothing is faster: nothing is computed again, and weights are gathered once.
-            let fastest = Candidate { keep_weights: KeepWeights::Step, ..*pass };
-            let block = self.problem.block(&fastest);
-            open.retain(|open| {
-                let (end, pipeline) = open.of(&self.ends);
-                let candidate = open.placed(&fastest, &self.ends);
-                let worthless = self.kept.is_worthless(self.problem.least_seconds(&candidate, &block), end.least_bytes);
-                if worthless {
-                    let configurations = pipeline.recompute.len() * self.keep_weights.len() * end.zero.len();
-                    self.tally.counts.too_slow += configurations as u64;
-                }
-                !worthless
-            });
         }
         let mut recompute: Vec<(Recompute, bool)> = Vec::new();
         for choice in open.iter().flat_map(|open| &open.of(&self.ends).1.recompute) {
@@ -285,45 +263,7 @@ impl<'a> Visit<'a> {
         for (recompute, keep_communicated) in recompute {
             for keep_weights in self.keep_weights {
                 let shared = Candidate { recompute, keep_communicated, keep_weights: *keep_weights, ..*pass };
-                self.visit_block(&shared, &open, bounds.as_deref_mut(), stop)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Everything that shares the price of a block.
-    fn visit_block(
-        &mut self,
-        shared: &Candidate,
-        open: &[Open],
-        bounds: Option<&mut Bounds>,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(), PriceError> {
-        if let Some(bounds) = bounds {
-            return self.block_by_bounds(shared, open, bounds, stop);
-        }
-        let Self { search, problem, ends, tally, kept, .. } = self;
-        let mut block: Option<Block> = None;
-        for open in open {
-            let (end, pipeline) = open.of(ends);
-            if !pipeline.recompute.contains(&(shared.recompute, shared.keep_communicated)) {
-                continue;
-            }
-            let candidate = open.placed(shared, ends);
-            let block = block.get_or_insert_with(|| problem.block(&candidate));
-            let seconds = problem.least_seconds(&candidate, block);
-            for (zero, bytes) in &end.zero {
-                if search.prune && kept.is_worthless(seconds, *bytes) {
-                    tally.counts.too_slow += 1;
-                    continue;
-                }
-                let candidate = Candidate { zero: *zero, ..candidate };
-                let price = problem.price(&candidate, block);
-                tally.counts.priced += 1;
-                if search.setting.fits(&price) {
-                    tally.counts.fitting += 1;
-                    kept.offer(Ranked { candidate, price });
-                }
+                self.block_by_bounds(&shared, &open, bounds, stop)?;
             }
         }
         Ok(())

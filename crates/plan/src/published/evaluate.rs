@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use quadrille_cost::native::Price;
-use quadrille_spec::SpecError;
+use quadrille_cost::native::{Price, PriceError};
 
 use super::row::Row;
 use super::run::{Measured, Run};
@@ -66,8 +65,8 @@ impl Evaluation<'_> {
 /// Predicts every row. A row that tells the seconds of the same run as an earlier one in another unit counts once.
 ///
 /// # Errors
-/// A cluster that does not describe its device and networks.
-pub fn evaluate(rows: &[Row]) -> Result<Evaluation<'_>, SpecError> {
+/// A cluster that does not describe its device and networks, a layout that has no program.
+pub fn evaluate(rows: &[Row]) -> Result<Evaluation<'_>, PriceError> {
     let mut told = HashSet::new();
     let (mut entries, mut unmapped) = (Vec::new(), Vec::new());
     for row in rows {

@@ -1,6 +1,6 @@
 //! A row as a problem and a layout of the native model, and what was measured of it.
 
-use quadrille_cost::native::{Candidate, Framework, Price, Problem};
+use quadrille_cost::native::{Candidate, Framework, Price, PriceError, Problem};
 use quadrille_spec::{Cluster, Model};
 
 use super::convention::Convention;
@@ -92,15 +92,16 @@ impl Run {
     /// What the native model says of it; of memory that one rank allocated: of that rank.
     ///
     /// # Errors
-    /// A cluster that does not describe its device and networks.
-    pub fn price(&self) -> Result<Price, quadrille_spec::SpecError> {
+    /// A cluster that does not describe its device and networks, a layout that has no program.
+    pub fn price(&self) -> Result<Price, PriceError> {
         let problem = Problem::new(&self.model, &self.cluster, self.framework, self.global_batch, self.seq_len)?;
-        let block = problem.block(&self.candidate);
-        let price = problem.price(&self.candidate, &block);
         let on_last = matches!(self.measured, Measured::RestBytes(_) | Measured::PeakBytes(_, Reading::Allocated));
-        Ok(match on_last {
-            true => Price { memory: problem.memory_of_stage(&self.candidate, &block, usize::MAX), ..price },
-            false => price,
+        let layout = self.candidate.layout(self.model.layers(), self.global_batch, self.seq_len)?;
+        let program = problem.program(&layout)?;
+        let price = problem.price_program(&program)?;
+        Ok(match program.stages.last().filter(|_| on_last) {
+            Some(last) => Price { memory: problem.memory_of_stage_program(last), ..price },
+            None => price,
         })
     }
 

@@ -86,7 +86,7 @@ pub fn run(arguments: &BenchGemmArguments) -> Result<(), Failure> {
 fn products(program: &StageProgram) -> Vec<(String, Product, usize)> {
     let mut products: Vec<(String, Product, usize)> = Vec::new();
     for op in program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops) {
-        let calls = if op.once { 1 } else { program.layout.microbatches() };
+        let calls = op.times(program.layout.microbatches());
         let (Operation::Gemm(kind::Gemm { output, .. }), Some(product)) =
             (&op.operation, op.operation.product(program))
         else {

@@ -71,8 +71,8 @@ fn operations(stage: &StageProgram, machine: &dyn Machine) -> BTreeMap<&'static 
     let mut seconds = BTreeMap::new();
     let mut add = |ops: &[Op], times: usize| {
         for op in ops.iter().filter(|op| op.operation.group().computes()) {
-            let times = if op.once { 1 } else { times };
-            *seconds.entry(op.operation.name()).or_default() += times as f64 * machine.operation_seconds(stage, op);
+            *seconds.entry(op.operation.name()).or_default() +=
+                op.times(times) as f64 * machine.operation_seconds(stage, op);
         }
     };
     let microbatches = stage.layout.microbatches();

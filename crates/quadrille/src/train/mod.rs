@@ -174,7 +174,7 @@ fn stopped(outcome: &TrainOutcome, steps: u64, arguments: &TrainArguments, signa
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use quadrille_step::Operation;
+    use quadrille_step::{Operation, When};
 
     use super::*;
     use crate::arguments::{Arguments, Command};
@@ -182,7 +182,7 @@ mod tests {
     /// The first update that `program` has is not done in the step's second microbatch, nor after it.
     fn with_an_update_too_few(program: &mut StepProgram) {
         let mut updates = program.stages[0].update.ops.iter_mut();
-        updates.find(|op| matches!(op.operation, Operation::AdamW(_))).unwrap().once = true;
+        updates.find(|op| matches!(op.operation, Operation::AdamW(_))).unwrap().when = When::First;
     }
 
     #[test]

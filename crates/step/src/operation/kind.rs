@@ -492,6 +492,11 @@ kinds! {
     Accumulate ["accumulate"] ElementWise {} reads { input: ValueId } writes by write { output: ValueId },
         work |op, at| at.sweeps(op, op.input, 1.0);
 
+    /// Computes nothing: what it reads is held until here, and what it writes is kept from here on.
+    Hold ["hold"] Wait {} reads { input: ValueId } writes { output: Option<ValueId> },
+        remade |_op| Remade::WithInputs,
+        work |_op, _at| Work::NONE;
+
     /// Adds the squares of a gradient shard to the rank's sum, if the rank owns the shard.
     SumSquares ["sum-squares"] ElementWise { parameter: ParameterId } reads { gradient: ValueId } writes {},
         work |op, at| at.reads(op.gradient);

@@ -18,12 +18,41 @@ use crate::{Layer, ValueId};
 pub struct Op {
     /// For ledgers and messages.
     pub layer: Layer,
-    /// Whether only the step's first microbatch executes it.
-    pub once: bool,
+    /// Which microbatches execute it.
+    pub when: When,
     /// Whether it serves the gradient of a weight, which schedules may put off.
     pub weight_gradient: bool,
     /// What to do.
     pub operation: Operation,
+}
+
+/// Which microbatches of a step execute an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum When {
+    /// All.
+    Always,
+    /// Only the first.
+    First,
+    /// Only the last.
+    Last,
+}
+
+impl When {
+    /// Whether microbatch `index` of `count` does.
+    pub fn includes(self, index: usize, count: usize) -> bool {
+        match self {
+            Self::Always => true,
+            Self::First => index == 0,
+            Self::Last => index + 1 == count,
+        }
+    }
+}
+
+impl Op {
+    /// How often a step of so many microbatches executes it.
+    pub fn times(&self, microbatches: usize) -> usize {
+        if self.when == When::Always { microbatches } else { 1 }
+    }
 }
 
 /// What operations are reported under.

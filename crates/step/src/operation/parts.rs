@@ -115,6 +115,9 @@ pub enum Scalar {
 }
 
 impl Scalar {
+    /// Bytes of a scalar: all are reduced, and choices sent, as 64-bit numbers.
+    pub const BYTES: u64 = 8;
+
     /// How many numbers.
     pub fn elements(self) -> usize {
         match self {

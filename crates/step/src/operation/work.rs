@@ -4,11 +4,7 @@ use quadrille_spec::{Attention, Axis, Coordinate};
 
 use super::kind::{AdamW, Gemm, Kind};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
-use crate::{StageProgram, ValueId};
-
-/// How often AdamW moves as many bytes as the parameter has: the gradient is read; the weight and two moments are read and
-/// written.
-const UPDATED: u64 = 7;
+use crate::{Formats, StageProgram, ValueId};
 
 /// What an operation computes and moves on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -115,7 +111,7 @@ impl<'a> At<'a> {
 
     /// A sweep that reads and writes so many elements of a value.
     pub(super) fn touches(self, value: ValueId, elements: usize, arithmetic: f64) -> Work {
-        let moved = 2 * elements as u64 * self.program.element(value).bytes();
+        let moved = 2 * elements as u64 * self.program.element_bytes(value);
         Work { computation: Computation::Sweep { elements, arithmetic }, moved }
     }
 
@@ -190,11 +186,15 @@ impl<'a> At<'a> {
         self.elements(value) / self.program.layout.microbatches()
     }
 
-    /// An update of what is no padding.
+    /// An update of what is no padding: the gradient is read; states and weight are read and written.
     pub(super) fn updates(self, op: &AdamW) -> Work {
         let elements = self.program.valid_elements(op.gradient, self.place);
         let computation = Computation::Sweep { elements, arithmetic: 12.0 };
-        Work { computation, moved: UPDATED * self.program.local_bytes(op.value) }
+        let Formats { weights, masters, moments, .. } = self.program.practice.formats;
+        // Where there is a master copy, the weight is written alone.
+        let weight = if masters > 0 { weights } else { 2 * weights };
+        let each = self.program.element_bytes(op.gradient) + 2 * (masters + moments) + weight;
+        Work { computation, moved: each * self.program.value(op.value).local_elements as u64 }
     }
 }
 

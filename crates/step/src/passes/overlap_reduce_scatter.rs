@@ -1,13 +1,14 @@
-//! ORS: reduce-scatters of weight gradients are waited for, and accumulated, after the whole backward pass.
+//! ORS: reduce-scatters of weight gradients are waited for, and accumulated, after the whole backward pass, or where the next
+//! one begins.
 
 use quadrille_spec::CollectiveKind;
 
 use crate::{Op, Operation, Value, kind};
 
 /// Takes the waits of the last reduce-scatter of each weight gradient, with their accumulations, out and appends them
-/// in order. Nothing else reads the shard, and nothing before the next microbatch reads the gradient, so there is
-/// nothing to conflict with.
-pub(super) fn apply(values: &[Value], ops: &mut Vec<Op>) {
+/// in order; `in_turn`: behind the issue of the next of them. Nothing else reads the shard, and nothing before the next
+/// microbatch reads the gradient, so there is nothing to conflict with.
+pub(super) fn apply(values: &[Value], ops: &mut Vec<Op>, in_turn: bool) {
     let storage = |value: crate::ValueId| values[value.0].storage;
     let accumulated: Vec<_> = ops
         .iter()
@@ -16,16 +17,30 @@ pub(super) fn apply(values: &[Value], ops: &mut Vec<Op>) {
             _ => None,
         })
         .collect();
-    let is_deferred = |op: &Op| match op.operation {
-        Operation::Accumulate(_) => op.weight_gradient,
-        Operation::Wait(collective) => {
+    let scatters = |op: &Op| match op.operation {
+        Operation::Issue(collective) | Operation::Wait(collective) => {
             op.weight_gradient
                 && collective.kind == CollectiveKind::ReduceScatter
                 && accumulated.contains(&storage(collective.output))
         }
         _ => false,
     };
-    let (deferred, kept): (Vec<Op>, Vec<Op>) = ops.drain(..).partition(is_deferred);
-    ops.extend(kept);
-    ops.extend(deferred);
+    let is_deferred = |op: &Op| match op.operation {
+        Operation::Accumulate(_) => op.weight_gradient,
+        Operation::Wait(_) => scatters(op),
+        _ => false,
+    };
+    let mut deferred = Vec::new();
+    for op in std::mem::take(ops) {
+        if is_deferred(&op) {
+            deferred.push(op);
+            continue;
+        }
+        let next = in_turn && scatters(&op);
+        ops.push(op);
+        if next {
+            ops.append(&mut deferred);
+        }
+    }
+    ops.append(&mut deferred);
 }

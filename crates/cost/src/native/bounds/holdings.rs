@@ -1,5 +1,6 @@
 //! Memory that the passes of a piece of layers take.
 
+use quadrille_spec::Axis;
 use quadrille_step::schedule::Pass;
 use quadrille_step::{ChunkProgram, Lifetimes, Section, StageProgram, StorageId};
 
@@ -50,6 +51,8 @@ pub(super) struct Holdings {
     lives: [Vec<(StorageId, usize)>; Life::ALL.len()],
     passes: [Vec<Event>; 3],
     update: Vec<Event>,
+    /// Whether there are other stages.
+    pipelined: bool,
 }
 
 /// Bytes that a piece of layers takes.
@@ -59,7 +62,8 @@ pub(super) struct Held {
     pub lives: [f64; Life::ALL.len()],
     /// The most that there is at once of what lives within passes.
     pub most: f64,
-    /// The same with what lives from pass to pass, of a single microbatch.
+    /// The same with what lives from pass to pass, of a single microbatch; in a pipeline until it has gone backward, since
+    /// others are there then.
     pub most_alone: f64,
 }
 
@@ -99,6 +103,7 @@ impl Holdings {
         let sections = [Pass::Forward, Pass::Backward, Pass::WeightGradient].map(|pass| chunk.section(pass));
         holdings.passes = sections.map(|section| events(stage, section, shapes));
         holdings.update = events(stage, &stage.update, shapes);
+        holdings.pipelined = stage.grid().size(Axis::Pipe) > 1;
         holdings
     }
 
@@ -107,13 +112,18 @@ impl Holdings {
         let sum = |list: &Vec<(StorageId, usize)>| list.iter().map(|(id, count)| *count as f64 * bytes[id.0]).sum();
         let mut held = Held { lives: std::array::from_fn(|life| sum(&self.lives[life])), ..Held::default() };
         let (mut now, mut alone) = (0.0, 0.0);
-        for event in self.passes.iter().chain([&self.update]).flatten() {
-            let change = if event.takes { bytes[event.storage.0] } else { -bytes[event.storage.0] };
-            alone += change;
-            held.most_alone = held.most_alone.max(alone);
-            if !event.kept {
-                now += change;
-                held.most = held.most.max(now);
+        for (section, events) in self.passes.iter().chain([&self.update]).enumerate() {
+            let turned = self.pipelined && section > 1;
+            for event in events {
+                let change = if event.takes { bytes[event.storage.0] } else { -bytes[event.storage.0] };
+                alone += change;
+                if !turned {
+                    held.most_alone = held.most_alone.max(alone);
+                }
+                if !event.kept {
+                    now += change;
+                    held.most = held.most.max(now);
+                }
             }
         }
         held

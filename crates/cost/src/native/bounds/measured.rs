@@ -11,7 +11,7 @@ use crate::native::{Candidate, PriceError, Problem};
 
 /// A number for every count of blocks, from those of a few.
 ///
-/// Collectives and computations follow each other on two streams, so that what a pass takes is the longest of several ways
+/// Collectives and computations follow each other on streams, so that what a pass takes is the longest of several ways
 /// through its tasks, each of which grows evenly with the blocks; and so it is with memory, the most of several moments. So
 /// none adds less than those before it, once a block has others on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -91,12 +91,11 @@ impl Template {
     pub fn measure(&mut self, problem: &Problem, c: &Candidate, of_any_zero: bool) -> Result<Measured, PriceError> {
         let layout = Layout { grid: Grid::of_sizes(c.sizes)?, microbatch: c.microbatch, ..self.shapes.layout.clone() };
         self.shapes.resize(&layout);
-        let (mut works, collectives) = self.script.told.seconds(&self.shapes, &NativeMachine::of(problem, *c));
+        let mut priced = self.script.told.price(&self.shapes, &NativeMachine::of(problem, *c));
         if of_any_zero {
-            self.script.shortened.iter().for_each(|work| works[*work] = 0.0);
+            self.script.shortened.iter().for_each(|work| priced.works[*work] = 0.0);
         }
-        let runs = self.script.runs.all.iter().map(|run| run.iter().map(|work| works[*work]).sum()).collect();
-        let mut seconds = Seconds::new(runs, collectives, self.script.flights);
+        let mut seconds = Seconds::new(&self.script.runs.all, priced, self.script.flights);
         let bytes: Vec<f64> = self.shapes.storages.iter().map(|info: &StorageInfo| info.bytes() as f64).collect();
         let all = &self.script.places;
         let middle = place(&all[all.len() / 2], 1, None, &bytes, &mut seconds);
@@ -135,11 +134,11 @@ fn place(pieces: &[Piece], first: usize, middle: Option<&Place>, bytes: &[f64], 
         let own = last_step(numbers);
         Line::new(first, numbers, middle.map_or(own, |middle| own.min(of_middle(middle).more)))
     };
-    let mut walk = |tape: &dyn Fn(&Piece) -> &Tape, of_middle: &dyn Fn(&Place) -> Line| {
-        line(&pieces.iter().map(|piece| seconds.of(tape(piece))).collect::<Vec<f64>>(), of_middle)
+    let mut walk = |tape: &dyn Fn(&Piece) -> &Tape, hosted: bool, of_middle: &dyn Fn(&Place) -> Line| {
+        line(&pieces.iter().map(|piece| seconds.of(tape(piece), hosted)).collect::<Vec<f64>>(), of_middle)
     };
-    let passes = [0, 1, 2].map(|pass| walk(&|piece| &piece.passes[pass], &|place| place.passes[pass]));
-    let update = walk(&|piece| &piece.update, &|place| place.update);
+    let passes = [0, 1, 2].map(|pass| walk(&|piece| &piece.passes[pass], true, &|place| place.passes[pass]));
+    let update = walk(&|piece| &piece.update, false, &|place| place.update);
     let lives =
         Life::ALL.map(|life| line(&all(&|held| held.lives[life as usize]), &|place| place.lives[life as usize]));
     let mut most = line(&all(&|held| held.most), &|place| place.most);

@@ -1,11 +1,11 @@
-//! Bytes that a rank allocates at least.
+//! Bytes that a rank has at least: that it allocates, or, of other frameworks than this program's engine, that live at once.
 
-use quadrille_spec::{Axis, ElementType, EvenPieces, Recompute, Schedule, Zero};
+use quadrille_spec::{Axis, EvenPieces, Recompute, Schedule, Zero};
 
 use super::holdings::Life;
 use super::measured::{Elements, Line, Place};
-use super::{Bounds, Pieces, even};
-use crate::native::Candidate;
+use super::{Bounds, Pieces, SEGMENTS, even};
+use crate::native::{Candidate, StateBytes};
 
 impl Bounds<'_> {
     /// Bytes that the rank of a candidate's program which allocates most allocates at least.
@@ -26,12 +26,10 @@ impl Bounds<'_> {
     }
 
     fn bytes_of(&self, c: &Candidate, pieces: &Pieces, even: EvenPieces, stage: usize) -> f64 {
-        let (stages, measured) = (c.size(Axis::Pipe), &pieces.measured);
+        let (stages, measured, framework) = (c.size(Axis::Pipe), &pieces.measured, &self.problem.framework);
         let (all, microbatches) = (stages * c.chunks, c.microbatches(self.problem.global_batch));
-        let is_alone = alone(c, microbatches);
-        let unknown = pieces.of_any_data && c.zero == Zero::Gradients;
-        let (mut kept, mut most, mut blocks_here) = (0.0, 0.0_f64, 0);
         let mut known: Option<((usize, usize), Segments)> = None;
+        let (mut chunks, mut blocks_here) = (Vec::with_capacity(c.chunks), 0);
         for chunk in 0..c.chunks {
             let piece = chunk * stages + stage;
             let blocks = even.blocks_of(piece);
@@ -42,23 +40,74 @@ impl Bounds<'_> {
             };
             known = Some(((place, blocks), segments));
             blocks_here += blocks;
-            let copies = copies(c, microbatches, stage, chunk);
-            let lives: f64 = segments.lives.iter().zip(copies).map(|(bytes, copies)| bytes * copies as f64).sum();
-            match is_alone {
-                true => {
-                    let [in_flight, late, _, _, step] = segments.lives;
-                    kept += step;
-                    most = most.max(if unknown { in_flight + late } else { segments.most_alone });
-                }
-                // What is scattered in every pass takes the place of other gradients on their way.
-                _ if unknown => kept += lives,
-                false => (kept, most) = (kept + lives, most.max(segments.most)),
-            }
+            chunks.push(segments);
         }
+        // What is scattered in every pass takes the place of other gradients on their way.
+        let unknown = pieces.of_any_data && c.zero == Zero::Gradients;
         let place = if stage == 0 { 0 } else { 1 + usize::from(stage + 1 == stages) };
-        let states = blocks_here as f64 * states(c, &measured.block) + states(c, &measured.ends[place]);
-        states + kept + most
+        let states = |elements: &Elements| self.states(c, elements);
+        let states = blocks_here as f64 * states(&measured.block) + states(&measured.ends[place]);
+        if framework.is_own() {
+            return states + allocated(c, microbatches, stage, &chunks, unknown);
+        }
+        let (segments, puts_off) = (pieces.whole.is_some(), c.schedule == Schedule::ZeroBubble);
+        let slack = if segments { SEGMENTS } else { 0.0 };
+        let living = living(c, microbatches, stage, &chunks, unknown || segments && puts_off) * (1.0 - slack);
+        let living = states + living;
+        living * framework.allocator_factor + framework.reserved_bytes as f64
     }
+
+    /// Bytes of parameters, their gradients and the optimizer's states. ZeRO's shards are no smaller than this, being equally
+    /// long.
+    fn states(&self, c: &Candidate, elements: &Elements) -> f64 {
+        let (Elements { of_products, others }, replicas) =
+            (*elements, (c.size(Axis::Data) * c.size(Axis::Context)) as f64);
+        let StateBytes { weight, gradient, optimizer, .. } = self.problem.framework.states;
+        let [weight, gradient, optimizer] = [weight, gradient, optimizer].map(|bytes| bytes as f64);
+        let all = of_products + others;
+        match c.zero {
+            Zero::Off => all * (weight + gradient + optimizer),
+            Zero::Optimizer => all * (weight + gradient + optimizer / replicas),
+            Zero::Gradients => all * (weight + optimizer / replicas) + (others + of_products / replicas) * gradient,
+        }
+    }
+}
+
+/// Bytes that passes allocate: storages that live from pass to pass for as many microbatches as have them at once, and the
+/// most of the others.
+fn allocated(c: &Candidate, microbatches: usize, stage: usize, chunks: &[Segments], unknown: bool) -> f64 {
+    let is_alone = alone(c, microbatches);
+    let (mut kept, mut most) = (0.0, 0.0_f64);
+    for (chunk, segments) in chunks.iter().enumerate() {
+        let copies = copies(c, microbatches, stage, chunk);
+        let lives: f64 = segments.lives.iter().zip(copies).map(|(bytes, copies)| bytes * copies as f64).sum();
+        match is_alone {
+            true => {
+                kept += segments.lives[Life::Step as usize];
+                most = most.max(if unknown { segments.in_flight() } else { segments.most_alone });
+            }
+            _ if unknown => kept += lives,
+            false => (kept, most) = (kept + lives, most.max(segments.most)),
+        }
+    }
+    kept + most
+}
+
+/// Bytes that live at once: when the stage turns for the first time, all microbatches that it has gone forward with are in
+/// flight, and one of them goes backward.
+fn living(c: &Candidate, microbatches: usize, stage: usize, chunks: &[Segments], unknown: bool) -> f64 {
+    let (p, v, m) = (c.size(Axis::Pipe), c.chunks, microbatches);
+    let open = match c.schedule {
+        // What all microbatches in flight may have is reserved.
+        Schedule::MessageDriven => return allocated(c, microbatches, stage, chunks, unknown),
+        Schedule::Gpipe => m,
+        _ if v > 1 => (2 * (p - stage - 1) + (v - 1) * p + 1).min(m * v),
+        _ => (p - stage).min(m),
+    };
+    let least = chunks.iter().map(Segments::in_flight).fold(f64::INFINITY, f64::min);
+    let step: f64 = chunks.iter().map(|segments| segments.lives[Life::Step as usize]).sum();
+    let turning = chunks.last().map_or(0.0, |last| if unknown { last.in_flight() } else { last.most_alone });
+    step + (open - 1) as f64 * least + turning
 }
 
 /// Whether a rank has one microbatch at a time, so that all its storages share buffers.
@@ -99,6 +148,13 @@ fn interleaved(p: usize, v: usize, m: usize, stage: usize, chunk: usize) -> usiz
     ends.chain([open]).map(alive).max().unwrap_or(0)
 }
 
+impl Segments {
+    /// What a microbatch has between its forward and its backward pass.
+    fn in_flight(&self) -> f64 {
+        self.lives[Life::InFlight as usize] + self.lives[Life::Late as usize]
+    }
+}
+
 /// What a piece holds whose blocks recomputation may join to segments.
 #[derive(Clone, Copy)]
 struct Segments {
@@ -122,7 +178,12 @@ impl Segments {
         let again = made as f64 * (whole.places[1].lives[life].more - kept).max(0.0);
         held.lives[life] = (held.lives[life] - dropped).max(0.0);
         held.most = held.most.max(again);
-        held.most_alone = (held.most_alone - dropped).max(held.lives[life] + again);
+        // What the head keeps is over by then.
+        let of_blocks = (blocks as f64 * kept - dropped).max(0.0);
+        let again = of_blocks + again;
+        // Where the weights of a block come together, segments gather them at other times.
+        let together = bounds.problem.framework.gathers_blocks;
+        held.most_alone = if together { again } else { (held.most_alone - dropped).max(again) };
         held
     }
 }
@@ -135,18 +196,6 @@ impl Bounds<'_> {
             c.linear == quadrille_spec::Linear::Summa || c.activations == quadrille_spec::Activations::Scattered;
         let rows = c.microbatch as f64 / size(Axis::Z) * self.problem.seq_len as f64 / size(Axis::Context);
         let cut = if scattered { size(Axis::X) * size(Axis::Y) } else { size(Axis::Y) };
-        rows * self.problem.model.hidden as f64 / cut * ElementType::F32.bytes() as f64
+        rows * self.problem.model.hidden as f64 / cut * self.problem.framework.activation_bytes as f64
     }
-}
-
-/// Bytes of parameters, their gradients and both moments. ZeRO's shards are no smaller than this, being equally long.
-fn states(c: &Candidate, elements: &Elements) -> f64 {
-    let (Elements { of_products, others }, replicas) = (*elements, (c.size(Axis::Data) * c.size(Axis::Context)) as f64);
-    let all = of_products + others;
-    let elements = match c.zero {
-        Zero::Off => 4.0 * all,
-        Zero::Optimizer => 2.0 * all + 2.0 * all / replicas,
-        Zero::Gradients => all + others + (of_products + 2.0 * all) / replicas,
-    };
-    elements * ElementType::F32.bytes() as f64
 }

@@ -1,7 +1,7 @@
 //! What a block computes and sends, whatever waits for what: the roughest bound, of programs of a single block.
 
 use quadrille_spec::{Axis, Blocks, Grid, Layout, Linear, Model, Recompute, Schedule};
-use quadrille_step::{Layer, Op, Operation, StageProgram, StepProgram, ValueId};
+use quadrille_step::{Layer, Op, Operation, StageProgram, ValueId, When};
 
 use super::shapes::Shapes;
 use super::template::is_shortened;
@@ -51,7 +51,7 @@ impl Sketch {
     /// A candidate that has no program.
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
         let model = Model { blocks: Blocks::alike(*problem.model.blocks.first(), 1), ..problem.model.clone() };
-        let program = StepProgram::new(&model, &layout(problem, c)?)?;
+        let program = problem.framework.program(&model, &layout(problem, c)?)?;
         let stage = &program.stages[0];
         let (mut shapes, mut counted) = (Shapes::like(stage), Counted::default());
         let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections());
@@ -59,7 +59,8 @@ impl Sketch {
         Ok(Self { shapes: shapes.program, counted })
     }
 
-    /// Seconds that a block of the candidate computes or sends for a microbatch, whichever is longer, all passes together.
+    /// Seconds that a block of the candidate computes, or sends on one stream, for a microbatch, whichever is longest, all
+    /// passes together.
     ///
     /// # Errors
     /// Sizes that are no grid.
@@ -71,18 +72,20 @@ impl Sketch {
         let layout = Layout { grid: Grid::of_sizes(sizes)?, microbatch, overlap_chunks, ..known };
         self.shapes.resize(&layout);
         let Counted { told, works, collectives } = &self.counted;
-        let (of_works, of_collectives) = told.seconds(&self.shapes, &NativeMachine::of(problem, *c));
-        let all = |times: &[Times], seconds: Vec<f64>| -> f64 {
-            let times = times.iter().map(|[of_chunk, once]| (of_chunk * overlap_chunks + once) as f64);
-            times.zip(seconds).map(|(times, seconds)| times * seconds).sum()
-        };
-        Ok(all(works, of_works).max(all(collectives, of_collectives)))
+        let priced = told.price(&self.shapes, &NativeMachine::of(problem, *c));
+        let count = |[of_chunk, once]: &Times| (of_chunk * overlap_chunks + once) as f64;
+        let mut streams = vec![0.0; priced.streams.len()];
+        for (times, (seconds, stream)) in collectives.iter().zip(priced.collectives.iter().zip(&priced.streams)) {
+            streams[*stream] += count(times) * seconds;
+        }
+        let computed = works.iter().zip(&priced.works).map(|(times, seconds)| count(times) * seconds).sum();
+        Ok(streams.into_iter().fold(computed, f64::max))
     }
 }
 
 impl Counted {
     fn add(&mut self, op: &Op, stage: &StageProgram, shapes: &mut Shapes) {
-        if op.once || is_shortened(op) || !matches!(op.layer, Layer::Block(_)) {
+        if op.when != When::Always || is_shortened(op) || !matches!(op.layer, Layer::Block(_)) {
             return;
         }
         let operands = op.operation.operands();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use quadrille_spec::{Axis, Blocks, Grid, Layout, Linear, Model, Recompute, Schedule};
-use quadrille_step::{Layer, Op, Operation, Section, StageProgram, StepProgram, StorageId, ValueId, kind};
+use quadrille_step::{Layer, Op, Operation, Section, StageProgram, StepProgram, StorageId, ValueId, When, kind};
 
 use super::holdings::Holdings;
 use super::shapes::Shapes;
@@ -87,7 +87,11 @@ impl Template {
     /// A candidate that has no program.
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
         let probes = (1..=most_blocks(c)).map(|blocks| probe(problem, c, blocks)).collect::<Result<Vec<_>, _>>()?;
-        let mut telling = Telling { shapes: Shapes::like(&probes[0].stages[0]), script: Script::default() };
+        let mut telling = Telling {
+            shapes: Shapes::like(&probes[0].stages[0]),
+            script: Script::default(),
+            hosted: problem.framework.host_seconds > 0.0,
+        };
         for (place, stage) in probes[0].stages.iter().enumerate() {
             let pieces = probes.iter().map(|probe| telling.piece(&probe.stages[place])).collect();
             telling.script.places.push(pieces);
@@ -118,7 +122,7 @@ fn probe(problem: &Problem, c: &Candidate, blocks: usize) -> Result<StepProgram,
         global_batch: c.size(Axis::Data) * c.microbatch * STAGES,
         ..c.without_pieces(problem.global_batch, problem.seq_len)?
     };
-    Ok(StepProgram::new(&model, &layout)?)
+    Ok(problem.framework.program(&model, &layout)?)
 }
 
 /// Whether a ZeRO stage may cut what the operation does shorter: where gradients of weights are scattered over data, shards of
@@ -131,6 +135,8 @@ pub(super) fn is_shortened(op: &Op) -> bool {
 struct Telling {
     shapes: Shapes,
     script: Script,
+    /// Whether the host's time counts.
+    hosted: bool,
 }
 
 impl Telling {
@@ -163,8 +169,18 @@ impl Telling {
         let mut flights: Numbered<StorageId> = Numbered::default();
         let mut scalars = stage.storages.len();
         let shape = |value: ValueId| shapes[value.0];
-        for op in section.ops.iter().filter(|op| !op.once) {
+        let mut layer = None;
+        for op in section.ops.iter().filter(|op| op.when == When::Always) {
             let grid = stage.grid();
+            let begins = match op.operation {
+                Operation::Issue(collective) => collective.size(grid) > 1,
+                Operation::ReduceScalar(kind::ReduceScalar { axes, .. }) => grid.size_of(axes) > 1,
+                operation => operation.group().computes(),
+            };
+            if self.hosted && begins && layer.replace(op.layer) != Some(op.layer) {
+                self.end_run(&mut run, &mut tape);
+                tape.push(Task::Layer);
+            }
             match op.operation {
                 Operation::Issue(collective) if collective.size(grid) > 1 => {
                     self.end_run(&mut run, &mut tape);

@@ -4,13 +4,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use quadrille_spec::{AxisSet, CollectiveKind};
-use quadrille_step::{At, Collective, Members, Operation, StageProgram, ValueId, payload_bytes};
+use quadrille_step::{Collective, Format, Members, Operation, Scalar, StageProgram, ValueId, payload_bytes};
 
 use crate::native::machine::NativeMachine;
 use crate::native::network::Link;
-
-/// Bytes of a scalar that is reduced.
-const SCALAR_BYTES: u64 = 8;
+use crate::simulation::Machine;
 
 /// Things by their numbers, each once.
 #[derive(Debug, Clone)]
@@ -64,29 +62,49 @@ pub(super) struct Told {
     pub collectives: Numbered<Communication>,
 }
 
+/// What computations and collectives take on a machine, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Priced {
+    /// Seconds of each computation, on the device and for the host.
+    pub works: Vec<f64>,
+    pub hosts: Vec<f64>,
+    /// Seconds of each collective, and its communication stream.
+    pub collectives: Vec<f64>,
+    pub streams: Vec<usize>,
+    /// Seconds for which the host is busy with a collective.
+    pub host: f64,
+}
+
 impl Told {
-    /// Seconds of all computations, and of all collectives.
-    pub fn seconds(&self, program: &StageProgram, machine: &NativeMachine) -> (Vec<f64>, Vec<f64>) {
-        let at = At::first(program);
-        let works = self.works.all.iter().map(|work| machine.taken(&work.work(at)).seconds()).collect();
+    /// On a machine, in the sizes of a program.
+    pub fn price(&self, program: &StageProgram, machine: &NativeMachine) -> Priced {
+        let host = machine.host_seconds();
+        let mut priced = Priced { host, ..Priced::default() };
+        for work in &self.works.all {
+            let (taken, kernels) = machine.cost(program, work);
+            priced.works.push(taken.seconds());
+            priced.hosts.push(kernels * host);
+        }
         let mut links: Vec<(AxisSet, Link)> = Vec::new();
-        let collectives = self.collectives.all.iter().map(|communication| {
-            let (kind, axes, members, bytes) = match communication {
+        for communication in &self.collectives.all {
+            let (kind, axes, members, bytes, format) = match communication {
                 Communication::Values(collective) => {
                     let Collective { kind, axes, .. } = *collective;
-                    (kind, axes, collective.size(program.grid()), payload_bytes(program, collective))
+                    let format = program.format(collective.output);
+                    (kind, axes, collective.size(program.grid()), payload_bytes(program, collective), format)
                 }
                 Communication::Scalars(axes, count) => {
                     let members = program.grid().size_of(*axes);
-                    (CollectiveKind::AllReduce, *axes, members, *count as u64 * SCALAR_BYTES)
+                    (CollectiveKind::AllReduce, *axes, members, *count as u64 * Scalar::BYTES, Format::Sums)
                 }
             };
             let known = links.iter().position(|(known, _)| *known == axes).unwrap_or_else(|| {
                 links.push((axes, machine.link(axes)));
                 links.len() - 1
             });
-            machine.seconds_on(&links[known].1, kind, axes, members, bytes)
-        });
-        (works, collectives.collect())
+            priced.collectives.push(machine.seconds_on(&links[known].1, kind, axes, members, bytes, format));
+            priced.streams.push(if machine.streams_by_group() { known } else { 0 });
+        }
+        priced
     }
 }

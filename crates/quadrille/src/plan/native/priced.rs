@@ -23,8 +23,8 @@ pub struct PriceArguments {
     /// would give
     #[arg(long, conflicts_with_all = ["program", "ledger", "rank", "timeline", "trace"])]
     pub price: bool,
-    /// What trains, as in `plan` [default: megatron]
-    #[arg(long, value_name = "NAME", requires = "price")]
+    /// What trains, as in `plan` [default: megatron with --price, else quadrille]
+    #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
     /// Memory of a device that stays free, e.g. 10% or 4GB [default: 5%]
     #[arg(long, value_name = "SIZE|PERCENT", requires = "price")]

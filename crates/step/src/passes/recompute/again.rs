@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Forward, gathers_again};
+use quadrille_spec::{Layout, Recompute};
+
+use super::{Forward, gathers_again, gathers_input};
 use crate::builder::Builder;
 use crate::{Collective, Op, Operation, StepError, StorageId, Value, ValueId, kind};
 
@@ -54,7 +56,7 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
         let mut needed: BTreeSet<StorageId> = operands.reads().iter().map(|value| self.storage(*value)).collect();
         needed.retain(|storage| self.is_missing(storage));
         if !needed.is_empty() {
-            self.run_again(needed)?;
+            self.run_again(needed, op.weight_gradient)?;
         }
         let is_there = self.b.layout.keep_communicated
             && match op.operation {
@@ -80,7 +82,7 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
         };
         let storage = self.storage(gathered);
         if self.is_missing(&storage) {
-            self.run_again([storage].into())?;
+            self.run_again([storage].into(), false)?;
         }
         self.gathers.insert(output, gathered);
         let again = self.values.get(&local).copied();
@@ -99,11 +101,16 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
         gathered.is_some()
     }
 
-    /// Emits the operations of the forward pass that give the contents of `needed`.
-    fn run_again(&mut self, mut needed: BTreeSet<StorageId>) -> Result<(), StepError> {
+    /// Emits the operations of the forward pass that give the contents of `needed`. Inputs that a practice gathers again
+    /// `for_weight` gradients are put off with them.
+    fn run_again(&mut self, mut needed: BTreeSet<StorageId>, for_weight: bool) -> Result<(), StepError> {
+        // With full recomputation products that come again need them too.
+        let full = matches!(self.b.layout.recompute, Recompute::Full { .. });
+        let for_weight = for_weight && !full && self.b.practice.gathers_inputs_again;
         let segments: BTreeSet<usize> = needed.iter().map(|storage| self.forward.dropped[storage]).collect();
         let ops: Vec<usize> = segments.iter().flat_map(|segment| self.forward.segments[segment].clone()).collect();
         let mut chosen = BTreeSet::new();
+        needed.extend(self.results(&ops));
         loop {
             let before = chosen.len();
             for index in ops.iter().rev().copied() {
@@ -124,9 +131,23 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
             let op = &self.forward.ops[index];
             let operation = self.needed_part(&op.operation);
             self.check_final(index, &operation, &needed)?;
-            self.emit(&Op { operation, ..*op });
+            let weight_gradient = for_weight && gathers_input(self.b, &operation);
+            self.emit(&Op { operation, weight_gradient, ..*op });
         }
         Ok(())
+    }
+
+    /// What full recomputation makes of some operations beside what is asked for: what is kept with their results and,
+    /// where whole segments are repeated, everything that is not there again.
+    fn results(&self, ops: &[usize]) -> Vec<StorageId> {
+        let Layout { recompute: Recompute::Full { .. }, keep_communicated, .. } = *self.b.layout else {
+            return Vec::new();
+        };
+        let whole = self.b.practice.repeats_whole_segments && !keep_communicated;
+        let made = |index: &&usize| whole || matches!(self.forward.ops[**index].operation, Operation::Hold(_));
+        let written = ops.iter().filter(made).flat_map(|index| &self.forward.touched[*index][1]).copied();
+        let again = |storage: &StorageId| !self.fresh.contains_key(storage) && !self.b.storages[storage.0].persistent;
+        written.filter(again).collect()
     }
 
     /// The operation without the outputs that were kept.

@@ -1,6 +1,9 @@
 //! Recomputation: what the forward pass does not keep is computed again in the backward pass, just before its first
 //! use there, by the same operations on the same operands.
 //!
+//! A practice may also give up inputs of products that are gathered ([`crate::Practice::gathers_inputs_again`]), and repeat
+//! whole segments.
+//!
 //! A segment is one block, or with `full:k` the next `k` blocks of the piece. What is dropped of it:
 //! - selective: outputs of norms and of the activation function, and what is gathered from them;
 //! - full: everything but what other layers read, that is, the residual stream between segments.
@@ -22,7 +25,7 @@ use again::Again;
 
 /// Adds to `backward` what has to be computed again.
 pub(crate) fn recompute(b: &mut Builder, forward: &[Op], backward: &mut Vec<Op>) -> Result<(), StepError> {
-    if b.layout.recompute == Recompute::None {
+    if b.layout.recompute == Recompute::None && !b.practice.gathers_inputs_again {
         return Ok(());
     }
     let forward = Forward::new(b, forward);
@@ -76,8 +79,12 @@ impl<'f> Forward<'f> {
     /// What an operation of a block writes and the forward pass does not keep.
     fn given_up(&self, b: &Builder, index: usize) -> Vec<StorageId> {
         let [reads, writes] = &self.touched[index];
-        if matches!(b.layout.recompute, Recompute::Full { .. }) {
-            return writes.clone();
+        let again = b.practice.gathers_inputs_again && gathers_input(b, &self.ops[index].operation);
+        match b.layout.recompute {
+            Recompute::Full { .. } => return writes.clone(),
+            _ if again => return writes.clone(),
+            Recompute::None => return Vec::new(),
+            Recompute::Selective => {}
         }
         match self.ops[index].operation.remade() {
             Remade::Always(value) => vec![b.values[value.0].storage],
@@ -118,6 +125,13 @@ fn segments(ops: &[Op], recompute: Recompute) -> Vec<Option<usize>> {
         Recompute::None | Recompute::Selective => 1,
     };
     ops.iter().map(|op| block(op).map(|index| (index - first) / every)).collect()
+}
+
+/// Whether it gathers the rows of a product's input.
+pub(super) fn gathers_input(b: &Builder, operation: &Operation) -> bool {
+    let (Operation::Issue(collective) | Operation::Wait(collective)) = operation else { return false };
+    let of_tokens = b.values[collective.output.0].chunk.is_some();
+    collective.kind == CollectiveKind::AllGather && of_tokens && collective.axes != Axis::Context.only()
 }
 
 /// Whether a gather is one that the backward pass repeats in any case: of weights over z, of keys and values over

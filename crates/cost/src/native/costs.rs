@@ -1,0 +1,158 @@
+//! A framework's table of costs: which operations of a step program are other kernels than this program's engine has, and
+//! what those move. Counted from their definitions.
+
+use quadrille_spec::Axis;
+use quadrille_step::{At, Computation, Operation, StageProgram, ValueId, Work};
+
+use super::machine::NativeMachine;
+use super::rates::Taken;
+use super::{AttentionKernel, Framework};
+
+/// Elements of 16 bits that the kernels of an eager norm move per element of the stream, beyond what one kernel does. From
+/// their definitions in f32: conversion 3, square 4, mean 2, less 1;
+const EAGER_STATISTICS: u64 = 8;
+/// scaling 4, conversion back 3, weight 2, less 2;
+const EAGER_SCALING: u64 = 7;
+/// backward: weight 2 and its gradient 3, conversion 3, scaling 4, the statistics' product 6 and sum 2, less 2,
+const EAGER_SUMS: u64 = 18;
+/// the mean's gradient 2, the square's 6, their sum 6, conversion back 3, the addition to the stream 3, less 3.
+const EAGER_BACKWARD: u64 = 17;
+
+/// Elements of 16 bits that the kernels of eager scores move per score: scale 2, mask 2, softmax to f32 3, conversion back 3;
+const EAGER_SCORES: u64 = 10;
+/// backward conversion 3, softmax 6, conversion back 3, mask 2, scale 2.
+const EAGER_SCORES_BACKWARD: u64 = 16;
+/// Of a fused softmax: read and written, and backward two read and one written.
+const FUSED_SCORES: [u64; 2] = [2, 3];
+/// Arithmetic operations for a score: 5 for its softmax (Subramanian et al. 2024, public code), 1 for scale and mask.
+const SCORE_ARITHMETIC: f64 = 6.0;
+/// For an element that dropout may zero.
+const DROPOUT_ARITHMETIC: f64 = 1.0;
+
+/// Bytes that the kernels of the loss move per logit, for the maximum, the sums and the gradient; fused they read it once, and
+/// at last write it;
+const FUSED_LOSS: [u64; 3] = [1, 1, 2];
+/// eager, in halves of a logit: conversion 3 and maximum 2; difference 4, exponential 4, sum 2 and quotient 4; scaling 4 and
+/// conversion back 3.
+const EAGER_LOSS_HALVES: [u64; 3] = [5, 14, 7];
+
+impl NativeMachine<'_> {
+    /// What an operation takes on the compute stream of a rank of the stage, and in how many kernels.
+    pub(super) fn cost(&self, stage: &StageProgram, operation: &Operation) -> (Taken, f64) {
+        let work = operation.work(At::first(stage));
+        let framework = &self.problem.framework;
+        if framework.is_own() {
+            return (self.taken(&work), 1.0);
+        }
+        match operation {
+            Operation::Attention(_) | Operation::AttentionBackward(_)
+                if framework.attention == AttentionKernel::Stored =>
+            {
+                self.stored_attention(stage, &work)
+            }
+            Operation::RowSums(_) | Operation::CenteredSquares(_) | Operation::RowSquares(_)
+                if self.norm_is_fused(stage, operation) =>
+            {
+                (Taken::default(), 0.0)
+            }
+            Operation::NormBackwardSums(_) if self.norm_is_fused(stage, operation) => (Taken::default(), 0.0),
+            _ => (self.taken(&Work { moved: moved(framework, stage, operation, &work), ..work }), 1.0),
+        }
+    }
+
+    /// FLOPs of products and attention in an operation.
+    pub(super) fn flops(&self, stage: &StageProgram, operation: &Operation) -> f64 {
+        let work = operation.work(At::first(stage));
+        match work.computation {
+            // The backward pass is twice as much as the forward pass, which comes again.
+            Computation::Attention { backward: true, .. } if stage.practice.makes_scores_again => {
+                1.5 * work.flops() as f64
+            }
+            Computation::Product { .. } | Computation::Attention { .. } => work.flops() as f64,
+            Computation::None | Computation::Sweep { .. } => 0.0,
+        }
+    }
+
+    /// Whether the kernel of a norm does along what needs its rows whole: they lie on one rank.
+    fn norm_is_fused(&self, stage: &StageProgram, operation: &Operation) -> bool {
+        let input = stage.value(operation.operands().reads()[0]);
+        let ranks: usize = input.sharding.cols.iter().map(|axis| stage.grid().size(*axis)).product();
+        self.problem.framework.fused_norms && ranks == 1
+    }
+
+    /// Products of scores and of values, softmax and dropout between.
+    fn stored_attention(&self, stage: &StageProgram, work: &Work) -> (Taken, f64) {
+        let Computation::Attention { backward, seq_len, head_dim, heads, outputs, .. } = work.computation else {
+            return (self.taken(work), 1.0);
+        };
+        let forward = self.stored_core(stage, false, [seq_len, head_dim, heads, outputs]);
+        match backward {
+            false => forward,
+            true => {
+                let (mut taken, mut kernels) = self.stored_core(stage, true, [seq_len, head_dim, heads, outputs]);
+                if stage.practice.makes_scores_again {
+                    taken += forward.0;
+                    kernels += forward.1;
+                }
+                (taken, kernels)
+            }
+        }
+    }
+
+    fn stored_core(&self, stage: &StageProgram, backward: bool, sizes: [usize; 4]) -> (Taken, f64) {
+        let (rates, framework) = (&self.problem.rates, &self.problem.framework);
+        let [seq_len, head_dim, heads, outputs] = sizes.map(|size| size as f64);
+        let (rows, scores) = (seq_len / stage.grid().size(Axis::Context) as f64, outputs / head_dim * seq_len);
+        let products: &[[f64; 3]] = match backward {
+            false => &[[rows, seq_len, head_dim], [rows, head_dim, seq_len]],
+            true => &[
+                [seq_len, head_dim, rows],
+                [rows, seq_len, head_dim],
+                [rows, head_dim, seq_len],
+                [seq_len, head_dim, rows],
+            ],
+        };
+        let eager = if backward { EAGER_SCORES_BACKWARD } else { EAGER_SCORES };
+        let moved = if framework.eager.scores { eager } else { FUSED_SCORES[usize::from(backward)] } as f64;
+        let bytes = scores * framework.activation_bytes as f64;
+        let mut taken = rates.swept(scores * SCORE_ARITHMETIC, moved * bytes);
+        let mut kernels = 1.0;
+        for shape in products {
+            taken += rates.batched_product(*shape, heads);
+            kernels += 1.0;
+        }
+        if stage.model.dropout > 0.0 {
+            taken += rates.swept(scores * DROPOUT_ARITHMETIC, 2.0 * bytes);
+            kernels += 1.0;
+        }
+        (taken, kernels)
+    }
+}
+
+/// Bytes that an operation moves.
+fn moved(framework: &Framework, stage: &StageProgram, operation: &Operation, work: &Work) -> u64 {
+    let bytes = |value: ValueId| stage.local_bytes(value);
+    let elements = |value: ValueId| stage.value(value).local_elements as u64;
+    let eager = &framework.eager;
+    let loss = |step: usize, logits: ValueId| {
+        let all = elements(logits) * framework.logit_bytes;
+        if eager.loss { EAGER_LOSS_HALVES[step] * all / 2 } else { FUSED_LOSS[step] * all }
+    };
+    match operation {
+        Operation::CrossEntropyMax(op) => loss(0, op.logits),
+        Operation::CrossEntropySums(op) => loss(1, op.logits),
+        Operation::CrossEntropyGradient(op) => loss(2, op.logits),
+        Operation::RowSquares(op) if eager.norms => work.moved + EAGER_STATISTICS * bytes(op.input),
+        Operation::Norm(op) if eager.norms => work.moved + EAGER_SCALING * bytes(op.input),
+        Operation::NormBackwardSums(op) if eager.norms => work.moved + EAGER_SUMS * bytes(op.input),
+        Operation::NormBackward(op) if eager.norms => work.moved + EAGER_BACKWARD * bytes(op.input),
+        // A negation and concatenation 2, two products 4 and a sum 3, instead of 2.
+        Operation::Rotate(_) if eager.pointwise => work.moved / 2 * 9,
+        // What is between the two kernels of a gated function, and an operand again.
+        Operation::Activate(op) if eager.pointwise && op.function.inputs() > 1 => work.moved + 2 * bytes(op.output),
+        Operation::ActivationBackward(op) if eager.pointwise && op.function.inputs() > 1 => {
+            work.moved + 5 * bytes(op.gradient)
+        }
+        _ => work.moved,
+    }
+}

@@ -1,0 +1,97 @@
+//! A framework's step program: its practice for a layout.
+
+use quadrille_spec::{Layout, Model, Overlap, Recompute};
+use quadrille_step::{Formats, Practice, StepError, StepProgram};
+
+use super::{AttentionKernel, Framework, Hiding, Problem};
+
+/// Numbers that an eager norm keeps for its backward pass beside its output, in those of activations: input and quotient in
+/// f32, the quotient again.
+const EAGER_NORM: u64 = 5;
+/// Bytes of a master copy, where the parameter is stored in fewer.
+const MASTER_BYTES: u64 = 4;
+/// Bytes of two moments and a master copy.
+const WITH_MASTERS: u64 = 12;
+
+impl Problem {
+    /// The step program of a layout as the framework runs it.
+    ///
+    /// # Errors
+    /// A layout that has no program.
+    pub fn program(&self, layout: &Layout) -> Result<StepProgram, StepError> {
+        self.framework.program(&self.model, layout)
+    }
+}
+
+impl Framework {
+    /// The step program of a layout as the framework runs it.
+    ///
+    /// # Errors
+    /// A layout that has no program.
+    pub fn program(&self, model: &Model, layout: &Layout) -> Result<StepProgram, StepError> {
+        if self.is_own() {
+            return StepProgram::new(model, layout);
+        }
+        StepProgram::with_practice(model, &self.layout(layout), self.practice(model, layout))
+    }
+
+    /// The layout as its program has it: where scores are stored, selective recomputation makes scores again and nothing else
+    /// (Korthikanti et al. 2022, section 5), within the operation of attention.
+    fn layout(&self, layout: &Layout) -> Layout {
+        let recompute = if self.makes_scores_again(layout.recompute) { Recompute::None } else { layout.recompute };
+        Layout { recompute, ..layout.clone() }
+    }
+
+    /// Whether attention's backward pass computes its scores again.
+    fn makes_scores_again(&self, recompute: Recompute) -> bool {
+        self.attention == AttentionKernel::Stored && recompute == Recompute::Selective
+    }
+
+    /// What it does in a layout, in a step program.
+    fn practice(&self, model: &Model, layout: &Layout) -> Practice {
+        let Overlap { reduce_scatter, all_gather, .. } = layout.overlap;
+        Practice {
+            formats: self.formats(model, layout),
+            gathers_inputs_again: !self.keeps_gathered_inputs,
+            makes_scores_again: self.makes_scores_again(layout.recompute),
+            repeats_whole_segments: self.repeats_whole_segments,
+            pads_shards: true,
+            gathers_blocks: self.gathers_blocks,
+            scatters_in_turn: !self.keeps_scattered,
+            reduces_under_backward: self.reduces_under_backward && reduce_scatter,
+            gathers_in_turn: false,
+            gathers_under_forward: match self.gathers_under_forward {
+                Hiding::Always => true,
+                Hiding::Never => false,
+                Hiding::Switched => all_gather,
+            },
+        }
+    }
+
+    fn formats(&self, model: &Model, layout: &Layout) -> Formats {
+        let (states, values) = (self.states, self.activation_bytes);
+        let masters = if states.optimizer >= WITH_MASTERS { MASTER_BYTES } else { 0 };
+        let drops = model.dropout > 0.0;
+        let stored = self.attention == AttentionKernel::Stored;
+        // Eager scores keep the softmax in f32 beside its conversion; dropout keeps its result and a mask.
+        let softmax = if self.eager.scores { 3 } else { 1 };
+        let kept = (softmax + u64::from(drops)) * values + if drops { self.mask_bytes } else { 0 };
+        let again = self.makes_scores_again(layout.recompute);
+        Formats {
+            values,
+            weights: states.weight,
+            gathered: states.gathered_weight,
+            gradients: states.gradient,
+            sent: states.sent_gradient,
+            sums: values,
+            logits: self.loss_bytes,
+            masters,
+            moments: states.optimizer - masters,
+            masks: self.mask_bytes,
+            scores: if stored && !again { kept } else { 0 },
+            scores_meanwhile: if stored { values + if again { kept } else { 0 } } else { 0 },
+            norms: if self.eager.norms { EAGER_NORM * values } else { 0 },
+            gates: if self.eager.pointwise { values } else { 0 },
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What other frameworks do changes when things are kept and sent, not what is computed: their programs equal the serial model.
+
+use proptest::prelude::*;
+use quadrille_engine::EngineError;
+use quadrille_proofs::{combined_cases, for_random, holds_by, llama, prove};
+use quadrille_spec::{Activations, ElementType, Layout, LayoutRequest, Schedule};
+use quadrille_step::{Formats, Operation, Practice, StepProgram, When};
+
+/// Practices in f64, each of whose parts may be there or not.
+fn practices() -> impl Strategy<Value = Practice> {
+    let (formats, bytes) = (Formats::of(ElementType::F64), ElementType::F64.bytes());
+    any::<([bool; 7], [bool; 4])>().prop_map(move |(does, keeps)| {
+        let [masks, scores, norms, gates] = keeps.map(|keeps| if keeps { bytes } else { 0 });
+        Practice {
+            formats: Formats { masks, scores, scores_meanwhile: scores, norms, gates, ..formats },
+            gathers_inputs_again: does[0],
+            makes_scores_again: false,
+            repeats_whole_segments: does[1],
+            pads_shards: false,
+            gathers_blocks: does[2],
+            scatters_in_turn: does[3],
+            reduces_under_backward: does[4],
+            gathers_in_turn: does[5],
+            gathers_under_forward: does[6],
+        }
+    })
+}
+
+#[test]
+fn layouts_by_any_practice_equal_the_serial_model() {
+    for_random(100, (combined_cases(), practices()), |(case, practice)| holds_by(&case, practice, ElementType::F64));
+}
+
+fn program(change: impl Fn(&mut Practice)) -> StepProgram {
+    let model = llama(2);
+    let request = LayoutRequest {
+        zero: "1".parse().unwrap(),
+        microbatch: Some(2),
+        ..LayoutRequest::new("x=2,z=2,data=2".parse().unwrap(), 8)
+    };
+    let layout = Layout::new(&model, &request).unwrap();
+    let mut practice = Practice::of(layout.dtype);
+    change(&mut practice);
+    StepProgram::with_practice(&model, &layout, practice).unwrap()
+}
+
+/// An engine has numbers of one type only.
+#[test]
+fn numbers_that_the_engine_does_not_have_are_refused() {
+    let program = program(|practice| practice.formats.values = 2);
+    let error = prove(&program, 1).unwrap_err();
+    assert!(matches!(error, EngineError::Job(_) | EngineError::Formats { .. }), "{error}");
+    assert!(error.to_string().contains("stores numbers"), "{error}");
+}
+
+/// A reduction that began a microbatch early would miss the last gradients.
+#[test]
+fn reductions_that_begin_too_early_are_seen() {
+    let right = program(|practice| practice.reduces_under_backward = true);
+    assert!(prove(&right, 2).unwrap().ok);
+    let mut wrong = right;
+    let mut moved = 0;
+    for stage in &mut wrong.stages {
+        for op in stage.chunks.iter_mut().flat_map(|chunk| &mut chunk.backward.ops) {
+            if op.when == When::Last && matches!(op.operation, Operation::Issue(_)) {
+                (op.when, moved) = (When::First, moved + 1);
+            }
+        }
+    }
+    assert!(moved > 0);
+    assert!(!prove(&wrong, 2).is_ok_and(|report| report.ok));
+}
+
+/// Where weight gradients are put off, inputs that are gathered again for them alone are put off too.
+#[test]
+fn inputs_are_gathered_again_where_they_are_read() {
+    for recompute in ["none", "selective", "full:1", "full:2"] {
+        let model = llama(4);
+        let request = LayoutRequest {
+            schedule: Schedule::ZeroBubble,
+            activations: Activations::Scattered,
+            recompute: recompute.parse().unwrap(),
+            microbatch: Some(2),
+            dtype: ElementType::F64,
+            ..LayoutRequest::new("x=2,y=2,pipe=2".parse().unwrap(), 4)
+        };
+        let layout = Layout::new(&model, &request).unwrap();
+        let practice = Practice { gathers_inputs_again: true, ..Practice::of(layout.dtype) };
+        let report = prove(&StepProgram::with_practice(&model, &layout, practice).unwrap(), 2).unwrap();
+        assert!(report.ok, "{recompute}: {:?}", report.failures);
+    }
+}

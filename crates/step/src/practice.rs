@@ -1,0 +1,134 @@
+//! What the programs of a framework have in common in every layout: how numbers are stored, what is kept, and when it is
+//! sent. This program's engine has a practice like others.
+
+use quadrille_spec::ElementType;
+
+use crate::Format;
+
+/// What a framework does the same way in every layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Practice {
+    /// How numbers are stored.
+    pub formats: Formats,
+    /// Whether the inputs of products that scattered activations gather are gathered again for the backward pass, under the
+    /// product of the input gradient; else they are kept (Korthikanti et al. 2022, section 4.2.2).
+    pub gathers_inputs_again: bool,
+    /// Whether the backward pass of attention computes the scores again, which its forward pass has not kept (section 5
+    /// there). It is part of one operation: prices alone ask.
+    pub makes_scores_again: bool,
+    /// Whether full recomputation repeats the last product of a segment too, whose result nobody needs again.
+    pub repeats_whole_segments: bool,
+    /// Whether shards over z are padded to equal lengths; else z has to divide what it cuts.
+    pub pads_shards: bool,
+    /// Whether the weights of a block are gathered over z together and stay until its pass ends.
+    pub gathers_blocks: bool,
+    /// Whether ORS waits for the scattering of a gradient where the next one begins; else at the end of the backward pass.
+    pub scatters_in_turn: bool,
+    /// Whether ORS also puts the reductions of gradients that come once a step under the last microbatch's backward pass.
+    pub reduces_under_backward: bool,
+    /// Whether each of ZeRO's gathers of updated weights begins when its parameter is updated; else when all are.
+    pub gathers_in_turn: bool,
+    /// Whether ZeRO's gathers of updated weights run under the next step's first forward pass.
+    pub gathers_under_forward: bool,
+}
+
+/// Bytes of an element, by what numbers are for; of what is not kept at all 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Formats {
+    /// Activations and their gradients, and what is packed of them.
+    pub values: u64,
+    /// Parameters as they are stored.
+    pub weights: u64,
+    /// What is gathered of a parameter over z.
+    pub gathered: u64,
+    /// Gradients in which microbatches are summed.
+    pub gradients: u64,
+    /// Gradients on their way.
+    pub sent: u64,
+    /// Sums over rows.
+    pub sums: u64,
+    /// Logits, with their copies at the worst moment of the loss.
+    pub logits: u64,
+    /// Master copies of the parameters that a rank updates, if those are not the parameters themselves.
+    pub masters: u64,
+    /// Both moments of a parameter that a rank updates.
+    pub moments: u64,
+    /// Masks of dropout, by elements that it may zero.
+    pub masks: u64,
+    /// What attention keeps of a score: a query and a key of a head.
+    pub scores: u64,
+    /// What its backward pass has of a score meanwhile.
+    pub scores_meanwhile: u64,
+    /// What a norm keeps beside its operands, by elements of its result.
+    pub norms: u64,
+    /// What a gated activation function keeps beside its operands, by elements of its result.
+    pub gates: u64,
+}
+
+impl Formats {
+    /// Everything in one type, as this program's engine has it; nothing is kept that can be drawn or computed again.
+    pub fn of(dtype: ElementType) -> Self {
+        let bytes = dtype.bytes();
+        Self {
+            values: bytes,
+            weights: bytes,
+            gathered: bytes,
+            gradients: bytes,
+            sent: bytes,
+            sums: bytes,
+            logits: bytes,
+            masters: 0,
+            moments: 2 * bytes,
+            masks: 0,
+            scores: 0,
+            scores_meanwhile: 0,
+            norms: 0,
+            gates: 0,
+        }
+    }
+
+    /// Whether all numbers are of one type, whatever is kept of them: as an engine has them.
+    pub fn are_of(&self, dtype: ElementType) -> bool {
+        let own = Self::of(dtype);
+        let keeps = [self.masks, self.scores, self.scores_meanwhile, self.norms, self.gates];
+        let Self { masks, scores, scores_meanwhile, norms, gates, .. } = *self;
+        keeps.iter().all(|bytes| [0, own.values].contains(bytes))
+            && *self == Self { masks, scores, scores_meanwhile, norms, gates, ..own }
+    }
+
+    /// Bytes of an element that is for this.
+    pub fn bytes(&self, format: Format) -> u64 {
+        match format {
+            Format::Values => self.values,
+            Format::Weights => self.weights,
+            Format::Gathered => self.gathered,
+            Format::Gradients => self.gradients,
+            Format::Sent => self.sent,
+            Format::Sums => self.sums,
+            Format::Logits => self.logits,
+            Format::Masks => self.masks,
+            Format::Scores => self.scores,
+            Format::ScoresMeanwhile => self.scores_meanwhile,
+            Format::Norms => self.norms,
+            Format::Gates => self.gates,
+        }
+    }
+}
+
+impl Practice {
+    /// This program's engine with values of a type.
+    pub fn of(dtype: ElementType) -> Self {
+        Self {
+            formats: Formats::of(dtype),
+            gathers_inputs_again: false,
+            makes_scores_again: false,
+            repeats_whole_segments: false,
+            pads_shards: false,
+            gathers_blocks: false,
+            scatters_in_turn: false,
+            reduces_under_backward: false,
+            gathers_in_turn: true,
+            gathers_under_forward: true,
+        }
+    }
+}
