@@ -325,7 +325,7 @@ const CONSTRAINTS: [Constraint; 16] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_left_out_is_not_missed_and_what_is_found_is_legal(
