@@ -21,6 +21,10 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         return priced::run(arguments);
     }
     let framework = Framework::by_name(arguments.price.framework.as_deref().unwrap_or(Framework::QUADRILLE.name))?;
+    if !framework.is_own() && arguments.dtype.is_some() {
+        let rule = "the framework says what values are; leave it out, or leave --framework out";
+        return Err(Failure::usage(format!("--dtype: {rule}")));
+    }
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
     let usual = &settings::Defaults::USUAL;
     let typed = settings::typed(&arguments.layout, arguments.dtype, usual)?;

@@ -167,6 +167,7 @@ fn machines_to_simulate_on() {
     }
     let line = "explain --grid x=2 --timeline --cluster perlmutter --framework megaton";
     refused(line, &["megaton", "unknown framework", "megatron"]);
+    refused("explain --grid x=2 --framework fsdp --dtype f64", &["--dtype", "--framework"]);
     refused("explain --grid x=2 --trace missing/trace.json", &["missing/trace.json", "No such file"]);
     let folder = folder_with("l.toml", "grid = 'x=2'");
     refused_in(
