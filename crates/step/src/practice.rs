@@ -1,11 +1,11 @@
-//! What the programs of a framework have in common in every layout: how numbers are stored, what is kept, and when it is
-//! sent. This program's engine has a practice like others.
+//! What a framework does in a layout beyond what the layout says: how numbers are stored, what is kept, and when it is sent.
+//! This program's engine has a practice like others.
 
 use quadrille_spec::ElementType;
 
 use crate::Format;
 
-/// What a framework does the same way in every layout.
+/// How a framework runs a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Practice {
     /// How numbers are stored.
@@ -24,7 +24,7 @@ pub struct Practice {
     pub gathers_blocks: bool,
     /// Whether ORS waits for the scattering of a gradient where the next one begins; else at the end of the backward pass.
     pub scatters_in_turn: bool,
-    /// Whether ORS also puts the reductions of gradients that come once a step under the last microbatch's backward pass.
+    /// Whether the reductions of gradients that come once a step run under the last microbatch's backward pass.
     pub reduces_under_backward: bool,
     /// Whether each of ZeRO's gathers of updated weights begins when its parameter is updated; else when all are.
     pub gathers_in_turn: bool,

@@ -29,7 +29,7 @@ const SCORE_ARITHMETIC: f64 = 6.0;
 /// For an element that dropout may zero.
 const DROPOUT_ARITHMETIC: f64 = 1.0;
 
-/// Bytes that the kernels of the loss move per logit, for the maximum, the sums and the gradient; fused they read it once, and
+/// How often the kernels of the loss move each logit, for the maximum, the sums and the gradient: fused they read it once, and
 /// at last write it;
 const FUSED_LOSS: [u64; 3] = [1, 1, 2];
 /// eager, in halves of a logit: conversion 3 and maximum 2; difference 4, exponential 4, sum 2 and quotient 4; scaling 4 and
@@ -50,12 +50,14 @@ impl NativeMachine<'_> {
             {
                 self.stored_attention(stage, &work)
             }
-            Operation::RowSums(_) | Operation::CenteredSquares(_) | Operation::RowSquares(_)
+            Operation::RowSums(_)
+            | Operation::CenteredSquares(_)
+            | Operation::RowSquares(_)
+            | Operation::NormBackwardSums(_)
                 if self.norm_is_fused(stage, operation) =>
             {
                 (Taken::default(), 0.0)
             }
-            Operation::NormBackwardSums(_) if self.norm_is_fused(stage, operation) => (Taken::default(), 0.0),
             _ => (self.taken(&Work { moved: moved(framework, stage, operation, &work), ..work }), 1.0),
         }
     }
@@ -85,18 +87,14 @@ impl NativeMachine<'_> {
         let Computation::Attention { backward, seq_len, head_dim, heads, outputs, .. } = work.computation else {
             return (self.taken(work), 1.0);
         };
-        let forward = self.stored_core(stage, false, [seq_len, head_dim, heads, outputs]);
-        match backward {
-            false => forward,
-            true => {
-                let (mut taken, mut kernels) = self.stored_core(stage, true, [seq_len, head_dim, heads, outputs]);
-                if stage.practice.makes_scores_again {
-                    taken += forward.0;
-                    kernels += forward.1;
-                }
-                (taken, kernels)
-            }
+        let sizes = [seq_len, head_dim, heads, outputs];
+        let (mut taken, mut kernels) = self.stored_core(stage, backward, sizes);
+        if backward && stage.practice.makes_scores_again {
+            let again = self.stored_core(stage, false, sizes);
+            taken += again.0;
+            kernels += again.1;
         }
+        (taken, kernels)
     }
 
     fn stored_core(&self, stage: &StageProgram, backward: bool, sizes: [usize; 4]) -> (Taken, f64) {

@@ -25,16 +25,16 @@ pub struct Framework {
     pub fused_norms: bool,
     /// What is a sequence of a tensor library's kernels instead of one.
     pub eager: Eager,
-    /// Whether the inputs of products that scattered activations gather are kept for the backward pass; else they are
-    /// gathered again there, under the product of the input gradient, and only the scattered ones are kept.
-    pub keeps_gathered_inputs: bool,
+    /// Whether the inputs of products that scattered activations gather are gathered again for the backward pass, under the
+    /// product of the input gradient, and only the scattered ones are kept; else the gathered ones are.
+    pub gathers_inputs_again: bool,
     /// Whether full recomputation repeats the last product of a segment too, whose result nobody needs again.
     pub repeats_whole_segments: bool,
     /// Whether the weights of a block are gathered over z at once.
     pub gathers_blocks: bool,
-    /// Whether ORS keeps gradients and their scattered shards until it waits for all of them at the end of the backward
-    /// pass; else until the next scattering begins.
-    pub keeps_scattered: bool,
+    /// Whether ORS keeps a gradient and its scattered shard until the next scattering begins; else until it waits for all of
+    /// them at the end of the backward pass.
+    pub scatters_in_turn: bool,
     /// Whether ORS also puts reductions over data under the last microbatch's backward pass.
     pub reduces_under_backward: bool,
     /// Whether ZeRO's gathers of updated weights run under the next step's first forward pass: always, never, or where
@@ -136,10 +136,10 @@ impl Framework {
         attention_rate: 1.0,
         fused_norms: false,
         eager: Eager::NONE,
-        keeps_gathered_inputs: true,
+        gathers_inputs_again: false,
         repeats_whole_segments: false,
         gathers_blocks: false,
-        keeps_scattered: true,
+        scatters_in_turn: false,
         reduces_under_backward: false,
         gathers_under_forward: Hiding::Always,
         gradient_bucket: None,
@@ -166,10 +166,10 @@ impl Framework {
         attention_rate: 1.0,
         fused_norms: true,
         eager: Eager { loss: true, ..Eager::NONE },
-        keeps_gathered_inputs: false,
+        gathers_inputs_again: true,
         repeats_whole_segments: true,
         gathers_blocks: false,
-        keeps_scattered: false,
+        scatters_in_turn: true,
         reduces_under_backward: true,
         gathers_under_forward: Hiding::Switched,
         gradient_bucket: Some(160_000_000),

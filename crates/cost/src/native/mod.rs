@@ -11,6 +11,7 @@ mod fit;
 mod framework;
 mod machine;
 mod measured;
+mod memory;
 mod network;
 mod practiced;
 mod price;

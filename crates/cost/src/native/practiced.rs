@@ -52,12 +52,12 @@ impl Framework {
         let Overlap { reduce_scatter, all_gather, .. } = layout.overlap;
         Practice {
             formats: self.formats(model, layout),
-            gathers_inputs_again: !self.keeps_gathered_inputs,
+            gathers_inputs_again: self.gathers_inputs_again,
             makes_scores_again: self.makes_scores_again(layout.recompute),
             repeats_whole_segments: self.repeats_whole_segments,
             pads_shards: true,
             gathers_blocks: self.gathers_blocks,
-            scatters_in_turn: !self.keeps_scattered,
+            scatters_in_turn: self.scatters_in_turn,
             reduces_under_backward: self.reduces_under_backward && reduce_scatter,
             gathers_in_turn: false,
             gathers_under_forward: match self.gathers_under_forward {

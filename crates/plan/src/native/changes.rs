@@ -10,7 +10,7 @@ use super::ranking::Ranked;
 use super::setting::Setting;
 use super::space::{Space, divisors};
 
-/// How many changes are shown where programs are priced.
+/// How many changes are shown.
 const PRICED: usize = 16;
 
 /// A layout that differs in one choice.

@@ -1,8 +1,8 @@
 //! The search: every configuration of a number of devices, in waves over all cores.
 //!
-//! Cuts are visited in a fixed order, those first of which the best is expected: by a bound of a usual layout where programs
-//! are priced, else by its price. The cuts of a wave are searched side by side, each with what earlier waves found, and their
-//! results are put together in order: so results and counts do not depend on the number of threads.
+//! Cuts are visited in a fixed order, those first of which the best is expected by a bound of a usual layout. The cuts of a
+//! wave are searched side by side, each with what earlier waves found, and their results are put together in order: so
+//! results and counts do not depend on the number of threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;

@@ -23,7 +23,7 @@ pub(super) struct Visit<'a> {
     pub tally: Tally,
     /// The best, those of earlier visits too.
     pub kept: Kept,
-    /// Where programs are priced: what may be among the best, too.
+    /// What may be among the best, too.
     pub survivors: Survivors,
     /// Whether not everything was looked at.
     pub stopped: bool,

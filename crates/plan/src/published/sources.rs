@@ -278,7 +278,7 @@ fn hagemann(row: &Row) -> Result<Facts, Unmapped> {
     let fused_norms = row.notes.contains("RMS kernel");
     let framework = Framework {
         states: HALF_GRADIENTS,
-        keeps_gathered_inputs: true,
+        gathers_inputs_again: false,
         reserved_bytes: ALEPH_RESERVED,
         allocator_factor: ALEPH_ALLOCATOR,
         loss_bytes: Framework::FSDP.loss_bytes * row.sizes.tp.unwrap_or(1) as u64,

@@ -8,7 +8,7 @@ use super::{Bounds, Pieces, SEGMENTS, even};
 use crate::native::{Candidate, StateBytes};
 
 impl Bounds<'_> {
-    /// Bytes that the rank of a candidate's program which allocates most allocates at least.
+    /// Bytes that the rank of a candidate's program which has most has at least.
     pub fn bytes(&self, c: &Candidate, pieces: &Pieces) -> u64 {
         let (stages, even) = (c.size(Axis::Pipe), even(self.problem, c));
         let (last, longest) = (stages - 1, even.longer().start % stages);

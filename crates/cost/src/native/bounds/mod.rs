@@ -2,7 +2,7 @@
 //!
 //! Candidates whose operations are the same but for sizes share a [`Template`]: real programs of few blocks, whose
 //! operations are told as lists of distinct computations and collectives. Given a candidate's sizes, each of them is priced
-//! once and the lists are walked on its streams, as the simulation does; more blocks follow in proportion. A pipeline of such
+//! once and the lists are walked on the streams of the simulation; more blocks follow in proportion. A pipeline of such
 //! pieces takes at least the way in, all passes of its busiest stage, and the way out. Memory is what the pieces hold.
 //!
 //! There is no operation here: what a new one takes, it takes in these bounds.
