@@ -244,6 +244,15 @@ fn the_same_seconds_in_another_unit_count_once() {
     assert_eq!(evaluation.reasons().into_iter().collect::<Vec<_>>(), [(Unmapped::Repeated, 1)]);
 }
 
+/// Interleaved passes need a microbatch for every stage.
+#[test]
+fn a_row_that_no_program_runs_leaves_the_others_standing() {
+    let rows = [row(&[("global_batch", "4")]), row(&[])];
+    let evaluation = evaluate(&rows).unwrap();
+    assert_eq!(evaluation.entries.len(), 1);
+    assert_eq!(evaluation.reasons().into_iter().collect::<Vec<_>>(), [(Unmapped::Layout, 1)]);
+}
+
 #[test]
 fn our_seconds_are_those_that_the_rows_derive() {
     let rows = read(BUILT_IN).unwrap();

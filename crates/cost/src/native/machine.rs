@@ -103,8 +103,9 @@ impl Machine for NativeMachine<'_> {
         self.link(Axis::Pipe.only()).message_seconds(bytes as f64)
     }
 
-    fn kernels(&self, stage: &StageProgram, op: &Op) -> f64 {
-        self.cost(stage, &op.operation).1
+    fn operation(&self, stage: &StageProgram, op: &Op) -> (f64, f64) {
+        let (taken, kernels) = self.cost(stage, &op.operation);
+        (taken.seconds(), kernels)
     }
 
     fn host_seconds(&self) -> f64 {

@@ -188,8 +188,8 @@ impl Machine for WithoutMessages<'_> {
         0.0
     }
 
-    fn kernels(&self, stage: &StageProgram, op: &Op) -> f64 {
-        self.0.kernels(stage, op)
+    fn operation(&self, stage: &StageProgram, op: &Op) -> (f64, f64) {
+        self.0.operation(stage, op)
     }
 
     fn host_seconds(&self) -> f64 {

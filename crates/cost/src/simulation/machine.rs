@@ -34,10 +34,9 @@ pub trait Machine {
     /// A message of `bytes` bytes to another stage.
     fn message_seconds(&self, bytes: u64) -> f64;
 
-    /// Kernels that an operation is: the host begins one after the other.
-    fn kernels(&self, stage: &StageProgram, op: &Op) -> f64 {
-        let _ = (stage, op);
-        1.0
+    /// The seconds of an operation, and in how many kernels it is done: the host begins one after the other.
+    fn operation(&self, stage: &StageProgram, op: &Op) -> (f64, f64) {
+        (self.operation_seconds(stage, op), 1.0)
     }
 
     /// Seconds for which the host is busy with a kernel or collective of a pass. Within a layer it runs ahead of the device,

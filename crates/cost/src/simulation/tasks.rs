@@ -159,9 +159,8 @@ impl Pricing<'_> {
     /// Neighbours of one name and layer become one task.
     fn compute(&self, op: &Op, tasks: &mut Vec<Task>) -> Result<(), SimulationError> {
         let Op { layer, when, .. } = *op;
-        let added = self.machine.operation_seconds(self.program, op);
+        let (added, more) = self.machine.operation(self.program, op);
         let added = self.check(layer, op.operation.name(), added)?;
-        let more = self.machine.kernels(self.program, op);
         let name = event_name(&op.operation);
         if let Some(Task { kind: TaskKind::Compute { seconds, kernels }, .. }) =
             tasks.last_mut().filter(|last| (last.name, last.layer, last.when) == (name, layer, when))

@@ -4,11 +4,11 @@
 //! wave are searched side by side, each with what earlier waves found, and their results are put together in order: so
 //! results and counts do not depend on the number of threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use quadrille_cost::native::{Candidate, PriceError};
+use quadrille_cost::native::{Candidate, Price, PriceError};
 use quadrille_spec::{Layout, Rule, SpecError};
 use rayon::prelude::*;
 
@@ -136,12 +136,13 @@ impl Search<'_> {
             (rest, wave) = (later, wave + 1);
         }
         let (mut ranked, mut front, mut smallest) = kept.into_parts();
-        // What was kept by seconds and memory is priced in full.
-        let found: Vec<&mut Ranked> = ranked.iter_mut().chain(&mut front).chain(&mut smallest).collect();
-        found.into_par_iter().try_for_each(|ranked| {
-            ranked.price = problem.price_layout(&self.setting.layout(&ranked.candidate)?)?;
-            Ok::<_, PriceError>(())
-        })?;
+        // What was kept by seconds and memory is priced in full, each layout once.
+        let mut found: Vec<&mut Ranked> = ranked.iter_mut().chain(&mut front).chain(&mut smallest).collect();
+        let candidates: HashSet<Candidate> = found.iter().map(|ranked| ranked.candidate).collect();
+        let price = |candidate: Candidate| Ok((candidate, problem.price_layout(&self.setting.layout(&candidate)?)?));
+        let prices: HashMap<Candidate, Price> =
+            candidates.into_par_iter().map(price).collect::<Result<_, PriceError>>()?;
+        found.iter_mut().for_each(|ranked| ranked.price = prices[&ranked.candidate]);
         Ok((Found { ranked, front, counts: tally.counts, refused: tally.refused, stopped }, smallest))
     }
 

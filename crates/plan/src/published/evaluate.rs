@@ -65,7 +65,7 @@ impl Evaluation<'_> {
 /// Predicts every row. A row that tells the seconds of the same run as an earlier one in another unit counts once.
 ///
 /// # Errors
-/// A cluster that does not describe its device and networks, a layout that has no program.
+/// A cluster that does not describe its device and networks.
 pub fn evaluate(rows: &[Row]) -> Result<Evaluation<'_>, PriceError> {
     let mut told = HashSet::new();
     let (mut entries, mut unmapped) = (Vec::new(), Vec::new());
@@ -74,7 +74,11 @@ pub fn evaluate(rows: &[Row]) -> Result<Evaluation<'_>, PriceError> {
             Ok(run) if matches!(run.measured, Measured::Seconds(_)) && !told.insert(identity(row)) => {
                 unmapped.push((row, Unmapped::Repeated));
             }
-            Ok(run) => entries.push(Entry { row, price: run.price()?, run }),
+            Ok(run) => match run.price() {
+                Ok(price) => entries.push(Entry { row, price, run }),
+                Err(PriceError::Step(_)) => unmapped.push((row, Unmapped::Layout)),
+                Err(error) => return Err(error),
+            },
             Err(reason) => unmapped.push((row, reason)),
         }
     }
