@@ -1,13 +1,11 @@
 //! How many copies of a storage exist at once: one for every microbatch between its birth and its death.
 
-use std::collections::BTreeMap;
-
 use crate::program::ChunkProgram;
 use crate::schedule::{Pass, Step};
 use crate::{StorageId, StorageInfo, Value, ValueId};
 
 /// What happens to a microbatch on a stage, as far as memory is concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Post(Pass),
     Run(Pass),
@@ -23,72 +21,92 @@ pub(crate) fn count(
     storages: &mut [StorageInfo],
 ) {
     storages.iter_mut().for_each(|info| (info.instances, info.kept) = (1, false));
-    let mut lives = Vec::new();
-    for (chunk, program) in chunks.iter().enumerate() {
-        for (storage, (birth, death)) in events(program, values) {
+    let mut lives: Vec<Lives> = chunks.iter().map(|chunk| Lives::of(chunk, values, storages)).collect();
+    most_alive(steps, &mut lives);
+    for life in lives.iter().flat_map(|lives| &lives.all) {
+        for storage in &life.storages {
             let info = &mut storages[storage.0];
-            if !info.persistent && birth != death {
-                info.kept = true;
-                lives.push((storage, (chunk, birth, death)));
-            }
+            (info.kept, info.instances) = (true, reserved.unwrap_or(life.most));
         }
-    }
-    let most = most_alive(steps, lives.iter().map(|(_, life)| *life));
-    for (storage, life) in lives {
-        storages[storage.0].instances = reserved.unwrap_or(most[&life]);
     }
 }
 
-/// The events at which each storage that the chunk touches is taken and given back.
-fn events(program: &ChunkProgram, values: &[Value]) -> BTreeMap<StorageId, (Event, Event)> {
-    let passes = [Pass::Forward, Pass::Backward, Pass::WeightGradient];
-    let storage = |value: ValueId| values[value.0].storage;
-    let mut events: BTreeMap<StorageId, (Event, Event)> = BTreeMap::new();
-    for (pass, section) in passes.into_iter().zip(program.sections()) {
-        for op in &section.ops {
-            for value in op.operation.operands().all() {
-                let life = events.entry(storage(*value)).or_insert((Event::Run(pass), Event::Run(pass)));
-                life.1 = Event::Run(pass);
+/// What lives from one event to another, of a chunk.
+struct Life {
+    birth: Event,
+    death: Event,
+    storages: Vec<StorageId>,
+    /// Microbatches that are between the two now, and the most so far.
+    now: usize,
+    most: usize,
+}
+
+/// What lives longer than an event, of a chunk.
+struct Lives {
+    all: Vec<Life>,
+}
+
+impl Lives {
+    fn of(program: &ChunkProgram, values: &[Value], storages: &[StorageInfo]) -> Self {
+        let mut lives = Self { all: Vec::new() };
+        for (storage, span) in events(program, values, storages.len()).into_iter().enumerate() {
+            if let Some((birth, death)) = span
+                && birth != death
+                && !storages[storage].persistent
+            {
+                lives.of_span(birth, death).storages.push(StorageId(storage));
             }
         }
-        for received in &section.receives {
-            let life = events.entry(storage(received.value)).or_insert((Event::Run(pass), Event::Run(pass)));
-            life.0 = Event::Post(pass);
+        lives
+    }
+
+    fn of_span(&mut self, birth: Event, death: Event) -> &mut Life {
+        let known = self.all.iter().position(|life| (life.birth, life.death) == (birth, death));
+        let index = known.unwrap_or_else(|| {
+            self.all.push(Life { birth, death, storages: Vec::new(), now: 0, most: 0 });
+            self.all.len() - 1
+        });
+        &mut self.all[index]
+    }
+}
+
+/// By storage: the events at which the chunk takes it and gives it back, if it touches it.
+fn events(program: &ChunkProgram, values: &[Value], storages: usize) -> Vec<Option<(Event, Event)>> {
+    let passes = [Pass::Forward, Pass::Backward, Pass::WeightGradient];
+    let mut events: Vec<Option<(Event, Event)>> = vec![None; storages];
+    let mut at = |value: ValueId, birth: Event, death: Event, begins: bool| {
+        let span = &mut events[values[value.0].storage.0];
+        let first = span.map_or(birth, |(first, _)| if begins { birth } else { first });
+        *span = Some((first, death));
+    };
+    for (pass, section) in passes.into_iter().zip(program.sections()) {
+        let run = Event::Run(pass);
+        for op in &section.ops {
+            op.operation.operands().all().iter().for_each(|value| at(*value, run, run, false));
         }
-        for sent in &section.sends {
-            let life = events.entry(storage(sent.value)).or_insert((Event::Run(pass), Event::Run(pass)));
-            life.1 = Event::Release(pass);
-        }
+        // The message itself is posted before, or released after, all that the pass does with it.
+        section.receives.iter().for_each(|received| at(received.value, Event::Post(pass), run, true));
+        section.sends.iter().for_each(|sent| at(sent.value, run, Event::Release(pass), false));
     }
     events
 }
 
-/// A chunk, and the events between which something of it lives.
-type Life = (usize, Event, Event);
-
-/// By life: the most microbatches that are between its two events, as the steps go.
-fn most_alive(steps: &[Step], lives: impl Iterator<Item = Life>) -> BTreeMap<Life, usize> {
-    let mut counts: BTreeMap<Life, (usize, usize)> = lives.map(|life| (life, (0, 0))).collect();
-    let mut of_chunk: BTreeMap<usize, Vec<Life>> = BTreeMap::new();
-    for life in counts.keys() {
-        of_chunk.entry(life.0).or_default().push(*life);
-    }
+/// Counts for every life the most microbatches that are between its two events, as the steps go.
+fn most_alive(steps: &[Step], lives: &mut [Lives]) {
     for step in steps {
         let (action, event) = match *step {
             Step::Post(action) => (action, Event::Post(action.pass)),
             Step::Run(action) => (action, Event::Run(action.pass)),
             Step::Release(action) => (action, Event::Release(action.pass)),
         };
-        for life in of_chunk.get(&action.chunk).into_iter().flatten() {
-            let Some((now, most)) = counts.get_mut(life) else { continue };
-            if event == life.1 {
-                *now += 1;
-                *most = (*most).max(*now);
+        for life in &mut lives[action.chunk].all {
+            if event == life.birth {
+                life.now += 1;
+                life.most = life.most.max(life.now);
             }
-            if event == life.2 {
-                *now = now.saturating_sub(1);
+            if event == life.death {
+                life.now = life.now.saturating_sub(1);
             }
         }
     }
-    counts.into_iter().map(|(life, (_, most))| (life, most)).collect()
 }

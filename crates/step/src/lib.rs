@@ -26,6 +26,7 @@ mod context;
 mod ends;
 mod error;
 mod extent;
+mod folded;
 mod generation;
 mod hold;
 mod instances;
@@ -53,6 +54,7 @@ mod wire;
 
 pub use error::StepError;
 pub use extent::Extent;
+pub use folded::{FoldedProgram, FoldedStage};
 pub use generation::Generation;
 pub use ledger::{
     cached_attention_flops, decision_axes, declared_axes, empty_axes, payload_bytes, payload_elements, predict,

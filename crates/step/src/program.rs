@@ -249,7 +249,7 @@ pub(crate) fn pipeline(layout: &Layout) -> Pipeline {
 }
 
 impl StageProgram {
-    fn new(
+    pub(crate) fn new(
         model: &Model,
         layout: &Layout,
         purpose: Purpose,
