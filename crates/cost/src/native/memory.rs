@@ -1,15 +1,16 @@
 //! The bytes of ranks, from their programs.
 
 use quadrille_spec::MemoryClass;
-use quadrille_step::{StageProgram, StepProgram};
+use quadrille_step::{FoldedProgram, StageProgram};
 
 use super::{Memory, Problem};
 
 impl Problem {
     /// What a rank of the stage that needs most has; the first of several.
-    pub(super) fn memory_of_program(&self, program: &StepProgram) -> Memory {
-        let stages = program.stages.iter().map(|stage| self.memory_of_stage_program(stage));
-        stages.reduce(|most, other| if other.total() > most.total() { other } else { most }).unwrap_or_default()
+    pub(super) fn memory_of_program(&self, program: &mut FoldedProgram) -> Memory {
+        let stages = 0..program.stages.len();
+        let memories = stages.map(|stage| self.memory_of_stage_program(program.unfolded(stage)));
+        memories.reduce(|most, other| if other.total() > most.total() { other } else { most }).unwrap_or_default()
     }
 
     /// What a rank of a stage has: of this program's engine what it allocates; of others what lives at the worst moment, and

@@ -1,7 +1,7 @@
 //! A framework's step program: its practice for a layout.
 
 use quadrille_spec::{Layout, Model, Overlap, Recompute};
-use quadrille_step::{Formats, Practice, StepError, StepProgram};
+use quadrille_step::{FoldedProgram, Formats, Practice, StepError, StepProgram};
 
 use super::{AttentionKernel, Framework, Hiding, Problem};
 
@@ -21,6 +21,15 @@ impl Problem {
     pub fn program(&self, layout: &Layout) -> Result<StepProgram, StepError> {
         self.framework.program(&self.model, layout)
     }
+
+    /// The same with the stages that differ only.
+    ///
+    /// # Errors
+    /// A layout that has no program.
+    pub fn folded(&self, layout: &Layout) -> Result<FoldedProgram, StepError> {
+        let (layout, practice) = self.framework.runs(&self.model, layout);
+        StepProgram::folded(&self.model, &layout, practice)
+    }
 }
 
 impl Framework {
@@ -29,13 +38,19 @@ impl Framework {
     /// # Errors
     /// A layout that has no program.
     pub fn program(&self, model: &Model, layout: &Layout) -> Result<StepProgram, StepError> {
-        if self.is_own() {
-            return StepProgram::new(model, layout);
-        }
-        StepProgram::with_practice(model, &self.layout(layout), self.practice(model, layout))
+        let (layout, practice) = self.runs(model, layout);
+        StepProgram::with_practice(model, &layout, practice)
     }
 
-    /// The layout as its program has it: where scores are stored, selective recomputation makes scores again and nothing else
+    /// The layout as its program has it, and what it does in it.
+    fn runs(&self, model: &Model, layout: &Layout) -> (Layout, Practice) {
+        match self.is_own() {
+            true => (layout.clone(), Practice::of(layout.dtype)),
+            false => (self.layout(layout), self.practice(model, layout)),
+        }
+    }
+
+    /// Of another framework: where scores are stored, selective recomputation makes scores again and nothing else
     /// (Korthikanti et al. 2022, section 5), within the operation of attention.
     fn layout(&self, layout: &Layout) -> Layout {
         let recompute = if self.makes_scores_again(layout.recompute) { Recompute::None } else { layout.recompute };

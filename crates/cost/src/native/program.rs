@@ -1,7 +1,7 @@
 //! The price of a step from its program: the seconds of its discrete events, the bytes of its fullest rank.
 
 use quadrille_spec::{Axis, AxisSet, EvenPieces, Layout, SpecError};
-use quadrille_step::{Op, StageProgram, StepError, StepProgram};
+use quadrille_step::{FoldedProgram, Op, StageProgram, StepError};
 
 use super::machine::NativeMachine;
 use super::rates::Taken;
@@ -30,7 +30,7 @@ impl Problem {
     /// More devices than the cluster joins, groups of ranks that straddle nodes; a layout that has no program.
     pub fn price_layout(&self, layout: &Layout) -> Result<Price, PriceError> {
         self.check_placed(layout)?;
-        self.price_program(&self.program(layout)?)
+        self.price_program(&mut self.folded(layout)?)
     }
 
     /// Seconds and memory of a step of a layout, as in its price; `None` where `fits` says of the memory that the seconds do
@@ -44,8 +44,8 @@ impl Problem {
         fits: impl Fn(&Memory) -> bool,
     ) -> Result<Option<(f64, Memory)>, PriceError> {
         self.check_placed(layout)?;
-        let program = self.program(layout)?;
-        let memory = self.memory_of_program(&program);
+        let mut program = self.folded(layout)?;
+        let memory = self.memory_of_program(&mut program);
         if !fits(&memory) {
             return Ok(None);
         }
@@ -57,10 +57,12 @@ impl Problem {
     ///
     /// # Errors
     /// A program that cannot be simulated.
-    pub fn price_program(&self, program: &StepProgram) -> Result<Price, PriceError> {
-        let machine = NativeMachine::new(self, &program.layout);
+    pub fn price_program(&self, program: &mut FoldedProgram) -> Result<Price, PriceError> {
+        let memory = self.memory_of_program(program);
+        let (program, machine) = (&*program, NativeMachine::new(self, &program.layout));
         let simulation = simulate_passes(program, &machine)?;
-        let works: Vec<StageWork> = program.stages.iter().map(|stage| StageWork::of(stage, &machine)).collect();
+        let kinds: Vec<StageWork> = program.kinds.iter().map(|kind| StageWork::of(kind, &machine)).collect();
+        let works: Vec<&StageWork> = program.stages.iter().map(|stage| &kinds[stage.kind]).collect();
         let ranks = (program.layout.grid.ranks() / program.stages.len()) as f64;
         Ok(Price {
             seconds: simulation.step_seconds + self.framework.data_seconds,
@@ -68,7 +70,7 @@ impl Problem {
                 data_loading: self.framework.data_seconds,
                 ..parts(program, &machine, &simulation, &works)?
             },
-            memory: self.memory_of_program(program),
+            memory,
             model_flops: self.model_flops,
             executed_flops: ranks * works.iter().map(|work| work.flops).sum::<f64>(),
         })
@@ -132,10 +134,10 @@ fn computing(ops: &[Op]) -> impl Iterator<Item = &Op> {
 /// The seconds of the busiest stage by cause; what is left of the step is its bubble. What messages add to the step is
 /// communication along pipe.
 fn parts(
-    program: &StepProgram,
+    program: &FoldedProgram,
     machine: &NativeMachine,
     simulation: &Simulation,
-    works: &[StageWork],
+    works: &[&StageWork],
 ) -> Result<Parts, SimulationError> {
     let waiting = |times: &StageTimes| times.waiting_on_collectives_s.values().sum::<f64>();
     let busy = |times: &StageTimes| times.busy_s + waiting(times);
@@ -145,7 +147,7 @@ fn parts(
     };
     let mut communication = [0.0; 6];
     for (axes, seconds) in &times.waiting_on_collectives_s {
-        communication[outermost(program, *axes) as usize] += seconds;
+        communication[outermost(&program.layout, *axes) as usize] += seconds;
     }
     let idle = (simulation.step_seconds - busy(times)).max(0.0);
     let messages = match program.stages.len() {
@@ -167,8 +169,8 @@ fn parts(
 }
 
 /// The outermost of a set of axes that is above 1.
-fn outermost(program: &StepProgram, axes: AxisSet) -> Axis {
-    let several = |axis: &Axis| program.layout.grid.size(*axis) > 1;
+fn outermost(layout: &Layout, axes: AxisSet) -> Axis {
+    let several = |axis: &Axis| layout.grid.size(*axis) > 1;
     axes.iter().rev().find(several).unwrap_or(Axis::Data)
 }
 

@@ -41,21 +41,30 @@ struct Gathering {
     seconds: f64,
 }
 
+/// What a short list has for a key; `new` if there was nothing.
+pub(super) fn entry<K: PartialEq, V>(list: &mut Vec<(K, V)>, key: K, new: V) -> &mut V {
+    let at = list.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+        list.push((key, new));
+        list.len() - 1
+    });
+    &mut list[at].1
+}
+
 /// All that stages know of each other.
 pub(super) struct Exchange {
     /// By tag; then by microbatch and position.
     transits: Vec<Vec<Transit>>,
     /// Messages of one tag and microbatch, at most.
     positions: usize,
-    /// When the link from one stage to another is free again.
-    links: HashMap<(usize, usize), f64>,
+    /// By stage that sends: to whom, and when the link is free again.
+    links: Vec<Vec<(usize, f64)>>,
     gatherings: HashMap<MeetingId, Gathering>,
 }
 
 impl Exchange {
-    /// Where a microbatch has at most so many messages of a tag.
-    pub fn new(positions: usize) -> Self {
-        Self { transits: Vec::new(), positions, links: HashMap::new(), gatherings: HashMap::new() }
+    /// Among so many stages, where a microbatch has at most so many messages of a tag.
+    pub fn new(stages: usize, positions: usize) -> Self {
+        Self { transits: Vec::new(), positions, links: vec![Vec::new(); stages], gatherings: HashMap::new() }
     }
 
     fn transit(&self, id: MessageId) -> Option<&Transit> {
@@ -80,10 +89,10 @@ impl Exchange {
 
     /// Messages of a link travel one after the other.
     pub fn send(&mut self, id: MessageId, [from, to]: [usize; 2], at: f64, seconds: f64) -> Taken {
-        let free = self.links.entry((from, to)).or_default();
+        let free = entry(&mut self.links[from], to, 0.0);
         let start = free.max(at);
-        *free = start + seconds;
-        let end = *free;
+        let end = start + seconds;
+        *free = end;
         self.transit_mut(id).arrived = Some(end);
         Taken { start, end }
     }

@@ -28,20 +28,21 @@ mod order;
 mod record;
 mod repeat;
 mod stage;
+mod stages;
 mod stream;
 mod tasks;
 mod timeline;
-
-use quadrille_step::StepProgram;
 
 pub use error::SimulationError;
 pub use machine::{Communication, DeviceRates, Machine, UniformMachine};
 pub use network::RingNetwork;
 pub use record::{Event, Lane, PassSpan, Simulation, StageTimes};
+pub use stages::Stages;
 pub use timeline::timeline;
 
 use exchange::Exchange;
-use stage::{Record, Stage};
+use repeat::Repeats;
+use stage::{Next, Record, Stage};
 use tasks::PricedStage;
 
 /// One to begin with and one to report.
@@ -51,60 +52,85 @@ const STEPS: usize = 2;
 ///
 /// # Errors
 /// A machine that gives times that are none; a program that waits for what never comes.
-pub fn simulate(program: &StepProgram, machine: &dyn Machine) -> Result<Simulation, SimulationError> {
-    simulation(program, machine, true)
+pub fn simulate<'a>(program: impl Into<Stages<'a>>, machine: &dyn Machine) -> Result<Simulation, SimulationError> {
+    simulation(&program.into(), machine, true)
 }
 
 /// The same without the events inside passes, in a fraction of the time.
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn simulate_passes(program: &StepProgram, machine: &dyn Machine) -> Result<Simulation, SimulationError> {
-    simulation(program, machine, false)
+pub fn simulate_passes<'a>(
+    program: impl Into<Stages<'a>>,
+    machine: &dyn Machine,
+) -> Result<Simulation, SimulationError> {
+    simulation(&program.into(), machine, false)
 }
 
-fn simulation(program: &StepProgram, machine: &dyn Machine, events: bool) -> Result<Simulation, SimulationError> {
-    let priced = program.stages.iter().map(|stage| PricedStage::new(stage, machine)).collect::<Result<Vec<_>, _>>()?;
-    let stages = program.stages.iter().zip(&priced);
-    let mut stages: Vec<Stage> = stages.map(|(program, priced)| Stage::new(program, priced, machine, events)).collect();
-    run(&mut stages, Exchange::new(program.layout.overlap_chunks))?;
+fn simulation(program: &Stages, machine: &dyn Machine, events: bool) -> Result<Simulation, SimulationError> {
+    let kinds = program.kinds.iter();
+    let priced = kinds.map(|kind| PricedStage::new(kind, machine)).collect::<Result<Vec<_>, _>>()?;
+    let stage = |place: &_| Stage::new(*place, &priced[place.kind], machine, events);
+    let positions = program.kinds.first().map_or(1, |kind| kind.layout.overlap_chunks);
+    let stages: Vec<Stage> = program.places.iter().map(stage).collect();
+    let exchange = Exchange::new(stages.len(), positions);
+    let repeats = program.places.iter().map(|_| Repeats::default()).collect();
+    let stages = Run { stages, exchange, repeats }.through()?;
     Ok(report(stages.into_iter().map(|stage| stage.records).collect()))
 }
 
-/// Runs the stages through all steps. Those that follow lists go as far as they can, in turn: when things happen does not
-/// depend on who is asked first.
-fn run(stages: &mut [Stage], mut exchange: Exchange) -> Result<(), SimulationError> {
-    if stages.iter().any(Stage::is_message_driven) {
-        return run_messages(stages, exchange);
-    }
-    loop {
-        let mut goes_on = false;
-        for stage in &mut *stages {
-            while stage.records.len() < STEPS
-                && let Some((at, next)) = stage.next(&exchange)
-            {
-                stage.perform(at, next, &mut exchange)?;
-                goes_on = true;
-            }
-        }
-        match stages.iter().position(|stage| stage.records.len() < STEPS) {
-            None => return Ok(()),
-            Some(stage) if !goes_on => return Err(SimulationError::Stuck { stage }),
-            Some(_) => {}
-        }
-    }
+/// Stages on their way through all steps.
+struct Run<'a> {
+    stages: Vec<Stage<'a>>,
+    exchange: Exchange,
+    /// By kind of stages.
+    repeats: Vec<Repeats>,
 }
 
-/// Always the one that can go on first: so a stage that decides by what has arrived knows of everything that could have
-/// arrived.
-fn run_messages(stages: &mut [Stage], mut exchange: Exchange) -> Result<(), SimulationError> {
-    loop {
-        let unfinished = || stages.iter().enumerate().filter(|(_, stage)| stage.records.len() < STEPS);
-        let ready = unfinished().filter_map(|(index, stage)| Some((index, stage.next(&exchange)?)));
-        match (ready.min_by(|(_, (a, _)), (_, (b, _))| a.total_cmp(b)), unfinished().next()) {
-            (Some((index, (at, next))), _) => stages[index].perform(at, next, &mut exchange)?,
-            (None, Some((stage, _))) => return Err(SimulationError::Stuck { stage }),
-            (None, None) => return Ok(()),
+impl<'a> Run<'a> {
+    fn through(mut self) -> Result<Vec<Stage<'a>>, SimulationError> {
+        match self.stages.iter().any(Stage::is_message_driven) {
+            true => self.by_messages()?,
+            false => self.by_lists()?,
+        }
+        Ok(self.stages)
+    }
+
+    fn perform(&mut self, stage: usize, at: f64, next: Next) -> Result<(), SimulationError> {
+        self.stages[stage].perform(at, next, &mut self.exchange, &mut self.repeats[stage])
+    }
+
+    /// Stages that follow lists go as far as they can, in turn: when things happen does not depend on who is asked first.
+    fn by_lists(&mut self) -> Result<(), SimulationError> {
+        loop {
+            let mut goes_on = false;
+            for stage in 0..self.stages.len() {
+                while self.stages[stage].records.len() < STEPS
+                    && let Some((at, next)) = self.stages[stage].next(&self.exchange)
+                {
+                    self.perform(stage, at, next)?;
+                    goes_on = true;
+                }
+            }
+            match self.stages.iter().position(|stage| stage.records.len() < STEPS) {
+                None => return Ok(()),
+                Some(stage) if !goes_on => return Err(SimulationError::Stuck { stage }),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Always the one that can go on first: so a stage that decides by what has arrived knows of everything that could have
+    /// arrived.
+    fn by_messages(&mut self) -> Result<(), SimulationError> {
+        loop {
+            let unfinished = || self.stages.iter().enumerate().filter(|(_, stage)| stage.records.len() < STEPS);
+            let ready = unfinished().filter_map(|(index, stage)| Some((index, stage.next(&self.exchange)?)));
+            match (ready.min_by(|(_, (a, _)), (_, (b, _))| a.total_cmp(b)), unfinished().next()) {
+                (Some((index, (at, next))), _) => self.perform(index, at, next)?,
+                (None, Some((stage, _))) => return Err(SimulationError::Stuck { stage }),
+                (None, None) => return Ok(()),
+            }
         }
     }
 }

@@ -11,7 +11,9 @@ use super::stage::Next;
 /// microbatches of each pass come in ascending order.
 pub(super) struct Order<'a> {
     program: &'a StageProgram,
-    /// Steps that are over.
+    /// The stage's steps, in order.
+    list: &'a [Step],
+    /// Steps of the optimizer that are over.
     pub steps: usize,
     /// The next of the stage's listed steps, if they are followed.
     listed: usize,
@@ -20,8 +22,8 @@ pub(super) struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    pub fn new(program: &'a StageProgram) -> Self {
-        Self { program, steps: 0, listed: 0, begun: [0; 2] }
+    pub fn new(program: &'a StageProgram, list: &'a [Step]) -> Self {
+        Self { program, list, steps: 0, listed: 0, begun: [0; 2] }
     }
 
     /// What comes next and when, given the earliest `time` of each possible thing, at least `now`; `None` if not known.
@@ -29,7 +31,7 @@ impl<'a> Order<'a> {
         if self.program.is_message_driven() {
             return self.next_arrived(now, time);
         }
-        let next = match self.program.steps.get(self.listed) {
+        let next = match self.list.get(self.listed) {
             Some(Step::Post(action)) => Next::Post(*action),
             Some(Step::Run(action)) => Next::Begin(Some(*action)),
             Some(Step::Release(action)) => Next::Release(*action),
@@ -70,6 +72,6 @@ impl<'a> Order<'a> {
 
     /// Begins again.
     pub fn next_step(&mut self) {
-        *self = Self { steps: self.steps + 1, ..Self::new(self.program) };
+        *self = Self { steps: self.steps + 1, ..Self::new(self.program, self.list) };
     }
 }

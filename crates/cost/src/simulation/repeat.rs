@@ -1,8 +1,6 @@
 //! Passes that take the same time again: followed operation by operation once, and then repeated as a whole.
 
-use std::collections::HashMap;
-
-use quadrille_step::schedule::{Action, Pass};
+use quadrille_step::schedule::Action;
 
 use super::{Event, StageTimes};
 
@@ -16,19 +14,22 @@ pub(super) struct Repeat {
     pub events: Vec<Event>,
 }
 
-/// The passes of a stage that have been followed, by chunk and pass.
+/// The passes of a kind of stages that have been followed.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
-    known: HashMap<(usize, Pass), Repeat>,
+    /// By chunk and pass.
+    known: Vec<[Option<Repeat>; 3]>,
 }
 
 impl Repeats {
     pub fn get(&self, action: Action) -> Option<&Repeat> {
-        self.known.get(&(action.chunk, action.pass))
+        self.known.get(action.chunk)?[action.pass as usize].as_ref()
     }
 
     pub fn insert(&mut self, action: Action, repeat: Repeat) {
-        self.known.insert((action.chunk, action.pass), repeat);
+        let chunks = self.known.len().max(action.chunk + 1);
+        self.known.resize_with(chunks, Default::default);
+        self.known[action.chunk][action.pass as usize] = Some(repeat);
     }
 }
 
@@ -45,13 +46,14 @@ impl Repeat {
         Self { seconds, times, events: events.iter().map(shifted).collect() }
     }
 
-    /// Adds it to a record, for a pass that begins at `start`.
-    pub fn add_to(&self, action: Action, start: f64, times: &mut StageTimes, events: &mut Vec<Event>) {
+    /// Adds it to the record of a stage, for a pass that begins at `start`.
+    pub fn add_to(&self, stage: usize, action: Action, start: f64, times: &mut StageTimes, events: &mut Vec<Event>) {
         times.busy_s += self.times.busy_s;
         for (axes, waited) in &self.times.waiting_on_collectives_s {
             *times.waiting_on_collectives_s.entry(*axes).or_default() += waited;
         }
         events.extend(self.events.iter().map(|event| Event {
+            stage,
             action: Some(action),
             start_s: start + event.start_s,
             end_s: start + event.end_s,

@@ -1,12 +1,13 @@
 //! One stage as time passes.
 
-use quadrille_spec::AxisSet;
+use quadrille_spec::{Axis, AxisSet};
 use quadrille_step::schedule::Action;
-use quadrille_step::{Layer, StageProgram, When};
+use quadrille_step::{Layer, Message, StageProgram, When};
 
 use super::exchange::{Exchange, MessageId, Taken};
 use super::order::Order;
 use super::repeat::{Repeat, Repeats};
+use super::stages::Place;
 use super::stream::{Flight, FlightId, Streams};
 use super::tasks::{PricedMessage, PricedSection, PricedStage, Task, TaskKind};
 use super::{Event, Lane, Machine, PassSpan, SimulationError, StageTimes};
@@ -44,6 +45,11 @@ pub(super) struct Record {
 }
 
 pub(super) struct Stage<'a> {
+    /// The number of its kind.
+    pub kind: usize,
+    /// Its coordinate on the pipe axis.
+    stage: usize,
+    /// Of its kind.
     program: &'a StageProgram,
     priced: &'a PricedStage,
     machine: &'a dyn Machine,
@@ -59,18 +65,20 @@ pub(super) struct Stage<'a> {
     pub records: Vec<Record>,
     running: Option<Running<'a>>,
     streams: Streams,
-    repeats: Repeats,
     /// Whether events are recorded.
     events: bool,
 }
 
 impl<'a> Stage<'a> {
-    pub fn new(program: &'a StageProgram, priced: &'a PricedStage, machine: &'a dyn Machine, events: bool) -> Self {
+    pub fn new(place: Place<'a>, priced: &'a PricedStage, machine: &'a dyn Machine, events: bool) -> Self {
+        let Place { kind, stage, program, steps } = place;
         Self {
+            kind,
+            stage,
             program,
             priced,
             machine,
-            order: Order::new(program),
+            order: Order::new(program, steps),
             now: 0.0,
             host: 0.0,
             host_at: None,
@@ -78,7 +86,6 @@ impl<'a> Stage<'a> {
             records: Vec::new(),
             running: None,
             streams: Streams::new(machine.streams_by_group()),
-            repeats: Repeats::default(),
             events,
         }
     }
@@ -100,8 +107,14 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Does at time `at` what [`Stage::next`] has said.
-    pub fn perform(&mut self, at: f64, next: Next, exchange: &mut Exchange) -> Result<(), SimulationError> {
+    /// Does at time `at` what [`Stage::next`] has said; `repeats` are of its kind.
+    pub fn perform(
+        &mut self,
+        at: f64,
+        next: Next,
+        exchange: &mut Exchange,
+        repeats: &mut Repeats,
+    ) -> Result<(), SimulationError> {
         self.record.times.waiting_on_stages_s += at - self.now;
         self.now = at;
         self.order.advance(next);
@@ -117,7 +130,7 @@ impl<'a> Stage<'a> {
             }
             Next::Continue | Next::Release(_) => {}
         }
-        self.work(exchange)
+        self.work(exchange, repeats)
     }
 
     fn microbatches(&self) -> usize {
@@ -130,7 +143,12 @@ impl<'a> Stage<'a> {
 
     fn message(&self, action: Action, message: &PricedMessage) -> MessageId {
         let microbatch = self.order.steps * self.microbatches() + action.microbatch;
-        MessageId { tag: message.tag, position: message.position, microbatch }
+        MessageId { tag: self.own(message).tag, position: message.position, microbatch }
+    }
+
+    /// A message of the kind as this stage has it.
+    fn own(&self, message: &PricedMessage) -> Message {
+        message.message.moved([self.program.stage, self.stage], self.program.grid().size(Axis::Pipe))
     }
 
     /// The latest of the messages' times, at least now; `None` if one is not known.
@@ -139,7 +157,7 @@ impl<'a> Stage<'a> {
     }
 
     fn begin(&self, action: Option<Action>) -> Result<Running<'a>, SimulationError> {
-        let stage = self.program.stage;
+        let stage = self.stage;
         let factor = self.machine.slowdown(stage, action);
         let slowdown = SimulationError::check_seconds(stage, Layer::Step, "slowdown", factor)?;
         Ok(Running {
@@ -169,21 +187,21 @@ impl<'a> Stage<'a> {
     }
 
     /// Does the running section until it ends or depends on another stage: as it went before, or task by task.
-    fn work(&mut self, exchange: &mut Exchange) -> Result<(), SimulationError> {
+    fn work(&mut self, exchange: &mut Exchange, repeats: &mut Repeats) -> Result<(), SimulationError> {
         let Some((running, action)) = self.running.and_then(|running| Some((running, running.action?))) else {
             return self.do_tasks(exchange);
         };
-        let repeats = running.task == 0
+        let is_repeated = running.task == 0
             && running.slowdown == 1.0
             && action.microbatch > 0
             && (action.microbatch + 1 < self.microbatches() || !running.section.ends)
             && !running.section.meets
             && self.streams.are_free(self.now, exchange);
-        if !repeats {
+        if !is_repeated {
             return self.do_tasks(exchange);
         }
-        if let Some(repeat) = self.repeats.get(action) {
-            repeat.add_to(action, self.now, &mut self.record.times, &mut self.record.events);
+        if let Some(repeat) = repeats.get(action) {
+            repeat.add_to(self.stage, action, self.now, &mut self.record.times, &mut self.record.events);
             self.now += repeat.seconds;
             self.end(running, exchange);
             return Ok(());
@@ -194,7 +212,7 @@ impl<'a> Stage<'a> {
             let events = self.record.events[events..].iter().filter(|event| !matches!(event.lane, Lane::Link { .. }));
             let events: Vec<Event> = events.copied().collect();
             let repeat = Repeat::between(start, self.now - start, &times, &self.record.times, &events);
-            self.repeats.insert(action, repeat);
+            repeats.insert(action, repeat);
         }
         Ok(())
     }
@@ -270,7 +288,7 @@ impl<'a> Stage<'a> {
             if carried && self.order.steps == 0 {
                 return Ok(());
             }
-            return Err(SimulationError::NotIssued { stage: self.program.stage, layer: task.layer, what: task.name });
+            return Err(SimulationError::NotIssued { stage: self.stage, layer: task.layer, what: task.name });
         };
         if let Flight::Common(_) = flight {
             self.event(Lane::Axes(axes), task, running.action, span);
@@ -298,7 +316,7 @@ impl<'a> Stage<'a> {
 
     /// Records the running section as far as it has come.
     fn span(&mut self, running: Running) {
-        let (stage, action, start_s) = (self.program.stage, running.action, running.start);
+        let (stage, action, start_s) = (self.stage, running.action, running.start);
         self.record.passes.push(PassSpan { stage, action, start_s, end_s: self.now });
     }
 
@@ -313,9 +331,9 @@ impl<'a> Stage<'a> {
             return;
         };
         for message in &running.section.sends {
-            let link = [self.program.stage, message.peer];
-            let span = exchange.send(self.message(action, message), link, self.now, message.seconds);
-            self.push(Lane::Link { to: message.peer }, "message", message.layer, Some(action), span);
+            let Message { peer, layer, .. } = self.own(message);
+            let span = exchange.send(self.message(action, message), [self.stage, peer], self.now, message.seconds);
+            self.push(Lane::Link { to: peer }, "message", layer, Some(action), span);
         }
     }
 
@@ -327,7 +345,7 @@ impl<'a> Stage<'a> {
     fn push(&mut self, lane: Lane, name: &'static str, layer: Layer, action: Option<Action>, span: Taken) {
         let Taken { start: start_s, end: end_s } = span;
         if self.events && end_s > start_s {
-            self.record.events.push(Event { stage: self.program.stage, lane, name, layer, action, start_s, end_s });
+            self.record.events.push(Event { stage: self.stage, lane, name, layer, action, start_s, end_s });
         }
     }
 }

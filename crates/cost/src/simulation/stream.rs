@@ -1,11 +1,9 @@
 //! The communication streams of a stage's rank and the collectives under way on them: one after the other in the order of
 //! their issue, as the communicator runs them; of all groups on one stream, or each group's on its own.
 
-use std::collections::HashMap;
-
 use quadrille_spec::AxisSet;
 
-use super::exchange::{Exchange, MeetingId, Taken};
+use super::exchange::{Exchange, MeetingId, Taken, entry};
 use super::tasks::Meeting;
 
 /// A collective under way.
@@ -34,11 +32,12 @@ pub(super) type FlightId = (usize, Option<usize>);
 pub(super) struct Streams {
     /// Whether each group has a stream of its own.
     by_group: bool,
-    /// The last collective of each stream.
-    last: HashMap<AxisSet, Flight>,
-    flights: HashMap<FlightId, Flight>,
+    /// The last collective of each stream: there are few.
+    last: Vec<(AxisSet, Flight)>,
+    /// In the order of their issue.
+    flights: Vec<(FlightId, Flight)>,
     /// How often this stage has met others, by axes and whether only the ends meet.
-    meetings: HashMap<(AxisSet, bool), usize>,
+    meetings: Vec<((AxisSet, bool), usize)>,
 }
 
 impl Streams {
@@ -54,17 +53,24 @@ impl Streams {
     /// Whether nothing is under way from a time on.
     pub fn are_free(&self, now: f64, exchange: &Exchange) -> bool {
         let ended = |last: &Flight| last.taken(exchange).is_some_and(|last| last.end <= now);
-        self.flights.is_empty() && self.last.values().all(ended)
+        self.flights.is_empty() && self.last.iter().all(|(_, last)| ended(last))
+    }
+
+    /// The last collective of a group's stream.
+    fn last(&self, axes: AxisSet) -> Option<&Flight> {
+        let stream = self.of(axes);
+        self.last.iter().find(|(known, _)| *known == stream).map(|(_, last)| last)
     }
 
     /// Whether it is not yet known when the stream of a group is free.
     pub fn is_open(&self, axes: AxisSet, exchange: &Exchange) -> bool {
-        self.last.get(&self.of(axes)).is_some_and(|flight| flight.taken(exchange).is_none())
+        self.last(axes).is_some_and(|flight| flight.taken(exchange).is_none())
     }
 
     /// Whether it is not yet known when the collective is done.
     pub fn is_pending(&self, id: FlightId, exchange: &Exchange) -> bool {
-        self.flights.get(&id).is_some_and(|flight| flight.taken(exchange).is_none())
+        let flight = self.flights.iter().find(|(known, _)| *known == id);
+        flight.is_some_and(|(_, flight)| flight.taken(exchange).is_none())
     }
 
     /// Puts a collective at the end of the stream.
@@ -77,26 +83,27 @@ impl Streams {
         meeting: Option<Meeting>,
         exchange: &mut Exchange,
     ) -> Flight {
-        let stream = self.of(axes);
-        let free = self.last.get(&stream).and_then(|last| last.taken(exchange)).map_or(0.0, |last| last.end);
+        let free = self.last(axes).and_then(|last| last.taken(exchange)).map_or(0.0, |last| last.end);
         let start = free.max(at);
         let flight = match meeting {
             None => Flight::Own(Taken { start, end: start + seconds }),
             Some(Meeting { ends, stages }) => {
-                let count = self.meetings.entry((axes, ends)).or_default();
+                let count = entry(&mut self.meetings, (axes, ends), 0);
                 let id = MeetingId { axes, ends, number: *count };
                 *count += 1;
                 exchange.meet(id, stages, start, seconds);
                 Flight::Common(id)
             }
         };
-        self.last.insert(stream, flight);
-        self.flights.insert(id, flight);
+        let stream = self.of(axes);
+        *entry(&mut self.last, stream, flight) = flight;
+        self.flights.push((id, flight));
         flight
     }
 
     /// The collective that is waited for.
     pub fn take(&mut self, id: FlightId) -> Option<Flight> {
-        self.flights.remove(&id)
+        let at = self.flights.iter().position(|(known, _)| *known == id)?;
+        Some(self.flights.remove(at).1)
     }
 }

@@ -1,4 +1,4 @@
-//! A stage's program as priced tasks: every operation is priced once, however many microbatches run it.
+//! The program of a kind of stages as priced tasks: every operation is priced once, however many microbatches run it.
 
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, Route};
 use quadrille_step::schedule::{Action, Pass};
@@ -40,11 +40,9 @@ pub(super) struct Meeting {
 /// A message of a section.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct PricedMessage {
-    pub tag: u32,
+    pub message: Message,
     /// Tells the messages of one tag and microbatch apart.
     pub position: usize,
-    pub peer: usize,
-    pub layer: Layer,
     pub seconds: f64,
 }
 
@@ -60,7 +58,7 @@ pub(super) struct PricedSection {
     pub ends: bool,
 }
 
-/// The sections of a stage.
+/// The sections of a kind of stages.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PricedStage {
     /// By chunk and pass.
@@ -123,10 +121,9 @@ impl Pricing<'_> {
 
     fn messages(&self, messages: &[Message]) -> Result<Vec<PricedMessage>, SimulationError> {
         let priced = messages.iter().enumerate().map(|(position, message)| {
-            let Message { value, peer, tag, layer } = *message;
-            let bytes = self.program.local_bytes(value);
-            let seconds = self.check(layer, "message", self.machine.message_seconds(bytes))?;
-            Ok(PricedMessage { tag, position, peer, layer, seconds })
+            let bytes = self.program.local_bytes(message.value);
+            let seconds = self.check(message.layer, "message", self.machine.message_seconds(bytes))?;
+            Ok(PricedMessage { message: *message, position, seconds })
         });
         priced.collect()
     }

@@ -35,12 +35,12 @@ const FASTER: [(&str, Faster); 12] = [
 
 fn seconds(case: &Case, cluster: &Cluster, framework: Framework) -> f64 {
     let problem = case.problem_on(cluster, framework);
-    problem.price_program(&problem.program(&case.layout).unwrap()).unwrap().seconds
+    problem.price_program(&mut problem.folded(&case.layout).unwrap()).unwrap().seconds
 }
 
 fn memory(case: &Case, framework: Framework) -> Memory {
     let problem = case.problem(framework);
-    problem.price_program(&problem.program(&case.layout).unwrap()).unwrap().memory
+    problem.price_program(&mut problem.folded(&case.layout).unwrap()).unwrap().memory
 }
 
 proptest! {

@@ -97,10 +97,10 @@ impl Run {
         let problem = Problem::new(&self.model, &self.cluster, self.framework, self.global_batch, self.seq_len)?;
         let on_last = matches!(self.measured, Measured::RestBytes(_) | Measured::PeakBytes(_, Reading::Allocated));
         let layout = self.candidate.layout(self.model.layers(), self.global_batch, self.seq_len)?;
-        let program = problem.program(&layout)?;
-        let price = problem.price_program(&program)?;
-        Ok(match program.stages.last().filter(|_| on_last) {
-            Some(last) => Price { memory: problem.memory_of_stage_program(last), ..price },
+        let mut program = problem.folded(&layout)?;
+        let price = problem.price_program(&mut program)?;
+        Ok(match program.stages.len().checked_sub(1).filter(|_| on_last) {
+            Some(last) => Price { memory: problem.memory_of_stage_program(program.unfolded(last)), ..price },
             None => price,
         })
     }

@@ -26,7 +26,8 @@ pub(super) fn apply(b: &Builder, ops: &mut Vec<Op>) {
         let mut first: BTreeMap<ValueId, (ValueId, Op)> = BTreeMap::new();
         let mut order = Vec::new();
         for op in block {
-            let Some(collective) = gathers(op) else { continue };
+            // A wait whose issue lies before another layer's operations has been done there.
+            let Some((collective, true)) = gathers(op).map(|collective| (collective, is_issue(op))) else { continue };
             let (whole, _) = *first.entry(collective.input).or_insert_with(|| {
                 order.push(collective.input);
                 (collective.output, *op)
@@ -55,6 +56,10 @@ pub(super) fn apply(b: &Builder, ops: &mut Vec<Op>) {
         }));
     }
     *ops = out;
+}
+
+fn is_issue(op: &Op) -> bool {
+    matches!(op.operation, Operation::Issue(_))
 }
 
 /// Whether it waits for what the last update has sent of a weight.
