@@ -11,8 +11,8 @@
 //!   last of them has come to it;
 //! - a message-driven stage decides when it is free: backward before forward among what has arrived.
 //!
-//! A pass that begins with a free communication stream takes the same time for every microbatch but the first, so that its
-//! operations are followed once only.
+//! A pass that begins and ends with free communication streams takes the same time for every microbatch of which no more is
+//! asked than of others, and on every stage of a kind: its operations are followed once only.
 //!
 //! Two steps are simulated and the second is reported: with ZeRO it waits for the gathers of updated weights that the
 //! first one's update has issued, as every step but the first does.
@@ -74,7 +74,7 @@ fn simulation(program: &Stages, machine: &dyn Machine, events: bool) -> Result<S
     let positions = program.kinds.first().map_or(1, |kind| kind.layout.overlap_chunks);
     let stages: Vec<Stage> = program.places.iter().map(stage).collect();
     let exchange = Exchange::new(stages.len(), positions);
-    let repeats = program.places.iter().map(|_| Repeats::default()).collect();
+    let repeats = program.kinds.iter().map(|_| Repeats::default()).collect();
     let stages = Run { stages, exchange, repeats }.through()?;
     Ok(report(stages.into_iter().map(|stage| stage.records).collect()))
 }
@@ -97,7 +97,8 @@ impl<'a> Run<'a> {
     }
 
     fn perform(&mut self, stage: usize, at: f64, next: Next) -> Result<(), SimulationError> {
-        self.stages[stage].perform(at, next, &mut self.exchange, &mut self.repeats[stage])
+        let stage = &mut self.stages[stage];
+        stage.perform(at, next, &mut self.exchange, &mut self.repeats[stage.kind])
     }
 
     /// Stages that follow lists go as far as they can, in turn: when things happen does not depend on who is asked first.

@@ -1,4 +1,5 @@
-//! Passes that take the same time again: followed operation by operation once, and then repeated as a whole.
+//! Passes that take the same time again: followed operation by operation once, from a time 0 of their own, and then repeated as
+//! a whole. So they take the same to the last bit whenever they begin: what is decided by who comes first is decided alike.
 
 use quadrille_step::schedule::Action;
 
@@ -18,34 +19,22 @@ pub(super) struct Repeat {
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     /// By chunk and pass.
-    known: Vec<[Option<Repeat>; 3]>,
+    known: Vec<[Option<Followed>; 3]>,
 }
 
-impl Repeats {
-    pub fn get(&self, action: Action) -> Option<&Repeat> {
-        self.known.get(action.chunk)?[action.pass as usize].as_ref()
-    }
+/// What is known of a pass that has been followed; `None`: it leaves collectives under way, and so is not the same again.
+type Followed = Option<Repeat>;
 
-    pub fn insert(&mut self, action: Action, repeat: Repeat) {
+impl Repeats {
+    /// What is known of a pass; `None` as long as it was not followed.
+    pub fn get(&mut self, action: Action) -> &mut Option<Followed> {
         let chunks = self.known.len().max(action.chunk + 1);
         self.known.resize_with(chunks, Default::default);
-        self.known[action.chunk][action.pass as usize] = Some(repeat);
+        &mut self.known[action.chunk][action.pass as usize]
     }
 }
 
 impl Repeat {
-    /// The difference between two states of a stage's record, `seconds` apart: at `start` and after the pass.
-    pub fn between(start: f64, seconds: f64, before: &StageTimes, after: &StageTimes, events: &[Event]) -> Self {
-        let mut times = after.clone();
-        times.busy_s -= before.busy_s;
-        for (axes, waited) in &before.waiting_on_collectives_s {
-            *times.waiting_on_collectives_s.entry(*axes).or_default() -= waited;
-        }
-        times.waiting_on_collectives_s.retain(|_, waited| *waited > 0.0);
-        let shifted = |event: &Event| Event { start_s: event.start_s - start, end_s: event.end_s - start, ..*event };
-        Self { seconds, times, events: events.iter().map(shifted).collect() }
-    }
-
     /// Adds it to the record of a stage, for a pass that begins at `start`.
     pub fn add_to(&self, stage: usize, action: Action, start: f64, times: &mut StageTimes, events: &mut Vec<Event>) {
         times.busy_s += self.times.busy_s;

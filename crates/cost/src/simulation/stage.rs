@@ -188,41 +188,66 @@ impl<'a> Stage<'a> {
 
     /// Does the running section until it ends or depends on another stage: as it went before, or task by task.
     fn work(&mut self, exchange: &mut Exchange, repeats: &mut Repeats) -> Result<(), SimulationError> {
-        let Some((running, action)) = self.running.and_then(|running| Some((running, running.action?))) else {
-            return self.do_tasks(exchange);
-        };
-        let is_repeated = running.task == 0
+        if let Some(running) = self.running
+            && let Some(action) = running.action
+            && self.is_usual(&running, action, exchange)
+        {
+            let known = repeats.get(action);
+            let followed = match known {
+                Some(followed) => followed,
+                None => known.insert(self.follow(exchange)?),
+            };
+            if let Some(repeat) = followed {
+                repeat.add_to(self.stage, action, self.now, &mut self.record.times, &mut self.record.events);
+                self.now += repeat.seconds;
+                self.end(running, exchange);
+                return Ok(());
+            }
+        }
+        self.do_tasks(exchange)
+    }
+
+    /// Whether a pass that begins takes what it takes of any microbatch, if it leaves nothing under way.
+    fn is_usual(&self, running: &Running, action: Action, exchange: &Exchange) -> bool {
+        let PricedSection { begins, ends, meets, .. } = *running.section;
+        running.task == 0
             && running.slowdown == 1.0
-            && action.microbatch > 0
-            && (action.microbatch + 1 < self.microbatches() || !running.section.ends)
-            && !running.section.meets
-            && self.streams.are_free(self.now, exchange);
-        if !is_repeated {
-            return self.do_tasks(exchange);
-        }
-        if let Some(repeat) = repeats.get(action) {
-            repeat.add_to(self.stage, action, self.now, &mut self.record.times, &mut self.record.events);
-            self.now += repeat.seconds;
-            self.end(running, exchange);
-            return Ok(());
-        }
-        let (start, times, events) = (self.now, self.record.times.clone(), self.record.events.len());
-        self.do_tasks(exchange)?;
-        if self.running.is_none() && self.streams.are_free(self.now, exchange) {
-            let events = self.record.events[events..].iter().filter(|event| !matches!(event.lane, Lane::Link { .. }));
-            let events: Vec<Event> = events.copied().collect();
-            let repeat = Repeat::between(start, self.now - start, &times, &self.record.times, &events);
-            repeats.insert(action, repeat);
+            && (action.microbatch > 0 || !begins)
+            && (action.microbatch + 1 < self.microbatches() || !ends)
+            && !meets
+            && self.streams.are_free(self.now, exchange)
+    }
+
+    /// What the pass that begins takes from a time 0 on, with free streams; `None` if it leaves something under way.
+    fn follow(&mut self, exchange: &mut Exchange) -> Result<Option<Repeat>, SimulationError> {
+        let streams = Streams::new(self.machine.streams_by_group());
+        let streams = std::mem::replace(&mut self.streams, streams);
+        let record = std::mem::take(&mut self.record);
+        let (now, host) = (std::mem::take(&mut self.now), std::mem::take(&mut self.host));
+        let (running, host_at) = (self.running, self.host_at);
+        self.go_on(exchange)?;
+        let is_free = self.streams.are_free(self.now, exchange);
+        let Record { times, events, .. } = std::mem::replace(&mut self.record, record);
+        let repeat = Repeat { seconds: self.now, times, events };
+        (self.streams, self.now, self.host) = (streams, now, host);
+        (self.running, self.host_at) = (running, host_at);
+        Ok(is_free.then_some(repeat))
+    }
+
+    fn do_tasks(&mut self, exchange: &mut Exchange) -> Result<(), SimulationError> {
+        self.go_on(exchange)?;
+        match self.running {
+            Some(running) if running.task == running.section.tasks.len() => self.end(running, exchange),
+            _ => {}
         }
         Ok(())
     }
 
-    fn do_tasks(&mut self, exchange: &mut Exchange) -> Result<(), SimulationError> {
-        while let Some(running) = self.running {
-            let Some(task) = running.section.tasks.get(running.task) else {
-                self.end(running, exchange);
-                break;
-            };
+    /// Does tasks until one depends on another stage, or none is left.
+    fn go_on(&mut self, exchange: &mut Exchange) -> Result<(), SimulationError> {
+        while let Some(running) = self.running
+            && let Some(task) = running.section.tasks.get(running.task)
+        {
             let skipped =
                 running.action.is_some_and(|action| !task.when.includes(action.microbatch, self.microbatches()));
             if !skipped {

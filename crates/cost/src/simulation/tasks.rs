@@ -54,7 +54,9 @@ pub(super) struct PricedSection {
     pub sends: Vec<PricedMessage>,
     /// Whether several stages take part in one of its collectives.
     pub meets: bool,
-    /// Whether the last microbatch does more than others.
+    /// Whether the first microbatch does more than others.
+    pub begins: bool,
+    /// Whether the last one does.
     pub ends: bool,
 }
 
@@ -114,9 +116,9 @@ impl Pricing<'_> {
             self.operation(op, &mut tasks)?;
         }
         let meets = tasks.iter().any(|task| matches!(task.kind, TaskKind::Issue { meeting: Some(_), .. }));
-        let ends = tasks.iter().any(|task| task.when == When::Last);
+        let [begins, ends] = [When::First, When::Last].map(|when| tasks.iter().any(|task| task.when == when));
         let (receives, sends) = (self.messages(&section.receives)?, self.messages(&section.sends)?);
-        Ok(PricedSection { receives, tasks, sends, meets, ends })
+        Ok(PricedSection { receives, tasks, sends, meets, begins, ends })
     }
 
     fn messages(&self, messages: &[Message]) -> Result<Vec<PricedMessage>, SimulationError> {
