@@ -143,13 +143,13 @@ impl Visit<'_> {
             return Ok(());
         }
         let left = if self.search.prune { MOST_OPEN / 2 } else { 0 };
-        let Self { search, problem, kept, tally, survivors, .. } = self;
-        survivors.settle(left, stop, search, problem, kept, &mut tally.counts)
+        let Self { search, pool, kept, tally, survivors, .. } = self;
+        survivors.settle(left, stop, search, pool, kept, &mut tally.counts)
     }
 }
 
 /// Whether a layout of such bounds may be kept; it is counted if not.
-fn is_left(search: &Search, kept: &Kept, counts: &mut Counts, seconds: f64, bytes: u64) -> bool {
+pub(super) fn is_left(search: &Search, kept: &Kept, counts: &mut Counts, seconds: f64, bytes: u64) -> bool {
     if !search.prune {
         return true;
     }

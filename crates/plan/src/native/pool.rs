@@ -6,13 +6,15 @@ use quadrille_cost::native::{Bounds, Problem};
 
 /// Bounds that nobody uses now.
 pub(super) struct Pool<'a> {
+    /// What they are of.
+    pub problem: &'a Problem,
     first: Bounds<'a>,
     idle: Mutex<Vec<Bounds<'a>>>,
 }
 
 impl<'a> Pool<'a> {
     pub fn new(problem: &'a Problem) -> Self {
-        Self { first: Bounds::new(problem), idle: Mutex::new(Vec::new()) }
+        Self { problem, first: Bounds::new(problem), idle: Mutex::new(Vec::new()) }
     }
 
     /// Does something with bounds of its own.

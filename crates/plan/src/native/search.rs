@@ -101,7 +101,7 @@ impl Search<'_> {
         let mut tally = Tally::default();
         let domain = node(self.setting.cluster, self.setting.per_node, self.devices);
         let Cuts { cuts, mut stopped } = cuts(&problem, &rules, &self.space, self.devices, domain, &mut tally, stop);
-        let visit = |cut: &Cut, kept: &Kept| Visit::new(self, &problem, rules, cut, kept.clone());
+        let visit = |cut: &Cut, kept: &Kept| Visit::new(self, &pool, rules, cut, kept.clone());
         let ordered = self.likely(&cuts, &pool, |cut| visit(cut, &kept), stop)?;
         stopped |= stop();
         // Where the time is up they are all that is known, else they tell what is good.
@@ -131,7 +131,7 @@ impl Search<'_> {
                 stopped |= part.stopped;
                 survivors.all.extend(part.survivors.all);
             }
-            survivors.settle(0, stop, self, &problem, &mut kept, &mut tally.counts)?;
+            survivors.settle(0, stop, self, &pool, &mut kept, &mut tally.counts)?;
             stopped |= !survivors.all.is_empty();
             (rest, wave) = (later, wave + 1);
         }

@@ -1,10 +1,12 @@
 //! Layouts that bounds have not ruled out, until they are priced by their programs: the most promising first, so that the
-//! others need not be.
+//! others need not be. Whoever's turn it is is bounded once more, along the passes of its schedule.
 
 use quadrille_cost::native::{Candidate, Memory, Parts, Price, PriceError, Problem};
 use rayon::prelude::*;
 
+use super::by_bounds::is_left;
 use super::count::Counts;
+use super::pool::Pool;
 use super::ranking::{Kept, Ranked};
 use super::search::Search;
 use super::setting::Setting;
@@ -41,7 +43,7 @@ impl Survivors {
         left: usize,
         stop: &(dyn Fn() -> bool + Sync),
         search: &Search,
-        problem: &Problem,
+        pool: &Pool,
         kept: &mut Kept,
         counts: &mut Counts,
     ) -> Result<(), PriceError> {
@@ -57,13 +59,33 @@ impl Survivors {
                 return Ok(());
             }
             let part = self.all.drain(self.all.len().saturating_sub(PART)..).rev();
-            let part: Vec<Candidate> = part.map(|survivor| survivor.candidate).collect();
-            let fitting = fitting(&part, &search.setting, problem)?;
+            let mut part: Vec<Survivor> = part.collect();
+            if search.prune {
+                part = closely_bounded(part, pool)?;
+                part.retain(|survivor| is_left(search, kept, counts, survivor.seconds, survivor.bytes));
+            }
+            let part: Vec<Candidate> = part.iter().map(|survivor| survivor.candidate).collect();
+            let fitting = fitting(&part, &search.setting, pool.problem)?;
             counts.priced += part.len() as u64;
             counts.fitting += fitting.len() as u64;
             fitting.into_iter().for_each(|ranked| kept.offer(ranked));
         }
     }
+}
+
+/// The same with closer bounds.
+///
+/// # Errors
+/// What has no program.
+fn closely_bounded(survivors: Vec<Survivor>, pool: &Pool) -> Result<Vec<Survivor>, PriceError> {
+    let bound = |survivor: Survivor| {
+        pool.with(|bounds| {
+            let pieces = bounds.pieces(&survivor.candidate)?;
+            let (seconds, bytes) = bounds.by_lists(&survivor.candidate, &pieces)?;
+            Ok(Survivor { seconds, bytes, ..survivor })
+        })
+    };
+    survivors.into_par_iter().map(bound).collect()
 }
 
 /// Those of the candidates that fit, in their order, with their prices, as far as they are compared.

@@ -1,12 +1,13 @@
 //! The search of one cut: every configuration whose x, y, z and context have given sizes and places.
 
-use quadrille_cost::native::{Bounds, Candidate, PriceError, Problem};
+use quadrille_cost::native::{Bounds, Candidate, PriceError};
 use quadrille_spec::{EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
 
 use super::bounds::state_bytes;
 use super::count::Tally;
 use super::cuts::{Cut, Outer};
 use super::legal::Rules;
+use super::pool::Pool;
 use super::ranking::Kept;
 use super::search::Search;
 use super::space::{Space, divisors};
@@ -15,7 +16,7 @@ use super::survivors::Survivors;
 /// A cut on its way through the search.
 pub(super) struct Visit<'a> {
     pub search: &'a Search<'a>,
-    pub problem: &'a Problem,
+    pub pool: &'a Pool<'a>,
     rules: Rules<'a>,
     pub ends: Vec<End>,
     pub keep_weights: &'a [KeepWeights],
@@ -114,11 +115,11 @@ impl Open {
 }
 
 impl<'a> Visit<'a> {
-    pub fn new(search: &'a Search, problem: &'a Problem, rules: Rules<'a>, cut: &Cut, kept: Kept) -> Self {
+    pub fn new(search: &'a Search, pool: &'a Pool<'a>, rules: Rules<'a>, cut: &Cut, kept: Kept) -> Self {
         let ends = cut.outer.iter().map(|outer| End::new(search, &rules, cut, outer)).collect();
         let keep_weights = Space::where_it_counts(&search.space.keep_weights, cut.sizes[2] > 1);
         let (tally, survivors) = (Tally::default(), Survivors::default());
-        Self { search, problem, rules, ends, keep_weights, tally, kept, survivors, stopped: false, is_rough: false }
+        Self { search, pool, rules, ends, keep_weights, tally, kept, survivors, stopped: false, is_rough: false }
     }
 
     /// Looks at everything, until `stop` says so.

@@ -37,7 +37,7 @@ pub fn check(
 ) -> Result<Checked, ScheduleError> {
     let passes = if splits_weight_gradients { &ALL_PASSES[..] } else { &ALL_PASSES[..2] };
     let checked = check_order(lists, pipeline, passes)?;
-    execute(lists, pipeline, |_, _| 1.0)?;
+    execute(lists, pipeline, |_, _| 1.0, 0.0)?;
     Ok(checked)
 }
 

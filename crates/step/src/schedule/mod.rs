@@ -2,7 +2,7 @@
 //!
 //! [`actions`] makes the lists of a schedule, one per stage; [`check`] proves lists complete, ordered and free of
 //! deadlock; [`forward_actions`] leaves the forward passes of a schedule; [`steps`] and [`forward_steps`] add
-//! where receives are posted and send buffers released; [`makespan`] times the lists.
+//! where receives are posted and send buffers released; [`makespan`] times the lists, [`execute`] with messages.
 //!
 //! Letters: `p` stages, `r` a stage (0-based), `v` chunks of a stage, `m` microbatches, `N` microbatches of a group,
 //! `g` a global stage: chunk `c` on stage `r` is global stage `c p + r`. A microbatch passes the global stages in
@@ -32,7 +32,7 @@ pub use check::{Checked, check};
 pub use error::ScheduleError;
 pub use pipeline::Pipeline;
 pub use steps::{Step, forward_steps, steps};
-pub use timing::{Span, Timing, makespan};
+pub use timing::{Span, Timing, execute, makespan};
 
 /// Which part of the work on a microbatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

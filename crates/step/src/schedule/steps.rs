@@ -47,10 +47,8 @@ pub fn forward_steps(lists: &[Vec<Action>], pipeline: Pipeline) -> Result<Vec<Ve
 fn checked_steps(lists: &[Vec<Action>], pipeline: Pipeline, passes: &[Pass]) -> Result<Vec<Vec<Step>>, ScheduleError> {
     check_order(lists, pipeline, passes)?;
     let splits = passes.contains(&Pass::WeightGradient);
-    let timing = execute(lists, pipeline, |_, action| match action.pass {
-        Pass::Backward if !splits => 2.0,
-        _ => 1.0,
-    })?;
+    let times = |_, action: Action| if action.pass == Pass::Backward && !splits { 2.0 } else { 1.0 };
+    let timing = execute(lists, pipeline, times, 0.0)?;
     let positions = positions(lists, pipeline);
     let stages = lists.iter().enumerate();
     Ok(stages.map(|(stage, list)| stage_steps(list, stage, pipeline, &timing, &positions)).collect())

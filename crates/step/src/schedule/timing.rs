@@ -1,4 +1,4 @@
-//! How long a schedule takes when messages take no time.
+//! How long a schedule takes, if every message takes the same time.
 
 use std::collections::VecDeque;
 
@@ -54,14 +54,20 @@ pub fn makespan(
     times: impl Fn(usize, Action) -> f64,
 ) -> Result<Timing, ScheduleError> {
     check_order(lists, pipeline, training_passes(lists))?;
-    execute(lists, pipeline, times)
+    execute(lists, pipeline, times, 0.0)
 }
 
-/// [`makespan`] of lists that keep the rules of [`check_order`].
-pub(super) fn execute(
+/// [`makespan`] of lists that [`actions`](super::actions) has made, with messages that each take the time `message`, however
+/// many are under way: no execution in this order that takes these times at least is shorter.
+///
+/// # Errors
+///
+/// Lists that wait for each other for ever.
+pub fn execute(
     lists: &[Vec<Action>],
     pipeline: Pipeline,
     times: impl Fn(usize, Action) -> f64,
+    message: f64,
 ) -> Result<Timing, ScheduleError> {
     let mut ends: Vec<Option<f64>> = vec![None; pipeline.slots()];
     let mut spans: Vec<Vec<Span>> = lists.iter().map(|list| Vec::with_capacity(list.len())).collect();
@@ -72,7 +78,7 @@ pub(super) fn execute(
         let mut free = spans[stage].last().map_or(0.0, |span| span.end);
         for &action in &lists[stage][before..] {
             let arrival = match pipeline.source(stage, action) {
-                Some((sender, sending)) => ends[pipeline.slot(sender, sending)],
+                Some((sender, sending)) => ends[pipeline.slot(sender, sending)].map(|end| end + message),
                 None => Some(0.0),
             };
             let Some(arrival) = arrival else { break };

@@ -1,6 +1,7 @@
 //! Bytes that a rank has at least: that it allocates, or, of other frameworks than this program's engine, that live at once.
 
 use quadrille_spec::{Axis, EvenPieces, Recompute, Schedule, Zero};
+use quadrille_step::schedule::{Action, Pass};
 
 use super::holdings::Life;
 use super::measured::{Elements, Line, Place};
@@ -10,6 +11,11 @@ use crate::native::{Candidate, StateBytes};
 impl Bounds<'_> {
     /// Bytes that the rank of a candidate's program which has most has at least.
     pub fn bytes(&self, c: &Candidate, pieces: &Pieces) -> u64 {
+        self.bytes_with(c, pieces, None)
+    }
+
+    /// The same; closer with the lists of the schedule.
+    pub(super) fn bytes_with(&self, c: &Candidate, pieces: &Pieces, lists: Option<&[Vec<Action>]>) -> u64 {
         let (stages, even) = (c.size(Axis::Pipe), even(self.problem, c));
         let (last, longest) = (stages - 1, even.longer().start % stages);
         // Where weight gradients are put off, the last but one stage puts most off beside the last.
@@ -19,13 +25,14 @@ impl Bounds<'_> {
         let mut most = 0.0_f64;
         for (at, stage) in stages.into_iter().enumerate() {
             if at == 0 || stages[at - 1] != stage {
-                most = most.max(self.bytes_of(c, pieces, even, stage));
+                let list = lists.map(|lists| lists[stage].as_slice());
+                most = most.max(self.bytes_of(c, pieces, even, stage, list));
             }
         }
         most as u64
     }
 
-    fn bytes_of(&self, c: &Candidate, pieces: &Pieces, even: EvenPieces, stage: usize) -> f64 {
+    fn bytes_of(&self, c: &Candidate, pieces: &Pieces, even: EvenPieces, stage: usize, list: Option<&[Action]>) -> f64 {
         let (stages, measured, framework) = (c.size(Axis::Pipe), &pieces.measured, &self.problem.framework);
         let (all, microbatches) = (stages * c.chunks, c.microbatches(self.problem.global_batch));
         let mut known: Option<((usize, usize), Segments)> = None;
@@ -52,8 +59,12 @@ impl Bounds<'_> {
         }
         let (segments, puts_off) = (pieces.whole.is_some(), c.schedule == Schedule::ZeroBubble);
         let slack = if segments { SEGMENTS } else { 0.0 };
-        let living = living(c, microbatches, stage, &chunks, unknown || segments && puts_off) * (1.0 - slack);
-        let living = states + living;
+        let unknown = unknown || segments && puts_off;
+        let living = match list {
+            Some(list) => living_along(list, &chunks, unknown),
+            None => living(c, microbatches, stage, &chunks, unknown),
+        };
+        let living = states + living * (1.0 - slack);
         living * framework.allocator_factor + framework.reserved_bytes as f64
     }
 
@@ -108,6 +119,28 @@ fn living(c: &Candidate, microbatches: usize, stage: usize, chunks: &[Segments],
     let step: f64 = chunks.iter().map(|segments| segments.lives[Life::Step as usize]).sum();
     let turning = chunks.last().map_or(0.0, |last| if unknown { last.in_flight() } else { last.most_alone });
     step + (open - 1) as f64 * least + turning
+}
+
+/// The same along the passes of the stage: what the microbatches in flight have that are forward, or of which weight gradients
+/// are put off, and what one of them has that goes backward.
+fn living_along(list: &[Action], chunks: &[Segments], unknown: bool) -> f64 {
+    let (mut now, mut most) = (0.0_f64, 0.0_f64);
+    for action in list {
+        let segments = &chunks[action.chunk];
+        let [in_flight, late, put_off] =
+            [Life::InFlight, Life::Late, Life::PutOff].map(|life| segments.lives[life as usize]);
+        match action.pass {
+            Pass::Forward => now += in_flight + late,
+            Pass::Backward => {
+                let turning = if unknown { 0.0 } else { segments.most_alone - segments.in_flight() };
+                most = most.max(now + turning.max(0.0));
+                now += put_off - in_flight;
+            }
+            Pass::WeightGradient => now -= put_off + late,
+        }
+        most = most.max(now);
+    }
+    most + chunks.iter().map(|segments| segments.lives[Life::Step as usize]).sum::<f64>()
 }
 
 /// Whether a rank has one microbatch at a time, so that all its storages share buffers.

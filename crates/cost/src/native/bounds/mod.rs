@@ -22,6 +22,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quadrille_spec::{Axis, EvenPieces, KeepWeights, Recompute, Zero};
+use quadrille_step::StepError;
 
 use super::network::{Link, Placement};
 use super::{Candidate, PriceError, Problem};
@@ -161,32 +162,55 @@ impl<'a> Bounds<'a> {
 
     /// Seconds that a step of the candidate's program takes at least.
     pub fn seconds(&self, c: &Candidate, pieces: &Pieces) -> f64 {
-        let stages = c.size(Axis::Pipe);
-        let blocks = (0..c.chunks).map(|chunk| even(self.problem, c).blocks_of(chunk * stages)).sum();
-        self.seconds_with(c, pieces, pieces.measured.places[0].update.at(blocks))
+        self.seconds_with(c, pieces, self.update(c, pieces))
     }
 
-    /// The same without the update, for [`Bounds::passes`].
+    /// Seconds and bytes, as the schedule has the passes, one by one: closer bounds that take longer to know.
+    ///
+    /// # Errors
+    /// What the schedule cannot order.
+    pub fn by_lists(&self, c: &Candidate, pieces: &Pieces) -> Result<(f64, u64), PriceError> {
+        let pipeline = self.pipeline(c, &pieces.measured);
+        let Some(lists) = pipeline.lists().map_err(StepError::from)? else {
+            return Ok((self.seconds(c, pieces), self.bytes(c, pieces)));
+        };
+        let passed = pipeline.along(&lists).map_err(StepError::from)?;
+        let seconds = self.with_slack(pieces, passed.with(self.update(c, pieces)));
+        Ok((seconds, self.bytes_with(c, pieces, Some(&lists))))
+    }
+
+    /// Of [`Bounds::passes`]: without the update.
     pub fn seconds_of_passes(&self, c: &Candidate, pieces: &Pieces) -> f64 {
         self.seconds_with(c, pieces, 0.0)
     }
 
     fn seconds_with(&self, c: &Candidate, pieces: &Pieces, update: f64) -> f64 {
-        let slack = if pieces.whole.is_some() { SEGMENTS } else { ROUNDING };
-        let seconds = self.seconds_of(c, &pieces.measured, update);
-        let least = pieces.or.iter().map(|or| self.seconds_of(c, or, update)).fold(seconds, f64::min);
-        least * (1.0 - slack) + self.problem.framework.data_seconds
+        let seconds = |measured: &Measured| self.pipeline(c, measured).least().with(update);
+        let least = pieces.or.iter().map(seconds).fold(seconds(&pieces.measured), f64::min);
+        self.with_slack(pieces, least)
     }
 
-    fn seconds_of(&self, c: &Candidate, measured: &Measured, update: f64) -> f64 {
+    /// Seconds of a step whose passes and update take so long.
+    fn with_slack(&self, pieces: &Pieces, seconds: f64) -> f64 {
+        let slack = if pieces.whole.is_some() { SEGMENTS } else { ROUNDING };
+        seconds * (1.0 - slack) + self.problem.framework.data_seconds
+    }
+
+    /// Of the first stage.
+    fn update(&self, c: &Candidate, pieces: &Pieces) -> f64 {
+        let (stages, even) = (c.size(Axis::Pipe), even(self.problem, c));
+        let blocks = (0..c.chunks).map(|chunk| even.blocks_of(chunk * stages)).sum();
+        pieces.measured.places[0].update.at(blocks)
+    }
+
+    fn pipeline(&self, c: &Candidate, measured: &Measured) -> Pipeline {
         let stages = c.size(Axis::Pipe);
         let message = match stages {
             1 => 0.0,
             _ => measured.messages as f64 * self.link(c).message_seconds(measured.message as f64),
         };
         let counts = [stages, c.chunks, c.microbatches(self.problem.global_batch)];
-        let passed = Pipeline::new(c.schedule, counts, even(self.problem, c), &measured.places, message).least();
-        (passed.first + update).max(passed.any)
+        Pipeline::new(c.schedule, counts, even(self.problem, c), &measured.places, message)
     }
 
     fn link(&self, c: &Candidate) -> Link {

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use quadrille_spec::{EvenPieces, Schedule};
+use quadrille_step::schedule::{self, Action, ScheduleError};
 
 use super::measured::Place;
 
@@ -36,6 +37,13 @@ pub(super) struct Passed {
     pub first: f64,
     /// Until any stage can.
     pub any: f64,
+}
+
+impl Passed {
+    /// Seconds of a step in which the first stage's update takes so long.
+    pub fn with(self, update: f64) -> f64 {
+        (self.first + update).max(self.any)
+    }
 }
 
 /// A stage with what lies around it.
@@ -90,6 +98,33 @@ impl Pipeline {
         }
         passed.any = passed.any.max(passed.first);
         passed
+    }
+
+    /// The lists of the schedule; `None` if messages drive it.
+    ///
+    /// # Errors
+    /// What the schedule cannot order.
+    pub fn lists(&self) -> Result<Option<Vec<Vec<Action>>>, ScheduleError> {
+        match self.schedule {
+            Schedule::MessageDriven => Ok(None),
+            schedule => schedule::actions(schedule, self.sizes()).map(Some),
+        }
+    }
+
+    fn sizes(&self) -> schedule::Pipeline {
+        let Self { stages, chunks, microbatches, .. } = *self;
+        schedule::Pipeline { stages, chunks, microbatches, group: stages }
+    }
+
+    /// The same as [`Pipeline::least`] from the lists of the schedule: more, since every wait counts.
+    ///
+    /// # Errors
+    /// Lists that wait for each other for ever.
+    pub fn along(&self, lists: &[Vec<Action>]) -> Result<Passed, ScheduleError> {
+        let times = |stage: usize, action: Action| self.piece(action.chunk * self.stages + stage)[action.pass as usize];
+        let timing = schedule::execute(lists, self.sizes(), times, self.message)?;
+        let first = timing.spans.first().and_then(|spans| spans.last()).map_or(0.0, |span| span.end);
+        Ok(Passed { first, any: timing.total })
     }
 
     /// Seconds of a piece.
