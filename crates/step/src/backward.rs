@@ -235,7 +235,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
         Node::Send { x, sent } => {
             let received = b.like("received gradient", sent)?;
             known.boundaries.receives = Some(Boundary { value: received, layer: b.layer });
-            let complete = b.sharding(x).clone();
+            let complete = *b.sharding(x);
             let gradient = b.transition(received, &complete)?;
             known.of.insert(x, gradient);
             Ok(())
@@ -248,7 +248,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             Ok(())
         }
         Node::Receive { received, x } => {
-            let boundary = b.sharding(received).clone();
+            let boundary = *b.sharding(received);
             let value = b.transition(known.of[&x], &boundary)?;
             known.boundaries.sends = Some(Boundary { value, layer: b.layer });
             Ok(())
@@ -367,7 +367,7 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
         }
         Node::Embed { table, output } => {
             let gradient = known.of[&output];
-            let rows = b.sharding(gradient).rows.clone();
+            let rows = b.sharding(gradient).rows;
             b.weight_gradient = true;
             let (tile, write) = open_tile(b, known, table)?;
             b.push(kind::EmbedBackward { gradient, output: tile, write });
@@ -405,7 +405,7 @@ fn linear(
     products: Products,
 ) -> Result<(), StepError> {
     let gradient = known.of[&output];
-    let rows = b.sharding(gradient).rows.clone();
+    let rows = b.sharding(gradient).rows;
     let summa = b.layout.linear == Linear::Summa && products.panels;
     let gathered = b.gather_weight(weight)?;
     let name = format!("d {}", b.values[input.0].name);
@@ -414,7 +414,7 @@ fn linear(
         b.summa_input_gradient(gradient, gathered, input_gradient)?;
         b.contribute(known, input, input_gradient)?;
     } else {
-        let stored = b.sharding(b.parameters[weight.0].value).clone();
+        let stored = *b.sharding(b.parameters[weight.0].value);
         let (inputs, outputs) =
             if products.transposed_weight { (stored.cols, stored.rows) } else { (stored.rows, stored.cols) };
         let partial = Sharding::new(&rows, &inputs).partial(outputs.into_iter().collect());
@@ -441,7 +441,7 @@ fn weight_gradient(
     gradient: ValueId,
     products: Products,
 ) -> Result<(), StepError> {
-    let rows = b.sharding(gradient).rows.clone();
+    let rows = b.sharding(gradient).rows;
     b.weight_gradient = true;
     let (tile, write) = open_tile(b, known, weight)?;
     if b.layout.linear == Linear::Summa && products.panels {
@@ -477,9 +477,9 @@ fn open_tile(b: &mut Builder, known: &mut Gradients, weight: ParameterId) -> Res
 fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), StepError> {
     let NormNode { of, gamma, beta, input, sums, squares, output } = node;
     let gradient = known.of[&output];
-    let cut = b.sharding(input).clone();
+    let cut = *b.sharding(input);
     let complete = Sharding::new(&cut.rows, &[]);
-    let partial = complete.clone().partial(cut.cols.iter().copied().collect());
+    let partial = complete.partial(cut.cols.iter().copied().collect());
     let [rows, _] = b.shape(input);
     let sums_per_row: usize = if beta.is_some() { 2 } else { 1 };
     let row_sums = b.value("norm backward sums", [rows, sums_per_row.into()], partial, Home::buffer(Format::Sums))?;

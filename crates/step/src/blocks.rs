@@ -122,7 +122,7 @@ fn added_std(b: &Builder) -> f64 {
 fn attention(b: &mut Builder, index: usize, described: Attention, qkv: ValueId) -> Built<ValueId> {
     let rows = Extent::Tokens;
     let sharding = Sharding::new(&b.rows_with(Axis::Y), &[Axis::X]);
-    let output = b.value("attention", [rows, described.width().into()], sharding.clone(), Home::ACTIVATIONS)?;
+    let output = b.value("attention", [rows, described.width().into()], sharding, Home::ACTIVATIONS)?;
     let statistics = b.value("attention statistics", [rows, described.heads.into()], sharding, Home::STATISTICS)?;
     let dropout = dropout(b, DropoutSite::Attention(index));
     let keys_values = b.gather_keys_values(index, qkv)?;
@@ -168,7 +168,7 @@ fn norm_vectors(
     sharding: Sharding,
 ) -> Built<(ParameterId, Option<ParameterId>)> {
     let mut vector = |part: &str, value: f64| {
-        b.parameter(format!("{name}.{part}"), [1.into(), cols], sharding.clone(), Initial::Constant(value), false)
+        b.parameter(format!("{name}.{part}"), [1.into(), cols], sharding, Initial::Constant(value), false)
     };
     let gamma = vector("gamma", rule.initial_gamma())?;
     let beta = (rule.kind == Norm::Layer).then(|| vector("beta", 0.0)).transpose()?;
@@ -199,7 +199,7 @@ fn perceptron_half(b: &mut Builder, index: usize, read: ValueId, residual: Value
 
     let bias = bias_parameter(b, &name("up"), perceptron.up_bias, up)?;
     let pre = b.in_place("up pre-activation", up);
-    let sharding = b.sharding(pre).clone();
+    let sharding = *b.sharding(pre);
     let activated = b.value(function.to_string(), [Extent::Tokens, f.into()], sharding, Home::ACTIVATIONS)?;
     let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(kind::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
@@ -220,14 +220,13 @@ pub(crate) fn norm(b: &mut Builder, name: &str, of: Option<usize>, input: ValueI
     let of = of.map(|block| b.block_kind(block));
     let rule = normalization(b.model, of);
     let [rows, cols] = b.shape(input);
-    let cut = b.sharding(input).clone();
+    let cut = *b.sharding(input);
     let vector = Sharding::new(&[], &cut.cols);
     let (gamma, beta) = norm_vectors(b, name, rule, cols, vector)?;
 
     let complete = Sharding::new(&cut.rows, &[]);
-    let partial = complete.clone().partial(cut.cols.iter().copied().collect());
-    let statistics =
-        |b: &mut Builder, name| b.value(name, [rows, 1.into()], partial.clone(), Home::buffer(Format::Sums));
+    let partial = complete.partial(cut.cols.iter().copied().collect());
+    let statistics = |b: &mut Builder, name| b.value(name, [rows, 1.into()], partial, Home::buffer(Format::Sums));
     let (sums, squares) = match rule.kind {
         Norm::Layer => {
             let sums = statistics(b, "row sums")?;
@@ -279,9 +278,9 @@ fn linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId, axes
 /// the axes that cut them.
 pub(crate) fn product(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId) -> Built<ValueId> {
     let stored = b.parameters[weight.0].value;
-    let ([_, outputs], columns) = (b.shape(stored), b.sharding(stored).cols.clone());
+    let ([_, outputs], columns) = (b.shape(stored), b.sharding(stored).cols);
     let gathered = b.gather_weight(weight)?;
-    let cut = b.sharding(input).clone();
+    let cut = *b.sharding(input);
     let partial = Sharding::new(&cut.rows, &columns).partial(cut.cols.into_iter().collect());
     let is_partial = b.layout.grid.size_of(partial.partial) > 1;
     let name = if is_partial { format!("{name}{PARTIAL}") } else { name.to_owned() };

@@ -8,7 +8,7 @@ use crate::backward::Node;
 use crate::operation::{BlockKind, Collective, Members, Op, Operation, Reduction, When};
 use crate::parameter::{Initial, Parameter, ParameterId};
 use crate::value::{Home, Sized};
-use crate::{Extent, Layer, Practice, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
+use crate::{AxisList, Extent, Layer, Practice, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
 
 /// What the names of partial sums end with, until they are reduced.
 pub(crate) const PARTIAL: &str = " partial";
@@ -197,7 +197,7 @@ impl<'a> Builder<'a> {
         initial: Initial,
         decay: bool,
     ) -> Result<ParameterId, StepError> {
-        let value = self.weight_value(name.clone(), shape, sharding.clone(), Home::PARAMETERS)?;
+        let value = self.weight_value(name.clone(), shape, sharding, Home::PARAMETERS)?;
         let updated = self.shard_inside(format!("{name} shard"), value)?;
         if self.purpose != Purpose::Training {
             return Ok(self.push_parameter(name, shape, initial, decay, [value, value, updated, updated]));
@@ -206,7 +206,7 @@ impl<'a> Builder<'a> {
         let by_product = !sharding.flat.is_empty();
         let gradient_name = format!("d {name}");
         let (gradient, reduced) = if by_product && self.shards_gradients() {
-            let shard = self.values[updated.0].sharding.clone();
+            let shard = self.values[updated.0].sharding;
             let gradient = self.weight_value(gradient_name, shape, shard, Home::GRADIENTS)?;
             (gradient, gradient)
         } else {
@@ -268,8 +268,8 @@ impl<'a> Builder<'a> {
     /// How the ZeRO shards of a value that is cut as `sharding` are cut.
     pub fn zero_sharding(&self, sharding: &Sharding) -> Sharding {
         let axes = [Axis::Data, Axis::Context].into_iter().filter(|axis| self.layout.replicating().contains(*axis));
-        let flat: Vec<Axis> = sharding.flat.iter().copied().chain(axes).collect();
-        sharding.clone().flat(&flat)
+        let flat: AxisList = sharding.flat.iter().copied().chain(axes).collect();
+        (*sharding).flat(&flat)
     }
 
     /// Makes a storage as long as all shards like `shard`.
@@ -337,13 +337,13 @@ impl<'a> Builder<'a> {
     }
 
     /// The axes that cut the rows of every activation: data, z, and context where it is above 1.
-    pub fn rows(&self) -> Vec<Axis> {
+    pub fn rows(&self) -> AxisList {
         let context = (self.axis_size(Axis::Context) > 1).then_some(Axis::Context);
         [Axis::Data, Axis::Z].into_iter().chain(context).collect()
     }
 
     /// The same and, where activations are scattered, `axis`.
-    pub fn rows_with(&self, axis: Axis) -> Vec<Axis> {
+    pub fn rows_with(&self, axis: Axis) -> AxisList {
         let axis = self.layout.scatters_rows().then_some(axis);
         self.rows().into_iter().chain(axis).collect()
     }

@@ -60,7 +60,7 @@ impl Builder<'_> {
     fn keys_values(&mut self, name: &str, block: usize, qkv: ValueId, whole: bool) -> Result<ValueId, StepError> {
         let [rows, _] = self.shape(qkv);
         let cols = self.keys_values_extent(block, false);
-        let cut = self.sharding(qkv).clone();
+        let cut = *self.sharding(qkv);
         let kept = cut.rows.into_iter().filter(|axis| !whole || *axis != Axis::Context);
         let sharding = Sharding::new(&kept.collect::<Vec<_>>(), &cut.cols);
         self.value(name, [rows, cols], sharding, Home::buffer(Format::Values))

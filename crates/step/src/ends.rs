@@ -158,9 +158,9 @@ pub(crate) fn logits(b: &mut Builder, table: Option<ParameterId>, normed: ValueI
 /// Vocabulary-parallel cross-entropy: one maximum and one fused sum of two per row over x and y.
 fn cross_entropy(b: &mut Builder, logits: ValueId) -> Built<()> {
     let complete = Sharding::new(&b.rows(), &[]);
-    let partial = complete.clone().partial(xy());
+    let partial = complete.partial(xy());
     let rows = Extent::Tokens;
-    let maxima = b.value("row maxima", [rows, 1.into()], partial.clone(), Home::buffer(Format::Sums))?;
+    let maxima = b.value("row maxima", [rows, 1.into()], partial, Home::buffer(Format::Sums))?;
     b.push(kind::CrossEntropyMax { logits, output: maxima });
     let maxima = b.transition_with(maxima, &complete, Reduction::Max)?;
     let sums = b.value("exponential sums", [rows, 2.into()], partial, Home::buffer(Format::Sums))?;

@@ -70,6 +70,6 @@ pub use placement::Placement;
 pub use practice::{Formats, Practice};
 pub use print::print_program;
 pub use program::{ChunkProgram, Layer, Message, Purpose, Section, StageProgram, StepProgram};
-pub use sharding::Sharding;
+pub use sharding::{AxisList, Sharding};
 pub use value::{Format, Sized, StorageId, StorageInfo, Value, ValueId};
 pub use wire::wire_bytes;

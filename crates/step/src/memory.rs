@@ -10,7 +10,7 @@ use crate::{Formats, Message, StageProgram, StorageId};
 
 /// Walks the steps of the stage, then the update. AdamW keeps its states of each element that it updates.
 pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
-    let mut walk = Walk { program, ledger: MemoryLedger::new() };
+    let mut walk = Walk { program, held: Held::default() };
     walk.states();
     let profiles: Vec<[Profile; 3]> =
         program.chunks.iter().map(|chunk| chunk.sections().map(|section| walk.profile(section))).collect();
@@ -23,8 +23,10 @@ pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
     }
     let update = walk.profile(&program.update);
     walk.run(&update);
-    walk.ledger.allocated = program.allocated().values().sum();
-    walk.ledger
+    let Held { now, most, most_together: peak } = walk.held;
+    let by_class = |bytes: [u64; CLASSES]| MemoryClass::ALL.into_iter().zip(bytes).collect();
+    let allocated = program.allocated().values().sum();
+    MemoryLedger { peak_of: by_class(most), peak, allocated, now: by_class(now) }
 }
 
 impl StageProgram {
@@ -63,15 +65,38 @@ impl StageProgram {
     }
 }
 
+const CLASSES: usize = MemoryClass::ALL.len();
+
 /// What a section takes at most, of each class and of all together, and what it leaves taken.
 struct Profile {
-    classes: [(i64, i64); MemoryClass::ALL.len()],
+    classes: [(i64, i64); CLASSES],
     most: i64,
+}
+
+/// Bytes by class, now and at most, and at most of all together.
+#[derive(Default)]
+struct Held {
+    now: [u64; CLASSES],
+    most: [u64; CLASSES],
+    most_together: u64,
+}
+
+impl Held {
+    fn take(&mut self, class: MemoryClass, bytes: u64) {
+        let class = class as usize;
+        self.now[class] += bytes;
+        self.most[class] = self.most[class].max(self.now[class]);
+        self.most_together = self.most_together.max(self.now.iter().sum());
+    }
+
+    fn give_back(&mut self, class: MemoryClass, bytes: u64) {
+        self.now[class as usize] -= bytes;
+    }
 }
 
 struct Walk<'a> {
     program: &'a StageProgram,
-    ledger: MemoryLedger,
+    held: Held,
 }
 
 impl Walk<'_> {
@@ -87,9 +112,9 @@ impl Walk<'_> {
                 info if info.kept && self.program.is_message_driven() => info.instances as u64,
                 _ => continue,
             };
-            self.ledger.take(info.class, copies * self.bytes(StorageId(index)));
+            self.held.take(info.class, copies * self.bytes(StorageId(index)));
         }
-        self.ledger.take(MemoryClass::Optimizer, self.program.optimizer_bytes());
+        self.held.take(MemoryClass::Optimizer, self.program.optimizer_bytes());
     }
 
     /// Received storages are taken when their receive is posted, sent ones given back when their send is released.
@@ -98,14 +123,14 @@ impl Walk<'_> {
             let storage = self.program.value(message.value).storage;
             let (class, bytes) = (self.program.storages[storage.0].class, self.bytes(storage));
             match take {
-                true => self.ledger.take(class, bytes),
-                false => self.ledger.give_back(class, bytes),
+                true => self.held.take(class, bytes),
+                false => self.held.give_back(class, bytes),
             }
         }
     }
 
     fn profile(&self, section: &Section) -> Profile {
-        let mut profile = Profile { classes: [(0, 0); MemoryClass::ALL.len()], most: 0 };
+        let mut profile = Profile { classes: [(0, 0); CLASSES], most: 0 };
         let mut total = 0;
         for (births, deaths) in section.lifetimes.births.iter().zip(&section.lifetimes.deaths) {
             for storage in births {
@@ -126,13 +151,12 @@ impl Walk<'_> {
     }
 
     fn run(&mut self, profile: &Profile) {
-        let before: u64 = self.ledger.now.values().sum();
-        self.ledger.peak = self.ledger.peak.max(before.saturating_add_signed(profile.most));
-        for (class, (net, most)) in MemoryClass::ALL.into_iter().zip(profile.classes) {
-            let now = self.ledger.now.entry(class).or_default();
-            let peak = self.ledger.peak_of.entry(class).or_default();
-            *peak = (*peak).max(now.saturating_add_signed(most));
-            *now = now.saturating_add_signed(net);
+        let Held { now, most, most_together } = &mut self.held;
+        let before: u64 = now.iter().sum();
+        *most_together = (*most_together).max(before.saturating_add_signed(profile.most));
+        for (class, (net, highest)) in profile.classes.into_iter().enumerate() {
+            most[class] = most[class].max(now[class].saturating_add_signed(highest));
+            now[class] = now[class].saturating_add_signed(net);
         }
     }
 }

@@ -76,7 +76,7 @@ impl Builder<'_> {
         to: &Sharding,
         reduction: Reduction,
     ) -> Result<ValueId, StepError> {
-        let from = self.sharding(value).clone();
+        let from = *self.sharding(value);
         let plan = steps(&from, to).map_err(|reason| StepError::IllegalTransition {
             value: self.values[value.0].name.clone(),
             from: from.to_string(),
@@ -108,7 +108,7 @@ impl Builder<'_> {
                 Ok(output)
             }
             Step::ReduceScatterColumns(axis) => {
-                let before = self.sharding(input).clone();
+                let before = *self.sharding(input);
                 let packed = self.value(format!("{name} packed"), extents, before, Home::buffer(home.format))?;
                 self.push(kind::Pack { axis, input, output: packed });
                 let output = self.value(name, extents, sharding, home)?;
@@ -121,8 +121,7 @@ impl Builder<'_> {
                 Ok(output)
             }
             Step::AllGatherColumns(axis) => {
-                let packed =
-                    self.value(format!("{name} packed"), extents, sharding.clone(), Home::buffer(home.format))?;
+                let packed = self.value(format!("{name} packed"), extents, sharding, Home::buffer(home.format))?;
                 self.collective(CollectiveKind::AllGather, axes, reduction, input, packed);
                 let output = self.value(name, extents, sharding, home)?;
                 self.push(kind::Unpack { axis, input: packed, output });

@@ -1,22 +1,104 @@
 //! Which part of a value a rank holds: the shards of its rows and columns, and the axes it is a partial sum over.
 
 use std::fmt;
+use std::ops::Deref;
 
 use quadrille_spec::{Axis, AxisSet, Coordinate, Grid};
 
 use crate::StepError;
 
+/// Most axes of a list: each once, and some more that a sharding is refused for.
+const MOST_AXES: usize = 8;
+
+/// Axes in an order, as a slice of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AxisList {
+    /// Behind the end the same for all lists.
+    axes: [Axis; MOST_AXES],
+    len: usize,
+}
+
+impl AxisList {
+    /// Adds an axis as the innermost.
+    ///
+    /// # Panics
+    /// Beyond eight of them.
+    pub fn push(&mut self, axis: Axis) {
+        self.axes[self.len] = axis;
+        self.len += 1;
+    }
+
+    /// Takes the innermost away.
+    pub fn pop(&mut self) {
+        if let Some(last) = self.len.checked_sub(1) {
+            (self.axes[last], self.len) = (Self::default().axes[last], last);
+        }
+    }
+}
+
+impl IntoIterator for AxisList {
+    type Item = Axis;
+    type IntoIter = std::iter::Take<std::array::IntoIter<Axis, MOST_AXES>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.axes.into_iter().take(self.len)
+    }
+}
+
+impl<'a> IntoIterator for &'a AxisList {
+    type Item = &'a Axis;
+    type IntoIter = std::slice::Iter<'a, Axis>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Default for AxisList {
+    fn default() -> Self {
+        Self { axes: [Axis::X; MOST_AXES], len: 0 }
+    }
+}
+
+impl Deref for AxisList {
+    type Target = [Axis];
+
+    fn deref(&self) -> &[Axis] {
+        &self.axes[..self.len]
+    }
+}
+
+impl fmt::Debug for AxisList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl From<&[Axis]> for AxisList {
+    fn from(axes: &[Axis]) -> Self {
+        axes.iter().copied().collect()
+    }
+}
+
+impl FromIterator<Axis> for AxisList {
+    fn from_iter<I: IntoIterator<Item = Axis>>(axes: I) -> Self {
+        let mut list = Self::default();
+        axes.into_iter().for_each(|axis| list.push(axis));
+        list
+    }
+}
+
 /// The sharding of a value. Axes that appear nowhere replicate it. It is ATP's and DTensor's
 /// Shard/Replicate/Partial, bound to the axes of the grid.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Sharding {
     /// Axes that cut the rows, outermost first.
-    pub rows: Vec<Axis>,
+    pub rows: AxisList,
     /// Axes that cut the columns, outermost first.
-    pub cols: Vec<Axis>,
+    pub cols: AxisList,
     /// Axes that cut the row-major tile of a stored weight once more, outermost first. z has to divide it; the shards
     /// of data and context (ZeRO) are padded to equal lengths.
-    pub flat: Vec<Axis>,
+    pub flat: AxisList,
     /// Axes over which the held values are addends of the true ones.
     pub partial: AxisSet,
 }
@@ -24,7 +106,7 @@ pub struct Sharding {
 impl Sharding {
     /// A value whose rows and columns are cut.
     pub fn new(rows: &[Axis], cols: &[Axis]) -> Self {
-        Self { rows: rows.to_vec(), cols: cols.to_vec(), flat: Vec::new(), partial: AxisSet::EMPTY }
+        Self { rows: rows.into(), cols: cols.into(), flat: AxisList::default(), partial: AxisSet::EMPTY }
     }
 
     /// The same cut, as a partial sum over `axes`.
@@ -36,18 +118,18 @@ impl Sharding {
     /// The same cut, with the tile cut flat over `axes`.
     #[must_use]
     pub fn flat(self, axes: &[Axis]) -> Self {
-        Self { flat: axes.to_vec(), ..self }
+        Self { flat: axes.into(), ..self }
     }
 
     /// The axes that cut something.
     pub fn sharded(&self) -> AxisSet {
-        self.rows.iter().chain(&self.cols).chain(&self.flat).copied().collect()
+        self.rows.iter().chain(self.cols.iter()).chain(self.flat.iter()).copied().collect()
     }
 
     /// The sharding in which this value's gradient is complete: cut alike, no partial sum.
     #[must_use]
     pub fn of_gradient(&self) -> Self {
-        Self { partial: AxisSet::EMPTY, ..self.clone() }
+        Self { partial: AxisSet::EMPTY, ..*self }
     }
 
     /// Whether the rank at `place` owns its shard, that is, counts it in the gradient norm: its coordinate is 0 on
@@ -88,7 +170,7 @@ impl Sharding {
             unit: "elements",
         })?;
         if !pads {
-            let exact: Vec<Axis> = self.flat.iter().copied().filter(|axis| *axis == Axis::Z).collect();
+            let exact: AxisList = self.flat.iter().copied().filter(|axis| *axis == Axis::Z).collect();
             divide("elements of the tile", elements, &exact)?;
         }
         Ok(tile)

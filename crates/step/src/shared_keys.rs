@@ -36,7 +36,7 @@ impl Builder<'_> {
     pub fn copies_sum(&mut self, parameter: ParameterId, gradient: ValueId) -> Result<Option<CopiesSum>, StepError> {
         let Parameter { shared, layer, .. } = self.parameters[parameter.0];
         let (Some(SharedKeys { copies, .. }), Layer::Block(index)) = (shared, layer) else { return Ok(None) };
-        let (name, sharding) = (self.values[gradient.0].name.clone(), self.sharding(gradient).clone());
+        let (name, sharding) = (self.values[gradient.0].name.clone(), *self.sharding(gradient));
         let (shape, block) = ([self.shape(gradient)[0], self.keys_values_extent(index, false)], self.block_kind(index));
         let packed =
             self.weight_value(format!("{name} of keys and values"), shape, sharding, Home::buffer(Format::Sent))?;

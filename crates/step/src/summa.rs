@@ -134,7 +134,7 @@ impl Builder<'_> {
 
     /// A panel of `tile`, whole on every rank of its axis.
     fn panel_value(&mut self, tile: ValueId, panel: Panel, name: &str) -> Built<ValueId> {
-        let ([rows, cols], cut, chunk) = (self.shape(tile), self.sharding(tile).clone(), self.values[tile.0].chunk);
+        let ([rows, cols], cut, chunk) = (self.shape(tile), *self.sharding(tile), self.values[tile.0].chunk);
         // No layout changes the dimensions that panels cut.
         let part = |extent: Extent| Extent::Fixed(extent.of(self.layout) / panel.count);
         let name = format!("{} {name}", self.values[tile.0].name);

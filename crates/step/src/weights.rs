@@ -14,7 +14,7 @@ pub(crate) fn weight_tile(b: &mut Builder, weight: ParameterId) -> Result<(Value
     if b.axis_size(Axis::Z) == 1 && !b.shards_gradients() {
         return Ok((gradient, Write::AccumulateMicrobatches));
     }
-    let stored = b.sharding(b.parameters[weight.0].value).clone();
+    let stored = *b.sharding(b.parameters[weight.0].value);
     let name = format!("{} tile", b.values[gradient.0].name);
     let whole = Sharding::new(&stored.rows, &stored.cols);
     let tile = b.weight_value(name, b.shape(gradient), whole, Home::buffer(Format::Sent))?;
@@ -45,7 +45,7 @@ pub(crate) fn reduce_weight(
     let mut shard = tile;
     let name = b.values[gradient.0].name.clone();
     if b.axis_size(Axis::Z) > 1 {
-        let stored = b.sharding(value).clone();
+        let stored = *b.sharding(value);
         shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, Home::buffer(Format::Sent))?;
         if !sharded.is_empty() {
             b.pad(b.values[shard.0].storage, gradient);
@@ -54,7 +54,7 @@ pub(crate) fn reduce_weight(
     }
     if !sharded.is_empty() {
         b.sum_copies(weight, shard)?;
-        let (input, stored) = (shard, b.sharding(gradient).clone());
+        let (input, stored) = (shard, *b.sharding(gradient));
         shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, Home::buffer(Format::Sent))?;
         b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);
     }

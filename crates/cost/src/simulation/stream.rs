@@ -34,8 +34,7 @@ pub(super) struct Streams {
     by_group: bool,
     /// The last collective of each stream: there are few.
     last: Vec<(AxisSet, Flight)>,
-    /// In the order of their issue.
-    flights: Vec<(FlightId, Flight)>,
+    flights: Flights,
     /// How often this stage has met others, by axes and whether only the ends meet.
     meetings: Vec<((AxisSet, bool), usize)>,
 }
@@ -53,7 +52,7 @@ impl Streams {
     /// Whether nothing is under way from a time on.
     pub fn are_free(&self, now: f64, exchange: &Exchange) -> bool {
         let ended = |last: &Flight| last.taken(exchange).is_some_and(|last| last.end <= now);
-        self.flights.is_empty() && self.last.iter().all(|(_, last)| ended(last))
+        self.flights.count == 0 && self.last.iter().all(|(_, last)| ended(last))
     }
 
     /// The last collective of a group's stream.
@@ -69,8 +68,7 @@ impl Streams {
 
     /// Whether it is not yet known when the collective is done.
     pub fn is_pending(&self, id: FlightId, exchange: &Exchange) -> bool {
-        let flight = self.flights.iter().find(|(known, _)| *known == id);
-        flight.is_some_and(|(_, flight)| flight.taken(exchange).is_none())
+        self.flights.get(id).is_some_and(|flight| flight.taken(exchange).is_none())
     }
 
     /// Puts a collective at the end of the stream.
@@ -97,13 +95,42 @@ impl Streams {
         };
         let stream = self.of(axes);
         *entry(&mut self.last, stream, flight) = flight;
-        self.flights.push((id, flight));
+        self.flights.insert(id, flight);
         flight
     }
 
     /// The collective that is waited for.
     pub fn take(&mut self, id: FlightId) -> Option<Flight> {
-        let at = self.flights.iter().position(|(known, _)| *known == id)?;
-        Some(self.flights.remove(at).1)
+        self.flights.take(id)
+    }
+}
+
+/// The collectives under way: many where the gradients of a whole step are reduced at its end.
+#[derive(Default)]
+struct Flights {
+    /// By the collective's number: those of a few microbatches.
+    all: Vec<Vec<(Option<usize>, Flight)>>,
+    count: usize,
+}
+
+impl Flights {
+    fn get(&self, (number, microbatch): FlightId) -> Option<&Flight> {
+        let of_number = self.all.get(number)?;
+        of_number.iter().find(|(known, _)| *known == microbatch).map(|(_, flight)| flight)
+    }
+
+    fn insert(&mut self, (number, microbatch): FlightId, flight: Flight) {
+        if self.all.len() <= number {
+            self.all.resize_with(number + 1, Vec::new);
+        }
+        self.all[number].push((microbatch, flight));
+        self.count += 1;
+    }
+
+    fn take(&mut self, (number, microbatch): FlightId) -> Option<Flight> {
+        let of_number = self.all.get_mut(number)?;
+        let at = of_number.iter().position(|(known, _)| *known == microbatch)?;
+        self.count -= 1;
+        Some(of_number.remove(at).1)
     }
 }

@@ -27,7 +27,7 @@ impl Shapes {
         let value = stage.value(id);
         let storage = self.storage(stage, value.storage);
         let next = ValueId(self.program.values.len());
-        let known = *self.values.entry((value.extents, value.sharding.clone(), storage)).or_insert(next);
+        let known = *self.values.entry((value.extents, value.sharding, storage)).or_insert(next);
         if known == next {
             let mut value = value.clone();
             value.storage = storage;
@@ -44,7 +44,7 @@ impl Shapes {
             Sized::ByShards(value) => (value, true),
         };
         let value = stage.value(by);
-        let key = (value.extents, value.sharding.clone(), in_shards, info.format, info.class);
+        let key = (value.extents, value.sharding, in_shards, info.format, info.class);
         if let Some(known) = self.storages.get(&key) {
             return *known;
         }
@@ -53,7 +53,7 @@ impl Shapes {
         self.program.storages.push(info.clone());
         let next = ValueId(self.program.values.len());
         self.program.values.push(quadrille_step::Value { storage, ..value.clone() });
-        self.values.insert((value.extents, value.sharding.clone(), storage), next);
+        self.values.insert((value.extents, value.sharding, storage), next);
         self.program.storages[storage.0].sized = if in_shards { Sized::ByShards(next) } else { Sized::By(next) };
         storage
     }
