@@ -64,11 +64,14 @@ fn blocks_are_of_known_kinds() {
     for page in Page::book().iter().chain([&Page::read("README.md")]) {
         for block in page.blocks() {
             let marks: Vec<&str> = block.marks.iter().map(|mark| mark.split('=').next().unwrap()).collect();
-            let known = match (block.language.as_str(), marks.as_slice()) {
-                ("sh", [] | ["not-tested"]) | ("console" | "text", []) | ("rust", ["ignore"]) => true,
-                ("toml" | "text", ["file"]) => true,
-                _ => false,
-            };
+            let known = matches!(
+                (block.language.as_str(), marks.as_slice()),
+                ("sh", [] | ["not-tested"])
+                    | ("console", [])
+                    | ("text", [] | ["file"])
+                    | ("toml", ["file"])
+                    | ("rust", ["ignore"])
+            );
             assert!(known, "{}:{}: {} {:?}", page.name, block.line, block.language, block.marks);
         }
     }
