@@ -49,8 +49,16 @@ impl Problem {
         if !fits(&memory) {
             return Ok(None);
         }
-        let simulation = simulate_passes(&program, &NativeMachine::new(self, layout))?;
-        Ok(Some((simulation.step_seconds + self.framework.data_seconds, memory)))
+        Ok(Some((self.seconds_of_program(&program)?, memory)))
+    }
+
+    /// Seconds of a step of a program, as in its price.
+    ///
+    /// # Errors
+    /// A program that cannot be simulated.
+    pub fn seconds_of_program(&self, program: &FoldedProgram) -> Result<f64, PriceError> {
+        let simulation = simulate_passes(program, &NativeMachine::new(self, &program.layout))?;
+        Ok(simulation.step_seconds + self.framework.data_seconds)
     }
 
     /// The price of a step of a program.

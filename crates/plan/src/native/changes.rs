@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use quadrille_cost::native::{Bounds, Candidate, PriceError, Problem};
+use quadrille_cost::native::{Bounds, Candidate, Memory, Price, PriceError, Problem};
 use quadrille_spec::{Axis, Recompute, Schedule};
 
 use super::placement::{node, placements};
 use super::ranking::Ranked;
 use super::setting::Setting;
 use super::space::{Space, divisors};
+use super::survivors::fitting;
 
 /// How many changes are shown.
 const PRICED: usize = 16;
@@ -18,8 +19,12 @@ const PRICED: usize = 16;
 pub struct Change {
     /// What was changed, in words.
     pub what: String,
-    /// The changed layout with its price.
-    pub ranked: Ranked,
+    /// The changed layout.
+    pub candidate: Candidate,
+    /// Seconds of its step.
+    pub seconds: f64,
+    /// Memory of the rank that needs most.
+    pub memory: Memory,
 }
 
 impl Setting<'_> {
@@ -50,8 +55,9 @@ impl Setting<'_> {
         for (change, (_, variants)) in meant.iter().enumerate() {
             for candidate in variants {
                 let pieces = bounds.pieces(candidate)?;
-                if self.capacity.is_none_or(|capacity| bounds.bytes(candidate, &pieces) <= capacity) {
-                    open.push((bounds.seconds(candidate, &pieces), change, *candidate));
+                let (seconds, bytes) = bounds.by_lists(candidate, &pieces)?;
+                if self.capacity.is_none_or(|capacity| bytes <= capacity) {
+                    open.push((seconds, change, *candidate));
                 }
             }
         }
@@ -66,17 +72,21 @@ impl Setting<'_> {
             if best[change].is_some_and(|ranked| least > ranked.price.seconds) {
                 continue;
             }
-            let ranked = Ranked { candidate, price: problem.price_layout(&self.layout(&candidate)?)? };
-            if self.fits(&ranked.price) && best[change].is_none_or(|known| ranked.order(&known).is_lt()) {
-                best[change] = Some(ranked);
+            for ranked in fitting(&[candidate], self, problem)? {
+                if best[change].is_none_or(|known| ranked.order(&known).is_lt()) {
+                    best[change] = Some(ranked);
+                }
             }
         }
         let found = meant.into_iter().zip(best);
-        let mut found: Vec<Change> =
-            found.filter_map(|((what, _), ranked)| ranked.map(|ranked| Change { what, ranked })).collect();
-        found.sort_by(|a, b| a.ranked.order(&b.ranked));
-        found.truncate(PRICED);
-        Ok(found)
+        let mut found: Vec<(String, Ranked)> =
+            found.filter_map(|((what, _), ranked)| ranked.map(|ranked| (what, ranked))).collect();
+        found.sort_by(|(_, a), (_, b)| a.order(b));
+        let change = |(what, Ranked { candidate, price })| {
+            let Price { seconds, memory, .. } = price;
+            Change { what, candidate, seconds, memory }
+        };
+        Ok(found.into_iter().take(PRICED).map(change).collect())
     }
 
     /// Changes in words, each with the layouts that it can mean.

@@ -2,7 +2,8 @@
 //! give.
 
 use quadrille_cost::native::{Parts, PriceError};
-use quadrille_spec::{Axis, Layout};
+use quadrille_spec::{Axis, Cluster, Layout};
+use rayon::prelude::*;
 
 use super::hardware;
 use super::setting::Setting;
@@ -132,19 +133,25 @@ const LARGER: f64 = 1.1;
 /// # Errors
 /// What cannot be priced.
 pub fn sensitivities(setting: &Setting, layout: &Layout) -> Result<Vec<Sensitivity>, PriceError> {
-    let before = setting.price(layout)?.seconds;
-    let mut found = Vec::new();
-    for field in hardware::rates(setting.cluster) {
+    // What is done does not depend on the hardware.
+    let problem = setting.problem()?;
+    problem.check_placed(layout)?;
+    let program = problem.folded(layout)?;
+    let seconds = |cluster: &Cluster| -> Result<f64, PriceError> {
+        Setting { cluster, ..*setting }.problem()?.seconds_of_program(&program)
+    };
+    let before = seconds(setting.cluster)?;
+    let changed = |field: String| {
         let from = hardware::value(setting.cluster, &field)?;
         let larger = hardware::with(setting.cluster, &field, from * LARGER).map(|cluster| (from * LARGER, cluster));
         // A fraction of more than 1 is refused.
-        let Ok((to, cluster)) = larger.or_else(|_| hardware::with(setting.cluster, &field, 1.0).map(|c| (1.0, c)))
-        else {
-            continue;
-        };
-        let after = Setting { cluster: &cluster, ..*setting }.price(layout)?.seconds;
-        found.push(Sensitivity { field, from, to, gained_seconds: before - after });
-    }
+        let larger = larger.or_else(|_| hardware::with(setting.cluster, &field, 1.0).map(|cluster| (1.0, cluster)));
+        let Ok((to, cluster)) = larger else { return Ok(None) };
+        Ok(Some(Sensitivity { field, from, to, gained_seconds: before - seconds(&cluster)? }))
+    };
+    let fields = hardware::rates(setting.cluster).into_par_iter();
+    let found: Vec<_> = fields.map(changed).collect::<Result<_, PriceError>>()?;
+    let mut found: Vec<Sensitivity> = found.into_iter().flatten().collect();
     found.sort_by(|a, b| b.gained_seconds.abs().total_cmp(&a.gained_seconds.abs()));
     Ok(found)
 }

@@ -97,15 +97,15 @@ impl Explanation {
         let Some(changes) = &self.changes else {
             return "  not known: of pieces as equal as possible and groups as long as the pipeline only\n".to_owned();
         };
-        let lines = changes.iter().take(SHOWN).map(|Change { what, ranked }| {
-            let more = without_rounding(ranked.price.seconds - before, before);
+        let lines = changes.iter().take(SHOWN).map(|Change { what, seconds: changed, memory, .. }| {
+            let more = without_rounding(changed - before, before);
             let percent = 100.0 * more.abs() / before;
             let effect = match more {
                 0.0 => "as fast".to_owned(),
                 ..0.0 => format!("{} faster ({percent:.2}%)", seconds(-more)),
                 _ => format!("{} slower ({percent:.2}%)", seconds(more)),
             };
-            format!("  {what}: {effect}, {} of memory\n", bytes(ranked.price.memory.total()))
+            format!("  {what}: {effect}, {} of memory\n", bytes(memory.total()))
         });
         match changes.is_empty() {
             true => "  none that is legal and fits\n".to_owned(),
@@ -143,9 +143,9 @@ impl Explanation {
                 "field": each.field, "from": each.from, "to": each.to, "gained_s": each.gained_seconds,
                 "gained_share": each.gained_seconds / before,
             })).collect::<Vec<_>>(),
-            "changes": self.changes.iter().flatten().map(|Change { what, ranked }| json!({
-                "change": what, "time_s": ranked.price.seconds, "gained_s": before - ranked.price.seconds,
-                "memory_bytes": ranked.price.memory.total(),
+            "changes": self.changes.iter().flatten().map(|Change { what, seconds, memory, .. }| json!({
+                "change": what, "time_s": seconds, "gained_s": before - seconds,
+                "memory_bytes": memory.total(),
             })).collect::<Vec<_>>(),
             "runner_up": self.runner_up.as_ref().map(|other| json!({
                 "layout": candidate_json(other),
