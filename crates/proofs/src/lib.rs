@@ -31,9 +31,11 @@
 //! | `mutant_list` | the list of mutants fits the sources |
 //! | `long` | `equality` with more cases (feature `long`) |
 //! | `mutants` | tests notice faults of the product (feature `long`) |
+//! | `new_kind` | a row of the table of operations is printed, counted, priced, simulated, and must be executed (feature `long`) |
 
 mod case;
 mod control;
+mod copy;
 mod described;
 mod edit;
 mod family;
@@ -46,6 +48,7 @@ mod traffic;
 
 pub use case::{Case, cases, combined_cases, gpt_cases};
 pub use control::{assert_caught, assert_stopped};
+pub use copy::{copied_workspace, workspace};
 pub use described::described_cases;
 pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced};
 pub use mutants::{Mutant, MutantList, VARIABLE as MUTANT_VARIABLE};

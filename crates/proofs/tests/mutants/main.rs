@@ -5,7 +5,6 @@
 //! mutants is built once, in the target folder; each mutant then runs the test binaries until one fails.
 
 mod binaries;
-mod copy;
 mod memory;
 mod order;
 
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use binaries::{Outcome, TestBinary};
 use memory::Memory;
-use quadrille_proofs::{Mutant, MutantList};
+use quadrille_proofs::{Mutant, MutantList, copied_workspace, workspace};
 
 /// What a test binary may take, beyond this many times what it takes without a mutant: it hangs.
 const PATIENCE: (Duration, u32) = (Duration::from_secs(60), 5);
@@ -36,7 +35,7 @@ fn main() -> ExitCode {
 fn run(words: &[String]) -> Result<bool, String> {
     let list = MutantList::read()?;
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
-    let copy = copy::refresh(&list, &target)?;
+    let copy = copied_workspace(&list.schemata(&workspace())?, &target)?;
     let tests = binaries::build(&list, &copy, &target)?;
     let mut memory = Memory::read(&target);
     let mut wrong = Vec::new();

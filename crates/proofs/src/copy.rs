@@ -1,19 +1,24 @@
-//! A copy of the workspace with all mutants in it.
+//! A copy of the workspace in which some files are others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use quadrille_proofs::MutantList;
-
-/// What the copy does not need. The list of mutants does not fit the copy's sources.
+/// What the copy does not need. The list of mutants may not fit the copy's sources.
 const LEFT_OUT: [&str; 2] = ["crates/proofs/mutants", "crates/proofs/tests/mutant_list.rs"];
 
-/// Brings the copy in `target` up to date; returns its path. Files that are the same keep their times, so that only
-/// what has changed is built again.
-pub fn refresh(list: &MutantList, target: &Path) -> Result<PathBuf, String> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+/// The workspace that is tested.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Brings the copy in `target` up to date, with the texts of `changed` at their paths; returns its path. Files that are the
+/// same keep their times, so that only what has changed is built again.
+///
+/// # Errors
+/// A file that cannot be read or written.
+pub fn copied_workspace(changed: &BTreeMap<PathBuf, String>, target: &Path) -> Result<PathBuf, String> {
+    let workspace = workspace();
     let copy = target.join("workspace");
-    let changed = list.schemata(&workspace)?;
     let mut paths = BTreeSet::from(["Cargo.toml", "Cargo.lock"].map(PathBuf::from));
     files(&workspace, Path::new("crates"), &mut paths)?;
     for path in &paths {
