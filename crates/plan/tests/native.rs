@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 use quadrille_cost::native::{Candidate, Framework, Problem};
+use quadrille_draws::{Description, descriptions};
 use quadrille_plan::native::{Bound, Found, Rules, Search, Setting, Space};
 use quadrille_spec::{
     Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Grid, KeepWeights, Layout, LayoutRequest, Linear,
@@ -106,6 +107,14 @@ fn family(number: usize, layers: usize, heads: usize) -> Model {
     }
 }
 
+/// The families, or blocks as a description says, which may differ.
+fn any_model(number: usize, layers: usize, heads: usize, description: &Description) -> Model {
+    if number < FAMILIES { family(number, layers, heads) } else { description.of(&family(0, layers, heads), 1) }
+}
+
+/// How many families there are.
+const FAMILIES: usize = 4;
+
 /// Sizes that are often legal, and sometimes not.
 fn size() -> impl Strategy<Value = usize> {
     prop_oneof![4 => Just(1_usize), 3 => Just(2), 1 => Just(3), 1 => Just(4), 1 => Just(5)]
@@ -146,10 +155,10 @@ proptest! {
     #[test]
     fn rules_are_those_of_layouts(
         candidate in candidate(),
-        (number, layers, heads) in (0..4_usize, 1..7_usize, 1..7_usize),
+        (number, layers, heads, description) in (0..FAMILIES + 2, 1..7_usize, 1..7_usize, descriptions()),
         (global_batch, seq_len) in (1..49_usize, 1..25_usize),
     ) {
-        let model = family(number, layers, heads);
+        let model = any_model(number, layers, heads, &description);
         let rules = Rules { model: &model, global_batch, seq_len };
         let layout = Layout::new(&model, &candidate.request(global_batch, seq_len).unwrap());
         prop_assert_eq!(rules.check(&candidate).is_ok(), layout.is_ok(), "{:?}: {:?}", rules.check(&candidate), layout);
@@ -329,12 +338,13 @@ proptest! {
 
     #[test]
     fn what_is_left_out_is_not_missed_and_what_is_found_is_legal(
-        (number, layers, heads, devices, batch) in (0..4_usize, 2..9_usize, 1..5_usize, 1..13_usize, 1..5_usize),
+        (number, layers, heads, devices, batch) in (0..2 * FAMILIES, 2..9_usize, 1..5_usize, 1..13_usize, 1..5_usize),
+        description in descriptions(),
         (memory, top, one_per_grid, framework) in (1_000_000..12_000_000_u64, 1..9_usize, any::<bool>(), 0..4_usize),
         networks in prop::array::uniform2(prop::sample::select(vec![0.01, 1.0, 100.0])),
         constraints in prop::sample::subsequence(CONSTRAINTS.to_vec(), 0..4),
     ) {
-        let (model, mut cluster) = (family(number, layers, heads), cluster());
+        let (model, mut cluster) = (any_model(number, layers, heads, &description), cluster());
         // Every program of an exhaustive search is built.
         let devices = devices.min(4);
         cluster.tiers.iter_mut().zip(networks).for_each(|(tier, factor)| tier.bandwidth *= factor);
@@ -490,10 +500,11 @@ proptest! {
     /// against memory.
     #[test]
     fn what_is_found_is_priced_by_its_program_and_the_best_of_all(
-        (number, layers, heads, devices, batch) in (0..4_usize, 1..5_usize, 1..4_usize, 1..5_usize, 1..5_usize),
+        (number, layers, heads, devices, batch) in (0..2 * FAMILIES, 1..5_usize, 1..4_usize, 1..5_usize, 1..5_usize),
+        description in descriptions(),
         (memory, factor) in (1_500_000..6_000_000_u64, prop::sample::select(vec![0.01, 1.0, 100.0])),
     ) {
-        let (model, mut cluster) = (family(number, layers, heads), cluster());
+        let (model, mut cluster) = (any_model(number, layers, heads, &description), cluster());
         cluster.tiers[0].bandwidth *= factor;
         let open = search(&model, &cluster, devices, batch);
         let setting = Setting { framework: Framework::QUADRILLE, capacity: Some(memory), ..open.setting };

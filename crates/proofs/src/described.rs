@@ -1,137 +1,15 @@
-//! Random descriptions of blocks: what [`quadrille_spec::Classic`] does not say, in blocks that may differ.
+//! Random cases whose blocks are described, and may differ.
 
 use proptest::prelude::*;
-use proptest::sample::{Index, select};
-use quadrille_spec::{
-    Activation, Attention, Block, Blocks, Field, LayoutFile, Model, Norm, NormPlace, Normalization, Perceptron,
-    Residual, ResidualOrder, Rotary, RotaryScaling,
-};
+use quadrille_draws::descriptions;
+use quadrille_spec::{Axis, Field, LayoutFile};
 
 use crate::case::{Case, combined_cases};
 
-/// What a kind of block has that others may not have.
-#[derive(Debug, Clone)]
-struct Kind {
-    /// Times the heads of the flat description.
-    more_heads: usize,
-    keys: Index,
-    /// Columns of a head; none: as they share the stream.
-    head_dim: Option<usize>,
-    /// Times the width of the flat description.
-    wider: usize,
-    biases: [bool; 4],
-    window: Option<usize>,
-    cap: Option<f64>,
-    qk_norm: Option<Norm>,
-    rotary: Option<f64>,
-    /// A part of a head turns, if it has one.
-    part: bool,
-    scaling: RotaryScaling,
-    norm: Norm,
-    offset: bool,
-    norm_place: NormPlace,
-    residual: Residual,
-    activation: Activation,
-}
-
-impl Kind {
-    fn block(&self, usual: &Block, x: usize) -> Block {
-        let Block { attention, perceptron, norm, .. } = *usual;
-        let heads = attention.heads * self.more_heads;
-        let keys: Vec<usize> =
-            (1..=heads).filter(|n| heads.is_multiple_of(*n) && (n.is_multiple_of(x) || x.is_multiple_of(*n))).collect();
-        let head_dim = self.head_dim.unwrap_or(attention.head_dim);
-        let [qkv_bias, projection_bias, up_bias, down_bias] = self.biases;
-        let columns = if self.part { (head_dim / 4 * 2).max(2) } else { head_dim };
-        let scaling = self.scaling;
-        let turns = columns <= head_dim && columns.is_multiple_of(2);
-        let rotary = self.rotary.filter(|_| turns).map(|base| Rotary { base, columns, scaling });
-        let norm = Normalization { offset: self.offset, ..norm };
-        Block {
-            attention: Attention {
-                heads,
-                kv_heads: *self.keys.get(&keys),
-                head_dim,
-                causal: attention.causal,
-                window: self.window.filter(|_| attention.causal),
-                cap: self.cap,
-                qk_norm: self.qk_norm.map(|kind| Normalization { kind, ..norm }),
-                rotary,
-                qkv_bias,
-                projection_bias,
-            },
-            perceptron: Perceptron {
-                width: perceptron.width * self.wider,
-                activation: self.activation,
-                up_bias,
-                down_bias,
-            },
-            norm: Normalization { kind: self.norm, ..norm },
-            norm_place: self.norm_place,
-            residual: self.residual,
-        }
-    }
-}
-
-fn kinds() -> impl Strategy<Value = Kind> {
-    let sizes = (1..=2_usize, any::<Index>(), select(vec![None, Some(2), Some(4), Some(6), Some(3)]), 1..=2_usize);
-    let attention = (
-        select(vec![None, Some(2), Some(3), Some(5)]),
-        select(vec![None, Some(1.5), Some(5.0)]),
-        select(vec![None, Some(Norm::Layer), Some(Norm::Rms), Some(Norm::Rms)]),
-        select(vec![None, Some(10.0), Some(10_000.0)]),
-        any::<bool>(),
-        select(vec![
-            RotaryScaling::None,
-            RotaryScaling::Linear { factor: 3.0 },
-            RotaryScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, positions: 20 },
-        ]),
-    );
-    let stream = (
-        any::<bool>(),
-        select(NormPlace::ALL.map(|(_, it)| it).to_vec()),
-        select(ResidualOrder::ALL.map(|(_, it)| it).to_vec()),
-        select(vec![1.0, 1.0, 0.25]),
-    );
-    let others = (any::<[bool; 4]>(), any::<bool>(), select(Activation::ALL.map(|(_, it)| it).to_vec()));
-    (sizes, attention, stream, others).prop_map(
-        |(
-            (more_heads, keys, head_dim, wider),
-            (window, cap, qk_norm, rotary, part, scaling),
-            (offset, norm_place, order, scale),
-            (biases, rms, activation),
-        )| Kind {
-            more_heads,
-            keys,
-            head_dim,
-            wider,
-            biases,
-            window,
-            cap,
-            qk_norm,
-            rotary,
-            part,
-            scaling,
-            offset,
-            norm_place,
-            residual: Residual { order, scale },
-            norm: if rms { Norm::Rms } else { Norm::Layer },
-            activation,
-        },
-    )
-}
-
-/// [`combined_cases`] whose blocks are of two random kinds in turn, or all of one: heads wider and narrower than their share
-/// of the stream, biases by projection, windows, soft caps, norms of queries and keys, turning and not, any function of the
-/// perceptron.
+/// [`combined_cases`] whose blocks are as [`descriptions`] say.
 pub fn described_cases() -> impl Strategy<Value = Case> {
-    let described = (kinds(), kinds(), any::<bool>());
-    (combined_cases(), described).prop_filter_map("sizes that fit each other", |(case, (even, odd, differ))| {
-        let x = case.layout.grid.size(quadrille_spec::Axis::X);
-        let usual = case.model.blocks.first();
-        let (even, odd) = (even.block(usual, x), if differ { odd } else { even.clone() }.block(usual, x));
-        let others = (1..case.model.layers()).map(|place| if place % 2 == 0 { even } else { odd });
-        let model = Model { blocks: Blocks::new(even, others), ..case.model };
+    (combined_cases(), descriptions()).prop_filter_map("sizes that fit each other", |(case, description)| {
+        let model = description.of(&case.model, case.layout.grid.size(Axis::X));
         let file = LayoutFile::of(&case.layout).with(Field::Dtype, Field::Dtype.of(&case.layout));
         let layout = file.validate(&model).ok()?;
         Some(Case { model, layout, ..case })

@@ -6,6 +6,7 @@ mod refusals;
 
 use common::{json, run};
 use refusals::{folder_with, refused, refused_in};
+use serde_json::Value;
 
 /// What Gemma 2 has of its own, small: heads apart from the stream, windows in every second block, caps, norms on both sides.
 const GEMMA: &str = "--set head_dim=16 --set kv_heads=2 --set heads=4 --set window=3 --set blocks.1/2.window=0 \
@@ -27,7 +28,6 @@ fn described_blocks_equal_the_serial_model() {
 fn what_knows_classic_blocks_only_names_the_field() {
     let field = "--set window=4";
     for line in [
-        format!("plan --model gpt-tiny {field} --cluster selene --gpus 8 --global-batch 8"),
         format!("plan --cost axonn --model gpt-tiny {field} --ranks 2 --global-batch 4"),
         format!("export --to megatron --model gpt-tiny {field} --grid x=2"),
     ] {
@@ -36,6 +36,25 @@ fn what_knows_classic_blocks_only_names_the_field() {
     let file = "name='mine'\nlayers=2\nhidden=12\nheads=3\nvocab=17\nseq_len=8\n[[blocks]]\nat=[1]\nffn=24\n";
     let folder = folder_with("mine.toml", file);
     refused_in(folder.path(), "export --to megatron --model mine.toml --grid x=3", &["blocks = 2 kinds"]);
+}
+
+/// A file whose blocks differ: the winner of a plan has the price that `explain` and a layout's file give.
+#[test]
+fn plans_price_described_blocks_as_explanations_do() {
+    let file = "name='mine'\nlayers=4\nhidden=48\nheads=4\nkv_heads=2\nhead_dim=16\nvocab=64\nseq_len=16\n\
+                [[blocks]]\nat=[1, 3]\nffn=96\nwindow=4\nqk_norm='rms'\n";
+    let folder = folder_with("mine.toml", file);
+    let document = |line: &str| -> Value {
+        let output = run(folder.path(), &format!("{line} --model mine.toml --cluster selene --global-batch 8 --json"));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let planned = &document("plan --gpus 4 --out best.toml")["plans"][0];
+    let explained = &document("explain --price --layout best.toml")["plan"];
+    assert_eq!(explained, planned);
+    assert!(planned["time_s"].as_f64().unwrap() > 0.0);
+    let open = &document("explain --price --ranks 4 --grid auto")["plan"];
+    assert!(open["time_s"].as_f64() >= planned["time_s"].as_f64(), "{open}");
 }
 
 #[test]

@@ -19,6 +19,14 @@ pub struct Block {
     pub residual: Residual,
 }
 
+impl Block {
+    /// Elements of the weights that tokens are multiplied with, in a model whose residual stream has `hidden` columns.
+    pub fn product_weights(&self, hidden: usize) -> usize {
+        let Self { attention, perceptron, .. } = self;
+        hidden * (attention.qkv_width() + attention.width() + perceptron.up_width() + perceptron.width)
+    }
+}
+
 /// How attention and perceptron are added to the residual stream.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Residual {

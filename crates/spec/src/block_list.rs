@@ -20,6 +20,12 @@ impl Blocks {
         Self { kinds: vec![block], order: vec![0; count.max(1)] }
     }
 
+    /// So many blocks (at least one), all of the kind of this number among [`Blocks::kinds`], which keeps its number.
+    #[must_use]
+    pub fn of_kind(&self, number: usize, count: usize) -> Self {
+        Self { kinds: self.kinds.clone(), order: vec![number; count.max(1)] }
+    }
+
     /// The first block, and those after it.
     pub fn new(first: Block, others: impl IntoIterator<Item = Block>) -> Self {
         let mut blocks = Self::alike(first, 1);
@@ -42,7 +48,7 @@ impl Blocks {
 
     /// The first one.
     pub fn first(&self) -> &Block {
-        &self.kinds[0]
+        &self[0]
     }
 
     /// In order.

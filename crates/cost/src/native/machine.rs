@@ -1,7 +1,7 @@
 //! The native model's constants as a machine for simulations of step programs.
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind, Layout};
-use quadrille_step::{Computation, Format, Op, Product, StageProgram, Work};
+use quadrille_spec::{Axis, AxisSet, Block, CollectiveKind, Layout};
+use quadrille_step::{BlockKind, Computation, Format, Op, Product, StageProgram, Work};
 
 use super::network::{Link, Placement};
 use super::rates::Taken;
@@ -32,7 +32,8 @@ impl<'a> NativeMachine<'a> {
         Link::new(&self.problem.network, &self.placement, &self.candidate, axes)
     }
 
-    /// A collective of so many members on the links of a group over `axes`, with a payload of so many bytes.
+    /// A collective of so many members on the links of a group over `axes`, with a payload of so many bytes, which may be sent
+    /// together with others: see [`NativeMachine::sent_at_once`].
     pub(super) fn seconds_on(
         &self,
         link: &Link,
@@ -40,36 +41,37 @@ impl<'a> NativeMachine<'a> {
         axes: AxisSet,
         members: usize,
         bytes: u64,
-        format: Format,
+        together: Option<f64>,
     ) -> f64 {
         let pipe = self.candidate.size(Axis::Pipe);
         if kind == CollectiveKind::AllReduce && axes == Axis::Pipe.only() && members < pipe {
             return link.exchange_seconds(bytes as f64);
         }
-        match self.sent_at_once(format) {
+        match together {
             Some(together) if bytes > 0 => bytes as f64 / together * link.seconds(kind, together),
             _ => link.seconds(kind, bytes as f64),
         }
     }
 
     /// Bytes that are sent in one collective with others of their kind, of which each takes its part: buckets of gradients and
-    /// updated weights, the weights of a block.
-    fn sent_at_once(&self, format: Format) -> Option<f64> {
+    /// updated weights, the weights of a block of this kind (of others than blocks: of the first block).
+    pub(super) fn sent_at_once(&self, format: Format, block: Option<BlockKind>) -> Option<f64> {
         let framework = &self.problem.framework;
         match format {
             Format::Gradients | Format::Weights => framework.gradient_bucket.map(|bytes| bytes as f64),
-            Format::Gathered if framework.gathers_blocks => Some(self.block_bytes()),
+            Format::Gathered if framework.gathers_blocks => {
+                let model = &self.problem.model;
+                Some(self.block_bytes(block.map_or(model.blocks.first(), |block| block.of(model))))
+            }
             _ => None,
         }
     }
 
     /// Bytes of what is gathered of a block's weights.
-    fn block_bytes(&self) -> f64 {
-        let model = self.problem.model.classic();
-        let outputs = model.qkv_width() + model.hidden + model.up_width() + model.ffn;
+    fn block_bytes(&self, block: &Block) -> f64 {
         let ranks = self.candidate.size(Axis::X) * self.candidate.size(Axis::Y);
         let bytes = self.problem.framework.states.gathered_weight;
-        (model.hidden * outputs) as f64 / ranks as f64 * bytes as f64
+        block.product_weights(self.problem.model.hidden) as f64 / ranks as f64 * bytes as f64
     }
 
     /// What so much work takes on the compute stream.
@@ -95,8 +97,9 @@ impl Machine for NativeMachine<'_> {
     }
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {
-        let Communication { kind, axes, members, payload_bytes, format, .. } = *collective;
-        self.seconds_on(&self.link(axes), kind, axes, members, payload_bytes, format)
+        let Communication { kind, axes, members, payload_bytes, format, block, .. } = *collective;
+        let together = self.sent_at_once(format, block);
+        self.seconds_on(&self.link(axes), kind, axes, members, payload_bytes, together)
     }
 
     fn message_seconds(&self, bytes: u64) -> f64 {

@@ -1,6 +1,6 @@
 //! What does not vary while layouts are compared.
 
-use quadrille_spec::{Cluster, Layout, Model, SpecError};
+use quadrille_spec::{Block, Cluster, Layout, Model, SpecError};
 
 use super::network::{Network, Placement};
 use super::rates::Rates;
@@ -25,8 +25,7 @@ pub struct Problem {
 
 impl Problem {
     /// # Errors
-    /// A model that [`quadrille_spec::Classic`] does not describe; a cluster that does not describe its device or its
-    /// networks, a batch or a sequence of nothing.
+    /// A cluster that does not describe its device or its networks, a batch or a sequence of nothing.
     pub fn new(
         model: &Model,
         cluster: &Cluster,
@@ -34,7 +33,6 @@ impl Problem {
         global_batch: usize,
         seq_len: usize,
     ) -> Result<Self, SpecError> {
-        model.check_classic("the native price")?;
         let rule = "the native model needs to know how fast a device computes and its networks are";
         let Some(device) = &cluster.device else {
             let remedy = "give the cluster a device, e.g. device = \"a100-80\", or name one that has, e.g. selene";
@@ -88,26 +86,27 @@ impl Problem {
     }
 
     /// FLOPs that the model needs for a step: products forward and, with gradients of inputs and weights, twice that
-    /// backward (none for the inputs of patches), and attention without causal discount.
+    /// backward (none for the inputs of patches), and attention without causal discount, whatever its window.
     fn model_flops(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
-        let model = &model.classic();
-        let [h, f, s] = [model.hidden, model.ffn, seq_len].map(|size| size as f64);
-        let block = h * (model.qkv_width() + model.hidden + model.up_width()) as f64 + f * h;
+        let [h, s] = [model.hidden, seq_len].map(|size| size as f64);
+        let of_block =
+            |it: &Block| 6.0 * it.product_weights(model.hidden) as f64 + 12.0 * s * it.attention.width() as f64;
+        let blocks: f64 = model.blocks.counts().map(|(count, block)| count as f64 * of_block(block)).sum();
         let ends = match model.patch_values {
             None => 6.0 * model.vocab as f64 * h,
             Some(values) => (4.0 + 6.0) * values as f64 * h,
         };
-        let layers = model.layers as f64;
-        global_batch as f64 * s * (layers * (6.0 * block + 12.0 * s * h) + ends)
+        global_batch as f64 * s * (blocks + ends)
     }
 }
 
 /// Makes sure that the largest value of a step can be counted in 64 bits: of activations, logits or stored scores.
 fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_len: usize) -> Result<(), SpecError> {
-    let model = &model.classic();
-    let scores = if framework.attention == AttentionKernel::Stored { model.heads * seq_len } else { 0 };
-    let widths = [model.up_width(), model.qkv_width(), model.vocab, scores];
-    let widest = widths.into_iter().max().unwrap_or(0);
+    let of_block = |Block { attention, perceptron, .. }: &Block| {
+        let scores = if framework.attention == AttentionKernel::Stored { attention.heads * seq_len } else { 0 };
+        [perceptron.up_width(), attention.qkv_width(), scores]
+    };
+    let widest = model.blocks.kinds().iter().flat_map(of_block).fold(model.vocab, usize::max);
     let bytes = 8.0 * global_batch as f64 * seq_len as f64 * widest as f64;
     if bytes <= MOST_BYTES {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use quadrille_spec::{AxisSet, CollectiveKind};
 use quadrille_step::schedule::Action;
-use quadrille_step::{At, Computation, Format, Op, StageProgram};
+use quadrille_step::{At, BlockKind, Computation, Format, Op, StageProgram};
 
 use super::RingNetwork;
 
@@ -21,6 +21,8 @@ pub struct Communication {
     pub wire_bytes: u64,
     /// What its numbers are for.
     pub format: Format,
+    /// The kind of the block that it belongs to; `None`: to no block.
+    pub block: Option<BlockKind>,
 }
 
 /// Says how long things take. Times are in seconds, finite and not negative.

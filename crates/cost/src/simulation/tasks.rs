@@ -3,7 +3,7 @@
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, Route};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{
-    Collective, Format, Group, Layer, Members, Message, Op, Operation, Scalar, Section, StageProgram, When,
+    BlockKind, Collective, Format, Group, Layer, Members, Message, Op, Operation, Scalar, Section, StageProgram, When,
     decision_axes, kind, payload_elements, wire_bytes,
 };
 
@@ -134,13 +134,13 @@ impl Pricing<'_> {
         let Op { layer, when, .. } = *op;
         match &op.operation {
             Operation::Issue(collective) => {
-                if let Some(call) = self.communication(collective) {
+                if let Some(call) = self.communication(collective, layer) {
                     let kind = self.issue(layer, call, collective.members, self.flight(collective))?;
                     tasks.push(Task { layer, when, name: call.kind.name(), kind });
                 }
             }
             Operation::Wait(collective) | Operation::WaitCarried(collective)
-                if self.communication(collective).is_some() =>
+                if collective.size(self.program.grid()) > 1 =>
             {
                 let carried = matches!(op.operation, Operation::WaitCarried(_));
                 let kind = TaskKind::Wait { flight: self.flight(collective), axes: collective.axes, carried };
@@ -214,13 +214,14 @@ impl Pricing<'_> {
     }
 
     /// What a collective moves; `None` in a group of one.
-    fn communication(&self, collective: &Collective) -> Option<Communication> {
+    fn communication(&self, collective: &Collective, layer: Layer) -> Option<Communication> {
         let Collective { kind, axes, .. } = *collective;
         let members = collective.size(self.program.grid());
         let (elements, bytes) =
             (payload_elements(self.program, collective), self.program.sent_element_bytes(collective));
         let format = self.program.format(collective.output);
-        (members > 1).then(|| communication(kind, axes, members, elements, bytes, format))
+        let block = BlockKind::at(&self.program.model, layer);
+        (members > 1).then(|| Communication { block, ..communication(kind, axes, members, elements, bytes, format) })
     }
 
     fn check(&self, layer: Layer, what: &'static str, seconds: f64) -> Result<f64, SimulationError> {
@@ -243,7 +244,7 @@ fn communication(
         CollectiveKind::Broadcast | CollectiveKind::Reduce => payload_bytes,
         _ => wire_bytes(&Route::Ring, kind, elements, members, 0, 0, element_bytes),
     };
-    Communication { kind, axes, members, payload_bytes, wire_bytes, format }
+    Communication { kind, axes, members, payload_bytes, wire_bytes, format, block: None }
 }
 
 /// Products, attention and the optimizer under their own names, all else together.

@@ -5,6 +5,7 @@ use proptest::sample::select;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use quadrille_cost::native::{Candidate, Framework, Problem};
+use quadrille_draws::descriptions;
 use quadrille_spec::{
     Activation, Activations, Axis, Cluster, Device, Efficiency, ElementType, Grid, KeepWeights, Layout, LayoutRequest,
     Linear, Model, Norm, Overlap, Peaks, Positions, Recompute, Schedule, Tier, Zero,
@@ -56,6 +57,20 @@ pub fn fixed(schedule: Schedule, count: usize) -> Vec<Case> {
 /// Cases of every schedule.
 pub fn any_case() -> impl Strategy<Value = Case> {
     select(Schedule::ALL.map(|(_, schedule)| schedule).to_vec()).prop_flat_map(cases)
+}
+
+/// Cases of described blocks of one schedule, the same in every run.
+pub fn fixed_described(schedule: Schedule, count: usize) -> Vec<Case> {
+    let (mut runner, strategy) = (TestRunner::deterministic(), described(cases(schedule)));
+    (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
+}
+
+/// The same cases with blocks as [`descriptions`] say, which may differ.
+pub fn described(cases: impl Strategy<Value = Case>) -> impl Strategy<Value = Case> {
+    (cases, descriptions()).prop_filter_map("a legal layout", |(case, description)| {
+        let model = description.of(&case.model, case.layout.grid.size(Axis::X));
+        changed(&Case { model, ..case }, |_| {})
+    })
 }
 
 /// Models of GPT's, Llama's and vision transformers' layers of hidden 96 to 3,072 on grids of up to 96 ranks over all

@@ -26,7 +26,7 @@ fn network(grid: &str) -> RingNetwork {
 }
 
 fn collective(kind: CollectiveKind, axes: AxisSet, members: usize, bytes: u64) -> Communication {
-    Communication { kind, axes, members, payload_bytes: 0, wire_bytes: bytes, format: Format::Values }
+    Communication { kind, axes, members, payload_bytes: 0, wire_bytes: bytes, format: Format::Values, block: None }
 }
 
 #[test]

@@ -185,10 +185,8 @@ fn yardstick<T: Real>(threads: usize) -> f64 {
 /// embedding of patches), 12 T and the width of all heads per layer in attention, without causal discount.
 fn flops_per_token(model: &Model, seq_len: usize) -> u64 {
     let [h, v, t] = [model.hidden, model.vocab, seq_len].map(|size| size as u64);
-    let of_block = |Block { attention, perceptron, .. }: &Block| {
-        let products = attention.qkv_width() + attention.width() + perceptron.up_width() + perceptron.width;
-        6 * h * products as u64 + 12 * t * attention.width() as u64
-    };
+    let of_block =
+        |block: &Block| 6 * block.product_weights(model.hidden) as u64 + 12 * t * block.attention.width() as u64;
     let ends = match model.patch_values {
         None => 6 * v * h,
         Some(values) => (4 + 6) * values as u64 * h,

@@ -5,7 +5,7 @@ use std::fmt;
 use quadrille_spec::{Axis, AxisSet, Block, CollectiveKind, Grid, Model, Normalization};
 use serde::{Deserialize, Serialize};
 
-use crate::ValueId;
+use crate::{Layer, ValueId};
 
 /// Which of a linear layer's three products.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -167,6 +167,12 @@ impl Panel {
 pub struct BlockKind(pub usize);
 
 impl BlockKind {
+    /// Of the block that a layer of the model is; `None`: it is no block.
+    pub fn at(model: &Model, layer: Layer) -> Option<Self> {
+        let Layer::Block(place) = layer else { return None };
+        Some(Self(model.blocks.kind_of(place)))
+    }
+
     /// What the model says of it.
     pub fn of(self, model: &Model) -> &Block {
         &model.blocks.kinds()[self.0]

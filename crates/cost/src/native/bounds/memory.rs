@@ -4,7 +4,8 @@ use quadrille_spec::{Axis, EvenPieces, Recompute, Schedule, Zero};
 use quadrille_step::schedule::{Action, Pass};
 
 use super::holdings::Life;
-use super::measured::{Elements, Line, Place};
+use super::line::Line;
+use super::measured::Place;
 use super::{Bounds, Pieces, SEGMENTS, even};
 use crate::native::{Candidate, StateBytes};
 
@@ -36,7 +37,7 @@ impl Bounds<'_> {
         let (stages, measured, framework) = (c.size(Axis::Pipe), &pieces.measured, &self.problem.framework);
         let (all, microbatches) = (stages * c.chunks, c.microbatches(self.problem.global_batch));
         let mut known: Option<((usize, usize), Segments)> = None;
-        let (mut chunks, mut blocks_here) = (Vec::with_capacity(c.chunks), 0);
+        let (mut chunks, mut states) = (Vec::with_capacity(c.chunks), 0.0);
         for chunk in 0..c.chunks {
             let piece = chunk * stages + stage;
             let blocks = even.blocks_of(piece);
@@ -46,14 +47,11 @@ impl Bounds<'_> {
                 _ => Segments::new(self, c, pieces, &measured.places[place], blocks),
             };
             known = Some(((place, blocks), segments));
-            blocks_here += blocks;
+            states += self.states(c, measured.places[place].elements.each_ref().map(|line| line.at(blocks)));
             chunks.push(segments);
         }
         // What is scattered in every pass takes the place of other gradients on their way.
         let unknown = pieces.of_any_data && c.zero == Zero::Gradients;
-        let place = if stage == 0 { 0 } else { 1 + usize::from(stage + 1 == stages) };
-        let states = |elements: &Elements| self.states(c, elements);
-        let states = blocks_here as f64 * states(&measured.block) + states(&measured.ends[place]);
         if framework.is_own() {
             return states + allocated(c, microbatches, stage, &chunks, unknown);
         }
@@ -68,11 +66,11 @@ impl Bounds<'_> {
         living * framework.allocator_factor + framework.reserved_bytes as f64
     }
 
-    /// Bytes of parameters, their gradients and the optimizer's states. ZeRO's shards are no smaller than this, being equally
+    /// Bytes of parameters, of those whose gradients products give and of the others, their gradients and the optimizer's
+    /// states. ZeRO's shards are no smaller than this, being equally
     /// long.
-    fn states(&self, c: &Candidate, elements: &Elements) -> f64 {
-        let (Elements { of_products, others }, replicas) =
-            (*elements, (c.size(Axis::Data) * c.size(Axis::Context)) as f64);
+    fn states(&self, c: &Candidate, [of_products, others]: [f64; 2]) -> f64 {
+        let replicas = (c.size(Axis::Data) * c.size(Axis::Context)) as f64;
         let StateBytes { weight, gradient, optimizer, .. } = self.problem.framework.states;
         let [weight, gradient, optimizer] = [weight, gradient, optimizer].map(|bytes| bytes as f64);
         let all = of_products + others;
@@ -199,7 +197,7 @@ struct Segments {
 impl Segments {
     fn new(bounds: &Bounds, c: &Candidate, pieces: &Pieces, place: &Place, blocks: usize) -> Self {
         let at = |line: &Line| line.at(blocks);
-        let lives = place.lives.map(|line| at(&line));
+        let lives = place.lives.each_ref().map(at);
         let mut held = Self { lives, most: at(&place.most), most_alone: at(&place.most_alone) };
         let (Recompute::Full { every }, Some(whole)) = (c.recompute, &pieces.whole) else { return held };
         let life = Life::InFlight as usize;
@@ -208,7 +206,7 @@ impl Segments {
         let kept = place.lives[life].more;
         // Overlap chunks may follow each other, and what has been communicated is there already: of these, none is counted.
         let made = if c.keep_communicated || c.overlap_chunks > 1 { 0 } else { every.min(blocks) };
-        let again = made as f64 * (whole.places[1].lives[life].more - kept).max(0.0);
+        let again = made as f64 * (whole.places[1].lives[life].more - place.lives[life].more_at_most).max(0.0);
         held.lives[life] = (held.lives[life] - dropped).max(0.0);
         held.most = held.most.max(again);
         // What the head keeps is over by then.

@@ -8,6 +8,7 @@
 //! There is no operation here: what a new one takes, it takes in these bounds.
 
 mod holdings;
+mod line;
 mod measured;
 mod memory;
 mod pipeline;
@@ -78,8 +79,8 @@ impl<'a> Bounds<'a> {
         Self { made: Arc::clone(&self.made), ..Self::new(self.problem) }
     }
 
-    /// Seconds that a block of a legal candidate computes for a microbatch, forward and backward, whatever its pipe, data,
-    /// schedule, ZeRO stage and overlap.
+    /// Seconds that a block of a legal candidate computes for a microbatch in the mean of all blocks, forward and backward,
+    /// whatever its pipe, data, schedule, ZeRO stage and overlap.
     ///
     /// # Errors
     /// A candidate that has no program.
@@ -93,8 +94,13 @@ impl<'a> Bounds<'a> {
 
     /// Seconds that a step takes at least whose blocks compute for so long.
     pub fn seconds_of_blocks(&self, c: &Candidate, block_seconds: f64) -> f64 {
-        let blocks = self.problem.model.layers().div_ceil(c.size(Axis::Pipe));
-        (c.microbatches(self.problem.global_batch) * blocks) as f64 * block_seconds * (1.0 - ROUNDING)
+        let (blocks, stages) = (&self.problem.model.blocks, c.size(Axis::Pipe));
+        // Where blocks differ, the busiest stage has no less than the mean of all stages.
+        let blocks = match blocks.kinds() {
+            [_] => blocks.len().div_ceil(stages) as f64,
+            _ => blocks.len() as f64 / stages as f64,
+        };
+        c.microbatches(self.problem.global_batch) as f64 * blocks * block_seconds * (1.0 - ROUNDING)
     }
 
     /// Of the passes of the pieces of a legal candidate, whatever its data and ZeRO stage: without what is reduced or

@@ -71,7 +71,7 @@ impl Pipeline {
         places: &[Place; 3],
         message: f64,
     ) -> Self {
-        let at = |place: usize, blocks: usize| places[place].passes.map(|pass| pass.at(blocks));
+        let at = |place: usize, blocks: usize| places[place].passes.each_ref().map(|pass| pass.at(blocks));
         let least = even.least();
         let last = even.blocks_of(stages * chunks - 1);
         let pieces = [at(0, even.blocks_of(0)), at(1, least), at(1, least + 1), at(2, last)];

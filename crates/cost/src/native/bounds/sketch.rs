@@ -1,6 +1,7 @@
-//! What a block computes and sends, whatever waits for what: the roughest bound, of programs of a single block.
+//! What a block computes and sends in the mean, whatever waits for what: the roughest bound, of programs of a single block,
+//! of each kind.
 
-use quadrille_spec::{Axis, Blocks, Grid, Layout, Linear, Model, Recompute, Schedule};
+use quadrille_spec::{Axis, Grid, Layout, Linear, Model, Recompute, Schedule};
 use quadrille_step::{Layer, Op, Operation, StageProgram, ValueId, When};
 
 use super::shapes::Shapes;
@@ -17,6 +18,7 @@ pub(super) fn alike(c: &Candidate) -> Candidate {
         activations: c.activations,
         linear: c.linear,
         summa_panels: if c.linear == Linear::Summa { c.summa_panels } else { 1 },
+        overlap: c.overlap,
         recompute: if let Recompute::Full { .. } = recompute { Recompute::Full { every: 1 } } else { recompute },
         keep_communicated: c.keep_communicated,
         keep_weights: c.keep_weights,
@@ -25,9 +27,9 @@ pub(super) fn alike(c: &Candidate) -> Candidate {
 }
 
 /// How often something happens on the rows of an overlap chunk, and how often for all of them.
-type Times = [usize; 2];
+type Times = [f64; 2];
 
-/// A block.
+/// The mean of all blocks.
 #[derive(Debug)]
 pub(super) struct Sketch {
     /// The shapes of values, in the sizes of the candidate that was asked about last.
@@ -35,7 +37,7 @@ pub(super) struct Sketch {
     counted: Counted,
 }
 
-/// The computations and collectives of a block.
+/// The computations and collectives of a block, in the mean.
 #[derive(Debug, Default)]
 struct Counted {
     told: Told,
@@ -45,22 +47,29 @@ struct Counted {
 }
 
 impl Sketch {
-    /// Of the block of a candidate.
+    /// Of the blocks of a candidate.
     ///
     /// # Errors
     /// A candidate that has no program.
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
-        let model = Model { blocks: Blocks::alike(*problem.model.blocks.first(), 1), ..problem.model.clone() };
-        let program = problem.framework.program(&model, &layout(problem, c)?)?;
-        let stage = &program.stages[0];
-        let (mut shapes, mut counted) = (Shapes::like(stage), Counted::default());
-        let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections());
-        sections.flat_map(|section| &section.ops).for_each(|op| counted.add(op, stage, &mut shapes));
+        let layout = layout(problem, c)?;
+        let probe = |(kind, (count, _))| {
+            let model = Model { blocks: problem.model.blocks.of_kind(kind, 1), ..problem.model.clone() };
+            let share = count as f64 / problem.model.layers() as f64;
+            problem.framework.program(&model, &layout).map(|program| (share, program))
+        };
+        let probes = problem.model.blocks.counts().enumerate().map(probe).collect::<Result<Vec<_>, _>>()?;
+        let (mut shapes, mut counted) = (Shapes::like(&probes[0].1.stages[0]), Counted::default());
+        for (share, program) in &probes {
+            let stage = &program.stages[0];
+            let sections = stage.chunks.iter().flat_map(|chunk| chunk.sections());
+            sections.flat_map(|section| &section.ops).for_each(|op| counted.add(op, *share, stage, &mut shapes));
+        }
         Ok(Self { shapes: shapes.program, counted })
     }
 
     /// Seconds that a block of the candidate computes, or sends on one stream, for a microbatch, whichever is longest, all
-    /// passes together.
+    /// passes together; the mean of all blocks.
     ///
     /// # Errors
     /// Sizes that are no grid.
@@ -73,7 +82,7 @@ impl Sketch {
         self.shapes.resize(&layout);
         let Counted { told, works, collectives } = &self.counted;
         let priced = told.price(&self.shapes, &NativeMachine::of(problem, *c));
-        let count = |[of_chunk, once]: &Times| (of_chunk * overlap_chunks + once) as f64;
+        let count = |[of_chunk, once]: &Times| of_chunk * overlap_chunks as f64 + once;
         let mut streams = vec![0.0; priced.streams.len()];
         for (times, (seconds, stream)) in collectives.iter().zip(priced.collectives.iter().zip(&priced.streams)) {
             streams[*stream] += count(times) * seconds;
@@ -84,7 +93,8 @@ impl Sketch {
 }
 
 impl Counted {
-    fn add(&mut self, op: &Op, stage: &StageProgram, shapes: &mut Shapes) {
+    /// An operation that so many of all blocks have.
+    fn add(&mut self, op: &Op, share: f64, stage: &StageProgram, shapes: &mut Shapes) {
         if op.when != When::Always || is_shortened(op) || !matches!(op.layer, Layer::Block(_)) {
             return;
         }
@@ -95,7 +105,7 @@ impl Counted {
             |value: ValueId| shapes.iter().find(|(known, _)| *known == value).map_or(value, |(_, shape)| *shape);
         let (times, number) = match op.operation {
             Operation::Issue(collective) if collective.size(stage.grid()) > 1 => {
-                let collective = Communication::of(collective, shape);
+                let collective = Communication::of(stage, op.layer, collective, shape);
                 (&mut self.collectives, self.told.collectives.number(collective))
             }
             operation if operation.group().computes() => {
@@ -103,9 +113,9 @@ impl Counted {
             }
             _ => return,
         };
-        times.resize(times.len().max(number + 1), [0; 2]);
+        times.resize(times.len().max(number + 1), [0.0; 2]);
         let of_tokens = operands.all().iter().any(|value| stage.value(*value).chunk.is_some());
-        times[number][usize::from(!of_tokens)] += 1;
+        times[number][usize::from(!of_tokens)] += share;
     }
 }
 

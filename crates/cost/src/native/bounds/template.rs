@@ -1,9 +1,10 @@
 //! Small programs that stand for large ones: pieces of few blocks, at the beginning, in the middle and at the end
 //! of a pipeline, or as the whole of it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use quadrille_spec::{Axis, Blocks, Grid, Layout, Linear, Model, Recompute, Schedule};
+use quadrille_spec::{Axis, Grid, Layout, Linear, Model, Recompute, Schedule};
 use quadrille_step::{Layer, Op, Operation, Section, StageProgram, StepProgram, StorageId, ValueId, When, kind};
 
 use super::holdings::Holdings;
@@ -18,7 +19,7 @@ const STAGES: usize = 3;
 /// What candidates have in common whose pieces of layers have the same operations: only sizes differ.
 pub(super) fn structure(model: &Model, c: &Candidate) -> Candidate {
     // As many copies of keys as the size of x says.
-    let copies = c.size(Axis::X) > model.blocks.first().attention.kv_heads;
+    let copies = model.blocks.kinds().iter().any(|block| c.size(Axis::X) > block.attention.kv_heads);
     let size = |axis: Axis| match axis {
         Axis::X if copies => c.size(axis),
         _ => c.size(axis).min(2),
@@ -72,6 +73,13 @@ pub(super) struct Script {
     pub runs: Numbered<Vec<usize>>,
     /// Most collectives that are told apart in a tape.
     pub flights: usize,
+    /// By the kind of all their blocks.
+    pub kinds: Vec<Alike>,
+}
+
+/// Pieces whose blocks are all of one kind.
+#[derive(Debug, Default)]
+pub(super) struct Alike {
     /// By place (the first, those between, the last; or the only one): those at the ends with no block, with one, ..., the
     /// others with one block, with two, ...
     pub places: Vec<Vec<Piece>>,
@@ -86,29 +94,36 @@ impl Template {
     /// # Errors
     /// A candidate that has no program.
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
-        let probes = (1..=most_blocks(c)).map(|blocks| probe(problem, c, blocks)).collect::<Result<Vec<_>, _>>()?;
+        let kinds = problem.model.blocks.kinds().len();
+        let probes = |kind| (1..=most_blocks(c)).map(move |blocks| probe(problem, c, kind, blocks));
+        let probes = (0..kinds).map(|kind| probes(kind).collect()).collect::<Result<Vec<Vec<_>>, _>>()?;
         let mut telling = Telling {
-            shapes: Shapes::like(&probes[0].stages[0]),
+            shapes: Shapes::like(&probes[0][0].stages[0]),
             script: Script::default(),
             hosted: problem.framework.host_seconds > 0.0,
+            differ: kinds > 1,
         };
-        for (place, stage) in probes[0].stages.iter().enumerate() {
-            let pieces = probes.iter().map(|probe| telling.piece(&probe.stages[place])).collect();
-            telling.script.places.push(pieces);
-            telling.parameters(stage);
+        for probes in &probes {
+            let mut alike = Alike::default();
+            for (place, stage) in probes[0].stages.iter().enumerate() {
+                alike.places.push(probes.iter().map(|probe| telling.piece(&probe.stages[place])).collect());
+                telling.parameters(stage, &mut alike);
+            }
+            telling.script.kinds.push(alike);
         }
         Ok(Self { shapes: telling.shapes.program, script: Arc::new(telling.script) })
     }
 }
 
-/// A program of a candidate's structure and sizes with pieces of so many blocks; the ends of a pipeline have one less.
-fn probe(problem: &Problem, c: &Candidate, blocks: usize) -> Result<StepProgram, PriceError> {
+/// A program of a candidate's structure and sizes with pieces of so many blocks of a kind; the ends of a pipeline have one
+/// less.
+fn probe(problem: &Problem, c: &Candidate, kind: usize, blocks: usize) -> Result<StepProgram, PriceError> {
     let stages = if c.size(Axis::Pipe) > 1 { STAGES } else { 1 };
     let mut sizes = c.sizes;
     sizes[Axis::Pipe as usize] = stages;
     let mut stage_blocks = vec![blocks - 1; stages];
     stage_blocks[stages / 2] = blocks;
-    let alike = Blocks::alike(*problem.model.blocks.first(), stage_blocks.iter().sum());
+    let alike = problem.model.blocks.of_kind(kind, stage_blocks.iter().sum());
     let model = Model { blocks: alike, ..problem.model.clone() };
     let canonical = structure(&problem.model, c);
     let layout = Layout {
@@ -137,10 +152,12 @@ struct Telling {
     script: Script,
     /// Whether the host's time counts.
     hosted: bool,
+    /// Whether blocks have others beside them than those of their probes.
+    differ: bool,
 }
 
 impl Telling {
-    fn parameters(&mut self, stage: &StageProgram) {
+    fn parameters(&mut self, stage: &StageProgram, alike: &mut Alike) {
         let [mut block, mut ends] = [Parameters::new(), Parameters::new()];
         for parameter in &stage.parameters {
             let by_product = !stage.value(parameter.value).sharding.flat.is_empty();
@@ -148,9 +165,9 @@ impl Telling {
             list.push((self.shapes.value(stage, parameter.value), by_product));
         }
         if !block.is_empty() {
-            self.script.block = block;
+            alike.block = block;
         }
-        self.script.ends.push(ends);
+        alike.ends.push(ends);
     }
 
     fn piece(&mut self, stage: &StageProgram) -> Piece {
@@ -170,7 +187,11 @@ impl Telling {
         let mut scalars = stage.storages.len();
         let shape = |value: ValueId| shapes[value.0];
         let mut layer = None;
-        for op in section.ops.iter().filter(|op| op.when == When::Always) {
+        let hidden = if self.differ { hidden_by_neighbours(stage, section) } else { BTreeSet::new() };
+        for (at, op) in section.ops.iter().enumerate().filter(|(_, op)| op.when == When::Always) {
+            if hidden.contains(&at) {
+                continue;
+            }
             let grid = stage.grid();
             let begins = match op.operation {
                 Operation::Issue(collective) => collective.size(grid) > 1,
@@ -185,7 +206,8 @@ impl Telling {
                 Operation::Issue(collective) if collective.size(grid) > 1 => {
                     self.end_run(&mut run, &mut tape);
                     let flight = flights.number(stage.value(collective.output).storage);
-                    let collective = self.script.told.collectives.number(Communication::of(collective, shape));
+                    let collective =
+                        self.script.told.collectives.number(Communication::of(stage, op.layer, collective, shape));
                     tape.push(Task::Issue { collective, flight });
                 }
                 Operation::Wait(collective) if collective.size(grid) > 1 => {
@@ -220,4 +242,30 @@ impl Telling {
             tape.push(Task::Run(self.script.runs.number(std::mem::take(run))));
         }
     }
+}
+
+/// Where collectives are issued and waited for that another layer may hide: it computes meanwhile, or it waits for them. What is
+/// left of a layer it does whatever layers are beside it, so that the layers of a piece add up.
+fn hidden_by_neighbours(stage: &StageProgram, section: &Section) -> BTreeSet<usize> {
+    let mut hidden = BTreeSet::new();
+    // By storage: where a collective was issued, in which layer, and whether others have computed since.
+    let mut under_way: BTreeMap<StorageId, (usize, Layer, bool)> = BTreeMap::new();
+    for (at, op) in section.ops.iter().enumerate() {
+        match op.operation {
+            Operation::Issue(collective) => {
+                under_way.insert(stage.value(collective.output).storage, (at, op.layer, false));
+            }
+            Operation::Wait(collective) => match under_way.remove(&stage.value(collective.output).storage) {
+                Some((issued, layer, passed)) if passed || layer != op.layer => hidden.extend([issued, at]),
+                Some(_) => {}
+                None => hidden.extend([at]),
+            },
+            operation if operation.group().computes() => {
+                under_way.values_mut().for_each(|(_, layer, passed)| *passed |= *layer != op.layer);
+            }
+            _ => {}
+        }
+    }
+    hidden.extend(under_way.into_values().map(|(issued, ..)| issued));
+    hidden
 }

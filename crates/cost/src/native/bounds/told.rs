@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use quadrille_spec::{AxisSet, CollectiveKind};
-use quadrille_step::{Collective, Format, Members, Operation, Scalar, StageProgram, ValueId, payload_bytes};
+use quadrille_step::{
+    BlockKind, Collective, Format, Layer, Members, Operation, Scalar, StageProgram, ValueId, payload_bytes,
+};
 
 use crate::native::machine::NativeMachine;
 use crate::native::network::Link;
@@ -39,19 +41,21 @@ impl<T: Hash + Eq + Clone> Numbered<T> {
 /// A collective as it is priced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Communication {
-    /// Of values.
-    Values(Collective),
+    /// Of values; of gathered weights with the kind of their block.
+    Values(Collective, Option<BlockKind>),
     /// The sum of so many scalars.
     Scalars(AxisSet, usize),
 }
 
 impl Communication {
-    /// Of a collective on values whose shapes are these.
-    pub fn of(collective: Collective, shape: impl Fn(ValueId) -> ValueId) -> Self {
+    /// Of a collective of a layer of `stage` on values whose shapes are these.
+    pub fn of(stage: &StageProgram, layer: Layer, collective: Collective, shape: impl Fn(ValueId) -> ValueId) -> Self {
         let Collective { members, input, output, .. } = collective;
+        let gathered = stage.format(output) == Format::Gathered;
+        let block = if gathered { BlockKind::at(&stage.model, layer) } else { None };
         // Whoever is the root, it takes as long.
         let members = if let Members::Root(_) = members { Members::Root(0) } else { members };
-        Self::Values(Collective { members, input: shape(input), output: shape(output), ..collective })
+        Self::Values(Collective { members, input: shape(input), output: shape(output), ..collective }, block)
     }
 }
 
@@ -87,22 +91,22 @@ impl Told {
         }
         let mut links: Vec<(AxisSet, Link)> = Vec::new();
         for communication in &self.collectives.all {
-            let (kind, axes, members, bytes, format) = match communication {
-                Communication::Values(collective) => {
+            let (kind, axes, members, bytes, together) = match communication {
+                Communication::Values(collective, block) => {
                     let Collective { kind, axes, .. } = *collective;
-                    let format = program.format(collective.output);
-                    (kind, axes, collective.size(program.grid()), payload_bytes(program, collective), format)
+                    let together = machine.sent_at_once(program.format(collective.output), *block);
+                    (kind, axes, collective.size(program.grid()), payload_bytes(program, collective), together)
                 }
                 Communication::Scalars(axes, count) => {
                     let members = program.grid().size_of(*axes);
-                    (CollectiveKind::AllReduce, *axes, members, *count as u64 * Scalar::BYTES, Format::Sums)
+                    (CollectiveKind::AllReduce, *axes, members, *count as u64 * Scalar::BYTES, None)
                 }
             };
             let known = links.iter().position(|(known, _)| *known == axes).unwrap_or_else(|| {
                 links.push((axes, machine.link(axes)));
                 links.len() - 1
             });
-            priced.collectives.push(machine.seconds_on(&links[known].1, kind, axes, members, bytes, format));
+            priced.collectives.push(machine.seconds_on(&links[known].1, kind, axes, members, bytes, together));
             priced.streams.push(if machine.streams_by_group() { known } else { 0 });
         }
         priced
