@@ -93,33 +93,6 @@ fn roles(linear: &Linear) -> (Axis, Axis) {
     if linear.transposed { (Axis::X, Axis::Y) } else { (Axis::Y, Axis::X) }
 }
 
-/// The bandwidth in bytes per second that a ring of each axis gets, indexed by `Axis as usize`, while the groups of
-/// this axis run at once; `per_node` ranks share a node.
-///
-/// With `G_j` the sizes in the grid's order of axes, innermost first: inside a node (case 1, `prod_{j<=i} G_j` at most
-/// `per_node`) the cluster's table for `(prod_{j<i} G_j, G_i)`; else equation 7,
-/// `beta_inter / min(per_node, prod_{j<i} G_j)`. As published, also where the size of a node is no multiple of the
-/// group's extent, so that some groups straddle two nodes. Infinite for an axis of size 1, which sends nothing.
-///
-/// # Errors
-/// More ranks in a node than the cluster's nodes have devices, or several nodes without a network.
-pub fn bandwidths(cluster: &Cluster, grid: &Grid, per_node: usize) -> Result<[f64; 6], SpecError> {
-    let network = cluster.network_for(grid.ranks(), per_node)?;
-    let mut bandwidths = [f64::INFINITY; 6];
-    let mut inner = 1;
-    for axis in grid.order().axes() {
-        let size = grid.size(axis);
-        if size > 1 {
-            bandwidths[axis as usize] = match network {
-                Some(network) if inner * size > per_node => network.bandwidth / inner.min(per_node) as f64,
-                _ => cluster.group_bandwidth(inner, size),
-            };
-        }
-        inner *= size;
-    }
-    Ok(bandwidths)
-}
-
 /// One equation of one linear layer, summed over the blocks and passes of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Term {
@@ -142,7 +115,8 @@ pub struct Term {
 pub struct Price {
     /// Twenty terms: linear layers in forward order, each with equations 1 to 5.
     pub terms: Vec<Term>,
-    /// Bytes per second of each axis, indexed by `Axis as usize`; see [`bandwidths`].
+    /// Bytes per second of each axis, indexed by `Axis as usize`: equation 7 and the table of case 1, see
+    /// [`Cluster::ring_bandwidths`].
     pub bandwidths: [f64; 6],
 }
 
@@ -185,10 +159,10 @@ impl Price {
 /// step. With one pass this is the paper's formula, `m` being all tokens of a data group.
 ///
 /// # Errors
-/// A model that [`quadrille_spec::Classic`] does not describe; those of [`bandwidths`].
+/// A model that [`quadrille_spec::Classic`] does not describe; those of [`Cluster::ring_bandwidths`].
 pub fn price(model: &Model, layout: &Layout, cluster: &Cluster, element_bytes: u64) -> Result<Price, SpecError> {
     model.check_classic("AxoNN's communication model")?;
-    let bandwidths = bandwidths(cluster, &layout.grid, layout.per_node)?;
+    let bandwidths = cluster.ring_bandwidths(&layout.grid, layout.per_node)?;
     let rows = layout.microbatch * layout.seq_len;
     let term = |linear: &Linear, equation: Equation| {
         let executions = if equation == Equation::DataReduce { 1 } else { layout.microbatches() };

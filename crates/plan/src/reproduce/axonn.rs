@@ -1,6 +1,6 @@
 //! AxoNN: derived columns of tables II and III, scaling, time to solution, bandwidths and volumes of its examples.
 
-use quadrille_cost::axonn::{Equation, bandwidths, linears};
+use quadrille_cost::axonn::{Equation, linears};
 use quadrille_cost::megatron::{parameters, training_seconds_by_flops};
 use quadrille_spec::{Axis, Cluster, Grid, Model, SpecError};
 use serde::Deserialize;
@@ -188,7 +188,7 @@ fn examples(file: &File) -> Result<Vec<Point>, SpecError> {
     let between = nodes_of_four.network.map_or(f64::NAN, |network| network.bandwidth);
     for Ring { figure, grid, axis, share } in &file.rings {
         let (sizes, axis): (Grid, Axis) = (grid.parse()?, axis.parse()?);
-        let bandwidth = bandwidths(&nodes_of_four, &sizes, nodes_of_four.per_node(sizes.ranks()))?[axis as usize];
+        let bandwidth = nodes_of_four.ring_bandwidths(&sizes, nodes_of_four.per_node(sizes.ranks()))?[axis as usize];
         let what = format!("{grid} on two nodes of four: bandwidth of {axis} by eq. 7");
         points.push(Point::new(what, figure.as_str(), *share, bandwidth / between, "of a node's"));
     }
