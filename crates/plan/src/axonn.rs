@@ -2,11 +2,9 @@
 //! computation, and of memory at the states of training alone ([`state_bytes`]).
 
 use quadrille_cost::axonn::{self, Price};
-use quadrille_spec::{Cluster, Layout, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Cluster, Layout, LayoutRequest, LegalGrids, Model, Refusals, SpecError};
 
-use crate::grids::{Grids, tensor_parallelism};
 use crate::memory::fits;
-use crate::{PlanError, Refusals};
 
 pub use crate::memory::state_bytes;
 
@@ -59,8 +57,8 @@ pub fn plan(
     template: &LayoutRequest,
     element_bytes: u64,
     top: usize,
-) -> Result<Plan, PlanError> {
-    let Grids { all, legal, refusals } = Grids::new(model, cluster, ranks, template)?;
+) -> Result<Plan, SpecError> {
+    let LegalGrids { all, legal, refusals } = LegalGrids::new(model, cluster, ranks, template)?;
     let priced = legal.into_iter().map(|layout| {
         let price = axonn::price(model, &layout, cluster, element_bytes)?;
         let (state_bytes, fits) = (state_bytes(model, &layout.grid), fits(model, cluster, &layout.grid));
@@ -70,7 +68,7 @@ pub fn plan(
     // Single precision: sums that differ by rounding only are equal prices.
     let seconds = |candidate: &Candidate| candidate.price.seconds() as f32;
     ranked.sort_by(|a, b| {
-        let fewer = || tensor_parallelism(&a.layout).cmp(&tensor_parallelism(&b.layout));
+        let fewer = || LegalGrids::tensor_parallelism(&a.layout).cmp(&LegalGrids::tensor_parallelism(&b.layout));
         seconds(a).total_cmp(&seconds(b)).then_with(fewer)
     });
     let feasible = ranked.len();

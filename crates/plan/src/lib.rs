@@ -11,14 +11,12 @@
 pub mod axonn;
 mod best;
 pub mod export;
-mod grids;
 pub mod lbnl;
 pub mod local;
 mod memory;
 pub mod native;
 pub mod published;
-mod refusal;
 pub mod reproduce;
+pub mod statistics;
 
 pub use best::best;
-pub use refusal::{PlanError, Refusals};

@@ -6,8 +6,8 @@ use quadrille_cost::native::{Price, PriceError};
 
 use super::row::Row;
 use super::run::{Measured, Run};
-use super::statistics::Pair;
 use super::unmapped::Unmapped;
+use crate::statistics::Pair;
 
 /// A predicted row.
 #[derive(Debug, Clone)]

@@ -13,7 +13,6 @@ mod model;
 mod row;
 mod run;
 mod sources;
-mod statistics;
 mod summary;
 mod unmapped;
 
@@ -23,7 +22,6 @@ pub use evaluate::{Entry, Evaluation, evaluate};
 pub use row::{Metric, Recomputed, Row, Sizes, read};
 pub use run::{Measured, Run};
 pub use sources::{Reading, SOURCES, Source};
-pub use statistics::{Errors, Pair, kendall_tau, regret};
 pub use summary::{Fits, Fitted, Group, Order, Ranking, Summary, Times};
 pub use unmapped::Unmapped;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::evaluate::{Entry, Evaluation};
 use super::run::Measured;
 use super::sources::{SOURCES, Source};
-use super::statistics::{Errors, Pair, kendall_tau, regret};
+use crate::statistics::{Errors, Pair, kendall_tau, regret};
 
 /// All statistics of a file.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]

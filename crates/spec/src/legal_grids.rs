@@ -1,12 +1,15 @@
 //! The legal grids of a number of ranks.
 
-use quadrille_spec::{Axis, Change, Cluster, Field, FieldValue, Grid, Layout, LayoutRequest, Model, Remedy, SpecError};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
-use crate::refusal::nearest;
-use crate::{PlanError, Refusals};
+use crate::{
+    Axis, Change, Cluster, Field, FieldValue, Grid, Layout, LayoutRequest, Model, Refusals, Remedy, SpecError,
+};
 
 /// Every grid of x, y, z and data of a number of ranks, held against the rules of layouts.
-pub(crate) struct Grids {
+#[derive(Debug, Clone, PartialEq)]
+pub struct LegalGrids {
     /// How many there are.
     pub all: usize,
     /// The layouts of those that are legal: at least one.
@@ -15,13 +18,13 @@ pub(crate) struct Grids {
     pub refusals: Refusals,
 }
 
-impl Grids {
+impl LegalGrids {
     /// `template` holds all else that a layout needs; of its grid only the order of the axes counts, and without `per_node`
     /// nodes are as large as the cluster's.
     ///
     /// # Errors
     /// A fault that does not depend on the grid; no legal grid.
-    pub fn new(model: &Model, cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> Result<Self, PlanError> {
+    pub fn new(model: &Model, cluster: &Cluster, ranks: usize, template: &LayoutRequest) -> Result<Self, SpecError> {
         let grids = grids(ranks, template)?;
         check_without_grid(model, cluster, ranks, template)?;
         let (mut legal, mut refusals) = (Vec::new(), Refusals::default());
@@ -33,15 +36,15 @@ impl Grids {
         }
         if legal.is_empty() {
             let nearest = nearest(model, ranks, template, |count| is_possible(model, cluster, count, template));
-            return Err(PlanError::none_legal(model, ranks, &refusals, nearest));
+            return Err(refusals.none_legal(model, ranks, nearest));
         }
         Ok(Self { all: grids.len(), legal, refusals })
     }
-}
 
-/// Smaller for what has more data parallelism, then a larger z, then a larger x.
-pub(crate) fn tensor_parallelism(layout: &Layout) -> [std::cmp::Reverse<usize>; 3] {
-    [Axis::Data, Axis::Z, Axis::X].map(|axis| std::cmp::Reverse(layout.grid.size(axis)))
+    /// Orders layouts that are equally good: smaller for what has more data parallelism, then a larger z, then a larger x.
+    pub fn tensor_parallelism(layout: &Layout) -> [Reverse<usize>; 3] {
+        [Axis::Data, Axis::Z, Axis::X].map(|axis| Reverse(layout.grid.size(axis)))
+    }
 }
 
 /// Every grid of `ranks` ranks in the template's order of axes.
@@ -92,4 +95,24 @@ fn is_possible(model: &Model, cluster: &Cluster, ranks: usize, template: &Layout
     check_without_grid(model, cluster, ranks, template).is_ok()
         && grids(ranks, template)
             .is_ok_and(|grids| grids.into_iter().any(|grid| layout(model, cluster, grid, template).is_ok()))
+}
+
+/// How many rank counts on either side of the wanted one are tried as remedies.
+const REMEDIES_TRIED: usize = 50;
+
+/// The rank counts next below and above `ranks` that are possible. Only products of a divisor of the heads (x), of
+/// hidden (y) and of the batch (z times data) can be, which leaves few to try.
+fn nearest(model: &Model, ranks: usize, template: &LayoutRequest, is_possible: impl Fn(usize) -> bool) -> Vec<usize> {
+    // Far larger counts are no remedy.
+    let most = ranks.saturating_mul(4);
+    let mut counts = BTreeSet::from([1]);
+    for dimension in [model.blocks.first().attention.heads, model.hidden, template.global_batch] {
+        let divisors: Vec<_> = (1..=dimension.min(most)).filter(|d| dimension.is_multiple_of(*d)).collect();
+        let products = counts.iter().flat_map(|count| divisors.iter().map(move |d| count * d));
+        counts = products.filter(|count| *count <= most).collect();
+    }
+    let below = counts.range(..ranks).rev().take(REMEDIES_TRIED);
+    let above = counts.range(ranks + 1..).take(REMEDIES_TRIED);
+    let possible = |count: &usize| is_possible(*count);
+    below.copied().find(possible).into_iter().chain(above.copied().find(possible)).collect()
 }
