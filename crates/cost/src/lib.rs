@@ -1,9 +1,5 @@
-//! Prices layouts: the published communication models, one file each, and the simulation of a step program.
+//! Prices of step programs: their simulation, and what layouts of a framework cost on a cluster.
 
-pub mod atp;
-pub mod axonn;
-pub mod lbnl;
-pub mod megatron;
 pub mod native;
 pub mod simulation;
 pub mod trace;

@@ -1,13 +1,13 @@
 //! Holds the LBNL model against the numbers of its authors' code, and against what must hold for any numbers.
 //!
-//! The code's output lies in `plan/tests/data/lbnl` and `plan/published`.
+//! The code's output lies in `tests/data/lbnl` and `published` of this crate.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use proptest::prelude::{prop, prop_assert, prop_assert_eq, proptest};
 use proptest::strategy::Strategy as Generator;
-use quadrille_cost::lbnl::{
+use quadrille_papers::lbnl::{
     Block, Collective, Configuration, Cut, Group, Price, Shape, Strategy, System, Unit, layers, price,
 };
 
@@ -57,9 +57,9 @@ impl Row {
     }
 }
 
-/// The rows of a file of the plan crate.
+/// The rows of a file of this crate.
 fn table(path: &str) -> Vec<Row> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plan").join(path);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let text = std::fs::read_to_string(path).unwrap();
     let mut lines = text.lines();
     let columns: Vec<_> = lines.next().unwrap().split(',').collect();

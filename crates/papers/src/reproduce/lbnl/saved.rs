@@ -65,7 +65,7 @@ enum Quantity {
 
 /// A saved configuration.
 struct Saved {
-    /// As [`quadrille_cost::lbnl::Configuration::numbers`].
+    /// As [`crate::lbnl::Configuration::numbers`].
     numbers: [u64; 10],
     seconds: f64,
     gigabytes: f64,

@@ -1,7 +1,7 @@
 //! AxoNN: derived columns of tables II and III, scaling, time to solution, bandwidths and volumes of its examples.
 
-use quadrille_cost::axonn::{Equation, linears};
-use quadrille_cost::megatron::{parameters, training_seconds_by_flops};
+use crate::axonn::{Equation, linears};
+use crate::megatron::{parameters, training_seconds_by_flops};
 use quadrille_spec::{Axis, Cluster, Grid, Model, SpecError};
 use serde::Deserialize;
 

@@ -1,9 +1,9 @@
 //! ATP: bandwidths of its examples, table 2, stated choices of meshes, figure 12.
 
-use quadrille_cost::atp::{
+use crate::atp::{
     AllReduce, Candidate, Counts, HierarchicalMatrix, Interconnect, KnownBandwidths, MatrixLayer, Mesh, Workload,
 };
-use quadrille_cost::megatron::{Recomputation, layer_flops};
+use crate::megatron::{Recomputation, layer_flops};
 use quadrille_spec::{Model, SpecError};
 use serde::Deserialize;
 

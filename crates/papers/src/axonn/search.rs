@@ -1,12 +1,10 @@
-//! The published search over grids: ranked by AxoNN's communication model ([`quadrille_cost::axonn`]), which looks at no
+//! The published search over grids: ranked by AxoNN's communication model ([`price`]), which looks at no
 //! computation, and of memory at the states of training alone ([`state_bytes`]).
 
-use quadrille_cost::axonn::{self, Price};
 use quadrille_spec::{Cluster, Layout, LayoutRequest, LegalGrids, Model, Refusals, SpecError};
 
-use crate::memory::fits;
-
-pub use crate::memory::state_bytes;
+use super::memory::{fits, state_bytes};
+use super::model::{Price, price};
 
 /// A legal layout and the price of its communication.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +58,7 @@ pub fn plan(
 ) -> Result<Plan, SpecError> {
     let LegalGrids { all, legal, refusals } = LegalGrids::new(model, cluster, ranks, template)?;
     let priced = legal.into_iter().map(|layout| {
-        let price = axonn::price(model, &layout, cluster, element_bytes)?;
+        let price = price(model, &layout, cluster, element_bytes)?;
         let (state_bytes, fits) = (state_bytes(model, &layout.grid), fits(model, cluster, &layout.grid));
         Ok(Candidate { layout, price, state_bytes, fits })
     });

@@ -1,11 +1,11 @@
 //! Holds ATP's model against the paper's examples, its closed form, its stated choices, and AxoNN's equations.
 
 use proptest::prelude::*;
-use quadrille_cost::atp::{
+use quadrille_papers::atp::{
     AllReduce, Candidate, Counts, HierarchicalMatrix, Interconnect, KnownBandwidths, MatrixLayer, Mesh, Workload,
     check_described,
 };
-use quadrille_cost::axonn;
+use quadrille_papers::axonn;
 use quadrille_spec::{Activations, Axis, Cluster, Layout, LayoutRequest, Model, SpecError};
 
 /// M4 of table 2, one layer.

@@ -14,7 +14,7 @@ pub fn state_bytes(model: &Model, grid: &Grid) -> u64 {
 }
 
 /// Whether a device of the cluster holds the states of a rank of `grid`.
-pub(crate) fn fits(model: &Model, cluster: &Cluster, grid: &Grid) -> bool {
+pub(super) fn fits(model: &Model, cluster: &Cluster, grid: &Grid) -> bool {
     cluster.device_memory.is_none_or(|memory| state_bytes(model, grid) <= memory)
 }
 

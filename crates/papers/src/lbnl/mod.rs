@@ -10,6 +10,7 @@
 //! A [`Block`] depends on the [`Cut`] alone, so that a search prices it once for all sizes of data and pipeline.
 
 mod layers;
+mod search;
 mod system;
 
 use std::str::FromStr;
@@ -17,6 +18,7 @@ use std::str::FromStr;
 use quadrille_spec::{Activation, Classic, Model, Norm, SpecError};
 
 pub use layers::{Block, Layer, Pass, Time, Unit, layers};
+pub use search::{Found, PUBLISHED_BATCH, Ranked, Search, training_steps};
 pub use system::{Collective, Group, Network, System};
 
 /// The largest size of a group, a fast domain or a microbatch; products of two of them and of a model's sizes fit into
@@ -334,7 +336,7 @@ pub fn price(
 ///
 /// # Errors
 /// Names `name`, its value and the rule.
-pub fn check_size(name: &str, size: u64) -> Result<(), SpecError> {
+fn check_size(name: &str, size: u64) -> Result<(), SpecError> {
     if size == 0 {
         return Err(SpecError::invalid(name, size, "it is at least 1", "use 1 or more"));
     }

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use quadrille_cost::lbnl::{Shape, Strategy, System, price};
-use quadrille_plan::lbnl::{Found, Search};
+use quadrille_papers::lbnl::{Found, Search, Shape, Strategy, System, price};
 
 /// The cells of a table by line, without the header, which must be `columns`.
 fn table(path: &str, columns: &str) -> Vec<Vec<String>> {

@@ -1,4 +1,4 @@
-//! Figures printed in the source works beside ours: what the published models of [`quadrille_cost`] and our schedules
+//! Figures printed in the source works beside ours: what the published models of this crate and our schedules
 //! give for the same input.
 //!
 //! Printed figures are data, in `published/` of this crate, with the table or section that each is from. A figure that

@@ -5,12 +5,13 @@ mod saved;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use quadrille_cost::lbnl::{Configuration, Cut, Group, Layer, Shape, Strategy, System, layers};
 use quadrille_spec::{Model, SpecError};
 use serde::Deserialize;
 
 use super::{Point, Printed};
-use crate::lbnl::{PUBLISHED_BATCH, Ranked, Search, training_steps};
+use crate::lbnl::{
+    Configuration, Cut, Group, Layer, PUBLISHED_BATCH, Ranked, Search, Shape, Strategy, System, layers, training_steps,
+};
 
 /// Layers of the perceptron in [`layers`]; those of attention follow.
 const PERCEPTRON_LAYERS: usize = 8;

@@ -3,7 +3,7 @@
 //! Letters as in `axonn`: `m` rows, `k` inputs, `n` outputs; `r(G) = (G-1)/G`.
 
 use proptest::prelude::*;
-use quadrille_cost::axonn::{Equation, Linear, Price, linears, price};
+use quadrille_papers::axonn::{Equation, Linear, Price, linears, price};
 use quadrille_spec::{Activations, Axis, Cluster, Grid, Layout, LayoutRequest, Model};
 
 fn model(layers: usize, hidden: usize, heads: usize, seq_len: usize) -> Model {

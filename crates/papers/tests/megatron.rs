@@ -2,9 +2,9 @@
 //! the takeaways against the configurations that the paper chose.
 
 use proptest::prelude::*;
-use quadrille_cost::atp::{Counts, Mesh, Workload};
-use quadrille_cost::axonn;
-use quadrille_cost::megatron::{
+use quadrille_papers::atp::{Counts, Mesh, Workload};
+use quadrille_papers::axonn;
+use quadrille_papers::megatron::{
     Advice, Configuration, Machine, Recomputation, activation_bytes, advise, best_checkpoints, check_described,
     checkpoint_bytes, flops, layer_flops, memory, modelled_pass_seconds, parameters, training_seconds,
     training_seconds_by_flops,

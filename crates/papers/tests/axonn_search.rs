@@ -1,9 +1,7 @@
 //! Searches whose results are known: the paper's cases, refusals, and properties of every ranking.
 
 use proptest::prelude::*;
-use quadrille_cost::native::{Framework, Problem};
-use quadrille_plan::axonn::{Plan, plan};
-use quadrille_plan::best;
+use quadrille_papers::axonn::{Plan, plan};
 use quadrille_spec::{Activations, Axis, Cluster, Grid, LayoutRequest, Model, SpecError};
 
 fn template(global_batch: usize, activations: Activations) -> LayoutRequest {
@@ -100,25 +98,6 @@ fn the_order_of_axes_is_the_templates() {
     };
     // data=8 before x=4: one ring leaves each node instead of four.
     assert_eq!((price(&gpt_20b_on_perlmutter()), price(&other)), (Some(25e9), Some(100e9)));
-}
-
-/// Of all legal grids none has a program of a lower price that fits.
-#[test]
-fn the_best_grid_is_that_of_the_cheapest_program() {
-    let (model, mut cluster) = (Model::preset("gpt2-124m").unwrap(), Cluster::preset("perlmutter").unwrap());
-    let template = template(16, Activations::Scattered);
-    let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 16, model.seq_len).unwrap();
-    let all = plan(&model, &cluster, 8, &template, 4, usize::MAX).unwrap().ranked;
-    let priced: Vec<_> = all.iter().map(|one| problem.price_layout(&one.layout).unwrap()).collect();
-    let (_, price) = best(&model, &cluster, 8, &template).unwrap();
-    let fastest = priced.iter().map(|price| price.seconds).fold(f64::INFINITY, f64::min);
-    assert_eq!(price.seconds, fastest);
-    let least = priced.iter().map(|price| price.memory.total()).min().unwrap();
-    cluster.device_memory = Some(least);
-    assert_eq!(best(&model, &cluster, 8, &template).unwrap().1.memory.total(), least);
-    cluster.device_memory = Some(least - 1);
-    let message = best(&model, &cluster, 8, &template).unwrap_err().to_string();
-    assert!(message.contains(&format!("device_memory = {}", least - 1)) && message.contains("ZeRO"), "{message}");
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! Megatron-LM: tables 1 and 2, the estimates, and bubbles of our schedules.
 
-use quadrille_cost::megatron::{
-    Configuration, checkpoint_bytes, parameters, training_seconds, training_seconds_by_flops,
-};
+use crate::megatron::{Configuration, checkpoint_bytes, parameters, training_seconds, training_seconds_by_flops};
 use quadrille_spec::{Model, Schedule, SpecError};
 use serde::Deserialize;
 

@@ -1,5 +1,5 @@
 //! The search of Subramanian et al. (arXiv 2410.00273, section III): every configuration of a strategy on a number of
-//! devices, priced by [`quadrille_cost::lbnl`], those that fit ranked by time.
+//! devices, priced by [`Block::step`], those that fit ranked by time.
 //!
 //! Candidates are exactly those that the paper's public code enumerates (revision `54278b0`). A block's price depends on
 //! the cut alone, so it is computed once for all sizes of data and pipeline that go with the cut.
@@ -7,8 +7,9 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use quadrille_cost::lbnl::{Block, Configuration, Cut, Group, Price, Shape, Strategy, System, check_size};
 use quadrille_spec::{Model, SpecError};
+
+use super::{Block, Configuration, Cut, Group, Price, Shape, Strategy, System, check_size};
 
 /// Sequences of a step in all of the paper's studies (section III-B).
 pub const PUBLISHED_BATCH: u64 = 4096;
