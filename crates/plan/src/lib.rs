@@ -10,7 +10,6 @@ mod best;
 pub mod export;
 pub mod local;
 pub mod native;
-pub mod published;
 pub mod statistics;
 
 pub use best::best;

@@ -2,9 +2,9 @@
 
 use quadrille_spec::{Activation, Classic, Model, ModelFile, Norm, Positions};
 
-use super::row::Row;
-use super::sources::Facts;
-use super::unmapped::Unmapped;
+use crate::row::Row;
+use crate::sources::Facts;
+use crate::unmapped::Unmapped;
 
 /// How the models of a row are built beyond their sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! From what a source prints to seconds of a step: one named formula for each way of counting.
 
-use super::row::{Metric, Row};
-use super::unmapped::Unmapped;
+use crate::row::{Metric, Row};
+use crate::unmapped::Unmapped;
 
 /// A way to print the speed of a step. Letters: `B` sequences of a step, `s` tokens of a sequence, `L` layers, `h`
 /// hidden, `V` vocabulary, `n` devices, `v` the printed value.

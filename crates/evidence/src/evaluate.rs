@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use quadrille_cost::native::{Price, PriceError};
 
-use super::row::Row;
-use super::run::{Measured, Run};
-use super::unmapped::Unmapped;
-use crate::statistics::Pair;
+use crate::row::Row;
+use crate::run::{Measured, Run};
+use crate::unmapped::Unmapped;
+use quadrille_plan::statistics::Pair;
 
 /// A predicted row.
 #[derive(Debug, Clone)]

@@ -25,5 +25,5 @@ pub use sources::{Reading, SOURCES, Source};
 pub use summary::{Fits, Fitted, Group, Order, Ranking, Summary, Times};
 pub use unmapped::Unmapped;
 
-/// The runs that come with the program; their sources are in `data/published/README.md`.
-pub const BUILT_IN: &str = include_str!("../../data/published/runs.csv");
+/// The runs that come with the program; their sources are in `data/README.md`.
+pub const BUILT_IN: &str = include_str!("../data/runs.csv");

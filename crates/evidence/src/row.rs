@@ -1,6 +1,6 @@
 //! Measured runs as their CSV file says them: one [`Row`] a line, cells read and held against their columns' rules.
 
-use super::CsvError;
+use crate::CsvError;
 
 /// One measured (or derived) number of one run of a public source. Empty cells are `None`: the source does not say it.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 //! how well the built-in rows are met.
 
 use quadrille_cost::native::AttentionKernel;
-use quadrille_plan::published::{
+use quadrille_evidence::{
     BUILT_IN, Convention, Fitted, Measured, Metric, Row, Run, Summary, Times, Unmapped, evaluate, read,
 };
 use quadrille_spec::{Activation, Activations, Axis, KeepWeights, Norm, Overlap, Recompute, Schedule, Zero};

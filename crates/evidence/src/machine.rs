@@ -2,9 +2,9 @@
 
 use quadrille_spec::{Cluster, Device};
 
-use super::row::Row;
-use super::sources::Facts;
-use super::unmapped::Unmapped;
+use crate::row::Row;
+use crate::sources::Facts;
+use crate::unmapped::Unmapped;
 
 /// How the column `gpu` begins, the device and the cluster whose networks inside nodes and whose efficiencies it has.
 const DEVICES: [(&str, &str, &str); 7] = [

@@ -2,7 +2,7 @@
 //! `crates/spec/presets/devices/*.toml` and `clusters/*.toml`, and the constants of frameworks and networks.
 //!
 //! ```text
-//! cargo run --release -p quadrille-plan --example fit_devices -- DEVICE [hold=NAME]... SOURCE[/TABLE]...
+//! cargo run --release -p quadrille-evidence --example fit_devices -- DEVICE [hold=NAME]... SOURCE[/TABLE]...
 //! ```
 //!
 //! `SOURCE` is a name of `quadrille validate published`, `TABLE` the beginning of one of its tables. Minimised is the mean
@@ -13,7 +13,7 @@
 use std::env::args;
 use std::process::ExitCode;
 
-use quadrille_plan::published::{BUILT_IN, Measured, Run, evaluate, read};
+use quadrille_evidence::{BUILT_IN, Measured, Run, evaluate, read};
 use quadrille_spec::Efficiency;
 
 /// A parameter: its name, its bounds, and where it is in a run that has it.

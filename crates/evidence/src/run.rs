@@ -3,11 +3,11 @@
 use quadrille_cost::native::{Candidate, Framework, Price, PriceError, Problem};
 use quadrille_spec::{Cluster, Model};
 
-use super::convention::Convention;
-use super::row::{Metric, Row};
-use super::sources::{Facts, Reading, Source};
-use super::unmapped::Unmapped;
-use super::{layout, machine, model};
+use crate::convention::Convention;
+use crate::row::{Metric, Row};
+use crate::sources::{Facts, Reading, Source};
+use crate::unmapped::Unmapped;
+use crate::{layout, machine, model};
 
 /// A row that can be predicted.
 #[derive(Debug, Clone)]

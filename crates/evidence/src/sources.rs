@@ -4,8 +4,8 @@
 use quadrille_cost::native::{AttentionKernel, Eager, Framework, Hiding, StateBytes};
 use quadrille_spec::Overlap;
 
-use super::row::{Metric, Recomputed, Row};
-use super::unmapped::Unmapped;
+use crate::row::{Metric, Recomputed, Row};
+use crate::unmapped::Unmapped;
 
 /// A public source, or several of one project.
 #[derive(Debug, Clone, Copy)]
