@@ -3,7 +3,9 @@
 use quadrille_spec::{SpecError, check_name, read_toml};
 use serde::Deserialize;
 
-use super::{AllReduce, Candidate, HierarchicalMatrix, MatrixLayer, Mesh, Workload};
+use super::matrix::{HierarchicalMatrix, MatrixLayer};
+use super::mesh::Mesh;
+use super::workload::{AllReduce, Candidate, Workload};
 
 /// An interconnect: one that the paper looks at, or of a file.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,8 +5,9 @@
 //! length, `m1` and `m2` the two tensor-parallel sizes. Shares are integer divisions that round down. One element of
 //! a value takes two bytes, of a dropout mask one.
 
+use super::configuration::{Cut, Strategy};
+use super::shape::Shape;
 use super::system::{Collective, Group, System};
-use super::{Cut, Shape, Strategy};
 
 /// Bytes of an element, FP16.
 pub(super) const ELEMENT_BYTES: f64 = 2.0;

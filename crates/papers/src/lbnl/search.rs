@@ -9,7 +9,12 @@ use std::collections::BinaryHeap;
 
 use quadrille_spec::{Model, SpecError};
 
-use super::{Block, Configuration, Cut, Group, Price, Shape, Strategy, System, check_size};
+use super::configuration::{Configuration, Cut, Strategy};
+use super::layers::Block;
+use super::price::Price;
+use super::shape::Shape;
+use super::sizes::check_size;
+use super::system::{Group, System};
 
 /// Sequences of a step in all of the paper's studies (section III-B).
 pub const PUBLISHED_BATCH: u64 = 4096;

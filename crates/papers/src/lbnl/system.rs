@@ -2,7 +2,7 @@
 
 use quadrille_spec::SpecError;
 
-use super::check_size;
+use super::sizes::check_size;
 
 /// One tier of the network.
 #[derive(Debug, Clone, Copy, PartialEq)]

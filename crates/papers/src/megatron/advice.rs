@@ -2,7 +2,8 @@
 
 use quadrille_spec::{Device, Model, SpecError};
 
-use super::{Configuration, MOST, Recomputation, check_described, check_positive, layer_flops, parameters};
+use super::configuration::{Configuration, MOST, check_positive};
+use super::formulas::{Recomputation, check_described, layer_flops, parameters};
 
 /// Bytes of a parameter's states in mixed precision: weight and gradient in f32 (4 + 4) and in half precision (2 + 2),
 /// Adam's two moments (4 + 4). The paper prints no number; this one is S. Singh's dissertation's, chapter 3.

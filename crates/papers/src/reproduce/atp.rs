@@ -7,7 +7,8 @@ use crate::megatron::{Recomputation, layer_flops};
 use quadrille_spec::{Model, SpecError};
 use serde::Deserialize;
 
-use super::{Point, Printed};
+use super::point::Point;
+use super::printed::{Printed, read};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,7 +101,7 @@ fn mesh([d1, d2]: [usize; 2]) -> Mesh {
 }
 
 pub fn points() -> Result<Vec<Point>, SpecError> {
-    let file: File = super::read("atp.toml", include_str!("../../published/atp.toml"))?;
+    let file: File = read("atp.toml", include_str!("../../published/atp.toml"))?;
     // Ratios of times do not depend on the model, as long as its perceptron is four times as wide as its stream.
     let model = Model::preset("gpt3-175b")?;
     let workload =

@@ -5,7 +5,8 @@ use crate::megatron::{parameters, training_seconds_by_flops};
 use quadrille_spec::{Axis, Cluster, Grid, Model, SpecError};
 use serde::Deserialize;
 
-use super::{Point, Printed};
+use super::point::Point;
+use super::printed::{Printed, read};
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 const DAYS_PER_MONTH: f64 = 365.25 / 12.0;
@@ -155,7 +156,7 @@ impl File {
 }
 
 pub fn points() -> Result<Vec<Point>, SpecError> {
-    let file: File = super::read("axonn.toml", include_str!("../../published/axonn.toml"))?;
+    let file: File = read("axonn.toml", include_str!("../../published/axonn.toml"))?;
     let parts = [
         examples(&file)?,
         table_ii(&file.table_ii)?,

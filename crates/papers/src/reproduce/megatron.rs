@@ -4,7 +4,9 @@ use crate::megatron::{Configuration, checkpoint_bytes, parameters, training_seco
 use quadrille_spec::{Model, Schedule, SpecError};
 use serde::Deserialize;
 
-use super::{Point, Printed, bubble};
+use super::bubble;
+use super::point::Point;
+use super::printed::{Printed, read};
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
@@ -113,7 +115,7 @@ impl File {
 }
 
 pub fn points() -> Result<Vec<Point>, SpecError> {
-    let file: File = super::read("megatron.toml", include_str!("../../published/megatron.toml"))?;
+    let file: File = read("megatron.toml", include_str!("../../published/megatron.toml"))?;
     let parts = [table_1(&file)?, table_2(&file)?, estimates(&file)?, sizes(&file)?, others(&file)?, bubbles(&file)?];
     Ok(parts.concat())
 }

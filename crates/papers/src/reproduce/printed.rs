@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use quadrille_spec::SpecError;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// A printed positive number; its decimals count: `37.0` is more exact than `37`. Or a printed range, `3-5`.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -80,6 +81,15 @@ impl fmt::Display for Printed {
     }
 }
 
+/// Reads a file of printed figures.
+pub(super) fn read<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, SpecError> {
+    toml::from_str(text).map_err(|error| SpecError::Syntax {
+        what: "published figures",
+        text: name.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +117,17 @@ mod tests {
         for text in ["", "0", "0.0", "-1", "inf", "nan", "1e3", "1.2.3", "about 4", "5-3", "3-", "3-5.0", "3-4-5"] {
             assert!(text.parse::<Printed>().unwrap_err().contains("positive number"), "{text}");
         }
+    }
+
+    #[test]
+    fn unreadable_figures_are_named() {
+        #[derive(Debug, serde::Deserialize)]
+        struct File {
+            days: Printed,
+        }
+        let message = |text: &str| read::<File>("x.toml", text).unwrap_err().to_string();
+        assert_eq!(read::<File>("x.toml", "days = \"4.5\"").unwrap().days.nearest(0.0), 4.5);
+        assert!(message("days = \"many\"").contains("published figures from 'x.toml'"));
+        assert!(message("days = \"0\"").contains("a printed figure is a positive number"));
     }
 }

@@ -1,17 +1,17 @@
 //! LBNL: what the paper states about the results of its model, and the configurations that its authors saved.
 
+mod case;
 mod saved;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use quadrille_spec::{Model, SpecError};
+use quadrille_spec::SpecError;
 use serde::Deserialize;
 
-use super::{Point, Printed};
-use crate::lbnl::{
-    Configuration, Cut, Group, Layer, PUBLISHED_BATCH, Ranked, Search, Shape, Strategy, System, layers, training_steps,
-};
+use self::case::{Case, Sizes, days};
+use super::point::Point;
+use super::printed::{Printed, read};
+use crate::lbnl::{Cut, Group, Layer, PUBLISHED_BATCH, Shape, Strategy, System, layers};
 
 /// Layers of the perceptron in [`layers`]; those of attention follow.
 const PERCEPTRON_LAYERS: usize = 8;
@@ -48,9 +48,6 @@ struct Choices {
     times_best: Printed,
     stated: Vec<Choice>,
 }
-
-/// Tensor sizes, stages and microbatch.
-type Sizes = [u64; 4];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -114,68 +111,8 @@ struct Speedups {
     note: String,
 }
 
-/// A search, in the words of the published outputs.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Case {
-    strategy: String,
-    model: String,
-    gpu: String,
-    nvs: u64,
-    gpus: u64,
-    #[serde(default = "published_batch")]
-    batch: u64,
-}
-
-fn published_batch() -> u64 {
-    PUBLISHED_BATCH
-}
-
-impl fmt::Display for Case {
-    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        let Self { strategy, model, gpu, nvs, gpus, .. } = self;
-        write!(formatter, "{strategy} {model}, {gpus} {gpu} nvs {nvs}")
-    }
-}
-
-impl Case {
-    fn search(&self) -> Result<Search, SpecError> {
-        let system = System::named(&self.gpu)?.with_fast_domain(self.nvs)?;
-        Search::new(Shape::named(&self.model)?, system, self.strategy.parse()?, self.gpus, self.batch)
-    }
-
-    /// The fastest configuration that fits.
-    fn best(&self) -> Result<Ranked, SpecError> {
-        self.search()?.run(1).ranked.first().copied().ok_or_else(|| self.without_configuration())
-    }
-
-    /// The fastest configuration, whether or not it fits, of these sizes.
-    fn fastest(&self, sizes: Sizes) -> Result<Ranked, SpecError> {
-        let mut fastest: Option<Ranked> = None;
-        self.search()?.for_each(|ranked| {
-            let Configuration { cut, pipe, .. } = ranked.configuration;
-            let found = [cut.hidden.size, cut.sequence.size, pipe.size, cut.microbatch];
-            if found == sizes && fastest.is_none_or(|fastest| ranked < fastest) {
-                fastest = Some(ranked);
-            }
-        });
-        fastest.ok_or_else(|| self.without_configuration())
-    }
-
-    fn without_configuration(&self) -> SpecError {
-        SpecError::invalid("published figures", self, "there is a configuration of it", "correct the case")
-    }
-}
-
-/// Days of the paper's training in steps of `seconds`.
-fn days(case: &Case, seconds: f64) -> Result<f64, SpecError> {
-    let preset = Shape::PUBLISHED.iter().find(|(published, _)| *published == case.model);
-    let model = Model::preset(preset.map_or(case.model.as_str(), |(_, preset)| preset))?;
-    Ok(seconds * training_steps(&model, case.batch) / 86_400.0)
-}
-
 pub fn points() -> Result<Vec<Point>, SpecError> {
-    let file: File = super::read("lbnl.toml", include_str!("../../../published/lbnl.toml"))?;
+    let file: File = read("lbnl.toml", include_str!("../../../published/lbnl.toml"))?;
     let parts = [
         block(&file)?,
         file.choices.stated.iter().map(|choice| choice.point(file.choices.times_best)).collect::<Result<_, _>>()?,

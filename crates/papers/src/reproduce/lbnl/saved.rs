@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use quadrille_spec::SpecError;
 
-use super::super::{Point, Printed};
-use super::{Case, days};
+use super::case::{Case, days};
 use crate::lbnl::{PUBLISHED_BATCH, Ranked};
+use crate::reproduce::point::Point;
+use crate::reproduce::printed::Printed;
 
 /// The columns that are read; they are consecutive, and others follow.
 const COLUMNS: &str = "strategy,model,gpu,nvs,n_gpus,rank_in_top10,dp,tp1,tp2,pp,microbatch,summa_nb,nvs_tp1,nvs_tp2,\
