@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use quadrille_cost::native::{Price, PriceError};
+use quadrille_plan::statistics::Pair;
 
 use crate::row::Row;
 use crate::run::{Measured, Run};
 use crate::unmapped::Unmapped;
-use quadrille_plan::statistics::Pair;
 
 /// A predicted row.
 #[derive(Debug, Clone)]

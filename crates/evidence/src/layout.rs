@@ -1,12 +1,12 @@
 //! The layout of a row.
 
 use quadrille_cost::native::Candidate;
+use quadrille_plan::native::Rules;
 use quadrille_spec::{Activations, Cluster, Grid, KeepWeights, Model, Recompute, Rule, Schedule, Zero};
 
 use crate::row::{Recomputed, Row};
 use crate::sources::Facts;
 use crate::unmapped::Unmapped;
-use quadrille_plan::native::Rules;
 
 /// The layout of a row: `tp` is x, `cp` context, `dp` data or, where parameters are sharded (ZeRO 3 and FSDP), z; `pp`
 /// is pipe. Ranks are ordered as in Megatron-LM and DeepSpeed: tensor, context, data, pipeline from the inside out.

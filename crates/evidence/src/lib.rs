@@ -1,8 +1,24 @@
-//! The native model held against runs that others have published.
+//! The native model held against runs that others have published: how far a price may be trusted.
 //!
 //! A [`Row`] of a CSV file becomes a [`Run`]: a model, a cluster, a framework, a layout, and what was measured of it, in
 //! seconds of a step, bytes of a device, or as a run out of memory. [`evaluate`] prices every run; [`Summary`] compares.
 //! Rows that cannot be predicted are counted by their reason ([`Unmapped`]).
+//!
+//! ```
+//! use quadrille_evidence::{BUILT_IN, evaluate, read};
+//!
+//! // The first table: GPT of 1.7 to 1008 billion parameters by Megatron-LM on Selene.
+//! let rows = read(BUILT_IN)?;
+//! let evaluation = evaluate(&rows[..10])?;
+//! for entry in &evaluation.entries {
+//!     let pair = entry.pair().expect("none ran out of memory");
+//!     assert!(pair.error().abs() < 0.2, "{}: {pair:?}", entry.row.sizes.global_batch.unwrap_or(0));
+//! }
+//! # assert!(!evaluation.entries.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/fit_devices.rs` fits the efficiencies of devices and networks on some of the rows; `data/README.md` says which.
 
 mod convention;
 mod error;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use quadrille_plan::statistics::{Errors, Pair, kendall_tau, regret};
+
 use crate::evaluate::{Entry, Evaluation};
 use crate::run::Measured;
 use crate::sources::{SOURCES, Source};
-use quadrille_plan::statistics::{Errors, Pair, kendall_tau, regret};
 
 /// All statistics of a file.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
