@@ -1,9 +1,22 @@
-//! Prices layouts: the published communication models, one file each, and the simulation of a step program.
+//! Prices of step programs.
+//!
+//! [`simulation`] runs a step program by discrete events on a machine that says how long each operation takes, and draws its
+//! timeline; [`trace`] writes it for trace viewers. [`native`] is the machine of a described cluster under a framework, with
+//! which a layout has a price: the seconds of its step and the bytes of its fullest rank.
+//!
+//! ```
+//! use quadrille_cost::native::{Framework, Problem};
+//! use quadrille_spec::{Cluster, Layout, LayoutRequest, Model};
+//!
+//! let (model, cluster) = (Model::preset("gpt2-124m")?, Cluster::preset("dgx-a100")?);
+//! let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 16, model.seq_len)?;
+//! let price = |grid: &str| problem.price_layout(&Layout::new(&model, &LayoutRequest::new(grid.parse()?, 16))?);
+//! let (whole, cut) = (price("data=8")?, price("x=8")?);
+//! assert!(whole.seconds < cut.seconds, "a small model needs no tensor parallelism");
+//! assert!(whole.memory.total() > cut.memory.total());
+//! # Ok::<(), quadrille_cost::native::PriceError>(())
+//! ```
 
-pub mod atp;
-pub mod axonn;
-pub mod lbnl;
-pub mod megatron;
 pub mod native;
 pub mod simulation;
 pub mod trace;

@@ -1,11 +1,8 @@
 //! The best grid of a number of ranks, by the prices of programs.
 
 use quadrille_cost::native::{Bounds, Framework, Price, PriceError, Problem};
-use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, LegalGrids, Model, SpecError};
 use rayon::prelude::*;
-
-use crate::PlanError;
-use crate::grids::{Grids, tensor_parallelism};
 
 /// So many grids at a time are priced by their programs, those first that may be fastest.
 const PRICED: usize = 16;
@@ -24,9 +21,9 @@ pub fn best(
     cluster: &Cluster,
     ranks: usize,
     template: &LayoutRequest,
-) -> Result<(Layout, Price), PlanError> {
+) -> Result<(Layout, Price), PriceError> {
     let priced = LayoutRequest { dtype: ElementType::F32, ..template.clone() };
-    let legal = Grids::new(model, cluster, ranks, &priced)?.legal;
+    let legal = LegalGrids::new(model, cluster, ranks, &priced)?.legal;
     let seq_len = template.seq_len.unwrap_or(model.seq_len);
     let problem = Problem::new(model, cluster, Framework::QUADRILLE, template.global_batch, seq_len)?;
     problem.check_devices(ranks)?;
@@ -50,8 +47,9 @@ pub fn best(
         let fits = |one: &(Layout, Price)| cluster.device_memory.is_none_or(|memory| needed(one, template) <= memory);
         found.extend(prices.into_iter().filter(fits));
     }
-    let key =
-        |one: &(Layout, Price)| ((one.1.seconds as f32).to_bits(), needed(one, template), tensor_parallelism(&one.0));
+    let key = |one: &(Layout, Price)| {
+        ((one.1.seconds as f32).to_bits(), needed(one, template), LegalGrids::tensor_parallelism(&one.0))
+    };
     if let Some((layout, price)) = found.into_iter().min_by_key(key) {
         return Ok((Layout { dtype: template.dtype, ..layout }, price));
     }
@@ -84,7 +82,9 @@ fn bounded(problem: &Problem, layouts: Vec<Layout>) -> Result<Vec<(f64, Layout)>
         open.push((seconds, layout));
     }
     open.sort_by(|(a, one), (b, other)| {
-        (*a as f32).total_cmp(&(*b as f32)).then_with(|| tensor_parallelism(one).cmp(&tensor_parallelism(other)))
+        (*a as f32)
+            .total_cmp(&(*b as f32))
+            .then_with(|| LegalGrids::tensor_parallelism(one).cmp(&LegalGrids::tensor_parallelism(other)))
     });
     Ok(open)
 }

@@ -1,24 +1,27 @@
 //! Searches layouts of a model on a cluster, and explains and exports what it finds.
 //!
 //! [`native`] searches every layout that the rules of layouts allow and ranks them by the seconds of a step in the native
-//! model ([`quadrille_cost::native`]), with memory, fronts, and why a layout is as fast as it is. [`published`] holds that
-//! model against runs that others have measured, [`local`] against runs of this machine. [`export`] writes layouts as other frameworks' flags and configurations.
+//! model ([`quadrille_cost::native`]), with memory, fronts, and why a layout is as fast as it is. [`best`] chooses the grid of
+//! a run that leaves it open, by the same prices. [`export`] writes layouts as other frameworks' flags and configurations.
+//! [`local`] holds prices against runs of this machine, by the [`statistics`] of predictions and measurements.
 //!
-//! [`best`] chooses the grid of a run that leaves it open, by the same prices. Two published searches: [`axonn`] ranks the
-//! grids of a number of ranks by AxoNN's communication model, [`lbnl`] searches the configurations of LBNL's performance
-//! model. [`reproduce`] holds the published models against the figures printed in their works.
+//! ```
+//! use quadrille_plan::best;
+//! use quadrille_spec::{Cluster, LayoutRequest, Model};
+//!
+//! let (model, cluster) = (Model::preset("gpt2-124m")?, Cluster::preset("dgx-a100")?);
+//! // The grid of the request does not count but for the order of its axes.
+//! let request = LayoutRequest::new("x=1".parse()?, 16);
+//! let (layout, price) = best(&model, &cluster, 8, &request)?;
+//! assert_eq!(layout.grid.ranks(), 8);
+//! assert!(Some(price.memory.total()) <= cluster.device_memory);
+//! # Ok::<(), quadrille_cost::native::PriceError>(())
+//! ```
 
-pub mod axonn;
 mod best;
 pub mod export;
-mod grids;
-pub mod lbnl;
 pub mod local;
-mod memory;
 pub mod native;
-pub mod published;
-mod refusal;
-pub mod reproduce;
+pub mod statistics;
 
 pub use best::best;
-pub use refusal::{PlanError, Refusals};

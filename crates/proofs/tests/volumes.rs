@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use quadrille_cost::axonn::{Equation, linears};
+use quadrille_papers::axonn::{Equation, linears};
 use quadrille_proofs::{Case, gpt_cases, model, program};
 use quadrille_spec::{Activations, Axis, Classic, ElementType, Ledger, MemoryClass, Overlap};
 use quadrille_step::{StepProgram, predict};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
-use quadrille_plan::reproduce::PARTS;
+use quadrille_papers::reproduce::PARTS;
 use quadrille_spec::{Axis, Collectives, ElementType};
 use serde::Serialize;
 

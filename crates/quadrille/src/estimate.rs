@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
-use quadrille_cost::lbnl::{self, Configuration, Cut, Group, Shape, System};
-use quadrille_plan::lbnl::PUBLISHED_BATCH;
+use quadrille_papers::lbnl::{self, Configuration, Cut, Group, PUBLISHED_BATCH, Shape, System};
 use quadrille_spec::SpecError;
 
 use crate::documents;

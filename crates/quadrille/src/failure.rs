@@ -6,7 +6,6 @@ use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
-use quadrille_plan::PlanError;
 use quadrille_plan::native::Nothing;
 use quadrille_spec::{LedgerDifference, SpecError};
 use quadrille_step::StepError;
@@ -95,12 +94,6 @@ impl From<PriceError> for Failure {
             PriceError::Spec(_) | PriceError::Step(_) => Self::Usage(error.into()),
             PriceError::Simulation(_) => Self::Run(error.into()),
         }
-    }
-}
-
-impl From<PlanError> for Failure {
-    fn from(error: PlanError) -> Self {
-        Self::Usage(error.into())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quadrille_plan::reproduce::{PARTS, Part, Point, Summary};
+use quadrille_papers::reproduce::{PARTS, Part, Point, Summary};
 use serde::Serialize;
 
 use crate::arguments::{ALL_PARTS, ReproduceArguments};

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use quadrille_cost::atp::Interconnect;
 use quadrille_engine::Hyper;
 use quadrille_files::Document;
 use quadrille_hugging_face::CONFIGURATION;
+use quadrille_papers::atp::Interconnect;
 use quadrille_plan::best;
 use quadrille_spec::{
     Cluster, ElementType, Field, Grid, Layout, LayoutFile, LayoutRequest, Model, ModelFile, SpecError,

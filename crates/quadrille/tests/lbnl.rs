@@ -17,7 +17,7 @@ const LINE: &str = "2d,gpt3_1T,B200,8,16,8,1,4,1,0,8,1,1,1";
 
 /// A file of the plan crate.
 fn published(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../plan").join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../papers").join(path)
 }
 
 /// The cells of a table, its header first.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Calibration, Device, SpecError};
+use crate::{Calibration, Device, Grid, SpecError};
 
 /// Devices, the links inside a node and those between nodes. Files: [`Cluster::from_toml`].
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +106,33 @@ impl Cluster {
             ),
             network => Ok(network.filter(|_| per_node < ranks)),
         }
+    }
+
+    /// The bandwidth in bytes per second that a ring of each axis gets, indexed by `Axis as usize`, while the groups of
+    /// this axis run at once; `per_node` ranks share a node. It is that of AxoNN's performance model (SC24, section V-B).
+    ///
+    /// With `G_j` the sizes in the grid's order of axes, innermost first: inside a node (case 1, `prod_{j<=i} G_j` at most
+    /// `per_node`) the cluster's table for `(prod_{j<i} G_j, G_i)`; else equation 7,
+    /// `beta_inter / min(per_node, prod_{j<i} G_j)`. As published, also where the size of a node is no multiple of the
+    /// group's extent, so that some groups straddle two nodes. Infinite for an axis of size 1, which sends nothing.
+    ///
+    /// # Errors
+    /// Those of [`Self::network_for`].
+    pub fn ring_bandwidths(&self, grid: &Grid, per_node: usize) -> Result<[f64; 6], SpecError> {
+        let network = self.network_for(grid.ranks(), per_node)?;
+        let mut bandwidths = [f64::INFINITY; 6];
+        let mut inner = 1;
+        for axis in grid.order().axes() {
+            let size = grid.size(axis);
+            if size > 1 {
+                bandwidths[axis as usize] = match network {
+                    Some(network) if inner * size > per_node => network.bandwidth / inner.min(per_node) as f64,
+                    _ => self.group_bandwidth(inner, size),
+                };
+            }
+            inner *= size;
+        }
+        Ok(bandwidths)
     }
 }
 

@@ -57,6 +57,18 @@ pub enum SpecError {
     /// A text is no whole number; who reads it says what it is of.
     #[error(transparent)]
     Number(std::num::ParseIntError),
+    /// Every grid of that many ranks breaks a rule.
+    #[error("no legal grid of {ranks} ranks for {model}: {reason}; {}", other_ranks(nearest))]
+    NoLegalGrid {
+        /// The wanted number of ranks.
+        ranks: usize,
+        /// The model's name.
+        model: String,
+        /// The rule that refused most grids, with an example.
+        reason: String,
+        /// The rank counts next below and above that have a legal grid.
+        nearest: Vec<usize>,
+    },
 }
 
 impl SpecError {
@@ -109,6 +121,18 @@ pub fn nearest_divisors(value: usize, wanted: usize) -> Vec<usize> {
 /// "2 or 4", "1", for messages.
 fn join_or(sizes: &[usize]) -> String {
     sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+/// What to do where no grid is legal.
+fn other_ranks(nearest: &[usize]) -> String {
+    match nearest {
+        [] => "no other number of ranks helps: change batch, sequence length or node size".to_owned(),
+        [one] => format!("the nearest number of ranks with a legal grid is {one}"),
+        counts => {
+            let counts: Vec<_> = counts.iter().map(usize::to_string).collect();
+            format!("the nearest numbers of ranks with a legal grid are {}", counts.join(" and "))
+        }
+    }
 }
 
 #[cfg(test)]

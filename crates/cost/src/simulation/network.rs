@@ -3,7 +3,6 @@
 use quadrille_spec::{Axis, AxisSet, Cluster, CollectiveKind, Layout, SpecError};
 
 use super::Communication;
-use crate::axonn;
 
 /// Start-up time and bandwidth of rings and messages (the alpha-beta model).
 ///
@@ -23,12 +22,12 @@ impl RingNetwork {
     pub const FREE: Self = Self { latency_s: 0.0, bandwidths: [f64::INFINITY; 6] };
 
     /// The links of a cluster as the ranks of a layout get them while all groups of an axis run at once: the table of
-    /// the cluster inside a node, AxoNN's equation 7 between nodes; see [`axonn::bandwidths`].
+    /// the cluster inside a node, AxoNN's equation 7 between nodes; see [`Cluster::ring_bandwidths`].
     ///
     /// # Errors
     /// More ranks in a node than the cluster's nodes have devices, or several nodes without a network.
     pub fn new(cluster: &Cluster, layout: &Layout, latency_s: f64) -> Result<Self, SpecError> {
-        Ok(Self { latency_s, bandwidths: axonn::bandwidths(cluster, &layout.grid, layout.per_node)? })
+        Ok(Self { latency_s, bandwidths: cluster.ring_bandwidths(&layout.grid, layout.per_node)? })
     }
 
     /// Bytes per second of a ring over several axes: that of the slowest axis. This is a lower bound: one ring over an

@@ -1,6 +1,6 @@
 //! Two orders of the same layouts.
 
-use crate::published::Pair;
+use crate::statistics::Pair;
 
 /// The place of each value in ascending order, from 1; equal values keep the order in which they stand.
 pub fn places(values: &[f64]) -> Vec<usize> {

@@ -1,7 +1,7 @@
 //! How well predicted steps tell measured ones.
 
 use super::order::{agreement, pearson_of_logs};
-use crate::published::{Errors, Pair, kendall_tau, regret};
+use crate::statistics::{Errors, Pair, kendall_tau, regret};
 
 /// The best of AxoNN's evaluation.
 const BEST: usize = 10;

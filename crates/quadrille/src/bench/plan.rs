@@ -2,9 +2,8 @@
 
 use std::time::Instant;
 
-use quadrille_cost::lbnl::{Shape, Strategy, System};
 use quadrille_cost::native::Framework;
-use quadrille_plan::lbnl::Search;
+use quadrille_papers::lbnl::{Search, Shape, Strategy, System};
 use quadrille_plan::native::{self, Setting, Space};
 use quadrille_spec::{Cluster, Model};
 use serde::Serialize;

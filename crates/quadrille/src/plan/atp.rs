@@ -1,10 +1,10 @@
 //! `quadrille plan --cost atp`: the meshes of an interconnect's devices, ranked by ATP's communication time.
 
 use clap::Args;
-use quadrille_cost::atp::{
+use quadrille_engine::Hyper;
+use quadrille_papers::atp::{
     AllReduce, Candidate, Counts, Interconnect, KnownBandwidths, Mesh, Workload, check_described,
 };
-use quadrille_engine::Hyper;
 use quadrille_spec::{Field, Model, SpecError};
 use serde_json::{Value, json};
 

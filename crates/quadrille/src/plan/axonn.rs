@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use quadrille_engine::Hyper;
-use quadrille_plan::axonn::{Candidate, Plan, plan};
+use quadrille_papers::axonn::{Candidate, Plan, plan};
 use quadrille_spec::{Axis, Linear, SpecError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};

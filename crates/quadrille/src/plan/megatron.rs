@@ -1,10 +1,10 @@
 //! `quadrille plan --cost megatron`: the configuration that Megatron-LM's takeaways advise, and why.
 
-use quadrille_cost::megatron::{
+use quadrille_engine::Hyper;
+use quadrille_papers::megatron::{
     Advice, Configuration, Machine, Recomputation, advise, check_described, layer_flops, modelled_pass_seconds,
     parameters,
 };
-use quadrille_engine::Hyper;
 use quadrille_spec::{Cluster, Device, Field, Model};
 use serde_json::{Value, json};
 

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use quadrille_plan::published::{
-    BUILT_IN, Entry, Errors, Evaluation, Fitted, Measured, Order, Row, Summary, Times, evaluate, read,
-};
+use quadrille_evidence::{BUILT_IN, Entry, Evaluation, Fitted, Measured, Order, Row, Summary, Times, evaluate, read};
+use quadrille_plan::statistics::Errors;
 use quadrille_spec::Axis;
 use serde_json::{Value, json};
 

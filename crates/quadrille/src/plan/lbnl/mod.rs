@@ -5,9 +5,8 @@ pub mod report;
 use std::time::Instant;
 
 use clap::Args;
-use quadrille_cost::lbnl::{Shape, Strategy, System};
 use quadrille_engine::Hyper;
-use quadrille_plan::lbnl::{PUBLISHED_BATCH, Ranked, Search, training_steps};
+use quadrille_papers::lbnl::{PUBLISHED_BATCH, Ranked, Search, Shape, Strategy, System, training_steps};
 use quadrille_spec::{Field, Model, nearest_divisors};
 
 use crate::arguments::{PlanArguments, PricedType};

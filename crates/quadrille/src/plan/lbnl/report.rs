@@ -1,7 +1,6 @@
 //! What was found: for people, as a document, as a table of LBNL's outputs.
 
-use quadrille_cost::lbnl::Price;
-use quadrille_plan::lbnl::{Found, Ranked};
+use quadrille_papers::lbnl::{Found, Price, Ranked};
 use serde_json::{Value, json};
 
 use super::Case;

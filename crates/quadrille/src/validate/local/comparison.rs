@@ -1,7 +1,7 @@
 //! Measured beside predicted steps.
 
 use quadrille_plan::local::{Measured, Predicted, Summary, places};
-use quadrille_plan::published::Pair;
+use quadrille_plan::statistics::Pair;
 use quadrille_spec::Layout;
 
 use crate::bench::median;

@@ -1,0 +1,45 @@
+//! The native model held against runs that others have published: how far a price may be trusted.
+//!
+//! A [`Row`] of a CSV file becomes a [`Run`]: a model, a cluster, a framework, a layout, and what was measured of it, in
+//! seconds of a step, bytes of a device, or as a run out of memory. [`evaluate`] prices every run; [`Summary`] compares.
+//! Rows that cannot be predicted are counted by their reason ([`Unmapped`]).
+//!
+//! ```
+//! use quadrille_evidence::{BUILT_IN, evaluate, read};
+//!
+//! // The first table: GPT of 1.7 to 1008 billion parameters by Megatron-LM on Selene.
+//! let rows = read(BUILT_IN)?;
+//! let evaluation = evaluate(&rows[..10])?;
+//! for entry in &evaluation.entries {
+//!     let pair = entry.pair().expect("none ran out of memory");
+//!     assert!(pair.error().abs() < 0.2, "{}: {pair:?}", entry.row.sizes.global_batch.unwrap_or(0));
+//! }
+//! # assert!(!evaluation.entries.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/fit_devices.rs` fits the efficiencies of devices and networks on some of the rows; `data/README.md` says which.
+
+mod convention;
+mod error;
+mod evaluate;
+mod layout;
+mod machine;
+mod model;
+mod row;
+mod run;
+mod sources;
+mod summary;
+mod unmapped;
+
+pub use convention::Convention;
+pub use error::CsvError;
+pub use evaluate::{Entry, Evaluation, evaluate};
+pub use row::{Metric, Recomputed, Row, Sizes, read};
+pub use run::{Measured, Run};
+pub use sources::{Reading, SOURCES, Source};
+pub use summary::{Fits, Fitted, Group, Order, Ranking, Summary, Times};
+pub use unmapped::Unmapped;
+
+/// The runs that come with the program; their sources are in `data/README.md`.
+pub const BUILT_IN: &str = include_str!("../data/runs.csv");

@@ -1,0 +1,80 @@
+//! The machine of a row: a device that comes with the program, and networks of the bandwidth that the source names.
+
+use quadrille_spec::{Cluster, Device};
+
+use crate::row::Row;
+use crate::sources::Facts;
+use crate::unmapped::Unmapped;
+
+/// How the column `gpu` begins, the device and the cluster whose networks inside nodes and whose efficiencies it has.
+const DEVICES: [(&str, &str, &str); 7] = [
+    ("A100-40GB", "a100-40", "dgx-a100"),
+    ("A100", "a100-80", "dgx-a100"),
+    ("H100-80GB", "h100", "dgx-h100"),
+    ("H100-96GB", "h100", "dgx-h100"),
+    ("H200", "h200", "dgx-h200"),
+    ("GB200", "gb200", "gb200-nvl72"),
+    ("V100-16GB", "v100-16", "summit"),
+];
+
+/// A network between nodes.
+struct Between {
+    /// What a source says of it.
+    name: &'static str,
+    /// Links of a node.
+    links: usize,
+    /// Bytes per second of each.
+    bandwidth: f64,
+    /// Fraction of them that collectives reach.
+    efficiency: f64,
+}
+
+/// A network of which nobody's step times were fitted: the 70 % that Subramanian et al. (arXiv 2410.00273) measured.
+const fn between(name: &'static str, links: usize, bandwidth: f64) -> Between {
+    Between { name, links, bandwidth, efficiency: 0.7 }
+}
+
+/// Networks that sources name. Fitted efficiencies: of Selene's on PTD-P, of Jean Zay's Omni-Path on BigScience's '48 node
+/// contenders', of the network of Hagemann et al. on their 30 B model on 256 devices (their text says InfiniBand alone; the
+/// runs reach what a single adapter of a node would give).
+const NETWORKS: [Between; 11] = [
+    Between { efficiency: 0.98, ..between("Selene", 8, 25e9) },
+    Between { efficiency: 0.051, ..between("DGX A100", 8, 25e9) },
+    Between { efficiency: 0.218, ..between("Jean Zay", 4, 12.5e9) },
+    between("1600 Gb", 8, 25e9),
+    between("4x100 Gb/s RoCE", 4, 12.5e9),
+    between("800 Gb/s per node", 4, 25e9),
+    between("400 Gb/s per node", 4, 12.5e9),
+    between("400 Gb/s NDR IB per GPU", 8, 50e9),
+    between("400 Gb/s RDMA per GPU", 8, 50e9),
+    between("400 Gb/s CX-7 per GPU", 8, 50e9),
+    between("NVL72", 1, 50e9),
+];
+
+/// The cluster of a row. Runs on one node need no network between nodes.
+///
+/// # Errors
+/// A device or a network that is not described.
+pub fn cluster(row: &Row, facts: &Facts) -> Result<Cluster, Unmapped> {
+    let (_, device, cluster) =
+        DEVICES.iter().find(|(prefix, ..)| row.gpu.starts_with(prefix)).ok_or(Unmapped::Device)?;
+    let mut cluster = Cluster::preset(cluster).map_err(|_| Unmapped::Device)?;
+    let device = Device::preset(device).map_err(|_| Unmapped::Device)?;
+    cluster.device_memory = Some(device.memory);
+    cluster.device = Some(device);
+    let node = row.sizes.gpus_per_node.ok_or(Unmapped::Missing("gpus_per_node"))?;
+    let devices = row.sizes.n_gpus.ok_or(Unmapped::Missing("n_gpus"))?;
+    let [inner, outer] = cluster.tiers.as_mut_slice() else { return Err(Unmapped::Network) };
+    if inner.devices.is_none_or(|domain| domain < node) {
+        return Err(Unmapped::Network);
+    }
+    if devices > node {
+        let said = |name: &str| row.interconnect.contains(name) || row.table.contains(name);
+        let network = NETWORKS.iter().find(|network| said(network.name)).ok_or(Unmapped::Network)?;
+        outer.name = network.name.to_owned();
+        outer.links = facts.adapters.unwrap_or(network.links);
+        outer.bandwidth = network.bandwidth;
+        outer.efficiency = network.efficiency;
+    }
+    Ok(cluster)
+}

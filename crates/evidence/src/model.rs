@@ -1,0 +1,73 @@
+//! The model of a row.
+
+use quadrille_spec::{Activation, Classic, Model, ModelFile, Norm, Positions};
+
+use crate::row::Row;
+use crate::sources::Facts;
+use crate::unmapped::Unmapped;
+
+/// How the models of a row are built beyond their sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// Layer norm, biases, learned positions, GELU, tied head.
+    Gpt,
+    /// As GPT without biases.
+    Mpt,
+    /// RMS norm, no biases, rotary positions, SwiGLU, head apart.
+    Llama,
+    /// Layer norm, no biases, rotary positions, a perceptron without gate, head apart.
+    Nemotron,
+}
+
+impl Family {
+    fn of(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
+        match () {
+            () if begins(&["mpt"]) => Some(Self::Mpt),
+            () if begins(&["llama", "internlm"]) => Some(Self::Llama),
+            // Megatron-LM's models of 7 B and 15 B are built as Nemotron.
+            () if begins(&["nemotron", "gpt3_7b", "gpt3_15b"]) => Some(Self::Nemotron),
+            () if begins(&["gpt", "megatron", "turing", "bloom", "mt-nlg"]) => Some(Self::Gpt),
+            () => None,
+        }
+    }
+}
+
+/// The model that a row trains. The vocabulary is padded to a multiple of 128 per tensor-parallel rank, as Megatron-LM
+/// and its descendants do (`--make-vocab-size-divisible-by`).
+///
+/// # Errors
+/// A size that is not said, a family that is not known, sizes that break the rules of models.
+pub fn model(row: &Row, facts: &Facts) -> Result<Model, Unmapped> {
+    let sizes = &row.sizes;
+    let size = |column, size: Option<usize>| size.ok_or(Unmapped::Missing(column));
+    let family = Family::of(&row.model_name).ok_or(Unmapped::Architecture("a family that is not described"))?;
+    let hidden = size("hidden", sizes.hidden)?;
+    let heads = size("heads", sizes.heads)?;
+    let unit = 128 * size("tp", sizes.tp)?;
+    let vocab = size("vocab", sizes.vocab.or(facts.vocab))?.next_multiple_of(unit);
+    let gpt = Classic {
+        name: row.model_name.clone(),
+        kv_heads: sizes.kv_heads.unwrap_or(heads),
+        ffn: size("ffn_hidden", sizes.ffn_hidden)?,
+        dropout: facts.dropout,
+        ..Classic::gpt(size("layers", sizes.layers)?, hidden, heads, vocab, size("seq_len", sizes.seq_len)?)
+    };
+    let rotary = Classic { positions: Positions::Rotary, biases: false, tied_head: false, dropout: 0.0, ..gpt.clone() };
+    let gated = row.notes.contains("swiglu=True");
+    let model = match family {
+        Family::Gpt if gated => Classic { activation: Activation::Swiglu, ..gpt },
+        Family::Gpt => gpt,
+        Family::Mpt => Classic { biases: false, ..gpt },
+        Family::Llama => Classic { norm: Norm::Rms, activation: Activation::Swiglu, ..rotary },
+        Family::Nemotron => rotary,
+    };
+    checked(model)
+}
+
+/// The model, if it keeps the rules that a model file has to keep: heads divide hidden, keys divide heads, and sizes have
+/// bounds.
+fn checked(model: Classic) -> Result<Model, Unmapped> {
+    ModelFile::from(model).validate().map_err(|_| Unmapped::Architecture("sizes that break a rule of models"))
+}

@@ -1,0 +1,147 @@
+//! A row as a problem and a layout of the native model, and what was measured of it.
+
+use quadrille_cost::native::{Candidate, Framework, Price, PriceError, Problem};
+use quadrille_spec::{Cluster, Model};
+
+use crate::convention::Convention;
+use crate::row::{Metric, Row};
+use crate::sources::{Facts, Reading, Source};
+use crate::unmapped::Unmapped;
+use crate::{layout, machine, model};
+
+/// A row that can be predicted.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Its source.
+    pub source: &'static Source,
+    /// What is trained.
+    pub model: Model,
+    /// On what.
+    pub cluster: Cluster,
+    /// By what.
+    pub framework: Framework,
+    /// How.
+    pub candidate: Candidate,
+    /// Sequences of a step.
+    pub global_batch: usize,
+    /// Tokens of a sequence.
+    pub seq_len: usize,
+    /// Bytes of libraries' workspaces that count among the allocated.
+    pub workspace: u64,
+    /// What was measured.
+    pub measured: Measured,
+}
+
+/// What was measured of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Measured {
+    /// Seconds of a step.
+    Seconds(f64),
+    /// Bytes of the device that has most, at the worst moment.
+    PeakBytes(f64, Reading),
+    /// Bytes of a device between steps.
+    RestBytes(f64),
+    /// It did not fit.
+    OutOfMemory,
+}
+
+impl Run {
+    /// What a row says.
+    ///
+    /// # Errors
+    /// Why it cannot be predicted.
+    pub fn of(row: &Row) -> Result<Self, Unmapped> {
+        if !row.measured {
+            return Err(Unmapped::NotMeasured);
+        }
+        match row.metric {
+            Metric::LayerForward
+            | Metric::LayerBackward
+            | Metric::PhaseSeconds
+            | Metric::ActivationPercent
+            | Metric::PredictionError
+            | Metric::Configuration => return Err(Unmapped::Metric(row.metric.name())),
+            _ => {}
+        }
+        if row.sizes.ep.is_some_and(|experts| experts > 1) || row.model_name.contains("MoE") {
+            return Err(Unmapped::Experts);
+        }
+        let times = !matches!(row.metric, Metric::PeakMemory | Metric::RestMemory);
+        if times && narrow(&row.dtype) {
+            return Err(Unmapped::Narrow);
+        }
+        let source = Source::of(row)?;
+        let facts = source.facts(row)?;
+        let size = |column, size: Option<usize>| size.ok_or(Unmapped::Missing(column));
+        let model = model::model(row, &facts)?;
+        let cluster = machine::cluster(row, &facts)?;
+        let candidate = layout::candidate(row, &facts, &model, &cluster)?;
+        Ok(Self {
+            source,
+            candidate,
+            framework: facts.framework,
+            global_batch: size("global_batch", row.sizes.global_batch)?,
+            seq_len: size("seq_len", row.sizes.seq_len)?,
+            workspace: facts.workspace,
+            measured: measured(row, &facts)?,
+            model,
+            cluster,
+        })
+    }
+
+    /// What the native model says of it; of memory that one rank allocated: of that rank.
+    ///
+    /// # Errors
+    /// A cluster that does not describe its device and networks, a layout that has no program.
+    pub fn price(&self) -> Result<Price, PriceError> {
+        let problem = Problem::new(&self.model, &self.cluster, self.framework, self.global_batch, self.seq_len)?;
+        let on_last = matches!(self.measured, Measured::RestBytes(_) | Measured::PeakBytes(_, Reading::Allocated));
+        let layout = self.candidate.layout(self.model.layers(), self.global_batch, self.seq_len)?;
+        let mut program = problem.folded(&layout)?;
+        let price = problem.price_program(&mut program)?;
+        Ok(match program.stages.len().checked_sub(1).filter(|_| on_last) {
+            Some(last) => Price { memory: problem.memory_of_stage_program(program.unfolded(last)), ..price },
+            None => price,
+        })
+    }
+
+    /// Whether a price fits into the device.
+    pub fn fits(&self, price: &Price) -> bool {
+        self.cluster.device_memory.is_none_or(|memory| price.memory.total() <= memory)
+    }
+
+    /// What the price says about what was measured, in its unit; `None` of a run out of memory.
+    pub fn predicted(&self, price: &Price) -> Option<f64> {
+        let memory = &price.memory;
+        match self.measured {
+            Measured::Seconds(_) => Some(price.seconds),
+            Measured::PeakBytes(_, Reading::Allocated) => {
+                Some((memory.total() - memory.framework + self.workspace) as f64)
+            }
+            Measured::PeakBytes(_, Reading::Reserved) => {
+                Some((memory.total() - self.framework.reserved_bytes.min(memory.total())) as f64)
+            }
+            Measured::PeakBytes(_, Reading::Device) => Some(memory.total() as f64),
+            Measured::RestBytes(_) => {
+                Some((memory.parameters + memory.gradients + memory.optimizer + self.workspace) as f64)
+            }
+            Measured::OutOfMemory => None,
+        }
+    }
+}
+
+/// Whether products have operands of fewer than 16 bits.
+fn narrow(dtype: &str) -> bool {
+    let dtype = dtype.to_ascii_lowercase();
+    ["fp8", "fp4"].iter().any(|word| dtype.contains(word))
+}
+
+fn measured(row: &Row, facts: &Facts) -> Result<Measured, Unmapped> {
+    let value = row.value.ok_or(Unmapped::Missing("value"))?;
+    Ok(match row.metric {
+        Metric::OutOfMemory => Measured::OutOfMemory,
+        Metric::PeakMemory => Measured::PeakBytes(facts.memory.bytes(value), facts.memory),
+        Metric::RestMemory => Measured::RestBytes(Reading::Allocated.bytes(value)),
+        _ => Measured::Seconds(Convention::of(row)?.seconds(row, value)?),
+    })
+}

@@ -1,0 +1,31 @@
+//! The planners that other works have published, each as it was printed, and the figures that they print beside ours.
+//!
+//! | module | work |
+//! |---|---|
+//! | [`atp`] | communication time of two-dimensional meshes on an interconnect (Cheng et al., 2023) |
+//! | [`axonn`] | communication time of grids of x, y, z and data (Singh et al., SC 2024) |
+//! | [`lbnl`] | steps of three strategies on systems of a fast and a slow network (Subramanian et al., 2024) |
+//! | [`megatron`] | parameters, FLOPs, bubbles and takeaways of Megatron-LM (Narayanan et al., SC 2021) |
+//!
+//! None of them uses another, and none the native model. [`reproduce`] holds all four against their works; one of its figures
+//! is not of a paper's formula but of a schedule of step programs, simulated.
+//!
+//! ```
+//! use quadrille_papers::axonn::plan;
+//! use quadrille_spec::{Activations, Cluster, LayoutRequest, Model};
+//!
+//! let (model, cluster) = (Model::preset("gpt-20b")?, Cluster::preset("perlmutter")?);
+//! let activations = Activations::Replicated;
+//! let request = LayoutRequest { activations, ..LayoutRequest::new("x=1".parse()?, 512) };
+//! let found = plan(&model, &cluster, 32, &request, 2, 3)?;
+//! assert_eq!((found.grids, found.feasible, found.ranked.len()), (56, 52, 3));
+//! // With a million tokens in a batch weights are cheaper to send than activations.
+//! assert_eq!(found.ranked[0].layout.grid.to_string(), "data=32");
+//! # Ok::<(), quadrille_spec::SpecError>(())
+//! ```
+
+pub mod atp;
+pub mod axonn;
+pub mod lbnl;
+pub mod megatron;
+pub mod reproduce;

@@ -1,0 +1,89 @@
+//! Figures printed in the source works beside ours: what the published models of this crate and our schedules
+//! give for the same input.
+//!
+//! Printed figures are data, in `published/` of this crate, with the table or section that each is from. A figure that
+//! does not follow from the formulas and other printed figures (a measured time, say) is not there.
+
+mod atp;
+mod axonn;
+mod bubble;
+mod lbnl;
+mod megatron;
+mod point;
+mod printed;
+
+use quadrille_spec::SpecError;
+
+pub use point::{Point, Summary};
+pub use printed::Printed;
+
+/// A source work whose figures are reproduced.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// What users call it.
+    pub name: &'static str,
+    /// The work.
+    pub work: &'static str,
+    points: fn() -> Result<Vec<Point>, SpecError>,
+}
+
+/// All parts, in alphabetical order. A new one is a line here and a file beside this one.
+pub const PARTS: [Part; 4] = [
+    Part { name: "atp", work: "Cheng et al. (ATP), 2023", points: atp::points },
+    Part { name: "axonn", work: "Singh et al. (AxoNN), SC 2024", points: axonn::points },
+    Part { name: "lbnl", work: "Subramanian et al. (LBNL), 2024", points: lbnl::points },
+    Part { name: "megatron", work: "Narayanan et al. (Megatron-LM PTD-P), SC 2021", points: megatron::points },
+];
+
+impl Part {
+    /// Computes the part's points, in the order of the work's tables.
+    ///
+    /// # Errors
+    /// None for the data that come with the crate, which its tests read.
+    pub fn points(&self) -> Result<Vec<Point>, SpecError> {
+        (self.points)()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn points(name: &str) -> Vec<Point> {
+        PARTS.iter().find(|part| part.name == name).unwrap().points().unwrap()
+    }
+
+    #[test]
+    fn points_are_named_once_and_deviations_have_a_reason() {
+        for part in PARTS {
+            let points = part.points().unwrap();
+            let names: BTreeSet<&str> = points.iter().map(|point| point.what.as_str()).collect();
+            assert_eq!(names.len(), points.len(), "{}", part.name);
+            for point in &points {
+                assert!(point.ours.is_finite() && !point.source.is_empty(), "{point:?}");
+                assert_eq!(
+                    point.note.as_ref().is_none_or(String::is_empty),
+                    point.agrees(),
+                    "{}: {point:?}",
+                    part.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn deviations_are_as_large_as_expected() {
+        // Mean and maximum in percent; a formula that changes moves them.
+        let of = |name| {
+            let Summary { points, agreeing, mean, max } = Summary::of(&points(name));
+            (points, agreeing, format!("{:.2} {:.1}", 100.0 * mean, 100.0 * max))
+        };
+        assert_eq!(of("axonn"), (56, 23, "1.22 22.2".to_owned()));
+        assert_eq!(of("atp"), (46, 34, "4.64 100.0".to_owned()));
+        // What deviates is what the paper states in words.
+        assert_eq!(of("lbnl"), (180, 173, "1.04 64.2".to_owned()));
+        assert_eq!(of("megatron"), (57, 46, "0.39 2.8".to_owned()));
+    }
+}

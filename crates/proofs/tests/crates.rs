@@ -1,0 +1,124 @@
+//! Which crates use which: arrows between crates of the workspace point downwards in one table.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
+/// downwards. What only tests use does not count.
+const CRATES: [(&str, &[&str]); 17] = [
+    (
+        "quadrille",
+        &[
+            "engine",
+            "hugging-face",
+            "papers",
+            "evidence",
+            "plan",
+            "cost",
+            "data",
+            "checkpoint",
+            "comm",
+            "tensor",
+            "step",
+            "files",
+            "spec",
+        ],
+    ),
+    ("proofs", &["engine", "comm", "step", "spec"]),
+    ("engine", &["oracle", "data", "checkpoint", "comm", "tensor", "step", "spec"]),
+    ("hugging-face", &["checkpoint", "files", "spec"]),
+    ("papers", &["cost", "step", "spec"]),
+    ("evidence", &["plan", "cost", "spec"]),
+    ("plan", &["cost", "spec"]),
+    ("cost", &["step", "spec"]),
+    ("oracle", &["spec"]),
+    ("data", &["files", "panics", "spec"]),
+    ("checkpoint", &["files", "spec"]),
+    ("comm", &["panics", "spec"]),
+    ("tensor", &[]),
+    ("step", &["spec"]),
+    ("files", &[]),
+    ("panics", &[]),
+    ("spec", &[]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The crates of the workspace that a manifest names, but for those of tests.
+fn used(manifest: &toml::Table) -> Vec<String> {
+    let of = |table: &toml::Table| -> Vec<String> {
+        let tables = ["dependencies", "build-dependencies"].into_iter().filter_map(|key| table.get(key)?.as_table());
+        tables
+            .flat_map(toml::Table::keys)
+            .filter_map(|name| Some(name.strip_prefix("quadrille-")?.to_owned()))
+            .collect()
+    };
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let of_targets = targets.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table).flat_map(of);
+    of(manifest).into_iter().chain(of_targets).collect()
+}
+
+/// Every crate's folder with the crates that its manifest names.
+fn manifests() -> BTreeMap<String, Vec<String>> {
+    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let read = |folder: PathBuf| {
+        let text = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
+        Some((folder.file_name()?.to_str()?.to_owned(), used(&text.parse().unwrap())))
+    };
+    folders.filter_map(read).collect()
+}
+
+#[test]
+fn arrows_between_crates_are_those_of_the_table() {
+    let manifests = manifests();
+    let named: Vec<&str> = CRATES.iter().map(|(name, _)| *name).collect();
+    let unknown: Vec<_> = manifests.keys().filter(|name| !named.contains(&name.as_str())).collect();
+    assert!(unknown.is_empty(), "crates that the table does not have: {unknown:?}");
+    for (name, allowed) in CRATES {
+        let used = manifests.get(name).unwrap_or_else(|| panic!("there is no crate {name}"));
+        for other in used {
+            assert!(allowed.contains(&other.as_str()), "{name} -> {other} is not among the arrows between crates");
+        }
+        for other in allowed {
+            assert!(used.iter().any(|used| used == other), "{name} -> {other} is not needed: take it from the table");
+        }
+    }
+}
+
+#[test]
+fn arrows_point_downwards() {
+    let place = |wanted: &str| CRATES.iter().position(|(name, _)| *name == wanted);
+    for (at, (name, used)) in CRATES.iter().enumerate() {
+        for other in *used {
+            assert!(place(other) > Some(at), "{name} -> {other} points upwards");
+        }
+    }
+}
+
+#[test]
+fn the_documents_have_the_crates_in_this_order() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rows = text.lines().skip_while(|line| *line != "## Crates").skip(1).take_while(|line| !line.starts_with("## "));
+    let named: Vec<&str> = rows.filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    assert_eq!(named, CRATES.map(|(name, _)| name));
+}
+
+/// The published models share nothing with the native one.
+#[test]
+fn of_the_papers_only_the_simulated_bubble_knows_step_programs() {
+    let (mut open, mut knowing) = (vec![root().join("crates/papers/src")], Vec::new());
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if ["quadrille_step", "quadrille_cost"]
+            .iter()
+            .any(|name| fs::read_to_string(&path).unwrap().contains(name))
+        {
+            knowing.push(path.file_name().unwrap().to_owned());
+        }
+    }
+    assert_eq!(knowing, ["bubble.rs"]);
+}
