@@ -60,7 +60,7 @@ pub fn best(
         let remedy = "use more ranks, or see plan for recomputation and ZeRO";
         return Err(SpecError::invalid("device_memory", memory, rule, remedy).into());
     };
-    Err(error.into())
+    Err(error)
 }
 
 /// Bytes of a layout of the template's type: all that a rank allocates is of it.

@@ -10,8 +10,8 @@ use quadrille_proofs::{
 };
 use quadrille_spec::{Activations, Axis, AxisSet, CollectiveKind, Model, Overlap};
 use quadrille_step::{
-    Collective, GemmPass, Members, Op, Operation, Parameter, Reduction, Scalar, StepProgram, Write, declared_axes,
-    kind, predict,
+    AxisList, Collective, GemmPass, Members, Op, Operation, Parameter, Reduction, Scalar, StepProgram, Write,
+    declared_axes, kind, predict,
 };
 
 const BOTH: [Activations; 2] = [Activations::Replicated, Activations::Scattered];
@@ -212,8 +212,8 @@ fn shards_count_once_in_the_norm() {
         let broken = edited_stage(&program, 0, |stage| {
             let sharding = &mut stage.values[parameter.gradient.0].sharding;
             match sharding.flat.is_empty() {
-                true => sharding.rows = vec![Axis::Data],
-                false => sharding.flat.clear(),
+                true => sharding.rows = [Axis::Data].into_iter().collect(),
+                false => sharding.flat = AxisList::default(),
             }
         });
         assert_caught(&broken, 1, &format!("{index}: another owner of {}", parameter.name));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 17] = [
+const CRATES: [(&str, &[&str]); 18] = [
     (
         "quadrille",
         &[
@@ -25,13 +25,14 @@ const CRATES: [(&str, &[&str]); 17] = [
             "spec",
         ],
     ),
-    ("proofs", &["engine", "comm", "step", "spec"]),
+    ("proofs", &["engine", "draws", "comm", "step", "spec"]),
     ("engine", &["oracle", "data", "checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),
     ("evidence", &["plan", "cost", "spec"]),
     ("plan", &["cost", "spec"]),
     ("cost", &["step", "spec"]),
+    ("draws", &["spec"]),
     ("oracle", &["spec"]),
     ("data", &["files", "panics", "spec"]),
     ("checkpoint", &["files", "spec"]),
