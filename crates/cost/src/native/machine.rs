@@ -1,7 +1,7 @@
 //! The native model's constants as a machine for simulations of step programs.
 
 use quadrille_spec::{Axis, AxisSet, Block, CollectiveKind, Layout};
-use quadrille_step::{BlockKind, Computation, Format, Op, Product, StageProgram, Work};
+use quadrille_step::{Computation, Format, Op, Product, StageProgram, Work};
 
 use super::network::{Link, Placement};
 use super::rates::Taken;
@@ -54,14 +54,13 @@ impl<'a> NativeMachine<'a> {
     }
 
     /// Bytes that are sent in one collective with others of their kind, of which each takes its part: buckets of gradients and
-    /// updated weights, the weights of a block of this kind (of others than blocks: of the first block).
-    pub(super) fn sent_at_once(&self, format: Format, block: Option<BlockKind>) -> Option<f64> {
+    /// updated weights, the weights of a block like this (of others than blocks: of the first block).
+    pub(super) fn sent_at_once(&self, format: Format, block: Option<&Block>) -> Option<f64> {
         let framework = &self.problem.framework;
         match format {
             Format::Gradients | Format::Weights => framework.gradient_bucket.map(|bytes| bytes as f64),
             Format::Gathered if framework.gathers_blocks => {
-                let model = &self.problem.model;
-                Some(self.block_bytes(block.map_or(model.blocks.first(), |block| block.of(model))))
+                Some(self.block_bytes(block.unwrap_or(self.problem.model.blocks.first())))
             }
             _ => None,
         }
@@ -98,7 +97,7 @@ impl Machine for NativeMachine<'_> {
 
     fn collective_seconds(&self, collective: &Communication) -> f64 {
         let Communication { kind, axes, members, payload_bytes, format, block, .. } = *collective;
-        let together = self.sent_at_once(format, block);
+        let together = self.sent_at_once(format, block.map(|block| block.of(&self.problem.model)));
         self.seconds_on(&self.link(axes), kind, axes, members, payload_bytes, together)
     }
 

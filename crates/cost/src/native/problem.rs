@@ -1,6 +1,6 @@
 //! What does not vary while layouts are compared.
 
-use quadrille_spec::{Block, Cluster, Layout, Model, SpecError};
+use quadrille_spec::{Block, Cluster, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError};
 
 use super::network::{Network, Placement};
 use super::rates::Rates;
@@ -13,6 +13,8 @@ const MOST_BYTES: f64 = 1e18;
 #[derive(Debug, Clone)]
 pub struct Problem {
     pub(super) model: Model,
+    /// The model whose blocks differ only where their work does, for bounds.
+    pub(super) by_work: Model,
     /// The cluster's name.
     cluster: String,
     pub(super) rates: Rates,
@@ -50,6 +52,7 @@ impl Problem {
         check_counts(model, &framework, global_batch, seq_len)?;
         Ok(Self {
             model: model.clone(),
+            by_work: Model { blocks: model.blocks.each(keep_work), ..model.clone() },
             cluster: cluster.name.clone(),
             rates: Rates::new(device, &framework),
             network: Network::new(&cluster.tiers)?,
@@ -113,4 +116,17 @@ fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_l
     }
     let rule = format!("a value of {seq_len} tokens a sequence and {widest} columns has at most {MOST_BYTES:e} bytes");
     Err(SpecError::invalid("global-batch", global_batch, rule, "use a smaller global-batch or seq-len"))
+}
+
+/// Leaves of a block what its operations and their sizes depend on: blocks that are equal then take the same, whatever their
+/// positions attend to and how far heads turn.
+fn keep_work(block: &mut Block) {
+    let Block { attention, norm, .. } = block;
+    (attention.window, attention.cap) = (None, None);
+    if let Some(rotary) = &mut attention.rotary {
+        *rotary = Rotary { base: 1.0, scaling: RotaryScaling::None, ..*rotary };
+    }
+    for norm in attention.qk_norm.iter_mut().chain([norm]) {
+        *norm = Normalization { kind: norm.kind, epsilon: 1.0, offset: false };
+    }
 }

@@ -1,11 +1,12 @@
 //! The price of a program against what its ledger counts and its simulation takes.
 
 use proptest::prelude::*;
-use quadrille_cost::native::{Framework, NativeMachine};
+use quadrille_cost::native::{Framework, NativeMachine, Problem};
 use quadrille_cost::simulation::simulate;
+use quadrille_spec::{Block, Model, RotaryScaling};
 use quadrille_step::predict_rank;
 
-use crate::case::{any_case, described};
+use crate::case::{Case, any_case, described};
 
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
@@ -28,6 +29,30 @@ proptest! {
         prop_assert_eq!(price.memory.total(), most, "{:?}", case.layout);
         let flops: u64 = ledgers.iter().map(|ledger| ledger.flops.total()).sum();
         prop_assert!(close(price.executed_flops, flops as f64), "{} and {flops}", price.executed_flops);
+    }
+
+    /// What no work depends on changes no price: bounds tell blocks apart by their work alone.
+    #[test]
+    fn prices_do_not_depend_on_what_changes_results_only(case in described(any_case()), window in 1..9_usize, offset: bool) {
+        let change = |block: &mut Block| {
+            block.attention.window = block.attention.causal.then_some(window);
+            block.attention.cap = block.attention.cap.xor(Some(3.0));
+            (block.norm.offset, block.norm.epsilon) = (offset, 1e-3);
+            if let Some(rotary) = &mut block.attention.rotary {
+                (rotary.base, rotary.scaling) = (77.0, RotaryScaling::Linear { factor: 2.0 });
+            }
+            if let Some(norm) = &mut block.attention.qk_norm {
+                (norm.offset, norm.epsilon) = (!offset, 1e-4);
+            }
+        };
+        let model = Model { blocks: case.model.blocks.each(change), ..case.model.clone() };
+        let other = Case { model, ..case.clone() };
+        for framework in Framework::ALL {
+            let problem = case.problem(framework);
+            prop_assume!(problem.check_placed(&case.layout).is_ok());
+            let price = |problem: Problem| problem.price_layout(&case.layout).unwrap();
+            prop_assert_eq!(price(problem), price(other.problem(framework)), "{}", framework.name);
+        }
     }
 
     /// Of other frameworks: the parts of a step are those of its events, and more is executed than the model needs.

@@ -64,7 +64,7 @@ impl Template {
             self.script.kinds.iter().map(|alike| self.places(alike, &bytes, &mut seconds)).collect();
         let sends = &self.script.kinds[0].places[0][0].sends;
         Ok(Measured {
-            places: of_kinds(alike, &problem.model.blocks),
+            places: of_kinds(alike, &problem.by_work.blocks),
             message: sends.first().map_or(0, |value| self.shapes.local_bytes(*value)),
             messages: sends.len(),
         })

@@ -94,7 +94,7 @@ impl<'a> Bounds<'a> {
 
     /// Seconds that a step takes at least whose blocks compute for so long.
     pub fn seconds_of_blocks(&self, c: &Candidate, block_seconds: f64) -> f64 {
-        let (blocks, stages) = (&self.problem.model.blocks, c.size(Axis::Pipe));
+        let (blocks, stages) = (&self.problem.by_work.blocks, c.size(Axis::Pipe));
         // Where blocks differ, the busiest stage has no less than the mean of all stages.
         let blocks = match blocks.kinds() {
             [_] => blocks.len().div_ceil(stages) as f64,
@@ -156,7 +156,7 @@ impl<'a> Bounds<'a> {
         if of_any_data {
             probed.sizes[Axis::Data as usize] = 1;
         }
-        let template = match self.templates.entry(structure(&self.problem.model, &probed)) {
+        let template = match self.templates.entry(structure(&self.problem.by_work, &probed)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 let template = template(self.problem, &self.made, new.key(), &probed)?;
@@ -242,5 +242,5 @@ fn template(
 }
 
 fn even(problem: &Problem, c: &Candidate) -> EvenPieces {
-    EvenPieces::new(problem.model.layers(), c.size(Axis::Pipe), c.chunks)
+    EvenPieces::new(problem.by_work.layers(), c.size(Axis::Pipe), c.chunks)
 }

@@ -54,11 +54,11 @@ impl Sketch {
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
         let layout = layout(problem, c)?;
         let probe = |(kind, (count, _))| {
-            let model = Model { blocks: problem.model.blocks.of_kind(kind, 1), ..problem.model.clone() };
-            let share = count as f64 / problem.model.layers() as f64;
+            let model = Model { blocks: problem.by_work.blocks.of_kind(kind, 1), ..problem.by_work.clone() };
+            let share = count as f64 / problem.by_work.layers() as f64;
             problem.framework.program(&model, &layout).map(|program| (share, program))
         };
-        let probes = problem.model.blocks.counts().enumerate().map(probe).collect::<Result<Vec<_>, _>>()?;
+        let probes = problem.by_work.blocks.counts().enumerate().map(probe).collect::<Result<Vec<_>, _>>()?;
         let (mut shapes, mut counted) = (Shapes::like(&probes[0].1.stages[0]), Counted::default());
         for (share, program) in &probes {
             let stage = &program.stages[0];

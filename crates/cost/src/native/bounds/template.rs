@@ -94,7 +94,7 @@ impl Template {
     /// # Errors
     /// A candidate that has no program.
     pub fn new(problem: &Problem, c: &Candidate) -> Result<Self, PriceError> {
-        let kinds = problem.model.blocks.kinds().len();
+        let kinds = problem.by_work.blocks.kinds().len();
         let probes = |kind| (1..=most_blocks(c)).map(move |blocks| probe(problem, c, kind, blocks));
         let probes = (0..kinds).map(|kind| probes(kind).collect()).collect::<Result<Vec<Vec<_>>, _>>()?;
         let mut telling = Telling {
@@ -123,9 +123,9 @@ fn probe(problem: &Problem, c: &Candidate, kind: usize, blocks: usize) -> Result
     sizes[Axis::Pipe as usize] = stages;
     let mut stage_blocks = vec![blocks - 1; stages];
     stage_blocks[stages / 2] = blocks;
-    let alike = problem.model.blocks.of_kind(kind, stage_blocks.iter().sum());
-    let model = Model { blocks: alike, ..problem.model.clone() };
-    let canonical = structure(&problem.model, c);
+    let alike = problem.by_work.blocks.of_kind(kind, stage_blocks.iter().sum());
+    let model = Model { blocks: alike, ..problem.by_work.clone() };
+    let canonical = structure(&problem.by_work, c);
     let layout = Layout {
         grid: Grid::of_sizes(sizes)?,
         schedule: canonical.schedule,

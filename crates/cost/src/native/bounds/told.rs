@@ -94,7 +94,8 @@ impl Told {
             let (kind, axes, members, bytes, together) = match communication {
                 Communication::Values(collective, block) => {
                     let Collective { kind, axes, .. } = *collective;
-                    let together = machine.sent_at_once(program.format(collective.output), *block);
+                    let together = machine
+                        .sent_at_once(program.format(collective.output), block.map(|block| block.of(&program.model)));
                     (kind, axes, collective.size(program.grid()), payload_bytes(program, collective), together)
                 }
                 Communication::Scalars(axes, count) => {
