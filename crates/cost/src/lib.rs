@@ -11,7 +11,7 @@
 //! let (model, cluster) = (Model::preset("gpt2-124m")?, Cluster::preset("dgx-a100")?);
 //! let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 16, model.seq_len)?;
 //! let price = |grid: &str| problem.price_layout(&Layout::new(&model, &LayoutRequest::new(grid.parse()?, 16))?);
-//! let (whole, cut) = (price("data=8")?, price("x=8")?);
+//! let (whole, cut) = (price("data=8")?, price("x=4,data=2")?);
 //! assert!(whole.seconds < cut.seconds, "a small model needs no tensor parallelism");
 //! assert!(whole.memory.total() > cut.memory.total());
 //! # Ok::<(), quadrille_cost::native::PriceError>(())

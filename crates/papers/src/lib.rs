@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use quadrille_papers::axonn::plan;
-//! use quadrille_spec::{Activations, Cluster, LayoutRequest, Model};
+//! use quadrille_spec::{Activations, Axis, Cluster, LayoutRequest, Model};
 //!
 //! let (model, cluster) = (Model::preset("gpt-20b")?, Cluster::preset("perlmutter")?);
 //! let activations = Activations::Replicated;
@@ -20,7 +20,7 @@
 //! let found = plan(&model, &cluster, 32, &request, 2, 3)?;
 //! assert_eq!((found.grids, found.feasible, found.ranked.len()), (56, 52, 3));
 //! // With a million tokens in a batch weights are cheaper to send than activations.
-//! assert_eq!(found.ranked[0].layout.grid.to_string(), "data=32");
+//! assert_eq!(found.ranked[0].layout.grid.size(Axis::Data), 32);
 //! # Ok::<(), quadrille_spec::SpecError>(())
 //! ```
 
