@@ -212,8 +212,8 @@ fn shards_count_once_in_the_norm() {
         let broken = edited_stage(&program, 0, |stage| {
             let sharding = &mut stage.values[parameter.gradient.0].sharding;
             match sharding.flat.is_empty() {
-                true => sharding.rows = vec![Axis::Data],
-                false => sharding.flat.clear(),
+                true => sharding.rows = [Axis::Data][..].into(),
+                false => sharding.flat = Default::default(),
             }
         });
         assert_caught(&broken, 1, &format!("{index}: another owner of {}", parameter.name));
