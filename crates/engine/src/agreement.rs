@@ -3,12 +3,12 @@
 use quadrille_comm::Reduction;
 use quadrille_spec::AxisSet;
 
-use crate::{EngineError, RankEngine, Real};
+use crate::{Backend, EngineError, RankEngine};
 
 /// Numbers that a text is sent as, one for a character; longer ones are cut.
 const TEXT: usize = 400;
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     /// Element by element the largest that any rank gives.
     pub(crate) fn largest_of_all(&self, numbers: Vec<f64>) -> Result<Vec<f64>, EngineError> {
         let world = &self.groups[&AxisSet::WORLD];

@@ -2,30 +2,31 @@
 
 use quadrille_step::{StepProgram, StorageId};
 
-use crate::{EngineError, Hyper, RankEngine, Real};
+use crate::{Backend, EngineError, Hyper, RankEngine};
 
 /// An engine that has no parameters (and caches) of its own: while it runs, it has those of another engine.
-pub(crate) struct Borrower<'a, T> {
-    pub engine: RankEngine<'a, T>,
+pub(crate) struct Borrower<'a, B: Backend> {
+    pub engine: RankEngine<'a, B>,
     /// Numbers of storages in the owner's program and in this engine's.
     common: Vec<(StorageId, StorageId)>,
 }
 
-impl<'a, T: Real> Borrower<'a, T> {
+impl<'a, B: Backend> Borrower<'a, B> {
     /// Allocates what `program` needs beside the storages that it has in common with the owner's program.
-    pub fn new(owner: &RankEngine<'a, T>, program: &'a StepProgram) -> Result<Self, EngineError> {
+    pub fn new(owner: &RankEngine<'a, B>, program: &'a StepProgram) -> Result<Self, EngineError> {
         let common = owner.program.common_storages(program.of_rank(owner.context.rank()));
         let lent: Vec<StorageId> = common.iter().map(|(_, here)| *here).collect();
-        let engine = RankEngine::allocate(program, owner.context, 1, Hyper::DEFAULT, owner.seed, &lent)?;
+        let engine =
+            RankEngine::allocate(program, owner.context, owner.backend.clone(), Hyper::DEFAULT, owner.seed, &lent)?;
         Ok(Self { engine, common })
     }
 
-    /// Runs `work` on the owner's storages and threads, and gives them back. What it communicates is not counted as the
+    /// Runs `work` on the owner's storages, and gives them back. What it communicates is not counted as the
     /// owner's.
     pub fn with<R>(
         &mut self,
-        owner: &mut RankEngine<'a, T>,
-        work: impl FnOnce(&mut RankEngine<'a, T>) -> Result<R, EngineError>,
+        owner: &mut RankEngine<'a, B>,
+        work: impl FnOnce(&mut RankEngine<'a, B>) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
         owner.settle()?;
         for (key, transfer) in owner.context.take_ledger() {
@@ -35,10 +36,8 @@ impl<'a, T: Real> Borrower<'a, T> {
         for (owned, here) in &self.common {
             self.engine.slots.put(*here, owner.slots.take(*owned)?);
         }
-        std::mem::swap(&mut self.engine.pool, &mut owner.pool);
         self.engine.matmuls.clone_from(&owner.matmuls);
         let result = work(&mut self.engine)?;
-        std::mem::swap(&mut self.engine.pool, &mut owner.pool);
         for (owned, here) in &self.common {
             owner.slots.put(*owned, self.engine.slots.take(*here)?);
         }

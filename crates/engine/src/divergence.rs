@@ -6,9 +6,11 @@
 use quadrille_checkpoint::Checkpoint;
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{Layer, Op, Operation, ValueId};
+use quadrille_tensor::Element;
 use serde_json::Value;
 
-use crate::{BatchSource, EngineError, RankEngine, Real};
+use crate::backend::View;
+use crate::{Backend, BatchSource, EngineError, RankEngine};
 
 /// What a run does after a step whose loss or gradient cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,13 +97,7 @@ pub(crate) struct Scan {
     found: Option<(u64, String)>,
 }
 
-impl<T: Real> RankEngine<'_, T> {
-    /// Whether this step's gradient may be applied: known, and equal on all ranks, once loss and norm are summed.
-    pub(crate) fn is_usable(&self) -> bool {
-        let loss = self.loss_sum / self.targets as f64;
-        loss.is_finite() && self.gradient_norm().is_finite() && loss <= self.loss_limit
-    }
-
+impl<B: Backend> RankEngine<'_, B> {
     /// Runs the passes of the last step again, whose gradient was not applied, and says which rank, layer and operation
     /// was the first to write a number that is not finite; equal on all ranks.
     pub(crate) fn first_non_finite(&mut self, batch: &BatchSource) -> Result<String, EngineError> {
@@ -130,7 +126,8 @@ impl<T: Real> RankEngine<'_, T> {
 
     fn is_finite(&self, value: ValueId) -> Result<bool, EngineError> {
         let valid = self.program.valid_elements(value, self.place);
-        Ok(self.read(value)?[..valid].iter().all(|element| element.to_f64().is_finite()))
+        let elements = self.read(value)?.part(0..valid);
+        self.backend.download(elements, |numbers| numbers.iter().all(|number| number.to_f64().is_finite()))
     }
 
     /// Looks at what an operation has written, if nothing was found yet.

@@ -8,8 +8,7 @@ use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
 use crate::borrow::Borrower;
-use crate::samples::OwnSamples;
-use crate::{BatchSource, EngineError, RankEngine, Real, Weights};
+use crate::{Backend, BatchSource, EngineError, RankEngine, Weights};
 
 /// How a job without training is run.
 #[derive(Debug, Clone)]
@@ -64,25 +63,25 @@ impl Evaluation {
 }
 
 /// What a rank needs to evaluate between training steps: the memory of forward passes. Weights are the training engine's.
-pub struct Evaluator<'a, T> {
-    borrower: Borrower<'a, T>,
+pub struct Evaluator<'a, B: Backend> {
+    borrower: Borrower<'a, B>,
     ledger: Option<RankLedger>,
 }
 
-impl<T> Evaluator<'_, T> {
+impl<B: Backend> Evaluator<'_, B> {
     /// What this rank counted in the last batch; training steps do not count it.
     pub fn ledger(&self) -> Option<&RankLedger> {
         self.ledger.as_ref()
     }
 }
 
-impl<'a, T: Real> RankEngine<'a, T> {
+impl<'a, B: Backend> RankEngine<'a, B> {
     /// Allocates what evaluation needs beside this engine's weights. `program` is [`StepProgram::evaluation`] of the
     /// model and grid that are trained; its batch may be another one.
     ///
     /// # Errors
     /// The job was stopped.
-    pub fn evaluator(&self, program: &'a StepProgram) -> Result<Evaluator<'a, T>, EngineError> {
+    pub fn evaluator(&self, program: &'a StepProgram) -> Result<Evaluator<'a, B>, EngineError> {
         Ok(Evaluator { borrower: Borrower::new(self, program)?, ledger: None })
     }
 
@@ -93,7 +92,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
     /// The job was stopped, data is missing, or no target counts.
     pub fn evaluate(
         &mut self,
-        evaluator: &mut Evaluator<'a, T>,
+        evaluator: &mut Evaluator<'a, B>,
         samples: u64,
         batch: &BatchSource,
     ) -> Result<Evaluation, EngineError> {
@@ -115,7 +114,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
         see: &mut dyn FnMut(RankLedger) -> Result<(), EngineError>,
     ) -> Result<Evaluation, EngineError> {
         // Another evaluation's batches have the same numbers.
-        (self.step, self.samples) = (0, OwnSamples::default());
+        (self.step, self.samples_of) = (0, None);
         let of_batch = self.program.layout.global_batch;
         let steps = samples.div_ceil(of_batch as u64);
         let (mut sum, mut targets) = (0.0, 0);
@@ -123,8 +122,8 @@ impl<'a, T: Real> RankEngine<'a, T> {
             let left = samples - step * of_batch as u64;
             self.sequences = usize::try_from(left).map_or(of_batch, |left| left.min(of_batch));
             self.run_program(batch)?;
-            sum += self.loss_sum;
-            targets += self.targets;
+            sum += self.totals.loss;
+            targets += self.totals.targets;
             see(self.take_ledger())?;
         }
         match targets {
@@ -164,7 +163,7 @@ struct RankEvaluation {
 ///
 /// # Errors
 /// The first rank's failure, with its layer and operation; no target that counts.
-pub fn evaluate<T: Real>(
+pub fn evaluate<B: Backend>(
     program: &StepProgram,
     options: &ForwardOptions,
     weights: &Weights,
@@ -175,7 +174,7 @@ pub fn evaluate<T: Real>(
     let predicted = predict_routed(program, &Routing::of(&program.layout, &options.collectives));
     let ranks = run_job(&options.job(program), |context| {
         let rank = context.rank();
-        let mut engine = weights.engine::<T>(program, context, options.threads)?;
+        let mut engine = weights.engine::<B>(program, context, options.threads)?;
         let (mut ledger, mut difference, mut done, start) = (predicted.ranks[rank].clone(), None, 0, Instant::now());
         let evaluation = engine.evaluate_samples(samples, batch, &mut |counted| {
             difference = difference.take().or_else(|| predicted.ranks[rank].difference(&counted));

@@ -7,6 +7,7 @@
 //! lifetimes say.
 
 mod agreement;
+mod backend;
 mod borrow;
 mod comparison;
 mod divergence;
@@ -35,6 +36,9 @@ mod tuning;
 mod verify;
 mod weights;
 
+pub use backend::{
+    AttentionMask, Backend, Cpu, ElementMask, Gamma, Positions, Statistics, Totals, Update, UpdateRule, View, ViewMut,
+};
 pub use comparison::VerifyReport;
 pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
 pub use error::EngineError;
@@ -49,7 +53,8 @@ pub use initial::InitialValues;
 pub use random_batch::random_batch;
 pub use rank::{Pace, RankEngine, StepOutcome};
 pub use reference::{Reference, SerialBatch};
-pub use samples::{BatchSource, Samples};
+pub use rows::Rows;
+pub use samples::{BatchSource, OwnSamples, Samples};
 pub use saving::{OnSaveFailure, Saving};
 pub use shard::{Run, Shard, assemble};
 pub use state::{Restore, tensor_shapes, writers};

@@ -10,11 +10,11 @@ use quadrille_step::{Message, decision_axes};
 
 use crate::rank::label;
 use crate::slots::Block;
-use crate::{BatchSource, EngineError, RankEngine, Real};
+use crate::{Backend, BatchSource, EngineError, RankEngine};
 
 type Done = Result<(), EngineError>;
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     /// All passes of a step.
     pub(crate) fn run_passes(&mut self, batch: &BatchSource) -> Done {
         let program = self.program;
@@ -171,7 +171,7 @@ impl<T: Real> RankEngine<'_, T> {
     }
 
     /// A message that an action waits for.
-    fn missing_message(&self, action: Action) -> Option<&Pending<Block<T>>> {
+    fn missing_message(&self, action: Action) -> Option<&Pending<Block<B>>> {
         let messages = self.program.section(action).receives.iter().filter_map(|message| {
             let storage = self.program.value(message.value).storage;
             let copy = action.microbatch % self.program.storages[storage.0].instances;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use quadrille_comm::{Group, Label, Ledger as Counted, Pending, RankContext};
@@ -11,16 +12,17 @@ use quadrille_step::{
     BlockKind, Layer, Parameter, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes,
     empty_axes,
 };
-use quadrille_tensor::{Buffer, ContextPart, Pool, Rotary};
+use quadrille_tensor::{ContextPart, Element};
 use serde::{Deserialize, Serialize};
 
+use crate::backend::View;
 use crate::divergence::Scan;
 use crate::execute::Flight;
 use crate::generate::PassPositions;
 use crate::initial::fill_shard;
 use crate::samples::OwnSamples;
-use crate::slots::{Block, Slots};
-use crate::{BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, Real, Shard, ledger};
+use crate::slots::{Block, Slots, bytes};
+use crate::{Backend, BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, Shard, Totals, ledger};
 
 /// How long a pass lasts at least.
 pub type Pace<'a> = Box<dyn Fn(Action) -> Duration + Send + 'a>;
@@ -39,45 +41,47 @@ pub struct StepOutcome {
 }
 
 /// One rank's state of a training job.
-pub struct RankEngine<'a, T> {
+pub struct RankEngine<'a, B: Backend> {
     /// The program of all stages.
     pub(crate) whole: &'a StepProgram,
     /// That of this rank's stage.
     pub(crate) program: &'a StageProgram,
     pub(crate) context: &'a RankContext,
-    pub(crate) pool: Pool,
+    /// What it computes with; engines that have storages in common share it.
+    pub(crate) backend: Rc<B>,
     pub(crate) place: Coordinate,
-    pub(crate) slots: Slots<'a, T>,
+    pub(crate) slots: Slots<'a, B>,
     /// Running means of gradients and squared gradients, by parameter.
-    pub(crate) moments: Vec<[Buffer<T>; 2]>,
+    pub(crate) moments: Vec<[B::Buffer; 2]>,
     pub(crate) groups: BTreeMap<AxisSet, Group>,
     /// The first and the last stage, on their ranks.
     pub(crate) pipe_ends: Option<Group>,
     /// The ranks that hold the same keys and values, by how many they are, where there are others.
     pub(crate) key_copies: BTreeMap<usize, Group>,
     /// Collectives under way, by the storage of their output.
-    pub(crate) flights: BTreeMap<StorageId, Flight<T>>,
+    pub(crate) flights: BTreeMap<StorageId, Flight<B>>,
     /// Messages under way, by storage and copy.
-    pub(crate) messages: BTreeMap<(StorageId, usize), Pending<Block<T>>>,
+    pub(crate) messages: BTreeMap<(StorageId, usize), Pending<Block<B>>>,
     pub(crate) matmuls: MatmulChoices,
-    pub(crate) scratch: Buffer<T>,
     /// Angles of the positions of this rank's tokens, if attention turns by them.
-    rotary: Vec<Rotary<T>>,
+    angles: Vec<B::Angles>,
     pub(crate) hyper: Hyper,
     pub(crate) seed: u64,
     pub(crate) step: u64,
     pub(crate) microbatch: usize,
-    pub(crate) samples: OwnSamples,
+    /// The step and microbatch that the samples are of.
+    pub(crate) samples_of: Option<(u64, usize)>,
+    /// As they were read, where the device has memory of its own; else what the next ones are read into.
+    pub(crate) staged: OwnSamples,
+    pub(crate) samples: B::Samples,
     /// Sequences of the global batch, from its first on, that count: all of them but in an evaluation's last batch.
     pub(crate) sequences: usize,
     /// Of a pass of generation.
     pub(crate) pass: PassPositions,
     /// Transfers that the next ledger has beside those that the communicator has counted.
     pub(crate) set_aside: Counted,
-    pub(crate) loss_sum: f64,
-    /// What the step has predicted, ignored targets left out: on this rank, from the sum over ranks on of all.
-    pub(crate) targets: u64,
-    pub(crate) norm_squared: f64,
+    /// Of the last step that was done.
+    pub(crate) totals: Totals,
     /// A gradient is applied only if the loss is no larger.
     pub(crate) loss_limit: f64,
     /// Whether what operations write is looked at.
@@ -106,7 +110,7 @@ pub(crate) struct OperationSpan {
     pub(crate) end: Instant,
 }
 
-impl<'a, T: Real> RankEngine<'a, T> {
+impl<'a, B: Backend> RankEngine<'a, B> {
     /// Allocates everything and fills in the initial values.
     ///
     /// # Errors
@@ -119,13 +123,17 @@ impl<'a, T: Real> RankEngine<'a, T> {
         seed: u64,
         initial: InitialValues,
     ) -> Result<Self, EngineError> {
-        let mut engine = Self::allocate(program, context, threads, hyper, seed, &[])?;
+        let backend = Rc::new(B::open(context.rank(), threads)?);
+        let mut engine = Self::allocate(program, context, backend, hyper, seed, &[])?;
         let program = engine.program;
         for parameter in &program.parameters {
             let shard = Shard::of(program, parameter, parameter.value, engine.place);
             let storage = program.value(parameter.value).storage;
             let mut buffer = engine.slots.take(storage)?;
-            fill_shard(&engine.pool, parameter, shard, seed, initial, &mut buffer);
+            let backend = &engine.backend;
+            backend.upload(&mut buffer.whole_mut(), |numbers| {
+                fill_shard(backend.pool(), parameter, shard, seed, initial, numbers);
+            })?;
             engine.slots.put(storage, buffer);
         }
         Ok(engine)
@@ -135,7 +143,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
     pub(crate) fn allocate(
         program: &'a StepProgram,
         context: &'a RankContext,
-        threads: usize,
+        backend: Rc<B>,
         hyper: Hyper,
         seed: u64,
         lent: &[StorageId],
@@ -167,20 +175,20 @@ impl<'a, T: Real> RankEngine<'a, T> {
                 key_copies.insert(copies, context.group(&Axis::X.only().key(), ranks)?);
             }
         }
-        let mut slots = Slots::new(program, lent)?;
+        let mut slots = Slots::new(backend.clone(), program, lent)?;
         let shard_len = |value: ValueId| program.value(value).local_elements;
         let trained = program.parameters.iter().filter(|_| program.trains());
-        let moments: Vec<[Buffer<T>; 2]> =
-            trained.map(|parameter| [(); 2].map(|()| Buffer::new(shard_len(parameter.updated)))).collect();
-        let bytes = moments.iter().flatten().map(|buffer| buffer.bytes() as u64).sum();
-        slots.count_state(MemoryClass::Optimizer, bytes);
+        let moment = |parameter: &Parameter| backend.allocate(shard_len(parameter.updated));
+        let moments = trained.map(|parameter| Ok([moment(parameter)?, moment(parameter)?]));
+        let moments = moments.collect::<Result<Vec<[B::Buffer; 2]>, EngineError>>()?;
+        slots.count_state(MemoryClass::Optimizer, moments.iter().flatten().map(bytes::<B>).sum());
 
-        let pool = Pool::new(threads);
+        let angles = angles(&*backend, program, place)?;
         Ok(Self {
             whole,
             program,
             context,
-            pool,
+            backend,
             place,
             slots,
             moments,
@@ -190,19 +198,18 @@ impl<'a, T: Real> RankEngine<'a, T> {
             flights: BTreeMap::new(),
             messages: BTreeMap::new(),
             matmuls: MatmulChoices::default(),
-            scratch: Buffer::default(),
-            rotary: rotary(program, place),
+            angles,
             hyper,
             seed,
             step: 0,
             microbatch: 0,
-            samples: OwnSamples::default(),
+            samples_of: None,
+            staged: OwnSamples::default(),
+            samples: B::Samples::default(),
             sequences: program.layout.global_batch,
             pass: PassPositions::default(),
             set_aside: Counted::new(),
-            loss_sum: 0.0,
-            targets: 0,
-            norm_squared: 0.0,
+            totals: Totals::default(),
             loss_limit: f64::INFINITY,
             scan: None,
             empty_axes: empty_axes(program),
@@ -221,10 +228,10 @@ impl<'a, T: Real> RankEngine<'a, T> {
     pub fn step(&mut self, batch: &BatchSource) -> Result<StepOutcome, EngineError> {
         self.run_program(batch)?;
         Ok(StepOutcome {
-            loss: self.loss_sum / self.targets as f64,
-            gradient_norm: self.gradient_norm(),
+            loss: self.totals.loss / self.totals.targets as f64,
+            gradient_norm: self.update_rule().gradient_norm(self.totals),
             learning_rate: crate::schedule(&self.hyper, self.step),
-            applied: self.is_usable(),
+            applied: self.update_rule().update(self.totals).applied,
         })
     }
 
@@ -232,11 +239,12 @@ impl<'a, T: Real> RankEngine<'a, T> {
     pub(crate) fn run_program(&mut self, batch: &BatchSource) -> Result<(), EngineError> {
         let program = self.program;
         self.step += 1;
-        (self.loss_sum, self.targets, self.norm_squared) = (0.0, 0, 0.0);
+        self.backend.begin_step()?;
         self.flops = FlopsLedger::default();
         self.elements.clear();
         self.run_passes(batch)?;
         self.run(&program.update, None)?;
+        self.totals = self.backend.totals()?;
         Ok(self.context.enter(Label::new("step"), "finish")?)
     }
 
@@ -302,7 +310,7 @@ impl<'a, T: Real> RankEngine<'a, T> {
     /// A shard is in flight: never between steps.
     pub fn gradients(&self) -> Result<Vec<Vec<f64>>, EngineError> {
         let mut shards = self.shards(|parameter| parameter.reduced)?;
-        let factor = self.ignored_factor();
+        let factor = self.update_rule().ignored_factor(self.totals);
         shards.iter_mut().flatten().for_each(|element| *element *= factor);
         Ok(shards)
     }
@@ -310,8 +318,8 @@ impl<'a, T: Real> RankEngine<'a, T> {
     fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Vec<f64>>, EngineError> {
         let values = self.program.parameters.iter().map(which);
         let shard = |value| {
-            let elements = &self.read(value)?[..self.program.valid_elements(value, self.place)];
-            Ok(elements.iter().map(|element| element.to_f64()).collect())
+            let elements = self.read(value)?.part(0..self.program.valid_elements(value, self.place));
+            self.backend.download(elements, |numbers| numbers.iter().map(|number| number.to_f64()).collect())
         };
         values.map(shard).collect()
     }
@@ -338,8 +346,8 @@ impl<'a, T: Real> RankEngine<'a, T> {
     }
 
     /// The angles by which a block turns queries and keys.
-    pub(crate) fn rotary(&self, block: BlockKind) -> &Rotary<T> {
-        &self.rotary[block.0]
+    pub(crate) fn angles(&self, block: BlockKind) -> &B::Angles {
+        &self.angles[block.0]
     }
 
     /// Does `work`, and notes how long it took.
@@ -363,18 +371,18 @@ impl<'a, T: Real> RankEngine<'a, T> {
 
 /// By kind of block, the angles of the tokens of a sequence that the rank at `place` has, of generation those of all
 /// positions in the cache; empty where queries and keys do not turn.
-fn rotary<T: Real>(program: &StageProgram, place: Coordinate) -> Vec<Rotary<T>> {
+fn angles<B: Backend>(backend: &B, program: &StageProgram, place: Coordinate) -> Result<Vec<B::Angles>, EngineError> {
     let seq_len = program.layout.seq_len;
     let part = ContextPart { part: place.on(Axis::Context), parts: program.grid().size(Axis::Context) };
     let frequencies = |rotary: quadrille_spec::Rotary| rotary.frequencies().collect::<Vec<_>>();
     let table = |attention: &Attention| match (attention.rotary, program.purpose) {
-        (None, _) => Rotary::default(),
+        (None, _) => backend.angles(0, &[], 0..0),
         (Some(rotary), Purpose::Generation(generation)) => {
-            Rotary::new(attention.head_dim, &frequencies(rotary), 0..generation.capacity)
+            backend.angles(attention.head_dim, &frequencies(rotary), 0..generation.capacity)
         }
         (Some(rotary), _) => {
             let positions = (0..part.tokens(seq_len)).map(|token| part.position(token, seq_len));
-            Rotary::new(attention.head_dim, &frequencies(rotary), positions)
+            backend.angles(attention.head_dim, &frequencies(rotary), positions)
         }
     };
     program.model.blocks.kinds().iter().map(|block| table(&block.attention)).collect()

@@ -13,15 +13,15 @@ use crate::divergence::RecentLosses;
 use crate::saving::{Saved, Saver};
 use crate::train::RankStep;
 use crate::{
-    BatchSource, EngineError, Evaluator, InitialValues, OnDivergence, RankEngine, RankReport, RankTrace, Real, Restore,
-    RunEvent, Start, StepOutcome, StepRecord, TrainOptions, Validation,
+    Backend, BatchSource, EngineError, Evaluator, InitialValues, OnDivergence, RankEngine, RankReport, RankTrace,
+    Restore, RunEvent, Start, StepOutcome, StepRecord, TrainOptions, Validation,
 };
 
 /// Where a rank tells what happens.
 type Tell<'a> = dyn FnMut(RunEvent) -> Result<(), EngineError> + 'a;
 
 /// Trains as the rank of `context`.
-pub(crate) fn run<T: Real>(
+pub(crate) fn run<B: Backend>(
     program: &StepProgram,
     options: &TrainOptions,
     batch: &BatchSource,
@@ -30,7 +30,7 @@ pub(crate) fn run<T: Real>(
     predicted: &RankLedger,
     tell: &mut Tell,
 ) -> Result<RankReport, EngineError> {
-    let engine = prepare::<T>(program, options, context)?;
+    let engine = prepare::<B>(program, options, context)?;
     let evaluator = validation.map(|validation| engine.evaluator(validation.program)).transpose()?;
     let mut run = RankRun {
         engine,
@@ -98,36 +98,36 @@ pub(crate) fn run<T: Real>(
 }
 
 /// The rank with everything that it starts from.
-fn prepare<'a, T: Real>(
+fn prepare<'a, B: Backend>(
     program: &'a StepProgram,
     options: &TrainOptions,
     context: &'a RankContext,
-) -> Result<RankEngine<'a, T>, EngineError> {
+) -> Result<RankEngine<'a, B>, EngineError> {
     let initial = InitialValues::Training;
-    let mut engine = RankEngine::<T>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
+    let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
     match &options.start {
         Start::Drawn => {}
         Start::Values(checkpoint) => engine.load(checkpoint, Restore::Values)?,
         Start::Resumed(checkpoint) => engine.load(checkpoint, Restore::Everything)?,
     }
     if let Some(choices) = &options.matmuls {
-        engine.use_matmuls(choices.clone());
+        engine.use_matmuls(choices.clone())?;
     } else if options.tune_matmuls {
         engine.tune_matmuls()?;
     }
     Ok(engine)
 }
 
-struct RankRun<'a, T> {
-    engine: RankEngine<'a, T>,
+struct RankRun<'a, B: Backend> {
+    engine: RankEngine<'a, B>,
     options: &'a TrainOptions,
-    validation: Option<(&'a Validation<'a>, Evaluator<'a, T>)>,
+    validation: Option<(&'a Validation<'a>, Evaluator<'a, B>)>,
     losses: RecentLosses,
     saver: Option<Saver<'a>>,
     tell: &'a mut Tell<'a>,
 }
 
-impl<T: Real> RankRun<'_, T> {
+impl<B: Backend> RankRun<'_, B> {
     /// One step, and whether its loss stands out.
     fn step(&mut self, batch: &BatchSource) -> Result<(StepOutcome, bool), EngineError> {
         self.engine.loss_limit = self.losses.limit(self.options.divergence);
@@ -203,7 +203,7 @@ impl<T: Real> RankRun<'_, T> {
 }
 
 /// Waits until no checkpoint is under way: in short pieces, since a rank that waits long in a collective is taken for lost.
-fn complete<T: Real>(saver: &mut Saver, engine: &RankEngine<T>, tell: &mut Tell) -> Result<(), EngineError> {
+fn complete<B: Backend>(saver: &mut Saver, engine: &RankEngine<B>, tell: &mut Tell) -> Result<(), EngineError> {
     let mut pause = Duration::from_micros(100);
     while saver.is_under_way() {
         sleep(pause);
@@ -246,7 +246,7 @@ impl<'a> Counts<'a> {
         }
     }
 
-    fn add<T: Real>(&mut self, engine: &mut RankEngine<T>, seconds: f64, first: bool) {
+    fn add<B: Backend>(&mut self, engine: &mut RankEngine<B>, seconds: f64, first: bool) {
         let of_step = engine.take_breakdown();
         self.steps.push(RankStep::new(seconds, &of_step));
         if !first {

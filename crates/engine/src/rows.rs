@@ -4,17 +4,19 @@ use quadrille_spec::Axis;
 use quadrille_step::{Value, ValueId};
 use quadrille_tensor::ContextPart;
 
-use crate::{RankEngine, Real};
+use crate::{Backend, RankEngine};
 
 /// From local rows to sequences and positions.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows {
+pub struct Rows {
     /// The sequence, in the global batch, of the first row that this rank's share of the chunk has.
-    first_sequence: usize,
+    pub first_sequence: usize,
     /// The value's first row, counted in that share.
-    first: usize,
-    part: ContextPart,
-    seq_len: usize,
+    pub first: usize,
+    /// The tokens of each sequence that this rank has.
+    pub part: ContextPart,
+    /// Tokens of a sequence.
+    pub seq_len: usize,
 }
 
 impl Rows {
@@ -39,7 +41,7 @@ impl Rows {
     }
 }
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     /// The part of each sequence that this rank has.
     pub(crate) fn context_part(&self) -> ContextPart {
         ContextPart { part: self.place.on(Axis::Context), parts: self.program.grid().size(Axis::Context) }
@@ -64,6 +66,12 @@ impl<T: Real> RankEngine<'_, T> {
         let chunk = value.chunk.unwrap_or(0) * (layout.rows() / layout.overlap_chunks);
         let first = chunk + self.share_index(value) * value.local_rows;
         first..first + value.local_rows
+    }
+
+    /// The numbers of the microbatch's patches that belong to a value.
+    pub(crate) fn sample_numbers(&self, value: ValueId) -> std::ops::Range<usize> {
+        let (rows, values) = (self.sample_rows(value), self.program.value(value).local_cols);
+        rows.start * values..rows.end * values
     }
 
     /// Sequences of this rank's part of the current microbatch, from its first on, that count.

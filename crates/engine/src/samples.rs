@@ -5,7 +5,7 @@ use quadrille_spec::IGNORED;
 use quadrille_step::Section;
 use quadrille_tensor::ContextPart;
 
-use crate::{EngineError, RankEngine, Real};
+use crate::{Backend, EngineError, RankEngine};
 
 /// Whole sequences of a step's global batch that a [`BatchSource`] fills in.
 #[derive(Debug)]
@@ -69,24 +69,24 @@ pub type BatchSource<'a> = dyn Fn(u64, usize, Samples<'_>) -> Result<(), EngineE
 
 /// Inputs and targets of this rank's part of a microbatch; those that the model does not read are empty.
 #[derive(Debug, Default)]
-pub(crate) struct OwnSamples {
-    /// The step and microbatch that they are of.
-    of: Option<(u64, usize)>,
+pub struct OwnSamples {
+    /// Token ids `[rows]`: inputs, and what is to be predicted.
     pub tokens: [Vec<u32>; 2],
+    /// Numbers `[rows * values]`: inputs, and what is to be predicted.
     pub patches: [Vec<f64>; 2],
 }
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     /// Reads the samples of the microbatch, if the section looks at them.
     pub(crate) fn load_samples(&mut self, section: &Section, batch: &BatchSource) -> Result<(), EngineError> {
         let now = Some((self.step, self.microbatch));
-        if self.samples.of == now || !section.ops.iter().any(|op| op.operation.reads_samples()) {
+        if self.samples_of == now || !section.ops.iter().any(|op| op.operation.reads_samples()) {
             return Ok(());
         }
         let (step, first, layout) = (self.step, self.first_sequence(), &self.program.layout);
         let (part, rows) = (self.context_part(), [layout.rows(), layout.seq_len]);
         let there = self.counted_sequences();
-        let OwnSamples { tokens, patches, .. } = &mut self.samples;
+        let OwnSamples { tokens, patches } = &mut self.staged;
         match self.program.model.patch_values {
             None => {
                 self.context.enter(Label::new("embedding"), "read tokens")?;
@@ -102,14 +102,15 @@ impl<T: Real> RankEngine<'_, T> {
                 read(patches, rows, values, part, there, 0.0, fill)?;
             }
         }
-        self.samples.of = now;
+        self.backend.load_samples(&mut self.staged, &mut self.samples)?;
+        self.samples_of = now;
         Ok(())
     }
 
     /// A token outside the vocabulary would be a row of zeros and no target: plausible numbers, all wrong.
     fn check_tokens(&self) -> Result<(), EngineError> {
         let vocab = self.program.model.vocab;
-        let [inputs, targets] = &self.samples.tokens;
+        let [inputs, targets] = &self.staged.tokens;
         let targets = targets.iter().filter(|target| **target != IGNORED);
         match inputs.iter().chain(targets).find(|token| **token as usize >= vocab) {
             Some(token) => Err(EngineError::UnknownToken { token: *token, vocab }),

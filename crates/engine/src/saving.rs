@@ -14,7 +14,7 @@ use quadrille_checkpoint::{About, CheckpointError, Draft, Folder, TensorShape};
 use quadrille_step::StepProgram;
 
 use crate::divergence::RecentLosses;
-use crate::{EngineError, RankEngine, Real, tensor_shapes, writers};
+use crate::{Backend, EngineError, RankEngine, tensor_shapes, writers};
 
 /// What a run does when a checkpoint cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -106,9 +106,9 @@ impl<'a> Saver<'a> {
     }
 
     /// Copies this rank's tiles and begins to write them. No other checkpoint may be under way.
-    pub fn begin<T: Real>(
+    pub fn begin<B: Backend>(
         &mut self,
-        engine: &mut RankEngine<T>,
+        engine: &mut RankEngine<B>,
         step: u64,
         losses: &RecentLosses,
     ) -> Result<(), EngineError> {
@@ -117,7 +117,7 @@ impl<'a> Saver<'a> {
         let task = spawn(move || {
             let draft = Draft::begin(&folder, step)?;
             let tiles: Vec<_> = tiles.into_iter().map(|(tile, numbers)| (tile, Cow::Owned(numbers))).collect();
-            draft.write::<T>(rank, &tiles)?;
+            draft.write::<B::Real>(rank, &tiles)?;
             Ok(Part::Tiles(draft))
         });
         self.under_way = Some(UnderWay { step, task: Some(task), result: None, about: self.about(step, losses) });
@@ -144,7 +144,7 @@ impl<'a> Saver<'a> {
     }
 
     /// Goes on once ranks have agreed on their states.
-    pub fn go_on<T: Real>(&mut self, engine: &RankEngine<T>, agreed: f64) -> Result<Option<Saved>, EngineError> {
+    pub fn go_on<B: Backend>(&mut self, engine: &RankEngine<B>, agreed: f64) -> Result<Option<Saved>, EngineError> {
         if agreed == BUSY {
             return Ok(None);
         }
@@ -187,7 +187,7 @@ impl<'a> Saver<'a> {
     }
 
     /// Leaves nothing of a checkpoint that a rank could not write; all ranks tell the same reason.
-    fn give_up<T: Real>(&mut self, engine: &RankEngine<T>) -> Result<Option<Saved>, EngineError> {
+    fn give_up<B: Backend>(&mut self, engine: &RankEngine<B>) -> Result<Option<Saved>, EngineError> {
         self.look(true);
         let Some(UnderWay { step, result, .. }) = self.under_way.take() else { return Ok(None) };
         let (mut draft, mut reason) = (None, None);

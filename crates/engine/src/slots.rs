@@ -3,87 +3,102 @@
 //! The program says which storages share a buffer; inside a step buffers only change hands. What is taken and given
 //! back is counted by class.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Range;
+use std::rc::Rc;
 
 use quadrille_spec::{MemoryClass, MemoryLedger};
 use quadrille_step::{StageProgram, StorageId};
-use quadrille_tensor::Buffer;
 
-use crate::{EngineError, Real};
+use crate::{Backend, EngineError};
 
 /// The elements of one storage: the beginning of a buffer that may be larger.
-pub(crate) struct Block<T> {
-    buffer: Buffer<T>,
+pub(crate) struct Block<B: Backend> {
+    buffer: B::Buffer,
     len: usize,
 }
 
-impl<T> Block<T> {
+impl<B: Backend> Block<B> {
     /// The first `len` elements, for a collective that leaves padding out.
     pub fn first(self, len: usize) -> Self {
         Self { len, ..self }
     }
-}
 
-impl<T> Deref for Block<T> {
-    type Target = [T];
+    /// Some of the elements, to be read.
+    pub fn view(&self, range: Range<usize>) -> B::View<'_> {
+        assert!(range.end <= self.len, "elements {range:?} of {}", self.len);
+        B::view(&self.buffer, range)
+    }
 
-    fn deref(&self) -> &[T] {
-        &self.buffer[..self.len]
+    /// Some of the elements, to be written.
+    pub fn view_mut(&mut self, range: Range<usize>) -> B::ViewMut<'_> {
+        assert!(range.end <= self.len, "elements {range:?} of {}", self.len);
+        B::view_mut(&mut self.buffer, range)
+    }
+
+    /// All elements, to be written.
+    pub fn whole_mut(&mut self) -> B::ViewMut<'_> {
+        self.view_mut(0..self.len)
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.len * size_of::<B::Real>()) as u64
     }
 }
 
-impl<T> DerefMut for Block<T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.buffer[..self.len]
+impl<B: Backend> AsRef<[B::Real]> for Block<B> {
+    fn as_ref(&self) -> &[B::Real] {
+        &self.buffer.as_ref()[..self.len]
     }
 }
 
-impl<T> AsRef<[T]> for Block<T> {
-    fn as_ref(&self) -> &[T] {
-        self
+impl<B: Backend> AsMut<[B::Real]> for Block<B> {
+    fn as_mut(&mut self) -> &mut [B::Real] {
+        &mut self.buffer.as_mut()[..self.len]
     }
 }
 
-impl<T> AsMut<[T]> for Block<T> {
-    fn as_mut(&mut self) -> &mut [T] {
-        self
-    }
+/// The size of a buffer.
+pub(crate) fn bytes<B: Backend>(buffer: &B::Buffer) -> u64 {
+    (B::elements(buffer) * size_of::<B::Real>()) as u64
 }
 
 /// The storages of one rank.
-pub(crate) struct Slots<'a, T> {
+pub(crate) struct Slots<'a, B: Backend> {
+    backend: Rc<B>,
     program: &'a StageProgram,
     /// The microbatch whose copies are meant.
     microbatch: usize,
     /// By storage and copy: its elements while it lives and is not in flight.
-    live: Vec<Vec<Option<Block<T>>>>,
+    live: Vec<Vec<Option<Block<B>>>>,
     /// By buffer of the program's placement, while no storage uses it.
-    idle: Vec<Option<Buffer<T>>>,
+    idle: Vec<Option<B::Buffer>>,
     memory: MemoryLedger,
 }
 
-impl<'a, T: Real> Slots<'a, T> {
+impl<'a, B: Backend> Slots<'a, B> {
     /// Allocates everything that `program` will need but the storages `lent`, which are counted and put in later. A message-driven stage reserves what its passes leave to each
     /// other, for all microbatches that may be in flight.
-    pub fn new(program: &'a StageProgram, lent: &[StorageId]) -> Result<Self, EngineError> {
+    pub fn new(backend: Rc<B>, program: &'a StageProgram, lent: &[StorageId]) -> Result<Self, EngineError> {
         // The program counts in bytes of its own type of elements, whichever it is run in.
         let element = program.layout.dtype.bytes();
         let buffers = program.placement.buffer_bytes.iter();
+        let idle = buffers.map(|bytes| backend.allocate((*bytes / element) as usize).map(Some));
         let mut slots = Self {
+            idle: idle.collect::<Result<_, _>>()?,
+            backend,
             program,
             microbatch: 0,
             live: program.storages.iter().map(|storage| (0..storage.instances).map(|_| None).collect()).collect(),
-            idle: buffers.map(|bytes| Some(Buffer::new((*bytes / element) as usize))).collect(),
             memory: MemoryLedger::new(),
         };
-        slots.memory.allocated = slots.idle.iter().flatten().map(|buffer| buffer.bytes() as u64).sum();
+        slots.memory.allocated = slots.idle.iter().flatten().map(bytes::<B>).sum();
         for (index, storage) in program.storages.iter().enumerate() {
             if lent.contains(&StorageId(index)) {
-                slots.count_state(storage.class, (storage.elements * size_of::<T>()) as u64);
+                slots.count_state(storage.class, (storage.elements * size_of::<B::Real>()) as u64);
             } else if storage.persistent {
-                let buffer = Buffer::new(storage.elements);
-                slots.count_state(storage.class, buffer.bytes() as u64);
-                slots.put(StorageId(index), Block { len: buffer.len(), buffer });
+                let buffer = slots.backend.allocate(storage.elements)?;
+                slots.count_state(storage.class, bytes::<B>(&buffer));
+                slots.put(StorageId(index), Block { len: B::elements(&buffer), buffer });
             } else if storage.kept && program.is_message_driven() {
                 for microbatch in 0..storage.instances {
                     slots.select(microbatch);
@@ -111,7 +126,7 @@ impl<'a, T: Real> Slots<'a, T> {
         let buffer = buffer.ok_or_else(|| self.not_live(storage))?;
         let info = &self.program.storages[storage.0];
         let block = Block { buffer, len: info.elements };
-        self.memory.take(info.class, size_of_val(&*block) as u64);
+        self.memory.take(info.class, block.bytes());
         self.put(storage, block);
         Ok(())
     }
@@ -119,7 +134,7 @@ impl<'a, T: Real> Slots<'a, T> {
     /// Takes the buffer back.
     pub fn end(&mut self, storage: StorageId) -> Result<(), EngineError> {
         let block = self.take(storage)?;
-        self.memory.give_back(self.program.storages[storage.0].class, size_of_val(&*block) as u64);
+        self.memory.give_back(self.program.storages[storage.0].class, block.bytes());
         if let Some(buffer) = self.buffer_of(storage) {
             self.idle[buffer] = Some(block.buffer);
         }
@@ -130,19 +145,20 @@ impl<'a, T: Real> Slots<'a, T> {
         self.program.placement.buffer_of[storage.0].map(|first| first + self.copy(storage))
     }
 
-    /// The contents of a storage.
-    pub fn read(&self, storage: StorageId) -> Result<&[T], EngineError> {
-        self.live[storage.0][self.copy(storage)].as_deref().ok_or_else(|| self.not_live(storage))
+    /// Some of the contents of a storage.
+    pub fn read(&self, storage: StorageId, range: Range<usize>) -> Result<B::View<'_>, EngineError> {
+        let block = self.live[storage.0][self.copy(storage)].as_ref();
+        block.map(|block| block.view(range)).ok_or_else(|| self.not_live(storage))
     }
 
     /// Moves the elements out, to write to them beside reading others, or to send them.
-    pub fn take(&mut self, storage: StorageId) -> Result<Block<T>, EngineError> {
+    pub fn take(&mut self, storage: StorageId) -> Result<Block<B>, EngineError> {
         let copy = self.copy(storage);
         self.live[storage.0][copy].take().ok_or_else(|| self.not_live(storage))
     }
 
     /// Puts back what was taken.
-    pub fn put(&mut self, storage: StorageId, block: Block<T>) {
+    pub fn put(&mut self, storage: StorageId, block: Block<B>) {
         let copy = self.copy(storage);
         self.live[storage.0][copy] = Some(block.first(self.program.storages[storage.0].elements));
     }

@@ -10,7 +10,7 @@ use quadrille_comm::Label;
 use quadrille_spec::{Axis, Coordinate};
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 
-use crate::{EngineError, RankEngine, Real, Run, Shard};
+use crate::{Backend, EngineError, RankEngine, Run, Shard};
 
 /// What a rank takes from a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,25 +97,28 @@ fn rectangles(runs: impl Iterator<Item = Run>) -> Vec<Rectangle> {
     done
 }
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     /// Copies of what this rank writes into a checkpoint, row by row.
     ///
     /// # Errors
     /// The job was stopped.
-    pub fn own_tiles(&mut self) -> Result<Vec<(Tile, Vec<T>)>, EngineError> {
+    pub fn own_tiles(&mut self) -> Result<Vec<(Tile, Vec<B::Real>)>, EngineError> {
         self.context.enter(Label::new("step"), "copy state")?;
         self.settle()?;
         let mut tiles = Vec::new();
         for (parameter, [mean, squares]) in self.program.parameters.iter().zip(&self.moments) {
             let rectangles = owned(self.program, parameter, self.place);
+            let [mean, squares] = [mean, squares].map(|moment| B::view(moment, 0..B::elements(moment)));
             let sources = [self.read(parameter.updated)?, mean, squares];
             for (quantity, source) in Quantity::ALL.into_iter().zip(sources) {
-                for Rectangle { row, col, cols, locals } in &rectangles {
-                    let mut numbers = Vec::with_capacity(locals.len() * cols);
-                    locals.iter().for_each(|local| numbers.extend_from_slice(&source[*local..local + cols]));
-                    let (tensor, [row, col, cols]) = (parameter.name.clone(), [*row, *col, *cols]);
-                    tiles.push((Tile { tensor, quantity, row, col, rows: locals.len(), cols }, numbers));
-                }
+                self.backend.download(source, |source| {
+                    for Rectangle { row, col, cols, locals } in &rectangles {
+                        let mut numbers = Vec::with_capacity(locals.len() * cols);
+                        locals.iter().for_each(|local| numbers.extend_from_slice(&source[*local..local + cols]));
+                        let (tensor, [row, col, cols]) = (parameter.name.clone(), [*row, *col, *cols]);
+                        tiles.push((Tile { tensor, quantity, row, col, rows: locals.len(), cols }, numbers));
+                    }
+                })?;
             }
         }
         Ok(tiles)
@@ -133,15 +136,16 @@ impl<T: Real> RankEngine<'_, T> {
         for (index, parameter) in program.parameters.iter().enumerate() {
             let storage = program.value(parameter.value).storage;
             let mut values = self.slots.take(storage)?;
-            let read = self.fill(&mut reader, parameter, Quantity::Value, &mut values);
+            let read = self.fill(&mut reader, parameter, Quantity::Value, &mut values.whole_mut());
             self.slots.put(storage, values);
             read?;
             if restore == Restore::Everything {
-                let mut moments = std::mem::take(&mut self.moments[index]);
-                for (quantity, moment) in Quantity::ALL[1..].iter().zip(&mut moments) {
-                    self.fill(&mut reader, parameter, *quantity, moment)?;
+                let mut moments = std::mem::take(&mut self.moments);
+                for (quantity, moment) in Quantity::ALL[1..].iter().zip(&mut moments[index]) {
+                    let elements = B::elements(moment);
+                    self.fill(&mut reader, parameter, *quantity, &mut B::view_mut(moment, 0..elements))?;
                 }
-                self.moments[index] = moments;
+                self.moments = moments;
             }
         }
         if restore == Restore::Everything {
@@ -155,14 +159,16 @@ impl<T: Real> RankEngine<'_, T> {
         reader: &mut Reader<'_>,
         parameter: &Parameter,
         quantity: Quantity,
-        out: &mut [T],
+        out: &mut B::ViewMut<'_>,
     ) -> Result<(), EngineError> {
         let held = if quantity == Quantity::Value { parameter.value } else { parameter.updated };
         let runs = Shard::of(self.program, parameter, held, self.place).runs();
-        for Run { local, row, col, len } in runs.filter(|run| run.row < parameter.rows) {
-            reader.read(&parameter.name, quantity, row, col, &mut out[local..local + len])?;
-        }
-        Ok(())
+        self.backend.upload(out, |out| {
+            for Run { local, row, col, len } in runs.filter(|run| run.row < parameter.rows) {
+                reader.read(&parameter.name, quantity, row, col, &mut out[local..local + len])?;
+            }
+            Ok(())
+        })?
     }
 }
 

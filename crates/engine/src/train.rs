@@ -12,7 +12,7 @@ use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BatchSource, DivergencePolicy, EngineError, Evaluation, Hyper, MatmulChoices, RankTrace, Real, Saving, rank_run,
+    Backend, BatchSource, DivergencePolicy, EngineError, Evaluation, Hyper, MatmulChoices, RankTrace, Saving, rank_run,
 };
 
 /// How a job is run.
@@ -241,7 +241,7 @@ pub struct TrainOutcome {
 /// # Errors
 /// The first rank's failure, with its layer and operation; a loss that cannot be used; a checkpoint that cannot be read, or
 /// not written, where the run is to stop then.
-pub fn train<T: Real>(
+pub fn train<B: Backend>(
     program: &StepProgram,
     options: &TrainOptions,
     batch: &BatchSource,
@@ -260,7 +260,7 @@ pub fn train<T: Real>(
             Ok(mut tell) => tell(event),
             Err(poisoned) => poisoned.into_inner()(event),
         };
-        Ok(rank_run::run::<T>(
+        Ok(rank_run::run::<B>(
             program,
             options,
             batch,

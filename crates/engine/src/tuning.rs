@@ -6,11 +6,10 @@ use std::time::Instant;
 use quadrille_comm::Reduction;
 use quadrille_spec::AxisSet;
 use quadrille_step::{ChunkProgram, GemmStorage, Product, StepProgram};
-use quadrille_tensor::{Buffer, matmul_as, matmul_as_scratch};
 use serde::{Deserialize, Serialize};
 
-use crate::execute::transpose;
-use crate::{EngineError, RankEngine, Real};
+use crate::execute::{shape, transpose};
+use crate::{Backend, EngineError, RankEngine};
 
 /// The measured choices of a run; products that are not in it run as stored.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -67,7 +66,7 @@ fn products(program: &StepProgram) -> Vec<Product> {
 /// Runs of each variant; the fastest counts.
 const TRIALS: usize = 3;
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     /// Times NN, NT and TN of every product of the program, of all stages, transposition of operands
     /// included, and uses the fastest from now on. The times are summed over all ranks: every rank decides alike.
     ///
@@ -75,7 +74,10 @@ impl<T: Real> RankEngine<'_, T> {
     /// The job was stopped.
     pub fn tune_matmuls(&mut self) -> Result<MatmulChoices, EngineError> {
         let products = products(self.whole);
-        let seconds: Vec<f64> = products.iter().flat_map(|product| self.time(*product)).collect();
+        let mut seconds = Vec::with_capacity(3 * products.len());
+        for product in &products {
+            seconds.extend(self.time(product)?);
+        }
         let world = &self.groups[&AxisSet::WORLD];
         let seconds = self.context.all_reduce(world, Reduction::Sum, seconds).wait()?;
         self.context.take_ledger();
@@ -86,36 +88,42 @@ impl<T: Real> RankEngine<'_, T> {
             Choice { product: *product, run_as: STORAGES[fastest], seconds }
         });
         self.matmuls = MatmulChoices { choices: choices.collect() };
-        self.reserve_scratch();
+        self.prepare_matmuls()?;
         Ok(self.matmuls.clone())
     }
 
     /// Uses the choices of an earlier run.
-    pub fn use_matmuls(&mut self, choices: MatmulChoices) {
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn use_matmuls(&mut self, choices: MatmulChoices) -> Result<(), EngineError> {
         self.matmuls = choices;
-        self.reserve_scratch();
+        self.prepare_matmuls()
     }
 
-    /// Allocates the scratch for transposed operands once, before the first step.
-    fn reserve_scratch(&mut self) {
-        let needed = products(self.whole).into_iter().map(|product| {
-            let run_as = transpose(self.matmuls.choice(&product));
-            matmul_as_scratch(run_as, transpose(product.storage), product.m, product.n, product.k)
-        });
-        self.scratch = Buffer::new(needed.max().unwrap_or(0));
+    /// Allocates what the chosen ways need once, before the first step.
+    fn prepare_matmuls(&self) -> Result<(), EngineError> {
+        let products = products(self.whole).into_iter();
+        let products = products.map(|product| (shape(&product), transpose(self.matmuls.choice(&product))));
+        self.backend.prepare_matmuls(&products.collect::<Vec<_>>())
     }
 
-    fn time(&mut self, product: Product) -> [f64; 3] {
-        let Product { storage, m, n, k } = product;
-        let (a, b, mut c) = (Buffer::new(m * k), Buffer::new(k * n), Buffer::new(m * n));
-        STORAGES.map(|run_as| {
-            let once = || {
+    /// Seconds of a product as NN, NT and TN.
+    fn time(&self, product: &Product) -> Result<[f64; 3], EngineError> {
+        let ([m, n, k], backend) = ([product.m, product.n, product.k], &self.backend);
+        let (a, b) = (backend.allocate(m * k)?, backend.allocate(k * n)?);
+        let mut c = backend.allocate(m * n)?;
+        let mut fastest = [f64::INFINITY; 3];
+        for (fastest, run_as) in fastest.iter_mut().zip(STORAGES) {
+            for _ in 0..TRIALS {
                 let start = Instant::now();
-                let (run_as, stored) = (transpose(run_as), transpose(storage));
-                matmul_as(&self.pool, run_as, stored, m, n, k, &a, &b, &mut c, false, &mut self.scratch);
-                start.elapsed().as_secs_f64()
-            };
-            std::iter::repeat_with(once).take(TRIALS).fold(f64::INFINITY, f64::min)
-        })
+                let (a, b) = (B::view(&a, 0..m * k), B::view(&b, 0..k * n));
+                let c = &mut B::view_mut(&mut c, 0..m * n);
+                backend.matmul(shape(product), transpose(run_as), a, b, c, false)?;
+                backend.settle()?;
+                *fastest = fastest.min(start.elapsed().as_secs_f64());
+            }
+        }
+        Ok(fastest)
     }
 }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
 use crate::{
-    EngineError, Evaluation, Hyper, InitialValues, RankEngine, Real, Reference, StepOutcome, VerifyReport, random_batch,
+    Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, Reference, StepOutcome, VerifyReport,
+    random_batch,
 };
 
 /// How a layout is verified.
@@ -74,15 +75,15 @@ pub(crate) struct RankRun {
 ///
 /// # Errors
 /// A rank that failed.
-pub fn verify<T: Real>(
+pub fn verify<B: Backend>(
     program: &StepProgram,
     options: &VerifyOptions,
     tolerance: Tolerance,
     reference: &mut Reference,
 ) -> Result<VerifyReport, EngineError> {
-    let runs = run_layout::<T>(program, options)?;
+    let runs = run_layout::<B>(program, options)?;
     let mut comparison = Comparison::new(program);
-    let mut beside = tolerance.steps_apart.then(|| reference.beside::<T>());
+    let mut beside = tolerance.steps_apart.then(|| reference.beside::<B::Real>());
     for step in 1..=options.steps {
         let ranks: Vec<&RankStep> = runs.iter().map(|run| &run.steps[step as usize - 1]).collect();
         if let Some(beside) = &mut beside {
@@ -111,11 +112,11 @@ fn samples_to_evaluate(program: &StepProgram) -> u64 {
 ///
 /// # Errors
 /// A rank that failed.
-pub fn take_part<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result<(), EngineError> {
-    run_layout::<T>(program, options).map(|_| ())
+pub fn take_part<B: Backend>(program: &StepProgram, options: &VerifyOptions) -> Result<(), EngineError> {
+    run_layout::<B>(program, options).map(|_| ())
 }
 
-fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<RankRun>, EngineError> {
+fn run_layout<B: Backend>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<RankRun>, EngineError> {
     let routing = Routing::of(&program.layout, &options.collectives);
     let forward = StepProgram::evaluation(&program.model, &program.layout)?;
     let [predicted, of_evaluation] = [program, &forward].map(|program| predict_routed(program, &routing));
@@ -125,7 +126,7 @@ fn run_layout<T: Real>(program: &StepProgram, options: &VerifyOptions) -> Result
     let job = JobOptions { timeout: options.timeout, routing, world, ..JobOptions::new(ranks) };
     Ok(run_job(&job, |context| {
         let initial = InitialValues::Perturbed;
-        let mut engine = RankEngine::<T>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
+        let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
         let mut steps = Vec::new();
         for _ in 0..options.steps {
             let outcome = engine.step(&batch)?;

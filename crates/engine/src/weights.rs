@@ -1,12 +1,13 @@
 //! Where the weights of a run without training come from.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_comm::RankContext;
 use quadrille_step::StepProgram;
 
-use crate::{EngineError, Hyper, InitialValues, RankEngine, Real, Restore};
+use crate::{Backend, EngineError, Hyper, InitialValues, RankEngine, Restore};
 
 /// Where ranks take their weights from.
 #[derive(Debug, Clone)]
@@ -24,19 +25,26 @@ pub enum Weights {
 
 impl Weights {
     /// A rank's engine of a program that does not train, with its part of the weights.
-    pub(crate) fn engine<'a, T: Real>(
+    pub(crate) fn engine<'a, B: Backend>(
         &self,
         program: &'a StepProgram,
         context: &'a RankContext,
         threads: usize,
-    ) -> Result<RankEngine<'a, T>, EngineError> {
+    ) -> Result<RankEngine<'a, B>, EngineError> {
         match self {
             Self::Drawn { seed, initial } => {
                 RankEngine::new(program, context, threads, Hyper::DEFAULT, *seed, *initial)
             }
             Self::Checkpoint(checkpoint) => {
                 let seed = checkpoint.about().seed;
-                let mut engine = RankEngine::allocate(program, context, threads, Hyper::DEFAULT, seed, &[])?;
+                let mut engine = RankEngine::allocate(
+                    program,
+                    context,
+                    Rc::new(B::open(context.rank(), threads)?),
+                    Hyper::DEFAULT,
+                    seed,
+                    &[],
+                )?;
                 engine.load(checkpoint, Restore::Values)?;
                 Ok(engine)
             }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::test_runner::TestCaseError;
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    EngineError, Hyper, InitialValues, RankEngine, Real, Reference, Samples, Tolerance, VerifyOptions, VerifyReport,
-    random_batch, verify,
+    Cpu, EngineError, Hyper, InitialValues, RankEngine, Real, Reference, Samples, Tolerance, VerifyOptions,
+    VerifyReport, random_batch, verify,
 };
 use quadrille_spec::{Algorithm, Choice, ElementType, RankLedger};
 use quadrille_step::{Practice, StepProgram};
@@ -83,8 +83,8 @@ pub fn holds_by(case: &Case, practice: Practice, dtype: ElementType) -> Result<(
 fn verify_as(program: &StepProgram, options: VerifyOptions) -> Result<VerifyReport, EngineError> {
     let reference = &mut Reference::new(program, &options);
     match program.layout.dtype {
-        ElementType::F32 => verify::<f32>(program, &options, Tolerance::F32, reference),
-        ElementType::F64 => verify::<f64>(program, &options, Tolerance::F64, reference),
+        ElementType::F32 => verify::<Cpu<f32>>(program, &options, Tolerance::F32, reference),
+        ElementType::F64 => verify::<Cpu<f64>>(program, &options, Tolerance::F64, reference),
     }
 }
 
@@ -162,7 +162,7 @@ fn run<T: Real>(
         shards.iter().map(|shard| shard.iter().map(|element| element.to_bits()).collect()).collect()
     };
     Ok(run_ranks(&job, |context| {
-        let mut engine = RankEngine::<T>::new(program, context, threads, hyper, SEED, InitialValues::Perturbed)?;
+        let mut engine = RankEngine::<Cpu<T>>::new(program, context, threads, hyper, SEED, InitialValues::Perturbed)?;
         let start = bits(engine.weights()?);
         let (mut outcomes, mut ledger) = (Vec::new(), None);
         for _ in 0..steps {

@@ -10,7 +10,7 @@ use proptest::test_runner::TestCaseError;
 use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    EngineError, InitialValues, OnSaveFailure, RankEngine, Restore, RunEvent, Saving, Start, TrainOptions,
+    Cpu, EngineError, InitialValues, OnSaveFailure, RankEngine, Restore, RunEvent, Saving, Start, TrainOptions,
     TrainOutcome, random_batch, tensor_shapes, train, writers,
 };
 use quadrille_proofs::{Case, combined_cases, hyper, layout_with, llama};
@@ -60,7 +60,7 @@ fn run(case: &Case, layout: &Layout, folder: &Path, start: Start, steps: u64) ->
         ..TrainOptions::new(steps, hyper(case.clip), case.seed)
     };
     let batch = random_batch(&case.model, case.seed, layout.seq_len);
-    train::<f64>(&program, &options, &batch, None, &mut |_: RunEvent| Ok(()))
+    train::<Cpu<f64>>(&program, &options, &batch, None, &mut |_: RunEvent| Ok(()))
 }
 
 /// Another layout of the same model and batch: the first legal one of those that `choice` leads to.
@@ -146,7 +146,7 @@ fn rewritten(case: &Case, layout: &Layout, folder: &Path, from: &Checkpoint) -> 
     let step = from.about().step;
     run_ranks(&JobOptions::new(layout.grid.ranks()), |context| {
         let initial = InitialValues::Perturbed;
-        let mut engine = RankEngine::<f64>::new(&program, context, 1, hyper(None), 0, initial)?;
+        let mut engine = RankEngine::<Cpu<f64>>::new(&program, context, 1, hyper(None), 0, initial)?;
         engine.load(from, Restore::Everything)?;
         let tiles: Vec<_> =
             engine.own_tiles()?.into_iter().map(|(tile, numbers)| (tile, Cow::Owned(numbers))).collect();
@@ -220,8 +220,9 @@ fn a_parameter_that_is_no_number_is_named_by_all_ranks() {
             ..TrainOptions::new(2, hyper(None), 1)
         };
         let batch = random_batch(&model, 1, model.seq_len);
-        let error =
-            train::<f64>(&program(grid), &options, &batch, None, &mut |_: RunEvent| Ok(())).unwrap_err().to_string();
+        let error = train::<Cpu<f64>>(&program(grid), &options, &batch, None, &mut |_: RunEvent| Ok(()))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("the parameter block.1.up.weight, before the step"), "{grid}: {error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Negative controls of counting: a step that does less than its program was priced for is noticed, by every kind of run.
 
 use quadrille_engine::{
-    GenerateOptions, GenerationPrograms, TrainOptions, evaluate, generate, logits, logits_program, train,
+    Cpu, GenerateOptions, GenerationPrograms, TrainOptions, evaluate, generate, logits, logits_program, train,
 };
 use quadrille_proofs::{
     SEED, drawn, edited_stage, forward_options, hyper, layout_with, model, program, program_with, prove, random_samples,
@@ -35,7 +35,7 @@ fn training_names_what_was_not_counted_as_predicted() {
     let [whole, less] = pipelined();
     let options = TrainOptions::new(2, hyper(None), SEED);
     let differs = |program: &StepProgram| {
-        train::<f64>(program, &options, &random_samples(program), None, &mut |_| Ok(())).unwrap().difference
+        train::<Cpu<f64>>(program, &options, &random_samples(program), None, &mut |_| Ok(())).unwrap().difference
     };
     assert_eq!(differs(&whole), None);
     assert_names_the_update(&differs(&less).unwrap(), &less);
@@ -59,7 +59,7 @@ fn evaluation_names_what_was_not_counted_as_predicted() {
     let differs = |program: &StepProgram| {
         let batch = random_samples(program);
         let samples = program.layout.global_batch as u64;
-        evaluate::<f64>(program, &forward_options(1), &drawn(SEED), samples, &batch, &|_| ()).unwrap().difference
+        evaluate::<Cpu<f64>>(program, &forward_options(1), &drawn(SEED), samples, &batch, &|_| ()).unwrap().difference
     };
     assert_eq!(differs(&whole), None);
     let difference = differs(&less).unwrap();
@@ -73,10 +73,10 @@ fn generation_tells_of_what_was_not_counted_as_predicted() {
     let layout = layout_with(&model, "x=2,data=2", 8, |_| ());
     let (options, prompts) = (GenerateOptions::greedy(1), [vec![1]]);
     let programs = GenerationPrograms::new(&model, &layout, &options, &prompts).unwrap();
-    let outcome = generate::<f32>(&programs, &options, &run, &drawn(SEED), &prompts, &mut |_, _| Ok(())).unwrap();
+    let outcome = generate::<Cpu<f32>>(&programs, &options, &run, &drawn(SEED), &prompts, &mut |_, _| Ok(())).unwrap();
     let difference = outcome.difference.unwrap();
     assert!(difference.counted < difference.predicted, "{difference}");
 
     let program = logits_program(&model, &layout, 2, 2).unwrap();
-    assert!(!logits::<f32>(&program, &run, &drawn(SEED), &[1, 2]).unwrap().ledger_equal);
+    assert!(!logits::<Cpu<f32>>(&program, &run, &drawn(SEED), &[1, 2]).unwrap().ledger_equal);
 }

@@ -4,7 +4,8 @@
 use proptest::test_runner::TestCaseError;
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    EngineError, Evaluation, ForwardOptions, InitialValues, RankEngine, Samples, SerialBatch, evaluate, random_batch,
+    Cpu, EngineError, Evaluation, ForwardOptions, InitialValues, RankEngine, Samples, SerialBatch, evaluate,
+    random_batch,
 };
 use quadrille_oracle as oracle;
 use quadrille_proofs::{
@@ -42,7 +43,7 @@ fn serial(program: &StepProgram, seed: u64, samples: u64) -> (f64, u64) {
 fn holds(program: &StepProgram, run: &ForwardOptions, seed: u64, samples: u64) -> Result<(), String> {
     let layout = &program.layout;
     let batch = numbered(&program.model, seed, layout.seq_len, layout.global_batch);
-    let outcome = evaluate::<f64>(program, run, &drawn(seed), samples, &batch, &|_| ());
+    let outcome = evaluate::<Cpu<f64>>(program, run, &drawn(seed), samples, &batch, &|_| ());
     let outcome = outcome.map_err(|error| error.to_string())?;
     let expected = serial(program, seed, samples);
     let Evaluation { loss, targets, .. } = outcome.evaluation;
@@ -159,7 +160,7 @@ fn train(program: &StepProgram, evaluation: Option<&StepProgram>) -> Vec<Steps> 
     let job = JobOptions::new(program.layout.grid.ranks());
     run_ranks(&job, |context| {
         let rank = context.rank();
-        let mut engine = RankEngine::<f64>::new(program, context, 2, hyper(None), SEED, InitialValues::Perturbed)?;
+        let mut engine = RankEngine::<Cpu<f64>>::new(program, context, 2, hyper(None), SEED, InitialValues::Perturbed)?;
         let mut evaluator = evaluation.map(|program| engine.evaluator(program)).transpose()?;
         let (mut losses, mut equal, mut evaluated) = (Vec::new(), true, Vec::new());
         for _ in 0..3 {
@@ -230,7 +231,8 @@ fn an_evaluation_reads_its_own_batches() {
     let evaluation = StepProgram::evaluation(&model, &layout).unwrap();
     let batches = [1, 2].map(|seed| random_batch(&model, seed, layout.seq_len));
     let losses = run_ranks(&JobOptions::new(layout.grid.ranks()), |context| {
-        let mut engine = RankEngine::<f64>::new(&program, context, 1, hyper(None), SEED, InitialValues::Perturbed)?;
+        let mut engine =
+            RankEngine::<Cpu<f64>>::new(&program, context, 1, hyper(None), SEED, InitialValues::Perturbed)?;
         let mut evaluator = engine.evaluator(&evaluation)?;
         Ok([0, 1, 0].map(|which| engine.evaluate(&mut evaluator, 1, &batches[which]).map(|found| found.loss.to_bits())))
     });
@@ -282,7 +284,7 @@ fn with_targets_from(from: u64, samples: u64) -> Result<u64, EngineError> {
         }
         Ok(())
     };
-    let outcome = evaluate::<f64>(&program, &ForwardOptions::default(), &drawn(1), samples, &batch, &|_| ())?;
+    let outcome = evaluate::<Cpu<f64>>(&program, &ForwardOptions::default(), &drawn(1), samples, &batch, &|_| ())?;
     Ok(outcome.evaluation.targets)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quadrille_checkpoint::{About, Checkpoint, Folder};
 use quadrille_engine::{
-    ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, RunEvent, Samples, Saving, TrainOptions,
+    Cpu, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, RunEvent, Samples, Saving, TrainOptions,
     Weights, evaluate, generate, logits, logits_program, random_batch, train,
 };
 use quadrille_proofs::{SEED, hyper, layout_with, llama};
@@ -44,7 +44,7 @@ fn trained(folder: &Path) -> (f64, Arc<Checkpoint>) {
     let saving = Saving { folder: folder.clone(), every: Some(2), keep: 9, on_failure: OnSaveFailure::Stop, about };
     let options = TrainOptions { saving: Some(saving), ..TrainOptions::new(3, hyper(None), SEED) };
     let batch = random_batch(&program.model, SEED, program.layout.seq_len);
-    let outcome = train::<f64>(&program, &options, &batch, None, &mut |_: RunEvent| Ok(())).unwrap();
+    let outcome = train::<Cpu<f64>>(&program, &options, &batch, None, &mut |_: RunEvent| Ok(())).unwrap();
     let checkpoint = Checkpoint::open(&Folder::new(&folder).path_of(2)).unwrap();
     (outcome.records[2].loss, Arc::new(checkpoint))
 }
@@ -65,12 +65,12 @@ fn any_layout_evaluates_and_continues_a_checkpoint() {
         let source = random_batch(&model, SEED, layout.seq_len);
         let batch = |step: u64, first: usize, samples: Samples<'_>| source(step + 2, first, samples);
         let samples = layout.global_batch as u64;
-        let outcome = evaluate::<f64>(&program, &run, &weights, samples, &batch, &|_| ()).unwrap();
+        let outcome = evaluate::<Cpu<f64>>(&program, &run, &weights, samples, &batch, &|_| ()).unwrap();
         assert_eq!(outcome.difference, None, "{grid}");
         assert!((outcome.evaluation.loss - loss).abs() < 1e-11 * loss, "{grid}: {} {loss}", outcome.evaluation.loss);
 
         let programs = GenerationPrograms::new(&model, &layout, &options, &prompts).unwrap();
-        let outcome = generate::<f64>(&programs, &options, &run, &weights, &prompts, &mut |_, _| Ok(())).unwrap();
+        let outcome = generate::<Cpu<f64>>(&programs, &options, &run, &weights, &prompts, &mut |_, _| Ok(())).unwrap();
         assert_eq!(outcome.difference, None, "{grid}");
         all.push(outcome.sequences);
     }
@@ -84,13 +84,14 @@ fn numbers_are_rounded_only_if_that_was_asked_for() {
     let tokens = [1, 5, 2, 7];
     let program = logits_program(&model(), &layout("x=2"), tokens.len(), 9).unwrap();
     let run = ForwardOptions::default();
-    let exact = logits::<f64>(&program, &run, &Weights::Checkpoint(Arc::clone(&checkpoint)), &tokens).unwrap();
+    let exact = logits::<Cpu<f64>>(&program, &run, &Weights::Checkpoint(Arc::clone(&checkpoint)), &tokens).unwrap();
     let narrow = Layout { dtype: quadrille_spec::ElementType::F32, ..layout("x=2") };
     let program = logits_program(&model(), &narrow, tokens.len(), 9).unwrap();
-    let refused = logits::<f32>(&program, &run, &Weights::Checkpoint(checkpoint), &tokens).unwrap_err().to_string();
+    let refused =
+        logits::<Cpu<f32>>(&program, &run, &Weights::Checkpoint(checkpoint), &tokens).unwrap_err().to_string();
     assert!(refused.contains("f64"), "{refused}");
     let rounding = Checkpoint::open(&Folder::new(folder.path()).path_of(2)).unwrap().rounding();
-    let rounded = logits::<f32>(&program, &run, &Weights::Checkpoint(Arc::new(rounding)), &tokens).unwrap();
+    let rounded = logits::<Cpu<f32>>(&program, &run, &Weights::Checkpoint(Arc::new(rounding)), &tokens).unwrap();
     let largest = exact.values.iter().fold(0.0, |most: f64, logit| most.max(logit.abs()));
     for (exact, rounded) in exact.values.iter().zip(&rounded.values) {
         assert!((exact - f64::from(*rounded)).abs() < 1e-5 * largest, "{exact} {rounded}");

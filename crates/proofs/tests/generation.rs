@@ -3,8 +3,8 @@
 
 use proptest::test_runner::TestCaseError;
 use quadrille_engine::{
-    Finish, ForwardOptions, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Sampling, Weights,
-    generate, logits, logits_program,
+    Cpu, Finish, ForwardOptions, GenerateOptions, GenerateOutcome, GeneratedSequence, GenerationPrograms, Sampling,
+    Weights, generate, logits, logits_program,
 };
 use quadrille_oracle::{self as oracle, Batch};
 use quadrille_proofs::{
@@ -72,7 +72,8 @@ fn generated(model: &Model, grid: &str, options: &GenerateOptions, prompts: &[Ve
         told[sequence].push(token);
         Ok(())
     };
-    let outcome = generate::<f64>(&programs, options, &forward_options(1), &drawn(SEED), prompts, &mut tell).unwrap();
+    let outcome =
+        generate::<Cpu<f64>>(&programs, options, &forward_options(1), &drawn(SEED), prompts, &mut tell).unwrap();
     let tokens: Vec<_> = outcome.sequences.iter().map(|sequence| sequence.tokens.clone()).collect();
     assert_eq!(told, tokens, "{grid}");
     assert_eq!(outcome.difference, None, "{grid}");
@@ -140,7 +141,7 @@ fn every_layout_draws_the_same_at_any_temperature() {
 
 /// The largest distance of a program's logits from the serial model's; the run's ledgers are as predicted.
 fn distance(program: &StepProgram, run: &ForwardOptions, tokens: &[u32]) -> f64 {
-    let found = logits::<f64>(program, run, &drawn(SEED), tokens).unwrap();
+    let found = logits::<Cpu<f64>>(program, run, &drawn(SEED), tokens).unwrap();
     assert!(found.ledger_equal);
     let expected = serial(&program.model, &weights_of(&program.model), tokens);
     assert_eq!(found.values.len(), expected.len());
@@ -194,7 +195,7 @@ fn a_broken_cache_is_seen() {
             }
         });
         for (what, broken) in [("unstored", unstored), ("late", late), ("exchanged", exchanged)] {
-            let found = logits::<f64>(&broken, &run, &drawn(SEED), &tokens).unwrap().values;
+            let found = logits::<Cpu<f64>>(&broken, &run, &drawn(SEED), &tokens).unwrap().values;
             let expected = serial(&model, &weights_of(&model), &tokens);
             let gap = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             assert!(gap > 1e-6, "{what}: {gap}");
@@ -212,7 +213,8 @@ fn the_second_pass_reads_what_the_first_has_stored() {
     let sampling = Sampling { temperature: 1e-3, top_k: None, top_p: None, seed: 1 };
     let options = GenerateOptions { sampling, ..options };
     let run = |programs: &GenerationPrograms| {
-        generate::<f64>(programs, &options, &forward_options(1), &drawn(SEED), &prompts, &mut |_, _| Ok(())).unwrap()
+        generate::<Cpu<f64>>(programs, &options, &forward_options(1), &drawn(SEED), &prompts, &mut |_, _| Ok(()))
+            .unwrap()
     };
     let whole = run(&programs);
     assert_eq!(whole.difference, None);
@@ -245,7 +247,7 @@ fn generates_as_one_rank(case: &Case) -> Result<(), TestCaseError> {
         let programs = GenerationPrograms::new(&case.model, layout, &options, &prompts).unwrap();
         let run = ForwardOptions { threads, collectives: case.collectives.clone(), ..ForwardOptions::default() };
         let outcome =
-            generate::<f64>(&programs, &options, &run, &drawn(case.seed), &prompts, &mut |_, _| Ok(())).unwrap();
+            generate::<Cpu<f64>>(&programs, &options, &run, &drawn(case.seed), &prompts, &mut |_, _| Ok(())).unwrap();
         assert_eq!(outcome.difference, None, "{:?}", layout.grid);
         outcome.sequences
     };
@@ -296,7 +298,7 @@ fn what_cannot_be_generated_is_refused() {
     has(refused(&vit(1), &greedy, &[vec![1]]), "patches");
     has(refused(&gpt().reshaped(|m| m.causal = false), &greedy, &[vec![1]]), "causal mask");
     let program = logits_program(&model, &layout(&model, "x=1"), 3, 2).unwrap();
-    let error = logits::<f64>(&program, &forward_options(1), &drawn(1), &[1, 2]).unwrap_err().to_string();
+    let error = logits::<Cpu<f64>>(&program, &forward_options(1), &drawn(1), &[1, 2]).unwrap_err().to_string();
     has(error, "2 tokens for a program of 3");
     assert!(logits_program(&model, &layout(&model, "x=1"), 25, 25).is_err());
     assert!(logits_program(&model, &layout(&model, "x=1"), 0, 1).is_err());
@@ -311,7 +313,7 @@ fn single_precision_generates_too() {
     let programs = GenerationPrograms::new(&model, &layout, &options, &prompts).unwrap();
     let weights: Weights = drawn(SEED);
     let run = forward_options(2);
-    let outcome = generate::<f32>(&programs, &options, &run, &weights, &prompts, &mut |_, _| Ok(())).unwrap();
+    let outcome = generate::<Cpu<f32>>(&programs, &options, &run, &weights, &prompts, &mut |_, _| Ok(())).unwrap();
     assert_eq!(outcome.difference, None);
     let wide = generated(&model, "x=1", &options, &prompts);
     assert_eq!(outcome.sequences, wide.sequences);

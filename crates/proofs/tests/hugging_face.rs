@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quadrille_checkpoint::Checkpoint;
 use quadrille_comm::{JobOptions, run_job};
 use quadrille_engine::{
-    ForwardOptions, InitialValues, RankEngine, Real, Restore, Samples, Weights, assemble, logits, logits_program,
+    Cpu, ForwardOptions, InitialValues, RankEngine, Real, Restore, Samples, Weights, assemble, logits, logits_program,
 };
 use quadrille_hugging_face::{Source, import};
 use quadrille_proofs::{hyper, program_with};
@@ -117,7 +117,7 @@ fn step(program: &StepProgram, checkpoint: &Checkpoint, expected: &Expected) -> 
     };
     let grid = program.layout.grid;
     let ranks = run_job(&JobOptions::new(grid.ranks()), |context| {
-        let mut engine = RankEngine::<f32>::new(program, context, 1, hyper(None), 1, InitialValues::Training)?;
+        let mut engine = RankEngine::<Cpu<f32>>::new(program, context, 1, hyper(None), 1, InitialValues::Training)?;
         engine.load(checkpoint, Restore::Values)?;
         let outcome = engine.step(&batch)?;
         Ok((outcome.loss, engine.gradients()?))
@@ -207,7 +207,7 @@ fn all_logits<T: Real>(imported: &Imported, expected: &Expected, grid: &str) -> 
     let program = logits_program(&imported.model, &layout, expected.seq_len, 3).unwrap();
     let weights = Weights::Checkpoint(imported.checkpoint.clone());
     let of_sequence =
-        |tokens: &[u32]| logits::<T>(&program, &ForwardOptions::default(), &weights, tokens).unwrap().values;
+        |tokens: &[u32]| logits::<Cpu<T>>(&program, &ForwardOptions::default(), &weights, tokens).unwrap().values;
     expected.inputs.chunks(expected.seq_len).flat_map(of_sequence).map(Element::to_f64).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Logits beyond what their exponential can hold: the softmax is taken from the largest of all ranks.
 
-use quadrille_engine::{Hyper, Reference, Tolerance, VerifyOptions, verify};
+use quadrille_engine::{Cpu, Hyper, Reference, Tolerance, VerifyOptions, verify};
 use quadrille_proofs::{SEED, forward_options, hyper, model, program};
 use quadrille_spec::{Activations, Algorithm, Choice, Model, Overlap};
 
@@ -22,7 +22,7 @@ fn logits_of_thousands_have_the_serial_models_loss() {
             world: None,
         };
         let mut reference = Reference::new(&program, &options);
-        let report = verify::<f64>(&program, &options, Tolerance::F64, &mut reference).unwrap();
+        let report = verify::<Cpu<f64>>(&program, &options, Tolerance::F64, &mut reference).unwrap();
         assert!(report.loss_diff <= 1e-11, "{grid}: {report:?}");
     }
 }

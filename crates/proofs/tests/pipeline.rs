@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, MessageDelay, MessageInfo, run_ranks};
-use quadrille_engine::{InitialValues, RankEngine, TracedOperation, TrainOptions, train};
+use quadrille_engine::{Cpu, InitialValues, RankEngine, TracedOperation, TrainOptions, train};
 use quadrille_proofs::{
     SEED, Trajectory, assert_caught, bits, edited_at, hyper, model, operations, program_with, prove, random_samples,
     rebuilt, trajectory_with,
@@ -127,7 +127,7 @@ fn late_messages_and_threads_change_no_bit() {
         let job = JobOptions { message_delay: late.map(|_| MessageDelay::new(delay)), ..JobOptions::new(ranks) };
         run_ranks(&job, |context| {
             let initial = InitialValues::Perturbed;
-            let mut engine = RankEngine::<f32>::new(&program, context, threads, hyper(Some(0.1)), SEED, initial)?;
+            let mut engine = RankEngine::<Cpu<f32>>::new(&program, context, threads, hyper(Some(0.1)), SEED, initial)?;
             let outcomes = [engine.step(&batch)?, engine.step(&batch)?];
             let numbers = outcomes.map(|outcome| [outcome.loss.to_bits(), outcome.gradient_norm.to_bits()]);
             Ok((numbers, engine.weights()?))
@@ -155,7 +155,7 @@ fn late_messages_and_threads_change_no_bit() {
 fn message_driven_stages_take_backward_passes_first() {
     let program = staged(&model(6), "pipe=2", Schedule::MessageDriven, 6, Some(&[0, 6]));
     let options = TrainOptions { trace: true, ..TrainOptions::new(2, hyper(None), SEED) };
-    let outcome = train::<f64>(&program, &options, &random_samples(&program), None, &mut |_| Ok(())).unwrap();
+    let outcome = train::<Cpu<f64>>(&program, &options, &random_samples(&program), None, &mut |_| Ok(())).unwrap();
     let operations = outcome.ranks[1].trace.as_ref().unwrap().operations.iter();
     // Messages of other passes may be waited for in between.
     let computes = |each: &&TracedOperation| each.name.starts_with("gemm");

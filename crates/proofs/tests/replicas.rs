@@ -1,6 +1,6 @@
 //! Replicas that differ in a bit are told, however far that is below the tolerance.
 
-use quadrille_engine::{Hyper, Reference, Tolerance, VerifyOptions, assemble, verify};
+use quadrille_engine::{Cpu, Hyper, Reference, Tolerance, VerifyOptions, assemble, verify};
 use quadrille_proofs::{SEED, edited_stage, forward_options, hyper, model, program};
 use quadrille_spec::{Activations, Algorithm, Choice, Overlap};
 
@@ -34,7 +34,8 @@ fn copies_of_a_tied_table_that_differ_in_a_bit_are_named() {
         world: None,
     };
     for (program, failures) in [(&whole, 0), (&broken, 1)] {
-        let report = verify::<f64>(program, &options, Tolerance::F64, &mut Reference::new(program, &options)).unwrap();
+        let report =
+            verify::<Cpu<f64>>(program, &options, Tolerance::F64, &mut Reference::new(program, &options)).unwrap();
         assert_eq!((report.failures.len(), report.replicas_equal), (failures, failures == 0), "{report:?}");
         assert!(report.failures.iter().all(|failure| failure.contains("replicas of embedding.table")), "{report:?}");
     }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch};
-use quadrille_engine::{InitialValues, RankEngine, Samples, TrainOptions, assemble, train};
+use quadrille_engine::{Cpu, InitialValues, RankEngine, Samples, TrainOptions, assemble, train};
 use quadrille_oracle as oracle;
 use quadrille_proofs::{SEED, cases, hyper, llama, model, program, trajectory, vit};
 use quadrille_spec::{Activations, Axis, ElementType, Overlap};
@@ -42,7 +42,7 @@ fn training_starts_from_the_oracles_values() {
         for (values, perturbed) in [(InitialValues::Training, false), (InitialValues::Perturbed, true)] {
             let expected = oracle::initial(&model, 3, perturbed);
             let tensors = run_ranks(&job, |context| {
-                Ok(RankEngine::<f64>::new(&program, context, 1, hyper(None), 3, values)?.weights()?)
+                Ok(RankEngine::<Cpu<f64>>::new(&program, context, 1, hyper(None), 3, values)?.weights()?)
             });
             let tensors = &tensors.unwrap()[0];
             assert_eq!(tensors.len(), expected.len());
@@ -75,7 +75,7 @@ fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u6
         Ok(())
     };
     let options = TrainOptions::new(2, hyper(None), 1);
-    train::<f64>(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
+    train::<Cpu<f64>>(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
     seen.into_inner().unwrap()
 }
 

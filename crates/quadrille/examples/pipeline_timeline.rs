@@ -3,7 +3,7 @@
 
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, UniformMachine, simulate, timeline};
-use quadrille_engine::{Hyper, InitialValues, RankEngine, random_batch};
+use quadrille_engine::{Cpu, Hyper, InitialValues, RankEngine, random_batch};
 use quadrille_spec::{Layout, LayoutRequest, MemoryClass, Model, Schedule};
 use quadrille_step::{StepProgram, predict_rank};
 
@@ -31,7 +31,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let program = StepProgram::new(&model, &Layout::new(&model, &request)?)?;
     let batch = random_batch(&model, 1, program.layout.seq_len);
     let counted = run_ranks(&JobOptions::new(4), |context| {
-        let mut engine = RankEngine::<f32>::new(&program, context, 1, Hyper::default(), 1, InitialValues::Training)?;
+        let mut engine =
+            RankEngine::<Cpu<f32>>::new(&program, context, 1, Hyper::default(), 1, InitialValues::Training)?;
         engine.step(&batch)?;
         Ok(engine.take_ledger())
     })?;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use indicatif::ProgressBar;
-use quadrille_engine::{EvaluateOutcome, Samples, evaluate};
+use quadrille_engine::{Cpu, EvaluateOutcome, Samples, evaluate};
 use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
@@ -90,8 +90,8 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     let show = |done: u64| bar.set_position(done);
     let weights = opened.weights();
     let outcome = match layout.dtype {
-        ElementType::F32 => evaluate::<f32>(&program, &opened.options, &weights, samples, &batch, &show),
-        ElementType::F64 => evaluate::<f64>(&program, &opened.options, &weights, samples, &batch, &show),
+        ElementType::F32 => evaluate::<Cpu<f32>>(&program, &opened.options, &weights, samples, &batch, &show),
+        ElementType::F64 => evaluate::<Cpu<f64>>(&program, &opened.options, &weights, samples, &batch, &show),
     };
     bar.finish_and_clear();
     let outcome = outcome?;

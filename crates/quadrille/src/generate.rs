@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use quadrille_data::{Decoder, Tokenizer, TokenizerChoice};
-use quadrille_engine::{EngineError, Finish, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate};
+use quadrille_engine::{
+    Cpu, EngineError, Finish, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate,
+};
 use quadrille_spec::{ElementType, Model};
 use serde_json::{Value, json};
 
@@ -88,8 +90,8 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
     }
     let (run, weights) = (&opened.options, opened.weights());
     let outcome = match opened.layout.dtype {
-        ElementType::F32 => generate::<f32>(&programs, &options, run, &weights, &prompts, &mut show),
-        ElementType::F64 => generate::<f64>(&programs, &options, run, &weights, &prompts, &mut show),
+        ElementType::F32 => generate::<Cpu<f32>>(&programs, &options, run, &weights, &prompts, &mut show),
+        ElementType::F64 => generate::<Cpu<f64>>(&programs, &options, run, &weights, &prompts, &mut show),
     };
     if live {
         print_exactly(&(decoder.finish()? + "\n"))?;

@@ -1,7 +1,7 @@
 //! `quadrille verify`: layouts against the serial model.
 
 use indicatif::ProgressBar;
-use quadrille_engine::{EngineError, Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, take_part, verify};
+use quadrille_engine::{Cpu, EngineError, Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, take_part, verify};
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 use serde::Serialize;
@@ -71,15 +71,15 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         let failed = |error: EngineError| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string()));
         if !launch.is_first() {
             match layout.dtype {
-                ElementType::F64 => take_part::<f64>(&program, &options).map_err(failed)?,
-                ElementType::F32 => take_part::<f32>(&program, &options).map_err(failed)?,
+                ElementType::F64 => take_part::<Cpu<f64>>(&program, &options).map_err(failed)?,
+                ElementType::F32 => take_part::<Cpu<f32>>(&program, &options).map_err(failed)?,
             }
             continue;
         }
         let reference = reference.get_or_insert_with(|| Reference::new(&program, &options));
         let report = match layout.dtype {
-            ElementType::F64 => verify::<f64>(&program, &options, Tolerance::F64, reference),
-            ElementType::F32 => verify::<f32>(&program, &options, Tolerance::F32, reference),
+            ElementType::F64 => verify::<Cpu<f64>>(&program, &options, Tolerance::F64, reference),
+            ElementType::F32 => verify::<Cpu<f32>>(&program, &options, Tolerance::F32, reference),
         };
         grids.push(Verified { layout: layout_json(&layout), report: report.map_err(failed)? });
         bar.inc(1);

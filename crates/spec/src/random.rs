@@ -90,6 +90,17 @@ impl Dropout {
         Self { stream, threshold: (rate * 4_294_967_296.0) as u32, scale: 1.0 / (1.0 - rate) }
     }
 
+    /// The key of the mask's words, for devices that draw by themselves: an element stays if Philox 4x32-10 under this
+    /// key, at counter `index / 4`, gives a word number `index % 4` of at least [`threshold`](Self::threshold).
+    pub fn key(&self) -> [u32; 2] {
+        self.stream.key
+    }
+
+    /// The least word of an element that stays.
+    pub fn threshold(&self) -> u32 {
+        self.threshold
+    }
+
     /// Whether the element at the logical `index` stays. For activations the index is
     /// `token_row * columns + column`, with rows counted over the global batch of the step; for attention
     /// `((sequence * heads + head) * seq_len + query) * seq_len + key`.
@@ -137,6 +148,16 @@ mod tests {
         let mask = Dropout::new(1, "test", 3, 0.25);
         let kept = (0..100_000).filter(|&i| mask.keeps(i)).count() as f64 / 1e5;
         assert!((kept - 0.75).abs() < 0.01, "{kept}");
+    }
+
+    #[test]
+    fn key_and_threshold_say_what_a_mask_keeps() {
+        let mask = Dropout::new(1, "test", 3, 0.25);
+        let stream = RandomStream { key: mask.key() };
+        for index in 0..1000 {
+            let word = stream.words(index / 4)[(index % 4) as usize];
+            assert_eq!(mask.keeps(index), word >= mask.threshold());
+        }
     }
 
     #[test]

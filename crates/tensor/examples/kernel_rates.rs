@@ -92,8 +92,10 @@ impl Bench {
     fn product(&self, pool: &Pool, name: &str, layout: Transpose, m: usize, n: usize, k: usize) {
         let (a, b, mut c) = (random(m * k), random(k * n), Buffer::new(m * n));
         let flops = 2.0 * (m * n * k) as f64;
-        let ours = self.seconds(|| matmul(pool, layout, m, n, k, &a, &b, &mut c, false));
-        let library = self.seconds(|| library_matmul(pool.threads(), layout, m, n, k, &a, &b, &mut c, false));
+        let ours = self.seconds(|| matmul(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, false));
+        let library = self.seconds(|| {
+            library_matmul(pool.threads(), ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, false)
+        });
         let (ours, library) = (flops / ours / 1e9, flops / library / 1e9);
         println!("  {name:<22} {layout:?} {m:>6} {n:>6} {k:>6} {ours:7.1} {library:7.1}");
     }
@@ -141,99 +143,85 @@ impl Bench {
         let (mut dgamma, mut dbeta, mut dbias) = (random(cols), random(cols), random(wide));
         // Where GELU's slope is 1, so that repeating its gradient in place keeps its size.
         let (mut pre, mut wide_y) = (Buffer::from_fn(wide_len, |_| 10.0), random(wide_len));
+        let (shape, norm) = (Shape { rows, cols }, NormShape { rows, cols, width: cols, eps: 1e-5 });
+        let (whole, half) = (Shape { rows, cols: wide }, Shape { rows, cols: wide / 2 });
         self.rate("copy", len, 2, || copy(pool, &mut y, &x));
         self.rate("add_assign", len, 3, || add_assign(pool, &mut y, &x));
-        self.rate("norm_row_sums", len, 1, || norm_row_sums(pool, rows, cols, &x, &mut sums));
-        self.rate("norm_centered_squares", len, 1, || {
-            norm_centered_squares(pool, rows, cols, cols, &x, &sums, &mut squares)
-        });
-        self.rate("norm_forward", len, 2, || {
-            norm_forward(pool, rows, cols, cols, 1e-5, &x, &sums, &squares, &gamma, &beta, &mut y)
-        });
+        self.rate("norm_row_sums", len, 1, || norm_row_sums(pool, shape, &x, &mut sums));
+        self.rate("norm_centered_squares", len, 1, || norm_centered_squares(pool, norm, &x, &sums, &mut squares));
+        self.rate("norm_forward", len, 2, || norm_forward(pool, norm, &x, &sums, &squares, &gamma, &beta, &mut y));
         self.rate("norm_backward_sums", len, 2, || {
-            norm_backward_sums(
-                pool,
-                rows,
-                cols,
-                cols,
-                1e-5,
-                &x,
-                &sums,
-                &squares,
-                &gamma,
-                &r,
-                &mut pairs,
-                &mut dgamma,
-                &mut dbeta,
-                true,
-            )
+            norm_backward_sums(pool, norm, &x, &sums, &squares, &gamma, &r, &mut pairs, &mut dgamma, &mut dbeta, true)
         });
         self.rate("norm_backward", len, 4, || {
-            norm_backward(pool, rows, cols, cols, 1e-5, &x, &sums, &squares, &gamma, &r, &pairs, &mut z, true)
+            norm_backward(pool, norm, &x, &sums, &squares, &gamma, &r, &pairs, &mut z, true)
         });
-        self.rate("rms_norm_squares", len, 1, || rms_norm_squares(pool, rows, cols, &x, &mut squares));
-        self.rate("rms_norm_forward", len, 2, || {
-            rms_norm_forward(pool, rows, cols, cols, 1e-5, &x, &squares, &gamma, &mut y)
-        });
+        self.rate("rms_norm_squares", len, 1, || rms_norm_squares(pool, shape, &x, &mut squares));
+        self.rate("rms_norm_forward", len, 2, || rms_norm_forward(pool, norm, &x, &squares, &gamma, &mut y));
         self.rate("rms_norm_backward_sums", len, 2, || {
             let (reduced, dgamma) = (&mut sums, &mut dgamma);
-            rms_norm_backward_sums(pool, rows, cols, cols, 1e-5, &x, &squares, &gamma, &r, reduced, dgamma, true)
+            rms_norm_backward_sums(pool, norm, &x, &squares, &gamma, &r, reduced, dgamma, true)
         });
         self.rate("rms_norm_backward", len, 4, || {
-            rms_norm_backward(pool, rows, cols, cols, 1e-5, &x, &squares, &gamma, &r, &sums, &mut z, true)
+            rms_norm_backward(pool, norm, &x, &squares, &gamma, &r, &sums, &mut z, true)
         });
         let rotary = Rotary::new(64, &(0..32).map(|i| 1e4_f64.powf(-f64::from(i) / 32.0)).collect::<Vec<_>>(), 0..256);
         let turned = 2 * wide_len / 3;
         self.rate("rotate", turned, 2, || {
-            rotate(pool, rows, wide / 192, 1, &rotary, |row| row % 256, &mut pre, false);
+            rotate(
+                pool,
+                GroupShape { rows, groups: wide / 192, heads: 1, head_dim: 64 },
+                &rotary,
+                |row| row % 256,
+                &mut pre,
+                false,
+            );
         });
         let mut narrow = random(wide_len / 2);
         self.rate("bias_swiglu_forward", wide_len / 2, 5, || {
-            bias_gated_forward(pool, Curve::Silu, rows, wide / 2, &mut pre, Some(&bias), &mut narrow)
+            bias_gated_forward(pool, Curve::Silu, half, &mut pre, Some(&bias), &mut narrow)
         });
         self.rate("bias_swiglu_backward", wide_len / 2, 5, || {
-            bias_gated_backward(pool, Curve::Silu, rows, wide / 2, &mut pre, &narrow, Some(&mut dbias), true)
+            bias_gated_backward(pool, Curve::Silu, half, &mut pre, &narrow, Some(&mut dbias), true)
         });
         pre.fill(10.0);
-        self.rate("residual_forward", len, 3, || residual_forward(pool, rows, cols, &mut y, Some(&beta), &x, None));
-        self.rate("bias_forward", wide_len, 2, || bias_forward(pool, rows, wide, &mut pre, &bias));
-        self.rate("bias_backward", wide_len, 1, || bias_backward(pool, rows, wide, &pre, &mut dbias, true));
+        self.rate("residual_forward", len, 3, || residual_forward(pool, shape, &mut y, Some(&beta), &x, None));
+        self.rate("bias_forward", wide_len, 2, || bias_forward(pool, whole, &mut pre, &bias));
+        self.rate("bias_backward", wide_len, 1, || bias_backward(pool, whole, &pre, &mut dbias, true));
         self.rate("bias_gelu_forward", wide_len, 3, || {
-            bias_curve_forward(pool, Curve::Gelu, rows, wide, &mut pre, Some(&bias), &mut wide_y)
+            bias_curve_forward(pool, Curve::Gelu, whole, &mut pre, Some(&bias), &mut wide_y)
         });
         self.rate("bias_gelu_backward", wide_len, 3, || {
-            bias_curve_backward(pool, Curve::Gelu, rows, wide, &pre, &mut wide_y, Some(&mut dbias), true)
+            bias_curve_backward(pool, Curve::Gelu, whole, &pre, &mut wide_y, Some(&mut dbias), true)
         });
-        self.rate("pack_columns", wide_len, 2, || pack_columns(pool, rows, wide, 2, &pre, &mut wide_y));
-        self.rate("unpack_columns", wide_len, 2, || unpack_columns(pool, rows, wide, 2, &pre, &mut wide_y));
-        self.rate("dropout", len, 2, || dropout(pool, rows, cols, &mut y, 1.25, |row, col| (row ^ col) % 5 != 0));
+        self.rate("pack_columns", wide_len, 2, || pack_columns(pool, whole, 2, &pre, &mut wide_y));
+        self.rate("unpack_columns", wide_len, 2, || unpack_columns(pool, whole, 2, &pre, &mut wide_y));
+        self.rate("dropout", len, 2, || dropout(pool, shape, &mut y, 1.25, |row, col| (row ^ col) % 5 != 0));
     }
 
     fn vocabulary(&self, pool: &Pool, rows: usize) {
         let (cols, len) = (VOCABULARY, rows * VOCABULARY);
         let (mut logits, mut max, mut sums) = (random(len), random(rows), random(2 * rows));
         let tokens: Vec<u32> = (0..rows as u32).map(|i| i * 7919 % cols as u32).collect();
-        self.rate("cross_entropy_max", len, 1, || cross_entropy_max(pool, rows, cols, cols, &logits, &mut max));
-        self.rate("cross_entropy_sums", len, 1, || {
-            cross_entropy_sums(pool, rows, cols, cols, 0, &logits, &max, &tokens, &mut sums)
-        });
+        let shape = LogitsShape { rows, cols, valid: cols, start: 0 };
+        self.rate("cross_entropy_max", len, 1, || cross_entropy_max(pool, shape, &logits, &mut max));
+        self.rate("cross_entropy_sums", len, 1, || cross_entropy_sums(pool, shape, &logits, &max, &tokens, &mut sums));
         self.rate("cross_entropy_gradient", len, 2, || {
-            cross_entropy_gradient(pool, rows, cols, cols, 0, &mut logits, &max, &sums, &tokens, 1.0);
+            cross_entropy_gradient(pool, shape, &mut logits, &max, &sums, &tokens, 1.0);
         });
         let (mut table, mut y) = (random(cols * HIDDEN), random(rows * HIDDEN));
         let (len, table_len) = (y.len(), table.len());
-        self.rate("embed_forward", len, 2, || embed_forward(pool, rows, HIDDEN, &tokens, &table, 0, &mut y));
+        let (embedding, hidden) = (TableShape { rows, cols: HIDDEN, start: 0 }, Shape { rows, cols: HIDDEN });
+        self.rate("embed_forward", len, 2, || embed_forward(pool, embedding, &tokens, &table, &mut y));
         self.rate("embed_backward, accumulating", len, 3, || {
-            embed_backward(pool, rows, HIDDEN, &tokens, &y, &mut table, 0, true)
+            embed_backward(pool, embedding, &tokens, &y, &mut table, true)
         });
-        self.rate("embed_backward", table_len, 1, || {
-            embed_backward(pool, rows, HIDDEN, &tokens, &y, &mut table, 0, false)
-        });
+        self.rate("embed_backward", table_len, 1, || embed_backward(pool, embedding, &tokens, &y, &mut table, false));
         let positions = random(1024 * HIDDEN);
         let mut dpositions = random(256 * HIDDEN);
-        self.rate("add_positions", len, 3, || add_positions(pool, rows, HIDDEN, &mut y, &positions, |row| row % 256));
+        self.rate("add_positions", len, 3, || add_positions(pool, hidden, &mut y, &positions, |row| row % 256));
         self.rate("positions_backward", len, 1, || {
-            positions_backward(pool, rows, HIDDEN, &y, &mut dpositions, |row| row % 256, false)
+            positions_backward(pool, hidden, &y, &mut dpositions, |row| row % 256, false)
         });
     }
 
@@ -253,8 +241,7 @@ impl Bench {
             weight_decay: 0.1,
             correction1: 0.1,
             correction2: 1e-3,
-            gradient_scale: 1.0,
         };
-        self.rate("adamw, 124 M parameters", len, 7, || adamw(pool, &constants, &mut p, &g, &mut m, &mut v));
+        self.rate("adamw, 124 M parameters", len, 7, || adamw(pool, &constants, 1.0, &mut p, &g, &mut m, &mut v));
     }
 }

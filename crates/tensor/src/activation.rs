@@ -5,9 +5,11 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{add, block_rows, column_sums};
 use crate::pool::Pool;
+use crate::shape::Shape;
 
 /// x [rows, cols] += bias `[cols]`, in every row.
-pub fn bias_forward<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &mut [T], bias: &[T]) {
+pub fn bias_forward<T: Element>(pool: &Pool, shape: Shape, x: &mut [T], bias: &[T]) {
+    let Shape { rows, cols } = shape;
     assert_eq!((x.len(), bias.len()), (rows * cols, cols));
     if cols == 0 {
         return;
@@ -17,7 +19,8 @@ pub fn bias_forward<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &mut [
 }
 
 /// dbias `[cols]` = (or += if `accumulate`) the column sums of dy [rows, cols].
-pub fn bias_backward<T: Element>(pool: &Pool, rows: usize, cols: usize, dy: &[T], dbias: &mut [T], accumulate: bool) {
+pub fn bias_backward<T: Element>(pool: &Pool, shape: Shape, dy: &[T], dbias: &mut [T], accumulate: bool) {
+    let Shape { rows, cols } = shape;
     assert_eq!(dy.len(), rows * cols);
     let blocks = dy.chunks((block_rows(rows) * cols).max(1));
     column_sums(pool, cols, blocks, &mut [dbias], accumulate, |dy, sums| {
@@ -29,12 +32,12 @@ pub fn bias_backward<T: Element>(pool: &Pool, rows: usize, cols: usize, dy: &[T]
 pub fn bias_curve_forward<T: Element>(
     pool: &Pool,
     curve: Curve,
-    rows: usize,
-    cols: usize,
+    shape: Shape,
     pre: &mut [T],
     bias: Option<&[T]>,
     y: &mut [T],
 ) {
+    let Shape { rows, cols } = shape;
     assert_eq!((pre.len(), y.len()), (rows * cols, rows * cols));
     assert!(bias.is_none_or(|bias| bias.len() == cols));
     if cols == 0 {
@@ -73,13 +76,13 @@ fn activate<F: Function, T: Element>(pre: &[T], y: &mut [T]) {
 pub fn bias_curve_backward<T: Element>(
     pool: &Pool,
     curve: Curve,
-    rows: usize,
-    cols: usize,
+    shape: Shape,
     pre: &[T],
     dy: &mut [T],
     dbias: Option<&mut [T]>,
     accumulate: bool,
 ) {
+    let Shape { rows, cols } = shape;
     assert_eq!((pre.len(), dy.len()), (rows * cols, rows * cols));
     let piece = match dbias {
         Some(_) => block_rows(rows),

@@ -21,11 +21,10 @@ pub struct AdamW {
     pub correction1: f64,
     /// 1 - beta2^t.
     pub correction2: f64,
-    /// Multiplies the gradient first: clipping.
-    pub gradient_scale: f64,
 }
 
-/// Updates the parameters `p` and both running means `m`, `v` from the gradient `g`:
+/// Updates the parameters `p` and both running means `m`, `v` from the gradient `g`, which is first multiplied by
+/// `gradient_scale`, as clipping asks for:
 ///
 /// ```text
 /// g' = gradient_scale g
@@ -33,7 +32,15 @@ pub struct AdamW {
 /// v  = beta2 v + (1 - beta2) g'^2
 /// p -= learning_rate (m / correction1 / (sqrt(v / correction2) + epsilon) + weight_decay p)
 /// ```
-pub fn adamw<T: Element>(pool: &Pool, constants: &AdamW, p: &mut [T], g: &[T], m: &mut [T], v: &mut [T]) {
+pub fn adamw<T: Element>(
+    pool: &Pool,
+    constants: &AdamW,
+    gradient_scale: f64,
+    p: &mut [T],
+    g: &[T],
+    m: &mut [T],
+    v: &mut [T],
+) {
     assert_eq!((g.len(), m.len(), v.len()), (p.len(), p.len(), p.len()));
     let piece = pool.piece(p.len());
     let states = m.chunks_mut(piece).zip(v.chunks_mut(piece));
@@ -41,19 +48,19 @@ pub fn adamw<T: Element>(pool: &Pool, constants: &AdamW, p: &mut [T], g: &[T], m
     pool.each(pieces, |((p, g), (m, v))| {
         vectorised(
             #[inline(always)]
-            || update(constants, p, g, m, v),
+            || update(constants, gradient_scale, p, g, m, v),
         );
     });
 }
 
 #[inline(always)]
-fn update<T: Element>(constants: &AdamW, p: &mut [T], g: &[T], m: &mut [T], v: &mut [T]) {
+fn update<T: Element>(constants: &AdamW, gradient_scale: f64, p: &mut [T], g: &[T], m: &mut [T], v: &mut [T]) {
     let beta1 = T::from_f64(constants.beta1);
     let rest1 = T::from_f64(1.0 - constants.beta1);
     let beta2 = T::from_f64(constants.beta2);
     let rest2 = T::from_f64(1.0 - constants.beta2);
     let epsilon = T::from_f64(constants.epsilon);
-    let gradient_scale = T::from_f64(constants.gradient_scale);
+    let gradient_scale = T::from_f64(gradient_scale);
     let keep = T::from_f64(1.0 - constants.learning_rate * constants.weight_decay);
     let step = T::from_f64(constants.learning_rate / constants.correction1);
     let root_scale = T::from_f64(1.0 / constants.correction2.sqrt());

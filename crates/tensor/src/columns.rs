@@ -5,9 +5,11 @@
 
 use crate::element::Element;
 use crate::pool::Pool;
+use crate::shape::{PanelShape, Shape};
 
 /// y = the `parts` column blocks of x [rows, cols], one after the other.
-pub fn pack_columns<T: Element>(pool: &Pool, rows: usize, cols: usize, parts: usize, x: &[T], y: &mut [T]) {
+pub fn pack_columns<T: Element>(pool: &Pool, shape: Shape, parts: usize, x: &[T], y: &mut [T]) {
+    let Shape { rows, cols } = shape;
     let width = block_width(cols, parts);
     assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
     if rows * width == 0 {
@@ -28,7 +30,8 @@ pub fn pack_columns<T: Element>(pool: &Pool, rows: usize, cols: usize, parts: us
 
 /// y [rows, cols] = the matrix whose `parts` column blocks x holds: the inverse of
 /// [`pack_columns`].
-pub fn unpack_columns<T: Element>(pool: &Pool, rows: usize, cols: usize, parts: usize, x: &[T], y: &mut [T]) {
+pub fn unpack_columns<T: Element>(pool: &Pool, shape: Shape, parts: usize, x: &[T], y: &mut [T]) {
+    let Shape { rows, cols } = shape;
     let width = block_width(cols, parts);
     assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
     if cols == 0 {
@@ -47,29 +50,15 @@ pub fn unpack_columns<T: Element>(pool: &Pool, rows: usize, cols: usize, parts: 
 }
 
 /// y [rows, cols / parts] = column block `part` of x [rows, cols], one of [`pack_columns`]'s.
-pub fn slice_columns<T: Element>(
-    pool: &Pool,
-    rows: usize,
-    cols: usize,
-    part: usize,
-    parts: usize,
-    x: &[T],
-    y: &mut [T],
-) {
+pub fn slice_columns<T: Element>(pool: &Pool, shape: Shape, part: usize, parts: usize, x: &[T], y: &mut [T]) {
+    let Shape { rows, cols } = shape;
     let width = block_width(cols, parts);
-    copy_panel_columns(pool, rows, cols, part * width, width, x, y);
+    copy_panel_columns(pool, PanelShape { rows, cols, first: part * width, count: width }, x, y);
 }
 
 /// y [rows, count] = columns `first..first + count` of x [rows, cols].
-pub fn copy_panel_columns<T: Element>(
-    pool: &Pool,
-    rows: usize,
-    cols: usize,
-    first: usize,
-    count: usize,
-    x: &[T],
-    y: &mut [T],
-) {
+pub fn copy_panel_columns<T: Element>(pool: &Pool, shape: PanelShape, x: &[T], y: &mut [T]) {
+    let PanelShape { rows, cols, first, count } = shape;
     check_panel(rows, cols, first, count, x.len(), y.len());
     if count == 0 {
         return;
@@ -82,15 +71,8 @@ pub fn copy_panel_columns<T: Element>(
 
 /// Columns `first..first + count` of x [rows, cols] = y [rows, count], the inverse of
 /// [`copy_panel_columns`]; other columns stay.
-pub fn store_panel_columns<T: Element>(
-    pool: &Pool,
-    rows: usize,
-    cols: usize,
-    first: usize,
-    count: usize,
-    y: &[T],
-    x: &mut [T],
-) {
+pub fn store_panel_columns<T: Element>(pool: &Pool, shape: PanelShape, y: &[T], x: &mut [T]) {
+    let PanelShape { rows, cols, first, count } = shape;
     check_panel(rows, cols, first, count, x.len(), y.len());
     if count == 0 {
         return;

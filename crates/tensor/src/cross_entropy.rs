@@ -9,12 +9,14 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{largest, sum};
 use crate::pool::Pool;
+use crate::shape::LogitsShape;
 
 /// A target that is left out: its row has no loss and no gradient.
 pub const IGNORED: u32 = u32::MAX;
 
 /// max `[rows]` = the largest of each row's valid logits; minus infinity if there are none.
-pub fn cross_entropy_max<T: Element>(pool: &Pool, rows: usize, cols: usize, valid: usize, logits: &[T], max: &mut [T]) {
+pub fn cross_entropy_max<T: Element>(pool: &Pool, shape: LogitsShape, logits: &[T], max: &mut [T]) {
+    let LogitsShape { rows, cols, valid, .. } = shape;
     assert_eq!((logits.len(), max.len()), (rows * cols, rows));
     assert!(valid <= cols);
     let piece = pool.rows_per_piece(rows, cols);
@@ -35,15 +37,13 @@ pub fn cross_entropy_max<T: Element>(pool: &Pool, rows: usize, cols: usize, vali
 /// target.
 pub fn cross_entropy_sums<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
-    valid: usize,
-    start: usize,
+    shape: LogitsShape,
     logits: &[T],
     max: &[T],
     targets: &[u32],
     sums: &mut [T],
 ) {
+    let LogitsShape { rows, cols, valid, start } = shape;
     assert_eq!((logits.len(), sums.len()), (rows * cols, rows * 2));
     assert_eq!((max.len(), targets.len()), (rows, rows));
     assert!(valid <= cols);
@@ -77,16 +77,14 @@ pub fn cross_entropy_loss<T: Element>(sums: &[T], targets: &[u32]) -> f64 {
 /// no loss, and their gradient is 0.
 pub fn cross_entropy_gradient<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
-    valid: usize,
-    start: usize,
+    shape: LogitsShape,
     logits: &mut [T],
     max: &[T],
     sums: &[T],
     targets: &[u32],
     scale: T,
 ) -> f64 {
+    let LogitsShape { rows, cols, valid, start } = shape;
     assert_eq!((logits.len(), sums.len()), (rows * cols, rows * 2));
     assert_eq!((max.len(), targets.len()), (rows, rows));
     assert!(valid <= cols);

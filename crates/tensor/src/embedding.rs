@@ -5,18 +5,12 @@
 use crate::element::Element;
 use crate::lanes::add;
 use crate::pool::Pool;
+use crate::shape::{Shape, TableShape};
 use std::mem::replace;
 
 /// y [rows, cols] = the table's row of each token, zero where another rank holds it.
-pub fn embed_forward<T: Element>(
-    pool: &Pool,
-    rows: usize,
-    cols: usize,
-    tokens: &[u32],
-    table: &[T],
-    start: usize,
-    y: &mut [T],
-) {
+pub fn embed_forward<T: Element>(pool: &Pool, shape: TableShape, tokens: &[u32], table: &[T], y: &mut [T]) {
+    let TableShape { rows, cols, start } = shape;
     assert_eq!((tokens.len(), y.len()), (rows, rows * cols));
     if cols == 0 {
         return;
@@ -37,14 +31,13 @@ pub fn embed_forward<T: Element>(
 /// holds it; from zero unless `accumulate`.
 pub fn embed_backward<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
+    shape: TableShape,
     tokens: &[u32],
     dy: &[T],
     dtable: &mut [T],
-    start: usize,
     accumulate: bool,
 ) {
+    let TableShape { rows, cols, start } = shape;
     assert_eq!((tokens.len(), dy.len()), (rows, rows * cols));
     if cols == 0 {
         return;
@@ -68,12 +61,12 @@ pub fn embed_backward<T: Element>(
 /// Row r of x [rows, cols] += row position(r) of positions [_, cols].
 pub fn add_positions<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
+    shape: Shape,
     x: &mut [T],
     positions: &[T],
     position: impl Fn(usize) -> usize + Sync,
 ) {
+    let Shape { rows, cols } = shape;
     assert_eq!(x.len(), rows * cols);
     if cols == 0 {
         return;
@@ -91,13 +84,13 @@ pub fn add_positions<T: Element>(
 /// from zero, all its rows, unless `accumulate`.
 pub fn positions_backward<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
+    shape: Shape,
     dy: &[T],
     dpositions: &mut [T],
     position: impl Fn(usize) -> usize,
     accumulate: bool,
 ) {
+    let Shape { rows, cols } = shape;
     assert_eq!(dy.len(), rows * cols);
     if cols == 0 {
         return;

@@ -8,6 +8,7 @@ use crate::element::Element;
 use crate::lanes::dot;
 use crate::matmul::Transpose;
 use crate::pool::{Disjoint, Pool};
+use crate::shape::ProductShape;
 
 /// Products with at least this many rows are left to [`crate::matmul`].
 pub const FEW_ROWS: usize = 16;
@@ -16,16 +17,8 @@ pub const FEW_ROWS: usize = 16;
 ///
 /// # Panics
 /// If `layout` is `Tn`.
-pub fn matmul_few_rows<T: Element>(
-    pool: &Pool,
-    layout: Transpose,
-    m: usize,
-    n: usize,
-    k: usize,
-    a: &[T],
-    b: &[T],
-    c: &mut [T],
-) {
+pub fn matmul_few_rows<T: Element>(pool: &Pool, shape: ProductShape, a: &[T], b: &[T], c: &mut [T]) {
+    let ProductShape { stored: layout, m, n, k } = shape;
     assert!(layout != Transpose::Tn, "a weight's gradient has no few rows");
     assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n), "{layout:?} {m}x{n}x{k}");
     if k == 0 {

@@ -8,17 +8,18 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{add, block_rows, column_sums};
 use crate::pool::Pool;
+use crate::shape::Shape;
 
 /// pre [rows, 2 * cols] += bias, kept for the backward pass; y [rows, cols] = curve(gate) up.
 pub fn bias_gated_forward<T: Element>(
     pool: &Pool,
     curve: Curve,
-    rows: usize,
-    cols: usize,
+    shape: Shape,
     pre: &mut [T],
     bias: Option<&[T]>,
     y: &mut [T],
 ) {
+    let Shape { rows, cols } = shape;
     assert_eq!((pre.len(), y.len()), (rows * 2 * cols, rows * cols));
     assert!(bias.is_none_or(|bias| bias.len() == 2 * cols));
     if cols == 0 {
@@ -59,13 +60,13 @@ fn activate<F: Function, T: Element>(pre: &[T], y: &mut [T]) {
 pub fn bias_gated_backward<T: Element>(
     pool: &Pool,
     curve: Curve,
-    rows: usize,
-    cols: usize,
+    shape: Shape,
     pre: &mut [T],
     dy: &[T],
     dbias: Option<&mut [T]>,
     accumulate: bool,
 ) {
+    let Shape { rows, cols } = shape;
     assert_eq!((pre.len(), dy.len()), (rows * 2 * cols, rows * cols));
     let piece = match dbias {
         Some(_) => block_rows(rows),

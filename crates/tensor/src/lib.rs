@@ -30,6 +30,7 @@ mod product;
 mod residual;
 mod rms_norm;
 mod rotary;
+mod shape;
 mod squared_error;
 mod transpose;
 mod turn;
@@ -38,7 +39,7 @@ mod vector;
 pub use activation::{activate_curve, bias_backward, bias_curve_backward, bias_curve_forward, bias_forward};
 pub use adamw::{AdamW, adamw};
 pub use attention::{
-    AttentionDropout, AttentionShape, CacheShape, attention_backward, attention_forward, cached_attention,
+    AttentionDropout, AttentionShape, CacheShape, attention_backward, attention_forward, cached_attention, newest_rows,
     pack_keys_values, store_keys_values, unpack_keys_values,
 };
 pub use buffer::Buffer;
@@ -58,5 +59,6 @@ pub use pool::Pool;
 pub use residual::{Dropout, dropout, residual_forward};
 pub use rms_norm::{rms_norm_backward, rms_norm_backward_sums, rms_norm_forward, rms_norm_squares};
 pub use rotary::{Rotary, rotate};
+pub use shape::{GroupShape, LogitsShape, NormShape, PanelShape, ProductShape, Shape, TableShape};
 pub use squared_error::{rounded, squared_error, squared_error_loss};
 pub use transpose::{matmul_as, matmul_as_scratch};

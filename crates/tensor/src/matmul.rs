@@ -5,6 +5,7 @@
 use crate::element::Element;
 use crate::pool::Pool;
 use crate::product::{Product, cut};
+use crate::shape::ProductShape;
 use gemm::Parallelism;
 
 /// How the two operands of a product are stored.
@@ -43,18 +44,9 @@ const TURN_FROM: usize = 64;
 
 /// C = op(A) op(B), or C += op(A) op(B) if `accumulate`: 2 m n k FLOPs. Bits depend on neither
 /// the number of threads nor on what C held before when it is not accumulated into.
-pub fn matmul<T: Element>(
-    pool: &Pool,
-    layout: Transpose,
-    m: usize,
-    n: usize,
-    k: usize,
-    a: &[T],
-    b: &[T],
-    c: &mut [T],
-    accumulate: bool,
-) {
-    let product = Product::new(layout, m, n, k, a, b, c, accumulate);
+pub fn matmul<T: Element>(pool: &Pool, shape: ProductShape, a: &[T], b: &[T], c: &mut [T], accumulate: bool) {
+    let ProductShape { stored: layout, m, n, .. } = shape;
+    let product = Product::new(shape, a, b, c, accumulate);
     let turn_a = layout == Transpose::Tn && m >= n && n >= TURN_FROM;
     let turn_b = layout == Transpose::Nt && m >= TURN_FROM && n >= CUT;
     let by_rows = !turn_b && m >= n;
@@ -76,16 +68,14 @@ pub fn matmul<T: Element>(
 /// crate would get from `gemm` with `threads` threads of rayon's current pool.
 pub fn library_matmul<T: Element>(
     threads: usize,
-    layout: Transpose,
-    m: usize,
-    n: usize,
-    k: usize,
+    shape: ProductShape,
     a: &[T],
     b: &[T],
     c: &mut [T],
     accumulate: bool,
 ) {
-    let product = Product::new(layout, m, n, k, a, b, c, accumulate);
+    let ProductShape { m, n, .. } = shape;
+    let product = Product::new(shape, a, b, c, accumulate);
     let parallelism = if threads == 1 { Parallelism::None } else { Parallelism::Rayon(threads) };
     product.run(0..m, 0..n, parallelism);
 }

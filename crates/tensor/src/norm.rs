@@ -8,9 +8,11 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{block_rows, column_sums, sum, sum_pairs};
 use crate::pool::Pool;
+use crate::shape::{NormShape, Shape};
 
 /// sums `[rows]` = the sum of each row over the local columns.
-pub fn norm_row_sums<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T], sums: &mut [T]) {
+pub fn norm_row_sums<T: Element>(pool: &Pool, shape: Shape, x: &[T], sums: &mut [T]) {
+    let Shape { rows, cols } = shape;
     assert_eq!((x.len(), sums.len()), (rows * cols, rows));
     let piece = pool.rows_per_piece(rows, cols);
     pool.each(sums.chunks_mut(piece).enumerate(), |(i, sums)| {
@@ -28,15 +30,8 @@ pub fn norm_row_sums<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T],
 
 /// squares `[rows]` = the sum of (x - mean)^2 of each row over the local columns, given the sums
 /// over all columns.
-pub fn norm_centered_squares<T: Element>(
-    pool: &Pool,
-    rows: usize,
-    cols: usize,
-    width: usize,
-    x: &[T],
-    sums: &[T],
-    squares: &mut [T],
-) {
+pub fn norm_centered_squares<T: Element>(pool: &Pool, shape: NormShape, x: &[T], sums: &[T], squares: &mut [T]) {
+    let NormShape { rows, cols, width, .. } = shape;
     assert_eq!((x.len(), sums.len(), squares.len()), (rows * cols, rows, rows));
     let piece = pool.rows_per_piece(rows, cols);
     pool.each(squares.chunks_mut(piece).enumerate(), |(i, squares)| {
@@ -81,10 +76,7 @@ impl<'a, T: Element> Statistics<'a, T> {
 /// y = xhat gamma + beta, given the sums and squares over all columns.
 pub fn norm_forward<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
-    width: usize,
-    eps: f64,
+    shape: NormShape,
     x: &[T],
     sums: &[T],
     squares: &[T],
@@ -92,6 +84,7 @@ pub fn norm_forward<T: Element>(
     beta: &[T],
     y: &mut [T],
 ) {
+    let NormShape { rows, cols, width, eps } = shape;
     assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
     assert_eq!((gamma.len(), beta.len()), (cols, cols));
     let statistics = Statistics::new(rows, width, eps, sums, squares);
@@ -121,10 +114,7 @@ pub fn norm_forward<T: Element>(
 /// column sums of dy xhat and of dy.
 pub fn norm_backward_sums<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
-    width: usize,
-    eps: f64,
+    shape: NormShape,
     x: &[T],
     sums: &[T],
     squares: &[T],
@@ -135,6 +125,7 @@ pub fn norm_backward_sums<T: Element>(
     dbeta: &mut [T],
     accumulate: bool,
 ) {
+    let NormShape { rows, cols, width, eps } = shape;
     assert_eq!((x.len(), dy.len()), (rows * cols, rows * cols));
     assert_eq!((gamma.len(), out.len()), (cols, rows * 2));
     let statistics = Statistics::new(rows, width, eps, sums, squares);
@@ -169,10 +160,7 @@ pub fn norm_backward_sums<T: Element>(
 /// (s1, s2) = the rows of `reduced` [rows, 2]: [`norm_backward_sums`]' `out` over all columns.
 pub fn norm_backward<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
-    width: usize,
-    eps: f64,
+    shape: NormShape,
     x: &[T],
     sums: &[T],
     squares: &[T],
@@ -182,6 +170,7 @@ pub fn norm_backward<T: Element>(
     dx: &mut [T],
     accumulate_dx: bool,
 ) {
+    let NormShape { rows, cols, width, eps } = shape;
     assert_eq!((x.len(), dy.len(), dx.len()), (rows * cols, rows * cols, rows * cols));
     assert_eq!((gamma.len(), reduced.len()), (cols, rows * 2));
     let statistics = Statistics::new(rows, width, eps, sums, squares);

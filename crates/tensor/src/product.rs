@@ -3,8 +3,8 @@
 //! Letters: C [m, n] = op(A) op(B), contracted over k.
 
 use crate::element::Element;
-use crate::matmul::Transpose;
 use crate::pool::Disjoint;
+use crate::shape::ProductShape;
 use crate::turn::turn;
 use gemm::Parallelism;
 use std::ops::Range;
@@ -38,19 +38,11 @@ struct Operand<'a, T> {
 }
 
 impl<'a, T: Element> Product<'a, T> {
-    pub(crate) fn new(
-        layout: Transpose,
-        m: usize,
-        n: usize,
-        k: usize,
-        a: &'a [T],
-        b: &'a [T],
-        c: &'a mut [T],
-        accumulate: bool,
-    ) -> Self {
-        assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n), "{layout:?} {m}x{n}x{k}");
-        let a = Operand { values: a, strides: layout.lhs(m, k) };
-        let b = Operand { values: b, strides: layout.rhs(n, k) };
+    pub(crate) fn new(shape: ProductShape, a: &'a [T], b: &'a [T], c: &'a mut [T], accumulate: bool) -> Self {
+        let ProductShape { stored, m, n, k } = shape;
+        assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n), "{shape:?}");
+        let a = Operand { values: a, strides: stored.lhs(m, k) };
+        let b = Operand { values: b, strides: stored.rhs(n, k) };
         Product { m, n, k, a, b, c: Disjoint::new(c), accumulate }
     }
 

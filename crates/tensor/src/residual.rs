@@ -5,6 +5,7 @@
 
 use crate::element::Element;
 use crate::pool::Pool;
+use crate::shape::Shape;
 
 /// The factor of surviving elements, 1 / (1 - p), and whether element (row, column) survives.
 pub type Dropout<'a, T> = (T, &'a (dyn Fn(usize, usize) -> bool + Sync));
@@ -13,12 +14,12 @@ pub type Dropout<'a, T> = (T, &'a (dyn Fn(usize, usize) -> bool + Sync));
 /// gradient likewise.
 pub fn dropout<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
+    shape: Shape,
     x: &mut [T],
     scale: T,
     keep: impl Fn(usize, usize) -> bool + Sync,
 ) {
+    let Shape { rows, cols } = shape;
     assert_eq!(x.len(), rows * cols);
     if cols == 0 {
         return;
@@ -41,13 +42,13 @@ fn dropped<T: Element>(x: T, scale: T, keep: bool) -> T {
 /// x [rows, cols] becomes residual + dropout(x + bias).
 pub fn residual_forward<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
+    shape: Shape,
     x: &mut [T],
     bias: Option<&[T]>,
     residual: &[T],
     dropout: Option<Dropout<'_, T>>,
 ) {
+    let Shape { rows, cols } = shape;
     assert_eq!((x.len(), residual.len()), (rows * cols, rows * cols));
     assert!(bias.is_none_or(|bias| bias.len() == cols));
     if cols == 0 {

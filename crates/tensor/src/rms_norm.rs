@@ -8,9 +8,11 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{block_rows, column_sums, sum, sum_pairs};
 use crate::pool::Pool;
+use crate::shape::{NormShape, Shape};
 
 /// squares `[rows]` = the sum of x^2 of each row over the local columns.
-pub fn rms_norm_squares<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T], squares: &mut [T]) {
+pub fn rms_norm_squares<T: Element>(pool: &Pool, shape: Shape, x: &[T], squares: &mut [T]) {
+    let Shape { rows, cols } = shape;
     assert_eq!((x.len(), squares.len()), (rows * cols, rows));
     let piece = pool.rows_per_piece(rows, cols);
     pool.each(squares.chunks_mut(piece).enumerate(), |(i, squares)| {
@@ -48,17 +50,8 @@ impl<'a, T: Element> Statistics<'a, T> {
 }
 
 /// y = xhat gamma, given the squares over all columns.
-pub fn rms_norm_forward<T: Element>(
-    pool: &Pool,
-    rows: usize,
-    cols: usize,
-    width: usize,
-    eps: f64,
-    x: &[T],
-    squares: &[T],
-    gamma: &[T],
-    y: &mut [T],
-) {
+pub fn rms_norm_forward<T: Element>(pool: &Pool, shape: NormShape, x: &[T], squares: &[T], gamma: &[T], y: &mut [T]) {
+    let NormShape { rows, cols, width, eps } = shape;
     assert_eq!((x.len(), y.len(), gamma.len()), (rows * cols, rows * cols, cols));
     let statistics = Statistics::new(rows, width, eps, squares);
     if cols == 0 {
@@ -86,10 +79,7 @@ pub fn rms_norm_forward<T: Element>(
 /// [`rms_norm_backward`]; dgamma `[cols]` = (or += if `accumulate`) the column sums of dy xhat.
 pub fn rms_norm_backward_sums<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
-    width: usize,
-    eps: f64,
+    shape: NormShape,
     x: &[T],
     squares: &[T],
     gamma: &[T],
@@ -98,6 +88,7 @@ pub fn rms_norm_backward_sums<T: Element>(
     dgamma: &mut [T],
     accumulate: bool,
 ) {
+    let NormShape { rows, cols, width, eps } = shape;
     assert_eq!((x.len(), dy.len()), (rows * cols, rows * cols));
     assert_eq!((gamma.len(), out.len()), (cols, rows));
     let statistics = Statistics::new(rows, width, eps, squares);
@@ -127,10 +118,7 @@ pub fn rms_norm_backward_sums<T: Element>(
 /// [`rms_norm_backward_sums`]' `out` over all columns.
 pub fn rms_norm_backward<T: Element>(
     pool: &Pool,
-    rows: usize,
-    cols: usize,
-    width: usize,
-    eps: f64,
+    shape: NormShape,
     x: &[T],
     squares: &[T],
     gamma: &[T],
@@ -139,6 +127,7 @@ pub fn rms_norm_backward<T: Element>(
     dx: &mut [T],
     accumulate_dx: bool,
 ) {
+    let NormShape { rows, cols, width, eps } = shape;
     assert_eq!((x.len(), dy.len(), dx.len()), (rows * cols, rows * cols, rows * cols));
     assert_eq!((gamma.len(), reduced.len()), (cols, rows));
     let statistics = Statistics::new(rows, width, eps, squares);

@@ -6,6 +6,7 @@
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::pool::Pool;
+use crate::shape::GroupShape;
 
 /// Cosines and sines of the angles of some positions.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -42,15 +43,15 @@ impl<T: Element> Rotary<T> {
 /// returns how many elements queries and keys have. Values stay.
 pub fn rotate<T: Element>(
     pool: &Pool,
-    rows: usize,
-    groups: usize,
-    heads: usize,
+    shape: GroupShape,
     rotary: &Rotary<T>,
     at: impl Fn(usize) -> usize + Sync,
     x: &mut [T],
     back: bool,
 ) -> usize {
-    let (d, turning) = (rotary.head_dim, 2 * rotary.pairs);
+    let GroupShape { rows, groups, heads, head_dim: d } = shape;
+    let turning = 2 * rotary.pairs;
+    assert_eq!(d, rotary.head_dim, "angles of other heads");
     let cols = groups * (heads + 2) * d;
     assert_eq!(x.len(), rows * cols);
     if cols == 0 {

@@ -7,13 +7,15 @@ use crate::buffer::Buffer;
 use crate::element::Element;
 use crate::matmul::{Transpose, matmul};
 use crate::pool::Pool;
+use crate::shape::ProductShape;
 use crate::turn::turn;
 
 /// Side of the square blocks that are transposed at a time, so that both sides stay in L1.
 const BLOCK: usize = 64;
 
 /// Elements of scratch that [`matmul_as`] needs: the operands that the two layouts store apart.
-pub fn matmul_as_scratch(run_as: Transpose, stored: Transpose, m: usize, n: usize, k: usize) -> usize {
+pub fn matmul_as_scratch(run_as: Transpose, shape: ProductShape) -> usize {
+    let ProductShape { stored, m, n, k } = shape;
     let (flip_a, flip_b) = flips(run_as, stored);
     (if flip_a { m * k } else { 0 }) + (if flip_b { k * n } else { 0 })
 }
@@ -28,17 +30,15 @@ fn flips(run_as: Transpose, stored: Transpose) -> (bool, bool) {
 pub fn matmul_as<T: Element>(
     pool: &Pool,
     run_as: Transpose,
-    stored: Transpose,
-    m: usize,
-    n: usize,
-    k: usize,
+    shape: ProductShape,
     a: &[T],
     b: &[T],
     c: &mut [T],
     accumulate: bool,
     scratch: &mut Buffer<T>,
 ) {
-    let needed = matmul_as_scratch(run_as, stored, m, n, k);
+    let ProductShape { stored, m, n, k } = shape;
+    let needed = matmul_as_scratch(run_as, shape);
     if scratch.len() < needed {
         *scratch = Buffer::new(needed);
     }
@@ -58,7 +58,7 @@ pub fn matmul_as<T: Element>(
     } else {
         b
     };
-    matmul(pool, run_as, m, n, k, a, b, c, accumulate);
+    matmul(pool, ProductShape { stored: run_as, m, n, k }, a, b, c, accumulate);
 }
 
 /// y [cols, rows] = transposed x [rows, cols].

@@ -2,10 +2,10 @@
 
 use quadrille_spec::Activation;
 use quadrille_step::kind;
-use quadrille_tensor as kernels;
 use quadrille_tensor::Curve;
 
-use crate::{EngineError, RankEngine, Real};
+use crate::backend::{View, ViewMut};
+use crate::{Backend, EngineError, RankEngine};
 
 type Swept = Result<usize, EngineError>;
 
@@ -22,23 +22,21 @@ fn curve(function: Activation) -> (Curve, bool) {
     }
 }
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn bias(&mut self, op: &kind::Bias) -> Swept {
         let kind::Bias { bias, output, .. } = *op;
         self.write(output, |rank, x| {
-            let (rows, cols) = rank.dims(output);
-            kernels::bias_forward(&rank.pool, rows, cols, x, rank.read(bias)?);
-            Ok(x.len())
+            rank.backend.bias_forward(rank.shape(output), x, rank.read(bias)?)?;
+            Ok(x.elements())
         })
     }
 
     pub(super) fn bias_backward(&mut self, op: &kind::BiasBackward) -> Swept {
         let kind::BiasBackward { gradient, output, write } = *op;
         self.write(output, |rank, dbias| {
-            let ((rows, cols), dy) = (rank.dims(gradient), rank.read(gradient)?);
-            let add = rank.accumulates(write);
-            kernels::bias_backward(&rank.pool, rows, cols, dy, dbias, add);
-            Ok(dy.len())
+            let (shape, dy) = (rank.shape(gradient), rank.read(gradient)?);
+            rank.backend.bias_backward(shape, dy, dbias, rank.accumulates(write))?;
+            Ok(dy.elements())
         })
     }
 
@@ -46,12 +44,12 @@ impl<T: Real> RankEngine<'_, T> {
         let kind::BiasActivation { function, bias, output, activated, .. } = *op;
         self.write(activated, |rank, y| {
             rank.write(output, |rank, pre| {
-                let ((rows, cols), bias) = (rank.dims(activated), rank.read_some(bias)?);
+                let (shape, bias) = (rank.shape(activated), rank.read_some(bias)?);
                 match curve(function) {
-                    (curve, false) => kernels::bias_curve_forward(&rank.pool, curve, rows, cols, pre, bias, y),
-                    (curve, true) => kernels::bias_gated_forward(&rank.pool, curve, rows, cols, pre, bias, y),
-                }
-                Ok(pre.len())
+                    (curve, false) => rank.backend.bias_curve_forward(curve, shape, pre, bias, y),
+                    (curve, true) => rank.backend.bias_gated_forward(curve, shape, pre, bias, y),
+                }?;
+                Ok(pre.elements())
             })
         })
     }
@@ -61,10 +59,10 @@ impl<T: Real> RankEngine<'_, T> {
         self.write(output, |rank, activated| {
             let pre = rank.read(input)?;
             match curve(function) {
-                (curve, false) => kernels::activate_curve(&rank.pool, curve, pre, activated),
-                (curve, true) => kernels::activate_gated(&rank.pool, curve, pre, activated),
-            }
-            Ok(pre.len())
+                (curve, false) => rank.backend.activate_curve(curve, pre, activated),
+                (curve, true) => rank.backend.activate_gated(curve, pre, activated),
+            }?;
+            Ok(pre.elements())
         })
     }
 
@@ -77,18 +75,19 @@ impl<T: Real> RankEngine<'_, T> {
     }
 
     /// `in_place` holds the gradient of the function's output, or, with gates, its input.
-    fn activation_gradient(&self, op: &kind::ActivationBackward, in_place: &mut [T], dbias: Option<&mut [T]>) -> Swept {
+    fn activation_gradient(
+        &self,
+        op: &kind::ActivationBackward,
+        in_place: &mut B::ViewMut<'_>,
+        dbias: Option<&mut B::ViewMut<'_>>,
+    ) -> Swept {
         let kind::ActivationBackward { function, input, gradient, write, .. } = *op;
-        let ((rows, cols), add) = (self.dims(gradient), self.accumulates(write));
+        let (shape, add, backend) = (self.shape(gradient), self.accumulates(write), &self.backend);
         match curve(function) {
-            (curve, false) => {
-                kernels::bias_curve_backward(&self.pool, curve, rows, cols, self.read(input)?, in_place, dbias, add);
-            }
-            (curve, true) => {
-                kernels::bias_gated_backward(&self.pool, curve, rows, cols, in_place, self.read(gradient)?, dbias, add);
-            }
-        }
-        Ok(in_place.len())
+            (curve, false) => backend.bias_curve_backward(curve, shape, self.read(input)?, in_place, dbias, add),
+            (curve, true) => backend.bias_gated_backward(curve, shape, in_place, self.read(gradient)?, dbias, add),
+        }?;
+        Ok(in_place.elements())
     }
 
     pub(super) fn scale(&mut self, op: &kind::Scale) -> Swept {
@@ -96,10 +95,10 @@ impl<T: Real> RankEngine<'_, T> {
         let in_place = self.storage(input) == self.storage(output);
         self.write(output, |rank, x| {
             if !in_place {
-                kernels::copy(&rank.pool, x, rank.read(input)?);
+                rank.backend.copy(x, rank.read(input)?)?;
             }
-            kernels::scale(&rank.pool, x, T::from_f64(block.of(&rank.program.model).residual.scale));
-            Ok(x.len())
+            rank.backend.scale(x, block.of(&rank.program.model).residual.scale)?;
+            Ok(x.elements())
         })
     }
 
@@ -108,22 +107,20 @@ impl<T: Real> RankEngine<'_, T> {
         let in_place = self.storage(input) == self.storage(output);
         self.write(output, |rank, x| {
             if !in_place {
-                kernels::copy(&rank.pool, x, rank.read(input)?);
+                rank.backend.copy(x, rank.read(input)?)?;
             }
-            let ((rows, cols), (scale, keep)) = (rank.dims(input), rank.mask(site, output));
-            kernels::dropout(&rank.pool, rows, cols, x, scale, keep);
-            Ok(x.len())
+            rank.backend.dropout(rank.shape(input), x, &rank.mask(site, output))?;
+            Ok(x.elements())
         })
     }
 
     pub(super) fn residual(&mut self, op: &kind::Residual) -> Swept {
         let kind::Residual { bias, residual, output, dropout, .. } = *op;
         self.write(output, |rank, x| {
-            let ((rows, cols), bias) = (rank.dims(output), rank.read_some(bias)?);
+            let (shape, bias) = (rank.shape(output), rank.read_some(bias)?);
             let mask = dropout.map(|site| rank.mask(site, output));
-            let dropout = mask.as_ref().map(|(scale, keep)| (*scale, keep as _));
-            kernels::residual_forward(&rank.pool, rows, cols, x, bias, rank.read(residual)?, dropout);
-            Ok(x.len())
+            rank.backend.residual_forward(shape, x, bias, rank.read(residual)?, mask.as_ref())?;
+            Ok(x.elements())
         })
     }
 }

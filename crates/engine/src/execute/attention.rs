@@ -2,23 +2,22 @@
 
 use quadrille_spec::Attention;
 use quadrille_step::{BlockKind, DropoutSite, ValueId, kind};
-use quadrille_tensor as kernels;
-use quadrille_tensor::AttentionShape;
+use quadrille_tensor::{AttentionShape, Shape};
 
 use super::Done;
-use crate::{EngineError, RankEngine, Real};
+use crate::backend::{AttentionMask, View, ViewMut};
+use crate::{Backend, EngineError, RankEngine};
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn attention(&mut self, op: &kind::Attention) -> Done {
         let kind::Attention { block, dropout, qkv, keys_values, output, statistics } = *op;
         self.write(output, |rank, out| {
             rank.write(statistics, |rank, statistics| {
                 let shape = rank.attention_shape(block, output);
-                let keep = dropout.map(|site| rank.attention_mask(site, block, output, shape));
-                let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
+                let mask = dropout.map(|site| rank.attention_mask(site, block, output, shape));
                 let (qkv, keys_values) = (rank.read(qkv)?, rank.read_some(keys_values)?);
-                kernels::attention_forward(&rank.pool, shape, qkv, keys_values, out, statistics, dropout);
-                rank.flops.attention_forward += flops(shape, out.len());
+                rank.backend.attention_forward(shape, qkv, keys_values, out, statistics, mask.as_ref())?;
+                rank.flops.attention_forward += flops(shape, out.elements());
                 Ok(())
             })
         })
@@ -31,42 +30,43 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    fn attention_gradients(&mut self, op: &kind::AttentionBackward, dqkv: &mut [T], dkv: Option<&mut [T]>) -> Done {
+    fn attention_gradients(
+        &mut self,
+        op: &kind::AttentionBackward,
+        dqkv: &mut B::ViewMut<'_>,
+        dkv: Option<&mut B::ViewMut<'_>>,
+    ) -> Done {
         let kind::AttentionBackward { block, qkv, keys_values, result, statistics, gradient, dropout, .. } = *op;
         let shape = self.attention_shape(block, result);
         let (qkv, out, dout) = (self.read(qkv)?, self.read(result)?, self.read(gradient)?);
-        let (statistics, heads) = (self.read(statistics)?, out.len());
-        let keep = dropout.map(|site| self.attention_mask(site, block, result, shape));
-        let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
-        let keys_values = self.read_some(keys_values)?.zip(dkv);
-        kernels::attention_backward(&self.pool, shape, qkv, keys_values, out, statistics, dout, dqkv, dropout);
+        let (statistics, heads) = (self.read(statistics)?, out.elements());
+        let mask = dropout.map(|site| self.attention_mask(site, block, result, shape));
+        let (keys_values, mask) = (self.read_some(keys_values)?.zip(dkv), mask.as_ref());
+        self.backend.attention_backward(shape, qkv, keys_values, out, statistics, dout, dqkv, mask)?;
         self.flops.attention_backward += 2 * flops(shape, heads);
         Ok(())
     }
 
-    /// Scale and mask of a dropout over attention probabilities, by local sequence and head, query and key.
+    /// A dropout over the attention probabilities of a block whose local result is `output`.
     fn attention_mask(
         &self,
         site: DropoutSite,
         block: BlockKind,
         output: ValueId,
         shape: AttentionShape,
-    ) -> (T, impl Fn(usize, usize, usize, usize) -> bool + Sync + use<T>) {
-        let mask = self.step_dropout(site);
-        let seq_len = shape.seq_len;
-        let first_sequence = self.rows_of(output).sequence(0);
-        let first_head = self.first_col(output) / shape.head_dim;
-        let heads = block.of(&self.program.model).attention.heads;
-        let keep = move |sequence: usize, head: usize, query: usize, key: usize| {
-            let row = ((first_sequence + sequence) * heads + first_head + head) * seq_len + query;
-            mask.keeps((row * seq_len + key) as u64)
-        };
-        (T::from_f64(mask.scale), keep)
+    ) -> AttentionMask {
+        AttentionMask {
+            dropout: self.step_dropout(site),
+            first_sequence: self.rows_of(output).sequence(0),
+            first_head: self.first_col(output) / shape.head_dim,
+            heads: block.of(&self.program.model).attention.heads,
+            seq_len: shape.seq_len,
+        }
     }
 
     /// The shape of a block's attention whose local result is `output`.
     fn attention_shape(&self, block: BlockKind, output: ValueId) -> AttentionShape {
-        let (rows, cols) = self.dims(output);
+        let Shape { rows, cols } = self.shape(output);
         let Attention { head_dim, causal, window, cap, .. } = block.of(&self.program.model).attention;
         let (seq_len, context) = (self.program.layout.seq_len, self.context_part());
         let (sequences, heads) = (rows / context.tokens(seq_len), cols / head_dim);
@@ -83,11 +83,8 @@ impl<T: Real> RankEngine<'_, T> {
     pub(super) fn rotate(&mut self, op: &kind::Rotate) -> Result<usize, EngineError> {
         let kind::Rotate { block, back, output, .. } = *op;
         self.write(output, |rank, qkv| {
-            let ((rows, cols), heads, tokens) = (rank.dims(output), rank.group_heads(block), rank.rows_of(output));
-            let groups = cols / ((heads + 2) * block.of(&rank.program.model).attention.head_dim);
-            let (pool, table, pass) = (&rank.pool, rank.rotary(block), &rank.pass);
-            let at = |row: usize| pass.position(tokens, row).unwrap_or_else(|| tokens.token(row));
-            Ok(kernels::rotate(pool, rows, groups, heads, table, at, qkv, back))
+            let Shape { rows, cols } = rank.shape(output);
+            rank.backend.rotate(rank.groups(block, rows, cols), rank.angles(block), rank.positions(output), qkv, back)
         })
     }
 }

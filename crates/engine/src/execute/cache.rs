@@ -2,21 +2,21 @@
 
 use quadrille_spec::Axis;
 use quadrille_step::{BlockKind, Purpose, Wanted, kind};
-use quadrille_tensor as kernels;
-use quadrille_tensor::CacheShape;
+use quadrille_tensor::{CacheShape, Shape};
 
 use super::Done;
-use crate::{EngineError, RankEngine, Real};
+use crate::backend::{View, ViewMut};
+use crate::{Backend, EngineError, RankEngine};
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn store_keys_values(&mut self, op: &kind::StoreKeysValues) -> Result<usize, EngineError> {
         let kind::StoreKeysValues { block, input: qkv, output: cache } = *op;
         let (shape, part) = (self.cache_shape(block), self.microbatch);
         self.write(cache, |rank, cache| {
             let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
-            let cache = &mut cache[part * shape.elements()..(part + 1) * shape.elements()];
-            kernels::store_keys_values(&rank.pool, shape, starts, qkv, cache);
-            Ok(2 * qkv.len() / (rank.group_heads(block) + 2))
+            let cache = &mut B::part(cache, part * shape.elements()..(part + 1) * shape.elements());
+            rank.backend.store_keys_values(shape, starts, qkv, cache)?;
+            Ok(2 * qkv.elements() / (rank.group_heads(block) + 2))
         })
     }
 
@@ -25,8 +25,8 @@ impl<T: Real> RankEngine<'_, T> {
         let (shape, part) = (self.cache_shape(block), self.microbatch);
         self.write(output, |rank, out| {
             let (starts, qkv) = (rank.starts(), rank.read(qkv)?);
-            let cache = &rank.read(cache)?[part * shape.elements()..(part + 1) * shape.elements()];
-            kernels::cached_attention(&rank.pool, shape, starts, qkv, cache, out);
+            let cache = rank.read(cache)?.part(part * shape.elements()..(part + 1) * shape.elements());
+            rank.backend.cached_attention(shape, starts, qkv, cache, out)?;
             let seen: usize = starts.iter().map(|start| start + shape.tokens).sum();
             rank.flops.attention_forward += 4 * (seen * shape.tokens * shape.heads * shape.head_dim) as u64;
             Ok(())
@@ -37,18 +37,17 @@ impl<T: Real> RankEngine<'_, T> {
     pub(super) fn collect_rows(&mut self, op: &kind::CollectRows) -> Result<usize, EngineError> {
         let kind::CollectRows { wanted, input, output } = *op;
         self.write(output, |rank, collected| {
-            let (tokens, (rows, cols)) = (rank.program.layout.seq_len, rank.dims(input));
+            let (tokens, Shape { rows, cols }) = (rank.program.layout.seq_len, rank.shape(input));
             let (first, sequences, x) = (rank.first_sequence(), rows / tokens, rank.read(input)?);
-            let len = collected.len() / rank.program.layout.microbatches();
-            let collected = &mut collected[rank.microbatch * len..(rank.microbatch + 1) * len];
+            let len = collected.elements() / rank.program.layout.microbatches();
+            let collected = &mut B::part(collected, rank.microbatch * len..(rank.microbatch + 1) * len);
             match wanted {
-                Wanted::Every => kernels::copy(&rank.pool, collected, x),
+                Wanted::Every => rank.backend.copy(collected, x),
                 Wanted::Newest => {
                     let newest = &rank.pass.newest[first..first + sequences];
-                    let rows = collected.chunks_exact_mut(cols).zip(x.chunks_exact(tokens * cols)).zip(newest);
-                    rows.for_each(|((to, from), row)| to.copy_from_slice(&from[row * cols..(row + 1) * cols]));
+                    rank.backend.newest_rows(cols, tokens, newest, x, collected)
                 }
-            }
+            }?;
             Ok(len)
         })
     }

@@ -6,17 +6,17 @@ use quadrille_step::{Collective, Members, Reduction, Scalar, StorageId, kind, pa
 
 use super::Done;
 use crate::slots::Block;
-use crate::{EngineError, RankEngine, Real};
+use crate::{Backend, EngineError, RankEngine};
 
 /// A collective under way, with the buffers that it holds.
-pub(crate) enum Flight<T> {
+pub(crate) enum Flight<B: Backend> {
     /// One buffer, reduced in place.
-    InPlace(Pending<Block<T>>),
+    InPlace(Pending<Block<B>>),
     /// Input and output.
-    Apart(Pending<(Block<T>, Block<T>)>),
+    Apart(Pending<(Block<B>, Block<B>)>),
 }
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn issue(&mut self, collective: Collective) -> Done {
         let (input, output) = (self.storage(collective.input), self.storage(collective.output));
         let elements = |value| self.value(value).local_elements;
@@ -31,30 +31,32 @@ impl<T: Real> RankEngine<'_, T> {
         let (context, in_place) = (self.context, input == output);
         let flight = match (collective.kind, collective.members) {
             (CollectiveKind::ReduceScatter, _) if in_place => {
-                Flight::InPlace(context.reduce_scatter_in_place::<T, _>(group, sent))
+                Flight::InPlace(context.reduce_scatter_in_place::<B::Real, _>(group, sent))
             }
             (CollectiveKind::AllGather, _) if in_place => {
-                Flight::InPlace(context.all_gather_in_place::<T, _>(group, sent))
+                Flight::InPlace(context.all_gather_in_place::<B::Real, _>(group, sent))
             }
             (CollectiveKind::ReduceScatter, _) => {
                 let (sent, received) = (sent.first(payload), self.slots.take(output)?.first(got));
-                Flight::Apart(context.reduce_scatter::<T, _, _>(group, sent, received))
+                Flight::Apart(context.reduce_scatter::<B::Real, _, _>(group, sent, received))
             }
             (CollectiveKind::AllGather, _) => {
                 let (sent, received) = (sent.first(given), self.slots.take(output)?.first(payload));
-                Flight::Apart(context.all_gather::<T, _, _>(group, sent, received))
+                Flight::Apart(context.all_gather::<B::Real, _, _>(group, sent, received))
             }
             (CollectiveKind::AllReduce, _) => {
                 let how = match collective.reduction {
                     Reduction::Sum => Combine::Sum,
                     Reduction::Max => Combine::Max,
                 };
-                Flight::InPlace(context.all_reduce::<T, _>(group, how, sent.first(given)))
+                Flight::InPlace(context.all_reduce::<B::Real, _>(group, how, sent.first(given)))
             }
             (CollectiveKind::Broadcast, Members::Root(root)) => {
-                Flight::InPlace(context.broadcast::<T, _>(group, root, sent))
+                Flight::InPlace(context.broadcast::<B::Real, _>(group, root, sent))
             }
-            (CollectiveKind::Reduce, Members::Root(root)) => Flight::InPlace(context.reduce::<T, _>(group, root, sent)),
+            (CollectiveKind::Reduce, Members::Root(root)) => {
+                Flight::InPlace(context.reduce::<B::Real, _>(group, root, sent))
+            }
             (kind, _) => return Err(EngineError::NoSuchCollective { kind: kind.name() }),
         };
         self.flights.insert(output, flight);
@@ -82,7 +84,7 @@ impl<T: Real> RankEngine<'_, T> {
         Ok(())
     }
 
-    fn land(&mut self, input: StorageId, output: StorageId, flight: Flight<T>) -> Done {
+    fn land(&mut self, input: StorageId, output: StorageId, flight: Flight<B>) -> Done {
         match flight {
             Flight::InPlace(pending) => {
                 let buffer = pending.wait()?;
@@ -99,19 +101,17 @@ impl<T: Real> RankEngine<'_, T> {
 
     pub(super) fn reduce_scalar(&mut self, op: &kind::ReduceScalar) -> Done {
         let kind::ReduceScalar { scalar, axes } = *op;
-        let local = match scalar {
-            Scalar::Loss => vec![self.loss_sum, self.targets as f64],
-            Scalar::GradientNormSquared => vec![self.norm_squared],
-        };
-        let sums = self.context.all_reduce(&self.groups[&axes], Combine::Sum, local).wait()?;
+        let local = self.backend.take_scalar(scalar)?;
+        let sums = self.context.all_reduce::<f64, _>(&self.groups[&axes], Combine::Sum, local).wait()?;
+        self.backend.put_scalar(scalar, sums)?;
         match scalar {
             // An evaluation may go on to batches that have targets.
-            Scalar::Loss if sums[1] == 0.0 && self.program.trains() => {
-                return Err(EngineError::NoTargets { step: self.step });
+            Scalar::Loss if self.program.trains() && self.backend.totals()?.targets == 0 => {
+                Err(EngineError::NoTargets { step: self.step })
             }
-            Scalar::Loss => (self.loss_sum, self.targets) = (sums[0], sums[1] as u64),
-            Scalar::GradientNormSquared => self.norm_squared = sums[0],
+            Scalar::Loss => Ok(()),
+            // The last of a step's totals.
+            Scalar::GradientNormSquared => self.backend.prepare_update(&self.update_rule()),
         }
-        Ok(())
     }
 }

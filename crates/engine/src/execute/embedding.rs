@@ -2,78 +2,63 @@
 
 use quadrille_spec::Axis;
 use quadrille_step::{ValueId, kind};
-use quadrille_tensor as kernels;
+use quadrille_tensor::{Shape, TableShape};
 
-use crate::{EngineError, RankEngine, Real};
+use crate::backend::{View, ViewMut};
+use crate::{Backend, EngineError, RankEngine};
 
 type Swept = Result<usize, EngineError>;
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn embed(&mut self, op: &kind::Embed) -> Swept {
         let kind::Embed { table, output } = *op;
         self.write(output, |rank, y| {
-            let ((rows, cols), start) = (rank.dims(output), rank.vocabulary_start(table));
-            kernels::embed_forward(
-                &rank.pool,
-                rows,
-                cols,
-                &rank.samples.tokens[0][rank.sample_rows(output)],
-                rank.read(table)?,
-                start,
-                y,
-            );
-            Ok(y.len())
+            let (shape, rows) = (rank.table_shape(output, table), rank.sample_rows(output));
+            rank.backend.embed_forward(shape, &rank.samples, rows, rank.read(table)?, y)?;
+            Ok(y.elements())
         })
     }
 
     pub(super) fn embed_backward(&mut self, op: &kind::EmbedBackward) -> Swept {
         let kind::EmbedBackward { gradient, output, write } = *op;
         self.write(output, |rank, dtable| {
-            let ((rows, cols), start) = (rank.dims(gradient), rank.vocabulary_start(output));
+            let (shape, rows) = (rank.table_shape(gradient, output), rank.sample_rows(gradient));
             let (add, dy) = (rank.accumulates(write), rank.read(gradient)?);
-            kernels::embed_backward(
-                &rank.pool,
-                rows,
-                cols,
-                &rank.samples.tokens[0][rank.sample_rows(gradient)],
-                dy,
-                dtable,
-                start,
-                add,
-            );
-            Ok(dy.len())
+            rank.backend.embed_backward(shape, &rank.samples, rows, dy, dtable, add)?;
+            Ok(dy.elements())
         })
     }
 
     pub(super) fn patches(&mut self, op: &kind::Patches) -> Swept {
         let output = op.output;
         self.write(output, |rank, y| {
-            let ((_, values), rows) = (rank.dims(output), rank.sample_rows(output));
-            let numbers = &rank.samples.patches[0][rows.start * values..rows.end * values];
-            kernels::rounded(&rank.pool, numbers, y);
-            Ok(y.len())
+            rank.backend.patches(&rank.samples, rank.sample_numbers(output), y)?;
+            Ok(y.elements())
         })
     }
 
     pub(super) fn add_positions(&mut self, op: &kind::AddPositions) -> Swept {
         let kind::AddPositions { positions, output, .. } = *op;
         self.write(output, |rank, x| {
-            let ((rows, cols), at) = (rank.dims(output), rank.rows_of(output));
-            let pass = &rank.pass;
-            let position = |row: usize| pass.position(at, row).unwrap_or_else(|| at.position(row));
-            kernels::add_positions(&rank.pool, rows, cols, x, rank.read(positions)?, position);
-            Ok(x.len())
+            rank.backend.add_positions(rank.shape(output), x, rank.read(positions)?, rank.positions(output))?;
+            Ok(x.elements())
         })
     }
 
     pub(super) fn positions_backward(&mut self, op: &kind::PositionsBackward) -> Swept {
         let kind::PositionsBackward { gradient, output, write } = *op;
         self.write(output, |rank, dpositions| {
-            let ((rows, cols), at) = (rank.dims(gradient), rank.rows_of(gradient));
+            let (shape, at) = (rank.shape(gradient), rank.positions(gradient));
             let (dy, add) = (rank.read(gradient)?, rank.accumulates(write));
-            kernels::positions_backward(&rank.pool, rows, cols, dy, dpositions, |row| at.position(row), add);
-            Ok(dy.len())
+            rank.backend.positions_backward(shape, dy, dpositions, at, add)?;
+            Ok(dy.elements())
         })
+    }
+
+    /// What lookups in this rank's rows of a vocabulary table work on, for the tokens of a value.
+    fn table_shape(&self, tokens: ValueId, table: ValueId) -> TableShape {
+        let Shape { rows, cols } = self.shape(tokens);
+        TableShape { rows, cols, start: self.vocabulary_start(table) }
     }
 
     /// The first token id of this rank's rows of a vocabulary table.

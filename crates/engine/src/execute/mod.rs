@@ -1,5 +1,5 @@
-//! The interpreter: one function per operation kind and direction, calling kernels or the communicator. What is
-//! counted is taken from the slices that the kernels get.
+//! The interpreter: one function per operation kind and direction, calling the backend or the communicator. What is
+//! counted is taken from the views that the kernels get.
 
 mod activation;
 mod attention;
@@ -16,15 +16,18 @@ use std::ops::Range;
 
 use quadrille_spec::Dropout;
 use quadrille_step::{DropoutSite, Operation, StorageId, Value, ValueId, Write};
+use quadrille_tensor::Shape;
 
 pub(crate) use communication::Flight;
+pub(crate) use matmul::shape;
 pub use matmul::transpose;
 
-use crate::{EngineError, RankEngine, Real};
+use crate::backend::{ElementMask, Positions};
+use crate::{Backend, EngineError, RankEngine};
 
 type Done = Result<(), EngineError>;
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     /// Executes one operation.
     pub(crate) fn execute(&mut self, operation: &Operation) -> Done {
         let swept = match operation {
@@ -102,28 +105,28 @@ impl<T: Real> RankEngine<'_, T> {
         first..first + value.local_elements
     }
 
-    pub(crate) fn read(&self, id: ValueId) -> Result<&[T], EngineError> {
-        Ok(&self.slots.read(self.storage(id))?[self.range(id)])
+    pub(crate) fn read(&self, id: ValueId) -> Result<B::View<'_>, EngineError> {
+        self.slots.read(self.storage(id), self.range(id))
     }
 
-    fn read_some(&self, id: Option<ValueId>) -> Result<Option<&[T]>, EngineError> {
+    fn read_some(&self, id: Option<ValueId>) -> Result<Option<B::View<'_>>, EngineError> {
         id.map(|id| self.read(id)).transpose()
     }
 
     /// Local rows and columns.
-    fn dims(&self, id: ValueId) -> (usize, usize) {
-        (self.value(id).local_rows, self.value(id).local_cols)
+    fn shape(&self, id: ValueId) -> Shape {
+        Shape { rows: self.value(id).local_rows, cols: self.value(id).local_cols }
     }
 
     /// Moves the value's elements out, lets `write` fill them beside everything else, and puts them back.
     fn write<R>(
         &mut self,
         id: ValueId,
-        write: impl FnOnce(&mut Self, &mut [T]) -> Result<R, EngineError>,
+        write: impl FnOnce(&mut Self, &mut B::ViewMut<'_>) -> Result<R, EngineError>,
     ) -> Result<R, EngineError> {
         let (storage, range) = (self.storage(id), self.range(id));
         let mut block = self.slots.take(storage)?;
-        let result = write(self, &mut block[range]);
+        let result = write(self, &mut block.view_mut(range));
         self.slots.put(storage, block);
         result
     }
@@ -142,12 +145,14 @@ impl<T: Real> RankEngine<'_, T> {
         Dropout::new(self.seed, &site.to_string(), self.step, self.program.model.dropout)
     }
 
-    /// Scale and mask of a dropout over the elements of `value`, by local row and column.
-    fn mask(&self, site: DropoutSite, value: ValueId) -> (T, impl Fn(usize, usize) -> bool + Sync + use<T>) {
-        let mask = self.step_dropout(site);
-        let (rows, first_col) = (self.rows_of(value), self.first_col(value));
-        let cols = self.value(value).cols;
-        let keep = move |row: usize, col: usize| mask.keeps((rows.logical(row) * cols + first_col + col) as u64);
-        (T::from_f64(mask.scale), keep)
+    /// A dropout over the elements of `value`.
+    fn mask(&self, site: DropoutSite, value: ValueId) -> ElementMask {
+        let (rows, first_col, cols) = (self.rows_of(value), self.first_col(value), self.value(value).cols);
+        ElementMask { dropout: self.step_dropout(site), rows, first_col, cols }
+    }
+
+    /// The positions of a value's rows.
+    fn positions(&self, value: ValueId) -> Positions<'_> {
+        self.pass.of(self.rows_of(value))
     }
 }

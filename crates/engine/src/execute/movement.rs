@@ -2,52 +2,54 @@
 
 use quadrille_spec::Axis;
 use quadrille_step::{BlockKind, Panel, ValueId, kind};
-use quadrille_tensor as kernels;
+use quadrille_tensor::{GroupShape, PanelShape, Shape};
 
-use crate::{EngineError, RankEngine, Real};
+use super::Done;
+use crate::backend::{View, ViewMut};
+use crate::{Backend, EngineError, RankEngine};
 
 type Swept = Result<usize, EngineError>;
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn pack(&mut self, op: &kind::Pack) -> Swept {
-        let (parts, (rows, cols)) = (self.parts(op.axis), self.dims(op.input));
-        self.moves(op.input, op.output, |rank, x, y| kernels::pack_columns(&rank.pool, rows, cols, parts, x, y))
+        let (parts, shape) = (self.parts(op.axis), self.shape(op.input));
+        self.moves(op.input, op.output, |rank, x, y| rank.backend.pack_columns(shape, parts, x, y))
     }
 
     pub(super) fn unpack(&mut self, op: &kind::Unpack) -> Swept {
-        let (parts, (rows, cols)) = (self.parts(op.axis), self.dims(op.output));
-        self.moves(op.input, op.output, |rank, x, y| kernels::unpack_columns(&rank.pool, rows, cols, parts, x, y))
+        let (parts, shape) = (self.parts(op.axis), self.shape(op.output));
+        self.moves(op.input, op.output, |rank, x, y| rank.backend.unpack_columns(shape, parts, x, y))
     }
 
     pub(super) fn slice_rows(&mut self, op: &kind::SliceRows) -> Swept {
         let part = self.place.on(op.axis);
         self.moves(op.input, op.output, |rank, x, y| {
-            let len = y.len();
-            kernels::copy(&rank.pool, y, &x[part * len..(part + 1) * len]);
+            let len = y.elements();
+            rank.backend.copy(y, x.part(part * len..(part + 1) * len))
         })
     }
 
     pub(super) fn slice_columns(&mut self, op: &kind::SliceColumns) -> Swept {
-        let (part, parts, (rows, cols)) = (self.place.on(op.axis), self.parts(op.axis), self.dims(op.input));
-        self.moves(op.input, op.output, |rank, x, y| kernels::slice_columns(&rank.pool, rows, cols, part, parts, x, y))
+        let (part, parts, shape) = (self.place.on(op.axis), self.parts(op.axis), self.shape(op.input));
+        self.moves(op.input, op.output, |rank, x, y| rank.backend.slice_columns(shape, part, parts, x, y))
     }
 
     pub(super) fn pack_keys_values(&mut self, op: &kind::PackKeysValues) -> Swept {
-        let (_, cols) = self.dims(op.input);
+        let cols = self.shape(op.input).cols;
         self.write(op.output, |rank, y| {
-            let (x, [groups, heads, head_dim]) = (rank.read(op.input)?, rank.key_groups(op.block, cols));
+            let x = rank.read(op.input)?;
             // Of gradients of weights a rank may have a share of the rows.
-            kernels::pack_keys_values(&rank.pool, x.len() / cols, groups, heads, head_dim, x, y);
-            Ok(y.len())
+            rank.backend.pack_keys_values(rank.groups(op.block, x.elements() / cols, cols), x, y)?;
+            Ok(y.elements())
         })
     }
 
     pub(super) fn unpack_keys_values(&mut self, op: &kind::UnpackKeysValues) -> Swept {
-        let (_, cols) = self.dims(op.output);
+        let cols = self.shape(op.output).cols;
         self.write(op.output, |rank, y| {
-            let (x, [groups, heads, head_dim]) = (rank.read(op.input)?, rank.key_groups(op.block, cols));
-            kernels::unpack_keys_values(&rank.pool, y.len() / cols, groups, heads, head_dim, x, y);
-            Ok(x.len())
+            let x = rank.read(op.input)?;
+            rank.backend.unpack_keys_values(rank.groups(op.block, y.elements() / cols, cols), x, y)?;
+            Ok(x.elements())
         })
     }
 
@@ -57,10 +59,11 @@ impl<T: Real> RankEngine<'_, T> {
         let Some(local) = self.held(panel) else { return Ok(0) };
         self.moves(input, output, |rank, x, y| {
             if panel.of_columns {
-                let ((rows, cols), (_, count)) = (rank.dims(input), rank.dims(output));
-                kernels::copy_panel_columns(&rank.pool, rows, cols, local * count, count, x, y);
+                let (Shape { rows, cols }, count) = (rank.shape(input), rank.shape(output).cols);
+                rank.backend.copy_panel_columns(PanelShape { rows, cols, first: local * count, count }, x, y)
             } else {
-                kernels::copy(&rank.pool, y, &x[local * y.len()..(local + 1) * y.len()]);
+                let len = y.elements();
+                rank.backend.copy(y, x.part(local * len..(local + 1) * len))
             }
         })
     }
@@ -72,25 +75,30 @@ impl<T: Real> RankEngine<'_, T> {
         self.write(output, |rank, y| {
             let x = rank.read(input)?;
             if panel.of_columns {
-                let ((_, count), (rows, cols)) = (rank.dims(input), rank.dims(output));
-                kernels::store_panel_columns(&rank.pool, rows, cols, local * count, count, x, y);
-                return Ok(x.len());
+                let (Shape { rows, cols }, count) = (rank.shape(output), rank.shape(input).cols);
+                rank.backend.store_panel_columns(PanelShape { rows, cols, first: local * count, count }, x, y)?;
+                return Ok(x.elements());
             }
-            let y = &mut y[local * x.len()..(local + 1) * x.len()];
+            let y = &mut B::part(y, local * x.elements()..(local + 1) * x.elements());
             if rank.accumulates(write) {
-                kernels::add_assign(&rank.pool, y, x);
+                rank.backend.add_assign(y, x)?;
             } else {
-                kernels::copy(&rank.pool, y, x);
+                rank.backend.copy(y, x)?;
             }
-            Ok(x.len())
+            Ok(x.elements())
         })
     }
 
     /// Fills `output` from `input`; counts what is written.
-    fn moves(&mut self, input: ValueId, output: ValueId, copy: impl FnOnce(&Self, &[T], &mut [T])) -> Swept {
+    fn moves(
+        &mut self,
+        input: ValueId,
+        output: ValueId,
+        copy: impl FnOnce(&Self, B::View<'_>, &mut B::ViewMut<'_>) -> Done,
+    ) -> Swept {
         self.write(output, |rank, y| {
-            copy(rank, rank.read(input)?, y);
-            Ok(y.len())
+            copy(rank, rank.read(input)?, y)?;
+            Ok(y.elements())
         })
     }
 
@@ -104,9 +112,9 @@ impl<T: Real> RankEngine<'_, T> {
         (panel.holder(size) == self.place.on(panel.axis)).then(|| panel.local_index(size))
     }
 
-    /// Of so many columns of a block's queries, keys and values: keys, queries of each, and columns of a head.
-    pub(super) fn key_groups(&self, block: BlockKind, cols: usize) -> [usize; 3] {
+    /// A block's queries, keys and values in so many rows and columns.
+    pub(super) fn groups(&self, block: BlockKind, rows: usize, cols: usize) -> GroupShape {
         let (heads, head_dim) = (self.group_heads(block), block.of(&self.program.model).attention.head_dim);
-        [cols / ((heads + 2) * head_dim), heads, head_dim]
+        GroupShape { rows, groups: cols / ((heads + 2) * head_dim), heads, head_dim }
     }
 }

@@ -2,51 +2,46 @@
 
 use quadrille_spec::{Norm, Normalization};
 use quadrille_step::{BlockKind, ValueId, kind, normalization};
-use quadrille_tensor as kernels;
+use quadrille_tensor::{GroupShape, HeadNorm, NormShape, Shape};
 
-use crate::{EngineError, RankEngine, Real};
+use crate::backend::{Gamma, Statistics, View};
+use crate::{Backend, EngineError, RankEngine};
 
 type Swept = Result<usize, EngineError>;
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn row_sums(&mut self, op: &kind::RowSums) -> Swept {
         self.write(op.output, |rank, out| {
-            let ((rows, cols), x) = (rank.dims(op.input), rank.read(op.input)?);
-            kernels::norm_row_sums(&rank.pool, rows, cols, x, out);
-            Ok(x.len())
+            let x = rank.read(op.input)?;
+            rank.backend.norm_row_sums(rank.shape(op.input), x, out)?;
+            Ok(x.elements())
         })
     }
 
     pub(super) fn centered_squares(&mut self, op: &kind::CenteredSquares) -> Swept {
         self.write(op.output, |rank, squares| {
-            let ((rows, cols), width) = (rank.dims(op.input), rank.value(op.input).cols);
             let (x, sums) = (rank.read(op.input)?, rank.read(op.sums)?);
-            kernels::norm_centered_squares(&rank.pool, rows, cols, width, x, sums, squares);
-            Ok(x.len())
+            // These are divided by the width alone; epsilon is added where they are used.
+            rank.backend.norm_centered_squares(rank.norm_shape(op.input, 0.0), x, sums, squares)?;
+            Ok(x.elements())
         })
     }
 
     pub(super) fn row_squares(&mut self, op: &kind::RowSquares) -> Swept {
         self.write(op.output, |rank, squares| {
-            let ((rows, cols), x) = (rank.dims(op.input), rank.read(op.input)?);
-            kernels::rms_norm_squares(&rank.pool, rows, cols, x, squares);
-            Ok(x.len())
+            let x = rank.read(op.input)?;
+            rank.backend.rms_norm_squares(rank.shape(op.input), x, squares)?;
+            Ok(x.elements())
         })
     }
 
     pub(super) fn norm(&mut self, op: &kind::Norm) -> Swept {
         let kind::Norm { of, input, sums, squares, gamma, beta, output } = *op;
         self.write(output, |rank, y| {
-            let ((rows, cols), width) = (rank.dims(input), rank.value(input).cols);
-            let (x, squares, rule) = (rank.read(input)?, rank.read(squares)?, rank.normalization(of));
-            let (eps, vectors) = (rule.epsilon, rank.read_some(sums)?.zip(rank.read_some(beta)?));
-            factors(rule, rank.read(gamma)?, |gamma| match vectors {
-                Some((sums, beta)) => {
-                    kernels::norm_forward(&rank.pool, rows, cols, width, eps, x, sums, squares, gamma, beta, y);
-                }
-                None => kernels::rms_norm_forward(&rank.pool, rows, cols, width, eps, x, squares, gamma, y),
-            });
-            Ok(x.len())
+            let (x, rule, statistics) = (rank.read(input)?, rank.normalization(of), rank.statistics(sums, squares)?);
+            let (gamma, beta) = (rank.gamma(gamma, rule)?, rank.read_some(beta)?);
+            rank.backend.norm_forward(rank.norm_shape(input, rule.epsilon), x, statistics, gamma, beta, y)?;
+            Ok(x.elements())
         })
     }
 
@@ -59,45 +54,29 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    #[rustfmt::skip]
     fn norm_sums(
-        &self, op: &kind::NormBackwardSums, out: &mut [T], dgamma: &mut [T], dbeta: Option<&mut [T]>,
+        &self,
+        op: &kind::NormBackwardSums,
+        out: &mut B::ViewMut<'_>,
+        dgamma: &mut B::ViewMut<'_>,
+        dbeta: Option<&mut B::ViewMut<'_>>,
     ) -> Swept {
         let kind::NormBackwardSums { of, input, sums, squares, gamma, gradient, write, .. } = *op;
-        let ((rows, cols), width, pool) = (self.dims(input), self.value(input).cols, &self.pool);
-        let (x, dy, gamma, squares) =
-            (self.read(input)?, self.read(gradient)?, self.read(gamma)?, self.read(squares)?);
+        let (x, dy, statistics) = (self.read(input)?, self.read(gradient)?, self.statistics(sums, squares)?);
         let (rule, add) = (self.normalization(of), self.accumulates(write));
-        let (eps, vectors) = (rule.epsilon, self.read_some(sums)?.zip(dbeta));
-        factors(rule, gamma, |gamma| match vectors {
-            Some((sums, dbeta)) => kernels::norm_backward_sums(
-                pool, rows, cols, width, eps, x, sums, squares, gamma, dy, out, dgamma, dbeta, add,
-            ),
-            None => kernels::rms_norm_backward_sums(
-                pool, rows, cols, width, eps, x, squares, gamma, dy, out, dgamma, add,
-            ),
-        });
-        Ok(x.len())
+        let (shape, gamma) = (self.norm_shape(input, rule.epsilon), self.gamma(gamma, rule)?);
+        self.backend.norm_backward_sums(shape, x, statistics, gamma, dy, out, dgamma, dbeta, add)?;
+        Ok(x.elements())
     }
 
-    #[rustfmt::skip]
     pub(super) fn norm_backward(&mut self, op: &kind::NormBackward) -> Swept {
         let kind::NormBackward { of, input, sums, squares, gamma, gradient, reduced, output, write } = *op;
         self.write(output, |rank, dx| {
-            let ((rows, cols), width, pool) = (rank.dims(input), rank.value(input).cols, &rank.pool);
-            let (x, dy, gamma) = (rank.read(input)?, rank.read(gradient)?, rank.read(gamma)?);
-            let (squares, reduced) = (rank.read(squares)?, rank.read(reduced)?);
-            let (rule, add) = (rank.normalization(of), rank.accumulates(write));
-            let (eps, sums) = (rule.epsilon, rank.read_some(sums)?);
-            factors(rule, gamma, |gamma| match sums {
-                Some(sums) => kernels::norm_backward(
-                    pool, rows, cols, width, eps, x, sums, squares, gamma, dy, reduced, dx, add,
-                ),
-                None => kernels::rms_norm_backward(
-                    pool, rows, cols, width, eps, x, squares, gamma, dy, reduced, dx, add,
-                ),
-            });
-            Ok(x.len())
+            let (x, dy, statistics) = (rank.read(input)?, rank.read(gradient)?, rank.statistics(sums, squares)?);
+            let (rule, add, reduced) = (rank.normalization(of), rank.accumulates(write), rank.read(reduced)?);
+            let (shape, gamma) = (rank.norm_shape(input, rule.epsilon), rank.gamma(gamma, rule)?);
+            rank.backend.norm_backward(shape, x, statistics, gamma, dy, reduced, dx, add)?;
+            Ok(x.elements())
         })
     }
 
@@ -105,16 +84,28 @@ impl<T: Real> RankEngine<'_, T> {
         normalization(&self.program.model, of)
     }
 
+    fn norm_shape(&self, input: ValueId, eps: f64) -> NormShape {
+        let Shape { rows, cols } = self.shape(input);
+        NormShape { rows, cols, width: self.value(input).cols, eps }
+    }
+
+    fn statistics(&self, sums: Option<ValueId>, squares: ValueId) -> Result<Statistics<B::View<'_>>, EngineError> {
+        Ok(Statistics { sums: self.read_some(sums)?, squares: self.read(squares)? })
+    }
+
+    fn gamma(&self, gamma: ValueId, rule: Normalization) -> Result<Gamma<B::View<'_>>, EngineError> {
+        Ok(Gamma { stored: self.read(gamma)?, offset: rule.offset })
+    }
+
     pub(super) fn head_norm(&mut self, op: &kind::HeadNorm) -> Swept {
         let kind::HeadNorm { block, keys, input, gamma, beta, output } = *op;
         let in_place = self.storage(input) == self.storage(output);
         self.write(output, |rank, qkv| {
             if !in_place {
-                kernels::copy(&rank.pool, qkv, rank.read(input)?);
+                rank.backend.copy(qkv, rank.read(input)?)?;
             }
             let (norm, rule) = rank.heads_normed(block, keys, output);
-            let beta = rank.read_some(beta)?;
-            Ok(factors(rule, rank.read(gamma)?, |gamma| kernels::head_norm_forward(&rank.pool, norm, gamma, beta, qkv)))
+            rank.backend.head_norm_forward(norm, rank.gamma(gamma, rule)?, rank.read_some(beta)?, qkv)
         })
     }
 
@@ -127,35 +118,26 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    #[rustfmt::skip]
     fn head_gradients(
-        &self, op: &kind::HeadNormBackward, dqkv: &mut [T], dgamma: &mut [T], dbeta: Option<&mut [T]>,
+        &self,
+        op: &kind::HeadNormBackward,
+        dqkv: &mut B::ViewMut<'_>,
+        dgamma: &mut B::ViewMut<'_>,
+        dbeta: Option<&mut B::ViewMut<'_>>,
     ) -> Swept {
         let kind::HeadNormBackward { block, keys, input, gamma, write, .. } = *op;
-        let ((norm, rule), x, gamma) = (self.heads_normed(block, keys, input), self.read(input)?, self.read(gamma)?);
-        let add = self.accumulates(write);
-        Ok(factors(rule, gamma, |gamma| {
-            kernels::head_norm_backward(&self.pool, norm, x, gamma, dqkv, dgamma, dbeta, add)
-        }))
+        let ((norm, rule), x) = (self.heads_normed(block, keys, input), self.read(input)?);
+        let (gamma, add) = (self.gamma(gamma, rule)?, self.accumulates(write));
+        self.backend.head_norm_backward(norm, x, gamma, dqkv, dgamma, dbeta, add)
     }
 
     /// The norm of a block's queries, or keys, of which `qkv` has this rank's.
-    fn heads_normed(&self, block: BlockKind, keys: bool, qkv: ValueId) -> (kernels::HeadNorm, Normalization) {
+    fn heads_normed(&self, block: BlockKind, keys: bool, qkv: ValueId) -> (HeadNorm, Normalization) {
         let described = block.of(&self.program.model);
         let rule = described.attention.qk_norm.unwrap_or(described.norm);
-        let [groups, heads, head_dim] = self.key_groups(block, self.dims(qkv).1);
+        let Shape { rows, cols } = self.shape(qkv);
+        let GroupShape { groups, heads, head_dim, .. } = self.groups(block, rows, cols);
         let centered = rule.kind == Norm::Layer;
-        (kernels::HeadNorm { groups, heads, head_dim, keys, centered, eps: rule.epsilon }, rule)
+        (HeadNorm { groups, heads, head_dim, keys, centered, eps: rule.epsilon }, rule)
     }
-}
-
-/// Calls `with` what a norm multiplies columns with: its gammas, or, where they are stored as distances, 1 and those.
-fn factors<T: Real, R>(rule: Normalization, gamma: &[T], with: impl FnOnce(&[T]) -> R) -> R {
-    if !rule.offset {
-        return with(gamma);
-    }
-    T::with_scratch(gamma.len(), |factors| {
-        factors.iter_mut().zip(gamma).for_each(|(factor, gamma)| *factor = T::ONE + *gamma);
-        with(factors)
-    })
 }

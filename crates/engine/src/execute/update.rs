@@ -2,26 +2,23 @@
 
 use quadrille_spec::Axis;
 use quadrille_step::{ParameterId, kind};
-use quadrille_tensor as kernels;
 use quadrille_tensor::AdamW;
 
 use super::Done;
-use crate::{EngineError, RankEngine, Real, Shard, schedule};
+use crate::backend::{View, ViewMut};
+use crate::{Backend, EngineError, RankEngine, Shard, schedule};
 
-/// Added to the norm before it divides the clipping limit.
-const CLIP_EPSILON: f64 = 1e-6;
-
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn accumulate(&mut self, op: &kind::Accumulate) -> Result<usize, EngineError> {
         let kind::Accumulate { input, output, write } = *op;
         self.write(output, |rank, y| {
             let x = rank.read(input)?;
             if rank.accumulates(write) {
-                kernels::add_assign(&rank.pool, y, x);
+                rank.backend.add_assign(y, x)?;
             } else {
-                kernels::copy(&rank.pool, y, x);
+                rank.backend.copy(y, x)?;
             }
-            Ok(x.len())
+            Ok(x.elements())
         })
     }
 
@@ -32,47 +29,37 @@ impl<T: Real> RankEngine<'_, T> {
         if parameter.copy || !self.value(gradient).sharding.is_owner(place) {
             return Ok(());
         }
-        let elements = &self.read(gradient)?[..program.valid_elements(gradient, place)];
-        let squares = match parameter.shared.filter(|shared| !place.on(Axis::X).is_multiple_of(shared.copies)) {
-            None => kernels::sum_of_squares(&self.pool, elements),
+        let elements = program.valid_elements(gradient, place);
+        let runs = match parameter.shared.filter(|shared| !place.on(Axis::X).is_multiple_of(shared.copies)) {
+            None => std::iter::once(0..elements).collect(),
             // The first rank of a block counts what all of them hold.
             Some(shared) => {
                 let runs = Shard::of(program, parameter, gradient, place).runs();
                 let own = runs.filter(|run| !shared.is_copied(run.col));
-                own.map(|run| kernels::sum_of_squares(&self.pool, &elements[run.local..run.local + run.len])).sum()
+                own.map(|run| run.local..run.local + run.len).collect::<Vec<_>>()
             }
         };
-        self.norm_squared += squares;
-        Ok(())
+        self.backend.sum_squares(self.read(gradient)?.part(0..elements), &runs)
     }
 
     pub(super) fn adamw(&mut self, op: &kind::AdamW) -> Result<usize, EngineError> {
         let kind::AdamW { parameter, value, gradient } = *op;
         let constants = self.optimizer_constants(parameter);
-        let [mut m, mut v] = std::mem::take(&mut self.moments[parameter.0]);
         let valid = self.program.valid_elements(gradient, self.place);
-        let usable = self.is_usable();
+        let mut moments = std::mem::take(&mut self.moments);
         let swept = self.write(value, |rank, p| {
-            if !usable {
-                return Ok(valid);
-            }
-            let (p, g) = (&mut p[..valid], &rank.read(gradient)?[..valid]);
-            kernels::adamw(&rank.pool, &constants, p, g, &mut m[..valid], &mut v[..valid]);
-            Ok(p.len())
+            let [mut m, mut v] = moments[parameter.0].each_mut().map(|moment| B::view_mut(moment, 0..valid));
+            let (mut p, g) = (B::part(p, 0..valid), rank.read(gradient)?.part(0..valid));
+            rank.backend.adamw(&constants, &mut p, g, &mut m, &mut v)?;
+            Ok(p.elements())
         });
-        self.moments[parameter.0] = [m, v];
+        self.moments = moments;
         swept
-    }
-
-    /// The global norm of the gradient, before clipping.
-    pub(crate) fn gradient_norm(&self) -> f64 {
-        self.norm_squared.sqrt() * self.ignored_factor()
     }
 
     fn optimizer_constants(&self, parameter: ParameterId) -> AdamW {
         let hyper = &self.hyper;
         let decays = self.program.parameters[parameter.0].decay;
-        let (norm, factor) = (self.gradient_norm(), self.ignored_factor());
         AdamW {
             learning_rate: schedule(hyper, self.step),
             beta1: hyper.beta1,
@@ -81,7 +68,6 @@ impl<T: Real> RankEngine<'_, T> {
             weight_decay: if decays { hyper.weight_decay } else { 0.0 },
             correction1: 1.0 - hyper.beta1.powi(self.step as i32),
             correction2: 1.0 - hyper.beta2.powi(self.step as i32),
-            gradient_scale: factor * hyper.clip.map_or(1.0, |clip| (clip / (norm + CLIP_EPSILON)).min(1.0)),
         }
     }
 }

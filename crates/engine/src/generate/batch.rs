@@ -98,17 +98,21 @@ impl<'a> Batch<'a> {
     }
 
     /// Draws the tokens behind a pass, below `vocab`, from its logits, of each sequence `[vocabulary]` with padding.
-    pub fn draw<'l, T: Real>(
+    pub fn draw<T: Real>(
         &mut self,
         pass: &Pass,
         vocab: usize,
-        logits: impl Fn(usize) -> Result<&'l [T], EngineError>,
+        logits: impl Fn(usize, &mut dyn FnMut(&[T])) -> Result<(), EngineError>,
         tell: &mut dyn FnMut(usize, u32) -> Result<(), EngineError>,
     ) -> Result<(), EngineError> {
         for &index in &pass.draws {
             let sequence = &mut self.sequences[index];
-            let logits = known(&logits(index)?[..vocab], &self.options.holes);
-            let Some(token) = self.sampler.draw(&logits, index, sequence.tokens.len()) else {
+            let mut drawn = None;
+            logits(index, &mut |logits| {
+                let logits = known(&logits[..vocab], &self.options.holes);
+                drawn = self.sampler.draw(&logits, index, sequence.tokens.len());
+            })?;
+            let Some(token) = drawn else {
                 return Err(EngineError::Generation {
                     rule: format!("prompt {}: the model's logits are not numbers", index + 1),
                     remedy: "use weights of a run that has not diverged".to_owned(),
@@ -184,7 +188,7 @@ mod tests {
                     told.push(token);
                     Ok(())
                 };
-                batch.draw(&current, 5, |_| Ok(&[0.0, 3.0, 1.0, 4.0, 0.5][..]), tell).unwrap();
+                batch.draw(&current, 5, |_, see| Ok(see(&[0.0, 3.0, 1.0, 4.0, 0.5])), tell).unwrap();
                 pass = batch.next_pass();
             }
             assert!(told.len() == 60 && told.contains(&2) && !told.contains(&1) && !told.contains(&3), "{told:?}");
@@ -208,7 +212,7 @@ mod tests {
                 told.push((sequence, token));
                 Ok(())
             };
-            batch.draw(&current, 5, |sequence| Ok(&logits[sequence]), tell).unwrap();
+            batch.draw(&current, 5, |sequence, see| Ok(see(&logits[sequence])), tell).unwrap();
             passes += 1;
             pass = batch.next_pass();
         }

@@ -3,9 +3,10 @@
 use quadrille_comm::run_job;
 use quadrille_spec::{Layout, Model, Routing};
 use quadrille_step::{Generation, Purpose, StepProgram, Wanted};
+use quadrille_tensor::Element;
 
 use super::{Check, Pass};
-use crate::{EngineError, ForwardOptions, Real, Weights};
+use crate::{Backend, EngineError, ForwardOptions, Weights};
 
 /// The logits of a sequence.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,12 +43,12 @@ pub fn logits_program(
 ///
 /// # Errors
 /// Another number of tokens than the program's, or unknown ones; a rank's failure.
-pub fn logits<T: Real>(
+pub fn logits<B: Backend>(
     program: &StepProgram,
     run: &ForwardOptions,
     weights: &Weights,
     tokens: &[u32],
-) -> Result<Logits<T>, EngineError> {
+) -> Result<Logits<B::Real>, EngineError> {
     let (model, layout) = (&program.model, &program.layout);
     let chunk = layout.seq_len;
     let positions = match program.stages[0].purpose {
@@ -60,7 +61,7 @@ pub fn logits<T: Real>(
     }
     let (vocab, routing) = (layout.padded_vocab(model), Routing::of(layout, &run.collectives));
     let ranks = run_job(&run.job(program), |context| {
-        let mut engine = weights.engine::<T>(program, context, run.threads)?;
+        let mut engine = weights.engine::<B>(program, context, run.threads)?;
         let mut check = Check::new(program, context.rank(), &routing);
         let mut all: Vec<f64> = Vec::new();
         for first in (0..positions).step_by(chunk) {
@@ -69,14 +70,16 @@ pub fn logits<T: Real>(
             check.pass(&mut engine, &pass);
             // f64 holds every f32: the numbers leave the process as they are.
             if context.rank() == 0 {
-                let rows = engine.logits_of(0)?.chunks_exact(vocab).take(positions - first);
-                all.extend(rows.flat_map(|row| &row[..model.vocab]).map(|logit| logit.to_f64()));
+                engine.logits_of(0, &mut |logits| {
+                    let rows = logits.chunks_exact(vocab).take(positions - first);
+                    all.extend(rows.flat_map(|row| &row[..model.vocab]).map(|logit| logit.to_f64()));
+                })?;
             }
         }
         Ok((all, check.difference.is_none()))
     })?;
     let ledger_equal = ranks.iter().all(|(_, equal)| *equal);
-    Ok(Logits { values: ranks[0].0.iter().copied().map(T::from_f64).collect(), ledger_equal })
+    Ok(Logits { values: ranks[0].0.iter().copied().map(B::Real::from_f64).collect(), ledger_equal })
 }
 
 /// The tokens from `first` on, in all sequences of a pass.

@@ -17,9 +17,10 @@ use quadrille_spec::{Axis, Layout, LedgerDifference, RankLedger, Routing};
 use quadrille_step::{StepProgram, cached_attention_flops, predict_rank_routed};
 use serde::{Deserialize, Serialize};
 
+use crate::backend::{Positions, View};
 use crate::borrow::Borrower;
 use crate::rows::Rows;
-use crate::{EngineError, ForwardOptions, RankEngine, Real, Weights};
+use crate::{Backend, EngineError, ForwardOptions, RankEngine, Weights};
 use batch::Batch;
 
 pub use batch::{Finish, GeneratedSequence};
@@ -39,11 +40,9 @@ pub(crate) struct PassPositions {
 }
 
 impl PassPositions {
-    /// The position in its sequence of a local row; of padding beyond the cache that of the last. `None`: the rows of
-    /// the program are whole sequences.
-    pub fn position(&self, rows: Rows, row: usize) -> Option<usize> {
-        let start = self.starts.get(rows.sequence(row))?;
-        Some((start + rows.position(row)).min(self.capacity - 1))
+    /// The positions of local rows.
+    pub fn of(&self, rows: Rows) -> Positions<'_> {
+        Positions { rows, starts: &self.starts, capacity: self.capacity }
     }
 }
 
@@ -59,7 +58,7 @@ pub(crate) struct Pass {
     pub draws: Vec<usize>,
 }
 
-impl<T: Real> RankEngine<'_, T> {
+impl<B: Backend> RankEngine<'_, B> {
     /// Runs a pass; `capacity` positions are in the cache.
     pub(crate) fn run_pass(&mut self, pass: &Pass, capacity: usize) -> Result<(), EngineError> {
         let tokens = self.program.layout.seq_len;
@@ -72,14 +71,18 @@ impl<T: Real> RankEngine<'_, T> {
         })
     }
 
-    /// The logits of the wanted positions of a sequence `[positions, vocabulary]`, padding of the vocabulary left in.
-    pub(crate) fn logits_of(&self, sequence: usize) -> Result<&[T], EngineError> {
+    /// Lets `see` look at the logits of the wanted positions of a sequence `[positions, vocabulary]`, padding of the
+    /// vocabulary left in.
+    pub(crate) fn logits_of(&self, sequence: usize, see: &mut dyn FnMut(&[B::Real])) -> Result<(), EngineError> {
         let program = self.program;
-        let Some(value) = program.logits else { return Ok(&[]) };
+        let Some(value) = program.logits else {
+            see(&[]);
+            return Ok(());
+        };
         let all = self.read(value)?;
-        let per_sequence = all.len() / program.layout.global_batch;
+        let per_sequence = all.elements() / program.layout.global_batch;
         let row = logits_place(&program.layout, sequence);
-        Ok(&all[row * per_sequence..(row + 1) * per_sequence])
+        self.backend.download(all.part(row * per_sequence..(row + 1) * per_sequence), see)
     }
 }
 
@@ -108,7 +111,7 @@ impl<'a> Check<'a> {
     }
 
     /// The prediction of a pass depends on what is in the cache.
-    fn pass<T: Real>(&mut self, engine: &mut RankEngine<'_, T>, pass: &Pass) {
+    fn pass<B: Backend>(&mut self, engine: &mut RankEngine<'_, B>, pass: &Pass) {
         let rank = self.predicted.rank;
         let mut predicted = self.predicted.clone();
         let place = self.program.layout.grid.coordinate(rank);
@@ -144,7 +147,7 @@ pub struct GenerateOutcome {
 ///
 /// # Errors
 /// The first rank's failure, with its layer and operation.
-pub fn generate<T: Real>(
+pub fn generate<B: Backend>(
     programs: &GenerationPrograms,
     options: &GenerateOptions,
     run: &ForwardOptions,
@@ -159,20 +162,20 @@ pub fn generate<T: Real>(
             Ok(mut tell) => tell(sequence, token),
             Err(poisoned) => poisoned.into_inner()(sequence, token),
         };
-        let mut engine = weights.engine::<T>(&programs.decode, context, run.threads)?;
+        let mut engine = weights.engine::<B>(&programs.decode, context, run.threads)?;
         Ok(run_rank(programs, options, run, prompts, context, &mut engine, &mut tell)?)
     })?;
     let difference = ranks.iter().find_map(|rank| rank.difference.clone());
     Ok(GenerateOutcome { difference, ..ranks[0].clone() })
 }
 
-fn run_rank<'a, T: Real>(
+fn run_rank<'a, B: Backend>(
     programs: &'a GenerationPrograms,
     options: &GenerateOptions,
     run: &ForwardOptions,
     prompts: &[Vec<u32>],
     context: &RankContext,
-    engine: &mut RankEngine<'a, T>,
+    engine: &mut RankEngine<'a, B>,
     tell: &mut dyn FnMut(usize, u32) -> Result<(), EngineError>,
 ) -> Result<GenerateOutcome, EngineError> {
     let GenerationPrograms { prefill, decode } = programs;
@@ -189,7 +192,7 @@ fn run_rank<'a, T: Real>(
         for pass in batch.prompt_passes(prefill.layout.seq_len) {
             engine.run_pass(&pass, capacity)?;
             check.pass(engine, &pass);
-            batch.draw(&pass, vocab, |sequence| engine.logits_of(sequence), tell)?;
+            batch.draw(&pass, vocab, |sequence, see| engine.logits_of(sequence, see), tell)?;
         }
         Ok(())
     })?;
@@ -202,7 +205,7 @@ fn run_rank<'a, T: Real>(
     while let Some(pass) = batch.next_pass() {
         engine.run_pass(&pass, capacity)?;
         check.pass(engine, &pass);
-        batch.draw(&pass, vocab, |sequence| engine.logits_of(sequence), tell)?;
+        batch.draw(&pass, vocab, |sequence, see| engine.logits_of(sequence, see), tell)?;
         decode_passes += 1;
     }
     Ok(GenerateOutcome {

@@ -5,7 +5,7 @@
 use quadrille_engine::{Hyper, transpose};
 use quadrille_spec::{ElementType, Model};
 use quadrille_step::{ChunkProgram, GemmStorage, Operation, Product, StageProgram, StepProgram, kind, predict_rank};
-use quadrille_tensor::{Buffer, Pool, library_matmul, matmul};
+use quadrille_tensor::{Buffer, Pool, ProductShape, library_matmul, matmul};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -109,11 +109,11 @@ fn any_block(name: &str) -> String {
 /// Median seconds of ours and of the library's own threads.
 fn time(pool: &Pool, product: &Product) -> [f64; 2] {
     let Product { storage, m, n, k } = *product;
-    let layout = transpose(storage);
+    let shape = ProductShape { stored: transpose(storage), m, n, k };
     let (a, b, mut c) = (filled::<f32>(m * k), filled::<f32>(k * n), Buffer::<f32>::new(m * n));
     let mut pair = || {
-        let ours = seconds(|| matmul(pool, layout, m, n, k, &a, &b, &mut c, false));
-        [ours, seconds(|| library_matmul(pool.threads(), layout, m, n, k, &a, &b, &mut c, false))]
+        let ours = seconds(|| matmul(pool, shape, &a, &b, &mut c, false));
+        [ours, seconds(|| library_matmul(pool.threads(), shape, &a, &b, &mut c, false))]
     };
     pair();
     let pairs: Vec<[f64; 2]> = (0..RUNS).map(|_| pair()).collect();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use quadrille_comm::{JobOptions, MessageDelay, MessageInfo, run_ranks};
 use quadrille_cost::simulation::{Communication, Machine, simulate};
-use quadrille_engine::{EngineError, Hyper, InitialValues, RankEngine, random_batch};
+use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, random_batch};
 use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RandomStream, Schedule};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{GemmPass, Layer, Op, Operation, StageProgram, StepProgram, kind};
@@ -170,7 +170,7 @@ impl Paces {
             let members: Vec<usize> = (0..ranks).collect();
             let world = context.group("bench", &members)?;
             let initial = InitialValues::Training;
-            let mut engine = RankEngine::<f32>::new(program, context, 1, Hyper::default(), SEED, initial)?;
+            let mut engine = RankEngine::<Cpu<f32>>::new(program, context, 1, Hyper::default(), SEED, initial)?;
             let (paces, stage) = (*self, program.of_rank(context.rank()));
             engine.set_pace(Box::new(move |action| paces.length(stage, action)));
             let mut times = Vec::new();

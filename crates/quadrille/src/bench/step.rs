@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_engine::{EngineError, Hyper, Real, TrainOptions, TrainOutcome, random_batch, train};
+use quadrille_engine::{Cpu, EngineError, Hyper, Real, TrainOptions, TrainOutcome, random_batch, train};
 use quadrille_spec::{Block, ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
-use quadrille_tensor::{Buffer, Transpose, library_matmul};
+use quadrille_tensor::{Buffer, ProductShape, Transpose, library_matmul};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -137,7 +137,7 @@ fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool
 /// Trains on random samples.
 pub(super) fn steps<T: Real>(program: &StepProgram, options: &TrainOptions) -> Result<TrainOutcome, EngineError> {
     let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
-    train::<T>(program, options, &batch, None, &mut |_| Ok(()))
+    train::<Cpu<T>>(program, options, &batch, None, &mut |_| Ok(()))
 }
 
 /// Seconds of every step but the first.
@@ -175,7 +175,8 @@ fn on_one_rank(model: &Model, layout: &Layout) -> Result<Layout, SpecError> {
 fn yardstick<T: Real>(threads: usize) -> f64 {
     let [m, n, k] = YARDSTICK;
     let (a, b, mut c) = (filled::<T>(m * k), filled::<T>(k * n), Buffer::new(m * n));
-    let mut once = || seconds(|| library_matmul(threads, Transpose::Nn, m, n, k, &a, &b, &mut c, false));
+    let shape = ProductShape { stored: Transpose::Nn, m, n, k };
+    let mut once = || seconds(|| library_matmul(threads, shape, &a, &b, &mut c, false));
     once();
     let fastest = (0..YARDSTICK_RUNS).map(|_| once()).fold(f64::INFINITY, f64::min);
     2.0 * (m * n * k) as f64 / fastest / 1e9

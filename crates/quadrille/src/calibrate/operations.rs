@@ -1,8 +1,8 @@
 //! The kernels that are measured, on operands of their own.
 
 use quadrille_tensor::{
-    AdamW, AttentionShape, Buffer, ContextPart, Curve, Element, Pool, Transpose, adamw, attention_backward,
-    attention_forward, bias_curve_backward, bias_curve_forward, matmul, residual_forward,
+    AdamW, AttentionShape, Buffer, ContextPart, Curve, Element, Pool, ProductShape, Shape, Transpose, adamw,
+    attention_backward, attention_forward, bias_curve_backward, bias_curve_forward, matmul, residual_forward,
 };
 
 use super::cases::Sweep;
@@ -11,7 +11,7 @@ use crate::bench::filled;
 /// A product of shape `[m, n, k]`.
 pub fn product<T: Element>(pool: &Pool, layout: Transpose, [m, n, k]: [usize; 3]) -> impl FnMut() + '_ {
     let (a, b, mut c) = (filled::<T>(m * k), filled::<T>(k * n), Buffer::<T>::new(m * n));
-    move || matmul(pool, layout, m, n, k, &a, &b, &mut c, false)
+    move || matmul(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, false)
 }
 
 /// Causal attention of one sequence: `[sequence, width of a head, heads]`, forward or backward.
@@ -53,10 +53,10 @@ pub fn sweep(pool: &Pool, sweep: Sweep, elements: usize) -> impl FnMut() + '_ {
     let (mut m, mut v) = (filled::<f32>(states), Buffer::<f32>::from_fn(states, |_| 1.0));
     let bias = Buffer::<f32>::from_fn(cols, |_| 0.0);
     move || match sweep {
-        Sweep::Residual => residual_forward(pool, rows, cols, &mut x, None, &y, None),
-        Sweep::AdamW => adamw(pool, &CONSTANTS, &mut x, &y, &mut m, &mut v),
-        Sweep::BiasGelu => bias_curve_forward(pool, Curve::Gelu, rows, cols, &mut x, Some(&bias), &mut y),
-        Sweep::GeluBackward => bias_curve_backward(pool, Curve::Gelu, rows, cols, &x, &mut y, None, false),
+        Sweep::Residual => residual_forward(pool, Shape { rows, cols }, &mut x, None, &y, None),
+        Sweep::AdamW => adamw(pool, &CONSTANTS, 1.0, &mut x, &y, &mut m, &mut v),
+        Sweep::BiasGelu => bias_curve_forward(pool, Curve::Gelu, Shape { rows, cols }, &mut x, Some(&bias), &mut y),
+        Sweep::GeluBackward => bias_curve_backward(pool, Curve::Gelu, Shape { rows, cols }, &x, &mut y, None, false),
     }
 }
 
@@ -69,5 +69,4 @@ const CONSTANTS: AdamW = AdamW {
     weight_decay: 0.0,
     correction1: 1.0,
     correction2: 1.0,
-    gradient_scale: 1.0,
 };

@@ -7,8 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quadrille_checkpoint::{About, Checkpoint, Folder};
 use quadrille_data::{DataError, Goldfish};
 use quadrille_engine::{
-    EngineError, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, Real, RunEvent, Samples, Saving,
-    TrainOptions, Weights, generate, train,
+    Cpu, EngineError, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, Real, RunEvent, Samples,
+    Saving, TrainOptions, Weights, generate, train,
 };
 use quadrille_spec::{IGNORED, Model};
 use quadrille_step::StepProgram;
@@ -171,7 +171,7 @@ impl Study<'_> {
             }
             Ok(())
         };
-        let outcome = train::<T>(self.program, &options, &batch, None, &mut on_event);
+        let outcome = train::<Cpu<T>>(self.program, &options, &batch, None, &mut on_event);
         bar.finish_and_clear();
         let outcome = outcome?;
         let done = outcome.records.len() as u64;
@@ -209,7 +209,7 @@ impl Study<'_> {
                 bar.inc(1);
                 Ok(())
             };
-            let outcome = generate::<T>(&programs, &self.options(), self.forward, &weights, &prompts, &mut count);
+            let outcome = generate::<Cpu<T>>(&programs, &self.options(), self.forward, &weights, &prompts, &mut count);
             let outcome = outcome.inspect_err(|_| bar.finish_and_clear())?;
             ledger_equal &= outcome.difference.is_none();
             let pairs = documents[first..].iter().zip(&outcome.sequences);

@@ -10,7 +10,7 @@ mod resume;
 mod same_data;
 pub mod signals;
 
-use quadrille_engine::{EngineError, OnSaveFailure, RunEvent, Samples, TrainOutcome, Validation, train};
+use quadrille_engine::{Cpu, EngineError, OnSaveFailure, RunEvent, Samples, TrainOutcome, Validation, train};
 use quadrille_spec::ElementType;
 use quadrille_step::{StepProgram, predict};
 use serde_json::json;
@@ -131,8 +131,8 @@ fn execute(
         batch: &validation_batch,
     });
     Ok(match program.layout.dtype {
-        ElementType::F32 => train::<f32>(program, options, &batch, validation.as_ref(), on_event)?,
-        ElementType::F64 => train::<f64>(program, options, &batch, validation.as_ref(), on_event)?,
+        ElementType::F32 => train::<Cpu<f32>>(program, options, &batch, validation.as_ref(), on_event)?,
+        ElementType::F64 => train::<Cpu<f64>>(program, options, &batch, validation.as_ref(), on_event)?,
     })
 }
 

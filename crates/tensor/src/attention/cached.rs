@@ -144,6 +144,16 @@ fn from_the_beginning<T: Element>(pool: &Pool, shape: CacheShape, qkv: &[T], out
     });
 }
 
+/// y [sequences, cols] = of each sequence of x [sequences * tokens, cols] the row `newest[sequence]`.
+pub fn newest_rows<T: Element>(cols: usize, tokens: usize, newest: &[usize], x: &[T], y: &mut [T]) {
+    assert_eq!((x.len(), y.len()), (newest.len() * tokens * cols, newest.len() * cols));
+    if tokens * cols == 0 {
+        return;
+    }
+    let rows = y.chunks_exact_mut(cols).zip(x.chunks_exact(tokens * cols)).zip(newest);
+    rows.for_each(|((to, from), row)| to.copy_from_slice(&from[row * cols..(row + 1) * cols]));
+}
+
 /// The queries [heads, d] of one token, which see the first `seen` positions, or the newest of them in the window;
 /// scores [heads, capacity]; out starts at 0.
 #[inline(always)]

@@ -2,18 +2,12 @@
 
 use crate::element::Element;
 use crate::pool::Pool;
+use crate::shape::GroupShape;
 
 /// kv [rows, groups * 2 * d] = each group's key and value columns of qkv
 /// [rows, groups * (heads + 2) * d], where `heads` heads share a key.
-pub fn pack_keys_values<T: Element>(
-    pool: &Pool,
-    rows: usize,
-    groups: usize,
-    heads: usize,
-    head_dim: usize,
-    qkv: &[T],
-    kv: &mut [T],
-) {
+pub fn pack_keys_values<T: Element>(pool: &Pool, shape: GroupShape, qkv: &[T], kv: &mut [T]) {
+    let GroupShape { rows, groups, heads, head_dim } = shape;
     let [wide, narrow, units] = sizes(pool, rows, groups, heads, head_dim, qkv.len(), kv.len());
     if head_dim == 0 {
         return;
@@ -27,15 +21,8 @@ pub fn pack_keys_values<T: Element>(
 
 /// Each group's key and value columns of qkv [rows, groups * (heads + 2) * d] = kv
 /// [rows, groups * 2 * d], the inverse of [`pack_keys_values`]; its query columns stay.
-pub fn unpack_keys_values<T: Element>(
-    pool: &Pool,
-    rows: usize,
-    groups: usize,
-    heads: usize,
-    head_dim: usize,
-    kv: &[T],
-    qkv: &mut [T],
-) {
+pub fn unpack_keys_values<T: Element>(pool: &Pool, shape: GroupShape, kv: &[T], qkv: &mut [T]) {
+    let GroupShape { rows, groups, heads, head_dim } = shape;
     let [wide, narrow, units] = sizes(pool, rows, groups, heads, head_dim, qkv.len(), kv.len());
     if head_dim == 0 {
         return;

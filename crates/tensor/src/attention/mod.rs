@@ -24,7 +24,7 @@ use crate::context::ContextPart;
 use chunks::Columns;
 
 pub use backward::attention_backward;
-pub use cached::{CacheShape, cached_attention, store_keys_values};
+pub use cached::{CacheShape, cached_attention, newest_rows, store_keys_values};
 pub use forward::attention_forward;
 pub use keys_values::{pack_keys_values, unpack_keys_values};
 

@@ -47,7 +47,12 @@ fn whole<T: Element>(shape: AttentionShape, dropout: bool) -> Tensors<T> {
 fn packed<T: Element>(shape: AttentionShape, qkv: &[T]) -> Vec<T> {
     let mut kv = vec![T::ONE; shape.rows() * shape.kv_heads * 2 * shape.head_dim];
     let AttentionShape { kv_heads, heads, head_dim, .. } = shape;
-    pack_keys_values(&Pool::new(1), shape.rows(), kv_heads, heads / kv_heads, head_dim, qkv, &mut kv);
+    pack_keys_values(
+        &Pool::new(1),
+        GroupShape { rows: shape.rows(), groups: kv_heads, heads: heads / kv_heads, head_dim },
+        qkv,
+        &mut kv,
+    );
     kv
 }
 
@@ -98,7 +103,12 @@ fn check<T: Element>(whole_shape: AttentionShape, parts: usize, dropout: bool) {
         let (pool, rows) = (Pool::new(2), shape(i).rows());
         let expected_kv = packed(shape(i), &expected);
         let AttentionShape { kv_heads, heads, head_dim, .. } = shape(i);
-        unpack_keys_values(&pool, rows, kv_heads, heads / kv_heads, head_dim, &expected_kv, &mut part.dqkv);
+        unpack_keys_values(
+            &pool,
+            GroupShape { rows, groups: kv_heads, heads: heads / kv_heads, head_dim },
+            &expected_kv,
+            &mut part.dqkv,
+        );
         assert_same(&what("dq"), &part.dqkv, &expected);
         dkv_sum.iter_mut().zip(dkv).for_each(|(sum, x)| *sum += x);
     }
@@ -181,12 +191,12 @@ fn keys_and_values_are_packed_beside_each_other_and_put_back() {
         let qkv = random::<f32>(1, rows * groups * group);
         let kv = on_any_threads(|pool| {
             let mut kv = vec![0.0; rows * groups * 2 * head_dim];
-            pack_keys_values(pool, rows, groups, heads, head_dim, &qkv, &mut kv);
+            pack_keys_values(pool, GroupShape { rows, groups, heads, head_dim }, &qkv, &mut kv);
             kv
         });
         let back = on_any_threads(|pool| {
             let mut back = vec![9.0; qkv.len()];
-            unpack_keys_values(pool, rows, groups, heads, head_dim, &kv, &mut back);
+            unpack_keys_values(pool, GroupShape { rows, groups, heads, head_dim }, &kv, &mut back);
             back
         });
         for i in 0..qkv.len() {

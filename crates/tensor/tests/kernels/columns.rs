@@ -10,14 +10,14 @@ fn column_blocks_are_cut_out_and_put_back() {
         let width = cols / parts;
         let packed = on_any_threads(|pool| {
             let mut y = vec![0.0; x.len()];
-            pack_columns(pool, rows, cols, parts, &x, &mut y);
+            pack_columns(pool, Shape { rows, cols }, parts, &x, &mut y);
             y
         });
         for part in 0..parts {
             let block = &packed[part * rows * width..(part + 1) * rows * width];
             let sliced = on_any_threads(|pool| {
                 let mut y = vec![0.0; rows * width];
-                slice_columns(pool, rows, cols, part, parts, &x, &mut y);
+                slice_columns(pool, Shape { rows, cols }, part, parts, &x, &mut y);
                 y
             });
             assert_eq!(block, sliced);
@@ -27,7 +27,7 @@ fn column_blocks_are_cut_out_and_put_back() {
         }
         let whole = on_any_threads(|pool| {
             let mut y = vec![0.0; x.len()];
-            unpack_columns(pool, rows, cols, parts, &packed, &mut y);
+            unpack_columns(pool, Shape { rows, cols }, parts, &packed, &mut y);
             y
         });
         assert_eq!(whole, x);
@@ -48,12 +48,12 @@ fn a_panel_is_copied_and_stored_without_touching_other_columns() {
         let (x, new) = (random::<f64>(1, rows * cols), random::<f64>(2, rows * count));
         let panel = on_any_threads(|pool| {
             let mut y = vec![0.0; rows * count];
-            copy_panel_columns(pool, rows, cols, first, count, &x, &mut y);
+            copy_panel_columns(pool, PanelShape { rows, cols, first, count }, &x, &mut y);
             y
         });
         let stored = on_any_threads(|pool| {
             let mut x = x.clone();
-            store_panel_columns(pool, rows, cols, first, count, &new, &mut x);
+            store_panel_columns(pool, PanelShape { rows, cols, first, count }, &new, &mut x);
             x
         });
         for i in 0..rows * cols {

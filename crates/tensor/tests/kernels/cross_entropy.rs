@@ -11,22 +11,37 @@ fn sharded<T: Element>(
     scale: T,
 ) -> (Vec<T>, f64) {
     let mut blocks = vec![T::ZERO; logits.len()];
-    pack_columns(pool, rows, cols * parts, parts, logits, &mut blocks);
+    pack_columns(pool, Shape { rows, cols: cols * parts }, parts, logits, &mut blocks);
     let valid = |part: usize| valid.saturating_sub(part * cols).min(cols);
     let (mut max, mut sums) = (vec![T::NEG_INFINITY; rows], vec![T::ZERO; rows * 2]);
     for (part, block) in blocks.chunks_exact(rows * cols).enumerate() {
         let mut local = vec![T::ZERO; rows];
-        cross_entropy_max(pool, rows, cols, valid(part), block, &mut local);
+        cross_entropy_max(pool, LogitsShape { rows, cols, valid: valid(part), start: 0 }, block, &mut local);
         max.iter_mut().zip(local).for_each(|(m, x)| *m = if x > *m { x } else { *m });
     }
     for (part, block) in blocks.chunks_exact(rows * cols).enumerate() {
         let mut local = vec![T::ZERO; rows * 2];
-        cross_entropy_sums(pool, rows, cols, valid(part), part * cols, block, &max, targets, &mut local);
+        cross_entropy_sums(
+            pool,
+            LogitsShape { rows, cols, valid: valid(part), start: part * cols },
+            block,
+            &max,
+            targets,
+            &mut local,
+        );
         add_assign(pool, &mut sums, &local);
     }
     let mut loss = 0.0;
     for (part, block) in blocks.chunks_exact_mut(rows * cols).enumerate() {
-        loss = cross_entropy_gradient(pool, rows, cols, valid(part), part * cols, block, &max, &sums, targets, scale);
+        loss = cross_entropy_gradient(
+            pool,
+            LogitsShape { rows, cols, valid: valid(part), start: part * cols },
+            block,
+            &max,
+            &sums,
+            targets,
+            scale,
+        );
     }
     (blocks, loss)
 }
@@ -61,7 +76,7 @@ fn check<T: Element>(rows: usize, cols: usize, parts: usize, valid: usize) {
     let expected = plain(cols * parts, valid, &wide(&logits), &targets);
     assert_close("loss", &[*loss], &[expected]);
     let mut whole = vec![T::ZERO; gradient.len()];
-    unpack_columns(&Pool::new(1), rows, cols * parts, parts, gradient, &mut whole);
+    unpack_columns(&Pool::new(1), Shape { rows, cols: cols * parts }, parts, gradient, &mut whole);
     for row in whole.chunks_exact(cols * parts) {
         assert!(row[valid..].iter().all(|x| *x == T::ZERO), "padding has a gradient");
     }
@@ -88,9 +103,16 @@ fn vocabulary_parallel_cross_entropy_equals_loops_and_differences() {
 fn a_rank_of_padding_has_no_maximum_and_no_sum() {
     let (logits, mut max, mut sums) = ([1.0_f32; 6], [0.0; 2], [9.0; 4]);
     let pool = Pool::new(1);
-    cross_entropy_max(&pool, 2, 3, 0, &logits, &mut max);
+    cross_entropy_max(&pool, LogitsShape { rows: 2, cols: 3, valid: 0, start: 0 }, &logits, &mut max);
     assert_eq!(max, [f32::NEG_INFINITY; 2]);
-    cross_entropy_sums(&pool, 2, 3, 0, 4, &logits, &[1.0, 2.0], &[4, 5], &mut sums);
+    cross_entropy_sums(
+        &pool,
+        LogitsShape { rows: 2, cols: 3, valid: 0, start: 4 },
+        &logits,
+        &[1.0, 2.0],
+        &[4, 5],
+        &mut sums,
+    );
     assert_eq!(sums, [0.0; 4]);
 }
 

@@ -35,7 +35,6 @@ fn check_adamw<T: Element>(len: usize, size: f64) {
         weight_decay: 0.1,
         correction1: 1.0 - 0.9_f64.powi(3),
         correction2: 1.0 - 0.99_f64.powi(3),
-        gradient_scale: 0.5,
     };
     let p = random::<T>(1, len);
     let [g, m, root] = [2, 3, 4].map(|seed| {
@@ -45,7 +44,7 @@ fn check_adamw<T: Element>(len: usize, size: f64) {
     let v: Vec<T> = root.iter().map(|root| *root * *root).collect();
     let all = on_any_threads(|pool| {
         let (mut p, mut m, mut v) = (p.clone(), m.clone(), v.clone());
-        adamw(pool, &constants, &mut p, &g, &mut m, &mut v);
+        adamw(pool, &constants, 0.5, &mut p, &g, &mut m, &mut v);
         [p, m, v].concat()
     });
     let (mut expected, mut means, mut squares) = (Vec::new(), Vec::new(), Vec::new());

@@ -8,7 +8,7 @@ fn check<T: Element>(rows: usize, cols: usize, count: usize, start: usize) {
     let local = |row: usize| (tokens[row] as usize).checked_sub(start).filter(|t| *t < count);
     let y = on_any_threads(|pool| {
         let mut y = vec![T::ONE; rows * cols];
-        embed_forward(pool, rows, cols, &tokens, &table, start, &mut y);
+        embed_forward(pool, TableShape { rows, cols, start }, &tokens, &table, &mut y);
         y
     });
     let expected = |i: usize| local(i / cols).map_or(0.0, |t| table[t * cols + i % cols].to_f64());
@@ -16,7 +16,7 @@ fn check<T: Element>(rows: usize, cols: usize, count: usize, start: usize) {
     for accumulate in [false, true] {
         let dtable = on_any_threads(|pool| {
             let mut dtable = old.clone();
-            embed_backward(pool, rows, cols, &tokens, &dy, &mut dtable, start, accumulate);
+            embed_backward(pool, TableShape { rows, cols, start }, &tokens, &dy, &mut dtable, accumulate);
             dtable
         });
         let mut expected = if accumulate { wide(&old) } else { vec![0.0; count * cols] };
@@ -42,7 +42,7 @@ fn check_positions<T: Element>(rows: usize, cols: usize, count: usize, position:
     let (x, table, old) = (random::<T>(1, rows * cols), random::<T>(2, count * cols), random::<T>(3, count * cols));
     let y = on_any_threads(|pool| {
         let mut y = x.clone();
-        add_positions(pool, rows, cols, &mut y, &table, &position);
+        add_positions(pool, Shape { rows, cols }, &mut y, &table, &position);
         y
     });
     let expected = |i: usize| x[i].to_f64() + table[position(i / cols) * cols + i % cols].to_f64();
@@ -50,7 +50,7 @@ fn check_positions<T: Element>(rows: usize, cols: usize, count: usize, position:
     for accumulate in [false, true] {
         let sums = on_any_threads(|pool| {
             let mut sums = old.clone();
-            positions_backward(pool, rows, cols, &x, &mut sums, &position, accumulate);
+            positions_backward(pool, Shape { rows, cols }, &x, &mut sums, &position, accumulate);
             sums
         });
         // In T and in ascending order of rows: the very bits.

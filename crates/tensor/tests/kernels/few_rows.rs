@@ -5,7 +5,7 @@ fn check<T: Element>(layout: Transpose, m: usize, n: usize, k: usize) {
     let (a, b) = (random::<T>(1, m * k), random::<T>(2, k * n));
     let found = on_any_threads(|pool: &Pool| {
         let mut c = vec![T::from_f64(f64::NAN); m * n];
-        matmul_few_rows(pool, layout, m, n, k, &a, &b, &mut c);
+        matmul_few_rows(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c);
         c
     });
     let at = |p: usize, j: usize| if layout == Transpose::Nt { j * k + p } else { p * n + j };

@@ -1,6 +1,6 @@
 use crate::support::{assert_close, on_any_threads, random, wide};
 use proptest::prelude::*;
-use quadrille_tensor::{Buffer, Element, Pool, Transpose, library_matmul, matmul, matmul_as};
+use quadrille_tensor::{Buffer, Element, Pool, ProductShape, Transpose, library_matmul, matmul, matmul_as};
 
 /// op(A) op(B) + c by loops.
 fn plain(layout: Transpose, m: usize, n: usize, k: usize, a: &[f64], b: &[f64], c: &[f64]) -> Vec<f64> {
@@ -22,7 +22,7 @@ fn check<T: Element>(layout: Transpose, m: usize, n: usize, k: usize, accumulate
     let what = format!("{layout:?} {m}x{n}x{k}");
     let c = on_any_threads(|pool| {
         let mut c = old.clone();
-        matmul(pool, layout, m, n, k, &a, &b, &mut c, accumulate);
+        matmul(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, accumulate);
         c
     });
     let start = if accumulate { wide(&old) } else { vec![0.0; m * n] };
@@ -30,12 +30,21 @@ fn check<T: Element>(layout: Transpose, m: usize, n: usize, k: usize, accumulate
     assert_close(&what, &c, &expected);
 
     let mut library = old.clone();
-    library_matmul(2, layout, m, n, k, &a, &b, &mut library, accumulate);
+    library_matmul(2, ProductShape { stored: layout, m, n, k }, &a, &b, &mut library, accumulate);
     assert_close(&what, &library, &expected);
 
     for stored in Transpose::ALL {
         let mut c = old.clone();
-        matmul_as(&Pool::new(2), layout, stored, m, n, k, &a, &b, &mut c, accumulate, &mut Buffer::new(0));
+        matmul_as(
+            &Pool::new(2),
+            layout,
+            ProductShape { stored, m, n, k },
+            &a,
+            &b,
+            &mut c,
+            accumulate,
+            &mut Buffer::new(0),
+        );
         assert_close(&format!("{what} stored {stored:?}"), &c, &plain(stored, m, n, k, &wide(&a), &wide(&b), &start));
     }
 }
@@ -68,7 +77,7 @@ fn check_once<T: Element>(layout: Transpose, m: usize, n: usize, k: usize) {
     let (a, b) = (random::<T>(1, m * k), random::<T>(2, k * n));
     let c = on_any_threads(|pool| {
         let mut c = vec![T::from_f64(f64::NAN); m * n];
-        matmul(pool, layout, m, n, k, &a, &b, &mut c, false);
+        matmul(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, false);
         c
     });
     assert_close(
@@ -121,7 +130,7 @@ fn nothing_to_contract_gives_zeros() {
         for (m, n) in [(300, 200), (2000, 100), (100, 2000)] {
             let c = on_any_threads(|pool| {
                 let mut c = random::<f32>(1, m * n);
-                matmul(pool, layout, m, n, 0, &[], &[], &mut c, false);
+                matmul(pool, ProductShape { stored: layout, m, n, k: 0 }, &[], &[], &mut c, false);
                 c
             });
             assert!(c.iter().all(|c| *c == 0.0), "{layout:?} {m}x{n}x0");

@@ -22,14 +22,15 @@ fn sharded<T: Element>(
     accumulate: bool,
 ) -> Sharded<T> {
     let cols = width / parts;
+    let norm = NormShape { rows, cols, width, eps: EPS };
     let shard = |x: &[T]| {
         let mut y = vec![T::ZERO; x.len()];
-        pack_columns(pool, x.len() / width, width, parts, x, &mut y);
+        pack_columns(pool, Shape { rows: x.len() / width, cols: width }, parts, x, &mut y);
         y
     };
     let whole = |x: &[T]| {
         let mut y = vec![T::ZERO; x.len()];
-        unpack_columns(pool, x.len() / width, width, parts, x, &mut y);
+        unpack_columns(pool, Shape { rows: x.len() / width, cols: width }, parts, x, &mut y);
         y
     };
     let (x, dy) = (shard(x), shard(dy));
@@ -44,9 +45,9 @@ fn sharded<T: Element>(
         }
         sum
     };
-    let sums = reduce(rows, &|part, out| norm_row_sums(pool, rows, cols, &x[block(part)], out));
+    let sums = reduce(rows, &|part, out| norm_row_sums(pool, Shape { rows, cols }, &x[block(part)], out));
     let squares = reduce(rows, &|part, out| {
-        norm_centered_squares(pool, rows, cols, width, &x[block(part)], &sums, out);
+        norm_centered_squares(pool, norm, &x[block(part)], &sums, out);
     });
     let (mut dgamma, mut dbeta) = (gamma.to_vec(), beta.to_vec());
     let pairs = std::cell::RefCell::new((&mut dgamma, &mut dbeta));
@@ -54,14 +55,14 @@ fn sharded<T: Element>(
         let (dgamma, dbeta) = &mut *pairs.borrow_mut();
         let (x, dy, gamma) = (&x[block(part)], &dy[block(part)], &gamma[column(part)]);
         let (dgamma, dbeta) = (&mut dgamma[column(part)], &mut dbeta[column(part)]);
-        norm_backward_sums(pool, rows, cols, width, EPS, x, &sums, &squares, gamma, dy, out, dgamma, dbeta, accumulate);
+        norm_backward_sums(pool, norm, x, &sums, &squares, gamma, dy, out, dgamma, dbeta, accumulate);
     });
     let (mut y, mut dx) = (vec![T::ZERO; x.len()], x.clone());
     for part in 0..parts {
         let (x, dy, gamma, beta) = (&x[block(part)], &dy[block(part)], &gamma[column(part)], &beta[column(part)]);
-        norm_forward(pool, rows, cols, width, EPS, x, &sums, &squares, gamma, beta, &mut y[block(part)]);
+        norm_forward(pool, norm, x, &sums, &squares, gamma, beta, &mut y[block(part)]);
         let dx = &mut dx[block(part)];
-        norm_backward(pool, rows, cols, width, EPS, x, &sums, &squares, gamma, dy, &reduced, dx, accumulate);
+        norm_backward(pool, norm, x, &sums, &squares, gamma, dy, &reduced, dx, accumulate);
     }
     Sharded { y: whole(&y), dx: whole(&dx), dgamma, dbeta }
 }

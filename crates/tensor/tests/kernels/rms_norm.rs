@@ -14,14 +14,15 @@ fn sharded<T: Element>(
     accumulate: bool,
 ) -> [Vec<T>; 3] {
     let cols = width / parts;
+    let norm = NormShape { rows, cols, width, eps: EPS };
     let shard = |x: &[T]| {
         let mut y = vec![T::ZERO; x.len()];
-        pack_columns(pool, rows, width, parts, x, &mut y);
+        pack_columns(pool, Shape { rows, cols: width }, parts, x, &mut y);
         y
     };
     let whole = |x: &[T]| {
         let mut y = vec![T::ZERO; x.len()];
-        unpack_columns(pool, rows, width, parts, x, &mut y);
+        unpack_columns(pool, Shape { rows, cols: width }, parts, x, &mut y);
         y
     };
     let (x, dy) = (shard(x), shard(dy));
@@ -29,22 +30,22 @@ fn sharded<T: Element>(
     let column = |part: usize| part * cols..(part + 1) * cols;
     let (mut squares, mut local) = (vec![T::ZERO; rows], vec![T::ZERO; rows]);
     for part in 0..parts {
-        rms_norm_squares(pool, rows, cols, &x[block(part)], &mut local);
+        rms_norm_squares(pool, Shape { rows, cols }, &x[block(part)], &mut local);
         add_assign(pool, &mut squares, &local);
     }
     let (mut dgamma, mut reduced) = (gamma.to_vec(), vec![T::ZERO; rows]);
     for part in 0..parts {
         let (x, dy, gamma) = (&x[block(part)], &dy[block(part)], &gamma[column(part)]);
         let dgamma = &mut dgamma[column(part)];
-        rms_norm_backward_sums(pool, rows, cols, width, EPS, x, &squares, gamma, dy, &mut local, dgamma, accumulate);
+        rms_norm_backward_sums(pool, norm, x, &squares, gamma, dy, &mut local, dgamma, accumulate);
         add_assign(pool, &mut reduced, &local);
     }
     let (mut y, mut dx) = (vec![T::ZERO; x.len()], x.clone());
     for part in 0..parts {
         let (x, dy, gamma) = (&x[block(part)], &dy[block(part)], &gamma[column(part)]);
-        rms_norm_forward(pool, rows, cols, width, EPS, x, &squares, gamma, &mut y[block(part)]);
+        rms_norm_forward(pool, norm, x, &squares, gamma, &mut y[block(part)]);
         let dx = &mut dx[block(part)];
-        rms_norm_backward(pool, rows, cols, width, EPS, x, &squares, gamma, dy, &reduced, dx, accumulate);
+        rms_norm_backward(pool, norm, x, &squares, gamma, dy, &reduced, dx, accumulate);
     }
     [whole(&y), whole(&dx), dgamma]
 }

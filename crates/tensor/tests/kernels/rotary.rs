@@ -34,7 +34,14 @@ fn check<T: Element>(shape: (usize, usize, usize), positions: &[usize]) {
     let run = |x: &[T], back: bool| {
         on_any_threads(|pool| {
             let mut y = x.to_vec();
-            let turned = rotate(pool, rows, groups, heads, &rotary, |row| rows - 1 - row, &mut y, back);
+            let turned = rotate(
+                pool,
+                GroupShape { rows, groups, heads, head_dim: d },
+                &rotary,
+                |row| rows - 1 - row,
+                &mut y,
+                back,
+            );
             assert_eq!(turned, rows * groups * (heads + 1) * d);
             y
         })
@@ -65,7 +72,14 @@ fn scores_depend_on_distances_alone() {
     let score = |query: usize, key: usize| {
         let rotary = Rotary::new(8, &frequencies(8), [query, key].into_iter());
         let mut rows = [&x[..], &x[..]].concat();
-        rotate(&Pool::new(1), 2, 1, 1, &rotary, |row| row, &mut rows, false);
+        rotate(
+            &Pool::new(1),
+            GroupShape { rows: 2, groups: 1, heads: 1, head_dim: 8 },
+            &rotary,
+            |row| row,
+            &mut rows,
+            false,
+        );
         dot(&rows[..8], &rows[24 + 8..24 + 16])
     };
     assert!((score(5, 2) - score(105, 102)).abs() < 1e-12);
@@ -76,7 +90,7 @@ fn scores_depend_on_distances_alone() {
 fn numbers_beyond_the_pairs_stay() {
     let (rotary, x) = (Rotary::<f64>::new(5, &frequencies(4), 3..4), random::<f64>(1, 15));
     let mut turned = x.clone();
-    rotate(&Pool::new(1), 1, 1, 1, &rotary, |_| 0, &mut turned, false);
+    rotate(&Pool::new(1), GroupShape { rows: 1, groups: 1, heads: 1, head_dim: 5 }, &rotary, |_| 0, &mut turned, false);
     let narrow: Vec<f64> = [0, 5, 10].iter().flat_map(|at| x[*at..at + 4].to_vec()).collect();
     let exact = plain((1, 1, 4), &[3], &narrow, false);
     for (head, at) in [0, 5, 10].into_iter().enumerate() {

@@ -18,7 +18,7 @@ fn check_bias<T: Element>(rows: usize, cols: usize) {
     let (x, bias, old) = (random::<T>(1, rows * cols), random::<T>(2, cols), random::<T>(3, cols));
     let y = on_any_threads(|pool| {
         let mut y = x.clone();
-        bias_forward(pool, rows, cols, &mut y, &bias);
+        bias_forward(pool, Shape { rows, cols }, &mut y, &bias);
         y
     });
     let expected: Vec<_> = wide(&x).iter().enumerate().map(|(i, x)| x + bias[i % cols].to_f64()).collect();
@@ -26,7 +26,7 @@ fn check_bias<T: Element>(rows: usize, cols: usize) {
     for accumulate in [false, true] {
         let sums = on_any_threads(|pool| {
             let mut sums = old.clone();
-            bias_backward(pool, rows, cols, &x, &mut sums, accumulate);
+            bias_backward(pool, Shape { rows, cols }, &x, &mut sums, accumulate);
             sums
         });
         let start = if accumulate { wide(&old) } else { vec![0.0; cols] };
@@ -47,7 +47,7 @@ fn check_gelu<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let bias = random::<T>(2, cols);
     let both = on_any_threads(|pool| {
         let (mut pre, mut y) = (x.clone(), vec![T::ZERO; x.len()]);
-        bias_curve_forward(pool, Curve::Gelu, rows, cols, &mut pre, with_bias.then_some(&bias), &mut y);
+        bias_curve_forward(pool, Curve::Gelu, Shape { rows, cols }, &mut pre, with_bias.then_some(&bias), &mut y);
         [pre, y].concat()
     });
     let (pre, y) = both.split_at(x.len());
@@ -66,7 +66,15 @@ fn check_gelu<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let (dy, old) = (random::<T>(3, x.len()), random::<T>(4, cols));
     let both = on_any_threads(|pool| {
         let (mut dx, mut dbias) = (dy.clone(), old.clone());
-        bias_curve_backward(pool, Curve::Gelu, rows, cols, pre, &mut dx, with_bias.then_some(&mut dbias), true);
+        bias_curve_backward(
+            pool,
+            Curve::Gelu,
+            Shape { rows, cols },
+            pre,
+            &mut dx,
+            with_bias.then_some(&mut dbias),
+            true,
+        );
         [dx, dbias].concat()
     });
     let (dx, dbias) = both.split_at(x.len());
@@ -97,8 +105,8 @@ fn gelu_and_its_gradient_equal_loops() {
 fn gelu_is_finite_and_accurate_far_from_zero() {
     let x = [-1e4_f32, -100.0, -12.0, -9.0, -5.0, -1e-6, 0.0, 1e-6, 5.0, 9.0, 12.0, 100.0, 1e4];
     let (mut pre, mut y, mut dx) = (x, [0.0; 13], [1.0; 13]);
-    bias_curve_forward(&Pool::new(1), Curve::Gelu, 1, 13, &mut pre, None, &mut y);
-    bias_curve_backward(&Pool::new(1), Curve::Gelu, 1, 13, &pre, &mut dx, None, false);
+    bias_curve_forward(&Pool::new(1), Curve::Gelu, Shape { rows: 1, cols: 13 }, &mut pre, None, &mut y);
+    bias_curve_backward(&Pool::new(1), Curve::Gelu, Shape { rows: 1, cols: 13 }, &pre, &mut dx, None, false);
     for ((x, y), dx) in x.into_iter().zip(y).zip(dx) {
         // 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), which does not cancel for negative x.
         let u = (2.0 / std::f64::consts::PI).sqrt() * (f64::from(x) + 0.044715 * f64::from(x).powi(3));
@@ -118,7 +126,7 @@ fn check_residual<T: Element>(rows: usize, cols: usize, with_bias: bool, with_dr
     let y = on_any_threads(|pool| {
         let mut y = x.clone();
         let dropout = with_dropout.then_some((factor, &keep as _));
-        residual_forward(pool, rows, cols, &mut y, with_bias.then_some(&bias), &r, dropout);
+        residual_forward(pool, Shape { rows, cols }, &mut y, with_bias.then_some(&bias), &r, dropout);
         y
     });
     let expected = |i: usize| {
@@ -149,7 +157,7 @@ fn dropout_keeps_what_it_is_told_and_its_gradient_is_its_transpose() {
         let run = |x: &[f64]| {
             on_any_threads(|pool| {
                 let mut y = x.to_vec();
-                dropout(pool, rows, cols, &mut y, 1.5, keep);
+                dropout(pool, Shape { rows, cols }, &mut y, 1.5, keep);
                 y
             })
         };
@@ -160,7 +168,7 @@ fn dropout_keeps_what_it_is_told_and_its_gradient_is_its_transpose() {
         if x.len() < 50 {
             let weights = random::<f64>(2, x.len());
             let mut dx = weights.clone();
-            dropout(&Pool::new(2), rows, cols, &mut dx, 1.5, keep);
+            dropout(&Pool::new(2), Shape { rows, cols }, &mut dx, 1.5, keep);
             assert_gradient("dropout", &x, &dx, |x| dot(&run(x), &weights));
         }
     }

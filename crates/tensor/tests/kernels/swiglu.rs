@@ -19,7 +19,7 @@ fn check<T: Element>(rows: usize, cols: usize, with_bias: bool) {
     let bias = random::<T>(2, 2 * cols);
     let both = on_any_threads(|pool| {
         let (mut pre, mut y) = (x.clone(), vec![T::ZERO; rows * cols]);
-        bias_gated_forward(pool, Curve::Silu, rows, cols, &mut pre, with_bias.then_some(&bias), &mut y);
+        bias_gated_forward(pool, Curve::Silu, Shape { rows, cols }, &mut pre, with_bias.then_some(&bias), &mut y);
         [pre, y].concat()
     });
     let (pre, y) = both.split_at(x.len());
@@ -42,8 +42,7 @@ fn check<T: Element>(rows: usize, cols: usize, with_bias: bool) {
             bias_gated_backward(
                 pool,
                 Curve::Silu,
-                rows,
-                cols,
+                Shape { rows, cols },
                 &mut dx,
                 &dy,
                 with_bias.then_some(&mut dbias),
@@ -78,10 +77,10 @@ fn swiglu_and_its_gradient_equal_loops_and_differences() {
 fn swiglu_is_finite_and_accurate_far_from_zero() {
     for gate in [-1e4_f32, -100.0, -88.0, -30.0, -9.0, -1e-6, 0.0, 1e-6, 9.0, 30.0, 100.0, 1e4] {
         let (mut pre, mut y) = ([gate, 3.0], [0.0]);
-        bias_gated_forward(&Pool::new(1), Curve::Silu, 1, 1, &mut pre, None, &mut y);
+        bias_gated_forward(&Pool::new(1), Curve::Silu, Shape { rows: 1, cols: 1 }, &mut pre, None, &mut y);
         let expected = 3.0 * f64::from(gate) / (1.0 + (-f64::from(gate)).exp());
         assert!((f64::from(y[0]) - expected).abs() <= 1e-5 * expected.abs() + 1e-30, "{gate}: {} not {expected}", y[0]);
-        bias_gated_backward(&Pool::new(1), Curve::Silu, 1, 1, &mut pre, &[1.0], None, false);
+        bias_gated_backward(&Pool::new(1), Curve::Silu, Shape { rows: 1, cols: 1 }, &mut pre, &[1.0], None, false);
         let slope = pre[0] / 3.0;
         assert!(slope.is_finite() && (gate.abs() < 30.0 || (slope - f32::from(gate > 0.0)).abs() < 1e-6), "{gate}");
     }

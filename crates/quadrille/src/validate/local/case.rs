@@ -2,7 +2,7 @@
 
 use indicatif::ProgressBar;
 use quadrille_cost::native::{Framework, Problem};
-use quadrille_engine::{Hyper, TrainOptions, random_batch, train};
+use quadrille_engine::{Cpu, Hyper, TrainOptions, random_batch, train};
 use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, choose, shuffled};
 use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
@@ -151,7 +151,7 @@ impl Case {
     fn run(&self, layout: &Layout) -> Result<(Measured, bool), Failure> {
         let program = StepProgram::new(&self.model, layout)?;
         let batch = random_batch(&self.model, self.options.seed, layout.seq_len);
-        let outcome = train::<f32>(&program, &self.options, &batch, None, &mut |_| Ok(()))?;
+        let outcome = train::<Cpu<f32>>(&program, &self.options, &batch, None, &mut |_| Ok(()))?;
         let step = |step: &quadrille_engine::RankStep| RankStep {
             seconds: step.seconds,
             operations: step.operations,

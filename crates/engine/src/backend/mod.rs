@@ -1,0 +1,235 @@
+//! What a rank computes with: its memory and its kernels.
+//!
+//! The interpreter (`execute/`) is the same for every device. [`Cpu`] runs the kernels of `quadrille_tensor` on the
+//! rank's own threads; types are static, so that nothing lies between the interpreter and them.
+//!
+//! A buffer holds elements of one type, [`Backend::Real`]. Views are ranges of a buffer; kernels get them in the place
+//! of slices. Kernels that write in place or add get `&mut` views, so that the interpreter may go on using them.
+
+mod cpu;
+mod indices;
+mod totals;
+mod view;
+
+use std::ops::Range;
+
+use quadrille_step::Scalar;
+use quadrille_tensor::{
+    AdamW, AttentionShape, CacheShape, Curve, GroupShape, HeadNorm, LogitsShape, NormShape, PanelShape, Pool,
+    ProductShape, Shape, TableShape, Transpose,
+};
+
+use crate::samples::OwnSamples;
+use crate::{EngineError, Real};
+
+pub use cpu::Cpu;
+pub use indices::{AttentionMask, ElementMask, Positions};
+pub use totals::{Totals, Update, UpdateRule};
+pub use view::{View, ViewMut};
+
+type Done = Result<(), EngineError>;
+/// How many elements an operation has swept over.
+type Swept = Result<usize, EngineError>;
+
+/// What columns are multiplied with in a norm: `stored`, or 1 + `stored` where it is a distance from one (`offset`).
+#[derive(Debug, Clone, Copy)]
+pub struct Gamma<V> {
+    /// `[cols]`
+    pub stored: V,
+    /// Whether it is a distance from one.
+    pub offset: bool,
+}
+
+/// A row's reduced statistics: sums of a layer norm (none of an RMS norm) and squares, each `[rows]`.
+#[derive(Debug, Clone, Copy)]
+pub struct Statistics<V> {
+    /// The sum over all columns; with it the norm takes off the mean.
+    pub sums: Option<V>,
+    /// The sum of the squares over all columns, of a layer norm of what is left of the mean.
+    pub squares: V,
+}
+
+/// A rank's memory and kernels on a device.
+///
+/// There is one method for each kernel that the interpreter calls, named, ordered and described as in
+/// `quadrille_tensor`; outputs come last but for flags. Methods may return before their work is done: later ones see its
+/// results, the host once [`download`](Self::download), [`totals`](Self::totals) or [`settle`](Self::settle) has
+/// returned. All take `&self`: engines on one rank share its backend, and operands are borrowed beside it.
+#[rustfmt::skip]
+pub trait Backend: Sized + 'static {
+    /// What buffers hold, and what checkpoints and checks see: `f32` or `f64`.
+    type Real: Real;
+    /// Owned memory; the payload of collectives.
+    type Buffer: AsRef<[Self::Real]> + AsMut<[Self::Real]> + Send + 'static;
+    /// A range of a buffer, to be read.
+    type View<'v>: View;
+    /// A range of a buffer, to be written.
+    type ViewMut<'v>: ViewMut;
+    /// Numbers of a scalar on their way through a collective.
+    type Scalars: AsRef<[f64]> + AsMut<[f64]> + Send + 'static;
+    /// A microbatch's samples where kernels read them.
+    type Samples: Default;
+    /// Angles of some positions, by which queries and keys turn.
+    type Angles;
+
+    // Memory.
+
+    /// The device of a rank of the job, with so many threads of the host.
+    fn open(rank: usize, threads: usize) -> Result<Self, EngineError>;
+    /// The rank's threads of the host.
+    fn pool(&self) -> &Pool;
+    /// A buffer of so many zeros.
+    fn allocate(&self, elements: usize) -> Result<Self::Buffer, EngineError>;
+    /// How many elements a buffer has.
+    fn elements(of: &Self::Buffer) -> usize;
+    /// Some elements of a buffer, to be read; a range beyond its end panics.
+    fn view(of: &Self::Buffer, range: Range<usize>) -> Self::View<'_>;
+    /// Some elements of a buffer, to be written; a range beyond its end panics.
+    fn view_mut(of: &mut Self::Buffer, range: Range<usize>) -> Self::ViewMut<'_>;
+    /// Some elements of a view; a range beyond its end panics.
+    fn part<'p>(of: &'p mut Self::ViewMut<'_>, range: Range<usize>) -> Self::ViewMut<'p>;
+    /// Lets the host change elements: `write` gets them as they are.
+    fn upload<R>(&self, to: &mut Self::ViewMut<'_>, write: impl FnOnce(&mut [Self::Real]) -> R) -> Result<R, EngineError>;
+    /// Lets the host look at elements.
+    fn download<R>(&self, from: Self::View<'_>, read: impl FnOnce(&[Self::Real]) -> R) -> Result<R, EngineError>;
+    /// Brings a microbatch's samples to where kernels read them; `from` may be left with other memory.
+    fn load_samples(&self, from: &mut OwnSamples, to: &mut Self::Samples) -> Done;
+    /// Waits until all work is done.
+    fn settle(&self) -> Done;
+
+    // Totals of a step.
+
+    /// A step begins: all totals are zero.
+    fn begin_step(&self) -> Done;
+    /// The totals; waits for them.
+    fn totals(&self) -> Result<Totals, EngineError>;
+    /// What ranks add up for a scalar: of the loss the loss and the number of targets.
+    fn take_scalar(&self, scalar: Scalar) -> Result<Self::Scalars, EngineError>;
+    /// The sums over ranks take the place of this rank's totals.
+    fn put_scalar(&self, scalar: Scalar, summed: Self::Scalars) -> Done;
+    /// Decides what [`adamw`](Self::adamw) does from now on, from the totals of all ranks.
+    fn prepare_update(&self, rule: &UpdateRule) -> Done;
+
+    // Products.
+
+    /// Allocates and chooses what products need that will run as given, before the first of them.
+    fn prepare_matmuls(&self, products: &[(ProductShape, Transpose)]) -> Done;
+    /// See [`quadrille_tensor::matmul_as`]; run as stored it is [`quadrille_tensor::matmul`].
+    fn matmul(&self, product: ProductShape, run_as: Transpose, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::matmul_few_rows`].
+    fn matmul_few_rows(&self, product: ProductShape, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>) -> Done;
+
+    // Whole arrays.
+
+    /// y = x.
+    fn copy(&self, y: &mut Self::ViewMut<'_>, x: Self::View<'_>) -> Done;
+    /// y += x.
+    fn add_assign(&self, y: &mut Self::ViewMut<'_>, x: Self::View<'_>) -> Done;
+    /// x *= factor.
+    fn scale(&self, x: &mut Self::ViewMut<'_>, factor: f64) -> Done;
+    /// Adds the squares of the elements in `runs` to [`Totals::norm_squared`].
+    fn sum_squares(&self, x: Self::View<'_>, runs: &[Range<usize>]) -> Done;
+    /// See [`quadrille_tensor::adamw`]: with the scale, and only if, [`prepare_update`](Self::prepare_update) has said so.
+    fn adamw(&self, constants: &AdamW, p: &mut Self::ViewMut<'_>, g: Self::View<'_>, m: &mut Self::ViewMut<'_>, v: &mut Self::ViewMut<'_>) -> Done;
+
+    // Samples, embeddings and losses; `rows` and `numbers` are those of the microbatch.
+
+    /// See [`quadrille_tensor::embed_forward`].
+    fn embed_forward(&self, shape: TableShape, samples: &Self::Samples, rows: Range<usize>, table: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::embed_backward`].
+    fn embed_backward(&self, shape: TableShape, samples: &Self::Samples, rows: Range<usize>, dy: Self::View<'_>, dtable: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    /// y = numbers of the patches, rounded.
+    fn patches(&self, samples: &Self::Samples, numbers: Range<usize>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::add_positions`].
+    fn add_positions(&self, shape: Shape, x: &mut Self::ViewMut<'_>, table: Self::View<'_>, at: Positions<'_>) -> Done;
+    /// See [`quadrille_tensor::positions_backward`].
+    fn positions_backward(&self, shape: Shape, dy: Self::View<'_>, dtable: &mut Self::ViewMut<'_>, at: Positions<'_>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::cross_entropy_max`].
+    fn cross_entropy_max(&self, shape: LogitsShape, logits: Self::View<'_>, maxima: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::cross_entropy_sums`].
+    fn cross_entropy_sums(&self, shape: LogitsShape, samples: &Self::Samples, rows: Range<usize>, logits: Self::View<'_>, maxima: Self::View<'_>, sums: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::cross_entropy_gradient`]; loss and targets that count are added to the totals.
+    fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &Self::Samples, rows: Range<usize>, logits: &mut Self::ViewMut<'_>, maxima: Self::View<'_>, sums: Self::View<'_>, scale: f64) -> Done;
+    /// See [`quadrille_tensor::cross_entropy_loss`]; loss and targets that count are added to the totals.
+    fn cross_entropy_loss(&self, samples: &Self::Samples, rows: Range<usize>, sums: Self::View<'_>) -> Done;
+    /// See [`quadrille_tensor::squared_error`]; loss and numbers are added to the totals.
+    fn squared_error(&self, samples: &Self::Samples, numbers: Range<usize>, predictions: &mut Self::ViewMut<'_>, scale: f64) -> Done;
+    /// See [`quadrille_tensor::squared_error_loss`]; loss and numbers are added to the totals.
+    fn squared_error_loss(&self, samples: &Self::Samples, numbers: Range<usize>, predictions: Self::View<'_>) -> Done;
+
+    // Norms: layer norm and RMS norm, in the pieces between which ranks reduce.
+
+    /// See [`quadrille_tensor::norm_row_sums`].
+    fn norm_row_sums(&self, shape: Shape, x: Self::View<'_>, sums: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::norm_centered_squares`].
+    fn norm_centered_squares(&self, shape: NormShape, x: Self::View<'_>, sums: Self::View<'_>, squares: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::rms_norm_squares`].
+    fn rms_norm_squares(&self, shape: Shape, x: Self::View<'_>, squares: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::norm_forward`]; without sums and `beta` [`quadrille_tensor::rms_norm_forward`].
+    fn norm_forward(&self, shape: NormShape, x: Self::View<'_>, statistics: Statistics<Self::View<'_>>, gamma: Gamma<Self::View<'_>>, beta: Option<Self::View<'_>>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::norm_backward_sums`]; without sums and `dbeta` [`quadrille_tensor::rms_norm_backward_sums`].
+    fn norm_backward_sums(&self, shape: NormShape, x: Self::View<'_>, statistics: Statistics<Self::View<'_>>, gamma: Gamma<Self::View<'_>>, dy: Self::View<'_>, out: &mut Self::ViewMut<'_>, dgamma: &mut Self::ViewMut<'_>, dbeta: Option<&mut Self::ViewMut<'_>>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::norm_backward`]; without sums [`quadrille_tensor::rms_norm_backward`].
+    fn norm_backward(&self, shape: NormShape, x: Self::View<'_>, statistics: Statistics<Self::View<'_>>, gamma: Gamma<Self::View<'_>>, dy: Self::View<'_>, reduced: Self::View<'_>, dx: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::head_norm_forward`].
+    fn head_norm_forward(&self, norm: HeadNorm, gamma: Gamma<Self::View<'_>>, beta: Option<Self::View<'_>>, x: &mut Self::ViewMut<'_>) -> Swept;
+    /// See [`quadrille_tensor::head_norm_backward`].
+    fn head_norm_backward(&self, norm: HeadNorm, x: Self::View<'_>, gamma: Gamma<Self::View<'_>>, dy: &mut Self::ViewMut<'_>, dgamma: &mut Self::ViewMut<'_>, dbeta: Option<&mut Self::ViewMut<'_>>, accumulate: bool) -> Swept;
+
+    // Biases, perceptrons, the residual stream. A gated function has pairs of columns: [rows, 2 * cols].
+
+    /// See [`quadrille_tensor::bias_forward`].
+    fn bias_forward(&self, shape: Shape, x: &mut Self::ViewMut<'_>, bias: Self::View<'_>) -> Done;
+    /// See [`quadrille_tensor::bias_backward`].
+    fn bias_backward(&self, shape: Shape, dy: Self::View<'_>, dbias: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::bias_curve_forward`].
+    fn bias_curve_forward(&self, curve: Curve, shape: Shape, pre: &mut Self::ViewMut<'_>, bias: Option<Self::View<'_>>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::bias_gated_forward`].
+    fn bias_gated_forward(&self, curve: Curve, shape: Shape, pre: &mut Self::ViewMut<'_>, bias: Option<Self::View<'_>>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::activate_curve`].
+    fn activate_curve(&self, curve: Curve, pre: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::activate_gated`].
+    fn activate_gated(&self, curve: Curve, pre: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::bias_curve_backward`].
+    fn bias_curve_backward(&self, curve: Curve, shape: Shape, pre: Self::View<'_>, dy: &mut Self::ViewMut<'_>, dbias: Option<&mut Self::ViewMut<'_>>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::bias_gated_backward`].
+    fn bias_gated_backward(&self, curve: Curve, shape: Shape, pre: &mut Self::ViewMut<'_>, dy: Self::View<'_>, dbias: Option<&mut Self::ViewMut<'_>>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::dropout`].
+    fn dropout(&self, shape: Shape, x: &mut Self::ViewMut<'_>, mask: &ElementMask) -> Done;
+    /// See [`quadrille_tensor::residual_forward`].
+    fn residual_forward(&self, shape: Shape, x: &mut Self::ViewMut<'_>, bias: Option<Self::View<'_>>, residual: Self::View<'_>, mask: Option<&ElementMask>) -> Done;
+
+    // Attention.
+
+    /// The table of angles of some positions, for heads of `head_dim` columns whose pairs turn by `frequencies`.
+    fn angles(&self, head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Result<Self::Angles, EngineError>;
+    /// See [`quadrille_tensor::rotate`].
+    fn rotate(&self, shape: GroupShape, angles: &Self::Angles, at: Positions<'_>, x: &mut Self::ViewMut<'_>, back: bool) -> Swept;
+    /// See [`quadrille_tensor::attention_forward`].
+    fn attention_forward(&self, shape: AttentionShape, qkv: Self::View<'_>, keys_values: Option<Self::View<'_>>, out: &mut Self::ViewMut<'_>, log_sum_exp: &mut Self::ViewMut<'_>, mask: Option<&AttentionMask>) -> Done;
+    /// See [`quadrille_tensor::attention_backward`].
+    fn attention_backward(&self, shape: AttentionShape, qkv: Self::View<'_>, keys_values: Option<(Self::View<'_>, &mut Self::ViewMut<'_>)>, out: Self::View<'_>, log_sum_exp: Self::View<'_>, dout: Self::View<'_>, dqkv: &mut Self::ViewMut<'_>, mask: Option<&AttentionMask>) -> Done;
+    /// See [`quadrille_tensor::pack_keys_values`].
+    fn pack_keys_values(&self, shape: GroupShape, qkv: Self::View<'_>, kv: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::unpack_keys_values`].
+    fn unpack_keys_values(&self, shape: GroupShape, kv: Self::View<'_>, qkv: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::store_keys_values`].
+    fn store_keys_values(&self, shape: CacheShape, starts: &[usize], qkv: Self::View<'_>, cache: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::cached_attention`].
+    fn cached_attention(&self, shape: CacheShape, starts: &[usize], qkv: Self::View<'_>, cache: Self::View<'_>, out: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::newest_rows`].
+    fn newest_rows(&self, cols: usize, tokens: usize, newest: &[usize], x: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+
+    // Columns.
+
+    /// See [`quadrille_tensor::pack_columns`].
+    fn pack_columns(&self, shape: Shape, parts: usize, x: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::unpack_columns`].
+    fn unpack_columns(&self, shape: Shape, parts: usize, x: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::slice_columns`].
+    fn slice_columns(&self, shape: Shape, part: usize, parts: usize, x: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::copy_panel_columns`].
+    fn copy_panel_columns(&self, shape: PanelShape, x: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::store_panel_columns`].
+    fn store_panel_columns(&self, shape: PanelShape, y: Self::View<'_>, x: &mut Self::ViewMut<'_>) -> Done;
+}
