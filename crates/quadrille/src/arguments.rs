@@ -26,13 +26,14 @@ use crate::plan::native::arguments::{DOCUMENT, QuestionArguments, ResultArgument
 use crate::plan::native::priced::PriceArguments;
 use crate::quantities::Counts;
 use crate::report::ReportArguments;
+use crate::shell::{CompletionsArguments, ManArguments};
 use crate::sweep::SweepArguments;
 use crate::train::arguments::TrainArguments;
 use crate::validate::ValidateArguments;
 
 /// Plans, runs and proves the parallel training of large transformers.
 #[derive(Debug, Parser)]
-#[command(name = "quadrille", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "quadrille", version = env!("QUADRILLE_VERSION"), arg_required_else_help = true, after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
@@ -96,6 +97,10 @@ pub enum Command {
     Checkpoint(CheckpointArguments),
     /// Turn text into tokens, convert files of tokens, and say what files hold.
     Data(DataCommandArguments),
+    /// Print what a shell needs to complete commands and flags.
+    Completions(CompletionsArguments),
+    /// Write the pages of the manual.
+    Man(ManArguments),
 }
 
 /// Which model.

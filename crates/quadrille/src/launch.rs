@@ -216,6 +216,8 @@ fn nature(command: &Command) -> (&'static str, bool) {
         Command::Calibrate(_) => ("calibrate", true),
         Command::Checkpoint(_) => ("checkpoint", false),
         Command::Data(_) => ("data", false),
+        Command::Completions(_) => ("completions", false),
+        Command::Man(_) => ("man", false),
         Command::Validate(arguments) => match arguments.validate {
             Validate::Published(_) => ("validate published", false),
             Validate::Local(_) => ("validate local", true),

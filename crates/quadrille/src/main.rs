@@ -1,5 +1,6 @@
 //! The command line of Quadrille: `train`, `eval`, `generate`, `memorize`, `verify`, `report`, `explain`, `plan`,
-//! `sweep`, `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`.
+//! `sweep`, `estimate`, `reproduce`, `export`, `convert`, `calibrate`, `validate`, `data`, `bench`, `checkpoint`,
+//! `completions`, `man`.
 //!
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
@@ -37,6 +38,7 @@ mod reproduce;
 mod resources;
 mod run_folder;
 mod settings;
+mod shell;
 mod source;
 mod sweep;
 mod timeline;
@@ -87,5 +89,7 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Data(arguments) => data::run(&arguments),
         Command::Validate(arguments) => validate::run(&arguments, launch),
         Command::Checkpoint(arguments) => checkpoint::run(&arguments),
+        Command::Completions(arguments) => shell::completions(&arguments),
+        Command::Man(arguments) => shell::man(&arguments),
     }
 }
