@@ -57,7 +57,7 @@ pub use rows::Rows;
 pub use samples::{BatchSource, OwnSamples, Samples};
 pub use saving::{OnSaveFailure, Saving};
 pub use shard::{Run, Shard, assemble};
-pub use state::{Restore, tensor_shapes, writers};
+pub use state::{OwnTile, Restore, tensor_shapes, writers};
 pub use trace::{RankTrace, TracedOperation, TracedTransfer};
 pub use train::{
     RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, Validation, WAITING, train,

@@ -97,12 +97,15 @@ fn rectangles(runs: impl Iterator<Item = Run>) -> Vec<Rectangle> {
     done
 }
 
+/// A tile of a logical tensor with its numbers, row by row.
+pub type OwnTile<T> = (Tile, Vec<T>);
+
 impl<B: Backend> RankEngine<'_, B> {
     /// Copies of what this rank writes into a checkpoint, row by row.
     ///
     /// # Errors
     /// The job was stopped.
-    pub fn own_tiles(&mut self) -> Result<Vec<(Tile, Vec<B::Real>)>, EngineError> {
+    pub fn own_tiles(&mut self) -> Result<Vec<OwnTile<B::Real>>, EngineError> {
         self.context.enter(Label::new("step"), "copy state")?;
         self.settle()?;
         let mut tiles = Vec::new();

@@ -1,10 +1,13 @@
 //! The version, completions of shells and pages of the manual.
 
-mod common;
-
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
 
-use common::run;
+fn run(folder: &Path, line: &str) -> Output {
+    let quadrille = env!("CARGO_BIN_EXE_quadrille");
+    Command::new(quadrille).args(line.split(' ')).current_dir(folder).output().unwrap()
+}
 
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
