@@ -188,7 +188,17 @@ mod tests {
                     told.push(token);
                     Ok(())
                 };
-                batch.draw(&current, 5, |_, see| Ok(see(&[0.0, 3.0, 1.0, 4.0, 0.5])), tell).unwrap();
+                batch
+                    .draw(
+                        &current,
+                        5,
+                        |_, see| {
+                            see(&[0.0, 3.0, 1.0, 4.0, 0.5]);
+                            Ok(())
+                        },
+                        tell,
+                    )
+                    .unwrap();
                 pass = batch.next_pass();
             }
             assert!(told.len() == 60 && told.contains(&2) && !told.contains(&1) && !told.contains(&3), "{told:?}");
@@ -212,7 +222,17 @@ mod tests {
                 told.push((sequence, token));
                 Ok(())
             };
-            batch.draw(&current, 5, |sequence, see| Ok(see(&logits[sequence])), tell).unwrap();
+            batch
+                .draw(
+                    &current,
+                    5,
+                    |sequence, see| {
+                        see(&logits[sequence]);
+                        Ok(())
+                    },
+                    tell,
+                )
+                .unwrap();
             passes += 1;
             pass = batch.next_pass();
         }
