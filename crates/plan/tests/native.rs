@@ -517,9 +517,13 @@ proptest! {
         for grid in Grid::all_over(devices, AxisSet::WORLD) {
             let typed =
                 requests(grid, batch).into_iter().map(|request| LayoutRequest { per_node: Some(devices), ..request });
-            // On a single stage a search tries one order of passes.
+            // On a single stage a search tries one order of passes; on one tile no panels, which only copy it; and it keeps what
+            // was communicated where something is.
+            let [x, y, z, context] = [Axis::X, Axis::Y, Axis::Z, Axis::Context].map(|axis| grid.size(axis));
             let tried = |request: &LayoutRequest| {
-                grid.size(Axis::Pipe) > 1 || request.schedule == Schedule::OneForwardOneBackward
+                (grid.size(Axis::Pipe) > 1 || request.schedule == Schedule::OneForwardOneBackward)
+                    && (x * y > 1 || request.linear == Linear::Pmm)
+                    && (x * y * z * context > 1 || !request.keep_communicated)
             };
             let legal = typed.filter(tried).filter_map(|request| Layout::if_legal(&model, &request));
             for layout in legal.filter(|layout| seen.insert(format!("{layout:?}"))) {
