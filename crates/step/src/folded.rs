@@ -16,7 +16,8 @@ use crate::{Message, Practice, StageProgram, StepError, StepProgram};
 pub struct FoldedProgram {
     /// How the model is spread.
     pub layout: Layout,
-    /// A program of each kind: at first that of its first stage.
+    /// A program of each kind: at first that of its first stage, then that of the stage which was asked for last, still with
+    /// the names and numbers of layers of the first.
     pub kinds: Vec<StageProgram>,
     /// By coordinate on the pipe axis.
     pub stages: Vec<FoldedStage>,

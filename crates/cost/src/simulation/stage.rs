@@ -323,7 +323,7 @@ impl<'a> Stage<'a> {
         }
         let waited = (span.end - self.now).max(0.0);
         *self.record.times.waiting_on_collectives_s.entry(axes).or_default() += waited;
-        self.now += waited;
+        self.now = self.now.max(span.end);
         Ok(())
     }
 

@@ -123,8 +123,14 @@ impl Flights {
         if self.all.len() <= number {
             self.all.resize_with(number + 1, Vec::new);
         }
-        self.all[number].push((microbatch, flight));
-        self.count += 1;
+        let of_number = &mut self.all[number];
+        match of_number.iter_mut().find(|(known, _)| *known == microbatch) {
+            Some((_, known)) => *known = flight,
+            None => {
+                of_number.push((microbatch, flight));
+                self.count += 1;
+            }
+        }
     }
 
     fn take(&mut self, (number, microbatch): FlightId) -> Option<Flight> {

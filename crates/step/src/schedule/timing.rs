@@ -58,11 +58,15 @@ pub fn makespan(
 }
 
 /// [`makespan`] of lists that [`actions`](super::actions) has made, with messages that each take the time `message`, however
-/// many are under way: no execution in this order that takes these times at least is shorter.
+/// many are under way, in the unit of `times`: no execution in this order that takes these times at least is shorter.
 ///
 /// # Errors
 ///
 /// Lists that wait for each other for ever.
+///
+/// # Panics
+///
+/// Lists of another pipeline.
 pub fn execute(
     lists: &[Vec<Action>],
     pipeline: Pipeline,

@@ -62,8 +62,8 @@ pub(super) struct Held {
     pub lives: [f64; Life::ALL.len()],
     /// The most that there is at once of what lives within passes.
     pub most: f64,
-    /// The same with what lives from pass to pass, of a single microbatch; in a pipeline until it has gone backward, since
-    /// others are there then.
+    /// The same with what lives from pass to pass, of a single microbatch; in a pipeline while it goes backward, since in
+    /// other passes others are there, too.
     pub most_alone: f64,
 }
 
@@ -113,11 +113,11 @@ impl Holdings {
         let mut held = Held { lives: std::array::from_fn(|life| sum(&self.lives[life])), ..Held::default() };
         let (mut now, mut alone) = (0.0, 0.0);
         for (section, events) in self.passes.iter().chain([&self.update]).enumerate() {
-            let turned = self.pipelined && section > 1;
+            let is_counted = !self.pipelined || section == 1;
             for event in events {
                 let change = if event.takes { bytes[event.storage.0] } else { -bytes[event.storage.0] };
                 alone += change;
-                if !turned {
+                if is_counted {
                     held.most_alone = held.most_alone.max(alone);
                 }
                 if !event.kept {

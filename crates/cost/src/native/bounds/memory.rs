@@ -57,7 +57,9 @@ impl Bounds<'_> {
         }
         let (segments, puts_off) = (pieces.whole.is_some(), c.schedule == Schedule::ZeroBubble);
         let slack = if segments { SEGMENTS } else { 0.0 };
-        let unknown = unknown || segments && puts_off;
+        // What a single stage has at most it may have in its update, when no microbatch is in flight.
+        let in_update = c.size(Axis::Pipe) == 1 && !alone(c, microbatches);
+        let unknown = unknown || segments && puts_off || in_update;
         let living = match list {
             Some(list) => living_along(list, &chunks, unknown),
             None => living(c, microbatches, stage, &chunks, unknown),
@@ -67,8 +69,7 @@ impl Bounds<'_> {
     }
 
     /// Bytes of parameters, of those whose gradients products give and of the others, their gradients and the optimizer's
-    /// states. ZeRO's shards are no smaller than this, being equally
-    /// long.
+    /// states. ZeRO's shards are no smaller than this, being equally long.
     fn states(&self, c: &Candidate, [of_products, others]: [f64; 2]) -> f64 {
         let replicas = (c.size(Axis::Data) * c.size(Axis::Context)) as f64;
         let StateBytes { weight, gradient, optimizer, .. } = self.problem.framework.states;

@@ -171,7 +171,8 @@ impl<'a> Bounds<'a> {
         self.seconds_with(c, pieces, self.update(c, pieces))
     }
 
-    /// Seconds and bytes, as the schedule has the passes, one by one: closer bounds that take longer to know.
+    /// Seconds and bytes of [`Bounds::pieces`], as the schedule has the passes, one by one: closer bounds that take longer to
+    /// know.
     ///
     /// # Errors
     /// What the schedule cannot order.
@@ -180,9 +181,13 @@ impl<'a> Bounds<'a> {
         let Some(lists) = pipeline.lists().map_err(StepError::from)? else {
             return Ok((self.seconds(c, pieces), self.bytes(c, pieces)));
         };
-        let passed = pipeline.along(&lists).map_err(StepError::from)?;
-        let seconds = self.with_slack(pieces, passed.with(self.update(c, pieces)));
-        Ok((seconds, self.bytes_with(c, pieces, Some(&lists))))
+        let update = self.update(c, pieces);
+        let mut seconds = pipeline.along(&lists).map_err(StepError::from)?.with(update);
+        for or in &pieces.or {
+            let passed = self.pipeline(c, or).along(&lists).map_err(StepError::from)?;
+            seconds = seconds.min(passed.with(update));
+        }
+        Ok((self.with_slack(pieces, seconds), self.bytes_with(c, pieces, Some(&lists))))
     }
 
     /// Of [`Bounds::passes`]: without the update.

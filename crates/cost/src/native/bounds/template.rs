@@ -248,7 +248,7 @@ impl Telling {
 /// left of a layer it does whatever layers are beside it, so that the layers of a piece add up.
 fn hidden_by_neighbours(stage: &StageProgram, section: &Section) -> BTreeSet<usize> {
     let mut hidden = BTreeSet::new();
-    // By storage: where a collective was issued, in which layer, and whether others have computed since.
+    // By storage: where a collective was issued, in which layer, and whether others have computed or waited since.
     let mut under_way: BTreeMap<StorageId, (usize, Layer, bool)> = BTreeMap::new();
     for (at, op) in section.ops.iter().enumerate() {
         match op.operation {
@@ -260,10 +260,11 @@ fn hidden_by_neighbours(stage: &StageProgram, section: &Section) -> BTreeSet<usi
                 Some(_) => {}
                 None => hidden.extend([at]),
             },
-            operation if operation.group().computes() => {
-                under_way.values_mut().for_each(|(_, layer, passed)| *passed |= *layer != op.layer);
-            }
             _ => {}
+        }
+        // All else takes time, waits too.
+        if !matches!(op.operation, Operation::Issue(_)) {
+            under_way.values_mut().for_each(|(_, layer, passed)| *passed |= *layer != op.layer);
         }
     }
     hidden.extend(under_way.into_values().map(|(issued, ..)| issued));
