@@ -1,13 +1,12 @@
 //! One rank's call of a collective: what must agree between the members, and what each must respect.
 
-use std::any::{TypeId, type_name};
+use std::any::type_name;
 use std::fmt;
-use std::mem::size_of;
 
 use quadrille_spec::CollectiveKind;
 
 use crate::activity::Activity;
-use crate::element::Reduction;
+use crate::element::{Element, ElementKind, Reduction};
 
 /// A collective as one rank called it; equal calls can be executed together.
 #[derive(Debug, Clone, Copy)]
@@ -28,12 +27,13 @@ pub struct Call {
     pub output: usize,
     /// What the rank was doing when it issued the call.
     pub activity: Activity,
-    pub(crate) element_type: TypeId,
+    /// Of a call of another process, which is known by its element's name, `None`.
+    pub(crate) kind: Option<ElementKind>,
     pub(crate) element_bytes: usize,
 }
 
 impl Call {
-    pub(crate) fn new<T: 'static>(operation: CollectiveKind, activity: Activity) -> Self {
+    pub(crate) fn new<T: Element>(operation: CollectiveKind, activity: Activity) -> Self {
         Self {
             operation,
             reduction: None,
@@ -43,8 +43,8 @@ impl Call {
             input: 0,
             output: 0,
             activity,
-            element_type: TypeId::of::<T>(),
-            element_bytes: size_of::<T>(),
+            kind: Some(T::KIND),
+            element_bytes: T::KIND.bytes(),
         }
     }
 
@@ -66,13 +66,9 @@ impl Call {
         (elements * self.element_bytes) as u64
     }
 
-    pub(crate) fn is_of<T: 'static>(&self) -> bool {
-        self.element_type == TypeId::of::<T>()
-    }
-
     /// Whether two members' calls can be executed together.
     pub(crate) fn agrees_with(&self, other: &Call) -> bool {
-        let key = |c: &Call| (c.operation, c.reduction, c.peer, c.element_type, c.input, c.output);
+        let key = |c: &Call| (c.operation, c.reduction, c.peer, c.kind, c.input, c.output);
         key(self) == key(other)
     }
 

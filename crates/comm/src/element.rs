@@ -1,4 +1,4 @@
-//! What collectives work on: element types, buffers, reductions.
+//! What collectives work on: element types, reductions.
 
 use std::fmt;
 use std::ops::Add;
@@ -12,19 +12,46 @@ mod sealed {
     impl Sealed for half::bf16 {}
 }
 
+/// What the elements of a buffer are, where their type is not at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ElementKind {
+    /// `f32`
+    F32,
+    /// `f64`
+    F64,
+    /// `bf16`
+    Bf16,
+}
+
+impl ElementKind {
+    /// Bytes of an element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Bf16 => 2,
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+}
+
 /// A number that collectives can reduce: `f32`, `f64`, `bf16`. Sums are taken in this type: in `bf16` every addition
 /// rounds.
-pub trait Element: sealed::Sealed + Copy + Send + Sync + PartialOrd + Add<Output = Self> + Default + 'static {}
+pub trait Element: sealed::Sealed + Copy + Send + Sync + PartialOrd + Add<Output = Self> + Default + 'static {
+    /// What it is.
+    const KIND: ElementKind;
+}
 
-impl Element for f32 {}
-impl Element for f64 {}
-impl Element for half::bf16 {}
+impl Element for f32 {
+    const KIND: ElementKind = ElementKind::F32;
+}
 
-/// A buffer that can travel through a collective: owned, and a slice of elements (`Vec<T>`, `Box<[T]>`, a
-/// tensor's storage). Implemented for every type that fits.
-pub trait Buffer<T>: AsRef<[T]> + AsMut<[T]> + Send + 'static {}
+impl Element for f64 {
+    const KIND: ElementKind = ElementKind::F64;
+}
 
-impl<T, B: AsRef<[T]> + AsMut<[T]> + Send + 'static> Buffer<T> for B {}
+impl Element for half::bf16 {
+    const KIND: ElementKind = ElementKind::Bf16;
+}
 
 /// How an all-reduce combines the members' elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

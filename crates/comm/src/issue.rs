@@ -8,29 +8,33 @@ use quadrille_spec::Route;
 use crate::algorithm::{self, Plan};
 use crate::call::Call;
 use crate::context::RankContext;
-use crate::element::{Buffer, Element};
+use crate::element::Element;
 use crate::error::{Aborted, CollectiveError};
 use crate::group::Group;
 use crate::job::lock;
 use crate::ledger::record;
+use crate::mover::{Mover, Payload};
+use crate::parcel::Side;
 use crate::pending::{Pending, pending};
 use crate::transfer::Slices;
 use crate::transport::Occasion;
 use crate::wire;
 
 impl RankContext {
-    /// Queues a collective on the buffers that `view` shows.
-    pub(crate) fn issue<T: Element, S: Send + 'static>(
+    /// Queues a collective on the buffers that `view` shows, whose memory is the mover's.
+    pub(crate) fn issue<S: Send + 'static>(
         &self,
         group: &Group,
         call: Call,
+        mover: impl Mover,
         mut buffers: S,
-        view: fn(&mut S) -> Slices<'_, T>,
+        view: fn(&mut S) -> Slices<'_>,
     ) -> Pending<S> {
         let (pending, completion) = pending(&self.job, self.rank, Some(&self.queue));
         let sequence = group.shared.issued[group.index()].fetch_add(1, Ordering::Relaxed) + 1;
         let counted = self.job.catch(self.rank, || {
             let slices = view(&mut buffers);
+            assert_eq!(slices.kind(), call.kind, "a payload has elements of its type");
             let (input, output) = slices.lengths(group.size());
             let call = self.check(group, Call { input, output, ..call })?;
             let plan = self.plan(group, &call);
@@ -44,7 +48,7 @@ impl RankContext {
         let Ok((call, plan, moved)) = counted else { return pending }; // dropping the completion reports the abort
         if group.size() == 1 {
             let outcome = self.job.catch(self.rank, || {
-                copy_own(view(&mut buffers));
+                copy_own(&mover, view(&mut buffers));
                 self.job.check()
             });
             completion.complete(outcome.map(|()| buffers));
@@ -58,7 +62,7 @@ impl RankContext {
             }
             let outcome = job.catch(rank, || {
                 job.set_busy_with(rank, Some((group.shared_name(), call)));
-                let at = Occasion { group: &group, call: &call, sequence };
+                let at = Occasion { group: &group, call: &call, sequence, mover: &mover };
                 for _ in 0..job.times(call.operation) {
                     let slices = view(&mut buffers);
                     match &plan {
@@ -79,10 +83,12 @@ impl RankContext {
     }
 
     /// Posts one side of a message. This never waits for the other side, nor for the rank's collectives.
-    pub(crate) fn message<T: Element, B: Buffer<T>>(&self, group: &Group, call: Call, buffer: B) -> Pending<B> {
+    pub(crate) fn message<T: Element, P: Payload<T>>(&self, group: &Group, call: Call, mut payload: P) -> Pending<P> {
         let (pending, completion) = pending(&self.job, self.rank, None);
         let counted = self.job.catch(self.rank, || {
-            let length = buffer.as_ref().len();
+            let memory = payload.memory();
+            assert_eq!(Some(memory.kind()), call.kind, "a payload has elements of its type");
+            let length = memory.elements();
             let call = self.check(group, Call { input: length, output: length, ..call })?;
             let sent = wire::of(group, &call);
             self.count(group, &call, sent);
@@ -91,7 +97,7 @@ impl RankContext {
         });
         if let Ok(call) = counted {
             let span = self.spans.open(&group.shared.name, &call);
-            self.job.transport.message(&self.job, group, call, buffer, completion, span);
+            self.job.transport.message(&self.job, group, call, Side::<T, P>::boxed(payload, completion, span));
         } // otherwise dropping the completion reports the abort
         pending
     }
@@ -131,8 +137,14 @@ impl RankContext {
 }
 
 /// A collective in a group of one.
-fn copy_own<T: Element>(slices: Slices<'_, T>) {
+fn copy_own(mover: &impl Mover, slices: Slices<'_>) {
     if let Slices::Apart(input, output) = slices {
-        output.copy_from_slice(input);
+        assert_eq!(
+            (input.kind(), input.elements()),
+            (output.kind(), output.elements()),
+            "a call describes its own buffers"
+        );
+        // SAFETY: two buffers of one length and kind that this function has to itself.
+        unsafe { mover.copy(input.kind(), input.address(), output.address(), input.elements(), false) };
     }
 }

@@ -7,15 +7,14 @@
 //! 2. A receiver takes a parcel out of its inbox under the lock, reads it only after having found that type and length are
 //!    those that it expects, and always says that it is done with it, also when the reading panics.
 
-use std::mem::size_of_val;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::call::Call;
-use crate::element::Element;
 use crate::error::{Aborted, CollectiveError, Late};
 use crate::job::{Job, lock};
+use crate::mover::Memory;
 use crate::transport::{Exchange, Occasion, Receive};
 
 /// The inboxes of all ranks.
@@ -43,7 +42,7 @@ struct Parcel {
     from: usize,
     occasion: Key,
     call: Call,
-    address: *const u8,
+    address: *mut u8,
     elements: usize,
 }
 
@@ -103,17 +102,12 @@ impl Lanes {
     }
 
     /// See [`Transport::exchange`](crate::transport::Transport::exchange).
-    pub(crate) fn exchange<T: Element>(
-        &self,
-        job: &Job,
-        at: Occasion<'_>,
-        exchange: Exchange<'_, T>,
-    ) -> Result<(), Aborted> {
+    pub(crate) fn exchange(&self, job: &Job, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted> {
         let Exchange { send, receive } = exchange;
         let start = Instant::now();
         // Dropped last, also when something below panics: then the slice is not borrowed any more.
-        let _posted = send.map(|(to, slice)| {
-            self.post(&at, to, slice);
+        let _posted = send.map(|(to, memory)| {
+            self.post(&at, to, memory);
             Posted { lanes: self, at, to }
         });
         let received = match receive {
@@ -134,27 +128,27 @@ impl Lanes {
         &self.inboxes[at.group.rank()]
     }
 
-    fn post<T>(&self, at: &Occasion<'_>, to: usize, slice: &[T]) {
+    fn post(&self, at: &Occasion<'_>, to: usize, memory: Memory<'_>) {
         lock(&self.own(at).state).unread = true;
         let parcel = Parcel {
             from: at.group.rank(),
             occasion: Key::of(at),
             call: *at.call,
-            address: slice.as_ptr().cast(),
-            elements: slice.len(),
+            address: memory.address(),
+            elements: memory.elements(),
         };
         let inbox = self.inbox(at, to);
         lock(&inbox.state).parcels.push(parcel);
         inbox.arrived.notify_all();
     }
 
-    fn receive<T: Element>(
+    fn receive(
         &self,
         job: &Job,
         at: &Occasion<'_>,
         start: Instant,
         from: usize,
-        receive: Receive<'_, T>,
+        receive: Receive<'_>,
     ) -> Result<(), Aborted> {
         let sender = at.group.members()[from];
         let inbox = self.own(at);
@@ -168,7 +162,8 @@ impl Lanes {
         drop(state);
         let _read = Read(&self.inboxes[sender]);
         let fits = parcel.occasion == Key::of(at) && parcel.call.agrees_with(at.call);
-        if !fits || !parcel.call.is_of::<T>() || parcel.elements != receive.elements() {
+        let kind = parcel.call.kind.filter(|_| fits && parcel.elements == receive.elements());
+        let Some(kind) = kind else {
             let error = CollectiveError::Mismatch {
                 group: at.group.shared_name(),
                 sequence: at.sequence,
@@ -176,15 +171,18 @@ impl Lanes {
                 second: Box::new((at.group.rank(), *at.call)),
             };
             return Err(job.abort_collective(at.group.rank(), at.call.activity, error));
-        }
+        };
         // SAFETY: the sender's slice has this type and length, and lives until `_read` is dropped; nobody writes to it
         // while its owner lends it.
-        let sent = unsafe { std::slice::from_raw_parts(parcel.address.cast::<T>(), parcel.elements) };
+        let sent = unsafe { Memory::new(parcel.address, parcel.elements, kind) };
         match receive {
-            Receive::Into(output) => output.copy_from_slice(sent),
+            // SAFETY: both have as many elements, of one kind, and are lent until this is done; they are apart.
+            Receive::Into(output) => unsafe {
+                at.mover.copy(kind, sent.address(), output.address(), sent.elements(), false);
+            },
             Receive::Pieces(_, take) => take(0, sent),
         }
-        job.traffic(sender).moved(size_of_val(sent));
+        job.traffic(sender).moved(sent.bytes());
         Ok(())
     }
 

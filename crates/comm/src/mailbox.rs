@@ -1,9 +1,7 @@
 //! Messages between two members. Neither side blocks: the first to come leaves its buffer, the second copies and
 //! completes both on its own thread, so sends and receives in any order cannot lock each other out.
 
-use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
-use std::mem::size_of_val;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -11,12 +9,10 @@ use quadrille_spec::CollectiveKind;
 
 use crate::call::Call;
 use crate::delay::MessageInfo;
-use crate::element::{Buffer, Element};
 use crate::error::{CollectiveError, Late};
 use crate::group::{Group, Shared};
 use crate::job::{Job, lock};
-use crate::pending::Completion;
-use crate::span::OpenSpan;
+use crate::parcel::Parcel;
 
 /// A group's messages in flight.
 #[derive(Default)]
@@ -57,61 +53,21 @@ struct Channel {
 struct Parked {
     since: Instant,
     call: Call,
-    /// A `Box<dyn Parcel<T>>`.
-    parcel: Box<dyn Any + Send>,
-}
-
-/// One side of a message: its buffer, and whom to tell.
-trait Parcel<T>: Send {
-    fn read(&self) -> &[T];
-    fn write(&mut self) -> &mut [T];
-    fn complete(self: Box<Self>, arrival: Option<Instant>);
-}
-
-struct Side<B> {
-    buffer: B,
-    completion: Completion<B>,
-    span: Option<OpenSpan>,
-}
-
-impl<T: Element, B: Buffer<T>> Parcel<T> for Side<B> {
-    fn read(&self) -> &[T] {
-        self.buffer.as_ref()
-    }
-
-    fn write(&mut self) -> &mut [T] {
-        self.buffer.as_mut()
-    }
-
-    fn complete(self: Box<Self>, arrival: Option<Instant>) {
-        if let Some(span) = self.span {
-            span.end(arrival);
-        }
-        self.completion.complete_at(Ok(self.buffer), arrival);
-    }
+    parcel: Box<dyn Parcel>,
 }
 
 impl Mailbox {
-    /// Posts one side of a message; `call.peer` is the other member. `completion` learns of every outcome.
-    pub(crate) fn post<T: Element, B: Buffer<T>>(
-        &self,
-        job: &Job,
-        group: &Group,
-        call: Call,
-        buffer: B,
-        completion: Completion<B>,
-        span: Option<OpenSpan>,
-    ) {
+    /// Posts one side of a message; `call.peer` is the other member. The parcel learns of every outcome.
+    pub(crate) fn post(&self, job: &Job, group: &Group, call: Call, own: Box<dyn Parcel>) {
         let since = Instant::now();
-        let own: Box<dyn Parcel<T>> = Box::new(Side { buffer, completion, span });
         let mut channels = lock(&self.channels);
         if job.check().is_err() {
-            return; // dropping the completion reports the abort
+            return; // dropping the parcel reports the abort
         }
         let ends = Ends::of(group.index(), &call);
         let channel = channels.entry(ends).or_default();
         if channel.parked.front().is_none_or(|other| other.call.operation == call.operation) {
-            channel.parked.push_back(Parked { since, call, parcel: Box::new(own) });
+            channel.parked.push_back(Parked { since, call, parcel: own });
             drop(channels);
             return self.find_departed(job, &group.shared);
         }
@@ -119,27 +75,22 @@ impl Mailbox {
         let sequence = channel.matched;
         let Some(other) = channel.parked.pop_front() else { return };
         drop(channels);
-        let lengths = (call.input, other.call.input);
-        match other.parcel.downcast::<Box<dyn Parcel<T>>>() {
-            Ok(parked) if lengths.0 == lengths.1 => {
-                let (sent, from, to) = if call.operation == CollectiveKind::Send {
-                    (since, own, *parked)
-                } else {
-                    (other.since, *parked, own)
-                };
-                deliver(job, group, ends.message(&group.shared, sequence), sent, from, to);
-            }
-            _ => {
-                let first = group.shared.members[call.peer.unwrap_or_default()];
-                let error = CollectiveError::Mismatch {
-                    group: group.shared_name(),
-                    sequence,
-                    first: Box::new((first, other.call)),
-                    second: Box::new((group.rank(), call)),
-                };
-                job.abort_collective(group.rank(), call.activity, error);
-            }
+        if (call.kind, call.input) != (other.call.kind, other.call.input) {
+            let first = group.shared.members[call.peer.unwrap_or_default()];
+            let error = CollectiveError::Mismatch {
+                group: group.shared_name(),
+                sequence,
+                first: Box::new((first, other.call)),
+                second: Box::new((group.rank(), call)),
+            };
+            job.abort_collective(group.rank(), call.activity, error);
+            return;
         }
+        let (sent, from, to) = match call.operation {
+            CollectiveKind::Send => (since, own, other.parcel),
+            _ => (other.since, other.parcel, own),
+        };
+        deliver(job, group, ends.message(&group.shared, sequence), sent, from, to);
     }
 
     /// After an abort: everybody who waits for a message returns its error.
@@ -203,22 +154,25 @@ impl Mailbox {
 }
 
 /// Copies a message that was sent at `sent`, and completes both sides.
-fn deliver<T: Element>(
+fn deliver(
     job: &Job,
     group: &Group,
     message: MessageInfo,
     sent: Instant,
-    from: Box<dyn Parcel<T>>,
-    mut to: Box<dyn Parcel<T>>,
+    mut from: Box<dyn Parcel>,
+    mut to: Box<dyn Parcel>,
 ) {
     let arrival = job.catch(group.rank(), || {
-        let elements = from.read();
-        to.write().copy_from_slice(elements);
-        job.traffic(message.from).moved_message(size_of_val(elements));
+        let mover = to.mover();
+        let (from, to) = (from.memory(), to.memory());
+        assert_eq!((from.kind(), from.elements()), (to.kind(), to.elements()), "a payload keeps its length");
+        // SAFETY: two buffers of one length and kind, which this function has to itself.
+        let moved = unsafe { mover.copy(from.kind(), from.address(), to.address(), from.elements(), false) };
+        job.traffic(message.from).moved_message(moved);
         Ok(job.message_delay.as_ref().map(|delay| sent + delay.of(&message)))
     });
     if let Ok(arrival) = arrival {
         from.complete(None);
         to.complete(arrival);
-    } // otherwise dropping the completions reports the abort
+    } // otherwise dropping the parcels reports the abort
 }

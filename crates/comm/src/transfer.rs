@@ -13,68 +13,68 @@
 //!
 //! `n` elements, `g` members, `p` the member whose work is done.
 
-mod kernels;
+pub(crate) mod kernels;
 #[cfg(test)]
 mod tests;
-
-use std::mem::size_of;
 
 use quadrille_spec::CollectiveKind;
 
 use crate::call::Call;
-use crate::element::Element;
+use crate::element::{ElementKind, Reduction};
 use crate::error::Aborted;
-use crate::group::Group;
 use crate::job::Job;
+use crate::mover::{Memory, Mover};
+use crate::transport::Occasion;
 use crate::wire::chunk;
-use kernels::{copy, fence};
-
-pub(crate) use kernels::reduce;
 
 /// From this many bytes, all members together, buffers are taken to outgrow the caches, and copies bypass them: measured
 /// 8-26% faster there with a last-level cache of 32 MiB, and slower below.
 const STREAM_BYTES: usize = 24 << 20;
 
 /// A member's buffers, borrowed for one collective.
-pub(crate) enum Slices<'a, T> {
+#[derive(Clone, Copy)]
+pub(crate) enum Slices<'a> {
     /// Input and output are the buffer.
-    InPlace(&'a mut [T]),
+    InPlace(Memory<'a>),
     /// The output is the buffer, the input the member's own chunk of it.
-    InputWithin(&'a mut [T]),
+    InputWithin(Memory<'a>),
     /// The input is the buffer, the output the member's own chunk of it.
-    OutputWithin(&'a mut [T]),
+    OutputWithin(Memory<'a>),
     /// Input and output.
-    Apart(&'a [T], &'a mut [T]),
+    Apart(Memory<'a>, Memory<'a>),
 }
 
-impl<T> Slices<'_, T> {
+impl Slices<'_> {
     /// Elements of the input and of the output in a group of `ranks`.
     pub(crate) fn lengths(&self, ranks: usize) -> (usize, usize) {
         match self {
-            Slices::InPlace(buffer) => (buffer.len(), buffer.len()),
-            Slices::InputWithin(buffer) => (buffer.len() / ranks, buffer.len()),
-            Slices::OutputWithin(buffer) => (buffer.len(), buffer.len() / ranks),
-            Slices::Apart(input, output) => (input.len(), output.len()),
+            Slices::InPlace(buffer) => (buffer.elements(), buffer.elements()),
+            Slices::InputWithin(buffer) => (buffer.elements() / ranks, buffer.elements()),
+            Slices::OutputWithin(buffer) => (buffer.elements(), buffer.elements() / ranks),
+            Slices::Apart(input, output) => (input.elements(), output.elements()),
         }
     }
 
     /// Where the input and the output of the member with this index begin; its chunks must fit.
-    pub(crate) fn addresses(&mut self, ranks: usize, index: usize) -> (*const T, *mut T) {
+    pub(crate) fn addresses(&self, ranks: usize, index: usize) -> (*const u8, *mut u8) {
         let (input, output) = self.lengths(ranks);
         match self {
-            Slices::InPlace(buffer) => {
-                let buffer = buffer.as_mut_ptr();
-                (buffer.cast_const(), buffer)
-            }
+            Slices::InPlace(buffer) => (buffer.address().cast_const(), buffer.address()),
             Slices::InputWithin(buffer) => {
-                let buffer = buffer.as_mut_ptr();
-                (buffer.wrapping_add(index * input).cast_const(), buffer)
+                (buffer.address().wrapping_add(index * input * buffer.kind().bytes()).cast_const(), buffer.address())
             }
             Slices::OutputWithin(buffer) => {
-                let buffer = buffer.as_mut_ptr();
-                (buffer.cast_const(), buffer.wrapping_add(index * output))
+                (buffer.address().cast_const(), buffer.address().wrapping_add(index * output * buffer.kind().bytes()))
             }
-            Slices::Apart(input, output) => (input.as_ptr(), output.as_mut_ptr()),
+            Slices::Apart(input, output) => (input.address().cast_const(), output.address()),
+        }
+    }
+
+    /// What the elements of all buffers are; `None` if they differ.
+    pub(crate) fn kind(&self) -> Option<ElementKind> {
+        match self {
+            Slices::InPlace(buffer) | Slices::InputWithin(buffer) | Slices::OutputWithin(buffer) => Some(buffer.kind()),
+            Slices::Apart(input, output) => (input.kind() == output.kind()).then(|| input.kind()),
         }
     }
 }
@@ -100,31 +100,26 @@ impl Posting {
     }
 }
 
-/// Takes part in a group's next collective with `slices`; `call` has passed `Call::broken_rule`.
-pub(crate) fn exchange<T: Element>(
-    job: &Job,
-    group: &Group,
-    call: Call,
-    mut slices: Slices<'_, T>,
-) -> Result<(), Aborted> {
-    let lengths = slices.lengths(group.size());
-    assert!(call.is_of::<T>() && (call.input, call.output) == lengths, "a call describes its own buffers");
+/// Takes part in a group's next collective with `slices`; the call has passed `Call::broken_rule`.
+pub(crate) fn exchange(job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
+    let (group, call, lengths) = (at.group, *at.call, slices.lengths(at.group.size()));
+    let described = slices.kind().is_some() && call.kind == slices.kind() && (call.input, call.output) == lengths;
+    assert!(described, "a call describes its own buffers");
     assert_eq!(call.broken_rule(group.size(), group.index()), None, "only valid calls are exchanged");
     let (input, output) = slices.addresses(group.size(), group.index());
-    let bytes = lengths.0.max(lengths.1) * size_of::<T>();
-    let posting = Posting { call, input: input.cast(), output: output.cast(), bytes };
-    group.shared.meeting.meet(job, group, posting, |postings, members| {
+    let bytes = lengths.0.max(lengths.1) * call.element_bytes;
+    group.shared.meeting.meet(job, group, Posting { call, input, output, bytes }, |postings, members| {
         for member in members {
             // SAFETY: `meet` calls this when all members have posted agreeing calls and returns from nobody's
             // `exchange` before all calls of this closure have ended; each member's work is done once.
-            let stored = unsafe { perform::<T>(postings, member) };
-            job.traffic(group.members()[member]).moved(stored * size_of::<T>());
+            let stored = unsafe { perform(at.mover, postings, member) };
+            job.traffic(group.members()[member]).moved(stored);
         }
     })
 }
 
 /// Elements that member `p`'s work of a round stores: what [`perform`] counts is held against it.
-pub(crate) fn stored<T>(call: &Call, slices: &Slices<'_, T>, g: usize, p: usize) -> usize {
+pub(crate) fn stored(call: &Call, slices: &Slices<'_>, g: usize, p: usize) -> usize {
     let (n, part) = (call.input, chunk(call.input, g, p).len());
     let own_is_there = matches!(slices, Slices::InputWithin(_));
     match call.operation {
@@ -138,19 +133,21 @@ pub(crate) fn stored<T>(call: &Call, slices: &Slices<'_, T>, g: usize, p: usize)
     }
 }
 
-/// Does member `p`'s work of the round; returns how many elements it has stored.
+/// Does member `p`'s work of the round; returns how many bytes it has stored.
 ///
 /// # Safety
 /// All postings point to live buffers of the lengths and element type that their calls state and `broken_rule`
-/// admits; no one else writes what `p` writes or reads (see the protocol).
-unsafe fn perform<T: Element>(postings: &[Posting], p: usize) -> usize {
+/// admits, in the mover's memory; no one else writes what `p` writes or reads (see the protocol).
+unsafe fn perform(mover: &dyn Mover, postings: &[Posting], p: usize) -> usize {
     let (g, own) = (postings.len(), &postings[p]);
     let n = own.call.input;
-    let inputs = |offset: usize| -> Vec<*const T> {
+    let Some(kind) = own.call.kind else { unreachable!("calls of this process have a kind") };
+    let how = own.call.reduction.unwrap_or(Reduction::Sum);
+    let at = |offset: usize| offset * kind.bytes();
+    let inputs = |offset: usize| -> Vec<*const u8> {
         // SAFETY: callers pass an offset within the inputs.
-        postings.iter().map(|posting| unsafe { posting.input.cast::<T>().add(offset) }).collect()
+        postings.iter().map(|posting| unsafe { posting.input.add(at(offset)) }).collect()
     };
-    let output = own.output.cast::<T>();
     let stream = postings.iter().map(Posting::bytes).sum::<usize>() >= STREAM_BYTES;
     let mut stored = 0;
     // SAFETY (all arms): offsets and lengths lie within the buffers by the rules of `Call::broken_rule`.
@@ -158,44 +155,44 @@ unsafe fn perform<T: Element>(postings: &[Posting], p: usize) -> usize {
         match own.call.operation {
             CollectiveKind::AllReduce => {
                 let part = chunk(n, g, p);
-                let outputs: Vec<_> = postings.iter().map(|q| q.output.cast::<T>().add(part.start)).collect();
+                let outputs: Vec<_> = postings.iter().map(|q| q.output.add(at(part.start))).collect();
                 // In cache: just read.
-                stored += reduce(own.call.reduction, &inputs(part.start), &outputs, part.len(), false);
+                stored += mover.reduce(how, kind, &inputs(part.start), &outputs, part.len(), false);
             }
             CollectiveKind::Reduce => {
                 let part = chunk(n, g, p);
-                let sum = postings[own.call.peer.unwrap_or(0)].output.cast::<T>().add(part.start);
-                stored += reduce(own.call.reduction, &inputs(part.start), &[sum], part.len(), false);
+                let sum = postings[own.call.peer.unwrap_or(0)].output.add(at(part.start));
+                stored += mover.reduce(how, kind, &inputs(part.start), &[sum], part.len(), false);
             }
             CollectiveKind::ReduceScatter => {
                 let part = chunk(n, g, p);
-                stored += reduce(own.call.reduction, &inputs(part.start), &[output], part.len(), stream);
+                stored += mover.reduce(how, kind, &inputs(part.start), &[own.output], part.len(), stream);
             }
             CollectiveKind::AllGather => {
                 for (q, input) in inputs(0).into_iter().enumerate() {
-                    let chunk = output.add(q * n);
+                    let chunk = own.output.add(at(q * n));
                     if input != chunk.cast_const() {
-                        stored += copy(input, chunk, n, stream); // in place, the own chunk is there
+                        stored += mover.copy(kind, input, chunk, n, stream); // in place, the own chunk is there
                     }
                 }
             }
             CollectiveKind::AllToAll => {
                 let each = n / g;
                 for (q, input) in inputs(p * each).into_iter().enumerate() {
-                    stored += copy(input, output.add(q * each), each, stream);
+                    stored += mover.copy(kind, input, own.output.add(at(q * each)), each, stream);
                 }
             }
             CollectiveKind::Broadcast => {
                 let root = own.call.peer.unwrap_or(0);
                 if root != p {
-                    stored += copy(inputs(0)[root], output, n, stream);
+                    stored += mover.copy(kind, inputs(0)[root], own.output, n, stream);
                 }
             }
             CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive => {}
         }
     }
     if stream {
-        fence();
+        mover.fence();
     }
     stored
 }

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use crate::call::Call;
-use crate::element::{Buffer, Element};
 use crate::error::Aborted;
 use crate::group::Group;
 use crate::job::Job;
 use crate::lanes::Lanes;
+use crate::mover::{Memory, Mover};
 #[cfg(feature = "mpi")]
 use crate::mpi::Link;
-use crate::pending::Completion;
+use crate::parcel::Parcel;
 use crate::run::JobOptions;
-use crate::span::OpenSpan;
 use crate::transfer::{self, Slices};
 
 /// How the ranks of a job reach each other.
@@ -32,28 +31,30 @@ pub(crate) struct Occasion<'a> {
     pub(crate) call: &'a Call,
     /// The collective's number in its group, from 1.
     pub(crate) sequence: u64,
+    /// Who reads and writes the member's buffers.
+    pub(crate) mover: &'a dyn Mover,
 }
 
 /// One step of a rank: what it sends to one member and receives from another, both under way at once. Members by index.
-pub(crate) struct Exchange<'a, T> {
-    pub(crate) send: Option<(usize, &'a [T])>,
-    pub(crate) receive: Option<(usize, Receive<'a, T>)>,
+pub(crate) struct Exchange<'a> {
+    pub(crate) send: Option<(usize, Memory<'a>)>,
+    pub(crate) receive: Option<(usize, Receive<'a>)>,
 }
 
 /// What becomes of elements that arrive.
-pub(crate) enum Receive<'a, T> {
+pub(crate) enum Receive<'a> {
     /// They are stored.
-    Into(&'a mut [T]),
+    Into(Memory<'a>),
     /// So many are handed over in order, in pieces, with the number of elements before each: the work on a piece runs
     /// while the next is under way.
-    Pieces(usize, &'a mut dyn FnMut(usize, &[T])),
+    Pieces(usize, &'a mut dyn FnMut(usize, Memory<'_>)),
 }
 
-impl<T> Receive<'_, T> {
+impl Receive<'_> {
     /// Elements that are to arrive.
     pub(crate) fn elements(&self) -> usize {
         match self {
-            Self::Into(output) => output.len(),
+            Self::Into(output) => output.elements(),
             Self::Pieces(elements, _) => *elements,
         }
     }
@@ -108,16 +109,16 @@ impl Transport {
     ///
     /// # Errors
     /// As [`exchange`](Self::exchange).
-    pub(crate) fn native<T: Element>(&self, job: &Job, at: Occasion<'_>, slices: Slices<'_, T>) -> Result<(), Aborted> {
+    pub(crate) fn native(&self, job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
         match self {
-            Self::Threads(_) => transfer::exchange(job, at.group, *at.call, slices),
+            Self::Threads(_) => transfer::exchange(job, at, slices),
             #[cfg(feature = "mpi")]
             Self::Mpi(link) => link.port.native(job, at, slices),
         }
     }
 
     /// Bytes that the member's part of a collective comes to in the transport's own way: see [`crate::traffic`].
-    pub(crate) fn native_bytes<T>(&self, group: &Group, call: &Call, slices: &Slices<'_, T>) -> u64 {
+    pub(crate) fn native_bytes(&self, group: &Group, call: &Call, slices: &Slices<'_>) -> u64 {
         match self {
             Self::Threads(_) => call.bytes(transfer::stored(call, slices, group.size(), group.index())),
             #[cfg(feature = "mpi")]
@@ -126,19 +127,11 @@ impl Transport {
     }
 
     /// Posts one side of a message.
-    pub(crate) fn message<T: Element, B: Buffer<T>>(
-        &self,
-        job: &Arc<Job>,
-        group: &Group,
-        call: Call,
-        buffer: B,
-        completion: Completion<B>,
-        span: Option<OpenSpan>,
-    ) {
+    pub(crate) fn message(&self, job: &Arc<Job>, group: &Group, call: Call, parcel: Box<dyn Parcel>) {
         match self {
-            Self::Threads(_) => group.shared.mailbox.post(job, group, call, buffer, completion, span),
+            Self::Threads(_) => group.shared.mailbox.post(job, group, call, parcel),
             #[cfg(feature = "mpi")]
-            Self::Mpi(link) => link.port.post(job, group, call, buffer, completion, span),
+            Self::Mpi(link) => link.port.post(job, group, call, parcel),
         }
     }
 
@@ -156,12 +149,7 @@ impl Transport {
     ///
     /// # Errors
     /// The job was aborted: also by this step, if the partner's does not fit or does not come within the job's timeout.
-    pub(crate) fn exchange<T: Element>(
-        &self,
-        job: &Job,
-        at: Occasion<'_>,
-        exchange: Exchange<'_, T>,
-    ) -> Result<(), Aborted> {
+    pub(crate) fn exchange(&self, job: &Job, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted> {
         match self {
             Self::Threads(lanes) => lanes.exchange(job, at, exchange),
             #[cfg(feature = "mpi")]

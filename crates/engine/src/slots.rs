@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use quadrille_comm::{Memory, Payload};
 use quadrille_spec::{MemoryClass, MemoryLedger};
 use quadrille_step::{StageProgram, StorageId};
 
@@ -45,15 +46,15 @@ impl<B: Backend> Block<B> {
     }
 }
 
-impl<B: Backend> AsRef<[B::Real]> for Block<B> {
-    fn as_ref(&self) -> &[B::Real] {
-        &self.buffer.as_ref()[..self.len]
-    }
-}
+impl<B: Backend> Payload<B::Real> for Block<B> {
+    type Mover = <B::Buffer as Payload<B::Real>>::Mover;
 
-impl<B: Backend> AsMut<[B::Real]> for Block<B> {
-    fn as_mut(&mut self) -> &mut [B::Real] {
-        &mut self.buffer.as_mut()[..self.len]
+    fn mover(&self) -> Self::Mover {
+        self.buffer.mover()
+    }
+
+    fn memory(&mut self) -> Memory<'_> {
+        self.buffer.memory().first(self.len)
     }
 }
 

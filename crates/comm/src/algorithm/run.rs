@@ -1,12 +1,11 @@
 //! Carries out a plan on a member's buffers.
 
-use std::mem::size_of;
-
 use super::plan::{Action, Arrival, Piece, Plan, Space};
-use crate::element::{Element, Reduction};
+use crate::element::{ElementKind, Reduction};
 use crate::error::Aborted;
 use crate::job::Job;
-use crate::transfer::{Slices, reduce};
+use crate::mover::Memory;
+use crate::transfer::Slices;
 use crate::transport::{Exchange, Occasion, Receive};
 
 /// Memory of the algorithms on one rank; it grows to what the largest plan has needed and is used again.
@@ -14,9 +13,8 @@ use crate::transport::{Exchange, Occasion, Receive};
 pub(crate) struct Scratch(Vec<u64>);
 
 impl Scratch {
-    fn elements<T: Element>(&mut self, elements: usize) -> *mut T {
-        const { assert!(align_of::<T>() <= align_of::<u64>()) };
-        let words = (elements * size_of::<T>()).div_ceil(size_of::<u64>());
+    fn elements(&mut self, elements: usize, kind: ElementKind) -> *mut u8 {
+        let words = (elements * kind.bytes()).div_ceil(size_of::<u64>());
         if self.0.len() < words {
             self.0.resize(words, 0);
         }
@@ -24,32 +22,37 @@ impl Scratch {
     }
 }
 
-/// Where the spaces of a plan begin on this rank, and their lengths.
-struct Spaces<T> {
-    input: (*const T, usize),
-    output: (*mut T, usize),
-    scratch: (*mut T, usize),
+/// Where the spaces of a plan begin on this rank, and how many elements they have.
+struct Spaces {
+    kind: ElementKind,
+    input: (*const u8, usize),
+    output: (*mut u8, usize),
+    scratch: (*mut u8, usize),
 }
 
-impl<T> Spaces<T> {
-    fn read(&self, piece: Piece) -> *const T {
+impl Spaces {
+    fn read(&self, piece: Piece) -> *const u8 {
         let (base, len) = match piece.space {
             Space::Input => self.input,
             Space::Output => (self.output.0.cast_const(), self.output.1),
             Space::Scratch => (self.scratch.0.cast_const(), self.scratch.1),
         };
         assert!(piece.start + piece.len <= len, "a plan stays within its buffers");
-        base.wrapping_add(piece.start)
+        base.wrapping_add(self.bytes(piece.start))
     }
 
-    fn write(&self, piece: Piece) -> *mut T {
+    fn write(&self, piece: Piece) -> *mut u8 {
         let (base, len) = match piece.space {
             Space::Output => self.output,
             Space::Scratch => self.scratch,
             Space::Input => unreachable!("plans only read their input"),
         };
         assert!(piece.start + piece.len <= len, "a plan stays within its buffers");
-        base.wrapping_add(piece.start)
+        base.wrapping_add(self.bytes(piece.start))
+    }
+
+    fn bytes(&self, elements: usize) -> usize {
+        elements * self.kind.bytes()
     }
 }
 
@@ -57,17 +60,18 @@ impl<T> Spaces<T> {
 ///
 /// # Errors
 /// The job was aborted.
-pub(crate) fn run<T: Element>(
+pub(crate) fn run(
     job: &Job,
     at: Occasion<'_>,
     plan: &Plan,
-    mut slices: Slices<'_, T>,
+    slices: Slices<'_>,
     scratch: &mut Scratch,
 ) -> Result<(), Aborted> {
+    let kind = slices.kind().filter(|kind| at.call.kind == Some(*kind)).expect("a call describes its own buffers");
     let (input, output) = slices.lengths(at.group.size());
     let addresses = slices.addresses(at.group.size(), at.group.index());
-    let scratch = (scratch.elements::<T>(plan.scratch), plan.scratch);
-    let spaces = Spaces { input: (addresses.0, input), output: (addresses.1, output), scratch };
+    let scratch = (scratch.elements(plan.scratch, kind), plan.scratch);
+    let spaces = Spaces { kind, input: (addresses.0, input), output: (addresses.1, output), scratch };
     for action in &plan.actions {
         match *action {
             Action::Copy { from, to } => {
@@ -75,8 +79,8 @@ pub(crate) fn run<T: Element>(
                 let (from, into) = (spaces.read(from), spaces.write(to));
                 if from != into.cast_const() {
                     // SAFETY: both lie within buffers that this function borrows. They may overlap where a caller's
-                    // output is a chunk of its input, hence `copy`.
-                    unsafe { std::ptr::copy(from, into, to.len) };
+                    // output is a chunk of its input.
+                    unsafe { at.mover.copy(kind, from, into, to.len, false) };
                 }
             }
             Action::Exchange { send, receive } => exchange(job, at, &spaces, send, receive)?,
@@ -85,40 +89,43 @@ pub(crate) fn run<T: Element>(
     Ok(())
 }
 
-fn exchange<T: Element>(
+fn exchange(
     job: &Job,
     at: Occasion<'_>,
-    spaces: &Spaces<T>,
+    spaces: &Spaces,
     send: Option<(usize, Piece)>,
     receive: Option<Arrival>,
 ) -> Result<(), Aborted> {
     let sent = send.map(|(to, piece)| (to, spaces.read(piece), piece.len));
     if let (Some((_, from, len)), Some(Arrival { into, .. })) = (sent, receive) {
         let written = spaces.write(into).cast_const();
-        let apart = from.wrapping_add(len) <= written || written.wrapping_add(into.len) <= from;
+        let apart =
+            from.wrapping_add(spaces.bytes(len)) <= written || written.wrapping_add(spaces.bytes(into.len)) <= from;
         assert!(apart, "what is sent is not written meanwhile");
     }
-    // SAFETY: within a buffer that the caller borrows; nothing writes there during the exchange, as was asserted.
-    let send = sent.map(|(to, from, len)| (to, unsafe { std::slice::from_raw_parts(from, len) }));
+    // SAFETY: within a buffer that the caller borrows; nothing writes there during the exchange, as was asserted, and who
+    // sends only reads.
+    let send = sent.map(|(to, from, len)| (to, unsafe { Memory::new(from.cast_mut(), len, spaces.kind) }));
     let Some(Arrival { from, into, with }) = receive else {
         return job.transport.exchange(job, at, Exchange { send, receive: None });
     };
     let output = spaces.write(into);
     let Some(with) = with else {
         // SAFETY: within a buffer that the caller borrows, apart from what is sent.
-        let output = unsafe { std::slice::from_raw_parts_mut(output, into.len) };
+        let output = unsafe { Memory::new(output, into.len, spaces.kind) };
         return job.transport.exchange(job, at, Exchange { send, receive: Some((from, Receive::Into(output))) });
     };
     assert_eq!(with.len, into.len, "what is combined has one length");
     let own = spaces.read(with);
-    let how = at.call.reduction.or(Some(Reduction::Sum));
-    let mut combine = |before: usize, arrived: &[T]| {
-        assert!(before + arrived.len() <= into.len, "no more arrives than was asked for");
-        // SAFETY: `before + len` was asserted to lie within `into` and `with`, which have one length and are the same or
+    let how = at.call.reduction.unwrap_or(Reduction::Sum);
+    let mut combine = |before: usize, arrived: Memory<'_>| {
+        let count = arrived.elements();
+        assert!(before + count <= into.len, "no more arrives than was asked for");
+        // SAFETY: `before + count` was asserted to lie within `into` and `with`, which have one length and are the same or
         // apart; what has arrived lies elsewhere.
         unsafe {
-            let (own, output) = (own.add(before), output.add(before));
-            reduce(how, &[arrived.as_ptr(), own], &[output], arrived.len(), false);
+            let (own, output) = (own.add(spaces.bytes(before)), output.add(spaces.bytes(before)));
+            at.mover.reduce(how, spaces.kind, &[arrived.address().cast_const(), own], &[output], count, false);
         }
     };
     let receive = Some((from, Receive::Pieces(into.len, &mut combine)));

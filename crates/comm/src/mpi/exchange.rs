@@ -1,12 +1,11 @@
 //! One step of a collective's algorithm: data to one rank and from another, both under way at once.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::mem::{size_of, size_of_val};
 use std::thread::park;
 
-use crate::element::Element;
 use crate::error::{Aborted, CollectiveError};
 use crate::job::Job;
+use crate::mover::Memory;
 use crate::mpi::inquiry::Wait;
 use crate::mpi::pace::Pace;
 use crate::mpi::port::{Desk, Port};
@@ -38,22 +37,17 @@ pub(super) fn hash(job: &Job, at: &Occasion<'_>) -> u64 {
 impl Port {
     /// See [`Transport::exchange`](crate::transport::Transport::exchange). After an abort it does not return while the
     /// library may still touch what was lent; waits for the collective end by the abort all the same.
-    pub(crate) fn exchange<T: Element>(
-        &self,
-        job: &Job,
-        at: Occasion<'_>,
-        exchange: Exchange<'_, T>,
-    ) -> Result<(), Aborted> {
+    pub(crate) fn exchange(&self, job: &Job, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted> {
         self.exchange_as(hash(job, &at), job, at, exchange)
     }
 
     /// As `exchange`, matched by this number.
-    pub(super) fn exchange_as<T: Element>(
+    pub(super) fn exchange_as(
         &self,
         hash: u64,
         job: &Job,
         at: Occasion<'_>,
-        exchange: Exchange<'_, T>,
+        exchange: Exchange<'_>,
     ) -> Result<(), Aborted> {
         job.check()?;
         let (mut outgoing, mut incoming, mut handle) = prepare(&mut self.enter(), hash, &at, exchange);
@@ -67,7 +61,7 @@ impl Port {
                 received | outgoing.as_mut().map_or(Ok(false), |outgoing| unsafe { outgoing.advance(library) })?
             };
             if let (Some(incoming), Some(handle)) = (&mut incoming, &mut handle) {
-                incoming.hand_over::<T>(handle);
+                incoming.hand_over(handle);
             }
             let done =
                 incoming.as_ref().is_none_or(Incoming::is_done) && outgoing.as_ref().is_none_or(Outgoing::is_done);
@@ -131,24 +125,25 @@ pub(super) fn strand() -> ! {
 }
 
 /// What handles elements that arrive: how many came before them, and they.
-type Pieces<'a, T> = &'a mut dyn FnMut(usize, &[T]);
+type Pieces<'a> = &'a mut dyn FnMut(usize, Memory<'_>);
 
 /// The two directions of an exchange, and who takes what arrives in pieces.
-fn prepare<'a, T: Element>(
+fn prepare<'a>(
     desk: &mut Desk,
     hash: u64,
     at: &Occasion<'_>,
-    exchange: Exchange<'a, T>,
-) -> (Option<Outgoing>, Option<Incoming>, Option<Pieces<'a, T>>) {
+    exchange: Exchange<'a>,
+) -> (Option<Outgoing>, Option<Incoming>, Option<Pieces<'a>>) {
     let tag = desk.library.tag(hash);
     let rank = |member: usize| at.group.members()[member];
     let outgoing =
-        exchange.send.map(|(to, data)| Outgoing::new(data.as_ptr().cast(), size_of_val(data), rank(to), tag));
+        exchange.send.map(|(to, data)| Outgoing::new(data.address().cast_const(), data.bytes(), rank(to), tag));
     let Some((from, receive)) = exchange.receive else { return (outgoing, None, None) };
-    let bytes = receive.elements() * size_of::<T>();
+    let Some(kind) = at.call.kind else { unreachable!("calls of this process have a kind") };
+    let bytes = receive.elements() * kind.bytes();
     let (to, handle) = match receive {
-        Receive::Into(output) => (Some(output.as_mut_ptr().cast()), None),
+        Receive::Into(output) => (Some(output.address()), None),
         Receive::Pieces(_, pieces) => (None, Some(pieces)),
     };
-    (outgoing, Some(Incoming::new(desk, to, bytes, rank(from), tag)), handle)
+    (outgoing, Some(Incoming::new(desk, to, bytes, kind, rank(from), tag)), handle)
 }

@@ -2,14 +2,13 @@
 //!
 //! At most one thread is inside the library at a time (`MPI_THREAD_SERIALIZED`): every call needs the one [`Library`].
 
-use std::any::TypeId;
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
 use std::ptr::{null_mut, without_provenance};
 
 use mpi::ffi;
 
-use crate::element::Reduction;
+use crate::element::{ElementKind, Reduction};
 
 /// Most bytes that one MPI message carries; counts are C integers.
 pub(super) const MOST_BYTES: usize = 1 << 30;
@@ -87,7 +86,7 @@ pub(super) struct Library {
     pub(super) size: usize,
     tags: u64,
     in_place: *const c_void,
-    operators: Vec<((TypeId, Reduction), ffi::MPI_Op)>,
+    operators: Vec<((ElementKind, Reduction), ffi::MPI_Op)>,
 }
 
 // SAFETY: handles and a constant; see `Request`.
@@ -229,7 +228,11 @@ impl Library {
     }
 
     /// A commutative operation of our own, made once.
-    pub(super) fn operator(&mut self, name: (TypeId, Reduction), function: Operation) -> Result<ffi::MPI_Op, MpiError> {
+    pub(super) fn operator(
+        &mut self,
+        name: (ElementKind, Reduction),
+        function: Operation,
+    ) -> Result<ffi::MPI_Op, MpiError> {
         if let Some((_, known)) = self.operators.iter().find(|(known, _)| *known == name) {
             return Ok(*known);
         }

@@ -5,13 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::mem::size_of_val;
 use std::sync::Arc;
 
 use quadrille_spec::CollectiveKind;
 
 use crate::call::Call;
-use crate::element::{Buffer, Element};
 use crate::error::CollectiveError;
 use crate::group::Group;
 use crate::job::Job;
@@ -20,8 +18,7 @@ use crate::mpi::library::{Lane, Library, MOST_BYTES, Request};
 use crate::mpi::packet::ChannelKey;
 use crate::mpi::port::Port;
 use crate::mpi::segments::{part, parts};
-use crate::pending::Completion;
-use crate::span::OpenSpan;
+use crate::parcel::Parcel;
 
 #[derive(Default)]
 pub(super) struct Messages {
@@ -57,25 +54,6 @@ struct ParcelAddress(*mut dyn Parcel);
 // SAFETY: the address of a box of what is `Send`, owned by this alone.
 unsafe impl Send for ParcelAddress {}
 
-trait Parcel: Send {
-    fn complete(self: Box<Self>);
-}
-
-struct Side<B> {
-    buffer: B,
-    completion: Completion<B>,
-    span: Option<OpenSpan>,
-}
-
-impl<B: Send + 'static> Parcel for Side<B> {
-    fn complete(self: Box<Self>) {
-        if let Some(span) = self.span {
-            span.end(None);
-        }
-        self.completion.complete(Ok(self.buffer));
-    }
-}
-
 impl Messages {
     /// Whether messages are under way.
     pub(super) fn outstanding(&self) -> bool {
@@ -106,7 +84,7 @@ impl Messages {
                     let parcel = unsafe { Box::from_raw(message.parcel.0) };
                     // Code of the buffer's type may panic when it is dropped.
                     let _ = message.job.catch(port.rank, || {
-                        parcel.complete();
+                        parcel.complete(None);
                         Ok(())
                     });
                 }
@@ -170,27 +148,19 @@ impl Message {
 }
 
 impl Port {
-    /// Posts one side of a message; `call.peer` is the other member. `completion` learns of the outcome, but of an abort.
-    pub(crate) fn post<T: Element, B: Buffer<T>>(
-        &self,
-        job: &Arc<Job>,
-        group: &Group,
-        call: Call,
-        buffer: B,
-        completion: Completion<B>,
-        span: Option<OpenSpan>,
-    ) {
+    /// Posts one side of a message; `call.peer` is the other member. The parcel learns of the outcome, but of an abort.
+    pub(crate) fn post(&self, job: &Arc<Job>, group: &Group, call: Call, parcel: Box<dyn Parcel>) {
         if job.check().is_err() {
-            return; // dropping the completion reports the abort
+            return; // dropping the parcel reports the abort
         }
         let sends = call.operation == CollectiveKind::Send;
         let (other, tag) = (group.members()[call.peer.unwrap_or_default()], call.tag.unwrap_or_default());
         let channel = ChannelKey { job: job.number(), group: group.shared.key, other, sends, tag };
-        let side = Box::into_raw(Box::new(Side { buffer, completion, span }));
+        let side = Box::into_raw(parcel);
         let view = job.catch(self.rank, || {
-            // SAFETY: the box was just given away to this function; the slice's address is used while it is alive.
-            let buffer = unsafe { (*side).buffer.as_mut() };
-            Ok((buffer.as_mut_ptr().cast::<u8>(), size_of_val(buffer)))
+            // SAFETY: the box was just given away to this function; the buffer's address is used while it is alive.
+            let memory = unsafe { (*side).memory() };
+            Ok((memory.address(), memory.bytes()))
         });
         let Ok((address, bytes)) = view else {
             // SAFETY: nobody has got the address.

@@ -4,19 +4,18 @@
 //! Beside every collective goes a small one that compares the members' calls, since calls that do not fit may pass
 //! unnoticed otherwise.
 
-use std::any::TypeId;
 use std::ffi::{c_int, c_void};
-use std::mem::size_of;
 use std::ptr::null_mut;
 
 use mpi::ffi;
 use quadrille_spec::CollectiveKind;
 
-use crate::element::{Element, Reduction};
+use crate::element::{Element, ElementKind, Reduction};
 use crate::error::{Aborted, CollectiveError};
 use crate::job::Job;
+use crate::mover::Memory;
 use crate::mpi::exchange::{Look, hash, strand};
-use crate::mpi::library::{Communicator, Library, MpiError, Request};
+use crate::mpi::library::{Communicator, Library, MpiError, Operation, Request};
 use crate::mpi::port::Port;
 use crate::transfer::Slices;
 use crate::transport::{Exchange, Occasion, Receive};
@@ -29,18 +28,14 @@ impl Port {
     ///
     /// # Errors
     /// The job was aborted: also by this, if the members' calls do not fit, or one does not come within the timeout.
-    pub(crate) fn native<T: Element>(
-        &self,
-        job: &Job,
-        at: Occasion<'_>,
-        mut slices: Slices<'_, T>,
-    ) -> Result<(), Aborted> {
+    pub(crate) fn native(&self, job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
         job.check()?;
         let (input, output) = slices.lengths(at.group.size());
         assert!(
-            at.call.is_of::<T>() && (at.call.input, at.call.output) == (input, output),
+            at.call.kind == slices.kind() && (at.call.input, at.call.output) == (input, output),
             "a call describes its own buffers"
         );
+        let Some(kind) = at.call.kind else { unreachable!("calls of this process have a kind") };
         if c_int::try_from(input.max(output)).is_err() {
             let rule = "the MPI library counts elements in 32 bits; use another algorithm than `native`".into();
             let (rank, group, ranks) = (self.rank, at.group.shared_name(), at.group.size());
@@ -50,9 +45,10 @@ impl Port {
         let group = self.communicator(job, at)?;
         // A chunk of the buffer that is the input cannot be the output as well.
         let apart = matches!(slices, Slices::OutputWithin(_));
-        let mut own = if apart { vec![T::default(); output] } else { Vec::new() };
+        let bytes = output * kind.bytes();
+        let mut own = if apart { vec![0u64; bytes.div_ceil(size_of::<u64>())] } else { Vec::new() };
         let (from, into) = slices.addresses(at.group.size(), at.group.index());
-        let to = if apart { own.as_mut_ptr() } else { into };
+        let to = if apart { own.as_mut_ptr().cast() } else { into };
         let mine = hash(job, &at);
         let mut check = [mine, !mine];
         let mut handed = 0;
@@ -62,7 +58,7 @@ impl Port {
             // before both requests are done.
             unsafe {
                 compare(library, group, &mut check).and_then(|comparison| {
-                    let collective = start(library, group, &at, from, to, (input, output), &mut handed)?;
+                    let collective = start(library, group, &at, kind, from, to, (input, output), &mut handed)?;
                     Ok(vec![comparison, collective])
                 })
             }
@@ -87,7 +83,7 @@ impl Port {
                 strand()
             }
         }
-        job.traffic(self.rank).moved(handed * size_of::<T>());
+        job.traffic(self.rank).moved(handed * kind.bytes());
         if check != [mine, !mine] {
             let text = "the members' calls do not fit together: all must issue the same operations with the same sizes in \
                 the same order";
@@ -95,7 +91,7 @@ impl Port {
         }
         if apart {
             // SAFETY: the output's chunk has as many elements, and is borrowed by this function.
-            unsafe { std::ptr::copy_nonoverlapping(own.as_ptr(), into, own.len()) };
+            unsafe { std::ptr::copy_nonoverlapping(own.as_ptr().cast(), into, bytes) };
         }
         job.check()
     }
@@ -109,8 +105,8 @@ impl Port {
         let (size, index) = (at.group.size(), at.group.index());
         for round in (0..).take_while(|round| 1 << round < size) {
             let distance = 1 << round;
-            let send = Some(((index + distance) % size, &[0.0f32; 0][..]));
-            let receive = Some(((index + size - distance) % size, Receive::Into(&mut [])));
+            let send = Some(((index + distance) % size, Memory::of::<f32>(&mut [])));
+            let receive = Some(((index + size - distance) % size, Receive::Into(Memory::of::<f32>(&mut []))));
             self.exchange_as(DOOR ^ hash(job, &at), job, at, Exchange { send, receive })?;
         }
         let mut desk = self.enter();
@@ -149,18 +145,18 @@ unsafe fn compare(library: &mut Library, group: Communicator, numbers: &mut [u64
 /// # Safety
 /// `input` and `output` have as many elements as `lengths` says, are the same where the call is in place, and belong to the
 /// library until the request is done.
-unsafe fn start<T: Element>(
+unsafe fn start(
     library: &mut Library,
     Communicator(group): Communicator,
     at: &Occasion<'_>,
-    input: *const T,
-    output: *mut T,
+    kind: ElementKind,
+    input: *const u8,
+    output: *mut u8,
     lengths: (usize, usize),
     handed: &mut usize,
 ) -> Result<Request, MpiError> {
-    let kind = datatype::<T>();
     let op = match at.call.reduction {
-        Some(reduction) => operator::<T>(library, reduction)?,
+        Some(reduction) => operator(library, kind, reduction)?,
         // SAFETY: a constant of the library; nothing is reduced.
         None => unsafe { ffi::RSMPI_SUM },
     };
@@ -169,10 +165,11 @@ unsafe fn start<T: Element>(
     let (in_place, to) = (library.in_place(), output.cast::<c_void>());
     // An all-gather in place has its input at its own chunk of the output.
     let own = match at.call.operation {
-        CollectiveKind::AllGather => output.wrapping_add(index * lengths.0).cast_const(),
+        CollectiveKind::AllGather => output.wrapping_add(index * lengths.0 * kind.bytes()).cast_const(),
         _ => output.cast_const(),
     };
     let from = if input == own { in_place } else { input.cast() };
+    let kind = datatype(kind);
     // What is handed in, and how the library is told; checked to fit.
     let mut hand = |elements: usize, parts: usize| {
         *handed += elements * parts;
@@ -208,26 +205,28 @@ unsafe fn start<T: Element>(
 }
 
 /// A type of the library that is as long as an element.
-fn datatype<T: Element>() -> ffi::MPI_Datatype {
+fn datatype(kind: ElementKind) -> ffi::MPI_Datatype {
     // SAFETY: constants of the library.
     unsafe {
-        match size_of::<T>() {
-            2 => ffi::RSMPI_UINT16_T,
-            4 => ffi::RSMPI_FLOAT,
-            _ => ffi::RSMPI_DOUBLE,
+        match kind {
+            ElementKind::Bf16 => ffi::RSMPI_UINT16_T,
+            ElementKind::F32 => ffi::RSMPI_FLOAT,
+            ElementKind::F64 => ffi::RSMPI_DOUBLE,
         }
     }
 }
 
 /// How the library combines elements: by its own sums where it has the type, else by our arithmetic.
-fn operator<T: Element>(library: &mut Library, reduction: Reduction) -> Result<ffi::MPI_Op, MpiError> {
-    let known = [TypeId::of::<f32>(), TypeId::of::<f64>()].contains(&TypeId::of::<T>());
-    match reduction {
+fn operator(library: &mut Library, kind: ElementKind, reduction: Reduction) -> Result<ffi::MPI_Op, MpiError> {
+    let own: Operation = match (reduction, kind) {
         // SAFETY: a constant of the library.
-        Reduction::Sum if known => Ok(unsafe { ffi::RSMPI_SUM }),
-        Reduction::Sum => library.operator((TypeId::of::<T>(), reduction), add::<T>),
-        Reduction::Max => library.operator((TypeId::of::<T>(), reduction), greatest::<T>),
-    }
+        (Reduction::Sum, ElementKind::F32 | ElementKind::F64) => return Ok(unsafe { ffi::RSMPI_SUM }),
+        (Reduction::Sum, ElementKind::Bf16) => add::<half::bf16>,
+        (Reduction::Max, ElementKind::F32) => greatest::<f32>,
+        (Reduction::Max, ElementKind::F64) => greatest::<f64>,
+        (Reduction::Max, ElementKind::Bf16) => greatest::<half::bf16>,
+    };
+    library.operator((kind, reduction), own)
 }
 
 unsafe extern "C" fn add<T: Element>(

@@ -1,6 +1,5 @@
 //! What ranks tell each other beside their data: signs of life, failures, questions and answers about who waits for whom.
 
-use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
@@ -140,7 +139,7 @@ impl CallText {
             input: self.input,
             output: self.output,
             activity: self.activity.read(names),
-            element_type: TypeId::of::<()>(),
+            kind: None,
             element_bytes: self.element_bytes,
         }
     }

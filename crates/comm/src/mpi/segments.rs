@@ -1,9 +1,9 @@
 //! Data in segments: the receiver works on one while the next are under way.
 
 use std::collections::VecDeque;
-use std::mem::size_of;
 
-use crate::element::Element;
+use crate::element::ElementKind;
+use crate::mover::Memory;
 use crate::mpi::library::{Lane, Library, Request};
 use crate::mpi::port::Desk;
 
@@ -74,6 +74,7 @@ enum Place {
 pub(super) struct Incoming {
     place: Place,
     bytes: usize,
+    kind: ElementKind,
     from: usize,
     tag: i32,
     posted: usize,
@@ -84,10 +85,17 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// So many bytes from a rank, to an address; where there is none, into blocks, to be handed over.
-    pub(super) fn new(desk: &mut Desk, to: Option<*mut u8>, bytes: usize, from: usize, tag: i32) -> Self {
+    pub(super) fn new(
+        desk: &mut Desk,
+        to: Option<*mut u8>,
+        bytes: usize,
+        kind: ElementKind,
+        from: usize,
+        tag: i32,
+    ) -> Self {
         let blocks = || Place::Blocks(desk.take_blocks(segments(bytes).min(WINDOW)));
         let place = to.map_or_else(blocks, Place::There);
-        Self { place, bytes, from, tag, posted: 0, arrived: 0, handled: 0, flight: VecDeque::new() }
+        Self { place, bytes, kind, from, tag, posted: 0, arrived: 0, handled: 0, flight: VecDeque::new() }
     }
 
     /// Receives what the window admits; whether something has come.
@@ -131,15 +139,16 @@ impl Incoming {
     }
 
     /// Hands over the segments that have arrived in blocks.
-    pub(super) fn hand_over<T: Element>(&mut self, handle: &mut dyn FnMut(usize, &[T])) {
-        const { assert!(SEGMENT.is_multiple_of(size_of::<T>()) && align_of::<T>() <= align_of::<u64>()) };
-        let Place::Blocks(blocks) = &self.place else { return };
+    pub(super) fn hand_over(&mut self, handle: &mut dyn FnMut(usize, Memory<'_>)) {
+        // No element is longer than the words of a block.
+        const { assert!(SEGMENT.is_multiple_of(size_of::<u64>())) };
+        let Place::Blocks(blocks) = &mut self.place else { return };
         while self.handled < self.arrived {
             let (start, bytes) = segment(self.bytes, self.handled);
-            let block = &blocks[self.handled % WINDOW];
-            let (start, elements) = (start / size_of::<T>(), bytes / size_of::<T>());
+            let block = &mut blocks[self.handled % WINDOW];
+            let (start, elements) = (start / self.kind.bytes(), bytes / self.kind.bytes());
             // SAFETY: a block holds a segment, aligned for every element, and any bytes are an element.
-            let arrived = unsafe { std::slice::from_raw_parts(block.as_ptr().cast::<T>(), elements) };
+            let arrived = unsafe { Memory::new(block.as_mut_ptr().cast(), elements, self.kind) };
             handle(start, arrived);
             self.handled += 1;
         }

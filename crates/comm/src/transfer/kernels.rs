@@ -18,7 +18,7 @@ const TILE: usize = 128;
 /// # Safety
 /// Sources and destinations are valid for `n` elements; a destination may be a source, otherwise nothing overlaps.
 pub(crate) unsafe fn reduce<T: Element>(
-    reduction: Option<Reduction>,
+    reduction: Reduction,
     sources: &[*const T],
     destinations: &[*mut T],
     n: usize,
@@ -31,8 +31,8 @@ pub(crate) unsafe fn reduce<T: Element>(
     // SAFETY: the caller's.
     unsafe {
         match reduction {
-            Some(Reduction::Max) => fold(sources, destinations, n, stream, max),
-            Some(Reduction::Sum) | None => fold(sources, destinations, n, stream, add),
+            Reduction::Max => fold(sources, destinations, n, stream, max),
+            Reduction::Sum => fold(sources, destinations, n, stream, add),
         }
     }
 }
@@ -122,7 +122,7 @@ unsafe fn fold_tiles<T: Element>(
 /// # Safety
 /// Both are valid for `n` elements and do not overlap.
 #[inline(always)]
-pub(super) unsafe fn copy<T: Element>(from: *const T, to: *mut T, n: usize, stream: bool) -> usize {
+pub(crate) unsafe fn copy<T: Copy>(from: *const T, to: *mut T, n: usize, stream: bool) -> usize {
     #[cfg(target_arch = "x86_64")]
     if stream && to.cast::<Block>().is_aligned() {
         // SAFETY: the caller's, and the alignment was checked.
@@ -157,7 +157,7 @@ unsafe fn copy_streaming(from: *const u8, to: *mut u8, bytes: usize) {
 }
 
 /// Orders streamed stores before the lock that tells the others that the work is done.
-pub(super) fn fence() {
+pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction belongs to every x86-64 processor and touches no data.
     unsafe {
@@ -231,7 +231,7 @@ mod tests {
                 // SAFETY: as in `check_copy`; the second destination is as long as what it is asked to hold.
                 everywhere(expected, |to, n, stream| unsafe {
                     let mut second = vec![guard::<T>(); n];
-                    let stored = reduce(Some(how), &addresses, &[to, second.as_mut_ptr()], n, stream);
+                    let stored = reduce(how, &addresses, &[to, second.as_mut_ptr()], n, stream);
                     fence();
                     assert!((0..n).all(|i| second[i] == expected(i)), "{sources} sources, {n} elements, second result");
                     stored / 2

@@ -13,6 +13,7 @@ mod view;
 
 use std::ops::Range;
 
+use quadrille_comm::Payload;
 use quadrille_step::Scalar;
 use quadrille_tensor::{
     AdamW, AttentionShape, CacheShape, Curve, GroupShape, HeadNorm, LogitsShape, NormShape, PanelShape, Pool,
@@ -59,14 +60,14 @@ pub struct Statistics<V> {
 pub trait Backend: Sized + 'static {
     /// What buffers hold, and what checkpoints and checks see: `f32` or `f64`.
     type Real: Real;
-    /// Owned memory; the payload of collectives.
-    type Buffer: AsRef<[Self::Real]> + AsMut<[Self::Real]> + Send + 'static;
+    /// Owned memory, and the payload of collectives: its mover knows in which order collectives and kernels use it.
+    type Buffer: Payload<Self::Real>;
     /// A range of a buffer, to be read.
     type View<'v>: View;
     /// A range of a buffer, to be written.
     type ViewMut<'v>: ViewMut;
     /// Numbers of a scalar on their way through a collective.
-    type Scalars: AsRef<[f64]> + AsMut<[f64]> + Send + 'static;
+    type Scalars: Payload<f64>;
     /// A microbatch's samples where kernels read them.
     type Samples: Default;
     /// Angles of some positions, by which queries and keys turn.
