@@ -183,7 +183,7 @@ impl<'a> Bounds<'a> {
         };
         let update = self.update(c, pieces);
         let mut seconds = pipeline.along(&lists).map_err(StepError::from)?.with(update);
-        for or in &pieces.or {
+        if let Some(or) = &pieces.or {
             let passed = self.pipeline(c, or).along(&lists).map_err(StepError::from)?;
             seconds = seconds.min(passed.with(update));
         }
