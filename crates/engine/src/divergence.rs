@@ -6,12 +6,14 @@
 use quadrille_checkpoint::Checkpoint;
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{Layer, Op, Operation, ValueId};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{BatchSource, EngineError, RankEngine, Real};
 
 /// What a run does after a step whose loss or gradient cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnDivergence {
     /// It ends with an error.
     #[default]
@@ -21,7 +23,8 @@ pub enum OnDivergence {
 }
 
 /// When a step's gradient is not applied, and what follows.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DivergencePolicy {
     /// What follows.
     pub action: OnDivergence,
