@@ -1,27 +1,32 @@
-//! Files that are written whole or not at all: beside, then renamed, so that a reader never sees half of one.
+//! Files of any name that are replaced whole or not at all: written beside, then renamed, so that a reader never sees half
+//! of one.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use quadrille_files::{folder_of, publish, sync_folder, temporary};
 use tempfile::NamedTempFile;
 
-use crate::failure::Failure;
+use crate::{folder_of, publish, sync_folder, temporary};
 
 /// Makes sure that a file can be written, before the work that fills it; leaves nothing and changes nothing.
-pub fn check_writable(flag: &str, path: &Path) -> Result<(), Failure> {
-    let usage = |error: io::Error| Failure::usage(unwritable(flag, path, &error));
-    match existing(path).map_err(usage)? {
+///
+/// # Errors
+/// The system's.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    match existing(path)? {
         // Opening a pipe waits for its reader, and closing it ends what the reader sees.
         Some(metadata) if !metadata.is_file() && !metadata.is_dir() => return Ok(()),
-        Some(_) => drop(OpenOptions::new().write(true).open(path).map_err(usage)?),
+        Some(_) => drop(OpenOptions::new().write(true).open(path)?),
         None => {}
     }
-    beside(path).map(drop).map_err(usage)
+    beside(path).map(drop)
 }
 
 /// Replaces what a file holds. Devices and pipes are written to.
+///
+/// # Errors
+/// The system's.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let old = existing(path)?;
     if old.as_ref().is_some_and(|metadata| !metadata.is_file()) {
@@ -38,7 +43,10 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     sync_folder(folder_of(&target))
 }
 
-/// A file in the folder of `path`, to be renamed to it; dropped, it leaves nothing.
+/// A file in the folder of `path`, to be [published](publish) as it; dropped, it leaves nothing.
+///
+/// # Errors
+/// The system's.
 pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let path = target(path);
     let folder = folder_of(&path);
@@ -47,11 +55,9 @@ pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     temporary(folder)
 }
 
-/// Names the flag, if there is one, and the file that was asked for: errors of temporary files name those.
-pub fn unwritable(flag: &str, path: &Path, error: &io::Error) -> String {
-    let cause = error.raw_os_error().map_or_else(|| error.kind().to_string(), |_| error.to_string());
-    let space = if flag.is_empty() { "" } else { " " };
-    format!("cannot write {flag}{space}{}: {cause}", path.display())
+/// What the system says of a file that cannot be written, without the name of the temporary one that was to become it.
+pub fn reason(error: &io::Error) -> String {
+    error.raw_os_error().map_or_else(|| error.kind().to_string(), |_| error.to_string())
 }
 
 /// What is there; `None` where nothing is yet.
@@ -78,10 +84,10 @@ mod tests {
     fn files_are_replaced_and_nothing_else_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("table.csv");
-        check_writable("--csv", &path).unwrap();
+        check_writable(&path).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         replace(&path, b"first, and longer").unwrap();
-        check_writable("--csv", &path).unwrap();
+        check_writable(&path).unwrap();
         replace(&path, b"second").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "second");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -107,17 +113,5 @@ mod tests {
         replace(&made, b"").unwrap();
         assert_eq!(mode(&made), mode(&plain));
         replace(Path::new("/dev/null"), b"nothing").unwrap();
-    }
-
-    #[test]
-    fn what_cannot_be_written_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = folder.path().join("missing/table.csv");
-        for path in [missing.as_path(), folder.path()] {
-            let Err(Failure::Usage(error)) = check_writable("--csv", path) else { panic!("{}", path.display()) };
-            let message = error.to_string();
-            assert!(message.starts_with(&format!("cannot write --csv {}: ", path.display())), "{message}");
-        }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use quadrille_data::{Decoder, Tokenizer, TokenizerChoice};
 use quadrille_engine::{EngineError, Finish, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate};
+use quadrille_run::{TokenizerRule, resources};
 use quadrille_spec::{ElementType, Model};
 use serde_json::{Value, json};
 
@@ -14,8 +15,6 @@ use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_exactly, print_json, tell};
-use crate::resources;
-use crate::tokenizer_rule::TokenizerRule;
 use crate::weights::{Opened, WeightsArguments};
 
 const EXAMPLES: &str = "Examples:

@@ -1,25 +1,43 @@
-//! What a run begins with: its folder, its model, and the state that it takes from a checkpoint.
+//! What a run begins with: its folder, and the state that it takes from a checkpoint.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use quadrille_checkpoint::{Checkpoint, CheckpointError};
-use quadrille_engine::{Hyper, Start};
+use quadrille_checkpoint::Checkpoint;
+use quadrille_engine::Start;
 use quadrille_spec::ElementType;
 
-use crate::failure::Failure;
-use crate::launch::Launch;
-use crate::run_folder::{RunFolder, checkpoints};
-use crate::settings::{Defaults, Settings, settings, settings_of};
-use crate::train::arguments::TrainArguments;
+use crate::folder::{RunFolder, checkpoints};
+use crate::refusal::{Refusal, Setting};
+use crate::{Processes, RunError, RunSpec, StartSpec};
+
+/// Where a run leaves its files.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// Nowhere.
+    Nowhere,
+    /// In a folder that holds no run.
+    New(&'a Path),
+    /// In the folder of a run that goes on.
+    Resumed(&'a Path),
+}
+
+impl<'a> Place<'a> {
+    /// The folder.
+    pub(crate) fn path(self) -> Option<&'a Path> {
+        match self {
+            Self::Nowhere => None,
+            Self::New(path) | Self::Resumed(path) => Some(path),
+        }
+    }
+}
 
 /// What is known before ranks start.
-pub struct Beginning {
+pub(crate) struct Beginning {
     /// The run's folder, if it has one; only the first process holds it.
-    pub folder: Option<RunFolder>,
-    /// The model and the constants of training.
-    pub settings: Settings,
+    pub(crate) folder: Option<RunFolder>,
     /// Where parameters come from.
-    pub start: Start,
+    pub(crate) start: Start,
 }
 
 impl Beginning {
@@ -27,93 +45,65 @@ impl Beginning {
     ///
     /// # Errors
     /// A folder that another run writes, or that holds the wrong thing; a damaged checkpoint; one of another model.
-    pub fn new(arguments: &TrainArguments, launch: &Launch) -> Result<Self, Failure> {
-        let folder = match (&arguments.out, &arguments.resume) {
-            _ if !launch.is_first() => None,
-            (Some(path), _) => Some(RunFolder::create(path)?),
-            (None, Some(path)) => Some(RunFolder::resume(path)?),
-            (None, None) => None,
+    pub(crate) fn new(spec: &RunSpec, place: Place, processes: &Processes) -> Result<Self, RunError> {
+        let folder = match place {
+            _ if !processes.is_first() => None,
+            Place::New(path) => Some(RunFolder::create(path)?),
+            Place::Resumed(path) => Some(RunFolder::resume(path)?),
+            Place::Nowhere => None,
         };
-        launch.meet()?;
-        let newest = match &arguments.resume {
-            Some(path) => checkpoints(path).newest().map_err(unreadable)?.map(Arc::new),
-            None => None,
+        processes.meet()?;
+        let newest = match place {
+            Place::Resumed(path) => checkpoints(path).newest()?,
+            Place::New(_) | Place::Nowhere => None,
         };
-        let from = match (&arguments.from, &newest) {
-            (Some(path), None) => Some(Arc::new(Checkpoint::find(path).map_err(unreadable)?)),
-            _ => None,
-        };
-        // A run that began with the parameters of another checkpoint has that one's model, and so have its own.
-        let of = newest.as_ref().filter(|_| arguments.from.is_some()).or(from.as_ref());
-        let settings = match of {
-            Some(checkpoint) => settings_of(&checkpoint.about().model, &arguments.model, Hyper::default())?,
-            None => settings(&arguments.model, "gpt-demo", Hyper::default())?,
-        };
-        let start = match (newest, from) {
+        let start = match (newest, &spec.start) {
             (Some(checkpoint), _) => {
-                check_same(&checkpoint, &settings, arguments)?;
-                Start::Resumed(checkpoint)
+                check_same(&checkpoint, spec)?;
+                Start::Resumed(Arc::new(checkpoint))
             }
-            (None, Some(checkpoint)) => Start::Values(checkpoint),
-            (None, None) => Start::Drawn,
+            (None, StartSpec::Parameters(path)) => Start::Values(Arc::new(Checkpoint::find(path)?)),
+            (None, StartSpec::Drawn) => Start::Drawn,
         };
-        Ok(Self { folder, settings, start })
+        let beginning = Self { folder, start };
+        beginning.check_type(spec.layout.layout.dtype)?;
+        Ok(beginning)
     }
 
     /// The checkpoint that the run begins with.
-    pub fn checkpoint(&self) -> Option<&Checkpoint> {
+    pub(crate) fn checkpoint(&self) -> Option<&Checkpoint> {
         match &self.start {
             Start::Drawn => None,
             Start::Values(checkpoint) | Start::Resumed(checkpoint) => Some(checkpoint),
         }
     }
 
-    /// A run that goes on keeps its batch, on whatever ranks.
-    pub fn defaults(&self) -> Defaults {
-        let batch = match &self.start {
-            Start::Resumed(checkpoint) => {
-                let layout = &checkpoint.about().layout;
-                Some([layout.global_batch, layout.seq_len])
-            }
-            Start::Drawn | Start::Values(_) => None,
-        };
-        Defaults { batch, ..Defaults::USUAL }
-    }
-
     /// Refuses what the checkpoint would have to be rounded to.
-    pub fn check_type(&self, dtype: ElementType) -> Result<(), Failure> {
+    fn check_type(&self, dtype: ElementType) -> Result<(), Refusal> {
         match self.checkpoint() {
             Some(checkpoint) if checkpoint.about().dtype == ElementType::F64 && dtype == ElementType::F32 => {
-                Err(Failure::usage(format!(
-                    "{} holds f64 and the run is in f32; use --dtype f64, or round it once with checkpoint merge --dtype f32",
-                    checkpoint.path().display()
-                )))
+                let rule = format!("{} holds f64 and the run is in f32; use ", checkpoint.path().display());
+                let refusal = Refusal::new(rule).name(Setting::Dtype);
+                let refusal = refusal.text(" f64, or round it once with checkpoint merge ").name(Setting::Dtype);
+                Err(refusal.text(" f32"))
             }
             _ => Ok(()),
         }
     }
 }
 
-fn unreadable(error: CheckpointError) -> Failure {
-    Failure::Run(error.into())
-}
-
 /// Refuses to go on with another model, or other random numbers, than the checkpoint is of.
-fn check_same(checkpoint: &Checkpoint, settings: &Settings, arguments: &TrainArguments) -> Result<(), Failure> {
+fn check_same(checkpoint: &Checkpoint, spec: &RunSpec) -> Result<(), Refusal> {
     let about = checkpoint.about();
     let path = checkpoint.path().display();
-    if about.model != settings.model {
-        return Err(Failure::usage(format!(
-            "{path} is of the model {}, and the command line describes another one; leave --model and --set of the model as \
-             they were, or begin a new run with --from",
-            about.model.name
-        )));
+    let anew = |refusal: Refusal| Err(refusal.text(", or begin a new run with ").name(Setting::From));
+    if about.model != spec.model {
+        let refusal = Refusal::new(format!("{path} is of the model {}, and ", about.model.name)).name(Setting::Changes);
+        return anew(refusal.text(" describes another one; leave ").name(Setting::Model).text(" as before"));
     }
-    if about.seed != arguments.run.seed {
-        return Err(Failure::usage(format!(
-            "{path} was written with --seed {}, and now it is {}; leave it out, or begin a new run with --from",
-            about.seed, arguments.run.seed
-        )));
+    if about.seed != spec.seed {
+        let refusal = Refusal::new(format!("{path} was written with ")).name(Setting::Seed);
+        return anew(refusal.text(format!(" {}, and now it is {}; leave it out", about.seed, spec.seed)));
     }
     Ok(())
 }

@@ -3,42 +3,20 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::arguments::ModelArguments;
-use crate::failure::Failure;
-use crate::layout_arguments::LayoutArguments;
-
-/// A file with the flag that names it.
-type Named<'a> = (&'static str, &'a Path);
-
-/// The files that describe model, layout and cluster; presets name none that exists.
-pub fn described<'a>(model: &'a ModelArguments, layout: &'a LayoutArguments) -> impl Iterator<Item = Named<'a>> {
-    let configuration = model.from_hf.iter().map(|path| ("--from-hf", path.as_path()));
-    let model = model.model.iter().map(|name| ("--model", Path::new(name))).chain(configuration);
-    let cluster = ("--cluster", Path::new(layout.cluster()));
-    let layout = layout.layout.iter().map(|path| ("--layout", path.as_path()));
-    model.chain(layout).chain([cluster]).filter(|(_, path)| path.is_file())
-}
-
-/// Refuses to write over or into what is read, or two files into one.
-pub fn check(written: &[Named], read: &[Named]) -> Result<(), Failure> {
-    for (at, (flag, path)) in written.iter().enumerate() {
+/// The first file of `written`, each with a name for it, that would be written over or into another of them or one of `read`:
+/// both, with their names. Of the first the path without links.
+pub fn written_over<'a, N: Copy>(written: &'a [(N, &'a Path)], read: &'a [(N, &'a Path)]) -> Option<[(N, PathBuf); 2]> {
+    written.iter().enumerate().find_map(|(at, (name, path))| {
         let path = real(path);
-        for (other_flag, other) in written[..at].iter().chain(read) {
-            if path.starts_with(real(other)) {
-                return Err(Failure::usage(format!(
-                    "{flag} {} would be written over or into {other_flag} {}; name another file",
-                    path.display(),
-                    other.display()
-                )));
-            }
-        }
-    }
-    Ok(())
+        let mut others = written[..at].iter().chain(read);
+        let (of, other) = others.find(|(_, other)| path.starts_with(real(other)))?;
+        Some([(*name, path), (*of, other.to_path_buf())])
+    })
 }
 
 /// Whether two files or folders of data have a file in common. What a folder is searched without, hidden entries and files
 /// of tokens, is not in it.
-pub fn overlap(a: &Path, b: &Path) -> bool {
+pub(crate) fn overlap(a: &Path, b: &Path) -> bool {
     let left_out = |part: &OsStr| {
         part.as_encoded_bytes().starts_with(b".")
             || Path::new(part).extension().is_some_and(|extension| extension == "tokens")

@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 
 use quadrille_engine::StepRecord;
 use quadrille_files::FileError;
-use quadrille_spec::{Field, Layout, LayoutFile, Ledger, Model, ModelFile};
+use quadrille_run::{Description, Event, checkpoints, documents};
+use quadrille_spec::Ledger;
 use quadrille_step::StepProgram;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::run_folder::{Event, checkpoints, describe};
 
 /// A run.
 pub struct Run {
@@ -108,12 +107,10 @@ impl Run {
     /// # Errors
     /// There is no run; a file, or a line of one, that says what no run writes: both are named.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let description = describe(path)?;
+        let description = Description::read(path)?;
         let broken = |error: String| Failure::usage(format!("{}: {error}", path.join("run.json").display()));
-        let model =
-            serde_json::from_value::<ModelFile>(description.model).map_err(|error| broken(error.to_string()))?;
-        let model = model.validate().map_err(|error| broken(error.to_string()))?;
-        let layout = layout(&description.layout, &model).map_err(broken)?;
+        let model = description.model().map_err(broken)?;
+        let layout = description.layout(&model).map_err(broken)?;
         let predicted = serde_json::from_value(description.predicted).map_err(|error| broken(error.to_string()))?;
         let (steps, steps_cut) = lines::<StepRecord>(path, "steps.jsonl")?;
         if let Some(at) = steps.windows(2).position(|pair| pair[0].step >= pair[1].step) {
@@ -147,15 +144,6 @@ impl Run {
                 .collect(),
         })
     }
-}
-
-/// The layout of `run.json`, which has the fields of a layout file.
-fn layout(value: &serde_json::Value, model: &Model) -> Result<Layout, String> {
-    let shown: LayoutFile = serde_json::from_value(value.clone()).map_err(|error| format!("layout: {error}"))?;
-    // Documents show groups also where no schedule has them, and files refuse them there.
-    let grouped = shown.get(Field::Schedule).is_some_and(|schedule| schedule.to_string() == "interleaved");
-    let file = if grouped { shown } else { shown.without(Field::MicrobatchGroup) };
-    file.validate(model).map_err(|error| format!("layout: {error}"))
 }
 
 /// What is read of a file of the run; nothing where it is not there.

@@ -1,124 +1,82 @@
-//! The command line of a run that goes on: that of its beginning, and in place of it what is said now.
+//! A run that goes on: as it was decided when it began, and in place of it what is said now.
 
-use std::ffi::OsString;
 use std::path::Path;
 
-use clap::{Args, Parser};
+use quadrille_run::{Description, Host, LayoutSpec, Prepared, RunChanges, RunSpec};
+use quadrille_spec::{Field, LayoutFile, Model};
 
-use crate::arguments::{Arguments, Command};
+use super::arguments::TrainArguments;
+use super::first_version;
+use super::flags::{self, Chosen};
 use crate::failure::Failure;
-use crate::layout_arguments::LayoutArguments;
-use crate::run_folder::describe;
-use crate::train::arguments::TrainArguments;
+use crate::launch::Launch;
+use crate::settings::{self, Defaults};
 
-/// What followed `quadrille train`, without the folder of the run: that is where it is found.
-pub fn command() -> Result<Vec<String>, Failure> {
-    let text = |word: OsString| {
-        word.into_string().map_err(|word| Failure::usage(format!("{word:?}: a run's command line is UTF-8 text")))
+/// The run in `folder`, prepared to go on.
+///
+/// # Errors
+/// A folder without a run; what the run cannot go on with.
+pub fn prepare(folder: &Path, arguments: &TrainArguments, launch: &Launch, host: Host) -> Result<Prepared, Failure> {
+    let description = Description::read(folder)?;
+    let before = match &description.spec {
+        Some(spec) => RunSpec::clone(spec),
+        None => first_version::spec(folder, &description)?,
     };
-    let words: Vec<String> = std::env::args_os().skip(2).map(text).collect::<Result<_, _>>()?;
-    let mut kept = Vec::new();
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--out" | "--resume" => drop(words.next()),
-            _ if word.starts_with("--out=") || word.starts_with("--resume=") => {}
-            _ => kept.push(word),
-        }
+    let changes = changes(&before, arguments, launch)?;
+    let command = history(description.command, &host.command);
+    Ok(Prepared::resume_as(folder, before, changes, &Host { command, ..host })?)
+}
+
+/// The words by which a run was asked for, and behind each `--resume` those by which it went on, if there were any.
+fn history(before: Vec<String>, now: &[String]) -> Vec<String> {
+    match now {
+        [] => before,
+        now => before.into_iter().chain(["--resume".to_owned()]).chain(now.iter().cloned()).collect(),
     }
-    Ok(kept)
 }
 
-/// Whether the command line of this process has a flag.
-pub fn says(flag: &str) -> Result<bool, Failure> {
-    Ok(command()?.iter().any(|word| name(word) == Some(flag)))
-}
-
-/// Whether this command line itself says what is to be read: then it may be other than what the run has begun with.
-pub fn names_data() -> Result<bool, Failure> {
-    const FLAGS: [&str; 6] =
-        ["--data", "--validation", "--validation-data", "--documents", "--tokenizer", "--text-field"];
-    Ok(command()?.iter().filter_map(|word| name(word)).any(|flag| FLAGS.contains(&flag)))
-}
-
-/// The flag that a word is.
-fn name(word: &str) -> Option<&str> {
-    let name = word.split('=').next().unwrap_or(word);
-    name.starts_with("--").then_some(name)
-}
-
-/// What was said before, without what is said again, and then what is said now. `--set` adds up.
-fn merged(before: Vec<String>, now: Vec<String>) -> Vec<String> {
-    let said: Vec<&str> = now.iter().filter_map(|word| name(word)).collect();
-    let layout = said.contains(&"--layout");
-    let replaced = |flag: &str| {
-        let partner = match flag {
-            "--validation" => "--validation-data",
-            "--validation-data" => "--validation",
-            _ => flag,
-        };
-        let again = said.contains(&flag) || said.contains(&partner);
-        (again && flag != "--set") || (layout && is_of_layout(flag))
+/// What is said now. `--set` changes one constant of those that the run has.
+fn changes(before: &RunSpec, arguments: &TrainArguments, launch: &Launch) -> Result<RunChanges, Failure> {
+    let of = &arguments.model;
+    let settings = match of.model.is_some() || of.from_hf.is_some() {
+        true => settings::settings_with(of, flags::MODEL, before.optimizer)?,
+        false => settings::settings_of(&before.model, of, before.optimizer)?,
     };
-    let mut kept = Vec::new();
-    let mut drops = false;
-    for word in before {
-        // A flag's values follow it up to the next flag.
-        if let Some(flag) = name(&word) {
-            drops = replaced(flag);
+    let changes = RunChanges {
+        optimizer: Some(settings::with_rate(settings.optimizer, &arguments.run)?),
+        ..flags::said(arguments)
+    };
+    Ok(match layout(&before.layout, arguments, &before.model, &settings.model, launch)? {
+        None => RunChanges { model: Some(settings.model), ..changes },
+        Some(Chosen { layout, tiers }) => {
+            RunChanges { model: Some(settings.model), layout: Some(layout), tiers: Some(tiers), ..changes }
         }
-        if !drops {
-            kept.push(word);
-        }
-    }
-    kept.extend(now);
-    kept
+    })
 }
 
-/// Whether a layout file may say the same.
-fn is_of_layout(flag: &str) -> bool {
-    let layout = LayoutArguments::augment_args(clap::Command::new("layout"));
-    let flags: Vec<_> = layout.get_arguments().filter_map(|argument| argument.get_long()).collect();
-    flag != "--cluster" && flags.iter().any(|long| flag.strip_prefix("--") == Some(*long))
-}
-
-/// The whole command line of the run in `folder`, and its arguments.
-pub fn arguments(folder: &Path) -> Result<(Vec<String>, TrainArguments), Failure> {
-    let whole = merged(describe(folder)?.command, command()?);
-    let resume = ["--resume".into(), folder.into()];
-    let words = ["quadrille".into(), "train".into()].into_iter().chain(whole.iter().map(OsString::from)).chain(resume);
-    match Arguments::try_parse_from(words) {
-        Ok(Arguments { command: Command::Train(arguments) }) => Ok((whole, *arguments)),
-        Ok(_) => Err(Failure::usage(format!("{}: its run.json is of no training run", folder.display()))),
-        Err(error) => {
-            let text = error.render().to_string();
-            Err(Failure::usage(text.strip_prefix("error: ").unwrap_or(&text).trim_end()))
-        }
+/// The layout, if it is another than before: because flags say so, or because ranks are other processes.
+fn layout(
+    before: &LayoutSpec,
+    arguments: &TrainArguments,
+    old: &Model,
+    model: &Model,
+    launch: &Launch,
+) -> Result<Option<Chosen>, Failure> {
+    let flags = &arguments.layout;
+    let said = !flags.typed().is_empty() || flags.cluster.is_some() || arguments.dtype.is_some() || model != old;
+    let layout = &before.layout;
+    let batch = Some([layout.global_batch, layout.seq_len]);
+    let ranks = layout.grid.ranks();
+    let defaults = launch.defaults(&Defaults { ranks, dtype: layout.dtype, per_node: None, batch })?;
+    let is_open = |field| before.open.contains(&field);
+    let other_ranks = defaults.ranks != ranks && is_open(Field::Grid);
+    let other_nodes = defaults.per_node.is_some_and(|per_node| per_node != layout.per_node) && is_open(Field::PerNode);
+    if !(said || other_ranks || other_nodes) {
+        return Ok(None);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn what_is_said_again_replaces_what_was_said() {
-        for (before, now, whole) in [
-            ("--data a b:0.3 --steps 4", "--data c", "--steps 4 --data c"),
-            (
-                "--set clip=1 --grid x=2 --zero 1",
-                "--set beta1=0.8 --layout l.toml",
-                "--set clip=1 --set beta1=0.8 --layout l.toml",
-            ),
-            ("--validation=0.1 --lr -1", "--validation-data v", "--lr -1 --validation-data v"),
-            ("--cluster here.toml --cac", "--layout l.toml", "--cluster here.toml --layout l.toml"),
-            ("--steps=4 --seed 2", "", "--steps=4 --seed 2"),
-        ] {
-            assert_eq!(merged(words(before), words(now)), words(whole), "{before} and {now}");
-        }
-    }
+    let cluster = flags.cluster.as_deref().unwrap_or(&before.cluster);
+    // A whole layout in a file leaves nothing of the one before but its batch.
+    let kept = if flags.layout.is_some() { LayoutFile::default() } else { before.made() };
+    let typed = settings::typed_over(flags, arguments.dtype, &defaults, cluster, &kept)?;
+    Ok(Some(flags::chosen(&typed, model, cluster)?))
 }
