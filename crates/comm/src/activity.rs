@@ -20,9 +20,14 @@ impl Label {
         Self { name, index: Some(index) }
     }
 
-    #[cfg(feature = "mpi")]
-    pub(crate) fn parts(&self) -> (&'static str, Option<u32>) {
-        (self.name, self.index)
+    /// The name without its number.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The number of one of several.
+    pub const fn index(&self) -> Option<u32> {
+        self.index
     }
 }
 
@@ -46,11 +51,10 @@ pub struct Activity {
 
 impl Activity {
     /// What a rank does before its first `enter`.
-    pub(crate) const START: Activity = Activity { layer: Label::new("job"), operation: "start" };
+    pub const START: Activity = Activity { layer: Label::new("job"), operation: "start" };
 
     /// What a process does while it is no rank of a job.
-    #[cfg(feature = "mpi")]
-    pub(crate) const BETWEEN_JOBS: Activity = Activity { layer: Label::new("process"), operation: "between jobs" };
+    pub const BETWEEN_JOBS: Activity = Activity { layer: Label::new("process"), operation: "between jobs" };
 }
 
 impl fmt::Display for Activity {

@@ -27,13 +27,15 @@ pub struct Call {
     pub output: usize,
     /// What the rank was doing when it issued the call.
     pub activity: Activity,
-    /// Of a call of another process, which is known by its element's name, `None`.
-    pub(crate) kind: Option<ElementKind>,
-    pub(crate) element_bytes: usize,
+    /// What elements are. Of a call of another process, which is known by its element's name, `None`.
+    pub kind: Option<ElementKind>,
+    /// Bytes of an element.
+    pub element_bytes: usize,
 }
 
 impl Call {
-    pub(crate) fn new<T: Element>(operation: CollectiveKind, activity: Activity) -> Self {
+    /// A call without buffers, of elements of this type.
+    pub fn new<T: Element>(operation: CollectiveKind, activity: Activity) -> Self {
         Self {
             operation,
             reduction: None,
@@ -62,7 +64,7 @@ impl Call {
     }
 
     /// Bytes of so many elements.
-    pub(crate) fn bytes(&self, elements: usize) -> u64 {
+    pub fn bytes(&self, elements: usize) -> u64 {
         (elements * self.element_bytes) as u64
     }
 
@@ -73,8 +75,7 @@ impl Call {
     }
 
     /// As [`agrees_with`](Self::agrees_with), for a call of another process, whose element type is known by name.
-    #[cfg(feature = "mpi")]
-    pub(crate) fn looks_like(&self, other: &Call) -> bool {
+    pub fn looks_like(&self, other: &Call) -> bool {
         let key = |c: &Call| (c.operation, c.reduction, c.peer, c.element, c.input, c.output);
         key(self) == key(other)
     }

@@ -62,10 +62,9 @@ pub enum Cause {
     Told(String),
 }
 
-#[cfg(feature = "mpi")]
 impl JobFailure {
     /// Of a rank's process, whatever the rank was doing.
-    pub(crate) fn of_process(rank: usize, cause: Cause) -> Self {
+    pub fn of_process(rank: usize, cause: Cause) -> Self {
         Self { rank, activity: Activity::BETWEEN_JOBS, cause }
     }
 }

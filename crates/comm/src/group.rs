@@ -1,15 +1,11 @@
 //! Groups: the ordered ranks that communicate together.
 
-#[cfg(feature = "mpi")]
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::any::Any;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use quadrille_spec::Formation;
-
-use crate::job::Job;
-use crate::mailbox::Mailbox;
-use crate::rendezvous::Meeting;
 
 /// A rank's handle of a group; cheap to clone.
 #[derive(Clone)]
@@ -43,60 +39,63 @@ impl Group {
         self.index
     }
 
-    pub(crate) fn rank(&self) -> usize {
+    /// This rank.
+    pub fn rank(&self) -> usize {
         self.shared.members[self.index]
     }
 
-    pub(crate) fn shared_name(&self) -> Arc<str> {
+    /// A hash of name and members: the same in every process.
+    pub fn key(&self) -> u64 {
+        self.shared.key
+    }
+
+    /// The members, to keep.
+    pub fn shared_members(&self) -> Arc<[usize]> {
+        self.shared.members.clone()
+    }
+
+    /// The name, to keep.
+    pub fn shared_name(&self) -> Arc<str> {
         self.shared.name.clone()
     }
 }
 
-/// What the members share.
-pub(crate) struct Shared {
+/// What the members that are in one process share.
+pub struct Shared {
     pub(crate) name: Arc<str>,
     pub(crate) members: Arc<[usize]>,
     /// Where the members lie.
     pub(crate) formation: Formation,
     /// Collectives issued so far, by member.
     pub(crate) issued: Vec<AtomicU64>,
-    pub(crate) meeting: Meeting,
-    pub(crate) mailbox: Mailbox,
-    /// A hash of name and members: the same in every process.
-    #[cfg(feature = "mpi")]
-    pub(crate) key: u64,
+    key: u64,
+    state: Box<dyn Any + Send + Sync>,
 }
 
 impl Shared {
-    pub(crate) fn new(name: Arc<str>, members: Arc<[usize]>, formation: Formation) -> Self {
+    pub(crate) fn new(
+        name: Arc<str>,
+        members: Arc<[usize]>,
+        formation: Formation,
+        state: Box<dyn Any + Send + Sync>,
+    ) -> Self {
         Self {
             formation,
             issued: members.iter().map(|_| AtomicU64::new(0)).collect(),
-            meeting: Meeting::new(members.len()),
-            mailbox: Mailbox::default(),
-            #[cfg(feature = "mpi")]
-            key: std::hash::BuildHasher::hash_one(&BuildHasherDefault::<DefaultHasher>::default(), (&name, &members)),
+            key: BuildHasherDefault::<DefaultHasher>::default().hash_one((&name, &members)),
+            state,
             name,
             members,
         }
     }
 
-    /// After an abort: everybody who waits here returns its error.
-    pub(crate) fn wake(&self) {
-        self.meeting.wake();
-        self.mailbox.clear();
+    pub(crate) fn key(&self) -> u64 {
+        self.key
     }
 
-    /// Aborts the job if a member that has left is waited for.
-    pub(crate) fn find_departed(&self, job: &Job) {
-        self.meeting.find_departed(job, self);
-        self.mailbox.find_departed(job, self);
-    }
-
-    /// Aborts the job if a member has been waited for longer than the timeout.
-    pub(crate) fn find_stuck(&self, job: &Job) {
-        self.meeting.find_stuck(job, self);
-        self.mailbox.find_stuck(job, self);
+    /// What the transport keeps with the group: as its [`Transport::group`](crate::transport::Transport::group) made it.
+    pub fn state(&self) -> &(dyn Any + Send + Sync) {
+        &*self.state
     }
 }
 

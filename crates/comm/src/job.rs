@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+pub(crate) use quadrille_panics::lock;
 use quadrille_spec::{CollectiveKind, Routing};
 
 use crate::activity::Activity;
@@ -17,12 +18,6 @@ use crate::run::JobOptions;
 use crate::traffic::Traffic;
 use crate::transport::Transport;
 
-/// Locks a mutex whose data stay valid when a holder panics: failures travel through `Job::abort`.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-#[cfg(feature = "mpi")]
 fn fingerprint(routing: &Routing) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -30,14 +25,14 @@ fn fingerprint(routing: &Routing) -> u64 {
     hasher.finish()
 }
 
-pub(crate) struct Job {
+/// A job as one process sees it, for the transport that carries it.
+pub struct Job {
     pub(crate) timeout: Duration,
     pub(crate) message_delay: Option<MessageDelay>,
     pub(crate) routing: Routing,
-    /// Of the routing, a number: processes that have read different ones do not fit together.
-    #[cfg(feature = "mpi")]
-    pub(crate) rules: u64,
-    pub(crate) transport: Transport,
+    rules: u64,
+    number: u64,
+    pub(crate) transport: Box<dyn Transport>,
     twice: Option<CollectiveKind>,
     failure: OnceLock<Aborted>,
     statuses: Vec<Status>,
@@ -55,7 +50,9 @@ struct Status {
 }
 
 impl Job {
-    pub(crate) fn new(options: &JobOptions) -> Self {
+    /// A job that this transport carries. `number` is the job's among those that its processes run, from 1: the same in all
+    /// of them. Among threads nobody asks for it.
+    pub fn new(options: &JobOptions, number: u64, transport: impl Transport + 'static) -> Self {
         let status = |_| Status {
             activity: Mutex::new(Activity::START),
             busy_with: Mutex::new(None),
@@ -65,10 +62,10 @@ impl Job {
         Self {
             timeout: options.timeout,
             message_delay: options.message_delay.clone(),
-            #[cfg(feature = "mpi")]
             rules: fingerprint(&options.routing),
+            number,
             routing: options.routing.clone(),
-            transport: Transport::of(options),
+            transport: Box::new(transport),
             twice: options.twice,
             failure: OnceLock::new(),
             statuses: (0..options.ranks).map(status).collect(),
@@ -76,17 +73,36 @@ impl Job {
         }
     }
 
-    pub(crate) fn ranks(&self) -> usize {
+    /// Number of ranks.
+    pub fn ranks(&self) -> usize {
         self.statuses.len()
     }
 
+    /// A collective or message that waits longer than this for a rank aborts the job.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The job's number among those that its processes run.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The rules by which algorithms are chosen, as a number: processes that have different ones do not fit together.
+    pub fn rules(&self) -> u64 {
+        self.rules
+    }
+
     /// Fails once the job is aborted.
-    pub(crate) fn check(&self) -> Result<(), Aborted> {
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn check(&self) -> Result<(), Aborted> {
         self.failure.get().map_or(Ok(()), |aborted| Err(aborted.clone()))
     }
 
     /// Aborts the job unless it is aborted already; returns the first failure.
-    pub(crate) fn abort(&self, rank: usize, activity: Activity, cause: Cause) -> Aborted {
+    pub fn abort(&self, rank: usize, activity: Activity, cause: Cause) -> Aborted {
         let mut first = false;
         let aborted = self.failure.get_or_init(|| {
             first = true;
@@ -94,46 +110,40 @@ impl Job {
         });
         let aborted = aborted.clone();
         if first {
-            self.each_group(Shared::wake);
-            self.transport.wake();
+            self.transport.wake(&self.groups());
             self.transport.announce(&aborted);
         }
         aborted
     }
 
     /// As `abort`, with a failure that another process has told of.
-    #[cfg(feature = "mpi")]
-    pub(crate) fn abort_told(&self, told: Aborted) {
+    pub fn abort_told(&self, told: Aborted) {
         self.failure.get_or_init(|| told);
     }
 
-    /// The job's number in this process, from 1.
-    #[cfg(feature = "mpi")]
-    pub(crate) fn number(&self) -> u64 {
-        self.transport.link().map_or(0, |link| link.job)
-    }
-
-    /// Collectives that a rank has issued on the group with this key.
-    #[cfg(feature = "mpi")]
-    pub(crate) fn issued_on(&self, group: u64, rank: usize) -> u64 {
+    /// Collectives that a rank has issued on the group with this [key](Group::key).
+    pub fn issued_on(&self, group: u64, rank: usize) -> u64 {
         let groups = lock(&self.groups);
-        let group = groups.values().find(|shared| shared.key == group);
+        let group = groups.values().find(|shared| shared.key() == group);
         let index = group.and_then(|group| group.members.iter().position(|member| *member == rank));
         group.zip(index).map_or(0, |(group, index)| group.issued[index].load(Ordering::Relaxed))
     }
 
     /// Aborts because of `error`, found in a call that `rank` issued during `activity`.
-    pub(crate) fn abort_collective(&self, rank: usize, activity: Activity, error: CollectiveError) -> Aborted {
+    pub fn abort_collective(&self, rank: usize, activity: Activity, error: CollectiveError) -> Aborted {
         self.abort(rank, activity, Cause::Collective(Arc::new(error)))
     }
 
     /// Aborts because an operation was dropped before its completion; normally the job is aborted already.
-    pub(crate) fn abort_abandoned(&self, rank: usize) -> Aborted {
+    pub fn abort_abandoned(&self, rank: usize) -> Aborted {
         self.abort(rank, self.activity(rank), Cause::Panic("before it completed a collective".into()))
     }
 
     /// Runs `body` for `rank`; a panic in it (of a buffer's or a delay's own code) aborts the job.
-    pub(crate) fn catch<R>(&self, rank: usize, body: impl FnOnce() -> Result<R, Aborted>) -> Result<R, Aborted> {
+    ///
+    /// # Errors
+    /// The body's, or its panic.
+    pub fn catch<R>(&self, rank: usize, body: impl FnOnce() -> Result<R, Aborted>) -> Result<R, Aborted> {
         let outcome = panics::catch(body);
         outcome.unwrap_or_else(|text| Err(self.abort(rank, self.activity(rank), Cause::Panic(text))))
     }
@@ -142,17 +152,17 @@ impl Job {
     pub(crate) fn leave(&self, rank: usize) {
         self.statuses[rank].left.store(true, Ordering::SeqCst);
         if self.check().is_ok() {
-            self.each_group(|group| group.find_departed(self));
-            self.transport.wake();
+            self.transport.find_departed(self, &self.groups());
         }
     }
 
-    pub(crate) fn has_left(&self, rank: usize) -> bool {
+    /// Whether a rank of this process has returned from the job's body, and all that it issued is done.
+    pub fn has_left(&self, rank: usize) -> bool {
         self.statuses[rank].left.load(Ordering::SeqCst)
     }
 
     /// What has been moved for a rank.
-    pub(crate) fn traffic(&self, rank: usize) -> &Traffic {
+    pub fn traffic(&self, rank: usize) -> &Traffic {
         &self.statuses[rank].traffic
     }
 
@@ -161,7 +171,8 @@ impl Job {
         if self.twice == Some(operation) { 2 } else { 1 }
     }
 
-    pub(crate) fn activity(&self, rank: usize) -> Activity {
+    /// What a rank of this process does.
+    pub fn activity(&self, rank: usize) -> Activity {
         *lock(&self.statuses[rank].activity)
     }
 
@@ -169,7 +180,8 @@ impl Job {
         *lock(&self.statuses[rank].activity) = activity;
     }
 
-    pub(crate) fn busy_with(&self, rank: usize) -> Option<(Arc<str>, Call)> {
+    /// What a rank's communication works on: the group's name and the call.
+    pub fn busy_with(&self, rank: usize) -> Option<(Arc<str>, Call)> {
         lock(&self.statuses[rank].busy_with).clone()
     }
 
@@ -179,7 +191,7 @@ impl Job {
 
     /// Aborts the job if a collective or message has been waiting longer than the timeout.
     pub(crate) fn find_stuck(&self) {
-        self.each_group(|group| group.find_stuck(self));
+        self.transport.find_stuck(self, &self.groups());
     }
 
     /// The state that the members of a group share, created by the first who asks, and the rank's index among them.
@@ -198,14 +210,14 @@ impl Job {
         let key = (Arc::from(name), Arc::from(members));
         let shared = groups.entry(key).or_insert_with_key(|(name, members)| {
             let formation = self.routing.formation(members);
-            Arc::new(Shared::new(name.clone(), members.clone(), formation))
+            let state = self.transport.group(members.len());
+            Arc::new(Shared::new(name.clone(), members.clone(), formation, state))
         });
         Ok((shared.clone(), index))
     }
 
-    /// Visits the groups without holding the registry's lock.
-    fn each_group(&self, visit: impl Fn(&Shared)) {
-        let groups: Vec<_> = lock(&self.groups).values().cloned().collect();
-        groups.iter().for_each(|group| visit(group));
+    /// All groups so far. A copy, so that who visits them does not hold the registry's lock.
+    fn groups(&self) -> Vec<Arc<Shared>> {
+        lock(&self.groups).values().cloned().collect()
     }
 }

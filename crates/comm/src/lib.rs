@@ -17,7 +17,8 @@
 //! # Ok::<(), quadrille_comm::JobFailure>(())
 //! ```
 //!
-//! Ranks may also be processes, started by `mpirun` or another launcher: [`World`] and [`run_job`], with the feature `mpi`.
+//! Ranks may also be processes, started by `mpirun` or another launcher: [`run_job`] with a [`World`], which a crate for a
+//! [`transport`] between processes makes.
 //!
 //! Rules a program keeps: the members of a group issue the same collectives in the same order, with the
 //! same sizes; groups that overlap are used in an order all their members share. A program that breaks
@@ -43,17 +44,16 @@ mod launcher;
 mod ledger;
 mod mailbox;
 mod mover;
-#[cfg(feature = "mpi")]
-mod mpi;
 mod parcel;
 mod pending;
 mod queue;
 mod rendezvous;
 mod run;
 mod span;
+mod threads;
 mod traffic;
 mod transfer;
-mod transport;
+pub mod transport;
 mod wire;
 mod world;
 

@@ -9,7 +9,7 @@ use crate::pending::Completion;
 use crate::span::OpenSpan;
 
 /// A side, whatever its buffer is.
-pub(crate) trait Parcel: Send {
+pub trait Parcel: Send {
     /// What is sent or received.
     fn memory(&mut self) -> Memory<'_>;
 

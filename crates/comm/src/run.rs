@@ -1,6 +1,7 @@
 //! Starting ranks, watching over them, and collecting what they return.
 
 use std::error::Error;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, Scope, scope};
 use std::time::Duration;
@@ -15,7 +16,12 @@ use crate::delay::MessageDelay;
 use crate::error::{Aborted, Cause, JobFailure};
 use crate::job::{Job, lock};
 use crate::panics;
+use crate::queue::Queue;
+use crate::threads::Threads;
 use crate::world::World;
+
+/// How often it is looked whether the job is aborted, while a rank's last communication is waited for.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// How a job is run.
 #[derive(Debug, Clone)]
@@ -63,7 +69,7 @@ pub fn run_ranks<R: Send>(
     options: &JobOptions,
     body: impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync,
 ) -> Result<Vec<R>, JobFailure> {
-    let job = Arc::new(Job::new(&JobOptions { world: None, ..options.clone() }));
+    let job = Arc::new(Job::new(options, 0, Threads::new(options.ranks)));
     let running = Running::default();
     let results: Vec<Mutex<Option<R>>> = (0..options.ranks).map(|_| Mutex::new(None)).collect();
     scope(|threads| {
@@ -142,7 +148,7 @@ fn start<'scope, R: Send>(
 }
 
 /// Runs the body as one rank; its failure aborts the job.
-pub(crate) fn run_body<R>(
+fn run_body<R>(
     context: &RankContext,
     body: &impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>>,
     result: &Mutex<Option<R>>,
@@ -156,6 +162,48 @@ pub(crate) fn run_body<R>(
         Err(text) => Cause::Panic(text),
     };
     context.job.abort(context.rank, context.job.activity(context.rank), cause);
+}
+
+/// Runs the body as one rank of a job whose other ranks are elsewhere, with a communication thread beside it. Returns when
+/// all that the rank issued is done.
+///
+/// # Errors
+/// The job was aborted. The communication thread may then stay behind.
+pub fn run_rank<R>(
+    job: &Arc<Job>,
+    rank: usize,
+    body: impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>>,
+) -> Result<R, Aborted> {
+    let context = RankContext::new(rank, job.clone());
+    let done = serve(job, rank, context.queue.clone())?;
+    let result = Mutex::new(None);
+    run_body(&context, &body, &result);
+    context.queue.close();
+    while let Err(RecvTimeoutError::Timeout) = done.recv_timeout(LOOK) {
+        job.check()?;
+    }
+    job.check()?;
+    job.compare_rest(rank)?;
+    let result = lock(&result).take();
+    result.ok_or_else(|| job.abort_abandoned(rank))
+}
+
+/// Starts a rank's communication thread; what it returns tells when all that was issued is done. After an abort it may
+/// never be.
+fn serve(job: &Arc<Job>, rank: usize, queue: Arc<Queue>) -> Result<Receiver<()>, Aborted> {
+    let (done, told) = channel();
+    let of_thread = job.clone();
+    let spawned = Builder::new().name(format!("communication {rank}")).spawn(move || {
+        if panics::catch(|| queue.serve()).is_err() {
+            of_thread.abort_abandoned(rank);
+        }
+        of_thread.leave(rank);
+        drop(done);
+    });
+    match spawned {
+        Ok(_) => Ok(told),
+        Err(error) => Err(job.abort(rank, Activity::START, Cause::Spawn(Arc::new(error)))),
+    }
 }
 
 /// Counts the ranks that are not finished; the caller's thread waits for them and looks for stuck collectives.

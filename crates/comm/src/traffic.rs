@@ -23,7 +23,7 @@ use crate::transport::Occasion;
 /// Bytes of one rank. Where another thread counts, the transport orders that before the comparison: nobody leaves a
 /// collective, or the job, before all of its part is done.
 #[derive(Default)]
-pub(crate) struct Traffic {
+pub struct Traffic {
     /// Moved for collectives since the last comparison.
     collectives: AtomicU64,
     /// Of the messages that the rank sends.
@@ -34,7 +34,7 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     /// Bytes have been moved for the collective that the rank takes part in.
-    pub(crate) fn moved(&self, bytes: usize) {
+    pub fn moved(&self, bytes: usize) {
         self.collectives.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
@@ -44,7 +44,7 @@ impl Traffic {
     }
 
     /// Bytes of a message of the rank have been moved.
-    pub(crate) fn moved_message(&self, bytes: usize) {
+    pub fn moved_message(&self, bytes: usize) {
         self.messages_moved.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }

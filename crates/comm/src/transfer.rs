@@ -24,6 +24,7 @@ use crate::element::{ElementKind, Reduction};
 use crate::error::Aborted;
 use crate::job::Job;
 use crate::mover::{Memory, Mover};
+use crate::threads::Places;
 use crate::transport::Occasion;
 use crate::wire::chunk;
 
@@ -33,7 +34,7 @@ const STREAM_BYTES: usize = 24 << 20;
 
 /// A member's buffers, borrowed for one collective.
 #[derive(Clone, Copy)]
-pub(crate) enum Slices<'a> {
+pub enum Slices<'a> {
     /// Input and output are the buffer.
     InPlace(Memory<'a>),
     /// The output is the buffer, the input the member's own chunk of it.
@@ -46,7 +47,7 @@ pub(crate) enum Slices<'a> {
 
 impl Slices<'_> {
     /// Elements of the input and of the output in a group of `ranks`.
-    pub(crate) fn lengths(&self, ranks: usize) -> (usize, usize) {
+    pub fn lengths(&self, ranks: usize) -> (usize, usize) {
         match self {
             Slices::InPlace(buffer) => (buffer.elements(), buffer.elements()),
             Slices::InputWithin(buffer) => (buffer.elements() / ranks, buffer.elements()),
@@ -56,7 +57,7 @@ impl Slices<'_> {
     }
 
     /// Where the input and the output of the member with this index begin; its chunks must fit.
-    pub(crate) fn addresses(&self, ranks: usize, index: usize) -> (*const u8, *mut u8) {
+    pub fn addresses(&self, ranks: usize, index: usize) -> (*const u8, *mut u8) {
         let (input, output) = self.lengths(ranks);
         match self {
             Slices::InPlace(buffer) => (buffer.address().cast_const(), buffer.address()),
@@ -71,7 +72,7 @@ impl Slices<'_> {
     }
 
     /// What the elements of all buffers are; `None` if they differ.
-    pub(crate) fn kind(&self) -> Option<ElementKind> {
+    pub fn kind(&self) -> Option<ElementKind> {
         match self {
             Slices::InPlace(buffer) | Slices::InputWithin(buffer) | Slices::OutputWithin(buffer) => Some(buffer.kind()),
             Slices::Apart(input, output) => (input.kind() == output.kind()).then(|| input.kind()),
@@ -108,7 +109,7 @@ pub(crate) fn exchange(job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Resul
     assert_eq!(call.broken_rule(group.size(), group.index()), None, "only valid calls are exchanged");
     let (input, output) = slices.addresses(group.size(), group.index());
     let bytes = lengths.0.max(lengths.1) * call.element_bytes;
-    group.shared.meeting.meet(job, group, Posting { call, input, output, bytes }, |postings, members| {
+    Places::of(&group.shared).meeting.meet(job, group, Posting { call, input, output, bytes }, |postings, members| {
         for member in members {
             // SAFETY: `meet` calls this when all members have posted agreeing calls and returns from nobody's
             // `exchange` before all calls of this closure have ended; each member's work is done once.

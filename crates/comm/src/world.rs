@@ -1,8 +1,7 @@
 //! The processes of a parallel program: for ranks that are processes, under `mpirun` or another launcher.
 
 use std::error::Error;
-use std::fmt::Display;
-#[cfg(feature = "mpi")]
+use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use quadrille_spec::Nodes;
@@ -11,191 +10,126 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::context::RankContext;
-use crate::error::JobFailure;
-#[cfg(feature = "mpi")]
-use crate::error::{Aborted, Cause};
-#[cfg(feature = "mpi")]
-use crate::mpi::{self, Port};
+use crate::error::{Cause, JobFailure};
 use crate::run::JobOptions;
 
-/// All processes that a launcher has started together, as one of them sees them. Without the feature `mpi` there is none:
-/// [`initialize`](Self::initialize) says so.
-///
-/// ```no_run
-/// # use quadrille_comm::{JobOptions, World, run_job};
-/// let world = World::initialize()?;
-/// let options = JobOptions { world: Some(world.clone()), ..JobOptions::new(world.size()) };
-/// let work = || -> Result<(), Box<dyn std::error::Error>> {
-///     let ranks = run_job(&options, |context| Ok(context.rank()))?;
-///     if world.rank() == 0 {
-///         println!("{ranks:?}");
-///     }
-///     Ok(world.finish()?)
-/// };
-/// if let Err(error) = work() {
-///     if world.reports(&error) {
-///         eprintln!("error: {error}");
-///     }
-///     world.abandon(1);
-/// }
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct World {
-    #[cfg(feature = "mpi")]
-    port: Arc<Port>,
-    #[cfg(not(feature = "mpi"))]
-    none: std::convert::Infallible,
+/// What a rank does in a job; its result as bytes.
+pub type Body<'a> = &'a (dyn Fn(&RankContext) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> + Sync);
+
+/// All processes that a launcher has started together, as one of them sees them: what a crate for a transport between
+/// processes makes a [`World`] of.
+pub trait Processes: Send + Sync {
+    /// See [`World::rank`].
+    fn rank(&self) -> usize;
+
+    /// See [`World::nodes`].
+    fn nodes(&self) -> &Nodes;
+
+    /// See [`World::hosts`].
+    fn hosts(&self) -> &[String];
+
+    /// See [`World::finish`].
+    ///
+    /// # Errors
+    /// As there.
+    fn finish(&self) -> Result<(), WorldError>;
+
+    /// See [`World::reports`].
+    fn reports(&self, error: &dyn Display) -> bool;
+
+    /// See [`World::abandon`].
+    fn abandon(&self, code: i32) -> !;
+
+    /// Runs the body as this process's rank; what all ranks returned, in every process.
+    ///
+    /// # Errors
+    /// As [`run_job`](crate::run_job).
+    fn run(&self, options: &JobOptions, body: Body<'_>) -> Result<Vec<Vec<u8>>, JobFailure>;
 }
 
-impl std::fmt::Debug for World {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// All processes that a launcher has started together, as one of them sees them. Crates for transports between processes
+/// make it.
+#[derive(Clone)]
+pub struct World(Arc<dyn Processes>);
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "World({} of {})", self.rank(), self.size())
     }
 }
 
-/// Why processes cannot work together.
+/// Why processes could not end together.
 #[derive(Debug, Clone, Error)]
 pub enum WorldError {
-    /// This program has no MPI.
-    #[error("this program was built without the feature `mpi`; build it with `--features mpi` where an MPI library is")]
-    NotBuilt,
-    /// The MPI library refused.
-    #[error("MPI: {0}")]
-    Library(String),
+    /// What carries data between them refused.
+    #[error("{0}")]
+    Transport(String),
     /// The processes failed.
     #[error("{0}")]
     Failed(JobFailure),
 }
 
-#[cfg(feature = "mpi")]
 impl World {
-    /// Joins the processes that the launcher has started; a process that was started by itself is alone. All call this,
-    /// from their main threads, once, before anything else. From then on ranks miss those that give no sign of life.
-    ///
-    /// # Errors
-    /// The MPI library's.
-    pub fn initialize() -> Result<Self, WorldError> {
-        Ok(Self { port: mpi::open().map_err(WorldError::Library)? })
+    /// Of these processes.
+    pub fn new(processes: Arc<dyn Processes>) -> Self {
+        Self(processes)
     }
 
     /// This process's rank, below [`size`](Self::size).
     pub fn rank(&self) -> usize {
-        self.port.rank
+        self.0.rank()
     }
 
     /// Number of processes.
     pub fn size(&self) -> usize {
-        self.port.size()
+        self.0.hosts().len()
     }
 
-    /// Which ranks share a node, as the MPI library says: those that can share memory.
+    /// Which ranks share a node: those that can share memory.
     pub fn nodes(&self) -> &Nodes {
-        &self.port.nodes
+        self.0.nodes()
     }
 
     /// Every rank's host.
     pub fn hosts(&self) -> &[String] {
-        &self.port.hosts
+        self.0.hosts()
     }
 
-    /// Waits for all processes and leaves MPI: at the end of a program that succeeded, on the thread that initialised.
+    /// Waits for all processes and leaves them: at the end of a program that succeeded, on its main thread.
     ///
     /// # Errors
-    /// Another process failed meanwhile, or the MPI library's.
+    /// Another process failed meanwhile, or the transport's.
     pub fn finish(&self) -> Result<(), WorldError> {
-        self.port.close().map_err(|error| match error {
-            Ok(Aborted(failure)) => WorldError::Failed((*failure).clone()),
-            Err(text) => WorldError::Library(text),
-        })
+        self.0.finish()
     }
 
     /// After an error: whether this process is the one to print it. An error that is of this process alone, of no job, is
-    /// told to the others. Waits for at most 0.3 s, for what others may have found at the same time.
+    /// told to the others. Waits for a fraction of a second, for what others may have found at the same time.
     pub fn reports(&self, error: &dyn Display) -> bool {
-        if self.port.alarm.failure().is_none() {
-            let text = format!("rank {} on {}: {error}", self.rank(), self.hosts()[self.rank()]);
-            self.port.announce(&Aborted(Arc::new(JobFailure::of_process(self.rank(), Cause::Told(text)))));
-        }
-        self.port.alarm.reports()
+        self.0.reports(error)
     }
 
     /// Ends this process after an error, once the others know of it: the one that [`reports`](Self::reports) first. A
-    /// process that does not come here within 4.5 s of a failure, because it computes or hangs, is ended all the same.
+    /// process that does not come here within seconds of a failure, because it computes or hangs, is ended all the same.
     pub fn abandon(&self, code: i32) -> ! {
-        if self.port.alarm.failure().is_none() {
-            self.reports(&format_args!("ended with code {code}"));
-        }
-        self.port.alarm.exit(code)
+        self.0.abandon(code)
     }
 
-    pub(crate) fn port(&self) -> &Arc<Port> {
-        &self.port
-    }
-
-    pub(crate) fn run<R: Serialize + DeserializeOwned + Send>(
+    pub(crate) fn run<R: Serialize + DeserializeOwned>(
         &self,
         options: &JobOptions,
         body: impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync,
     ) -> Result<Vec<R>, JobFailure> {
-        self.port.run(options, body)
-    }
-}
-
-/// Without MPI there is no value of this type.
-#[cfg(not(feature = "mpi"))]
-impl World {
-    /// Joins the processes that the launcher has started.
-    ///
-    /// # Errors
-    /// Always: this program was built without the feature `mpi`.
-    pub fn initialize() -> Result<Self, WorldError> {
-        Err(WorldError::NotBuilt)
-    }
-
-    /// This process's rank, below [`size`](Self::size).
-    pub fn rank(&self) -> usize {
-        match self.none {}
-    }
-
-    /// Number of processes.
-    pub fn size(&self) -> usize {
-        match self.none {}
-    }
-
-    /// Which ranks share a node.
-    pub fn nodes(&self) -> &Nodes {
-        match self.none {}
-    }
-
-    /// Every rank's host.
-    pub fn hosts(&self) -> &[String] {
-        match self.none {}
-    }
-
-    /// Waits for all processes and leaves MPI.
-    ///
-    /// # Errors
-    /// Another process failed meanwhile, or the MPI library's.
-    pub fn finish(&self) -> Result<(), WorldError> {
-        match self.none {}
-    }
-
-    /// After an error: whether this process is the one to print it.
-    pub fn reports(&self, _error: &dyn Display) -> bool {
-        match self.none {}
-    }
-
-    /// Ends this process after an error.
-    pub fn abandon(&self, _code: i32) -> ! {
-        match self.none {}
-    }
-
-    pub(crate) fn run<R: Serialize + DeserializeOwned + Send>(
-        &self,
-        _options: &JobOptions,
-        _body: impl Fn(&RankContext) -> Result<R, Box<dyn Error + Send + Sync>> + Sync,
-    ) -> Result<Vec<R>, JobFailure> {
-        match self.none {}
+        let all = self.0.run(options, &|context| {
+            let written = postcard::to_stdvec(&body(context)?);
+            written.map_err(|error| format!("the rank's result could not be written: {error}").into())
+        })?;
+        let read = |(rank, bytes): (usize, &Vec<u8>)| {
+            postcard::from_bytes(bytes).map_err(|error| {
+                let text = format!("the rank's result could not be read: {error}");
+                JobFailure::of_process(rank, Cause::Error(Arc::from(Box::from(text))))
+            })
+        };
+        all.iter().enumerate().map(read).collect()
     }
 }

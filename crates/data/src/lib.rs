@@ -4,6 +4,20 @@
 //! such a file, one of Megatron-LM or llm.c, several of them, or the built-in [`DemoCorpus`]. A [`Mixture`] orders the
 //! [`Windows`] of sources as a function of (seed, sample's number); [`fill_batch`] draws windows of the demo corpus as one of
 //! (seed, step, sample). [`Waves`] are fields for models of patches.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use quadrille_data::{DemoCorpus, Documents, Mixture, SampleShape, TokenSource, Tokenizer, Windows};
+//!
+//! let source = Arc::new(TokenSource::Demo(DemoCorpus::new(1, Tokenizer::Bytes, 10_000)));
+//! let shape = SampleShape { seq_len: 32, documents: Documents::Packed, vocab: 256 };
+//! let samples = Mixture::new(vec![(Windows::new(source, 0..10_000, shape)?, 1.0)], 7)?;
+//! let (mut tokens, mut targets) = ([0; 2 * 32], [0; 2 * 32]);
+//! samples.fill(40, 32, &mut tokens, &mut targets)?; // samples 40 and 41 of the order that 7 keys
+//! assert_eq!(tokens[1..32], targets[..31]);
+//! # Ok::<(), quadrille_data::DataError>(())
+//! ```
 
 mod convert;
 mod copy;

@@ -1,15 +1,33 @@
-//! Executes step programs: an interpreter per rank, parameters, optimizer, the training loop, and the proof that a
-//! layout computes what the serial model computes.
+//! Executes step programs: an interpreter per rank, parameters, optimizer, the training loop.
 //!
 //! The path of a training step: [`train()`] starts the ranks; each builds a [`RankEngine`] and calls
 //! [`RankEngine::step`], which runs the program's pass section once per microbatch and then its update section,
 //! one function per operation kind (`execute/`). Values live in `slots`, taken and given back where the program's
 //! lifetimes say.
+//!
+//! ```
+//! use quadrille_engine::{Cpu, Hyper, RunEvent, TrainOptions, random_batch, train};
+//! use quadrille_spec::{Layout, LayoutRequest, Model};
+//! use quadrille_step::StepProgram;
+//!
+//! let model = Model::preset("gpt-tiny")?;
+//! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=2".parse()?, 4))?;
+//! let program = StepProgram::new(&model, &layout)?;
+//! let batch = random_batch(&model, 1, layout.seq_len);
+//! let mut print = |event: RunEvent| {
+//!     if let RunEvent::Step(record) = event {
+//!         println!("step {}: loss {:.4}", record.step, record.loss);
+//!     }
+//!     Ok(())
+//! };
+//! let outcome = train::<Cpu<f32>>(&program, &TrainOptions::new(2, Hyper::default(), 1), &batch, None, &mut print)?;
+//! assert_eq!(outcome.counted, Some(outcome.predicted)); // bytes, FLOPs and memory of the last step
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod agreement;
 mod backend;
 mod borrow;
-mod comparison;
 mod divergence;
 mod error;
 mod evaluate;
@@ -23,7 +41,6 @@ mod pipeline;
 mod random_batch;
 mod rank;
 mod rank_run;
-mod reference;
 mod rows;
 mod samples;
 mod saving;
@@ -33,13 +50,11 @@ mod state;
 mod trace;
 mod train;
 mod tuning;
-mod verify;
 mod weights;
 
 pub use backend::{
     AttentionMask, Backend, Cpu, ElementMask, Gamma, Positions, Statistics, Totals, Update, UpdateRule, View, ViewMut,
 };
-pub use comparison::VerifyReport;
 pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
 pub use error::EngineError;
 pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
@@ -50,9 +65,8 @@ pub use generate::{
 };
 pub use hyper::{Hyper, schedule};
 pub use initial::InitialValues;
-pub use random_batch::random_batch;
+pub use random_batch::{fill_randomly, random_batch};
 pub use rank::{Pace, RankEngine, StepOutcome};
-pub use reference::{Reference, SerialBatch};
 pub use rows::Rows;
 pub use samples::{BatchSource, OwnSamples, Samples};
 pub use saving::{OnSaveFailure, Saving};
@@ -63,7 +77,6 @@ pub use train::{
     RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, Validation, WAITING, train,
 };
 pub use tuning::MatmulChoices;
-pub use verify::{Tolerance, VerifyOptions, take_part, verify};
 pub use weights::Weights;
 
 /// The element types that ranks can train in.

@@ -21,7 +21,7 @@ pub fn random_batch(
 const IGNORED_PART: u32 = 8;
 
 /// What [`random_batch`] gives: tokens that follow one another, some of them no targets, or normal numbers.
-pub(crate) fn fill_randomly(model: &Model, seed: u64, seq_len: usize, step: u64, first: usize, samples: Samples) {
+pub fn fill_randomly(model: &Model, seed: u64, seq_len: usize, step: u64, first: usize, samples: Samples) {
     let stream = |purpose| RandomStream::new(seed, purpose).substream(step);
     match samples {
         Samples::Tokens { inputs, targets } => {

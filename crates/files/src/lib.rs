@@ -9,6 +9,21 @@
 //!
 //! What is written appears under its name only when it is whole, and folders keep their entries ([`temporary`],
 //! [`publish`], [`sync_folder`]).
+//!
+//! ```
+//! use std::io::Write;
+//!
+//! use quadrille_files::{Document, publish, temporary};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("notes.txt");
+//! let mut file = temporary(folder.path())?;
+//! file.write_all(b"whole")?;
+//! assert!(!path.exists());
+//! publish(file, &path)?; // synced, then renamed
+//! assert_eq!(Document::new("a file of notes", 1 << 10).text(&path)?, "whole");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod document;
 mod error;

@@ -7,6 +7,22 @@
 //! Shapes, in all files: `n = b s` rows (tokens or patches) of `b` sequences of `s`, `h = a d` hidden columns of `a`
 //! heads of width `d`, of which `k` have keys and values of their own, `f` columns inside the perceptron, `v` token
 //! ids. Matrices are row-major slices. `dx` is the gradient of the loss with respect to `x`.
+//!
+//! ```
+//! use quadrille_oracle::{AdamW, Batch, Samples, State, initial, loss_and_gradients, update};
+//! use quadrille_spec::Model;
+//!
+//! let model = Model::gpt(1, 12, 3, 7, 4); // one block, 12 columns, 3 heads, 7 token ids, 4 tokens in a sequence
+//! let mut weights = initial(&model, 1, false);
+//! let samples = Samples::Tokens { inputs: &[1, 2, 3, 4], targets: &[2, 3, 4, 5] };
+//! let batch = Batch { samples, sequences: 1, seq_len: 4 };
+//! let constants =
+//!     AdamW { learning_rate: 0.01, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.0, clip: Some(1.0) };
+//! let (before, gradients) = loss_and_gradients(&model, &weights, &batch, None);
+//! update(&model, &constants, &mut State::new(&model), &mut weights, &gradients);
+//! let (after, _) = loss_and_gradients(&model, &weights, &batch, None);
+//! assert!(after < before);
+//! ```
 
 mod attention;
 mod block;

@@ -1,11 +1,16 @@
 //! Panics become errors instead of noise on standard error: those of rank threads part of the job's failure, those of a
 //! library that was given a bad file the reason for refusing it.
+//!
+//! ```
+//! let text = quadrille_panics::catch(|| panic!("the file has no end")).map(|()| 0).unwrap_err();
+//! assert!(text.starts_with("at ") && text.ends_with(": the file has no end"));
+//! ```
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Once;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 thread_local! {
     /// `Some` while this thread runs code under [`catch`]: the text of its last panic.
@@ -41,6 +46,11 @@ pub fn catch<R>(body: impl FnOnce() -> R) -> Result<R, String> {
     let outcome = panic::catch_unwind(AssertUnwindSafe(body));
     let text = LAST_PANIC.replace(outer).unwrap_or_default();
     outcome.map_err(|payload| if text.is_empty() { format!(": {}", message(&*payload)) } else { text })
+}
+
+/// Locks a mutex whose data stay valid when a holder panics: the panic itself is told by [`catch`].
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn describe(info: &panic::PanicHookInfo<'_>) -> String {

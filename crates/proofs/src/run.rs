@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use proptest::test_runner::TestCaseError;
 use quadrille_comm::{JobOptions, run_ranks};
-use quadrille_engine::{
-    Cpu, EngineError, Hyper, InitialValues, RankEngine, Real, Reference, Samples, Tolerance, VerifyOptions,
-    VerifyReport, random_batch, verify,
-};
+use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, Real, Samples, random_batch};
 use quadrille_spec::{Algorithm, Choice, ElementType, RankLedger};
 use quadrille_step::{Practice, StepProgram};
+use quadrille_verify::{Reference, Tolerance, VerifyOptions, VerifyReport, verify};
 
 use crate::Case;
 

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 18] = [
+const CRATES: [(&str, &[&str]); 20] = [
     (
         "quadrille",
         &[
+            "verify",
             "engine",
             "hugging-face",
             "papers",
@@ -18,6 +19,7 @@ const CRATES: [(&str, &[&str]); 18] = [
             "cost",
             "data",
             "checkpoint",
+            "comm-mpi",
             "comm",
             "tensor",
             "step",
@@ -25,9 +27,10 @@ const CRATES: [(&str, &[&str]); 18] = [
             "spec",
         ],
     ),
-    ("proofs", &["engine", "draws", "comm", "step", "spec"]),
+    ("proofs", &["draws", "verify", "engine", "comm", "step", "spec"]),
     ("draws", &["spec"]),
-    ("engine", &["oracle", "data", "checkpoint", "comm", "tensor", "step", "spec"]),
+    ("verify", &["engine", "oracle", "comm", "step", "spec"]),
+    ("engine", &["data", "checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),
     ("evidence", &["plan", "cost", "spec"]),
@@ -36,6 +39,7 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("oracle", &["spec"]),
     ("data", &["files", "panics", "spec"]),
     ("checkpoint", &["files", "spec"]),
+    ("comm-mpi", &["comm", "panics", "spec"]),
     ("comm", &["panics", "spec"]),
     ("tensor", &[]),
     ("step", &["spec"]),

@@ -4,8 +4,7 @@
 use proptest::test_runner::TestCaseError;
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    Cpu, EngineError, Evaluation, ForwardOptions, InitialValues, RankEngine, Samples, SerialBatch, evaluate,
-    random_batch,
+    Cpu, EngineError, Evaluation, ForwardOptions, InitialValues, RankEngine, Samples, evaluate, random_batch,
 };
 use quadrille_oracle as oracle;
 use quadrille_proofs::{
@@ -15,6 +14,7 @@ use quadrille_spec::{
     Activations, IGNORED, KeepWeights, Layout, LayoutRequest, MemoryClass, Model, RankLedger, Recompute, Schedule, Zero,
 };
 use quadrille_step::{Operation, StepProgram, predict};
+use quadrille_verify::SerialBatch;
 
 /// Random samples by their number alone, whatever batches of `global_batch` they are read in.
 fn numbered(

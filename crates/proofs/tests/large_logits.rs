@@ -1,8 +1,9 @@
 //! Logits beyond what their exponential can hold: the softmax is taken from the largest of all ranks.
 
-use quadrille_engine::{Cpu, Hyper, Reference, Tolerance, VerifyOptions, verify};
+use quadrille_engine::{Cpu, Hyper};
 use quadrille_proofs::{SEED, forward_options, hyper, model, program};
 use quadrille_spec::{Activations, Algorithm, Choice, Model, Overlap};
+use quadrille_verify::{Reference, Tolerance, VerifyOptions, verify};
 
 /// A first step of this size makes every weight as large, and the logits of the second far larger.
 const STEP: f64 = 30.0;

@@ -1,8 +1,9 @@
 //! Replicas that differ in a bit are told, however far that is below the tolerance.
 
-use quadrille_engine::{Cpu, Hyper, Reference, Tolerance, VerifyOptions, assemble, verify};
+use quadrille_engine::{Cpu, Hyper, assemble};
 use quadrille_proofs::{SEED, edited_stage, forward_options, hyper, model, program};
 use quadrille_spec::{Activations, Algorithm, Choice, Overlap};
+use quadrille_verify::{Reference, Tolerance, VerifyOptions, verify};
 
 #[test]
 fn shards_of_two_ranks_that_differ_in_a_bit_are_named() {

@@ -67,7 +67,7 @@ impl Launch {
                 launched.by, launched.by
             )));
         }
-        match World::initialize() {
+        match quadrille_comm_mpi::initialize() {
             Ok(world) => Ok(Self { world: Some(world) }),
             Err(error) => Err(Failure::usage(format!(
                 "{} has started {how_many} processes of {name}, which cannot work together: {error}",

@@ -1,9 +1,10 @@
 //! `quadrille verify`: layouts against the serial model.
 
 use indicatif::ProgressBar;
-use quadrille_engine::{Cpu, EngineError, Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, take_part, verify};
+use quadrille_engine::{Cpu, EngineError};
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
+use quadrille_verify::{Reference, Tolerance, VerifyOptions, VerifyReport, take_part, verify};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -15,10 +16,6 @@ use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::settings::Defaults;
 use crate::{resources, settings};
-
-/// A step length and an epsilon with which AdamW does not blow up rounding: with an epsilon near the size of the
-/// gradients' rounding, two correct runs part after few steps.
-const CONSTANTS: Hyper = Hyper { learning_rate: 1e-3, epsilon: 1e-6, ..Hyper::DEFAULT };
 
 const DEFAULTS: Defaults = Defaults { dtype: ElementType::F64, ..Defaults::USUAL };
 
@@ -39,7 +36,7 @@ struct Verified {
 
 /// Verifies every layout that was asked for.
 pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> {
-    let settings = settings::settings(&arguments.model, "gpt-tiny", CONSTANTS)?;
+    let settings = settings::settings(&arguments.model, "gpt-tiny", VerifyOptions::HYPER)?;
     let (model, seed) = (&settings.model, arguments.run.seed);
     let hyper = settings::hyper(settings.hyper, &arguments.run, arguments.steps)?;
     let defaults = launch.defaults(&DEFAULTS)?;

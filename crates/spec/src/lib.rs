@@ -2,6 +2,19 @@
 //!
 //! Everything here is data with validation; nothing does I/O. Units are SI: bytes, seconds,
 //! FLOP, bytes per second; types or field names say which.
+//!
+//! ```
+//! use quadrille_spec::{Axis, Layout, LayoutRequest, Model};
+//!
+//! let model = Model::preset("gpt2-124m")?;
+//! // Eight ranks, sixteen sequences a step; what is not said is as usual.
+//! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=4".parse()?, 16))?;
+//! assert_eq!((layout.grid.ranks(), layout.grid.size(Axis::Data)), (8, 4));
+//! // A refusal names the value, the rule and a remedy.
+//! let refused = Layout::new(&model, &LayoutRequest::new("x=5".parse()?, 16)).unwrap_err();
+//! println!("{refused}");
+//! # Ok::<(), quadrille_spec::SpecError>(())
+//! ```
 
 mod attention;
 mod axis;

@@ -16,6 +16,21 @@
 //!
 //! [`predict`] gives the exact ledgers without running; [`print_program`] shows the program as text.
 //!
+//! ```
+//! use quadrille_spec::{Layout, LayoutRequest, Model};
+//! use quadrille_step::{StepProgram, predict, print_program};
+//!
+//! let model = Model::preset("gpt-tiny")?;
+//! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=2".parse()?, 4))?;
+//! let program = StepProgram::new(&model, &layout)?;
+//! let ledger = predict(&program);
+//! let sent: u64 = ledger.ranks[0].axes.values().flat_map(|kinds| kinds.values()).map(|each| each.wire_bytes).sum();
+//! assert!(sent > 0 && ledger.ranks[0].flops.total() > 0);
+//! println!("rank 0 sends {sent} bytes and allocates {}", ledger.ranks[0].memory.allocated);
+//! assert!(print_program(&program.stages[0]).contains("all_reduce"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Letters in shapes: `B` global batch, `b` microbatch, `s` tokens of a sequence, `h` hidden, `f` perceptron width,
 //! `n` heads, `V` padded vocabulary, `m` token rows of one (data, z) rank in a pass.
 

@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 use quadrille_spec::Nodes;
 
-use crate::job::{Job, lock};
-use crate::launcher::processors;
 use crate::mpi::alarm::Alarm;
 use crate::mpi::control::Control;
 use crate::mpi::inquiry::Inquiries;
@@ -19,6 +17,9 @@ use crate::mpi::library::{Communicator, Library, MpiError};
 use crate::mpi::messages::Messages;
 use crate::mpi::pace::{Pace, pause_after};
 use crate::mpi::packet::{Names, Packet};
+use quadrille_comm::processors;
+use quadrille_comm::transport::Job;
+use quadrille_panics::lock;
 
 /// While somebody is inside the library for data, how often it sees to the rest.
 const TEND: Duration = Duration::from_micros(200);

@@ -8,7 +8,7 @@ use std::ptr::{null_mut, without_provenance};
 
 use mpi::ffi;
 
-use crate::element::{ElementKind, Reduction};
+use quadrille_comm::{ElementKind, Reduction};
 
 /// Most bytes that one MPI message carries; counts are C integers.
 pub(super) const MOST_BYTES: usize = 1 << 30;

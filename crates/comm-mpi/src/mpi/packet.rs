@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use quadrille_spec::CollectiveKind;
 use serde::{Deserialize, Serialize};
 
-use crate::activity::{Activity, Label};
-use crate::call::Call;
-use crate::element::Reduction;
-use crate::error::{Cause, JobFailure};
-use crate::job::lock;
+use quadrille_comm::Call;
+use quadrille_comm::Reduction;
+use quadrille_comm::{Activity, Label};
+use quadrille_comm::{Cause, JobFailure};
+use quadrille_panics::lock;
 
 /// The largest packet.
 pub(super) const PACKET_BYTES: usize = 16 << 10;
@@ -89,7 +89,7 @@ pub(super) struct ActivityText {
 
 impl ActivityText {
     pub(super) fn of(activity: &Activity) -> Self {
-        let (name, index) = activity.layer.parts();
+        let (name, index) = (activity.layer.name(), activity.layer.index());
         Self { layer: name.into(), index, operation: activity.operation.into() }
     }
 

@@ -33,7 +33,7 @@ fn passed(outcome: &Outcome) {
 
 /// Runs a job as this process's rank, and ends as a program should.
 pub(crate) fn job(options: impl Fn(&World) -> JobOptions, body: impl Fn(&RankContext) -> Done + Sync) -> ExitCode {
-    let world = World::initialize().expect("the library works");
+    let world = quadrille_comm_mpi::initialize().expect("the library works");
     let options = JobOptions { world: Some(world.clone()), ..options(&world) };
     match run_job(&options, body) {
         Ok(_) => end(world),
@@ -180,7 +180,7 @@ fn messages() -> ExitCode {
 
 /// All processes get all results, bit for bit, of several jobs.
 fn results() -> ExitCode {
-    let world = World::initialize().expect("the library works");
+    let world = quadrille_comm_mpi::initialize().expect("the library works");
     assert_eq!((world.nodes().count(), world.hosts().len()), (1, world.size()));
     let options = JobOptions { world: Some(world.clone()), ..JobOptions::new(world.size()) };
     for round in 0..3u64 {

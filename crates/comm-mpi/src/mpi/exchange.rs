@@ -3,14 +3,14 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread::park;
 
-use crate::error::{Aborted, CollectiveError};
-use crate::job::Job;
-use crate::mover::Memory;
 use crate::mpi::inquiry::Wait;
 use crate::mpi::pace::Pace;
 use crate::mpi::port::{Desk, Port};
 use crate::mpi::segments::{Incoming, Outgoing};
-use crate::transport::{Exchange, Occasion, Receive};
+use quadrille_comm::Memory;
+use quadrille_comm::transport::Job;
+use quadrille_comm::transport::{Exchange, Occasion, Receive};
+use quadrille_comm::{Aborted, CollectiveError};
 
 /// What a look at the library found.
 pub(super) enum Look {
@@ -29,13 +29,13 @@ pub(super) fn hash(job: &Job, at: &Occasion<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     let call = at.call;
     let reduction = call.reduction.map(|reduction| reduction as u8);
-    (job.number(), job.rules, at.group.shared.key, at.sequence).hash(&mut hasher);
+    (job.number(), job.rules(), at.group.key(), at.sequence).hash(&mut hasher);
     (call.operation, reduction, call.peer, call.element, call.input, call.output).hash(&mut hasher);
     hasher.finish()
 }
 
 impl Port {
-    /// See [`Transport::exchange`](crate::transport::Transport::exchange). After an abort it does not return while the
+    /// See [`Transport::exchange`](quadrille_comm::transport::Transport::exchange). After an abort it does not return while the
     /// library may still touch what was lent; waits for the collective end by the abort all the same.
     pub(crate) fn exchange(&self, job: &Job, at: Occasion<'_>, exchange: Exchange<'_>) -> Result<(), Aborted> {
         self.exchange_as(hash(job, &at), job, at, exchange)

@@ -5,15 +5,17 @@ use std::mem::forget;
 
 use mpi::ffi;
 
-use crate::error::Aborted;
 use crate::mpi::library::{Lane, Library, MpiError, Request};
 use crate::mpi::pace::Pace;
 use crate::mpi::port::Port;
+use quadrille_comm::Aborted;
 
 impl Port {
     /// Concatenates every process's bytes, in the order of ranks. Collective. Waits as long as it takes, but not after a
     /// failure; `Err(None)` then.
-    pub(super) fn gather(&self, own: Vec<u8>) -> Result<Vec<Vec<u8>>, Option<String>> {
+    pub(super) fn gather(&self, mut own: Vec<u8>) -> Result<Vec<Vec<u8>>, Option<String>> {
+        // An empty vector's address may be the number that stands for `MPI_IN_PLACE`.
+        own.reserve(1);
         let lengths = self.gather_numbers(own.len() as u64)?;
         let total = lengths.iter().sum::<u64>();
         if c_int::try_from(total).is_err() {
@@ -24,7 +26,7 @@ impl Port {
         let counts: Vec<c_int> = lengths.iter().map(|length| *length as c_int).collect();
         let starts: Vec<c_int> =
             counts.iter().scan(0, |end, count| Some(std::mem::replace(end, *end + count))).collect();
-        let mut all = vec![0u8; total as usize];
+        let mut all = vec![0u8; total.max(1) as usize];
         let to = all.as_mut_ptr();
         let done = self.complete(|library| {
             let lane = library.communicator(Lane::Collectives).0;

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut numbers = std::env::args().skip(1).filter_map(|text| text.parse::<usize>().ok());
     let bytes = numbers.next().unwrap_or(16) << 20;
     let repetitions = numbers.next().unwrap_or(21).max(1);
-    let world = World::initialize()?;
+    let world = quadrille_comm_mpi::initialize()?;
     let outcome = measure(&world, bytes, repetitions).and_then(|()| Ok(world.finish()?));
     if let Err(error) = outcome {
         if world.reports(&error) {

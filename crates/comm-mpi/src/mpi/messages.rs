@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use quadrille_spec::CollectiveKind;
 
-use crate::call::Call;
-use crate::error::CollectiveError;
-use crate::group::Group;
-use crate::job::Job;
 use crate::mpi::inquiry::Wait;
 use crate::mpi::library::{Lane, Library, MOST_BYTES, Request};
 use crate::mpi::packet::ChannelKey;
 use crate::mpi::port::Port;
 use crate::mpi::segments::{part, parts};
-use crate::parcel::Parcel;
+use quadrille_comm::Call;
+use quadrille_comm::CollectiveError;
+use quadrille_comm::Group;
+use quadrille_comm::transport::Job;
+use quadrille_comm::transport::Parcel;
 
 #[derive(Default)]
 pub(super) struct Messages {
@@ -155,7 +155,7 @@ impl Port {
         }
         let sends = call.operation == CollectiveKind::Send;
         let (other, tag) = (group.members()[call.peer.unwrap_or_default()], call.tag.unwrap_or_default());
-        let channel = ChannelKey { job: job.number(), group: group.shared.key, other, sends, tag };
+        let channel = ChannelKey { job: job.number(), group: group.key(), other, sends, tag };
         let side = Box::into_raw(parcel);
         let view = job.catch(self.rank, || {
             // SAFETY: the box was just given away to this function; the buffer's address is used while it is alive.

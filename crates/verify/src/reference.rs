@@ -4,6 +4,7 @@
 //! optimizer are. What it has in common with the layouts: the description of the model, the samples, and the words of
 //! [`quadrille_spec::RandomStream`].
 
+use quadrille_engine::{Hyper, Real, Samples, fill_randomly};
 use quadrille_oracle::{
     self as oracle, AdamW, Batch, DropoutSeed, LearningRate, State, Tensors, gradient_norm, loss_and_gradients,
     mean_loss, update,
@@ -11,8 +12,7 @@ use quadrille_oracle::{
 use quadrille_spec::Model;
 use quadrille_step::StepProgram;
 
-use crate::random_batch::fill_randomly;
-use crate::{Hyper, Real, Samples, VerifyOptions};
+use crate::VerifyOptions;
 
 /// One step of the serial model.
 #[derive(Debug, Clone)]

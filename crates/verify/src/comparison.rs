@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use quadrille_engine::assemble;
 use quadrille_oracle::Tensors;
 use quadrille_spec::{Axis, LedgerDifference};
 use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId};
 use serde::Serialize;
 
+use crate::Tolerance;
 use crate::reference::SerialStep;
 use crate::verify::{RankRun, RankStep};
-use crate::{Tolerance, assemble};
 
 /// What stands between a block's name and a tensor's of its norms of queries and keys.
 const QK_NORMS: [&str; 2] = [".query_norm.", ".key_norm."];
@@ -265,11 +266,11 @@ impl<'a> Comparison<'a> {
 
 #[cfg(test)]
 mod tests {
+    use quadrille_engine::StepOutcome;
     use quadrille_oracle::Tensors;
     use quadrille_spec::{Layout, LayoutRequest, Model};
 
     use super::*;
-    use crate::StepOutcome;
 
     fn rank(loss: f64, gradient_norm: f64) -> RankStep {
         let outcome = StepOutcome { loss, gradient_norm, learning_rate: 1.0, applied: true };

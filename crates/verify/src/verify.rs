@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, World, run_job};
-use quadrille_spec::{Choice, LedgerDifference, Routing};
+use quadrille_engine::{Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, StepOutcome, random_batch};
+use quadrille_spec::{Algorithm, Choice, LedgerDifference, Routing};
 use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
-use crate::{
-    Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, Reference, StepOutcome, VerifyReport,
-    random_batch,
-};
+use crate::{Reference, VerifyReport};
 
 /// How a layout is verified.
 #[derive(Debug, Clone)]
@@ -30,6 +28,25 @@ pub struct VerifyOptions {
     pub collectives: Choice,
     /// Where ranks are processes; `None`: they are threads of this one.
     pub world: Option<World>,
+}
+
+impl VerifyOptions {
+    /// A step length and an epsilon with which AdamW does not blow up rounding: with an epsilon near the size of the
+    /// gradients' rounding, two correct runs part after few steps.
+    pub const HYPER: Hyper = Hyper { learning_rate: 1e-3, epsilon: 1e-6, ..Hyper::DEFAULT };
+
+    /// So many steps with [`HYPER`](Self::HYPER), on ranks that are threads.
+    pub fn new(steps: u64, seed: u64) -> Self {
+        Self {
+            steps,
+            seed,
+            hyper: Self::HYPER,
+            threads: 1,
+            timeout: Duration::from_secs(300),
+            collectives: Choice::Always(Algorithm::Native),
+            world: None,
+        }
+    }
 }
 
 /// The largest differences allowed, and what a layout is held against.

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::activity::Activity;
-use crate::call::Call;
-use crate::error::{CollectiveError, Late};
-use crate::group::Group;
-use crate::job::{Job, lock};
 use crate::mpi::messages::Messages;
 use crate::mpi::packet::{ActivityText, Answer, CallText, ChannelKey, Packet, Question, no_answer};
 use crate::mpi::port::Port;
+use quadrille_comm::Activity;
+use quadrille_comm::Call;
+use quadrille_comm::Group;
+use quadrille_comm::transport::Job;
+use quadrille_comm::{CollectiveError, Late};
+use quadrille_panics::lock;
 
 /// After so long a wait the others are asked, and from then on as often; so long for every [`PER_ASK`] others.
 const ASK: Duration = Duration::from_secs(2);
@@ -104,7 +105,7 @@ impl Wait {
     /// Looks after a wait: asks, takes answers, judges. Cheap while nothing is due.
     pub(super) fn look(&mut self, port: &Port, job: &Job) -> Option<Fault> {
         let now = Instant::now();
-        let first = self.since + self.period().min(job.timeout);
+        let first = self.since + self.period().min(job.timeout());
         if now < *self.next.get_or_insert(first) {
             return None;
         }
@@ -118,9 +119,9 @@ impl Wait {
             return None;
         }
         self.asked = None;
-        let last = asked.saturating_duration_since(self.since) >= job.timeout;
+        let last = asked.saturating_duration_since(self.since) >= job.timeout();
         // Asked again after a while, and once when the timeout is over.
-        let end = self.since + job.timeout;
+        let end = self.since + job.timeout();
         self.next = Some(if now < end { end.min(now + self.period()) } else { now });
         self.judge(port, job, &port.inquiries.close(number), last)
     }
@@ -129,9 +130,9 @@ impl Wait {
         let number = port.inquiries.open();
         let channel = self.channel.map(|channel| ChannelKey { other: port.rank, sends: !channel.sends, ..channel });
         if self.channel.is_none() {
-            *lock(&port.inquiries.waits_in) = Some((self.group.shared.key, self.sequence));
+            *lock(&port.inquiries.waits_in) = Some((self.group.key(), self.sequence));
         }
-        let question = Question { number, job: job.number(), group: self.group.shared.key, channel };
+        let question = Question { number, job: job.number(), group: self.group.key(), channel };
         for rank in self.others() {
             port.tell(rank, Packet::Ask(question.clone()));
         }
@@ -158,7 +159,7 @@ impl Wait {
 
     /// Another member waits in the same collective with a call that does not fit.
     fn mismatch(&self, port: &Port, answers: &BTreeMap<usize, Answer>) -> Option<Fault> {
-        let here = Some((self.group.shared.key, self.sequence));
+        let here = Some((self.group.key(), self.sequence));
         let waiting = answers.iter().filter(|(_, answer)| self.channel.is_none() && answer.waits_in == here);
         let mut calls =
             waiting.filter_map(|(rank, answer)| Some((*rank, answer.busy_with.as_ref()?.1.read(&port.names))));
@@ -173,7 +174,7 @@ impl Wait {
     }
 
     fn stuck(&self, port: &Port, answers: &BTreeMap<usize, Answer>, came: impl Fn(&Answer) -> bool) -> Fault {
-        let here = Some((self.group.shared.key, self.sequence));
+        let here = Some((self.group.key(), self.sequence));
         let (arrived, mut missing): (Vec<usize>, Vec<usize>) =
             self.others().into_iter().partition(|rank| answers.get(rank).is_some_and(&came));
         if missing.is_empty() {

@@ -10,15 +10,15 @@ use std::ptr::null_mut;
 use mpi::ffi;
 use quadrille_spec::CollectiveKind;
 
-use crate::element::{Element, ElementKind, Reduction};
-use crate::error::{Aborted, CollectiveError};
-use crate::job::Job;
-use crate::mover::Memory;
 use crate::mpi::exchange::{Look, hash, strand};
 use crate::mpi::library::{Communicator, Library, MpiError, Operation, Request};
 use crate::mpi::port::Port;
-use crate::transfer::Slices;
-use crate::transport::{Exchange, Occasion, Receive};
+use quadrille_comm::Memory;
+use quadrille_comm::transport::Job;
+use quadrille_comm::transport::Slices;
+use quadrille_comm::transport::{Exchange, Occasion, Receive};
+use quadrille_comm::{Aborted, CollectiveError};
+use quadrille_comm::{Element, ElementKind, Reduction};
 
 /// Sets the exchanges in which members meet before their communicator is made apart from those of algorithms.
 const DOOR: u64 = 1;
@@ -98,8 +98,8 @@ impl Port {
 
     /// The group's communicator, made at its first use.
     fn communicator(&self, job: &Job, at: Occasion<'_>) -> Result<Communicator, Aborted> {
-        let members = &at.group.shared.members;
-        if let Some(known) = self.enter().groups.get(members) {
+        let members = at.group.shared_members();
+        if let Some(known) = self.enter().groups.get(&members) {
             return Ok(*known);
         }
         let (size, index) = (at.group.size(), at.group.index());
@@ -110,11 +110,11 @@ impl Port {
             self.exchange_as(DOOR ^ hash(job, &at), job, at, Exchange { send, receive })?;
         }
         let mut desk = self.enter();
-        let tag = desk.library.tag(at.group.shared.key) & 0x7fff;
-        let made = desk.library.group(members, tag);
+        let tag = desk.library.tag(at.group.key()) & 0x7fff;
+        let made = desk.library.group(&members, tag);
         match made {
             Ok(communicator) => {
-                desk.groups.insert(members.clone(), communicator);
+                desk.groups.insert(members, communicator);
                 Ok(communicator)
             }
             Err(error) => {

@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::error::{Cause, JobFailure};
-use crate::job::Job;
 use crate::mpi::inquiry::answer;
 use crate::mpi::library::{Lane, Library, MpiError, Request};
 use crate::mpi::messages::Messages;
 use crate::mpi::packet::{PACKET_BYTES, Packet, no_answer};
 use crate::mpi::port::Port;
+use quadrille_comm::transport::Job;
+use quadrille_comm::{Cause, JobFailure};
 
 /// How often a rank says that it is there.
 const BEAT: Duration = Duration::from_millis(500);
@@ -149,13 +149,13 @@ impl Port {
             Some(job) => {
                 job.abort(failure.rank, failure.activity, failure.cause);
             }
-            None => self.announce(&crate::error::Aborted(std::sync::Arc::new(failure))),
+            None => self.announce(&quadrille_comm::Aborted(std::sync::Arc::new(failure))),
         }
     }
 
     /// Another process says that the job failed.
     fn told(&self, from: usize, failure: JobFailure) {
-        let aborted = crate::error::Aborted(std::sync::Arc::new(failure));
+        let aborted = quadrille_comm::Aborted(std::sync::Arc::new(failure));
         self.alarm.sound(from, &aborted);
         if let Some(job) = self.job() {
             Job::abort_told(&job, aborted);
@@ -163,7 +163,7 @@ impl Port {
     }
 
     /// Tells all others of the failure that this process was the first to know.
-    pub(crate) fn announce(&self, aborted: &crate::error::Aborted) {
+    pub(crate) fn announce(&self, aborted: &quadrille_comm::Aborted) {
         if self.alarm.sound(self.rank, aborted) {
             self.tell_all(&Packet::Failed(crate::mpi::packet::FailureText::of(&aborted.0)));
         }

@@ -243,7 +243,7 @@ pub(crate) fn cases() -> Vec<Case> {
             name: "an_error_outside_of_jobs_reaches_all",
             ranks: 3,
             body: || {
-                let world = World::initialize().expect("the library works");
+                let world = quadrille_comm_mpi::initialize().expect("the library works");
                 if world.rank() == 1 {
                     let error = "no configuration";
                     if world.reports(&error) {

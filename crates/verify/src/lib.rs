@@ -1,0 +1,31 @@
+//! The proof: a layout held against the serial model.
+//!
+//! [`verify`](fn@verify) trains a model for some steps as a layout says, and as plain serial code does in f64; losses, gradients,
+//! norms, updated weights and the loss of an evaluation must be equal within a [`Tolerance`], replicas equal in every bit, and
+//! counted ledgers equal to predicted ones.
+//!
+//! ```
+//! use quadrille_engine::Cpu;
+//! use quadrille_spec::{Layout, LayoutRequest, Model};
+//! use quadrille_step::StepProgram;
+//! use quadrille_verify::{Reference, Tolerance, VerifyOptions, verify};
+//!
+//! let model = Model::preset("gpt-tiny")?;
+//! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=2".parse()?, 4))?; // four sequences a step
+//! let program = StepProgram::new(&model, &layout)?;
+//! let options = VerifyOptions::new(1, 7); // one step; 7 keys weights, samples and dropout
+//! let mut reference = Reference::new(&program, &options);
+//! let report = verify::<Cpu<f64>>(&program, &options, Tolerance::F64, &mut reference)?;
+//! assert!(report.ok && report.ledger_equal, "{report:?}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What the serial model shares with what it judges, and what guards that, is listed in ARCHITECTURE.md.
+
+mod comparison;
+mod reference;
+mod verify;
+
+pub use comparison::VerifyReport;
+pub use reference::{Reference, SerialBatch};
+pub use verify::{Tolerance, VerifyOptions, take_part, verify};
