@@ -7,7 +7,7 @@ use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, Real, Samples, random_batch};
 use quadrille_spec::{Algorithm, Choice, ElementType, RankLedger};
 use quadrille_step::{Practice, StepProgram};
-use quadrille_verify::{Reference, Tolerance, VerifyOptions, VerifyReport, verify};
+use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on_cpu};
 
 use crate::Case;
 
@@ -79,11 +79,7 @@ pub fn holds_by(case: &Case, practice: Practice, dtype: ElementType) -> Result<(
 }
 
 fn verify_as(program: &StepProgram, options: VerifyOptions) -> Result<VerifyReport, EngineError> {
-    let reference = &mut Reference::new(program, &options);
-    match program.layout.dtype {
-        ElementType::F32 => verify::<Cpu<f32>>(program, &options, Tolerance::F32, reference),
-        ElementType::F64 => verify::<Cpu<f64>>(program, &options, Tolerance::F64, reference),
-    }
+    verify_on_cpu(program, &options, &mut Reference::new(program, &options))
 }
 
 /// The batches of [`prove`] and [`trajectory`].

@@ -4,7 +4,7 @@ use indicatif::ProgressBar;
 use quadrille_engine::{Cpu, EngineError};
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
-use quadrille_verify::{Reference, Tolerance, VerifyOptions, VerifyReport, take_part, verify};
+use quadrille_verify::{Reference, VerifyOptions, VerifyReport, take_part, verify_on_cpu};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -74,10 +74,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
             continue;
         }
         let reference = reference.get_or_insert_with(|| Reference::new(&program, &options));
-        let report = match layout.dtype {
-            ElementType::F64 => verify::<Cpu<f64>>(&program, &options, Tolerance::F64, reference),
-            ElementType::F32 => verify::<Cpu<f32>>(&program, &options, Tolerance::F32, reference),
-        };
+        let report = verify_on_cpu(&program, &options, reference);
         grids.push(Verified { layout: layout_json(&layout), report: report.map_err(failed)? });
         bar.inc(1);
     }

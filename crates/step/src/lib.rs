@@ -27,7 +27,7 @@
 //! let sent: u64 = ledger.ranks[0].axes.values().flat_map(|kinds| kinds.values()).map(|each| each.wire_bytes).sum();
 //! assert!(sent > 0 && ledger.ranks[0].flops.total() > 0);
 //! println!("rank 0 sends {sent} bytes and allocates {}", ledger.ranks[0].memory.allocated);
-//! assert!(print_program(&program.stages[0]).contains("all_reduce"));
+//! assert!(print_program(&program).contains("all-reduce"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

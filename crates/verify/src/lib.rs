@@ -5,17 +5,18 @@
 //! counted ledgers equal to predicted ones.
 //!
 //! ```
-//! use quadrille_engine::Cpu;
-//! use quadrille_spec::{Layout, LayoutRequest, Model};
+//! use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
 //! use quadrille_step::StepProgram;
-//! use quadrille_verify::{Reference, Tolerance, VerifyOptions, verify};
+//! use quadrille_verify::{Reference, VerifyOptions, verify_on_cpu};
 //!
 //! let model = Model::preset("gpt-tiny")?;
-//! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=2".parse()?, 4))?; // four sequences a step
+//! // Four sequences a step, in f64: equal to 1e-11.
+//! let request = LayoutRequest { dtype: ElementType::F64, ..LayoutRequest::new("x=2,data=2".parse()?, 4) };
+//! let layout = Layout::new(&model, &request)?;
 //! let program = StepProgram::new(&model, &layout)?;
 //! let options = VerifyOptions::new(1, 7); // one step; 7 keys weights, samples and dropout
 //! let mut reference = Reference::new(&program, &options);
-//! let report = verify::<Cpu<f64>>(&program, &options, Tolerance::F64, &mut reference)?;
+//! let report = verify_on_cpu(&program, &options, &mut reference)?;
 //! assert!(report.ok && report.ledger_equal, "{report:?}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -28,4 +29,4 @@ mod verify;
 
 pub use comparison::VerifyReport;
 pub use reference::{Reference, SerialBatch};
-pub use verify::{Tolerance, VerifyOptions, take_part, verify};
+pub use verify::{Tolerance, VerifyOptions, take_part, verify, verify_on_cpu};

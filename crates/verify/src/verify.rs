@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, World, run_job};
-use quadrille_engine::{Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, StepOutcome, random_batch};
-use quadrille_spec::{Algorithm, Choice, LedgerDifference, Routing};
+use quadrille_engine::{
+    Backend, Cpu, EngineError, Evaluation, Hyper, InitialValues, RankEngine, StepOutcome, random_batch,
+};
+use quadrille_spec::{Algorithm, Choice, ElementType, LedgerDifference, Routing};
 use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +120,21 @@ pub fn verify<B: Backend>(
     };
     runs.iter().for_each(|run| comparison.evaluation(run, evaluation));
     Ok(comparison.report(tolerance))
+}
+
+/// [`verify`] on the processor, in the layout's own type of elements and with its tolerance.
+///
+/// # Errors
+/// As there.
+pub fn verify_on_cpu(
+    program: &StepProgram,
+    options: &VerifyOptions,
+    reference: &mut Reference,
+) -> Result<VerifyReport, EngineError> {
+    match program.layout.dtype {
+        ElementType::F32 => verify::<Cpu<f32>>(program, options, Tolerance::F32, reference),
+        ElementType::F64 => verify::<Cpu<f64>>(program, options, Tolerance::F64, reference),
+    }
 }
 
 /// A batch and one sample more: the mean goes over several batches, and the last one is incomplete if it can be.
