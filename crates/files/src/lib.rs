@@ -8,13 +8,14 @@
 //! makes shorter ends the process with a signal; here that is an error which can name the file.
 //!
 //! What is written appears under its name only when it is whole, and folders keep their entries ([`temporary`],
-//! [`publish`], [`sync_folder`]).
+//! [`publish`], [`sync_folder`]; for a file that may be there already [`replace()`]).
 
 mod document;
 mod error;
 mod lines;
 mod positioned;
 mod regular;
+mod replace;
 mod writing;
 
 pub use document::Document;
@@ -22,4 +23,5 @@ pub use error::FileError;
 pub use lines::{Line, Lines};
 pub use positioned::{allow_open_files, read_exact_at};
 pub use regular::open;
+pub use replace::{beside, check_writable, reason, replace};
 pub use writing::{create_folders, folder_of, is_temporary, publish, remove_left, sync_folder, temporary};

@@ -2,6 +2,7 @@
 
 use indicatif::ProgressBar;
 use quadrille_engine::{Cpu, EngineError, Hyper, Reference, Tolerance, VerifyOptions, VerifyReport, take_part, verify};
+use quadrille_run::resources;
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 use serde::Serialize;
@@ -13,8 +14,8 @@ use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
+use crate::settings;
 use crate::settings::Defaults;
-use crate::{resources, settings};
 
 /// A step length and an epsilon with which AdamW does not blow up rounding: with an epsilon near the size of the
 /// gradients' rounding, two correct runs part after few steps.
@@ -40,8 +41,8 @@ struct Verified {
 /// Verifies every layout that was asked for.
 pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> {
     let settings = settings::settings(&arguments.model, "gpt-tiny", CONSTANTS)?;
-    let (model, seed) = (&settings.model, arguments.run.seed);
-    let hyper = settings::hyper(settings.hyper, &arguments.run, arguments.steps)?;
+    let (model, seed) = (&settings.model, arguments.run.seed());
+    let hyper = settings::hyper(settings.optimizer, &arguments.run, arguments.steps)?;
     let defaults = launch.defaults(&DEFAULTS)?;
     let (layouts, skipped) = layouts(arguments, model, &defaults)?;
     let cluster = settings::cluster(arguments.layout.cluster())?;
