@@ -7,13 +7,15 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{Layer, Op, Operation, ValueId};
 use quadrille_tensor::Element;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::View;
 use crate::{Backend, BatchSource, EngineError, RankEngine};
 
 /// What a run does after a step whose loss or gradient cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnDivergence {
     /// It ends with an error.
     #[default]
@@ -23,7 +25,8 @@ pub enum OnDivergence {
 }
 
 /// When a step's gradient is not applied, and what follows.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DivergencePolicy {
     /// What follows.
     pub action: OnDivergence,

@@ -12,12 +12,14 @@ use std::thread::{JoinHandle, spawn};
 
 use quadrille_checkpoint::{About, CheckpointError, Draft, Folder, TensorShape};
 use quadrille_step::StepProgram;
+use serde::{Deserialize, Serialize};
 
 use crate::divergence::RecentLosses;
 use crate::{Backend, EngineError, RankEngine, tensor_shapes, writers};
 
 /// What a run does when a checkpoint cannot be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnSaveFailure {
     /// It ends with an error, after the step that it is at.
     #[default]

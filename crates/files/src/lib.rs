@@ -8,7 +8,7 @@
 //! makes shorter ends the process with a signal; here that is an error which can name the file.
 //!
 //! What is written appears under its name only when it is whole, and folders keep their entries ([`temporary`],
-//! [`publish`], [`sync_folder`]).
+//! [`publish`], [`sync_folder`]; for a file that may be there already [`replace()`]).
 //!
 //! ```
 //! use std::io::Write;
@@ -30,6 +30,7 @@ mod error;
 mod lines;
 mod positioned;
 mod regular;
+mod replace;
 mod writing;
 
 pub use document::Document;
@@ -37,4 +38,5 @@ pub use error::FileError;
 pub use lines::{Line, Lines};
 pub use positioned::{allow_open_files, read_exact_at};
 pub use regular::open;
+pub use replace::{beside, check_writable, reason, replace};
 pub use writing::{create_folders, folder_of, is_temporary, publish, remove_left, sync_folder, temporary};

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 20] = [
+const CRATES: [(&str, &[&str]); 21] = [
     (
         "quadrille",
         &[
             "verify",
+            "run",
             "engine",
             "hugging-face",
             "papers",
@@ -30,6 +31,7 @@ const CRATES: [(&str, &[&str]); 20] = [
     ("proofs", &["draws", "verify", "engine", "comm", "step", "spec"]),
     ("draws", &["spec"]),
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
+    ("run", &["engine", "hugging-face", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
     ("engine", &["data", "checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
 use quadrille_papers::reproduce::PARTS;
+use quadrille_run::RunSpec;
 use quadrille_spec::{Axis, Collectives, ElementType};
 use serde::Serialize;
 
@@ -120,9 +121,9 @@ pub struct ModelArguments {
 /// Where and with what ranks run.
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// Keys initial values, sampling and dropout
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    /// Keys initial values, sampling and dropout [default: 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
     /// Peak learning rate [default: 3e-3]
     #[arg(long, value_name = "RATE")]
     pub lr: Option<f64>,
@@ -130,14 +131,27 @@ pub struct RunArguments {
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Seconds after which a collective or a message that waits for a rank stops the job; receives wait from when they
-    /// are posted, in a pipeline some passes ahead
-    #[arg(long, value_name = "SECONDS", default_value_t = 300.0)]
-    pub timeout: f64,
+    /// are posted, in a pipeline some passes ahead [default: 300]
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
     /// How collectives run: ring, recursive (doubling and halving), hierarchical (recursive between nodes, rings inside),
     /// native (shared memory between threads; the MPI library's own) or auto (threads: native; else the fastest of the
     /// first three by group, size and the --cluster's tiers, ring where it has none), e.g. --collectives hierarchical --per-node 4
-    #[arg(long, value_name = "ALGORITHM", default_value = "auto")]
-    pub collectives: Collectives,
+    /// [default: auto]
+    #[arg(long, value_name = "ALGORITHM")]
+    pub collectives: Option<Collectives>,
+}
+
+impl RunArguments {
+    /// The seed that was typed, or the usual one.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or(RunSpec::SEED)
+    }
+
+    /// By which algorithm collectives are to run.
+    pub fn collectives(&self) -> Collectives {
+        self.collectives.unwrap_or(Collectives::Auto)
+    }
 }
 
 const VERIFY_LIMITS: &str = "Both sides take the model's description, the samples and the words of the random generator from \

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use quadrille_data::{Documents, Goldfish, TokenizerChoice};
+use quadrille_run::{DataChanges, DataPath, HeldOut};
 
 /// What samples are read from.
 #[derive(Debug, Args)]
@@ -36,42 +37,32 @@ pub struct DataArguments {
     /// again is not learned by heart, e.g. --goldfish k=2,h=13
     #[arg(long, value_name = "k=K,h=H")]
     pub goldfish: Option<Goldfish>,
-    /// Folder for tokenised text
-    #[arg(long, value_name = "FOLDER", default_value = ".quadrille-cache")]
-    pub cache: PathBuf,
+    /// Folder for tokenised text [default: .quadrille-cache]
+    #[arg(long, value_name = "FOLDER")]
+    pub cache: Option<PathBuf>,
 }
 
 impl DataArguments {
-    /// The files and folders that are read, each with the flag that names it.
-    pub fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let data = self.data.iter().map(|data| ("--data", data.path.as_path()));
-        data.chain(self.validation_data.iter().map(|data| ("--validation-data", data.path.as_path())))
+    /// What was typed.
+    pub fn said(&self) -> DataChanges {
+        DataChanges {
+            paths: (!self.data.is_empty()).then(|| self.data.clone()),
+            tokenizer: self.tokenizer.clone(),
+            text_field: self.text_field.clone(),
+            documents: self.documents,
+            held_out: match (self.validation, self.validation_data.as_slice()) {
+                (Some(share), _) => Some(HeldOut::Share(share)),
+                (None, []) => None,
+                (None, files) => Some(HeldOut::Files(files.to_vec())),
+            },
+            goldfish: self.goldfish,
+            cache: self.cache.clone(),
+        }
     }
-
-    /// The flags that were given and that only text can obey.
-    pub fn of_text(&self) -> Option<&'static str> {
-        let given = [
-            (!self.data.is_empty(), "--data"),
-            (self.tokenizer.is_some(), "--tokenizer"),
-            (self.text_field.is_some(), "--text-field"),
-            (self.documents.is_some(), "--documents"),
-            (self.goldfish.is_some(), "--goldfish"),
-        ];
-        given.into_iter().find_map(|(given, flag)| given.then_some(flag))
-    }
-}
-
-/// A file or folder, and how much of it is read compared with others.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DataPath {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Positive.
-    pub weight: Option<f64>,
 }
 
 fn weighted() -> impl TypedValueParser<Value = DataPath> {
-    OsStringValueParser::new().try_map(|name| DataPath::new(name, exists))
+    OsStringValueParser::new().try_map(|name| data_path(name, exists))
 }
 
 /// Whether a file, a folder, or a pair of Megatron-LM's files is called so.
@@ -81,21 +72,19 @@ fn exists(path: &Path) -> bool {
     path.exists() || Path::new(&index).is_file()
 }
 
-impl DataPath {
-    /// `PATH:WEIGHT`, unless there is a file of that whole name.
-    fn new(name: OsString, exists: impl Fn(&Path) -> bool) -> Result<Self, String> {
-        let whole = Self { path: PathBuf::from(&name), weight: None };
-        let Some((path, weight)) = name.to_str().and_then(|name| name.rsplit_once(':')) else { return Ok(whole) };
-        if path.is_empty() || exists(&whole.path) {
-            return Ok(whole);
+/// `PATH:WEIGHT`, unless there is a file of that whole name.
+fn data_path(name: OsString, exists: impl Fn(&Path) -> bool) -> Result<DataPath, String> {
+    let whole = DataPath { path: PathBuf::from(&name), weight: None };
+    let Some((path, weight)) = name.to_str().and_then(|name| name.rsplit_once(':')) else { return Ok(whole) };
+    if path.is_empty() || exists(&whole.path) {
+        return Ok(whole);
+    }
+    match weight.parse::<f64>() {
+        Ok(weight) if weight > 0.0 && weight.is_finite() => {
+            Ok(DataPath { path: PathBuf::from(path), weight: Some(weight) })
         }
-        match weight.parse::<f64>() {
-            Ok(weight) if weight > 0.0 && weight.is_finite() => {
-                Ok(Self { path: PathBuf::from(path), weight: Some(weight) })
-            }
-            Ok(_) => Err(format!("the weight {weight} of {path} is not a positive number, as in {path}:0.7")),
-            Err(_) => Ok(whole),
-        }
+        Ok(_) => Err(format!("the weight {weight} of {path} is not a positive number, as in {path}:0.7")),
+        Err(_) => Ok(whole),
     }
 }
 
@@ -106,7 +95,7 @@ mod tests {
     #[test]
     fn a_path_with_a_colon_that_exists_wins() {
         let parse = |name: &str, there: &[&str]| {
-            DataPath::new(name.into(), |path| there.iter().any(|name| Path::new(name) == path))
+            data_path(name.into(), |path| there.iter().any(|name| Path::new(name) == path))
         };
         let is = |path: &str, weight| Ok(DataPath { path: path.into(), weight });
         assert_eq!(parse("a.txt", &[]), is("a.txt", None));

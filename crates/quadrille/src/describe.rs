@@ -1,19 +1,14 @@
 //! Models and layouts as documents and people see them.
 
 use quadrille_spec::{
-    Activation, Axis, Block, Field, KeepWeights, Layout, Linear, Model, Norm, NormPlace, Recompute, ResidualOrder,
+    Activation, Axis, Block, KeepWeights, Layout, Linear, Model, Norm, NormPlace, Recompute, ResidualOrder,
     RotaryScaling, Schedule, Zero,
 };
 use quadrille_step::StepProgram;
-use serde_json::{Value, json};
 
 use crate::output::decimal;
 
-/// The fields of a layout as documents show them: panels where there are some.
-pub fn layout_json(layout: &Layout) -> Value {
-    let shown = Field::ALL.into_iter().filter(|field| *field != Field::SummaPanels || layout.linear == Linear::Summa);
-    shown.map(|field| (field.key(), json!(field.of(layout)))).collect()
-}
+pub use quadrille_run::layout_json;
 
 /// Model and layout in a few lines.
 pub fn summary(program: &StepProgram) -> String {

@@ -3,6 +3,7 @@
 use clap::Args;
 use indicatif::ProgressBar;
 use quadrille_engine::{Cpu, EvaluateOutcome, Samples, evaluate};
+use quadrille_run::{DataSpec, Source, resources};
 use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
@@ -12,8 +13,7 @@ use crate::describe::layout_json;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
-use crate::resources;
-use crate::source::Source;
+use crate::preparation_bar;
 use crate::weights::{Opened, WeightsArguments};
 
 const EXAMPLES: &str = "Examples:
@@ -75,7 +75,11 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     resources::check(&program, opened.options.threads, launch, 0)?;
     let seed = arguments.seed.unwrap_or(about.seed);
     let checkpoint = Some(opened.checkpoint.as_ref());
-    let source = launch.first_then_others(|| Source::open(&arguments.data, checkpoint, model, seed, layout.seq_len))?;
+    let data = arguments.data.said().apply(DataSpec::default());
+    let source = preparation_bar::shown(|on_preparation| {
+        let open = || Source::open(&data, checkpoint, model, seed, layout.seq_len, on_preparation);
+        launch.first_then_others(open)
+    })?;
     let validation = source.validation_samples();
     let global_batch = layout.global_batch as u64;
     let samples = arguments.samples(global_batch, validation.flatten());

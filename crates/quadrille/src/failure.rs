@@ -7,6 +7,7 @@ use quadrille_engine::EngineError;
 use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
 use quadrille_plan::native::Nothing;
+use quadrille_run::{Blame, Refusal, RunError, Setting};
 use quadrille_spec::{LedgerDifference, SpecError};
 use quadrille_step::StepError;
 
@@ -129,15 +130,59 @@ impl From<EngineError> for Failure {
 
 impl From<HuggingFaceError> for Failure {
     fn from(error: HuggingFaceError) -> Self {
-        match &error {
-            HuggingFaceError::Io { action, .. } | HuggingFaceError::Checkpoint(CheckpointError::Io { action, .. })
-                if *action != "read" =>
-            {
-                Self::Run(error.into())
-            }
-            _ => Self::Usage(error.into()),
+        RunError::from(error).into()
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::usage(refusal.spelled(flag))
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match (error.blame(), error) {
+            (_, RunError::Refused(refusal)) => refusal.into(),
+            (Blame::Input, error) => Self::Usage(error.into()),
+            (Blame::Work, error) => Self::Run(error.into()),
         }
     }
+}
+
+/// How a choice of a run is written on the command line.
+fn flag(setting: Setting) -> String {
+    let flag = match setting {
+        Setting::Out => "--out",
+        Setting::Resume => "--resume",
+        Setting::From => "--from",
+        Setting::Model => "--model and --set of the model",
+        Setting::Vocabulary => "--set vocab",
+        Setting::Dtype => "--dtype",
+        Setting::Steps => "--steps",
+        Setting::Seed => "--seed",
+        Setting::Data => "--data",
+        Setting::Tokenizer => "--tokenizer",
+        Setting::TextField => "--text-field",
+        Setting::Documents => "--documents",
+        Setting::HeldOutShare => "--validation",
+        Setting::HeldOutFiles => "--validation-data",
+        Setting::Goldfish => "--goldfish",
+        Setting::CheckpointEvery => "--checkpoint-every",
+        Setting::Keep => "--keep",
+        Setting::ValidateEvery => "--validate-every",
+        Setting::ValidationBatches => "--validation-batches",
+        Setting::LargestLoss => "--largest-loss",
+        Setting::Threads => "--threads",
+        Setting::Timeout => "--timeout",
+        Setting::Tuning => "--tune-matmul",
+        Setting::Log => "--log",
+        Setting::Trace => "--trace",
+        Setting::LearningRate => "--lr",
+        Setting::Optimizer(name) => return format!("--set {name}"),
+        Setting::Changes => "the command line",
+    };
+    flag.to_owned()
 }
 
 #[cfg(test)]

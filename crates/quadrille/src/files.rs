@@ -1,71 +1,18 @@
-//! Files that are written whole or not at all: beside, then renamed, so that a reader never sees half of one.
+//! Files that flags name and commands write, with messages that name both.
 
-use std::fs::{Metadata, OpenOptions};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-
-use quadrille_files::{folder_of, publish, sync_folder, temporary};
-use tempfile::NamedTempFile;
+use std::io;
+use std::path::Path;
 
 use crate::failure::Failure;
 
 /// Makes sure that a file can be written, before the work that fills it; leaves nothing and changes nothing.
 pub fn check_writable(flag: &str, path: &Path) -> Result<(), Failure> {
-    let usage = |error: io::Error| Failure::usage(unwritable(flag, path, &error));
-    match existing(path).map_err(usage)? {
-        // Opening a pipe waits for its reader, and closing it ends what the reader sees.
-        Some(metadata) if !metadata.is_file() && !metadata.is_dir() => return Ok(()),
-        Some(_) => drop(OpenOptions::new().write(true).open(path).map_err(usage)?),
-        None => {}
-    }
-    beside(path).map(drop).map_err(usage)
+    quadrille_files::check_writable(path).map_err(|error| Failure::usage(unwritable(flag, path, &error)))
 }
 
-/// Replaces what a file holds. Devices and pipes are written to.
-pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let old = existing(path)?;
-    if old.as_ref().is_some_and(|metadata| !metadata.is_file()) {
-        return OpenOptions::new().write(true).open(path)?.write_all(content);
-    }
-    let mut temporary = beside(path)?;
-    temporary.write_all(content)?;
-    if let Some(metadata) = old {
-        temporary.as_file().set_permissions(metadata.permissions())?;
-    }
-    let target = target(path);
-    publish(temporary, &target)?;
-    // The name, too, survives a crash of the machine.
-    sync_folder(folder_of(&target))
-}
-
-/// A file in the folder of `path`, to be renamed to it; dropped, it leaves nothing.
-pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
-    let path = target(path);
-    let folder = folder_of(&path);
-    // The folder is looked at first, for the system's own words about it.
-    folder.metadata()?;
-    temporary(folder)
-}
-
-/// Names the flag, if there is one, and the file that was asked for: errors of temporary files name those.
+/// Names the flag and the file that was asked for: errors of temporary files name those.
 pub fn unwritable(flag: &str, path: &Path, error: &io::Error) -> String {
-    let cause = error.raw_os_error().map_or_else(|| error.kind().to_string(), |_| error.to_string());
-    let space = if flag.is_empty() { "" } else { " " };
-    format!("cannot write {flag}{space}{}: {cause}", path.display())
-}
-
-/// What is there; `None` where nothing is yet.
-fn existing(path: &Path) -> io::Result<Option<Metadata>> {
-    match path.metadata() {
-        Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// The file itself where `path` is a link to one: a link stays a link.
-fn target(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    format!("cannot write {flag} {}: {}", path.display(), quadrille_files::reason(error))
 }
 
 #[cfg(test)]
@@ -73,41 +20,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-
-    #[test]
-    fn files_are_replaced_and_nothing_else_is_left() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("table.csv");
-        check_writable("--csv", &path).unwrap();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        replace(&path, b"first, and longer").unwrap();
-        check_writable("--csv", &path).unwrap();
-        replace(&path, b"second").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "second");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn links_stay_links_and_permissions_stay_what_they_were() {
-        use std::fs::Permissions;
-        use std::os::unix::fs::{PermissionsExt, symlink};
-        let folder = tempfile::tempdir().unwrap();
-        let [file, link, plain] = ["file", "link", "plain"].map(|name| folder.path().join(name));
-        fs::write(&file, "old").unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
-        symlink(&file, &link).unwrap();
-        replace(&link, b"new").unwrap();
-        assert!(link.is_symlink());
-        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), mode(&file)), ("new", 0o640));
-        // As any other program would create it.
-        fs::write(&plain, "").unwrap();
-        let made = folder.path().join("made");
-        replace(&made, b"").unwrap();
-        assert_eq!(mode(&made), mode(&plain));
-        replace(Path::new("/dev/null"), b"nothing").unwrap();
-    }
 
     #[test]
     fn what_cannot_be_written_is_named() {

@@ -8,6 +8,7 @@ use quadrille_data::{Decoder, Tokenizer, TokenizerChoice};
 use quadrille_engine::{
     Cpu, EngineError, Finish, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate,
 };
+use quadrille_run::{TokenizerRule, resources};
 use quadrille_spec::{ElementType, Model};
 use serde_json::{Value, json};
 
@@ -16,8 +17,6 @@ use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_exactly, print_json, tell};
-use crate::resources;
-use crate::tokenizer_rule::TokenizerRule;
 use crate::weights::{Opened, WeightsArguments};
 
 const EXAMPLES: &str = "Examples:

@@ -1,25 +1,30 @@
 //! How this process was started: by itself, with ranks as threads, or by `mpirun` or `srun` as one rank of many.
 
-use std::error::Error;
+use std::ops::Deref;
 use std::time::Duration;
 
 use clap::Parser;
 use indicatif::ProgressDrawTarget;
-use quadrille_comm::{JobOptions, Launched, World, run_job};
-use quadrille_spec::{Algorithm, Choice, Cluster, Collectives};
+use quadrille_comm::Launched;
+use quadrille_run::Processes;
+use quadrille_spec::{Choice, Cluster};
 
 use crate::arguments::{Arguments, Bench, Command, RunArguments};
 use crate::failure::Failure;
-use crate::settings::{self, Defaults};
+use crate::settings::Defaults;
 use crate::validate::Validate;
 
-/// How long processes wait for the first one to prepare files: nobody is late before.
-const PREPARATION: Duration = Duration::from_secs(24 * 3600);
-
-/// The processes of the job.
+/// The processes of the job, as they were started.
 pub struct Launch {
-    /// `None`: ranks are threads of this process.
-    pub world: Option<World>,
+    processes: Processes,
+}
+
+impl Deref for Launch {
+    type Target = Processes;
+
+    fn deref(&self) -> &Processes {
+        &self.processes
+    }
 }
 
 /// Reads the command line. Of several processes only the first tells what is wrong with it.
@@ -49,7 +54,7 @@ pub fn is_first() -> bool {
 
 impl Launch {
     /// Ranks are threads.
-    pub const THREADS: Self = Self { world: None };
+    pub const THREADS: Self = Self { processes: Processes::THREADS };
 
     /// Joins the processes that a launcher has started.
     ///
@@ -68,7 +73,7 @@ impl Launch {
             )));
         }
         match quadrille_comm_mpi::initialize() {
-            Ok(world) => Ok(Self { world: Some(world) }),
+            Ok(world) => Ok(Self { processes: Processes { world: Some(world) } }),
             Err(error) => Err(Failure::usage(format!(
                 "{} has started {how_many} processes of {name}, which cannot work together: {error}",
                 launched.by
@@ -76,9 +81,9 @@ impl Launch {
         }
     }
 
-    /// Whether this process prints and writes files.
-    pub fn is_first(&self) -> bool {
-        self.world.as_ref().is_none_or(|world| world.rank() == 0)
+    /// Where ranks live.
+    pub fn processes(&self) -> &Processes {
+        &self.processes
     }
 
     /// Where progress is shown: to who watches the first process.
@@ -103,72 +108,14 @@ impl Launch {
         Ok(Defaults { ranks: world.size(), per_node: Some(per_node), ..*usual })
     }
 
-    /// Refuses a layout that has another number of ranks than there are processes.
-    pub fn check_ranks(&self, ranks: usize) -> Result<(), Failure> {
-        match &self.world {
-            Some(world) if world.size() != ranks => Err(Failure::usage(format!(
-                "the layout has {ranks} ranks and {} processes were started; start {ranks}, or change the grid",
-                world.size()
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    /// How many of these ranks share this machine's cores and memory.
-    pub fn ranks_here(&self, ranks: usize) -> usize {
-        self.world.as_ref().map_or(ranks, |world| {
-            let nodes = world.nodes();
-            (0..nodes.ranks()).filter(|rank| nodes.node(*rank) == nodes.node(world.rank())).count()
-        })
-    }
-
-    /// Cores for each of the ranks that share this machine, at least 1: where ranks are processes no more than the launcher
-    /// lets this one use, which may be all of them or its own.
-    pub fn cores_each(&self, ranks: usize) -> usize {
-        let share = settings::processors() / self.ranks_here(ranks);
-        let own = if self.world.is_some() { settings::cores() } else { settings::cores() / ranks.max(1) };
-        share.min(own).max(1)
-    }
-
-    /// Whether the ranks that share this machine, of so many threads each, have fewer cores than threads.
-    pub fn is_crowded(&self, ranks: usize, threads: usize) -> bool {
-        self.ranks_here(ranks) * threads > settings::processors()
-    }
-
-    /// By which algorithms collectives run: `auto` means shared memory between threads, else the fastest by the cluster's
-    /// tiers; a ring where it has none.
+    /// By which algorithms collectives run, as flags and cluster say ([`Processes::collectives`]).
     pub fn collectives(&self, arguments: &RunArguments, cluster: &Cluster) -> Choice {
-        match (arguments.collectives, &self.world) {
-            (Collectives::Always(algorithm), _) => Choice::Always(algorithm),
-            (Collectives::Auto, None) => Choice::Always(Algorithm::Native),
-            (Collectives::Auto, Some(_)) => Choice::Fastest(cluster.tiers.clone()),
-        }
-    }
-
-    /// Waits until all processes are here: for work of one that the others must not take for a fault.
-    ///
-    /// # Errors
-    /// Another process's.
-    pub fn meet(&self) -> Result<(), Failure> {
-        let Some(world) = &self.world else { return Ok(()) };
-        let options = JobOptions { world: Some(world.clone()), timeout: PREPARATION, ..JobOptions::new(world.size()) };
-        let met = run_job(&options, |_| Ok::<(), Box<dyn Error + Send + Sync>>(()));
-        met.map(|_| ()).map_err(|failure| Failure::Run(failure.into()))
-    }
-
-    /// Does in the first process what leaves files behind, then in the others, which find them.
-    ///
-    /// # Errors
-    /// The preparation's; another process's.
-    pub fn first_then_others<R>(&self, prepare: impl Fn() -> Result<R, Failure>) -> Result<R, Failure> {
-        let first = self.is_first().then(&prepare).transpose()?;
-        self.meet()?;
-        first.map_or_else(prepare, Ok)
+        self.processes.collectives(arguments.collectives(), &cluster.tiers)
     }
 
     /// Ends the process: the failure is printed by the rank that found it first, all end with its code.
     pub fn end(self, result: Result<(), Failure>) -> u8 {
-        let Some(world) = self.world else { return report(result) };
+        let Some(world) = self.processes.world else { return report(result) };
         let finished = || world.clone().finish().map_err(|error| Failure::run(error.to_string()));
         // A run that was stopped has ended in good order on all ranks.
         let result = match result {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use quadrille_run::LayoutSpec;
 use quadrille_spec::{Field, LayoutFile};
 
 use crate::documents;
@@ -32,7 +33,7 @@ pub struct LayoutArguments {
 }
 
 /// The cluster where none is named.
-pub const DEFAULT_CLUSTER: &str = "local";
+pub const DEFAULT_CLUSTER: &str = LayoutSpec::CLUSTER;
 
 impl LayoutArguments {
     /// The cluster's preset or file.

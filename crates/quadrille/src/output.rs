@@ -9,6 +9,8 @@ use crate::failure::Failure;
 use crate::files;
 use crate::plain;
 
+pub use quadrille_run::units::{bytes, decimal};
+
 /// Prints a JSON document to standard output.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document).map_err(|error| Failure::Run(error.into()))?;
@@ -43,33 +45,7 @@ pub fn remark(kind: &str, text: &str) {
 /// Writes what a flag asked for to a file, in place of what it holds; whole or not at all.
 pub fn write_file(flag: &str, path: &Path, content: &[u8]) -> Result<(), Failure> {
     files::check_writable(flag, path)?;
-    files::replace(path, content).map_err(|error| Failure::run(files::unwritable(flag, path, &error)))
-}
-
-/// `1.50 GiB`.
-pub fn bytes(bytes: u64) -> String {
-    scaled(bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
-}
-
-/// `12.3 TFLOP`, `7.50 G`: a decimal prefix before a unit.
-pub fn decimal(value: f64, unit: &str) -> String {
-    scaled(value, 1e3, &["", "K", "M", "G", "T", "P", "E"]) + unit
-}
-
-/// Three significant digits and a unit.
-fn scaled(mut value: f64, base: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    while value >= base && unit + 1 < units.len() {
-        value /= base;
-        unit += 1;
-    }
-    let digits = match value {
-        _ if unit == 0 && value.fract() == 0.0 => 0,
-        v if v < 10.0 => 2,
-        v if v < 100.0 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {}", units[unit])
+    quadrille_files::replace(path, content).map_err(|error| Failure::run(files::unwritable(flag, path, &error)))
 }
 
 /// Rows of equal length as CSV, the header first.

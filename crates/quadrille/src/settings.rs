@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::path::Path;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use quadrille_engine::Hyper;
@@ -10,27 +9,38 @@ use quadrille_files::Document;
 use quadrille_hugging_face::CONFIGURATION;
 use quadrille_papers::atp::Interconnect;
 use quadrille_plan::best;
+use quadrille_run::{OptimizerSpec, RunSpec};
 use quadrille_spec::{
     Cluster, ElementType, Field, Grid, Layout, LayoutFile, LayoutRequest, Model, ModelFile, SpecError,
 };
 
 use crate::arguments::{ModelArguments, RunArguments};
-use crate::constants::{self, Constants};
 use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 use crate::validate::local::machine;
 
+pub use quadrille_run::{cores, processors};
+
 /// A model with its training constants.
 pub struct Settings {
     pub model: Model,
-    pub hyper: Constants,
+    pub optimizer: OptimizerSpec,
 }
 
 /// Reads the model and applies `--set` to it and to the training constants `hyper`.
 pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -> Result<Settings, Failure> {
-    let (hyper, overrides) = overrides(arguments, hyper)?;
+    settings_with(arguments, default_model, hyper.into())
+}
+
+/// The same of constants that are known.
+pub fn settings_with(
+    arguments: &ModelArguments,
+    default_model: &str,
+    optimizer: OptimizerSpec,
+) -> Result<Settings, Failure> {
+    let (optimizer, overrides) = overrides(arguments, optimizer)?;
     let model = match &arguments.from_hf {
         Some(path) => Model::from_hugging_face(&CONFIGURATION.text(path)?, &overrides)
             .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?,
@@ -39,20 +49,22 @@ pub fn settings(arguments: &ModelArguments, default_model: &str, hyper: Hyper) -
             Model::from_toml(&preset_or_file(name, &documents::MODEL, Model::preset_text)?, &overrides)?
         }
     };
-    Ok(Settings { model, hyper })
+    Ok(Settings { model, optimizer })
 }
 
-/// A model that is known, with `--set` applied to it and to the training constants `hyper`.
-pub fn settings_of(model: &Model, arguments: &ModelArguments, hyper: Hyper) -> Result<Settings, Failure> {
-    let (hyper, overrides) = overrides(arguments, hyper)?;
+/// A model that is known, with `--set` applied to it and to the training constants.
+pub fn settings_of(model: &Model, arguments: &ModelArguments, optimizer: OptimizerSpec) -> Result<Settings, Failure> {
+    let (optimizer, overrides) = overrides(arguments, optimizer)?;
     let mut file = ModelFile::of(model);
     overrides.iter().try_for_each(|(field, value)| file.set(field, value))?;
-    Ok(Settings { model: file.validate()?, hyper })
+    Ok(Settings { model: file.validate()?, optimizer })
 }
 
 /// What `--set` says of training, and of the model.
-fn overrides(arguments: &ModelArguments, hyper: Hyper) -> Result<(Constants, Vec<(String, String)>), Failure> {
-    let mut hyper = Constants::new(hyper);
+pub fn overrides(
+    arguments: &ModelArguments,
+    mut optimizer: OptimizerSpec,
+) -> Result<(OptimizerSpec, Vec<(String, String)>), Failure> {
     let mut overrides = Vec::new();
     for assignment in &arguments.set {
         let (key, value) = assignment
@@ -60,12 +72,12 @@ fn overrides(arguments: &ModelArguments, hyper: Hyper) -> Result<(Constants, Vec
             .ok_or_else(|| Failure::usage(format!("--set {assignment}: write it as key=value")))?;
         if ModelFile::knows(key) {
             overrides.push((key.to_owned(), value.to_owned()));
-        } else if !hyper.set(key, value)? {
-            let known = ModelFile::FIELDS.into_iter().chain(constants::names()).map(str::to_owned).collect();
+        } else if !optimizer.set(key, value)? {
+            let known = ModelFile::FIELDS.into_iter().chain(OptimizerSpec::names()).map(str::to_owned).collect();
             return Err(SpecError::Unknown { what: "field", name: key.to_owned(), known }.into());
         }
     }
-    Ok((hyper, overrides))
+    Ok((optimizer, overrides))
 }
 
 /// What a layout has where neither a flag nor a file says it.
@@ -111,8 +123,19 @@ pub fn interconnect(name: &str) -> Result<Interconnect, Failure> {
 
 /// Reads the layout's file and flags, which win over it; not yet held against a model.
 pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: &Defaults) -> Result<Typed, Failure> {
-    let cluster = cluster(arguments.cluster())?;
-    let said = arguments.flags.0.over(&arguments.file()?);
+    typed_over(arguments, dtype, defaults, arguments.cluster(), &LayoutFile::default())
+}
+
+/// The same over what was said `before`, on the cluster of that name.
+pub fn typed_over(
+    arguments: &LayoutArguments,
+    dtype: Option<ElementType>,
+    defaults: &Defaults,
+    cluster_name: &str,
+    before: &LayoutFile,
+) -> Result<Typed, Failure> {
+    let cluster = cluster(cluster_name)?;
+    let said = arguments.flags.0.over(&arguments.file()?).over(before);
     let mut request = LayoutRequest { dtype: defaults.dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
     said.apply(&mut request)?;
     request.dtype = dtype.unwrap_or(request.dtype);
@@ -124,7 +147,11 @@ pub fn typed(arguments: &LayoutArguments, dtype: Option<ElementType>, defaults: 
     };
     let ranks = match (&chosen, arguments.ranks) {
         (Some(grid), Some(ranks)) if grid.ranks() != ranks => {
-            let whose = if arguments.grid.is_some() { "--grid" } else { "the layout file's grid" };
+            let whose = match (&arguments.grid, before.get(Field::Grid)) {
+                (Some(_), _) => "--grid",
+                (None, Some(_)) => "the run's grid",
+                (None, None) => "the layout file's grid",
+            };
             return Err(Failure::usage(format!(
                 "--ranks {ranks} does not match {whose} {grid}, which has {} ranks; leave one of them out",
                 grid.ranks()
@@ -196,40 +223,22 @@ pub fn layout(
 
 /// Threads of each of so many ranks.
 pub fn threads(arguments: &RunArguments, launch: &Launch, ranks: usize) -> Result<usize, Failure> {
-    match arguments.threads {
-        Some(0) => Err(Failure::usage("--threads 0: a rank has at least one thread")),
-        Some(threads) if threads > 1024 => {
-            Err(Failure::usage(format!("--threads {threads}: a rank has at most 1024 threads")))
-        }
-        Some(threads) => Ok(threads),
-        None => Ok(launch.cores_each(ranks)),
-    }
+    Ok(launch.threads(arguments.threads, ranks)?)
 }
 
 /// The collectives' time limit.
 pub fn timeout(arguments: &RunArguments) -> Result<Duration, Failure> {
-    match Duration::try_from_secs_f64(arguments.timeout) {
-        Ok(timeout) if !timeout.is_zero() => Ok(timeout),
-        _ => Err(Failure::usage(format!("--timeout {}: give a positive number of seconds", arguments.timeout))),
-    }
+    Ok(quadrille_run::timeout(arguments.timeout.unwrap_or(RunSpec::TIMEOUT))?)
 }
 
 /// Applies `--lr` and `--steps` to the training constants.
-pub fn hyper(constants: Constants, run: &RunArguments, steps: u64) -> Result<Hyper, Failure> {
-    if steps == 0 {
-        return Err(Failure::usage("--steps 0: train at least one step"));
-    }
-    Ok(constants.of_run(run.lr, steps)?)
+pub fn hyper(optimizer: OptimizerSpec, run: &RunArguments, steps: u64) -> Result<Hyper, Failure> {
+    Ok(with_rate(optimizer, run)?.hyper(steps)?)
 }
 
-/// Logical processors that this process may use.
-pub fn cores() -> usize {
-    available_parallelism().map_or(1, usize::from)
-}
-
-/// Processors of this machine, also those that this process may not use.
-pub fn processors() -> usize {
-    quadrille_comm::processors().unwrap_or_else(cores)
+/// Applies `--lr`.
+pub fn with_rate(optimizer: OptimizerSpec, run: &RunArguments) -> Result<OptimizerSpec, Failure> {
+    Ok(run.lr.map_or(Ok(optimizer), |rate| optimizer.with_rate(rate))?)
 }
 
 /// The cluster of a preset or a file.

@@ -1,13 +1,11 @@
 //! `quadrille explain --timeline` and `--trace`: the step simulated on a machine.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
-use std::path::Path;
 
 use quadrille_cost::native::{Framework, NativeMachine, Problem};
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate, timeline};
-use quadrille_cost::trace::{Trace, chrome_trace};
+use quadrille_cost::trace::Trace;
+use quadrille_run::{create_trace, write_trace};
 use quadrille_spec::{Cluster, ElementType};
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
@@ -99,24 +97,6 @@ pub fn check_priced_type(dtype: ElementType) -> Result<(), Failure> {
         ElementType::F32 => Ok(()),
         other => Err(Failure::usage(format!("--dtype {other}: the native model prices steps of this program in f32"))),
     }
-}
-
-/// Opens the file of a trace, which keeps what it holds until the trace is written.
-pub fn create_trace(path: &Path) -> Result<File, Failure> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-    file.map_err(|error| Failure::usage(format!("cannot write the trace {}: {error}", path.display())))
-}
-
-/// Fills a file for `chrome://tracing` or Perfetto.
-pub fn write_trace(path: &Path, file: File, trace: &Trace) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::run(format!("cannot write the trace {}: {error}", path.display()));
-    // Devices and pipes hold nothing that could be cut off.
-    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        file.set_len(0).map_err(failed)?;
-    }
-    let mut writer = BufWriter::new(file);
-    serde_json::to_writer(&mut writer, &chrome_trace(trace)).map_err(|error| failed(error.into()))?;
-    writer.flush().map_err(failed)
 }
 
 /// The timeline, and where the time of each stage goes.

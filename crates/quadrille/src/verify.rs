@@ -2,6 +2,7 @@
 
 use indicatif::ProgressBar;
 use quadrille_engine::{Cpu, EngineError};
+use quadrille_run::resources;
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 use quadrille_verify::{Reference, VerifyOptions, VerifyReport, take_part, verify_on_cpu};
@@ -14,8 +15,8 @@ use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
+use crate::settings;
 use crate::settings::Defaults;
-use crate::{resources, settings};
 
 const DEFAULTS: Defaults = Defaults { dtype: ElementType::F64, ..Defaults::USUAL };
 
@@ -37,8 +38,8 @@ struct Verified {
 /// Verifies every layout that was asked for.
 pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> {
     let settings = settings::settings(&arguments.model, "gpt-tiny", VerifyOptions::HYPER)?;
-    let (model, seed) = (&settings.model, arguments.run.seed);
-    let hyper = settings::hyper(settings.hyper, &arguments.run, arguments.steps)?;
+    let (model, seed) = (&settings.model, arguments.run.seed());
+    let hyper = settings::hyper(settings.optimizer, &arguments.run, arguments.steps)?;
     let defaults = launch.defaults(&DEFAULTS)?;
     let (layouts, skipped) = layouts(arguments, model, &defaults)?;
     let cluster = settings::cluster(arguments.layout.cluster())?;

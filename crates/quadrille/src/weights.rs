@@ -67,7 +67,8 @@ impl Opened {
         let layout = settings::resolve(&typed, &about.model)?;
         launch.check_ranks(layout.grid.ranks())?;
         let RankArguments { threads, timeout, collectives } = arguments.run;
-        let run = RunArguments { seed: about.seed, lr: None, threads, timeout, collectives };
+        let run =
+            RunArguments { seed: None, lr: None, threads, timeout: Some(timeout), collectives: Some(collectives) };
         let options = ForwardOptions {
             threads: settings::threads(&run, launch, layout.grid.ranks())?,
             timeout: settings::timeout(&run)?,

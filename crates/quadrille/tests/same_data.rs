@@ -47,8 +47,8 @@ fn the_share_of_what_is_built_in_is_compared() {
     let document = json(&format!("{TRAIN} --validation 0.1 --out {}", path.join("run").display()));
     assert_eq!(document["data"]["validation"], 0.1);
     let description = path.join("run/run.json");
-    let command = fs::read_to_string(&description).unwrap().replace("\"0.1\"", "\"0.2\"");
-    fs::write(&description, command).unwrap();
+    let decided = fs::read_to_string(&description).unwrap().replace("\"share\": 0.1", "\"share\": 0.2");
+    fs::write(&description, decided).unwrap();
     let (code, message) = code_and_message(path, "train --resume run --steps 3");
     assert!(code == Some(2) && message.contains("validation: 0.1 then, 0.2 now"), "{message}");
     succeed(path, "train --resume run --steps 3 --validation 0.2");

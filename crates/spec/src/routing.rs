@@ -45,13 +45,37 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// What was asked for: an algorithm, or the choice among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What was asked for: an algorithm, or the choice among them. Written by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Collectives {
     /// The fastest known for each collective.
     Auto,
     /// This one for all.
     Always(Algorithm),
+}
+
+impl fmt::Display for Collectives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Always(algorithm) => algorithm.fmt(f),
+        }
+    }
+}
+
+impl From<Collectives> for String {
+    fn from(asked: Collectives) -> Self {
+        asked.to_string()
+    }
+}
+
+impl TryFrom<String> for Collectives {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        text.parse()
+    }
 }
 
 impl FromStr for Collectives {

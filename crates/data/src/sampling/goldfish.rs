@@ -5,11 +5,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use quadrille_spec::IGNORED;
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Leaves a target out of the loss when a hash of the `h` tokens before it falls into the first of `k` classes: a passage that
 /// is repeated, at any place of any sample, always lacks the same tokens, and cannot be learned by heart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Goldfish {
     k: u64,
     h: usize,
@@ -60,6 +62,20 @@ impl fmt::Display for Goldfish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "k={},h={}", self.k, self.h)?;
         if self.seed == 0 { Ok(()) } else { write!(f, ",seed={}", self.seed) }
+    }
+}
+
+impl From<Goldfish> for String {
+    fn from(goldfish: Goldfish) -> Self {
+        goldfish.to_string()
+    }
+}
+
+impl TryFrom<String> for Goldfish {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use quadrille_spec::IGNORED;
+use serde::{Deserialize, Serialize};
 
 use crate::convert::check_tokens;
 use crate::{DataError, TokenSource};
@@ -14,7 +15,8 @@ use crate::{DataError, TokenSource};
 const GROUP: usize = 64;
 
 /// Whether a sample may hold parts of several documents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Documents {
     /// Windows run over the boundaries of documents.
     #[default]

@@ -4,11 +4,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::Tokenizer;
 use crate::DataError;
 
 /// What `--tokenizer` names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TokenizerChoice {
     /// [`Tokenizer::Gpt2`].
     Gpt2,

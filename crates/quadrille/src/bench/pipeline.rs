@@ -10,6 +10,7 @@ use std::time::Duration;
 use quadrille_comm::{JobOptions, MessageDelay, MessageInfo, run_ranks};
 use quadrille_cost::simulation::{Communication, Machine, simulate};
 use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, random_batch};
+use quadrille_run::resources;
 use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RandomStream, Schedule};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{GemmPass, Layer, Op, Operation, StageProgram, StepProgram, kind};
@@ -20,7 +21,6 @@ use crate::bench::{median, percent, seconds};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
-use crate::resources;
 
 /// How much longer passes take on a slow stage.
 const SLOWDOWN: f64 = 1.5;

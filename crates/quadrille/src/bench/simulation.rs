@@ -7,6 +7,7 @@
 
 use quadrille_cost::simulation::{Simulation, simulate};
 use quadrille_engine::{Hyper, TrainOptions, TrainOutcome, WAITING};
+use quadrille_run::resources;
 use quadrille_spec::{Axis, Layout, LayoutRequest, Linear, Model, Schedule};
 use quadrille_step::StepProgram;
 use serde::Serialize;
@@ -18,7 +19,7 @@ use crate::bench::step::{measured, steps};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
-use crate::{resources, settings};
+use crate::settings;
 
 /// The model that is measured unless sizes are replaced: a step of some hundred milliseconds on two cores.
 const MODEL: &str = "name = \"gpt-bench\"\nlayers = 4\nhidden = 256\nheads = 8\nvocab = 4096\nseq_len = 256";

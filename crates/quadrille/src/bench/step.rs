@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_engine::{Cpu, EngineError, Hyper, Real, TrainOptions, TrainOutcome, random_batch, train};
+use quadrille_run::resources;
 use quadrille_spec::{Block, ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
 use quadrille_tensor::{Buffer, ProductShape, Transpose, library_matmul};
@@ -17,7 +18,7 @@ use crate::describe::{layout_json, summary};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{bytes, print_json, print_text, table};
-use crate::{resources, settings};
+use crate::settings;
 
 /// The yardstick's product, [m, k] [k, n]: GPT-2's widest linear layer on 1024 tokens.
 const YARDSTICK: [usize; 3] = [1024, 3072, 768];
@@ -81,7 +82,7 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
         threads: settings::threads(&arguments.run, &Launch::THREADS, layout.grid.ranks())?,
         timeout: settings::timeout(&arguments.run)?,
         collectives: Launch::THREADS.collectives(&arguments.run, &settings::cluster(arguments.layout.cluster())?),
-        ..TrainOptions::new(steps, settings::hyper(settings.hyper, &arguments.run, steps)?, arguments.run.seed)
+        ..TrainOptions::new(steps, settings::hyper(settings.optimizer, &arguments.run, steps)?, arguments.run.seed())
     };
     let program = StepProgram::new(&settings.model, &layout)?;
     resources::check(&program, options.threads, &Launch::THREADS, 0)?;

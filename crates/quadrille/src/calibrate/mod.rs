@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use quadrille_comm::{RankContext, World};
 use quadrille_engine::{Hyper, TrainOptions};
+use quadrille_run::resources;
 use quadrille_spec::{Algorithm, Calibration, Cluster, ElementType, MeasuredCollective, MeasuredOperation};
 
 use self::arguments::CalibrateArguments;
@@ -26,7 +27,7 @@ use crate::bench::calibration::operation_latency;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::settings::Defaults;
-use crate::{files, resources, settings};
+use crate::{files, settings};
 
 /// Numbers in each operand of element-wise work out of cache: 64 MiB, fewer where memory is short.
 const STREAMED: usize = 16 << 20;

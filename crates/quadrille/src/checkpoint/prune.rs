@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::Folder;
+use quadrille_run::Lock;
 use serde_json::json;
 
 use super::{PruneArguments, failed};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
-use crate::run_folder::Lock;
 
 /// Removes them and lists what is gone and what is kept.
 pub fn run(arguments: &PruneArguments) -> Result<(), Failure> {

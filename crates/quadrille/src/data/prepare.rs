@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::output::{decimal, print_json, print_text};
 use crate::paths;
-use crate::source::PreparationBar;
+use crate::preparation_bar::PreparationBar;
 
 const EXAMPLES: &str = "Examples:
   quadrille data prepare books/ --out books                                          books.tokens, of GPT-2's byte pairs

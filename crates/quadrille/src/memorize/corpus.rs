@@ -8,13 +8,13 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{
     DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, TokenSource, Tokenizer, Windows,
 };
+use quadrille_run::{DEMO_TOKENS, TokenizerRule, open_files};
 use quadrille_spec::{Model, RandomStream};
 use serde_json::{Value, json};
 
 use super::arguments::TextArguments;
 use crate::failure::Failure;
-use crate::source::{DEMO_TOKENS, open_files};
-use crate::tokenizer_rule::TokenizerRule;
+use crate::preparation_bar;
 
 /// What is taken of a text.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ impl Corpus {
                 let reading = Reading { tokenizer, text_field: arguments.text_field.clone() };
                 let opening =
                     Opening { reading: &reading, named: arguments.tokenizer.is_some(), cache: &arguments.cache };
-                open_files(paths, &opening, rule)?
+                preparation_bar::shown(|on_preparation| open_files(paths, &opening, rule, on_preparation))?
             }
         };
         let chosen = choose(&source, seed, wanted)?;

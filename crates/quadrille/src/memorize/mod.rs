@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use quadrille_checkpoint::{About, Checkpoint, Folder};
 use quadrille_engine::{ForwardOptions, Hyper, Start, TrainOptions};
+use quadrille_run::{Signals, resources};
 use quadrille_spec::{ElementType, Layout};
 use quadrille_step::StepProgram;
 use serde_json::json;
@@ -27,8 +28,7 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell, write_file};
 use crate::settings::{self, Defaults, Settings, Typed, settings, settings_of};
-use crate::train::signals::Signals;
-use crate::{files, paths, resources};
+use crate::{files, paths};
 
 /// Sequences of a step without `--global-batch`.
 const GLOBAL_BATCH: usize = 8;
@@ -58,7 +58,7 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     let (model, losses) = (&settings.model, arguments.losses());
     let generate_tokens = arguments.generate_tokens as usize;
     study::check(model, layout.seq_len, generate_tokens, &losses)?;
-    let (seed, per_bucket) = (arguments.run.seed, arguments.documents_per_bucket);
+    let (seed, per_bucket) = (arguments.run.seed(), arguments.documents_per_bucket);
     let order =
         Order::new(&arguments.epochs, per_bucket, arguments.warmup_steps, arguments.steps, layout.global_batch, seed)?;
     let hyper = hyper(arguments, &settings, &order)?;
@@ -70,7 +70,7 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     let wanted = Wanted { documents, seq_len: layout.seq_len, prompt: layout.seq_len - generate_tokens };
     let corpus = launch.first_then_others(|| Corpus::open(&arguments.text, model, from.as_deref(), seed, wanted))?;
     check_background(&corpus, &order)?;
-    let signals = Signals::watch().map_err(|error| Failure::run(format!("cannot watch for signals: {error}")))?;
+    let signals = Signals::watch()?;
     let collectives = launch.collectives(&arguments.run, &typed.cluster);
     let start = match &from {
         Some(checkpoint) => Start::Values(Arc::clone(checkpoint)),
@@ -143,7 +143,7 @@ fn shape(
 ) -> Result<(Settings, Typed, Layout), Failure> {
     let rate = |learning_rate| Hyper { learning_rate, ..Hyper::default() };
     let settings = match from {
-        Some(checkpoint) => settings_of(&checkpoint.about().model, &arguments.model, rate(PUBLISHED_RATE))?,
+        Some(checkpoint) => settings_of(&checkpoint.about().model, &arguments.model, rate(PUBLISHED_RATE).into())?,
         None => settings(&arguments.model, "gpt-demo", rate(RATE))?,
     };
     let dtype = from.map_or(ElementType::F32, |checkpoint| checkpoint.about().dtype);
@@ -165,7 +165,7 @@ fn hyper(arguments: &MemorizeArguments, settings: &Settings, order: &Order) -> R
     if arguments.model.set.iter().any(|set| set.starts_with("warmup_steps=")) {
         return Err(Failure::usage("--set warmup_steps: the rate rises before the documents come; use --warmup-steps"));
     }
-    let hyper = settings::hyper(settings.hyper, &arguments.run, order.steps)?;
+    let hyper = settings::hyper(settings.optimizer, &arguments.run, order.steps)?;
     Ok(Hyper { warmup_steps: arguments.warmup_steps, ..hyper })
 }
 

@@ -10,6 +10,7 @@ use quadrille_engine::{
     Cpu, EngineError, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, Real, RunEvent, Samples,
     Saving, TrainOptions, Weights, generate, train,
 };
+use quadrille_run::Signals;
 use quadrille_spec::{IGNORED, Model};
 use quadrille_step::StepProgram;
 use tempfile::TempDir;
@@ -18,7 +19,6 @@ use super::corpus::Corpus;
 use super::order::{Order, Sequence};
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
-use crate::train::signals::Signals;
 
 /// Most documents that are continued at once: each has a cache of keys and values.
 const AT_ONCE: usize = 64;

@@ -89,7 +89,7 @@ fn events(run: &Run) -> String {
         html += &paragraph(&format!("the newest {LISTED_EVENTS}; {earlier} earlier ones are in events.jsonl"));
     }
     let header = ["step", "what", "text"].map(str::to_owned).to_vec();
-    let row = |event: &crate::run_folder::Event| vec![event.step.to_string(), event.kind.clone(), event.text.clone()];
+    let row = |event: &quadrille_run::Event| vec![event.step.to_string(), event.kind.clone(), event.text.clone()];
     html + &table("text", &std::iter::once(header).chain(run.events[earlier..].iter().map(row)).collect::<Vec<_>>())
 }
 

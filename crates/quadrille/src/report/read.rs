@@ -6,16 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quadrille_engine::StepRecord;
-use quadrille_files::FileError;
-use quadrille_spec::{Field, Layout, LayoutFile, Ledger, Model, ModelFile};
+use quadrille_run::{Description, Event, Recorded, checkpoints, documents};
+use quadrille_spec::Ledger;
 use quadrille_step::StepProgram;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
-use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::run_folder::{Event, checkpoints, describe};
 
 /// A run.
 pub struct Run {
@@ -108,24 +105,12 @@ impl Run {
     /// # Errors
     /// There is no run; a file, or a line of one, that says what no run writes: both are named.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let description = describe(path)?;
+        let description = Description::read(path)?;
         let broken = |error: String| Failure::usage(format!("{}: {error}", path.join("run.json").display()));
-        let model =
-            serde_json::from_value::<ModelFile>(description.model).map_err(|error| broken(error.to_string()))?;
-        let model = model.validate().map_err(|error| broken(error.to_string()))?;
-        let layout = layout(&description.layout, &model).map_err(broken)?;
+        let model = description.model().map_err(broken)?;
+        let layout = description.layout(&model).map_err(broken)?;
         let predicted = serde_json::from_value(description.predicted).map_err(|error| broken(error.to_string()))?;
-        let (steps, steps_cut) = lines::<StepRecord>(path, "steps.jsonl")?;
-        if let Some(at) = steps.windows(2).position(|pair| pair[0].step >= pair[1].step) {
-            return Err(Failure::usage(format!(
-                "{}, line {}: step {} follows step {}; steps ascend",
-                path.join("steps.jsonl").display(),
-                at + 2,
-                steps[at + 1].step,
-                steps[at].step
-            )));
-        }
-        let (events, events_cut) = lines::<Event>(path, "events.jsonl")?;
+        let Recorded { steps, events, cut } = Recorded::read(path)?;
         let ranks = layout.grid.ranks();
         let (checkpoints, unfinished) = stored(path)?;
         Ok(Self {
@@ -141,57 +126,19 @@ impl Run {
             predicted,
             checkpoints,
             unfinished,
-            cut: [("steps.jsonl", steps_cut), ("events.jsonl", events_cut)]
-                .into_iter()
-                .filter_map(|(name, cut)| cut.then_some(name))
-                .collect(),
+            cut,
         })
     }
-}
-
-/// The layout of `run.json`, which has the fields of a layout file.
-fn layout(value: &serde_json::Value, model: &Model) -> Result<Layout, String> {
-    let shown: LayoutFile = serde_json::from_value(value.clone()).map_err(|error| format!("layout: {error}"))?;
-    // Documents show groups also where no schedule has them, and files refuse them there.
-    let grouped = shown.get(Field::Schedule).is_some_and(|schedule| schedule.to_string() == "interleaved");
-    let file = if grouped { shown } else { shown.without(Field::MicrobatchGroup) };
-    file.validate(model).map_err(|error| format!("layout: {error}"))
-}
-
-/// What is read of a file of the run; nothing where it is not there.
-fn present<T>(read: Result<T, FileError>) -> Result<Option<T>, FileError> {
-    match read {
-        Err(error) if error.is_missing() => Ok(None),
-        read => read.map(Some),
-    }
-}
-
-/// The records of a file of lines, and whether its last line is cut off.
-fn lines<R: DeserializeOwned>(folder: &Path, name: &str) -> Result<(Vec<R>, bool), Failure> {
-    let path = folder.join(name);
-    let Some(mut lines) = present(documents::records(&path))? else { return Ok((Vec::new(), false)) };
-    let mut records = Vec::new();
-    while let Some(line) = lines.next_line()? {
-        if !line.is_whole {
-            return Ok((records, true));
-        }
-        let record = serde_json::from_slice(line.bytes).map_err(|error| {
-            // Each line is a document of its own: the column counts, and the line is the file's.
-            let column = error.column();
-            let mut reason = error.to_string();
-            reason.truncate(reason.rfind(" at line ").unwrap_or(reason.len()));
-            Failure::usage(format!("{}, line {}, column {column}: {reason}", path.display(), line.number))
-        });
-        records.push(record?);
-    }
-    Ok((records, false))
 }
 
 /// `summary.json`, if it is of what `steps` end with.
 fn summary(folder: &Path, steps: &[StepRecord]) -> Result<Result<Summary, String>, Failure> {
     let path = folder.join("summary.json");
-    let Some(text) = present(documents::SUMMARY.text(&path))? else {
-        return Ok(Err("There is no summary.json: the run goes on, or was cut off before its end.".to_owned()));
+    let text = match documents::SUMMARY.text(&path) {
+        Err(error) if error.is_missing() => {
+            return Ok(Err("There is no summary.json: the run goes on, or was cut off before its end.".to_owned()));
+        }
+        text => text?,
     };
     let summary: Summary =
         serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;

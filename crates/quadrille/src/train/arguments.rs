@@ -63,8 +63,8 @@ pub struct TrainArguments {
     /// Begin a run in this folder: a log, and the checkpoints from which --resume goes on
     #[arg(long, value_name = "DIR", help_heading = "State")]
     pub out: Option<PathBuf>,
-    /// Go on with the run in this folder from its newest checkpoint, in any layout: all that its first command line said,
-    /// and in place of it what this one says. A run that was killed after its last step is brought to its end. Data that
+    /// Go on with the run in this folder from its newest checkpoint, in any layout: as it was decided when it began, and in
+    /// place of it what this command line says. A run that was killed after its last step is brought to its end. Data that
     /// has changed since is refused, unless flags of this command name what is to be read
     #[arg(long, value_name = "DIR", conflicts_with = "out", help_heading = "State")]
     pub resume: Option<PathBuf>,
@@ -74,25 +74,26 @@ pub struct TrainArguments {
     /// Write a checkpoint every N steps; needs --out [default: at the end, and when interrupted]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "State")]
     pub checkpoint_every: Option<u64>,
-    /// Keep the newest K checkpoints
-    #[arg(long, value_name = "K", default_value_t = 3, value_parser = at_least_one, help_heading = "State")]
-    pub keep: usize,
-    /// What to do when a checkpoint cannot be written: stop or continue
-    #[arg(long, value_name = "ACTION", default_value = "stop", help_heading = "State")]
-    pub on_checkpoint_failure: SaveFailureAction,
+    /// Keep the newest K checkpoints [default: 3]
+    #[arg(long, value_name = "K", value_parser = at_least_one, help_heading = "State")]
+    pub keep: Option<usize>,
+    /// What to do when a checkpoint cannot be written: stop or continue [default: stop]
+    #[arg(long, value_name = "ACTION", help_heading = "State")]
+    pub on_checkpoint_failure: Option<SaveFailureAction>,
     /// What to do with a step whose loss or gradient is not finite, or above --largest-loss; it is never applied: stop or
-    /// skip
-    #[arg(long, value_name = "ACTION", default_value = "stop", help_heading = "State")]
-    pub on_divergence: DivergenceAction,
+    /// skip [default: stop]
+    #[arg(long, value_name = "ACTION", help_heading = "State")]
+    pub on_divergence: Option<DivergenceAction>,
     /// The largest loss that is applied, as a multiple of the mean of the last 50 [default: none]
     #[arg(long, value_name = "FACTOR", help_heading = "State")]
     pub largest_loss: Option<f64>,
-    /// Validate every N steps, and at the end; needs --validation or --validation-data
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
-    pub validate_every: u64,
-    /// Validate on at most so many batches of the step's size; the last is not full where there are fewer samples
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
-    pub validation_batches: u64,
+    /// Validate every N steps, and at the end; needs --validation or --validation-data [default: 100]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
+    pub validate_every: Option<u64>,
+    /// Validate on at most so many batches of the step's size; the last is not full where there are fewer samples [default:
+    /// 20]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), help_heading = "Data")]
+    pub validation_batches: Option<u64>,
     /// Print one JSON document with losses and ledgers
     #[arg(long)]
     pub json: bool,

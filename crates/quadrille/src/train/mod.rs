@@ -1,101 +1,75 @@
-//! `quadrille train`: data, ranks, logs, checkpoints, and the comparison of predicted and counted ledgers.
+//! `quadrille train`: flags become what decides a run, and what happens is printed. The run itself is `quadrille_run`'s.
 
 pub mod arguments;
-mod begin;
-mod companions;
+mod first_version;
+mod flags;
 mod outcome;
-mod prepare;
-pub mod reporter;
-mod resume;
-mod same_data;
-pub mod signals;
+mod reporter;
+mod resumed;
 
-use quadrille_engine::{Cpu, EngineError, OnSaveFailure, RunEvent, Samples, TrainOutcome, Validation, train};
-use quadrille_spec::ElementType;
-use quadrille_step::{StepProgram, predict};
-use serde_json::json;
+use std::ffi::OsString;
+use std::ops::ControlFlow;
 
-use crate::describe::{layout_json, summary};
+use quadrille_run::{Ended, Host, Prepared};
+
+use crate::describe::summary;
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell};
-use crate::run_folder::{Description, Known, Records, SUMMARY, continued_log};
-use crate::timeline::{create_trace, write_trace};
-use crate::trace;
+use crate::{paths, preparation_bar};
 use arguments::TrainArguments;
-use prepare::Prepared;
-use reporter::{Reporter, create_log};
-use signals::Signals;
+use reporter::Reporter;
 
 /// Trains and reports.
 pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
-    let resumed = arguments.resume.as_deref().map(resume::arguments).transpose()?;
-    let (command, arguments) = match &resumed {
-        Some((command, whole)) => (command.clone(), whole),
-        None => (resume::command()?, arguments),
-    };
-    let prepared = Prepared::new(arguments, &command, launch)?;
-    carry_out(prepared, arguments, command, launch)
+    let mut prepared = prepare(arguments, command()?, launch)?;
+    prepared.stop_on_signals()?;
+    carry_out(prepared, arguments, launch)
+}
+
+/// The run that is asked for, ready to begin or to go on.
+fn prepare(arguments: &TrainArguments, command: Vec<String>, launch: &Launch) -> Result<Prepared, Failure> {
+    preparation_bar::shown(|on_preparation| {
+        let host = Host { processes: launch.processes().clone(), command, on_preparation };
+        if let Some(folder) = &arguments.resume {
+            check_paths(arguments)?;
+            return resumed::prepare(folder, arguments, launch, host);
+        }
+        let spec = flags::spec(arguments, launch)?;
+        check_paths(arguments)?;
+        Ok(Prepared::begin(spec, arguments.out.as_deref(), &host)?)
+    })
 }
 
 /// Trains and reports what was prepared.
-fn carry_out(
-    prepared: Prepared,
-    arguments: &TrainArguments,
-    command: Vec<String>,
-    launch: &Launch,
-) -> Result<(), Failure> {
-    let (first, resumed) = (launch.is_first(), arguments.resume.is_some());
-    let log = arguments.log.as_deref().filter(|_| first);
-    let log = match resumed && !resume::says("--log")? {
-        true => log.map(|path| continued_log(path, prepared.about.step)).transpose()?,
-        false => log.map(create_log).transpose()?,
-    };
-    let trace_file = arguments.trace.as_deref().filter(|_| first).map(create_trace).transpose()?;
-    let records = records(&prepared, arguments, command)?;
+fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
+    let first = launch.is_first();
     if first && !arguments.json {
         announce(&prepared);
     }
-    let Prepared { program, options, source, signals, .. } = &prepared;
-    let done = options.start.steps_done();
-    let floor = source.floor().map(|(floor, _)| floor);
-    let mut reporter = Reporter::new(arguments, &program.model, [done + 1, options.steps], floor, log, records, first);
-    if resumed {
-        let text = format!("from step {done} on {}", program.layout.grid);
-        reporter.note(done, "resumed", text, None, false)?;
-    }
-    let outcome = execute(&prepared, arguments, &mut |event| reporter.see(&event));
-    let finished = reporter.finish();
+    let program = prepared.program.clone();
+    let reporter = Reporter::new(arguments, &prepared, first);
+    let outcome = prepared.run(&mut |event| {
+        reporter.see(event);
+        ControlFlow::Continue(())
+    });
+    reporter.finish();
     let outcome = outcome?;
-    finished?;
-    let stopped = stopped(&outcome, options.steps, arguments, signals);
-    if !first {
-        return stopped.map_or(Ok(()), Err);
-    }
-    let document = outcome::document(&prepared, &outcome)?;
-    if let Some(folder) = &prepared.beginning.folder {
-        folder.write(SUMMARY, &document)?;
-    }
+    let stopped = stopped(outcome.ended, arguments);
+    let Some(document) = &outcome.summary else { return stopped.map_or(Ok(()), Err) };
     match arguments.json {
-        true => print_json(&document)?,
-        false => print_text(&outcome::text(program, &outcome))?,
+        true => print_json(document)?,
+        false => print_text(&outcome::text(&program, &outcome.trained))?,
     }
-    // A run that was stopped early has no trace of its last step: what the file holds stays.
-    let traced = outcome.ranks.iter().all(|rank| rank.trace.is_some());
-    if let Some((path, file)) = arguments.trace.as_deref().zip(trace_file).filter(|_| traced) {
-        write_trace(path, file, &trace::measured(program, &outcome.ranks))?;
-    }
-    if let Some(recorder) = prepared.recorder {
-        recorder.persist(&outcome.ranks[0].matmuls)?;
-    }
-    Failure::of_ledger(outcome.difference.as_ref())?;
+    outcome.unwritten.map_or(Ok(()), Err)?;
+    Failure::of_ledger(outcome.trained.difference.as_ref())?;
     stopped.map_or(Ok(()), Err)
 }
 
 /// Tells people what will be trained on what.
 fn announce(prepared: &Prepared) {
-    let Prepared { program, source, beginning, .. } = prepared;
-    tell(&summary(program));
+    let source = prepared.source();
+    tell(&summary(&prepared.program));
     if let Some((floor, about)) = source.floor() {
         tell(&format!("{:<8}{floor:.4} {about}\n", "floor"));
     }
@@ -103,81 +77,66 @@ fn announce(prepared: &Prepared) {
         let samples = samples.map_or("endless".to_owned(), |samples| samples.to_string());
         tell(&format!("{:<8}{samples} samples are kept apart for validation\n", "apart"));
     }
-    if let Some(checkpoint) = beginning.checkpoint() {
+    if let Some(checkpoint) = prepared.checkpoint() {
         tell(&format!("{:<8}{}\n", "from", checkpoint.path().display()));
     }
 }
 
-/// Runs the steps.
-fn execute(
-    prepared: &Prepared,
-    arguments: &TrainArguments,
-    on_event: &mut (dyn FnMut(RunEvent) -> Result<(), EngineError> + Send),
-) -> Result<TrainOutcome, Failure> {
-    let Prepared { program, options, source, about, .. } = prepared;
-    let global_batch = program.layout.global_batch as u64;
-    let batch = |step: u64, first: usize, samples: Samples| {
-        source.fill(step, about.samples + (step - 1 - about.step) * global_batch, first, samples)
+/// What followed `quadrille train`, without the folder of the run: that is where it is found.
+fn command() -> Result<Vec<String>, Failure> {
+    let text = |word: OsString| {
+        word.into_string().map_err(|word| Failure::usage(format!("{word:?}: a run's command line is UTF-8 text")))
     };
-    let validation_batch = |step: u64, first: usize, samples: Samples| {
-        source.fill_validation((step - 1) * global_batch + first as u64, samples)
-    };
-    let apart = source.validation_samples();
-    let forward = apart.map(|_| StepProgram::evaluation(&program.model, &program.layout)).transpose()?;
-    let validation = forward.as_ref().map(|program| Validation {
-        program,
-        every: arguments.validate_every,
-        samples: to_validate(arguments, apart.flatten(), global_batch),
-        batch: &validation_batch,
-    });
-    Ok(match program.layout.dtype {
-        ElementType::F32 => train::<Cpu<f32>>(program, options, &batch, validation.as_ref(), on_event)?,
-        ElementType::F64 => train::<Cpu<f64>>(program, options, &batch, validation.as_ref(), on_event)?,
-    })
+    let words: Vec<String> = std::env::args_os().skip(2).map(text).collect::<Result<_, _>>()?;
+    let mut kept = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--out" | "--resume" => drop(words.next()),
+            _ if word.starts_with("--out=") || word.starts_with("--resume=") => {}
+            _ => kept.push(word),
+        }
+    }
+    Ok(kept)
 }
 
-/// How many samples a validation has: all that there are, up to the flag.
-fn to_validate(arguments: &TrainArguments, samples: Option<u64>, global_batch: u64) -> u64 {
-    let most = arguments.validation_batches.saturating_mul(global_batch);
-    samples.map_or(most, |samples| samples.min(most))
-}
-
-/// The run's description, written, what belongs to it, and its records, to which steps are added.
-fn records(prepared: &Prepared, arguments: &TrainArguments, command: Vec<String>) -> Result<Option<Records>, Failure> {
-    let Prepared { program, beginning, about, options, source, .. } = prepared;
-    let Some(folder) = &beginning.folder else { return Ok(None) };
-    if let Some(path) = arguments.out.as_ref().or(arguments.resume.as_ref()) {
-        companions::keep(prepared, arguments, path)?;
-    }
-    let predicted = json!(predict(program));
-    let floor = source.floor().map(|(floor, _)| floor);
-    let known = Known { steps: Some(options.steps), threads: Some(options.threads), floor };
-    let description = Description::new(command, json!(program.model), layout_json(&program.layout), predicted, known);
-    let mut records = folder.begin(&description, about.step)?;
-    if options.saving.as_ref().is_some_and(|saving| saving.on_failure == OnSaveFailure::Continue) {
-        records.wait_for_space();
-    }
-    Ok(Some(records))
+/// Refuses to write over the files that describe model, layout and cluster; a run knows those that it reads.
+fn check_paths(arguments: &TrainArguments) -> Result<(), Failure> {
+    let tuning = arguments.tune_matmul.iter().flatten().map(|path| ("--tune-matmul", path.as_path()));
+    let log = arguments.log.iter().map(|path| ("--log", path.as_path()));
+    let trace = arguments.trace.iter().map(|path| ("--trace", path.as_path()));
+    let described = paths::described(&arguments.model, &arguments.layout);
+    paths::check(&log.chain(trace).chain(tuning).collect::<Vec<_>>(), &described.collect::<Vec<_>>())
 }
 
 /// Whether a signal has ended the run early, and how to go on.
-fn stopped(outcome: &TrainOutcome, steps: u64, arguments: &TrainArguments, signals: &Signals) -> Option<Failure> {
-    let step = outcome.records.last()?.step;
+fn stopped(ended: Ended, arguments: &TrainArguments) -> Option<Failure> {
+    let Ended::Stopped { step, of, signal } = ended else { return None };
     let remedy = match arguments.out.as_ref().or(arguments.resume.as_ref()) {
         Some(folder) => format!("go on with --resume {}", folder.display()),
         None => "without --out nothing was kept".to_owned(),
     };
-    let message = format!("by a signal, after step {step} of {steps}; {remedy}");
-    (step < steps).then(|| Failure::Stopped(Stopped { signal: signals.which(), message }))
+    let message = format!("by a signal, after step {step} of {of}; {remedy}");
+    Some(Failure::Stopped(Stopped { signal, message }))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-    use quadrille_step::{Operation, When};
+    use clap::{CommandFactory, Parser};
+    use quadrille_engine::{OnDivergence, OnSaveFailure};
+    use quadrille_run::RunSpec;
+    use quadrille_spec::{Layout, LayoutRequest, Model};
+    use quadrille_step::{Operation, StepProgram, When};
 
     use super::*;
     use crate::arguments::{Arguments, Command};
+
+    fn parsed(line: &str) -> TrainArguments {
+        match Arguments::try_parse_from(line.split_whitespace()) {
+            Ok(Arguments { command: Command::Train(arguments) }) => *arguments,
+            _ => panic!("{line}"),
+        }
+    }
 
     /// The first update that `program` has is not done in the step's second microbatch, nor after it.
     fn with_an_update_too_few(program: &mut StepProgram) {
@@ -185,18 +144,48 @@ mod tests {
         updates.find(|op| matches!(op.operation, Operation::AdamW(_))).unwrap().when = When::First;
     }
 
+    /// Options that nobody has typed are told apart from those that were, so help has the defaults in its words.
+    #[test]
+    fn help_tells_what_a_run_has_where_nothing_is_said() {
+        let train = Arguments::command().find_subcommand("train").unwrap().clone();
+        let usual =
+            RunSpec::new(Model::gpt(1, 8, 2, 256, 8), Layout::new(&Model::gpt(1, 8, 2, 256, 8), &one()).unwrap());
+        let action = |stops: bool| if stops { "stop" } else { "another" }.to_owned();
+        for (flag, usual) in [
+            ("steps", usual.steps.to_string()),
+            ("seed", usual.seed.to_string()),
+            ("timeout", usual.timeout.to_string()),
+            ("keep", usual.checkpoints.keep.to_string()),
+            ("on-checkpoint-failure", action(usual.checkpoints.on_failure == OnSaveFailure::Stop)),
+            ("on-divergence", action(usual.divergence.action == OnDivergence::Stop)),
+            ("validate-every", usual.validation.every.to_string()),
+            ("validation-batches", usual.validation.batches.to_string()),
+            ("collectives", usual.collectives.algorithm.to_string()),
+            ("text-field", usual.data.text_field),
+            ("documents", usual.data.documents.to_string()),
+            ("cache", usual.data.cache.display().to_string()),
+            ("cluster", usual.layout.cluster),
+            ("model", flags::MODEL.to_owned()),
+        ] {
+            let help = train.get_arguments().find(|argument| argument.get_long() == Some(flag)).unwrap().get_help();
+            let help = help.unwrap().to_string().replace('\n', " ");
+            assert!(help.ends_with(&format!("[default: {usual}]")), "--{flag}: {help}");
+        }
+    }
+
+    fn one() -> LayoutRequest {
+        LayoutRequest::new("x=1".parse().unwrap(), 1)
+    }
+
     #[test]
     fn a_count_that_was_not_predicted_fails_the_run() {
-        let line = "quadrille train --model gpt-tiny --set vocab=256 --grid x=2 --global-batch 4 --microbatch 2 --steps 2 \
-                    --threads 1";
-        let Ok(Arguments { command: Command::Train(arguments) }) = Arguments::try_parse_from(line.split_whitespace())
-        else {
-            panic!("{line}")
-        };
+        let arguments = parsed(
+            "quadrille train --model gpt-tiny --set vocab=256 --grid x=2 --global-batch 4 --microbatch 2 --steps 2 --threads 1",
+        );
         let trained = |change: fn(&mut StepProgram)| {
-            let mut prepared = Prepared::new(&arguments, &[], &Launch::THREADS).unwrap();
+            let mut prepared = prepare(&arguments, Vec::new(), &Launch::THREADS).unwrap();
             change(&mut prepared.program);
-            carry_out(prepared, &arguments, Vec::new(), &Launch::THREADS)
+            carry_out(prepared, &arguments, &Launch::THREADS)
         };
         trained(|_| {}).unwrap();
         let failure = trained(with_an_update_too_few).unwrap_err();

@@ -1,6 +1,7 @@
 //! What is measured, from what was typed: checked before anything runs.
 
 use quadrille_comm::{JobOptions, World};
+use quadrille_run::resources;
 use quadrille_spec::{Algorithm, Choice, Nodes, Routing, SpecError, Tier};
 
 use super::arguments::BenchCollectivesArguments;
@@ -9,7 +10,6 @@ use super::sizes::ELEMENT_BYTES;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::bytes;
-use crate::resources;
 use crate::settings::{self, Defaults};
 
 /// Numbers of thread ranks that are measured unless others are asked for.

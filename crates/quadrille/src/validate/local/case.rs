@@ -4,6 +4,7 @@ use indicatif::ProgressBar;
 use quadrille_cost::native::{Framework, Problem};
 use quadrille_engine::{Cpu, Hyper, TrainOptions, random_batch, train};
 use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, choose, shuffled};
+use quadrille_run::resources;
 use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
 
@@ -13,7 +14,7 @@ use super::machine;
 use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
-use crate::{resources, settings};
+use crate::settings;
 
 /// Layouts of one model on one machine.
 pub struct Case {
@@ -66,8 +67,8 @@ impl Case {
             world: launch.world.clone(),
             ..TrainOptions::new(
                 arguments.steps,
-                settings::hyper(settings.hyper, &arguments.run, arguments.steps)?,
-                arguments.run.seed,
+                settings::hyper(settings.optimizer, &arguments.run, arguments.steps)?,
+                arguments.run.seed(),
             )
         };
         let (cluster, assumed) = machine::described(typed.cluster, launch.ranks_here(ranks), options.threads);
@@ -121,7 +122,7 @@ impl Case {
         }
         let program = |layout: &Predictable| StepProgram::new(&self.model, &layout.layout);
         let threads = self.options.threads;
-        self.layouts.iter().try_for_each(|layout| resources::check(&program(layout)?, threads, launch, 0))
+        self.layouts.iter().try_for_each(|layout| Ok(resources::check(&program(layout)?, threads, launch, 0)?))
     }
 
     /// Runs every layout and compares. The order is shuffled: what disturbs the machine for some time meets layouts that have

@@ -1,32 +1,32 @@
-//! The small files that a run's folder keeps beside its checkpoints: with them `eval`, `generate` and `convert` read text
-//! as the run did.
+//! The small files that a run's folder keeps beside its checkpoints: with them evaluation and generation read text as the run
+//! did, and conversion finds them.
 
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{Tokenizer, TokenizerChoice};
 use quadrille_engine::Start;
+use quadrille_files::replace;
 use quadrille_hugging_face::{COMPANION, COMPANIONS, copy_companions};
+use serde_json::Value;
 
-use super::arguments::TrainArguments;
-use super::prepare::Prepared;
-use crate::failure::Failure;
-use crate::files;
+use crate::refusal::{Refusal, Setting};
 use crate::tokenizer_rule::{TOKENIZER_FILE, folder_with, recorded};
+use crate::{RunError, RunSpec};
 
 /// Copies to `folder` what belongs to the checkpoint that the run begins with, unless the run reads tokens of another
-/// tokenizer; else the `tokenizer.json` that was named. A run that goes on has them.
+/// tokenizer; else the `tokenizer.json` that was named. A run that goes on has them. `data` is [`crate::Source::about`].
 ///
 /// # Errors
 /// Files of other content that are there already; the system's.
-pub fn keep(prepared: &Prepared, arguments: &TrainArguments, folder: &Path) -> Result<(), Failure> {
-    let named = match &arguments.data.tokenizer {
+pub(crate) fn keep(spec: &RunSpec, start: &Start, data: &Value, folder: &Path) -> Result<(), RunError> {
+    let named = match &spec.data.tokenizer {
         Some(TokenizerChoice::File(path)) if path.is_dir() => Some(path.join(TOKENIZER_FILE)),
         Some(TokenizerChoice::File(path)) => Some(path.clone()),
         _ => None,
     };
-    let read = recorded(prepared.source.about());
-    match &prepared.beginning.start {
+    let read = recorded(data);
+    match start {
         Start::Resumed(_) => Ok(()),
         Start::Values(checkpoint) => match (of_checkpoint(checkpoint, read, named.is_some())?, named) {
             (Some(from), _) => Ok(copy_companions(&from, folder).map(drop)?),
@@ -38,7 +38,7 @@ pub fn keep(prepared: &Prepared, arguments: &TrainArguments, folder: &Path) -> R
 }
 
 /// Where the files of a checkpoint are, if the tokenizer among them is the one whose tokens are read.
-fn of_checkpoint(checkpoint: &Checkpoint, read: Option<&str>, named: bool) -> Result<Option<PathBuf>, Failure> {
+fn of_checkpoint(checkpoint: &Checkpoint, read: Option<&str>, named: bool) -> Result<Option<PathBuf>, RunError> {
     let Some(folder) = folder_with(checkpoint, &COMPANIONS) else { return Ok(None) };
     let file = folder.join(TOKENIZER_FILE);
     let same = match read {
@@ -50,24 +50,23 @@ fn of_checkpoint(checkpoint: &Checkpoint, read: Option<&str>, named: bool) -> Re
 }
 
 /// Copies a tokenizer, whatever its file is called, and the `tokenizer_config.json` beside it.
-fn copy_named(file: &Path, folder: &Path) -> Result<(), Failure> {
+fn copy_named(file: &Path, folder: &Path) -> Result<(), RunError> {
     const CONFIGURATION: &str = "tokenizer_config.json";
     copy(file, &folder.join(TOKENIZER_FILE))?;
     let configuration = file.with_file_name(CONFIGURATION);
     if configuration.is_file() { copy(&configuration, &folder.join(CONFIGURATION)) } else { Ok(()) }
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+fn copy(from: &Path, to: &Path) -> Result<(), RunError> {
     let content = COMPANION.bytes(from)?;
     if !to.exists() {
-        return files::replace(to, &content).map_err(|error| Failure::run(files::unwritable("", to, &error)));
+        return replace(to, &content).map_err(RunError::unwritten(to));
     }
     match COMPANION.bytes(to)? == content {
         true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "{}: it differs from {}; name another folder with --out, or remove the file",
-            to.display(),
-            from.display()
-        ))),
+        false => {
+            let rule = format!("{}: it differs from {}; name another folder with ", to.display(), from.display());
+            Err(Refusal::new(rule).name(Setting::Out).text(", or remove the file").into())
+        }
     }
 }

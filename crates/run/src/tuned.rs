@@ -1,17 +1,16 @@
-//! Files of tuned products (`--tune-matmul FILE`): written by the run that measures, replayed by later ones.
+//! Files of tuned products: written by the run that measures, replayed by later ones.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use quadrille_engine::MatmulChoices;
-use quadrille_files::publish;
+use quadrille_files::{beside, publish};
 use quadrille_spec::ElementType;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use crate::documents;
-use crate::failure::Failure;
-use crate::files;
+use crate::refusal::{Refusal, Setting};
+use crate::{RunError, TuningSpec, documents};
 
 /// Counts changes of the format.
 const VERSION: u32 = 1;
@@ -33,7 +32,7 @@ struct Header {
     version: u32,
 }
 
-/// What to do about the layouts of products.
+/// What is done about the layouts of products.
 pub enum Tuning {
     /// Products run as their operands are stored.
     Off,
@@ -45,36 +44,39 @@ pub enum Tuning {
 
 impl Tuning {
     /// Reads the file, or makes sure that it can be written. `threads` are those of each rank.
-    pub fn open(flag: Option<&Option<PathBuf>>, dtype: ElementType, threads: usize) -> Result<Self, Failure> {
-        match flag {
-            None => Ok(Self::Off),
-            Some(None) => Ok(Self::Measure(None)),
-            Some(Some(path)) if path.exists() => Ok(Self::Replay(replayed(path, dtype, threads)?)),
-            Some(Some(path)) => Ok(Self::Measure(Some(Recorder::new(path, dtype, threads)?))),
+    pub fn open(spec: &TuningSpec, dtype: ElementType, threads: usize) -> Result<Self, RunError> {
+        match spec {
+            TuningSpec::Off => Ok(Self::Off),
+            TuningSpec::Measure => Ok(Self::Measure(None)),
+            TuningSpec::File(path) if path.exists() => Ok(Self::Replay(replayed(path, dtype, threads)?)),
+            TuningSpec::File(path) => Ok(Self::Measure(Some(Recorder::new(path, dtype, threads)?))),
         }
     }
 }
 
-fn replayed(path: &Path, dtype: ElementType, threads: usize) -> Result<MatmulChoices, Failure> {
+fn replayed(path: &Path, dtype: ElementType, threads: usize) -> Result<MatmulChoices, RunError> {
     let shown = path.display();
     let text = documents::TUNED.text(path)?;
     let foreign = |error: serde_json::Error| {
-        Failure::usage(format!("cannot read {shown}: no tuned products: {error}; delete it to measure them anew"))
+        Refusal::new(format!("cannot read {shown}: no tuned products: {error}; delete it to measure them anew"))
     };
     let Header { version } = serde_json::from_str(&text).map_err(foreign)?;
     if version != VERSION {
-        return Err(Failure::usage(format!(
+        return Err(Refusal::new(format!(
             "{shown} holds tuned products of version {version}, this program reads version {VERSION}; delete it to measure \
              them anew"
-        )));
+        ))
+        .into());
     }
     let document: Document = serde_json::from_str(&text).map_err(foreign)?;
     if (document.dtype, document.threads) != (dtype, threads) {
-        return Err(Failure::usage(format!(
-            "{shown} was tuned with --dtype {} --threads {}, this run has --dtype {dtype} --threads {threads}; use the \
-             same, or name another file",
-            document.dtype, document.threads
-        )));
+        let with = |refusal: Refusal, dtype, threads| {
+            let refusal = refusal.name(Setting::Dtype).text(format!(" {dtype} "));
+            refusal.name(Setting::Threads).text(format!(" {threads}"))
+        };
+        let refusal = Refusal::new(format!("{shown} was tuned with "));
+        let refusal = with(refusal, document.dtype, document.threads).text(", this run has ");
+        return Err(with(refusal, dtype, threads).text("; use the same, or name another file").into());
     }
     Ok(document.choices)
 }
@@ -89,19 +91,21 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    fn new(path: &Path, dtype: ElementType, threads: usize) -> Result<Self, Failure> {
-        let temporary = files::beside(path).map_err(|error| Failure::usage(files::unwritable("", path, &error)))?;
+    fn new(path: &Path, dtype: ElementType, threads: usize) -> Result<Self, RunError> {
+        let unwritable = |error: io::Error| {
+            Refusal::new(format!("cannot write {}: {}", path.display(), quadrille_files::reason(&error)))
+        };
+        let temporary = beside(path).map_err(unwritable)?;
         Ok(Self { path: path.to_owned(), temporary, dtype, threads })
     }
 
     /// Writes the choices under the path's name.
-    pub fn persist(self, choices: &MatmulChoices) -> Result<(), Failure> {
+    pub fn persist(self, choices: &MatmulChoices) -> Result<(), RunError> {
         let Self { path, mut temporary, dtype, threads } = self;
-        let failed = |error: io::Error| Failure::run(files::unwritable("", &path, &error));
         let document = Document { version: VERSION, dtype, threads, choices: choices.clone() };
-        let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Run(error.into()))?;
-        writeln!(temporary, "{text}").map_err(failed)?;
-        publish(temporary, &path).map_err(failed)
+        let text = serde_json::to_string_pretty(&document).map_err(RunError::Document)?;
+        let written = writeln!(temporary, "{text}").and_then(|()| publish(temporary, &path));
+        written.map_err(RunError::unwritten(&path))
     }
 }
 
@@ -109,9 +113,9 @@ impl Recorder {
 mod tests {
     use super::*;
 
-    fn message(result: Result<Tuning, Failure>) -> String {
+    fn message(result: Result<Tuning, RunError>) -> String {
         match result {
-            Err(Failure::Usage(error)) => format!("{error:#}"),
+            Err(RunError::Refused(refusal)) => refusal.spelled(|setting| format!("--{}", setting.key())),
             Err(other) => panic!("no fault of the input: {other:?}"),
             Ok(_) => panic!("accepted"),
         }
@@ -121,17 +125,17 @@ mod tests {
     fn what_is_recorded_is_replayed_by_the_same_type_and_threads_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tuned.json");
-        let open = |dtype, threads| Tuning::open(Some(&Some(path.clone())), dtype, threads);
+        let open = |dtype, threads| Tuning::open(&TuningSpec::File(path.clone()), dtype, threads);
         let Ok(Tuning::Measure(Some(recorder))) = open(ElementType::F32, 2) else { panic!("a new file") };
         assert!(!path.exists());
         recorder.persist(&MatmulChoices::default()).unwrap();
         let Ok(Tuning::Replay(choices)) = open(ElementType::F32, 2) else { panic!("the file is there") };
         assert_eq!(choices, MatmulChoices::default());
         for (dtype, threads, run) in
-            [(ElementType::F64, 2, "--dtype f64 --threads 2"), (ElementType::F32, 1, "--dtype f32 --threads 1")]
+            [(ElementType::F64, 2, "dtype f64 --threads 2"), (ElementType::F32, 1, "dtype f32 --threads 1")]
         {
             let message = message(open(dtype, threads));
-            assert!(message.contains("tuned with --dtype f32 --threads 2") && message.contains(run), "{message}");
+            assert!(message.contains("dtype f32 --threads 2, this run") && message.contains(run), "{message}");
         }
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace("\"version\": 1", "\"more\": 3, \"version\": 2")).unwrap();
@@ -144,7 +148,7 @@ mod tests {
     fn a_path_that_cannot_be_written_is_found_at_once_and_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing/tuned.json");
-        let message = message(Tuning::open(Some(&Some(path.clone())), ElementType::F32, 1));
+        let message = message(Tuning::open(&TuningSpec::File(path.clone()), ElementType::F32, 1));
         let cause = folder.path().join("missing").metadata().unwrap_err();
         assert_eq!(message, format!("cannot write {}: {cause}", path.display()));
     }
@@ -152,7 +156,7 @@ mod tests {
     #[test]
     fn a_run_that_fails_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Tuning::open(Some(&Some(folder.path().join("tuned.json"))), ElementType::F32, 1).unwrap());
+        drop(Tuning::open(&TuningSpec::File(folder.path().join("tuned.json")), ElementType::F32, 1).unwrap());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

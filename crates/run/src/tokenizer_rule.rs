@@ -1,4 +1,4 @@
-//! Which tokenizer a command takes: one rule for `train`, `eval` and `generate`.
+//! Which tokenizer is taken: one rule for training, evaluation and generation.
 //!
 //! The one that was named; else the `tokenizer.json` beside the checkpoint that is read; else what the checkpoint's run
 //! has read, if it is built in; else a built-in one that the model has the tokens for. Where a checkpoint says whose
@@ -11,7 +11,8 @@ use quadrille_data::{Tokenizer, TokenizerChoice, Vocabulary};
 use quadrille_spec::Model;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::RunError;
+use crate::refusal::{Refusal, Setting};
 
 /// The name of a tokenizer's file beside a model.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
@@ -19,7 +20,7 @@ pub const TOKENIZER_FILE: &str = "tokenizer.json";
 /// What decides on the tokenizer.
 #[derive(Clone, Copy)]
 pub struct TokenizerRule<'a> {
-    /// The flag.
+    /// The one that was named.
     pub choice: Option<&'a TokenizerChoice>,
     /// The checkpoint whose parameters are read, if any are.
     pub checkpoint: Option<&'a Checkpoint>,
@@ -33,7 +34,7 @@ impl TokenizerRule<'_> {
     ///
     /// # Errors
     /// A file that holds none; a named one that is not the checkpoint's or has more tokens than the model.
-    pub fn tokenizer(&self) -> Result<Tokenizer, Failure> {
+    pub fn tokenizer(&self) -> Result<Tokenizer, RunError> {
         if let Some(choice) = self.choice {
             let tokenizer = choice.open()?;
             self.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
@@ -54,30 +55,39 @@ impl TokenizerRule<'_> {
     ///
     /// # Errors
     /// One naming both.
-    pub fn check(&self, name: &str, vocabulary: &Vocabulary) -> Result<(), Failure> {
+    pub fn check(&self, name: &str, vocabulary: &Vocabulary) -> Result<(), Refusal> {
         let (size, known) = (vocabulary.size, self.model.vocab);
         if size > known {
-            let remedy = match self.checkpoint {
-                Some(_) => "use the --tokenizer that the model was trained with".to_owned(),
-                None => format!("use --set vocab={size}, or another --tokenizer"),
-            };
-            return Err(Failure::usage(format!(
-                "tokenizer {name} has {size} ids but the model's vocabulary has {known}; {remedy}"
-            )));
+            let rule = format!("tokenizer {name} has {size} ids but the model's vocabulary has {known}; use ");
+            return Err(match self.checkpoint {
+                Some(_) => {
+                    let refusal = Refusal::new(rule + "the ").name(Setting::Tokenizer);
+                    refusal.text(" that the model was trained with")
+                }
+                None => {
+                    let refusal = Refusal::new(rule).name(Setting::Vocabulary).text(format!("={size}, or another "));
+                    refusal.name(Setting::Tokenizer)
+                }
+            });
         }
         let found = vocabulary.name.to_string();
         match (self.checkpoint, self.recorded()) {
             (Some(checkpoint), Some(recorded)) if recorded != found => {
                 let tokenizer = if name == found { String::new() } else { format!(" ({name})") };
-                let remedy = match recorded {
-                    "gpt2" | "bytes" => format!("use --tokenizer {recorded}"),
-                    _ => "name the tokenizer.json that the run was given with --tokenizer".to_owned(),
-                };
-                Err(Failure::usage(format!(
-                    "the run of {} has read tokens of {recorded}, and these are of {found}{tokenizer}; {remedy}, or tokens \
-                     made with it",
+                let rule = format!(
+                    "the run of {} has read tokens of {recorded}, and these are of {found}{tokenizer}; ",
                     checkpoint.path().display()
-                )))
+                );
+                let refusal = match recorded {
+                    "gpt2" | "bytes" => {
+                        Refusal::new(rule + "use ").name(Setting::Tokenizer).text(format!(" {recorded}"))
+                    }
+                    _ => {
+                        let remedy = "name the tokenizer.json that the run was given with ";
+                        Refusal::new(rule + remedy).name(Setting::Tokenizer)
+                    }
+                };
+                Err(refusal.text(", or tokens made with it"))
             }
             _ => Ok(()),
         }

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-use crate::failure::Failure;
+use crate::{Refusal, RunError};
 
 /// Held as long as the run lasts. The system gives it back when the process ends, however it ends.
 #[derive(Debug)]
@@ -17,23 +17,24 @@ impl Lock {
     ///
     /// # Errors
     /// Another process holds it; the system's.
-    pub fn of(folder: &Path) -> Result<Self, Failure> {
+    pub fn of(folder: &Path) -> Result<Self, RunError> {
         let path = folder.join("lock");
-        let failure = |error| Failure::usage(format!("cannot lock {}: {error}", path.display()));
+        let failure = |error| Refusal::new(format!("cannot lock {}: {error}", path.display()));
         let mut file =
             OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(failure)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(failure(error)),
+            Err(TryLockError::Error(error)) => return Err(failure(error).into()),
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
                 // Only for the message.
                 let _ = file.take(32).read_to_string(&mut holder);
-                return Err(Failure::usage(format!(
-                    "another run writes {} (process {}); wait for it, or name another folder",
-                    folder.display(),
-                    if holder.trim().is_empty() { "unknown" } else { holder.trim() }
-                )));
+                let holder = if holder.trim().is_empty() { "unknown" } else { holder.trim() };
+                return Err(Refusal::new(format!(
+                    "another run writes {} (process {holder}); wait for it, or name another folder",
+                    folder.display()
+                ))
+                .into());
             }
         }
         let written =

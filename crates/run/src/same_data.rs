@@ -6,7 +6,7 @@ use std::path::Path;
 use quadrille_checkpoint::Checkpoint;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::refusal::{Refusal, Setting};
 
 /// What decides on the samples as a whole.
 const WHOLE: [&str; 3] = ["kind", "documents", "vocabulary"];
@@ -14,19 +14,18 @@ const WHOLE: [&str; 3] = ["kind", "documents", "vocabulary"];
 /// hash of the texts' paths, sizes and times of change.
 const OF_A_SOURCE: [&str; 6] = ["tokens", "first", "end", "vocabulary", "share", "path"];
 
-/// Holds what is read now, as [`crate::source::Source::about`] says, against what the checkpoint's run has read.
+/// Holds what is read now, as [`crate::Source::about`] says, against what the checkpoint's run has read.
 ///
 /// # Errors
 /// One that names the first difference.
-pub fn check(checkpoint: &Checkpoint, now: &Value) -> Result<(), Failure> {
-    match difference(&checkpoint.about().data, now) {
-        None => Ok(()),
-        Some(difference) => Err(Failure::usage(format!(
-            "{} was written by a run on other data than there is now: {difference}; bring the data back as it was, or \
-             give --data or --validation again to go on with what there is",
-            checkpoint.path().display()
-        ))),
-    }
+pub(crate) fn check(checkpoint: &Checkpoint, now: &Value) -> Result<(), Refusal> {
+    let Some(difference) = difference(&checkpoint.about().data, now) else { return Ok(()) };
+    let refusal = Refusal::new(format!(
+        "{} was written by a run on other data than there is now: {difference}; bring the data back as it was, or give ",
+        checkpoint.path().display()
+    ));
+    let refusal = refusal.name(Setting::Data).text(" or ").name(Setting::HeldOutShare);
+    Err(refusal.text(" again to go on with what there is"))
 }
 
 /// The first difference, for people. What a checkpoint does not say is not compared.

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::RunError;
+
 /// What signals have asked for.
 #[derive(Debug, Clone)]
 pub struct Signals {
@@ -17,7 +19,14 @@ pub struct Signals {
 
 impl Signals {
     /// From now on the first signal only sets the flag; the second ends the process at once.
-    pub fn watch() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn watch() -> Result<Self, RunError> {
+        Self::registered().map_err(RunError::Signals)
+    }
+
+    fn registered() -> io::Result<Self> {
         let (stop, which) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for signal in [SIGINT, SIGTERM] {
             // In this order: the first signal finds the flag unset.

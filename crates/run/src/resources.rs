@@ -3,9 +3,8 @@
 use quadrille_spec::Axis;
 use quadrille_step::{StepProgram, predict_rank};
 
-use crate::failure::Failure;
-use crate::launch::Launch;
-use crate::output::bytes;
+use crate::units::bytes;
+use crate::{Processes, Refusal, RunError};
 
 /// More thread ranks than this are refused: each takes two threads of the system, and more for its pool.
 const MAX_RANKS: usize = 512;
@@ -13,11 +12,14 @@ const MAX_RANKS: usize = 512;
 /// Refuses a program whose ranks do not fit into this machine: too many threads, or more memory than is free. Of ranks that
 /// are processes, those on this node count, by the mean of all.
 /// `beside` are the bytes of what runs beside the ranks.
-pub fn check(program: &StepProgram, threads: usize, launch: &Launch, beside: u64) -> Result<(), Failure> {
+///
+/// # Errors
+/// One that says what is too much, and what there is.
+pub fn check(program: &StepProgram, threads: usize, processes: &Processes, beside: u64) -> Result<(), Refusal> {
     let ranks = program.layout.grid.ranks();
-    let here = launch.ranks_here(ranks);
-    if launch.world.is_none() && (ranks > MAX_RANKS || ranks * threads > 4 * MAX_RANKS) {
-        return Err(Failure::usage(format!(
+    let here = processes.ranks_here(ranks);
+    if processes.world.is_none() && (ranks > MAX_RANKS || ranks * threads > 4 * MAX_RANKS) {
+        return Err(Refusal::new(format!(
             "{ranks} ranks of {threads} threads are too many for one process: at most {MAX_RANKS} ranks and {} threads; use \
              a smaller grid, or 'explain' and 'plan', which run nothing",
             4 * MAX_RANKS
@@ -26,7 +28,7 @@ pub fn check(program: &StepProgram, threads: usize, launch: &Launch, beside: u64
     let Some(free) = proc_bytes("/proc/meminfo", "MemAvailable") else { return Ok(()) };
     let needed = allocated(program) * here as u128 / ranks as u128 + u128::from(beside);
     if needed > u128::from(free) {
-        return Err(Failure::usage(format!(
+        return Err(Refusal::new(format!(
             "{} on {} needs {} of memory, and {} are free; use a smaller model, batch or seq-len, or 'explain' and 'plan', \
              which run nothing",
             program.model.name,
@@ -39,7 +41,10 @@ pub fn check(program: &StepProgram, threads: usize, launch: &Launch, beside: u64
 }
 
 /// Bytes that evaluations take beside the ranks that train `program`.
-pub fn beside_training(program: &StepProgram) -> Result<u64, Failure> {
+///
+/// # Errors
+/// A layout that has no evaluation.
+pub fn beside_training(program: &StepProgram) -> Result<u64, RunError> {
     let evaluation = StepProgram::evaluation(&program.model, &program.layout)?;
     Ok(u64::try_from(allocated(&evaluation)).unwrap_or(u64::MAX / 2))
 }

@@ -25,17 +25,26 @@ impl Lines {
     }
 
     /// Tries again to write what is waiting.
+    ///
+    /// # Errors
+    /// The system's.
     pub fn flush(&mut self) -> io::Result<()> {
         self.patient = false;
         self.append_bytes(&[])
     }
 
     /// An empty file, in place of what is there.
+    ///
+    /// # Errors
+    /// The system's.
     pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self::new(path, File::create(path)?))
     }
 
     /// A file that has lines already.
+    ///
+    /// # Errors
+    /// The system's.
     pub fn continued(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         file.seek(SeekFrom::End(0))?;
@@ -49,11 +58,17 @@ impl Lines {
 
     /// Writes a line in one piece: a process that is killed leaves no half of one. Nor does a disk that is full in the
     /// middle of it, where what is there can be cut off again.
+    ///
+    /// # Errors
+    /// The system's.
     pub fn append(&mut self, line: &str) -> io::Result<()> {
         self.append_bytes(format!("{line}\n").as_bytes())
     }
 
     /// The same for a record that is no line.
+    ///
+    /// # Errors
+    /// The system's.
     pub fn append_bytes(&mut self, record: &[u8]) -> io::Result<()> {
         self.waiting.extend_from_slice(record);
         let whole = self.file.stream_position();

@@ -1,17 +1,49 @@
-//! `quadrille train --trace`: what the ranks did in the last step, in the form of the simulated traces.
+//! What the ranks did in the last step, in the form of the simulated traces; and the files of both.
 
 use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::time::Duration;
 
-use quadrille_cost::trace::{Trace, TraceEvent};
+use quadrille_cost::trace::{Trace, TraceEvent, chrome_trace};
 use quadrille_engine::{RankReport, TracedOperation, TracedTransfer};
 use quadrille_spec::{Axis, CollectiveKind};
 use quadrille_step::StepProgram;
 use quadrille_step::schedule::Action;
 
+use crate::{Refusal, RunError};
+
+/// Opens the file of a trace, which keeps what it holds until the trace is written.
+///
+/// # Errors
+/// The system's.
+pub fn create_trace(path: &Path) -> Result<File, RunError> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    Ok(file.map_err(|error| Refusal::new(format!("cannot write the trace {}: {error}", path.display())))?)
+}
+
+/// Fills a file for `chrome://tracing` or Perfetto.
+///
+/// # Errors
+/// The system's.
+pub fn write_trace(path: &Path, file: File, trace: &Trace) -> Result<(), RunError> {
+    filled(file, trace).map_err(|error| RunError::Unwritten { what: "the trace ", path: path.to_owned(), error })
+}
+
+fn filled(file: File, trace: &Trace) -> io::Result<()> {
+    // Devices and pipes hold nothing that could be cut off.
+    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        file.set_len(0)?;
+    }
+    let mut writer = BufWriter::new(file);
+    serde_json::to_writer(&mut writer, &chrome_trace(trace))?;
+    writer.flush()
+}
+
 /// A process per rank: its passes, its operations, its collectives by axes, its messages. Time begins with the first
 /// operation of any rank.
-pub fn measured(program: &StepProgram, ranks: &[RankReport]) -> Trace {
+pub(crate) fn measured(program: &StepProgram, ranks: &[RankReport]) -> Trace {
     let traces = || ranks.iter().enumerate().filter_map(|(rank, report)| Some((rank, report.trace.as_ref()?)));
     let begin = traces().flat_map(|(_, trace)| trace.operations.iter().map(|span| span.start)).min();
     let Some(begin) = begin else { return Trace::default() };

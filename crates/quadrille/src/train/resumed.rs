@@ -1,0 +1,82 @@
+//! A run that goes on: as it was decided when it began, and in place of it what is said now.
+
+use std::path::Path;
+
+use quadrille_run::{Description, Host, LayoutSpec, Prepared, RunChanges, RunSpec};
+use quadrille_spec::{Field, LayoutFile, Model};
+
+use super::arguments::TrainArguments;
+use super::first_version;
+use super::flags::{self, Chosen};
+use crate::failure::Failure;
+use crate::launch::Launch;
+use crate::settings::{self, Defaults};
+
+/// The run in `folder`, prepared to go on.
+///
+/// # Errors
+/// A folder without a run; what the run cannot go on with.
+pub fn prepare(folder: &Path, arguments: &TrainArguments, launch: &Launch, host: Host) -> Result<Prepared, Failure> {
+    let description = Description::read(folder)?;
+    let before = match &description.spec {
+        Some(spec) => RunSpec::clone(spec),
+        None => first_version::spec(folder, &description)?,
+    };
+    let changes = changes(&before, arguments, launch)?;
+    let command = history(description.command, &host.command);
+    Ok(Prepared::resume_as(folder, before, changes, &Host { command, ..host })?)
+}
+
+/// The words by which a run was asked for, and behind each `--resume` those by which it went on, if there were any.
+fn history(before: Vec<String>, now: &[String]) -> Vec<String> {
+    match now {
+        [] => before,
+        now => before.into_iter().chain(["--resume".to_owned()]).chain(now.iter().cloned()).collect(),
+    }
+}
+
+/// What is said now. `--set` changes one constant of those that the run has.
+fn changes(before: &RunSpec, arguments: &TrainArguments, launch: &Launch) -> Result<RunChanges, Failure> {
+    let of = &arguments.model;
+    let settings = match of.model.is_some() || of.from_hf.is_some() {
+        true => settings::settings_with(of, flags::MODEL, before.optimizer)?,
+        false => settings::settings_of(&before.model, of, before.optimizer)?,
+    };
+    let changes = RunChanges {
+        optimizer: Some(settings::with_rate(settings.optimizer, &arguments.run)?),
+        ..flags::said(arguments)
+    };
+    Ok(match layout(&before.layout, arguments, &before.model, &settings.model, launch)? {
+        None => RunChanges { model: Some(settings.model), ..changes },
+        Some(Chosen { layout, tiers }) => {
+            RunChanges { model: Some(settings.model), layout: Some(layout), tiers: Some(tiers), ..changes }
+        }
+    })
+}
+
+/// The layout, if it is another than before: because flags say so, or because ranks are other processes.
+fn layout(
+    before: &LayoutSpec,
+    arguments: &TrainArguments,
+    old: &Model,
+    model: &Model,
+    launch: &Launch,
+) -> Result<Option<Chosen>, Failure> {
+    let flags = &arguments.layout;
+    let said = !flags.typed().is_empty() || flags.cluster.is_some() || arguments.dtype.is_some() || model != old;
+    let layout = &before.layout;
+    let batch = Some([layout.global_batch, layout.seq_len]);
+    let ranks = layout.grid.ranks();
+    let defaults = launch.defaults(&Defaults { ranks, dtype: layout.dtype, per_node: None, batch })?;
+    let is_open = |field| before.open.contains(&field);
+    let other_ranks = defaults.ranks != ranks && is_open(Field::Grid);
+    let other_nodes = defaults.per_node.is_some_and(|per_node| per_node != layout.per_node) && is_open(Field::PerNode);
+    if !(said || other_ranks || other_nodes) {
+        return Ok(None);
+    }
+    let cluster = flags.cluster.as_deref().unwrap_or(&before.cluster);
+    // A whole layout in a file leaves nothing of the one before but its batch.
+    let kept = if flags.layout.is_some() { LayoutFile::default() } else { before.made() };
+    let typed = settings::typed_over(flags, arguments.dtype, &defaults, cluster, &kept)?;
+    Ok(Some(flags::chosen(&typed, model, cluster)?))
+}

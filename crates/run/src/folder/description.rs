@@ -1,0 +1,111 @@
+//! `run.json`: what a run is.
+
+use std::path::Path;
+
+use quadrille_spec::{Field, Layout, LayoutFile, Model, ModelFile};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::DESCRIPTION;
+use crate::{Refusal, RunError, RunSpec, documents};
+
+/// Counts changes of `run.json`.
+const VERSION: u32 = 2;
+/// The version before, of runs that only their command line decides.
+const WITHOUT_SPEC: u32 = 1;
+
+/// What `run.json` says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    version: u32,
+    /// The words by which the run was asked for, without those that name its folder: for people.
+    pub command: Vec<String>,
+    /// What decides the run. Files of the first version have none: their command line decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Box<RunSpec>>,
+    /// The model as a document.
+    pub model: Value,
+    /// The layout of the last part of the run as a document.
+    pub layout: Value,
+    /// The predicted ledgers of a step.
+    pub predicted: Value,
+    /// What else is known before the first step.
+    #[serde(default)]
+    pub known: Known,
+}
+
+/// What is known of a run before its first step, beside what decides it. A run of an older program may not say it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    /// The last step.
+    pub steps: Option<u64>,
+    /// Threads of each rank.
+    pub threads: Option<usize>,
+    /// The least mean loss that a model can reach on the data, where that is known.
+    pub floor: Option<f64>,
+}
+
+impl Description {
+    /// Of a run that `spec` decides, whose program has these ledgers.
+    pub fn new(spec: RunSpec, command: Vec<String>, layout: Value, predicted: Value, known: Known) -> Self {
+        let model = serde_json::json!(spec.model);
+        Self { version: VERSION, command, spec: Some(Box::new(spec)), model, layout, predicted, known }
+    }
+
+    /// What the run of a folder is.
+    ///
+    /// # Errors
+    /// There is none; a file that is none of the known versions.
+    pub fn read(folder: &Path) -> Result<Self, RunError> {
+        let file = folder.join(DESCRIPTION);
+        let text = match documents::RUN.text(&file) {
+            Err(error) if error.is_missing() => {
+                let rule = "a run's folder, as train --out writes it, has one";
+                return Err(Refusal::new(format!("{} holds no run.json: {rule}", folder.display())).into());
+            }
+            text => text?,
+        };
+        Self::of_text(&text).map_err(|reason| Refusal::new(format!("{}: {reason}", file.display())).into())
+    }
+
+    /// The model, held against its rules.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn model(&self) -> Result<Model, String> {
+        let file: ModelFile = serde_json::from_value(self.model.clone()).map_err(|error| error.to_string())?;
+        file.validate().map_err(|error| error.to_string())
+    }
+
+    /// The layout of the last part of the run, held against the model.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn layout(&self, model: &Model) -> Result<Layout, String> {
+        let shown: LayoutFile =
+            serde_json::from_value(self.layout.clone()).map_err(|error| format!("layout: {error}"))?;
+        // Documents show groups also where no schedule has them, and files refuse them there.
+        let grouped = shown.get(Field::Schedule).is_some_and(|schedule| schedule.to_string() == "interleaved");
+        let file = if grouped { shown } else { shown.without(Field::MicrobatchGroup) };
+        file.validate(model).map_err(|error| format!("layout: {error}"))
+    }
+
+    fn of_text(text: &str) -> Result<Self, String> {
+        let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let version = value["version"].as_u64();
+        if version != Some(VERSION.into()) && version != Some(WITHOUT_SPEC.into()) {
+            return Err(format!(
+                "version {} of a run's description, and this program reads versions {WITHOUT_SPEC} and {VERSION}",
+                version.map_or("unknown".to_owned(), |version| version.to_string())
+            ));
+        }
+        let description: Self = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        match (description.version, &description.spec) {
+            (VERSION, None) => Err("it does not say what decides the run, in the field `spec`".to_owned()),
+            (WITHOUT_SPEC, Some(_)) => Err(format!("version {WITHOUT_SPEC} has no field `spec`")),
+            _ => Ok(description),
+        }
+    }
+}

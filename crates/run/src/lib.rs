@@ -1,0 +1,80 @@
+//! A training run: what decides it, its folder, its data, how it begins, goes on and ends.
+//!
+//! A [`RunSpec`] says everything that decides a run. [`Prepared::begin`] holds it against files, folders and the machine,
+//! [`Prepared::run`] takes the steps and tells a callback what happens, [`RunOutcome`] says what came of them. A run with a
+//! folder keeps its records there ([`Recorded`]), and its specification, so that [`Prepared::resume`] goes on with it;
+//! [`RunChanges`] say what is to be other from then on.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use quadrille_engine::RunEvent;
+//! use quadrille_run::{Ended, Host, Prepared, Recorded, RunChanges, RunSpec};
+//! use quadrille_spec::{Layout, LayoutRequest, Model};
+//!
+//! let model = Model::gpt(1, 8, 2, 256, 16);
+//! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=2".parse()?, 4))?;
+//! let spec = RunSpec { steps: 4, threads: Some(1), ..RunSpec::new(model, layout) };
+//! let folder = tempfile::tempdir()?;
+//! let out = folder.path().join("run");
+//!
+//! let mut seen = Vec::new();
+//! let outcome = Prepared::begin(spec, Some(&out), &Host::default())?.run(&mut |event| {
+//!     if let RunEvent::Step(record) = event {
+//!         seen.push(record.step);
+//!     }
+//!     ControlFlow::Continue(())
+//! })?;
+//! assert_eq!((outcome.ended, seen), (Ended::Whole, vec![1, 2, 3, 4]));
+//! outcome.check_ledger()?;
+//!
+//! // Two steps more, of the same run.
+//! let more = RunChanges { steps: Some(6), ..RunChanges::default() };
+//! Prepared::resume(&out, more, &Host::default())?.run(&mut |_| ControlFlow::Continue(()))?;
+//! assert_eq!(Recorded::read(&out)?.steps.len(), 6);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Nothing here prints, reads a command line or ends the process. Errors are [`RunError`]s, which know what is at fault
+//! ([`RunError::blame`]); a [`Refusal`] of what was asked for knows the choices that it names, so that a command line can
+//! call them by its flags ([`Refusal::spelled`]).
+//!
+//! Evaluation, generation and other studies share what runs have: [`Source`] is what is read, [`TokenizerRule`] says by which
+//! tokenizer, [`resources`] whether the machine is large enough, [`Processes`] where ranks live.
+
+mod begin;
+mod companions;
+pub mod documents;
+mod error;
+mod execute;
+mod folder;
+mod outputs;
+mod paths;
+mod prepare;
+mod processes;
+mod refusal;
+pub mod resources;
+mod same_data;
+mod signals;
+mod source;
+mod spec;
+mod tokenizer_rule;
+mod trace;
+mod tuned;
+pub mod units;
+
+pub use error::{Blame, RunError};
+pub use execute::{Ended, OnEvent, RunOutcome};
+pub use folder::{Description, Event, Known, Lock, Recorded, checkpoints};
+pub use paths::written_over;
+pub use prepare::{Host, Prepared};
+pub use processes::{Processes, cores, processors, timeout};
+pub use refusal::{Refusal, Setting};
+pub use signals::Signals;
+pub use source::{DEMO_TOKENS, OnPreparation, Source, open_files};
+pub use spec::{
+    CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
+    RunChanges, RunSpec, StartSpec, TuningSpec, ValidationSpec, Warmup, layout_json,
+};
+pub use tokenizer_rule::TokenizerRule;
+pub use trace::{create_trace, write_trace};

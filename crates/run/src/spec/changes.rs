@@ -1,0 +1,141 @@
+//! What is said when a run goes on.
+
+use std::path::PathBuf;
+
+use quadrille_data::{Documents, Goldfish, TokenizerChoice};
+use quadrille_engine::{DivergencePolicy, OnDivergence, OnSaveFailure};
+use quadrille_spec::{Collectives, Model, Tier};
+
+use super::{
+    CheckpointSpec, CollectivesSpec, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec, RunSpec,
+    StartSpec, TuningSpec, ValidationSpec,
+};
+
+/// What is to be other than when the run began or last went on; what is `None` stays. A run keeps its model and seed once it
+/// has a checkpoint: others are refused.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunChanges {
+    /// [`RunSpec::model`].
+    pub model: Option<Model>,
+    /// [`RunSpec::layout`].
+    pub layout: Option<LayoutSpec>,
+    /// [`RunSpec::start`], for a run that has no checkpoint yet.
+    pub start: Option<StartSpec>,
+    /// [`RunSpec::steps`].
+    pub steps: Option<u64>,
+    /// [`RunSpec::seed`].
+    pub seed: Option<u64>,
+    /// [`RunSpec::optimizer`].
+    pub optimizer: Option<OptimizerSpec>,
+    /// [`RunSpec::data`].
+    pub data: DataChanges,
+    /// [`ValidationSpec::every`].
+    pub validate_every: Option<u64>,
+    /// [`ValidationSpec::batches`].
+    pub validation_batches: Option<u64>,
+    /// [`CheckpointSpec::every`].
+    pub checkpoint_every: Option<u64>,
+    /// [`CheckpointSpec::keep`].
+    pub keep: Option<usize>,
+    /// [`CheckpointSpec::on_failure`].
+    pub on_save_failure: Option<OnSaveFailure>,
+    /// What is done with a step that is not applied.
+    pub on_divergence: Option<OnDivergence>,
+    /// The largest loss that is applied, as a multiple of the usual one.
+    pub largest_loss: Option<f64>,
+    /// [`CollectivesSpec::algorithm`].
+    pub collectives: Option<Collectives>,
+    /// [`CollectivesSpec::tiers`], those of another cluster.
+    pub tiers: Option<Vec<Tier>>,
+    /// [`RunSpec::tuning`].
+    pub tuning: Option<TuningSpec>,
+    /// [`RunSpec::threads`].
+    pub threads: Option<usize>,
+    /// [`RunSpec::timeout`].
+    pub timeout: Option<f64>,
+    /// [`OutputSpec::log`]: begun anew. One that stays is gone on with.
+    pub log: Option<PathBuf>,
+    /// [`OutputSpec::trace`].
+    pub trace: Option<PathBuf>,
+}
+
+/// What is to be read other than before; what is `None` stays.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DataChanges {
+    /// [`DataSpec::paths`].
+    pub paths: Option<Vec<DataPath>>,
+    /// [`DataSpec::tokenizer`].
+    pub tokenizer: Option<TokenizerChoice>,
+    /// [`DataSpec::text_field`].
+    pub text_field: Option<String>,
+    /// [`DataSpec::documents`].
+    pub documents: Option<Documents>,
+    /// [`DataSpec::held_out`].
+    pub held_out: Option<HeldOut>,
+    /// [`DataSpec::goldfish`].
+    pub goldfish: Option<Goldfish>,
+    /// [`DataSpec::cache`].
+    pub cache: Option<PathBuf>,
+}
+
+impl DataChanges {
+    /// Whether they say what is to be read: then it may be other than what the run has read so far.
+    pub fn name_data(&self) -> bool {
+        self.paths.is_some()
+            || self.held_out.is_some()
+            || self.documents.is_some()
+            || self.tokenizer.is_some()
+            || self.text_field.is_some()
+    }
+
+    /// What is read from now on.
+    #[must_use]
+    pub fn apply(self, before: DataSpec) -> DataSpec {
+        DataSpec {
+            paths: self.paths.unwrap_or(before.paths),
+            tokenizer: self.tokenizer.or(before.tokenizer),
+            text_field: self.text_field.unwrap_or(before.text_field),
+            documents: self.documents.unwrap_or(before.documents),
+            held_out: self.held_out.unwrap_or(before.held_out),
+            goldfish: self.goldfish.or(before.goldfish),
+            cache: self.cache.unwrap_or(before.cache),
+        }
+    }
+}
+
+impl RunChanges {
+    /// What decides the run from now on, of one that `before` has decided.
+    #[must_use]
+    pub fn apply(self, before: RunSpec) -> RunSpec {
+        RunSpec {
+            model: self.model.unwrap_or(before.model),
+            layout: self.layout.unwrap_or(before.layout),
+            start: self.start.unwrap_or(before.start),
+            steps: self.steps.unwrap_or(before.steps),
+            seed: self.seed.unwrap_or(before.seed),
+            optimizer: self.optimizer.unwrap_or(before.optimizer),
+            data: self.data.apply(before.data),
+            validation: ValidationSpec {
+                every: self.validate_every.unwrap_or(before.validation.every),
+                batches: self.validation_batches.unwrap_or(before.validation.batches),
+            },
+            checkpoints: CheckpointSpec {
+                every: self.checkpoint_every.or(before.checkpoints.every),
+                keep: self.keep.unwrap_or(before.checkpoints.keep),
+                on_failure: self.on_save_failure.unwrap_or(before.checkpoints.on_failure),
+            },
+            divergence: DivergencePolicy {
+                action: self.on_divergence.unwrap_or(before.divergence.action),
+                largest_loss: self.largest_loss.or(before.divergence.largest_loss),
+            },
+            collectives: CollectivesSpec {
+                algorithm: self.collectives.unwrap_or(before.collectives.algorithm),
+                tiers: self.tiers.unwrap_or(before.collectives.tiers),
+            },
+            tuning: self.tuning.unwrap_or(before.tuning),
+            threads: self.threads.or(before.threads),
+            timeout: self.timeout.unwrap_or(before.timeout),
+            outputs: OutputSpec { log: self.log.or(before.outputs.log), trace: self.trace.or(before.outputs.trace) },
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! How a step is spread over ranks, and what of it nobody has asked for.
+
+use quadrille_spec::{Field, Layout, LayoutFile, Linear, Model, SpecError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A layout, and what becomes of it when a part of it is changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayoutSpec {
+    /// Every choice.
+    pub layout: Layout,
+    /// Choices that nobody has made: they have followed from the others, and follow anew when others are changed.
+    pub open: Vec<Field>,
+    /// The cluster that they follow from: a preset's name or a file.
+    pub cluster: String,
+}
+
+impl LayoutSpec {
+    /// The cluster of layouts where nobody names one.
+    pub const CLUSTER: &str = "local";
+    /// Choices that may follow from others.
+    pub const MAY_FOLLOW: [Field; 6] = [
+        Field::Grid,
+        Field::PerNode,
+        Field::SummaPanels,
+        Field::MicrobatchGroup,
+        Field::StageBlocks,
+        Field::Microbatch,
+    ];
+
+    /// A layout of which every choice was made.
+    pub fn of(layout: Layout) -> Self {
+        Self { layout, open: Vec::new(), cluster: Self::CLUSTER.to_owned() }
+    }
+
+    /// The choices that were made, the type of the values among them.
+    pub fn made(&self) -> LayoutFile {
+        self.open.iter().fold(choices(&self.layout), |file, field| file.without(*field))
+    }
+}
+
+/// All choices of a layout, the type of its values among them.
+fn choices(layout: &Layout) -> LayoutFile {
+    LayoutFile::of(layout).with(Field::Dtype, Field::Dtype.of(layout))
+}
+
+/// The same as text, not yet held against a model.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LayoutText {
+    choices: LayoutFile,
+    open: Vec<String>,
+    cluster: String,
+}
+
+impl From<LayoutSpec> for LayoutText {
+    fn from(spec: LayoutSpec) -> Self {
+        let open = spec.open.iter().map(|field| field.key().to_owned()).collect();
+        Self { choices: choices(&spec.layout), open, cluster: spec.cluster }
+    }
+}
+
+impl LayoutText {
+    /// Holds it against the model.
+    pub(super) fn validate(self, model: &Model) -> Result<LayoutSpec, SpecError> {
+        let layout = self.choices.validate(model)?;
+        let field = |key: String| {
+            let field = LayoutSpec::MAY_FOLLOW.into_iter().find(|field| field.key() == key);
+            field.ok_or_else(|| SpecError::Unknown {
+                what: "choice that follows from others",
+                name: key,
+                known: LayoutSpec::MAY_FOLLOW.map(|field| field.key().to_owned()).to_vec(),
+            })
+        };
+        let open = self.open.into_iter().map(field).collect::<Result<_, _>>()?;
+        Ok(LayoutSpec { layout, open, cluster: self.cluster })
+    }
+}
+
+/// A layout as documents show it: all of its fields, panels where there are some.
+pub fn layout_json(layout: &Layout) -> Value {
+    let shown = Field::ALL.into_iter().filter(|field| *field != Field::SummaPanels || layout.linear == Linear::Summa);
+    shown.map(|field| (field.key(), json!(field.of(layout)))).collect()
+}

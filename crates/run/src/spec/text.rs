@@ -1,0 +1,110 @@
+//! A run's specification as it is written, before its model and layout are held against their rules.
+
+use quadrille_engine::DivergencePolicy;
+use quadrille_spec::ModelFile;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::layout::LayoutText;
+use super::{
+    CheckpointSpec, CollectivesSpec, DataSpec, OptimizerSpec, OutputSpec, RunSpec, StartSpec, TuningSpec,
+    ValidationSpec,
+};
+
+/// [`RunSpec`] as text.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpecText {
+    version: Version,
+    model: ModelFile,
+    layout: LayoutText,
+    start: StartSpec,
+    steps: u64,
+    seed: u64,
+    optimizer: OptimizerSpec,
+    data: DataSpec,
+    validation: ValidationSpec,
+    checkpoints: CheckpointSpec,
+    divergence: DivergencePolicy,
+    collectives: CollectivesSpec,
+    tuning: TuningSpec,
+    threads: Option<usize>,
+    timeout: f64,
+    outputs: OutputSpec,
+}
+
+impl From<RunSpec> for SpecText {
+    fn from(spec: RunSpec) -> Self {
+        let RunSpec { model, layout, start, steps, seed, optimizer, data, validation, checkpoints, .. } = spec;
+        let RunSpec { divergence, collectives, tuning, threads, timeout, outputs, .. } = spec;
+        Self {
+            version: Version,
+            model: ModelFile::of(&model),
+            layout: layout.into(),
+            start,
+            steps,
+            seed,
+            optimizer,
+            data,
+            validation,
+            checkpoints,
+            divergence,
+            collectives,
+            tuning,
+            threads,
+            timeout,
+            outputs,
+        }
+    }
+}
+
+impl TryFrom<SpecText> for RunSpec {
+    type Error = String;
+
+    fn try_from(text: SpecText) -> Result<Self, String> {
+        let SpecText { model, layout, start, steps, seed, optimizer, data, validation, checkpoints, .. } = text;
+        let SpecText { divergence, collectives, tuning, threads, timeout, outputs, .. } = text;
+        let model = model.validate().map_err(|error| format!("model: {error}"))?;
+        let layout = layout.validate(&model).map_err(|error| format!("layout: {error}"))?;
+        Ok(Self {
+            model,
+            layout,
+            start,
+            steps,
+            seed,
+            optimizer,
+            data,
+            validation,
+            checkpoints,
+            divergence,
+            collectives,
+            tuning,
+            threads,
+            timeout,
+            outputs,
+        })
+    }
+}
+
+/// Counts changes of the form. It is written first, so that a later form is refused by its version.
+#[derive(Debug, Clone, Copy)]
+struct Version;
+
+const VERSION: u32 = 1;
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(VERSION)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u32::deserialize(deserializer)? {
+            VERSION => Ok(Self),
+            other => Err(D::Error::custom(format!(
+                "version {other} of what decides a run, and this program reads version {VERSION}"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What decides a run is read as it was written, and only if every word of it is known.
+
+use proptest::prelude::*;
+use quadrille_data::{Documents, Goldfish, TokenizerChoice};
+use quadrille_engine::{DivergencePolicy, Hyper, OnDivergence, OnSaveFailure};
+use quadrille_run::{
+    CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
+    RunChanges, RunSpec, StartSpec, TuningSpec, ValidationSpec, Warmup,
+};
+use quadrille_spec::{Algorithm, Collectives, Field, Layout, LayoutRequest, Model, Tier};
+use serde_json::Value;
+
+const LAYOUTS: [&str; 4] = ["x=2", "x=2,y=2,data=2", "pipe=2,data=2", "context=2,z=2"];
+
+fn text() -> impl Strategy<Value = String> {
+    "[a-z \"\\\\/é.]{1,12}"
+}
+
+fn number() -> impl Strategy<Value = f64> {
+    any::<f64>().prop_filter("JSON has finite numbers", |number| number.is_finite())
+}
+
+fn layout(grid: &str, batch: usize) -> (Model, Layout) {
+    let model = Model::gpt(4, 16, 4, 256, 32);
+    let layout = Layout::new(&model, &LayoutRequest::new(grid.parse().unwrap(), 8 * batch)).unwrap();
+    (model, layout)
+}
+
+fn layouts() -> impl Strategy<Value = (Model, LayoutSpec)> {
+    let open = prop::sample::subsequence(LayoutSpec::MAY_FOLLOW.to_vec(), 0..=6);
+    (prop::sample::select(LAYOUTS.to_vec()), 1..4_usize, open, text()).prop_map(|(grid, batch, open, cluster)| {
+        let (model, layout) = layout(grid, batch);
+        (model, LayoutSpec { layout, open, cluster })
+    })
+}
+
+fn paths() -> impl Strategy<Value = Vec<DataPath>> {
+    let path = (text(), prop::option::of(number())).prop_map(|(path, weight)| DataPath { path: path.into(), weight });
+    prop::collection::vec(path, 0..3)
+}
+
+fn data() -> impl Strategy<Value = DataSpec> {
+    let tokenizer = prop_oneof![
+        Just(TokenizerChoice::Gpt2),
+        Just(TokenizerChoice::Bytes),
+        text().prop_map(|path| TokenizerChoice::File(path.into()))
+    ];
+    let held_out =
+        prop_oneof![Just(HeldOut::Nothing), number().prop_map(HeldOut::Share), paths().prop_map(HeldOut::Files)];
+    let goldfish = (2..9_u64, 1..20_usize, any::<u64>()).prop_map(|(k, h, seed)| Goldfish::new(k, h, seed).unwrap());
+    let documents = prop::sample::select(vec![Documents::Packed, Documents::Respected]);
+    let choices = (prop::option::of(tokenizer), text(), documents, held_out, prop::option::of(goldfish), text());
+    (paths(), choices).prop_map(|(paths, (tokenizer, text_field, documents, held_out, goldfish, cache))| DataSpec {
+        paths,
+        tokenizer,
+        text_field,
+        documents,
+        held_out,
+        goldfish,
+        cache: cache.into(),
+    })
+}
+
+fn optimizer() -> impl Strategy<Value = OptimizerSpec> {
+    let warmup = prop_oneof![any::<u64>().prop_map(Warmup::Exactly), any::<u64>().prop_map(Warmup::AtMost)];
+    ([number(), number(), number(), number(), number(), number()], warmup, prop::option::of(number())).prop_map(
+        |([learning_rate, final_fraction, beta1, beta2, epsilon, weight_decay], warmup_steps, clip)| OptimizerSpec {
+            learning_rate,
+            final_fraction,
+            warmup_steps,
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            clip,
+        },
+    )
+}
+
+fn collectives() -> impl Strategy<Value = CollectivesSpec> {
+    let algorithm = prop::option::of(prop::sample::select(Algorithm::ALL.to_vec()));
+    let tier =
+        (text(), prop::option::of(1..9_usize), number(), number()).prop_map(|(name, devices, bandwidth, latency)| {
+            Tier { name, devices, links: 2, bandwidth, efficiency: 0.5, latency, half_bytes: 3.0 }
+        });
+    (algorithm, prop::collection::vec(tier, 0..3)).prop_map(|(algorithm, tiers)| CollectivesSpec {
+        algorithm: algorithm.map_or(Collectives::Auto, Collectives::Always),
+        tiers,
+    })
+}
+
+/// Policies, files and limits.
+fn others() -> impl Strategy<Value = RunSpec> {
+    let tuning = prop_oneof![
+        Just(TuningSpec::Off),
+        Just(TuningSpec::Measure),
+        text().prop_map(|path| TuningSpec::File(path.into()))
+    ];
+    let start = prop::option::of(text());
+    let files = (prop::option::of(text()), prop::option::of(text()));
+    let checkpoints = (prop::option::of(any::<u64>()), any::<usize>(), any::<bool>());
+    let divergence = (any::<bool>(), prop::option::of(number()));
+    (tuning, start, files, checkpoints, divergence, [any::<u64>(), any::<u64>()]).prop_map(
+        |(tuning, start, (log, trace), (every, keep, goes_on), (skips, largest_loss), [often, batches])| {
+            let (model, layout) = layout(LAYOUTS[0], 1);
+            RunSpec {
+                tuning,
+                start: start.map_or(StartSpec::Drawn, |path| StartSpec::Parameters(path.into())),
+                outputs: OutputSpec { log: log.map(Into::into), trace: trace.map(Into::into) },
+                checkpoints: CheckpointSpec {
+                    every,
+                    keep,
+                    on_failure: if goes_on { OnSaveFailure::Continue } else { OnSaveFailure::Stop },
+                },
+                divergence: DivergencePolicy {
+                    action: if skips { OnDivergence::Skip } else { OnDivergence::Stop },
+                    largest_loss,
+                },
+                validation: ValidationSpec { every: often, batches },
+                ..RunSpec::new(model, layout)
+            }
+        },
+    )
+}
+
+fn specs() -> impl Strategy<Value = RunSpec> {
+    let limits = (any::<u64>(), any::<u64>(), prop::option::of(any::<usize>()), number());
+    (others(), layouts(), data(), optimizer(), collectives(), limits).prop_map(
+        |(others, (model, layout), data, optimizer, collectives, (steps, seed, threads, timeout))| RunSpec {
+            model,
+            layout,
+            data,
+            optimizer,
+            collectives,
+            steps,
+            seed,
+            threads,
+            timeout,
+            ..others
+        },
+    )
+}
+
+/// Every object in a document, as the path to it.
+fn objects(value: &Value, at: &str, found: &mut Vec<String>) {
+    if let Value::Object(fields) = value {
+        found.push(at.to_owned());
+        fields.iter().for_each(|(key, value)| objects(value, &format!("{at}/{key}"), found));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_specification_is_read_as_it_is_written(spec in specs()) {
+        let text = serde_json::to_string_pretty(&spec).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<RunSpec>(&text).unwrap(), &spec);
+        // Also by way of a document, as `run.json` is read.
+        let document = serde_json::to_value(&spec).unwrap();
+        prop_assert_eq!(&serde_json::from_value::<RunSpec>(document).unwrap(), &spec);
+    }
+
+    #[test]
+    fn no_changes_change_nothing(spec in specs()) {
+        prop_assert_eq!(RunChanges::default().apply(spec.clone()), spec);
+    }
+}
+
+fn usual() -> RunSpec {
+    let (model, layout) = layout(LAYOUTS[1], 1);
+    RunSpec::new(model, layout)
+}
+
+#[test]
+fn what_is_not_known_is_refused_wherever_it_stands() {
+    let document = serde_json::to_value(usual()).unwrap();
+    let mut found = Vec::new();
+    objects(&document, "", &mut found);
+    assert!(found.len() > 8, "{found:?}");
+    for at in found {
+        let mut other = document.clone();
+        other.pointer_mut(&at).unwrap()["unknown"] = 1.into();
+        assert!(serde_json::from_value::<RunSpec>(other).is_err(), "{at} takes what is not known");
+    }
+}
+
+#[test]
+fn another_version_is_refused_by_its_number() {
+    let text = serde_json::to_string(&usual()).unwrap();
+    assert!(text.starts_with("{\"version\":1,"), "{text}");
+    let later = text.replacen("\"version\":1,", "\"version\":2,\"more\":3,", 1);
+    let message = serde_json::from_str::<RunSpec>(&later).unwrap_err().to_string();
+    assert!(message.contains("version 2 of what decides a run, and this program reads version 1"), "{message}");
+}
+
+/// What a program assumes where nothing is said may change: so everything is said.
+#[test]
+fn everything_that_is_usual_is_written_too() {
+    let mut document = serde_json::to_value(usual()).unwrap();
+    let RunSpec { layout, .. } = usual();
+    for field in Field::ALL {
+        let shown = document["layout"]["choices"].get(field.key()).is_some();
+        let is_there = !matches!(field, Field::SummaPanels | Field::MicrobatchGroup);
+        assert_eq!(shown, is_there, "{} of {:?}", field.key(), layout.layout.grid);
+    }
+    let optional = ["clip", "every", "tokenizer", "goldfish", "threads", "largest_loss", "log", "trace"];
+    let fields = ["steps", "seed", "timeout", "threads", "start", "tuning", "validation", "checkpoints", "divergence"];
+    for field in fields.into_iter().filter(|field| !optional.contains(field)) {
+        let removed = document.as_object_mut().unwrap().remove(field);
+        assert!(removed.is_some() && serde_json::from_value::<RunSpec>(document.clone()).is_err(), "{field}");
+        document[field] = removed.unwrap();
+    }
+    serde_json::from_value::<RunSpec>(document).unwrap();
+}
+
+#[test]
+fn what_is_said_replaces_what_was_and_leaves_all_else() {
+    let before = RunSpec { data: DataSpec { held_out: HeldOut::Share(0.1), ..DataSpec::default() }, ..usual() };
+    let files = HeldOut::Files(vec![DataPath { path: "held".into(), weight: None }]);
+    let data = DataChanges { held_out: Some(files.clone()), ..DataChanges::default() };
+    assert!(data.name_data() && !DataChanges { cache: Some("c".into()), ..DataChanges::default() }.name_data());
+    let changes = RunChanges { data, seed: Some(9), keep: Some(7), ..RunChanges::default() };
+    let mut expected = RunSpec { seed: 9, ..before.clone() };
+    expected.data.held_out = files;
+    expected.checkpoints.keep = 7;
+    assert_eq!(changes.apply(before), expected);
+}
+
+#[test]
+fn values_that_no_run_has_are_refused_by_their_names() {
+    usual().check().unwrap();
+    let optimizer = OptimizerSpec { warmup_steps: Warmup::Exactly(401), ..Hyper::default().into() };
+    let weighted = vec![DataPath { path: "a".into(), weight: Some(0.0) }];
+    for (spec, words) in [
+        (RunSpec { steps: 0, ..usual() }, "`steps` 0: train at least one step"),
+        (RunSpec { timeout: 0.0, ..usual() }, "`timeout` 0: give a positive number of seconds"),
+        (RunSpec { optimizer, ..usual() }, "warmup_steps = 401: it must be at most the number of steps, 400"),
+        (
+            RunSpec { divergence: DivergencePolicy { largest_loss: Some(1.0), ..Default::default() }, ..usual() },
+            "`divergence.largest_loss` 1: it is a multiple of the usual loss, above 1",
+        ),
+        (
+            RunSpec { checkpoints: CheckpointSpec { keep: 0, ..CheckpointSpec::default() }, ..usual() },
+            "`checkpoints.keep` 0: it is a whole number of at least 1",
+        ),
+        (
+            RunSpec { data: DataSpec { paths: weighted, ..DataSpec::default() }, ..usual() },
+            "`data.paths`: the weight 0 of a is not a positive number",
+        ),
+    ] {
+        let message = spec.check().unwrap_err().to_string();
+        assert!(message.starts_with(words), "{message}");
+    }
+}
