@@ -1,8 +1,9 @@
 //! What can go wrong on a rank.
 
+use std::error::Error;
+
 use quadrille_checkpoint::CheckpointError;
 use quadrille_comm::{Aborted, JobFailure};
-use quadrille_data::DataError;
 use quadrille_spec::SpecError;
 use quadrille_step::StepError;
 
@@ -21,9 +22,9 @@ pub enum EngineError {
         /// The layout's type of elements.
         dtype: quadrille_spec::ElementType,
     },
-    /// Training data could not be read.
+    /// What somebody says whom the engine calls: who fills in samples, or takes what is generated.
     #[error(transparent)]
-    Data(#[from] DataError),
+    Caller(Box<dyn Error + Send + Sync>),
     /// A batch holds a token that the model does not know.
     #[error("token {token} is not below the vocabulary of {vocab}; use the tokenizer that the model is made for")]
     UnknownToken {
@@ -126,5 +127,12 @@ pub enum EngineError {
 impl From<SpecError> for EngineError {
     fn from(error: SpecError) -> Self {
         Self::Program(error.into())
+    }
+}
+
+impl EngineError {
+    /// An error of whom the engine calls.
+    pub fn of_caller(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Caller(Box::new(error))
     }
 }

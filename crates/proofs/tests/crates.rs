@@ -32,7 +32,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("draws", &["spec"]),
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
     ("run", &["engine", "hugging-face", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
-    ("engine", &["data", "checkpoint", "comm", "tensor", "step", "spec"]),
+    ("engine", &["checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),
     ("evidence", &["plan", "cost", "spec"]),

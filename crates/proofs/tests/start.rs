@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch};
-use quadrille_engine::{Cpu, InitialValues, RankEngine, Samples, TrainOptions, assemble, train};
+use quadrille_engine::{Cpu, EngineError, InitialValues, RankEngine, Samples, TrainOptions, assemble, train};
 use quadrille_oracle as oracle;
 use quadrille_proofs::{SEED, cases, hyper, llama, model, program, trajectory, vit};
 use quadrille_spec::{Activations, Axis, ElementType, Overlap};
@@ -64,7 +64,8 @@ fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u6
     let seen = Mutex::new((Sequences::new(), BTreeMap::new()));
     let batch = |step: u64, first: usize, samples: Samples| {
         let (tokens, targets) = samples.tokens()?;
-        fill_batch(source, 5, step, first as u64, tokens.len() / seq_len, seq_len, tokens, targets)?;
+        fill_batch(source, 5, step, first as u64, tokens.len() / seq_len, seq_len, tokens, targets)
+            .map_err(EngineError::of_caller)?;
         let mut seen = seen.lock().unwrap();
         for (at, (tokens, targets)) in tokens.chunks(seq_len).zip(targets.chunks(seq_len)).enumerate() {
             let sequence = (tokens.to_vec(), targets.to_vec());

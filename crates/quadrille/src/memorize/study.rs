@@ -190,9 +190,11 @@ impl Study<'_> {
                 targets[..last].copy_from_slice(&tokens[1..]);
                 targets[last] = IGNORED;
             }
-            (Sequence::Other(number), Some(background)) => background.read(number, tokens, targets)?,
+            (Sequence::Other(number), Some(background)) => {
+                background.read(number, tokens, targets).map_err(EngineError::of_caller)?;
+            }
             // The command refuses such orders before.
-            (Sequence::Other(_), None) => return Err(DataError::NoSamples { present: 0 }.into()),
+            (Sequence::Other(_), None) => return Err(EngineError::of_caller(DataError::NoSamples { present: 0 })),
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 mod open;
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_data::{Goldfish, Mixture, TokenSource, Vocabulary, Waves, Windows, fill_batch};
+use quadrille_data::{DataError, Goldfish, Mixture, TokenSource, Vocabulary, Waves, Windows, fill_batch};
 use quadrille_engine::{EngineError, Samples};
 use quadrille_spec::Model;
 use serde_json::{Value, json};
@@ -79,7 +79,10 @@ impl Source {
         }
         let (mut tokens, mut targets) = (vec![0; self.seq_len], vec![0; self.seq_len]);
         let unreadable = |error: EngineError| match error {
-            EngineError::Data(error) => RunError::from(error),
+            EngineError::Caller(error) => match error.downcast::<DataError>() {
+                Ok(error) => RunError::from(*error),
+                Err(error) => RunError::from(EngineError::Caller(error)),
+            },
             other => RunError::from(other),
         };
         self.fill(1, 0, 0, Samples::Tokens { inputs: &mut tokens, targets: &mut targets }).map_err(unreadable)?;
@@ -120,7 +123,9 @@ impl Source {
         }
         let (tokens, targets) = samples.tokens()?;
         match &self.kind {
-            Kind::Files { training, .. } => training.fill(samples_before + first, self.seq_len, tokens, targets)?,
+            Kind::Files { training, .. } => {
+                training.fill(samples_before + first, self.seq_len, tokens, targets).map_err(EngineError::of_caller)?
+            }
             Kind::Demo { training, .. } => self.draw(training, self.seed, step, first, tokens, targets)?,
             Kind::Waves { .. } => {}
         }
@@ -172,7 +177,7 @@ impl Source {
         match &self.kind {
             Kind::Files { validation: Some(validation), .. } => {
                 let (tokens, targets) = samples.tokens()?;
-                Ok(validation.fill(first, self.seq_len, tokens, targets)?)
+                validation.fill(first, self.seq_len, tokens, targets).map_err(EngineError::of_caller)
             }
             Kind::Demo { validation: Some(validation), .. } => {
                 let (tokens, targets) = samples.tokens()?;
@@ -198,7 +203,7 @@ impl Source {
         targets: &mut [u32],
     ) -> Result<(), EngineError> {
         let count = tokens.len() / self.seq_len;
-        Ok(fill_batch(source, seed, step, first, count, self.seq_len, tokens, targets)?)
+        fill_batch(source, seed, step, first, count, self.seq_len, tokens, targets).map_err(EngineError::of_caller)
     }
 }
 
