@@ -15,7 +15,7 @@ use quadrille_proofs::{
     rebuilt, trajectory_with,
 };
 use quadrille_spec::{Activations, Axis, Classic, MemoryClass, Model, Schedule};
-use quadrille_step::schedule::{Action, Pass};
+use quadrille_step::schedule::{Action, Pass, Pipeline, actions};
 use quadrille_step::{Members, Operation, StageProgram, StepProgram, Write, kind, predict};
 
 const ALL: [Schedule; 5] = [
@@ -61,6 +61,53 @@ fn every_schedule_equals_the_serial_model() {
             assert!(report.ok, "{schedule}, {activations}: {report:?}");
         }
     }
+}
+
+/// Two forwards and two backwards in turn.
+fn two_by_two(pipeline: Pipeline) -> Vec<Vec<Action>> {
+    let passes =
+        |pass, range: std::ops::Range<usize>| range.map(move |microbatch| Action { pass, microbatch, chunk: 0 });
+    let list = |stage: usize| {
+        let (mut begun, mut list) = (0, Vec::new());
+        for done in (0..pipeline.microbatches).step_by(2) {
+            let until = (done + 2 * (pipeline.stages - stage)).min(pipeline.microbatches);
+            list.extend(passes(Pass::Forward, begun..until));
+            list.extend(passes(Pass::Backward, done..done + 2));
+            begun = until;
+        }
+        list
+    };
+    (0..pipeline.stages).map(list).collect()
+}
+
+#[test]
+fn lists_of_ones_own_change_no_bit_and_must_be_whole() {
+    let plain = staged(&Model { dropout: 0.1, ..model(4) }, "x=2,pipe=2", Schedule::OneForwardOneBackward, 4, None);
+    let (layout, pipeline) = (&plain.layout, Pipeline::of(&plain.layout));
+    let with = |lists: &[Vec<Action>]| StepProgram::with_actions(&plain.model, layout, lists);
+    let own = two_by_two(pipeline);
+    assert_ne!(own, actions(layout.schedule, pipeline).unwrap());
+    assert_eq!(bits(&with(&own).unwrap()), bits(&plain));
+    let report = prove(&with(&own).unwrap(), 2).unwrap();
+    assert!(report.ok, "{report:?}");
+
+    let refused = |change: fn(&mut Vec<Vec<Action>>)| {
+        let mut lists = own.clone();
+        change(&mut lists);
+        with(&lists).map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(refused(|lists| lists[1].truncate(5)).contains("every pass is listed exactly once"));
+    assert!(refused(|lists| lists[0].swap(0, 1)).contains("in ascending order"));
+    assert!(refused(|lists| lists.truncate(1)).contains("lists of actions"));
+    let weights = |lists: &mut Vec<Vec<Action>>| {
+        for list in lists {
+            list.extend((0..4).map(|microbatch| Action { pass: Pass::WeightGradient, microbatch, chunk: 0 }));
+        }
+    };
+    assert!(!refused(weights).is_empty(), "the backward passes of this schedule have the weight gradients");
+    let driven = staged(&model(4), "pipe=2", Schedule::MessageDriven, 4, None);
+    let error = StepProgram::with_actions(&driven.model, &driven.layout, &own).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("choose another schedule"), "{error}");
 }
 
 #[test]

@@ -2,30 +2,17 @@
 //!
 //! `cargo run --release --example plan_1024`
 
-use quadrille_cost::native::Framework;
-use quadrille_plan::native::{Search, Setting, Space};
-use quadrille_spec::{Cluster, Model};
+use quadrille::prelude::*;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Error> {
     let (model, cluster) = (Model::preset("gpt3-175b")?, Cluster::preset("selene")?);
-    let setting = Setting {
-        model: &model,
-        cluster: &cluster,
-        framework: Framework::MEGATRON,
-        global_batch: 1536,
-        seq_len: model.seq_len,
-        per_node: None,
-        capacity: cluster.device_memory,
-    };
-    let mut space = Space::default();
-    space.keep_to(&setting.framework);
-    let search = Search { setting, devices: 1024, space, top: 5, one_per_grid: true, front: false, prune: true };
-    let found = search.run(&|| false)?;
-    println!("{} of {} grids are legal; the fastest:", found.counts.legal_grids, found.counts.grids);
-    for ranked in &found.ranked {
-        let layout = setting.layout(&ranked.candidate)?;
-        let (seconds, bytes) = (ranked.price.seconds, ranked.price.memory.total());
-        println!("{:<40} {seconds:.2} s per step, {:.1} GB", layout.grid.to_string(), bytes as f64 / 1e9);
+    let found = plan(&PlanRequest { top: 5, ..PlanRequest::new(&model, &cluster, 1024, 1536) })?;
+    println!("{} of {} grids are legal; the fastest layouts:", found.counts.legal_grids, found.counts.grids);
+    for PlannedLayout { layout, seconds, bytes } in &found.layouts {
+        let Layout { grid, schedule, chunks, microbatch, .. } = layout;
+        let gigabytes = *bytes as f64 / 1e9;
+        println!("{grid}, {schedule} x{chunks}, microbatch {microbatch}: {seconds:.2} s a step, {gigabytes:.1} GB");
     }
+    println!("\nThe first as a file for `--layout`:\n{}", found.layouts[0].to_toml()?);
     Ok(())
 }

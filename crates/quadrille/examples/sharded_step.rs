@@ -2,11 +2,11 @@
 //!
 //! `cargo run --release --example sharded_step`
 
-use quadrille_engine::{Cpu, Hyper, RunEvent, TrainOptions, random_batch, train};
-use quadrille_spec::{Layout, LayoutRequest, Model};
-use quadrille_step::StepProgram;
+use quadrille::engine::{Cpu, Hyper, TrainOptions, random_batch, train};
+use quadrille::prelude::{Layout, LayoutRequest, Model, RunEvent};
+use quadrille::step::StepProgram;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Model::preset("gpt-tiny")?;
     let layout = Layout::new(&model, &LayoutRequest::new("x=2,y=2,z=2".parse()?, 8))?;
     let program = StepProgram::new(&model, &layout)?;

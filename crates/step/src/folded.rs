@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use quadrille_spec::{Axis, Layout, Model};
 
 use crate::ledger::check_counts;
-use crate::program::{Purpose, pipeline};
-use crate::schedule::{self, Step};
+use crate::program::Purpose;
+use crate::schedule::{self, Pipeline, Step};
 use crate::{Message, Practice, StageProgram, StepError, StepProgram};
 
 /// A training program whose stages are there by kind. Stages whose pieces have equal blocks, and are both or neither the first
@@ -38,7 +38,7 @@ impl StepProgram {
     /// # Errors
     /// As [`StepProgram::new`].
     pub fn folded(model: &Model, layout: &Layout, practice: Practice) -> Result<FoldedProgram, StepError> {
-        let pipeline = pipeline(layout);
+        let pipeline = Pipeline::of(layout);
         let steps = schedule::steps(&schedule::actions(layout.schedule, pipeline)?, pipeline)?;
         let mut numbers: HashMap<Vec<PieceKind>, usize> = HashMap::new();
         let (mut kinds, mut stages) = (Vec::new(), Vec::new());

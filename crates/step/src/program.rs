@@ -7,7 +7,7 @@ use quadrille_spec::{Axis, Coordinate, Grid, Layout, Model, Schedule};
 use crate::builder::Builder;
 use crate::generation::{self, Generation};
 use crate::ledger::check_counts;
-use crate::schedule::{self, Action, Pass, Pipeline, Step};
+use crate::schedule::{self, Action, Pass, Pipeline, ScheduleError, Step};
 use crate::{
     Collective, Format, Lifetimes, Op, Parameter, Placement, Practice, StepError, StorageId, StorageInfo, Value,
     ValueId, backward, blocks, instances, passes, update,
@@ -181,6 +181,21 @@ impl StepProgram {
         Self::build(model, layout, Purpose::Training, practice)
     }
 
+    /// [`StepProgram::new`] whose stages run these passes, in this order, instead of those of the layout's schedule.
+    ///
+    /// # Errors
+    /// As [`StepProgram::new`]; lists that [`schedule::check`] refuses, with weight gradients of their own if and only if the
+    /// layout's schedule has them; a layout whose stages decide by what arrives.
+    pub fn with_actions(model: &Model, layout: &Layout, lists: &[Vec<Action>]) -> Result<Self, StepError> {
+        if layout.schedule == Schedule::MessageDriven {
+            return Err(ScheduleError::Decided.into());
+        }
+        let pipeline = Pipeline::of(layout);
+        schedule::check(lists, pipeline, schedule::splits_weight_gradients(layout.schedule))?;
+        let steps = schedule::steps(lists, pipeline)?;
+        Self::of_steps(model, layout, Purpose::Training, Practice::of(layout.dtype), steps)
+    }
+
     /// The forward passes of [`StepProgram::new`] alone, in the schedule's order of forward passes, without dropout, and
     /// the sum of the loss. Parameters have the names, shardings and storages of the training program's; gradients,
     /// optimizer states and everything that serves the backward pass are left out, so that the choices of recomputation,
@@ -209,11 +224,21 @@ impl StepProgram {
     }
 
     fn build(model: &Model, layout: &Layout, purpose: Purpose, practice: Practice) -> Result<Self, StepError> {
-        let pipeline = pipeline(layout);
+        let pipeline = Pipeline::of(layout);
         let steps = match purpose {
             Purpose::Training => schedule::steps(&schedule::actions(layout.schedule, pipeline)?, pipeline)?,
             _ => schedule::forward_steps(&schedule::forward_actions(layout.schedule, pipeline)?, pipeline)?,
         };
+        Self::of_steps(model, layout, purpose, practice, steps)
+    }
+
+    fn of_steps(
+        model: &Model,
+        layout: &Layout,
+        purpose: Purpose,
+        practice: Practice,
+        steps: Vec<Vec<Step>>,
+    ) -> Result<Self, StepError> {
         let stages = steps.into_iter().enumerate();
         let stages = stages.map(|(stage, steps)| StageProgram::new(model, layout, purpose, practice, stage, steps));
         let program = Self { model: model.clone(), layout: layout.clone(), stages: stages.collect::<Result<_, _>>()? };
@@ -235,16 +260,6 @@ impl StepProgram {
     pub fn parameters(&self) -> impl Iterator<Item = (&StageProgram, &Parameter)> {
         let all = self.stages.iter().flat_map(|stage| stage.parameters.iter().map(move |each| (stage, each)));
         all.filter(|(_, parameter)| !parameter.copy)
-    }
-}
-
-/// What the schedule is made for.
-pub(crate) fn pipeline(layout: &Layout) -> Pipeline {
-    Pipeline {
-        stages: layout.grid.size(Axis::Pipe),
-        chunks: layout.chunks,
-        microbatches: layout.microbatches(),
-        group: layout.microbatch_group,
     }
 }
 

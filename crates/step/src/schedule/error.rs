@@ -17,6 +17,11 @@ pub enum ScheduleError {
         /// What to do instead.
         remedy: String,
     },
+    /// Lists for stages that do not follow lists.
+    #[error(
+        "message-driven stages choose the next pass by what has arrived; choose another schedule for lists of passes"
+    )]
+    Decided,
     /// There is not one list per stage.
     #[error("{found} lists of actions: every one of the {stages} stages has one; add or remove lists")]
     StageCount {

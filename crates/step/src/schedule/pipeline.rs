@@ -1,6 +1,6 @@
 //! What a schedule is made for, and who sends messages to whom.
 
-use quadrille_spec::Schedule;
+use quadrille_spec::{Axis, Layout, Schedule};
 
 use super::{Action, Pass, ScheduleError};
 
@@ -21,6 +21,16 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// What a layout's schedule is made for.
+    pub fn of(layout: &Layout) -> Self {
+        Self {
+            stages: layout.grid.size(Axis::Pipe),
+            chunks: layout.chunks,
+            microbatches: layout.microbatches(),
+            group: layout.microbatch_group,
+        }
+    }
+
     /// The global stage of a stage's chunk: `c p + r`.
     pub fn global_stage(&self, stage: usize, chunk: usize) -> usize {
         chunk * self.stages + stage

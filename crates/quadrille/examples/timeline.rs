@@ -1,13 +1,14 @@
 //! The same step by three schedules: drawn, with what each keeps in memory; then one of them executed, and its counted
 //! memory beside the predicted one.
 
-use quadrille_comm::{JobOptions, run_ranks};
-use quadrille_cost::simulation::{DeviceRates, RingNetwork, UniformMachine, simulate, timeline};
-use quadrille_engine::{Cpu, Hyper, InitialValues, RankEngine, random_batch};
-use quadrille_spec::{Layout, LayoutRequest, MemoryClass, Model, Schedule};
-use quadrille_step::{StepProgram, predict_rank};
+use quadrille::comm::{JobOptions, run_ranks};
+use quadrille::cost::simulation::{DeviceRates, RingNetwork, UniformMachine, simulate, timeline};
+use quadrille::engine::{Cpu, Hyper, InitialValues, RankEngine, random_batch};
+use quadrille::prelude::*;
+use quadrille::spec::MemoryClass;
+use quadrille::step::{StepProgram, predict_rank};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Model::preset("gpt-tiny")?.reshaped(|m| m.layers = 8);
     let rates = DeviceRates {
         gemm_flop_per_s: 1e9,

@@ -1,15 +1,11 @@
 //! Trains a tiny model from code: a callback for every step, and what came of the run.
 //!
-//! `cargo run --release -p quadrille-run --example callback`
+//! `cargo run --release --example callback`
 
-use std::error::Error;
-use std::ops::ControlFlow;
+use quadrille::prelude::*;
+use quadrille::run::{DataSpec, Ended, HeldOut};
 
-use quadrille_engine::RunEvent;
-use quadrille_run::{DataSpec, Ended, HeldOut, Host, Prepared, RunSpec};
-use quadrille_spec::{Layout, LayoutRequest, Model};
-
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Error> {
     // Two blocks of 32 numbers, for bytes in sequences of 32, on two tensor-parallel ranks.
     let model = Model::gpt(2, 32, 2, 256, 32);
     let layout = Layout::new(&model, &LayoutRequest::new("x=2".parse()?, 8))?;
@@ -19,9 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         data: DataSpec { held_out: HeldOut::Share(0.01), ..DataSpec::default() },
         ..RunSpec::new(model, layout)
     };
-    let run = Prepared::begin(spec, None, &Host::default())?;
-    println!("least loss: {:.3}", run.floor().unwrap_or_default());
-    let outcome = run.run(&mut |event| match event {
+    let outcome = train(spec, None, &mut |event| match event {
         RunEvent::Step(step) => {
             if step.step % 20 == 0 {
                 println!("step {:>3}: loss {:.3}", step.step, step.loss);

@@ -1,0 +1,71 @@
+//! Plans, runs and proves the parallel training of transformers.
+//!
+//! One description of a training step, the step program, is priced by the planner, executed by the engine and held against a
+//! serial model. So there are five questions to ask of a model and a layout, each a function:
+//!
+//! | function | answers |
+//! |---|---|
+//! | [`plan`](fn@plan) | which layouts of a cluster's devices are the fastest, how long a step takes, whether it fits |
+//! | [`explain`](fn@explain) | what one layout does and when: its program, its bytes and FLOPs by rank, its timeline |
+//! | [`verify`](fn@verify) | whether a layout computes what the serial model computes |
+//! | [`train`](fn@train), [`resume`] | a run, with a callback for what happens |
+//!
+//! ```
+//! use quadrille::prelude::*;
+//!
+//! let (model, cluster) = (Model::preset("gpt2-124m")?, Cluster::preset("dgx-a100")?);
+//! // The fastest layouts of eight devices for 64 sequences a step, as this program's engine runs them.
+//! let wanted = PlanRequest { framework: Framework::QUADRILLE, ..PlanRequest::new(&model, &cluster, 8, 64) };
+//! let best = &plan(&wanted)?.layouts[0];
+//! println!("{}: {:.3} s a step, {} bytes on the fullest device", best.layout.grid, best.seconds, best.bytes);
+//!
+//! // The same question in detail, of a layout of one's own.
+//! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=4".parse()?, 64))?;
+//! let explained = explain(&model, &cluster, Framework::QUADRILLE, &layout)?;
+//! assert!(explained.price.seconds >= best.seconds);
+//! println!("{}", explained.timeline(100));
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! A layout is proven and trained in the same words:
+//!
+//! ```
+//! use quadrille::prelude::*;
+//!
+//! let model = Model::gpt(2, 32, 2, 256, 16); // two blocks of 32 columns and two heads, for bytes in sequences of 16
+//! let proven = LayoutRequest { dtype: ElementType::F64, ..LayoutRequest::new("x=2,pipe=2".parse()?, 4) };
+//! assert!(verify(&model, &Layout::new(&model, &proven)?, 2)?.ok);
+//!
+//! let layout = Layout::new(&model, &LayoutRequest::new("x=2,pipe=2".parse()?, 4))?;
+//! let spec = RunSpec { steps: 3, threads: Some(1), ..RunSpec::new(model, layout) };
+//! let outcome = train(spec, None, &mut |event| {
+//!     if let RunEvent::Step(step) = event {
+//!         println!("step {}: loss {:.3}", step.step, step.loss);
+//!     }
+//!     ControlFlow::Continue(())
+//! })?;
+//! outcome.check_ledger()?; // bytes, FLOPs and memory were those that were predicted
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! The crates below are here under their short names, for what these functions do not cover: [`spec`] (models, layouts,
+//! clusters), [`step`] (the step program), [`cost`] (prices and simulations), [`search`] (the planner), [`comm`] (ranks and
+//! collectives), [`engine`], [`run`], [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
+
+mod library;
+
+pub use library::{
+    Error, Explanation, Plan, PlanRequest, PlannedLayout, explain, plan, prelude, resume, train, verify,
+};
+
+pub use quadrille_checkpoint as checkpoint;
+pub use quadrille_comm as comm;
+pub use quadrille_cost as cost;
+pub use quadrille_data as data;
+pub use quadrille_engine as engine;
+pub use quadrille_hugging_face as hugging_face;
+pub use quadrille_plan as search;
+pub use quadrille_run as run;
+pub use quadrille_spec as spec;
+pub use quadrille_step as step;
+pub use quadrille_verify as proof;

@@ -1,0 +1,45 @@
+//! What a layout does, and when.
+
+use quadrille_cost::native::{Framework, NativeMachine, Price, Problem};
+use quadrille_cost::simulation::{Simulation, simulate, timeline};
+use quadrille_spec::{Cluster, Layout, Ledger, Model};
+use quadrille_step::{StepProgram, predict, print_program};
+
+use crate::Error;
+
+/// A layout, explained.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    /// The step program that the framework runs.
+    pub program: StepProgram,
+    /// What each rank sends, computes and holds: bytes and FLOPs, exactly.
+    pub ledger: Ledger,
+    /// Seconds of a step with their parts, bytes of the fullest device.
+    pub price: Price,
+    /// When every rank does what.
+    pub simulation: Simulation,
+}
+
+impl Explanation {
+    /// A drawing of the step in so many columns: a line for each stage.
+    pub fn timeline(&self, columns: usize) -> String {
+        timeline(&self.simulation, columns)
+    }
+
+    /// The program as text.
+    pub fn program_text(&self) -> String {
+        print_program(&self.program)
+    }
+}
+
+/// Explains a layout of a model on a cluster, as a framework runs it.
+///
+/// # Errors
+/// A layout that has no program, or does not lie on the cluster.
+pub fn explain(model: &Model, cluster: &Cluster, framework: Framework, layout: &Layout) -> Result<Explanation, Error> {
+    let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
+    let price = problem.price_layout(layout)?;
+    let program = framework.program(model, layout)?;
+    let simulation = simulate(&program, &NativeMachine::new(&problem, layout))?;
+    Ok(Explanation { ledger: predict(&program), program, price, simulation })
+}

@@ -1,0 +1,120 @@
+//! Which layouts are the fastest.
+
+use quadrille_cost::native::Framework;
+use quadrille_plan::native::{Counts, Search, Setting, Space};
+use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError};
+
+use crate::Error;
+
+/// What is to be planned.
+#[derive(Debug, Clone)]
+pub struct PlanRequest<'a> {
+    /// What is trained.
+    pub model: &'a Model,
+    /// Where.
+    pub cluster: &'a Cluster,
+    /// Devices of the layouts.
+    pub devices: usize,
+    /// Sequences in a step.
+    pub global_batch: usize,
+    /// Tokens in a sequence.
+    pub seq_len: usize,
+    /// What trains it.
+    pub framework: Framework,
+    /// The values that are tried of every choice.
+    pub space: Space,
+    /// Whether layouts are tried that the framework cannot run.
+    pub any_layout: bool,
+    /// Fraction of a device's memory that stays free, below 1.
+    pub kept_free: f64,
+    /// How many of the fastest are wanted.
+    pub top: usize,
+}
+
+impl<'a> PlanRequest<'a> {
+    /// The ten fastest layouts that Megatron-LM runs, in sequences of the model's length, with a twentieth of each device kept
+    /// free: about the mean error of memory on published runs.
+    pub fn new(model: &'a Model, cluster: &'a Cluster, devices: usize, global_batch: usize) -> Self {
+        Self {
+            model,
+            cluster,
+            devices,
+            global_batch,
+            seq_len: model.seq_len,
+            framework: Framework::MEGATRON,
+            space: Space::default(),
+            any_layout: false,
+            kept_free: 0.05,
+            top: 10,
+        }
+    }
+
+    fn setting(&self) -> Result<Setting<'a>, SpecError> {
+        if !(0.0..1.0).contains(&self.kept_free) {
+            let rule = "it is a fraction of a device's memory, from 0 to below 1";
+            return Err(SpecError::invalid("kept_free", self.kept_free, rule, "give one, e.g. 0.05"));
+        }
+        let usable = |memory: u64| memory - (self.kept_free * memory as f64) as u64;
+        Ok(Setting {
+            model: self.model,
+            cluster: self.cluster,
+            framework: self.framework,
+            global_batch: self.global_batch,
+            seq_len: self.seq_len,
+            per_node: None,
+            capacity: self.cluster.device_memory.map(usable),
+        })
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The fastest that fit, fastest first; at least one, unless none was wanted.
+    pub layouts: Vec<PlannedLayout>,
+    /// How many layouts there are, and what became of them.
+    pub counts: Counts,
+}
+
+/// A layout with its price.
+#[derive(Debug, Clone)]
+pub struct PlannedLayout {
+    /// The layout.
+    pub layout: Layout,
+    /// Seconds of a step.
+    pub seconds: f64,
+    /// Bytes on the device that needs most.
+    pub bytes: u64,
+}
+
+impl PlannedLayout {
+    /// The layout as a file that `quadrille train --layout` reads.
+    ///
+    /// # Errors
+    /// None for what was planned.
+    pub fn to_toml(&self) -> Result<String, Error> {
+        Ok(LayoutFile::of(&self.layout).to_toml()?)
+    }
+}
+
+/// Searches every legal layout. Seconds are those of the discrete events of the program that the framework runs.
+///
+/// # Errors
+/// What cannot be priced; no layout that is legal and fits: why, and what would help.
+pub fn plan(request: &PlanRequest) -> Result<Plan, Error> {
+    let mut space = request.space.clone();
+    if !request.any_layout {
+        space.keep_to(&request.framework);
+    }
+    let (setting, devices) = (request.setting()?, request.devices);
+    let search = Search { setting, devices, space, top: request.top, one_per_grid: false, front: false, prune: true };
+    let found = search.run(&|| false)?;
+    if found.ranked.is_empty() && request.top > 0 {
+        return Err(search.why_nothing(&found, &|| false).into());
+    }
+    let priced = found.ranked.iter().map(|ranked| {
+        let layout = setting.layout(&ranked.candidate)?;
+        Ok(PlannedLayout { layout, seconds: ranked.price.seconds, bytes: ranked.price.memory.total() })
+    });
+    Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts: found.counts })
+}
