@@ -1,18 +1,17 @@
 //! Text and tokens of any format into a file of tokens of a chosen format.
 
 use std::fmt;
-use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::copy::copy_documents;
+use crate::copy::{Ends, copy_documents};
 use crate::open::open_tokens;
 use crate::output::TokenWriter;
 use crate::text::{Format, Input, Reading, collect, encode_documents};
 use crate::tokens::llm_c::LlmCWriter;
 use crate::tokens::megatron::{MegatronWriter, pair};
 use crate::tokens::quadrille::QuadrilleWriter;
-use crate::{DataError, Progress, TokenSource, Vocabulary};
+use crate::{DataError, Progress, Vocabulary};
 
 /// Formats that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,22 +39,6 @@ pub struct Converted {
     pub vocabulary: Vocabulary,
     /// Bytes that were read.
     pub bytes_read: u64,
-}
-
-/// Documents of files of tokens that had no end token.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ends {
-    /// Those that still have none.
-    pub missing: u64,
-    /// Those that it was appended to.
-    pub appended: u64,
-}
-
-impl AddAssign for Ends {
-    fn add_assign(&mut self, other: Self) {
-        self.missing += other.missing;
-        self.appended += other.appended;
-    }
 }
 
 /// The files that [`convert`] writes.
@@ -162,19 +145,6 @@ fn vocabulary(inputs: &[Input], reading: &Reading, named: bool) -> Result<Vocabu
         }
     }
     Ok(found.map_or(own, |(vocabulary, _)| vocabulary))
-}
-
-/// [`DataError::BeyondVocabulary`] if one of `tokens`, which lie from `start` on in `source`, is not below `vocab`.
-pub(crate) fn check_tokens(source: &TokenSource, start: usize, tokens: &[u32], vocab: usize) -> Result<(), DataError> {
-    match tokens.iter().position(|&token| token as usize >= vocab) {
-        None => Ok(()),
-        Some(at) => Err(DataError::BeyondVocabulary {
-            path: source.path_at(start + at).to_path_buf(),
-            token: tokens[at],
-            position: start + at,
-            vocab,
-        }),
-    }
 }
 
 impl fmt::Display for TokenFormat {

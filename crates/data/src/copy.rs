@@ -1,8 +1,7 @@
 //! Documents of a file of tokens into another file, token by token.
 
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
-use crate::convert::{Ends, check_tokens};
 use crate::open::open_tokens;
 use crate::output::{Mark, TokenWriter};
 use crate::text::Input;
@@ -12,6 +11,22 @@ use crate::{DataError, TokenSource, Vocabulary};
 const PART: usize = 1 << 16;
 /// Starts of documents that are read at once.
 const DOCUMENTS: usize = 512;
+
+/// Documents of files of tokens that had no end token.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Those that still have none.
+    pub missing: u64,
+    /// Those that it was appended to.
+    pub appended: u64,
+}
+
+impl AddAssign for Ends {
+    fn add_assign(&mut self, other: Self) {
+        self.missing += other.missing;
+        self.appended += other.appended;
+    }
+}
 
 /// Writes the documents of a file of tokens: each as it is, but that the token that marks its end or beginning moves to where
 /// the writer's format has it. With `append_end` documents without that token get it.
@@ -40,7 +55,7 @@ pub(crate) fn copy_documents(
         writer.begin_document(mark)?;
         for start in content.clone().step_by(PART) {
             let tokens = stream.get(start..content.end.min(start + PART))?;
-            check_tokens(&source, start, tokens, vocabulary.size)?;
+            source.check(start, tokens, vocabulary.size)?;
             writer.push(tokens)?;
             if start.saturating_sub(told) >= 16 * PART {
                 told = start;

@@ -33,7 +33,8 @@ mod tokenizer;
 mod tokens;
 mod vocabulary;
 
-pub use convert::{Conversion, Converted, Ends, TokenFormat, convert, files, files_read};
+pub use convert::{Conversion, Converted, TokenFormat, convert, files, files_read};
+pub use copy::Ends;
 pub use demo::{DemoCorpus, Waves};
 pub use error::DataError;
 pub use inspect::{Contents, inspect};

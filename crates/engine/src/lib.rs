@@ -37,10 +37,12 @@ mod hyper;
 mod initial;
 mod ledger;
 mod not_finite;
+mod options;
 mod pipeline;
 mod random_batch;
 mod rank;
 mod rank_run;
+mod records;
 mod rows;
 mod samples;
 mod saving;
@@ -65,17 +67,17 @@ pub use generate::{
 };
 pub use hyper::{Hyper, schedule};
 pub use initial::InitialValues;
+pub use options::{Start, TrainOptions, Validation};
 pub use random_batch::{fill_randomly, random_batch};
 pub use rank::{Pace, RankEngine, StepOutcome};
+pub use records::{RankReport, RankStep, RunEvent, StepRecord, TrainOutcome, WAITING};
 pub use rows::Rows;
 pub use samples::{BatchSource, OwnSamples, Samples};
 pub use saving::{OnSaveFailure, Saving};
 pub use shard::{Run, Shard, assemble};
 pub use state::{OwnTile, Restore, tensor_shapes, writers};
 pub use trace::{RankTrace, TracedOperation, TracedTransfer};
-pub use train::{
-    RankReport, RankStep, RunEvent, Start, StepRecord, TrainOptions, TrainOutcome, Validation, WAITING, train,
-};
+pub use train::train;
 pub use tuning::MatmulChoices;
 pub use weights::Weights;
 

@@ -11,10 +11,9 @@ use quadrille_step::StepProgram;
 
 use crate::divergence::RecentLosses;
 use crate::saving::{Saved, Saver};
-use crate::train::RankStep;
 use crate::{
-    Backend, BatchSource, EngineError, Evaluator, InitialValues, OnDivergence, RankEngine, RankReport, RankTrace,
-    Restore, RunEvent, Start, StepOutcome, StepRecord, TrainOptions, Validation,
+    Backend, BatchSource, EngineError, Evaluator, InitialValues, OnDivergence, RankEngine, RankReport, RankStep,
+    RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord, TrainOptions, Validation,
 };
 
 /// Where a rank tells what happens.

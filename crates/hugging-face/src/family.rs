@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::mapping::Columns;
+use crate::columns::Columns;
 
 /// A family of models of the transformers library that can be expressed here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

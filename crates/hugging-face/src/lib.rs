@@ -16,6 +16,7 @@
 //! with checkpoints.
 
 mod checkpoints;
+mod columns;
 mod companions;
 mod config;
 mod destination;
@@ -29,11 +30,12 @@ mod shards;
 mod source;
 
 pub use checkpoints::{ExportOptions, Imported, export, import};
+pub use columns::Columns;
 pub use companions::{COMPANION, COMPANIONS, copy_companions};
 pub use destination::{Destination, Exported};
 pub use element::{Narrow, StoredType};
 pub use error::HuggingFaceError;
 pub use family::Family;
-pub use mapping::{Columns, Part, Tensor, tensors};
+pub use mapping::{Part, Tensor, tensors};
 pub use origin::Origin;
 pub use source::{CONFIGURATION, Source};

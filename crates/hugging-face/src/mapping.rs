@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use quadrille_spec::{Attention, Model, ModelParameter};
+use quadrille_spec::{Model, ModelParameter};
 
 use crate::Family;
+use crate::columns::Columns;
 use crate::family::Names;
 
 /// A logical tensor of a model and the tensors of the library that hold its numbers, each number once.
@@ -31,58 +32,6 @@ pub struct Part {
     pub transposed: bool,
     /// Which columns of the logical tensor it holds.
     pub columns: Columns,
-}
-
-/// Columns of a logical tensor, in the order of the library.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Columns {
-    /// All, in the order that they have here.
-    All,
-    /// Of a qkv: all queries, then all keys, then all values.
-    QueriesKeysValues,
-    /// Of a qkv: the queries of all heads.
-    Queries,
-    /// Of a qkv: the keys.
-    Keys,
-    /// Of a qkv: the values.
-    Values,
-    /// Of a gated perceptron: the gates.
-    Gates,
-    /// Of a gated perceptron: what the gates are multiplied with.
-    Ups,
-}
-
-impl Columns {
-    /// The columns by number, of a tensor of the model with `cols` columns.
-    pub fn numbers(self, model: &Model, cols: usize) -> Vec<usize> {
-        let Attention { heads, kv_heads, head_dim: d, .. } = model.blocks.first().attention;
-        let group = heads / kv_heads;
-        // Of every group `len` columns, after the first `skip`.
-        let of_groups = |skip: usize, len: usize| {
-            (0..kv_heads).flat_map(move |number| (0..len).map(move |i| number * (group + 2) * d + skip + i))
-        };
-        let (queries, keys, values) = (of_groups(0, group * d), of_groups(group * d, d), of_groups((group + 1) * d, d));
-        match self {
-            Self::All => (0..cols).collect(),
-            Self::QueriesKeysValues => queries.chain(keys).chain(values).collect(),
-            Self::Queries => queries.collect(),
-            Self::Keys => keys.collect(),
-            Self::Values => values.collect(),
-            Self::Gates => (0..cols).step_by(2).collect(),
-            Self::Ups => (1..cols).step_by(2).collect(),
-        }
-    }
-
-    /// How many there are.
-    fn count(self, model: &Model, cols: usize) -> usize {
-        let attention = &model.blocks.first().attention;
-        match self {
-            Self::All | Self::QueriesKeysValues => cols,
-            Self::Queries => attention.width(),
-            Self::Keys | Self::Values => attention.kv_heads * attention.head_dim,
-            Self::Gates | Self::Ups => cols / 2,
-        }
-    }
 }
 
 impl Part {

@@ -41,8 +41,9 @@ pub use stages::Stages;
 pub use timeline::timeline;
 
 use exchange::Exchange;
+use order::Next;
 use repeat::Repeats;
-use stage::{Next, Record, Stage};
+use stage::{Record, Stage};
 use tasks::PricedStage;
 
 /// One to begin with and one to report.

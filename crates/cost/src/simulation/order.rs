@@ -4,7 +4,16 @@ use quadrille_spec::Axis;
 use quadrille_step::StageProgram;
 use quadrille_step::schedule::{Action, Pass, Step};
 
-use super::stage::Next;
+/// The next thing that a stage does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Next {
+    Post(Action),
+    /// A pass, or the update.
+    Begin(Option<Action>),
+    /// More of the pass or update that has begun.
+    Continue,
+    Release(Action),
+}
 
 /// How far a stage has come in the order of its program. A message-driven stage takes what has arrived, backward before
 /// forward; its first stage begins a microbatch when fewer than `min(stages, microbatches)` are in flight. The

@@ -5,23 +5,12 @@ use quadrille_step::schedule::Action;
 use quadrille_step::{Layer, Message, StageProgram, When};
 
 use super::exchange::{Exchange, MessageId, Taken};
-use super::order::Order;
+use super::order::{Next, Order};
 use super::repeat::{Repeat, Repeats};
 use super::stages::Place;
 use super::stream::{Flight, FlightId, Streams};
 use super::tasks::{PricedMessage, PricedSection, PricedStage, Task, TaskKind};
 use super::{Event, Lane, Machine, PassSpan, SimulationError, StageTimes};
-
-/// The next thing that a stage does.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Next {
-    Post(Action),
-    /// A pass, or the update.
-    Begin(Option<Action>),
-    /// More of the pass or update that has begun.
-    Continue,
-    Release(Action),
-}
 
 /// A pass or update that has begun.
 #[derive(Clone, Copy)]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use quadrille_spec::IGNORED;
 use serde::{Deserialize, Serialize};
 
-use crate::convert::check_tokens;
 use crate::{DataError, TokenSource};
 
 /// Documents whose samples are counted together: counting within takes as many steps.
@@ -104,7 +103,7 @@ impl Windows {
         let window = self.window(index)?;
         let mut read = vec![0; window.len()];
         self.source.window(window.start, &mut read)?;
-        check_tokens(&self.source, window.start, &read, self.shape.vocab)?;
+        self.source.check(window.start, &read, self.shape.vocab)?;
         // The last token is a target only.
         let count = window.len() - 1;
         tokens[..count].copy_from_slice(&read[..count]);

@@ -22,6 +22,19 @@ pub enum TokenSource {
 }
 
 impl TokenSource {
+    /// [`DataError::BeyondVocabulary`] if one of `tokens`, which lie from `start` on in the source, is not below `vocab`.
+    pub(crate) fn check(&self, start: usize, tokens: &[u32], vocab: usize) -> Result<(), DataError> {
+        match tokens.iter().position(|&token| token as usize >= vocab) {
+            None => Ok(()),
+            Some(at) => Err(DataError::BeyondVocabulary {
+                path: self.path_at(start + at).to_path_buf(),
+                token: tokens[at],
+                position: start + at,
+                vocab,
+            }),
+        }
+    }
+
     fn tokens(&self) -> &dyn Tokens {
         match self {
             Self::File(file) => file,

@@ -75,11 +75,13 @@ impl MutantList {
         for (index, mutant) in self.mutants.iter().enumerate() {
             let source = Path::new("crates").join(&mutant.package);
             files.entry(source.join(&mutant.file)).or_default().push((index + 1, mutant));
-            let root = ["src/lib.rs", "src/main.rs"].map(|root| source.join(root));
-            let [library, program] = root;
-            let root = if workspace.join(&library).exists() { library } else { program };
-            sources.insert(root.with_file_name("mutation.rs"), schemata::MODULE.replace("VARIABLE", VARIABLE));
-            files.entry(root).or_default();
+            // A folder may be a library's and a program's: files are of one or the other.
+            for root in ["src/lib.rs", "src/main.rs"].map(|root| source.join(root)) {
+                if workspace.join(&root).exists() {
+                    sources.insert(root.with_file_name("mutation.rs"), schemata::MODULE.replace("VARIABLE", VARIABLE));
+                    files.entry(root).or_default();
+                }
+            }
         }
         for (path, mutants) in files {
             let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());

@@ -1,0 +1,141 @@
+//! What a training run tells, and what comes out of it.
+
+use std::collections::BTreeMap;
+
+use quadrille_spec::{AxesLedger, Ledger, LedgerDifference, RankLedger};
+use serde::{Deserialize, Serialize};
+
+use crate::{Evaluation, MatmulChoices, RankTrace};
+
+/// What a run tells as it goes.
+#[derive(Debug)]
+pub enum RunEvent<'a> {
+    /// A step is done.
+    Step(&'a StepRecord),
+    /// A step's gradient was not applied, and the run goes on.
+    Skipped {
+        /// The step.
+        step: u64,
+        /// What was wrong, and where it came from.
+        reason: String,
+    },
+    /// A step's gradient was not applied, and the run ends with an error.
+    Diverged {
+        /// The step.
+        step: u64,
+        /// What was wrong, and where it came from.
+        reason: String,
+    },
+    /// The loss over the validation samples, after a step.
+    Validated(u64, Evaluation),
+    /// The checkpoint of a step is complete.
+    Saved {
+        /// The step.
+        step: u64,
+        /// Why older checkpoints could not be removed, if so.
+        unremoved: Option<String>,
+    },
+    /// The checkpoint of a step could not be written, and the run goes on.
+    NotSaved {
+        /// The step.
+        step: u64,
+        /// Why.
+        reason: String,
+    },
+    /// The run ends after this step, as it was asked to.
+    Stopped(u64),
+}
+
+/// A step as the log shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// From 1.
+    pub step: u64,
+    /// Mean loss in nats; null in JSON where it is not finite.
+    #[serde(with = "crate::not_finite")]
+    pub loss: f64,
+    /// Global gradient norm before clipping; null in JSON where it is not finite.
+    #[serde(with = "crate::not_finite")]
+    pub grad_norm: f64,
+    /// Learning rate.
+    pub lr: f64,
+    /// Target tokens up to and with this step.
+    pub tokens: u64,
+    /// Seconds that this step took.
+    pub seconds: f64,
+    /// This step's target tokens per second.
+    pub tokens_per_second: f64,
+    /// Whether the gradient was applied.
+    pub applied: bool,
+    /// Whether the loss stands out from those before.
+    pub spike: bool,
+}
+
+/// Operation kinds in which a rank waits for others: collectives that computation did not hide, messages of a pipeline,
+/// and sums over ranks of single numbers.
+pub const WAITING: [&str; 5] = ["wait", "wait-carried", "reduce-scalar", "receive", "release"];
+
+/// What a step took on one rank, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct RankStep {
+    /// From its begin to its end on this rank.
+    pub seconds: f64,
+    /// Of them, in operations.
+    pub operations: f64,
+    /// Of those, in operations of [`WAITING`].
+    pub waiting: f64,
+}
+
+impl RankStep {
+    /// A step of so many seconds, by what its operation kinds took.
+    pub(crate) fn new(seconds: f64, breakdown: &BTreeMap<&'static str, f64>) -> Self {
+        let waiting = WAITING.iter().filter_map(|name| breakdown.get(name)).sum();
+        Self { seconds, operations: breakdown.values().sum(), waiting }
+    }
+}
+
+/// What one rank reports at the end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RankReport {
+    /// The last step's counted ledger; `None` after no step.
+    pub ledger: Option<RankLedger>,
+    /// Transfers of all steps.
+    pub total: AxesLedger,
+    /// The first count of any step that was not the predicted one.
+    pub difference: Option<LedgerDifference>,
+    /// Every step's time on this rank; ranks of a pipeline end a step at different times.
+    pub steps: Vec<RankStep>,
+    /// Seconds per operation kind, over all steps but the first.
+    pub breakdown: BTreeMap<String, f64>,
+    /// Choices of tuned products.
+    pub matmuls: MatmulChoices,
+    /// The last step, if it was to be recorded.
+    pub trace: Option<RankTrace>,
+    pub(crate) records: Vec<StepRecord>,
+}
+
+/// What a job gave.
+#[derive(Debug, Clone)]
+pub struct TrainOutcome {
+    /// Every step.
+    pub records: Vec<StepRecord>,
+    /// The predicted ledgers of a step.
+    pub predicted: Ledger,
+    /// The counted ledgers of the last step; `None` where no step was left to do.
+    pub counted: Option<Ledger>,
+    /// The first count of any rank and step that was not the predicted one; `None` where all were, as integers.
+    pub difference: Option<LedgerDifference>,
+    /// By rank.
+    pub ranks: Vec<RankReport>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_a_part_of_a_steps_operations() {
+        let breakdown = BTreeMap::from([("gemm", 4.0), ("issue", 0.5), ("receive", 1.0), ("wait", 2.0)]);
+        assert_eq!(RankStep::new(8.0, &breakdown), RankStep { seconds: 8.0, operations: 7.5, waiting: 3.0 });
+    }
+}
