@@ -123,7 +123,11 @@ fn what_is_refused_names_its_choices_and_is_the_inputs_fault() {
             vec![Setting::Seed, Setting::From],
             "was written with `seed` 1, and now it is 2",
         ),
-        (refusal(Prepared::resume(folder.path(), RunChanges::default(), &Host::default())), Vec::new(), "no run.json"),
+        (
+            refusal(Prepared::resume(folder.path(), RunChanges::default(), &Host::default())),
+            vec![Setting::Out],
+            "holds no run.json: a run's folder, as `out` makes it, has one",
+        ),
     ] {
         assert_eq!(error.blame(), Blame::Input);
         assert!(error.to_string().contains(words), "{error}");

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::DESCRIPTION;
-use crate::{Refusal, RunError, RunSpec, documents};
+use crate::refusal::{Refusal, Setting};
+use crate::{RunError, RunSpec, documents};
 
 /// Counts changes of `run.json`.
 const VERSION: u32 = 2;
@@ -62,8 +63,8 @@ impl Description {
         let file = folder.join(DESCRIPTION);
         let text = match documents::RUN.text(&file) {
             Err(error) if error.is_missing() => {
-                let rule = "a run's folder, as train --out writes it, has one";
-                return Err(Refusal::new(format!("{} holds no run.json: {rule}", folder.display())).into());
+                let refusal = Refusal::new(format!("{} holds no run.json: a run's folder, as ", folder.display()));
+                return Err(refusal.name(Setting::Out).text(" makes it, has one").into());
             }
             text => text?,
         };
