@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 18] = [
+const CRATES: [(&str, &[&str]); 19] = [
     (
         "quadrille",
         &[
+            "measure",
             "engine",
             "hugging-face",
             "papers",
@@ -27,6 +28,7 @@ const CRATES: [(&str, &[&str]); 18] = [
     ),
     ("proofs", &["engine", "draws", "comm", "step", "spec"]),
     ("draws", &["spec"]),
+    ("measure", &["engine", "cost", "comm", "tensor", "step", "spec"]),
     ("engine", &["oracle", "data", "checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),

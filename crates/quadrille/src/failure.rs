@@ -6,6 +6,7 @@ use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
+use quadrille_measure::{Blame, MeasureError, Named, Refusal};
 use quadrille_plan::native::Nothing;
 use quadrille_spec::{LedgerDifference, SpecError};
 use quadrille_step::StepError;
@@ -125,6 +126,33 @@ impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         Self::Run(error.into())
     }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::usage(refusal.spelled(flag))
+    }
+}
+
+impl From<MeasureError> for Failure {
+    fn from(error: MeasureError) -> Self {
+        match (error.blame(), error) {
+            (_, MeasureError::Refused(refusal)) => refusal.into(),
+            (Blame::Input, error) => Self::Usage(error.into()),
+            (Blame::Work, error) => Self::Run(error.into()),
+        }
+    }
+}
+
+/// How a part of what is measured is written on the command line.
+fn flag(named: Named) -> String {
+    let flag = match named {
+        Named::NcclTests => "from-nccl-tests".to_owned(),
+        Named::Osu => "from-osu".to_owned(),
+        Named::MeasuredStep => "from-step".to_owned(),
+        named => named.key().replace('_', "-"),
+    };
+    format!("--{flag}")
 }
 
 impl From<HuggingFaceError> for Failure {

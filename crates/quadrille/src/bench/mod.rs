@@ -1,7 +1,6 @@
 //! `quadrille bench`: speeds beside yardsticks, measured in the same run wherever they can be.
 
 pub mod arguments;
-pub mod calibration;
 pub mod collectives;
 mod gemm;
 mod pipeline;

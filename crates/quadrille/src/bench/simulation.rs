@@ -7,12 +7,12 @@
 
 use quadrille_cost::simulation::{Simulation, simulate};
 use quadrille_engine::{Hyper, TrainOptions, TrainOutcome, WAITING};
+use quadrille_measure::constants::Constants as Calibration;
 use quadrille_spec::{Axis, Layout, LayoutRequest, Linear, Model, Schedule};
 use quadrille_step::StepProgram;
 use serde::Serialize;
 
 use crate::bench::arguments::BenchSimulationArguments;
-use crate::bench::calibration::Calibration;
 use crate::bench::median;
 use crate::bench::step::{measured, steps};
 use crate::failure::Failure;

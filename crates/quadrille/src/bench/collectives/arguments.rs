@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
+use quadrille_measure::collectives::Collective;
 use quadrille_spec::{Algorithm, CollectiveKind, SpecError};
 
-use super::measure::Collective;
 use super::sizes::Sizes;
 
 /// Collectives between ranks, by every algorithm of this program, beside what the transport brings (native: shared memory

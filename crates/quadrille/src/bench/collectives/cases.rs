@@ -1,10 +1,10 @@
 //! What is measured, from what was typed: checked before anything runs.
 
 use quadrille_comm::{JobOptions, World};
+use quadrille_measure::collectives::{Collective, Runs};
 use quadrille_spec::{Algorithm, Choice, Nodes, Routing, SpecError, Tier};
 
 use super::arguments::BenchCollectivesArguments;
-use super::measure::{Collective, Runs};
 use super::sizes::ELEMENT_BYTES;
 use crate::failure::Failure;
 use crate::launch::Launch;

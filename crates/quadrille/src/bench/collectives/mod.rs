@@ -6,7 +6,6 @@
 pub mod arguments;
 mod cases;
 mod heatmap;
-mod measure;
 mod rates;
 mod sizes;
 mod table;
@@ -15,12 +14,12 @@ use std::path::Path;
 
 use indicatif::ProgressBar;
 use quadrille_engine::EngineError;
+use quadrille_measure::collectives::{Collective, copy as plain_copy, slowest, times};
 use quadrille_spec::Algorithm;
 use serde::Serialize;
 
 use self::arguments::BenchCollectivesArguments;
 use self::cases::{Case, Cases};
-use self::measure::{Collective, slowest, times};
 use self::rates::Measured;
 use crate::bench::median;
 use crate::failure::Failure;
@@ -28,8 +27,6 @@ use crate::files::check_writable;
 use crate::launch::Launch;
 use crate::output::{csv, print_json, print_text, write_file};
 use crate::paths;
-
-pub use self::measure::{Buffers, Run, all_gather, all_reduce, reduce_scatter, time};
 
 #[derive(Serialize)]
 struct Document {
@@ -78,7 +75,7 @@ fn measure_all(cases: &Cases, launch: &Launch) -> Result<Vec<Measured>, EngineEr
 fn measure(cases: &Cases, case: &Case) -> Result<Vec<Measured>, EngineError> {
     let copy = || {
         let job = cases.job(case, Algorithm::Native);
-        times(&job, [case.full(), case.full()], cases.runs, measure::copy).map(|times| median(slowest(&times)))
+        times(&job, [case.full(), case.full()], cases.runs, plain_copy).map(|times| median(slowest(&times)))
     };
     let before = copy()?;
     let mut measured = Vec::new();

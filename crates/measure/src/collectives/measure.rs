@@ -1,7 +1,6 @@
 //! Times of collectives on all ranks: one function runs a body as every rank and returns plain numbers by rank. Nothing
 //! here prints.
 
-use std::error::Error;
 use std::mem::take;
 
 use quadrille_comm::{Group, JobOptions, RankContext, Reduction, run_job};
@@ -9,10 +8,8 @@ use quadrille_engine::EngineError;
 use quadrille_spec::CollectiveKind;
 use quadrille_tensor::Buffer;
 
-use crate::bench::{filled, median, seconds};
+use crate::timing::{Fault, filled, median, seconds};
 
-/// Why a rank stopped.
-pub type Fault = Box<dyn Error + Send + Sync>;
 /// The full buffer and a second one, through a collective and back.
 pub type Buffers = [Buffer<f32>; 2];
 /// How a collective runs.

@@ -1,0 +1,19 @@
+//! Measures this machine and this program.
+//!
+//! [`calibration`] measures what a rank computes and what groups of ranks exchange, and makes of it the cluster for which
+//! layouts are planned; [`logs`] and [`step_fit`] read into a cluster what others have measured. [`constants`] are the few
+//! numbers of a simulated machine.
+
+pub mod calibration;
+pub mod collectives;
+pub mod constants;
+mod error;
+pub mod logs;
+mod memory;
+mod refusal;
+pub mod step_fit;
+mod steps;
+mod timing;
+
+pub use error::{Blame, MeasureError};
+pub use refusal::{Named, Refusal};
