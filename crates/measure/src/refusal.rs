@@ -21,6 +21,8 @@ pub enum Named {
     MeasuredStep,
     /// What ran the measured steps.
     Framework,
+    /// Steps of each layout.
+    Steps,
 }
 
 impl Named {
@@ -34,6 +36,7 @@ impl Named {
             Self::Osu => "osu",
             Self::MeasuredStep => "step",
             Self::Framework => "framework",
+            Self::Steps => "steps",
         }
     }
 }

@@ -28,7 +28,7 @@ const CRATES: [(&str, &[&str]); 19] = [
     ),
     ("proofs", &["engine", "draws", "comm", "step", "spec"]),
     ("draws", &["spec"]),
-    ("measure", &["engine", "cost", "comm", "tensor", "step", "spec"]),
+    ("measure", &["engine", "plan", "cost", "comm", "tensor", "step", "spec"]),
     ("engine", &["oracle", "data", "checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),
