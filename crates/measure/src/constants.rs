@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::MeasureError;
 use crate::collectives::{all_reduce, time};
-use crate::steps::steps;
+use crate::step::steps;
 
 /// Elements of the all-reduces that give latency and bandwidth: nothing much, and the activations of a small layer.
 const ALL_REDUCES: [usize; 2] = [1, 1 << 19];

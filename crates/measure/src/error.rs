@@ -3,6 +3,7 @@
 use quadrille_cost::native::PriceError;
 use quadrille_cost::simulation::SimulationError;
 use quadrille_engine::EngineError;
+use quadrille_plan::native::Nothing;
 use quadrille_spec::SpecError;
 use quadrille_step::StepError;
 
@@ -28,6 +29,12 @@ pub enum MeasureError {
     /// A step that cannot be simulated.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// A search that finds nothing.
+    #[error(transparent)]
+    Nothing(#[from] Nothing),
+    /// The system gives no threads.
+    #[error(transparent)]
+    Pool(#[from] rayon::ThreadPoolBuildError),
     /// The ranks' work.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -85,9 +92,11 @@ impl MeasureError {
             | Self::TooFew { .. }
             | Self::Spec(_)
             | Self::Step(_)
+            | Self::Nothing(_)
             | Self::Price(PriceError::Spec(_) | PriceError::Step(_)) => Blame::Input,
             Self::Price(PriceError::Simulation(_))
             | Self::Simulation(_)
+            | Self::Pool(_)
             | Self::Engine(_)
             | Self::Layout { .. }
             | Self::NoStep

@@ -23,6 +23,14 @@ pub enum Named {
     Framework,
     /// Steps of each layout.
     Steps,
+    /// Sequences in a step.
+    GlobalBatch,
+    /// Milliseconds of a forward pass.
+    PassMs,
+    /// Bytes of buffers.
+    Sizes,
+    /// How collectives are carried out.
+    Algorithms,
 }
 
 impl Named {
@@ -37,6 +45,10 @@ impl Named {
             Self::MeasuredStep => "step",
             Self::Framework => "framework",
             Self::Steps => "steps",
+            Self::GlobalBatch => "global_batch",
+            Self::PassMs => "pass_ms",
+            Self::Sizes => "sizes",
+            Self::Algorithms => "algorithms",
         }
     }
 }

@@ -19,13 +19,13 @@ pub struct CalibrationSpec {
     pub ranks: usize,
     /// Ranks that share a node: a divisor of `ranks`.
     pub per_node: usize,
-    /// Threads of each rank.
+    /// Threads of each rank, at least one.
     pub threads: usize,
-    /// Runs of each measurement, of which the median counts.
+    /// Runs of each measurement, at least one; the median counts.
     pub runs: usize,
     /// Fewer shapes and sizes.
     pub quick: bool,
-    /// Cores that the ranks of this machine share.
+    /// Cores that the ranks of this machine share, at least one.
     pub cores: usize,
     /// Ranks of this machine.
     pub ranks_here: usize,

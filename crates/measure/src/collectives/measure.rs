@@ -21,9 +21,9 @@ pub struct Collective {
     /// Its kind.
     pub kind: CollectiveKind,
     /// Elements of its buffers, of those of the full buffer and of a rank's part of it.
-    pub lengths: fn(usize, usize) -> [usize; 2],
+    pub(super) lengths: fn(usize, usize) -> [usize; 2],
     /// How it runs.
-    pub run: Run,
+    pub(super) run: Run,
 }
 
 impl Collective {
@@ -42,7 +42,7 @@ impl Collective {
 pub enum Runs {
     /// So many.
     Exactly(u32),
-    /// As many as [`ENOUGH_SECONDS`] hold, 5 to 21: what is usual.
+    /// As many as 0.25 seconds hold, 5 to 21: what is usual.
     Enough,
 }
 
