@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 21] = [
+const CRATES: [(&str, &[&str]); 22] = [
     (
         "quadrille",
         &[
             "verify",
             "run",
+            "measure",
             "engine",
             "hugging-face",
             "papers",
@@ -22,7 +23,6 @@ const CRATES: [(&str, &[&str]); 21] = [
             "checkpoint",
             "comm-mpi",
             "comm",
-            "tensor",
             "step",
             "files",
             "spec",
@@ -31,6 +31,7 @@ const CRATES: [(&str, &[&str]); 21] = [
     ("proofs", &["draws", "verify", "engine", "comm", "step", "spec"]),
     ("draws", &["spec"]),
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
+    ("measure", &["engine", "papers", "plan", "cost", "comm", "tensor", "step", "spec"]),
     ("run", &["engine", "hugging-face", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
     ("engine", &["checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),

@@ -6,9 +6,10 @@ use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
+use quadrille_measure::{self as measure, MeasureError};
 use quadrille_plan::native::Nothing;
-use quadrille_run::{Blame, Refusal, RunError, Setting};
-use quadrille_spec::{LedgerDifference, SpecError};
+use quadrille_run::{Refusal, RunError, Setting};
+use quadrille_spec::{Blame, LedgerDifference, Named, SpecError};
 use quadrille_step::StepError;
 
 use crate::output::tell;
@@ -126,6 +127,33 @@ impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         Self::Run(error.into())
     }
+}
+
+impl From<measure::Refusal> for Failure {
+    fn from(refusal: measure::Refusal) -> Self {
+        Self::usage(refusal.spelled(measuring_flag))
+    }
+}
+
+impl From<MeasureError> for Failure {
+    fn from(error: MeasureError) -> Self {
+        match (error.blame(), error) {
+            (_, MeasureError::Refused(refusal)) => refusal.into(),
+            (Blame::Input, error) => Self::Usage(error.into()),
+            (Blame::Work, error) => Self::Run(error.into()),
+        }
+    }
+}
+
+/// How a part of what is measured is written on the command line.
+fn measuring_flag(setting: measure::Setting) -> String {
+    let flag = match setting {
+        measure::Setting::NcclTests => "from-nccl-tests".to_owned(),
+        measure::Setting::Osu => "from-osu".to_owned(),
+        measure::Setting::MeasuredStep => "from-step".to_owned(),
+        other => other.key().replace('_', "-"),
+    };
+    format!("--{flag}")
 }
 
 impl From<HuggingFaceError> for Failure {

@@ -8,7 +8,7 @@ use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_files::{FileError, reason};
 use quadrille_hugging_face::HuggingFaceError;
-use quadrille_spec::{LedgerDifference, SpecError};
+use quadrille_spec::{Blame, LedgerDifference, SpecError};
 use quadrille_step::StepError;
 
 use crate::Refusal;
@@ -69,15 +69,6 @@ pub enum RunError {
     /// A run that has counted other than was predicted.
     #[error("the counted ledger differs from the predicted one: {0}")]
     Ledger(LedgerDifference),
-}
-
-/// What is at fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blame {
-    /// What was asked for, or a file that it names: asking again as before fails again.
-    Input,
-    /// The work: a rank, the machine, the disk.
-    Work,
 }
 
 impl RunError {

@@ -63,7 +63,7 @@ mod trace;
 mod tuned;
 pub mod units;
 
-pub use error::{Blame, RunError};
+pub use error::RunError;
 pub use execute::{Ended, OnEvent, RunOutcome};
 pub use folder::{Description, Event, Known, Lock, Recorded, checkpoints};
 pub use paths::written_over;

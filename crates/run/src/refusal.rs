@@ -1,6 +1,6 @@
 //! Input that cannot be used, in words that each caller spells in its own way.
 
-use std::fmt;
+use quadrille_spec::{Named, Unusable};
 
 /// A choice of a run that messages name. A program calls it as it is called in a [`crate::RunSpec`]; a command line may call
 /// it by a flag ([`Refusal::spelled`]).
@@ -64,9 +64,8 @@ pub enum Setting {
     Changes,
 }
 
-impl Setting {
-    /// What it is called where runs are described.
-    pub fn key(self) -> &'static str {
+impl Named for Setting {
+    fn key(self) -> &'static str {
         match self {
             Self::Out => "out",
             Self::Resume => "resume",
@@ -100,80 +99,5 @@ impl Setting {
     }
 }
 
-/// Input that cannot be used: a rule that is broken, and what would help. It knows which choices it names, so that every
-/// caller may spell them in its own way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    parts: Vec<Part>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
-    Text(String),
-    Name(Setting),
-}
-
-impl Refusal {
-    /// One that begins with words.
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self { parts: vec![Part::Text(text.into())] }
-    }
-
-    /// One that begins with the name of a choice.
-    pub(crate) fn of(setting: Setting) -> Self {
-        Self { parts: vec![Part::Name(setting)] }
-    }
-
-    /// Goes on with words.
-    #[must_use]
-    pub(crate) fn text(mut self, text: impl Into<String>) -> Self {
-        self.parts.push(Part::Text(text.into()));
-        self
-    }
-
-    /// Goes on with the name of a choice.
-    #[must_use]
-    pub(crate) fn name(mut self, setting: Setting) -> Self {
-        self.parts.push(Part::Name(setting));
-        self
-    }
-
-    /// The choices that it names, in the order of the words.
-    pub fn settings(&self) -> impl Iterator<Item = Setting> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::Text(_) => None,
-            Part::Name(setting) => Some(*setting),
-        })
-    }
-
-    /// The words, with the names that `name` gives the choices.
-    pub fn spelled(&self, name: impl Fn(Setting) -> String) -> String {
-        let parts = self.parts.iter().map(|part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Name(setting) => name(*setting),
-        });
-        parts.collect()
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.spelled(|setting| format!("`{}`", setting.key())))
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn choices_are_named_as_the_caller_calls_them() {
-        let refusal = Refusal::of(Setting::Threads).text(" 0: a rank has at least one; see ").name(Setting::Steps);
-        assert_eq!(refusal.to_string(), "`threads` 0: a rank has at least one; see `steps`");
-        let spelled = refusal.spelled(|setting| format!("--{}", setting.key()));
-        assert_eq!(spelled, "--threads 0: a rank has at least one; see --steps");
-        assert_eq!(refusal.settings().collect::<Vec<_>>(), [Setting::Threads, Setting::Steps]);
-    }
-}
+/// What a run cannot use.
+pub type Refusal = Unusable<Setting>;

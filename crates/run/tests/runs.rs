@@ -132,7 +132,7 @@ fn what_is_refused_names_its_choices_and_is_the_inputs_fault() {
         assert_eq!(error.blame(), Blame::Input);
         assert!(error.to_string().contains(words), "{error}");
         let RunError::Refused(refusal) = &error else { panic!("{error:?}") };
-        assert_eq!(refusal.settings().collect::<Vec<_>>(), settings, "{error}");
+        assert_eq!(refusal.names().collect::<Vec<_>>(), settings, "{error}");
     }
 }
 

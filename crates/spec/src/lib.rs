@@ -55,6 +55,7 @@ mod routing_seconds;
 mod rules;
 mod targets;
 mod toml_text;
+mod unusable;
 
 pub use attention::{Attention, Rotary, RotaryScaling};
 pub use axis::{Axis, AxisOrder, AxisSet};
@@ -93,3 +94,4 @@ pub use routing::{Algorithm, Choice, Collectives, Route, Routing};
 pub use rules::{Rule, Scope};
 pub use targets::IGNORED;
 pub use toml_text::{check_name, read as read_toml};
+pub use unusable::{Blame, Named, Unusable};

@@ -1,76 +1,27 @@
 //! `quadrille bench step`: a whole optimizer step beside the rate of the matrix library.
-//!
-//! Letters: L layers, h hidden, f perceptron width, V vocabulary, T tokens of a sequence.
 
-use std::collections::BTreeMap;
-
-use quadrille_engine::{Cpu, EngineError, Hyper, Real, TrainOptions, TrainOutcome, random_batch, train};
+use quadrille_engine::{Hyper, TrainOptions};
+use quadrille_measure::step::{MeasuredStep, Scaling, YARDSTICK, measure};
 use quadrille_run::resources;
-use quadrille_spec::{Block, ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
+use quadrille_spec::Model;
 use quadrille_step::StepProgram;
-use quadrille_tensor::{Buffer, ProductShape, Transpose, library_matmul};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::BenchStepArguments;
-use crate::bench::{filled, layout, median, percent, seconds};
+use crate::bench::{layout, percent};
 use crate::describe::{layout_json, summary};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{bytes, print_json, print_text, table};
 use crate::settings;
 
-/// The yardstick's product, [m, k] [k, n]: GPT-2's widest linear layer on 1024 tokens.
-const YARDSTICK: [usize; 3] = [1024, 3072, 768];
-/// Runs of it, after one that warms up; the fastest counts.
-const YARDSTICK_RUNS: usize = 9;
-
 #[derive(Serialize)]
-struct Document {
-    model: Model,
+struct Document<'a> {
+    model: &'a Model,
     layout: Value,
-    /// Of each rank.
-    threads: usize,
-    /// Measured ones.
-    steps: u64,
-    /// The median.
-    step_ms: f64,
-    /// Every measured step, in order.
-    step_ms_each: Vec<f64>,
-    tokens_per_second: f64,
-    /// Of products and attention, from the model's sizes: padding and replicated work do not count.
-    flops_per_step: u64,
-    gflops: f64,
-    /// What the matrix library reaches with as many threads as all ranks have together.
-    gemm_gflops: f64,
-    /// The same before and after the steps, of which the larger counts: far apart on a machine that is not quiet.
-    gemm_gflops_each: [f64; 2],
-    /// `gflops / gemm_gflops`.
-    ratio: f64,
-    /// The most resident memory of the process up to the last measured step, where the system tells.
-    peak_rss_bytes: Option<u64>,
-    /// Buffers and optimizer states of all ranks.
-    allocated_bytes: u64,
-    /// By operation kind; `wait` is communication that computation did not hide.
-    breakdown: BTreeMap<String, Share>,
     #[serde(flatten)]
-    scaling: Option<Scaling>,
-}
-
-/// Time of one operation kind in a step, the mean over measured steps and ranks.
-#[derive(Default, Serialize)]
-struct Share {
-    seconds: f64,
-    /// Of the mean step.
-    percent: f64,
-}
-
-/// The same batch on one rank with the threads of all.
-#[derive(Serialize)]
-struct Scaling {
-    one_rank_tokens_per_second: f64,
-    /// Throughput over that of one rank.
-    scaling: f64,
+    measured: &'a MeasuredStep,
 }
 
 /// Measures and reports.
@@ -86,179 +37,43 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
     };
     let program = StepProgram::new(&settings.model, &layout)?;
     resources::check(&program, options.threads, &Launch::THREADS, 0)?;
-    let document = match layout.dtype {
-        ElementType::F32 => measure::<f32>(&program, &options, !arguments.no_scaling)?,
-        ElementType::F64 => measure::<f64>(&program, &options, !arguments.no_scaling)?,
-    };
-    if arguments.json { print_json(&document) } else { print_text(&text(&program, &document)) }
-}
-
-/// Steps on the layout, on one rank if it has several, and the yardstick before and after.
-fn measure<T: Real>(program: &StepProgram, options: &TrainOptions, scaling: bool) -> Result<Document, Failure> {
-    let layout = &program.layout;
-    let (ranks, tokens) = (layout.grid.ranks(), layout.tokens_per_step() as f64);
-    let threads = ranks * options.threads;
-    let before = yardstick::<T>(threads);
-    let outcome = steps::<T>(program, options)?;
-    let peak_rss_bytes = resources::proc_bytes("/proc/self/status", "VmHWM");
-    let gemm_gflops_each = [before, yardstick::<T>(threads)];
-    let gemm_gflops = gemm_gflops_each[0].max(gemm_gflops_each[1]);
-    let step_seconds = median_step(&outcome);
-    let scaling = match scaling && ranks > 1 {
-        true => Some(one_rank::<T>(program, options, tokens / step_seconds)?),
-        false => None,
-    };
-    let flops_per_step = flops_per_token(&program.model, layout.seq_len) * layout.tokens_per_step() as u64;
-    let gflops = flops_per_step as f64 / step_seconds / 1e9;
-    Ok(Document {
-        model: program.model.clone(),
-        layout: layout_json(layout),
-        threads: options.threads,
-        steps: options.steps - 1,
-        step_ms: 1e3 * step_seconds,
-        step_ms_each: measured(&outcome).map(|seconds| 1e3 * seconds).collect(),
-        tokens_per_second: tokens / step_seconds,
-        flops_per_step,
-        gflops,
-        gemm_gflops,
-        gemm_gflops_each,
-        ratio: gflops / gemm_gflops,
-        peak_rss_bytes,
-        allocated_bytes: outcome
-            .counted
-            .iter()
-            .flat_map(|counted| &counted.ranks)
-            .map(|rank| rank.memory.allocated)
-            .sum(),
-        breakdown: breakdown(&outcome),
-        scaling,
-    })
-}
-
-/// Trains on random samples.
-pub(super) fn steps<T: Real>(program: &StepProgram, options: &TrainOptions) -> Result<TrainOutcome, EngineError> {
-    let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
-    train::<Cpu<T>>(program, options, &batch, None, &mut |_| Ok(()))
-}
-
-/// Seconds of every step but the first.
-pub(super) fn measured(outcome: &TrainOutcome) -> impl Iterator<Item = f64> {
-    outcome.records.iter().skip(1).map(|record| record.seconds)
-}
-
-fn median_step(outcome: &TrainOutcome) -> f64 {
-    median(measured(outcome).collect())
-}
-
-/// Runs the batch on one rank, in one pass, with the threads of all ranks.
-fn one_rank<T: Real>(program: &StepProgram, options: &TrainOptions, throughput: f64) -> Result<Scaling, Failure> {
-    let layout = &program.layout;
-    let alone = StepProgram::new(&program.model, &on_one_rank(&program.model, layout)?)?;
-    let options = TrainOptions { threads: layout.grid.ranks() * options.threads, ..options.clone() };
-    let seconds = median_step(&steps::<T>(&alone, &options)?);
-    let one_rank_tokens_per_second = layout.tokens_per_step() as f64 / seconds;
-    Ok(Scaling { one_rank_tokens_per_second, scaling: throughput / one_rank_tokens_per_second })
-}
-
-/// The same batch and types, uncut.
-fn on_one_rank(model: &Model, layout: &Layout) -> Result<Layout, SpecError> {
-    let request = LayoutRequest {
-        activations: layout.activations,
-        overlap: layout.overlap,
-        seq_len: Some(layout.seq_len),
-        dtype: layout.dtype,
-        ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, layout.global_batch)
-    };
-    Layout::new(model, &request)
-}
-
-/// GFLOP/s of the matrix library's own threads.
-fn yardstick<T: Real>(threads: usize) -> f64 {
-    let [m, n, k] = YARDSTICK;
-    let (a, b, mut c) = (filled::<T>(m * k), filled::<T>(k * n), Buffer::new(m * n));
-    let shape = ProductShape { stored: Transpose::Nn, m, n, k };
-    let mut once = || seconds(|| library_matmul(threads, shape, &a, &b, &mut c, false));
-    once();
-    let fastest = (0..YARDSTICK_RUNS).map(|_| once()).fold(f64::INFINITY, f64::min);
-    2.0 * (m * n * k) as f64 / fastest / 1e9
-}
-
-/// Forward and backward: 6 FLOPs per token and weight that is multiplied, 4 where no gradient goes further back (the
-/// embedding of patches), 12 T and the width of all heads per layer in attention, without causal discount.
-fn flops_per_token(model: &Model, seq_len: usize) -> u64 {
-    let [h, v, t] = [model.hidden, model.vocab, seq_len].map(|size| size as u64);
-    let of_block =
-        |block: &Block| 6 * block.product_weights(model.hidden) as u64 + 12 * t * block.attention.width() as u64;
-    let ends = match model.patch_values {
-        None => 6 * v * h,
-        Some(values) => (4 + 6) * values as u64 * h,
-    };
-    model.blocks.iter().map(of_block).sum::<u64>() + ends
-}
-
-/// Mean seconds of a step by operation kind.
-fn breakdown(outcome: &TrainOutcome) -> BTreeMap<String, Share> {
-    let steps: Vec<f64> = measured(outcome).collect();
-    let divisor = (steps.len() * outcome.ranks.len()) as f64;
-    let mean_step = steps.iter().sum::<f64>() / steps.len() as f64;
-    let mut breakdown: BTreeMap<String, Share> = BTreeMap::new();
-    for (name, seconds) in outcome.ranks.iter().flat_map(|rank| &rank.breakdown) {
-        let share = breakdown.entry(name.clone()).or_default();
-        share.seconds += seconds / divisor;
-        share.percent = 100.0 * share.seconds / mean_step;
+    let measured = measure(&program, &options, !arguments.no_scaling)?;
+    if arguments.json {
+        let (model, layout) = (&program.model, layout_json(&program.layout));
+        return print_json(&Document { model, layout, measured: &measured });
     }
-    breakdown
+    print_text(&text(&program, &measured))
 }
 
-fn text(program: &StepProgram, document: &Document) -> String {
-    let each = document.step_ms_each.iter().map(|step| format!("{step:.1}")).collect::<Vec<_>>().join(", ");
-    let ([m, n, k], [before, after]) = (YARDSTICK, document.gemm_gflops_each);
-    let threads = document.threads * program.layout.grid.ranks();
-    let resident = document.peak_rss_bytes.map_or("unknown".to_owned(), bytes);
+fn text(program: &StepProgram, measured: &MeasuredStep) -> String {
+    let each = measured.step_ms_each.iter().map(|step| format!("{step:.1}")).collect::<Vec<_>>().join(", ");
+    let ([m, n, k], [before, after]) = (YARDSTICK, measured.gemm_gflops_each);
+    let threads = measured.threads * program.layout.grid.ranks();
+    let resident = measured.peak_rss_bytes.map_or("unknown".to_owned(), bytes);
     let mut lines = vec![
-        ("threads", format!("{} per rank", document.threads)),
-        ("step", format!("{:.1} ms, median of {each}", document.step_ms)),
-        ("rate", format!("{:.0} tokens/s, {:.1} GFLOP/s", document.tokens_per_second, document.gflops)),
+        ("threads", format!("{} per rank", measured.threads)),
+        ("step", format!("{:.1} ms, median of {each}", measured.step_ms)),
+        ("rate", format!("{:.0} tokens/s, {:.1} GFLOP/s", measured.tokens_per_second, measured.gflops)),
         (
             "library",
             format!(
                 "{:.1} GFLOP/s on {m}x{n}x{k} {} with {threads} threads ({before:.1} before the steps, {after:.1} after)",
-                document.gemm_gflops, program.layout.dtype
+                measured.gemm_gflops, program.layout.dtype
             ),
         ),
-        ("ratio", percent(document.ratio)),
-        ("memory", format!("{resident} resident at peak, {} in buffers", bytes(document.allocated_bytes))),
+        ("ratio", percent(measured.ratio)),
+        ("memory", format!("{resident} resident at peak, {} in buffers", bytes(measured.allocated_bytes))),
     ];
-    if let Some(Scaling { one_rank_tokens_per_second, scaling }) = document.scaling {
+    if let Some(Scaling { one_rank_tokens_per_second, scaling }) = measured.scaling {
         let alone = format!("{one_rank_tokens_per_second:.0} tokens/s on one rank with {threads} threads");
         lines.push(("scaling", format!("{} of {alone}", percent(scaling))));
     }
     let head: String = lines.into_iter().map(|(name, value)| format!("{name:<8}{value}\n")).collect();
-    let mut shares: Vec<_> = document.breakdown.iter().collect();
+    let mut shares: Vec<_> = measured.breakdown.iter().collect();
     shares.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
     let rows: Vec<Vec<String>> = shares
         .into_iter()
         .map(|(name, share)| vec![name.clone(), format!("{:.6}", share.seconds), format!("{:.1}", share.percent)])
         .collect();
     summary(program) + &head + "\n" + &table(&["operation", "s per step", "%"], &rows)
-}
-
-#[cfg(test)]
-mod tests {
-    use quadrille_step::predict;
-
-    use super::*;
-
-    /// On one rank nothing is padded or done twice: the model's FLOPs are those of the program.
-    #[test]
-    fn flops_of_the_model_are_those_of_one_rank() {
-        for name in ["gpt-tiny", "gpt2-124m", "llama-tiny", "vit-tiny"] {
-            let model = Model::preset(name).unwrap();
-            let grid = Grid::new(1, 1, 1, 1).unwrap();
-            let request = LayoutRequest { seq_len: Some(16), ..LayoutRequest::new(grid, 4) };
-            let layout = Layout::new(&model, &request).unwrap();
-            let counted = predict(&StepProgram::new(&model, &layout).unwrap()).ranks[0].flops.total();
-            assert_eq!(flops_per_token(&model, 16) * layout.tokens_per_step() as u64, counted, "{name}");
-        }
-    }
 }

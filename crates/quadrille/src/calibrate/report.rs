@@ -1,13 +1,11 @@
 //! What was measured, for people and as JSON.
 
 use quadrille_cost::native::Deviation;
+use quadrille_measure::calibration::{CalibrationSpec, Case, Compared, Fitted, Measured, Measurements};
 use quadrille_spec::{Algorithm, Cluster, RateUnit, Tier};
 use serde_json::{Value, json};
 
 use super::arguments::CalibrateArguments;
-use super::cases::Case;
-use super::tiers::{Compared, Fitted, compared};
-use super::{Measured, Measurements, Setup};
 use crate::bench::percent;
 use crate::failure::Failure;
 use crate::output::{bytes, decimal, print_json, print_text, remark, table};
@@ -38,7 +36,7 @@ pub fn warn(warnings: &[String]) {
 }
 
 fn warnings(measured: &Measurements) -> Vec<String> {
-    let Setup { ranks_here, threads, cores, .. } = measured.setup;
+    let CalibrationSpec { ranks_here, threads, cores, .. } = measured.setup.spec;
     let noisy = measured.cases.iter().filter(|measured| measured.runs.spread > MUCH).count();
     let mut warnings = Vec::new();
     if noisy > 0 {
@@ -48,7 +46,7 @@ fn warnings(measured: &Measurements) -> Vec<String> {
             percent(MUCH)
         ));
     }
-    if measured.setup.crowding() > 1.0 {
+    if measured.setup.spec.crowding() > 1.0 {
         warnings.push(format!(
             "{ranks_here} ranks of {threads} threads share {cores} cores: what was measured is a rank's share of them"
         ));
@@ -57,7 +55,7 @@ fn warnings(measured: &Measurements) -> Vec<String> {
 }
 
 fn head(measured: &Measurements, cluster: &Cluster) -> String {
-    let Setup { ranks, per_node, threads, runs, .. } = measured.setup;
+    let CalibrationSpec { ranks, per_node, threads, runs, .. } = measured.setup.spec;
     let mut lines = vec![format!(
         "{ranks} ranks, {per_node} to a node, {threads} threads each; medians of {runs} runs, in {:.1} s",
         measured.seconds
@@ -141,7 +139,7 @@ fn collectives(measured: &Measurements, fitted: &Fitted) -> String {
 }
 
 /// The fitted tiers and what the fit leaves.
-pub fn tiers(fitted: &Fitted) -> String {
+fn tiers(fitted: &Fitted) -> String {
     let row = |(tier, error): (&Tier, &Deviation)| {
         vec![
             tier.name.clone(),
@@ -170,7 +168,7 @@ fn algorithms(measured: &Measurements) -> String {
         let [small, large] = [one.small, one.large].map(|ratio| format!("{ratio:.2}"));
         vec![one.algorithm.to_string(), one.collective.name().to_owned(), small, large]
     };
-    let rows: Vec<Vec<String>> = compared(measured).iter().map(row).collect();
+    let rows: Vec<Vec<String>> = measured.compared().iter().map(row).collect();
     table(&["algorithm", "collective", "over native, to 64 KiB", "above"], &rows)
 }
 
@@ -191,7 +189,7 @@ fn document(
         "tier_errors": fitted.errors,
         "error": fitted.error,
         "errors_by_collective": by_kind,
-        "algorithms": compared(measured),
+        "algorithms": measured.compared(),
         "group_bandwidths": cluster.group_bandwidths,
         "calibration": cluster.calibration,
         "warnings": warnings,

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
-use quadrille_spec::{Algorithm, CollectiveKind, SpecError};
+use quadrille_measure::collectives::Collective;
+use quadrille_spec::{Algorithm, SpecError};
 
-use super::measure::Collective;
 use super::sizes::Sizes;
 
 /// Collectives between ranks, by every algorithm of this program, beside what the transport brings (native: shared memory
@@ -79,12 +79,4 @@ fn algorithm(name: &str) -> Result<Algorithm, SpecError> {
 
 fn unknown(what: &'static str, name: &str, known: impl IntoIterator<Item = &'static str>) -> SpecError {
     SpecError::Unknown { what, name: name.to_owned(), known: known.into_iter().map(str::to_owned).collect() }
-}
-
-impl BenchCollectivesArguments {
-    /// The collectives, each once, in the order of [`Collective::ALL`].
-    pub fn collectives(&self) -> Vec<Collective> {
-        let kinds: Vec<CollectiveKind> = self.collective.iter().map(|collective| collective.kind).collect();
-        Collective::ALL.into_iter().filter(|collective| kinds.contains(&collective.kind)).collect()
-    }
 }

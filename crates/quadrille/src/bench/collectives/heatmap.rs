@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use quadrille_measure::collectives::Measured;
 use quadrille_spec::{Algorithm, CollectiveKind};
 
-use super::rates::Measured;
 use crate::drawing::{Anchor, Drawing};
 use crate::output::bytes;
 
@@ -181,8 +181,31 @@ fn number(speedup: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rates::tests::measured;
     use super::*;
+
+    /// What a drawing shows of something measured.
+    fn measured(kind: CollectiveKind, ranks: usize, part: usize, algorithm: Algorithm, ratio: f64) -> Measured {
+        let bytes = (ranks * part * 4) as u64;
+        Measured {
+            kind,
+            ranks,
+            per_node: ranks,
+            algorithm,
+            bytes,
+            size: bytes,
+            runs: 1,
+            seconds: 1e-3,
+            spread: 0.0,
+            algorithm_gb_s: 1.0,
+            bus_gb_s: 1.0,
+            ratio_to_native: ratio,
+            copy_gb_s: 1.0,
+            copy_total_gb_s: ranks as f64,
+            ratio_to_copy: 1.0,
+            predicted_seconds: None,
+            predicted_error: None,
+        }
+    }
 
     fn sample() -> Vec<Measured> {
         let kind = CollectiveKind::AllGather;

@@ -2,13 +2,12 @@
 
 use std::str::FromStr;
 
+use quadrille_measure::collectives::ELEMENT_BYTES;
 use quadrille_spec::SpecError;
 
 use crate::quantities::with_unit;
 
 const MIB: f64 = 1_048_576.0;
-/// What the elements of a buffer are: f32.
-pub const ELEMENT_BYTES: u64 = size_of::<f32>() as u64;
 /// The factor between the sizes of a range.
 const FACTOR: u64 = 4;
 const LARGEST: f64 = 1_099_511_627_776.0;

@@ -1,6 +1,7 @@
 //! What was measured, as text and as comma-separated values.
 
-use super::rates::Measured;
+use quadrille_measure::collectives::Measured;
+
 use crate::bench::percent;
 use crate::output::{bytes, shortest, table};
 

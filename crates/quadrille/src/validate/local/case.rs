@@ -1,46 +1,36 @@
-//! What is compared: layouts with their predictions, and how they are run.
+//! What is compared, from what was typed.
 
 use indicatif::ProgressBar;
-use quadrille_cost::native::{Framework, Problem};
-use quadrille_engine::{Cpu, Hyper, TrainOptions, random_batch, train};
-use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, choose, shuffled};
-use quadrille_run::resources;
-use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model};
-use quadrille_step::StepProgram;
+use quadrille_engine::{Hyper, TrainOptions};
+use quadrille_measure::MeasureError;
+use quadrille_measure::local::{Comparison, LocalCase, Row, check_steps, check_type};
+use quadrille_plan::local::choose;
+use quadrille_spec::{Axis, Layout, LayoutRequest};
 
 use super::arguments::ValidateLocalArguments;
-use super::comparison::{Comparison, Row};
 use super::machine;
+use quadrille_run::resources;
+
 use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
+use crate::plan::native::describe::sizes;
 use crate::settings;
 
-/// Layouts of one model on one machine.
+/// Layouts of one model on one machine, and what was left out.
 pub struct Case {
-    pub model: Model,
-    /// What steps are predicted for.
-    pub cluster: Cluster,
-    /// What of it nobody measured.
+    pub local: LocalCase,
+    /// What of the cluster nobody measured.
     pub assumed: Option<String>,
     pub ranks: usize,
     pub global_batch: usize,
     pub seq_len: usize,
-    pub options: TrainOptions,
     /// Whether a machine has more ranks' threads than cores.
     pub crowded: bool,
     /// How many of the grids are legal.
     pub legal: usize,
-    pub layouts: Vec<Predictable>,
     /// Grids that the model or the batch does not allow.
     pub skipped: Vec<Skipped>,
-}
-
-/// A layout that is to be run.
-pub struct Predictable {
-    pub layout: Layout,
-    /// Its prediction, or why there is none.
-    pub predicted: Result<Predicted, String>,
 }
 
 impl Case {
@@ -49,12 +39,7 @@ impl Case {
         check_flags(arguments)?;
         let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
         let typed = settings::typed(&arguments.layout, None, &launch.defaults(&settings::Defaults::USUAL)?)?;
-        if typed.request.dtype != ElementType::F32 {
-            return Err(Failure::usage(format!(
-                "dtype = {}: the native model predicts this program's steps in f32; use dtype = \"f32\" in the layout file",
-                typed.request.dtype
-            )));
-        }
+        check_type(typed.request.dtype)?;
         let ranks = typed.request.grid.ranks();
         launch.check_ranks(ranks)?;
         let per_node = typed.request.per_node.or_else(|| Some(typed.cluster.per_node(ranks)));
@@ -73,107 +58,62 @@ impl Case {
         };
         let (cluster, assumed) = machine::described(typed.cluster, launch.ranks_here(ranks), options.threads);
         let chosen = choose(legal.len(), arguments.layouts.unwrap_or(legal.len()), options.seed);
+        let layouts: Vec<Layout> = chosen.into_iter().map(|at| legal[at].clone()).collect();
         let (global_batch, seq_len) = (legal[0].global_batch, legal[0].seq_len);
-        let mut case = Self {
-            model: settings.model,
-            cluster,
-            assumed,
-            ranks,
-            global_batch,
-            seq_len,
-            crowded: launch.is_crowded(ranks, options.threads),
-            options,
-            legal: legal.len(),
-            layouts: Vec::new(),
-            skipped,
-        };
-        case.predict(chosen.into_iter().map(|at| legal[at].clone()))?;
+        let crowded = launch.is_crowded(ranks, options.threads);
+        let local = LocalCase::new(settings.model, cluster, layouts, options)?;
+        let case = Self { local, assumed, ranks, global_batch, seq_len, crowded, legal: legal.len(), skipped };
         case.check(launch)?;
         Ok(case)
     }
 
-    /// Prices the layouts.
-    fn predict(&mut self, layouts: impl Iterator<Item = Layout>) -> Result<(), Failure> {
-        let Self { model, cluster, .. } = &*self;
-        let problem = Problem::new(model, cluster, Framework::QUADRILLE, self.global_batch, self.seq_len)?;
-        let price =
-            |layout: &Layout| -> Result<Predicted, Failure> { Ok(Predicted::from(&problem.price_layout(layout)?)) };
-        let layouts = layouts.map(|layout| {
-            let predicted = price(&layout).map_err(|failure| failure.message());
-            Predictable { layout, predicted }
-        });
-        self.layouts = layouts.collect();
-        Ok(())
-    }
-
     /// Refuses what gives no comparison, and what this machine cannot run.
     fn check(&self, launch: &Launch) -> Result<(), Failure> {
-        let predicted = self.layouts.iter().filter(|layout| layout.predicted.is_ok()).count();
-        if predicted < 2 {
-            let refused = self.layouts.iter().find_map(|layout| layout.predicted.as_ref().err());
-            let reasons = self.skipped.iter().map(|skipped| &skipped.reason);
-            let why = refused.into_iter().chain(reasons).next().map_or(String::new(), |why| format!(" ({why})"));
-            return Err(Failure::usage(format!(
-                "--ranks {}: {predicted} of {} grids can be predicted and run{why}; a comparison needs at least 2: use more \
-                 ranks, other --axes or another --global-batch",
-                self.ranks,
-                self.legal + self.skipped.len(),
-            )));
-        }
-        let program = |layout: &Predictable| StepProgram::new(&self.model, &layout.layout);
-        let threads = self.options.threads;
-        self.layouts.iter().try_for_each(|layout| Ok(resources::check(&program(layout)?, threads, launch, 0)?))
+        self.local.check().map_err(|error| self.too_few(error))?;
+        let threads = self.local.options.threads;
+        self.local.programs().try_for_each(|program| Ok(resources::check(&program?, threads, launch, 0)?))
     }
 
-    /// Runs every layout and compares. The order is shuffled: what disturbs the machine for some time meets layouts that have
-    /// nothing in common, where neighbours of the enumeration are alike.
+    /// Says why there is nothing to compare, of all grids.
+    fn too_few(&self, error: MeasureError) -> Failure {
+        let MeasureError::TooFew { predicted, refused } = error else { return error.into() };
+        let refused = refused.map(|error| Failure::from(error).message());
+        let why = refused.or_else(|| self.skipped.first().map(|skipped| skipped.reason.clone()));
+        let why = why.map_or(String::new(), |why| format!(" ({why})"));
+        Failure::usage(format!(
+            "--ranks {}: {predicted} of {} grids can be predicted and run{why}; a comparison needs at least 2: use more \
+             ranks, other --axes or another --global-batch",
+            self.ranks,
+            self.legal + self.skipped.len(),
+        ))
+    }
+
+    /// Runs every layout and compares, with a bar for who watches.
     pub fn measure(&self, launch: &Launch) -> Result<Comparison, Failure> {
-        let bar = ProgressBar::with_draw_target(Some(self.layouts.len() as u64), launch.progress());
-        let run = |of: &Predictable| -> Result<Row, Failure> {
-            bar.set_message(of.layout.grid.to_string());
-            let (measured, ledger_equal) = self.run(&of.layout).map_err(|failure| match failure {
-                Failure::Run(error) => Failure::Run(error.context(of.layout.grid.to_string())),
-                usage => usage,
-            })?;
-            bar.inc(1);
-            let predicted = of.predicted.clone();
-            Ok(Row { layout: of.layout.clone(), predicted, measured, ledger_equal, places: [None; 2] })
-        };
-        let order = shuffled(self.layouts.len(), self.options.seed);
-        let rows = order.into_iter().map(|at| Ok((at, run(&self.layouts[at])?)));
-        let mut rows = rows.collect::<Result<Vec<_>, Failure>>()?;
+        let bar = ProgressBar::with_draw_target(Some(self.local.layouts.len() as u64), launch.progress());
+        let comparison = self.local.measure(&mut |progress| {
+            bar.set_position(progress.done as u64);
+            bar.set_message(progress.next.unwrap_or_default().to_owned());
+        })?;
         bar.finish_and_clear();
-        // Layouts that are predicted to be equal keep the order of their enumeration.
-        rows.sort_by_key(|(at, _)| *at);
-        Comparison::new(rows.into_iter().map(|(_, row)| row).collect())
+        Ok(comparison)
     }
+}
 
-    /// Trains for the steps; their times, and whether all transfers were the predicted ones.
-    fn run(&self, layout: &Layout) -> Result<(Measured, bool), Failure> {
-        let program = StepProgram::new(&self.model, layout)?;
-        let batch = random_batch(&self.model, self.options.seed, layout.seq_len);
-        let outcome = train::<Cpu<f32>>(&program, &self.options, &batch, None, &mut |_| Ok(()))?;
-        let step = |step: &quadrille_engine::RankStep| RankStep {
-            seconds: step.seconds,
-            operations: step.operations,
-            waiting: step.waiting,
-        };
-        let ranks: Vec<Vec<RankStep>> =
-            outcome.ranks.iter().map(|rank| rank.steps.iter().map(step).collect()).collect();
-        let measured = Measured::of(&ranks).ok_or_else(|| Failure::run("no step was measured"))?;
-        Ok((measured, outcome.difference.is_none()))
-    }
+/// `x=2,data=2`: axes above 1.
+pub fn name(row: &Row) -> String {
+    sizes(Axis::ALL.map(|axis| row.layout.grid.size(axis)))
+}
+
+/// Why nothing was predicted, if nothing was.
+pub fn not_predicted(row: &Row) -> Option<String> {
+    row.predicted.as_ref().err().map(|error| Failure::from(error.clone()).message())
 }
 
 /// Refuses flags by themselves.
 fn check_flags(arguments: &ValidateLocalArguments) -> Result<(), Failure> {
     let ValidateLocalArguments { steps, layouts, layout, .. } = arguments;
-    let least = WARM_UP_STEPS + 1;
-    if *steps < least as u64 {
-        return Err(Failure::usage(format!(
-            "--steps {steps}: the first {WARM_UP_STEPS} steps do not count; use at least {least}"
-        )));
-    }
+    check_steps(*steps)?;
     if let Some(layouts @ 0..=1) = layouts {
         return Err(Failure::usage(format!("--layouts {layouts}: an order is of at least 2 layouts; use 2 or more")));
     }

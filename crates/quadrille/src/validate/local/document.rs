@@ -1,11 +1,11 @@
 //! A comparison as JSON and as rows of CSV, with the same names: units at their end, percentages of the measured value.
 
+use quadrille_measure::local::{Comparison, Row};
 use quadrille_plan::local::{Predicted, WARM_UP_STEPS};
 use quadrille_spec::Axis;
 use serde_json::{Map, Value, json};
 
-use super::case::Case;
-use super::comparison::{Comparison, Row};
+use super::case::{Case, not_predicted};
 use crate::describe::layout_json;
 use crate::settings::processors;
 
@@ -13,17 +13,17 @@ use crate::settings::processors;
 pub fn document(case: &Case, comparison: &Comparison) -> Value {
     let layouts: Vec<Value> = comparison.rows.iter().map(entry).collect();
     json!({
-        "model": case.model,
-        "cluster": case.cluster.name,
+        "model": case.local.model,
+        "cluster": case.local.cluster.name,
         "assumed": case.assumed,
         "ranks": case.ranks,
-        "threads_per_rank": case.options.threads,
+        "threads_per_rank": case.local.options.threads,
         "cores": processors(),
         "global_batch": case.global_batch,
         "seq_len": case.seq_len,
-        "steps": case.options.steps,
-        "measured_steps": case.options.steps - WARM_UP_STEPS as u64,
-        "seed": case.options.seed,
+        "steps": case.local.options.steps,
+        "measured_steps": case.local.options.steps - WARM_UP_STEPS as u64,
+        "seed": case.local.options.seed,
         "legal_layouts": case.legal,
         "summary": summary(comparison),
         "layouts": layouts,
@@ -87,7 +87,7 @@ fn fields(row: &Row) -> Vec<(String, Value)> {
     });
     let last = [
         ("predicted_exposed_bubble_seconds", of(|step| step.bubble)),
-        ("not_predicted_because", json!(row.predicted.as_ref().err())),
+        ("not_predicted_because", json!(not_predicted(row))),
     ];
     let owned = |(name, value): (&str, Value)| (name.to_owned(), value);
     named.into_iter().map(owned).chain(axes).chain(last.into_iter().map(owned)).collect()

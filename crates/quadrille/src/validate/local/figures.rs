@@ -1,6 +1,8 @@
 //! Figures of a comparison: measured against predicted times, and what steps are spent on.
 
-use super::comparison::{Comparison, Row};
+use quadrille_measure::local::{Comparison, Row};
+
+use super::case::name as name_of;
 use crate::drawing::{Anchor, Drawing};
 use crate::plan::native::describe::seconds;
 
@@ -77,7 +79,7 @@ pub fn bars(comparison: &Comparison) -> String {
     let most = times.fold(0.0, f64::max);
     for (index, row) in rows.iter().enumerate() {
         let y = top + LAYOUT * index as f64;
-        drawing.text(left - 10.0, y + BAR + 4.0, Anchor::End, FONT, &row.name());
+        drawing.text(left - 10.0, y + BAR + 4.0, Anchor::End, FONT, &name_of(row));
         let both = [("predicted", row.predicted_parts()), ("measured", Some(row.measured_parts()))];
         for (line, (side, parts)) in both.into_iter().enumerate() {
             let (mut x, y) = (left, y + BAR * line as f64);
@@ -87,7 +89,7 @@ pub fn bars(comparison: &Comparison) -> String {
             };
             for (part, (colour, name)) in parts.into_iter().zip(PARTS) {
                 let long = LONGEST * part / most;
-                let title = format!("{}, {side} {name}: {}", row.name(), seconds(part));
+                let title = format!("{}, {side} {name}: {}", name_of(row), seconds(part));
                 drawing.rectangle([x, y, long, BAR - 1.0], colour, &title);
                 x += long;
             }
@@ -107,5 +109,5 @@ fn told(row: &Row) -> String {
     let place = |at: usize| row.places[at].map_or("-".to_owned(), |place| place.to_string());
     let predicted = row.pair().map_or("-".to_owned(), |pair| seconds(pair.predicted));
     let measured = seconds(row.measured.seconds);
-    format!("{}: predicted {predicted} (place {}), measured {measured} (place {})", row.name(), place(0), place(1))
+    format!("{}: predicted {predicted} (place {}), measured {measured} (place {})", name_of(row), place(0), place(1))
 }

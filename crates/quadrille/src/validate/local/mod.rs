@@ -1,18 +1,18 @@
 //! `quadrille validate local`: steps of many layouts, predicted by the native model and measured on this machine.
 //!
-//! [`Case::new`] reads, predicts and checks; [`Case::measure`] runs every layout; [`publish`] alone prints and writes.
+//! [`Case::new`] reads what was typed, [`Case::measure`] shows how far it is, [`publish`] alone prints and writes.
 
 mod arguments;
 mod case;
-mod comparison;
 mod document;
 mod figures;
 pub mod machine;
 mod text;
 
+use quadrille_measure::local::Comparison;
+
 pub use self::arguments::ValidateLocalArguments;
 use self::case::Case;
-use self::comparison::Comparison;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{csv, print_json, print_text, write_file};
@@ -31,7 +31,7 @@ pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Fa
     if launch.is_first() {
         publish(arguments, &case, &comparison)?;
     }
-    comparison.check_ledgers()
+    Ok(comparison.check_ledgers()?)
 }
 
 /// Writes the files and prints: all that a run of the command leaves.
@@ -45,7 +45,7 @@ fn publish(arguments: &ValidateLocalArguments, case: &Case, comparison: &Compari
             + &figures::bars(comparison)
             + &drawing::paragraph(&text::summary(comparison))
             + &drawing::paragraph(&text::left_out(case, comparison));
-        let title = format!("{} on {}: predicted and measured steps", case.model.name, case.cluster.name);
+        let title = format!("{} on {}: predicted and measured steps", case.local.model.name, case.local.cluster.name);
         let page = drawing::page(&title, &body, &text::table(comparison));
         write_file("--html", path, page.as_bytes())?;
     }

@@ -1,9 +1,9 @@
 //! A comparison in words and tables.
 
+use quadrille_measure::local::{Comparison, Row};
 use quadrille_plan::local::WARM_UP_STEPS;
 
-use super::case::Case;
-use super::comparison::{Comparison, Row};
+use super::case::{Case, name, not_predicted};
 use crate::grids::Skipped;
 use crate::output;
 use crate::plan::native::describe::seconds;
@@ -38,18 +38,18 @@ pub fn head(case: &Case) -> String {
     let mut text = format!(
         "{}, {} sequences of {} {} a step, f32; {} of {} legal grids of {} ranks, {} thread(s) each on {} cores\nmeasured: \
          random samples, the slowest rank's mean of the last {} of {} steps\npredicted: the native model on {}",
-        case.model.name,
+        case.local.model.name,
         case.global_batch,
         case.seq_len,
-        case.model.sequence_unit(),
-        case.layouts.len(),
+        case.local.model.sequence_unit(),
+        case.local.layouts.len(),
         case.legal,
         case.ranks,
-        case.options.threads,
+        case.local.options.threads,
         processors(),
-        case.options.steps - WARM_UP_STEPS as u64,
-        case.options.steps,
-        case.cluster.name,
+        case.local.options.steps - WARM_UP_STEPS as u64,
+        case.local.options.steps,
+        case.local.cluster.name,
     );
     if let Some(assumed) = &case.assumed {
         text += &format!("; {assumed}");
@@ -73,7 +73,7 @@ fn cells(row: &Row) -> Vec<String> {
     let [measured_compute, measured_exposed, _] = row.measured_parts();
     let predicted_part = |at: usize| known(row.predicted_parts().map(|parts| seconds(parts[at])));
     vec![
-        row.name(),
+        name(row),
         known(pair.map(|pair| seconds(pair.predicted))),
         seconds(row.measured.seconds),
         known(row.measured.deviation.map(|deviation| format!("±{}", seconds(deviation)))),
@@ -92,7 +92,7 @@ pub fn summary(comparison: &Comparison) -> String {
     let summary = &comparison.summary;
     let (errors, percent) = (summary.errors, |fraction: f64| format!("{:.1}%", 100.0 * fraction));
     let known = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
-    let name = |row: Option<&Row>| row.map_or("-".to_owned(), Row::name);
+    let named = |row: Option<&Row>| row.map_or("-".to_owned(), name);
     let agreement: Vec<String> = summary
         .agreement
         .iter()
@@ -119,8 +119,8 @@ pub fn summary(comparison: &Comparison) -> String {
             format!(
                 "{}: {} is predicted to be fastest, {} is",
                 percent(summary.regret),
-                name(comparison.predicted_best()),
-                name(comparison.measured_best())
+                named(comparison.predicted_best()),
+                named(comparison.measured_best())
             ),
         ),
         ("noise", comparison.noise().map_or("-".to_owned(), noise)),
@@ -135,7 +135,7 @@ fn noise(noise: f64) -> String {
 
 /// Layouts without a prediction, and grids that did not run, with the reasons.
 pub fn left_out(case: &Case, comparison: &Comparison) -> String {
-    let unpredicted = comparison.rows.iter().filter_map(|row| Some((row.name(), row.predicted.as_ref().err()?)));
+    let unpredicted = comparison.rows.iter().filter_map(|row| Some((name(row), not_predicted(row)?)));
     let unpredicted = unpredicted.map(|(name, reason)| format!("not predicted {name}: {reason}\n"));
     let skipped = case.skipped.iter().map(|Skipped { grid, reason }| format!("skipped {grid}: {reason}\n"));
     unpredicted.chain(skipped).collect()

@@ -8,9 +8,9 @@ use quadrille_spec::{Grid, Layout, LayoutRequest, Model};
 use quadrille_step::{At, Group, Op, StepProgram};
 use serde::Serialize;
 
-use crate::bench::collectives::{all_reduce, time};
-use crate::bench::step::steps;
-use crate::failure::Failure;
+use crate::MeasureError;
+use crate::collectives::{all_reduce, time};
+use crate::step::steps;
 
 /// Elements of the all-reduces that give latency and bandwidth: nothing much, and the activations of a small layer.
 const ALL_REDUCES: [usize; 2] = [1, 1 << 19];
@@ -19,7 +19,7 @@ const RUNS: u32 = 51;
 
 /// What one thread computes and a pair of ranks exchanges, as long as every rank has a core of its own.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Calibration {
+pub struct Constants {
     /// Of products.
     pub product_gflops: f64,
     /// Of attention, without causal discount.
@@ -34,12 +34,12 @@ pub struct Calibration {
     pub ring_gb_s: f64,
 }
 
-impl Calibration {
+impl Constants {
     /// Measures: a step of the model on two data ranks of a thread each, one of a tiny model, and all-reduces.
     ///
     /// # Errors
     /// The batch cannot be split in two; a job failed.
-    pub fn measure(model: &Model, global_batch: usize, options: &TrainOptions) -> Result<Self, Failure> {
+    pub fn measure(model: &Model, global_batch: usize, options: &TrainOptions) -> Result<Self, MeasureError> {
         let latency = operation_latency(2, options)?;
         let times = Times::measure(model, 2, global_batch, options)?;
         let [small, large] =
@@ -90,7 +90,7 @@ impl Calibration {
 ///
 /// # Errors
 /// The job failed.
-pub fn operation_latency(ranks: usize, options: &TrainOptions) -> Result<f64, Failure> {
+pub fn operation_latency(ranks: usize, options: &TrainOptions) -> Result<f64, MeasureError> {
     let tiny = "name = \"tiny\"\nlayers = 4\nhidden = 8\nheads = 1\nvocab = 8\nseq_len = 4";
     let tiny = Times::measure(&Model::from_toml(tiny, &[])?, ranks, ranks, options)?;
     let all = [tiny.products, tiny.attention, tiny.element_wise];
@@ -128,7 +128,7 @@ struct Times {
 
 impl Times {
     /// On so many data ranks, in one pass.
-    fn measure(model: &Model, ranks: usize, global_batch: usize, options: &TrainOptions) -> Result<Self, Failure> {
+    fn measure(model: &Model, ranks: usize, global_batch: usize, options: &TrainOptions) -> Result<Self, MeasureError> {
         let request = LayoutRequest::new(Grid::new(1, 1, 1, ranks)?, global_batch);
         let program = StepProgram::new(model, &Layout::new(model, &request)?)?;
         let outcome = steps::<f32>(&program, options)?;

@@ -4,9 +4,9 @@ use quadrille_comm::{Group, RankContext};
 use quadrille_cost::native::RankGroup;
 use quadrille_spec::CollectiveKind;
 
-use super::measure::{Clock, Fault};
-use crate::bench::collectives::{Buffers, Run, all_gather, all_reduce, reduce_scatter};
-use crate::bench::filled;
+use super::clock::Clock;
+use crate::collectives::{Buffers, Run, all_gather, all_reduce, all_to_all, broadcast, reduce_scatter};
+use crate::timing::{Fault, filled};
 
 /// Seconds in every run of a collective with a whole buffer of so many bytes, as far as its elements divide into equal
 /// parts for the members; of a message one way.
@@ -44,14 +44,6 @@ fn members(group: RankGroup, rank: usize) -> Vec<usize> {
     let extent = group.inner * group.size;
     let first = rank / extent * extent + rank % group.inner;
     (0..group.size).map(|member| first + member * group.inner).collect()
-}
-
-fn all_to_all(context: &RankContext, group: &Group, [input, output]: Buffers) -> Result<Buffers, Fault> {
-    Ok(context.all_to_all(group, input, output).wait()?.into())
-}
-
-fn broadcast(context: &RankContext, group: &Group, [full, rest]: Buffers) -> Result<Buffers, Fault> {
-    Ok([context.broadcast(group, 0, full).wait()?, rest])
 }
 
 /// There and back.

@@ -3,7 +3,7 @@
 use quadrille_cost::native::{RankGroup, Sample};
 use quadrille_spec::CollectiveKind;
 
-use crate::failure::Failure;
+use crate::{Refusal, Setting};
 
 /// What a log says.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,11 +21,11 @@ pub struct Log {
 /// A line of a log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row {
-    /// As the tool counts them: see `per_rank`.
+    /// Bytes as the tool counts them: see `per_rank`.
     pub bytes: f64,
     /// Whether `bytes` are those that each rank gives, of which the whole buffer holds one for every rank.
     pub per_rank: bool,
-    /// Above 0.
+    /// Seconds, above 0.
     pub seconds: f64,
 }
 
@@ -41,35 +41,37 @@ pub struct Placed {
 }
 
 impl Log {
-    /// The samples of the whole job's group. `typed` is for what the log does not say itself; `tiers` are the cluster's.
+    /// The samples of the whole job's group; `name` is the file's. `job` is for what the log does not say itself; `tiers` is how
+    /// many the cluster has.
     ///
     /// # Errors
-    /// Neither log nor user say how many ranks there are, or whether a pair shares a node where that matters; nodes that are
+    /// Neither the log nor `job` say how many ranks there are, or whether a pair shares a node where that matters; nodes that are
     /// not full; no rows.
-    pub fn place(&self, name: String, typed: Typed, tiers: usize) -> Result<Placed, Failure> {
-        let Some(ranks) = self.ranks.or(typed.ranks) else {
-            return Err(Failure::usage(format!("{name} does not say how many ranks there were; give --ranks")));
+    pub fn place(&self, name: String, job: Job, tiers: usize) -> Result<Placed, Refusal> {
+        let Some(ranks) = self.ranks.or(job.ranks) else {
+            return Err(
+                Refusal::new(format!("{name} does not say how many ranks there were; give ")).name(Setting::Ranks)
+            );
         };
-        let per_node = match self.per_node.or(typed.per_node) {
+        let per_node = match self.per_node.or(job.per_node) {
             // A pair inside the only domain, whatever the other logs are of.
             Some(per_node) if self.kind == CollectiveKind::Send && tiers < 2 => per_node.min(ranks),
             None if self.kind != CollectiveKind::Send || tiers < 2 => ranks,
             Some(per_node) if self.kind != CollectiveKind::Send || per_node <= ranks => per_node,
             _ => {
-                return Err(Failure::usage(format!(
-                    "{name} does not say where its two ranks were; give --per-node 1 (between nodes) or 2 (inside one), \
-                     and read logs for which it is another in a run of their own"
-                )));
+                let refusal =
+                    Refusal::new(format!("{name} does not say where its two ranks were; give ")).name(Setting::PerNode);
+                let rest = "and read logs for which it is another in a run of their own";
+                return Err(refusal.text(format!(" 1 (between nodes) or 2 (inside one), {rest}")));
             }
         };
         if ranks < 2 || per_node == 0 || per_node > ranks || !ranks.is_multiple_of(per_node) {
-            return Err(Failure::usage(format!(
-                "{name}: {ranks} ranks, {per_node} to a node: at least two ranks fill their nodes; give other --ranks and \
-                 --per-node"
-            )));
+            let rule = "at least two ranks fill their nodes; give other ";
+            let refusal = Refusal::new(format!("{name}: {ranks} ranks, {per_node} to a node: {rule}"));
+            return Err(refusal.name(Setting::Ranks).text(" and ").name(Setting::PerNode));
         }
         if self.rows.is_empty() {
-            return Err(Failure::usage(format!("{name} has no timed sizes; give the log of a whole run")));
+            return Err(Refusal::new(format!("{name} has no timed sizes; give the log of a whole run")));
         }
         let group = RankGroup { inner: 1, size: ranks, ranks };
         let sample = |row: &Row| {
@@ -80,31 +82,30 @@ impl Log {
     }
 }
 
-/// What the user says of the logs that do not say it themselves.
+/// The job of logs that do not say it themselves.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Typed {
-    /// `--ranks`.
+pub struct Job {
+    /// Ranks.
     pub ranks: Option<usize>,
-    /// `--per-node`.
+    /// Ranks that share a node.
     pub per_node: Option<usize>,
 }
 
-impl Typed {
-    /// Refuses a number that is for none of the logs because each of them says another.
+impl Job {
+    /// Refuses a number that is for none of the logs, by their names, because each of them says another.
     ///
     /// # Errors
     /// See above.
-    pub fn check(&self, logs: &[(String, Log)]) -> Result<(), Failure> {
+    pub fn check(&self, logs: &[(String, Log)]) -> Result<(), Refusal> {
         type Said = fn(&Log) -> Option<usize>;
-        let numbers: [(&str, Option<usize>, Said); 2] =
-            [("--ranks", self.ranks, |log| log.ranks), ("--per-node", self.per_node, |log| log.per_node)];
-        for (flag, typed, said) in numbers {
-            let (Some(typed), Some((name, first))) = (typed, logs.first()) else { continue };
-            let other = |(_, log): &(String, Log)| said(log).is_some_and(|said| said != typed);
+        let numbers: [(Setting, Option<usize>, Said); 2] =
+            [(Setting::Ranks, self.ranks, |log| log.ranks), (Setting::PerNode, self.per_node, |log| log.per_node)];
+        for (number, given, said) in numbers {
+            let (Some(given), Some((name, first))) = (given, logs.first()) else { continue };
+            let other = |(_, log): &(String, Log)| said(log).is_some_and(|said| said != given);
             if let Some(said) = said(first).filter(|_| logs.iter().all(other)) {
-                return Err(Failure::usage(format!(
-                    "{flag} {typed}: all logs say it themselves, {name} {said}; leave {flag} out"
-                )));
+                let rule = format!(" {given}: all logs say it themselves, {name} {said}; leave ");
+                return Err(Refusal::of(number).text(rule).name(number).text(" out"));
             }
         }
         Ok(())
@@ -119,23 +120,23 @@ impl Placed {
 }
 
 /// Of a file with more than one run, whose ranks and times would be taken for those of one.
-pub fn second_run(name: &str, line: usize) -> Failure {
-    Failure::usage(format!("{name}, line {line}: a second run begins; give one run per file"))
+pub fn second_run(name: &str, line: usize) -> Refusal {
+    Refusal::new(format!("{name}, line {line}: a second run begins; give one run per file"))
 }
 
 /// A time in microseconds as seconds; refuses what is none. The line is counted from 1.
-pub fn microseconds(name: &str, line: usize, text: &str) -> Result<f64, Failure> {
+pub fn microseconds(name: &str, line: usize, text: &str) -> Result<f64, Refusal> {
     let time = text.parse::<f64>().ok().filter(|time| time.is_finite() && (0.0..=1e10).contains(time));
-    let wrong = || Failure::usage(format!("{name}, line {line}: '{text}' is no time in microseconds"));
+    let wrong = || Refusal::new(format!("{name}, line {line}: '{text}' is no time in microseconds"));
     time.map(|time| 1e-6 * time).ok_or_else(wrong)
 }
 
 /// A size in bytes; refuses what no buffer has.
-pub fn size(name: &str, line: usize, bytes: u64) -> Result<f64, Failure> {
+pub fn size(name: &str, line: usize, bytes: u64) -> Result<f64, Refusal> {
     if bytes <= 1 << 50 {
         return Ok(bytes as f64);
     }
-    Err(Failure::usage(format!("{name}, line {line}: {bytes} bytes are more than any buffer has")))
+    Err(Refusal::new(format!("{name}, line {line}: {bytes} bytes are more than any buffer has")))
 }
 
 #[cfg(test)]
@@ -146,12 +147,12 @@ mod tests {
         Log { kind, ranks, per_node, rows: vec![Row { bytes: 1024.0, per_rank: true, seconds: 1e-5 }] }
     }
 
-    fn place(log: &Log, ranks: Option<usize>, per_node: Option<usize>, tiers: usize) -> Result<Placed, Failure> {
-        log.place("a.log".to_owned(), Typed { ranks, per_node }, tiers)
+    fn place(log: &Log, ranks: Option<usize>, per_node: Option<usize>, tiers: usize) -> Result<Placed, Refusal> {
+        log.place("a.log".to_owned(), Job { ranks, per_node }, tiers)
     }
 
     fn message(log: &Log, ranks: Option<usize>, per_node: Option<usize>) -> String {
-        format!("{:?}", place(log, ranks, per_node, 2).unwrap_err())
+        place(log, ranks, per_node, 2).unwrap_err().to_string()
     }
 
     #[test]
@@ -165,7 +166,7 @@ mod tests {
     fn what_log_and_user_say_fits() {
         let unknown = log(CollectiveKind::AllReduce, None, None);
         assert!(
-            message(&unknown, None, Some(4)).contains("a.log does not say how many ranks there were; give --ranks")
+            message(&unknown, None, Some(4)).contains("a.log does not say how many ranks there were; give `ranks`")
         );
         assert!(message(&unknown, Some(6), Some(4)).contains("6 ranks, 4 to a node"));
         let empty = Log { rows: Vec::new(), ..unknown };
@@ -182,12 +183,12 @@ mod tests {
         };
         assert_eq!((group(&says), group(&silent)), ((8, 4), (16, 2)));
         let named = |logs: &[&Log]| logs.iter().map(|log| ("a.log".to_owned(), (*log).clone())).collect::<Vec<_>>();
-        let typed = |ranks, per_node| Typed { ranks: Some(ranks), per_node: Some(per_node) };
-        typed(16, 2).check(&named(&[&says, &silent])).unwrap();
-        typed(8, 4).check(&named(&[&says])).unwrap();
-        let refusal = |typed: Typed| format!("{:?}", typed.check(&named(&[&says, &says])).unwrap_err());
-        assert!(refusal(typed(16, 4)).contains("--ranks 16: all logs say it themselves, a.log 8; leave --ranks out"));
-        assert!(refusal(typed(8, 2)).contains("--per-node 2: all logs say it themselves, a.log 4"));
+        let job = |ranks, per_node| Job { ranks: Some(ranks), per_node: Some(per_node) };
+        job(16, 2).check(&named(&[&says, &silent])).unwrap();
+        job(8, 4).check(&named(&[&says])).unwrap();
+        let refusal = |job: Job| job.check(&named(&[&says, &says])).unwrap_err().to_string();
+        assert!(refusal(job(16, 4)).contains("`ranks` 16: all logs say it themselves, a.log 8; leave `ranks` out"));
+        assert!(refusal(job(8, 2)).contains("`per_node` 2: all logs say it themselves, a.log 4"));
     }
 
     #[test]
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!((per_node(1), per_node(2)), (1, 2));
         for typed in [None, Some(4)] {
             let message = message(&pair, None, typed);
-            assert!(message.contains("give --per-node 1 (between nodes) or 2 (inside one)"), "{message}");
+            assert!(message.contains("give `per_node` 1 (between nodes) or 2 (inside one)"), "{message}");
             // There is only one place for it.
             assert_eq!(place(&pair, None, typed, 1).unwrap().per_node, 2);
         }

@@ -1,14 +1,15 @@
 //! Measured beside predicted steps.
 
+use quadrille_cost::native::PriceError;
 use quadrille_plan::local::{Measured, Predicted, Summary, places};
 use quadrille_plan::statistics::Pair;
 use quadrille_spec::Layout;
 
-use crate::bench::median;
-use crate::failure::Failure;
-use crate::plan::native::describe::sizes;
+use crate::MeasureError;
+use crate::timing::median;
 
 /// What was measured, and how well it was predicted.
+#[derive(Debug)]
 pub struct Comparison {
     /// The fastest measured first.
     pub rows: Vec<Row>,
@@ -17,10 +18,13 @@ pub struct Comparison {
 }
 
 /// A layout that ran.
+#[derive(Debug, Clone)]
 pub struct Row {
+    /// The layout.
     pub layout: Layout,
     /// What was predicted, or why nothing was.
-    pub predicted: Result<Predicted, String>,
+    pub predicted: Result<Predicted, PriceError>,
+    /// Its steps on the slowest rank.
     pub measured: Measured,
     /// Whether all transfers of all steps were the predicted ones.
     pub ledger_equal: bool,
@@ -29,12 +33,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// `x=2,data=2`: axes above 1.
-    pub fn name(&self) -> String {
-        sizes(quadrille_spec::Axis::ALL.map(|axis| self.layout.grid.size(axis)))
-    }
-
-    /// Seconds of the step.
+    /// Predicted and measured seconds of the step; `None` without a prediction.
     pub fn pair(&self) -> Option<Pair> {
         let predicted = self.predicted.as_ref().ok()?.seconds;
         Some(Pair { predicted, measured: self.measured.seconds })
@@ -45,7 +44,7 @@ impl Row {
         self.predicted.as_ref().ok().map(|step| [step.compute, step.exposed(), step.other])
     }
 
-    /// The same, measured.
+    /// Seconds of the same parts, measured.
     pub fn measured_parts(&self) -> [f64; 3] {
         [self.measured.compute, self.measured.exposed, self.measured.other]
     }
@@ -56,10 +55,10 @@ impl Comparison {
     ///
     /// # Errors
     /// None of the rows has a prediction.
-    pub fn new(mut rows: Vec<Row>) -> Result<Self, Failure> {
+    pub fn new(mut rows: Vec<Row>) -> Result<Self, MeasureError> {
         let compared: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].predicted.is_ok()).collect();
         let pairs: Vec<Pair> = compared.iter().filter_map(|at| rows[*at].pair()).collect();
-        let summary = Summary::of(&pairs).ok_or_else(|| Failure::run("no layout has a prediction"))?;
+        let summary = Summary::of(&pairs).ok_or(MeasureError::Unpredicted)?;
         let predicted = places(&pairs.iter().map(|pair| pair.predicted).collect::<Vec<_>>());
         let measured = places(&pairs.iter().map(|pair| pair.measured).collect::<Vec<_>>());
         for (at, places) in compared.into_iter().zip(predicted.into_iter().zip(measured)) {
@@ -92,11 +91,14 @@ impl Comparison {
         (!each.is_empty()).then(|| median(each))
     }
 
-    /// An error where a run sent, computed or held other than predicted: its times are those of another program.
-    pub fn check_ledgers(&self) -> Result<(), Failure> {
+    /// Holds the counted ledgers against the predicted ones.
+    ///
+    /// # Errors
+    /// A run sent, computed or held other than predicted: its times are those of another program.
+    pub fn check_ledgers(&self) -> Result<(), MeasureError> {
         match self.rows.iter().find(|row| !row.ledger_equal) {
             None => Ok(()),
-            Some(row) => Err(Failure::run(format!("{}: counted and predicted ledgers differ", row.layout.grid))),
+            Some(row) => Err(MeasureError::Ledger { grid: row.layout.grid.to_string() }),
         }
     }
 }

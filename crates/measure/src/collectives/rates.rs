@@ -8,7 +8,7 @@ use quadrille_spec::{Algorithm, CollectiveKind, Tier};
 use serde::{Serialize, Serializer};
 
 use super::cases::Case;
-use crate::bench::{median, quantile};
+use crate::timing::{median, quantile};
 
 /// One collective by one algorithm at one size.
 #[derive(Debug, Clone, Serialize)]
@@ -34,7 +34,9 @@ pub struct Measured {
     pub seconds: f64,
     /// Range of the middle half of the runs over the median.
     pub spread: f64,
+    /// Billions of bytes a second, n/t.
     pub algorithm_gb_s: f64,
+    /// What a rank's link carries.
     pub bus_gb_s: f64,
     /// The time of the native collective over this one's: above 1, this one is faster.
     pub ratio_to_native: f64,
@@ -58,7 +60,7 @@ fn name<S: Serializer>(kind: &CollectiveKind, serializer: S) -> Result<S::Ok, S:
 
 impl Measured {
     /// From the slowest rank's seconds in every run; `native` is the yardstick's median, unless this is the yardstick.
-    pub fn new(
+    pub(super) fn new(
         case: &Case,
         kind: CollectiveKind,
         algorithm: Algorithm,
@@ -93,7 +95,7 @@ impl Measured {
     }
 
     /// Sets the rates of a copy of the full buffer that takes so many seconds.
-    pub fn beside_copy(&mut self, seconds: f64) {
+    pub(super) fn beside_copy(&mut self, seconds: f64) {
         self.copy_gb_s = self.bytes as f64 / seconds / 1e9;
         self.copy_total_gb_s = self.ranks as f64 * self.copy_gb_s;
         self.ratio_to_copy = self.bus_gb_s / self.copy_gb_s;
@@ -111,11 +113,10 @@ fn bus_factor(kind: CollectiveKind, ranks: usize) -> f64 {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
 
-    /// Something measured, for drawings and tables.
-    pub fn measured(kind: CollectiveKind, ranks: usize, part: usize, algorithm: Algorithm, ratio: f64) -> Measured {
+    fn measured(kind: CollectiveKind, ranks: usize, part: usize, algorithm: Algorithm, ratio: f64) -> Measured {
         let case = Case { ranks, per_node: ranks, size: (ranks * part * 4) as u64, part, algorithms: Vec::new() };
         let mut measured = Measured::new(&case, kind, algorithm, vec![1e-3], Some(ratio * 1e-3), None);
         measured.beside_copy(1e-3);

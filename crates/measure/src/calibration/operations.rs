@@ -6,7 +6,7 @@ use quadrille_tensor::{
 };
 
 use super::cases::Sweep;
-use crate::bench::filled;
+use crate::timing::filled;
 
 /// A product of shape `[m, n, k]`.
 pub fn product<T: Element>(pool: &Pool, layout: Transpose, [m, n, k]: [usize; 3]) -> impl FnMut() + '_ {

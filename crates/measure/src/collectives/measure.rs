@@ -1,7 +1,6 @@
 //! Times of collectives on all ranks: one function runs a body as every rank and returns plain numbers by rank. Nothing
 //! here prints.
 
-use std::error::Error;
 use std::mem::take;
 
 use quadrille_comm::{Group, JobOptions, RankContext, Reduction, run_job};
@@ -9,10 +8,8 @@ use quadrille_engine::EngineError;
 use quadrille_spec::CollectiveKind;
 use quadrille_tensor::Buffer;
 
-use crate::bench::{filled, median, seconds};
+use crate::timing::{Fault, filled, median, seconds};
 
-/// Why a rank stopped.
-pub type Fault = Box<dyn Error + Send + Sync>;
 /// The full buffer and a second one, through a collective and back.
 pub type Buffers = [Buffer<f32>; 2];
 /// How a collective runs.
@@ -24,9 +21,9 @@ pub struct Collective {
     /// Its kind.
     pub kind: CollectiveKind,
     /// Elements of its buffers, of those of the full buffer and of a rank's part of it.
-    pub lengths: fn(usize, usize) -> [usize; 2],
+    pub(super) lengths: fn(usize, usize) -> [usize; 2],
     /// How it runs.
-    pub run: Run,
+    pub(super) run: Run,
 }
 
 impl Collective {
@@ -45,7 +42,7 @@ impl Collective {
 pub enum Runs {
     /// So many.
     Exactly(u32),
-    /// As many as [`ENOUGH_SECONDS`] hold, 5 to 21: what is usual.
+    /// As many as 0.25 seconds hold, 5 to 21: what is usual.
     Enough,
 }
 

@@ -4,7 +4,7 @@ use quadrille_cost::native::{RankGroup, attention_flops, product_flops, sweep_fl
 use quadrille_spec::{Algorithm, CollectiveKind, ElementType, RateUnit};
 use quadrille_tensor::Transpose;
 
-use super::Setup;
+use super::{CalibrationSpec, Setup};
 
 /// Elements of the operands of element-wise work in cache: 16 KiB each.
 const IN_CACHE: usize = 4 << 10;
@@ -21,14 +21,40 @@ const KINDS: [CollectiveKind; 6] = [
 /// One measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Case {
-    /// A product of shape `[m, n, k]`.
-    Product { layout: Transpose, dtype: ElementType, shape: [usize; 3] },
-    /// Causal attention, f32: `[sequence, width of a head, heads]`.
-    Attention { backward: bool, shape: [usize; 3] },
+    /// A product.
+    Product {
+        /// How the operands are stored.
+        layout: Transpose,
+        /// Type of the operands and the result.
+        dtype: ElementType,
+        /// `[m, n, k]`: `[m, n]` is given, contracted over k.
+        shape: [usize; 3],
+    },
+    /// Causal attention, f32.
+    Attention {
+        /// The gradient.
+        backward: bool,
+        /// `[sequence, width of a head, heads]`.
+        shape: [usize; 3],
+    },
     /// Element-wise work, f32.
-    Sweep { sweep: Sweep, elements: usize },
+    Sweep {
+        /// Which.
+        sweep: Sweep,
+        /// Of each operand.
+        elements: usize,
+    },
     /// A collective of all groups at once, f32.
-    Collective { kind: CollectiveKind, algorithm: Algorithm, group: RankGroup, bytes: u64 },
+    Collective {
+        /// Which.
+        kind: CollectiveKind,
+        /// How it is carried out.
+        algorithm: Algorithm,
+        /// The groups that run it at once.
+        group: RankGroup,
+        /// Of the whole buffer, or of the message.
+        bytes: u64,
+    },
 }
 
 /// Element-wise operations.
@@ -66,17 +92,18 @@ impl Sweep {
 
 impl Case {
     /// All cases in which collectives are carried out by `algorithm`; with `native` also the operations of a rank.
-    pub fn all(setup: &Setup, algorithm: Algorithm) -> Vec<Self> {
+    pub(super) fn all(setup: &Setup, algorithm: Algorithm) -> Vec<Self> {
+        let spec = &setup.spec;
         let mut cases = Vec::new();
         if algorithm == Algorithm::Native {
-            cases.extend(products(setup.quick));
-            cases.extend(attention(setup.quick));
+            cases.extend(products(spec.quick));
+            cases.extend(attention(spec.quick));
             let streamed = [Sweep::Residual, Sweep::AdamW];
             cases.extend(streamed.map(|sweep| Self::Sweep { sweep, elements: setup.streamed }));
             let in_cache = [Sweep::BiasGelu, Sweep::GeluBackward, Sweep::AdamW];
             cases.extend(in_cache.map(|sweep| Self::Sweep { sweep, elements: IN_CACHE }));
         }
-        cases.extend(collectives(setup, algorithm));
+        cases.extend(collectives(spec, algorithm));
         cases
     }
 
@@ -151,9 +178,9 @@ fn triples(first: &[usize], second: &[usize], third: &[usize]) -> Vec<[usize; 3]
     pairs.flat_map(|(a, b)| third.iter().map(move |c| [a, b, *c])).collect()
 }
 
-fn collectives(setup: &Setup, algorithm: Algorithm) -> Vec<Case> {
+fn collectives(spec: &CalibrationSpec, algorithm: Algorithm) -> Vec<Case> {
     // Networks between processes may take a second for 16 MiB.
-    let powers: &[u32] = match (setup.quick, setup.world.is_some()) {
+    let powers: &[u32] = match (spec.quick, spec.world.is_some()) {
         (true, true) => &[12, 16, 20, 22],
         (true, false) => &[12, 16, 20, 24],
         (false, _) => &[12, 14, 16, 18, 20, 22, 24],
@@ -162,10 +189,10 @@ fn collectives(setup: &Setup, algorithm: Algorithm) -> Vec<Case> {
         CollectiveKind::Send => algorithm == Algorithm::Native && group.size == 2,
         CollectiveKind::AllToAll => algorithm == Algorithm::Native,
         // Inside a node, and with one member on each, it is one of the others.
-        _ => algorithm != Algorithm::Hierarchical || group.inner == 1 && group.size > setup.per_node,
+        _ => algorithm != Algorithm::Hierarchical || group.inner == 1 && group.size > spec.per_node,
     };
     let mut cases = Vec::new();
-    for group in groups(setup.ranks, setup.per_node) {
+    for group in groups(spec.ranks, spec.per_node) {
         for kind in KINDS.into_iter().filter(|kind| has(*kind, group)) {
             let of = |power: &u32| Case::Collective { kind, algorithm, group, bytes: 1 << power };
             cases.extend(powers.iter().map(of));

@@ -1,22 +1,18 @@
 //! Measurements of others, read into a cluster that is otherwise kept.
 
-mod log;
-mod nccl_tests;
-mod osu;
-mod refit;
-mod step;
-
 use std::path::{Path, PathBuf};
 
 use quadrille_cost::native::Framework;
-use quadrille_spec::Cluster;
+use quadrille_engine::Hyper;
+use quadrille_measure::Refusal;
+use quadrille_measure::logs::{self, Job, Log, Placed, Refit};
+use quadrille_measure::step_fit::{self, Scaled, Step};
+use quadrille_spec::{Cluster, Field, Layout, LayoutFile, SpecError};
 use serde_json::json;
 
-use self::log::{Log, Placed, Typed};
-use self::refit::Refit;
-use self::step::{Scaled, Step};
 use super::arguments::{CalibrateArguments, ImportArguments};
 use super::{file, report};
+use crate::arguments::ModelArguments;
 use crate::bench::percent;
 use crate::documents;
 use crate::failure::Failure;
@@ -41,8 +37,8 @@ pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
     };
     paths::check(&[("--out", &arguments.out)], &read_files(import))?;
     let mut cluster = settings::cluster(name)?;
-    let logs = logs(arguments, cluster.tiers.len())?;
-    let refits = refit::refit(&mut cluster, &logs)?;
+    let placed = placed(arguments, cluster.tiers.len())?;
+    let refits = logs::refit(&mut cluster, &placed)?;
     let scaled = steps(import, &mut cluster)?;
     cluster.source = source(&cluster, import, &refits, scaled.as_ref());
     file::write(&arguments.out, &cluster)?;
@@ -71,19 +67,20 @@ fn read_files(import: &ImportArguments) -> Vec<(&'static str, &Path)> {
 }
 
 /// All logs, with their places in a cluster of so many tiers.
-fn logs(arguments: &CalibrateArguments, tiers: usize) -> Result<Vec<Placed>, Failure> {
+fn placed(arguments: &CalibrateArguments, tiers: usize) -> Result<Vec<Placed>, Failure> {
     let parse: [(&[PathBuf], Parse); 2] =
-        [(&arguments.import.from_nccl_tests, nccl_tests::parse), (&arguments.import.from_osu, osu::parse)];
-    let typed = Typed { ranks: arguments.ranks.map(usize::from), per_node: arguments.per_node.map(usize::from) };
-    let mut logs = Vec::new();
+        [(&arguments.import.from_nccl_tests, logs::nccl_tests), (&arguments.import.from_osu, logs::osu)];
+    let job = Job { ranks: arguments.ranks.map(usize::from), per_node: arguments.per_node.map(usize::from) };
+    let mut read = Vec::new();
     for (paths, parse) in parse {
         for path in paths {
             let bytes = documents::LOG.bytes(path)?;
-            logs.push((path.display().to_string(), parse(path, &String::from_utf8_lossy(&bytes))?));
+            read.push((path.display().to_string(), parse(path, &String::from_utf8_lossy(&bytes))?));
         }
     }
-    typed.check(&logs)?;
-    logs.into_iter().map(|(name, log)| log.place(name, typed, tiers)).collect()
+    job.check(&read)?;
+    let place = |(name, log): (String, Log)| Ok(log.place(name, job, tiers)?);
+    read.into_iter().map(place).collect()
 }
 
 /// Of a tier that does not describe what was measured.
@@ -104,11 +101,11 @@ fn warning(refit: &Refit) -> Option<String> {
 }
 
 /// Reads a log.
-type Parse = fn(&Path, &str) -> Result<Log, Failure>;
+type Parse = fn(&Path, &str) -> Result<Log, Refusal>;
 
 fn steps(import: &ImportArguments, cluster: &mut Cluster) -> Result<Option<Scaled>, Failure> {
     let read = |step: &[String]| match step {
-        [model, layout, seconds] => Step::read(cluster, [model, layout, seconds]),
+        [model, layout, seconds] => read_step(cluster, [model, layout, seconds]),
         _ => Err(Failure::usage("--from-step takes a model, a layout's file and seconds")),
     };
     let steps: Vec<Step> = import.from_step.chunks(3).map(read).collect::<Result<_, _>>()?;
@@ -116,7 +113,25 @@ fn steps(import: &ImportArguments, cluster: &mut Cluster) -> Result<Option<Scale
         return Ok(None);
     }
     let framework = Framework::by_name(import.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?;
-    step::scale(cluster, &framework, &steps).map(Some)
+    Ok(Some(step_fit::scale(cluster, &framework, &steps)?))
+}
+
+/// Reads a model, a layout's file and the seconds of a step; refuses a layout without a grid or a batch.
+fn read_step(cluster: &Cluster, [model, path, seconds]: [&str; 3]) -> Result<Step, Failure> {
+    let name = format!("{model} {path}");
+    let seconds = step_fit::seconds(&name, seconds)?;
+    let arguments = ModelArguments { model: Some(model.to_owned()), from_hf: None, set: Vec::new() };
+    let model = settings::settings(&arguments, model, Hyper::default())?.model;
+    let text = documents::LAYOUT.text(Path::new(path))?;
+    let wrong = |error: SpecError| Failure::usage(format!("{path}: {error}"));
+    let file = LayoutFile::from_toml(&text).map_err(wrong)?;
+    if [Field::Grid, Field::GlobalBatch].iter().any(|field| file.get(*field).is_none()) {
+        return Err(Failure::usage(format!("{path}: a measured step has a grid and a global_batch; add both")));
+    }
+    let mut request = file.request().map_err(wrong)?;
+    request.per_node = request.per_node.or(Some(cluster.per_node(request.grid.ranks())));
+    let layout = Layout::new(&model, &request).map_err(wrong)?;
+    Ok(Step { name, model, layout, seconds })
 }
 
 /// What the cluster's source says from now on.

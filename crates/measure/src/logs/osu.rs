@@ -7,7 +7,7 @@ use std::path::Path;
 use quadrille_spec::CollectiveKind;
 
 use super::log::{Log, Row, microseconds, second_run, size};
-use crate::failure::Failure;
+use crate::Refusal;
 
 /// How the numbers of a test are meant.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,7 +41,7 @@ const LARGE: u64 = 1 << 20;
 ///
 /// # Errors
 /// A test that is unknown or not told, lines that are no size and number, several runs.
-pub fn parse(path: &Path, text: &str) -> Result<Log, Failure> {
+pub fn parse(path: &Path, text: &str) -> Result<Log, Refusal> {
     let name = path.display().to_string();
     let (kind, numbers) = test(&name, text)?;
     if let Some((line, _)) = titles(text).nth(1) {
@@ -51,7 +51,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Log, Failure> {
     for (number, line) in (1..).zip(text.lines()) {
         let mut words = line.split_whitespace();
         let Some(bytes) = words.next().and_then(|word| word.parse::<u64>().ok()) else { continue };
-        let cut_off = || Failure::usage(format!("{name}, line {number}: a size without a number; is it cut off?"));
+        let cut_off = || Refusal::new(format!("{name}, line {number}: a size without a number; is it cut off?"));
         let value = words.next().ok_or_else(cut_off)?;
         let whole = size(&name, number, bytes)?;
         let seconds = match numbers {
@@ -68,10 +68,9 @@ pub fn parse(path: &Path, text: &str) -> Result<Log, Failure> {
 }
 
 /// MB/s as bytes per second.
-fn rate(name: &str, line: usize, text: &str) -> Result<f64, Failure> {
+fn rate(name: &str, line: usize, text: &str) -> Result<f64, Refusal> {
     let rate = text.parse::<f64>().ok().filter(|rate| (1e-3..=1e9).contains(rate));
-    rate.map(|rate| 1e6 * rate)
-        .ok_or_else(|| Failure::usage(format!("{name}, line {line}: '{text}' is no rate in MB/s")))
+    rate.map(|rate| 1e6 * rate).ok_or_else(|| Refusal::new(format!("{name}, line {line}: '{text}' is no rate in MB/s")))
 }
 
 /// Titles, with their lines counted from 1.
@@ -83,7 +82,7 @@ fn titles(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The test of the title.
-fn test(name: &str, text: &str) -> Result<(CollectiveKind, Numbers), Failure> {
+fn test(name: &str, text: &str) -> Result<(CollectiveKind, Numbers), Refusal> {
     let known = || TESTS.map(|(title, ..)| format!("'{title}'")).join(", ");
     let title = titles(text).find_map(|(_, title)| {
         let title = title.strip_prefix("MPI")?;
@@ -92,10 +91,10 @@ fn test(name: &str, text: &str) -> Result<(CollectiveKind, Numbers), Failure> {
         Some(title.split(" Test").next().unwrap_or(title).trim())
     });
     let Some(title) = title else {
-        return Err(Failure::usage(format!("{name} has no title '# OSU MPI ... Test'; give what a test printed")));
+        return Err(Refusal::new(format!("{name} has no title '# OSU MPI ... Test'; give what a test printed")));
     };
     let found = TESTS.iter().find(|(known, ..)| *known == title);
-    let unknown = || Failure::usage(format!("{name}: the test '{title}' is not read; read are {}", known()));
+    let unknown = || Refusal::new(format!("{name}: the test '{title}' is not read; read are {}", known()));
     found.map(|(_, kind, numbers)| (*kind, *numbers)).ok_or_else(unknown)
 }
 
@@ -132,7 +131,7 @@ mod tests {
     }
 
     fn message(text: &str) -> String {
-        format!("{:?}", parse(Path::new("osu.log"), text).unwrap_err())
+        parse(Path::new("osu.log"), text).unwrap_err().to_string()
     }
 
     #[test]

@@ -1,17 +1,15 @@
 //! Measured steps: products become as fast as makes their prices those.
 
-use std::path::Path;
+use std::ops::RangeInclusive;
 
 use quadrille_cost::native::{Framework, Price, Problem};
-use quadrille_engine::Hyper;
-use quadrille_spec::{Cluster, Efficiency, Field, Layout, LayoutFile, Model};
+use quadrille_spec::{Cluster, Efficiency, Layout, Model};
 use serde::Serialize;
 
-use crate::arguments::ModelArguments;
-use crate::documents;
-use crate::failure::Failure;
-use crate::settings;
+use crate::{MeasureError, Refusal, Setting};
 
+/// Seconds that a measured step may have taken.
+const SECONDS: RangeInclusive<f64> = 1e-9..=1e9;
 /// The least factor that is tried.
 const LEAST: f64 = 1e-6;
 /// Halvings of the interval of the factor's logarithm: to the last digits.
@@ -20,11 +18,24 @@ const HALVINGS: usize = 80;
 /// A step that somebody measured.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// As it was typed: `gpt2-124m layout.toml`.
-    name: String,
-    model: Model,
-    layout: Layout,
-    seconds: f64,
+    /// What messages and reports call it, e.g. `gpt2-124m layout.toml`.
+    pub name: String,
+    /// The model.
+    pub model: Model,
+    /// How it was cut.
+    pub layout: Layout,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+/// The seconds of a measured step as they are written; `name` is what messages call the step.
+///
+/// # Errors
+/// What is no number of seconds between a nanosecond and a billion of seconds.
+pub fn seconds(name: &str, text: &str) -> Result<f64, Refusal> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| SECONDS.contains(seconds));
+    let refusal = || format!(" {name} {text}: give a positive number of seconds");
+    seconds.ok_or_else(|| Refusal::of(Setting::MeasuredStep).text(refusal()))
 }
 
 /// A step before and after.
@@ -32,11 +43,11 @@ pub struct Step {
 pub struct Matched {
     /// Model and layout.
     pub step: String,
-    /// What was measured.
+    /// Seconds that were measured.
     pub measured_seconds: f64,
-    /// The price on the cluster as it was.
+    /// The price on the cluster as it was, in seconds.
     pub seconds_before: f64,
-    /// The price now.
+    /// The price now, in seconds.
     pub seconds: f64,
 }
 
@@ -54,31 +65,7 @@ pub struct Scaled {
 }
 
 impl Step {
-    /// Reads a model, a layout's file and the seconds of a step.
-    ///
-    /// # Errors
-    /// What is not there or is no such thing; a layout without a grid or a batch.
-    pub fn read(cluster: &Cluster, [model, path, seconds]: [&str; 3]) -> Result<Self, Failure> {
-        let name = format!("{model} {path}");
-        let measured = seconds.parse::<f64>().ok().filter(|seconds| (1e-9..=1e9).contains(seconds));
-        let Some(seconds) = measured else {
-            return Err(Failure::usage(format!("--from-step {name} {seconds}: give a positive number of seconds")));
-        };
-        let arguments = ModelArguments { model: Some(model.to_owned()), from_hf: None, set: Vec::new() };
-        let model = settings::settings(&arguments, model, Hyper::default())?.model;
-        let text = documents::LAYOUT.text(Path::new(path))?;
-        let wrong = |error: quadrille_spec::SpecError| Failure::usage(format!("{path}: {error}"));
-        let file = LayoutFile::from_toml(&text).map_err(wrong)?;
-        if [Field::Grid, Field::GlobalBatch].iter().any(|field| file.get(*field).is_none()) {
-            return Err(Failure::usage(format!("{path}: a measured step has a grid and a global_batch; add both")));
-        }
-        let mut request = file.request().map_err(wrong)?;
-        request.per_node = request.per_node.or(Some(cluster.per_node(request.grid.ranks())));
-        let layout = Layout::new(&model, &request).map_err(wrong)?;
-        Ok(Self { name, model, layout, seconds })
-    }
-
-    fn price(&self, cluster: &Cluster, framework: &Framework) -> Result<Price, Failure> {
+    fn price(&self, cluster: &Cluster, framework: &Framework) -> Result<Price, MeasureError> {
         let (layout, model) = (&self.layout, &self.model);
         let problem = Problem::new(model, cluster, *framework, layout.global_batch, layout.seq_len)?;
         Ok(problem.price_layout(layout)?)
@@ -90,10 +77,11 @@ impl Step {
 ///
 /// # Errors
 /// Steps that cannot be priced; that take less than their communication alone, or than they would at the peak.
-pub fn scale(cluster: &mut Cluster, framework: &Framework, steps: &[Step]) -> Result<Scaled, Failure> {
+pub fn scale(cluster: &mut Cluster, framework: &Framework, steps: &[Step]) -> Result<Scaled, MeasureError> {
     let before = prices(cluster, framework, steps)?;
     let Some(products) = cluster.device.as_ref().map(|device| device.products.clone()) else {
-        return Err(Failure::usage(format!("--cluster {} does not say which device it has", cluster.name)));
+        let rule = format!(" {} does not say which device it has", cluster.name);
+        return Err(Refusal::of(Setting::Cluster).text(rule).into());
     };
     let most = products.largest();
     let peak = prices(&with(cluster, products.scaled(1.0 / most)), framework, steps)?;
@@ -101,14 +89,15 @@ pub fn scale(cluster: &mut Cluster, framework: &Framework, steps: &[Step]) -> Re
         check(step, price)?;
     }
     // The mean logarithm of predicted over measured: falls while products become faster.
-    let excess = |factor: f64| -> Result<f64, Failure> {
+    let excess = |factor: f64| -> Result<f64, MeasureError> {
         let prices = prices(&with(cluster, products.scaled(factor)), framework, steps)?;
         Ok(steps.iter().zip(&prices).map(|(step, price)| (price.seconds / step.seconds).ln()).sum())
     };
     let (mut low, mut high) = (LEAST.ln(), -most.ln());
     if excess(LEAST)? < 0.0 {
         let rule = "with products a million times slower than the cluster's, steps would still be faster than measured";
-        return Err(Failure::usage(format!("--from-step: {rule}; are the seconds those of one step?")));
+        let rule = format!(": {rule}; are the seconds those of one step?");
+        return Err(Refusal::of(Setting::MeasuredStep).text(rule).into());
     }
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
@@ -128,26 +117,24 @@ pub fn scale(cluster: &mut Cluster, framework: &Framework, steps: &[Step]) -> Re
 }
 
 /// Refuses a step that no speed of products can explain.
-fn check(step: &Step, at_peak: &Price) -> Result<(), Failure> {
+fn check(step: &Step, at_peak: &Price) -> Result<(), Refusal> {
     let Step { name, seconds, .. } = step;
+    let refusal = |rule: String| Refusal::of(Setting::MeasuredStep).text(format!(" {name} {seconds}: {rule}"));
     let communication: f64 = at_peak.parts.communication.iter().sum();
     if communication >= *seconds {
-        return Err(Failure::usage(format!(
-            "--from-step {name} {seconds}: communication alone takes {communication:.6} s on this cluster; fit its tiers \
-             first, by --from-nccl-tests or --from-osu"
-        )));
+        let rule = format!("communication alone takes {communication:.6} s on this cluster; fit its tiers first, by ");
+        return Err(refusal(rule).name(Setting::NcclTests).text(" or ").name(Setting::Osu));
     }
     if at_peak.seconds > *seconds {
-        return Err(Failure::usage(format!(
-            "--from-step {name} {seconds}: with every product at the peak the step would still take {:.6} s; is the device \
-             of --cluster, the layout or --framework another one?",
-            at_peak.seconds
-        )));
+        let all = at_peak.seconds;
+        let rule = format!("with every product at the peak the step would still take {all:.6} s; is the device of ");
+        let refusal = refusal(rule).name(Setting::Cluster).text(", the layout or ").name(Setting::Framework);
+        return Err(refusal.text(" another one?"));
     }
     Ok(())
 }
 
-fn prices(cluster: &Cluster, framework: &Framework, steps: &[Step]) -> Result<Vec<Price>, Failure> {
+fn prices(cluster: &Cluster, framework: &Framework, steps: &[Step]) -> Result<Vec<Price>, MeasureError> {
     steps.iter().map(|step| step.price(cluster, framework)).collect()
 }
 
@@ -201,7 +188,7 @@ mod tests {
         let selene = Cluster::preset("selene").unwrap();
         let refusal = |seconds: f64, cluster: &Cluster| {
             let step = Step { seconds, ..steps(&selene, 1.0)[0].clone() };
-            format!("{:?}", scale(&mut cluster.clone(), &Framework::MEGATRON, &[step]).unwrap_err())
+            scale(&mut cluster.clone(), &Framework::MEGATRON, &[step]).unwrap_err().to_string()
         };
         let mut slow = selene.clone();
         slow.tiers.iter_mut().for_each(|tier| tier.bandwidth /= 1e4);

@@ -7,7 +7,7 @@ use quadrille_spec::{Cluster, Tier};
 use serde::Serialize;
 
 use super::log::Placed;
-use crate::failure::Failure;
+use crate::{MeasureError, Refusal, Setting};
 
 /// A tier before and after.
 #[derive(Debug, Clone, Serialize)]
@@ -27,7 +27,7 @@ pub struct Refit {
 ///
 /// # Errors
 /// Logs of jobs that do not lie in the cluster as its tiers say.
-pub fn refit(cluster: &mut Cluster, logs: &[Placed]) -> Result<Vec<Refit>, Failure> {
+pub fn refit(cluster: &mut Cluster, logs: &[Placed]) -> Result<Vec<Refit>, MeasureError> {
     let width = width(cluster, logs)?;
     let (between, inside): (Vec<&Placed>, Vec<&Placed>) = logs.iter().partition(|log| log.over_nodes());
     let mut refits = Vec::new();
@@ -61,31 +61,29 @@ fn filled(tiers: &[Tier], per_node: Option<usize>) -> Vec<Tier> {
 }
 
 /// Ranks to a node of the logs of several nodes; `None`: there are no such logs.
-fn width(cluster: &Cluster, logs: &[Placed]) -> Result<Option<usize>, Failure> {
+fn width(cluster: &Cluster, logs: &[Placed]) -> Result<Option<usize>, Refusal> {
     let name = &cluster.name;
     let Some(innermost) = cluster.tiers.first() else {
-        return Err(Failure::usage(format!(
-            "--cluster {name} has no [[tiers]] to fit; name one that has, e.g. dgx-a100"
-        )));
+        let rule = format!(" {name} has no [[tiers]] to fit; name one that has, e.g. dgx-a100");
+        return Err(Refusal::of(Setting::Cluster).text(rule));
     };
     let node = innermost.devices.unwrap_or(usize::MAX);
     for log in logs {
         if log.per_node > node {
-            return Err(Failure::usage(format!(
-                "{}: {} ranks to a node, but a node of {name} has {node} devices; give another --per-node or --cluster",
-                log.name, log.per_node
-            )));
+            let Placed { name: log, per_node, .. } = log;
+            let rule =
+                format!("{log}: {per_node} ranks to a node, but a node of {name} has {node} devices; give another ");
+            return Err(Refusal::new(rule).name(Setting::PerNode).text(" or ").name(Setting::Cluster));
         }
     }
     let widths: BTreeSet<usize> = logs.iter().filter(|log| log.over_nodes()).map(|log| log.per_node).collect();
     if !widths.is_empty() && cluster.tiers.len() == 1 {
-        return Err(Failure::usage(format!(
-            "--cluster {name} has a single tier, but logs are of several nodes; add [[tiers]] for what joins nodes"
-        )));
+        let rule = "has a single tier, but logs are of several nodes; add [[tiers]] for what joins nodes";
+        return Err(Refusal::of(Setting::Cluster).text(format!(" {name} {rule}")));
     }
     if widths.len() > 1 {
         let widths: Vec<String> = widths.iter().map(usize::to_string).collect();
-        return Err(Failure::usage(format!(
+        return Err(Refusal::new(format!(
             "logs of several nodes have {} ranks to a node; fit those of one number after the other",
             widths.join(" and ")
         )));
@@ -162,7 +160,7 @@ mod tests {
     #[test]
     fn jobs_that_do_not_lie_in_the_cluster_are_refused() {
         let selene = Cluster::preset("selene").unwrap();
-        let message = |mut cluster: Cluster, logs: &[Placed]| format!("{:?}", refit(&mut cluster, logs).unwrap_err());
+        let message = |mut cluster: Cluster, logs: &[Placed]| refit(&mut cluster, logs).unwrap_err().to_string();
         assert!(message(Cluster::preset("local").unwrap(), &[log(&selene, 8, 8)]).contains("has no [[tiers]]"));
         assert!(message(selene.clone(), &[log(&selene, 32, 16)]).contains("a node of selene has 8 devices"));
         let two = [log(&selene, 16, 8), log(&selene, 16, 4)];

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use quadrille_cost::native::{Deviation, RankGroup, Sample, fit_tier};
 use quadrille_spec::{Algorithm, CollectiveKind, GroupBandwidth, Network, Tier};
-
 use serde::Serialize;
 
 use super::cases::Case;
 use super::{Measured, Measurements};
-use crate::failure::Failure;
+use crate::MeasureError;
 
 /// Buffers of which latency is most of the time.
 const SMALL: u64 = 64 << 10;
@@ -49,8 +48,8 @@ fn reached(tier: &Tier) -> f64 {
 ///
 /// # Errors
 /// No collectives were measured over a tier.
-pub fn fitted(measured: &Measurements) -> Result<Fitted, Failure> {
-    let (ranks, per_node) = (measured.setup.ranks, measured.setup.per_node);
+pub fn fitted(measured: &Measurements) -> Result<Fitted, MeasureError> {
+    let (ranks, per_node) = (measured.setup.spec.ranks, measured.setup.spec.per_node);
     let mut tiers = Vec::new();
     if per_node > 1 {
         tiers.push(unknown("inside a node", Some(per_node)));
@@ -72,7 +71,7 @@ pub fn fitted(measured: &Measurements) -> Result<Fitted, Failure> {
         by_kind.extend(Deviation::of(&tiers, &of_kind)?.map(|error| (kind, error)));
     }
     let Some(error) = Deviation::of(&tiers, &samples)? else {
-        return Err(Failure::run("no collectives were measured"));
+        return Err(MeasureError::Unmeasured { what: "collectives" });
     };
     Ok(Fitted { tiers, errors, by_kind, error })
 }
@@ -83,7 +82,7 @@ fn unknown(name: &str, devices: Option<usize>) -> Tier {
 }
 
 /// The kinds among the samples, each once.
-pub fn kinds(samples: &[Sample]) -> Vec<CollectiveKind> {
+fn kinds(samples: &[Sample]) -> Vec<CollectiveKind> {
     let mut kinds: Vec<CollectiveKind> = samples.iter().map(|sample| sample.kind).collect();
     kinds.sort();
     kinds.dedup();
@@ -93,7 +92,7 @@ pub fn kinds(samples: &[Sample]) -> Vec<CollectiveKind> {
 /// What collectives take unless another algorithm is asked for: between threads what shared memory gives, between processes
 /// the fastest of this program's own. What has one algorithm only is measured as native.
 fn samples(measured: &Measurements) -> Vec<Sample> {
-    let own = measured.setup.world.is_some();
+    let own = measured.setup.spec.world.is_some();
     let mut samples: Vec<(bool, Sample)> = Vec::new();
     for Measured { case, runs } in &measured.cases {
         let Case::Collective { kind, algorithm, group, bytes } = *case else { continue };
@@ -116,7 +115,7 @@ fn samples(measured: &Measurements) -> Vec<Sample> {
 /// all-reduces, all-gathers and reduce-scatters one after the other.
 pub fn group_bandwidths(measured: &Measurements) -> Vec<GroupBandwidth> {
     let samples = samples(measured);
-    let inside = |sample: &&Sample| sample.group.inner * sample.group.size <= measured.setup.per_node;
+    let inside = |sample: &&Sample| sample.group.inner * sample.group.size <= measured.setup.spec.per_node;
     let largest = samples.iter().map(|sample| sample.bytes).fold(0.0, f64::max);
     let mut sums: Vec<(usize, usize, f64, f64)> = Vec::new();
     for sample in samples.iter().filter(inside).filter(|sample| sample.bytes == largest) {

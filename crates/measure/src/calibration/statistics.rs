@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::quantile;
+use crate::timing::quantile;
 
 /// The runs of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
-    /// Median.
+    /// The median, in seconds.
     pub seconds: f64,
-    /// Interquartile range over the median.
+    /// Interquartile range over the median: a fraction.
     pub spread: f64,
 }
 

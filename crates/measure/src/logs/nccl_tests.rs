@@ -8,7 +8,7 @@ use std::path::Path;
 use quadrille_spec::CollectiveKind;
 
 use super::log::{Log, Row, microseconds, second_run, size};
-use crate::failure::Failure;
+use crate::Refusal;
 
 /// The tests that are read, without `_perf`.
 const TESTS: [(&str, CollectiveKind); 6] = [
@@ -25,7 +25,7 @@ const TESTS: [(&str, CollectiveKind); 6] = [
 /// # Errors
 /// A test that is unknown or not told, lines that do not fit their header, nodes with different numbers of ranks, several
 /// runs.
-pub fn parse(path: &Path, text: &str) -> Result<Log, Failure> {
+pub fn parse(path: &Path, text: &str) -> Result<Log, Refusal> {
     let name = path.display().to_string();
     let mut header: Option<Vec<&str>> = None;
     let mut hosts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -61,10 +61,10 @@ pub fn parse(path: &Path, text: &str) -> Result<Log, Failure> {
 }
 
 /// The times of a size, of which those that were not taken are left out, as is a size that is too small for the ranks.
-fn row(name: &str, line: usize, header: &[&str], words: &[&str], bytes: u64) -> Result<Vec<Row>, Failure> {
+fn row(name: &str, line: usize, header: &[&str], words: &[&str], bytes: u64) -> Result<Vec<Row>, Refusal> {
     if words.len() < header.len() {
         let (found, wanted) = (words.len(), header.len());
-        return Err(Failure::usage(format!(
+        return Err(Refusal::new(format!(
             "{name}, line {line}: {found} values under {wanted} columns; is it cut off?"
         )));
     }
@@ -76,11 +76,11 @@ fn row(name: &str, line: usize, header: &[&str], words: &[&str], bytes: u64) -> 
 }
 
 /// Ranks, and how many share a node.
-fn places(name: &str, hosts: &BTreeMap<&str, usize>) -> Result<(Option<usize>, Option<usize>), Failure> {
+fn places(name: &str, hosts: &BTreeMap<&str, usize>) -> Result<(Option<usize>, Option<usize>), Refusal> {
     let Some(first) = hosts.values().next() else { return Ok((None, None)) };
     if hosts.values().any(|ranks| ranks != first) {
         let counts: Vec<String> = hosts.iter().map(|(host, ranks)| format!("{ranks} on {host}")).collect();
-        return Err(Failure::usage(format!(
+        return Err(Refusal::new(format!(
             "{name}: nodes have different numbers of ranks ({}), which the model does not price",
             counts.join(", ")
         )));
@@ -89,7 +89,7 @@ fn places(name: &str, hosts: &BTreeMap<&str, usize>) -> Result<(Option<usize>, O
 }
 
 /// From a word that ends in `_perf`, else from the file's name.
-fn kind(name: &str, path: &Path, text: &str) -> Result<CollectiveKind, Failure> {
+fn kind(name: &str, path: &Path, text: &str) -> Result<CollectiveKind, Refusal> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut words = text.split(|c: char| !is_letter(c)).filter_map(|word| word.strip_suffix("_perf"));
     let named: Option<&str> = words.rfind(|word| !word.is_empty());
@@ -102,8 +102,8 @@ fn kind(name: &str, path: &Path, text: &str) -> Result<CollectiveKind, Failure> 
     };
     match (found, named) {
         (Some((_, kind)), _) => Ok(*kind),
-        (None, Some(named)) => Err(Failure::usage(format!("{name}: {named}_perf is not read; read are {}", known()))),
-        (None, None) => Err(Failure::usage(format!(
+        (None, Some(named)) => Err(Refusal::new(format!("{name}: {named}_perf is not read; read are {}", known()))),
+        (None, None) => Err(Refusal::new(format!(
             "{name} does not say which test it is of; name the file after it, one of {}",
             known()
         ))),
@@ -144,7 +144,7 @@ mod tests {
 ";
 
     fn message(path: &str, text: &str) -> String {
-        format!("{:?}", parse(Path::new(path), text).unwrap_err())
+        parse(Path::new(path), text).unwrap_err().to_string()
     }
 
     #[test]

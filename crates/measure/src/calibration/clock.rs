@@ -1,6 +1,5 @@
 //! How long each case takes on a rank, while all ranks do the same.
 
-use std::error::Error;
 use std::time::Instant;
 
 use quadrille_comm::{Group, RankContext, Reduction};
@@ -8,7 +7,8 @@ use quadrille_spec::ElementType;
 use quadrille_tensor::Pool;
 
 use super::cases::Case;
-use super::{Setup, collectives, operations};
+use super::{CalibrationSpec, collectives, operations};
+use crate::timing::Fault;
 
 /// Seconds of a run at least: far above the clock's resolution.
 const WINDOW: f64 = 2e-3;
@@ -18,15 +18,12 @@ const SHARED_WINDOW: f64 = 8e-3;
 /// Runs are at most this many repetitions.
 const MOST_REPETITIONS: f64 = 1e6;
 
-/// What may go wrong on a rank.
-pub type Fault = Box<dyn Error + Send + Sync>;
-
 /// Seconds of every case in every run.
-pub fn measure(context: &RankContext, setup: &Setup, cases: &[Case]) -> Result<Vec<Vec<f64>>, Fault> {
-    let everyone: Vec<usize> = (0..setup.ranks).collect();
-    let window = if setup.crowding() > 1.0 { SHARED_WINDOW } else { WINDOW };
-    let clock = Clock { context, world: context.group("world", &everyone)?, runs: setup.runs, window };
-    let pool = Pool::new(setup.threads);
+pub fn measure(context: &RankContext, spec: &CalibrationSpec, cases: &[Case]) -> Result<Vec<Vec<f64>>, Fault> {
+    let everyone: Vec<usize> = (0..spec.ranks).collect();
+    let window = if spec.crowding() > 1.0 { SHARED_WINDOW } else { WINDOW };
+    let clock = Clock { context, world: context.group("world", &everyone)?, runs: spec.runs, window };
+    let pool = Pool::new(spec.threads);
     cases.iter().map(|case| time(case, &clock, &pool)).collect()
 }
 

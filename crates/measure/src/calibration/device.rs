@@ -3,8 +3,8 @@
 use quadrille_spec::{Device, Efficiency, ElementType, MeasuredRate, Peaks, RateUnit};
 
 use super::cases::Case;
-use super::{Measured, Measurements};
-use crate::failure::Failure;
+use super::{CalibrationSpec, Measured, Measurements};
+use crate::MeasureError;
 
 /// What one rank computes while all ranks do.
 ///
@@ -16,16 +16,16 @@ use crate::failure::Failure;
 ///
 /// # Errors
 /// Nothing of a kind was measured.
-pub fn of(measured: &Measurements) -> Result<Device, Failure> {
+pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
     let setup = &measured.setup;
     let rate = |dtype| best(measured, dtype);
     let (single, double) = (rate(ElementType::F32)?, rate(ElementType::F64)?);
     let (memory_bandwidth, memory_efficiency) = memory(measured)?;
-    let name = format!("measured by quadrille calibrate on {}", setup.place());
+    let CalibrationSpec { threads, runs, .. } = setup.spec;
+    let name = format!("measured by quadrille calibrate on {}", setup.spec.place());
     Ok(Device {
         source: format!(
-            "{name}: {} threads each, medians of {} runs; f32, and f64 in its peak; half as single",
-            setup.threads, setup.runs
+            "{name}: {threads} threads each, medians of {runs} runs; f32, and f64 in its peak; half as single"
         ),
         name,
         memory: setup.memory,
@@ -45,12 +45,12 @@ pub fn of(measured: &Measurements) -> Result<Device, Failure> {
     })
 }
 
-fn nothing(what: &str) -> Failure {
-    Failure::run(format!("no {what} were measured"))
+fn nothing(what: &'static str) -> MeasureError {
+    MeasureError::Unmeasured { what }
 }
 
 /// The best rate of a product of this type.
-fn best(measured: &Measurements, wanted: ElementType) -> Result<f64, Failure> {
+fn best(measured: &Measurements, wanted: ElementType) -> Result<f64, MeasureError> {
     let products = measured.cases.iter().filter(|measured| match measured.case {
         Case::Product { dtype, .. } => dtype == wanted,
         _ => false,
@@ -63,7 +63,11 @@ fn rate(measured: &Measured) -> f64 {
 }
 
 /// The fraction of the peak for every shape: of all cases of one shape, one after the other.
-fn table(measured: &Measurements, peak: f64, shape: fn(&Case) -> Option<[usize; 3]>) -> Result<Efficiency, Failure> {
+fn table(
+    measured: &Measurements,
+    peak: f64,
+    shape: fn(&Case) -> Option<[usize; 3]>,
+) -> Result<Efficiency, MeasureError> {
     let mut sums: Vec<([usize; 3], f64, f64)> = Vec::new();
     for Measured { case, runs } in &measured.cases {
         let Some(shape) = shape(case) else { continue };
@@ -87,13 +91,13 @@ fn table(measured: &Measurements, peak: f64, shape: fn(&Case) -> Option<[usize; 
 }
 
 /// The fastest rate out of cache, and which part of it sweeps reach together.
-fn memory(measured: &Measurements) -> Result<(f64, f64), Failure> {
+fn memory(measured: &Measurements) -> Result<(f64, f64), MeasureError> {
     let (bytes, seconds, best) = sweeps(measured, RateUnit::Bytes);
     if best == 0.0 { Err(nothing("sweeps out of cache")) } else { Ok((best, (bytes / seconds / best).min(1.0))) }
 }
 
 /// The rate in cache, of all sweeps one after the other.
-fn vector_rate(measured: &Measurements) -> Result<f64, Failure> {
+fn vector_rate(measured: &Measurements) -> Result<f64, MeasureError> {
     let (flops, seconds, best) = sweeps(measured, RateUnit::Flops);
     if best == 0.0 { Err(nothing("sweeps in cache")) } else { Ok(flops / seconds) }
 }

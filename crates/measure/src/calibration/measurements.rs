@@ -1,0 +1,133 @@
+//! Everything that was measured, and the cluster that it makes.
+
+use std::time::Instant;
+
+use quadrille_engine::{Hyper, TrainOptions};
+use quadrille_spec::{Calibration, Cluster, ElementType, MeasuredCollective, MeasuredOperation};
+
+use super::cases::Case;
+use super::statistics::Runs;
+use super::tiers::{self, Compared, Fitted};
+use super::{CalibrationSpec, Setup, clock, device, ranks};
+use crate::MeasureError;
+use crate::constants::operation_latency;
+
+/// Steps of the tiny model whose operations say what an operation takes by itself.
+const STEPS: u64 = 50;
+
+/// A case with its runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured {
+    /// What was measured.
+    pub case: Case,
+    /// Of the slowest rank each.
+    pub runs: Runs,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Clone)]
+pub struct Measurements {
+    /// How it was measured.
+    pub setup: Setup,
+    /// The operations of a rank, then collectives by one algorithm after the other, `native` first.
+    pub cases: Vec<Measured>,
+    /// Seconds that an operation of the engine takes beside its work.
+    pub launch_seconds: f64,
+    /// Seconds that all of it took.
+    pub seconds: f64,
+}
+
+impl Measurements {
+    pub(super) fn take(setup: Setup) -> Result<Self, MeasureError> {
+        let (start, spec) = (Instant::now(), &setup.spec);
+        let mut measured = Vec::new();
+        for algorithm in spec.algorithms() {
+            let cases = Case::all(&setup, algorithm);
+            let by_rank = ranks::on_ranks(spec, algorithm, |context| clock::measure(context, spec, &cases))?;
+            measured.extend(cases.iter().enumerate().map(|(at, case)| {
+                let runs: Vec<&[f64]> = by_rank.iter().map(|cases| cases[at].as_slice()).collect();
+                Measured { case: *case, runs: Runs::slowest(&runs) }
+            }));
+        }
+        let launch_seconds = spec.crowding() * operation_latency(spec.ranks, &options(spec))?;
+        Ok(Self { setup, cases: measured, launch_seconds, seconds: start.elapsed().as_secs_f64() })
+    }
+
+    /// The tiers for which collectives take what was measured, as nearly as tiers can: each is fitted to the groups that it is
+    /// the outermost tier of, from the innermost on.
+    ///
+    /// # Errors
+    /// No collectives were measured over a tier.
+    pub fn fitted(&self) -> Result<Fitted, MeasureError> {
+        tiers::fitted(self)
+    }
+
+    /// Every algorithm and collective beside `native`.
+    pub fn compared(&self) -> Vec<Compared> {
+        tiers::compared(self)
+    }
+
+    /// The cluster that this machine is, with the tiers that were fitted.
+    ///
+    /// # Errors
+    /// No operations of a kind were measured.
+    pub fn cluster(&self, tiers: &Fitted) -> Result<Cluster, MeasureError> {
+        let CalibrationSpec { ranks, per_node, threads, .. } = self.setup.spec;
+        let place = self.setup.spec.place();
+        let device = device::of(self)?;
+        Ok(Cluster {
+            name: "calibrated".to_owned(),
+            source: format!(
+                "measured by quadrille calibrate on {place}, {per_node} to a node, {threads} threads \
+                 each; tiers and group bandwidths are fitted to the collectives of section calibration"
+            ),
+            device_memory: Some(device.memory),
+            device: Some(device),
+            tiers: tiers.tiers.clone(),
+            network: tiers.network(per_node, ranks),
+            intra_node_bandwidth: tiers.innermost_bandwidth(),
+            group_bandwidths: tiers::group_bandwidths(self),
+            calibration: Some(self.section()),
+        })
+    }
+
+    fn section(&self) -> Calibration {
+        let CalibrationSpec { ranks, per_node, threads, runs, .. } = self.setup.spec;
+        let collectives = self.cases.iter().filter_map(|Measured { case, runs }| match *case {
+            Case::Collective { kind, algorithm, group, bytes } => Some(MeasuredCollective {
+                collective: kind,
+                algorithm,
+                inner: group.inner,
+                group: group.size,
+                bytes,
+                seconds: runs.seconds,
+                spread: runs.spread,
+            }),
+            _ => None,
+        });
+        let operations = self.cases.iter().filter(|measured| !matches!(measured.case, Case::Collective { .. }));
+        let operations = operations.map(|Measured { case, runs }| {
+            let (work, unit) = case.work();
+            MeasuredOperation {
+                operation: case.name(),
+                dtype: case.dtype(),
+                shape: case.shape(),
+                rate: work / runs.seconds,
+                unit,
+                spread: runs.spread,
+            }
+        });
+        let dtype = ElementType::F32;
+        let (collectives, operations) = (collectives.collect(), operations.collect());
+        Calibration { ranks, per_node, threads, runs, dtype, collectives, operations }
+    }
+}
+
+/// Of the steps that say what an operation takes by itself.
+fn options(spec: &CalibrationSpec) -> TrainOptions {
+    TrainOptions {
+        threads: spec.threads,
+        world: spec.world.clone(),
+        ..TrainOptions::new(STEPS + 1, Hyper::default(), 1)
+    }
+}

@@ -1,0 +1,159 @@
+//! How to measure, and what the ranks agree on before they do.
+
+use quadrille_comm::{RankContext, World};
+use quadrille_spec::Algorithm;
+
+use super::measurements::Measurements;
+use super::ranks;
+use crate::{MeasureError, Refusal, Setting, memory};
+
+/// Numbers in each operand of element-wise work out of cache: 64 MiB, fewer where memory is short.
+const STREAMED: usize = 16 << 20;
+/// Operands of a streaming update, and as much again for what else runs.
+const STREAMED_OPERANDS: u64 = 8;
+
+/// How to measure. Where ranks are processes, each of them says so of itself.
+#[derive(Debug, Clone)]
+pub struct CalibrationSpec {
+    /// Ranks that measure, at least two.
+    pub ranks: usize,
+    /// Ranks that share a node: a divisor of `ranks`.
+    pub per_node: usize,
+    /// Threads of each rank, at least one.
+    pub threads: usize,
+    /// Runs of each measurement, at least one; the median counts.
+    pub runs: usize,
+    /// Fewer shapes and sizes.
+    pub quick: bool,
+    /// Cores that the ranks of this machine share, at least one.
+    pub cores: usize,
+    /// Ranks of this machine.
+    pub ranks_here: usize,
+    /// Where ranks are processes; `None`: they are threads of this one.
+    pub world: Option<World>,
+}
+
+impl CalibrationSpec {
+    /// So many ranks on so many cores of this machine, of one thread each; seven runs of everything.
+    pub fn new(ranks: usize, cores: usize) -> Self {
+        Self { ranks, per_node: ranks, threads: 1, runs: 7, quick: false, cores, ranks_here: ranks, world: None }
+    }
+
+    /// Measures everything: minutes, or seconds if it is to be quick.
+    ///
+    /// # Errors
+    /// Nodes that ranks do not fill, fewer than two ranks, too little free memory for the bandwidth of memory; a rank's
+    /// failure.
+    pub fn measure(self) -> Result<Measurements, MeasureError> {
+        Measurements::take(self.agreed()?)
+    }
+
+    /// With what the worst placed ranks have: all of them measure the same, equally often.
+    fn agreed(self) -> Result<Setup, MeasureError> {
+        let Self { ranks, per_node, .. } = self;
+        if ranks < 2 || per_node > ranks || !ranks.is_multiple_of(per_node) {
+            let rule = format!(" {per_node}: nodes are full of ranks, and there are {ranks}; use a divisor of ");
+            let refusal = Refusal::of(Setting::PerNode).text(rule).name(Setting::Ranks);
+            return Err(refusal.text(", and two ranks at least").into());
+        }
+        let share = |_: &RankContext| {
+            let rule = "cannot tell how much memory is free: /proc/meminfo does not say MemAvailable";
+            let available = memory::available().ok_or(rule)?;
+            Ok((available / self.ranks_here as u64, self.ranks_here, self.cores))
+        };
+        let shares = ranks::on_ranks(&self, Algorithm::Native, share)?;
+        let memory = shares.iter().map(|(memory, ..)| *memory).min().unwrap_or(0);
+        let (ranks_here, cores) = most_crowded(&shares).unwrap_or((self.ranks_here, self.cores));
+        let fitting = memory / (STREAMED_OPERANDS * size_of::<f32>() as u64);
+        let streamed = fitting.min(STREAMED as u64) as usize / 64 * 64;
+        if streamed < STREAMED / 16 {
+            let rule = "bytes of memory are free for each, too few to measure its bandwidth; use fewer";
+            return Err(Refusal::of(Setting::Ranks).text(format!(" {ranks}: {memory} {rule}")).into());
+        }
+        Ok(Setup { spec: Self { ranks_here, cores, ..self }, streamed, memory })
+    }
+
+    /// How collectives are carried out; two levels need several nodes of several ranks.
+    pub(super) fn algorithms(&self) -> Vec<Algorithm> {
+        let mut algorithms = vec![Algorithm::Native, Algorithm::Ring, Algorithm::Recursive];
+        if self.per_node > 1 && self.per_node < self.ranks {
+            algorithms.push(Algorithm::Hierarchical);
+        }
+        algorithms
+    }
+
+    /// Threads that share a core, at least 1.
+    pub fn crowding(&self) -> f64 {
+        ((self.ranks_here * self.threads) as f64 / self.cores as f64).max(1.0)
+    }
+
+    /// Where the ranks are, in words.
+    pub(super) fn place(&self) -> String {
+        let (ranks, nodes) = (self.ranks, self.ranks / self.per_node);
+        match (nodes, &self.world) {
+            (1, _) => format!("{ranks} ranks of this machine"),
+            (_, Some(_)) => format!("{ranks} ranks on {nodes} nodes"),
+            // Threads, of which the description says so.
+            (_, None) => format!("{ranks} ranks of this machine, taken as {nodes} nodes"),
+        }
+    }
+}
+
+/// What all ranks have agreed on.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// What was asked for; cores and the ranks that share them are those where most ranks share a core.
+    pub spec: CalibrationSpec,
+    /// Numbers in each operand of element-wise work out of cache.
+    pub streamed: usize,
+    /// Bytes of memory of a rank: the least that is free for one.
+    pub memory: u64,
+}
+
+/// Ranks of a machine and the cores that they share, where most share one; of what every rank says of itself: bytes, ranks,
+/// cores.
+fn most_crowded(shares: &[(u64, usize, usize)]) -> Option<(usize, usize)> {
+    // Of a / b < c / d, without rounding.
+    let fewer = |a: &(usize, usize), b: &(usize, usize)| (a.0 * b.1).cmp(&(b.0 * a.1));
+    shares.iter().map(|(_, ranks, cores)| (*ranks, *cores)).max_by(fewer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ranks_take_what_the_most_crowded_has() {
+        // 4 ranks on 8 cores, 3 on 2, 2 on 2.
+        assert_eq!(most_crowded(&[(1, 4, 8), (9, 3, 2), (1, 2, 2)]), Some((3, 2)));
+        assert_eq!(most_crowded(&[]), None);
+    }
+
+    #[test]
+    fn every_rank_agrees_on_a_share() {
+        let agreed = CalibrationSpec::new(2, 2).agreed().unwrap();
+        assert_eq!((agreed.spec.ranks_here, agreed.spec.cores, agreed.spec.crowding()), (2, 2, 1.0));
+        assert!(agreed.memory > 0 && agreed.streamed > 0);
+    }
+
+    #[test]
+    fn nodes_are_full() {
+        for (ranks, per_node) in [(1, 1), (4, 3), (2, 4), (4, 0)] {
+            let spec = CalibrationSpec { per_node, ..CalibrationSpec::new(ranks, 2) };
+            let message = spec.agreed().unwrap_err().to_string();
+            let expected = format!(
+                "`per_node` {per_node}: nodes are full of ranks, and there are {ranks}; use a divisor of `ranks`"
+            );
+            assert!(message.starts_with(&expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_named_where_there_are_several() {
+        let place = |per_node| CalibrationSpec { per_node, ..CalibrationSpec::new(4, 2) }.place();
+        assert_eq!(
+            (place(4).as_str(), place(2).as_str()),
+            ("4 ranks of this machine", "4 ranks of this machine, taken as 2 nodes")
+        );
+    }
+}

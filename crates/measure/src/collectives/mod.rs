@@ -1,0 +1,13 @@
+//! Collectives by every algorithm, beside what the transport brings and a plain copy.
+//!
+//! A [`CollectivesSpec`] says what is measured, [`Cases`] are all of it, [`Cases::measure`] runs them on all ranks. Where ranks
+//! are processes, all of them measure the same.
+
+mod cases;
+mod measure;
+mod rates;
+
+pub use cases::{Case, Cases, CollectivesSpec, ELEMENT_BYTES};
+pub(crate) use measure::{Buffers, Run, all_gather, all_reduce, all_to_all, broadcast, reduce_scatter, time};
+pub use measure::{Collective, Runs};
+pub use rates::Measured;
