@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 19] = [
+const CRATES: [(&str, &[&str]); 20] = [
     (
         "quadrille",
         &[
+            "report",
             "run",
             "engine",
             "hugging-face",
@@ -28,6 +29,7 @@ const CRATES: [(&str, &[&str]); 19] = [
     ),
     ("proofs", &["engine", "draws", "comm", "step", "spec"]),
     ("draws", &["spec"]),
+    ("report", &["run", "engine", "plan", "cost", "step", "spec"]),
     ("run", &["engine", "hugging-face", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
     ("engine", &["oracle", "data", "checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),

@@ -7,6 +7,7 @@ use quadrille_engine::EngineError;
 use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
 use quadrille_plan::native::Nothing;
+use quadrille_report::ReportError;
 use quadrille_run::{Blame, Refusal, RunError, Setting};
 use quadrille_spec::{LedgerDifference, SpecError};
 use quadrille_step::StepError;
@@ -146,6 +147,17 @@ impl From<RunError> for Failure {
             (_, RunError::Refused(refusal)) => refusal.into(),
             (Blame::Input, error) => Self::Usage(error.into()),
             (Blame::Work, error) => Self::Run(error.into()),
+        }
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::Run(error) => error.into(),
+            ReportError::Price(error) => error.into(),
+            // What is read is input.
+            error => Self::Usage(error.into()),
         }
     }
 }

@@ -3,14 +3,13 @@
 use indicatif::ProgressBar;
 use quadrille_cost::native::{Framework, Problem};
 use quadrille_engine::{Cpu, Hyper, TrainOptions, random_batch, train};
-use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, choose, shuffled};
+use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, choose, machine, shuffled};
 use quadrille_run::resources;
 use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, Model};
 use quadrille_step::StepProgram;
 
 use super::arguments::ValidateLocalArguments;
 use super::comparison::{Comparison, Row};
-use super::machine;
 use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
@@ -71,7 +70,8 @@ impl Case {
                 arguments.run.seed(),
             )
         };
-        let (cluster, assumed) = machine::described(typed.cluster, launch.ranks_here(ranks), options.threads);
+        let (cluster, assumed) =
+            machine::described(typed.cluster, launch.ranks_here(ranks), options.threads, settings::processors());
         let chosen = choose(legal.len(), arguments.layouts.unwrap_or(legal.len()), options.seed);
         let (global_batch, seq_len) = (legal[0].global_batch, legal[0].seq_len);
         let mut case = Self {

@@ -7,7 +7,6 @@ mod case;
 mod comparison;
 mod document;
 mod figures;
-pub mod machine;
 mod text;
 
 pub use self::arguments::ValidateLocalArguments;
