@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 22] = [
+const CRATES: [(&str, &[&str]); 23] = [
     (
         "quadrille",
         &[
             "verify",
+            "report",
             "run",
             "measure",
             "engine",
@@ -31,6 +32,7 @@ const CRATES: [(&str, &[&str]); 22] = [
     ("proofs", &["draws", "verify", "engine", "comm", "step", "spec"]),
     ("draws", &["spec"]),
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
+    ("report", &["run", "engine", "plan", "cost", "step", "spec"]),
     ("measure", &["engine", "papers", "plan", "cost", "comm", "tensor", "step", "spec"]),
     ("run", &["engine", "hugging-face", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
     ("engine", &["checkpoint", "comm", "tensor", "step", "spec"]),

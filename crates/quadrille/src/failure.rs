@@ -8,6 +8,7 @@ use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
 use quadrille_measure::{self as measure, MeasureError};
 use quadrille_plan::native::Nothing;
+use quadrille_report::ReportError;
 use quadrille_run::{Refusal, RunError, Setting};
 use quadrille_spec::{Blame, LedgerDifference, Named, SpecError};
 use quadrille_step::StepError;
@@ -174,6 +175,17 @@ impl From<RunError> for Failure {
             (_, RunError::Refused(refusal)) => refusal.into(),
             (Blame::Input, error) => Self::Usage(error.into()),
             (Blame::Work, error) => Self::Run(error.into()),
+        }
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::Run(error) => error.into(),
+            ReportError::Price(error) => error.into(),
+            // What is read is input.
+            error => Self::Usage(error.into()),
         }
     }
 }

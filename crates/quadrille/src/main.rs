@@ -11,9 +11,7 @@ mod checkpoint;
 mod convert;
 mod data;
 mod data_arguments;
-mod describe;
 mod documents;
-mod drawing;
 mod estimate;
 mod evaluate;
 mod explain;
@@ -46,9 +44,17 @@ mod weights;
 
 use std::process::ExitCode;
 
+use quadrille_report::drawing;
+
 use crate::arguments::Command;
 use crate::failure::Failure;
 use crate::launch::Launch;
+
+/// Models and layouts as documents and people see them.
+mod describe {
+    pub use quadrille_report::summary::{sizes, summary};
+    pub use quadrille_run::layout_json;
+}
 
 fn main() -> ExitCode {
     quadrille_files::allow_open_files();

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::plain;
 
-pub use quadrille_run::units::{bytes, decimal};
+pub use quadrille_run::units::{bytes, decimal, shortest};
 
 /// Prints a JSON document to standard output.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
@@ -55,11 +55,6 @@ pub fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> Result<String, Failur
     rows.into_iter().try_for_each(|row| writer.write_record(row)).map_err(|error| failed(&error))?;
     let bytes = writer.into_inner().map_err(|error| failed(&error))?;
     String::from_utf8(bytes).map_err(|error| failed(&error))
-}
-
-/// The shortest decimal that reads as the same number.
-pub fn shortest(number: f64) -> String {
-    format!("{number:?}")
 }
 
 /// Rows under a header, columns as wide as their widest cell; the first column to the left, others to the right.

@@ -9,6 +9,7 @@ use quadrille_files::Document;
 use quadrille_hugging_face::CONFIGURATION;
 use quadrille_papers::atp::Interconnect;
 use quadrille_plan::best;
+use quadrille_plan::local::machine;
 use quadrille_run::{OptimizerSpec, RunSpec};
 use quadrille_spec::{
     Cluster, ElementType, Field, Grid, Layout, LayoutFile, LayoutRequest, Model, ModelFile, SpecError,
@@ -19,7 +20,6 @@ use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
-use crate::validate::local::machine;
 
 pub use quadrille_run::{cores, processors};
 
@@ -185,7 +185,7 @@ pub fn resolve(typed: &Typed, model: &Model) -> Result<Layout, Failure> {
     let Typed { request, auto, usual_batch, cluster, .. } = typed;
     let ranks = request.grid.ranks();
     if *auto && ranks > 1 {
-        let (described, _) = machine::described(cluster.clone(), ranks, 1);
+        let (described, _) = machine::described(cluster.clone(), ranks, 1, processors());
         if described.device.is_none() || described.tiers.is_empty() {
             return Err(Failure::usage(format!(
                 "--cluster {}: it does not describe its device and networks, by which an open grid is chosen; give a --grid, or \

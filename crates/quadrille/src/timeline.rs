@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use quadrille_cost::native::{Framework, NativeMachine, Problem};
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate, timeline};
 use quadrille_cost::trace::Trace;
+use quadrille_plan::local::machine::{LOCAL_GFLOPS, LOCAL_LATENCY_US, LOCAL_MEMORY_GB_S};
+use quadrille_report::run::check_priced_type;
 use quadrille_run::{create_trace, write_trace};
-use quadrille_spec::{Cluster, ElementType};
+use quadrille_spec::Cluster;
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
@@ -16,13 +18,6 @@ use crate::output::table;
 
 /// Columns of a timeline.
 const WIDTH: usize = 100;
-
-/// What a device of the cluster `local` is taken for: a rank that is a few threads of a CPU.
-pub const LOCAL_GFLOPS: f64 = 50.0;
-/// Its share of the memory's bandwidth.
-pub const LOCAL_MEMORY_GB_S: f64 = 10.0;
-/// Before an operation or a message of it begins.
-pub const LOCAL_LATENCY_US: f64 = 1.0;
 
 impl MachineArguments {
     /// Whether a simulation is asked for.
@@ -88,14 +83,6 @@ impl MachineArguments {
             write_trace(path, create_trace(path)?, &Trace::from(&simulation))?;
         }
         Ok(simulation)
-    }
-}
-
-/// Refuses a type in which the native model does not price this program's steps.
-pub fn check_priced_type(dtype: ElementType) -> Result<(), Failure> {
-    match dtype {
-        ElementType::F32 => Ok(()),
-        other => Err(Failure::usage(format!("--dtype {other}: the native model prices steps of this program in f32"))),
     }
 }
 

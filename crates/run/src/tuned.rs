@@ -111,6 +111,8 @@ impl Recorder {
 
 #[cfg(test)]
 mod tests {
+    use quadrille_spec::Named;
+
     use super::*;
 
     fn message(result: Result<Tuning, RunError>) -> String {

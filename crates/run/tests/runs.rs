@@ -5,10 +5,10 @@ use std::path::Path;
 
 use quadrille_engine::RunEvent;
 use quadrille_run::{
-    Blame, CheckpointSpec, DataChanges, DataPath, DataSpec, Ended, HeldOut, Host, OutputSpec, Prepared, Recorded,
-    RunChanges, RunError, RunOutcome, RunSpec, Setting,
+    CheckpointSpec, DataChanges, DataPath, DataSpec, Ended, HeldOut, Host, OutputSpec, Prepared, Recorded, RunChanges,
+    RunError, RunOutcome, RunSpec, Setting,
 };
-use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
+use quadrille_spec::{Blame, ElementType, Layout, LayoutRequest, Model};
 
 fn spec(grid: &str, steps: u64) -> RunSpec {
     let model = Model::gpt(1, 8, 2, 256, 16);

@@ -23,7 +23,6 @@ use self::corpus::{Corpus, Wanted};
 use self::order::Order;
 use self::study::{Place, Study};
 use crate::describe::summary;
-use crate::drawing;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell, write_file};
@@ -252,12 +251,12 @@ fn write_drawings(
     conditions: &Conditions,
     learned: &[study::Learned],
 ) -> Result<(), Failure> {
+    let shares = report::shares(program, learned);
     if let Some(path) = &arguments.svg {
-        write_file("--svg", path, report::plot(program, learned).as_bytes())?;
+        write_file("--svg", path, shares.plot().as_bytes())?;
     }
     if let Some(path) = &arguments.html {
-        let body = report::plot(program, learned) + &drawing::paragraph(&report::conditions(conditions));
-        let page = drawing::page(&report::title(program), &body, &report::rows(learned));
+        let page = shares.page(&report::conditions(conditions), &report::rows(learned));
         write_file("--html", path, page.as_bytes())?;
     }
     Ok(())

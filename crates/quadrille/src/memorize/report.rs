@@ -1,21 +1,18 @@
-//! What a study says: a table, a document, a drawing.
+//! What a study says: a table, a document, a picture.
 
+use quadrille_report::shares::{Bar, Series, Shares};
+use quadrille_run::units::percent;
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
 use super::Conditions;
 use super::study::{Bucket, Learned};
 use crate::describe::layout_json;
-use crate::drawing::{Anchor, Drawing};
 use crate::output;
 
 /// What a run is called.
 fn name(run: &Learned) -> String {
     run.goldfish.map_or("plain loss".to_owned(), |goldfish| format!("goldfish {goldfish}"))
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1}%", 100.0 * share)
 }
 
 /// The header, then a row for every bucket.
@@ -97,61 +94,34 @@ pub fn document(program: &StepProgram, conditions: &Conditions, data: &Value, ru
     })
 }
 
-const FONT: f64 = 12.0;
-/// Free space on the left, at the top, on the right (for the legend) and at the bottom.
-const MARGINS: [f64; 4] = [60.0, 50.0, 200.0, 60.0];
-const HEIGHT: f64 = 360.0;
-/// Of a bar.
-const WIDTH: f64 = 34.0;
+/// Of a run that learned all tokens, and of one that left some out.
 const COLOURS: [&str; 2] = ["#c0392b", "#e67e22"];
 
-/// The title of drawings and pages.
-pub fn title(program: &StepProgram) -> String {
-    format!("{}: documents memorised, by how often they were seen", program.model.name)
-}
-
 /// For every bucket a bar for each run: the share of documents that were memorised.
-pub fn plot(program: &StepProgram, runs: &[Learned]) -> String {
-    let [left, top, right, bottom] = MARGINS;
-    let buckets = runs.first().map_or(0, |run| run.buckets.len());
-    let group = WIDTH * (runs.len() as f64 + 1.0);
-    let width = (left + group * buckets as f64 + right).max(560.0);
-    let (floor, tall) = (HEIGHT - bottom, HEIGHT - top - bottom);
-    let mut drawing = Drawing::new(width, HEIGHT);
-    drawing.text(left, 22.0, Anchor::Start, 15.0, &title(program));
-    for part in [0, 25, 50, 75, 100] {
-        let y = floor - tall * f64::from(part) / 100.0;
-        drawing.text(left - 8.0, y + 4.0, Anchor::End, FONT, &format!("{part}%"));
-        drawing.line(&[(left, y, String::new()), (width - right, y, String::new())], "#dddddd", 1.0);
+pub fn shares(program: &StepProgram, runs: &[Learned]) -> Shares {
+    let bar = |run: &Learned, bucket: &Bucket| Bar {
+        share: bucket.exact_share(),
+        title: format!(
+            "{} epochs, {}: {} of {} documents; {} of the tokens are right",
+            bucket.epochs,
+            name(run),
+            bucket.exact,
+            bucket.documents,
+            percent(bucket.equal_share)
+        ),
+    };
+    let series = |run: &Learned| Series {
+        name: name(run),
+        colour: COLOURS[usize::from(run.goldfish.is_some())],
+        bars: run.buckets.iter().map(|bucket| bar(run, bucket)).collect(),
+    };
+    let buckets = runs.iter().take(1).flat_map(|run| &run.buckets);
+    Shares {
+        title: format!("{}: documents memorised, by how often they were seen", program.model.name),
+        across: "epochs",
+        groups: buckets.map(|bucket| bucket.epochs.to_string()).collect(),
+        series: runs.iter().map(series).collect(),
     }
-    for (at, run) in runs.iter().enumerate() {
-        for (place, bucket) in run.buckets.iter().enumerate() {
-            let x = left + group * place as f64 + WIDTH * (at as f64 + 0.5);
-            let high = tall * bucket.exact_share();
-            let told = format!(
-                "{} epochs, {}: {} of {} documents; {} of the tokens are right",
-                bucket.epochs,
-                name(run),
-                bucket.exact,
-                bucket.documents,
-                percent(bucket.equal_share)
-            );
-            drawing.rectangle([x + 1.0, floor - high, WIDTH - 2.0, high], colour(run), &told);
-            drawing.text(x + WIDTH / 2.0, floor - high - 4.0, Anchor::Middle, 10.0, &percent(bucket.exact_share()));
-        }
-    }
-    for (place, bucket) in runs.iter().take(1).flat_map(|run| run.buckets.iter().enumerate()) {
-        let middle = left + group * (place as f64 + 0.5);
-        drawing.text(middle, floor + 18.0, Anchor::Middle, FONT, &bucket.epochs.to_string());
-    }
-    drawing.text(left, floor + 42.0, Anchor::Start, FONT, "epochs");
-    let names: Vec<(&str, String)> = runs.iter().map(|run| (colour(run), name(run))).collect();
-    drawing.legend(width - right + 16.0, top, FONT, names.iter().map(|(colour, name)| (*colour, name.as_str())));
-    drawing.finish()
-}
-
-fn colour(run: &Learned) -> &'static str {
-    COLOURS[usize::from(run.goldfish.is_some())]
 }
 
 #[cfg(test)]
@@ -196,14 +166,18 @@ goldfish k=2,h=13: 3.0 s of training, last loss 1.5000, 0.2 s of writing
     }
 
     #[test]
-    fn the_drawing_has_a_bar_for_every_bucket_and_run() {
-        let svg = plot(&program(), &runs());
-        for told in
-            ["6 epochs, plain loss: 3 of 4 documents", "6 epochs, goldfish k=2,h=13: 1 of 4 documents", ">75.0%<"]
-        {
-            assert!(svg.contains(told), "{told} is not in {svg}");
-        }
-        // The ground, the legend, and the bars: three quarters of all is 187.5 high.
-        assert_eq!((svg.matches("<rect").count(), svg.contains("height=\"187.5\"")), (1 + 2 + 4, true), "{svg}");
+    fn the_picture_tells_of_every_bucket_and_run() {
+        let shares = shares(&program(), &runs());
+        assert_eq!(shares.groups, ["0", "6"]);
+        let bar = |run: usize, told: &str| {
+            let Bar { share, title } = &shares.series[run].bars[1];
+            assert!(title.starts_with(told), "{title}");
+            *share
+        };
+        let both = [
+            bar(0, "6 epochs, plain loss: 3 of 4 documents; 50.0%"),
+            bar(1, "6 epochs, goldfish k=2,h=13: 1 of 4 documents; 50.0%"),
+        ];
+        assert_eq!(both, [0.75, 0.25]);
     }
 }

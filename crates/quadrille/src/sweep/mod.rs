@@ -1,16 +1,15 @@
 //! `quadrille sweep`: the best layout for every value of one or two numbers.
 
-mod plot;
 mod variable;
 
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
 use quadrille_plan::native::Ranked;
+use quadrille_report::sweep;
 
 use self::variable::Variable;
 use crate::arguments::ModelArguments;
-use crate::drawing;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
@@ -58,14 +57,16 @@ const EXAMPLES: &str = "Examples:
 /// What was found.
 pub struct Sweep<'a> {
     case: &'a Case,
-    variables: &'a [Variable],
-    /// The last variable varies fastest.
+    first: &'a Variable,
+    second: Option<&'a Variable>,
+    /// The second variable varies fastest.
     points: Vec<Point>,
 }
 
 /// A value of every variable, with the best layout or why there is none.
 struct Point {
-    values: Vec<f64>,
+    /// Of the first, and of the second if there is one.
+    values: [f64; 2],
     case: Case,
     best: Result<Ranked, String>,
     stopped: bool,
@@ -74,12 +75,12 @@ struct Point {
 /// Searches all points and writes what was found.
 pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     let variables = arguments.vary.iter().map(|text| text.parse()).collect::<Result<Vec<Variable>, _>>()?;
-    if variables.len() > 2 {
-        return Err(Failure::usage("--vary: at most two numbers vary; fix the others"));
-    }
-    if let [first, second] = variables.as_slice()
-        && first.to_string() == second.to_string()
-    {
+    let (first, second) = match variables.as_slice() {
+        [first] => (first, None),
+        [first, second] => (first, Some(second)),
+        _ => return Err(Failure::usage("--vary: at most two numbers vary; fix the others")),
+    };
+    if second.is_some_and(|second| first.to_string() == second.to_string()) {
         return Err(Failure::usage(format!("--vary {first}: it varies twice; leave one of them out")));
     }
     let drawn = arguments.plot.as_deref().map(|path| Ok::<_, Failure>((path, Format::of(path)?))).transpose()?;
@@ -87,12 +88,12 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     let written: Vec<_> = written.into_iter().filter_map(|(flag, path)| Some((flag, path?))).collect();
     paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
     let case = case(arguments, &variables)?;
-    let sweep = Sweep::new(&case, &variables)?;
+    let sweep = Sweep::new(&case, first, second)?;
     let rows = sweep.rows()?;
     if let Some((path, format)) = drawn {
         let content = match format {
-            Format::Svg => sweep.plot(),
-            Format::Html => drawing::page(&sweep.name(), &sweep.plot(), &rows),
+            Format::Svg => sweep.picture().plot(),
+            Format::Html => sweep.picture().page(&rows),
         };
         write_file("--plot", path, content.as_bytes())?;
     }
@@ -134,28 +135,39 @@ fn case(arguments: &SweepArguments, variables: &[Variable]) -> Result<Case, Fail
 }
 
 impl<'a> Sweep<'a> {
-    fn new(case: &'a Case, variables: &'a [Variable]) -> Result<Self, Failure> {
-        let pairs: Vec<Vec<f64>> = match variables {
-            [first, second] => {
-                let pairs = |x: &f64| second.values.iter().map(|y| vec![*x, *y]).collect::<Vec<_>>();
-                first.values.iter().flat_map(pairs).collect()
-            }
-            _ => variables.iter().flat_map(|only| only.values.iter().map(|value| vec![*value])).collect(),
-        };
+    fn new(case: &'a Case, first: &'a Variable, second: Option<&'a Variable>) -> Result<Self, Failure> {
+        let others = second.map_or([0.0].as_slice(), |second| &second.values);
+        let pairs = first.values.iter().flat_map(|value| others.iter().map(|other| [*value, *other]));
         // Everything is read before the first search begins.
-        let cases = pairs.into_iter().map(|values| {
-            let set = |case: Case, (variable, value): (&Variable, &f64)| variable.set(&case, *value);
-            let case = variables.iter().zip(&values).try_fold(case.clone(), set)?;
-            Ok((values, case))
+        let cases = pairs.map(|[value, other]| {
+            let changed = first.set(case, value)?;
+            let changed = second.map_or(Ok(changed.clone()), |second| second.set(&changed, other))?;
+            Ok(([value, other], changed))
         });
         let cases = cases.collect::<Result<Vec<_>, Failure>>()?;
         let points = cases.into_iter().map(|(values, case)| Point::new(values, case));
-        Ok(Self { case, variables, points: points.collect::<Result<_, _>>()? })
+        Ok(Self { case, first, second, points: points.collect::<Result<_, _>>()? })
     }
 
-    /// What is swept.
-    fn name(&self) -> String {
-        format!("{} on {}", self.case.model.name, self.case.cluster.name)
+    /// What pictures show of it.
+    fn picture(&self) -> sweep::Sweep {
+        let variable = |variable: &Variable| sweep::Variable {
+            name: variable.to_string(),
+            values: variable.values.clone(),
+            is_devices: variable.is_gpus(),
+        };
+        let point = |point: &Point| sweep::Point {
+            values: point.values,
+            step_tokens: point.case.global_batch * point.case.seq_len,
+            best: point.best.as_ref().ok().copied(),
+        };
+        sweep::Sweep {
+            name: format!("{} on {}", self.case.model.name, self.case.cluster.name),
+            first: variable(self.first),
+            second: self.second.map(variable),
+            tokens: self.case.tokens,
+            points: self.points.iter().map(point).collect(),
+        }
     }
 
     /// A header and a row for every point: the variables, the fields of a plan, and why there is none.
@@ -172,14 +184,15 @@ impl<'a> Sweep<'a> {
                 names.push(name.clone());
             }
         }
-        let variables = self.variables.iter().map(|variable| format!("vary_{variable}"));
+        let variables = std::iter::once(self.first).chain(self.second).map(|variable| format!("vary_{variable}"));
         let header =
             variables.chain(names.iter().cloned()).chain(["stopped".to_owned(), "reason".to_owned()]).collect();
+        let variables = 1 + usize::from(self.second.is_some());
         let row = |(point, columns): (&Point, &Vec<(String, String)>)| {
             let cell = |name: &String| {
                 columns.iter().find(|(known, _)| known == name).map_or_else(String::new, |(_, value)| value.clone())
             };
-            let values = point.values.iter().map(ToString::to_string);
+            let values = point.values.iter().take(variables).map(ToString::to_string);
             let last = [point.stopped.to_string(), point.best.as_ref().err().cloned().unwrap_or_default()];
             values.chain(names.iter().map(cell)).chain(last).collect()
         };
@@ -188,7 +201,7 @@ impl<'a> Sweep<'a> {
 }
 
 impl Point {
-    fn new(values: Vec<f64>, case: Case) -> Result<Self, Failure> {
+    fn new(values: [f64; 2], case: Case) -> Result<Self, Failure> {
         let (search, stop) = (case.search(case.gpus, 1)?, stop_at(case.end()));
         let found = search.run(&stop)?;
         let best = found.ranked.first().copied().ok_or_else(|| search.why_nothing(&found, &stop).to_string());

@@ -102,8 +102,3 @@ impl Variable {
         Ok(changed)
     }
 }
-
-/// A value as tables and plots show it.
-pub fn short(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1e7 { format!("{value}") } else { format!("{value:.4e}") }
-}

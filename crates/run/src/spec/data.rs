@@ -90,8 +90,8 @@ impl DataSpec {
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let of = [(Setting::Data, self.paths.as_slice()), (Setting::HeldOutFiles, self.held_out_files())];
         for (setting, paths) in of {
-            let weighted = paths.iter().filter_map(|data| Some((data, data.weight?)));
-            for (data, weight) in weighted.filter(|(_, weight)| !(*weight > 0.0 && weight.is_finite())) {
+            let mut weighted = paths.iter().filter_map(|data| Some((data, data.weight?)));
+            if let Some((data, weight)) = weighted.find(|(_, weight)| !(*weight > 0.0 && weight.is_finite())) {
                 let path = data.path.display();
                 return Err(
                     Refusal::of(setting).text(format!(": the weight {weight} of {path} is not a positive number"))

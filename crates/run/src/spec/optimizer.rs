@@ -215,6 +215,8 @@ impl From<Hyper> for OptimizerSpec {
 
 #[cfg(test)]
 mod tests {
+    use quadrille_spec::Named;
+
     use super::*;
 
     /// As a command line spells it.

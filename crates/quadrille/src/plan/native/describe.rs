@@ -1,50 +1,12 @@
-//! Layouts and their prices in words and units.
+//! What follows from prices.
 
-use quadrille_cost::native::{Candidate, Price};
+use quadrille_cost::native::Price;
 use quadrille_plan::native::{Ranked, Setting};
-use quadrille_spec::{Axis, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
 
 use super::case::Case;
 
-/// `x=8,data=16,pipe=8`: axes above 1.
-pub fn sizes(sizes: [usize; 6]) -> String {
-    let named = Axis::ALL.into_iter().filter(|axis| sizes[*axis as usize] > 1);
-    let named: Vec<_> = named.map(|axis| format!("{axis}={}", sizes[axis as usize])).collect();
-    if named.is_empty() { "-".to_owned() } else { named.join(",") }
-}
-
-/// The schedule with its chunks; nothing without a pipeline.
-pub fn schedule(candidate: &Candidate) -> String {
-    match (candidate.size(Axis::Pipe), candidate.schedule, candidate.chunks) {
-        (1, ..) => "-".to_owned(),
-        (_, Schedule::Interleaved, chunks) => format!("interleaved x{chunks}"),
-        (_, schedule, _) => schedule.to_string(),
-    }
-}
-
-/// What is computed again.
-pub fn recompute(candidate: &Candidate) -> String {
-    let kept = if candidate.keep_communicated { " cac" } else { "" };
-    match candidate.recompute {
-        Recompute::None => "-".to_owned(),
-        recompute => format!("{recompute}{kept}"),
-    }
-}
-
-/// Choices that differ from the usual, beside those that have a column of their own.
-pub fn others(candidate: &Candidate) -> String {
-    let mut told = Vec::new();
-    let mut tell = |differs: bool, text: String| told.extend(differs.then_some(text));
-    tell(candidate.zero != Zero::Off, format!("zero {}", candidate.zero));
-    let mesh = candidate.size(Axis::X) * candidate.size(Axis::Y);
-    tell(mesh > 1 && candidate.linear == Linear::Summa, format!("summa/{}", candidate.summa_panels));
-    let replicated = candidate.activations == quadrille_spec::Activations::Replicated;
-    tell(mesh > 1 && replicated, "replicated".to_owned());
-    tell(candidate.keep_weights == KeepWeights::Step, "weights kept".to_owned());
-    tell(candidate.overlap_chunks > 1, format!("{} overlap chunks", candidate.overlap_chunks));
-    tell(candidate.overlap != Overlap::ALL, format!("overlap {}", candidate.overlap));
-    if told.is_empty() { "-".to_owned() } else { told.join(", ") }
-}
+pub use quadrille_report::candidate::{others, recompute, schedule, share, sizes};
+pub use quadrille_run::units::seconds;
 
 /// FLOP/s of a device in the products of the framework's type, what MFU and HFU are taken of.
 pub fn peak(setting: &Setting) -> Option<(f64, &'static str)> {
@@ -85,26 +47,6 @@ impl Derived {
             cost: device_hours.zip(case.price_per_hour).map(|(hours, price)| hours * price),
         }
     }
-}
-
-/// `1.234 s`, `12.3 ms`.
-pub fn seconds(value: f64) -> String {
-    let (scaled, unit) = match value.abs() {
-        v if v >= 1.0 || v == 0.0 => (value, "s"),
-        v if v >= 1e-3 => (value * 1e3, "ms"),
-        _ => (value * 1e6, "us"),
-    };
-    let digits = match scaled.abs() {
-        v if v < 10.0 => 3,
-        v if v < 100.0 => 2,
-        _ => 1,
-    };
-    format!("{scaled:.digits$} {unit}")
-}
-
-/// `12.3%` of a step.
-pub fn share(part: f64, price: &Price) -> String {
-    format!("{:.1}%", 100.0 * part / price.seconds)
 }
 
 /// Bytes with a name, by class.

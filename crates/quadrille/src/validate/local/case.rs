@@ -4,11 +4,10 @@ use indicatif::ProgressBar;
 use quadrille_engine::{Hyper, TrainOptions};
 use quadrille_measure::MeasureError;
 use quadrille_measure::local::{Comparison, LocalCase, Row, check_steps, check_type};
-use quadrille_plan::local::choose;
+use quadrille_plan::local::{choose, machine};
 use quadrille_spec::{Axis, Layout, LayoutRequest};
 
 use super::arguments::ValidateLocalArguments;
-use super::machine;
 use quadrille_run::resources;
 
 use crate::failure::Failure;
@@ -56,7 +55,8 @@ impl Case {
                 arguments.run.seed(),
             )
         };
-        let (cluster, assumed) = machine::described(typed.cluster, launch.ranks_here(ranks), options.threads);
+        let (cluster, assumed) =
+            machine::described(typed.cluster, launch.ranks_here(ranks), options.threads, settings::processors());
         let chosen = choose(legal.len(), arguments.layouts.unwrap_or(legal.len()), options.seed);
         let layouts: Vec<Layout> = chosen.into_iter().map(|at| legal[at].clone()).collect();
         let (global_batch, seq_len) = (legal[0].global_batch, legal[0].seq_len);

@@ -6,7 +6,6 @@ mod arguments;
 mod case;
 mod document;
 mod figures;
-pub mod machine;
 mod text;
 
 use quadrille_measure::local::Comparison;

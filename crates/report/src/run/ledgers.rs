@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use quadrille_run::units::{bytes, decimal};
 use quadrille_spec::{CollectiveKind, FlopsLedger, Ledger, MemoryClass, RankLedger, Transfer};
 
 use super::read::{Ledgers, Run};
 use crate::drawing::{heading, paragraph, table};
-use crate::output::{bytes, decimal};
 
 /// The part of the page.
 pub fn ledgers(run: &Run) -> String {

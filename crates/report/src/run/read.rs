@@ -6,13 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quadrille_engine::StepRecord;
-use quadrille_run::{Description, Event, Recorded, checkpoints, documents};
+use quadrille_run::{Description, Event, Processes, Recorded, RunError, checkpoints, documents};
 use quadrille_spec::Ledger;
 use quadrille_step::StepProgram;
 use serde::Deserialize;
 
-use crate::failure::Failure;
-use crate::launch::Launch;
+use crate::ReportError;
 
 /// A run.
 pub struct Run {
@@ -100,13 +99,13 @@ impl Run {
     pub const FILES: [&str; 7] =
         ["run.json", "steps.jsonl", "steps.csv", "events.jsonl", "summary.json", "lock", "checkpoints"];
 
-    /// Reads the folder.
+    /// Reads the folder. The run may be going on meanwhile.
     ///
     /// # Errors
     /// There is no run; a file, or a line of one, that says what no run writes: both are named.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
+    pub fn read(path: &Path) -> Result<Self, ReportError> {
         let description = Description::read(path)?;
-        let broken = |error: String| Failure::usage(format!("{}: {error}", path.join("run.json").display()));
+        let broken = |error: String| ReportError::Foreign { path: path.join("run.json"), reason: error };
         let model = description.model().map_err(broken)?;
         let layout = description.layout(&model).map_err(broken)?;
         let predicted = serde_json::from_value(description.predicted).map_err(|error| broken(error.to_string()))?;
@@ -117,7 +116,7 @@ impl Run {
             path: path.to_owned(),
             command: description.command,
             program: StepProgram::new(&model, &layout)?,
-            threads: description.known.threads.unwrap_or_else(|| Launch::THREADS.cores_each(ranks)),
+            threads: description.known.threads.unwrap_or_else(|| Processes::THREADS.cores_each(ranks)),
             last: description.known.steps,
             floor: description.known.floor,
             summary: summary(path, &steps)?,
@@ -132,16 +131,16 @@ impl Run {
 }
 
 /// `summary.json`, if it is of what `steps` end with.
-fn summary(folder: &Path, steps: &[StepRecord]) -> Result<Result<Summary, String>, Failure> {
+fn summary(folder: &Path, steps: &[StepRecord]) -> Result<Result<Summary, String>, ReportError> {
     let path = folder.join("summary.json");
     let text = match documents::SUMMARY.text(&path) {
         Err(error) if error.is_missing() => {
             return Ok(Err("There is no summary.json: the run goes on, or was cut off before its end.".to_owned()));
         }
-        text => text?,
+        text => text.map_err(RunError::from)?,
     };
     let summary: Summary =
-        serde_json::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        serde_json::from_str(&text).map_err(|error| ReportError::Foreign { path, reason: error.to_string() })?;
     let [end, last] = [&summary.steps, steps].map(|steps| steps.last().map(|step| step.step));
     Ok(match (end, last) {
         (Some(end), last) if end != last.unwrap_or(0) => Err(format!(
@@ -153,18 +152,19 @@ fn summary(folder: &Path, steps: &[StepRecord]) -> Result<Result<Summary, String
 }
 
 /// Finished checkpoints, and how many unfinished ones there are.
-fn stored(folder: &Path) -> Result<(Vec<Stored>, usize), Failure> {
+fn stored(folder: &Path) -> Result<(Vec<Stored>, usize), ReportError> {
     let folder = checkpoints(folder);
+    let unlisted = |error| ReportError::Checkpoints(RunError::from(error));
     let mut found = Vec::new();
-    for (step, path) in folder.list()? {
-        let unreadable = |error| Failure::usage(format!("cannot read {}: {error}", path.display()));
+    for (step, path) in folder.list().map_err(unlisted)? {
+        let unreadable = |error| ReportError::Unreadable { path: path.clone(), error };
         // A run removes old checkpoints as it goes.
         let Some(bytes) = size(&path).map_err(unreadable)? else { continue };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         found.push(Stored { step, name, bytes });
     }
     found.reverse();
-    Ok((found, folder.partial()?.len()))
+    Ok((found, folder.partial().map_err(unlisted)?.len()))
 }
 
 /// Bytes of the files of a folder; none if it is gone.

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_cost::native::{Framework, NativeMachine, Problem};
+use quadrille_cost::native::{Framework, NativeMachine, PriceError, Problem};
 use quadrille_cost::simulation::{Machine, simulate_passes};
-use quadrille_spec::{Axis, Cluster};
+use quadrille_plan::local::machine;
+use quadrille_run::processors;
+use quadrille_spec::{Axis, Cluster, ElementType};
 use quadrille_step::{Op, StageProgram, StepProgram};
 
 use super::read::Run;
-use crate::failure::Failure;
-use crate::timeline::check_priced_type;
-use crate::validate::local::machine;
+use crate::ReportError;
 
 /// Predicted times.
 pub struct Prediction {
@@ -45,25 +45,36 @@ impl Prediction {
     pub fn of(run: &Run, cluster: Cluster) -> Self {
         let name = cluster.name.clone();
         let ranks = run.program.layout.grid.ranks();
-        let (cluster, assumed) = machine::described(cluster, ranks, run.threads);
-        let times = times(&run.program, &cluster).map_err(|failure| failure.message());
+        let (cluster, assumed) = machine::described(cluster, ranks, run.threads, processors());
+        let times = times(&run.program, &cluster).map_err(|error| error.to_string());
         Self { cluster: name, assumed, times }
     }
 }
 
-fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, Failure> {
+fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, ReportError> {
     let StepProgram { model, layout, .. } = program;
     check_priced_type(layout.dtype)?;
     let problem = Problem::new(model, cluster, Framework::QUADRILLE, layout.global_batch, layout.seq_len)?;
     problem.check_placed(layout)?;
     let machine = NativeMachine::new(&problem, layout);
-    let simulation = simulate_passes(program, &machine).map_err(|error| Failure::Run(error.into()))?;
+    let simulation = simulate_passes(program, &machine).map_err(PriceError::from)?;
     let stages = program.stages.iter().zip(&simulation.stages).map(|(stage, times)| StageTimes {
         operations: operations(stage, &machine),
         collectives: times.waiting_on_collectives_s.values().sum(),
         stages: times.waiting_on_stages_s,
     });
     Ok(Times { step: simulation.step_seconds, stages: stages.collect() })
+}
+
+/// Refuses a type in which the native model does not price this program's steps.
+///
+/// # Errors
+/// Any other than f32.
+pub fn check_priced_type(dtype: ElementType) -> Result<(), ReportError> {
+    match dtype {
+        ElementType::F32 => Ok(()),
+        other => Err(ReportError::Unpriced(other)),
+    }
 }
 
 /// Seconds of the operations of a step on a rank of the stage.
@@ -108,11 +119,11 @@ mod tests {
         ] {
             let layout: Layout = LayoutFile::from_toml(text).unwrap().validate(&model).unwrap();
             let program = StepProgram::new(&model, &layout).unwrap();
-            let (cluster, _) = machine::described(Cluster::preset("local").unwrap(), 1, 1);
+            let (cluster, _) = machine::described(Cluster::preset("local").unwrap(), 1, 1, 8);
             let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, 8, layout.seq_len).unwrap();
             let machine = NativeMachine::new(&problem, &layout);
             let simulation = simulate_passes(&program, &machine).unwrap();
-            let times = times(&program, &cluster).unwrap_or_else(|failure| panic!("{}", failure.message()));
+            let times = times(&program, &cluster).unwrap();
             for (stage, simulated) in times.stages.iter().zip(&simulation.stages) {
                 let sum: f64 = stage.operations.values().sum();
                 assert!((sum / simulated.busy_s - 1.0).abs() < 1e-9, "{text}: {sum} and {}", simulated.busy_s);

@@ -1,25 +1,14 @@
-//! `quadrille report`: the folder of a run as one page, which loads nothing from elsewhere.
-//!
-//! [`Run::read`] reads the folder, [`Prediction::of`] prices a step of it, and the other modules write a part of the page each.
-
-mod breakdown;
-mod chart;
-mod curves;
-mod ledgers;
-mod page;
-mod prediction;
-mod read;
+//! `quadrille report`: the folder of a run as one page.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use quadrille_report::run::{Prediction, Run, page};
 
-use self::prediction::Prediction;
-use self::read::Run;
 use crate::failure::Failure;
 use crate::layout_arguments::DEFAULT_CLUSTER;
 use crate::output::{print_text, write_file};
-use crate::{paths, settings};
+use crate::{paths, plain, settings};
 
 /// Writes one page that shows a run: losses, gradient norms, learning rate, speed; what a step is spent on, what ranks send
 /// and hold, measured beside predicted; events and checkpoints. Any browser shows it, without a network. The run may still be
@@ -56,7 +45,9 @@ pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     paths::check(&[("--out", &path)], &read.collect::<Vec<_>>())?;
     let cluster = settings::cluster(&arguments.cluster)?;
     let run = Run::read(&arguments.run)?;
-    let prediction = Prediction::of(&run, cluster);
-    write_file("--out", &path, page::page(&run, &prediction).as_bytes())?;
+    let mut prediction = Prediction::of(&run, cluster);
+    // The reason quotes files.
+    prediction.times = prediction.times.map_err(|reason| plain::message(&reason));
+    write_file("--out", &path, page(&run, &prediction).as_bytes())?;
     print_text(&format!("{}\n", path.display()))
 }

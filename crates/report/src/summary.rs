@@ -1,14 +1,11 @@
-//! Models and layouts as documents and people see them.
+//! Models and layouts in a few lines.
 
+use quadrille_run::units::decimal;
 use quadrille_spec::{
     Activation, Axis, Block, KeepWeights, Layout, Linear, Model, Norm, NormPlace, Recompute, ResidualOrder,
     RotaryScaling, Schedule, Zero,
 };
 use quadrille_step::StepProgram;
-
-use crate::output::decimal;
-
-pub use quadrille_run::layout_json;
 
 /// Model and layout in a few lines.
 pub fn summary(program: &StepProgram) -> String {

@@ -1,11 +1,13 @@
 //! The page: what the run is, its curves, its step, its events and checkpoints.
 
+use quadrille_run::Event;
+use quadrille_run::units::bytes;
+
 use super::prediction::Prediction;
 use super::read::{Run, Stored};
 use super::{breakdown, curves, ledgers};
-use crate::describe;
 use crate::drawing::{document, heading, paragraph, table};
-use crate::output::bytes;
+use crate::summary::summary;
 
 /// Colours in the light and in the dark, and how tables and charts lie.
 const STYLE: &str = include_str!("page.css");
@@ -47,9 +49,11 @@ fn about(run: &Run) -> Vec<Vec<String>> {
         rows.push(row("validation", format!("{loss:.4}, perplexity {:.3}, after step {}", loss.exp(), event.step)));
     }
     // A name and its text on each line.
-    let summary = describe::summary(&run.program);
     rows.extend(
-        summary.lines().filter_map(|line| line.split_once(' ')).map(|(name, text)| row(name, text.trim().into())),
+        summary(&run.program)
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(name, text)| row(name, text.trim().into())),
     );
     rows.push(row("threads", format!("{} for each rank", run.threads)));
     rows.push(row("command", command(&run.command)));
@@ -89,7 +93,7 @@ fn events(run: &Run) -> String {
         html += &paragraph(&format!("the newest {LISTED_EVENTS}; {earlier} earlier ones are in events.jsonl"));
     }
     let header = ["step", "what", "text"].map(str::to_owned).to_vec();
-    let row = |event: &quadrille_run::Event| vec![event.step.to_string(), event.kind.clone(), event.text.clone()];
+    let row = |event: &Event| vec![event.step.to_string(), event.kind.clone(), event.text.clone()];
     html + &table("text", &std::iter::once(header).chain(run.events[earlier..].iter().map(row)).collect::<Vec<_>>())
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use quadrille_run::units::seconds;
 use quadrille_step::Group as OperationGroup;
 
 use super::chart::row_legend;
 use super::prediction::{Prediction, StageTimes, Times};
 use super::read::Run;
 use crate::drawing::{Anchor, Drawing, heading, paragraph, table};
-use crate::plan::native::describe::seconds;
 
 const FONT: f64 = 12.0;
 /// Length of the longest bar.

@@ -12,8 +12,11 @@ pub struct Drawing {
 /// Where a text is fixed.
 #[derive(Debug, Clone, Copy)]
 pub enum Anchor {
+    /// At its beginning.
     Start,
+    /// In its middle.
     Middle,
+    /// At its end.
     End,
 }
 
@@ -53,6 +56,7 @@ impl Drawing {
         }
     }
 
+    /// A line of text at the place, of so many pixels.
     pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, size: f64, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",

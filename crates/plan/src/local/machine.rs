@@ -2,20 +2,23 @@
 
 use quadrille_spec::{Cluster, Device, Efficiency, Peaks, Tier};
 
-use crate::settings;
-use crate::timeline::{LOCAL_GFLOPS, LOCAL_LATENCY_US, LOCAL_MEMORY_GB_S};
+/// What a device of the cluster `local` is taken for: a rank that is a few threads of a CPU.
+pub const LOCAL_GFLOPS: f64 = 50.0;
+/// Its share of the memory's bandwidth.
+pub const LOCAL_MEMORY_GB_S: f64 = 10.0;
+/// Before an operation or a message of it begins.
+pub const LOCAL_LATENCY_US: f64 = 1.0;
 
 /// What a cluster's own memory bound is where nobody said it: the largest that a device may have. The memory of this machine
 /// is held against each program before it runs.
 const UNBOUNDED: u64 = 1 << 50;
 
-/// Describes this machine where `cluster` is the preset of it, which says nothing of its device: by the rates that
-/// `explain --timeline` assumes. Returns the cluster and, in words, what was assumed.
-pub fn described(cluster: Cluster, ranks: usize, threads: usize) -> (Cluster, Option<String>) {
+/// Describes this machine, which has so many `cores`, where `cluster` is the preset of it, which says nothing of its device:
+/// by rates that are assumed. Returns the cluster and, in words, what was assumed.
+pub fn described(cluster: Cluster, ranks: usize, threads: usize, cores: usize) -> (Cluster, Option<String>) {
     if cluster.name != "local" || cluster.device.is_some() || !cluster.tiers.is_empty() {
         return (cluster, None);
     }
-    let cores = settings::processors();
     // Ranks that share cores get their share of everything.
     let crowding = ((ranks * threads) as f64 / cores as f64).max(1.0);
     let note = format!(
@@ -63,20 +66,19 @@ mod tests {
     #[test]
     fn only_the_machine_that_nobody_described_is_assumed() {
         let local = Cluster::preset("local").unwrap();
-        let (described_local, note) = described(local.clone(), 1, 1);
+        let (described_local, note) = described(local.clone(), 1, 1, 8);
         assert!(note.is_some_and(|note| note.contains("assumed") && note.contains("--cluster")));
         described_local.check().unwrap();
         let device = described_local.device.clone().unwrap();
         assert_eq!((device.peak.single, described_local.tiers.len()), (LOCAL_GFLOPS * 1e9, 1));
-        assert_eq!(described(described_local.clone(), 1, 1), (described_local, None));
+        assert_eq!(described(described_local.clone(), 1, 1, 8), (described_local, None));
         let selene = Cluster::preset("selene").unwrap();
-        assert_eq!(described(selene.clone(), 1, 1), (selene, None));
+        assert_eq!(described(selene.clone(), 1, 1, 8), (selene, None));
     }
 
     #[test]
     fn ranks_share_cores() {
-        let ranks = 4 * settings::processors();
-        let (crowded, _) = described(Cluster::preset("local").unwrap(), ranks, 1);
+        let (crowded, _) = described(Cluster::preset("local").unwrap(), 32, 1, 8);
         let device = crowded.device.unwrap();
         assert_eq!((device.peak.single, crowded.tiers[0].bandwidth), (LOCAL_GFLOPS * 1e9 / 4.0, 2e9));
     }

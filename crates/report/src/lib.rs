@@ -1,0 +1,39 @@
+//! Pages and pictures as text.
+//!
+//! [`run`] makes a page of a run's folder, [`sweep`] pictures of the best layouts by one or two numbers, [`shares`] bars of
+//! shares. All of them are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in
+//! words, [`candidate`] those that a search has found.
+//!
+//! Functions take what was found and return the text of a page or of a picture. Nothing here prints or writes a file.
+//!
+//! ```
+//! use std::ops::ControlFlow;
+//!
+//! use quadrille_report::run::{Prediction, Run, page};
+//! use quadrille_run::{Host, Prepared, RunSpec};
+//! use quadrille_spec::{Cluster, Layout, LayoutRequest, Model};
+//!
+//! let model = Model::gpt(1, 8, 2, 256, 16);
+//! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=2".parse()?, 4))?;
+//! let spec = RunSpec { steps: 4, threads: Some(1), ..RunSpec::new(model, layout) };
+//! let folder = tempfile::tempdir()?;
+//! let out = folder.path().join("run");
+//! Prepared::begin(spec, Some(&out), &Host::default())?.run(&mut |_| ControlFlow::Continue(()))?;
+//!
+//! let run = Run::read(&out)?;
+//! assert_eq!(run.steps.len(), 4);
+//! let prediction = Prediction::of(&run, Cluster::preset("local")?);
+//! let html = page(&run, &prediction);
+//! assert!(html.starts_with("<!DOCTYPE html>") && html.contains("Ledger of a step"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod candidate;
+pub mod drawing;
+mod error;
+pub mod run;
+pub mod shares;
+pub mod summary;
+pub mod sweep;
+
+pub use error::ReportError;

@@ -1,0 +1,294 @@
+//! Pictures of a sweep: the parts of a step as stacked bars where one number varies, lines where two do.
+
+use quadrille_cost::native::Price;
+use quadrille_plan::native::Ranked;
+use quadrille_plan::native::explain::Part;
+use quadrille_run::units::seconds;
+
+use crate::candidate::{share, sizes};
+use crate::drawing::{self, Anchor, Drawing};
+
+const HEIGHT: f64 = 420.0;
+/// Between the first and the last value of lines.
+const ACROSS: f64 = 620.0;
+/// Free space on the left, at the top, on the right (for the legend) and at the bottom.
+const MARGINS: [f64; 4] = [70.0, 50.0, 190.0, 70.0];
+const FLOOR: f64 = HEIGHT - MARGINS[3];
+const FONT: f64 = 12.0;
+
+/// One for each of `Part::ALL`: blues for arithmetic, memory and launches, warm ones for communication.
+const COLOURS: [&str; 12] = [
+    "#3b6fb6", "#7fb2e5", "#bcd9f2", "#c0392b", "#e67e22", "#f1c40f", "#9b59b6", "#d98880", "#7d6608", "#b2babb",
+    "#27ae60", "#5d6d7e",
+];
+
+/// The best layouts by one number or two.
+pub struct Sweep {
+    /// What is swept: a model on a cluster.
+    pub name: String,
+    /// The only number that varies, or the first of two.
+    pub first: Variable,
+    /// The second number, if two vary.
+    pub second: Option<Variable>,
+    /// Tokens of a whole training, if they are known.
+    pub tokens: Option<f64>,
+    /// A point for every value of the first number, or for every pair of values, of which those of the second vary fastest.
+    pub points: Vec<Point>,
+}
+
+/// A number that varies.
+pub struct Variable {
+    /// As users write it.
+    pub name: String,
+    /// Its values, ascending.
+    pub values: Vec<f64>,
+    /// Whether it is the number of devices.
+    pub is_devices: bool,
+}
+
+/// What was found for a value of each number.
+pub struct Point {
+    /// Of the first number, and of the second; without a second one it does not count.
+    pub values: [f64; 2],
+    /// Tokens of a step.
+    pub step_tokens: usize,
+    /// The best layout; `None` where none fits.
+    pub best: Option<Ranked>,
+}
+
+impl Sweep {
+    /// The picture as SVG.
+    pub fn plot(&self) -> String {
+        match &self.second {
+            None => self.bars(),
+            Some(second) => self.lines(second),
+        }
+    }
+
+    /// The picture as a page with a table below it, the header first.
+    pub fn page(&self, table: &[Vec<String>]) -> String {
+        drawing::page(&self.name, &self.plot(), table)
+    }
+
+    fn title(&self) -> String {
+        let second = self.second.as_ref().map_or(String::new(), |second| format!(" and {}", second.name));
+        format!("{}, best layouts by {}{second}", self.name, self.first.name)
+    }
+
+    /// A bar for every value: the share of each part of the best layout's step, and above it the step's time.
+    fn bars(&self) -> String {
+        let [left, top, right, bottom] = MARGINS;
+        let step = (900.0 / self.points.len() as f64).clamp(24.0, 110.0);
+        let width = left + right + step * self.points.len() as f64;
+        let height = HEIGHT - top - bottom;
+        let mut drawing = Drawing::new(width, HEIGHT);
+        drawing.text(left, 20.0, Anchor::Start, 15.0, &self.title());
+        for percent in [0, 25, 50, 75, 100] {
+            let y = FLOOR - height * f64::from(percent) / 100.0;
+            drawing.text(left - 8.0, y + 4.0, Anchor::End, FONT, &format!("{percent}%"));
+            drawing.line(&level(left, width - right, y), "#dddddd", 1.0);
+        }
+        for (index, point) in self.points.iter().enumerate() {
+            let (x, bar) = (left + step * (index as f64 + 0.15), 0.7 * step);
+            let middle = x + bar / 2.0;
+            drawing.text(middle, FLOOR + 18.0, Anchor::Middle, FONT, &short(point.values[0]));
+            match &point.best {
+                None => drawing.text(middle, FLOOR - 6.0, Anchor::Middle, FONT, "none"),
+                Some(best) => {
+                    drawing.text(middle, top - 6.0, Anchor::Middle, FONT, &seconds(best.price.seconds));
+                    stack(&mut drawing, best, [x, bar, height]);
+                }
+            }
+        }
+        let below = format!("{}; above the bars the time of a step", self.first.name);
+        drawing.text(left, FLOOR + 42.0, Anchor::Start, FONT, &below);
+        self.legend_of_parts(&mut drawing, width - right + 16.0, top);
+        drawing.finish()
+    }
+
+    fn legend_of_parts(&self, drawing: &mut Drawing, x: f64, top: f64) {
+        let priced = || self.points.iter().filter_map(|point| point.best.as_ref());
+        let present = |part: &Part| priced().any(|ranked| part.of(&ranked.price.parts) > 0.0);
+        let shown = Part::ALL.iter().zip(COLOURS).filter(|(part, _)| present(part));
+        drawing.legend(x, top, FONT, shown.map(|(part, colour)| (colour, part.name())));
+    }
+
+    /// Days of training (or seconds of a step where the tokens are not known) over the first variable, or over the number
+    /// of devices if that varies, a line for every value of the other; both axes logarithmic.
+    fn lines(&self, second: &Variable) -> String {
+        let [left, top, right, _] = MARGINS;
+        let width = left + ACROSS + right;
+        let along_first = second.is_devices && !self.first.is_devices;
+        let (across, along) = if along_first { (second, &self.first) } else { (&self.first, second) };
+        let places = if along_first { [1, 0] } else { [0, 1] };
+        let mut drawing = Drawing::new(width, HEIGHT);
+        drawing.text(left, 20.0, Anchor::Start, 15.0, &self.title());
+        let unit = if self.tokens.is_some() { "days of training" } else { "seconds of a step" };
+        drawing.text(left, 38.0, Anchor::Start, FONT, &format!("{unit} over {}", across.name));
+        let heights = || self.points.iter().filter_map(|point| Some(self.height(point, &point.best.as_ref()?.price)));
+        let x_axis = Scale::of(across.values.iter().copied());
+        let x_of = |value: f64| left + ACROSS * x_axis.along(value);
+        for value in &across.values {
+            drawing.text(x_of(*value), FLOOR + 18.0, Anchor::Middle, FONT, &short(*value));
+        }
+        if heights().next().is_none() {
+            drawing.text(left + ACROSS / 2.0, FLOOR - 100.0, Anchor::Middle, FONT, "no layout fits anywhere");
+            return drawing.finish();
+        }
+        let y_axis = Scale::of(heights());
+        let y_of = |value: f64| FLOOR - (FLOOR - top - 10.0) * y_axis.along(value);
+        for value in y_axis.quarters() {
+            drawing.text(left - 8.0, y_of(value) + 4.0, Anchor::End, FONT, &significant(value));
+            drawing.line(&level(left, width - right, y_of(value)), "#dddddd", 1.0);
+        }
+        for (index, value) in along.values.iter().enumerate() {
+            let colour = COLOURS[(index * 3) % COLOURS.len()];
+            let shown = |point: &Point| {
+                let best = point.best.as_ref()?;
+                let height = self.height(point, &best.price);
+                let title = format!("{}: {}", significant(height), sizes(best.candidate.sizes));
+                Some((x_of(point.values[places[0]]), y_of(height), title))
+            };
+            let points = self.points.iter().filter(|point| point.values[places[1]] == *value);
+            drawing.line(&points.filter_map(shown).collect::<Vec<_>>(), colour, 2.0);
+            let name = format!("{} {}", along.name, short(*value));
+            drawing.legend(width - right + 16.0, top + 20.0 * index as f64, FONT, [(colour, name.as_str())]);
+        }
+        drawing.finish()
+    }
+
+    /// What lines show of a point.
+    fn height(&self, point: &Point, price: &Price) -> f64 {
+        self.tokens.map_or(price.seconds, |tokens| tokens / point.step_tokens as f64 * price.seconds / 86_400.0)
+    }
+}
+
+/// The parts of a step on top of each other, in a bar that is `[left, width, height]`.
+fn stack(drawing: &mut Drawing, best: &Ranked, [x, bar, height]: [f64; 3]) {
+    let Ranked { candidate, price } = best;
+    let mut y = FLOOR;
+    for (part, colour) in Part::ALL.iter().zip(COLOURS) {
+        let time = part.of(&price.parts);
+        let tall = height * time / price.seconds;
+        y -= tall;
+        if time > 0.0 {
+            let title = format!(
+                "{}: {} ({}) of {}, {}",
+                part.name(),
+                seconds(time),
+                share(time, price),
+                seconds(price.seconds),
+                sizes(candidate.sizes)
+            );
+            drawing.rectangle([x, y, bar, tall], colour, &title);
+        }
+    }
+}
+
+/// A logarithmic axis.
+#[derive(Clone, Copy)]
+struct Scale {
+    least: f64,
+    most: f64,
+}
+
+impl Scale {
+    /// From the least to the most of positive values.
+    fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
+        Self { least: values.clone().fold(f64::INFINITY, f64::min), most: values.fold(0.0, f64::max) }
+    }
+
+    /// The value's place: 0 at the lower end, 1 at the upper one.
+    fn along(self, value: f64) -> f64 {
+        let Self { least, most } = self;
+        if most > least { (value / least).ln() / (most / least).ln() } else { 0.5 }
+    }
+
+    /// Both ends and three values between them.
+    fn quarters(self) -> [f64; 5] {
+        let Self { least, most } = self;
+        [0, 1, 2, 3, 4].map(|part| least * (most / least).powf(f64::from(part) / 4.0))
+    }
+}
+
+fn level(left: f64, right: f64, y: f64) -> [(f64, f64, String); 2] {
+    [(left, y, String::new()), (right, y, String::new())]
+}
+
+/// A value of a variable.
+fn short(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e7 { format!("{value}") } else { format!("{value:.4e}") }
+}
+
+/// Three significant digits.
+fn significant(value: f64) -> String {
+    let digits = (2 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_cost::native::Framework;
+    use quadrille_plan::native::{Search, Setting, Space};
+    use quadrille_spec::{Cluster, Model};
+
+    use super::*;
+
+    fn best(devices: usize) -> Ranked {
+        let (model, cluster) = (Model::preset("gpt2-124m").unwrap(), Cluster::preset("selene").unwrap());
+        let (global_batch, seq_len) = (16, model.seq_len);
+        let framework = Framework::MEGATRON;
+        let setting = Setting {
+            model: &model,
+            cluster: &cluster,
+            framework,
+            global_batch,
+            seq_len,
+            per_node: None,
+            capacity: None,
+        };
+        let space = Space::default();
+        let search = Search { setting, devices, space, top: 1, one_per_grid: false, front: false, prune: true };
+        search.run(&|| false).unwrap().ranked[0]
+    }
+
+    fn variable(name: &str, values: &[f64]) -> Variable {
+        Variable { name: name.to_owned(), values: values.to_vec(), is_devices: name == "gpus" }
+    }
+
+    fn point(values: [f64; 2], best: Option<Ranked>) -> Point {
+        Point { values, step_tokens: 1 << 14, best }
+    }
+
+    fn sweep(first: Variable, second: Option<Variable>, points: Vec<Point>) -> Sweep {
+        Sweep { name: "a model".to_owned(), first, second, tokens: None, points }
+    }
+
+    #[test]
+    fn bars_are_as_high_as_all_parts_together() {
+        let points = vec![point([2.0, 0.0], Some(best(2))), point([4.0, 0.0], None)];
+        let sweep = sweep(variable("gpus", &[2.0, 4.0]), None, points);
+        let svg = sweep.plot();
+        assert!(svg.contains("a model, best layouts by gpus<") && svg.contains(">none<"), "{svg}");
+        let heights = svg.split("<rect ").filter(|rectangle| rectangle.contains("<title>"));
+        let heights = heights.map(|rectangle| rectangle.split("height=\"").nth(1).unwrap().split('"').next().unwrap());
+        let sum: f64 = heights.map(|height| height.parse::<f64>().unwrap()).sum();
+        assert!((sum - 300.0).abs() < 1.0, "{sum}");
+        assert!(sweep.page(&[vec!["gpus".to_owned()]]).contains("<th>gpus</th>"));
+    }
+
+    #[test]
+    fn lines_go_over_devices_whichever_number_they_are() {
+        let (two, four) = (best(2), best(4));
+        let points = [[4.0, 2.0], [4.0, 4.0], [8.0, 2.0], [8.0, 4.0]];
+        let points = points.map(|values| point(values, Some(if values[1] == 2.0 { two } else { four })));
+        let mut sweep = sweep(variable("nvs", &[4.0, 8.0]), Some(variable("gpus", &[2.0, 4.0])), points.into());
+        let svg = sweep.plot();
+        assert!(svg.contains("best layouts by nvs and gpus") && svg.contains("seconds of a step over gpus"), "{svg}");
+        assert_eq!((svg.matches("<circle").count(), svg.contains(">nvs 8<")), (4, true), "{svg}");
+        sweep.tokens = Some(1e9);
+        assert!(sweep.plot().contains("days of training over gpus"));
+        sweep.points.iter_mut().for_each(|point| point.best = None);
+        assert!(sweep.plot().contains("no layout fits anywhere"));
+    }
+}
