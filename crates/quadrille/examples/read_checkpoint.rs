@@ -1,4 +1,4 @@
-//! A checkpoint that two layouts have written and read, looked at by hand.
+//! A checkpoint looked at by hand, and the page of its run.
 //!
 //! `cargo run --release --example read_checkpoint`
 
@@ -15,7 +15,10 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let layout = Layout::new(&model, &LayoutRequest::new("x=2,z=2".parse()?, 8))?;
     let spec = RunSpec { steps: 4, threads: Some(1), ..RunSpec::new(model, layout) };
     train(spec, Some(&run), &mut |_| ControlFlow::Continue(()))?;
-    look(&run.join("checkpoints"))
+    look(&run.join("checkpoints"))?;
+    let page = report(&run, &Cluster::preset("local")?)?;
+    println!("the page of the run has {} bytes of HTML", page.len());
+    Ok(())
 }
 
 /// Prints what the newest checkpoint in a folder holds.

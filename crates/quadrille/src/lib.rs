@@ -9,6 +9,7 @@
 //! | [`explain`](fn@explain) | what one layout does and when: its program, its bytes and FLOPs by rank, its timeline |
 //! | [`verify`](fn@verify) | whether a layout computes what the serial model computes |
 //! | [`train`](fn@train), [`resume`] | a run, with a callback for what happens |
+//! | [`report`] | the page of a run |
 //!
 //! ```
 //! use quadrille::prelude::*;
@@ -50,12 +51,12 @@
 //!
 //! The crates below are here under their short names, for what these functions do not cover: [`spec`] (models, layouts,
 //! clusters), [`step`] (the step program), [`cost`] (prices and simulations), [`search`] (the planner), [`comm`] (ranks and
-//! collectives), [`engine`], [`run`], [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
+//! collectives), [`engine`], [`run`], [`measure`] (calibration and benches), [`pages`], [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
 
 mod library;
 
 pub use library::{
-    Error, Explanation, Plan, PlanRequest, PlannedLayout, explain, plan, prelude, resume, train, verify,
+    Error, Explanation, Plan, PlanRequest, PlannedLayout, explain, plan, prelude, report, resume, train, verify,
 };
 
 pub use quadrille_checkpoint as checkpoint;
@@ -64,7 +65,9 @@ pub use quadrille_cost as cost;
 pub use quadrille_data as data;
 pub use quadrille_engine as engine;
 pub use quadrille_hugging_face as hugging_face;
+pub use quadrille_measure as measure;
 pub use quadrille_plan as search;
+pub use quadrille_report as pages;
 pub use quadrille_run as run;
 pub use quadrille_spec as spec;
 pub use quadrille_step as step;

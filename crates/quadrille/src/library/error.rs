@@ -4,6 +4,7 @@ use quadrille_cost::native::PriceError;
 use quadrille_cost::simulation::SimulationError;
 use quadrille_engine::EngineError;
 use quadrille_plan::native::Nothing;
+use quadrille_report::ReportError;
 use quadrille_run::RunError;
 use quadrille_spec::SpecError;
 use quadrille_step::StepError;
@@ -33,4 +34,7 @@ pub enum Error {
     /// A run that cannot begin, or did not end well.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A run that has no page.
+    #[error(transparent)]
+    Report(#[from] ReportError),
 }
