@@ -2,7 +2,7 @@
 //!
 //! Bus bandwidth is nccl-tests', see `collective_rates`. Ranks meet before every repetition; rank 0's times.
 //!
-//! `cargo build --release -p quadrille-comm --features mpi --example process_rates`, then
+//! `cargo build --release -p quadrille-comm-mpi --features mpi --example process_rates`, then
 //! `mpirun -n 4 target/release/examples/process_rates [MiB] [repetitions]`
 
 use std::error::Error;

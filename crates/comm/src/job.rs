@@ -116,9 +116,16 @@ impl Job {
         aborted
     }
 
-    /// As `abort`, with a failure that another process has told of.
+    /// As [`abort`](Self::abort), with a failure that another process has told of: nobody else is told of it.
     pub fn abort_told(&self, told: Aborted) {
-        self.failure.get_or_init(|| told);
+        let mut first = false;
+        self.failure.get_or_init(|| {
+            first = true;
+            told
+        });
+        if first {
+            self.transport.wake(&self.groups());
+        }
     }
 
     /// Collectives that a rank has issued on the group with this [key](Group::key).

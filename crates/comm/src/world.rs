@@ -126,7 +126,7 @@ impl World {
         })?;
         let read = |(rank, bytes): (usize, &Vec<u8>)| {
             postcard::from_bytes(bytes).map_err(|error| {
-                let text = format!("the rank's result could not be read: {error}");
+                let text = format!("a rank's result could not be read: {error}");
                 JobFailure::of_process(rank, Cause::Error(Arc::from(Box::from(text))))
             })
         };

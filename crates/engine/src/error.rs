@@ -22,9 +22,9 @@ pub enum EngineError {
         /// The layout's type of elements.
         dtype: quadrille_spec::ElementType,
     },
-    /// What somebody says whom the engine calls: who fills in samples, or takes what is generated.
+    /// The error of a callback: of what fills in samples, or takes what is generated.
     #[error(transparent)]
-    Caller(Box<dyn Error + Send + Sync>),
+    Callback(Box<dyn Error + Send + Sync>),
     /// A batch holds a token that the model does not know.
     #[error("token {token} is not below the vocabulary of {vocab}; use the tokenizer that the model is made for")]
     UnknownToken {
@@ -131,8 +131,8 @@ impl From<SpecError> for EngineError {
 }
 
 impl EngineError {
-    /// An error of whom the engine calls.
-    pub fn of_caller(error: impl Error + Send + Sync + 'static) -> Self {
-        Self::Caller(Box::new(error))
+    /// A callback's error.
+    pub fn of_callback(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Callback(Box::new(error))
     }
 }

@@ -65,7 +65,7 @@ fn read(program: &StepProgram, source: &TokenSource) -> (Sequences, BTreeMap<(u6
     let batch = |step: u64, first: usize, samples: Samples| {
         let (tokens, targets) = samples.tokens()?;
         fill_batch(source, 5, step, first as u64, tokens.len() / seq_len, seq_len, tokens, targets)
-            .map_err(EngineError::of_caller)?;
+            .map_err(EngineError::of_callback)?;
         let mut seen = seen.lock().unwrap();
         for (at, (tokens, targets)) in tokens.chunks(seq_len).zip(targets.chunks(seq_len)).enumerate() {
             let sequence = (tokens.to_vec(), targets.to_vec());

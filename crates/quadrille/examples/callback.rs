@@ -29,7 +29,7 @@ pub(crate) fn main() -> Result<(), Error> {
         }
         _ => ControlFlow::Continue(()),
     })?;
-    outcome.check_ledger()?;
+    let outcome = outcome.check()?;
     match outcome.ended {
         Ended::Whole => println!("all steps are done"),
         Ended::Stopped { step, of, .. } => println!("ended after step {step} of {of}"),

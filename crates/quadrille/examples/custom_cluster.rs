@@ -32,10 +32,13 @@ pub(crate) fn main() -> Result<(), Error> {
     let known = Cluster::preset("dgx-a100")?;
     let slower = hardware::with(&known, "tiers.1.bandwidth", 5e9)?;
     let ours = Cluster::from_toml(OURS)?;
+    let mut seconds = Vec::new();
     for (what, cluster) in [("dgx-a100", &known), ("a fifth of its network", &slower), ("ours", &ours)] {
         let found = plan(&PlanRequest { top: 1, ..PlanRequest::new(&model, cluster, 64, 256) })?;
         let best = &found.layouts[0];
         println!("{what:<24} {:.2} s a step by {}", best.seconds, best.layout.grid);
+        seconds.push(best.seconds);
     }
+    assert!(seconds.is_sorted(), "slower networks make no step faster");
     Ok(())
 }

@@ -13,6 +13,7 @@ pub(crate) fn main() -> Result<(), Error> {
         let gigabytes = *bytes as f64 / 1e9;
         println!("{grid}, {schedule} x{chunks}, microbatch {microbatch}: {seconds:.2} s a step, {gigabytes:.1} GB");
     }
+    assert!(found.layouts.is_sorted_by(|a, b| a.seconds <= b.seconds));
     println!("\nThe first as a file for `--layout`:\n{}", found.layouts[0].to_toml()?);
     Ok(())
 }

@@ -14,7 +14,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let model = Model::gpt(2, 32, 2, 256, 16);
     let layout = Layout::new(&model, &LayoutRequest::new("x=2,z=2".parse()?, 8))?;
     let spec = RunSpec { steps: 4, threads: Some(1), ..RunSpec::new(model, layout) };
-    train(spec, Some(&run), &mut |_| ControlFlow::Continue(()))?;
+    train(spec, Some(&run), &mut |_| ControlFlow::Continue(()))?.check()?;
     look(&run.join("checkpoints"))?;
     let page = report(&run, &Cluster::preset("local")?)?;
     println!("the page of the run has {} bytes of HTML", page.len());
@@ -40,6 +40,8 @@ fn look(folder: &Path) -> Result<(), Box<dyn Error>> {
     let mut reader = checkpoint.reader();
     reader.read("block.0.up.weight", Quantity::Value, 3, 8, &mut weights)?;
     reader.read("block.0.up.weight", Quantity::FirstMoment, 3, 8, &mut moments)?;
+    let whole: Vec<f32> = checkpoint.whole("block.0.up.weight", Quantity::Value)?;
+    assert_eq!(weights, whole[3 * 128 + 8..][..4]);
     println!("block.0.up.weight, row 3, columns 8 to 11: {weights:?}, first moments {moments:?}");
     Ok(())
 }

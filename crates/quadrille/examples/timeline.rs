@@ -1,5 +1,7 @@
 //! The same step by three schedules: drawn, with what each keeps in memory; then one of them executed, and its counted
 //! memory beside the predicted one.
+//!
+//! `cargo run --release --example timeline`
 
 use quadrille::comm::{JobOptions, run_ranks};
 use quadrille::cost::simulation::{DeviceRates, RingNetwork, UniformMachine, simulate, timeline};
@@ -39,7 +41,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     for (rank, counted) in counted.iter().enumerate() {
         let equal = *counted == predict_rank(&program, rank);
-        println!("rank {rank}: {} bytes at most, as predicted: {equal}", counted.memory.peak);
+        assert!(equal, "rank {rank} has counted other than was predicted");
+        println!("rank {rank}: {} bytes at most, as predicted", counted.memory.peak);
     }
     Ok(())
 }

@@ -198,6 +198,7 @@ fn flag(setting: Setting) -> String {
         Setting::From => "--from",
         Setting::Model => "--model and --set of the model",
         Setting::Vocabulary => "--set vocab",
+        Setting::Cluster => "--cluster",
         Setting::Dtype => "--dtype",
         Setting::Steps => "--steps",
         Setting::Seed => "--seed",

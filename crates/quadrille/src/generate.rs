@@ -81,7 +81,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
     let live = launch.is_first() && !arguments.json && texts.len() == 1;
     let mut decoder = Decoder::new(tokenizer.clone());
     let mut show = |_: usize, token: u32| match live {
-        true => write(&decoder.push(token).map_err(EngineError::of_caller)?),
+        true => write(&decoder.push(token).map_err(EngineError::of_callback)?),
         false => Ok(()),
     };
     if live {

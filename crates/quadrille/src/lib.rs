@@ -1,7 +1,7 @@
 //! Plans, runs and proves the parallel training of transformers.
 //!
 //! One description of a training step, the step program, is priced by the planner, executed by the engine and held against a
-//! serial model. So there are five questions to ask of a model and a layout, each a function:
+//! serial model. The questions to ask of a model and a layout are functions:
 //!
 //! | function | answers |
 //! |---|---|
@@ -45,13 +45,13 @@
 //!     }
 //!     ControlFlow::Continue(())
 //! })?;
-//! outcome.check_ledger()?; // bytes, FLOPs and memory were those that were predicted
+//! outcome.check()?; // bytes, FLOPs and memory were those that were predicted
 //! # Ok::<(), Error>(())
 //! ```
 //!
 //! The crates below are here under their short names, for what these functions do not cover: [`spec`] (models, layouts,
 //! clusters), [`step`] (the step program), [`cost`] (prices and simulations), [`search`] (the planner), [`comm`] (ranks and
-//! collectives), [`engine`], [`run`], [`measure`] (calibration and benches), [`pages`], [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
+//! collectives; ranks as processes by [`comm_mpi`]), [`engine`], [`run`], [`measure`] (calibration and benches), [`pages`], [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
 
 mod library;
 
@@ -61,6 +61,7 @@ pub use library::{
 
 pub use quadrille_checkpoint as checkpoint;
 pub use quadrille_comm as comm;
+pub use quadrille_comm_mpi as comm_mpi;
 pub use quadrille_cost as cost;
 pub use quadrille_data as data;
 pub use quadrille_engine as engine;

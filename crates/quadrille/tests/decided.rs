@@ -35,6 +35,17 @@ const UNUSUAL: &str = "--grid x=2,data=2 --order data,x,y,z --zero 1 --overlap n
                        --checkpoint-every 3 --keep 2 --goldfish k=3,h=4 --validation 0.02 --validate-every 2 \
                        --validation-batches 1 --on-divergence skip --largest-loss 9 --collectives ring";
 
+/// Without a checkpoint there is nothing to go on from: the run begins anew, here with the parameters of another model.
+#[test]
+fn a_run_without_checkpoints_takes_the_model_of_its_new_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    succeed(folder.path(), &format!("{TINY} --set hidden=48 --steps 2 --out other"));
+    succeed(folder.path(), &format!("{TINY} --steps 2 --out run"));
+    fs::remove_dir_all(folder.path().join("run/checkpoints")).unwrap();
+    succeed(folder.path(), "train --resume run --from other --steps 3");
+    assert_eq!(description(&folder.path().join("run"))["spec"]["model"]["hidden"], 48);
+}
+
 #[test]
 fn neither_the_command_line_nor_defaults_decide_a_run_that_goes_on() {
     let folder = tempfile::tempdir().unwrap();

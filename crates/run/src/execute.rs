@@ -13,10 +13,10 @@ use crate::folder::SUMMARY;
 use crate::tuned::Recorder;
 use crate::{Prepared, RunError, Signals, layout_json};
 
-/// Told what happens. [`ControlFlow::Break`] asks the run to end in good order, after this step or the next.
+/// Told what happens, in the first process where ranks are processes. [`ControlFlow::Break`] asks the run to end in good order, after this step or the next.
 pub type OnEvent<'a> = &'a mut (dyn FnMut(&RunEvent) -> ControlFlow<()> + Send);
 
-/// What came of a run.
+/// What came of a run. [`check`](RunOutcome::check) says whether all of it is as it should be.
 #[derive(Debug)]
 pub struct RunOutcome {
     /// Whether all steps are done.
@@ -46,12 +46,18 @@ pub enum Ended {
 }
 
 impl RunOutcome {
-    /// Fails for a run that has counted other than was predicted.
+    /// The outcome, unless the run has counted other than was predicted, or one of its last files could not be written.
     ///
     /// # Errors
-    /// The first count that differs.
-    pub fn check_ledger(&self) -> Result<(), RunError> {
-        self.trained.difference.clone().map_or(Ok(()), |difference| Err(RunError::Ledger(difference)))
+    /// The first count that differs; why the file is not there.
+    pub fn check(mut self) -> Result<Self, RunError> {
+        if let Some(error) = self.unwritten.take() {
+            return Err(error);
+        }
+        match self.trained.difference.clone() {
+            Some(difference) => Err(RunError::Ledger(difference)),
+            None => Ok(self),
+        }
     }
 }
 

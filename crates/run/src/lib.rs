@@ -25,8 +25,7 @@
 //!     }
 //!     ControlFlow::Continue(())
 //! })?;
-//! assert_eq!((outcome.ended, seen), (Ended::Whole, vec![1, 2, 3, 4]));
-//! outcome.check_ledger()?;
+//! assert_eq!((outcome.check()?.ended, seen), (Ended::Whole, vec![1, 2, 3, 4]));
 //!
 //! // Two steps more, of the same run.
 //! let more = RunChanges { steps: Some(6), ..RunChanges::default() };

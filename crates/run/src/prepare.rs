@@ -305,8 +305,11 @@ fn check_paths(spec: &RunSpec) -> Result<(), Refusal> {
     };
     let data = spec.data.paths.iter().map(|data| (Setting::Data, data.path.as_path()));
     let held_out = spec.data.held_out_files().iter().map(|data| (Setting::HeldOutFiles, data.path.as_path()));
+    // A change of layout reads it again. A preset's name is no file.
+    let cluster = Some(Path::new(&spec.layout.cluster)).filter(|path| path.is_file());
+    let cluster = cluster.map(|path| (Setting::Cluster, path));
     let written: Vec<_> = log.chain(trace).chain(tuning).collect();
-    match written_over(&written, &data.chain(held_out).collect::<Vec<_>>()) {
+    match written_over(&written, &data.chain(held_out).chain(cluster).collect::<Vec<_>>()) {
         None => Ok(()),
         Some([(name, path), (of, other)]) => Err(Refusal::of(name)
             .text(format!(" {} would be written over or into ", path.display()))

@@ -16,6 +16,8 @@ pub enum Setting {
     Model,
     /// The number of tokens of the model.
     Vocabulary,
+    /// [`crate::LayoutSpec::cluster`].
+    Cluster,
     /// The type of values, in [`crate::RunSpec::layout`].
     Dtype,
     /// [`crate::RunSpec::steps`].
@@ -72,6 +74,7 @@ impl Named for Setting {
             Self::From => "start",
             Self::Model => "model",
             Self::Vocabulary => "model.vocab",
+            Self::Cluster => "layout.cluster",
             Self::Dtype => "layout.choices.dtype",
             Self::Steps => "steps",
             Self::Seed => "seed",

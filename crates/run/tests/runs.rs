@@ -52,7 +52,7 @@ fn a_callback_sees_every_step_and_may_end_the_run_in_good_order() {
     assert_eq!(seen, (1..=step).collect::<Vec<_>>());
     let outcome = whole(Prepared::resume(&out, RunChanges::default(), &Host::default()).unwrap());
     assert_eq!((outcome.ended, losses(&outcome)), (Ended::Whole, undisturbed[step as usize..].to_vec()));
-    outcome.check_ledger().unwrap();
+    let outcome = outcome.check().unwrap();
     assert_eq!(outcome.summary.unwrap()["losses"].as_array().unwrap().len(), 8 - step as usize);
     let Recorded { steps, events, cut } = Recorded::read(&out).unwrap();
     assert_eq!((steps.iter().map(|record| record.loss).collect::<Vec<_>>(), cut), (undisturbed, Vec::new()));
@@ -95,6 +95,11 @@ fn what_is_refused_names_its_choices_and_is_the_inputs_fault() {
     let every = CheckpointSpec { every: Some(1), ..CheckpointSpec::default() };
     let held_out = HeldOut::Files(vec![DataPath { path: "held".into(), weight: None }]);
     let log = Some(folder.path().join("there/is/no/log"));
+    let described = folder.path().join("cluster.toml");
+    std::fs::write(&described, quadrille_spec::Cluster::preset_text("local").unwrap()).unwrap();
+    let mut on_described = spec("x=2", 2);
+    on_described.layout.cluster = described.display().to_string();
+    on_described.outputs.log = Some(described);
     let changes = |changes: RunChanges| refusal(Prepared::resume(&out, changes, &Host::default()));
     for (error, settings, words) in [
         (begin(spec("x=2", 2), Some(&out)), vec![Setting::Out, Setting::Resume], "holds a run already"),
@@ -113,6 +118,7 @@ fn what_is_refused_names_its_choices_and_is_the_inputs_fault() {
             Vec::new(),
             "cannot write the log",
         ),
+        (begin(on_described, None), vec![Setting::Log, Setting::Cluster], "would be written over or into"),
         (
             changes(RunChanges::default()),
             vec![Setting::Steps],

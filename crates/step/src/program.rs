@@ -184,8 +184,8 @@ impl StepProgram {
     /// [`StepProgram::new`] whose stages run these passes, in this order, instead of those of the layout's schedule.
     ///
     /// # Errors
-    /// As [`StepProgram::new`]; lists that [`schedule::check`] refuses, with weight gradients of their own if and only if the
-    /// layout's schedule has them; a layout whose stages decide by what arrives.
+    /// As [`StepProgram::new`]; lists that [`schedule::check`] refuses; a layout whose stages decide by what arrives. Lists have
+    /// weight gradients of their own if and only if the layout's schedule has them.
     pub fn with_actions(model: &Model, layout: &Layout, lists: &[Vec<Action>]) -> Result<Self, StepError> {
         if layout.schedule == Schedule::MessageDriven {
             return Err(ScheduleError::Decided.into());

@@ -6,7 +6,7 @@ use quadrille_comm::{JobOptions, World, run_job};
 use quadrille_engine::{
     Backend, Cpu, EngineError, Evaluation, Hyper, InitialValues, RankEngine, StepOutcome, random_batch,
 };
-use quadrille_spec::{Algorithm, Choice, ElementType, LedgerDifference, Routing};
+use quadrille_spec::{Algorithm, Choice, ElementType, LedgerDifference, Routing, SpecError};
 use quadrille_step::{StepProgram, predict_routed};
 use serde::{Deserialize, Serialize};
 
@@ -37,12 +37,14 @@ impl VerifyOptions {
     /// gradients' rounding, two correct runs part after few steps.
     pub const HYPER: Hyper = Hyper { learning_rate: 1e-3, epsilon: 1e-6, ..Hyper::DEFAULT };
 
-    /// So many steps with [`HYPER`](Self::HYPER), on ranks that are threads.
+    /// So many steps, at least one, with [`HYPER`](Self::HYPER), on ranks that are threads. Four have the warm-up, the peak,
+    /// the decay and the end of the learning rate's schedule.
     pub fn new(steps: u64, seed: u64) -> Self {
+        let warmup_steps = Self::HYPER.warmup_steps.min(steps / 2);
         Self {
             steps,
             seed,
-            hyper: Self::HYPER,
+            hyper: Hyper { steps, warmup_steps, ..Self::HYPER },
             threads: 1,
             timeout: Duration::from_secs(300),
             collectives: Choice::Always(Algorithm::Native),
@@ -93,13 +95,16 @@ pub(crate) struct RankRun {
 /// evaluation.
 ///
 /// # Errors
-/// A rank that failed.
+/// No step; a rank that failed.
 pub fn verify<B: Backend>(
     program: &StepProgram,
     options: &VerifyOptions,
     tolerance: Tolerance,
     reference: &mut Reference,
 ) -> Result<VerifyReport, EngineError> {
+    if options.steps == 0 {
+        return Err(SpecError::invalid("steps", 0, "a proof takes at least one step", "give a positive number").into());
+    }
     let runs = run_layout::<B>(program, options)?;
     let mut comparison = Comparison::new(program);
     let mut beside = tolerance.steps_apart.then(|| reference.beside::<B::Real>());
@@ -174,4 +179,25 @@ fn run_layout<B: Backend>(program: &StepProgram, options: &VerifyOptions) -> Res
         let evaluation_difference = evaluator.ledger().and_then(|counted| predicted.difference(counted));
         Ok(RankRun { steps, evaluation, evaluation_difference })
     })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::{Layout, LayoutRequest, Model};
+
+    use super::*;
+
+    #[test]
+    fn four_steps_see_the_whole_schedule_and_none_prove_nothing() {
+        let VerifyOptions { hyper, .. } = VerifyOptions::new(4, 1);
+        let rates: Vec<f64> = (1..=4).map(|step| quadrille_engine::schedule(&hyper, step)).collect();
+        assert!(rates[0] < rates[1] && rates[1] > rates[2] && rates[2] > rates[3], "{rates:?}");
+
+        let model = Model::preset("gpt-tiny").unwrap();
+        let layout = Layout::new(&model, &LayoutRequest::new("x=2".parse().unwrap(), 2)).unwrap();
+        let program = StepProgram::new(&model, &layout).unwrap();
+        let options = VerifyOptions::new(0, 1);
+        let error = verify_on_cpu(&program, &options, &mut Reference::new(&program, &options)).unwrap_err();
+        assert!(error.to_string().contains("a proof takes at least one step"), "{error}");
+    }
 }

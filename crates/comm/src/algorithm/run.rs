@@ -120,7 +120,8 @@ fn exchange(
     let how = at.call.reduction.unwrap_or(Reduction::Sum);
     let mut combine = |before: usize, arrived: Memory<'_>| {
         let count = arrived.elements();
-        assert!(before + count <= into.len, "no more arrives than was asked for");
+        let within = before.checked_add(count).is_some_and(|end| end <= into.len);
+        assert!(within && arrived.kind() == spaces.kind, "what was asked for arrives, and no more");
         // SAFETY: `before + count` was asserted to lie within `into` and `with`, which have one length and are the same or
         // apart; what has arrived lies elsewhere.
         unsafe {

@@ -36,5 +36,11 @@ pub enum Error {
     Run(#[from] RunError),
     /// A run that has no page.
     #[error(transparent)]
-    Report(#[from] ReportError),
+    Report(Box<ReportError>),
+}
+
+impl From<ReportError> for Error {
+    fn from(error: ReportError) -> Self {
+        Self::Report(Box::new(error))
+    }
 }

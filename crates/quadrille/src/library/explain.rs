@@ -2,6 +2,7 @@
 
 use quadrille_cost::native::{Framework, NativeMachine, Price, Problem};
 use quadrille_cost::simulation::{Simulation, simulate, timeline};
+use quadrille_report::run::check_priced_type;
 use quadrille_spec::{Cluster, Layout, Ledger, Model};
 use quadrille_step::{StepProgram, predict, print_program};
 
@@ -35,8 +36,12 @@ impl Explanation {
 /// Explains a layout of a model on a cluster, as a framework runs it.
 ///
 /// # Errors
-/// A layout that has no program, or does not lie on the cluster.
+/// A layout that has no program, or does not lie on the cluster; one in f64, of this program's own engine, whose rates are not
+/// known.
 pub fn explain(model: &Model, cluster: &Cluster, framework: Framework, layout: &Layout) -> Result<Explanation, Error> {
+    if framework.is_own() {
+        check_priced_type(layout.dtype)?;
+    }
     let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
     let price = problem.price_layout(layout)?;
     let program = framework.program(model, layout)?;

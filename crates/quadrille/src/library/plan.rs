@@ -1,5 +1,7 @@
 //! Which layouts are the fastest.
 
+use std::time::{Duration, Instant};
+
 use quadrille_cost::native::Framework;
 use quadrille_plan::native::{Counts, Search, Setting, Space};
 use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError};
@@ -27,8 +29,12 @@ pub struct PlanRequest<'a> {
     pub any_layout: bool,
     /// Fraction of a device's memory that stays free, below 1.
     pub kept_free: f64,
+    /// Most devices of a node that are used; `None`: all.
+    pub per_node: Option<usize>,
     /// How many of the fastest are wanted.
     pub top: usize,
+    /// After so long the search ends with what it has found: [`Plan::stopped`] says so.
+    pub time_limit: Option<Duration>,
 }
 
 impl<'a> PlanRequest<'a> {
@@ -45,7 +51,9 @@ impl<'a> PlanRequest<'a> {
             space: Space::default(),
             any_layout: false,
             kept_free: 0.05,
+            per_node: None,
             top: 10,
+            time_limit: None,
         }
     }
 
@@ -61,7 +69,7 @@ impl<'a> PlanRequest<'a> {
             framework: self.framework,
             global_batch: self.global_batch,
             seq_len: self.seq_len,
-            per_node: None,
+            per_node: self.per_node,
             capacity: self.cluster.device_memory.map(usable),
         })
     }
@@ -74,6 +82,8 @@ pub struct Plan {
     pub layouts: Vec<PlannedLayout>,
     /// How many layouts there are, and what became of them.
     pub counts: Counts,
+    /// Whether the time was up before every layout was looked at.
+    pub stopped: bool,
 }
 
 /// A layout with its price.
@@ -108,13 +118,15 @@ pub fn plan(request: &PlanRequest) -> Result<Plan, Error> {
     }
     let (setting, devices) = (request.setting()?, request.devices);
     let search = Search { setting, devices, space, top: request.top, one_per_grid: false, front: false, prune: true };
-    let found = search.run(&|| false)?;
+    let end = request.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+    let stop = || end.is_some_and(|end| Instant::now() >= end);
+    let found = search.run(&stop)?;
     if found.ranked.is_empty() && request.top > 0 {
-        return Err(search.why_nothing(&found, &|| false).into());
+        return Err(search.why_nothing(&found, &stop).into());
     }
     let priced = found.ranked.iter().map(|ranked| {
         let layout = setting.layout(&ranked.candidate)?;
         Ok(PlannedLayout { layout, seconds: ranked.price.seconds, bytes: ranked.price.memory.total() })
     });
-    Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts: found.counts })
+    Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts: found.counts, stopped: found.stopped })
 }

@@ -6,8 +6,8 @@ use quadrille_run::{Host, OnEvent, Prepared, RunChanges, RunOutcome, RunSpec};
 
 use crate::Error;
 
-/// Trains as a specification says, on ranks that are threads. With a folder, which must not be there yet, records and
-/// checkpoints are kept in it.
+/// Trains as a specification says, on ranks that are threads. With a folder, which holds no run yet, records and
+/// checkpoints are kept in it. [`RunOutcome::check`] says whether all was as predicted.
 ///
 /// # Errors
 /// A specification that cannot be run; a rank that failed; a record that cannot be written.

@@ -191,10 +191,10 @@ impl Study<'_> {
                 targets[last] = IGNORED;
             }
             (Sequence::Other(number), Some(background)) => {
-                background.read(number, tokens, targets).map_err(EngineError::of_caller)?;
+                background.read(number, tokens, targets).map_err(EngineError::of_callback)?;
             }
             // The command refuses such orders before.
-            (Sequence::Other(_), None) => return Err(EngineError::of_caller(DataError::NoSamples { present: 0 })),
+            (Sequence::Other(_), None) => return Err(EngineError::of_callback(DataError::NoSamples { present: 0 })),
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use quadrille_run::{Description, Host, LayoutSpec, Prepared, RunChanges, RunSpec};
+use quadrille_checkpoint::Checkpoint;
+use quadrille_run::{Description, Host, LayoutSpec, Prepared, RunChanges, RunError, RunSpec, checkpoints};
 use quadrille_spec::{Field, LayoutFile, Model};
 
 use super::arguments::TrainArguments;
@@ -22,7 +23,7 @@ pub fn prepare(folder: &Path, arguments: &TrainArguments, launch: &Launch, host:
         Some(spec) => RunSpec::clone(spec),
         None => first_version::spec(folder, &description)?,
     };
-    let changes = changes(&before, arguments, launch)?;
+    let changes = changes(&model_of(&before, folder, arguments)?, arguments, launch)?;
     let command = history(description.command, &host.command);
     Ok(Prepared::resume_as(folder, before, changes, &Host { command, ..host })?)
 }
@@ -33,6 +34,17 @@ fn history(before: Vec<String>, now: &[String]) -> Vec<String> {
         [] => before,
         now => before.into_iter().chain(["--resume".to_owned()]).chain(now.iter().cloned()).collect(),
     }
+}
+
+/// The run as it was decided, but that one without a checkpoint takes the model of the parameters that it is now to begin with.
+fn model_of(before: &RunSpec, folder: &Path, arguments: &TrainArguments) -> Result<RunSpec, Failure> {
+    let mut of = before.clone();
+    if let Some(path) = &arguments.from
+        && checkpoints(folder).newest().map_err(RunError::from)?.is_none()
+    {
+        of.model = Checkpoint::find(path).map_err(RunError::from)?.about().model.clone();
+    }
+    Ok(of)
 }
 
 /// What is said now. `--set` changes one constant of those that the run has.

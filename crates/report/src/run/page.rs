@@ -60,8 +60,15 @@ fn about(run: &Run) -> Vec<Vec<String>> {
     rows
 }
 
-/// As a shell reads it.
+/// As a shell reads them, the command that began the run and those that went on with it: behind each `--resume` stands what
+/// was said then, without the folder.
 fn command(words: &[String]) -> String {
+    let parts = words.split(|word| word == "--resume").enumerate();
+    let lines = parts.map(|(part, words)| if part == 0 { line("", words) } else { line(" --resume FOLDER", words) });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+fn line(resumed: &str, words: &[String]) -> String {
     let plain = |word: &str| {
         !word.is_empty() && word.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_=,./:%+@".contains(letter))
     };
@@ -69,7 +76,7 @@ fn command(words: &[String]) -> String {
         true => format!(" {word}"),
         false => format!(" '{}'", word.replace('\'', r"'\''")),
     });
-    format!("quadrille train{}", quoted.collect::<String>())
+    format!("quadrille train{resumed}{}", quoted.collect::<String>())
 }
 
 /// What is unusual about the folder.
@@ -119,5 +126,9 @@ mod tests {
     fn command_lines_can_be_used_again() {
         let words = ["--grid", "x=2,data=2", "--data", "my book.txt", "it's", ""].map(str::to_owned);
         assert_eq!(command(&words), r"quadrille train --grid x=2,data=2 --data 'my book.txt' 'it'\''s' ''");
+        let words = ["--grid", "x=2", "--resume", "--steps", "8", "--resume"].map(str::to_owned);
+        let lines =
+            "quadrille train --grid x=2; quadrille train --resume FOLDER --steps 8; quadrille train --resume FOLDER";
+        assert_eq!(command(&words), lines);
     }
 }

@@ -79,9 +79,9 @@ impl Source {
         }
         let (mut tokens, mut targets) = (vec![0; self.seq_len], vec![0; self.seq_len]);
         let unreadable = |error: EngineError| match error {
-            EngineError::Caller(error) => match error.downcast::<DataError>() {
+            EngineError::Callback(error) => match error.downcast::<DataError>() {
                 Ok(error) => RunError::from(*error),
-                Err(error) => RunError::from(EngineError::Caller(error)),
+                Err(error) => RunError::from(EngineError::Callback(error)),
             },
             other => RunError::from(other),
         };
@@ -123,9 +123,9 @@ impl Source {
         }
         let (tokens, targets) = samples.tokens()?;
         match &self.kind {
-            Kind::Files { training, .. } => {
-                training.fill(samples_before + first, self.seq_len, tokens, targets).map_err(EngineError::of_caller)?
-            }
+            Kind::Files { training, .. } => training
+                .fill(samples_before + first, self.seq_len, tokens, targets)
+                .map_err(EngineError::of_callback)?,
             Kind::Demo { training, .. } => self.draw(training, self.seed, step, first, tokens, targets)?,
             Kind::Waves { .. } => {}
         }
@@ -177,7 +177,7 @@ impl Source {
         match &self.kind {
             Kind::Files { validation: Some(validation), .. } => {
                 let (tokens, targets) = samples.tokens()?;
-                validation.fill(first, self.seq_len, tokens, targets).map_err(EngineError::of_caller)
+                validation.fill(first, self.seq_len, tokens, targets).map_err(EngineError::of_callback)
             }
             Kind::Demo { validation: Some(validation), .. } => {
                 let (tokens, targets) = samples.tokens()?;
@@ -203,7 +203,7 @@ impl Source {
         targets: &mut [u32],
     ) -> Result<(), EngineError> {
         let count = tokens.len() / self.seq_len;
-        fill_batch(source, seed, step, first, count, self.seq_len, tokens, targets).map_err(EngineError::of_caller)
+        fill_batch(source, seed, step, first, count, self.seq_len, tokens, targets).map_err(EngineError::of_callback)
     }
 }
 

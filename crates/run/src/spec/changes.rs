@@ -11,7 +11,8 @@ use super::{
     StartSpec, TuningSpec, ValidationSpec,
 };
 
-/// What is to be other than when the run began or last went on; what is `None` stays. A run keeps its model and seed once it
+/// What is to be other than when the run began or last went on; what is `None` stays. To take something away, go on with a
+/// changed specification ([`crate::Prepared::resume_as`]). A run keeps its model and seed once it
 /// has a checkpoint: others are refused.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunChanges {

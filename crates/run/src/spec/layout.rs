@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 pub struct LayoutSpec {
     /// Every choice.
     pub layout: Layout,
-    /// Choices that nobody has made: they have followed from the others, and follow anew when others are changed.
+    /// Choices that nobody has made: they have followed from the others, and follow anew where a command line changes others.
+    /// [`crate::RunChanges::layout`] replaces all of them.
     pub open: Vec<Field>,
     /// The cluster that they follow from: a preset's name or a file.
     pub cluster: String,
