@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use quadrille_cost::native::{Bounds, Framework, NativeMachine, Problem};
-use quadrille_cost::simulation::simulate_passes;
+use quadrille_cost::simulation::simulate_times;
 use quadrille_spec::{Cluster, Layout, LayoutRequest, Model, Schedule, Zero};
 
 const REPETITIONS: usize = 9;
@@ -30,10 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (candidate, mut bounds) = (problem.candidate(&layout), Bounds::new(&problem));
             let whole = least(|| problem.program(&layout).map(drop).is_ok());
             let built = least(|| problem.folded(&layout).map(drop).is_ok());
-            let stages = program.stages.len();
-            let memory =
-                least(|| (0..stages).all(|stage| problem.memory_of_stage_program(program.unfolded(stage)).total() > 0));
-            let events = least(|| simulate_passes(&program, &machine).is_ok());
+            let memory = least(|| problem.memories(&mut program).iter().all(|memory| memory.total() > 0));
+            let events = least(|| simulate_times(&program, &machine).is_ok());
             let bounded = least(|| bounds.pieces(&candidate).is_ok());
             let times = [whole, built, memory, events, bounded].map(|seconds| format!("{:.3} ms", 1e3 * seconds));
             let [whole, built, memory, events, bounded] = times;

@@ -99,8 +99,8 @@ impl Run {
         let layout = self.candidate.layout(self.model.layers(), self.global_batch, self.seq_len)?;
         let mut program = problem.folded(&layout)?;
         let price = problem.price_program(&mut program)?;
-        Ok(match program.stages.len().checked_sub(1).filter(|_| on_last) {
-            Some(last) => Price { memory: problem.memory_of_stage_program(program.unfolded(last)), ..price },
+        Ok(match problem.memories(&mut program).pop().filter(|_| on_last) {
+            Some(memory) => Price { memory, ..price },
             None => price,
         })
     }

@@ -226,7 +226,7 @@ impl<'a> Builder<'a> {
     ) -> ParameterId {
         let (layer, unreduced) = (self.layer, AxisSet::EMPTY);
         let [rows, cols] = shape.map(|extent| extent.logical(self.layout));
-        self.parameters.push(Parameter {
+        self.add_parameter(Parameter {
             name,
             layer,
             rows,
@@ -240,7 +240,11 @@ impl<'a> Builder<'a> {
             updated,
             copy: false,
             unreduced,
-        });
+        })
+    }
+
+    pub fn add_parameter(&mut self, parameter: Parameter) -> ParameterId {
+        self.parameters.push(parameter);
         self.used.push(false);
         ParameterId(self.parameters.len() - 1)
     }

@@ -11,13 +11,14 @@ use crate::{Message, Practice, StageProgram, StepError, StepProgram};
 
 /// A training program whose stages are there by kind. Stages whose pieces have equal blocks, and are both or neither the first
 /// or the last of the model, do the same operations: they differ in their neighbours, in when they do what, and so in how much
-/// they hold. Names of values and numbers of layers are those of the first stage of the kind.
+/// they hold. Names of values and numbers of layers are those of the first stage of the kind; pieces of a
+/// stage with equal blocks have the names of the first of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoldedProgram {
     /// How the model is spread.
     pub layout: Layout,
     /// A program of each kind: at first that of its first stage, then that of the stage which was asked for last, still with
-    /// the names and numbers of layers of the first.
+    /// the names and numbers of layers of the first. Where its storages lie is open until it was asked for.
     pub kinds: Vec<StageProgram>,
     /// By coordinate on the pipe axis.
     pub stages: Vec<FoldedStage>,
@@ -43,9 +44,12 @@ impl StepProgram {
         let mut numbers: HashMap<Vec<PieceKind>, usize> = HashMap::new();
         let (mut kinds, mut stages) = (Vec::new(), Vec::new());
         for (stage, steps) in steps.into_iter().enumerate() {
-            let kind = *numbers.entry(pieces(model, layout, stage)).or_insert(kinds.len());
+            let pieces = pieces(model, layout, stage);
+            let kind = *numbers.entry(pieces.clone()).or_insert(kinds.len());
             if kind == kinds.len() {
-                let program = StageProgram::new(model, layout, Purpose::Training, practice, stage, steps.clone())?;
+                let like = |chunk: usize| pieces[..chunk].iter().position(|piece| *piece == pieces[chunk]);
+                let (purpose, steps) = (Purpose::Training, steps.clone());
+                let program = StageProgram::new(model, layout, purpose, practice, stage, steps, like)?;
                 check_counts(&program)?;
                 kinds.push(program);
             }
@@ -75,6 +79,8 @@ impl FoldedProgram {
         let program = &mut self.kinds[*kind];
         if program.stage != stage {
             program.become_stage(stage, steps);
+        } else if program.placement.buffer_of.is_empty() {
+            program.place();
         }
         program
     }
@@ -103,7 +109,12 @@ impl Message {
     #[must_use]
     pub fn moved(self, [from, to]: [usize; 2], stages: usize) -> Self {
         let peer = (self.peer + stages + to - from) % stages;
+        Self { peer, tag: self.tag_moved([from, to]), ..self }
+    }
+
+    /// Its tag there.
+    pub fn tag_moved(self, [from, to]: [usize; 2]) -> u32 {
         // There are two tags for every piece.
-        Self { peer, tag: self.tag + 2 * to as u32 - 2 * from as u32, ..self }
+        self.tag + 2 * to as u32 - 2 * from as u32
     }
 }

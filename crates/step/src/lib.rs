@@ -34,6 +34,7 @@
 //! Letters in shapes: `B` global batch, `b` microbatch, `s` tokens of a sequence, `h` hidden, `f` perceptron width,
 //! `n` heads, `V` padded vocabulary, `m` token rows of one (data, z) rank in a pass.
 
+mod alike;
 mod backward;
 mod blocks;
 mod builder;
@@ -76,6 +77,7 @@ pub use ledger::{
     predict_rank, predict_rank_routed, predict_routed,
 };
 pub use liveness::Lifetimes;
+pub use memory::Living;
 pub use operation::{
     At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, Op, Operands,
     Operation, Panel, Product, Reduction, Scalar, Wanted, When, Work, Write, kind, normalization, operation_names,

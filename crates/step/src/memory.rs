@@ -4,35 +4,23 @@ use std::collections::BTreeMap;
 
 use quadrille_spec::{MemoryClass, MemoryLedger};
 
+use crate::folded::{FoldedProgram, FoldedStage};
 use crate::program::Section;
 use crate::schedule::Step;
 use crate::{Formats, Message, StageProgram, StorageId};
 
 /// Walks the steps of the stage, then the update. AdamW keeps its states of each element that it updates.
 pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
-    let mut walk = Walk { program, held: Held::default() };
-    walk.states();
-    let profiles: Vec<[Profile; 3]> =
-        program.chunks.iter().map(|chunk| chunk.sections().map(|section| walk.profile(section))).collect();
-    for step in &program.steps {
-        match *step {
-            Step::Post(action) => walk.messages(&program.section(action).receives, true),
-            Step::Run(action) => walk.run(&profiles[action.chunk][action.pass as usize]),
-            Step::Release(action) => walk.messages(&program.section(action).sends, false),
-        }
-    }
-    let update = walk.profile(&program.update);
-    walk.run(&update);
-    let Held { now, most, most_together: peak } = walk.held;
+    let Held { now, most, most_together: peak } = Profiles::of(program).held(&program.steps);
     let by_class = |bytes: [u64; CLASSES]| MemoryClass::ALL.into_iter().zip(bytes).collect();
     let allocated = program.allocated().values().sum();
     MemoryLedger { peak_of: by_class(most), peak, allocated, now: by_class(now) }
 }
 
 impl StageProgram {
-    /// The memory of a rank of the stage over a step: what lives at once.
-    pub fn memory(&self) -> MemoryLedger {
-        predict(self)
+    /// What lives at the worst moments of a step on a rank of the stage.
+    pub fn living(&self) -> Living {
+        Profiles::of(self).held(&self.steps).into()
     }
 
     /// Bytes that a rank of the stage allocates, by what they are counted as: states and other storages that outlive the
@@ -65,7 +53,36 @@ impl StageProgram {
     }
 }
 
+impl FoldedProgram {
+    /// What lives at the worst moments of a step on a rank of each stage.
+    pub fn living(&self) -> Vec<Living> {
+        let kinds: Vec<Profiles> = self.kinds.iter().map(Profiles::of).collect();
+        self.stages.iter().map(|FoldedStage { kind, steps }| kinds[*kind].held(steps).into()).collect()
+    }
+}
+
 const CLASSES: usize = MemoryClass::ALL.len();
+
+/// The most bytes that live at once on a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Living {
+    by_class: [u64; CLASSES],
+    /// Of all classes together.
+    pub peak: u64,
+}
+
+impl Living {
+    /// Of one class, whenever that is.
+    pub fn most(&self, class: MemoryClass) -> u64 {
+        self.by_class[class as usize]
+    }
+}
+
+impl From<Held> for Living {
+    fn from(held: Held) -> Self {
+        Self { by_class: held.most, peak: held.most_together }
+    }
+}
 
 /// What a section takes at most, of each class and of all together, and what it leaves taken.
 struct Profile {
@@ -74,7 +91,7 @@ struct Profile {
 }
 
 /// Bytes by class, now and at most, and at most of all together.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Held {
     now: [u64; CLASSES],
     most: [u64; CLASSES],
@@ -92,71 +109,97 @@ impl Held {
     fn give_back(&mut self, class: MemoryClass, bytes: u64) {
         self.now[class as usize] -= bytes;
     }
-}
-
-struct Walk<'a> {
-    program: &'a StageProgram,
-    held: Held,
-}
-
-impl Walk<'_> {
-    fn bytes(&self, storage: StorageId) -> u64 {
-        self.program.storages[storage.0].bytes()
-    }
-
-    /// What is there before the first operation: persistent storages, the optimizer's states, and reserved copies.
-    fn states(&mut self) {
-        for (index, info) in self.program.storages.iter().enumerate() {
-            let copies = match info {
-                info if info.persistent => 1,
-                info if info.kept && self.program.is_message_driven() => info.instances as u64,
-                _ => continue,
-            };
-            self.held.take(info.class, copies * self.bytes(StorageId(index)));
-        }
-        self.held.take(MemoryClass::Optimizer, self.program.optimizer_bytes());
-    }
-
-    /// Received storages are taken when their receive is posted, sent ones given back when their send is released.
-    fn messages(&mut self, messages: &[Message], take: bool) {
-        for message in messages.iter().filter(|_| !self.program.is_message_driven()) {
-            let storage = self.program.value(message.value).storage;
-            let (class, bytes) = (self.program.storages[storage.0].class, self.bytes(storage));
-            match take {
-                true => self.held.take(class, bytes),
-                false => self.held.give_back(class, bytes),
-            }
-        }
-    }
-
-    fn profile(&self, section: &Section) -> Profile {
-        let mut profile = Profile { classes: [(0, 0); CLASSES], most: 0 };
-        let mut total = 0;
-        for (births, deaths) in section.lifetimes.births.iter().zip(&section.lifetimes.deaths) {
-            for storage in births {
-                let bytes = self.bytes(*storage) as i64;
-                let (now, most) = &mut profile.classes[self.program.storages[storage.0].class as usize];
-                *now += bytes;
-                *most = (*most).max(*now);
-                total += bytes;
-                profile.most = profile.most.max(total);
-            }
-            for storage in deaths {
-                let bytes = self.bytes(*storage) as i64;
-                profile.classes[self.program.storages[storage.0].class as usize].0 -= bytes;
-                total -= bytes;
-            }
-        }
-        profile
-    }
 
     fn run(&mut self, profile: &Profile) {
-        let Held { now, most, most_together } = &mut self.held;
+        let Self { now, most, most_together } = self;
         let before: u64 = now.iter().sum();
         *most_together = (*most_together).max(before.saturating_add_signed(profile.most));
         for (class, (net, highest)) in profile.classes.into_iter().enumerate() {
             most[class] = most[class].max(now[class].saturating_add_signed(highest));
             now[class] = now[class].saturating_add_signed(net);
         }
+    }
+}
+
+/// What the sections of a stage take, in whatever order they come.
+struct Profiles<'a> {
+    program: &'a StageProgram,
+    /// What is there before the first operation.
+    states: Held,
+    /// By chunk and pass.
+    chunks: Vec<[Profile; 3]>,
+    update: Profile,
+}
+
+impl<'a> Profiles<'a> {
+    fn of(program: &'a StageProgram) -> Self {
+        let profile = |section: &Section| Profile::of(program, section);
+        let chunks = program.chunks.iter().map(|chunk| chunk.sections().map(profile)).collect();
+        Self { program, states: states(program), chunks, update: profile(&program.update) }
+    }
+
+    /// What is held over these steps and the update.
+    fn held(&self, steps: &[Step]) -> Held {
+        let (program, mut held) = (self.program, self.states);
+        for step in steps {
+            match *step {
+                Step::Post(action) => messages(program, &program.section(action).receives, &mut held, true),
+                Step::Run(action) => held.run(&self.chunks[action.chunk][action.pass as usize]),
+                Step::Release(action) => messages(program, &program.section(action).sends, &mut held, false),
+            }
+        }
+        held.run(&self.update);
+        held
+    }
+}
+
+/// What is there before the first operation: persistent storages, the optimizer's states, and reserved copies.
+fn states(program: &StageProgram) -> Held {
+    let mut held = Held::default();
+    for info in &program.storages {
+        let copies = match info {
+            info if info.persistent => 1,
+            info if info.kept && program.is_message_driven() => info.instances as u64,
+            _ => continue,
+        };
+        held.take(info.class, copies * info.bytes());
+    }
+    held.take(MemoryClass::Optimizer, program.optimizer_bytes());
+    held
+}
+
+/// Received storages are taken when their receive is posted, sent ones given back when their send is released.
+fn messages(program: &StageProgram, messages: &[Message], held: &mut Held, take: bool) {
+    for message in messages.iter().filter(|_| !program.is_message_driven()) {
+        let info = &program.storages[program.value(message.value).storage.0];
+        match take {
+            true => held.take(info.class, info.bytes()),
+            false => held.give_back(info.class, info.bytes()),
+        }
+    }
+}
+
+impl Profile {
+    fn of(program: &StageProgram, section: &Section) -> Self {
+        let mut profile = Self { classes: [(0, 0); CLASSES], most: 0 };
+        let mut total = 0;
+        let of = |storage: &StorageId| {
+            let info = &program.storages[storage.0];
+            (info.class as usize, info.bytes() as i64)
+        };
+        for (births, deaths) in section.lifetimes.births.iter().zip(&section.lifetimes.deaths) {
+            for (class, bytes) in births.iter().map(of) {
+                let (now, most) = &mut profile.classes[class];
+                *now += bytes;
+                *most = (*most).max(*now);
+                total += bytes;
+                profile.most = profile.most.max(total);
+            }
+            for (class, bytes) in deaths.iter().map(of) {
+                profile.classes[class].0 -= bytes;
+                total -= bytes;
+            }
+        }
+        profile
     }
 }

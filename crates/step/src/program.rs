@@ -239,9 +239,11 @@ impl StepProgram {
         practice: Practice,
         steps: Vec<Vec<Step>>,
     ) -> Result<Self, StepError> {
-        let stages = steps.into_iter().enumerate();
-        let stages = stages.map(|(stage, steps)| StageProgram::new(model, layout, purpose, practice, stage, steps));
-        let program = Self { model: model.clone(), layout: layout.clone(), stages: stages.collect::<Result<_, _>>()? };
+        let stage = |(stage, steps)| StageProgram::new(model, layout, purpose, practice, stage, steps, |_| None);
+        let stages = steps.into_iter().enumerate().map(stage);
+        let mut stages = stages.collect::<Result<Vec<_>, _>>()?;
+        stages.iter_mut().for_each(StageProgram::place);
+        let program = Self { model: model.clone(), layout: layout.clone(), stages };
         program.stages.iter().try_for_each(check_counts)?;
         Ok(program)
     }
@@ -264,6 +266,8 @@ impl StepProgram {
 }
 
 impl StageProgram {
+    /// Where storages lie is left open. `like` says of a chunk which of those before it has the same operations and may be
+    /// copied.
     pub(crate) fn new(
         model: &Model,
         layout: &Layout,
@@ -271,12 +275,19 @@ impl StageProgram {
         practice: Practice,
         stage: usize,
         steps: Vec<Step>,
+        like: impl Fn(usize) -> Option<usize>,
     ) -> Result<Self, StepError> {
         let mut builder = Builder::new(model, layout, purpose, practice);
         let stages = layout.grid.size(Axis::Pipe);
-        let mut chunks = (0..layout.chunks)
-            .map(|chunk| chunk_program(&mut builder, chunk * stages + stage))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (mut chunks, mut made): (Vec<ChunkProgram>, _) = (Vec::new(), vec![builder.made()]);
+        for chunk in 0..layout.chunks {
+            let piece = chunk * stages + stage;
+            chunks.push(match like(chunk) {
+                Some(other) => builder.again(&chunks[other], [made[other], made[other + 1]], piece),
+                None => chunk_program(&mut builder, piece)?,
+            });
+            made.push(builder.made());
+        }
         let logits = match purpose {
             Purpose::Training => update::update(&mut builder).map(|()| None)?,
             Purpose::Evaluation => {
@@ -308,13 +319,19 @@ impl StageProgram {
             logits,
             placement,
         };
-        program.place_storages();
+        program.time_storages();
         Ok(program)
     }
 
     /// Computes from the operations and steps when storages live, how many copies of them there are, and where they
     /// lie. Whoever changes operations has to call it again.
     pub fn place_storages(&mut self) {
+        self.time_storages();
+        self.place();
+    }
+
+    /// When storages live, and how many copies of them there are.
+    fn time_storages(&mut self) {
         let reserved = self.is_message_driven();
         let most = self.grid().size(Axis::Pipe).min(self.layout.microbatches());
         instances::count(&self.chunks, &self.steps, reserved.then_some(most), &self.values, &mut self.storages);
@@ -322,7 +339,11 @@ impl StageProgram {
             Lifetimes::set(chunk, &self.values, &self.storages, reserved);
         }
         self.update.lifetimes = Lifetimes::of(self.update.ops.iter(), &self.values, &self.storages);
-        let pipelined = self.grid().size(Axis::Pipe) > 1 || reserved;
+    }
+
+    /// Where they lie.
+    pub(crate) fn place(&mut self) {
+        let pipelined = self.grid().size(Axis::Pipe) > 1 || self.is_message_driven();
         self.placement = Placement::of(&self.chunks, &self.update, &self.storages, pipelined);
     }
 
@@ -425,7 +446,9 @@ fn chunk_program(b: &mut Builder, piece: usize) -> Result<ChunkProgram, StepErro
 
     let stages = b.layout.grid.size(Axis::Pipe);
     let messages = |boundary: Option<Boundary>, peer: usize, tag: usize| -> Vec<Message> {
-        let values = boundary.into_iter().flat_map(|at| copies.iter().map(move |copy| (copy[&at.value], at.layer)));
+        let values = boundary
+            .into_iter()
+            .flat_map(|at| copies.iter().map(move |copy| (copy.get(&at.value).copied().unwrap_or(at.value), at.layer)));
         values.map(|(value, layer)| Message { value, peer: peer % stages, tag: tag as u32, layer }).collect()
     };
     // Boundary i lies before piece i; even tags go forward, odd ones backward.

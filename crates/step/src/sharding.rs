@@ -1,6 +1,7 @@
 //! Which part of a value a rank holds: the shards of its rows and columns, and the axes it is a partial sum over.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use quadrille_spec::{Axis, AxisSet, Coordinate, Grid};
@@ -11,7 +12,7 @@ use crate::StepError;
 const MOST_AXES: usize = 8;
 
 /// Axes in an order, as a slice of them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AxisList {
     /// Behind the end the same for all lists.
     axes: [Axis; MOST_AXES],
@@ -33,6 +34,13 @@ impl AxisList {
         if let Some(last) = self.len.checked_sub(1) {
             (self.axes[last], self.len) = (Self::default().axes[last], last);
         }
+    }
+}
+
+impl Hash for AxisList {
+    /// In one word: a digit for each axis.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.iter().fold(0, |word, axis| 8 * word + 1 + *axis as u64));
     }
 }
 

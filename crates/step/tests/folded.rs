@@ -67,6 +67,7 @@ proptest! {
         let whole = StepProgram::with_practice(&model, &layout, practice).unwrap();
         let mut folded = StepProgram::folded(&model, &layout, practice).unwrap();
         prop_assert!(folded.kinds.len() <= whole.stages.len());
+        prop_assert_eq!(folded.living(), whole.stages.iter().map(StageProgram::living).collect::<Vec<_>>());
         // Backwards too: every stage is made of whichever was asked for before.
         for stage in (0..whole.stages.len()).chain((0..whole.stages.len()).rev()) {
             prop_assert_eq!(nameless(folded.unfolded(stage).clone()), nameless(whole.stages[stage].clone()));

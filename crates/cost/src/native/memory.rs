@@ -1,16 +1,24 @@
 //! The bytes of ranks, from their programs.
 
 use quadrille_spec::MemoryClass;
-use quadrille_step::{FoldedProgram, StageProgram};
+use quadrille_step::{FoldedProgram, Living, StageProgram};
 
 use super::{Memory, Problem};
 
 impl Problem {
     /// What a rank of the stage that needs most has; the first of several.
     pub(super) fn memory_of_program(&self, program: &mut FoldedProgram) -> Memory {
-        let stages = 0..program.stages.len();
-        let memories = stages.map(|stage| self.memory_of_stage_program(program.unfolded(stage)));
-        memories.reduce(|most, other| if other.total() > most.total() { other } else { most }).unwrap_or_default()
+        let larger = |most: Memory, other: Memory| if other.total() > most.total() { other } else { most };
+        self.memories(program).into_iter().reduce(larger).unwrap_or_default()
+    }
+
+    /// What a rank of each stage has.
+    pub fn memories(&self, program: &mut FoldedProgram) -> Vec<Memory> {
+        if self.framework.is_own() {
+            return (0..program.stages.len()).map(|stage| allocated(program.unfolded(stage))).collect();
+        }
+        let living = program.living();
+        living.iter().enumerate().map(|(stage, living)| self.beside(stage, living)).collect()
     }
 
     /// What a rank of a stage has: of this program's engine what it allocates; of others what lives at the worst moment, and
@@ -19,15 +27,18 @@ impl Problem {
         if self.framework.is_own() {
             return allocated(program);
         }
-        let ledger = program.memory();
-        let most = |class: MemoryClass| ledger.peak_of.get(&class).copied().unwrap_or(0);
+        self.beside(program.stage, &program.living())
+    }
+
+    /// What lives on a rank of a stage, with what is taken and lost beside it.
+    fn beside(&self, stage: usize, living: &Living) -> Memory {
         let [parameters, gradients, optimizer] =
-            [MemoryClass::Parameters, MemoryClass::Gradients, MemoryClass::Optimizer].map(most);
-        let rest = ledger.peak - parameters - gradients - optimizer;
-        let activations = most(MemoryClass::Activations).min(rest);
-        let lost = ledger.peak as f64 * (self.framework.allocator_factor - 1.0);
+            [MemoryClass::Parameters, MemoryClass::Gradients, MemoryClass::Optimizer].map(|class| living.most(class));
+        let rest = living.peak - parameters - gradients - optimizer;
+        let activations = living.most(MemoryClass::Activations).min(rest);
+        let lost = living.peak as f64 * (self.framework.allocator_factor - 1.0);
         Memory {
-            stage: program.stage,
+            stage,
             parameters,
             gradients,
             optimizer,

@@ -27,8 +27,7 @@ impl Problem {
     /// # Errors
     /// A layout that has no program.
     pub fn folded(&self, layout: &Layout) -> Result<FoldedProgram, StepError> {
-        let (layout, practice) = self.framework.runs(&self.model, layout);
-        StepProgram::folded(&self.model, &layout, practice)
+        self.framework.folded(&self.model, layout)
     }
 }
 
@@ -40,6 +39,15 @@ impl Framework {
     pub fn program(&self, model: &Model, layout: &Layout) -> Result<StepProgram, StepError> {
         let (layout, practice) = self.runs(model, layout);
         StepProgram::with_practice(model, &layout, practice)
+    }
+
+    /// The same with the stages that differ only.
+    ///
+    /// # Errors
+    /// A layout that has no program.
+    pub(super) fn folded(&self, model: &Model, layout: &Layout) -> Result<FoldedProgram, StepError> {
+        let (layout, practice) = self.runs(model, layout);
+        StepProgram::folded(model, &layout, practice)
     }
 
     /// The layout as its program has it, and what it does in it.

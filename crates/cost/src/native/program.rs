@@ -6,7 +6,7 @@ use quadrille_step::{FoldedProgram, Op, StageProgram, StepError};
 use super::machine::NativeMachine;
 use super::rates::Taken;
 use super::{Memory, Parts, Price, Problem};
-use crate::simulation::{Communication, Machine, Simulation, SimulationError, StageTimes, simulate_passes};
+use crate::simulation::{Communication, Machine, Simulation, SimulationError, StageTimes, simulate_times};
 
 /// A layout that has no price.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -57,7 +57,7 @@ impl Problem {
     /// # Errors
     /// A program that cannot be simulated.
     pub fn seconds_of_program(&self, program: &FoldedProgram) -> Result<f64, PriceError> {
-        let simulation = simulate_passes(program, &NativeMachine::new(self, &program.layout))?;
+        let simulation = simulate_times(program, &NativeMachine::new(self, &program.layout))?;
         Ok(simulation.step_seconds + self.framework.data_seconds)
     }
 
@@ -68,7 +68,7 @@ impl Problem {
     pub fn price_program(&self, program: &mut FoldedProgram) -> Result<Price, PriceError> {
         let memory = self.memory_of_program(program);
         let (program, machine) = (&*program, NativeMachine::new(self, &program.layout));
-        let simulation = simulate_passes(program, &machine)?;
+        let simulation = simulate_times(program, &machine)?;
         let kinds: Vec<StageWork> = program.kinds.iter().map(|kind| StageWork::of(kind, &machine)).collect();
         let works: Vec<&StageWork> = program.stages.iter().map(|stage| &kinds[stage.kind]).collect();
         let ranks = (program.layout.grid.ranks() / program.stages.len()) as f64;
@@ -160,7 +160,7 @@ fn parts(
     let idle = (simulation.step_seconds - busy(times)).max(0.0);
     let messages = match program.stages.len() {
         1 => 0.0,
-        _ => simulation.step_seconds - simulate_passes(program, &WithoutMessages(machine))?.step_seconds,
+        _ => simulation.step_seconds - simulate_times(program, &WithoutMessages(machine))?.step_seconds,
     };
     let messages = messages.clamp(0.0, idle);
     communication[Axis::Pipe as usize] += messages;

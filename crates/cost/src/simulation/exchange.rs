@@ -1,7 +1,5 @@
 //! Where stages meet: messages over links, and collectives in which several stages take part.
 
-use std::collections::HashMap;
-
 use quadrille_spec::AxisSet;
 
 /// A message of one microbatch.
@@ -28,10 +26,16 @@ pub(super) struct Taken {
     pub end: f64,
 }
 
-#[derive(Clone, Copy, Default)]
+/// When a message arrived and its receive was posted; not a number: not yet.
+#[derive(Clone, Copy)]
 struct Transit {
-    arrived: Option<f64>,
-    posted: Option<f64>,
+    arrived: f64,
+    posted: f64,
+}
+
+/// A time, if it is one.
+fn known(time: f64) -> Option<f64> {
+    (!time.is_nan()).then_some(time)
 }
 
 #[derive(Default)]
@@ -56,15 +60,19 @@ pub(super) struct Exchange {
     transits: Vec<Vec<Transit>>,
     /// Messages of one tag and microbatch, at most.
     positions: usize,
+    /// Messages of one tag.
+    messages: usize,
     /// By stage that sends: to whom, and when the link is free again.
     links: Vec<Vec<(usize, f64)>>,
-    gatherings: HashMap<MeetingId, Gathering>,
+    /// There are few in a step.
+    gatherings: Vec<(MeetingId, Gathering)>,
 }
 
 impl Exchange {
-    /// Among so many stages, where a microbatch has at most so many messages of a tag.
-    pub fn new(stages: usize, positions: usize) -> Self {
-        Self { transits: Vec::new(), positions, links: vec![Vec::new(); stages], gatherings: HashMap::new() }
+    /// Among so many stages, where each of so many microbatches has at most so many messages of a tag.
+    pub fn new(stages: usize, microbatches: usize, positions: usize) -> Self {
+        let (links, messages) = (vec![Vec::new(); stages], microbatches * positions);
+        Self { transits: Vec::new(), positions, messages, links, gatherings: Vec::new() }
     }
 
     fn transit(&self, id: MessageId) -> Option<&Transit> {
@@ -77,14 +85,14 @@ impl Exchange {
             self.transits.resize_with(tag + 1, Vec::new);
         }
         let transits = &mut self.transits[tag];
-        if transits.len() <= index {
-            transits.resize((2 * index).max(16), Transit::default());
+        if transits.is_empty() {
+            transits.resize(self.messages, Transit { arrived: f64::NAN, posted: f64::NAN });
         }
         &mut transits[index]
     }
 
     pub fn post(&mut self, id: MessageId, at: f64) {
-        self.transit_mut(id).posted = Some(at);
+        self.transit_mut(id).posted = at;
     }
 
     /// Messages of a link travel one after the other.
@@ -93,24 +101,25 @@ impl Exchange {
         let start = free.max(at);
         let end = start + seconds;
         *free = end;
-        self.transit_mut(id).arrived = Some(end);
+        self.transit_mut(id).arrived = end;
         Taken { start, end }
     }
 
     /// When the message is there; `None` while it has not been sent.
     pub fn arrival(&self, id: MessageId) -> Option<f64> {
-        self.transit(id)?.arrived
+        known(self.transit(id)?.arrived)
     }
 
     /// When the sender has its buffer back: the message is there and its receive posted.
     pub fn release(&self, id: MessageId) -> Option<f64> {
-        let transit = self.transit(id)?;
-        Some(transit.arrived?.max(transit.posted?))
+        let Transit { arrived, posted } = *self.transit(id)?;
+        Some(known(arrived)?.max(known(posted)?))
     }
 
     /// A stage comes to a collective of `stages` stages.
     pub fn meet(&mut self, id: MeetingId, stages: usize, at: f64, seconds: f64) {
-        let gathering = self.gatherings.entry(id).or_insert(Gathering { missing: stages, ..Gathering::default() });
+        let new = Gathering { missing: stages, ..Gathering::default() };
+        let gathering = entry(&mut self.gatherings, id, new);
         gathering.missing = gathering.missing.saturating_sub(1);
         gathering.latest = gathering.latest.max(at);
         gathering.seconds = gathering.seconds.max(seconds);
@@ -118,7 +127,8 @@ impl Exchange {
 
     /// When the collective runs; `None` while a stage is missing.
     pub fn meeting(&self, id: MeetingId) -> Option<Taken> {
-        let gathering = self.gatherings.get(&id).filter(|gathering| gathering.missing == 0)?;
+        let known = self.gatherings.iter().rev().find(|(known, _)| *known == id);
+        let (_, gathering) = known.filter(|(_, gathering)| gathering.missing == 0)?;
         Some(Taken { start: gathering.latest, end: gathering.latest + gathering.seconds })
     }
 }

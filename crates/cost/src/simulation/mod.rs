@@ -54,7 +54,7 @@ const STEPS: usize = 2;
 /// # Errors
 /// A machine that gives times that are none; a program that waits for what never comes.
 pub fn simulate<'a>(program: impl Into<Stages<'a>>, machine: &dyn Machine) -> Result<Simulation, SimulationError> {
-    simulation(&program.into(), machine, true)
+    simulation(&program.into(), machine, Detail::Events)
 }
 
 /// The same without the events inside passes, in a fraction of the time.
@@ -65,19 +65,40 @@ pub fn simulate_passes<'a>(
     program: impl Into<Stages<'a>>,
     machine: &dyn Machine,
 ) -> Result<Simulation, SimulationError> {
-    simulation(&program.into(), machine, false)
+    simulation(&program.into(), machine, Detail::Passes)
 }
 
-fn simulation(program: &Stages, machine: &dyn Machine, events: bool) -> Result<Simulation, SimulationError> {
+/// The same without the passes: how long the step takes, and what on.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_times<'a>(
+    program: impl Into<Stages<'a>>,
+    machine: &dyn Machine,
+) -> Result<Simulation, SimulationError> {
+    simulation(&program.into(), machine, Detail::Times)
+}
+
+/// What is recorded of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Detail {
+    Times,
+    /// Passes too.
+    Passes,
+    /// The events in them too.
+    Events,
+}
+
+fn simulation(program: &Stages, machine: &dyn Machine, detail: Detail) -> Result<Simulation, SimulationError> {
     let kinds = program.kinds.iter();
     let priced = kinds.map(|kind| PricedStage::new(kind, machine)).collect::<Result<Vec<_>, _>>()?;
-    let stage = |place: &_| Stage::new(*place, &priced[place.kind], machine, events);
-    let positions = program.kinds.first().map_or(1, |kind| kind.layout.overlap_chunks);
+    let stage = |place: &_| Stage::new(*place, &priced[place.kind], machine, detail);
+    let layout = program.kinds.first().map(|kind| &kind.layout);
+    let [microbatches, positions] = layout.map_or([0; 2], |layout| [layout.microbatches(), layout.overlap_chunks]);
     let stages: Vec<Stage> = program.places.iter().map(stage).collect();
-    let exchange = Exchange::new(stages.len(), positions);
+    let exchange = Exchange::new(stages.len(), STEPS * microbatches, positions);
     let repeats = program.kinds.iter().map(|_| Repeats::default()).collect();
-    let stages = Run { stages, exchange, repeats }.through()?;
-    Ok(report(stages.into_iter().map(|stage| stage.records).collect()))
+    Ok(report(Run { stages, exchange, repeats }.through()?))
 }
 
 /// Stages on their way through all steps.
@@ -102,19 +123,21 @@ impl<'a> Run<'a> {
         stage.perform(at, next, &mut self.exchange, &mut self.repeats[stage.kind])
     }
 
-    /// Stages that follow lists go as far as they can, in turn: when things happen does not depend on who is asked first.
+    /// Stages that follow lists go as far as they can, in turn, with activations and then with gradients: when things happen
+    /// does not depend on who is asked first.
     fn by_lists(&mut self) -> Result<(), SimulationError> {
+        let stages = self.stages.len();
         loop {
             let mut goes_on = false;
-            for stage in 0..self.stages.len() {
-                while self.stages[stage].records.len() < STEPS
+            for stage in (0..stages).chain((0..stages).rev()) {
+                while self.stages[stage].ends.len() < STEPS
                     && let Some((at, next)) = self.stages[stage].next(&self.exchange)
                 {
                     self.perform(stage, at, next)?;
                     goes_on = true;
                 }
             }
-            match self.stages.iter().position(|stage| stage.records.len() < STEPS) {
+            match self.stages.iter().position(|stage| stage.ends.len() < STEPS) {
                 None => return Ok(()),
                 Some(stage) if !goes_on => return Err(SimulationError::Stuck { stage }),
                 Some(_) => {}
@@ -126,7 +149,7 @@ impl<'a> Run<'a> {
     /// arrived.
     fn by_messages(&mut self) -> Result<(), SimulationError> {
         loop {
-            let unfinished = || self.stages.iter().enumerate().filter(|(_, stage)| stage.records.len() < STEPS);
+            let unfinished = || self.stages.iter().enumerate().filter(|(_, stage)| stage.ends.len() < STEPS);
             let ready = unfinished().filter_map(|(index, stage)| Some((index, stage.next(&self.exchange)?)));
             match (ready.min_by(|(_, (a, _)), (_, (b, _))| a.total_cmp(b)), unfinished().next()) {
                 (Some((index, (at, next))), _) => self.perform(index, at, next)?,
@@ -138,17 +161,16 @@ impl<'a> Run<'a> {
 }
 
 /// The last step, on a clock that begins when its first stage begins.
-fn report(records: Vec<Vec<Record>>) -> Simulation {
-    let end = |record: &Record| record.passes.last().map_or(0.0, |span| span.end_s);
-    let ends = |step: usize| records.iter().filter_map(move |records| records.get(step)).map(end);
+fn report(stages: Vec<Stage>) -> Simulation {
+    let ends = |step: usize| stages.iter().filter_map(move |stage| stage.ends.get(step)).copied();
     let latest = |step| ends(step).fold(0.0, f64::max);
     let step_seconds = latest(STEPS - 1) - latest(STEPS - 2);
     let origin = ends(STEPS - 2).reduce(f64::min).unwrap_or(0.0);
     let mut simulation = Simulation { step_seconds, stages: Vec::new(), passes: Vec::new(), events: Vec::new() };
-    for record in records.into_iter().filter_map(|mut records| records.pop()) {
-        simulation.stages.push(record.times);
-        simulation.passes.extend(record.passes);
-        simulation.events.extend(record.events);
+    for Record { times, passes, events } in stages.into_iter().map(|stage| stage.record) {
+        simulation.stages.push(times.into());
+        simulation.passes.extend(passes);
+        simulation.events.extend(events);
     }
     for span in &mut simulation.passes {
         (span.start_s, span.end_s) = (span.start_s - origin, span.end_s - origin);

@@ -22,6 +22,7 @@ pub(super) struct Order<'a> {
     program: &'a StageProgram,
     /// The stage's steps, in order.
     list: &'a [Step],
+    by_messages: bool,
     /// Steps of the optimizer that are over.
     pub steps: usize,
     /// The next of the stage's listed steps, if they are followed.
@@ -32,12 +33,13 @@ pub(super) struct Order<'a> {
 
 impl<'a> Order<'a> {
     pub fn new(program: &'a StageProgram, list: &'a [Step]) -> Self {
-        Self { program, list, steps: 0, listed: 0, begun: [0; 2] }
+        Self { program, list, by_messages: program.is_message_driven(), steps: 0, listed: 0, begun: [0; 2] }
     }
 
     /// What comes next and when, given the earliest `time` of each possible thing, at least `now`; `None` if not known.
+    #[inline]
     pub fn next(&self, now: f64, time: impl Fn(Next) -> Option<f64>) -> Option<(f64, Next)> {
-        if self.program.is_message_driven() {
+        if self.by_messages {
             return self.next_arrived(now, time);
         }
         let next = match self.list.get(self.listed) {

@@ -89,6 +89,23 @@ pub struct StageTimes {
     pub update_s: f64,
 }
 
+/// The same while it is counted: there are few sets of axes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Times {
+    pub busy_s: f64,
+    pub waiting_on_collectives_s: Vec<(AxisSet, f64)>,
+    pub waiting_on_stages_s: f64,
+    pub update_s: f64,
+}
+
+impl From<Times> for StageTimes {
+    fn from(times: Times) -> Self {
+        let Times { busy_s, waiting_on_collectives_s, waiting_on_stages_s, update_s } = times;
+        let waiting_on_collectives_s = waiting_on_collectives_s.into_iter().collect();
+        Self { busy_s, waiting_on_collectives_s, waiting_on_stages_s, update_s }
+    }
+}
+
 impl StageTimes {
     /// The step of this stage.
     pub fn total_s(&self) -> f64 {

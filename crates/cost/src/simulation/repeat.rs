@@ -3,14 +3,16 @@
 
 use quadrille_step::schedule::Action;
 
-use super::{Event, StageTimes};
+use super::Event;
+use super::exchange::entry;
+use super::record::Times;
 
 /// What a pass takes that begins with a free communication stream.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Repeat {
     pub seconds: f64,
     /// What it adds to the times of its stage.
-    pub times: StageTimes,
+    pub times: Times,
     /// From the beginning of the pass.
     pub events: Vec<Event>,
 }
@@ -36,10 +38,10 @@ impl Repeats {
 
 impl Repeat {
     /// Adds it to the record of a stage, for a pass that begins at `start`.
-    pub fn add_to(&self, stage: usize, action: Action, start: f64, times: &mut StageTimes, events: &mut Vec<Event>) {
+    pub fn add_to(&self, stage: usize, action: Action, start: f64, times: &mut Times, events: &mut Vec<Event>) {
         times.busy_s += self.times.busy_s;
         for (axes, waited) in &self.times.waiting_on_collectives_s {
-            *times.waiting_on_collectives_s.entry(*axes).or_default() += waited;
+            *entry(&mut times.waiting_on_collectives_s, *axes, 0.0) += waited;
         }
         events.extend(self.events.iter().map(|event| Event {
             stage,

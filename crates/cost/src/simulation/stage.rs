@@ -4,13 +4,14 @@ use quadrille_spec::{Axis, AxisSet};
 use quadrille_step::schedule::Action;
 use quadrille_step::{Layer, Message, StageProgram, When};
 
-use super::exchange::{Exchange, MessageId, Taken};
+use super::exchange::{Exchange, MessageId, Taken, entry};
 use super::order::{Next, Order};
+use super::record::Times;
 use super::repeat::{Repeat, Repeats};
 use super::stages::Place;
 use super::stream::{Flight, FlightId, Streams};
 use super::tasks::{PricedMessage, PricedSection, PricedStage, Task, TaskKind};
-use super::{Event, Lane, Machine, PassSpan, SimulationError, StageTimes};
+use super::{Detail, Event, Lane, Machine, PassSpan, STEPS, SimulationError};
 
 /// A pass or update that has begun.
 #[derive(Clone, Copy)]
@@ -25,10 +26,10 @@ struct Running<'a> {
     slowdown: f64,
 }
 
-/// What a stage does in a step.
+/// What a stage does in a step; passes and events as far as they are reported.
 #[derive(Default)]
 pub(super) struct Record {
-    pub times: StageTimes,
+    pub times: Times,
     pub passes: Vec<PassSpan>,
     pub events: Vec<Event>,
 }
@@ -40,6 +41,9 @@ pub(super) struct Stage<'a> {
     stage: usize,
     /// Of its kind.
     program: &'a StageProgram,
+    /// From the stage of that program to this one.
+    moved: [usize; 2],
+    microbatches: usize,
     priced: &'a PricedStage,
     machine: &'a dyn Machine,
     order: Order<'a>,
@@ -49,22 +53,24 @@ pub(super) struct Stage<'a> {
     host: f64,
     /// The layer that it is at.
     host_at: Option<Layer>,
-    record: Record,
-    /// Of the steps that are over.
-    pub records: Vec<Record>,
+    /// Of this step, or the last.
+    pub record: Record,
+    /// When the steps ended that are over.
+    pub ends: Vec<f64>,
     running: Option<Running<'a>>,
     streams: Streams,
-    /// Whether events are recorded.
-    events: bool,
+    detail: Detail,
 }
 
 impl<'a> Stage<'a> {
-    pub fn new(place: Place<'a>, priced: &'a PricedStage, machine: &'a dyn Machine, events: bool) -> Self {
+    pub fn new(place: Place<'a>, priced: &'a PricedStage, machine: &'a dyn Machine, detail: Detail) -> Self {
         let Place { kind, stage, program, steps } = place;
         Self {
             kind,
             stage,
             program,
+            moved: [program.stage, stage],
+            microbatches: program.layout.microbatches(),
             priced,
             machine,
             order: Order::new(program, steps),
@@ -72,10 +78,10 @@ impl<'a> Stage<'a> {
             host: 0.0,
             host_at: None,
             record: Record::default(),
-            records: Vec::new(),
+            ends: Vec::with_capacity(STEPS),
             running: None,
             streams: Streams::new(machine.streams_by_group()),
-            events,
+            detail,
         }
     }
 
@@ -85,8 +91,9 @@ impl<'a> Stage<'a> {
 
     /// What comes next and when it can be done; `None` as long as that depends on what another stage has not yet done.
     pub fn next(&self, exchange: &Exchange) -> Option<(f64, Next)> {
-        if let Some(running) = self.running {
-            let blocked = running.section.tasks.get(running.task).is_some_and(|task| self.is_blocked(task, exchange));
+        if let Some(running) = &self.running {
+            let next = running.section.tasks.get(running.task);
+            let blocked = next.is_some_and(|task| self.is_blocked(task, running.action, exchange));
             return (!blocked).then_some((self.now, Next::Continue));
         }
         self.order.next(self.now, |next| match next {
@@ -122,22 +129,14 @@ impl<'a> Stage<'a> {
         self.work(exchange, repeats)
     }
 
-    fn microbatches(&self) -> usize {
-        self.program.layout.microbatches()
-    }
-
     fn section(&self, action: Action) -> &'a PricedSection {
         self.priced.section(Some(action))
     }
 
     fn message(&self, action: Action, message: &PricedMessage) -> MessageId {
-        let microbatch = self.order.steps * self.microbatches() + action.microbatch;
-        MessageId { tag: self.own(message).tag, position: message.position, microbatch }
-    }
-
-    /// A message of the kind as this stage has it.
-    fn own(&self, message: &PricedMessage) -> Message {
-        message.message.moved([self.program.stage, self.stage], self.program.grid().size(Axis::Pipe))
+        let microbatch = self.order.steps * self.microbatches + action.microbatch;
+        let tag = message.message.tag_moved(self.moved);
+        MessageId { tag, position: message.position, microbatch }
     }
 
     /// The latest of the messages' times, at least now; `None` if one is not known.
@@ -160,19 +159,14 @@ impl<'a> Stage<'a> {
     }
 
     /// Whether a task depends on stages that have not yet come to a common collective.
-    fn is_blocked(&self, task: &Task, exchange: &Exchange) -> bool {
+    fn is_blocked(&self, task: &Task, action: Option<Action>, exchange: &Exchange) -> bool {
         match task.kind {
             TaskKind::Compute { .. } => false,
             TaskKind::Issue { axes, .. } => self.streams.is_open(axes, exchange),
-            TaskKind::Wait { flight, carried, .. } => self.streams.is_pending(self.flight(flight, carried), exchange),
+            TaskKind::Wait { flight: number, carried, .. } => {
+                self.streams.is_pending(flight(action, number, carried), exchange)
+            }
         }
-    }
-
-    /// A collective issued by the pass that runs; by the update if there is none, if it was `carried` over, or is issued by
-    /// the `last` microbatch for it.
-    fn flight(&self, number: usize, by_update: bool) -> FlightId {
-        let pass = self.running.and_then(|running| running.action).filter(|_| !by_update);
-        (number, pass.map(|action| action.microbatch))
     }
 
     /// Does the running section until it ends or depends on another stage: as it went before, or task by task.
@@ -202,7 +196,7 @@ impl<'a> Stage<'a> {
         running.task == 0
             && running.slowdown == 1.0
             && (action.microbatch > 0 || !begins)
-            && (action.microbatch + 1 < self.microbatches() || !ends)
+            && (action.microbatch + 1 < self.microbatches || !ends)
             && !meets
             && self.streams.are_free(self.now, exchange)
     }
@@ -234,27 +228,24 @@ impl<'a> Stage<'a> {
 
     /// Does tasks until one depends on another stage, or none is left.
     fn go_on(&mut self, exchange: &mut Exchange) -> Result<(), SimulationError> {
-        while let Some(running) = self.running
-            && let Some(task) = running.section.tasks.get(running.task)
-        {
-            let skipped =
-                running.action.is_some_and(|action| !task.when.includes(action.microbatch, self.microbatches()));
-            if !skipped {
-                if self.is_blocked(task, exchange) {
+        let Some(mut running) = self.running else { return Ok(()) };
+        let (action, tasks) = (running.action, &running.section.tasks);
+        while let Some(task) = tasks.get(running.task) {
+            if action.is_none_or(|action| task.when.includes(action.microbatch, self.microbatches)) {
+                if self.is_blocked(task, action, exchange) {
                     break;
                 }
-                self.task(task, running, exchange)?;
+                self.task(task, &mut running, exchange)?;
             }
-            if let Some(running) = &mut self.running {
-                running.task += 1;
-            }
+            running.task += 1;
         }
+        self.running = Some(running);
         Ok(())
     }
 
     /// The host begins so many operations of a pass; of a layer not before the device has come to it.
-    fn launch(&mut self, task: &Task, operations: f64, running: Running) {
-        if running.action.is_none() {
+    fn launch(&mut self, task: &Task, operations: f64, action: Option<Action>) {
+        if action.is_none() {
             return;
         }
         if self.host_at.replace(task.layer) != Some(task.layer) {
@@ -263,25 +254,26 @@ impl<'a> Stage<'a> {
         self.host += operations * self.machine.host_seconds();
     }
 
-    fn task(&mut self, task: &Task, running: Running, exchange: &mut Exchange) -> Result<(), SimulationError> {
+    fn task(&mut self, task: &Task, running: &mut Running, exchange: &mut Exchange) -> Result<(), SimulationError> {
+        let action = running.action;
         match task.kind {
             TaskKind::Compute { seconds, kernels } => {
-                self.launch(task, kernels, running);
+                self.launch(task, kernels, action);
                 let end = self.host.max(self.now + seconds * running.slowdown);
                 let span = Taken { start: self.now, end };
                 self.record.times.busy_s += span.end - span.start;
                 self.now = span.end;
-                self.event(Lane::Compute, task, running.action, span);
+                self.event(Lane::Compute, task, action, span);
             }
-            TaskKind::Issue { flight, axes, seconds, meeting } => {
-                self.launch(task, 1.0, running);
-                let id = self.flight(flight, task.when == When::Last);
+            TaskKind::Issue { flight: number, axes, seconds, meeting } => {
+                self.launch(task, 1.0, action);
+                let id = flight(action, number, task.when == When::Last);
                 if let Flight::Own(span) = self.streams.issue(id, axes, self.now, seconds, meeting, exchange) {
-                    self.event(Lane::Axes(axes), task, running.action, span);
+                    self.event(Lane::Axes(axes), task, action, span);
                 }
             }
-            TaskKind::Wait { flight, axes, carried } => {
-                let flight = self.streams.take(self.flight(flight, carried));
+            TaskKind::Wait { flight: number, axes, carried } => {
+                let flight = self.streams.take(flight(action, number, carried));
                 self.wait(flight, axes, task, running, exchange)?;
             }
         }
@@ -294,7 +286,7 @@ impl<'a> Stage<'a> {
         flight: Option<Flight>,
         axes: AxisSet,
         task: &Task,
-        running: Running,
+        running: &mut Running,
         exchange: &Exchange,
     ) -> Result<(), SimulationError> {
         let Some((flight, span)) = flight.and_then(|flight| Some((flight, flight.taken(exchange)?))) else {
@@ -311,27 +303,27 @@ impl<'a> Stage<'a> {
             }
         }
         let waited = (span.end - self.now).max(0.0);
-        *self.record.times.waiting_on_collectives_s.entry(axes).or_default() += waited;
+        *entry(&mut self.record.times.waiting_on_collectives_s, axes, 0.0) += waited;
         self.now = self.now.max(span.end);
         Ok(())
     }
 
     /// Waits for other stages: the running section goes on as a new span.
-    fn idle(&mut self, until: f64, running: Running) {
+    fn idle(&mut self, until: f64, running: &mut Running) {
         if self.now > running.start {
-            self.span(running);
+            self.span(*running);
         }
         self.record.times.waiting_on_stages_s += until - self.now;
         self.now = until;
-        if let Some(running) = &mut self.running {
-            running.start = until;
-        }
+        running.start = until;
     }
 
     /// Records the running section as far as it has come.
     fn span(&mut self, running: Running) {
-        let (stage, action, start_s) = (self.stage, running.action, running.start);
-        self.record.passes.push(PassSpan { stage, action, start_s, end_s: self.now });
+        if self.detail >= Detail::Passes && self.ends.len() + 1 == STEPS {
+            let (stage, action, start_s) = (self.stage, running.action, running.start);
+            self.record.passes.push(PassSpan { stage, action, start_s, end_s: self.now });
+        }
     }
 
     /// Sends what the pass has made; after an update the next step begins.
@@ -341,11 +333,15 @@ impl<'a> Stage<'a> {
         let Some(action) = running.action else {
             self.record.times.update_s = self.now - running.begun;
             self.order.next_step();
-            self.records.push(std::mem::take(&mut self.record));
+            self.ends.push(self.now);
+            if self.ends.len() < STEPS {
+                self.record = Record::default();
+            }
             return;
         };
         for message in &running.section.sends {
-            let Message { peer, layer, .. } = self.own(message);
+            let stages = self.program.grid().size(Axis::Pipe);
+            let Message { peer, layer, .. } = message.message.moved(self.moved, stages);
             let span = exchange.send(self.message(action, message), [self.stage, peer], self.now, message.seconds);
             self.push(Lane::Link { to: peer }, "message", layer, Some(action), span);
         }
@@ -358,8 +354,14 @@ impl<'a> Stage<'a> {
     /// What takes no time is no event.
     fn push(&mut self, lane: Lane, name: &'static str, layer: Layer, action: Option<Action>, span: Taken) {
         let Taken { start: start_s, end: end_s } = span;
-        if self.events && end_s > start_s {
+        if self.detail == Detail::Events && end_s > start_s {
             self.record.events.push(Event { stage: self.stage, lane, name, layer, action, start_s, end_s });
         }
     }
+}
+
+/// A collective issued by a pass; by the update if there is none, if it was carried over, or is issued by the last microbatch
+/// for it.
+fn flight(action: Option<Action>, number: usize, by_update: bool) -> FlightId {
+    (number, action.filter(|_| !by_update).map(|action| action.microbatch))
 }

@@ -1,6 +1,8 @@
 //! Passes that are repeated as a whole take what they take operation by operation.
 
-use quadrille_cost::simulation::{Communication, Event, Machine, PassSpan, Simulation, simulate, simulate_passes};
+use quadrille_cost::simulation::{
+    Communication, Event, Machine, PassSpan, Simulation, simulate, simulate_passes, simulate_times,
+};
 use quadrille_spec::{KeepWeights, LayoutRequest, Recompute, Schedule, Zero};
 use quadrille_step::schedule::Action;
 use quadrille_step::{At, Op, StageProgram, StepProgram};
@@ -92,5 +94,7 @@ fn repeated_passes_take_what_their_operations_take() {
         assert_equal(&text, &repeated, &followed);
         let passes = simulate_passes(&program, &Busy { slowdown: 1.0 }).unwrap();
         assert_eq!(passes, Simulation { events: Vec::new(), ..repeated }, "{text}");
+        let times = simulate_times(&program, &Busy { slowdown: 1.0 }).unwrap();
+        assert_eq!(times, Simulation { passes: Vec::new(), ..passes }, "{text}");
     }
 }

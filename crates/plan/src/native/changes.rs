@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use quadrille_cost::native::{Bounds, Candidate, Memory, Price, PriceError, Problem};
+use quadrille_cost::native::{Candidate, Memory, Price, PriceError};
 use quadrille_spec::{Axis, Recompute, Schedule};
+use rayon::prelude::*;
 
 use super::placement::{node, placements};
+use super::pool::Pool;
 use super::ranking::Ranked;
 use super::setting::Setting;
 use super::space::{Space, divisors};
@@ -27,6 +29,38 @@ pub struct Change {
     pub memory: Memory,
 }
 
+/// A layout that a change can mean, with a lower bound of its seconds.
+struct Variant {
+    least: f64,
+    /// The number of the change.
+    change: usize,
+    candidate: Candidate,
+}
+
+/// By change: the best layout that it can mean, of those that were priced.
+struct Best(Vec<Option<Ranked>>);
+
+impl Best {
+    /// Whether enough changes are known to be faster than a variant.
+    fn is_complete(&self, variant: &Variant) -> bool {
+        let mut known: Vec<f64> = self.0.iter().flatten().map(|ranked| ranked.price.seconds).collect();
+        known.sort_by(f64::total_cmp);
+        known.get(PRICED - 1).is_some_and(|slowest| variant.least > *slowest)
+    }
+
+    /// Whether something faster is known that its change can mean.
+    fn is_better(&self, variant: &Variant) -> bool {
+        self.0[variant.change].is_some_and(|ranked| variant.least > ranked.price.seconds)
+    }
+
+    fn offer(&mut self, variant: &Variant, ranked: Ranked) {
+        let best = &mut self.0[variant.change];
+        if best.is_none_or(|known| ranked.order(&known).is_lt()) {
+            *best = Some(ranked);
+        }
+    }
+}
+
 impl Setting<'_> {
     /// The legal layouts that fit and differ from `candidate` in one choice, fastest first. A factor that moves from
     /// one axis to another is one choice; where it is needed, microbatch and placement follow. Of a layout that the framework
@@ -44,41 +78,46 @@ impl Setting<'_> {
             let legal = variants.into_iter().filter(|variant| runs(variant) && rules.check(variant).is_ok());
             (what, legal.collect())
         });
-        self.best_of_each(&problem, variants.collect())
+        self.best_of_each(&Pool::new(&problem), variants.collect())
     }
 
     /// The fastest changes, each the best of the layouts that it can mean: those that bounds say are fastest are priced, until
     /// the others cannot be among them.
-    fn best_of_each(&self, problem: &Problem, meant: Vec<(String, Vec<Candidate>)>) -> Result<Vec<Change>, PriceError> {
-        let mut bounds = Bounds::new(problem);
-        let mut open = Vec::new();
-        for (change, (_, variants)) in meant.iter().enumerate() {
-            for candidate in variants {
-                let pieces = bounds.pieces(candidate)?;
-                let (seconds, bytes) = bounds.by_lists(candidate, &pieces)?;
-                if self.capacity.is_none_or(|capacity| bytes <= capacity) {
-                    open.push((seconds, change, *candidate));
-                }
-            }
-        }
-        open.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
-        let mut best: Vec<Option<Ranked>> = vec![None; meant.len()];
-        for (least, change, candidate) in open {
-            let mut known: Vec<f64> = best.iter().flatten().map(|ranked| ranked.price.seconds).collect();
-            known.sort_by(f64::total_cmp);
-            if known.get(PRICED - 1).is_some_and(|slowest| least > *slowest) {
+    fn best_of_each(&self, pool: &Pool, meant: Vec<(String, Vec<Candidate>)>) -> Result<Vec<Change>, PriceError> {
+        let all =
+            meant.iter().enumerate().flat_map(|(change, (_, variants))| variants.iter().map(move |c| (change, *c)));
+        let bounded = |(change, candidate): (usize, Candidate)| {
+            let (seconds, bytes) = pool.with(|bounds| {
+                let pieces = bounds.pieces(&candidate)?;
+                bounds.by_lists(&candidate, &pieces)
+            })?;
+            let fits = self.capacity.is_none_or(|capacity| bytes <= capacity);
+            Ok(fits.then_some(Variant { least: seconds, change, candidate }))
+        };
+        let all: Vec<(usize, Candidate)> = all.collect();
+        let open: Vec<Option<Variant>> = all.into_par_iter().map(bounded).collect::<Result<_, PriceError>>()?;
+        let mut open: Vec<Variant> = open.into_iter().flatten().collect();
+        open.sort_by(|a, b| a.least.total_cmp(&b.least));
+        let mut best = Best(vec![None; meant.len()]);
+        // As many at once as there are threads; those that would not have been priced one by one change nothing.
+        for part in open.chunks(rayon::current_num_threads()) {
+            if part.first().is_some_and(|first| best.is_complete(first)) {
                 break;
             }
-            if best[change].is_some_and(|ranked| least > ranked.price.seconds) {
-                continue;
-            }
-            for ranked in fitting(&[candidate], self, problem)? {
-                if best[change].is_none_or(|known| ranked.order(&known).is_lt()) {
-                    best[change] = Some(ranked);
+            let promising = part.iter().filter(|variant| !best.is_better(variant)).map(|variant| variant.candidate);
+            fitting(&promising.collect::<Vec<_>>(), self, pool)?;
+            for variant in part {
+                if best.is_complete(variant) {
+                    break;
+                }
+                if !best.is_better(variant) {
+                    fitting(&[variant.candidate], self, pool)?
+                        .into_iter()
+                        .for_each(|ranked| best.offer(variant, ranked));
                 }
             }
         }
-        let found = meant.into_iter().zip(best);
+        let found = meant.into_iter().zip(best.0);
         let mut found: Vec<(String, Ranked)> =
             found.filter_map(|((what, _), ranked)| ranked.map(|ranked| (what, ranked))).collect();
         found.sort_by(|(_, a), (_, b)| a.order(b));

@@ -1,20 +1,26 @@
-//! Bounds for those who search side by side: what one has learned of a structure serves whoever takes it next.
+//! What those who search side by side share: bounds, since what one has learned of a structure serves whoever takes it next,
+//! and what is known of layouts that were priced.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use quadrille_cost::native::{Bounds, Problem};
+use quadrille_cost::native::{Bounds, Candidate, PriceError, Problem};
 
-/// Bounds that nobody uses now.
+use super::ranking::Ranked;
+
+/// Bounds that nobody uses now, and known layouts.
 pub(super) struct Pool<'a> {
     /// What they are of.
     pub problem: &'a Problem,
     first: Bounds<'a>,
     idle: Mutex<Vec<Bounds<'a>>>,
+    /// `None` of those that do not fit.
+    known: Mutex<HashMap<Candidate, Option<Ranked>>>,
 }
 
 impl<'a> Pool<'a> {
     pub fn new(problem: &'a Problem) -> Self {
-        Self { problem, first: Bounds::new(problem), idle: Mutex::new(Vec::new()) }
+        Self { problem, first: Bounds::new(problem), idle: Mutex::default(), known: Mutex::default() }
     }
 
     /// Does something with bounds of its own.
@@ -24,5 +30,20 @@ impl<'a> Pool<'a> {
         let result = act(&mut bounds);
         idle().push(bounds);
         result
+    }
+
+    /// What is known of a layout, or what `price` says of it.
+    pub fn known(
+        &self,
+        candidate: Candidate,
+        price: impl FnOnce() -> Result<Option<Ranked>, PriceError>,
+    ) -> Result<Option<Ranked>, PriceError> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(priced) = known().get(&candidate) {
+            return Ok(*priced);
+        }
+        let priced = price()?;
+        known().insert(candidate, priced);
+        Ok(priced)
     }
 }

@@ -114,7 +114,7 @@ impl Search<'_> {
             if is_known && stop() {
                 break;
             }
-            for ranked in fitting(part, &self.setting, &problem)? {
+            for ranked in fitting(part, &self.setting, &pool)? {
                 is_known = true;
                 kept.offer(ranked);
             }

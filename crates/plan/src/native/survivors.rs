@@ -1,7 +1,7 @@
 //! Layouts that bounds have not ruled out, until they are priced by their programs: the most promising first, so that the
 //! others need not be. Whoever's turn it is is bounded once more, along the passes of its schedule.
 
-use quadrille_cost::native::{Candidate, Memory, Parts, Price, PriceError, Problem};
+use quadrille_cost::native::{Candidate, Memory, Parts, Price, PriceError};
 use rayon::prelude::*;
 
 use super::by_bounds::is_left;
@@ -65,7 +65,7 @@ impl Survivors {
                 part.retain(|survivor| is_left(search, kept, counts, survivor.seconds, survivor.bytes));
             }
             let part: Vec<Candidate> = part.iter().map(|survivor| survivor.candidate).collect();
-            let fitting = fitting(&part, &search.setting, pool.problem)?;
+            let fitting = fitting(&part, &search.setting, pool)?;
             counts.priced += part.len() as u64;
             counts.fitting += fitting.len() as u64;
             fitting.into_iter().for_each(|ranked| kept.offer(ranked));
@@ -92,16 +92,12 @@ fn closely_bounded(survivors: Vec<Survivor>, pool: &Pool) -> Result<Vec<Survivor
 ///
 /// # Errors
 /// What cannot be priced.
-pub(super) fn fitting(
-    candidates: &[Candidate],
-    setting: &Setting,
-    problem: &Problem,
-) -> Result<Vec<Ranked>, PriceError> {
-    let price = |candidate: &Candidate| {
-        let candidate = *candidate;
-        let outline = problem.outline(&setting.layout(&candidate)?, |memory| setting.has_room(memory))?;
+pub(super) fn fitting(candidates: &[Candidate], setting: &Setting, pool: &Pool) -> Result<Vec<Ranked>, PriceError> {
+    let outline = |candidate: Candidate| {
+        let outline = pool.problem.outline(&setting.layout(&candidate)?, |memory| setting.has_room(memory))?;
         Ok(outline.map(|(seconds, memory)| Ranked { candidate, price: Price { seconds, memory, ..PENDING } }))
     };
+    let price = |candidate: &Candidate| pool.known(*candidate, || outline(*candidate));
     let priced: Vec<Option<Ranked>> = candidates.par_iter().map(price).collect::<Result<_, PriceError>>()?;
     Ok(priced.into_iter().flatten().collect())
 }

@@ -10,7 +10,7 @@ use crate::builder::Builder;
 use crate::operation::Write;
 use crate::{Op, Operation, StorageId, ValueId};
 
-/// What each chunk calls the values of token rows of the first.
+/// What each chunk calls the values of token rows of the first, where it has other names for them.
 type Copies = Vec<BTreeMap<ValueId, ValueId>>;
 
 /// Replaces passes over the first chunk, whose values begin with `first`, by passes over all chunks of the layout.
@@ -26,9 +26,12 @@ pub(crate) fn interleave(b: &mut Builder, first: usize, forward: &mut Vec<Op>, b
 
 /// Values of token rows in storages of their own for every further chunk.
 fn copies(b: &mut Builder, first: usize) -> Copies {
+    let mut copies = vec![BTreeMap::new()];
+    if b.layout.overlap_chunks == 1 {
+        return copies;
+    }
     let of_tokens: Vec<ValueId> =
         (first..b.values.len()).map(ValueId).filter(|value| b.values[value.0].chunk.is_some()).collect();
-    let mut copies = vec![of_tokens.iter().map(|value| (*value, *value)).collect::<BTreeMap<_, _>>()];
     for chunk in 1..b.layout.overlap_chunks {
         let mut storages: BTreeMap<StorageId, StorageId> = BTreeMap::new();
         let mut copy = BTreeMap::new();

@@ -55,7 +55,8 @@ fn checked_steps(lists: &[Vec<Action>], pipeline: Pipeline, passes: &[Pass]) -> 
 }
 
 fn stage_steps(list: &[Action], stage: usize, pipeline: Pipeline, timing: &Timing, positions: &[usize]) -> Vec<Step> {
-    let mut released: Vec<Vec<Action>> = vec![Vec::new(); list.len()];
+    // Behind which run, by its index, and which.
+    let mut released: Vec<(usize, Action)> = Vec::with_capacity(list.len());
     for (index, &action) in list.iter().enumerate() {
         let Some((receiver, receiving)) = pipeline.destination(stage, action) else { continue };
         // The receive of action j is posted when action j - 2 has ended.
@@ -63,14 +64,20 @@ fn stage_steps(list: &[Action], stage: usize, pipeline: Pipeline, timing: &Timin
         let posted = posting.map_or(0.0, |posting| timing.spans[receiver][posting].end);
         let following = &timing.spans[stage][index + 1..];
         let after = index + 1 + following.partition_point(|span| span.end <= posted);
-        released[after.min(list.len() - 1)].push(action);
+        released.push((after.min(list.len() - 1), action));
     }
+    // Those behind one run stay in their order.
+    released.sort_by_key(|(after, _)| *after);
+    let mut released = released.into_iter().peekable();
     let post = |action: &Action| pipeline.source(stage, *action).map(|_| Step::Post(*action));
-    let mut steps: Vec<Step> = list.first().and_then(post).into_iter().collect();
+    let mut steps = Vec::with_capacity(3 * list.len());
+    steps.extend(list.first().and_then(post));
     for (index, &action) in list.iter().enumerate() {
         steps.extend(list.get(index + 1).and_then(post));
         steps.push(Step::Run(action));
-        steps.extend(released[index].iter().map(|action| Step::Release(*action)));
+        while let Some((_, action)) = released.next_if(|(after, _)| *after == index) {
+            steps.push(Step::Release(action));
+        }
     }
     steps
 }

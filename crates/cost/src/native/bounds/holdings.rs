@@ -2,9 +2,7 @@
 
 use quadrille_spec::Axis;
 use quadrille_step::schedule::Pass;
-use quadrille_step::{ChunkProgram, Lifetimes, Section, StageProgram, StorageId};
-
-use super::shapes::Shapes;
+use quadrille_step::{ChunkProgram, Lifetimes, Section, StageProgram, StorageId, ValueId};
 
 /// How long a storage lives that outlives the pass that takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +66,8 @@ pub(super) struct Held {
 }
 
 impl Holdings {
-    /// Of a stage with one piece, in the shapes of its storages.
-    pub fn new(stage: &StageProgram, chunk: &ChunkProgram, shapes: &mut Shapes) -> Self {
+    /// Of a stage with one piece, in these shapes of its storages.
+    pub fn new(stage: &StageProgram, chunk: &ChunkProgram, shapes: &[StorageId]) -> Self {
         let parameters: Vec<StorageId> = stage
             .parameters
             .iter()
@@ -78,11 +76,11 @@ impl Holdings {
             .collect();
         let mut touched = vec![[false; 3]; stage.storages.len()];
         for (pass, section) in chunk.sections().into_iter().enumerate() {
-            let used = section.ops.iter().flat_map(|op| op.operation.operands().all().to_vec());
-            let messages = section.receives.iter().chain(&section.sends).map(|message| message.value);
-            for value in used.chain(messages) {
-                touched[stage.value(value).storage.0][pass] = true;
+            let mut touch = |value: ValueId| touched[stage.value(value).storage.0][pass] = true;
+            for op in &section.ops {
+                op.operation.operands().all().iter().for_each(|value| touch(*value));
             }
+            section.receives.iter().chain(&section.sends).for_each(|message| touch(message.value));
         }
         let mut holdings = Self::default();
         for (index, touched) in touched.into_iter().enumerate() {
@@ -93,7 +91,7 @@ impl Holdings {
                 (false, true) => Life::of(touched),
                 (false, false) => continue,
             };
-            let shape = shapes.storage(stage, id);
+            let shape = shapes[index];
             let list = &mut holdings.lives[life as usize];
             match list.iter_mut().find(|(known, _)| *known == shape) {
                 Some((_, count)) => *count += 1,
@@ -130,14 +128,14 @@ impl Holdings {
     }
 }
 
-fn events(stage: &StageProgram, section: &Section, shapes: &mut Shapes) -> Vec<Event> {
+fn events(stage: &StageProgram, section: &Section, shapes: &[StorageId]) -> Vec<Event> {
     let Lifetimes { births, deaths } = &section.lifetimes;
     let mut events = Vec::new();
     for (births, deaths) in births.iter().zip(deaths) {
         for (ids, takes) in [(births, true), (deaths, false)] {
             events.extend(ids.iter().map(|id| {
                 let kept = stage.storages[id.0].kept;
-                Event { storage: shapes.storage(stage, *id), takes, kept }
+                Event { storage: shapes[id.0], takes, kept }
             }));
         }
     }

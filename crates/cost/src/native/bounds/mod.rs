@@ -8,6 +8,7 @@
 //! There is no operation here: what a new one takes, it takes in these bounds.
 
 mod holdings;
+mod keys;
 mod line;
 mod measured;
 mod memory;
@@ -18,7 +19,6 @@ mod tape;
 mod template;
 mod told;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,6 +27,7 @@ use quadrille_step::StepError;
 
 use super::network::{Link, Placement};
 use super::{Candidate, PriceError, Problem};
+use keys::Keyed;
 use measured::Measured;
 use pipeline::Pipeline;
 use sketch::{Sketch, alike};
@@ -41,7 +42,7 @@ const ROUNDING: f64 = 1e-9;
 const SEGMENTS: f64 = 0.02;
 
 /// Templates by what their candidates have in common.
-type Templates = HashMap<Candidate, Template>;
+type Templates = Keyed<Candidate, Template>;
 
 /// Bounds of the candidates of a problem.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ pub struct Bounds<'a> {
     problem: &'a Problem,
     /// Those that are in use here.
     templates: Templates,
-    sketches: HashMap<Candidate, Sketch>,
+    sketches: Keyed<Candidate, Sketch>,
     /// All that have been made, for others on other threads.
     made: Arc<Mutex<Templates>>,
 }
@@ -70,7 +71,7 @@ pub struct Pieces {
 impl<'a> Bounds<'a> {
     /// No candidate is known yet.
     pub fn new(problem: &'a Problem) -> Self {
-        Self { problem, templates: HashMap::new(), sketches: HashMap::new(), made: Arc::default() }
+        Self { problem, templates: Keyed::default(), sketches: Keyed::default(), made: Arc::default() }
     }
 
     /// Others that know what these have learned, and learn for them.

@@ -87,7 +87,11 @@ impl Pipeline {
         let mut passed = Passed::default();
         let (last, longer) = (self.stages - 1, &self.longer);
         let inner = if longer.is_empty() { [1; 2] } else { [longer.start, longer.end - 1] };
-        for stage in [0, last].into_iter().chain(inner.map(|stage| stage % self.stages)) {
+        let stages = [0, last, inner[0] % self.stages, inner[1] % self.stages];
+        for (at, stage) in stages.into_iter().enumerate() {
+            if stages[..at].contains(&stage) {
+                continue;
+            }
             let around = self.around(stage);
             let here = self.stage(&around);
             // Weight gradients that are put off are done beside the way out, and the first stage's after it.

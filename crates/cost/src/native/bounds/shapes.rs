@@ -1,16 +1,16 @@
 //! Values of programs by their shapes: values and storages that are equally large in every layout are there once.
 
-use std::collections::HashMap;
-
 use quadrille_spec::MemoryClass;
 use quadrille_step::{Extent, Format, Section, Sharding, Sized, StageProgram, StorageId, ValueId};
+
+use super::keys::Keyed;
 
 /// A stage without operations, whose values and storages are the shapes of those of other stages.
 #[derive(Debug)]
 pub(super) struct Shapes {
     pub program: StageProgram,
-    values: HashMap<([Extent; 2], Sharding, StorageId), ValueId>,
-    storages: HashMap<([Extent; 2], Sharding, bool, Format, MemoryClass), StorageId>,
+    values: Keyed<([Extent; 2], Sharding, StorageId), ValueId>,
+    storages: Keyed<([Extent; 2], Sharding, bool, Format, MemoryClass), StorageId>,
 }
 
 impl Shapes {
@@ -19,13 +19,27 @@ impl Shapes {
         let mut program = stage.clone();
         (program.values, program.storages, program.parameters) = (Vec::new(), Vec::new(), Vec::new());
         (program.chunks, program.steps, program.update) = (Vec::new(), Vec::new(), Section::default());
-        Self { program, values: HashMap::new(), storages: HashMap::new() }
+        Self { program, values: Keyed::default(), storages: Keyed::default() }
     }
 
     /// The shape of a value of `stage`.
     pub fn value(&mut self, stage: &StageProgram, id: ValueId) -> ValueId {
+        let storage = self.storage(stage, stage.value(id).storage);
+        self.value_in(stage, id, storage)
+    }
+
+    /// The shapes of all storages of `stage` and of all its values, in their order.
+    pub fn all(&mut self, stage: &StageProgram) -> (Vec<StorageId>, Vec<ValueId>) {
+        let storages: Vec<StorageId> =
+            (0..stage.storages.len()).map(|storage| self.storage(stage, StorageId(storage))).collect();
+        let values = stage.values.iter().enumerate();
+        let values = values.map(|(id, value)| self.value_in(stage, ValueId(id), storages[value.storage.0])).collect();
+        (storages, values)
+    }
+
+    /// The shape of a value whose storage has this one.
+    fn value_in(&mut self, stage: &StageProgram, id: ValueId, storage: StorageId) -> ValueId {
         let value = stage.value(id);
-        let storage = self.storage(stage, value.storage);
         let next = ValueId(self.program.values.len());
         let known = *self.values.entry((value.extents, value.sharding, storage)).or_insert(next);
         if known == next {
@@ -37,7 +51,7 @@ impl Shapes {
     }
 
     /// The shape of a storage of `stage`.
-    pub fn storage(&mut self, stage: &StageProgram, id: StorageId) -> StorageId {
+    fn storage(&mut self, stage: &StageProgram, id: StorageId) -> StorageId {
         let info = &stage.storages[id.0];
         let (by, in_shards) = match info.sized {
             Sized::By(value) => (value, false),

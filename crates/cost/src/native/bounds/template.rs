@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quadrille_spec::{Axis, Grid, Layout, Linear, Model, Recompute, Schedule};
-use quadrille_step::{Layer, Op, Operation, Section, StageProgram, StepProgram, StorageId, ValueId, When, kind};
+use quadrille_step::{FoldedProgram, Layer, Op, Operation, Section, StageProgram, StorageId, ValueId, When, kind};
 
 use super::holdings::Holdings;
 use super::shapes::Shapes;
@@ -98,15 +98,15 @@ impl Template {
         let probes = |kind| (1..=most_blocks(c)).map(move |blocks| probe(problem, c, kind, blocks));
         let probes = (0..kinds).map(|kind| probes(kind).collect()).collect::<Result<Vec<Vec<_>>, _>>()?;
         let mut telling = Telling {
-            shapes: Shapes::like(&probes[0][0].stages[0]),
+            shapes: Shapes::like(&probes[0][0].kinds[0]),
             script: Script::default(),
             hosted: problem.framework.host_seconds > 0.0,
             differ: kinds > 1,
         };
         for probes in &probes {
             let mut alike = Alike::default();
-            for (place, stage) in probes[0].stages.iter().enumerate() {
-                alike.places.push(probes.iter().map(|probe| telling.piece(&probe.stages[place])).collect());
+            for (place, stage) in probes[0].kinds.iter().enumerate() {
+                alike.places.push(probes.iter().map(|probe| telling.piece(&probe.kinds[place])).collect());
                 telling.parameters(stage, &mut alike);
             }
             telling.script.kinds.push(alike);
@@ -116,8 +116,8 @@ impl Template {
 }
 
 /// A program of a candidate's structure and sizes with pieces of so many blocks of a kind; the ends of a pipeline have one
-/// less.
-fn probe(problem: &Problem, c: &Candidate, kind: usize, blocks: usize) -> Result<StepProgram, PriceError> {
+/// less. Its stages are of three kinds, or it has one.
+fn probe(problem: &Problem, c: &Candidate, kind: usize, blocks: usize) -> Result<FoldedProgram, PriceError> {
     let stages = if c.size(Axis::Pipe) > 1 { STAGES } else { 1 };
     let mut sizes = c.sizes;
     sizes[Axis::Pipe as usize] = stages;
@@ -137,7 +137,7 @@ fn probe(problem: &Problem, c: &Candidate, kind: usize, blocks: usize) -> Result
         global_batch: c.size(Axis::Data) * c.microbatch * STAGES,
         ..c.without_pieces(problem.global_batch, problem.seq_len)?
     };
-    Ok(problem.framework.program(&model, &layout)?)
+    Ok(problem.framework.folded(&model, &layout)?)
 }
 
 /// Whether a ZeRO stage may cut what the operation does shorter: where gradients of weights are scattered over data, shards of
@@ -172,12 +172,11 @@ impl Telling {
 
     fn piece(&mut self, stage: &StageProgram) -> Piece {
         let chunk = &stage.chunks[0];
-        let shapes: Vec<ValueId> =
-            (0..stage.values.len()).map(|value| self.shapes.value(stage, ValueId(value))).collect();
-        let passes = chunk.sections().map(|section| self.tape(stage, section, &shapes));
-        let update = self.tape(stage, &stage.update, &shapes);
-        let sends = chunk.forward.sends.iter().map(|message| shapes[message.value.0]).collect();
-        Piece { passes, update, sends, holdings: Holdings::new(stage, chunk, &mut self.shapes) }
+        let (storages, values) = self.shapes.all(stage);
+        let passes = chunk.sections().map(|section| self.tape(stage, section, &values));
+        let update = self.tape(stage, &stage.update, &values);
+        let sends = chunk.forward.sends.iter().map(|message| values[message.value.0]).collect();
+        Piece { passes, update, sends, holdings: Holdings::new(stage, chunk, &storages) }
     }
 
     /// What a step's first microbatch alone does is left out.

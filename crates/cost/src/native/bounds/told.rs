@@ -1,6 +1,5 @@
 //! What pieces of layers do, each computation and each collective once.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
 use quadrille_spec::{AxisSet, CollectiveKind};
@@ -8,6 +7,7 @@ use quadrille_step::{
     BlockKind, Collective, Format, Layer, Members, Operation, Scalar, StageProgram, ValueId, payload_bytes,
 };
 
+use super::keys::Keyed;
 use crate::native::machine::NativeMachine;
 use crate::native::network::Link;
 use crate::simulation::Machine;
@@ -17,12 +17,12 @@ use crate::simulation::Machine;
 pub(super) struct Numbered<T> {
     /// In the order of their numbers.
     pub all: Vec<T>,
-    numbers: HashMap<T, usize>,
+    numbers: Keyed<T, usize>,
 }
 
 impl<T> Default for Numbered<T> {
     fn default() -> Self {
-        Self { all: Vec::new(), numbers: HashMap::new() }
+        Self { all: Vec::new(), numbers: Keyed::default() }
     }
 }
 
