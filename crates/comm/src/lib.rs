@@ -43,6 +43,7 @@ mod lanes;
 mod launcher;
 mod ledger;
 mod mailbox;
+pub mod memory;
 mod mover;
 mod parcel;
 mod pending;

@@ -32,7 +32,6 @@ mod error;
 pub mod gemm;
 pub mod local;
 pub mod logs;
-mod memory;
 pub mod pipeline;
 mod progress;
 mod refusal;

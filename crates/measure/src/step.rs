@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 
+use quadrille_comm::memory;
 use quadrille_engine::{Cpu, EngineError, Real, TrainOptions, TrainOutcome, random_batch, train};
 use quadrille_spec::{Block, ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
 use quadrille_tensor::{Buffer, ProductShape, Transpose, library_matmul};
 use serde::Serialize;
 
+use crate::MeasureError;
 use crate::timing::{filled, median, seconds};
-use crate::{MeasureError, memory};
 
 /// The yardstick's product, `[m, n, k]` of [m, k] [k, n]: GPT-2's widest linear layer on 1024 tokens.
 pub const YARDSTICK: [usize; 3] = [1024, 3072, 768];

@@ -9,12 +9,12 @@ use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
 use crate::data_arguments::DataArguments;
-use crate::describe::layout_json;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
 use crate::preparation_bar;
 use crate::weights::{Opened, WeightsArguments};
+use quadrille_run::layout_json;
 
 const EXAMPLES: &str = "Examples:
   quadrille eval --from runs/mine --data book.txt --validation 0.1

@@ -8,12 +8,13 @@ use quadrille_step::{StepProgram, predict, predict_rank, print_program};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::ExplainArguments;
-use crate::describe::{layout_json, summary};
 use crate::failure::Failure;
 use crate::output::{bytes, decimal, print_json, print_text, table};
 use crate::plan::native::priced;
 use crate::recomputation::Recomputation;
 use crate::{paths, settings, timeline};
+use quadrille_report::summary::summary;
+use quadrille_run::layout_json;
 
 /// Prints the summary, the program, the ledger, as asked.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {

@@ -12,12 +12,12 @@ use quadrille_run::{TokenizerRule, resources};
 use quadrille_spec::{ElementType, Model};
 use serde_json::{Value, json};
 
-use crate::describe::layout_json;
 use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_exactly, print_json, tell};
 use crate::weights::{Opened, WeightsArguments};
+use quadrille_run::layout_json;
 
 const EXAMPLES: &str = "Examples:
   quadrille generate --from runs/mine --prompt 'Once upon a time'

@@ -44,17 +44,9 @@ mod weights;
 
 use std::process::ExitCode;
 
-use quadrille_report::drawing;
-
 use crate::arguments::Command;
 use crate::failure::Failure;
 use crate::launch::Launch;
-
-/// Models and layouts as documents and people see them.
-mod describe {
-    pub use quadrille_report::summary::{sizes, summary};
-    pub use quadrille_run::layout_json;
-}
 
 fn main() -> ExitCode {
     quadrille_files::allow_open_files();

@@ -10,13 +10,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::VerifyArguments;
-use crate::describe::layout_json;
 use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::settings;
 use crate::settings::Defaults;
+use quadrille_run::layout_json;
 
 const DEFAULTS: Defaults = Defaults { dtype: ElementType::F64, ..Defaults::USUAL };
 

@@ -1,5 +1,6 @@
 //! What this machine can run: memory and threads, held against a program before anything is allocated.
 
+use quadrille_comm::memory;
 use quadrille_spec::Axis;
 use quadrille_step::{StepProgram, predict_rank};
 
@@ -25,7 +26,7 @@ pub fn check(program: &StepProgram, threads: usize, processes: &Processes, besid
             4 * MAX_RANKS
         )));
     }
-    let Some(free) = proc_bytes("/proc/meminfo", "MemAvailable") else { return Ok(()) };
+    let Some(free) = memory::available() else { return Ok(()) };
     let needed = allocated(program) * here as u128 / ranks as u128 + u128::from(beside);
     if needed > u128::from(free) {
         return Err(Refusal::new(format!(
@@ -57,12 +58,4 @@ pub fn allocated(program: &StepProgram) -> u128 {
     let per_rank = (0..stages).filter_map(first_of).map(|rank| predict_rank(program, rank));
     let one_of_each: u128 = per_rank.map(|ledger| u128::from(ledger.memory.allocated)).sum();
     one_of_each * (grid.ranks() / stages) as u128
-}
-
-/// Bytes that a line such as `MemAvailable:  1234 kB` of a file under `/proc` names; `None` on systems without such
-/// files.
-pub fn proc_bytes(file: &str, field: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }

@@ -1,11 +1,11 @@
 //! How to measure, and what the ranks agree on before they do.
 
-use quadrille_comm::{RankContext, World};
+use quadrille_comm::{RankContext, World, memory};
 use quadrille_spec::Algorithm;
 
 use super::measurements::Measurements;
 use super::ranks;
-use crate::{MeasureError, Refusal, Setting, memory};
+use crate::{MeasureError, Refusal, Setting};
 
 /// Numbers in each operand of element-wise work out of cache: 64 MiB, fewer where memory is short.
 const STREAMED: usize = 16 << 20;

@@ -11,10 +11,11 @@ use serde_json::Value;
 
 use crate::arguments::BenchGemmArguments;
 use crate::bench::{layout, percent};
-use crate::describe::{layout_json, summary};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, table};
 use crate::settings;
+use quadrille_report::summary::summary;
+use quadrille_run::layout_json;
 
 #[derive(Serialize)]
 struct Document {

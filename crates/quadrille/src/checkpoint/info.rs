@@ -1,10 +1,10 @@
 //! What a checkpoint is of, its tensors and its files.
 
 use quadrille_checkpoint::{Checkpoint, Quantity, TensorShape};
+use quadrille_report::summary::sizes;
 use serde_json::{Value, json};
 
 use super::{InfoArguments, find};
-use crate::describe;
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
 
@@ -48,7 +48,7 @@ fn text(checkpoint: &Checkpoint) -> String {
     let only = if held.len() == 1 { ", weights only" } else { "" };
     let mut rows = vec![
         ("checkpoint", checkpoint.path().display().to_string()),
-        ("model", describe::sizes(&about.model)),
+        ("model", sizes(&about.model)),
         ("step", format!("{}, after {} sequences, {} {unit}", about.step, about.samples, about.tokens)),
         ("seed", about.seed.to_string()),
         (

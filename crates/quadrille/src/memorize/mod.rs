@@ -22,12 +22,12 @@ use self::arguments::MemorizeArguments;
 use self::corpus::{Corpus, Wanted};
 use self::order::Order;
 use self::study::{Place, Study};
-use crate::describe::summary;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell, write_file};
 use crate::settings::{self, Defaults, Settings, Typed, settings, settings_of};
 use crate::{files, paths};
+use quadrille_report::summary::summary;
 
 /// Sequences of a step without `--global-batch`.
 const GLOBAL_BATCH: usize = 8;

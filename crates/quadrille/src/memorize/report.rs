@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::Conditions;
 use super::study::{Bucket, Learned};
-use crate::describe::layout_json;
 use crate::output;
+use quadrille_run::layout_json;
 
 /// What a run is called.
 fn name(run: &Learned) -> String {

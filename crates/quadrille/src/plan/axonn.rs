@@ -9,10 +9,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{PlanArguments, PricedType};
-use crate::describe::layout_json;
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
 use crate::settings;
+use quadrille_run::layout_json;
 
 #[derive(Serialize)]
 struct Document {

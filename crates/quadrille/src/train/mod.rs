@@ -12,12 +12,12 @@ use std::ops::ControlFlow;
 
 use quadrille_run::{Ended, Host, Prepared};
 
-use crate::describe::summary;
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell};
 use crate::{paths, preparation_bar};
 use arguments::TrainArguments;
+use quadrille_report::summary::summary;
 use reporter::Reporter;
 
 /// Trains and reports.

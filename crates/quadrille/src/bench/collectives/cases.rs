@@ -3,7 +3,7 @@
 use quadrille_measure::collectives::{Case, Cases, CollectivesSpec, Runs};
 
 use super::arguments::BenchCollectivesArguments;
-use quadrille_run::resources;
+use quadrille_comm::memory;
 
 use crate::failure::Failure;
 use crate::launch::Launch;
@@ -39,7 +39,7 @@ pub fn of(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<Case
 fn check_memory(case: &Case, launch: &Launch) -> Result<(), Failure> {
     let buffers = case.buffers();
     let needed = buffers.saturating_mul(launch.ranks_here(case.ranks) as u64).saturating_mul(case.bytes());
-    match resources::proc_bytes("/proc/meminfo", "MemAvailable") {
+    match memory::available() {
         Some(available) if needed > available => Err(Failure::usage(format!(
             "--sizes {}B on --ranks {}: {buffers} buffers per rank take {}, but {} of memory are available; measure a \
              smaller size or fewer ranks",

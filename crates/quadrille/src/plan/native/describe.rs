@@ -5,9 +5,6 @@ use quadrille_plan::native::{Ranked, Setting};
 
 use super::case::Case;
 
-pub use quadrille_report::candidate::{others, recompute, schedule, share, sizes};
-pub use quadrille_run::units::seconds;
-
 /// FLOP/s of a device in the products of the framework's type, what MFU and HFU are taken of.
 pub fn peak(setting: &Setting) -> Option<(f64, &'static str)> {
     let peak = setting.cluster.device.as_ref()?.peak;

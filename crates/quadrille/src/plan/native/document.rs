@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::describe::{Derived, memory};
 use super::{Answer, Case, layout};
-use crate::describe::layout_json;
 use crate::failure::Failure;
 use crate::output::{csv, shortest};
+use quadrille_run::layout_json;
 
 impl Answer<'_> {
     pub fn document(&self) -> Result<Value, Failure> {

@@ -6,7 +6,10 @@ use quadrille_plan::native::{Change, Ranked, Setting};
 use quadrille_spec::{Axis, EvenPieces, Layout};
 use serde_json::{Value, json};
 
-use super::describe::{memory, seconds, share};
+use quadrille_report::candidate::share;
+use quadrille_run::units::seconds;
+
+use super::describe::memory;
 use crate::output::{bytes, decimal};
 
 /// How many numbers of the hardware and changes of the layout the text shows.
@@ -133,7 +136,7 @@ impl Explanation {
         let before = self.best.price.seconds;
         let candidate_json = |ranked: &Ranked| {
             let layout = setting.layout(&ranked.candidate).ok();
-            layout.map(|layout| crate::describe::layout_json(&layout))
+            layout.map(|layout| quadrille_run::layout_json(&layout))
         };
         json!({
             "binding": binding(&self.best.price.parts).iter().map(|(part, time)| json!({

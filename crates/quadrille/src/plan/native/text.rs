@@ -5,7 +5,10 @@ use quadrille_plan::native::{Ranked, Setting};
 
 use super::Answer;
 use super::case::Case;
-use super::describe::{Derived, memory, others, peak, recompute, schedule, seconds, share, sizes};
+use quadrille_report::candidate::{others, recompute, schedule, share, sizes};
+use quadrille_run::units::seconds;
+
+use super::describe::{Derived, memory, peak};
 use crate::failure::Failure;
 use crate::output::{bytes, decimal, table};
 

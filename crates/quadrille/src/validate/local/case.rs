@@ -13,8 +13,8 @@ use quadrille_run::resources;
 use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
-use crate::plan::native::describe::sizes;
 use crate::settings;
+use quadrille_report::candidate::sizes;
 
 /// Layouts of one model on one machine, and what was left out.
 pub struct Case {

@@ -6,8 +6,8 @@ use quadrille_spec::Axis;
 use serde_json::{Map, Value, json};
 
 use super::case::{Case, not_predicted};
-use crate::describe::layout_json;
 use crate::settings::processors;
+use quadrille_run::layout_json;
 
 /// The whole document.
 pub fn document(case: &Case, comparison: &Comparison) -> Value {

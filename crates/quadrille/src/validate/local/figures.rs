@@ -3,8 +3,8 @@
 use quadrille_measure::local::{Comparison, Row};
 
 use super::case::name as name_of;
-use crate::drawing::{Anchor, Drawing};
-use crate::plan::native::describe::seconds;
+use quadrille_report::drawing::{Anchor, Drawing};
+use quadrille_run::units::seconds;
 
 const FONT: f64 = 12.0;
 const GREY: &str = "#dddddd";

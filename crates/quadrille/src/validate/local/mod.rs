@@ -9,13 +9,14 @@ mod figures;
 mod text;
 
 use quadrille_measure::local::Comparison;
+use quadrille_report::drawing;
 
 pub use self::arguments::ValidateLocalArguments;
 use self::case::Case;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{csv, print_json, print_text, write_file};
-use crate::{drawing, files, paths};
+use crate::{files, paths};
 
 /// Predicts, measures, compares.
 pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Failure> {

@@ -6,8 +6,8 @@ use quadrille_plan::local::WARM_UP_STEPS;
 use super::case::{Case, name, not_predicted};
 use crate::grids::Skipped;
 use crate::output;
-use crate::plan::native::describe::seconds;
 use crate::settings::processors;
+use quadrille_run::units::seconds;
 
 const HEADER: [&str; 11] = [
     "grid",
