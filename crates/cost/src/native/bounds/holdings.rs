@@ -33,10 +33,11 @@ impl Life {
     }
 }
 
-/// A storage is taken or given back.
+/// A storage is taken or given back. Searches hold many millions of them.
 #[derive(Debug, Clone, Copy)]
 struct Event {
-    storage: StorageId,
+    /// The number of its shape.
+    storage: u32,
     takes: bool,
     /// Whether it lives from pass to pass.
     kept: bool,
@@ -113,7 +114,8 @@ impl Holdings {
         for (section, events) in self.passes.iter().chain([&self.update]).enumerate() {
             let is_counted = !self.pipelined || section == 1;
             for event in events {
-                let change = if event.takes { bytes[event.storage.0] } else { -bytes[event.storage.0] };
+                let bytes = bytes[event.storage as usize];
+                let change = if event.takes { bytes } else { -bytes };
                 alone += change;
                 if is_counted {
                     held.most_alone = held.most_alone.max(alone);
@@ -135,9 +137,10 @@ fn events(stage: &StageProgram, section: &Section, shapes: &[StorageId]) -> Vec<
         for (ids, takes) in [(births, true), (deaths, false)] {
             events.extend(ids.iter().map(|id| {
                 let kept = stage.storages[id.0].kept;
-                Event { storage: shapes[id.0], takes, kept }
+                Event { storage: shapes[id.0].0 as u32, takes, kept }
             }));
         }
     }
+    events.shrink_to_fit();
     events
 }

@@ -2,15 +2,15 @@
 
 use super::told::Priced;
 
-/// Something that a rank does in a pass.
+/// Something that a rank does in a pass. Searches hold many millions of them: numbers are short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     /// Computes: the number of a run of operations.
-    Run(usize),
+    Run(u32),
     /// Puts a collective, by its number, at the end of its communication stream.
-    Issue { collective: usize, flight: usize },
+    Issue { collective: u32, flight: u32 },
     /// Waits for it.
-    Wait { flight: usize },
+    Wait { flight: u32 },
     /// Comes to another layer: the host is not ahead of it.
     Layer,
 }
@@ -48,7 +48,7 @@ impl Seconds {
         for task in tape {
             match *task {
                 Task::Run(run) => {
-                    let [seconds, busy] = self.runs[run];
+                    let [seconds, busy] = self.runs[run as usize];
                     now += seconds;
                     if hosted {
                         host += busy;
@@ -57,11 +57,12 @@ impl Seconds {
                 }
                 Task::Issue { collective, flight } => {
                     host += if hosted { self.priced.host } else { 0.0 };
+                    let collective = collective as usize;
                     let free = &mut self.streams[self.priced.streams[collective]];
                     *free = free.max(now) + self.priced.collectives[collective];
-                    self.ends[flight] = *free;
+                    self.ends[flight as usize] = *free;
                 }
-                Task::Wait { flight } => now = now.max(self.ends[flight]),
+                Task::Wait { flight } => now = now.max(self.ends[flight as usize]),
                 Task::Layer => host = host.max(now),
             }
         }

@@ -204,20 +204,21 @@ impl Telling {
             match op.operation {
                 Operation::Issue(collective) if collective.size(grid) > 1 => {
                     self.end_run(&mut run, &mut tape);
-                    let flight = flights.number(stage.value(collective.output).storage);
+                    let flight = flights.number(stage.value(collective.output).storage) as u32;
                     let collective =
                         self.script.told.collectives.number(Communication::of(stage, op.layer, collective, shape));
-                    tape.push(Task::Issue { collective, flight });
+                    tape.push(Task::Issue { collective: collective as u32, flight });
                 }
                 Operation::Wait(collective) if collective.size(grid) > 1 => {
                     self.end_run(&mut run, &mut tape);
-                    tape.push(Task::Wait { flight: flights.number(stage.value(collective.output).storage) });
+                    let flight = flights.number(stage.value(collective.output).storage) as u32;
+                    tape.push(Task::Wait { flight });
                 }
                 Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) if grid.size_of(axes) > 1 => {
                     self.end_run(&mut run, &mut tape);
                     let collective = Communication::Scalars(axes, scalar.elements());
-                    let collective = self.script.told.collectives.number(collective);
-                    let flight = flights.number(StorageId(scalars));
+                    let collective = self.script.told.collectives.number(collective) as u32;
+                    let flight = flights.number(StorageId(scalars)) as u32;
                     tape.extend([Task::Issue { collective, flight }, Task::Wait { flight }]);
                     scalars += 1;
                 }
@@ -232,13 +233,14 @@ impl Telling {
             }
         }
         self.end_run(&mut run, &mut tape);
+        tape.shrink_to_fit();
         self.script.flights = self.script.flights.max(flights.all.len());
         tape
     }
 
     fn end_run(&mut self, run: &mut Vec<usize>, tape: &mut Tape) {
         if !run.is_empty() {
-            tape.push(Task::Run(self.script.runs.number(std::mem::take(run))));
+            tape.push(Task::Run(self.script.runs.number(std::mem::take(run)) as u32));
         }
     }
 }
