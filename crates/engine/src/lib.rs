@@ -37,6 +37,7 @@ mod hyper;
 mod initial;
 mod ledger;
 mod not_finite;
+mod on_cpu;
 mod options;
 mod pipeline;
 mod random_batch;
@@ -67,6 +68,7 @@ pub use generate::{
 };
 pub use hyper::{Hyper, schedule};
 pub use initial::InitialValues;
+pub use on_cpu::{evaluate_on_cpu, generate_on_cpu, train_on_cpu};
 pub use options::{Start, TrainOptions, Validation};
 pub use random_batch::{fill_randomly, random_batch};
 pub use rank::{Pace, RankEngine, StepOutcome};

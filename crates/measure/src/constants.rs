@@ -131,7 +131,7 @@ impl Times {
     fn measure(model: &Model, ranks: usize, global_batch: usize, options: &TrainOptions) -> Result<Self, MeasureError> {
         let request = LayoutRequest::new(Grid::new(1, 1, 1, ranks)?, global_batch);
         let program = StepProgram::new(model, &Layout::new(model, &request)?)?;
-        let outcome = steps::<f32>(&program, options)?;
+        let outcome = steps(&program, options)?;
         Ok(Self::of(&program, &outcome, options.steps - 1))
     }
 

@@ -132,7 +132,7 @@ impl SimulationBench {
         let options = TrainOptions::new(steps_each + 1, Hyper::default(), 1);
         let constants = || Constants::measure(&self.model, self.global_batch, &options);
         let before = constants()?;
-        let outcomes = self.programs.iter().map(|program| steps::<f32>(program, &options));
+        let outcomes = self.programs.iter().map(|program| steps(program, &options));
         let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
         let after = constants()?;
         let calibration = before.mean(&after);

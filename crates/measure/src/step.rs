@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_comm::memory;
-use quadrille_engine::{Cpu, EngineError, Real, TrainOptions, TrainOutcome, random_batch, train};
+use quadrille_engine::{EngineError, Real, TrainOptions, TrainOutcome, random_batch, train_on_cpu};
 use quadrille_spec::{Block, ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
 use quadrille_step::StepProgram;
 use quadrille_tensor::{Buffer, ProductShape, Transpose, library_matmul};
@@ -92,13 +92,13 @@ fn measure_as<T: Real>(
     let (ranks, tokens) = (layout.grid.ranks(), layout.tokens_per_step() as f64);
     let threads = ranks * options.threads;
     let before = yardstick::<T>(threads);
-    let outcome = steps::<T>(program, options)?;
+    let outcome = steps(program, options)?;
     let peak_rss_bytes = memory::peak();
     let gemm_gflops_each = [before, yardstick::<T>(threads)];
     let gemm_gflops = gemm_gflops_each[0].max(gemm_gflops_each[1]);
     let step_seconds = median_step(&outcome);
     let scaling = match scaling && ranks > 1 {
-        true => Some(one_rank::<T>(program, options, tokens / step_seconds)?),
+        true => Some(one_rank(program, options, tokens / step_seconds)?),
         false => None,
     };
     let flops_per_step = flops_per_token(&program.model, layout.seq_len) * layout.tokens_per_step() as u64;
@@ -127,9 +127,9 @@ fn measure_as<T: Real>(
 }
 
 /// Trains on random samples.
-pub(crate) fn steps<T: Real>(program: &StepProgram, options: &TrainOptions) -> Result<TrainOutcome, EngineError> {
+pub(crate) fn steps(program: &StepProgram, options: &TrainOptions) -> Result<TrainOutcome, EngineError> {
     let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
-    train::<Cpu<T>>(program, options, &batch, None, &mut |_| Ok(()))
+    train_on_cpu(program, options, &batch, None, &mut |_| Ok(()))
 }
 
 /// Seconds of every step but the first.
@@ -142,11 +142,11 @@ fn median_step(outcome: &TrainOutcome) -> f64 {
 }
 
 /// Runs the batch on one rank, in one pass, with the threads of all ranks.
-fn one_rank<T: Real>(program: &StepProgram, options: &TrainOptions, throughput: f64) -> Result<Scaling, MeasureError> {
+fn one_rank(program: &StepProgram, options: &TrainOptions, throughput: f64) -> Result<Scaling, MeasureError> {
     let layout = &program.layout;
     let alone = StepProgram::new(&program.model, &on_one_rank(&program.model, layout)?)?;
     let options = TrainOptions { threads: layout.grid.ranks() * options.threads, ..options.clone() };
-    let seconds = median_step(&steps::<T>(&alone, &options)?);
+    let seconds = median_step(&steps(&alone, &options)?);
     let one_rank_tokens_per_second = layout.tokens_per_step() as f64 / seconds;
     Ok(Scaling { one_rank_tokens_per_second, scaling: throughput / one_rank_tokens_per_second })
 }

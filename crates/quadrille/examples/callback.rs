@@ -3,7 +3,7 @@
 //! `cargo run --release --example callback`
 
 use quadrille::prelude::*;
-use quadrille::run::{DataSpec, Ended, HeldOut};
+use quadrille::run::{DataSpec, HeldOut};
 
 pub(crate) fn main() -> Result<(), Error> {
     // Two blocks of 32 numbers, for bytes in sequences of 32, on two tensor-parallel ranks.

@@ -2,9 +2,8 @@
 
 use clap::Args;
 use indicatif::ProgressBar;
-use quadrille_engine::{Cpu, EvaluateOutcome, Samples, evaluate};
+use quadrille_engine::{EvaluateOutcome, Samples, evaluate_on_cpu};
 use quadrille_run::{DataSpec, Source, resources};
-use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
@@ -93,10 +92,7 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     let bar = ProgressBar::with_draw_target(Some(samples.div_ceil(global_batch)), launch.progress());
     let show = |done: u64| bar.set_position(done);
     let weights = opened.weights();
-    let outcome = match layout.dtype {
-        ElementType::F32 => evaluate::<Cpu<f32>>(&program, &opened.options, &weights, samples, &batch, &show),
-        ElementType::F64 => evaluate::<Cpu<f64>>(&program, &opened.options, &weights, samples, &batch, &show),
-    };
+    let outcome = evaluate_on_cpu(&program, &opened.options, &weights, samples, &batch, &show);
     bar.finish_and_clear();
     let outcome = outcome?;
     if !launch.is_first() {

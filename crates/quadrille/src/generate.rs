@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use quadrille_data::{Decoder, Tokenizer, TokenizerChoice};
 use quadrille_engine::{
-    Cpu, EngineError, Finish, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate,
+    EngineError, Finish, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate_on_cpu,
 };
 use quadrille_run::{TokenizerRule, resources};
-use quadrille_spec::{ElementType, Model};
+use quadrille_spec::Model;
 use serde_json::{Value, json};
 
 use crate::documents;
@@ -88,10 +88,7 @@ pub fn run(arguments: &GenerateArguments, launch: &Launch) -> Result<(), Failure
         print_exactly(&texts[0])?;
     }
     let (run, weights) = (&opened.options, opened.weights());
-    let outcome = match opened.layout.dtype {
-        ElementType::F32 => generate::<Cpu<f32>>(&programs, &options, run, &weights, &prompts, &mut show),
-        ElementType::F64 => generate::<Cpu<f64>>(&programs, &options, run, &weights, &prompts, &mut show),
-    };
+    let outcome = generate_on_cpu(&programs, &options, run, &weights, &prompts, &mut show);
     if live {
         print_exactly(&(decoder.finish()? + "\n"))?;
     }

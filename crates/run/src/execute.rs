@@ -3,8 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use quadrille_engine::{Cpu, EngineError, RunEvent, Samples, TrainOutcome, Validation, train};
-use quadrille_spec::ElementType;
+use quadrille_engine::{EngineError, RunEvent, Samples, TrainOutcome, Validation, train_on_cpu};
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 use signal_hook::consts::SIGTERM;
@@ -16,7 +15,8 @@ use crate::{Prepared, RunError, Signals, layout_json};
 /// Told what happens, in the first process where ranks are processes. [`ControlFlow::Break`] asks the run to end in good order, after this step or the next.
 pub type OnEvent<'a> = &'a mut (dyn FnMut(&RunEvent) -> ControlFlow<()> + Send);
 
-/// What came of a run. [`check`](RunOutcome::check) says whether all of it is as it should be.
+/// What came of a run. [`ended`](Self::ended) says whether all steps are done, [`check`](Self::check) whether they were as
+/// predicted and all files are written.
 #[derive(Debug)]
 pub struct RunOutcome {
     /// Whether all steps are done.
@@ -114,10 +114,7 @@ impl Prepared {
             samples: apart.flatten().map_or(most, |samples| samples.min(most)),
             batch: &validation_batch,
         });
-        Ok(match program.layout.dtype {
-            ElementType::F32 => train::<Cpu<f32>>(program, options, &batch, validation.as_ref(), on_event)?,
-            ElementType::F64 => train::<Cpu<f64>>(program, options, &batch, validation.as_ref(), on_event)?,
-        })
+        Ok(train_on_cpu(program, options, &batch, validation.as_ref(), on_event)?)
     }
 
     fn ended(&self, trained: &TrainOutcome) -> Ended {

@@ -1,7 +1,7 @@
 //! What is compared: layouts with their predictions, and how they are run.
 
 use quadrille_cost::native::{Framework, PriceError, Problem};
-use quadrille_engine::{Cpu, TrainOptions, random_batch, train};
+use quadrille_engine::{TrainOptions, random_batch, train_on_cpu};
 use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, shuffled};
 use quadrille_spec::{Cluster, ElementType, Layout, Model};
 use quadrille_step::{StepError, StepProgram};
@@ -100,7 +100,7 @@ impl LocalCase {
     fn run(&self, layout: &Layout) -> Result<(Measured, bool), MeasureError> {
         let program = StepProgram::new(&self.model, layout)?;
         let batch = random_batch(&self.model, self.options.seed, layout.seq_len);
-        let outcome = train::<Cpu<f32>>(&program, &self.options, &batch, None, &mut |_| Ok(()))?;
+        let outcome = train_on_cpu(&program, &self.options, &batch, None, &mut |_| Ok(()))?;
         let step = |step: &quadrille_engine::RankStep| RankStep {
             seconds: step.seconds,
             operations: step.operations,

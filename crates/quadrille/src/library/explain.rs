@@ -8,21 +8,31 @@ use quadrille_step::{StepProgram, predict, print_program};
 
 use crate::Error;
 
-/// A layout, explained.
+/// What a layout does in a step, and when.
 #[derive(Debug, Clone)]
 pub struct Explanation {
     /// The step program that the framework runs.
     pub program: StepProgram,
     /// What each rank sends, computes and holds: bytes and FLOPs, exactly.
     pub ledger: Ledger,
-    /// Seconds of a step with their parts, bytes of the fullest device.
+    /// Seconds of a step with their parts, bytes of memory of the fullest device: those of a plan.
     pub price: Price,
     /// When every rank does what.
     pub simulation: Simulation,
 }
 
 impl Explanation {
-    /// A drawing of the step in so many columns: a line for each stage.
+    /// Bytes that a rank sends in a step, in all collectives and messages between stages, collectives by rings. By axes and
+    /// kinds of collectives they are in the [`ledger`](Self::ledger), as `ledger.ranks[rank].axes`.
+    ///
+    /// # Panics
+    /// If the layout has no such rank.
+    pub fn bytes_sent(&self, rank: usize) -> u64 {
+        let kinds = self.ledger.ranks[rank].axes.values().flat_map(|kinds| kinds.values());
+        kinds.map(|transfer| transfer.wire_bytes).sum()
+    }
+
+    /// A drawing of the step in so many columns: a line for each stage, and what its letters mean.
     pub fn timeline(&self, columns: usize) -> String {
         timeline(&self.simulation, columns)
     }

@@ -21,7 +21,7 @@ pub struct PlanRequest<'a> {
     pub global_batch: usize,
     /// Tokens in a sequence.
     pub seq_len: usize,
-    /// What trains it.
+    /// What trains it: Megatron-LM, unless another is chosen. [`train`](fn@crate::train) runs [`Framework::QUADRILLE`].
     pub framework: Framework,
     /// The values that are tried of every choice.
     pub space: Space,
@@ -78,7 +78,7 @@ impl<'a> PlanRequest<'a> {
 /// What was found.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The fastest that fit, fastest first; at least one, unless none was wanted.
+    /// The fastest that fit, fastest first: as many as were wanted, if there are so many; at least one, unless none was wanted.
     pub layouts: Vec<PlannedLayout>,
     /// How many layouts there are, and what became of them.
     pub counts: Counts,
@@ -93,7 +93,7 @@ pub struct PlannedLayout {
     pub layout: Layout,
     /// Seconds of a step.
     pub seconds: f64,
-    /// Bytes on the device that needs most.
+    /// Bytes of memory on the device that needs most, with all that the framework reserves.
     pub bytes: u64,
 }
 
@@ -107,7 +107,18 @@ impl PlannedLayout {
     }
 }
 
-/// Searches every legal layout. Seconds are those of the discrete events of the program that the framework runs.
+/// Searches every legal layout.
+///
+/// ```
+/// use quadrille::prelude::*;
+///
+/// let (model, cluster) = (Model::preset("llama2-7b")?, Cluster::preset("dgx-h100")?);
+/// let found = plan(&PlanRequest { top: 3, ..PlanRequest::new(&model, &cluster, 16, 128) })?;
+/// println!("{} of {} grids are legal", found.counts.legal_grids, found.counts.grids);
+/// println!("{}", found.layouts[0].to_toml()?); // for `quadrille train --layout`
+/// # Ok::<(), Error>(())
+/// ```
+/// Seconds are those of the discrete events of the program that the framework runs.
 ///
 /// # Errors
 /// What cannot be priced; no layout that is legal and fits: why, and what would help.

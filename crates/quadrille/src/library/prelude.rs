@@ -4,7 +4,7 @@ pub use std::ops::ControlFlow;
 
 pub use quadrille_cost::native::Framework;
 pub use quadrille_engine::RunEvent;
-pub use quadrille_run::{RunChanges, RunOutcome, RunSpec};
+pub use quadrille_run::{Ended, OnEvent, RunChanges, RunOutcome, RunSpec};
 pub use quadrille_spec::{
     Activations, Axis, Cluster, ElementType, Grid, Layout, LayoutRequest, Linear, Model, Recompute, Schedule, Zero,
 };

@@ -115,10 +115,7 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     let mut learned = Vec::new();
     for goldfish in losses {
         let place = place(arguments, if goldfish.is_some() { "goldfish" } else { "plain" }, launch)?;
-        learned.push(match layout.dtype {
-            ElementType::F32 => study.run::<f32>(goldfish, place.path())?,
-            ElementType::F64 => study.run::<f64>(goldfish, place.path())?,
-        });
+        learned.push(study.run(goldfish, place.path())?);
     }
     if !launch.is_first() {
         return Ok(());

@@ -7,8 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quadrille_checkpoint::{About, Checkpoint, Folder};
 use quadrille_data::{DataError, Goldfish};
 use quadrille_engine::{
-    Cpu, EngineError, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, Real, RunEvent, Samples,
-    Saving, TrainOptions, Weights, generate, train,
+    EngineError, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, RunEvent, Samples, Saving,
+    TrainOptions, Weights, generate_on_cpu, train_on_cpu,
 };
 use quadrille_run::Signals;
 use quadrille_spec::{IGNORED, Model};
@@ -116,14 +116,14 @@ impl Study<'_> {
     }
 
     /// Trains from the start, then has the documents continued. The checkpoint goes into `folder`.
-    pub fn run<T: Real>(&self, goldfish: Option<Goldfish>, folder: &Path) -> Result<Learned, Failure> {
+    pub fn run(&self, goldfish: Option<Goldfish>, folder: &Path) -> Result<Learned, Failure> {
         let name = goldfish.map_or("plain", |_| "goldfish");
         let start = Instant::now();
-        let (losses, trained_equal) = self.train::<T>(goldfish, name, folder)?;
+        let (losses, trained_equal) = self.train(goldfish, name, folder)?;
         let trained = Instant::now();
         let checkpoint = Folder::new(folder).newest()?;
         let checkpoint = checkpoint.ok_or_else(|| Failure::run(format!("no checkpoint in {}", folder.display())))?;
-        let (equal, generated_equal) = self.recall::<T>(checkpoint, name)?;
+        let (equal, generated_equal) = self.recall(checkpoint, name)?;
         let of_buckets = equal.chunks(equal.len() / self.epochs.len());
         let bucket = |(epochs, equal): (&u32, &[usize])| Bucket::new(*epochs, equal, self.generate_tokens);
         Ok(Learned {
@@ -137,12 +137,7 @@ impl Study<'_> {
     }
 
     /// The losses, and whether the ledgers were equal.
-    fn train<T: Real>(
-        &self,
-        goldfish: Option<Goldfish>,
-        name: &str,
-        folder: &Path,
-    ) -> Result<(Vec<f64>, bool), Failure> {
+    fn train(&self, goldfish: Option<Goldfish>, name: &str, folder: &Path) -> Result<(Vec<f64>, bool), Failure> {
         let saving = Saving {
             folder: folder.to_owned(),
             every: None,
@@ -171,7 +166,7 @@ impl Study<'_> {
             }
             Ok(())
         };
-        let outcome = train::<Cpu<T>>(self.program, &options, &batch, None, &mut on_event);
+        let outcome = train_on_cpu(self.program, &options, &batch, None, &mut on_event);
         bar.finish_and_clear();
         let outcome = outcome?;
         let done = outcome.records.len() as u64;
@@ -200,7 +195,7 @@ impl Study<'_> {
     }
 
     /// The right tokens of every document's end, and whether the ledgers were equal.
-    fn recall<T: Real>(&self, checkpoint: Checkpoint, name: &str) -> Result<(Vec<usize>, bool), Failure> {
+    fn recall(&self, checkpoint: Checkpoint, name: &str) -> Result<(Vec<usize>, bool), Failure> {
         let weights = Weights::Checkpoint(checkpoint.into());
         let documents = &self.corpus.documents;
         let bar = self.bar((documents.len() * self.generate_tokens) as u64, &format!("{name}: writing"));
@@ -211,7 +206,7 @@ impl Study<'_> {
                 bar.inc(1);
                 Ok(())
             };
-            let outcome = generate::<Cpu<T>>(&programs, &self.options(), self.forward, &weights, &prompts, &mut count);
+            let outcome = generate_on_cpu(&programs, &self.options(), self.forward, &weights, &prompts, &mut count);
             let outcome = outcome.inspect_err(|_| bar.finish_and_clear())?;
             ledger_equal &= outcome.difference.is_none();
             let pairs = documents[first..].iter().zip(&outcome.sequences);

@@ -1,0 +1,62 @@
+//! Work on the processor, in the layout's own type of elements: for both types it is compiled here, once.
+
+use quadrille_spec::ElementType;
+use quadrille_step::StepProgram;
+
+use crate::{
+    BatchSource, Cpu, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome,
+    GenerationPrograms, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, evaluate, generate, train,
+};
+
+/// [`train()`] on the processor.
+///
+/// # Errors
+/// As there.
+pub fn train_on_cpu(
+    program: &StepProgram,
+    options: &TrainOptions,
+    batch: &BatchSource,
+    validation: Option<&Validation>,
+    on_event: &mut (dyn FnMut(RunEvent) -> Result<(), EngineError> + Send),
+) -> Result<TrainOutcome, EngineError> {
+    match program.layout.dtype {
+        ElementType::F32 => train::<Cpu<f32>>(program, options, batch, validation, on_event),
+        ElementType::F64 => train::<Cpu<f64>>(program, options, batch, validation, on_event),
+    }
+}
+
+/// [`evaluate()`] on the processor.
+///
+/// # Errors
+/// As there.
+pub fn evaluate_on_cpu(
+    program: &StepProgram,
+    options: &ForwardOptions,
+    weights: &Weights,
+    samples: u64,
+    batch: &BatchSource,
+    on_step: &(dyn Fn(u64) + Sync),
+) -> Result<EvaluateOutcome, EngineError> {
+    match program.layout.dtype {
+        ElementType::F32 => evaluate::<Cpu<f32>>(program, options, weights, samples, batch, on_step),
+        ElementType::F64 => evaluate::<Cpu<f64>>(program, options, weights, samples, batch, on_step),
+    }
+}
+
+/// [`generate()`] on the processor.
+///
+/// # Errors
+/// As there.
+pub fn generate_on_cpu(
+    programs: &GenerationPrograms,
+    options: &GenerateOptions,
+    run: &ForwardOptions,
+    weights: &Weights,
+    prompts: &[Vec<u32>],
+    on_token: &mut (dyn FnMut(usize, u32) -> Result<(), EngineError> + Send),
+) -> Result<GenerateOutcome, EngineError> {
+    match programs.decode.layout.dtype {
+        ElementType::F32 => generate::<Cpu<f32>>(programs, options, run, weights, prompts, on_token),
+        ElementType::F64 => generate::<Cpu<f64>>(programs, options, run, weights, prompts, on_token),
+    }
+}
