@@ -110,10 +110,15 @@ impl Job {
         });
         let aborted = aborted.clone();
         if first {
-            self.transport.wake(&self.groups());
+            self.wake();
             self.transport.announce(&aborted);
         }
         aborted
+    }
+
+    /// Everybody who waits looks again.
+    fn wake(&self) {
+        self.transport.wake(&self.groups());
     }
 
     /// As [`abort`](Self::abort), with a failure that another process has told of: nobody else is told of it.
@@ -124,7 +129,7 @@ impl Job {
             told
         });
         if first {
-            self.transport.wake(&self.groups());
+            self.wake();
         }
     }
 
