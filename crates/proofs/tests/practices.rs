@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use quadrille_engine::EngineError;
 use quadrille_proofs::{combined_cases, for_random, holds_by, llama, prove};
-use quadrille_spec::{Activations, ElementType, Layout, LayoutRequest, Schedule};
+use quadrille_spec::{Activations, ElementType, Layout, LayoutRequest, Model, Recompute, Schedule};
 use quadrille_step::{Formats, Operation, Practice, StepProgram, When};
 
 /// Practices in f64, each of whose parts may be there or not.
@@ -42,6 +42,24 @@ fn program(change: impl Fn(&mut Practice)) -> StepProgram {
     let mut practice = Practice::of(layout.dtype);
     change(&mut practice);
     StepProgram::with_practice(&model, &layout, practice).unwrap()
+}
+
+/// What a stage receives in shards is gathered first. A norm of it that is made again, for a weight gradient that is put off,
+/// needs it at once.
+#[test]
+fn what_norms_are_made_of_again_is_gathered_before_them() {
+    let model = Model::gpt(2, 12, 2, 7, 4);
+    let request = LayoutRequest {
+        schedule: Schedule::ZeroBubble,
+        recompute: Recompute::Selective,
+        activations: Activations::Replicated,
+        dtype: ElementType::F64,
+        ..LayoutRequest::new("x=2,y=2,pipe=2".parse().unwrap(), 2)
+    };
+    let layout = Layout::new(&model, &request).unwrap();
+    let practice = Practice { gathers_inputs_again: true, ..Practice::of(layout.dtype) };
+    let report = prove(&StepProgram::with_practice(&model, &layout, practice).unwrap(), 2).unwrap();
+    assert!(report.ok, "{report:?}");
 }
 
 /// An engine has numbers of one type only.

@@ -102,7 +102,8 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
     }
 
     /// Emits the operations of the forward pass that give the contents of `needed`. Inputs that a practice gathers again
-    /// `for_weight` gradients are put off with them.
+    /// `for_weight` gradients are put off with them, but for those that something else is made of here: a norm of what a stage
+    /// before has sent.
     fn run_again(&mut self, mut needed: BTreeSet<StorageId>, for_weight: bool) -> Result<(), StepError> {
         // With full recomputation products that come again need them too.
         let full = matches!(self.b.layout.recompute, Recompute::Full { .. });
@@ -127,11 +128,15 @@ impl<'b, 'm, 'f> Again<'b, 'm, 'f> {
             self.b.storages.push(self.b.storages[storage.0].clone());
             self.fresh.insert(*storage, StorageId(self.b.storages.len() - 1));
         }
+        let others = chosen.iter().filter(|index| !gathers_input(self.b, &self.forward.ops[**index].operation));
+        let read_here: BTreeSet<StorageId> =
+            others.flat_map(|index| &self.forward.touched[*index][0]).copied().collect();
         for index in chosen {
             let op = &self.forward.ops[index];
             let operation = self.needed_part(&op.operation);
             self.check_final(index, &operation, &needed)?;
-            let weight_gradient = for_weight && gathers_input(self.b, &operation);
+            let is_read = self.forward.touched[index][1].iter().any(|storage| read_here.contains(storage));
+            let weight_gradient = for_weight && gathers_input(self.b, &operation) && !is_read;
             self.emit(&Op { operation, weight_gradient, ..*op });
         }
         Ok(())
