@@ -73,3 +73,8 @@ pub use quadrille_run as run;
 pub use quadrille_spec as spec;
 pub use quadrille_step as step;
 pub use quadrille_verify as proof;
+
+/// The page of the book about this library, whose example runs with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/reference/library.md")]
+struct BookPage;

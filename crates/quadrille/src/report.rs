@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quadrille_report::run::{Prediction, Run, page};
+use quadrille_run::FILES;
 
 use crate::failure::Failure;
 use crate::layout_arguments::DEFAULT_CLUSTER;
@@ -38,7 +39,7 @@ const PAGE: &str = "report.html";
 /// Reads the run, prices its step, writes the page and says where it is.
 pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     let path = arguments.out.clone().unwrap_or_else(|| arguments.run.join(PAGE));
-    let of_run = Run::FILES.map(|name| arguments.run.join(name));
+    let of_run = FILES.map(|name| arguments.run.join(name));
     let cluster = Path::new(&arguments.cluster);
     let read = of_run.iter().map(|path| ("the run's", path.as_path()));
     let read = read.chain(cluster.is_file().then_some(("--cluster", cluster)));

@@ -1,11 +1,11 @@
 //! `quadrille verify`: layouts against the serial model.
 
 use indicatif::ProgressBar;
-use quadrille_engine::{Cpu, EngineError};
+use quadrille_engine::EngineError;
 use quadrille_run::resources;
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
-use quadrille_verify::{Reference, VerifyOptions, VerifyReport, take_part, verify_on_cpu};
+use quadrille_verify::{Reference, VerifyOptions, VerifyReport, take_part_on_cpu, verify_on_cpu};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -68,10 +68,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         launch.meet()?;
         let failed = |error: EngineError| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string()));
         if !launch.is_first() {
-            match layout.dtype {
-                ElementType::F64 => take_part::<Cpu<f64>>(&program, &options).map_err(failed)?,
-                ElementType::F32 => take_part::<Cpu<f32>>(&program, &options).map_err(failed)?,
-            }
+            take_part_on_cpu(&program, &options).map_err(failed)?;
             continue;
         }
         let reference = reference.get_or_insert_with(|| Reference::new(&program, &options));

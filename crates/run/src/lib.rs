@@ -64,7 +64,7 @@ pub mod units;
 
 pub use error::RunError;
 pub use execute::{Ended, OnEvent, RunOutcome};
-pub use folder::{Description, Event, Known, Lock, Recorded, checkpoints};
+pub use folder::{Description, Event, FILES, Known, Lock, Recorded, checkpoints};
 pub use paths::written_over;
 pub use prepare::{Host, Prepared};
 pub use processes::{Processes, cores, processors, timeout};

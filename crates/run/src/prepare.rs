@@ -10,7 +10,7 @@ use quadrille_step::{Product, StepProgram, predict};
 use serde_json::json;
 
 use crate::begin::{Beginning, Place};
-use crate::folder::{Description, Event, Known, checkpoints, has_ended};
+use crate::folder::{Description, Event, FILES, Known, checkpoints, has_ended};
 use crate::outputs::{Outputs, unwritten};
 use crate::refusal::{Refusal, Setting};
 use crate::source::OnPreparation;
@@ -102,7 +102,7 @@ impl Prepared {
         let program = StepProgram::new(&spec.model, layout)?;
         let threads = processes.threads(spec.threads, ranks)?;
         resources::check(&program, threads, processes, beside(&spec, place, &program)?)?;
-        check_paths(&spec)?;
+        check_paths(&spec, place)?;
         let source = open_data(&spec, &beginning, other_data, host)?;
         let (tune_matmuls, matmuls, recorder) = tuning(&spec, &program, threads)?;
         let about = about(&spec, &beginning.start, host, hyper, &source);
@@ -295,8 +295,8 @@ fn saving(spec: &RunSpec, place: Place, about: About) -> Option<Saving> {
     Some(Saving { folder, every, keep, on_failure, about })
 }
 
-/// Refuses to write over what is read, or two files into one.
-fn check_paths(spec: &RunSpec) -> Result<(), Refusal> {
+/// Refuses to write over what is read or what the run's folder keeps, or two files into one.
+fn check_paths(spec: &RunSpec, place: Place) -> Result<(), Refusal> {
     let log = spec.outputs.log.iter().map(|path| (Setting::Log, path.as_path()));
     let trace = spec.outputs.trace.iter().map(|path| (Setting::Trace, path.as_path()));
     let tuning = match &spec.tuning {
@@ -308,8 +308,11 @@ fn check_paths(spec: &RunSpec) -> Result<(), Refusal> {
     // A change of layout reads it again. A preset's name is no file.
     let cluster = Some(Path::new(&spec.layout.cluster)).filter(|path| path.is_file());
     let cluster = cluster.map(|path| (Setting::Cluster, path));
+    let own: Vec<_> = place.path().into_iter().flat_map(|folder| FILES.map(|name| folder.join(name))).collect();
+    let of = if matches!(place, Place::Resumed(_)) { Setting::Resume } else { Setting::Out };
+    let own = own.iter().map(|path| (of, path.as_path()));
     let written: Vec<_> = log.chain(trace).chain(tuning).collect();
-    match written_over(&written, &data.chain(held_out).chain(cluster).collect::<Vec<_>>()) {
+    match written_over(&written, &data.chain(held_out).chain(cluster).chain(own).collect::<Vec<_>>()) {
         None => Ok(()),
         Some([(name, path), (of, other)]) => Err(Refusal::of(name)
             .text(format!(" {} would be written over or into ", path.display()))

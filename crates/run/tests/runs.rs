@@ -100,6 +100,9 @@ fn what_is_refused_names_its_choices_and_is_the_inputs_fault() {
     let mut on_described = spec("x=2", 2);
     on_described.layout.cluster = described.display().to_string();
     on_described.outputs.log = Some(described);
+    let fresh = folder.path().join("fresh");
+    let mut into_itself = spec("x=2", 2);
+    into_itself.outputs.log = Some(fresh.join("steps.jsonl"));
     let changes = |changes: RunChanges| refusal(Prepared::resume(&out, changes, &Host::default()));
     for (error, settings, words) in [
         (begin(spec("x=2", 2), Some(&out)), vec![Setting::Out, Setting::Resume], "holds a run already"),
@@ -119,6 +122,7 @@ fn what_is_refused_names_its_choices_and_is_the_inputs_fault() {
             "cannot write the log",
         ),
         (begin(on_described, None), vec![Setting::Log, Setting::Cluster], "would be written over or into"),
+        (begin(into_itself, Some(&fresh)), vec![Setting::Log, Setting::Out], "would be written over or into"),
         (
             changes(RunChanges::default()),
             vec![Setting::Steps],

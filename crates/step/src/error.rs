@@ -29,6 +29,14 @@ pub enum StepError {
         /// The operation that reads it.
         operation: &'static str,
     },
+    /// A reordered operation would read what is not there yet.
+    #[error("{operation} would read {value} before it is written")]
+    Unwritten {
+        /// The value.
+        value: String,
+        /// The operation that reads it.
+        operation: &'static str,
+    },
     /// An axis does not divide a dimension of a value.
     #[error("{value}: {axes}={parts} does not divide its {size} {dim}")]
     Indivisible {

@@ -29,4 +29,4 @@ mod verify;
 
 pub use comparison::VerifyReport;
 pub use reference::{Reference, SerialBatch};
-pub use verify::{Tolerance, VerifyOptions, take_part, verify, verify_on_cpu};
+pub use verify::{Tolerance, VerifyOptions, take_part_on_cpu, verify, verify_on_cpu};

@@ -147,12 +147,15 @@ fn samples_to_evaluate(program: &StepProgram) -> u64 {
     program.layout.global_batch as u64 + 1
 }
 
-/// Takes part in a [`verify`] that runs in the process of another rank, which compares.
+/// Takes part in a [`verify_on_cpu`] that runs in the process of another rank, which compares.
 ///
 /// # Errors
 /// A rank that failed.
-pub fn take_part<B: Backend>(program: &StepProgram, options: &VerifyOptions) -> Result<(), EngineError> {
-    run_layout::<B>(program, options).map(|_| ())
+pub fn take_part_on_cpu(program: &StepProgram, options: &VerifyOptions) -> Result<(), EngineError> {
+    match program.layout.dtype {
+        ElementType::F32 => run_layout::<Cpu<f32>>(program, options).map(|_| ()),
+        ElementType::F64 => run_layout::<Cpu<f64>>(program, options).map(|_| ()),
+    }
 }
 
 fn run_layout<B: Backend>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<RankRun>, EngineError> {

@@ -61,8 +61,7 @@ fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) ->
         true => print_json(document)?,
         false => print_text(&outcome::text(&program, &outcome.trained))?,
     }
-    outcome.unwritten.map_or(Ok(()), Err)?;
-    Failure::of_ledger(outcome.trained.difference.as_ref())?;
+    outcome.check()?;
     stopped.map_or(Ok(()), Err)
 }
 

@@ -71,7 +71,7 @@ fn blocks_are_of_known_kinds() {
                     | ("console", [])
                     | ("text", [] | ["file"])
                     | ("toml", ["file"])
-                    | ("rust", ["ignore"])
+                    | ("rust", [] | ["ignore"])
             );
             assert!(known, "{}:{}: {} {:?}", page.name, block.line, block.language, block.marks);
         }

@@ -95,10 +95,6 @@ impl Summary {
 }
 
 impl Run {
-    /// What a run writes into its folder and a page may not replace.
-    pub const FILES: [&str; 7] =
-        ["run.json", "steps.jsonl", "steps.csv", "events.jsonl", "summary.json", "lock", "checkpoints"];
-
     /// Reads the folder. The run may be going on meanwhile.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ impl Lock {
     /// # Errors
     /// Another process holds it; the system's.
     pub fn of(folder: &Path) -> Result<Self, RunError> {
-        let path = folder.join("lock");
+        let path = folder.join(super::LOCK);
         let failure = |error| Refusal::new(format!("cannot lock {}: {error}", path.display()));
         let mut file =
             OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path).map_err(failure)?;

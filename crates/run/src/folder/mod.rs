@@ -35,6 +35,8 @@ use crate::refusal::{Refusal, Setting};
 use crate::{RunError, documents};
 use records::kept;
 
+/// What a run writes into its folder, and nothing else may.
+pub const FILES: [&str; 7] = [DESCRIPTION, STEPS, TABLE, EVENTS, SUMMARY, LOCK, CHECKPOINTS];
 /// The file of what decides a run.
 const DESCRIPTION: &str = "run.json";
 /// The file of what a run says at its end.
@@ -43,6 +45,12 @@ pub(crate) const SUMMARY: &str = "summary.json";
 const STEPS: &str = "steps.jsonl";
 /// The file with a line for everything else that happens.
 const EVENTS: &str = "events.jsonl";
+/// The file with a row per step.
+const TABLE: &str = "steps.csv";
+/// The file that is held while a run writes.
+const LOCK: &str = "lock";
+/// The folder of checkpoints.
+const CHECKPOINTS: &str = "checkpoints";
 
 /// A run's folder, locked.
 #[derive(Debug)]
@@ -56,7 +64,7 @@ impl Drop for RunFolder {
     fn drop(&mut self) {
         if !self.path.join(DESCRIPTION).exists() {
             // What cannot be removed, e.g. a folder with the user's files, is no harm.
-            let _ = fs::remove_file(self.path.join("lock"));
+            let _ = fs::remove_file(self.path.join(LOCK));
             let _ = fs::remove_dir(&self.path);
         }
     }
@@ -130,7 +138,7 @@ impl RunFolder {
 
 /// The checkpoints of a run's folder.
 pub fn checkpoints(path: &Path) -> Folder {
-    Folder::new(&path.join("checkpoints"))
+    Folder::new(&path.join(CHECKPOINTS))
 }
 
 /// Whether the run in a folder has said what it says at its end, after this step. One that was killed before, or while it did

@@ -8,7 +8,7 @@ use quadrille_files::replace;
 use serde::{Deserialize, Serialize};
 
 use super::tensorboard::EventFile;
-use super::{EVENTS, Lines, STEPS};
+use super::{EVENTS, Lines, STEPS, TABLE};
 use crate::{Refusal, RunError, documents};
 
 /// Something beside steps that happened in a run.
@@ -81,7 +81,7 @@ pub struct Records {
 impl Records {
     /// Opens the records of a run's folder, of which those after `step` are dropped.
     pub(super) fn open(folder: &Path, step: u64) -> Result<Self, RunError> {
-        let [steps, table, events] = [STEPS, "steps.csv", EVENTS].map(|name| folder.join(name));
+        let [steps, table, events] = [STEPS, TABLE, EVENTS].map(|name| folder.join(name));
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error: io::Error| unusable(&path, &error)
