@@ -114,7 +114,7 @@ fn native(runs: u32) -> Result<Measured, MeasureError> {
     let mut space = Space::default();
     space.keep_to(&Framework::MEGATRON);
     let setting = setting(&model, &cluster, batch);
-    let search = native::Search { setting, devices, space, top: 10, one_per_grid: false, front: false, prune: true };
+    let search = native::Search::new(setting, devices, space, 10);
     let one = one_core()?;
     search.run(&|| true)?;
     // What can be priced at all was found out above.
@@ -127,7 +127,7 @@ fn bounded() -> Result<Bounded, MeasureError> {
     let (model, cluster, batch, devices) = (Model::preset("gpt3-175b")?, Cluster::preset("selene")?, 512, 128);
     let case = format!("{}, every layout, {devices} a100-80 of {}, batch {batch}", model.name, cluster.name);
     let (setting, space) = (setting(&model, &cluster, batch), Space::default());
-    let search = native::Search { setting, devices, space, top: 10, one_per_grid: false, front: false, prune: true };
+    let search = native::Search::new(setting, devices, space, 10);
     let start = Instant::now();
     let counts = one_core()?.install(|| search.run(&|| false))?.counts;
     Ok(Bounded { case, legal: counts.legal, priced: counts.priced, seconds: start.elapsed().as_secs_f64() })

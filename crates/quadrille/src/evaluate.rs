@@ -3,7 +3,7 @@
 use clap::Args;
 use indicatif::ProgressBar;
 use quadrille_engine::{EvaluateOutcome, Samples, evaluate_on_cpu};
-use quadrille_run::{DataSpec, Source, resources};
+use quadrille_run::{DataSpec, Source, layout_json, resources};
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
@@ -13,7 +13,6 @@ use crate::launch::Launch;
 use crate::output::{print_json, print_text};
 use crate::preparation_bar;
 use crate::weights::{Opened, WeightsArguments};
-use quadrille_run::layout_json;
 
 const EXAMPLES: &str = "Examples:
   quadrille eval --from runs/mine --data book.txt --validation 0.1

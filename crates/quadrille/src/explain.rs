@@ -3,6 +3,8 @@
 use quadrille_cost::native::Framework;
 use quadrille_cost::simulation::Simulation;
 use quadrille_engine::Hyper;
+use quadrille_report::summary::summary;
+use quadrille_run::layout_json;
 use quadrille_spec::{Axis, CollectiveKind, Grid, MemoryClass, RankLedger};
 use quadrille_step::{StepProgram, predict, predict_rank, print_program};
 use serde_json::{Map, Value, json};
@@ -13,8 +15,6 @@ use crate::output::{bytes, decimal, print_json, print_text, table};
 use crate::plan::native::priced;
 use crate::recomputation::Recomputation;
 use crate::{paths, settings, timeline};
-use quadrille_report::summary::summary;
-use quadrille_run::layout_json;
 
 /// Prints the summary, the program, the ledger, as asked.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {

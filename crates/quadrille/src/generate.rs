@@ -8,7 +8,7 @@ use quadrille_data::{Decoder, Tokenizer, TokenizerChoice};
 use quadrille_engine::{
     EngineError, Finish, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate_on_cpu,
 };
-use quadrille_run::{TokenizerRule, resources};
+use quadrille_run::{TokenizerRule, layout_json, resources};
 use quadrille_spec::Model;
 use serde_json::{Value, json};
 
@@ -17,7 +17,6 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_exactly, print_json, tell};
 use crate::weights::{Opened, WeightsArguments};
-use quadrille_run::layout_json;
 
 const EXAMPLES: &str = "Examples:
   quadrille generate --from runs/mine --prompt 'Once upon a time'

@@ -24,7 +24,7 @@
 //! let layout = Layout::new(&model, &LayoutRequest::new("x=2,data=4".parse()?, 64))?;
 //! let explained = explain(&model, &cluster, Framework::QUADRILLE, &layout)?;
 //! assert!(explained.price.seconds >= best.seconds);
-//! println!("{}", explained.timeline(100));
+//! println!("rank 0 sends {} bytes a step\n{}", explained.bytes_sent(0), explained.timeline(100));
 //! # Ok::<(), Error>(())
 //! ```
 //!

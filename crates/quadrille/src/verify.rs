@@ -2,7 +2,7 @@
 
 use indicatif::ProgressBar;
 use quadrille_engine::EngineError;
-use quadrille_run::resources;
+use quadrille_run::{layout_json, resources};
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 use quadrille_verify::{Reference, VerifyOptions, VerifyReport, take_part_on_cpu, verify_on_cpu};
@@ -16,7 +16,6 @@ use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::settings;
 use crate::settings::Defaults;
-use quadrille_run::layout_json;
 
 const DEFAULTS: Defaults = Defaults { dtype: ElementType::F64, ..Defaults::USUAL };
 

@@ -248,7 +248,7 @@ mod tests {
             capacity: None,
         };
         let space = Space::default();
-        let search = Search { setting, devices, space, top: 1, one_per_grid: false, front: false, prune: true };
+        let search = Search::new(setting, devices, space, 1);
         search.run(&|| false).unwrap().ranked[0]
     }
 

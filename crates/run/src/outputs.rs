@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use quadrille_engine::{EngineError, RankReport, RunEvent, StepRecord};
 use quadrille_step::StepProgram;
 
-use crate::folder::{Event, Lines, Records, continued_log};
+use crate::folder::{Event, Lines, Records, continued_log, line};
 use crate::trace::{create_trace, measured, write_trace};
 use crate::{OutputSpec, Refusal, RunError};
 
@@ -48,8 +48,7 @@ impl Outputs {
     fn step(&mut self, record: &StepRecord) -> Result<(), EngineError> {
         self.at = record.step;
         if let Some(log) = &mut self.log {
-            let line = serde_json::to_string(record).unwrap_or_default();
-            log.append(&line).map_err(|source| unwritten((log.path().to_owned(), source)))?;
+            log.append(&line(record)).map_err(|source| unwritten((log.path().to_owned(), source)))?;
         }
         self.records.as_mut().map_or(Ok(()), |records| records.step(record).map_err(unwritten))
     }

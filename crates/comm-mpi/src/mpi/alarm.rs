@@ -9,9 +9,10 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::mpi::port::Port;
 use quadrille_comm::Aborted;
 use quadrille_panics::lock;
+
+use crate::mpi::port::Port;
 
 /// So long packets that tell of a failure have to leave, and to come from others who found one.
 const GRACE: Duration = Duration::from_millis(300);

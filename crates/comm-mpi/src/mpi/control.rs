@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use quadrille_comm::transport::Job;
+use quadrille_comm::{Cause, JobFailure};
+
 use crate::mpi::inquiry::answer;
 use crate::mpi::library::{Lane, Library, MpiError, Request};
 use crate::mpi::messages::Messages;
 use crate::mpi::packet::{PACKET_BYTES, Packet, no_answer};
 use crate::mpi::port::Port;
-use quadrille_comm::transport::Job;
-use quadrille_comm::{Cause, JobFailure};
 
 /// How often a rank says that it is there.
 const BEAT: Duration = Duration::from_millis(500);

@@ -3,14 +3,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread::park;
 
+use quadrille_comm::transport::{Exchange, Job, Occasion, Receive};
+use quadrille_comm::{Aborted, CollectiveError, Memory};
+
 use crate::mpi::inquiry::Wait;
 use crate::mpi::pace::Pace;
 use crate::mpi::port::{Desk, Port};
 use crate::mpi::segments::{Incoming, Outgoing};
-use quadrille_comm::Memory;
-use quadrille_comm::transport::Job;
-use quadrille_comm::transport::{Exchange, Occasion, Receive};
-use quadrille_comm::{Aborted, CollectiveError};
 
 /// What a look at the library found.
 pub(super) enum Look {

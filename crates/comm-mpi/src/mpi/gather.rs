@@ -4,11 +4,11 @@ use std::ffi::c_int;
 use std::mem::forget;
 
 use mpi::ffi;
+use quadrille_comm::Aborted;
 
 use crate::mpi::library::{Lane, Library, MpiError, Request};
 use crate::mpi::pace::Pace;
 use crate::mpi::port::Port;
-use quadrille_comm::Aborted;
 
 impl Port {
     /// Concatenates every process's bytes, in the order of ranks. Collective. Waits as long as it takes, but not after a

@@ -6,15 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use quadrille_comm::transport::Job;
+use quadrille_comm::{Activity, Call, CollectiveError, Group, Late};
+use quadrille_panics::lock;
+
 use crate::mpi::messages::Messages;
 use crate::mpi::packet::{ActivityText, Answer, CallText, ChannelKey, Packet, Question, no_answer};
 use crate::mpi::port::Port;
-use quadrille_comm::Activity;
-use quadrille_comm::Call;
-use quadrille_comm::Group;
-use quadrille_comm::transport::Job;
-use quadrille_comm::{CollectiveError, Late};
-use quadrille_panics::lock;
 
 /// After so long a wait the others are asked, and from then on as often; so long for every [`PER_ASK`] others.
 const ASK: Duration = Duration::from_secs(2);

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use quadrille_comm::transport::{Job, Parcel};
+use quadrille_comm::{Call, CollectiveError, Group};
 use quadrille_spec::CollectiveKind;
 
 use crate::mpi::inquiry::Wait;
@@ -14,11 +16,6 @@ use crate::mpi::library::{Lane, Library, MOST_BYTES, Request};
 use crate::mpi::packet::ChannelKey;
 use crate::mpi::port::Port;
 use crate::mpi::segments::{part, parts};
-use quadrille_comm::Call;
-use quadrille_comm::CollectiveError;
-use quadrille_comm::Group;
-use quadrille_comm::transport::Job;
-use quadrille_comm::transport::Parcel;
 
 #[derive(Default)]
 pub(super) struct Messages {

@@ -8,17 +8,13 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 use mpi::ffi;
+use quadrille_comm::transport::{Exchange, Job, Occasion, Receive, Slices};
+use quadrille_comm::{Aborted, CollectiveError, Element, ElementKind, Memory, Reduction};
 use quadrille_spec::CollectiveKind;
 
 use crate::mpi::exchange::{Look, hash, strand};
 use crate::mpi::library::{Communicator, Library, MpiError, Operation, Request};
 use crate::mpi::port::Port;
-use quadrille_comm::Memory;
-use quadrille_comm::transport::Job;
-use quadrille_comm::transport::Slices;
-use quadrille_comm::transport::{Exchange, Occasion, Receive};
-use quadrille_comm::{Aborted, CollectiveError};
-use quadrille_comm::{Element, ElementKind, Reduction};
 
 /// Sets the exchanges in which members meet before their communicator is made apart from those of algorithms.
 const DOOR: u64 = 1;

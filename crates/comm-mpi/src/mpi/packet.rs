@@ -3,14 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
+use quadrille_comm::{Activity, Call, Cause, JobFailure, Label, Reduction};
+use quadrille_panics::lock;
 use quadrille_spec::CollectiveKind;
 use serde::{Deserialize, Serialize};
-
-use quadrille_comm::Call;
-use quadrille_comm::Reduction;
-use quadrille_comm::{Activity, Label};
-use quadrille_comm::{Cause, JobFailure};
-use quadrille_panics::lock;
 
 /// The largest packet.
 pub(super) const PACKET_BYTES: usize = 16 << 10;

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use quadrille_comm::processors;
+use quadrille_comm::transport::Job;
+use quadrille_panics::lock;
 use quadrille_spec::Nodes;
 
 use crate::mpi::alarm::Alarm;
@@ -17,9 +20,6 @@ use crate::mpi::library::{Communicator, Library, MpiError};
 use crate::mpi::messages::Messages;
 use crate::mpi::pace::{Pace, pause_after};
 use crate::mpi::packet::{Names, Packet};
-use quadrille_comm::processors;
-use quadrille_comm::transport::Job;
-use quadrille_panics::lock;
 
 /// While somebody is inside the library for data, how often it sees to the rest.
 const TEND: Duration = Duration::from_micros(200);

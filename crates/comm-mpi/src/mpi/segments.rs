@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use quadrille_comm::{ElementKind, Memory};
+
 use crate::mpi::library::{Lane, Library, Request};
 use crate::mpi::port::Desk;
-use quadrille_comm::ElementKind;
-use quadrille_comm::Memory;
 
 /// Bytes of a segment: a multiple of every element's size. With 64 KiB to 1 MiB, rates between processes of one machine
 /// differ less than from run to run; 128 KiB had the best ones.

@@ -41,6 +41,13 @@ pub struct Search<'a> {
     pub prune: bool,
 }
 
+impl<'a> Search<'a> {
+    /// For so many of the fastest, on any grids, without a front.
+    pub fn new(setting: Setting<'a>, devices: usize, space: Space, top: usize) -> Self {
+        Self { setting, devices, space, top, one_per_grid: false, front: false, prune: true }
+    }
+}
+
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Found {

@@ -4,18 +4,19 @@
 
 use quadrille_engine::Hyper;
 use quadrille_measure::gemm::{self, MeasuredProduct, Rates, StepProducts};
+use quadrille_report::summary::summary;
+use quadrille_run::layout_json;
+use quadrille_run::units::percent;
 use quadrille_spec::{ElementType, Model};
 use quadrille_step::{GemmStorage, Product, StepProgram};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::BenchGemmArguments;
-use crate::bench::{layout, percent};
+use crate::bench::layout;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, table};
 use crate::settings;
-use quadrille_report::summary::summary;
-use quadrille_run::layout_json;
 
 #[derive(Serialize)]
 struct Document {

@@ -47,8 +47,3 @@ fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>
     request.seq_len = request.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
     settings::resolve(&typed, model)
 }
-
-/// A rate beside a yardstick: `82%`.
-pub fn percent(part: f64) -> String {
-    format!("{:.1}%", 100.0 * part)
-}

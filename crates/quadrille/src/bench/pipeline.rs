@@ -2,11 +2,11 @@
 
 use quadrille_measure::pipeline::{PipelineBench, Run, SLOWDOWN};
 use quadrille_run::resources;
+use quadrille_run::units::percent;
 use quadrille_spec::Schedule;
 use serde::Serialize;
 
 use crate::bench::arguments::BenchPipelineArguments;
-use crate::bench::percent;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};

@@ -2,20 +2,20 @@
 
 use quadrille_engine::{Hyper, TrainOptions};
 use quadrille_measure::step::{MeasuredStep, Scaling, YARDSTICK, measure};
-use quadrille_run::resources;
+use quadrille_report::summary::summary;
+use quadrille_run::units::percent;
+use quadrille_run::{layout_json, resources};
 use quadrille_spec::Model;
 use quadrille_step::StepProgram;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::arguments::BenchStepArguments;
-use crate::bench::{layout, percent};
+use crate::bench::layout;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{bytes, print_json, print_text, table};
 use crate::settings;
-use quadrille_report::summary::summary;
-use quadrille_run::layout_json;
 
 #[derive(Serialize)]
 struct Document<'a> {

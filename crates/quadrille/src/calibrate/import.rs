@@ -7,13 +7,13 @@ use quadrille_engine::Hyper;
 use quadrille_measure::Refusal;
 use quadrille_measure::logs::{self, Job, Log, Placed, Refit};
 use quadrille_measure::step_fit::{self, Scaled, Step};
+use quadrille_run::units::percent;
 use quadrille_spec::{Cluster, Field, Layout, LayoutFile, SpecError};
 use serde_json::json;
 
 use super::arguments::{CalibrateArguments, ImportArguments};
 use super::{file, report};
 use crate::arguments::ModelArguments;
-use crate::bench::percent;
 use crate::documents;
 use crate::failure::Failure;
 use crate::output::{decimal, print_json, print_text, table};

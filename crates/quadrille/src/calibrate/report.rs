@@ -2,11 +2,11 @@
 
 use quadrille_cost::native::Deviation;
 use quadrille_measure::calibration::{CalibrationSpec, Case, Compared, Fitted, Measured, Measurements};
+use quadrille_run::units::percent;
 use quadrille_spec::{Algorithm, Cluster, RateUnit, Tier};
 use serde_json::{Value, json};
 
 use super::arguments::CalibrateArguments;
-use crate::bench::percent;
 use crate::failure::Failure;
 use crate::output::{bytes, decimal, print_json, print_text, remark, table};
 

@@ -3,8 +3,8 @@
 use quadrille_cost::native::{Framework, NativeMachine, Price, Problem};
 use quadrille_cost::simulation::{Simulation, simulate, timeline};
 use quadrille_report::run::check_priced_type;
-use quadrille_spec::{Cluster, Layout, Ledger, Model};
-use quadrille_step::{StepProgram, predict, print_program};
+use quadrille_spec::{Cluster, Layout, Model, RankLedger};
+use quadrille_step::{StepProgram, predict_rank, print_program};
 
 use crate::Error;
 
@@ -13,8 +13,6 @@ use crate::Error;
 pub struct Explanation {
     /// The step program that the framework runs.
     pub program: StepProgram,
-    /// What each rank sends, computes and holds: bytes and FLOPs, exactly.
-    pub ledger: Ledger,
     /// Seconds of a step with their parts, bytes of memory of the fullest device: those of a plan.
     pub price: Price,
     /// When every rank does what.
@@ -22,14 +20,22 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Bytes that a rank sends in a step, in all collectives and messages between stages, collectives by rings. By axes and
-    /// kinds of collectives they are in the [`ledger`](Self::ledger), as `ledger.ranks[rank].axes`.
+    /// What a rank sends, computes and holds in a step: bytes and FLOPs, exactly; collectives by rings. Of `axes` of it
+    /// [`bytes_sent`](Self::bytes_sent) is the sum.
+    ///
+    /// # Panics
+    /// If the layout has no such rank.
+    pub fn ledger(&self, rank: usize) -> RankLedger {
+        predict_rank(&self.program, rank)
+    }
+
+    /// Bytes that a rank sends in a step, in all collectives and messages between stages.
     ///
     /// # Panics
     /// If the layout has no such rank.
     pub fn bytes_sent(&self, rank: usize) -> u64 {
-        let kinds = self.ledger.ranks[rank].axes.values().flat_map(|kinds| kinds.values());
-        kinds.map(|transfer| transfer.wire_bytes).sum()
+        let axes = self.ledger(rank).axes;
+        axes.values().flat_map(|kinds| kinds.values()).map(|transfer| transfer.wire_bytes).sum()
     }
 
     /// A drawing of the step in so many columns: a line for each stage, and what its letters mean.
@@ -56,5 +62,5 @@ pub fn explain(model: &Model, cluster: &Cluster, framework: Framework, layout: &
     let price = problem.price_layout(layout)?;
     let program = framework.program(model, layout)?;
     let simulation = simulate(&program, &NativeMachine::new(&problem, layout))?;
-    Ok(Explanation { ledger: predict(&program), program, price, simulation })
+    Ok(Explanation { program, price, simulation })
 }

@@ -128,7 +128,7 @@ pub fn plan(request: &PlanRequest) -> Result<Plan, Error> {
         space.keep_to(&request.framework);
     }
     let (setting, devices) = (request.setting()?, request.devices);
-    let search = Search { setting, devices, space, top: request.top, one_per_grid: false, front: false, prune: true };
+    let search = Search::new(setting, devices, space, request.top);
     let end = request.time_limit.and_then(|limit| Instant::now().checked_add(limit));
     let stop = || end.is_some_and(|end| Instant::now() >= end);
     let found = search.run(&stop)?;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use quadrille_checkpoint::{About, Checkpoint, Folder};
 use quadrille_engine::{ForwardOptions, Hyper, Start, TrainOptions};
+use quadrille_report::summary::summary;
 use quadrille_run::{Signals, resources};
 use quadrille_spec::{ElementType, Layout};
 use quadrille_step::StepProgram;
@@ -27,7 +28,6 @@ use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell, write_file};
 use crate::settings::{self, Defaults, Settings, Typed, settings, settings_of};
 use crate::{files, paths};
-use quadrille_report::summary::summary;
 
 /// Sequences of a step without `--global-batch`.
 const GLOBAL_BATCH: usize = 8;

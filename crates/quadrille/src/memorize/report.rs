@@ -1,6 +1,7 @@
 //! What a study says: a table, a document, a picture.
 
 use quadrille_report::shares::{Bar, Series, Shares};
+use quadrille_run::layout_json;
 use quadrille_run::units::percent;
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
@@ -8,7 +9,6 @@ use serde_json::{Value, json};
 use super::Conditions;
 use super::study::{Bucket, Learned};
 use crate::output;
-use quadrille_run::layout_json;
 
 /// What a run is called.
 fn name(run: &Learned) -> String {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use quadrille_engine::Hyper;
 use quadrille_papers::axonn::{Candidate, Plan, plan};
+use quadrille_run::layout_json;
 use quadrille_spec::{Axis, Linear, SpecError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -12,7 +13,6 @@ use crate::arguments::{PlanArguments, PricedType};
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
 use crate::settings;
-use quadrille_run::layout_json;
 
 #[derive(Serialize)]
 struct Document {

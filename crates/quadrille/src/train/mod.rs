@@ -10,15 +10,15 @@ mod resumed;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 
+use arguments::TrainArguments;
+use quadrille_report::summary::summary;
 use quadrille_run::{Ended, Host, Prepared};
+use reporter::Reporter;
 
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell};
 use crate::{paths, preparation_bar};
-use arguments::TrainArguments;
-use quadrille_report::summary::summary;
-use reporter::Reporter;
 
 /// Trains and reports.
 pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {

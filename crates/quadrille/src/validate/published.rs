@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use quadrille_evidence::{BUILT_IN, Entry, Evaluation, Fitted, Measured, Order, Row, Summary, Times, evaluate, read};
 use quadrille_plan::statistics::Errors;
+use quadrille_run::units::percent;
 use quadrille_spec::Axis;
 use serde_json::{Value, json};
 
@@ -59,10 +60,6 @@ fn document(evaluation: &Evaluation, summary: &Summary) -> Value {
         "unmapped": unmapped,
         "summary": summary,
     })
-}
-
-fn percent(fraction: f64) -> String {
-    format!("{:.1}%", 100.0 * fraction)
 }
 
 fn signed(fraction: f64) -> String {

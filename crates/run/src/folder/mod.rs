@@ -29,6 +29,7 @@ pub use description::{Description, Known};
 pub use lines::Lines;
 pub use lock::Lock;
 pub use recorded::Recorded;
+pub(crate) use records::line;
 pub use records::{Event, Records, continued_log};
 
 use crate::refusal::{Refusal, Setting};

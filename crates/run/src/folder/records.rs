@@ -169,7 +169,8 @@ fn add(lines: &mut Lines, text: &str) -> Result<(), (PathBuf, io::Error)> {
     lines.append(text).map_err(|error| (lines.path().to_owned(), error))
 }
 
-fn line(record: &impl Serialize) -> String {
+/// A record as a line.
+pub(crate) fn line(record: &impl Serialize) -> String {
     serde_json::to_string(record).unwrap_or_default()
 }
 

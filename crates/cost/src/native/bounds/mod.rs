@@ -8,7 +8,6 @@
 //! There is no operation here: what a new one takes, it takes in these bounds.
 
 mod holdings;
-mod keys;
 mod line;
 mod measured;
 mod memory;
@@ -22,16 +21,16 @@ mod told;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use measured::Measured;
+use pipeline::Pipeline;
 use quadrille_spec::{Axis, EvenPieces, KeepWeights, Recompute, Zero};
 use quadrille_step::StepError;
+use rustc_hash::FxHashMap;
+use sketch::{Sketch, alike};
+use template::{Template, structure};
 
 use super::network::{Link, Placement};
 use super::{Candidate, PriceError, Problem};
-use keys::Keyed;
-use measured::Measured;
-use pipeline::Pipeline;
-use sketch::{Sketch, alike};
-use template::{Template, structure};
 
 /// What rounding may make of a sum of seconds in another order, relatively.
 const ROUNDING: f64 = 1e-9;
@@ -42,7 +41,7 @@ const ROUNDING: f64 = 1e-9;
 const SEGMENTS: f64 = 0.02;
 
 /// Templates by what their candidates have in common.
-type Templates = Keyed<Candidate, Template>;
+type Templates = FxHashMap<Candidate, Template>;
 
 /// Bounds of the candidates of a problem.
 #[derive(Debug)]
@@ -50,7 +49,7 @@ pub struct Bounds<'a> {
     problem: &'a Problem,
     /// Those that are in use here.
     templates: Templates,
-    sketches: Keyed<Candidate, Sketch>,
+    sketches: FxHashMap<Candidate, Sketch>,
     /// All that have been made, for others on other threads.
     made: Arc<Mutex<Templates>>,
 }
@@ -71,7 +70,7 @@ pub struct Pieces {
 impl<'a> Bounds<'a> {
     /// No candidate is known yet.
     pub fn new(problem: &'a Problem) -> Self {
-        Self { problem, templates: Keyed::default(), sketches: Keyed::default(), made: Arc::default() }
+        Self { problem, templates: FxHashMap::default(), sketches: FxHashMap::default(), made: Arc::default() }
     }
 
     /// Others that know what these have learned, and learn for them.

@@ -2,15 +2,14 @@
 
 use quadrille_spec::MemoryClass;
 use quadrille_step::{Extent, Format, Section, Sharding, Sized, StageProgram, StorageId, ValueId};
-
-use super::keys::Keyed;
+use rustc_hash::FxHashMap;
 
 /// A stage without operations, whose values and storages are the shapes of those of other stages.
 #[derive(Debug)]
 pub(super) struct Shapes {
     pub program: StageProgram,
-    values: Keyed<([Extent; 2], Sharding, StorageId), ValueId>,
-    storages: Keyed<([Extent; 2], Sharding, bool, Format, MemoryClass), StorageId>,
+    values: FxHashMap<([Extent; 2], Sharding, StorageId), ValueId>,
+    storages: FxHashMap<([Extent; 2], Sharding, bool, Format, MemoryClass), StorageId>,
 }
 
 impl Shapes {
@@ -19,7 +18,7 @@ impl Shapes {
         let mut program = stage.clone();
         (program.values, program.storages, program.parameters) = (Vec::new(), Vec::new(), Vec::new());
         (program.chunks, program.steps, program.update) = (Vec::new(), Vec::new(), Section::default());
-        Self { program, values: Keyed::default(), storages: Keyed::default() }
+        Self { program, values: FxHashMap::default(), storages: FxHashMap::default() }
     }
 
     /// The shape of a value of `stage`.

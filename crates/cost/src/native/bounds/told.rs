@@ -6,8 +6,8 @@ use quadrille_spec::{AxisSet, CollectiveKind};
 use quadrille_step::{
     BlockKind, Collective, Format, Layer, Members, Operation, Scalar, StageProgram, ValueId, payload_bytes,
 };
+use rustc_hash::FxHashMap;
 
-use super::keys::Keyed;
 use crate::native::machine::NativeMachine;
 use crate::native::network::Link;
 use crate::simulation::Machine;
@@ -17,12 +17,12 @@ use crate::simulation::Machine;
 pub(super) struct Numbered<T> {
     /// In the order of their numbers.
     pub all: Vec<T>,
-    numbers: Keyed<T, usize>,
+    numbers: FxHashMap<T, usize>,
 }
 
 impl<T> Default for Numbered<T> {
     fn default() -> Self {
-        Self { all: Vec::new(), numbers: Keyed::default() }
+        Self { all: Vec::new(), numbers: FxHashMap::default() }
     }
 }
 

@@ -1,9 +1,9 @@
 //! What is measured, from what was typed: checked before anything runs.
 
+use quadrille_comm::memory;
 use quadrille_measure::collectives::{Case, Cases, CollectivesSpec, Runs};
 
 use super::arguments::BenchCollectivesArguments;
-use quadrille_comm::memory;
 
 use crate::failure::Failure;
 use crate::launch::Launch;

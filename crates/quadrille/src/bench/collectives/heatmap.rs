@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use quadrille_measure::collectives::Measured;
+use quadrille_report::drawing::{Anchor, Drawing};
 use quadrille_spec::{Algorithm, CollectiveKind};
 
 use crate::output::bytes;
-use quadrille_report::drawing::{Anchor, Drawing};
 
 const CELL: [f64; 2] = [64.0, 30.0];
 /// Free space on the left of a panel (for the sizes), above and below it.

@@ -1,8 +1,8 @@
 //! What was measured, as text and as comma-separated values.
 
 use quadrille_measure::collectives::Measured;
+use quadrille_run::units::percent;
 
-use crate::bench::percent;
 use crate::output::{bytes, shortest, table};
 
 /// A table; predictions where there are some.

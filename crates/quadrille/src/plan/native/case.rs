@@ -114,7 +114,7 @@ impl Case {
     pub fn search(&self, devices: usize, top: usize) -> Result<Search<'_>, Failure> {
         let setting = self.setting()?;
         let space = self.space.clone();
-        Ok(Search { setting, devices, space, top, one_per_grid: false, front: false, prune: true })
+        Ok(Search::new(setting, devices, space, top))
     }
 
     /// When all searches that begin now are to be done, if ever.

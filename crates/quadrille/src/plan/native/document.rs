@@ -1,6 +1,7 @@
 //! What was found, as a document and as a table of comma-separated values.
 
 use quadrille_plan::native::{Ranked, Setting};
+use quadrille_run::layout_json;
 use quadrille_spec::{Axis, Layout};
 use serde_json::{Map, Value, json};
 
@@ -8,7 +9,6 @@ use super::describe::{Derived, memory};
 use super::{Answer, Case, layout};
 use crate::failure::Failure;
 use crate::output::{csv, shortest};
-use quadrille_run::layout_json;
 
 impl Answer<'_> {
     pub fn document(&self) -> Result<Value, Failure> {

@@ -2,11 +2,11 @@
 
 use quadrille_plan::native::explain::{Part, ROUNDING};
 use quadrille_plan::native::{Ranked, Setting};
+use quadrille_report::candidate::{others, recompute, schedule, share, sizes};
+use quadrille_run::units::seconds;
 
 use super::Answer;
 use super::case::Case;
-use quadrille_report::candidate::{others, recompute, schedule, share, sizes};
-use quadrille_run::units::seconds;
 
 use super::describe::{Derived, memory, peak};
 use crate::failure::Failure;

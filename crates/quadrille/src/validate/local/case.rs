@@ -5,16 +5,16 @@ use quadrille_engine::{Hyper, TrainOptions};
 use quadrille_measure::MeasureError;
 use quadrille_measure::local::{Comparison, LocalCase, Row, check_steps, check_type};
 use quadrille_plan::local::{choose, machine};
+use quadrille_report::candidate::sizes;
+use quadrille_run::resources;
 use quadrille_spec::{Axis, Layout, LayoutRequest};
 
 use super::arguments::ValidateLocalArguments;
-use quadrille_run::resources;
 
 use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
 use crate::settings;
-use quadrille_report::candidate::sizes;
 
 /// Layouts of one model on one machine, and what was left out.
 pub struct Case {

@@ -2,12 +2,12 @@
 
 use quadrille_measure::local::{Comparison, Row};
 use quadrille_plan::local::{Predicted, WARM_UP_STEPS};
+use quadrille_run::layout_json;
 use quadrille_spec::Axis;
 use serde_json::{Map, Value, json};
 
 use super::case::{Case, not_predicted};
 use crate::settings::processors;
-use quadrille_run::layout_json;
 
 /// The whole document.
 pub fn document(case: &Case, comparison: &Comparison) -> Value {

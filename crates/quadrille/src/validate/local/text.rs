@@ -2,12 +2,12 @@
 
 use quadrille_measure::local::{Comparison, Row};
 use quadrille_plan::local::WARM_UP_STEPS;
+use quadrille_run::units::seconds;
 
 use super::case::{Case, name, not_predicted};
 use crate::grids::Skipped;
 use crate::output;
 use crate::settings::processors;
-use quadrille_run::units::seconds;
 
 const HEADER: [&str; 11] = [
     "grid",
