@@ -6,7 +6,6 @@ use quadrille_cost::native::{Framework, NativeMachine, Problem};
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate, timeline};
 use quadrille_cost::trace::Trace;
 use quadrille_plan::local::machine::{LOCAL_GFLOPS, LOCAL_LATENCY_US, LOCAL_MEMORY_GB_S};
-use quadrille_report::run::check_priced_type;
 use quadrille_run::{create_trace, write_trace};
 use quadrille_spec::Cluster;
 use quadrille_step::StepProgram;
@@ -71,9 +70,7 @@ impl MachineArguments {
             let network = RingNetwork::new(cluster, layout, self.latency()?)?;
             simulate(program, &UniformMachine { rates: self.rates(cluster)?, network })
         } else {
-            if framework.is_own() {
-                check_priced_type(layout.dtype)?;
-            }
+            framework.check_type(layout.dtype)?;
             let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
             problem.check_placed(layout)?;
             simulate(program, &NativeMachine::new(&problem, layout))

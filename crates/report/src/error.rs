@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use quadrille_cost::native::PriceError;
 use quadrille_run::RunError;
-use quadrille_spec::{ElementType, SpecError};
+use quadrille_spec::SpecError;
 use quadrille_step::StepError;
 
 /// What this crate's functions return when they fail.
@@ -21,9 +21,6 @@ pub enum ReportError {
     /// A step that has no price.
     #[error(transparent)]
     Price(#[from] PriceError),
-    /// A type in which the native model does not price this program's steps.
-    #[error("--dtype {0}: the native model prices steps of this program in f32")]
-    Unpriced(ElementType),
     /// A run's file that says what no run writes.
     #[error("{}: {reason}", path.display())]
     Foreign {
@@ -32,7 +29,7 @@ pub enum ReportError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A run whose checkpoints cannot be listed.
+    /// A run whose checkpoints cannot be listed: of a page they are read, so that the folder is at fault.
     #[error(transparent)]
     Checkpoints(RunError),
     /// A checkpoint whose size cannot be read.

@@ -1,6 +1,6 @@
 //! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
 
-use quadrille_spec::SpecError;
+use quadrille_spec::{ElementType, SpecError};
 
 /// What a framework does the same way in every layout.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -203,6 +203,23 @@ impl Framework {
     /// Whether it is this program's engine.
     pub fn is_own(&self) -> bool {
         self.name == Self::QUADRILLE.name
+    }
+
+    /// Refuses a layout's type in which steps of this program's engine have no price: the rates of devices are those of f32.
+    /// What values are in other frameworks, they say themselves.
+    ///
+    /// # Errors
+    /// Of this program's engine any type but f32.
+    pub fn check_type(&self, dtype: ElementType) -> Result<(), SpecError> {
+        match self.is_own() && dtype != ElementType::F32 {
+            true => Err(SpecError::invalid(
+                "dtype",
+                dtype,
+                "the native model prices this program's steps in f32",
+                "use f32",
+            )),
+            false => Ok(()),
+        }
     }
 
     /// The framework of that name.

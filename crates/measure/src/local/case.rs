@@ -3,7 +3,7 @@
 use quadrille_cost::native::{Framework, PriceError, Problem};
 use quadrille_engine::{TrainOptions, random_batch, train_on_cpu};
 use quadrille_plan::local::{Measured, Predicted, RankStep, WARM_UP_STEPS, shuffled};
-use quadrille_spec::{Cluster, ElementType, Layout, Model};
+use quadrille_spec::{Cluster, Layout, Model};
 use quadrille_step::{StepError, StepProgram};
 
 use super::comparison::{Comparison, Row};
@@ -44,7 +44,7 @@ impl LocalCase {
     ) -> Result<Self, MeasureError> {
         check_steps(options.steps)?;
         let Some(first) = layouts.first() else { return Err(MeasureError::TooFew { predicted: 0, refused: None }) };
-        layouts.iter().try_for_each(|layout| check_type(layout.dtype))?;
+        layouts.iter().try_for_each(|layout| Framework::QUADRILLE.check_type(layout.dtype))?;
         let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, first.global_batch, first.seq_len)?;
         let predict = |layout: Layout| {
             let predicted = problem.price_layout(&layout).map(|price| Predicted::from(&price));
@@ -122,19 +122,6 @@ pub fn check_steps(steps: u64) -> Result<(), Refusal> {
     if steps < least as u64 {
         let rule = format!(" {steps}: the first {WARM_UP_STEPS} steps do not count; use at least {least}");
         return Err(Refusal::of(Setting::Steps).text(rule));
-    }
-    Ok(())
-}
-
-/// Refuses steps in another type than the predicted ones.
-///
-/// # Errors
-/// See above.
-pub fn check_type(dtype: ElementType) -> Result<(), Refusal> {
-    if dtype != ElementType::F32 {
-        return Err(Refusal::new(format!(
-            "dtype = {dtype}: the native model predicts this program's steps in f32; use dtype = \"f32\" in the layout file"
-        )));
     }
     Ok(())
 }

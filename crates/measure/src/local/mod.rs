@@ -6,5 +6,5 @@
 mod case;
 mod comparison;
 
-pub use case::{LocalCase, Predictable, check_steps, check_type};
+pub use case::{LocalCase, Predictable, check_steps};
 pub use comparison::{Comparison, Row};

@@ -2,7 +2,6 @@
 
 use quadrille_cost::native::{Framework, NativeMachine, Price, Problem};
 use quadrille_cost::simulation::{Simulation, simulate, timeline};
-use quadrille_report::run::check_priced_type;
 use quadrille_spec::{Cluster, Layout, Model, RankLedger};
 use quadrille_step::{StepProgram, predict_rank, print_program};
 
@@ -55,9 +54,7 @@ impl Explanation {
 /// A layout that has no program, or does not lie on the cluster; one in f64, of this program's own engine, whose rates are not
 /// known.
 pub fn explain(model: &Model, cluster: &Cluster, framework: Framework, layout: &Layout) -> Result<Explanation, Error> {
-    if framework.is_own() {
-        check_priced_type(layout.dtype)?;
-    }
+    framework.check_type(layout.dtype)?;
     let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
     let price = problem.price_layout(layout)?;
     let program = framework.program(model, layout)?;

@@ -12,5 +12,5 @@ mod prediction;
 mod read;
 
 pub use page::page;
-pub use prediction::{Prediction, StageTimes, Times, check_priced_type};
+pub use prediction::{Prediction, StageTimes, Times};
 pub use read::{Ledgers, Run, Stored, Summary};

@@ -6,7 +6,7 @@ use quadrille_cost::native::{Framework, NativeMachine, PriceError, Problem};
 use quadrille_cost::simulation::{Machine, simulate_passes};
 use quadrille_plan::local::machine;
 use quadrille_run::processors;
-use quadrille_spec::{Axis, Cluster, ElementType};
+use quadrille_spec::{Axis, Cluster};
 use quadrille_step::{Op, StageProgram, StepProgram};
 
 use super::read::Run;
@@ -53,7 +53,7 @@ impl Prediction {
 
 fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, ReportError> {
     let StepProgram { model, layout, .. } = program;
-    check_priced_type(layout.dtype)?;
+    Framework::QUADRILLE.check_type(layout.dtype)?;
     let problem = Problem::new(model, cluster, Framework::QUADRILLE, layout.global_batch, layout.seq_len)?;
     problem.check_placed(layout)?;
     let machine = NativeMachine::new(&problem, layout);
@@ -64,17 +64,6 @@ fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, ReportError>
         stages: times.waiting_on_stages_s,
     });
     Ok(Times { step: simulation.step_seconds, stages: stages.collect() })
-}
-
-/// Refuses a type in which the native model does not price this program's steps.
-///
-/// # Errors
-/// Any other than f32.
-pub fn check_priced_type(dtype: ElementType) -> Result<(), ReportError> {
-    match dtype {
-        ElementType::F32 => Ok(()),
-        other => Err(ReportError::Unpriced(other)),
-    }
 }
 
 /// Seconds of the operations of a step on a rank of the stage.

@@ -1,16 +1,16 @@
 //! What is compared, from what was typed.
 
 use indicatif::ProgressBar;
+use quadrille_cost::native::Framework;
 use quadrille_engine::{Hyper, TrainOptions};
 use quadrille_measure::MeasureError;
-use quadrille_measure::local::{Comparison, LocalCase, Row, check_steps, check_type};
+use quadrille_measure::local::{Comparison, LocalCase, Row, check_steps};
 use quadrille_plan::local::{choose, machine};
 use quadrille_report::candidate::sizes;
 use quadrille_run::resources;
 use quadrille_spec::{Axis, Layout, LayoutRequest};
 
 use super::arguments::ValidateLocalArguments;
-
 use crate::failure::Failure;
 use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
@@ -38,7 +38,7 @@ impl Case {
         check_flags(arguments)?;
         let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
         let typed = settings::typed(&arguments.layout, None, &launch.defaults(&settings::Defaults::USUAL)?)?;
-        check_type(typed.request.dtype)?;
+        Framework::QUADRILLE.check_type(typed.request.dtype)?;
         let ranks = typed.request.grid.ranks();
         launch.check_ranks(ranks)?;
         let per_node = typed.request.per_node.or_else(|| Some(typed.cluster.per_node(ranks)));
