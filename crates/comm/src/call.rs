@@ -74,7 +74,7 @@ impl Call {
         key(self) == key(other)
     }
 
-    /// As [`agrees_with`](Self::agrees_with), for a call of another process, whose element type is known by name.
+    /// As `agrees_with`, for a call of another process, whose element type is known by name.
     pub fn looks_like(&self, other: &Call) -> bool {
         let key = |c: &Call| (c.operation, c.reduction, c.peer, c.element, c.input, c.output);
         key(self) == key(other)

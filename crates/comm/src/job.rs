@@ -133,7 +133,7 @@ impl Job {
         }
     }
 
-    /// Collectives that a rank has issued on the group with this [key](Group::key).
+    /// Collectives that a rank has issued on the group with this [key](crate::Group::key).
     pub fn issued_on(&self, group: u64, rank: usize) -> u64 {
         let groups = lock(&self.groups);
         let group = groups.values().find(|shared| shared.key() == group);

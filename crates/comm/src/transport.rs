@@ -1,6 +1,6 @@
 //! What the algorithms of collectives are written over: one rank's exchanges with others.
 //!
-//! A [`Transport`] carries data between the ranks of one job. [Threads](crate::threads) share memory; other transports are
+//! A [`Transport`] carries data between the ranks of one job. Threads share memory; other transports are
 //! crates of their own, which find here what they need: the [`Job`], its [groups](Shared), what an exchange is, and
 //! [`run_rank`]. How a program gets ranks that are processes is its [`Processes`].
 
