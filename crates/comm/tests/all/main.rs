@@ -1,0 +1,10 @@
+//! Ranks as threads: collectives, their algorithms, ledgers and failures.
+
+mod algorithms;
+mod collectives;
+mod failures;
+mod ledger;
+mod messages;
+mod moved;
+mod overlap;
+mod spans;

@@ -1,0 +1,8 @@
+//! The published planners against the figures of their papers.
+
+mod atp;
+mod axonn;
+mod axonn_search;
+mod lbnl;
+mod lbnl_search;
+mod megatron;

@@ -1,0 +1,5 @@
+//! The search: the best, all, and what is exported.
+
+mod best;
+mod export;
+mod native;

@@ -1,0 +1,30 @@
+//! Layouts against the serial model, ledgers against what was executed, and rules of the workspace.
+
+mod boundaries;
+mod by_hand;
+mod checkpoints;
+mod context;
+mod controls;
+mod counted;
+mod crates;
+mod divergence;
+mod equality;
+mod evaluation;
+mod failures;
+mod families;
+mod from_checkpoint;
+mod generation;
+mod hugging_face;
+mod large_logits;
+mod overlap;
+mod own_copies;
+mod pipeline;
+mod practices;
+mod recompute;
+mod recompute_ledger;
+mod replicas;
+mod slices;
+mod start;
+mod summa;
+mod volumes;
+mod zero;

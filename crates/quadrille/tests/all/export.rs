@@ -1,0 +1,78 @@
+//! `quadrille export`: where the text and the warnings go, exit codes, and layouts from files.
+
+use crate::common::{json, run};
+
+fn output(line: &str) -> (Option<i32>, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(folder.path(), line);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn flags_go_to_standard_output_and_what_is_left_out_to_standard_error() {
+    let (code, text, warnings) = output("export --to megatron --model llama3-8b --grid x=4,data=2 --gpus-per-node 4");
+    assert_eq!((code, warnings.as_str()), (Some(0), ""));
+    assert!(text.contains("torchrun --nnodes 2 --nproc-per-node 4 pretrain_gpt.py"));
+    assert!(text.contains("--tensor-model-parallel-size 4") && text.contains("--bf16"));
+    let line = "export --to megatron --model gpt-20b --grid x=2,y=2,pipe=2 --schedule message-driven --dtype f32";
+    let (code, text, warnings) = output(line);
+    assert_eq!(code, Some(0));
+    assert!(!text.contains("--bf16"));
+    for part in ["y=2", "schedule = message-driven"] {
+        assert!(warnings.contains(&format!("warning: megatron cannot express {part}: ")), "{warnings}");
+        assert!(text.contains(&format!("# Not expressed: {part}: ")), "{text}");
+    }
+    let (code, text, error) = output(&format!("{line} --strict"));
+    assert_eq!((code, text.as_str()), (Some(1), ""));
+    assert!(error.contains("--strict: megatron cannot express") && error.contains("y=2"), "{error}");
+    assert_eq!(output("export --to megatron --model gpt-20b --grid x=2 --strict").0, Some(0));
+}
+
+#[test]
+fn documents_hold_text_and_warnings() {
+    let document = json("export --to deepspeed --model gpt-20b --grid z=2,data=2");
+    assert_eq!(document["framework"], "deepspeed");
+    assert!(document["cannot_express"][0].as_str().unwrap().starts_with("data=2 beside z=2: "));
+    let text: serde_json::Value = serde_json::from_str(document["text"].as_str().unwrap()).unwrap();
+    assert_eq!(text["zero_optimization"]["stage"], 3);
+}
+
+/// A file says all that flags can, as `train --layout` takes it; the grid may also be chosen for a cluster, whose nodes
+/// count.
+#[test]
+fn layouts_come_from_files_and_searches() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "grid = \"x=2,pipe=2\"\nschedule = \"interleaved\"\nchunks = 2\nper_node = 2\nrecompute = \"full\"\n";
+    std::fs::write(folder.path().join("layout.toml"), file).unwrap();
+    let output = run(folder.path(), "export --to nemo --model llama-tiny --set layers=4 --layout layout.toml");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in
+        ["nnodes 2 --nproc-per-node 2", "virtual_pipeline_model_parallel_size: 2", "recompute_granularity: full"]
+    {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let line = "export --to axonn --model gpt-10b --ranks 16 --cluster frontier --activations replicated";
+    let document = json(line);
+    assert!(document["text"].as_str().unwrap().contains("gpus_per_node=8"), "{document}");
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused() {
+    for (line, words) in [
+        ("export --grid x=2", "--to"),
+        ("export --to jax --grid x=2", "known: megatron, torchtitan, deepspeed, nemo, axonn"),
+        ("export --to megatron --model vit-tiny --grid x=2", "reads patches"),
+        ("export --to axonn --grid context=2", "no axis that cuts sequences"),
+        ("export --to megatron --grid x=2 --gpus-per-node 0", "gpus-per-node = 0"),
+        (
+            "export --to megatron --grid x=8 --gpus-per-node 3",
+            "gpus-per-node=3 does not divide the number of ranks = 8",
+        ),
+        ("export --to megatron --grid x=3", "x=3 does not divide heads"),
+    ] {
+        let (code, text, error) = output(line);
+        assert_eq!((code, text.as_str()), (Some(2), ""), "{line}: {error}");
+        assert!(error.contains(words), "{line}: {error}");
+    }
+}

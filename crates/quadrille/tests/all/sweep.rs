@@ -1,0 +1,128 @@
+//! `quadrille sweep`: tables, plots and pages over one or two numbers.
+
+use std::fs;
+
+use crate::common::{json, run};
+use crate::refusals::{folder_with, refused, refused_in};
+
+const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/small_cluster.toml");
+
+/// The header and rows that a sweep prints, and the files that it writes.
+fn sweep(more: &str) -> (Vec<String>, Vec<Vec<String>>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("sweep --model gpt2-124m --cluster {CLUSTER} --global-batch 32 {more}");
+    let output = run(folder.path(), &line);
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    let mut reader = csv::Reader::from_reader(output.stdout.as_slice());
+    let header = reader.headers().unwrap().iter().map(str::to_owned).collect();
+    let rows = reader.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
+    (header, rows, folder)
+}
+
+fn column(header: &[String], rows: &[Vec<String>], name: &str) -> Vec<String> {
+    let at = header.iter().position(|known| known == name).unwrap_or_else(|| panic!("{name} in {header:?}"));
+    rows.iter().map(|row| row[at].clone()).collect()
+}
+
+fn numbers(header: &[String], rows: &[Vec<String>], name: &str) -> Vec<f64> {
+    column(header, rows, name).iter().map(|cell| cell.parse().unwrap()).collect()
+}
+
+#[test]
+fn more_gpus_are_faster() {
+    let (header, rows, folder) = sweep("--vary gpus=1..8 --plot scaling.svg");
+    assert_eq!(column(&header, &rows, "vary_gpus"), ["1", "2", "4", "8"]);
+    assert_eq!(numbers(&header, &rows, "devices"), [1.0, 2.0, 4.0, 8.0]);
+    assert!(numbers(&header, &rows, "time_s").is_sorted_by(|a, b| a > b));
+    assert!(column(&header, &rows, "reason").iter().all(String::is_empty));
+    let svg = fs::read_to_string(folder.path().join("scaling.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+    // Each bar adds up to the whole height of 300.
+    let heights: f64 = svg
+        .lines()
+        .filter(|line| line.starts_with("<rect") && line.contains("<title>"))
+        .map(|line| line.split("height=\"").nth(1).unwrap().split('"').next().unwrap().parse::<f64>().unwrap())
+        .sum();
+    assert!((heights - 4.0 * 300.0).abs() < 3.0, "{heights}");
+    for words in ["best layouts by gpus", "compute", "100%"] {
+        assert!(svg.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn two_numbers_make_lines_on_a_page() {
+    let (header, rows, folder) =
+        sweep("--vary tiers.1.bandwidth=1e9,1e10 --vary gpus=2,8 --tokens 1e9 --plot page.html");
+    assert_eq!(
+        column(&header, &rows, "vary_tiers.1.bandwidth"),
+        ["1000000000", "1000000000", "10000000000", "10000000000"]
+    );
+    assert_eq!(column(&header, &rows, "vary_gpus"), ["2", "8", "2", "8"]);
+    let times = numbers(&header, &rows, "time_s");
+    assert!(times[1] > times[3], "a slower network: {times:?}");
+    assert!((times[0] - times[2]).abs() < 1e-9 * times[0], "two GPUs share a node");
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    for part in ["<!DOCTYPE html>", "days of training over gpus", "<polyline", "</table>", "vary_gpus"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("http") || page.matches("http").count() == page.matches("http://www.w3.org").count());
+    assert_eq!(page.matches("<tr>").count(), 5);
+}
+
+#[test]
+fn every_kind_of_number_varies() {
+    for (vary, column_name, values) in [
+        ("batch=32,64", "global_batch", ["32", "64"]),
+        ("seq-len=512,1024", "seq_len", ["512", "1024"]),
+        ("nvs=2,4", "per_node", ["2", "4"]),
+    ] {
+        let (header, rows, _) = sweep(&format!("--vary {vary} --gpus 4"));
+        assert_eq!(column(&header, &rows, column_name), values, "{vary}");
+    }
+    let (header, rows, _) = sweep("--vary device.peak.half=5e13..2e14:3 --gpus 4");
+    assert_eq!(rows.len(), 3);
+    assert!(numbers(&header, &rows, "time_s").is_sorted_by(|a, b| a > b));
+}
+
+#[test]
+fn points_are_the_best_of_plan() {
+    let (header, rows, _) = sweep("--vary tiers.1.bandwidth=2e9,2e10 --gpus 8");
+    let cluster = fs::read_to_string(CLUSTER).unwrap();
+    let folder = folder_with("other.toml", cluster.replace("bandwidth = 12.5e9", "bandwidth = 2e9"));
+    let file = folder.path().join("other.toml");
+    let line = format!("plan --model gpt2-124m --gpus 8 --global-batch 32 --top 1 --cluster {}", file.display());
+    let best = json(&line)["plans"][0].clone();
+    let first = numbers(&header, &rows, "time_s")[0];
+    assert!((first - best["time_s"].as_f64().unwrap()).abs() <= 1e-9 * first, "{first} and {best}");
+    assert_eq!(column(&header, &rows, "grid")[0], best["layout"]["grid"].as_str().unwrap());
+    refused_in(folder.path(), "sweep --vary gpus=2 --cluster other.toml --out other.toml", &["--out", "--cluster"]);
+}
+
+#[test]
+fn a_point_without_a_layout_says_why() {
+    let (header, rows, folder) = sweep("--vary gpus=3,4 --fix x=4 --plot plot.svg");
+    let reasons = column(&header, &rows, "reason");
+    assert!(reasons[0].contains("divides the 3 devices") && reasons[1].is_empty(), "{reasons:?}");
+    assert_eq!(column(&header, &rows, "time_s")[0], "");
+    assert!(fs::read_to_string(folder.path().join("plot.svg")).unwrap().contains(">none<"));
+}
+
+#[test]
+fn bad_sweeps_are_refused() {
+    let cluster = format!("--cluster {CLUSTER}");
+    for (flags, words) in [
+        ("", &["--vary"][..]),
+        ("--vary gpus", &["'gpus'", "gpus=64..4096"]),
+        ("--vary gpus=8..4", &["8..4", "ascends"]),
+        ("--vary gpus=2.5", &["2.5", "whole"]),
+        ("--vary speed=1", &["unknown variable 'speed'", "gpus, nvs, batch, seq-len", "device.peak.half"]),
+        ("--vary device.memory_efficiency=2", &["memory_efficiency = 2", "(0, 1]"]),
+        ("--vary seq-len=2048", &["seq-len = 2048", "1024 positions"]),
+        ("--vary gpus=2 --gpus 4", &["--vary gpus", "leave --gpus"]),
+        ("--vary gpus=2 --vary gpus=4", &["--vary gpus", "twice"]),
+        ("--vary gpus=2 --vary nvs=2 --vary batch=2", &["at most two"]),
+        ("--vary gpus=2 --plot plot.png", &["--plot plot.png", ".svg or an .html"]),
+    ] {
+        refused(&format!("sweep --model gpt2-124m {cluster} {flags}"), words);
+    }
+}

@@ -1,0 +1,4 @@
+//! Runs: their specification and their folders.
+
+mod runs;
+mod spec;

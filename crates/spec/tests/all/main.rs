@@ -1,0 +1,7 @@
+//! Models, clusters, layouts and their rules.
+
+mod hugging_face;
+mod legal_grids;
+mod measured_clusters;
+mod remedies;
+mod ring_bandwidths;

@@ -1,0 +1,9 @@
+//! Step programs: printed, folded, resized, scheduled.
+
+mod flights;
+mod folded;
+mod parameters;
+mod program;
+mod resize;
+mod schedule;
+mod table;
