@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use quadrille_checkpoint::{About, Checkpoint, Draft, Merge, Quantity, TensorShape, Tile, merge};
-use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
+use quadrille_spec::{Layout, LayoutRequest, Model, RealType};
 use serde_json::Value;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -25,7 +25,7 @@ fn about(step: u64) -> Result<About, Box<dyn Error>> {
     let model = Model::gpt(2, 24, 3, 17, 12);
     let layout = Layout::new(&model, &LayoutRequest::new("x=1".parse()?, 8))?;
     let (hyper, data, run) = (Value::Null, Value::Null, Value::Null);
-    let dtype = ElementType::F32;
+    let dtype = RealType::F32;
     Ok(About { model, layout, dtype, step, samples: 0, tokens: 0, seed: 0, hyper, data, run, hugging_face: None })
 }
 

@@ -1,6 +1,6 @@
 //! What a checkpoint is of.
 
-use quadrille_spec::{ElementType, Field, Layout, LayoutFile, Model, ModelFile, SpecError};
+use quadrille_spec::{RealType, Field, Layout, LayoutFile, Model, ModelFile, SpecError};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ pub struct About {
     /// The layout of the run that wrote it; any other reads it as well.
     pub layout: Layout,
     /// Type of the stored numbers.
-    pub dtype: ElementType,
+    pub dtype: RealType,
     /// Optimizer steps done.
     pub step: u64,
     /// Sequences consumed since the start of the run: the place in the data.
@@ -44,7 +44,7 @@ impl Serialize for About {
 pub(crate) struct AboutText<M> {
     model: M,
     layout: LayoutFile,
-    dtype: ElementType,
+    dtype: RealType,
     step: u64,
     samples: u64,
     tokens: u64,

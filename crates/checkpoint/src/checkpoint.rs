@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use quadrille_files::FileError;
-use quadrille_spec::ElementType;
+use quadrille_spec::RealType;
 
 use crate::folder::unusable;
 use crate::header::Header;
@@ -197,7 +197,7 @@ impl Checkpoint {
     }
 }
 
-pub(crate) fn size_of_element(element: ElementType) -> usize {
+pub(crate) fn size_of_element(element: RealType) -> usize {
     element.bytes() as usize // 4 or 8
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use quadrille_spec::ElementType;
+use quadrille_spec::RealType;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
@@ -28,7 +28,7 @@ pub(crate) struct Header {
     /// The rank that wrote the file.
     pub writer: usize,
     /// Type of all numbers.
-    pub element: ElementType,
+    pub element: RealType,
     /// In the order of their bytes, which follow each other without gaps.
     pub tiles: Vec<Tile>,
     /// Checksums of the tiles' bytes (XXH3, 64 bits).
@@ -36,10 +36,10 @@ pub(crate) struct Header {
 }
 
 /// The name of the type in safetensors files.
-fn type_name(element: ElementType) -> &'static str {
+fn type_name(element: RealType) -> &'static str {
     match element {
-        ElementType::F32 => "F32",
-        ElementType::F64 => "F64",
+        RealType::F32 => "F32",
+        RealType::F64 => "F64",
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn bytes_before_tiles(start: &[u8], length: u64) -> Result<usize, Str
 }
 
 /// Bytes of a tile; `None` beyond 64 bits.
-pub(crate) fn tile_bytes(tile: &Tile, element: ElementType) -> Option<u64> {
+pub(crate) fn tile_bytes(tile: &Tile, element: RealType) -> Option<u64> {
     (tile.place().numbers()? as u64).checked_mul(element.bytes())
 }
 
@@ -180,7 +180,7 @@ impl Parsed {
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("its header says '{text}' for a number"));
         let (step, writer) = (number(&metadata.step)?, number(&metadata.writer)?);
         let kind = self.entries.first().map_or("", |(_, entry)| &entry.dtype);
-        let element = [ElementType::F32, ElementType::F64].into_iter().find(|element| type_name(*element) == kind);
+        let element = [RealType::F32, RealType::F64].into_iter().find(|element| type_name(*element) == kind);
         let element = element.ok_or_else(|| format!("its numbers are of type '{kind}', not F32 or F64"))?;
         let (mut tiles, mut start) = (Vec::with_capacity(self.entries.len()), 0);
         for (name, entry) in &self.entries {
@@ -230,7 +230,7 @@ mod tests {
         };
         let tiles =
             vec![tile("a.weight", Quantity::Value, 0, 32, 2, 3), tile("a.weight", Quantity::SecondMoment, 7, 0, 1, 5)];
-        Header { step: 10, writer: 3, element: ElementType::F32, tiles, checksums: vec![1, u64::MAX] }
+        Header { step: 10, writer: 3, element: RealType::F32, tiles, checksums: vec![1, u64::MAX] }
     }
 
     #[test]

@@ -22,12 +22,12 @@
 //!
 //! ```
 //! use quadrille_checkpoint::{About, Checkpoint, Draft, Quantity, TensorShape, Tile};
-//! # use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
+//! # use quadrille_spec::{RealType, Layout, LayoutRequest, Model};
 //! # use serde_json::Value;
 //! # let model = Model::gpt(1, 12, 3, 7, 4);
 //! # let layout = Layout::new(&model, &LayoutRequest::new("x=1".parse()?, 2))?;
 //! # let about = About {
-//! #     model, layout, dtype: ElementType::F32, step: 10, samples: 20, tokens: 80, seed: 1,
+//! #     model, layout, dtype: RealType::F32, step: 10, samples: 20, tokens: 80, seed: 1,
 //! #     hyper: Value::Null, data: Value::Null, run: Value::Null, hugging_face: None,
 //! # };
 //! # let folder = tempfile::tempdir()?;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use quadrille_spec::{ElementType, ModelFile};
+use quadrille_spec::{RealType, ModelFile};
 use serde::{Deserialize, Serialize};
 
 use crate::about::AboutText;
@@ -56,7 +56,7 @@ pub(crate) struct ListedTile {
 
 impl ListedFile {
     /// Bytes of its tiles, which are at its end; `None` if they are more than the file has.
-    pub fn data_bytes(&self, element: ElementType) -> Option<u64> {
+    pub fn data_bytes(&self, element: RealType) -> Option<u64> {
         let tile = |tile: &ListedTile| (tile.place.numbers()? as u64).checked_mul(element.bytes());
         let sum = self.tiles.iter().try_fold(0_u64, |sum, listed| sum.checked_add(tile(listed)?));
         sum.filter(|sum| *sum <= self.bytes)

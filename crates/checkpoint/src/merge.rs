@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use quadrille_spec::ElementType;
+use quadrille_spec::RealType;
 
 use crate::{About, Checkpoint, CheckpointError, Draft, Number, Quantity, TensorShape, Tile};
 
@@ -10,7 +10,7 @@ use crate::{About, Checkpoint, CheckpointError, Draft, Number, Quantity, TensorS
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Merge {
     /// Type of the written numbers; `None`: as they are. Rounds where f32 is asked for and f64 is stored.
-    pub dtype: Option<ElementType>,
+    pub dtype: Option<RealType>,
     /// Leaves the optimizer's moments out.
     pub weights_only: bool,
 }
@@ -26,8 +26,8 @@ pub fn merge(checkpoint: Checkpoint, target: &Path, options: Merge) -> Result<Pa
     let draft = Draft::begin_alone(target, about.step)?;
     let source = checkpoint.rounding();
     let written = match dtype {
-        ElementType::F32 => write_whole::<f32>(&source, &draft, options.weights_only),
-        ElementType::F64 => write_whole::<f64>(&source, &draft, options.weights_only),
+        RealType::F32 => write_whole::<f32>(&source, &draft, options.weights_only),
+        RealType::F64 => write_whole::<f64>(&source, &draft, options.weights_only),
     };
     let committed = written.and_then(|()| draft.commit_in_place(&about, source.tensors(), &[0]));
     if committed.is_err() {

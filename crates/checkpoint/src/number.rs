@@ -1,6 +1,6 @@
 //! The types of stored numbers.
 
-use quadrille_spec::ElementType;
+use quadrille_spec::RealType;
 
 mod sealed {
     pub trait Sealed {}
@@ -11,7 +11,7 @@ mod sealed {
 /// A type that tensors are stored in and read as.
 pub trait Number: sealed::Sealed + Copy + Send + Sync + 'static {
     /// Its name.
-    const TYPE: ElementType;
+    const TYPE: RealType;
 
     /// Exact.
     fn from_f32(number: f32) -> Self;
@@ -27,7 +27,7 @@ pub trait Number: sealed::Sealed + Copy + Send + Sync + 'static {
 }
 
 impl Number for f32 {
-    const TYPE: ElementType = ElementType::F32;
+    const TYPE: RealType = RealType::F32;
 
     fn from_f32(number: f32) -> Self {
         number
@@ -51,7 +51,7 @@ impl Number for f32 {
 }
 
 impl Number for f64 {
-    const TYPE: ElementType = ElementType::F64;
+    const TYPE: RealType = RealType::F64;
 
     fn from_f32(number: f32) -> Self {
         number.into()
@@ -75,14 +75,14 @@ impl Number for f64 {
 }
 
 /// Reads numbers that are stored as `stored` into `out`, as many as there is room for.
-pub(crate) fn decode<T: Number>(stored: ElementType, bytes: &[u8], out: &mut [T]) {
+pub(crate) fn decode<T: Number>(stored: RealType, bytes: &[u8], out: &mut [T]) {
     match stored {
-        ElementType::F32 => {
+        RealType::F32 => {
             for (number, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
                 *number = T::from_f32(f32::from_le_bytes(*bytes));
             }
         }
-        ElementType::F64 => {
+        RealType::F64 => {
             for (number, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
                 *number = T::rounded(f64::from_le_bytes(*bytes));
             }
@@ -91,10 +91,10 @@ pub(crate) fn decode<T: Number>(stored: ElementType, bytes: &[u8], out: &mut [T]
 }
 
 /// How many of the stored numbers are infinite or not numbers.
-pub(crate) fn not_finite(stored: ElementType, bytes: &[u8]) -> u64 {
+pub(crate) fn not_finite(stored: RealType, bytes: &[u8]) -> u64 {
     let count = match stored {
-        ElementType::F32 => bytes.as_chunks().0.iter().filter(|bytes| !f32::from_le_bytes(**bytes).is_finite()).count(),
-        ElementType::F64 => bytes.as_chunks().0.iter().filter(|bytes| !f64::from_le_bytes(**bytes).is_finite()).count(),
+        RealType::F32 => bytes.as_chunks().0.iter().filter(|bytes| !f32::from_le_bytes(**bytes).is_finite()).count(),
+        RealType::F64 => bytes.as_chunks().0.iter().filter(|bytes| !f64::from_le_bytes(**bytes).is_finite()).count(),
     };
     count as u64
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::PoisonError;
 
-use quadrille_spec::ElementType;
+use quadrille_spec::RealType;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::checkpoint::{StoredTile, size_of_element};
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
             return Err(CheckpointError::OutOfRange { tensor, row, col, end, rows, cols });
         }
         let stored = checkpoint.about().dtype;
-        let narrows = (stored, T::TYPE) == (ElementType::F64, ElementType::F32);
+        let narrows = (stored, T::TYPE) == (RealType::F64, RealType::F32);
         if narrows && !checkpoint.rounding {
             return Err(CheckpointError::Rounding(checkpoint.path().to_path_buf()));
         }

@@ -134,6 +134,7 @@ impl Mover for Host {
                 ElementKind::F32 => reduce::<f32>(how, from, to, n, stream),
                 ElementKind::F64 => reduce::<f64>(how, from, to, n, stream),
                 ElementKind::Bf16 => reduce::<half::bf16>(how, from, to, n, stream),
+                ElementKind::F16 => reduce::<half::f16>(how, from, to, n, stream),
             }
         }
     }

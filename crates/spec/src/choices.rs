@@ -54,7 +54,7 @@ pub enum Activations {
 
 named!(Activations, "activation layout", { "scattered" => Scattered, "replicated" => Replicated });
 
-/// The type of parameters, activations and gradients.
+/// The type in which values are stored: weights, activations, their gradients, logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ElementType {
@@ -62,12 +62,60 @@ pub enum ElementType {
     F32,
     /// 64-bit floating point, for proofs.
     F64,
+    /// The upper 16 bits of an `f32`: its range with 8 significant bits.
+    Bf16,
+    /// IEEE's 16-bit floating point: 11 significant bits, up to 65,504.
+    F16,
 }
 
-named!(ElementType, "element type", { "f32" => F32, "f64" => F64 });
+named!(ElementType, "element type", { "f32" => F32, "f64" => F64, "bf16" => Bf16, "f16" => F16 });
 
 impl ElementType {
     /// Bytes of an element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Bf16 | Self::F16 => 2,
+            Self::F32 | Self::F64 => self.real().bytes(),
+        }
+    }
+
+    /// The type that values are computed in; sums, vectors, masters and moments are of it.
+    pub fn real(self) -> RealType {
+        match self {
+            Self::F32 | Self::Bf16 | Self::F16 => RealType::F32,
+            Self::F64 => RealType::F64,
+        }
+    }
+
+    /// Whether values are stored in fewer bits than they are computed in.
+    pub fn is_narrow(self) -> bool {
+        self.bytes() < self.real().bytes()
+    }
+}
+
+impl From<RealType> for ElementType {
+    fn from(real: RealType) -> Self {
+        match real {
+            RealType::F32 => Self::F32,
+            RealType::F64 => Self::F64,
+        }
+    }
+}
+
+/// A type that is computed in, and that checkpoints hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RealType {
+    /// 32-bit floating point.
+    F32,
+    /// 64-bit floating point, for proofs.
+    F64,
+}
+
+named!(RealType, "type of numbers", { "f32" => F32, "f64" => F64 });
+
+impl RealType {
+    /// Bytes of a number.
     pub fn bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -363,7 +411,8 @@ mod tests {
             assert!("other".parse::<T>().is_err());
         }
         check::<Activations>(&["scattered", "replicated"]);
-        check::<ElementType>(&["f32", "f64"]);
+        check::<ElementType>(&["f32", "f64", "bf16", "f16"]);
+        check::<RealType>(&["f32", "f64"]);
         check::<Linear>(&["pmm", "summa"]);
         check::<Schedule>(&Schedule::ALL.map(|(name, _)| name));
         check::<Recompute>(&["none", "selective", "full", "full:3"]);

@@ -126,8 +126,11 @@ fields! {
         Microbatch "microbatch" <"N"> usize, in microbatch;
         /// Tokens in a sequence [default: as many as the model takes]
         SeqLen "seq-len" <"N"> usize, in seq_len;
-        /// Type of the values: f32 or f64
+        /// Type of the values: f32, f64, or bf16 or f16 with masters in f32
         Dtype "dtype" <"TYPE"> ElementType, in dtype;
+        /// Type in which gradients of weights are summed and sent, e.g. --dtype bf16 --gradients bf16 [default: f32, of
+        /// --dtype f64 f64]
+        Gradients "gradients" <"TYPE"> ElementType, in gradients;
     }
 }
 

@@ -55,6 +55,7 @@ impl Layout {
             microbatch: of_rank / microbatches * z,
             seq_len: tokens,
             dtype: self.dtype,
+            gradients: self.gradients,
         };
         layout.check_sizes(model).map_err(Broken::untried)?;
         Ok(layout)

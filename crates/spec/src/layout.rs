@@ -52,6 +52,8 @@ pub struct LayoutRequest {
     pub seq_len: Option<usize>,
     /// Type of the values.
     pub dtype: ElementType,
+    /// Type of the gradients of weights; `None`: that which values are computed in.
+    pub gradients: Option<ElementType>,
 }
 
 impl LayoutRequest {
@@ -77,6 +79,7 @@ impl LayoutRequest {
             microbatch: None,
             seq_len: None,
             dtype: ElementType::F32,
+            gradients: None,
         }
     }
 
@@ -102,6 +105,12 @@ impl LayoutRequest {
             let ways = [Change::Leave(Field::MicrobatchGroup), Change::to(Field::Schedule, Schedule::Interleaved)];
             let rule = "only the interleaved schedule has groups of microbatches";
             return Err(Broken::new(Field::MicrobatchGroup, group, rule, ways.map(Way::Choice).to_vec()));
+        }
+        let possible = [self.dtype, self.dtype.real().into()];
+        if let Some(gradients) = self.gradients.filter(|gradients| !possible.contains(gradients)) {
+            let rule = format!("values in {} have gradients in {}", self.dtype, one_of(&possible));
+            let ways = vec![Way::Choice(Change::Leave(Field::Gradients))];
+            return Err(Broken::new(Field::Gradients, gradients, rule, ways));
         }
         Ok(())
     }
@@ -149,6 +158,11 @@ impl LayoutRequest {
     }
 }
 
+/// The types, each once.
+fn one_of([first, second]: &[ElementType; 2]) -> String {
+    if first == second { first.to_string() } else { format!("{first} or {second}") }
+}
+
 /// A layout that the model can be trained with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
@@ -190,6 +204,8 @@ pub struct Layout {
     pub seq_len: usize,
     /// Type of the values.
     pub dtype: ElementType,
+    /// Type in which gradients of weights are summed and sent: that of the values, or that in which they are computed.
+    pub gradients: ElementType,
 }
 
 impl Layout {
@@ -246,6 +262,7 @@ impl Layout {
             microbatch: 0,
             seq_len: request.seq_len.unwrap_or(model.seq_len),
             dtype: request.dtype,
+            gradients: request.gradients.unwrap_or(request.dtype.real().into()),
         };
         layout.check_pieces(model)?;
         let even = || EvenPieces::new(model.layers(), size(Axis::Pipe), request.chunks).blocks().collect();

@@ -41,6 +41,7 @@ impl LayoutFile {
             Field::SummaPanels => layout.linear == Linear::Summa,
             Field::MicrobatchGroup => layout.schedule == Schedule::Interleaved,
             Field::Dtype => false,
+            Field::Gradients => layout.gradients != layout.dtype.real().into(),
             _ => true,
         });
         Self { said: said.map(|field| (field, field.of(layout))).collect() }

@@ -63,7 +63,7 @@ pub use block::{Block, Normalization, Perceptron, Residual};
 pub use block_list::Blocks;
 pub use calibration::{Calibration, MeasuredCollective, MeasuredOperation, RateUnit};
 pub use choices::{
-    Activation, Activations, ElementType, KeepWeights, Linear, Norm, NormPlace, Positions, QkNorm, Recompute,
+    Activation, Activations, ElementType, KeepWeights, Linear, Norm, NormPlace, Positions, QkNorm, RealType, Recompute,
     ResidualOrder, RotaryRule, Schedule, Zero,
 };
 pub use classic::Classic;

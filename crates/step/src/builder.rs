@@ -197,7 +197,10 @@ impl<'a> Builder<'a> {
         initial: Initial,
         decay: bool,
     ) -> Result<ParameterId, StepError> {
-        let value = self.weight_value(name.clone(), shape, sharding, Home::PARAMETERS)?;
+        // What decays is a matrix or a table.
+        let (stored, of_gradient) =
+            if decay { (Home::WEIGHTS, Home::GRADIENTS) } else { (Home::VECTORS, Home::VECTOR_GRADIENTS) };
+        let value = self.weight_value(name.clone(), shape, sharding, stored)?;
         let updated = self.shard_inside(format!("{name} shard"), value)?;
         if self.purpose != Purpose::Training {
             return Ok(self.push_parameter(name, shape, initial, decay, [value, value, updated, updated]));
@@ -207,10 +210,10 @@ impl<'a> Builder<'a> {
         let gradient_name = format!("d {name}");
         let (gradient, reduced) = if by_product && self.shards_gradients() {
             let shard = self.values[updated.0].sharding;
-            let gradient = self.weight_value(gradient_name, shape, shard, Home::GRADIENTS)?;
+            let gradient = self.weight_value(gradient_name, shape, shard, of_gradient)?;
             (gradient, gradient)
         } else {
-            let gradient = self.weight_value(gradient_name.clone(), shape, sharding, Home::GRADIENTS)?;
+            let gradient = self.weight_value(gradient_name.clone(), shape, sharding, of_gradient)?;
             (gradient, self.shard_inside(format!("{gradient_name} shard"), gradient)?)
         };
         Ok(self.push_parameter(name, shape, initial, decay, [value, gradient, reduced, updated]))

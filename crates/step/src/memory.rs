@@ -7,7 +7,7 @@ use quadrille_spec::{MemoryClass, MemoryLedger};
 use crate::folded::{FoldedProgram, FoldedStage};
 use crate::program::Section;
 use crate::schedule::Step;
-use crate::{Formats, Message, StageProgram, StorageId};
+use crate::{Message, StageProgram, StorageId, ValueId};
 
 /// Walks the steps of the stage, then the update. AdamW keeps its states of each element that it updates.
 pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
@@ -47,9 +47,15 @@ impl StageProgram {
 
     /// Bytes of the optimizer's states on a rank: moments, and master copies where there are any.
     fn optimizer_bytes(&self) -> u64 {
-        let Formats { masters, moments, .. } = self.practice.formats;
-        let updated = self.parameters.iter().filter(|_| self.trains());
-        updated.map(|parameter| self.value(parameter.updated).local_elements as u64 * (masters + moments)).sum()
+        let updated = self.parameters.iter().map(|parameter| parameter.updated).filter(|_| self.trains());
+        let states = |updated| self.master_bytes(updated) + self.practice.formats.moments;
+        updated.map(|updated| self.value(updated).local_elements as u64 * states(updated)).sum()
+    }
+
+    /// Bytes of an element's master copy; 0 of what is its own master.
+    pub fn master_bytes(&self, parameter: ValueId) -> u64 {
+        let masters = self.practice.formats.masters;
+        if self.element_bytes(parameter) < masters { masters } else { 0 }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a framework does in a layout beyond what the layout says: how numbers are stored, what is kept, and when it is sent.
 //! This program's engine has a practice like others.
 
-use quadrille_spec::ElementType;
+use quadrille_spec::{ElementType, Layout};
 
 use crate::Format;
 
@@ -37,19 +37,25 @@ pub struct Practice {
 pub struct Formats {
     /// Activations and their gradients, and what is packed of them.
     pub values: u64,
-    /// Parameters as they are stored.
+    /// Matrices and tables as they are stored.
     pub weights: u64,
+    /// Parameters of norms and biases.
+    pub vectors: u64,
     /// What is gathered of a parameter over z.
     pub gathered: u64,
-    /// Gradients in which microbatches are summed.
+    /// Gradients of matrices and tables, in which microbatches are summed.
     pub gradients: u64,
-    /// Gradients on their way.
+    /// The same on their way.
     pub sent: u64,
+    /// Gradients of vectors.
+    pub vector_gradients: u64,
+    /// The same on their way.
+    pub sent_vectors: u64,
     /// Sums over rows.
     pub sums: u64,
     /// Logits, with their copies at the worst moment of the loss.
     pub logits: u64,
-    /// Master copies of the parameters that a rank updates, if those are not the parameters themselves.
+    /// Master copies of parameters that are stored in fewer bytes; others are their own masters.
     pub masters: u64,
     /// Both moments of a parameter that a rank updates.
     pub moments: u64,
@@ -66,19 +72,24 @@ pub struct Formats {
 }
 
 impl Formats {
-    /// Everything in one type, as this program's engine has it; nothing is kept that can be drawn or computed again.
-    pub fn of(dtype: ElementType) -> Self {
-        let bytes = dtype.bytes();
+    /// As this program's engine stores numbers whose values are of type `dtype` and whose gradients of weights are of type
+    /// `gradients`. What is computed in stores the sums over rows, all vectors, masters and moments. Nothing is kept that can
+    /// be drawn or computed again.
+    pub fn of(dtype: ElementType, gradients: ElementType) -> Self {
+        let (values, real, gradients) = (dtype.bytes(), dtype.real().bytes(), gradients.bytes());
         Self {
-            values: bytes,
-            weights: bytes,
-            gathered: bytes,
-            gradients: bytes,
-            sent: bytes,
-            sums: bytes,
-            logits: bytes,
-            masters: 0,
-            moments: 2 * bytes,
+            values,
+            weights: values,
+            vectors: real,
+            gathered: values,
+            gradients,
+            sent: gradients,
+            vector_gradients: real,
+            sent_vectors: real,
+            sums: real,
+            logits: values,
+            masters: if dtype.is_narrow() { real } else { 0 },
+            moments: 2 * real,
             masks: 0,
             scores: 0,
             scores_meanwhile: 0,
@@ -87,13 +98,13 @@ impl Formats {
         }
     }
 
-    /// Whether all numbers are of one type, whatever is kept of them: as an engine has them.
-    pub fn are_of(&self, dtype: ElementType) -> bool {
-        let own = Self::of(dtype);
+    /// Whether an engine that stores numbers as `own` can run programs with these: they differ in what is kept alone, and
+    /// that is of values.
+    pub fn run_as(&self, own: &Self) -> bool {
         let keeps = [self.masks, self.scores, self.scores_meanwhile, self.norms, self.gates];
         let Self { masks, scores, scores_meanwhile, norms, gates, .. } = *self;
         keeps.iter().all(|bytes| [0, own.values].contains(bytes))
-            && *self == Self { masks, scores, scores_meanwhile, norms, gates, ..own }
+            && *self == Self { masks, scores, scores_meanwhile, norms, gates, ..*own }
     }
 
     /// Bytes of an element that is for this.
@@ -101,9 +112,12 @@ impl Formats {
         match format {
             Format::Values => self.values,
             Format::Weights => self.weights,
+            Format::Vectors => self.vectors,
             Format::Gathered => self.gathered,
             Format::Gradients => self.gradients,
             Format::Sent => self.sent,
+            Format::VectorGradients => self.vector_gradients,
+            Format::SentVectors => self.sent_vectors,
             Format::Sums => self.sums,
             Format::Logits => self.logits,
             Format::Masks => self.masks,
@@ -116,10 +130,10 @@ impl Formats {
 }
 
 impl Practice {
-    /// This program's engine with values of a type.
-    pub fn of(dtype: ElementType) -> Self {
+    /// This program's engine.
+    pub fn of(layout: &Layout) -> Self {
         Self {
-            formats: Formats::of(dtype),
+            formats: Formats::of(layout.dtype, layout.gradients),
             gathers_inputs_again: false,
             makes_scores_again: false,
             repeats_whole_segments: false,

@@ -169,7 +169,7 @@ impl StepProgram {
     /// # Errors
     /// A dimension that its axes do not divide; a step too large to be counted.
     pub fn new(model: &Model, layout: &Layout) -> Result<Self, StepError> {
-        Self::with_practice(model, layout, Practice::of(layout.dtype))
+        Self::with_practice(model, layout, Practice::of(layout))
     }
 
     /// The same by another practice: what a framework other than this program's engine would run. An engine runs it if its
@@ -193,7 +193,7 @@ impl StepProgram {
         let pipeline = Pipeline::of(layout);
         schedule::check(lists, pipeline, schedule::splits_weight_gradients(layout.schedule))?;
         let steps = schedule::steps(lists, pipeline)?;
-        Self::of_steps(model, layout, Purpose::Training, Practice::of(layout.dtype), steps)
+        Self::of_steps(model, layout, Purpose::Training, Practice::of(layout), steps)
     }
 
     /// The forward passes of [`StepProgram::new`] alone, in the schedule's order of forward passes, without dropout, and
@@ -204,7 +204,7 @@ impl StepProgram {
     /// # Errors
     /// As [`StepProgram::new`].
     pub fn evaluation(model: &Model, layout: &Layout) -> Result<Self, StepError> {
-        Self::build(&Model { dropout: 0.0, ..model.clone() }, layout, Purpose::Evaluation, Practice::of(layout.dtype))
+        Self::build(&Model { dropout: 0.0, ..model.clone() }, layout, Purpose::Evaluation, Practice::of(layout))
     }
 
     /// A pass of generation: `layout.seq_len` tokens of each sequence, behind those in the cache. The layout is one of
@@ -219,7 +219,7 @@ impl StepProgram {
             &Model { dropout: 0.0, ..model.clone() },
             layout,
             Purpose::Generation(generation),
-            Practice::of(layout.dtype),
+            Practice::of(layout),
         )
     }
 
@@ -366,6 +366,7 @@ impl StageProgram {
     pub fn sent_element_bytes(&self, collective: &Collective) -> u64 {
         match self.format(collective.output) {
             Format::Gradients => self.practice.formats.sent,
+            Format::VectorGradients => self.practice.formats.sent_vectors,
             _ => self.element_bytes(collective.output),
         }
     }

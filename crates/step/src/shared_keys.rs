@@ -38,8 +38,11 @@ impl Builder<'_> {
         let (Some(SharedKeys { copies, .. }), Layer::Block(index)) = (shared, layer) else { return Ok(None) };
         let (name, sharding) = (self.values[gradient.0].name.clone(), *self.sharding(gradient));
         let (shape, block) = ([self.shape(gradient)[0], self.keys_values_extent(index, false)], self.block_kind(index));
-        let packed =
-            self.weight_value(format!("{name} of keys and values"), shape, sharding, Home::buffer(Format::Sent))?;
+        let format = match self.home(gradient).format {
+            Format::VectorGradients => Format::SentVectors,
+            _ => Format::Sent,
+        };
+        let packed = self.weight_value(format!("{name} of keys and values"), shape, sharding, Home::buffer(format))?;
         let sum = Collective {
             kind: CollectiveKind::AllReduce,
             axes: Axis::X.only(),

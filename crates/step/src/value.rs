@@ -46,14 +46,20 @@ pub struct Value {
 pub enum Format {
     /// Activations, their gradients, and what is packed of them.
     Values,
-    /// Parameters as they are stored.
+    /// Matrices and tables as they are stored.
     Weights,
+    /// Parameters of norms and biases as they are stored.
+    Vectors,
     /// What is gathered of parameters.
     Gathered,
-    /// Gradients of parameters.
+    /// Gradients of matrices and tables.
     Gradients,
-    /// The same on their way: before they are reduced.
+    /// Gradients of vectors.
+    VectorGradients,
+    /// Gradients of matrices and tables on their way: before they are reduced.
     Sent,
+    /// Gradients of vectors on their way.
+    SentVectors,
     /// Sums over rows: statistics of norms and of the softmax, maxima.
     Sums,
     /// Logits, and their gradients in their place.
@@ -81,10 +87,12 @@ impl Home {
     pub const ACTIVATIONS: Self = Self { class: MemoryClass::Activations, format: Format::Values };
     /// Statistics that are kept for the backward pass.
     pub const STATISTICS: Self = Self { class: MemoryClass::Activations, format: Format::Sums };
-    pub const PARAMETERS: Self = Self { class: MemoryClass::Parameters, format: Format::Weights };
+    pub const WEIGHTS: Self = Self { class: MemoryClass::Parameters, format: Format::Weights };
+    pub const VECTORS: Self = Self { class: MemoryClass::Parameters, format: Format::Vectors };
     pub const GATHERED_WEIGHTS: Self = Self { class: MemoryClass::GatheredWeights, format: Format::Gathered };
     pub const LOGITS: Self = Self { class: MemoryClass::Activations, format: Format::Logits };
     pub const GRADIENTS: Self = Self { class: MemoryClass::Gradients, format: Format::Gradients };
+    pub const VECTOR_GRADIENTS: Self = Self { class: MemoryClass::Gradients, format: Format::VectorGradients };
 
     /// A buffer for numbers of this format.
     pub fn buffer(format: Format) -> Self {

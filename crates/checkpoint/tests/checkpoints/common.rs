@@ -9,16 +9,16 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 use quadrille_checkpoint::{About, CheckpointError, Draft, Number, Quantity, TensorShape, Tile};
-use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
+use quadrille_spec::{RealType, Layout, LayoutRequest, Model};
 use serde_json::json;
 
 /// A description of some run.
-pub fn about(step: u64, dtype: ElementType) -> About {
+pub fn about(step: u64, dtype: RealType) -> About {
     let model = Model::gpt(2, 24, 3, 17, 12).reshaped(|m| {
         m.dropout = 0.1;
         m.norm_epsilon = 1e-5;
     });
-    let request = LayoutRequest { dtype, ..LayoutRequest::new("x=3,y=2,data=2".parse().unwrap(), 8) };
+    let request = LayoutRequest { dtype: dtype.into(), ..LayoutRequest::new("x=3,y=2,data=2".parse().unwrap(), 8) };
     About {
         layout: Layout::new(&model, &request).unwrap(),
         model,

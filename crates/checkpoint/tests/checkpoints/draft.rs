@@ -5,7 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use quadrille_checkpoint::{Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
-use quadrille_spec::ElementType;
+use quadrille_spec::RealType;
 
 use crate::common::{about, message, small};
 
@@ -25,7 +25,7 @@ fn commit(folder: &Path, tiles: &[Tile], shapes: &[TensorShape], writers: &[usiz
         Draft::begin(folder, 1).unwrap().write(writer, &[(tile.clone(), part)]).unwrap();
     }
     let draft = Draft::begin(folder, 1).unwrap();
-    let path = draft.commit(&about(1, ElementType::F32), shapes, writers).map_err(|error| message(&error))?;
+    let path = draft.commit(&about(1, RealType::F32), shapes, writers).map_err(|error| message(&error))?;
     Ok(Checkpoint::open(&path).unwrap())
 }
 
@@ -99,10 +99,10 @@ fn a_description_that_could_not_be_read_back() {
         let error = message(&begin().commit(&about, &tensors, &[0]).unwrap_err());
         assert!(error.contains(words), "{error}");
     };
-    let good = about(1, ElementType::F32);
-    refused(about(2, ElementType::F32), "it was begun as step 1 and is about step 2");
+    let good = about(1, RealType::F32);
+    refused(about(2, RealType::F32), "it was begun as step 1 and is about step 2");
     refused(
-        about(1, ElementType::F64),
+        about(1, RealType::F64),
         "it is of step 1, rank 0, in f32, and the checkpoint of step 1, rank 0, in f64",
     );
     let model = good.model.reshaped(|m| m.heads = 5);
@@ -130,7 +130,7 @@ proptest! {
         let place = place.index(bytes.len());
         bytes[place] ^= 1_u8 << bit;
         fs::write(&file, bytes).unwrap();
-        let result = draft.commit(&about(1, ElementType::F32), &small(3, 4).tensors, &[0]);
+        let result = draft.commit(&about(1, RealType::F32), &small(3, 4).tensors, &[0]);
         let result = result.and_then(|path| Checkpoint::open(&path)?.whole::<f32>("x", Quantity::Value));
         let expected = small(3, 4).tiles_of::<f32>(0).into_iter().flat_map(|(_, numbers)| numbers.into_owned());
         match result {

@@ -7,14 +7,14 @@ use std::path::Path;
 use crate::common::{Tiling, about, number, tilings};
 use proptest::prelude::*;
 use quadrille_checkpoint::{Checkpoint, CheckpointError, Merge, Number, Quantity, TensorShape, merge};
-use quadrille_spec::ElementType;
+use quadrille_spec::RealType;
 
 /// Every number by [`Checkpoint::whole`], and pieces of rows by [`Checkpoint::read`], from several threads.
 fn check<S: Number, T: Number + PartialEq + std::fmt::Debug>(checkpoint: &Checkpoint, tiling: &Tiling) {
     let stored = |tensor, quantity, row, col| {
         // Through the stored type, then into the type that is read.
         let number = number(tensor, quantity, row, col);
-        if S::TYPE == ElementType::F32 { T::from_f32(number as f32) } else { T::rounded(number) }
+        if S::TYPE == RealType::F32 { T::from_f32(number as f32) } else { T::rounded(number) }
     };
     let quantities = || Quantity::ALL.into_iter().filter(|quantity| checkpoint.has(*quantity));
     std::thread::scope(|scope| {
@@ -51,7 +51,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = if double { tiling.write::<f64>(folder.path(), 7) } else { tiling.write::<f32>(folder.path(), 7) };
         let path = path.unwrap();
-        let dtype = if double { ElementType::F64 } else { ElementType::F32 };
+        let dtype = if double { RealType::F64 } else { RealType::F32 };
         let open = || Checkpoint::open(&path).unwrap();
         let checkpoint = open();
         prop_assert_eq!(checkpoint.about(), &about(7, dtype));
@@ -68,7 +68,7 @@ proptest! {
         prop_assert_eq!(summary.not_finite, []);
         // Merged: the same numbers in one file, a tile each.
         let merged = folder.path().join("merged");
-        let options = Merge { dtype: Some(ElementType::F32), weights_only };
+        let options = Merge { dtype: Some(RealType::F32), weights_only };
         prop_assert_eq!(merge(open(), &merged, options).unwrap(), merged.clone());
         let merged = Checkpoint::open(&merged).unwrap();
         let both = !weights_only && checkpoint.has(Quantity::SecondMoment);
@@ -109,7 +109,7 @@ fn one(numbers: &[f64]) -> (tempfile::TempDir, Checkpoint) {
     };
     let draft = quadrille_checkpoint::Draft::begin(folder.path(), 1).unwrap();
     draft.write(0, &[(tile, numbers.into())]).unwrap();
-    let path = draft.commit(&about(1, ElementType::F64), &[shape], &[0]).unwrap();
+    let path = draft.commit(&about(1, RealType::F64), &[shape], &[0]).unwrap();
     let checkpoint = Checkpoint::open(&path).unwrap();
     (folder, checkpoint)
 }
@@ -140,7 +140,7 @@ fn numbers_that_are_none_survive_and_are_counted() {
     let not_finite = &checkpoint.verify().unwrap().not_finite[0];
     assert_eq!((not_finite.tensor.as_str(), not_finite.numbers), ("x", 2));
     // They were infinite before rounding.
-    merge(checkpoint, &folder.path().join("m"), Merge { dtype: Some(ElementType::F32), weights_only: true }).unwrap();
+    merge(checkpoint, &folder.path().join("m"), Merge { dtype: Some(RealType::F32), weights_only: true }).unwrap();
 }
 
 #[test]

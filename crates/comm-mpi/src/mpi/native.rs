@@ -205,7 +205,7 @@ fn datatype(kind: ElementKind) -> ffi::MPI_Datatype {
     // SAFETY: constants of the library.
     unsafe {
         match kind {
-            ElementKind::Bf16 => ffi::RSMPI_UINT16_T,
+            ElementKind::Bf16 | ElementKind::F16 => ffi::RSMPI_UINT16_T,
             ElementKind::F32 => ffi::RSMPI_FLOAT,
             ElementKind::F64 => ffi::RSMPI_DOUBLE,
         }
@@ -218,9 +218,11 @@ fn operator(library: &mut Library, kind: ElementKind, reduction: Reduction) -> R
         // SAFETY: a constant of the library.
         (Reduction::Sum, ElementKind::F32 | ElementKind::F64) => return Ok(unsafe { ffi::RSMPI_SUM }),
         (Reduction::Sum, ElementKind::Bf16) => add::<half::bf16>,
+        (Reduction::Sum, ElementKind::F16) => add::<half::f16>,
         (Reduction::Max, ElementKind::F32) => greatest::<f32>,
         (Reduction::Max, ElementKind::F64) => greatest::<f64>,
         (Reduction::Max, ElementKind::Bf16) => greatest::<half::bf16>,
+        (Reduction::Max, ElementKind::F16) => greatest::<half::f16>,
     };
     library.operator((kind, reduction), own)
 }
@@ -232,7 +234,7 @@ unsafe extern "C" fn add<T: Element>(
     _: *mut ffi::MPI_Datatype,
 ) {
     // SAFETY: the library passes two buffers of so many elements.
-    unsafe { combine::<T>(from, into, count, |a, b| a + b) }
+    unsafe { combine::<T>(from, into, count, |a, b| T::rounded(a.wide() + b.wide())) }
 }
 
 unsafe extern "C" fn greatest<T: Element>(

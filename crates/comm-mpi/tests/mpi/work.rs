@@ -78,6 +78,7 @@ fn algorithm(algorithm: Algorithm) -> ExitCode {
         }
         for elements in [37, 65_537] {
             collectives::<half::bf16>(context, elements, |value| half::bf16::from_f32(value as f32))?;
+            collectives::<half::f16>(context, elements, |value| half::f16::from_f32(value as f32))?;
         }
         for elements in [5, 16_384, 16_385] {
             collectives::<f64>(context, elements, |value| value as f64)?;

@@ -24,10 +24,10 @@ pub(crate) unsafe fn reduce<T: Element>(
     n: usize,
     stream: bool,
 ) -> usize {
-    let add = |a: T, b: T| a + b;
+    let add = |a: T::Wide, b: T::Wide| a + b;
     // Keeps a NaN on either side: no comparison with NaN holds, and NaN alone differs from itself.
     #[allow(clippy::eq_op)]
-    let max = |a: T, b: T| if b > a || b != b { b } else { a };
+    let max = |a: T::Wide, b: T::Wide| if b > a || b != b { b } else { a };
     // SAFETY: the caller's.
     unsafe {
         match reduction {
@@ -46,7 +46,7 @@ unsafe fn fold<T: Element>(
     destinations: &[*mut T],
     n: usize,
     stream: bool,
-    combine: impl Fn(T, T) -> T,
+    combine: impl Fn(T::Wide, T::Wide) -> T::Wide,
 ) -> usize {
     #[cfg(target_arch = "x86_64")]
     {
@@ -56,7 +56,7 @@ unsafe fn fold<T: Element>(
             d: &[*mut T],
             n: usize,
             stream: bool,
-            f: impl Fn(T, T) -> T,
+            f: impl Fn(T::Wide, T::Wide) -> T::Wide,
         ) -> usize {
             // SAFETY: the caller's.
             unsafe { fold_tiles(s, d, n, stream, f) }
@@ -67,7 +67,7 @@ unsafe fn fold<T: Element>(
             d: &[*mut T],
             n: usize,
             stream: bool,
-            f: impl Fn(T, T) -> T,
+            f: impl Fn(T::Wide, T::Wide) -> T::Wide,
         ) -> usize {
             // SAFETY: the caller's.
             unsafe { fold_tiles(s, d, n, stream, f) }
@@ -95,20 +95,24 @@ unsafe fn fold_tiles<T: Element>(
     destinations: &[*mut T],
     n: usize,
     stream: bool,
-    combine: impl Fn(T, T) -> T,
+    combine: impl Fn(T::Wide, T::Wide) -> T::Wide,
 ) -> usize {
-    let (mut results, mut stored) = ([T::default(); TILE], 0);
+    let (mut results, mut room, mut stored) = ([T::Wide::default(); TILE], [T::default(); TILE], 0);
     for start in (0..n).step_by(TILE) {
         let results = &mut results[..TILE.min(n - start)];
         // SAFETY: the tile lies within the `n` elements; `results` is this function's own.
         unsafe {
-            copy_nonoverlapping(sources[0].add(start), results.as_mut_ptr(), results.len());
+            let first = sources[0].add(start);
+            for (i, result) in results.iter_mut().enumerate() {
+                *result = (*first.add(i)).wide();
+            }
             for source in &sources[1..] {
                 let source = source.add(start);
                 for (i, result) in results.iter_mut().enumerate() {
-                    *result = combine(*result, *source.add(i));
+                    *result = combine(*result, (*source.add(i)).wide());
                 }
             }
+            let results = T::all_rounded(results, &mut room);
             for destination in destinations {
                 stored += copy(results.as_ptr(), destination.add(start), results.len(), stream);
             }
@@ -224,10 +228,10 @@ mod tests {
         for sources in 1..=4 {
             let from: Vec<Vec<T>> = (0..sources).map(|seed| numbers(seed, 6 * TILE)).collect();
             let addresses: Vec<*const T> = from.iter().map(Vec::as_ptr).collect();
-            let sum = |a: T, b: T| a + b;
-            let most = |a: T, b: T| if b > a { b } else { a };
-            for (how, combine) in [(Reduction::Sum, sum as fn(T, T) -> T), (Reduction::Max, most)] {
-                let expected = |i: usize| from.iter().map(|from| from[i]).reduce(combine).unwrap();
+            let sum = |a: T::Wide, b: T::Wide| a + b;
+            let most = |a: T::Wide, b: T::Wide| if b > a { b } else { a };
+            for (how, combine) in [(Reduction::Sum, sum as fn(_, _) -> T::Wide), (Reduction::Max, most)] {
+                let expected = |i: usize| T::rounded(from.iter().map(|from| from[i].wide()).reduce(combine).unwrap());
                 // SAFETY: as in `check_copy`; the second destination is as long as what it is asked to hold.
                 everywhere(expected, |to, n, stream| unsafe {
                     let mut second = vec![guard::<T>(); n];
@@ -252,5 +256,19 @@ mod tests {
         check_reduce::<f32>();
         check_reduce::<f64>();
         check_reduce::<half::bf16>();
+    }
+
+    /// In 8 bits 256 + 1 is 256 again, and so it is after another 1; in f16 2048 + 1 is 2048.
+    #[test]
+    fn sums_of_sixteen_bits_are_rounded_once() {
+        fn sum<T: Element + std::fmt::Debug>(numbers: [f32; 3], expected: f32, from_f32: impl Fn(f32) -> T) {
+            let numbers = numbers.map(|number| [from_f32(number)]);
+            let (sources, mut out) = (numbers.each_ref().map(|number| number.as_ptr()), [T::default()]);
+            // SAFETY: an element at each address.
+            unsafe { reduce(Reduction::Sum, &sources, &[out.as_mut_ptr()], 1, false) };
+            assert!(out[0] == from_f32(expected), "{:?}", out[0]);
+        }
+        sum([256.0, 1.0, 1.0], 258.0, half::bf16::from_f32);
+        sum([2048.0, 1.0, 1.0], 2050.0, half::f16::from_f32);
     }
 }

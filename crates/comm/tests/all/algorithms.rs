@@ -1,7 +1,7 @@
 //! Every algorithm between thread ranks, against a plain reduction: any number of ranks, odd sizes, sizes below the number
 //! of ranks, empty buffers, all element types; and the bits that do not depend on chance.
 
-use half::bf16;
+use half::{bf16, f16};
 use quadrille_comm::{Element, Group, JobOptions, RankContext, Reduction, run_ranks};
 use quadrille_spec::{Algorithm, Choice, Nodes, Routing};
 
@@ -34,6 +34,16 @@ impl Number for f64 {
 impl Number for bf16 {
     fn of(value: usize) -> Self {
         bf16::from_f32(value as f32)
+    }
+
+    fn value(self) -> usize {
+        self.to_f32() as usize
+    }
+}
+
+impl Number for f16 {
+    fn of(value: usize) -> Self {
+        f16::from_f32(value as f32)
     }
 
     fn value(self) -> usize {
@@ -117,6 +127,7 @@ fn every_algorithm_equals_a_plain_reduction() {
             check::<f32>(ranks, ranks, algorithm, &[0, 1, ranks.saturating_sub(1), 29]);
             check::<f64>(ranks, ranks, algorithm, &[0, 7]);
             check::<bf16>(ranks, ranks, algorithm, &[3, 16]);
+            check::<f16>(ranks, ranks, algorithm, &[5]);
         }
         for per_node in (2..ranks).filter(|per_node| ranks.is_multiple_of(*per_node)) {
             check::<f32>(ranks, per_node, Algorithm::Hierarchical, &[0, 1, 29]);

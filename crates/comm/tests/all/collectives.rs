@@ -15,7 +15,7 @@ fn on_ranks<R: Send>(
         .unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-trait Sample: Element + std::fmt::Debug {
+trait Sample: Element + std::ops::Add<Output = Self> + std::fmt::Debug {
     fn from_f64(value: f64) -> Self;
 }
 impl Sample for f32 {

@@ -53,7 +53,7 @@ impl Framework {
     /// The layout as its program has it, and what it does in it.
     fn runs(&self, model: &Model, layout: &Layout) -> (Layout, Practice) {
         match self.is_own() {
-            true => (layout.clone(), Practice::of(layout.dtype)),
+            true => (layout.clone(), Practice::of(layout)),
             false => (self.layout(layout), self.practice(model, layout)),
         }
     }
@@ -103,9 +103,12 @@ impl Framework {
         Formats {
             values,
             weights: states.weight,
+            vectors: states.weight,
             gathered: states.gathered_weight,
             gradients: states.gradient,
             sent: states.sent_gradient,
+            vector_gradients: states.gradient,
+            sent_vectors: states.sent_gradient,
             sums: values,
             logits: self.loss_bytes,
             masters,

@@ -4,7 +4,7 @@ use quadrille_spec::{Attention, Axis, Coordinate};
 
 use super::kind::{AdamW, Gemm, Kind};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
-use crate::{Formats, StageProgram, ValueId};
+use crate::{StageProgram, ValueId};
 
 /// What an operation computes and moves on one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -190,9 +190,10 @@ impl<'a> At<'a> {
     pub(super) fn updates(self, op: &AdamW) -> Work {
         let elements = self.program.valid_elements(op.gradient, self.place);
         let computation = Computation::Sweep { elements, arithmetic: 12.0 };
-        let Formats { weights, masters, moments, .. } = self.program.practice.formats;
+        let (stored, masters) = (self.program.element_bytes(op.value), self.program.master_bytes(op.value));
+        let moments = self.program.practice.formats.moments;
         // Where there is a master copy, the weight is written alone.
-        let weight = if masters > 0 { weights } else { 2 * weights };
+        let weight = if masters > 0 { stored } else { 2 * stored };
         let each = self.program.element_bytes(op.gradient) + 2 * (masters + moments) + weight;
         Work { computation, moved: each * self.program.value(op.value).local_elements as u64 }
     }

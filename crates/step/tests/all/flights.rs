@@ -46,7 +46,7 @@ fn check(request: &LayoutRequest, flags: [bool; 5]) -> Result<(), TestCaseError>
         repeats_whole_segments,
         scatters_in_turn,
         reduces_under_backward,
-        ..Practice::of(layout.dtype)
+        ..Practice::of(&layout)
     };
     let program = StepProgram::with_practice(&model, &layout, practice).unwrap();
     for stage in &program.stages {

@@ -63,7 +63,7 @@ proptest! {
             ..LayoutRequest::new(format!("x=2,z=2,data=2,pipe={pipe}").parse().unwrap(), 4 * microbatches)
         };
         let Ok(layout) = Layout::new(&model, &request) else { return Ok(()) };
-        let practice = Practice { reduces_under_backward: eager, ..Practice::of(layout.dtype) };
+        let practice = Practice { reduces_under_backward: eager, ..Practice::of(&layout) };
         let whole = StepProgram::with_practice(&model, &layout, practice).unwrap();
         let mut folded = StepProgram::folded(&model, &layout, practice).unwrap();
         prop_assert!(folded.kinds.len() <= whole.stages.len());
@@ -84,6 +84,6 @@ fn stages_with_equal_blocks_are_one_kind() {
         ..LayoutRequest::new("pipe=6".parse().unwrap(), 12)
     };
     let layout = Layout::new(&model, &request).unwrap();
-    let folded = StepProgram::folded(&model, &layout, Practice::of(layout.dtype)).unwrap();
+    let folded = StepProgram::folded(&model, &layout, Practice::of(&layout)).unwrap();
     assert_eq!(folded.kinds.len(), 3, "the first stage, the last, and all others");
 }
