@@ -38,6 +38,7 @@ mod initial;
 mod ledger;
 mod not_finite;
 mod on_cpu;
+mod optimizer;
 mod options;
 mod pipeline;
 mod random_batch;
@@ -56,7 +57,7 @@ mod tuning;
 mod weights;
 
 pub use backend::{
-    AttentionMask, Backend, Cpu, ElementMask, Gamma, Positions, Statistics, Totals, Update, UpdateRule, View, ViewMut,
+    AttentionMask, Backend, Cpu, ElementMask, Gamma, Kind, Positions, Statistics, Totals, Update, UpdateRule, View, ViewMut,
 };
 pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
 pub use error::EngineError;
@@ -83,7 +84,15 @@ pub use train::train;
 pub use tuning::MatmulChoices;
 pub use weights::Weights;
 
-/// The element types that ranks can train in.
-pub trait Real: quadrille_tensor::Element + quadrille_comm::Element + quadrille_checkpoint::Number {}
+/// What ranks compute in: `f32`, `f64`.
+pub trait Real:
+    quadrille_tensor::Element + quadrille_comm::Element + quadrille_checkpoint::Number + bytemuck::Pod
+{
+}
 
-impl<T: quadrille_tensor::Element + quadrille_comm::Element + quadrille_checkpoint::Number> Real for T {}
+impl<T: quadrille_tensor::Element + quadrille_comm::Element + quadrille_checkpoint::Number + bytemuck::Pod> Real for T {}
+
+/// What ranks store values in: `f32`, `f64`, `bf16`, `f16`.
+pub trait Values: quadrille_tensor::Stored<Real: Real> + quadrille_comm::Element + bytemuck::Pod {}
+
+impl<T: quadrille_tensor::Stored<Real: Real> + quadrille_comm::Element + bytemuck::Pod> Values for T {}

@@ -1,5 +1,6 @@
-//! Work on the processor, in the layout's own type of elements: for both types it is compiled here, once.
+//! Work on the processor, in the layout's own type of elements: for all types it is compiled here, once.
 
+use half::{bf16, f16};
 use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
 
@@ -22,6 +23,8 @@ pub fn train_on_cpu(
     match program.layout.dtype {
         ElementType::F32 => train::<Cpu<f32>>(program, options, batch, validation, on_event),
         ElementType::F64 => train::<Cpu<f64>>(program, options, batch, validation, on_event),
+        ElementType::Bf16 => train::<Cpu<bf16>>(program, options, batch, validation, on_event),
+        ElementType::F16 => train::<Cpu<f16>>(program, options, batch, validation, on_event),
     }
 }
 
@@ -40,6 +43,8 @@ pub fn evaluate_on_cpu(
     match program.layout.dtype {
         ElementType::F32 => evaluate::<Cpu<f32>>(program, options, weights, samples, batch, on_step),
         ElementType::F64 => evaluate::<Cpu<f64>>(program, options, weights, samples, batch, on_step),
+        ElementType::Bf16 => evaluate::<Cpu<bf16>>(program, options, weights, samples, batch, on_step),
+        ElementType::F16 => evaluate::<Cpu<f16>>(program, options, weights, samples, batch, on_step),
     }
 }
 
@@ -58,5 +63,7 @@ pub fn generate_on_cpu(
     match programs.decode.layout.dtype {
         ElementType::F32 => generate::<Cpu<f32>>(programs, options, run, weights, prompts, on_token),
         ElementType::F64 => generate::<Cpu<f64>>(programs, options, run, weights, prompts, on_token),
+        ElementType::Bf16 => generate::<Cpu<bf16>>(programs, options, run, weights, prompts, on_token),
+        ElementType::F16 => generate::<Cpu<f16>>(programs, options, run, weights, prompts, on_token),
     }
 }

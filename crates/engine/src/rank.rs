@@ -9,7 +9,7 @@ use quadrille_comm::{Group, Label, Ledger as Counted, Pending, RankContext};
 use quadrille_spec::{Attention, AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
 use quadrille_step::schedule::Action;
 use quadrille_step::{
-    BlockKind, Layer, Parameter, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes,
+    BlockKind, Formats, Layer, Parameter, Practice, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes,
     empty_axes,
 };
 use quadrille_tensor::{ContextPart, Element};
@@ -21,7 +21,8 @@ use crate::execute::Flight;
 use crate::generate::PassPositions;
 use crate::initial::fill_shard;
 use crate::samples::OwnSamples;
-use crate::slots::{Block, Slots, bytes};
+use crate::optimizer::OptimizerStates;
+use crate::slots::{Block, Slots};
 use crate::{Backend, BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, Shard, Totals, ledger};
 
 /// How long a pass lasts at least.
@@ -51,8 +52,8 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) backend: Rc<B>,
     pub(crate) place: Coordinate,
     pub(crate) slots: Slots<'a, B>,
-    /// Running means of gradients and squared gradients, by parameter.
-    pub(crate) moments: Vec<[B::Buffer; 2]>,
+    /// What the optimizer keeps, by parameter.
+    pub(crate) states: Vec<OptimizerStates<B>>,
     pub(crate) groups: BTreeMap<AxisSet, Group>,
     /// The first and the last stage, on their ranks.
     pub(crate) pipe_ends: Option<Group>,
@@ -125,18 +126,29 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     ) -> Result<Self, EngineError> {
         let backend = Rc::new(B::open(context.rank(), threads)?);
         let mut engine = Self::allocate(program, context, backend, hyper, seed, &[])?;
-        let program = engine.program;
-        for parameter in &program.parameters {
-            let shard = Shard::of(program, parameter, parameter.value, engine.place);
-            let storage = program.value(parameter.value).storage;
-            let mut buffer = engine.slots.take(storage)?;
-            let backend = &engine.backend;
-            backend.upload(&mut buffer.whole_mut(), |numbers| {
-                fill_shard(backend.pool(), parameter, shard, seed, initial, numbers);
-            })?;
-            engine.slots.put(storage, buffer);
+        for index in 0..engine.program.parameters.len() {
+            engine.draw(index, initial)?;
         }
         Ok(engine)
+    }
+
+    /// Fills in the initial values of a parameter, and of its master copy if it has one: the stored ones are the master's,
+    /// rounded.
+    fn draw(&mut self, index: usize, initial: InitialValues) -> Result<(), EngineError> {
+        let (program, place, seed, backend) = (self.program, self.place, self.seed, &self.backend);
+        let parameter = &program.parameters[index];
+        let fill = |value: ValueId, to: &mut B::ViewMut<'_>| {
+            let shard = Shard::of(program, parameter, value, place);
+            backend.upload(to, |numbers| fill_shard(backend.pool(), parameter, shard, seed, initial, numbers))
+        };
+        let storage = program.value(parameter.value).storage;
+        let mut buffer = self.slots.take(storage)?;
+        fill(parameter.value, &mut buffer.whole_mut())?;
+        self.slots.put(storage, buffer);
+        match self.states.get_mut(index).and_then(|states| states.whole_mut().master) {
+            Some(mut master) => fill(parameter.updated, &mut master),
+            None => Ok(()),
+        }
     }
 
     /// Allocates everything but the storages `lent`, which another engine has.
@@ -148,9 +160,10 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         seed: u64,
         lent: &[StorageId],
     ) -> Result<Self, EngineError> {
-        let dtype = program.layout.dtype;
-        if program.stages.iter().any(|stage| stage.practice.pads_shards || !stage.practice.formats.are_of(dtype)) {
-            return Err(EngineError::Formats { dtype });
+        let own = Practice::of(&program.layout).formats;
+        let runs = |practice: &Practice| !practice.pads_shards && practice.formats.run_as(&own);
+        if !program.stages.iter().all(|stage| runs(&stage.practice)) || !stores_as::<B>(&own) {
+            return Err(EngineError::Formats { dtype: program.layout.dtype });
         }
         let grid = &program.layout.grid;
         let (rank, place) = (context.rank(), grid.coordinate(context.rank()));
@@ -176,12 +189,10 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             }
         }
         let mut slots = Slots::new(backend.clone(), program, lent)?;
-        let shard_len = |value: ValueId| program.value(value).local_elements;
         let trained = program.parameters.iter().filter(|_| program.trains());
-        let moment = |parameter: &Parameter| backend.allocate(shard_len(parameter.updated));
-        let moments = trained.map(|parameter| Ok([moment(parameter)?, moment(parameter)?]));
-        let moments = moments.collect::<Result<Vec<[B::Buffer; 2]>, EngineError>>()?;
-        slots.count_state(MemoryClass::Optimizer, moments.iter().flatten().map(bytes::<B>).sum());
+        let states = trained.map(|parameter| OptimizerStates::new(&*backend, program, parameter));
+        let states = states.collect::<Result<Vec<_>, _>>()?;
+        slots.count_state(MemoryClass::Optimizer, states.iter().map(OptimizerStates::bytes).sum());
 
         let angles = angles(&*backend, program, place)?;
         Ok(Self {
@@ -191,7 +202,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             backend,
             place,
             slots,
-            moments,
+            states,
             groups,
             pipe_ends,
             key_copies,
@@ -367,6 +378,11 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         }
         Ok(result)
     }
+}
+
+/// Whether what the backend computes in, and what it stores values in, is what programs of these formats have.
+fn stores_as<B: Backend>(formats: &Formats) -> bool {
+    [formats.values, formats.sums] == [size_of::<B::Stored>(), size_of::<B::Real>()].map(|bytes| bytes as u64)
 }
 
 /// By kind of block, the angles of the tokens of a sequence that the rank at `place` has, of generation those of all

@@ -6,15 +6,17 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use quadrille_comm::{Memory, Payload};
+use quadrille_comm::{Element, Memory, Payload};
 use quadrille_spec::{MemoryClass, MemoryLedger};
-use quadrille_step::{StageProgram, StorageId};
+use quadrille_step::{StageProgram, StorageId, StorageInfo};
 
+use crate::backend::Kind;
 use crate::{Backend, EngineError};
 
 /// The elements of one storage: the beginning of a buffer that may be larger.
 pub(crate) struct Block<B: Backend> {
     buffer: B::Buffer,
+    kind: Kind,
     len: usize,
 }
 
@@ -27,13 +29,13 @@ impl<B: Backend> Block<B> {
     /// Some of the elements, to be read.
     pub fn view(&self, range: Range<usize>) -> B::View<'_> {
         assert!(range.end <= self.len, "elements {range:?} of {}", self.len);
-        B::view(&self.buffer, range)
+        B::view(&self.buffer, self.kind, range)
     }
 
     /// Some of the elements, to be written.
     pub fn view_mut(&mut self, range: Range<usize>) -> B::ViewMut<'_> {
         assert!(range.end <= self.len, "elements {range:?} of {}", self.len);
-        B::view_mut(&mut self.buffer, range)
+        B::view_mut(&mut self.buffer, self.kind, range)
     }
 
     /// All elements, to be written.
@@ -41,13 +43,14 @@ impl<B: Backend> Block<B> {
         self.view_mut(0..self.len)
     }
 
-    fn bytes(&self) -> u64 {
-        (self.len * size_of::<B::Real>()) as u64
+    /// Which elements they are.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 }
 
-impl<B: Backend> Payload<B::Real> for Block<B> {
-    type Mover = <B::Buffer as Payload<B::Real>>::Mover;
+impl<T: Element, B: Backend<Buffer: Payload<T>>> Payload<T> for Block<B> {
+    type Mover = <B::Buffer as Payload<T>>::Mover;
 
     fn mover(&self) -> Self::Mover {
         self.buffer.mover()
@@ -58,9 +61,9 @@ impl<B: Backend> Payload<B::Real> for Block<B> {
     }
 }
 
-/// The size of a buffer.
-pub(crate) fn bytes<B: Backend>(buffer: &B::Buffer) -> u64 {
-    (B::elements(buffer) * size_of::<B::Real>()) as u64
+/// Which elements a storage has.
+fn kind_of<B: Backend>(storage: &StorageInfo) -> Kind {
+    if storage.element_bytes == size_of::<B::Stored>() as u64 { Kind::Stored } else { Kind::Real }
 }
 
 /// The storages of one rank.
@@ -80,10 +83,7 @@ impl<'a, B: Backend> Slots<'a, B> {
     /// Allocates everything that `program` will need but the storages `lent`, which are counted and put in later. A message-driven stage reserves what its passes leave to each
     /// other, for all microbatches that may be in flight.
     pub fn new(backend: Rc<B>, program: &'a StageProgram, lent: &[StorageId]) -> Result<Self, EngineError> {
-        // The program counts in bytes of its own type of elements, whichever it is run in.
-        let element = program.layout.dtype.bytes();
-        let buffers = program.placement.buffer_bytes.iter();
-        let idle = buffers.map(|bytes| backend.allocate((*bytes / element) as usize).map(Some));
+        let idle = program.placement.buffer_bytes.iter().map(|bytes| backend.allocate(*bytes).map(Some));
         let mut slots = Self {
             idle: idle.collect::<Result<_, _>>()?,
             backend,
@@ -92,14 +92,14 @@ impl<'a, B: Backend> Slots<'a, B> {
             live: program.storages.iter().map(|storage| (0..storage.instances).map(|_| None).collect()).collect(),
             memory: MemoryLedger::new(),
         };
-        slots.memory.allocated = slots.idle.iter().flatten().map(bytes::<B>).sum();
+        slots.memory.allocated = slots.idle.iter().flatten().map(B::bytes).sum();
         for (index, storage) in program.storages.iter().enumerate() {
             if lent.contains(&StorageId(index)) {
-                slots.count_state(storage.class, (storage.elements * size_of::<B::Real>()) as u64);
+                slots.count_state(storage.class, storage.bytes());
             } else if storage.persistent {
-                let buffer = slots.backend.allocate(storage.elements)?;
-                slots.count_state(storage.class, bytes::<B>(&buffer));
-                slots.put(StorageId(index), Block { len: B::elements(&buffer), buffer });
+                let buffer = slots.backend.allocate(storage.bytes())?;
+                slots.count_state(storage.class, B::bytes(&buffer));
+                slots.put(StorageId(index), Block { len: storage.elements, kind: kind_of::<B>(storage), buffer });
             } else if storage.kept && program.is_message_driven() {
                 for microbatch in 0..storage.instances {
                     slots.select(microbatch);
@@ -126,16 +126,16 @@ impl<'a, B: Backend> Slots<'a, B> {
         let buffer = self.buffer_of(storage).and_then(|buffer| self.idle[buffer].take());
         let buffer = buffer.ok_or_else(|| self.not_live(storage))?;
         let info = &self.program.storages[storage.0];
-        let block = Block { buffer, len: info.elements };
-        self.memory.take(info.class, block.bytes());
-        self.put(storage, block);
+        self.memory.take(info.class, info.bytes());
+        self.put(storage, Block { buffer, kind: kind_of::<B>(info), len: info.elements });
         Ok(())
     }
 
     /// Takes the buffer back.
     pub fn end(&mut self, storage: StorageId) -> Result<(), EngineError> {
         let block = self.take(storage)?;
-        self.memory.give_back(self.program.storages[storage.0].class, block.bytes());
+        let info = &self.program.storages[storage.0];
+        self.memory.give_back(info.class, info.bytes());
         if let Some(buffer) = self.buffer_of(storage) {
             self.idle[buffer] = Some(block.buffer);
         }

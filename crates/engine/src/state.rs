@@ -8,8 +8,9 @@ use std::collections::HashSet;
 use quadrille_checkpoint::{Checkpoint, Quantity, Reader, TensorShape, Tile};
 use quadrille_comm::Label;
 use quadrille_spec::{Axis, Coordinate};
-use quadrille_step::{Parameter, StageProgram, StepProgram};
+use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId};
 
+use crate::optimizer::StatesMut;
 use crate::{Backend, EngineError, RankEngine, Run, Shard};
 
 /// What a rank takes from a checkpoint.
@@ -109,10 +110,11 @@ impl<B: Backend> RankEngine<'_, B> {
         self.context.enter(Label::new("step"), "copy state")?;
         self.settle()?;
         let mut tiles = Vec::new();
-        for (parameter, [mean, squares]) in self.program.parameters.iter().zip(&self.moments) {
+        for (parameter, states) in self.program.parameters.iter().zip(&self.states) {
             let rectangles = owned(self.program, parameter, self.place);
-            let [mean, squares] = [mean, squares].map(|moment| B::view(moment, 0..B::elements(moment)));
-            let sources = [self.read(parameter.updated)?, mean, squares];
+            let [mean, squares] = states.moments();
+            let value = states.master().map_or_else(|| self.read(parameter.updated), Ok)?;
+            let sources = [value, mean, squares];
             for (quantity, source) in Quantity::ALL.into_iter().zip(sources) {
                 self.backend.download(source, |source| {
                     for Rectangle { row, col, cols, locals } in &rectangles {
@@ -139,17 +141,21 @@ impl<B: Backend> RankEngine<'_, B> {
         for (index, parameter) in program.parameters.iter().enumerate() {
             let storage = program.value(parameter.value).storage;
             let mut values = self.slots.take(storage)?;
-            let read = self.fill(&mut reader, parameter, Quantity::Value, &mut values.whole_mut());
+            let stored = [(Quantity::Value, parameter.value, values.whole_mut())];
+            let read = self.fill(&mut reader, parameter, stored);
             self.slots.put(storage, values);
             read?;
-            if restore == Restore::Everything {
-                let mut moments = std::mem::take(&mut self.moments);
-                for (quantity, moment) in Quantity::ALL[1..].iter().zip(&mut moments[index]) {
-                    let elements = B::elements(moment);
-                    self.fill(&mut reader, parameter, *quantity, &mut B::view_mut(moment, 0..elements))?;
-                }
-                self.moments = moments;
-            }
+            let mut states = std::mem::take(&mut self.states);
+            let read = states.get_mut(index).map_or(Ok(()), |states| {
+                let StatesMut { master, moments } = states.whole_mut();
+                let master = master.map(|master| (Quantity::Value, master));
+                let moments = Quantity::ALL[1..].iter().copied().zip(moments);
+                let moments = moments.filter(|_| restore == Restore::Everything);
+                let parts = master.into_iter().chain(moments);
+                self.fill(&mut reader, parameter, parts.map(|(quantity, out)| (quantity, parameter.updated, out)))
+            });
+            self.states = states;
+            read?;
         }
         if restore == Restore::Everything {
             self.step = checkpoint.about().step;
@@ -157,21 +163,23 @@ impl<B: Backend> RankEngine<'_, B> {
         Ok(())
     }
 
-    fn fill(
+    /// Reads the parts of quantities that are cut as the given values are.
+    fn fill<'v>(
         &self,
         reader: &mut Reader<'_>,
         parameter: &Parameter,
-        quantity: Quantity,
-        out: &mut B::ViewMut<'_>,
+        parts: impl IntoIterator<Item = (Quantity, ValueId, B::ViewMut<'v>)>,
     ) -> Result<(), EngineError> {
-        let held = if quantity == Quantity::Value { parameter.value } else { parameter.updated };
-        let runs = Shard::of(self.program, parameter, held, self.place).runs();
-        self.backend.upload(out, |out| {
-            for Run { local, row, col, len } in runs.filter(|run| run.row < parameter.rows) {
-                reader.read(&parameter.name, quantity, row, col, &mut out[local..local + len])?;
-            }
-            Ok(())
-        })?
+        for (quantity, held, mut out) in parts {
+            let runs = Shard::of(self.program, parameter, held, self.place).runs();
+            let read = self.backend.upload(&mut out, |out| {
+                runs.filter(|run| run.row < parameter.rows).try_for_each(|Run { local, row, col, len }| {
+                    reader.read(&parameter.name, quantity, row, col, &mut out[local..local + len])
+                })
+            })?;
+            read?;
+        }
+        Ok(())
     }
 }
 

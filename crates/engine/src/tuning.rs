@@ -8,6 +8,7 @@ use quadrille_spec::AxisSet;
 use quadrille_step::{ChunkProgram, GemmStorage, Product, StepProgram};
 use serde::{Deserialize, Serialize};
 
+use crate::backend::Kind;
 use crate::execute::{shape, transpose};
 use crate::{Backend, EngineError, RankEngine};
 
@@ -111,14 +112,15 @@ impl<B: Backend> RankEngine<'_, B> {
     /// Seconds of a product as NN, NT and TN.
     fn time(&self, product: &Product) -> Result<[f64; 3], EngineError> {
         let ([m, n, k], backend) = ([product.m, product.n, product.k], &self.backend);
-        let (a, b) = (backend.allocate(m * k)?, backend.allocate(k * n)?);
-        let mut c = backend.allocate(m * n)?;
+        // Gradients are of either kind; that of what is computed in is the larger.
+        let allocate = |elements: usize| backend.allocate((elements * size_of::<B::Real>()) as u64);
+        let (a, b, mut c) = (allocate(m * k)?, allocate(k * n)?, allocate(m * n)?);
         let mut fastest = [f64::INFINITY; 3];
         for (fastest, run_as) in fastest.iter_mut().zip(STORAGES) {
             for _ in 0..TRIALS {
                 let start = Instant::now();
-                let (a, b) = (B::view(&a, 0..m * k), B::view(&b, 0..k * n));
-                let c = &mut B::view_mut(&mut c, 0..m * n);
+                let (a, b) = (B::view(&a, Kind::Stored, 0..m * k), B::view(&b, Kind::Stored, 0..k * n));
+                let c = &mut B::view_mut(&mut c, Kind::Stored, 0..m * n);
                 backend.matmul(shape(product), transpose(run_as), a, b, c, false)?;
                 backend.settle()?;
                 *fastest = fastest.min(start.elapsed().as_secs_f64());

@@ -134,6 +134,7 @@ impl Candidate {
             microbatch: self.microbatch,
             seq_len,
             dtype: ElementType::F32,
+            gradients: ElementType::F32,
         })
     }
 

@@ -8,29 +8,30 @@ use quadrille_spec::IGNORED;
 use quadrille_step::Scalar;
 use quadrille_tensor as kernels;
 use quadrille_tensor::{
-    AdamW, AttentionShape, Buffer, CacheShape, Curve, GroupShape, HeadNorm, LogitsShape, NormShape, PanelShape, Pool,
-    ProductShape, Rotary, Shape, TableShape, Transpose,
+    AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, HeadNorm, LogitsShape, NormShape, PanelShape, Pool,
+    ProductShape, Rotary, Shape, Stored, TableShape, Transpose,
 };
 
+use super::memory::{Bytes, Numbers, NumbersMut};
 use super::{
-    AttentionMask, Backend, Done, ElementMask, Gamma, Positions, Statistics, Swept, Totals, Update, UpdateRule,
+    AttentionMask, Backend, Done, ElementMask, Gamma, Kind, Positions, Statistics, Swept, Totals, Update, UpdateRule, View, ViewMut,
 };
 use crate::samples::OwnSamples;
-use crate::{EngineError, Real};
+use crate::{EngineError, Values};
 
 /// Kernels and everyone else mean the same targets.
 const _: () = assert!(kernels::IGNORED == IGNORED);
 
-/// A rank's threads, and what its kernels add up, in elements of type `T`.
-pub struct Cpu<T> {
+/// A rank's threads, and what its kernels add up. Values are stored in elements of type `S`.
+pub struct Cpu<S> {
     pool: Pool,
     totals: Cell<Totals>,
     update: Cell<Update>,
     /// For operands of products that are transposed first.
-    scratch: RefCell<Buffer<T>>,
+    scratch: RefCell<Buffer<S>>,
 }
 
-impl<T> Cpu<T> {
+impl<S> Cpu<S> {
     /// Adds to the totals.
     fn add(&self, loss: f64, targets: u64) {
         let totals = self.totals.get();
@@ -44,30 +45,55 @@ fn counted(targets: &[u32]) -> u64 {
 }
 
 /// Calls `with` what a norm multiplies columns with.
-fn factors<T: Real, R>(gamma: Gamma<&[T]>, with: impl FnOnce(&[T]) -> R) -> R {
+fn factors<S: Values, R>(gamma: Gamma<Numbers<'_, S>>, with: impl FnOnce(&[S::Real]) -> R) -> R {
+    let stored = gamma.stored.real();
     if !gamma.offset {
-        return with(gamma.stored);
+        return with(stored);
     }
-    T::with_scratch(gamma.stored.len(), |factors| {
-        factors.iter_mut().zip(gamma.stored).for_each(|(factor, gamma)| *factor = T::ONE + *gamma);
+    <S::Real as Stored>::with_scratch(stored.len(), |factors| {
+        factors.iter_mut().zip(stored).for_each(|(factor, gamma)| *factor = S::Real::ONE + *gamma);
         with(factors)
     })
 }
 
+/// What a move does with elements of either kind; both operands are of the same.
+macro_rules! of_either_kind {
+    ($x:ident, $y:ident => $move:expr) => {
+        match ($x, $y) {
+            (Numbers::Stored($x), NumbersMut::Stored($y)) => $move,
+            ($x, $y) => {
+                let ($x, $y) = ($x.real(), $y.real());
+                $move
+            }
+        }
+    };
+}
+
+/// What a kernel does that reads values and writes a gradient, which is of either kind.
+macro_rules! gradient_of_either_kind {
+    ($gradient:ident => $kernel:expr) => {
+        match $gradient {
+            NumbersMut::Stored($gradient) => $kernel,
+            NumbersMut::Real($gradient) => $kernel,
+        }
+    };
+}
+
 /// The sums and beta, or the gradient of beta, that a layer norm has.
-fn centered<T, V>(statistics: Statistics<&[T]>, vector: Option<V>) -> Option<(&[T], V)> {
-    statistics.sums.zip(vector)
+fn centered<S: Values, V>(statistics: Statistics<Numbers<'_, S>>, vector: Option<V>) -> Option<(&[S::Real], V)> {
+    statistics.sums.map(Numbers::real).zip(vector)
 }
 
 #[rustfmt::skip]
-impl<T: Real> Backend for Cpu<T> {
-    type Real = T;
-    type Buffer = Buffer<T>;
-    type View<'v> = &'v [T];
-    type ViewMut<'v> = &'v mut [T];
+impl<S: Values> Backend for Cpu<S> {
+    type Real = S::Real;
+    type Stored = S;
+    type Buffer = Bytes;
+    type View<'v> = Numbers<'v, S>;
+    type ViewMut<'v> = NumbersMut<'v, S>;
     type Scalars = Vec<f64>;
     type Samples = OwnSamples;
-    type Angles = Rotary<T>;
+    type Angles = Rotary<S::Real>;
 
     fn open(_rank: usize, threads: usize) -> Result<Self, EngineError> {
         let (totals, update, scratch) = (Cell::default(), Cell::default(), RefCell::default());
@@ -78,32 +104,32 @@ impl<T: Real> Backend for Cpu<T> {
         &self.pool
     }
 
-    fn allocate(&self, elements: usize) -> Result<Buffer<T>, EngineError> {
-        Ok(Buffer::new(elements))
+    fn allocate(&self, bytes: u64) -> Result<Bytes, EngineError> {
+        Ok(Bytes::new(bytes as usize))
     }
 
-    fn elements(of: &Buffer<T>) -> usize {
-        of.len()
+    fn bytes(of: &Bytes) -> u64 {
+        of.len() as u64
     }
 
-    fn view(of: &Buffer<T>, range: Range<usize>) -> &[T] {
-        &of[range]
+    fn view(of: &Bytes, kind: Kind, range: Range<usize>) -> Numbers<'_, S> {
+        Numbers::of(of, kind, range)
     }
 
-    fn view_mut(of: &mut Buffer<T>, range: Range<usize>) -> &mut [T] {
-        &mut of[range]
+    fn view_mut(of: &mut Bytes, kind: Kind, range: Range<usize>) -> NumbersMut<'_, S> {
+        NumbersMut::of(of, kind, range)
     }
 
-    fn part<'p>(of: &'p mut &mut [T], range: Range<usize>) -> &'p mut [T] {
-        &mut of[range]
+    fn part<'p>(of: &'p mut NumbersMut<'_, S>, range: Range<usize>) -> NumbersMut<'p, S> {
+        of.part(range)
     }
 
-    fn upload<R>(&self, to: &mut &mut [T], write: impl FnOnce(&mut [T]) -> R) -> Result<R, EngineError> {
-        Ok(write(to))
+    fn upload<R>(&self, to: &mut NumbersMut<'_, S>, write: impl FnOnce(&mut [S::Real]) -> R) -> Result<R, EngineError> {
+        Ok(to.changed(write))
     }
 
-    fn download<R>(&self, from: &[T], read: impl FnOnce(&[T]) -> R) -> Result<R, EngineError> {
-        Ok(read(from))
+    fn download<R>(&self, from: Numbers<'_, S>, read: impl FnOnce(&[S::Real]) -> R) -> Result<R, EngineError> {
+        Ok(from.seen(read))
     }
 
     fn load_samples(&self, from: &mut OwnSamples, to: &mut OwnSamples) -> Done {
@@ -152,288 +178,304 @@ impl<T: Real> Backend for Cpu<T> {
         Ok(())
     }
 
-    fn matmul(&self, product: ProductShape, run_as: Transpose, a: &[T], b: &[T], c: &mut &mut [T], accumulate: bool) -> Done {
-        if run_as == product.stored {
-            kernels::matmul(&self.pool, product, a, b, c, accumulate);
+    fn matmul(&self, product: ProductShape, run_as: Transpose, a: Numbers<'_, S>, b: Numbers<'_, S>, c: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
+        let (pool, a, b) = (&self.pool, a.stored(), b.stored());
+        gradient_of_either_kind!(c => if run_as == product.stored {
+            kernels::matmul(pool, product, a, b, c, accumulate);
         } else {
-            kernels::matmul_as(&self.pool, run_as, product, a, b, c, accumulate, &mut self.scratch.borrow_mut());
-        }
+            kernels::matmul_as(pool, run_as, product, a, b, c, accumulate, &mut self.scratch.borrow_mut());
+        });
         Ok(())
     }
 
-    fn matmul_few_rows(&self, product: ProductShape, a: &[T], b: &[T], c: &mut &mut [T]) -> Done {
-        kernels::matmul_few_rows(&self.pool, product, a, b, c);
+    fn matmul_few_rows(&self, product: ProductShape, a: Numbers<'_, S>, b: Numbers<'_, S>, c: &mut NumbersMut<'_, S>) -> Done {
+        kernels::matmul_few_rows(&self.pool, product, a.stored(), b.stored(), c.stored());
         Ok(())
     }
 
-    fn copy(&self, y: &mut &mut [T], x: &[T]) -> Done {
-        kernels::copy(&self.pool, y, x);
+    fn copy(&self, y: &mut NumbersMut<'_, S>, x: Numbers<'_, S>) -> Done {
+        of_either_kind!(x, y => kernels::copy(&self.pool, y, x));
         Ok(())
     }
 
-    fn add_assign(&self, y: &mut &mut [T], x: &[T]) -> Done {
-        kernels::add_assign(&self.pool, y, x);
+    fn add_assign(&self, y: &mut NumbersMut<'_, S>, x: Numbers<'_, S>) -> Done {
+        of_either_kind!(x, y => kernels::add_assign(&self.pool, y, x));
         Ok(())
     }
 
-    fn scale(&self, x: &mut &mut [T], factor: f64) -> Done {
-        kernels::scale(&self.pool, x, T::from_f64(factor));
+    fn scale(&self, x: &mut NumbersMut<'_, S>, factor: f64) -> Done {
+        kernels::scale(&self.pool, x.stored(), S::Real::from_f64(factor));
         Ok(())
     }
 
-    fn sum_squares(&self, x: &[T], runs: &[Range<usize>]) -> Done {
-        let squares: f64 = runs.iter().map(|run| kernels::sum_of_squares(&self.pool, &x[run.clone()])).sum();
+    fn sum_squares(&self, x: Numbers<'_, S>, runs: &[Range<usize>]) -> Done {
+        let of_run = |run: &Range<usize>| match x.part(run.clone()) {
+            Numbers::Stored(x) => kernels::sum_of_squares(&self.pool, x),
+            Numbers::Real(x) => kernels::sum_of_squares(&self.pool, x),
+        };
+        let squares: f64 = runs.iter().map(of_run).sum();
         let totals = self.totals.get();
         self.totals.set(Totals { norm_squared: totals.norm_squared + squares, ..totals });
         Ok(())
     }
 
-    fn adamw(&self, constants: &AdamW, p: &mut &mut [T], g: &[T], m: &mut &mut [T], v: &mut &mut [T]) -> Done {
-        let Update { applied, gradient_scale } = self.update.get();
-        if applied {
-            kernels::adamw(&self.pool, constants, gradient_scale, p, g, m, v);
+    fn adamw(&self, constants: &AdamW, p: &mut NumbersMut<'_, S>, master: Option<&mut NumbersMut<'_, S>>, g: Numbers<'_, S>, m: &mut NumbersMut<'_, S>, v: &mut NumbersMut<'_, S>) -> Done {
+        let (Update { applied, gradient_scale }, pool, m, v) = (self.update.get(), &self.pool, m.real(), v.real());
+        if !applied {
+            return Ok(());
+        }
+        let Some(master) = master else {
+            kernels::adamw(pool, constants, gradient_scale, p.real(), g.real(), m, v);
+            return Ok(());
+        };
+        let (master, p) = (master.real(), p.stored());
+        match g {
+            Numbers::Stored(g) => kernels::adamw_master(pool, constants, gradient_scale, master, p, g, m, v),
+            Numbers::Real(g) => kernels::adamw_master(pool, constants, gradient_scale, master, p, g, m, v),
         }
         Ok(())
     }
 
-    fn embed_forward(&self, shape: TableShape, samples: &OwnSamples, rows: Range<usize>, table: &[T], y: &mut &mut [T]) -> Done {
-        kernels::embed_forward(&self.pool, shape, &samples.tokens[0][rows], table, y);
+    fn embed_forward(&self, shape: TableShape, samples: &OwnSamples, rows: Range<usize>, table: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        kernels::embed_forward(&self.pool, shape, &samples.tokens[0][rows], table.stored(), y.stored());
         Ok(())
     }
 
-    fn embed_backward(&self, shape: TableShape, samples: &OwnSamples, rows: Range<usize>, dy: &[T], dtable: &mut &mut [T], accumulate: bool) -> Done {
-        kernels::embed_backward(&self.pool, shape, &samples.tokens[0][rows], dy, dtable, accumulate);
+    fn embed_backward(&self, shape: TableShape, samples: &OwnSamples, rows: Range<usize>, dy: Numbers<'_, S>, dtable: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
+        let (tokens, dy) = (&samples.tokens[0][rows], dy.stored());
+        gradient_of_either_kind!(dtable => kernels::embed_backward(&self.pool, shape, tokens, dy, dtable, accumulate));
         Ok(())
     }
 
-    fn patches(&self, samples: &OwnSamples, numbers: Range<usize>, y: &mut &mut [T]) -> Done {
-        kernels::rounded(&self.pool, &samples.patches[0][numbers], y);
+    fn patches(&self, samples: &OwnSamples, numbers: Range<usize>, y: &mut NumbersMut<'_, S>) -> Done {
+        kernels::rounded(&self.pool, &samples.patches[0][numbers], y.stored());
         Ok(())
     }
 
-    fn add_positions(&self, shape: Shape, x: &mut &mut [T], table: &[T], at: Positions<'_>) -> Done {
-        kernels::add_positions(&self.pool, shape, x, table, |row| at.position(row));
+    fn add_positions(&self, shape: Shape, x: &mut NumbersMut<'_, S>, table: Numbers<'_, S>, at: Positions<'_>) -> Done {
+        kernels::add_positions(&self.pool, shape, x.stored(), table.stored(), |row| at.position(row));
         Ok(())
     }
 
-    fn positions_backward(&self, shape: Shape, dy: &[T], dtable: &mut &mut [T], at: Positions<'_>, accumulate: bool) -> Done {
-        kernels::positions_backward(&self.pool, shape, dy, dtable, |row| at.position(row), accumulate);
+    fn positions_backward(&self, shape: Shape, dy: Numbers<'_, S>, dtable: &mut NumbersMut<'_, S>, at: Positions<'_>, accumulate: bool) -> Done {
+        let (dy, at) = (dy.stored(), |row| at.position(row));
+        gradient_of_either_kind!(dtable => kernels::positions_backward(&self.pool, shape, dy, dtable, at, accumulate));
         Ok(())
     }
 
-    fn cross_entropy_max(&self, shape: LogitsShape, logits: &[T], maxima: &mut &mut [T]) -> Done {
-        kernels::cross_entropy_max(&self.pool, shape, logits, maxima);
+    fn cross_entropy_max(&self, shape: LogitsShape, logits: Numbers<'_, S>, maxima: &mut NumbersMut<'_, S>) -> Done {
+        kernels::cross_entropy_max(&self.pool, shape, logits.stored(), maxima.real());
         Ok(())
     }
 
-    fn cross_entropy_sums(&self, shape: LogitsShape, samples: &OwnSamples, rows: Range<usize>, logits: &[T], maxima: &[T], sums: &mut &mut [T]) -> Done {
-        kernels::cross_entropy_sums(&self.pool, shape, logits, maxima, &samples.tokens[1][rows], sums);
+    fn cross_entropy_sums(&self, shape: LogitsShape, samples: &OwnSamples, rows: Range<usize>, logits: Numbers<'_, S>, maxima: Numbers<'_, S>, sums: &mut NumbersMut<'_, S>) -> Done {
+        kernels::cross_entropy_sums(&self.pool, shape, logits.stored(), maxima.real(), &samples.tokens[1][rows], sums.real());
         Ok(())
     }
 
-    fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &OwnSamples, rows: Range<usize>, logits: &mut &mut [T], maxima: &[T], sums: &[T], scale: f64) -> Done {
-        let (targets, scale) = (&samples.tokens[1][rows], T::from_f64(scale));
-        let loss = kernels::cross_entropy_gradient(&self.pool, shape, logits, maxima, sums, targets, scale);
+    fn cross_entropy_gradient(&self, shape: LogitsShape, samples: &OwnSamples, rows: Range<usize>, logits: &mut NumbersMut<'_, S>, maxima: Numbers<'_, S>, sums: Numbers<'_, S>, scale: f64) -> Done {
+        let (targets, scale) = (&samples.tokens[1][rows], S::Real::from_f64(scale));
+        let loss = kernels::cross_entropy_gradient(&self.pool, shape, logits.stored(), maxima.real(), sums.real(), targets, scale);
         self.add(loss, counted(targets));
         Ok(())
     }
 
-    fn cross_entropy_loss(&self, samples: &OwnSamples, rows: Range<usize>, sums: &[T]) -> Done {
+    fn cross_entropy_loss(&self, samples: &OwnSamples, rows: Range<usize>, sums: Numbers<'_, S>) -> Done {
         let targets = &samples.tokens[1][rows];
-        self.add(kernels::cross_entropy_loss(sums, targets), counted(targets));
+        self.add(kernels::cross_entropy_loss(sums.real(), targets), counted(targets));
         Ok(())
     }
 
-    fn squared_error(&self, samples: &OwnSamples, numbers: Range<usize>, predictions: &mut &mut [T], scale: f64) -> Done {
-        let (targets, count) = (&samples.patches[1][numbers], predictions.len() as u64);
-        self.add(kernels::squared_error(&self.pool, predictions, targets, T::from_f64(scale)), count);
+    fn squared_error(&self, samples: &OwnSamples, numbers: Range<usize>, predictions: &mut NumbersMut<'_, S>, scale: f64) -> Done {
+        let (targets, count) = (&samples.patches[1][numbers], predictions.elements() as u64);
+        self.add(kernels::squared_error(&self.pool, predictions.stored(), targets, S::Real::from_f64(scale)), count);
         Ok(())
     }
 
-    fn squared_error_loss(&self, samples: &OwnSamples, numbers: Range<usize>, predictions: &[T]) -> Done {
+    fn squared_error_loss(&self, samples: &OwnSamples, numbers: Range<usize>, predictions: Numbers<'_, S>) -> Done {
         let targets = &samples.patches[1][numbers];
-        self.add(kernels::squared_error_loss(&self.pool, predictions, targets), predictions.len() as u64);
+        self.add(kernels::squared_error_loss(&self.pool, predictions.stored(), targets), predictions.elements() as u64);
         Ok(())
     }
 
-    fn norm_row_sums(&self, shape: Shape, x: &[T], sums: &mut &mut [T]) -> Done {
-        kernels::norm_row_sums(&self.pool, shape, x, sums);
+    fn norm_row_sums(&self, shape: Shape, x: Numbers<'_, S>, sums: &mut NumbersMut<'_, S>) -> Done {
+        kernels::norm_row_sums(&self.pool, shape, x.stored(), sums.real());
         Ok(())
     }
 
-    fn norm_centered_squares(&self, shape: NormShape, x: &[T], sums: &[T], squares: &mut &mut [T]) -> Done {
-        kernels::norm_centered_squares(&self.pool, shape, x, sums, squares);
+    fn norm_centered_squares(&self, shape: NormShape, x: Numbers<'_, S>, sums: Numbers<'_, S>, squares: &mut NumbersMut<'_, S>) -> Done {
+        kernels::norm_centered_squares(&self.pool, shape, x.stored(), sums.real(), squares.real());
         Ok(())
     }
 
-    fn rms_norm_squares(&self, shape: Shape, x: &[T], squares: &mut &mut [T]) -> Done {
-        kernels::rms_norm_squares(&self.pool, shape, x, squares);
+    fn rms_norm_squares(&self, shape: Shape, x: Numbers<'_, S>, squares: &mut NumbersMut<'_, S>) -> Done {
+        kernels::rms_norm_squares(&self.pool, shape, x.stored(), squares.real());
         Ok(())
     }
 
-    fn norm_forward(&self, shape: NormShape, x: &[T], statistics: Statistics<&[T]>, gamma: Gamma<&[T]>, beta: Option<&[T]>, y: &mut &mut [T]) -> Done {
-        let (pool, squares) = (&self.pool, statistics.squares);
+    fn norm_forward(&self, shape: NormShape, x: Numbers<'_, S>, statistics: Statistics<Numbers<'_, S>>, gamma: Gamma<Numbers<'_, S>>, beta: Option<Numbers<'_, S>>, y: &mut NumbersMut<'_, S>) -> Done {
+        let (pool, squares) = (&self.pool, statistics.squares.real());
         factors(gamma, |gamma| match centered(statistics, beta) {
-            Some((sums, beta)) => kernels::norm_forward(pool, shape, x, sums, squares, gamma, beta, y),
-            None => kernels::rms_norm_forward(pool, shape, x, squares, gamma, y),
+            Some((sums, beta)) => kernels::norm_forward(pool, shape, x.stored(), sums, squares, gamma, beta.real(), y.stored()),
+            None => kernels::rms_norm_forward(pool, shape, x.stored(), squares, gamma, y.stored()),
         });
         Ok(())
     }
 
-    fn norm_backward_sums(&self, shape: NormShape, x: &[T], statistics: Statistics<&[T]>, gamma: Gamma<&[T]>, dy: &[T], out: &mut &mut [T], dgamma: &mut &mut [T], dbeta: Option<&mut &mut [T]>, accumulate: bool) -> Done {
-        let (pool, squares) = (&self.pool, statistics.squares);
+    fn norm_backward_sums(&self, shape: NormShape, x: Numbers<'_, S>, statistics: Statistics<Numbers<'_, S>>, gamma: Gamma<Numbers<'_, S>>, dy: Numbers<'_, S>, out: &mut NumbersMut<'_, S>, dgamma: &mut NumbersMut<'_, S>, dbeta: Option<&mut NumbersMut<'_, S>>, accumulate: bool) -> Done {
+        let (pool, squares) = (&self.pool, statistics.squares.real());
         factors(gamma, |gamma| match centered(statistics, dbeta) {
             Some((sums, dbeta)) => {
-                kernels::norm_backward_sums(pool, shape, x, sums, squares, gamma, dy, out, dgamma, dbeta, accumulate);
+                kernels::norm_backward_sums(pool, shape, x.stored(), sums, squares, gamma, dy.stored(), out.real(), dgamma.real(), dbeta.real(), accumulate);
             }
-            None => kernels::rms_norm_backward_sums(pool, shape, x, squares, gamma, dy, out, dgamma, accumulate),
+            None => kernels::rms_norm_backward_sums(pool, shape, x.stored(), squares, gamma, dy.stored(), out.real(), dgamma.real(), accumulate),
         });
         Ok(())
     }
 
-    fn norm_backward(&self, shape: NormShape, x: &[T], statistics: Statistics<&[T]>, gamma: Gamma<&[T]>, dy: &[T], reduced: &[T], dx: &mut &mut [T], accumulate: bool) -> Done {
-        let (pool, squares) = (&self.pool, statistics.squares);
-        factors(gamma, |gamma| match statistics.sums {
-            Some(sums) => kernels::norm_backward(pool, shape, x, sums, squares, gamma, dy, reduced, dx, accumulate),
-            None => kernels::rms_norm_backward(pool, shape, x, squares, gamma, dy, reduced, dx, accumulate),
+    fn norm_backward(&self, shape: NormShape, x: Numbers<'_, S>, statistics: Statistics<Numbers<'_, S>>, gamma: Gamma<Numbers<'_, S>>, dy: Numbers<'_, S>, reduced: Numbers<'_, S>, dx: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
+        let (pool, squares) = (&self.pool, statistics.squares.real());
+        factors(gamma, |gamma| match statistics.sums.map(Numbers::real) {
+            Some(sums) => kernels::norm_backward(pool, shape, x.stored(), sums, squares, gamma, dy.stored(), reduced.real(), dx.stored(), accumulate),
+            None => kernels::rms_norm_backward(pool, shape, x.stored(), squares, gamma, dy.stored(), reduced.real(), dx.stored(), accumulate),
         });
         Ok(())
     }
 
-    fn head_norm_forward(&self, norm: HeadNorm, gamma: Gamma<&[T]>, beta: Option<&[T]>, x: &mut &mut [T]) -> Swept {
-        Ok(factors(gamma, |gamma| kernels::head_norm_forward(&self.pool, norm, gamma, beta, x)))
+    fn head_norm_forward(&self, norm: HeadNorm, gamma: Gamma<Numbers<'_, S>>, beta: Option<Numbers<'_, S>>, x: &mut NumbersMut<'_, S>) -> Swept {
+        Ok(factors(gamma, |gamma| kernels::head_norm_forward(&self.pool, norm, gamma, beta.map(Numbers::real), x.stored())))
     }
 
-    fn head_norm_backward(&self, norm: HeadNorm, x: &[T], gamma: Gamma<&[T]>, dy: &mut &mut [T], dgamma: &mut &mut [T], dbeta: Option<&mut &mut [T]>, accumulate: bool) -> Swept {
-        let dbeta = dbeta.map(|dbeta| &mut **dbeta);
-        Ok(factors(gamma, |gamma| kernels::head_norm_backward(&self.pool, norm, x, gamma, dy, dgamma, dbeta, accumulate)))
+    fn head_norm_backward(&self, norm: HeadNorm, x: Numbers<'_, S>, gamma: Gamma<Numbers<'_, S>>, dy: &mut NumbersMut<'_, S>, dgamma: &mut NumbersMut<'_, S>, dbeta: Option<&mut NumbersMut<'_, S>>, accumulate: bool) -> Swept {
+        let dbeta = dbeta.map(NumbersMut::real);
+        Ok(factors(gamma, |gamma| kernels::head_norm_backward(&self.pool, norm, x.stored(), gamma, dy.stored(), dgamma.real(), dbeta, accumulate)))
     }
 
-    fn bias_forward(&self, shape: Shape, x: &mut &mut [T], bias: &[T]) -> Done {
-        kernels::bias_forward(&self.pool, shape, x, bias);
+    fn bias_forward(&self, shape: Shape, x: &mut NumbersMut<'_, S>, bias: Numbers<'_, S>) -> Done {
+        kernels::bias_forward(&self.pool, shape, x.stored(), bias.real());
         Ok(())
     }
 
-    fn bias_backward(&self, shape: Shape, dy: &[T], dbias: &mut &mut [T], accumulate: bool) -> Done {
-        kernels::bias_backward(&self.pool, shape, dy, dbias, accumulate);
+    fn bias_backward(&self, shape: Shape, dy: Numbers<'_, S>, dbias: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
+        kernels::bias_backward(&self.pool, shape, dy.stored(), dbias.real(), accumulate);
         Ok(())
     }
 
-    fn bias_curve_forward(&self, curve: Curve, shape: Shape, pre: &mut &mut [T], bias: Option<&[T]>, y: &mut &mut [T]) -> Done {
-        kernels::bias_curve_forward(&self.pool, curve, shape, pre, bias, y);
+    fn bias_curve_forward(&self, curve: Curve, shape: Shape, pre: &mut NumbersMut<'_, S>, bias: Option<Numbers<'_, S>>, y: &mut NumbersMut<'_, S>) -> Done {
+        kernels::bias_curve_forward(&self.pool, curve, shape, pre.stored(), bias.map(Numbers::real), y.stored());
         Ok(())
     }
 
-    fn bias_gated_forward(&self, curve: Curve, shape: Shape, pre: &mut &mut [T], bias: Option<&[T]>, y: &mut &mut [T]) -> Done {
-        kernels::bias_gated_forward(&self.pool, curve, shape, pre, bias, y);
+    fn bias_gated_forward(&self, curve: Curve, shape: Shape, pre: &mut NumbersMut<'_, S>, bias: Option<Numbers<'_, S>>, y: &mut NumbersMut<'_, S>) -> Done {
+        kernels::bias_gated_forward(&self.pool, curve, shape, pre.stored(), bias.map(Numbers::real), y.stored());
         Ok(())
     }
 
-    fn activate_curve(&self, curve: Curve, pre: &[T], y: &mut &mut [T]) -> Done {
-        kernels::activate_curve(&self.pool, curve, pre, y);
+    fn activate_curve(&self, curve: Curve, pre: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        kernels::activate_curve(&self.pool, curve, pre.stored(), y.stored());
         Ok(())
     }
 
-    fn activate_gated(&self, curve: Curve, pre: &[T], y: &mut &mut [T]) -> Done {
-        kernels::activate_gated(&self.pool, curve, pre, y);
+    fn activate_gated(&self, curve: Curve, pre: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        kernels::activate_gated(&self.pool, curve, pre.stored(), y.stored());
         Ok(())
     }
 
-    fn bias_curve_backward(&self, curve: Curve, shape: Shape, pre: &[T], dy: &mut &mut [T], dbias: Option<&mut &mut [T]>, accumulate: bool) -> Done {
-        let dbias = dbias.map(|dbias| &mut **dbias);
-        kernels::bias_curve_backward(&self.pool, curve, shape, pre, dy, dbias, accumulate);
+    fn bias_curve_backward(&self, curve: Curve, shape: Shape, pre: Numbers<'_, S>, dy: &mut NumbersMut<'_, S>, dbias: Option<&mut NumbersMut<'_, S>>, accumulate: bool) -> Done {
+        let dbias = dbias.map(NumbersMut::real);
+        kernels::bias_curve_backward(&self.pool, curve, shape, pre.stored(), dy.stored(), dbias, accumulate);
         Ok(())
     }
 
-    fn bias_gated_backward(&self, curve: Curve, shape: Shape, pre: &mut &mut [T], dy: &[T], dbias: Option<&mut &mut [T]>, accumulate: bool) -> Done {
-        let dbias = dbias.map(|dbias| &mut **dbias);
-        kernels::bias_gated_backward(&self.pool, curve, shape, pre, dy, dbias, accumulate);
+    fn bias_gated_backward(&self, curve: Curve, shape: Shape, pre: &mut NumbersMut<'_, S>, dy: Numbers<'_, S>, dbias: Option<&mut NumbersMut<'_, S>>, accumulate: bool) -> Done {
+        let dbias = dbias.map(NumbersMut::real);
+        kernels::bias_gated_backward(&self.pool, curve, shape, pre.stored(), dy.stored(), dbias, accumulate);
         Ok(())
     }
 
-    fn dropout(&self, shape: Shape, x: &mut &mut [T], mask: &ElementMask) -> Done {
-        let scale = T::from_f64(mask.dropout.scale);
-        kernels::dropout(&self.pool, shape, x, scale, |row, col| mask.keeps(row, col));
+    fn dropout(&self, shape: Shape, x: &mut NumbersMut<'_, S>, mask: &ElementMask) -> Done {
+        let scale = S::Real::from_f64(mask.dropout.scale);
+        kernels::dropout(&self.pool, shape, x.stored(), scale, |row, col| mask.keeps(row, col));
         Ok(())
     }
 
-    fn residual_forward(&self, shape: Shape, x: &mut &mut [T], bias: Option<&[T]>, residual: &[T], mask: Option<&ElementMask>) -> Done {
-        let keep = mask.map(|mask| (T::from_f64(mask.dropout.scale), |row, col| mask.keeps(row, col)));
+    fn residual_forward(&self, shape: Shape, x: &mut NumbersMut<'_, S>, bias: Option<Numbers<'_, S>>, residual: Numbers<'_, S>, mask: Option<&ElementMask>) -> Done {
+        let keep = mask.map(|mask| (S::Real::from_f64(mask.dropout.scale), |row, col| mask.keeps(row, col)));
         let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
-        kernels::residual_forward(&self.pool, shape, x, bias, residual, dropout);
+        kernels::residual_forward(&self.pool, shape, x.stored(), bias.map(Numbers::real), residual.stored(), dropout);
         Ok(())
     }
 
-    fn angles(&self, head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Result<Rotary<T>, EngineError> {
+    fn angles(&self, head_dim: usize, frequencies: &[f64], positions: impl Iterator<Item = usize>) -> Result<Rotary<S::Real>, EngineError> {
         Ok(Rotary::new(head_dim, frequencies, positions))
     }
 
-    fn rotate(&self, shape: GroupShape, angles: &Rotary<T>, at: Positions<'_>, x: &mut &mut [T], back: bool) -> Swept {
-        Ok(kernels::rotate(&self.pool, shape, angles, |row| at.angle(row), x, back))
+    fn rotate(&self, shape: GroupShape, angles: &Rotary<S::Real>, at: Positions<'_>, x: &mut NumbersMut<'_, S>, back: bool) -> Swept {
+        Ok(kernels::rotate(&self.pool, shape, angles, |row| at.angle(row), x.stored(), back))
     }
 
-    fn attention_forward(&self, shape: AttentionShape, qkv: &[T], keys_values: Option<&[T]>, out: &mut &mut [T], log_sum_exp: &mut &mut [T], mask: Option<&AttentionMask>) -> Done {
-        let keep = mask.map(|mask| (T::from_f64(mask.dropout.scale), |s, head, query, key| mask.keeps(s, head, query, key)));
+    fn attention_forward(&self, shape: AttentionShape, qkv: Numbers<'_, S>, keys_values: Option<Numbers<'_, S>>, out: &mut NumbersMut<'_, S>, log_sum_exp: &mut NumbersMut<'_, S>, mask: Option<&AttentionMask>) -> Done {
+        let keep = mask.map(|mask| (S::Real::from_f64(mask.dropout.scale), |s, head, query, key| mask.keeps(s, head, query, key)));
         let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
-        kernels::attention_forward(&self.pool, shape, qkv, keys_values, out, log_sum_exp, dropout);
+        kernels::attention_forward(&self.pool, shape, qkv.stored(), keys_values.map(Numbers::stored), out.stored(), log_sum_exp.real(), dropout);
         Ok(())
     }
 
-    fn attention_backward(&self, shape: AttentionShape, qkv: &[T], keys_values: Option<(&[T], &mut &mut [T])>, out: &[T], log_sum_exp: &[T], dout: &[T], dqkv: &mut &mut [T], mask: Option<&AttentionMask>) -> Done {
-        let keep = mask.map(|mask| (T::from_f64(mask.dropout.scale), |s, head, query, key| mask.keeps(s, head, query, key)));
+    fn attention_backward(&self, shape: AttentionShape, qkv: Numbers<'_, S>, keys_values: Option<(Numbers<'_, S>, &mut NumbersMut<'_, S>)>, out: Numbers<'_, S>, log_sum_exp: Numbers<'_, S>, dout: Numbers<'_, S>, dqkv: &mut NumbersMut<'_, S>, mask: Option<&AttentionMask>) -> Done {
+        let keep = mask.map(|mask| (S::Real::from_f64(mask.dropout.scale), |s, head, query, key| mask.keeps(s, head, query, key)));
         let dropout = keep.as_ref().map(|(scale, keep)| (*scale, keep as _));
-        let keys_values = keys_values.map(|(kv, dkv)| (kv, &mut **dkv));
-        kernels::attention_backward(&self.pool, shape, qkv, keys_values, out, log_sum_exp, dout, dqkv, dropout);
+        let keys_values = keys_values.map(|(kv, dkv)| (kv.stored(), dkv.stored()));
+        kernels::attention_backward(&self.pool, shape, qkv.stored(), keys_values, out.stored(), log_sum_exp.real(), dout.stored(), dqkv.stored(), dropout);
         Ok(())
     }
 
-    fn pack_keys_values(&self, shape: GroupShape, qkv: &[T], kv: &mut &mut [T]) -> Done {
-        kernels::pack_keys_values(&self.pool, shape, qkv, kv);
+    fn pack_keys_values(&self, shape: GroupShape, qkv: Numbers<'_, S>, kv: &mut NumbersMut<'_, S>) -> Done {
+        of_either_kind!(qkv, kv => kernels::pack_keys_values(&self.pool, shape, qkv, kv));
         Ok(())
     }
 
-    fn unpack_keys_values(&self, shape: GroupShape, kv: &[T], qkv: &mut &mut [T]) -> Done {
-        kernels::unpack_keys_values(&self.pool, shape, kv, qkv);
+    fn unpack_keys_values(&self, shape: GroupShape, kv: Numbers<'_, S>, qkv: &mut NumbersMut<'_, S>) -> Done {
+        of_either_kind!(kv, qkv => kernels::unpack_keys_values(&self.pool, shape, kv, qkv));
         Ok(())
     }
 
-    fn store_keys_values(&self, shape: CacheShape, starts: &[usize], qkv: &[T], cache: &mut &mut [T]) -> Done {
-        kernels::store_keys_values(&self.pool, shape, starts, qkv, cache);
+    fn store_keys_values(&self, shape: CacheShape, starts: &[usize], qkv: Numbers<'_, S>, cache: &mut NumbersMut<'_, S>) -> Done {
+        kernels::store_keys_values(&self.pool, shape, starts, qkv.stored(), cache.stored());
         Ok(())
     }
 
-    fn cached_attention(&self, shape: CacheShape, starts: &[usize], qkv: &[T], cache: &[T], out: &mut &mut [T]) -> Done {
-        kernels::cached_attention(&self.pool, shape, starts, qkv, cache, out);
+    fn cached_attention(&self, shape: CacheShape, starts: &[usize], qkv: Numbers<'_, S>, cache: Numbers<'_, S>, out: &mut NumbersMut<'_, S>) -> Done {
+        kernels::cached_attention(&self.pool, shape, starts, qkv.stored(), cache.stored(), out.stored());
         Ok(())
     }
 
-    fn newest_rows(&self, cols: usize, tokens: usize, newest: &[usize], x: &[T], y: &mut &mut [T]) -> Done {
-        kernels::newest_rows(cols, tokens, newest, x, y);
+    fn newest_rows(&self, cols: usize, tokens: usize, newest: &[usize], x: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        kernels::newest_rows(cols, tokens, newest, x.stored(), y.stored());
         Ok(())
     }
 
-    fn pack_columns(&self, shape: Shape, parts: usize, x: &[T], y: &mut &mut [T]) -> Done {
-        kernels::pack_columns(&self.pool, shape, parts, x, y);
+    fn pack_columns(&self, shape: Shape, parts: usize, x: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        of_either_kind!(x, y => kernels::pack_columns(&self.pool, shape, parts, x, y));
         Ok(())
     }
 
-    fn unpack_columns(&self, shape: Shape, parts: usize, x: &[T], y: &mut &mut [T]) -> Done {
-        kernels::unpack_columns(&self.pool, shape, parts, x, y);
+    fn unpack_columns(&self, shape: Shape, parts: usize, x: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        of_either_kind!(x, y => kernels::unpack_columns(&self.pool, shape, parts, x, y));
         Ok(())
     }
 
-    fn slice_columns(&self, shape: Shape, part: usize, parts: usize, x: &[T], y: &mut &mut [T]) -> Done {
-        kernels::slice_columns(&self.pool, shape, part, parts, x, y);
+    fn slice_columns(&self, shape: Shape, part: usize, parts: usize, x: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        of_either_kind!(x, y => kernels::slice_columns(&self.pool, shape, part, parts, x, y));
         Ok(())
     }
 
-    fn copy_panel_columns(&self, shape: PanelShape, x: &[T], y: &mut &mut [T]) -> Done {
-        kernels::copy_panel_columns(&self.pool, shape, x, y);
+    fn copy_panel_columns(&self, shape: PanelShape, x: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        of_either_kind!(x, y => kernels::copy_panel_columns(&self.pool, shape, x, y));
         Ok(())
     }
 
-    fn store_panel_columns(&self, shape: PanelShape, y: &[T], x: &mut &mut [T]) -> Done {
-        kernels::store_panel_columns(&self.pool, shape, y, x);
+    fn store_panel_columns(&self, shape: PanelShape, y: Numbers<'_, S>, x: &mut NumbersMut<'_, S>) -> Done {
+        of_either_kind!(y, x => kernels::store_panel_columns(&self.pool, shape, y, x));
         Ok(())
     }
 }

@@ -3,11 +3,13 @@
 //! The interpreter (`execute/`) is the same for every device. [`Cpu`] runs the kernels of `quadrille_tensor` on the
 //! rank's own threads; types are static, so that nothing lies between the interpreter and them.
 //!
-//! A buffer holds elements of one type, [`Backend::Real`]. Views are ranges of a buffer; kernels get them in the place
-//! of slices. Kernels that write in place or add get `&mut` views, so that the interpreter may go on using them.
+//! Elements have one of two types: values and weights that in which they are stored, sums, vectors, masters and moments that
+//! which is computed in. A buffer is bytes, used for either. Views are ranges of a buffer; kernels get them in the place of
+//! slices. Kernels that write in place or add get `&mut` views, so that the interpreter may go on using them.
 
 mod cpu;
 mod indices;
+mod memory;
 mod totals;
 mod view;
 
@@ -21,12 +23,12 @@ use quadrille_tensor::{
 };
 
 use crate::samples::OwnSamples;
-use crate::{EngineError, Real};
+use crate::{EngineError, Real, Values};
 
 pub use cpu::Cpu;
 pub use indices::{AttentionMask, ElementMask, Positions};
 pub use totals::{Totals, Update, UpdateRule};
-pub use view::{View, ViewMut};
+pub use view::{Kind, View, ViewMut};
 
 type Done = Result<(), EngineError>;
 /// How many elements an operation has swept over.
@@ -58,10 +60,12 @@ pub struct Statistics<V> {
 /// returned. All take `&self`: engines on one rank share its backend, and operands are borrowed beside it.
 #[rustfmt::skip]
 pub trait Backend: Sized + 'static {
-    /// What buffers hold, and what checkpoints and checks see: `f32` or `f64`.
+    /// What is computed in, and what checkpoints and checks see: `f32` or `f64`.
     type Real: Real;
+    /// What values and weights are stored in.
+    type Stored: Values<Real = Self::Real>;
     /// Owned memory, and the payload of collectives: its mover knows in which order collectives and kernels use it.
-    type Buffer: Payload<Self::Real>;
+    type Buffer: Payload<Self::Real> + Payload<Self::Stored>;
     /// A range of a buffer, to be read.
     type View<'v>: View;
     /// A range of a buffer, to be written.
@@ -79,17 +83,17 @@ pub trait Backend: Sized + 'static {
     fn open(rank: usize, threads: usize) -> Result<Self, EngineError>;
     /// The rank's threads of the host.
     fn pool(&self) -> &Pool;
-    /// A buffer of so many zeros.
-    fn allocate(&self, elements: usize) -> Result<Self::Buffer, EngineError>;
-    /// How many elements a buffer has.
-    fn elements(of: &Self::Buffer) -> usize;
-    /// Some elements of a buffer, to be read; a range beyond its end panics.
-    fn view(of: &Self::Buffer, range: Range<usize>) -> Self::View<'_>;
-    /// Some elements of a buffer, to be written; a range beyond its end panics.
-    fn view_mut(of: &mut Self::Buffer, range: Range<usize>) -> Self::ViewMut<'_>;
+    /// A buffer of so many bytes, all zero.
+    fn allocate(&self, bytes: u64) -> Result<Self::Buffer, EngineError>;
+    /// How many bytes a buffer has.
+    fn bytes(of: &Self::Buffer) -> u64;
+    /// Some elements of a buffer that holds this kind, to be read; a range beyond its end panics.
+    fn view(of: &Self::Buffer, kind: Kind, range: Range<usize>) -> Self::View<'_>;
+    /// Some elements of a buffer that holds this kind, to be written; a range beyond its end panics.
+    fn view_mut(of: &mut Self::Buffer, kind: Kind, range: Range<usize>) -> Self::ViewMut<'_>;
     /// Some elements of a view; a range beyond its end panics.
     fn part<'p>(of: &'p mut Self::ViewMut<'_>, range: Range<usize>) -> Self::ViewMut<'p>;
-    /// Lets the host change elements: `write` gets them as they are.
+    /// Lets the host change elements: `write` gets them as they are, and what it leaves is rounded to what they are stored in.
     fn upload<R>(&self, to: &mut Self::ViewMut<'_>, write: impl FnOnce(&mut [Self::Real]) -> R) -> Result<R, EngineError>;
     /// Lets the host look at elements.
     fn download<R>(&self, from: Self::View<'_>, read: impl FnOnce(&[Self::Real]) -> R) -> Result<R, EngineError>;
@@ -130,8 +134,9 @@ pub trait Backend: Sized + 'static {
     fn scale(&self, x: &mut Self::ViewMut<'_>, factor: f64) -> Done;
     /// Adds the squares of the elements in `runs` to [`Totals::norm_squared`].
     fn sum_squares(&self, x: Self::View<'_>, runs: &[Range<usize>]) -> Done;
-    /// See [`quadrille_tensor::adamw`]: with the scale, and only if, [`prepare_update`](Self::prepare_update) has said so.
-    fn adamw(&self, constants: &AdamW, p: &mut Self::ViewMut<'_>, g: Self::View<'_>, m: &mut Self::ViewMut<'_>, v: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::adamw`], with a master copy [`quadrille_tensor::adamw_master`]: with the scale, and only if,
+    /// [`prepare_update`](Self::prepare_update) has said so.
+    fn adamw(&self, constants: &AdamW, p: &mut Self::ViewMut<'_>, master: Option<&mut Self::ViewMut<'_>>, g: Self::View<'_>, m: &mut Self::ViewMut<'_>, v: &mut Self::ViewMut<'_>) -> Done;
 
     // Samples, embeddings and losses; `rows` and `numbers` are those of the microbatch.
 

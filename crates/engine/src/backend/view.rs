@@ -2,6 +2,15 @@
 
 use std::ops::Range;
 
+/// Which of a rank's two types elements have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Backend::Stored`](super::Backend::Stored), that of weights and values.
+    Stored,
+    /// [`Backend::Real`](super::Backend::Real), that of sums, vectors, masters and moments.
+    Real,
+}
+
 /// Elements of a buffer, to be read.
 pub trait View: Copy {
     /// How many there are.
@@ -15,20 +24,4 @@ pub trait View: Copy {
 pub trait ViewMut {
     /// How many there are.
     fn elements(&self) -> usize;
-}
-
-impl<T> View for &[T] {
-    fn elements(self) -> usize {
-        self.len()
-    }
-
-    fn part(self, range: Range<usize>) -> Self {
-        &self[range]
-    }
-}
-
-impl<T> ViewMut for &mut [T] {
-    fn elements(&self) -> usize {
-        self.len()
-    }
 }

@@ -1,10 +1,11 @@
 //! Issue and wait: buffers move out of their slots into a collective and come back.
 
-use quadrille_comm::{Pending, Reduction as Combine};
+use quadrille_comm::{Element, Payload, Pending, Reduction as Combine};
 use quadrille_spec::CollectiveKind;
 use quadrille_step::{Collective, Members, Reduction, Scalar, StorageId, kind, payload_elements};
 
 use super::Done;
+use crate::backend::Kind;
 use crate::slots::Block;
 use crate::{Backend, EngineError, RankEngine};
 
@@ -18,11 +19,22 @@ pub(crate) enum Flight<B: Backend> {
 
 impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn issue(&mut self, collective: Collective) -> Done {
+        let sent = self.slots.take(self.storage(collective.input))?;
+        match sent.kind() {
+            Kind::Stored => self.issue_of::<B::Stored>(collective, sent),
+            Kind::Real => self.issue_of::<B::Real>(collective, sent),
+        }
+    }
+
+    /// Of elements of this type.
+    fn issue_of<T: Element>(&mut self, collective: Collective, sent: Block<B>) -> Done
+    where
+        B::Buffer: Payload<T>,
+    {
         let (input, output) = (self.storage(collective.input), self.storage(collective.output));
         let elements = |value| self.value(value).local_elements;
         let (given, got) = (elements(collective.input), elements(collective.output));
         let payload = payload_elements(self.program, &collective);
-        let sent = self.slots.take(input)?;
         let group = match collective.members {
             Members::Ends => self.pipe_ends.as_ref().ok_or_else(|| self.slots.not_live(input))?,
             Members::Blocks(size) => self.key_copies.get(&size).ok_or_else(|| self.slots.not_live(input))?,
@@ -31,31 +43,31 @@ impl<B: Backend> RankEngine<'_, B> {
         let (context, in_place) = (self.context, input == output);
         let flight = match (collective.kind, collective.members) {
             (CollectiveKind::ReduceScatter, _) if in_place => {
-                Flight::InPlace(context.reduce_scatter_in_place::<B::Real, _>(group, sent))
+                Flight::InPlace(context.reduce_scatter_in_place::<T, _>(group, sent))
             }
             (CollectiveKind::AllGather, _) if in_place => {
-                Flight::InPlace(context.all_gather_in_place::<B::Real, _>(group, sent))
+                Flight::InPlace(context.all_gather_in_place::<T, _>(group, sent))
             }
             (CollectiveKind::ReduceScatter, _) => {
                 let (sent, received) = (sent.first(payload), self.slots.take(output)?.first(got));
-                Flight::Apart(context.reduce_scatter::<B::Real, _, _>(group, sent, received))
+                Flight::Apart(context.reduce_scatter::<T, _, _>(group, sent, received))
             }
             (CollectiveKind::AllGather, _) => {
                 let (sent, received) = (sent.first(given), self.slots.take(output)?.first(payload));
-                Flight::Apart(context.all_gather::<B::Real, _, _>(group, sent, received))
+                Flight::Apart(context.all_gather::<T, _, _>(group, sent, received))
             }
             (CollectiveKind::AllReduce, _) => {
                 let how = match collective.reduction {
                     Reduction::Sum => Combine::Sum,
                     Reduction::Max => Combine::Max,
                 };
-                Flight::InPlace(context.all_reduce::<B::Real, _>(group, how, sent.first(given)))
+                Flight::InPlace(context.all_reduce::<T, _>(group, how, sent.first(given)))
             }
             (CollectiveKind::Broadcast, Members::Root(root)) => {
-                Flight::InPlace(context.broadcast::<B::Real, _>(group, root, sent))
+                Flight::InPlace(context.broadcast::<T, _>(group, root, sent))
             }
             (CollectiveKind::Reduce, Members::Root(root)) => {
-                Flight::InPlace(context.reduce::<B::Real, _>(group, root, sent))
+                Flight::InPlace(context.reduce::<T, _>(group, root, sent))
             }
             (kind, _) => return Err(EngineError::NoSuchCollective { kind: kind.name() }),
         };

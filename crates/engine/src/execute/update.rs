@@ -6,6 +6,7 @@ use quadrille_tensor::AdamW;
 
 use super::Done;
 use crate::backend::{View, ViewMut};
+use crate::optimizer::StatesMut;
 use crate::{Backend, EngineError, RankEngine, Shard, schedule};
 
 impl<B: Backend> RankEngine<'_, B> {
@@ -46,14 +47,14 @@ impl<B: Backend> RankEngine<'_, B> {
         let kind::AdamW { parameter, value, gradient } = *op;
         let constants = self.optimizer_constants(parameter);
         let valid = self.program.valid_elements(gradient, self.place);
-        let mut moments = std::mem::take(&mut self.moments);
+        let mut states = std::mem::take(&mut self.states);
         let swept = self.write(value, |rank, p| {
-            let [mut m, mut v] = moments[parameter.0].each_mut().map(|moment| B::view_mut(moment, 0..valid));
+            let StatesMut { mut master, moments: [mut m, mut v] } = states[parameter.0].first_mut(valid);
             let (mut p, g) = (B::part(p, 0..valid), rank.read(gradient)?.part(0..valid));
-            rank.backend.adamw(&constants, &mut p, g, &mut m, &mut v)?;
+            rank.backend.adamw(&constants, &mut p, master.as_mut(), g, &mut m, &mut v)?;
             Ok(p.elements())
         });
-        self.moments = moments;
+        self.states = states;
         swept
     }
 
