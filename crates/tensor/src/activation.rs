@@ -2,13 +2,13 @@
 
 use crate::curves::{Curve, Function, with_curve};
 use crate::dispatch::vectorised;
-use crate::element::Element;
 use crate::lanes::{add, block_rows, column_sums};
 use crate::pool::Pool;
 use crate::shape::Shape;
+use crate::stored::Stored;
 
 /// x [rows, cols] += bias `[cols]`, in every row.
-pub fn bias_forward<T: Element>(pool: &Pool, shape: Shape, x: &mut [T], bias: &[T]) {
+pub fn bias_forward<S: Stored>(pool: &Pool, shape: Shape, x: &mut [S], bias: &[S::Real]) {
     let Shape { rows, cols } = shape;
     assert_eq!((x.len(), bias.len()), (rows * cols, cols));
     if cols == 0 {
@@ -19,7 +19,7 @@ pub fn bias_forward<T: Element>(pool: &Pool, shape: Shape, x: &mut [T], bias: &[
 }
 
 /// dbias `[cols]` = (or += if `accumulate`) the column sums of dy [rows, cols].
-pub fn bias_backward<T: Element>(pool: &Pool, shape: Shape, dy: &[T], dbias: &mut [T], accumulate: bool) {
+pub fn bias_backward<S: Stored>(pool: &Pool, shape: Shape, dy: &[S], dbias: &mut [S::Real], accumulate: bool) {
     let Shape { rows, cols } = shape;
     assert_eq!(dy.len(), rows * cols);
     let blocks = dy.chunks((block_rows(rows) * cols).max(1));
@@ -28,14 +28,14 @@ pub fn bias_backward<T: Element>(pool: &Pool, shape: Shape, dy: &[T], dbias: &mu
     });
 }
 
-/// pre [rows, cols] += bias, kept for the backward pass; y = curve(pre).
-pub fn bias_curve_forward<T: Element>(
+/// pre [rows, cols] += bias, kept for the backward pass; y = curve(pre), of what was stored.
+pub fn bias_curve_forward<S: Stored>(
     pool: &Pool,
     curve: Curve,
     shape: Shape,
-    pre: &mut [T],
-    bias: Option<&[T]>,
-    y: &mut [T],
+    pre: &mut [S],
+    bias: Option<&[S::Real]>,
+    y: &mut [S],
 ) {
     let Shape { rows, cols } = shape;
     assert_eq!((pre.len(), y.len()), (rows * cols, rows * cols));
@@ -49,37 +49,37 @@ pub fn bias_curve_forward<T: Element>(
             if let Some(bias) = bias {
                 add(pre, bias);
             }
-            with_curve!(curve, F, activate::<F, T>(pre, y));
+            with_curve!(curve, F, activate::<F, S>(pre, y));
         }
     });
 }
 
 /// activated = curve(pre), for a stored `pre`: bit by bit what [`bias_curve_forward`] gave with it.
-pub fn activate_curve<T: Element>(pool: &Pool, curve: Curve, pre: &[T], activated: &mut [T]) {
+pub fn activate_curve<S: Stored>(pool: &Pool, curve: Curve, pre: &[S], activated: &mut [S]) {
     assert_eq!(pre.len(), activated.len());
     let piece = pool.piece(pre.len());
     pool.each(pre.chunks(piece).zip(activated.chunks_mut(piece)), |(pre, y)| {
-        with_curve!(curve, F, activate::<F, T>(pre, y))
+        with_curve!(curve, F, activate::<F, S>(pre, y))
     });
 }
 
 /// y = F(pre), on this thread.
-fn activate<F: Function, T: Element>(pre: &[T], y: &mut [T]) {
+fn activate<F: Function, S: Stored>(pre: &[S], y: &mut [S]) {
     vectorised(
         #[inline(always)]
-        || y.iter_mut().zip(pre).for_each(|(y, x)| *y = F::value(*x)),
+        || y.iter_mut().zip(pre).for_each(|(y, x)| *y = S::rounded(F::value(x.widen()))),
     );
 }
 
-/// dy [rows, cols] becomes the gradient of `pre`; its column sums are written to, or with
-/// `accumulate` added to, `dbias`.
-pub fn bias_curve_backward<T: Element>(
+/// dy [rows, cols] becomes the gradient of `pre`; its column sums, of what was stored, are written
+/// to, or with `accumulate` added to, `dbias`.
+pub fn bias_curve_backward<S: Stored>(
     pool: &Pool,
     curve: Curve,
     shape: Shape,
-    pre: &[T],
-    dy: &mut [T],
-    dbias: Option<&mut [T]>,
+    pre: &[S],
+    dy: &mut [S],
+    dbias: Option<&mut [S::Real]>,
     accumulate: bool,
 ) {
     let Shape { rows, cols } = shape;
@@ -91,19 +91,19 @@ pub fn bias_curve_backward<T: Element>(
     let piece = (piece * cols).max(1);
     let blocks = pre.chunks(piece).zip(dy.chunks_mut(piece));
     let Some(dbias) = dbias else {
-        return pool.each(blocks, |(pre, dy)| with_curve!(curve, F, gradient::<F, T>(pre, dy)));
+        return pool.each(blocks, |(pre, dy)| with_curve!(curve, F, gradient::<F, S>(pre, dy)));
     };
     column_sums(pool, cols, blocks, &mut [dbias], accumulate, |(pre, dy), sums| {
         for (pre, dy) in pre.chunks_exact(cols).zip(dy.chunks_exact_mut(cols)) {
-            with_curve!(curve, F, gradient::<F, T>(pre, dy));
+            with_curve!(curve, F, gradient::<F, S>(pre, dy));
             add(sums, dy);
         }
     });
 }
 
-fn gradient<F: Function, T: Element>(pre: &[T], dy: &mut [T]) {
+fn gradient<F: Function, S: Stored>(pre: &[S], dy: &mut [S]) {
     vectorised(
         #[inline(always)]
-        || pre.iter().zip(dy).for_each(|(x, dy)| *dy *= F::slope(*x).1),
+        || pre.iter().zip(dy).for_each(|(x, dy)| *dy = S::rounded(dy.widen() * F::slope(x.widen()).1)),
     );
 }

@@ -3,6 +3,7 @@
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::pool::Pool;
+use crate::stored::Stored;
 
 /// The constants of one update of one group of parameters.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,30 +46,87 @@ pub fn adamw<T: Element>(
     let piece = pool.piece(p.len());
     let states = m.chunks_mut(piece).zip(v.chunks_mut(piece));
     let pieces = p.chunks_mut(piece).zip(g.chunks(piece)).zip(states);
+    let step = Step::new(constants, gradient_scale);
     pool.each(pieces, |((p, g), (m, v))| {
         vectorised(
             #[inline(always)]
-            || update(constants, gradient_scale, p, g, m, v),
+            || {
+                for (((p, g), m), v) in p.iter_mut().zip(g).zip(m).zip(v) {
+                    *p = step.updated(*p, *g, m, v);
+                }
+            },
         );
     });
 }
 
-#[inline(always)]
-fn update<T: Element>(constants: &AdamW, gradient_scale: f64, p: &mut [T], g: &[T], m: &mut [T], v: &mut [T]) {
-    let beta1 = T::from_f64(constants.beta1);
-    let rest1 = T::from_f64(1.0 - constants.beta1);
-    let beta2 = T::from_f64(constants.beta2);
-    let rest2 = T::from_f64(1.0 - constants.beta2);
-    let epsilon = T::from_f64(constants.epsilon);
-    let gradient_scale = T::from_f64(gradient_scale);
-    let keep = T::from_f64(1.0 - constants.learning_rate * constants.weight_decay);
-    let step = T::from_f64(constants.learning_rate / constants.correction1);
-    let root_scale = T::from_f64(1.0 / constants.correction2.sqrt());
-    for (((p, g), m), v) in p.iter_mut().zip(g).zip(m.iter_mut()).zip(v.iter_mut()) {
-        let g = *g * gradient_scale;
-        *m = beta1.mul_add(*m, rest1 * g);
-        *v = beta2.mul_add(*v, rest2 * g * g);
-        let root = v.sqrt().mul_add(root_scale, epsilon);
-        *p = keep.mul_add(*p, -(step * *m / root));
+/// [`adamw`] of parameters whose copy in full precision is `master`: `stored` becomes the master, rounded, in the same
+/// pass.
+pub fn adamw_master<S: Stored, G: Stored<Real = S::Real>>(
+    pool: &Pool,
+    constants: &AdamW,
+    gradient_scale: f64,
+    master: &mut [S::Real],
+    stored: &mut [S],
+    g: &[G],
+    m: &mut [S::Real],
+    v: &mut [S::Real],
+) {
+    let len = master.len();
+    assert_eq!((stored.len(), g.len(), m.len(), v.len()), (len, len, len, len));
+    let piece = pool.piece(len);
+    let states = m.chunks_mut(piece).zip(v.chunks_mut(piece));
+    let pieces = master.chunks_mut(piece).zip(stored.chunks_mut(piece)).zip(g.chunks(piece)).zip(states);
+    let step = Step::new(constants, gradient_scale);
+    pool.each(pieces, |(((master, stored), g), (m, v))| {
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((((p, stored), g), m), v) in master.iter_mut().zip(stored).zip(g).zip(m).zip(v) {
+                    *p = step.updated(*p, g.widen(), m, v);
+                    *stored = S::rounded(*p);
+                }
+            },
+        );
+    });
+}
+
+/// The constants as kernels need them.
+#[derive(Clone, Copy)]
+struct Step<T> {
+    beta1: T,
+    rest1: T,
+    beta2: T,
+    rest2: T,
+    epsilon: T,
+    gradient_scale: T,
+    /// What is left of a parameter after decay.
+    keep: T,
+    length: T,
+    root_scale: T,
+}
+
+impl<T: Element> Step<T> {
+    fn new(constants: &AdamW, gradient_scale: f64) -> Self {
+        Step {
+            beta1: T::from_f64(constants.beta1),
+            rest1: T::from_f64(1.0 - constants.beta1),
+            beta2: T::from_f64(constants.beta2),
+            rest2: T::from_f64(1.0 - constants.beta2),
+            epsilon: T::from_f64(constants.epsilon),
+            gradient_scale: T::from_f64(gradient_scale),
+            keep: T::from_f64(1.0 - constants.learning_rate * constants.weight_decay),
+            length: T::from_f64(constants.learning_rate / constants.correction1),
+            root_scale: T::from_f64(1.0 / constants.correction2.sqrt()),
+        }
+    }
+
+    /// The parameter after the step; its running means are updated.
+    #[inline(always)]
+    fn updated(self, p: T, g: T, m: &mut T, v: &mut T) -> T {
+        let g = g * self.gradient_scale;
+        *m = self.beta1.mul_add(*m, self.rest1 * g);
+        *v = self.beta2.mul_add(*v, self.rest2 * g * g);
+        let root = v.sqrt().mul_add(self.root_scale, self.epsilon);
+        self.keep.mul_add(p, -(self.length * *m / root))
     }
 }

@@ -1,6 +1,6 @@
 //! Owned, aligned memory whose pages are present before the first kernel runs.
 
-use crate::element::Element;
+use crate::stored::Stored;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -39,7 +39,7 @@ impl<T> Buffer<T> {
     }
 }
 
-impl<T: Element> Buffer<T> {
+impl<T: Stored> Buffer<T> {
     /// `len` zeros. Aborts as `Vec` does where there is no memory.
     pub fn new(len: usize) -> Self {
         let layout = Self::layout(len);
@@ -120,7 +120,7 @@ impl<T> AsMut<[T]> for Buffer<T> {
     }
 }
 
-impl<T: Element> Default for Buffer<T> {
+impl<T: Stored> Default for Buffer<T> {
     fn default() -> Self {
         Self::new(0)
     }

@@ -3,12 +3,12 @@
 //!
 //! A panel is a range of columns. A packed matrix is `parts` contiguous blocks [rows, cols / parts].
 
-use crate::element::Element;
 use crate::pool::Pool;
 use crate::shape::{PanelShape, Shape};
+use crate::stored::Stored;
 
 /// y = the `parts` column blocks of x [rows, cols], one after the other.
-pub fn pack_columns<T: Element>(pool: &Pool, shape: Shape, parts: usize, x: &[T], y: &mut [T]) {
+pub fn pack_columns<S: Stored>(pool: &Pool, shape: Shape, parts: usize, x: &[S], y: &mut [S]) {
     let Shape { rows, cols } = shape;
     let width = block_width(cols, parts);
     assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
@@ -30,7 +30,7 @@ pub fn pack_columns<T: Element>(pool: &Pool, shape: Shape, parts: usize, x: &[T]
 
 /// y [rows, cols] = the matrix whose `parts` column blocks x holds: the inverse of
 /// [`pack_columns`].
-pub fn unpack_columns<T: Element>(pool: &Pool, shape: Shape, parts: usize, x: &[T], y: &mut [T]) {
+pub fn unpack_columns<S: Stored>(pool: &Pool, shape: Shape, parts: usize, x: &[S], y: &mut [S]) {
     let Shape { rows, cols } = shape;
     let width = block_width(cols, parts);
     assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
@@ -50,14 +50,14 @@ pub fn unpack_columns<T: Element>(pool: &Pool, shape: Shape, parts: usize, x: &[
 }
 
 /// y [rows, cols / parts] = column block `part` of x [rows, cols], one of [`pack_columns`]'s.
-pub fn slice_columns<T: Element>(pool: &Pool, shape: Shape, part: usize, parts: usize, x: &[T], y: &mut [T]) {
+pub fn slice_columns<S: Stored>(pool: &Pool, shape: Shape, part: usize, parts: usize, x: &[S], y: &mut [S]) {
     let Shape { rows, cols } = shape;
     let width = block_width(cols, parts);
     copy_panel_columns(pool, PanelShape { rows, cols, first: part * width, count: width }, x, y);
 }
 
 /// y [rows, count] = columns `first..first + count` of x [rows, cols].
-pub fn copy_panel_columns<T: Element>(pool: &Pool, shape: PanelShape, x: &[T], y: &mut [T]) {
+pub fn copy_panel_columns<S: Stored>(pool: &Pool, shape: PanelShape, x: &[S], y: &mut [S]) {
     let PanelShape { rows, cols, first, count } = shape;
     check_panel(rows, cols, first, count, x.len(), y.len());
     if count == 0 {
@@ -71,7 +71,7 @@ pub fn copy_panel_columns<T: Element>(pool: &Pool, shape: PanelShape, x: &[T], y
 
 /// Columns `first..first + count` of x [rows, cols] = y [rows, count], the inverse of
 /// [`copy_panel_columns`]; other columns stay.
-pub fn store_panel_columns<T: Element>(pool: &Pool, shape: PanelShape, y: &[T], x: &mut [T]) {
+pub fn store_panel_columns<S: Stored>(pool: &Pool, shape: PanelShape, y: &[S], x: &mut [S]) {
     let PanelShape { rows, cols, first, count } = shape;
     check_panel(rows, cols, first, count, x.len(), y.len());
     if count == 0 {
@@ -96,7 +96,7 @@ fn block_width(cols: usize, parts: usize) -> usize {
 }
 
 /// y [_, width] = columns `left..left + width` of the first rows of x [_, cols].
-fn copy_block<T: Element>(cols: usize, left: usize, width: usize, x: &[T], y: &mut [T]) {
+fn copy_block<S: Stored>(cols: usize, left: usize, width: usize, x: &[S], y: &mut [S]) {
     for (x, y) in x.chunks_exact(cols).zip(y.chunks_exact_mut(width)) {
         y.copy_from_slice(&x[left..left + width]);
     }

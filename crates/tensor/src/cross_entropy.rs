@@ -10,12 +10,13 @@ use crate::element::Element;
 use crate::lanes::{largest, sum};
 use crate::pool::Pool;
 use crate::shape::LogitsShape;
+use crate::stored::Stored;
 
 /// A target that is left out: its row has no loss and no gradient.
 pub const IGNORED: u32 = u32::MAX;
 
 /// max `[rows]` = the largest of each row's valid logits; minus infinity if there are none.
-pub fn cross_entropy_max<T: Element>(pool: &Pool, shape: LogitsShape, logits: &[T], max: &mut [T]) {
+pub fn cross_entropy_max<S: Stored>(pool: &Pool, shape: LogitsShape, logits: &[S], max: &mut [S::Real]) {
     let LogitsShape { rows, cols, valid, .. } = shape;
     assert_eq!((logits.len(), max.len()), (rows * cols, rows));
     assert!(valid <= cols);
@@ -35,13 +36,13 @@ pub fn cross_entropy_max<T: Element>(pool: &Pool, shape: LogitsShape, logits: &[
 
 /// sums [rows, 2] = this rank's share of (S, q), given m; q is 0 where another rank holds the
 /// target.
-pub fn cross_entropy_sums<T: Element>(
+pub fn cross_entropy_sums<S: Stored>(
     pool: &Pool,
     shape: LogitsShape,
-    logits: &[T],
-    max: &[T],
+    logits: &[S],
+    max: &[S::Real],
     targets: &[u32],
-    sums: &mut [T],
+    sums: &mut [S::Real],
 ) {
     let LogitsShape { rows, cols, valid, start } = shape;
     assert_eq!((logits.len(), sums.len()), (rows * cols, rows * 2));
@@ -58,7 +59,7 @@ pub fn cross_entropy_sums<T: Element>(
                     let m = max[row];
                     sums[0] = sum(logits, |x| (x - m).exp());
                     let target = (targets[row] as usize).wrapping_sub(start);
-                    sums[1] = logits.get(target).map_or(T::ZERO, |x| *x - m);
+                    sums[1] = logits.get(target).map_or(S::Real::ZERO, |x| x.widen() - m);
                 }
             },
         );
@@ -75,14 +76,14 @@ pub fn cross_entropy_loss<T: Element>(sums: &[T], targets: &[u32]) -> f64 {
 /// logits become their gradient, (softmax - onehot) scale, 0 in the padding, given m and the
 /// reduced (S, q). Returns the sum over rows of the loss ln S - q, not scaled. Rows whose target is [`IGNORED`] have
 /// no loss, and their gradient is 0.
-pub fn cross_entropy_gradient<T: Element>(
+pub fn cross_entropy_gradient<S: Stored>(
     pool: &Pool,
     shape: LogitsShape,
-    logits: &mut [T],
-    max: &[T],
-    sums: &[T],
+    logits: &mut [S],
+    max: &[S::Real],
+    sums: &[S::Real],
     targets: &[u32],
-    scale: T,
+    scale: S::Real,
 ) -> f64 {
     let LogitsShape { rows, cols, valid, start } = shape;
     assert_eq!((logits.len(), sums.len()), (rows * cols, rows * 2));
@@ -96,16 +97,18 @@ pub fn cross_entropy_gradient<T: Element>(
                 for (row, logits) in logits.chunks_exact_mut(cols).enumerate() {
                     let row = i * piece + row;
                     if targets[row] == IGNORED {
-                        logits.fill(T::ZERO);
+                        logits.fill(S::ZERO);
                         continue;
                     }
                     let (logits, padding) = logits.split_at_mut(valid);
                     let (m, factor) = (max[row], scale / sums[2 * row]);
-                    logits.iter_mut().for_each(|x| *x = (*x - m).exp() * factor);
-                    padding.fill(T::ZERO);
+                    let softmax = |x: S| (x.widen() - m).exp() * factor;
                     let target = (targets[row] as usize).wrapping_sub(start);
-                    if let Some(x) = logits.get_mut(target) {
-                        *x -= scale;
+                    let gradient = logits.get(target).map(|x| S::rounded(softmax(*x) - scale));
+                    logits.iter_mut().for_each(|x| *x = S::rounded(softmax(*x)));
+                    padding.fill(S::ZERO);
+                    if let Some((x, gradient)) = logits.get_mut(target).zip(gradient) {
+                        *x = gradient;
                     }
                 }
             },

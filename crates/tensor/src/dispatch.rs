@@ -40,6 +40,14 @@ fn detect() -> Level {
     Level::Portable
 }
 
+/// Whether the processor multiplies `bf16` itself, beside all of [`Level::Avx512`].
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn bf16_instructions() -> bool {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    *PRESENT.get_or_init(|| level() == Level::Avx512 && is_x86_feature_detected!("avx512bf16"))
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 fn in_avx512<R>(body: impl FnOnce() -> R) -> R {

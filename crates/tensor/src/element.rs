@@ -1,25 +1,13 @@
 //! The two element types, `f32` and `f64`, and the mathematics that their kernels share.
 
-use crate::buffer::Buffer;
+use crate::stored::Stored;
 use crate::vector::Vector;
-use std::cell::Cell;
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
-}
 
 /// A floating-point type that the kernels work on: `f32`, or `f64` for proofs.
 pub trait Element:
-    sealed::Sealed
-    + Copy
-    + Send
-    + Sync
-    + Default
-    + Debug
+    Stored<Real = Self>
     + Display
     + PartialOrd
     + Add<Output = Self>
@@ -30,16 +18,11 @@ pub trait Element:
     + AddAssign
     + SubAssign
     + MulAssign
-    + 'static
 {
-    /// 0.
-    const ZERO: Self;
     /// 1.
     const ONE: Self;
     /// Minus infinity, the logit of what must not be chosen.
     const NEG_INFINITY: Self;
-    /// The type's name: `f32` or `f64`.
-    const NAME: &'static str;
 
     /// The 512-bit vector of this type.
     #[doc(hidden)]
@@ -73,20 +56,13 @@ pub trait Element:
     fn larger(self, other: Self) -> Self {
         if other > self { other } else { self }
     }
-
-    /// Lends this thread's scratch, `len` elements with unspecified contents, which grows when
-    /// needed and is kept from call to call.
-    #[doc(hidden)]
-    fn with_scratch<R>(len: usize, body: impl FnOnce(&mut [Self]) -> R) -> R;
 }
 
 macro_rules! element {
     ($type:ident, $wide:ty, $half:ty, $exp:expr) => {
         impl Element for $type {
-            const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const NEG_INFINITY: Self = $type::NEG_INFINITY;
-            const NAME: &'static str = stringify!($type);
 
             type Wide = $wide;
             type Half = $half;
@@ -114,17 +90,6 @@ macro_rules! element {
             #[inline(always)]
             fn exp(self) -> Self {
                 $exp(self)
-            }
-
-            fn with_scratch<R>(len: usize, body: impl FnOnce(&mut [Self]) -> R) -> R {
-                thread_local! {
-                    static SCRATCH: Cell<Option<Buffer<$type>>> = const { Cell::new(None) };
-                }
-                let kept = SCRATCH.take().filter(|buffer| buffer.len() >= len);
-                let mut buffer = kept.unwrap_or_else(|| Buffer::new(len));
-                let result = body(&mut buffer[..len]);
-                SCRATCH.set(Some(buffer));
-                result
             }
         }
     };
@@ -178,7 +143,7 @@ fn exp_f32(x: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Element, exp_f32};
+    use super::exp_f32;
 
     #[test]
     fn exp_is_within_two_units_in_the_last_place() {
@@ -199,15 +164,5 @@ mod tests {
         assert!(exp_f32(f32::INFINITY) > 2e38);
         assert!(exp_f32(f32::NAN).is_nan());
         assert_eq!(f64::NEG_INFINITY.exp(), 0.0);
-    }
-
-    #[test]
-    fn scratch_grows_and_nests() {
-        f32::with_scratch(10, |outer| {
-            outer.fill(1.0);
-            f32::with_scratch(20, |inner| inner.fill(2.0));
-            assert!(outer.iter().all(|x| *x == 1.0));
-        });
-        f32::with_scratch(30, |scratch| assert_eq!(scratch.len(), 30));
     }
 }

@@ -4,26 +4,27 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::add;
 use crate::pool::Pool;
+use crate::stored::Stored;
 
 /// Elements per partial sum of [`sum_of_squares`].
 const SUM_BLOCK: usize = 64 << 10;
 
 /// y += x.
-pub fn add_assign<T: Element>(pool: &Pool, y: &mut [T], x: &[T]) {
+pub fn add_assign<S: Stored, X: Stored<Real = S::Real>>(pool: &Pool, y: &mut [S], x: &[X]) {
     assert_eq!(y.len(), x.len());
     let piece = pool.piece(y.len());
     pool.each(y.chunks_mut(piece).zip(x.chunks(piece)), |(y, x)| add(y, x));
 }
 
 /// y = x.
-pub fn copy<T: Element>(pool: &Pool, y: &mut [T], x: &[T]) {
+pub fn copy<S: Stored>(pool: &Pool, y: &mut [S], x: &[S]) {
     assert_eq!(y.len(), x.len());
     let piece = pool.piece(y.len());
     pool.each(y.chunks_mut(piece).zip(x.chunks(piece)), |(y, x)| y.copy_from_slice(x));
 }
 
 /// The sum of the squares of x, in `f64`.
-pub fn sum_of_squares<T: Element>(pool: &Pool, x: &[T]) -> f64 {
+pub fn sum_of_squares<S: Stored>(pool: &Pool, x: &[S]) -> f64 {
     let mut partials = vec![0.0; x.len().div_ceil(SUM_BLOCK)];
     // Several blocks to a piece, so that short arrays wake nobody.
     let blocks = pool.piece(x.len()).div_ceil(SUM_BLOCK);
@@ -39,25 +40,30 @@ pub fn sum_of_squares<T: Element>(pool: &Pool, x: &[T]) -> f64 {
 }
 
 #[inline(always)]
-fn squares<T: Element>(x: &[T]) -> f64 {
+fn squares<S: Stored>(x: &[S]) -> f64 {
     const LANES: usize = 32;
     let mut lanes = [0.0; LANES];
     let chunks = x.chunks_exact(LANES);
     let rest = chunks.remainder();
     for chunk in chunks {
         for i in 0..LANES {
-            let x = chunk[i].to_f64();
+            let x = chunk[i].widen().to_f64();
             lanes[i] += x * x;
         }
     }
     for (lane, x) in lanes.iter_mut().zip(rest) {
-        *lane += x.to_f64() * x.to_f64();
+        *lane += x.widen().to_f64() * x.widen().to_f64();
     }
     lanes.iter().sum()
 }
 
 /// x *= factor.
-pub fn scale<T: Element>(pool: &Pool, x: &mut [T], factor: T) {
+pub fn scale<S: Stored>(pool: &Pool, x: &mut [S], factor: S::Real) {
     let piece = pool.piece(x.len());
-    pool.each(x.chunks_mut(piece), |x| x.iter_mut().for_each(|x| *x *= factor));
+    pool.each(x.chunks_mut(piece), |x| {
+        vectorised(
+            #[inline(always)]
+            || x.iter_mut().for_each(|x| *x = S::rounded(x.widen() * factor)),
+        );
+    });
 }

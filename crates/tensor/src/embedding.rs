@@ -2,14 +2,15 @@
 //!
 //! A rank holds the rows `start..start + count` of the token table: [count, cols].
 
-use crate::element::Element;
+use crate::dispatch::vectorised;
 use crate::lanes::add;
 use crate::pool::Pool;
 use crate::shape::{Shape, TableShape};
+use crate::stored::{Stored, round_all, widen_all};
 use std::mem::replace;
 
 /// y [rows, cols] = the table's row of each token, zero where another rank holds it.
-pub fn embed_forward<T: Element>(pool: &Pool, shape: TableShape, tokens: &[u32], table: &[T], y: &mut [T]) {
+pub fn embed_forward<S: Stored>(pool: &Pool, shape: TableShape, tokens: &[u32], table: &[S], y: &mut [S]) {
     let TableShape { rows, cols, start } = shape;
     assert_eq!((tokens.len(), y.len()), (rows, rows * cols));
     if cols == 0 {
@@ -21,20 +22,20 @@ pub fn embed_forward<T: Element>(pool: &Pool, shape: TableShape, tokens: &[u32],
         for (y, token) in y.chunks_exact_mut(cols).zip(tokens) {
             match (*token as usize).checked_sub(start).filter(|row| *row < count) {
                 Some(row) => y.copy_from_slice(&table[row * cols..(row + 1) * cols]),
-                None => y.fill(T::ZERO),
+                None => y.fill(S::ZERO),
             }
         }
     });
 }
 
 /// dtable [count, cols] += each row of dy [rows, cols] in the row of its token, if this rank
-/// holds it; from zero unless `accumulate`.
-pub fn embed_backward<T: Element>(
+/// holds it; from zero unless `accumulate`. Each row of the table is rounded once.
+pub fn embed_backward<S: Stored, C: Stored<Real = S::Real>>(
     pool: &Pool,
     shape: TableShape,
     tokens: &[u32],
-    dy: &[T],
-    dtable: &mut [T],
+    dy: &[S],
+    dtable: &mut [C],
     accumulate: bool,
 ) {
     let TableShape { rows, cols, start } = shape;
@@ -42,28 +43,16 @@ pub fn embed_backward<T: Element>(
     if cols == 0 {
         return;
     }
-    let per_piece = pool.rows_per_piece(table_rows(dtable.len(), cols), cols);
-    pool.each(dtable.chunks_mut(per_piece * cols).enumerate(), |(piece, dtable)| {
-        if !accumulate {
-            dtable.fill(T::ZERO);
-        }
-        let (first, count) = (start + piece * per_piece, dtable.len() / cols);
-        // Each piece scans all tokens: rows are added in the same order for any division.
-        for (token, dy) in tokens.iter().zip(dy.chunks_exact(cols)) {
-            let row = (*token as usize).wrapping_sub(first);
-            if row < count {
-                add(&mut dtable[row * cols..(row + 1) * cols], dy);
-            }
-        }
-    });
+    let places = Places::new(table_rows(dtable.len(), cols), rows, |row| (tokens[row] as usize).wrapping_sub(start));
+    places.add_rows(pool, cols, dy, dtable, accumulate);
 }
 
 /// Row r of x [rows, cols] += row position(r) of positions [_, cols].
-pub fn add_positions<T: Element>(
+pub fn add_positions<S: Stored>(
     pool: &Pool,
     shape: Shape,
-    x: &mut [T],
-    positions: &[T],
+    x: &mut [S],
+    positions: &[S],
     position: impl Fn(usize) -> usize + Sync,
 ) {
     let Shape { rows, cols } = shape;
@@ -81,12 +70,12 @@ pub fn add_positions<T: Element>(
 }
 
 /// Row position(r) of dpositions [_, cols] += dy [rows, cols] row r, in ascending order of r;
-/// from zero, all its rows, unless `accumulate`.
-pub fn positions_backward<T: Element>(
+/// from zero, all its rows, unless `accumulate`. Each row of dpositions is rounded once.
+pub fn positions_backward<S: Stored, C: Stored<Real = S::Real>>(
     pool: &Pool,
     shape: Shape,
-    dy: &[T],
-    dpositions: &mut [T],
+    dy: &[S],
+    dpositions: &mut [C],
     position: impl Fn(usize) -> usize,
     accumulate: bool,
 ) {
@@ -96,24 +85,69 @@ pub fn positions_backward<T: Element>(
         return;
     }
     let count = table_rows(dpositions.len(), cols);
-    // The first row at each position, and after each row the next one at its position; `rows` ends.
-    let (mut first, mut next) = (vec![rows; count], vec![rows; rows]);
-    for row in (0..rows).rev() {
-        next[row] = replace(&mut first[position(row)], row);
-    }
-    let per_piece = pool.rows_per_piece(count, cols);
-    pool.each(dpositions.chunks_mut(per_piece * cols).zip(first.chunks(per_piece)), |(dpositions, first)| {
-        for (sum, first) in dpositions.chunks_exact_mut(cols).zip(first) {
-            if !accumulate {
-                sum.fill(T::ZERO);
-            }
-            let mut row = *first;
-            while row < rows {
-                add(sum, &dy[row * cols..(row + 1) * cols]);
-                row = next[row];
+    let places = Places::new(count, rows, |row| {
+        let position = position(row);
+        assert!(position < count, "position {position} of {count}");
+        position
+    });
+    places.add_rows(pool, cols, dy, dpositions, accumulate);
+}
+
+/// Which rows of a matrix belong to each row of a table, in ascending order.
+struct Places {
+    /// By row of the table its first row; the number of rows ends.
+    first: Vec<usize>,
+    /// By row the next one of the same place.
+    next: Vec<usize>,
+}
+
+impl Places {
+    /// The places of so many rows in a table of `count`; rows with a place beyond it belong nowhere.
+    fn new(count: usize, rows: usize, place: impl Fn(usize) -> usize) -> Self {
+        let (mut first, mut next) = (vec![rows; count], vec![rows; rows]);
+        for row in (0..rows).rev() {
+            if let Some(first) = first.get_mut(place(row)) {
+                next[row] = replace(first, row);
             }
         }
-    });
+        Places { first, next }
+    }
+
+    /// Each row of table [_, cols] += its rows of x [rows, cols]; from zero unless `accumulate`.
+    fn add_rows<S: Stored, C: Stored<Real = S::Real>>(
+        &self,
+        pool: &Pool,
+        cols: usize,
+        x: &[S],
+        table: &mut [C],
+        accumulate: bool,
+    ) {
+        let rows = self.next.len();
+        let per_piece = pool.rows_per_piece(self.first.len(), cols);
+        pool.each(table.chunks_mut(per_piece * cols).zip(self.first.chunks(per_piece)), |(table, first)| {
+            S::Real::with_scratch(cols, |sums| {
+                for (to, first) in table.chunks_exact_mut(cols).zip(first) {
+                    if !accumulate {
+                        to.fill(C::ZERO);
+                    }
+                    if *first == rows {
+                        continue;
+                    }
+                    let after = |row: &usize| Some(self.next[*row]).filter(|next| *next < rows);
+                    let rows = std::iter::successors(Some(*first), after);
+                    vectorised(
+                        #[inline(always)]
+                        || widen_all(sums, to),
+                    );
+                    rows.for_each(|row| add(sums, &x[row * cols..(row + 1) * cols]));
+                    vectorised(
+                        #[inline(always)]
+                        || round_all(to, sums),
+                    );
+                }
+            });
+        });
+    }
 }
 
 fn table_rows(len: usize, cols: usize) -> usize {

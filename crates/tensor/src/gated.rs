@@ -5,19 +5,20 @@
 
 use crate::curves::{Curve, Function, with_curve};
 use crate::dispatch::vectorised;
-use crate::element::Element;
 use crate::lanes::{add, block_rows, column_sums};
 use crate::pool::Pool;
 use crate::shape::Shape;
+use crate::stored::Stored;
 
-/// pre [rows, 2 * cols] += bias, kept for the backward pass; y [rows, cols] = curve(gate) up.
-pub fn bias_gated_forward<T: Element>(
+/// pre [rows, 2 * cols] += bias, kept for the backward pass; y [rows, cols] = curve(gate) up, of
+/// what was stored.
+pub fn bias_gated_forward<S: Stored>(
     pool: &Pool,
     curve: Curve,
     shape: Shape,
-    pre: &mut [T],
-    bias: Option<&[T]>,
-    y: &mut [T],
+    pre: &mut [S],
+    bias: Option<&[S::Real]>,
+    y: &mut [S],
 ) {
     let Shape { rows, cols } = shape;
     assert_eq!((pre.len(), y.len()), (rows * 2 * cols, rows * cols));
@@ -30,40 +31,40 @@ pub fn bias_gated_forward<T: Element>(
         if let Some(bias) = bias {
             pre.chunks_exact_mut(2 * cols).for_each(|pre| add(pre, bias));
         }
-        with_curve!(curve, F, activate::<F, T>(pre, y));
+        with_curve!(curve, F, activate::<F, S>(pre, y));
     });
 }
 
 /// activated = curve(gate) up, for a stored `pre`: bit by bit what [`bias_gated_forward`] gave with it.
-pub fn activate_gated<T: Element>(pool: &Pool, curve: Curve, pre: &[T], activated: &mut [T]) {
+pub fn activate_gated<S: Stored>(pool: &Pool, curve: Curve, pre: &[S], activated: &mut [S]) {
     assert_eq!(pre.len(), 2 * activated.len());
     let piece = pool.piece(activated.len());
     pool.each(pre.chunks(2 * piece).zip(activated.chunks_mut(piece)), |(pre, y)| {
-        with_curve!(curve, F, activate::<F, T>(pre, y))
+        with_curve!(curve, F, activate::<F, S>(pre, y))
     });
 }
 
 /// y = F(gate) up, on this thread.
-fn activate<F: Function, T: Element>(pre: &[T], y: &mut [T]) {
+fn activate<F: Function, S: Stored>(pre: &[S], y: &mut [S]) {
     vectorised(
         #[inline(always)]
         || {
             for (y, pair) in y.iter_mut().zip(pre.chunks_exact(2)) {
-                *y = F::value(pair[0]) * pair[1];
+                *y = S::rounded(F::value(pair[0].widen()) * pair[1].widen());
             }
         },
     );
 }
 
-/// pre [rows, 2 * cols] becomes its gradient, given dy [rows, cols]; its column sums are written
-/// to, or with `accumulate` added to, `dbias`.
-pub fn bias_gated_backward<T: Element>(
+/// pre [rows, 2 * cols] becomes its gradient, given dy [rows, cols]; its column sums, of what
+/// was stored, are written to, or with `accumulate` added to, `dbias`.
+pub fn bias_gated_backward<S: Stored>(
     pool: &Pool,
     curve: Curve,
     shape: Shape,
-    pre: &mut [T],
-    dy: &[T],
-    dbias: Option<&mut [T]>,
+    pre: &mut [S],
+    dy: &[S],
+    dbias: Option<&mut [S::Real]>,
     accumulate: bool,
 ) {
     let Shape { rows, cols } = shape;
@@ -75,24 +76,24 @@ pub fn bias_gated_backward<T: Element>(
     let piece = (piece * cols).max(1);
     let blocks = pre.chunks_mut(2 * piece).zip(dy.chunks(piece));
     let Some(dbias) = dbias else {
-        return pool.each(blocks, |(pre, dy)| with_curve!(curve, F, gradient::<F, T>(pre, dy)));
+        return pool.each(blocks, |(pre, dy)| with_curve!(curve, F, gradient::<F, S>(pre, dy)));
     };
     column_sums(pool, 2 * cols, blocks, &mut [dbias], accumulate, |(pre, dy), sums| {
         for (pre, dy) in pre.chunks_exact_mut(2 * cols).zip(dy.chunks_exact(cols)) {
-            with_curve!(curve, F, gradient::<F, T>(pre, dy));
+            with_curve!(curve, F, gradient::<F, S>(pre, dy));
             add(sums, pre);
         }
     });
 }
 
-fn gradient<F: Function, T: Element>(pre: &mut [T], dy: &[T]) {
+fn gradient<F: Function, S: Stored>(pre: &mut [S], dy: &[S]) {
     vectorised(
         #[inline(always)]
         || {
             for (pair, dy) in pre.chunks_exact_mut(2).zip(dy) {
-                let (value, slope) = F::slope(pair[0]);
-                pair[0] = *dy * pair[1] * slope;
-                pair[1] = *dy * value;
+                let (value, slope) = F::slope(pair[0].widen());
+                pair[0] = S::rounded(dy.widen() * pair[1].widen() * slope);
+                pair[1] = S::rounded(dy.widen() * value);
             }
         },
     );

@@ -10,6 +10,7 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{block_rows, column_sums, sum};
 use crate::pool::Pool;
+use crate::stored::Stored;
 
 /// Which columns of `qkv` are normed, and how.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -47,24 +48,24 @@ impl HeadNorm {
 
     /// Mean and 1 / deviation of a head.
     #[inline(always)]
-    fn statistics<T: Element>(&self, x: &[T]) -> (T, T) {
-        let width = T::from_f64(self.head_dim as f64);
-        let mean = if self.centered { sum(x, |x| x) / width } else { T::ZERO };
+    fn statistics<S: Stored>(&self, x: &[S]) -> (S::Real, S::Real) {
+        let width = S::Real::from_f64(self.head_dim as f64);
+        let mean = if self.centered { sum(x, |x| x) / width } else { S::Real::ZERO };
         let square = sum(x, |x| (x - mean) * (x - mean)) / width;
-        (mean, T::ONE / (square + T::from_f64(self.eps)).sqrt())
+        (mean, S::Real::ONE / (square + S::Real::from_f64(self.eps)).sqrt())
     }
 }
 
 /// x (`qkv`) normed in place by gamma `[d]` and, of a layer norm, beta `[d]`; returns how many elements.
-pub fn head_norm_forward<T: Element>(
+pub fn head_norm_forward<S: Stored>(
     pool: &Pool,
     norm: HeadNorm,
-    gamma: &[T],
-    beta: Option<&[T]>,
-    x: &mut [T],
+    gamma: &[S::Real],
+    beta: Option<&[S::Real]>,
+    x: &mut [S],
 ) -> usize {
     let (cols, d) = (norm.cols(), norm.head_dim);
-    assert_eq!((gamma.len(), beta.map_or(d, <[T]>::len)), (d, d));
+    assert_eq!((gamma.len(), beta.map_or(d, <[S::Real]>::len)), (d, d));
     if cols == 0 {
         return 0;
     }
@@ -77,9 +78,11 @@ pub fn head_norm_forward<T: Element>(
                 for group in x.chunks_exact_mut((norm.heads + 2) * d) {
                     for head in group[norm.normed()].chunks_exact_mut(d) {
                         let (mean, rstd) = norm.statistics(head);
-                        head.iter_mut().zip(gamma).for_each(|(x, g)| *x = (*x - mean) * rstd * *g);
-                        if let Some(beta) = beta {
-                            head.iter_mut().zip(beta).for_each(|(x, b)| *x += *b);
+                        let scaled = |x: &S, g: &S::Real| (x.widen() - mean) * rstd * *g;
+                        let columns = head.iter_mut().zip(gamma);
+                        match beta {
+                            Some(beta) => columns.zip(beta).for_each(|((x, g), b)| *x = S::rounded(scaled(x, g) + *b)),
+                            None => columns.for_each(|(x, g)| *x = S::rounded(scaled(x, g))),
                         }
                     }
                 }
@@ -91,14 +94,14 @@ pub fn head_norm_forward<T: Element>(
 
 /// dy (of the normed columns of `qkv`) becomes dx in place, given x before the norm; dgamma `[d]` and, of a layer norm,
 /// dbeta `[d]` = (or += if `accumulate`) the sums over rows and heads of dy xhat and of dy. Returns how many elements.
-pub fn head_norm_backward<T: Element>(
+pub fn head_norm_backward<S: Stored>(
     pool: &Pool,
     norm: HeadNorm,
-    x: &[T],
-    gamma: &[T],
-    dy: &mut [T],
-    dgamma: &mut [T],
-    dbeta: Option<&mut [T]>,
+    x: &[S],
+    gamma: &[S::Real],
+    dy: &mut [S],
+    dgamma: &mut [S::Real],
+    dbeta: Option<&mut [S::Real]>,
     accumulate: bool,
 ) -> usize {
     let (cols, d) = (norm.cols(), norm.head_dim);
@@ -109,7 +112,7 @@ pub fn head_norm_backward<T: Element>(
     let rows = x.len() / cols;
     let piece = block_rows(rows);
     let blocks = x.chunks(piece * cols).zip(dy.chunks_mut(piece * cols));
-    let mut outs: Vec<&mut [T]> = [Some(dgamma), dbeta].into_iter().flatten().collect();
+    let mut outs: Vec<&mut [S::Real]> = [Some(dgamma), dbeta].into_iter().flatten().collect();
     column_sums(pool, d, blocks, &mut outs, accumulate, |(x, dy), sums| {
         let (dgamma, dbeta) = sums.split_at_mut(d);
         vectorised(
@@ -130,21 +133,28 @@ pub fn head_norm_backward<T: Element>(
 
 /// One head of [`head_norm_backward`]; dbeta is empty of an RMS norm.
 #[inline(always)]
-fn head_gradient<T: Element>(norm: HeadNorm, x: &[T], gamma: &[T], dy: &mut [T], dgamma: &mut [T], dbeta: &mut [T]) {
+fn head_gradient<S: Stored>(
+    norm: HeadNorm,
+    x: &[S],
+    gamma: &[S::Real],
+    dy: &mut [S],
+    dgamma: &mut [S::Real],
+    dbeta: &mut [S::Real],
+) {
     let (mean, rstd) = norm.statistics(x);
-    let width = T::from_f64(norm.head_dim as f64);
-    dbeta.iter_mut().zip(&*dy).for_each(|(sum, dy)| *sum += *dy);
-    let (mut of_d, mut of_d_xhat) = (T::ZERO, T::ZERO);
-    for (((x, g), dy), dgamma) in x.iter().zip(gamma).zip(&mut *dy).zip(dgamma) {
-        let xhat = (*x - mean) * rstd;
-        *dgamma += *dy * xhat;
-        *dy *= *g;
-        of_d += *dy;
-        of_d_xhat += *dy * xhat;
+    let width = S::Real::from_f64(norm.head_dim as f64);
+    dbeta.iter_mut().zip(&*dy).for_each(|(sum, dy)| *sum += dy.widen());
+    let (mut of_d, mut of_d_xhat) = (S::Real::ZERO, S::Real::ZERO);
+    for (((x, g), dy), dgamma) in x.iter().zip(gamma).zip(&*dy).zip(dgamma) {
+        let xhat = (x.widen() - mean) * rstd;
+        *dgamma += dy.widen() * xhat;
+        let d = dy.widen() * *g;
+        of_d += d;
+        of_d_xhat += d * xhat;
     }
-    let mean_d = if norm.centered { of_d / width } else { T::ZERO };
-    for (x, dy) in x.iter().zip(dy) {
-        let xhat = (*x - mean) * rstd;
-        *dy = (*dy - mean_d - xhat * (of_d_xhat / width)) * rstd;
+    let mean_d = if norm.centered { of_d / width } else { S::Real::ZERO };
+    for ((x, g), dy) in x.iter().zip(gamma).zip(dy) {
+        let xhat = (x.widen() - mean) * rstd;
+        *dy = S::rounded((dy.widen() * *g - mean_d - xhat * (of_d_xhat / width)) * rstd);
     }
 }

@@ -4,6 +4,7 @@
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::pool::Pool;
+use crate::stored::Stored;
 
 /// Accumulators of a reduction along a row.
 const LANES: usize = 32;
@@ -13,17 +14,22 @@ const BLOCKS: usize = 16;
 
 /// Folds `term(x)` over `x`.
 #[inline(always)]
-fn fold<T: Element>(x: &[T], start: T, term: impl Fn(T) -> T, combine: impl Fn(T, T) -> T) -> T {
+fn fold<S: Stored>(
+    x: &[S],
+    start: S::Real,
+    term: impl Fn(S::Real) -> S::Real,
+    combine: impl Fn(S::Real, S::Real) -> S::Real,
+) -> S::Real {
     let mut lanes = [start; LANES];
     let chunks = x.chunks_exact(LANES);
     let rest = chunks.remainder();
     for chunk in chunks {
         for i in 0..LANES {
-            lanes[i] = combine(lanes[i], term(chunk[i]));
+            lanes[i] = combine(lanes[i], term(chunk[i].widen()));
         }
     }
     for i in 0..rest.len() {
-        lanes[i] = combine(lanes[i], term(rest[i]));
+        lanes[i] = combine(lanes[i], term(rest[i].widen()));
     }
     let mut width = LANES / 2;
     while width > 0 {
@@ -37,37 +43,42 @@ fn fold<T: Element>(x: &[T], start: T, term: impl Fn(T) -> T, combine: impl Fn(T
 
 /// Sum of `term(x)`.
 #[inline(always)]
-pub(crate) fn sum<T: Element>(x: &[T], term: impl Fn(T) -> T) -> T {
-    fold(x, T::ZERO, term, |a, b| a + b)
+pub(crate) fn sum<S: Stored>(x: &[S], term: impl Fn(S::Real) -> S::Real) -> S::Real {
+    fold(x, S::Real::ZERO, term, |a, b| a + b)
 }
 
 /// The largest of `x`, minus infinity if it is empty.
 #[inline(always)]
-pub(crate) fn largest<T: Element>(x: &[T]) -> T {
-    fold(x, T::NEG_INFINITY, |x| x, T::larger)
+pub(crate) fn largest<S: Stored>(x: &[S]) -> S::Real {
+    fold(x, S::Real::NEG_INFINITY, |x| x, S::Real::larger)
 }
 
 /// Sum of x y over two equally long slices.
 #[inline(always)]
-pub(crate) fn dot<T: Element>(x: &[T], y: &[T]) -> T {
-    sum_pairs(x, y, y, |x, y, _| (x * y, T::ZERO)).0
+pub(crate) fn dot<S: Stored>(x: &[S], y: &[S]) -> S::Real {
+    sum_pairs(x, y, y, |x, y, _| (x * y, S::Real::ZERO)).0
 }
 
 /// Sums of both components of `term(x, y, z)` over three equally long slices.
 #[inline(always)]
-pub(crate) fn sum_pairs<T: Element>(x: &[T], y: &[T], z: &[T], term: impl Fn(T, T, T) -> (T, T)) -> (T, T) {
+pub(crate) fn sum_pairs<T: Element, S: Stored<Real = T>, Z: Stored<Real = T>>(
+    x: &[S],
+    y: &[S],
+    z: &[Z],
+    term: impl Fn(T, T, T) -> (T, T),
+) -> (T, T) {
     let (mut first, mut second) = ([T::ZERO; LANES], [T::ZERO; LANES]);
     let (xs, ys, zs) = (x.chunks_exact(LANES), y.chunks_exact(LANES), z.chunks_exact(LANES));
     let rest = xs.remainder().iter().zip(ys.remainder()).zip(zs.remainder());
     for ((x, y), z) in xs.zip(ys).zip(zs) {
         for i in 0..LANES {
-            let (a, b) = term(x[i], y[i], z[i]);
+            let (a, b) = term(x[i].widen(), y[i].widen(), z[i].widen());
             first[i] += a;
             second[i] += b;
         }
     }
     for (i, ((x, y), z)) in rest.enumerate() {
-        let (a, b) = term(*x, *y, *z);
+        let (a, b) = term(x.widen(), y.widen(), z.widen());
         first[i] += a;
         second[i] += b;
     }
@@ -114,9 +125,9 @@ pub(crate) fn column_sums<T: Element, P: Send>(
 }
 
 /// y += x, on this thread.
-pub(crate) fn add<T: Element>(y: &mut [T], x: &[T]) {
+pub(crate) fn add<S: Stored, X: Stored<Real = S::Real>>(y: &mut [S], x: &[X]) {
     vectorised(
         #[inline(always)]
-        || y.iter_mut().zip(x).for_each(|(y, x)| *y += *x),
+        || y.iter_mut().zip(x).for_each(|(y, x)| *y = S::rounded(y.widen() + x.widen())),
     );
 }

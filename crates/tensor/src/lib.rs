@@ -4,12 +4,17 @@
 //! [`Pool`] of its rank first. Kernels allocate nothing large: outputs come from the caller,
 //! scratch is kept per thread. The number of threads changes no bit of any result.
 //!
+//! Values may be stored in 16 bits (see [`Stored`]): kernels widen them, compute in `f32` and round
+//! once where they store. Statistics, biases and norm vectors are in `f32`.
+//!
 //! A kernel panics if a slice's length does not match the shape it is given: shapes come from
 //! a checked program, so a mismatch is a fault of the caller.
 
 mod activation;
 mod adamw;
 pub mod attention;
+#[cfg(target_arch = "x86_64")]
+mod bf16_product;
 mod buffer;
 mod columns;
 mod context;
@@ -32,12 +37,14 @@ mod rms_norm;
 mod rotary;
 mod shape;
 mod squared_error;
+mod stored;
 mod transpose;
 mod turn;
 mod vector;
+mod widened;
 
 pub use activation::{activate_curve, bias_backward, bias_curve_backward, bias_curve_forward, bias_forward};
-pub use adamw::{AdamW, adamw};
+pub use adamw::{AdamW, adamw, adamw_master};
 pub use attention::{
     AttentionDropout, AttentionShape, CacheShape, attention_backward, attention_forward, cached_attention, newest_rows,
     pack_keys_values, store_keys_values, unpack_keys_values,
@@ -61,4 +68,5 @@ pub use rms_norm::{rms_norm_backward, rms_norm_backward_sums, rms_norm_forward, 
 pub use rotary::{Rotary, rotate};
 pub use shape::{GroupShape, LogitsShape, NormShape, PanelShape, ProductShape, Shape, TableShape};
 pub use squared_error::{rounded, squared_error, squared_error_loss};
+pub use stored::Stored;
 pub use transpose::{matmul_as, matmul_as_scratch};

@@ -9,9 +9,10 @@ use crate::element::Element;
 use crate::lanes::{block_rows, column_sums, sum, sum_pairs};
 use crate::pool::Pool;
 use crate::shape::{NormShape, Shape};
+use crate::stored::Stored;
 
 /// sums `[rows]` = the sum of each row over the local columns.
-pub fn norm_row_sums<T: Element>(pool: &Pool, shape: Shape, x: &[T], sums: &mut [T]) {
+pub fn norm_row_sums<S: Stored>(pool: &Pool, shape: Shape, x: &[S], sums: &mut [S::Real]) {
     let Shape { rows, cols } = shape;
     assert_eq!((x.len(), sums.len()), (rows * cols, rows));
     let piece = pool.rows_per_piece(rows, cols);
@@ -30,13 +31,19 @@ pub fn norm_row_sums<T: Element>(pool: &Pool, shape: Shape, x: &[T], sums: &mut 
 
 /// squares `[rows]` = the sum of (x - mean)^2 of each row over the local columns, given the sums
 /// over all columns.
-pub fn norm_centered_squares<T: Element>(pool: &Pool, shape: NormShape, x: &[T], sums: &[T], squares: &mut [T]) {
+pub fn norm_centered_squares<S: Stored>(
+    pool: &Pool,
+    shape: NormShape,
+    x: &[S],
+    sums: &[S::Real],
+    squares: &mut [S::Real],
+) {
     let NormShape { rows, cols, width, .. } = shape;
     assert_eq!((x.len(), sums.len(), squares.len()), (rows * cols, rows, rows));
     let piece = pool.rows_per_piece(rows, cols);
     pool.each(squares.chunks_mut(piece).enumerate(), |(i, squares)| {
         let (rows, sums) = (&x[i * piece * cols..], &sums[i * piece..]);
-        let width = T::from_f64(width as f64);
+        let width = S::Real::from_f64(width as f64);
         vectorised(
             #[inline(always)]
             || {
@@ -74,15 +81,15 @@ impl<'a, T: Element> Statistics<'a, T> {
 }
 
 /// y = xhat gamma + beta, given the sums and squares over all columns.
-pub fn norm_forward<T: Element>(
+pub fn norm_forward<S: Stored>(
     pool: &Pool,
     shape: NormShape,
-    x: &[T],
-    sums: &[T],
-    squares: &[T],
-    gamma: &[T],
-    beta: &[T],
-    y: &mut [T],
+    x: &[S],
+    sums: &[S::Real],
+    squares: &[S::Real],
+    gamma: &[S::Real],
+    beta: &[S::Real],
+    y: &mut [S],
 ) {
     let NormShape { rows, cols, width, eps } = shape;
     assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
@@ -101,7 +108,7 @@ pub fn norm_forward<T: Element>(
                 for (row, (x, y)) in rows.enumerate() {
                     let (mean, rstd) = statistics.row(i * piece + row);
                     for (((y, x), g), b) in y.iter_mut().zip(x).zip(gamma).zip(beta) {
-                        *y = ((*x - mean) * rstd).mul_add(*g, *b);
+                        *y = S::rounded(((x.widen() - mean) * rstd).mul_add(*g, *b));
                     }
                 }
             },
@@ -112,17 +119,17 @@ pub fn norm_forward<T: Element>(
 /// out [rows, 2] = per row, over the local columns, (sum of dy gamma, sum of dy gamma xhat), to
 /// be reduced for [`norm_backward`]; dgamma and dbeta `[cols]` = (or += if `accumulate`) the
 /// column sums of dy xhat and of dy.
-pub fn norm_backward_sums<T: Element>(
+pub fn norm_backward_sums<S: Stored>(
     pool: &Pool,
     shape: NormShape,
-    x: &[T],
-    sums: &[T],
-    squares: &[T],
-    gamma: &[T],
-    dy: &[T],
-    out: &mut [T],
-    dgamma: &mut [T],
-    dbeta: &mut [T],
+    x: &[S],
+    sums: &[S::Real],
+    squares: &[S::Real],
+    gamma: &[S::Real],
+    dy: &[S],
+    out: &mut [S::Real],
+    dgamma: &mut [S::Real],
+    dbeta: &mut [S::Real],
     accumulate: bool,
 ) {
     let NormShape { rows, cols, width, eps } = shape;
@@ -130,7 +137,7 @@ pub fn norm_backward_sums<T: Element>(
     assert_eq!((gamma.len(), out.len()), (cols, rows * 2));
     let statistics = Statistics::new(rows, width, eps, sums, squares);
     if cols == 0 {
-        return out.fill(T::ZERO);
+        return out.fill(S::Real::ZERO);
     }
     let piece = block_rows(rows);
     let blocks = x.chunks(piece * cols).zip(dy.chunks(piece * cols)).zip(out.chunks_mut(piece * 2));
@@ -147,8 +154,8 @@ pub fn norm_backward_sums<T: Element>(
                     (out[0], out[1]) = (first, second);
                     let columns = dgamma.iter_mut().zip(dbeta.iter_mut());
                     for ((x, dy), (dgamma, dbeta)) in x.iter().zip(dy).zip(columns) {
-                        *dgamma = dy.mul_add((*x - mean) * rstd, *dgamma);
-                        *dbeta += *dy;
+                        *dgamma = dy.widen().mul_add((x.widen() - mean) * rstd, *dgamma);
+                        *dbeta += dy.widen();
                     }
                 }
             },
@@ -158,16 +165,16 @@ pub fn norm_backward_sums<T: Element>(
 
 /// dx = (or += if `accumulate_dx`) rstd (dy gamma - s1 / width - xhat s2 / width), with
 /// (s1, s2) = the rows of `reduced` [rows, 2]: [`norm_backward_sums`]' `out` over all columns.
-pub fn norm_backward<T: Element>(
+pub fn norm_backward<S: Stored>(
     pool: &Pool,
     shape: NormShape,
-    x: &[T],
-    sums: &[T],
-    squares: &[T],
-    gamma: &[T],
-    dy: &[T],
-    reduced: &[T],
-    dx: &mut [T],
+    x: &[S],
+    sums: &[S::Real],
+    squares: &[S::Real],
+    gamma: &[S::Real],
+    dy: &[S],
+    reduced: &[S::Real],
+    dx: &mut [S],
     accumulate_dx: bool,
 ) {
     let NormShape { rows, cols, width, eps } = shape;
@@ -190,9 +197,9 @@ pub fn norm_backward<T: Element>(
                     let first = reduced[2 * row] / statistics.width;
                     let second = reduced[2 * row + 1] / statistics.width;
                     for (((dx, x), dy), g) in dx.iter_mut().zip(x).zip(dy).zip(gamma) {
-                        let xhat = (*x - mean) * rstd;
-                        let d = rstd * (*dy * *g - first - xhat * second);
-                        *dx = if accumulate_dx { *dx + d } else { d };
+                        let xhat = (x.widen() - mean) * rstd;
+                        let d = rstd * (dy.widen() * *g - first - xhat * second);
+                        *dx = S::rounded(if accumulate_dx { dx.widen() + d } else { d });
                     }
                 }
             },

@@ -56,7 +56,7 @@ impl<'a, T: Element> Product<'a, T> {
     /// transposed into this thread's scratch; no two calls at a time may share any. `gemm` alone
     /// would read 64 rows of B at a time, which evict each other where k is a multiple of 256.
     pub(crate) fn run_turned_b(&self, cols: Range<usize>) {
-        let (depth, stride) = (self.depth(), COLS + LINE);
+        let (depth, stride) = (depth(self.k), COLS + LINE);
         T::with_scratch(depth * stride, |turned| {
             for cols in blocks(cols, COLS) {
                 for top in (0..self.k.max(1)).step_by(depth) {
@@ -73,7 +73,7 @@ impl<'a, T: Element> Product<'a, T> {
     /// The same for rows of C where A is stored [k, m]: `gemm` alone would read it by 6 elements
     /// of each row.
     pub(crate) fn run_turned_a(&self, rows: Range<usize>) {
-        let (depth, stride) = (self.depth(), DEPTH + LINE);
+        let (depth, stride) = (depth(self.k), DEPTH + LINE);
         T::with_scratch(ROWS * stride, |turned| {
             for rows in blocks(rows, ROWS) {
                 for top in (0..self.k.max(1)).step_by(depth) {
@@ -85,11 +85,6 @@ impl<'a, T: Element> Product<'a, T> {
                 }
             }
         });
-    }
-
-    /// The depth of equal blocks that cover k.
-    fn depth(&self) -> usize {
-        self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1)
     }
 
     fn call(
@@ -144,8 +139,13 @@ pub(crate) fn cut(len: usize, pieces: usize, i: usize) -> usize {
     if i == pieces { len } else { (len * i / pieces).next_multiple_of(64).min(len) }
 }
 
+/// The depth of equal blocks that cover k.
+pub(crate) fn depth(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1)
+}
+
 /// Even blocks of a range, none longer than `most`, a multiple of 64.
-fn blocks(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn blocks(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
     let (start, len) = (range.start, range.len());
     let pieces = len.div_ceil(most);
     (0..pieces).map(move |i| start + cut(len, pieces, i)..start + cut(len, pieces, i + 1))

@@ -3,20 +3,23 @@
 //! Which elements survive is a function of their local row and column, given by the caller: a
 //! counter-based generator over logical indices makes it independent of the layout.
 
+use crate::dispatch::vectorised;
 use crate::element::Element;
+use crate::lanes::add;
 use crate::pool::Pool;
 use crate::shape::Shape;
+use crate::stored::Stored;
 
 /// The factor of surviving elements, 1 / (1 - p), and whether element (row, column) survives.
 pub type Dropout<'a, T> = (T, &'a (dyn Fn(usize, usize) -> bool + Sync));
 
 /// x [rows, cols]: elements that `keep(row, column)` are multiplied by `scale`, others zero; of a
 /// gradient likewise.
-pub fn dropout<T: Element>(
+pub fn dropout<S: Stored>(
     pool: &Pool,
     shape: Shape,
-    x: &mut [T],
-    scale: T,
+    x: &mut [S],
+    scale: S::Real,
     keep: impl Fn(usize, usize) -> bool + Sync,
 ) {
     let Shape { rows, cols } = shape;
@@ -28,7 +31,7 @@ pub fn dropout<T: Element>(
     pool.each(x.chunks_mut(per_piece * cols).enumerate(), |(piece, x)| {
         for (i, x) in x.chunks_exact_mut(cols).enumerate() {
             for (col, x) in x.iter_mut().enumerate() {
-                *x = dropped(*x, scale, keep(piece * per_piece + i, col));
+                *x = S::rounded(dropped(x.widen(), scale, keep(piece * per_piece + i, col)));
             }
         }
     });
@@ -40,13 +43,13 @@ fn dropped<T: Element>(x: T, scale: T, keep: bool) -> T {
 }
 
 /// x [rows, cols] becomes residual + dropout(x + bias).
-pub fn residual_forward<T: Element>(
+pub fn residual_forward<S: Stored>(
     pool: &Pool,
     shape: Shape,
-    x: &mut [T],
-    bias: Option<&[T]>,
-    residual: &[T],
-    dropout: Option<Dropout<'_, T>>,
+    x: &mut [S],
+    bias: Option<&[S::Real]>,
+    residual: &[S],
+    dropout: Option<Dropout<'_, S::Real>>,
 ) {
     let Shape { rows, cols } = shape;
     assert_eq!((x.len(), residual.len()), (rows * cols, rows * cols));
@@ -63,31 +66,27 @@ pub fn residual_forward<T: Element>(
     });
 }
 
-fn residual_row<T: Element>(
+fn residual_row<S: Stored>(
     row: usize,
-    x: &mut [T],
-    bias: Option<&[T]>,
-    residual: &[T],
-    dropout: Option<Dropout<'_, T>>,
+    x: &mut [S],
+    bias: Option<&[S::Real]>,
+    residual: &[S],
+    dropout: Option<Dropout<'_, S::Real>>,
 ) {
-    use crate::dispatch::vectorised;
-    use crate::lanes::add;
     match (bias, dropout) {
         (Some(bias), None) => vectorised(
             #[inline(always)]
             || {
                 for ((x, b), r) in x.iter_mut().zip(bias).zip(residual) {
-                    *x = *r + (*x + *b);
+                    *x = S::rounded(r.widen() + (x.widen() + *b));
                 }
             },
         ),
         (None, None) => add(x, residual),
         (bias, Some((scale, keep))) => {
-            if let Some(bias) = bias {
-                add(x, bias);
-            }
             for (col, (x, r)) in x.iter_mut().zip(residual).enumerate() {
-                *x = *r + dropped(*x, scale, keep(row, col));
+                let biased = bias.map_or(x.widen(), |bias| x.widen() + bias[col]);
+                *x = S::rounded(r.widen() + dropped(biased, scale, keep(row, col)));
             }
         }
     }

@@ -9,9 +9,10 @@ use crate::element::Element;
 use crate::lanes::{block_rows, column_sums, sum, sum_pairs};
 use crate::pool::Pool;
 use crate::shape::{NormShape, Shape};
+use crate::stored::Stored;
 
 /// squares `[rows]` = the sum of x^2 of each row over the local columns.
-pub fn rms_norm_squares<T: Element>(pool: &Pool, shape: Shape, x: &[T], squares: &mut [T]) {
+pub fn rms_norm_squares<S: Stored>(pool: &Pool, shape: Shape, x: &[S], squares: &mut [S::Real]) {
     let Shape { rows, cols } = shape;
     assert_eq!((x.len(), squares.len()), (rows * cols, rows));
     let piece = pool.rows_per_piece(rows, cols);
@@ -50,7 +51,14 @@ impl<'a, T: Element> Statistics<'a, T> {
 }
 
 /// y = xhat gamma, given the squares over all columns.
-pub fn rms_norm_forward<T: Element>(pool: &Pool, shape: NormShape, x: &[T], squares: &[T], gamma: &[T], y: &mut [T]) {
+pub fn rms_norm_forward<S: Stored>(
+    pool: &Pool,
+    shape: NormShape,
+    x: &[S],
+    squares: &[S::Real],
+    gamma: &[S::Real],
+    y: &mut [S],
+) {
     let NormShape { rows, cols, width, eps } = shape;
     assert_eq!((x.len(), y.len(), gamma.len()), (rows * cols, rows * cols, cols));
     let statistics = Statistics::new(rows, width, eps, squares);
@@ -67,7 +75,7 @@ pub fn rms_norm_forward<T: Element>(pool: &Pool, shape: NormShape, x: &[T], squa
                 for (row, (x, y)) in rows.enumerate() {
                     let rrms = statistics.row(i * piece + row);
                     for ((y, x), g) in y.iter_mut().zip(x).zip(gamma) {
-                        *y = *x * rrms * *g;
+                        *y = S::rounded(x.widen() * rrms * *g);
                     }
                 }
             },
@@ -77,15 +85,15 @@ pub fn rms_norm_forward<T: Element>(pool: &Pool, shape: NormShape, x: &[T], squa
 
 /// out `[rows]` = per row, over the local columns, the sum of dy gamma xhat, to be reduced for
 /// [`rms_norm_backward`]; dgamma `[cols]` = (or += if `accumulate`) the column sums of dy xhat.
-pub fn rms_norm_backward_sums<T: Element>(
+pub fn rms_norm_backward_sums<S: Stored>(
     pool: &Pool,
     shape: NormShape,
-    x: &[T],
-    squares: &[T],
-    gamma: &[T],
-    dy: &[T],
-    out: &mut [T],
-    dgamma: &mut [T],
+    x: &[S],
+    squares: &[S::Real],
+    gamma: &[S::Real],
+    dy: &[S],
+    out: &mut [S::Real],
+    dgamma: &mut [S::Real],
     accumulate: bool,
 ) {
     let NormShape { rows, cols, width, eps } = shape;
@@ -93,7 +101,7 @@ pub fn rms_norm_backward_sums<T: Element>(
     assert_eq!((gamma.len(), out.len()), (cols, rows));
     let statistics = Statistics::new(rows, width, eps, squares);
     if cols == 0 {
-        return out.fill(T::ZERO);
+        return out.fill(S::Real::ZERO);
     }
     let piece = block_rows(rows);
     let blocks = x.chunks(piece * cols).zip(dy.chunks(piece * cols)).zip(out.chunks_mut(piece));
@@ -104,9 +112,9 @@ pub fn rms_norm_backward_sums<T: Element>(
                 let rows = x.chunks_exact(cols).zip(dy.chunks_exact(cols));
                 for (row, ((x, dy), out)) in rows.zip(out).enumerate() {
                     let rrms = statistics.row(i * piece + row);
-                    *out = sum_pairs(x, dy, gamma, |x, dy, g| (dy * g * (x * rrms), T::ZERO)).0;
+                    *out = sum_pairs(x, dy, gamma, |x, dy, g| (dy * g * (x * rrms), S::Real::ZERO)).0;
                     for ((x, dy), dgamma) in x.iter().zip(dy).zip(dgamma.iter_mut()) {
-                        *dgamma = dy.mul_add(*x * rrms, *dgamma);
+                        *dgamma = dy.widen().mul_add(x.widen() * rrms, *dgamma);
                     }
                 }
             },
@@ -116,15 +124,15 @@ pub fn rms_norm_backward_sums<T: Element>(
 
 /// dx = (or += if `accumulate_dx`) rrms (dy gamma - xhat s / width), with s of `reduced` `[rows]`:
 /// [`rms_norm_backward_sums`]' `out` over all columns.
-pub fn rms_norm_backward<T: Element>(
+pub fn rms_norm_backward<S: Stored>(
     pool: &Pool,
     shape: NormShape,
-    x: &[T],
-    squares: &[T],
-    gamma: &[T],
-    dy: &[T],
-    reduced: &[T],
-    dx: &mut [T],
+    x: &[S],
+    squares: &[S::Real],
+    gamma: &[S::Real],
+    dy: &[S],
+    reduced: &[S::Real],
+    dx: &mut [S],
     accumulate_dx: bool,
 ) {
     let NormShape { rows, cols, width, eps } = shape;
@@ -146,8 +154,8 @@ pub fn rms_norm_backward<T: Element>(
                     let rrms = statistics.row(row);
                     let mean = reduced[row] / statistics.width;
                     for (((dx, x), dy), g) in dx.iter_mut().zip(x).zip(dy).zip(gamma) {
-                        let d = rrms * (*dy * *g - *x * rrms * mean);
-                        *dx = if accumulate_dx { *dx + d } else { d };
+                        let d = rrms * (dy.widen() * *g - x.widen() * rrms * mean);
+                        *dx = S::rounded(if accumulate_dx { dx.widen() + d } else { d });
                     }
                 }
             },

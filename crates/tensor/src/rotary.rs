@@ -7,6 +7,7 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::pool::Pool;
 use crate::shape::GroupShape;
+use crate::stored::Stored;
 
 /// Cosines and sines of the angles of some positions.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -41,12 +42,12 @@ impl<T: Element> Rotary<T> {
 /// Turns the queries and keys of x [rows, groups * (heads + 2) * d], of each group `heads` queries,
 /// the key and the value, by the angles in row at(r) of the table, or `back` by their negatives;
 /// returns how many elements queries and keys have. Values stay.
-pub fn rotate<T: Element>(
+pub fn rotate<S: Stored>(
     pool: &Pool,
     shape: GroupShape,
-    rotary: &Rotary<T>,
+    rotary: &Rotary<S::Real>,
     at: impl Fn(usize) -> usize + Sync,
-    x: &mut [T],
+    x: &mut [S],
     back: bool,
 ) -> usize {
     let GroupShape { rows, groups, heads, head_dim: d } = shape;
@@ -57,7 +58,7 @@ pub fn rotate<T: Element>(
     if cols == 0 {
         return 0;
     }
-    let sign = if back { -T::ONE } else { T::ONE };
+    let sign = if back { -S::Real::ONE } else { S::Real::ONE };
     let per_piece = pool.rows_per_piece(rows, cols);
     pool.each(x.chunks_mut(per_piece * cols).enumerate(), |(piece, x)| {
         for (i, x) in x.chunks_exact_mut(cols).enumerate() {
@@ -79,10 +80,11 @@ pub fn rotate<T: Element>(
 
 /// Turns one head.
 #[inline(always)]
-fn turn<T: Element>(head: &mut [T], cosines: &[T], sines: &[T], sign: T) {
+fn turn<S: Stored>(head: &mut [S], cosines: &[S::Real], sines: &[S::Real], sign: S::Real) {
     let (first, second) = head.split_at_mut(cosines.len());
     for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cosines).zip(sines) {
         let sin = *sin * sign;
-        (*a, *b) = (*a * *cos - *b * sin, *b * *cos + *a * sin);
+        let (x, y) = (a.widen(), b.widen());
+        (*a, *b) = (S::rounded(x * *cos - y * sin), S::rounded(y * *cos + x * sin));
     }
 }

@@ -4,10 +4,10 @@
 //! device, and by more than the transposition costs.
 
 use crate::buffer::Buffer;
-use crate::element::Element;
 use crate::matmul::{Transpose, matmul};
 use crate::pool::Pool;
 use crate::shape::ProductShape;
+use crate::stored::Stored;
 use crate::turn::turn;
 
 /// Side of the square blocks that are transposed at a time, so that both sides stay in L1.
@@ -27,15 +27,15 @@ fn flips(run_as: Transpose, stored: Transpose) -> (bool, bool) {
 
 /// The product of [`matmul`] with operands stored as `stored`, run as `run_as`: operands that
 /// differ are transposed into `scratch` first, which grows if it is too small.
-pub fn matmul_as<T: Element>(
+pub fn matmul_as<S: Stored, C: Stored<Real = S::Real>>(
     pool: &Pool,
     run_as: Transpose,
     shape: ProductShape,
-    a: &[T],
-    b: &[T],
-    c: &mut [T],
+    a: &[S],
+    b: &[S],
+    c: &mut [C],
     accumulate: bool,
-    scratch: &mut Buffer<T>,
+    scratch: &mut Buffer<S>,
 ) {
     let ProductShape { stored, m, n, k } = shape;
     let needed = matmul_as_scratch(run_as, shape);
@@ -62,7 +62,7 @@ pub fn matmul_as<T: Element>(
 }
 
 /// y [cols, rows] = transposed x [rows, cols].
-fn transpose<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T], y: &mut [T]) {
+fn transpose<S: Stored>(pool: &Pool, rows: usize, cols: usize, x: &[S], y: &mut [S]) {
     assert_eq!((x.len(), y.len()), (rows * cols, rows * cols));
     if rows * cols == 0 {
         return;
@@ -82,11 +82,13 @@ fn transpose<T: Element>(pool: &Pool, rows: usize, cols: usize, x: &[T], y: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::Element;
+    use half::bf16;
 
-    fn check<T: Element>(rows: usize, cols: usize) {
-        let x: Vec<T> = (0..rows * cols).map(|i| T::from_f64(i as f64)).collect();
+    fn check<S: Stored>(rows: usize, cols: usize) {
+        let x: Vec<S> = (0..rows * cols).map(|i| S::rounded(S::Real::from_f64(i as f64))).collect();
         for threads in [1, 2, 3] {
-            let mut y = vec![T::ZERO; x.len()];
+            let mut y = vec![S::ZERO; x.len()];
             transpose(&Pool::new(threads), rows, cols, &x, &mut y);
             let wrong = (0..y.len()).find(|i| y[*i] != x[i % rows * cols + i / rows]);
             assert_eq!(wrong, None, "{rows} x {cols} with {threads} threads");
@@ -102,6 +104,7 @@ mod tests {
         for (rows, cols) in blocks.chain(pieces) {
             check::<f32>(rows, cols);
             check::<f64>(rows, cols);
+            check::<bf16>(rows, cols);
         }
     }
 }

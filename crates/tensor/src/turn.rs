@@ -1,11 +1,56 @@
 //! Transposition of a block of a matrix that fits in cache.
 
-use crate::dispatch::{Level, level};
+use crate::dispatch::{Level, level, vectorised};
 use crate::element::Element;
+use crate::stored::{Stored, same, same_mut, widen_all};
 use crate::vector::{Vector, WIDEST, transpose};
 
-/// to [cols, rows] (row stride `to_row`) = transposed x [rows, cols] (row stride `x_row`).
-pub(crate) fn turn<T: Element>(rows: usize, cols: usize, x: &[T], x_row: usize, to: &mut [T], to_row: usize) {
+/// to [cols, rows] (row stride `to_row`) = transposed x [rows, cols] (row stride `x_row`), bit for bit.
+pub(crate) fn turn<S: Stored>(rows: usize, cols: usize, x: &[S], x_row: usize, to: &mut [S], to_row: usize) {
+    if let Some(x) = same::<S, S::Real>(x) {
+        let to = same_mut::<S, S::Real>(to).expect("both are of one type");
+        return turn_real(rows, cols, x, x_row, to, to_row);
+    }
+    for row in 0..rows {
+        let to = to[row..].iter_mut().step_by(to_row);
+        to.zip(&x[row * x_row..row * x_row + cols]).for_each(|(to, x)| *to = *x);
+    }
+}
+
+/// Rows and columns that are widened at a time before they are transposed.
+const BLOCK: (usize, usize) = (WIDEST, 64);
+
+/// [`turn`] of what is stored to what is computed in.
+pub(crate) fn turn_widened<S: Stored>(
+    rows: usize,
+    cols: usize,
+    x: &[S],
+    x_row: usize,
+    to: &mut [S::Real],
+    to_row: usize,
+) {
+    if let Some(x) = same::<S, S::Real>(x) {
+        return turn_real(rows, cols, x, x_row, to, to_row);
+    }
+    let mut block = [S::Real::ZERO; BLOCK.0 * BLOCK.1];
+    for top in (0..rows).step_by(BLOCK.0) {
+        for left in (0..cols).step_by(BLOCK.1) {
+            let (rows, cols) = (BLOCK.0.min(rows - top), BLOCK.1.min(cols - left));
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (row, block) in block.chunks_exact_mut(BLOCK.1).enumerate().take(rows) {
+                        let start = (top + row) * x_row + left;
+                        widen_all(&mut block[..cols], &x[start..start + cols]);
+                    }
+                },
+            );
+            turn_real(rows, cols, &block, BLOCK.1, &mut to[left * to_row + top..], to_row);
+        }
+    }
+}
+
+fn turn_real<T: Element>(rows: usize, cols: usize, x: &[T], x_row: usize, to: &mut [T], to_row: usize) {
     if rows * cols == 0 {
         return;
     }

@@ -42,17 +42,27 @@ pub trait Vector<T>: Copy {
 #[inline(always)]
 pub(crate) unsafe fn transpose<T: Element, V: Vector<T>>(from: *const T, from_row: usize, to: *mut T, to_row: usize) {
     // SAFETY: the caller's promise.
+    unsafe { transpose_rows(|i| V::load(from.add(i * from_row)), |i, row| row.store(to.add(i * to_row))) }
+}
+
+/// [`transpose`] of the rows that `load` gives to those that `store` takes.
+///
+/// # Safety
+/// The processor has the vector's instructions.
+#[inline(always)]
+pub(crate) unsafe fn transpose_rows<T: Element, V: Vector<T>>(load: impl Fn(usize) -> V, store: impl Fn(usize, V)) {
+    // SAFETY: the caller's promise.
     unsafe {
         let mut rows = [V::splat(T::ZERO); WIDEST];
         for (i, row) in rows.iter_mut().enumerate().take(V::LANES) {
-            *row = V::load(from.add(i * from_row));
+            *row = load(i);
         }
         stage::<T, V, 8>(&mut rows);
         stage::<T, V, 4>(&mut rows);
         stage::<T, V, 2>(&mut rows);
         stage::<T, V, 1>(&mut rows);
         for (i, row) in rows.iter().enumerate().take(V::LANES) {
-            row.store(to.add(i * to_row));
+            store(i, *row);
         }
     }
 }

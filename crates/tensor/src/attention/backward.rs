@@ -13,6 +13,7 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::dot;
 use crate::pool::{Disjoint, Pool};
+use crate::stored::Stored;
 
 /// dqkv (the layout of `qkv`) = the gradient of [`super::attention_forward`], given its results
 /// and dout, the gradient of `out`.
@@ -20,16 +21,16 @@ use crate::pool::{Disjoint, Pool};
 /// With `keys_values`, the `kv` of all parts and dkv (its layout): dqkv's queries = their
 /// gradient, its other columns stay, and dkv = what this part's queries contribute to the
 /// gradient of all keys and values, zero where they see none.
-pub fn attention_backward<T: Element>(
+pub fn attention_backward<S: Stored>(
     pool: &Pool,
     shape: AttentionShape,
-    qkv: &[T],
-    keys_values: Option<(&[T], &mut [T])>,
-    out: &[T],
-    log_sum_exp: &[T],
-    dout: &[T],
-    dqkv: &mut [T],
-    dropout: Option<AttentionDropout<'_, T>>,
+    qkv: &[S],
+    keys_values: Option<(&[S], &mut [S])>,
+    out: &[S],
+    log_sum_exp: &[S::Real],
+    dout: &[S],
+    dqkv: &mut [S],
+    dropout: Option<AttentionDropout<'_, S::Real>>,
 ) {
     shape.check(qkv.len(), out.len(), log_sum_exp.len());
     shape.check(dqkv.len(), dout.len(), log_sum_exp.len());
@@ -42,7 +43,7 @@ pub fn attention_backward<T: Element>(
     let (s, d, queries) = (padded(shape.seq_len), padded(shape.head_dim), shape.packed_queries());
     let scratch = 3 * (s + queries) * d + 2 * transposed(shape.seq_len, shape.head_dim) + 2 * (queries + TILE * TILE);
     pool.each(shape.units(), |(sequence, group)| {
-        T::with_scratch(scratch, |scratch| {
+        S::Real::with_scratch(scratch, |scratch| {
             let mut unit = Group::pack(shape, sequence, group, (kv, columns), scratch);
             for head in shape.heads_of(group) {
                 let dropout =
@@ -60,7 +61,7 @@ pub fn attention_backward<T: Element>(
             for (side, gradient) in [(Side::Key, &*unit.dk), (Side::Value, &*unit.dv)] {
                 for (first, run) in shape.runs(columns, side, sequence, group) {
                     // SAFETY: as above.
-                    unsafe { run.write(dkv, &gradient[first * d..], T::ONE) };
+                    unsafe { run.write(dkv, &gradient[first * d..], S::Real::ONE) };
                 }
             }
         });
@@ -100,11 +101,11 @@ struct Group<'a, T> {
 }
 
 impl<'a, T: Element> Group<'a, T> {
-    fn pack(
+    fn pack<S: Stored<Real = T>>(
         shape: AttentionShape,
         sequence: usize,
         group: usize,
-        (kv, columns): (&[T], Columns),
+        (kv, columns): (&[S], Columns),
         mut scratch: &'a mut [T],
     ) -> Self {
         let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
@@ -126,7 +127,7 @@ impl<'a, T: Element> Group<'a, T> {
     }
 
     /// Packs what belongs to a head; `saved` are out, dout and `log_sum_exp`.
-    fn head(&mut self, sequence: usize, head: usize, qkv: &[T], saved: (&[T], &[T], &[T])) {
+    fn head<S: Stored<Real = T>>(&mut self, sequence: usize, head: usize, qkv: &[S], saved: (&[S], &[S], &[T])) {
         let (shape, (out, dout, log_sum_exp)) = (self.shape, saved);
         copy_chunks(shape, shape.query_block(sequence, head), qkv, self.scale, self.q);
         let block = shape.out_block(sequence, head);

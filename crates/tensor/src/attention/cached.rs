@@ -12,6 +12,7 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{largest, sum};
 use crate::pool::{Disjoint, Pool};
+use crate::stored::{Stored, round_all};
 
 /// Positions in a tile of keys; the last tile of a cache may have fewer.
 const TILE: usize = 32;
@@ -71,7 +72,7 @@ impl CacheShape {
 
 /// Puts the keys and values of qkv [sequences * tokens, (heads + 2 * kv_heads) * d] into the cache: those of token i of
 /// a sequence at position `starts[sequence] + i`; what is beyond the capacity, padding of a pass, is left out.
-pub fn store_keys_values<T: Element>(pool: &Pool, shape: CacheShape, starts: &[usize], qkv: &[T], cache: &mut [T]) {
+pub fn store_keys_values<S: Stored>(pool: &Pool, shape: CacheShape, starts: &[usize], qkv: &[S], cache: &mut [S]) {
     shape.check(starts, qkv.len(), cache.len());
     let (d, capacity) = (shape.head_dim, shape.capacity);
     let units = cache.chunks_exact_mut(shape.of_unit().max(1)).enumerate();
@@ -95,13 +96,13 @@ pub fn store_keys_values<T: Element>(pool: &Pool, shape: CacheShape, starts: &[u
 /// out [sequences * tokens, heads * d] = softmax(q k^T / sqrt(d)) v, with the queries of qkv, of which token i of a
 /// sequence is at position `starts[sequence] + i` and sees the keys and values in the cache up to it, which
 /// [`store_keys_values`] has put there. Rows beyond the capacity, padding of a pass, are zero.
-pub fn cached_attention<T: Element>(
+pub fn cached_attention<S: Stored>(
     pool: &Pool,
     shape: CacheShape,
     starts: &[usize],
-    qkv: &[T],
-    cache: &[T],
-    out: &mut [T],
+    qkv: &[S],
+    cache: &[S],
+    out: &mut [S],
 ) {
     shape.check(starts, qkv.len(), cache.len());
     let (rows, width) = (shape.sequences * shape.tokens, shape.heads * shape.head_dim);
@@ -114,38 +115,43 @@ pub fn cached_attention<T: Element>(
     pool.each(0..shape.sequences * shape.kv_heads, |unit| {
         let (sequence, group) = (unit / shape.kv_heads, unit % shape.kv_heads);
         let (keys, values) = cache[unit * of_unit..(unit + 1) * of_unit].split_at(shape.capacity * d);
-        T::with_scratch(heads * shape.capacity, |scores| {
+        S::Real::with_scratch(heads * (shape.capacity + d), |scratch| {
+            let (scores, sums) = scratch.split_at_mut(heads * shape.capacity);
             for token in 0..shape.tokens {
                 let (row, seen) = (sequence * shape.tokens + token, starts[sequence] + token + 1);
                 let first = row * shape.qkv_cols() + shape.first_col(group);
                 let queries = &qkv[first..first + heads * d];
                 // SAFETY: this unit alone writes its rows of its heads' columns.
                 let out = unsafe { out.part(row * width + group * heads * d, heads * d) };
-                out.fill(T::ZERO);
-                if seen <= shape.capacity {
-                    vectorised(
-                        #[inline(always)]
-                        || attend(shape, queries, keys, values, seen, scores, out),
-                    );
+                if seen > shape.capacity {
+                    out.fill(S::ZERO);
+                    continue;
                 }
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        attend(shape, queries, keys, values, seen, scores, sums);
+                        round_all(out, sums);
+                    },
+                );
             }
         });
     });
 }
 
 /// A first pass of several tokens: attention among them, as in training.
-fn from_the_beginning<T: Element>(pool: &Pool, shape: CacheShape, qkv: &[T], out: &mut [T]) {
+fn from_the_beginning<S: Stored>(pool: &Pool, shape: CacheShape, qkv: &[S], out: &mut [S]) {
     let CacheShape { sequences, tokens, heads, kv_heads, head_dim, window, cap, .. } = shape;
     let context = ContextPart::WHOLE;
     let shape =
         AttentionShape { sequences, seq_len: tokens, context, heads, kv_heads, head_dim, causal: true, window, cap };
-    T::with_scratch(sequences * tokens * heads, |log_sum_exp| {
+    S::Real::with_scratch(sequences * tokens * heads, |log_sum_exp| {
         attention_forward(pool, shape, qkv, None, out, log_sum_exp, None);
     });
 }
 
 /// y [sequences, cols] = of each sequence of x [sequences * tokens, cols] the row `newest[sequence]`.
-pub fn newest_rows<T: Element>(cols: usize, tokens: usize, newest: &[usize], x: &[T], y: &mut [T]) {
+pub fn newest_rows<S: Stored>(cols: usize, tokens: usize, newest: &[usize], x: &[S], y: &mut [S]) {
     assert_eq!((x.len(), y.len()), (newest.len() * tokens * cols, newest.len() * cols));
     if tokens * cols == 0 {
         return;
@@ -155,20 +161,21 @@ pub fn newest_rows<T: Element>(cols: usize, tokens: usize, newest: &[usize], x: 
 }
 
 /// The queries [heads, d] of one token, which see the first `seen` positions, or the newest of them in the window;
-/// scores [heads, capacity]; out starts at 0.
+/// scores [heads, capacity]; out [heads, d].
 #[inline(always)]
-fn attend<T: Element>(
+fn attend<S: Stored>(
     shape: CacheShape,
-    queries: &[T],
-    keys: &[T],
-    values: &[T],
+    queries: &[S],
+    keys: &[S],
+    values: &[S],
     seen: usize,
-    scores: &mut [T],
-    out: &mut [T],
+    scores: &mut [S::Real],
+    out: &mut [S::Real],
 ) {
+    out.fill(S::Real::ZERO);
     let (d, capacity) = (shape.head_dim, shape.capacity);
     let first = shape.window.map_or(0, |window| seen.saturating_sub(window));
-    let scale = T::from_f64(1.0 / (d as f64).sqrt());
+    let scale = S::Real::from_f64(1.0 / (d as f64).sqrt());
     for (tile, keys) in keys.chunks(TILE * d).enumerate().take(seen.div_ceil(TILE)).skip(first / TILE) {
         let width = keys.len() / d;
         for (query, scores) in queries.chunks_exact(d).zip(scores.chunks_exact_mut(capacity)) {
@@ -178,31 +185,31 @@ fn attend<T: Element>(
     for (scores, out) in scores.chunks_exact_mut(capacity).zip(out.chunks_exact_mut(d)) {
         let scores = &mut scores[first..seen];
         if let Some(cap) = shape.cap {
-            soften(scores, T::from_f64(cap));
+            soften(scores, S::Real::from_f64(cap));
         }
         let max = largest(scores);
         scores.iter_mut().for_each(|score| *score = (*score - max).exp());
-        let factor = T::ONE / sum(scores, |score| score);
+        let factor = S::Real::ONE / sum(scores, |score| score);
         for (score, value) in scores.iter().zip(values.chunks_exact(d).skip(first)) {
             let weight = *score * factor;
-            out.iter_mut().zip(value).for_each(|(out, value)| *out += weight * *value);
+            out.iter_mut().zip(value).for_each(|(out, value)| *out += weight * value.widen());
         }
     }
 }
 
 /// scores = keys^T query scale, for a tile of keys [d, positions].
 #[inline(always)]
-fn products<T: Element>(query: &[T], keys: &[T], scale: T, scores: &mut [T]) {
-    let mut sums = [T::ZERO; TILE];
+fn products<S: Stored>(query: &[S], keys: &[S], scale: S::Real, scores: &mut [S::Real]) {
+    let mut sums = [S::Real::ZERO; TILE];
     if scores.len() == TILE {
         for (query, keys) in query.iter().zip(keys.chunks_exact(TILE)) {
             for i in 0..TILE {
-                sums[i] += *query * keys[i];
+                sums[i] += query.widen() * keys[i].widen();
             }
         }
     } else {
         for (query, keys) in query.iter().zip(keys.chunks_exact(scores.len().max(1))) {
-            sums.iter_mut().zip(keys).for_each(|(sum, key)| *sum += *query * *key);
+            sums.iter_mut().zip(keys).for_each(|(sum, key)| *sum += query.widen() * key.widen());
         }
     }
     scores.iter_mut().zip(sums).for_each(|(score, sum)| *score = sum * scale);

@@ -11,29 +11,30 @@ use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::lanes::{largest, sum};
 use crate::pool::{Disjoint, Pool};
+use crate::stored::{Stored, round_all};
 
 /// out = softmax(q k^T / sqrt(d)) v for each sequence and head; log_sum_exp [rows, heads] = the
 /// logarithm of each softmax' denominator, which the backward pass needs.
 ///
 /// Keys and values are those of `keys_values`, the `kv` of all parts, or without it those of
 /// `qkv`, whose sequences must be whole.
-pub fn attention_forward<T: Element>(
+pub fn attention_forward<S: Stored>(
     pool: &Pool,
     shape: AttentionShape,
-    qkv: &[T],
-    keys_values: Option<&[T]>,
-    out: &mut [T],
-    log_sum_exp: &mut [T],
-    dropout: Option<AttentionDropout<'_, T>>,
+    qkv: &[S],
+    keys_values: Option<&[S]>,
+    out: &mut [S],
+    log_sum_exp: &mut [S::Real],
+    dropout: Option<AttentionDropout<'_, S::Real>>,
 ) {
     shape.check(qkv.len(), out.len(), log_sum_exp.len());
-    let columns = shape.columns(keys_values.map(<[T]>::len));
+    let columns = shape.columns(keys_values.map(<[S]>::len));
     let kv = keys_values.unwrap_or(qkv);
     let (out, log_sum_exp) = (Disjoint::new(out), Disjoint::new(log_sum_exp));
     let (s, d) = (padded(shape.seq_len), padded(shape.head_dim));
     let scratch = (shape.packed_queries() + s) * d + transposed(shape.seq_len, shape.head_dim) + TILE * (TILE + d + 2);
     pool.each(shape.units(), |(sequence, group)| {
-        T::with_scratch(scratch, |scratch| {
+        S::Real::with_scratch(scratch, |scratch| {
             let mut unit = Group::pack(shape, (kv, columns), sequence, group, scratch);
             for head in shape.heads_of(group) {
                 let dropout =
@@ -45,7 +46,11 @@ pub fn attention_forward<T: Element>(
                     let first = block.start + token * block.stride;
                     // SAFETY: this unit alone writes its rows of its heads' columns.
                     unsafe {
-                        out.part(first, shape.head_dim).copy_from_slice(values);
+                        let out = out.part(first, shape.head_dim);
+                        vectorised(
+                            #[inline(always)]
+                            || round_all(out, values),
+                        );
                         *log_sum_exp.at(first / shape.head_dim) = lse;
                     }
                 });
@@ -82,9 +87,9 @@ struct Tile<'a, T> {
 }
 
 impl<'a, T: Element> Group<'a, T> {
-    fn pack(
+    fn pack<S: Stored<Real = T>>(
         shape: AttentionShape,
-        (kv, columns): (&[T], Columns),
+        (kv, columns): (&[S], Columns),
         sequence: usize,
         group: usize,
         mut scratch: &'a mut [T],
@@ -105,7 +110,7 @@ impl<'a, T: Element> Group<'a, T> {
     }
 
     /// Packs the queries of a head.
-    fn queries(&mut self, sequence: usize, head: usize, qkv: &[T]) {
+    fn queries<S: Stored<Real = T>>(&mut self, sequence: usize, head: usize, qkv: &[S]) {
         let factor = T::ONE / T::from_f64(self.shape.head_dim as f64).sqrt();
         copy_chunks(self.shape, self.shape.query_block(sequence, head), qkv, factor, self.q);
     }

@@ -1,12 +1,12 @@
 //! Keys and values apart from the queries: what the parts of a sequence exchange.
 
-use crate::element::Element;
 use crate::pool::Pool;
 use crate::shape::GroupShape;
+use crate::stored::Stored;
 
 /// kv [rows, groups * 2 * d] = each group's key and value columns of qkv
 /// [rows, groups * (heads + 2) * d], where `heads` heads share a key.
-pub fn pack_keys_values<T: Element>(pool: &Pool, shape: GroupShape, qkv: &[T], kv: &mut [T]) {
+pub fn pack_keys_values<S: Stored>(pool: &Pool, shape: GroupShape, qkv: &[S], kv: &mut [S]) {
     let GroupShape { rows, groups, heads, head_dim } = shape;
     let [wide, narrow, units] = sizes(pool, rows, groups, heads, head_dim, qkv.len(), kv.len());
     if head_dim == 0 {
@@ -21,7 +21,7 @@ pub fn pack_keys_values<T: Element>(pool: &Pool, shape: GroupShape, qkv: &[T], k
 
 /// Each group's key and value columns of qkv [rows, groups * (heads + 2) * d] = kv
 /// [rows, groups * 2 * d], the inverse of [`pack_keys_values`]; its query columns stay.
-pub fn unpack_keys_values<T: Element>(pool: &Pool, shape: GroupShape, kv: &[T], qkv: &mut [T]) {
+pub fn unpack_keys_values<S: Stored>(pool: &Pool, shape: GroupShape, kv: &[S], qkv: &mut [S]) {
     let GroupShape { rows, groups, heads, head_dim } = shape;
     let [wide, narrow, units] = sizes(pool, rows, groups, heads, head_dim, qkv.len(), kv.len());
     if head_dim == 0 {

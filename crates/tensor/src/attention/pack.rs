@@ -5,7 +5,8 @@ use super::tile::{PAD, TILE};
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::pool::Disjoint;
-use crate::turn::turn;
+use crate::stored::Stored;
+use crate::turn::turn_widened;
 
 /// One head's block of columns in a matrix with `stride` columns.
 #[derive(Clone, Copy)]
@@ -43,15 +44,15 @@ impl Block {
     }
 
     /// The first rows of to [_, padded cols] = the block times `factor`, zero in padded columns.
-    pub(super) fn copy<T: Element>(&self, x: &[T], factor: T, to: &mut [T]) {
+    pub(super) fn copy<S: Stored>(&self, x: &[S], factor: S::Real, to: &mut [S::Real]) {
         let values = &mut to[..self.rows * padded(self.cols)];
         vectorised(
             #[inline(always)]
             || {
                 for (row, to) in values.chunks_exact_mut(padded(self.cols)).enumerate() {
                     let (to, padding) = to.split_at_mut(self.cols);
-                    to.iter_mut().zip(self.row(x, row)).for_each(|(to, x)| *to = *x * factor);
-                    padding.fill(T::ZERO);
+                    to.iter_mut().zip(self.row(x, row)).for_each(|(to, x)| *to = x.widen() * factor);
+                    padding.fill(S::Real::ZERO);
                 }
             },
         );
@@ -59,13 +60,13 @@ impl Block {
 
     /// Columns `first..` of a transposed matrix, to [tiles, cols, TILE], = the block transposed:
     /// tile by tile, so that the lines of a tile do not compete for the same sets of the cache.
-    fn transpose<T: Element>(&self, x: &[T], first: usize, to: &mut [T]) {
+    fn transpose<S: Stored>(&self, x: &[S], first: usize, to: &mut [S::Real]) {
         let mut row = 0;
         while row < self.rows {
             let (tile, lane) = ((first + row) / TILE, (first + row) % TILE);
             let rows = (TILE - lane).min(self.rows - row);
             let to = &mut to[tile * self.cols * TILE + lane..];
-            turn(rows, self.cols, &x[self.start + row * self.stride..], self.stride, to, TILE);
+            turn_widened(rows, self.cols, &x[self.start + row * self.stride..], self.stride, to, TILE);
             row += rows;
         }
     }
@@ -74,14 +75,14 @@ impl Block {
     ///
     /// # Safety
     /// No other thread accesses this block of `x`.
-    pub(super) unsafe fn write<T: Element>(&self, x: &Disjoint<'_, T>, from: &[T], factor: T) {
+    pub(super) unsafe fn write<S: Stored>(&self, x: &Disjoint<'_, S>, from: &[S::Real], factor: S::Real) {
         vectorised(
             #[inline(always)]
             || {
                 for (row, from) in from.chunks_exact(padded(self.cols)).take(self.rows).enumerate() {
                     // SAFETY: the caller's promise; rows of a block do not overlap.
                     let x = unsafe { x.part(self.start + row * self.stride, self.cols) };
-                    x.iter_mut().zip(from).for_each(|(x, from)| *x = *from * factor);
+                    x.iter_mut().zip(from).for_each(|(x, from)| *x = S::rounded(*from * factor));
                 }
             },
         );
@@ -108,34 +109,41 @@ impl AttentionShape {
 
 /// to [padded rows, padded cols], each chunk padded for itself, = a block of queries' rows times
 /// `factor`, zero in the padding.
-pub(super) fn copy_chunks<T: Element>(shape: AttentionShape, block: Block, x: &[T], factor: T, to: &mut [T]) {
+pub(super) fn copy_chunks<S: Stored>(
+    shape: AttentionShape,
+    block: Block,
+    x: &[S],
+    factor: S::Real,
+    to: &mut [S::Real],
+) {
     let d = padded(block.cols);
     for chunk in shape.chunks() {
         let to = &mut to[chunk.packed * d..(chunk.packed + chunk.rows) * d];
         block.part(chunk.token, chunk.count).copy(x, factor, to);
-        to[chunk.count * d..].fill(T::ZERO);
+        to[chunk.count * d..].fill(S::Real::ZERO);
     }
 }
 
 /// to [padded rows, padded cols] = the rows of all runs, zero in the padding.
-pub(super) fn copy_runs<T: Element>(runs: impl Iterator<Item = (usize, Block)>, x: &[T], to: &mut [T]) {
+pub(super) fn copy_runs<S: Stored>(runs: impl Iterator<Item = (usize, Block)>, x: &[S], to: &mut [S::Real]) {
     let mut end = 0;
     for (first, run) in runs {
-        run.copy(x, T::ONE, &mut to[first * padded(run.cols)..]);
+        run.copy(x, S::Real::ONE, &mut to[first * padded(run.cols)..]);
         end = (first + run.rows) * padded(run.cols);
     }
-    to[end..].fill(T::ZERO);
+    to[end..].fill(S::Real::ZERO);
 }
 
 /// to [tiles, cols, TILE] = the rows of all runs transposed, zero in the padding.
-pub(super) fn transpose_runs<T: Element>(runs: impl Iterator<Item = (usize, Block)>, x: &[T], to: &mut [T]) {
+pub(super) fn transpose_runs<S: Stored>(runs: impl Iterator<Item = (usize, Block)>, x: &[S], to: &mut [S::Real]) {
     for (first, run) in runs {
         run.transpose(x, first, to);
         // The rest of the run's last tile, unless the next run overwrites it.
         let end = first + run.rows;
         if !end.is_multiple_of(TILE) {
             let tile = to.chunks_exact_mut(run.cols * TILE).nth(end / TILE);
-            tile.into_iter().flat_map(|tile| tile.chunks_exact_mut(TILE)).for_each(|to| to[end % TILE..].fill(T::ZERO));
+            let padding = |to: &mut [S::Real]| to[end % TILE..].fill(S::Real::ZERO);
+            tile.into_iter().flat_map(|tile| tile.chunks_exact_mut(TILE)).for_each(padding);
         }
     }
 }

@@ -130,7 +130,7 @@ fn nothing_to_contract_gives_zeros() {
         for (m, n) in [(300, 200), (2000, 100), (100, 2000)] {
             let c = on_any_threads(|pool| {
                 let mut c = random::<f32>(1, m * n);
-                matmul(pool, ProductShape { stored: layout, m, n, k: 0 }, &[], &[], &mut c, false);
+                matmul::<f32, f32>(pool, ProductShape { stored: layout, m, n, k: 0 }, &[], &[], &mut c, false);
                 c
             });
             assert!(c.iter().all(|c| *c == 0.0), "{layout:?} {m}x{n}x0");

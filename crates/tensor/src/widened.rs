@@ -1,0 +1,107 @@
+//! Products of 16-bit operands on any processor: blocks are widened into scratch and multiplied by the `gemm` crate.
+//!
+//! Letters: C [m, n] = op(A) op(B), contracted over k.
+
+use crate::dispatch::vectorised;
+use crate::matmul::{Transpose, each_piece};
+use crate::pool::{Disjoint, Pool};
+use crate::product::{Product, blocks, depth};
+use crate::shape::ProductShape;
+use crate::stored::{Stored, widen_all};
+use crate::turn::turn_widened;
+use gemm::Parallelism;
+use std::ops::Range;
+
+/// Rows and columns of a block of C, a multiple of 64.
+const BLOCK: usize = 512;
+
+/// [`crate::matmul`] of operands that are not stored as they are computed with.
+pub(crate) fn widened_product<S: Stored, C: Stored<Real = S::Real>>(
+    pool: &Pool,
+    shape: ProductShape,
+    a: &[S],
+    b: &[S],
+    c: &mut [C],
+    accumulate: bool,
+) {
+    let ProductShape { m, n, k, .. } = shape;
+    assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n), "{shape:?}");
+    let c = Disjoint::new(c);
+    let by_rows = m >= n;
+    each_piece(pool, m.max(n), m.min(n), |piece| {
+        let (rows, cols) = if by_rows { (piece, 0..n) } else { (0..m, piece) };
+        for rows in blocks(rows, BLOCK) {
+            for cols in blocks(cols.clone(), BLOCK) {
+                block(shape, a, b, &rows, &cols, |row, sums| {
+                    // SAFETY: this piece alone writes its part of the row.
+                    let c = unsafe { c.part(row * n + cols.start, cols.len()) };
+                    store(c, sums, accumulate);
+                });
+            }
+        }
+    });
+}
+
+/// c = (or += if `accumulate`) sums, rounded once.
+fn store<C: Stored>(c: &mut [C], sums: &[C::Real], accumulate: bool) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (c, sum) in c.iter_mut().zip(sums) {
+                *c = C::rounded(if accumulate { c.widen() + *sum } else { *sum });
+            }
+        },
+    );
+}
+
+/// Calls `store` with every row of a block of C and its sums.
+fn block<S: Stored>(
+    shape: ProductShape,
+    a: &[S],
+    b: &[S],
+    rows: &Range<usize>,
+    cols: &Range<usize>,
+    mut store: impl FnMut(usize, &[S::Real]),
+) {
+    let ProductShape { stored, m, n, k } = shape;
+    let (height, width, deepest) = (rows.len(), cols.len(), depth(k));
+    S::Real::with_scratch(height * width + (height + width) * deepest, |scratch| {
+        let (sums, scratch) = scratch.split_at_mut(height * width);
+        let (left, right) = scratch.split_at_mut(height * deepest);
+        for top in (0..k.max(1)).step_by(deepest) {
+            let part = top..k.min(top + deepest);
+            let (left, right) = (&mut left[..height * part.len()], &mut right[..width * part.len()]);
+            bring(stored == Transpose::Tn, a, if stored == Transpose::Tn { m } else { k }, rows, &part, left);
+            bring(stored == Transpose::Nt, b, if stored == Transpose::Nt { k } else { n }, &part, cols, right);
+            let shape = ProductShape { stored: Transpose::Nn, m: height, n: width, k: part.len() };
+            let product = Product::new(shape, left, right, sums, top > 0);
+            product.run(0..height, 0..width, Parallelism::None);
+        }
+        sums.chunks_exact(width).zip(rows.clone()).for_each(|(sums, row)| store(row, sums));
+    });
+}
+
+/// to [rows, cols] = that part, widened, of x or, `turned`, of its transpose; x has rows of `stride`.
+fn bring<S: Stored>(
+    turned: bool,
+    x: &[S],
+    stride: usize,
+    rows: &Range<usize>,
+    cols: &Range<usize>,
+    to: &mut [S::Real],
+) {
+    if rows.is_empty() || cols.is_empty() {
+        return;
+    }
+    if turned {
+        return turn_widened(cols.len(), rows.len(), &x[cols.start * stride + rows.start..], stride, to, cols.len());
+    }
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, to) in rows.clone().zip(to.chunks_exact_mut(cols.len())) {
+                widen_all(to, &x[row * stride + cols.start..row * stride + cols.end]);
+            }
+        },
+    );
+}
