@@ -1,6 +1,6 @@
 //! What a checkpoint is of.
 
-use quadrille_spec::{RealType, Field, Layout, LayoutFile, Model, ModelFile, SpecError};
+use quadrille_spec::{Field, Layout, LayoutFile, Model, ModelFile, RealType, SpecError};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 

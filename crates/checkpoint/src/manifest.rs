@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use quadrille_spec::{RealType, ModelFile};
+use quadrille_spec::{ModelFile, RealType};
 use serde::{Deserialize, Serialize};
 
 use crate::about::AboutText;

@@ -57,7 +57,8 @@ mod tuning;
 mod weights;
 
 pub use backend::{
-    AttentionMask, Backend, Cpu, ElementMask, Gamma, Kind, Positions, Statistics, Totals, Update, UpdateRule, View, ViewMut,
+    AttentionMask, Backend, Cpu, ElementMask, Gamma, Kind, Positions, Statistics, Totals, Update, UpdateRule, View,
+    ViewMut,
 };
 pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
 pub use error::EngineError;

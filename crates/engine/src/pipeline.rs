@@ -49,7 +49,8 @@ impl<B: Backend> RankEngine<'_, B> {
             self.context.enter(label(message.layer), "send")?;
             let storage = program.value(message.value).storage;
             let block = self.slots.take(storage)?;
-            let pending = self.context.send::<B::Stored, _>(&self.groups[&Axis::Pipe.only()], message.peer, message.tag, block);
+            let pending =
+                self.context.send::<B::Stored, _>(&self.groups[&Axis::Pipe.only()], message.peer, message.tag, block);
             self.messages.insert((storage, self.slots.copy(storage)), pending);
         }
         Ok(())
@@ -74,7 +75,12 @@ impl<B: Backend> RankEngine<'_, B> {
                 self.slots.begin(storage)?;
             }
             let block = self.slots.take(storage)?;
-            let pending = self.context.receive::<B::Stored, _>(&self.groups[&Axis::Pipe.only()], message.peer, message.tag, block);
+            let pending = self.context.receive::<B::Stored, _>(
+                &self.groups[&Axis::Pipe.only()],
+                message.peer,
+                message.tag,
+                block,
+            );
             self.messages.insert((storage, self.slots.copy(storage)), pending);
         }
         self.slots.select(self.microbatch);

@@ -9,8 +9,8 @@ use quadrille_comm::{Group, Label, Ledger as Counted, Pending, RankContext};
 use quadrille_spec::{Attention, AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
 use quadrille_step::schedule::Action;
 use quadrille_step::{
-    BlockKind, Formats, Layer, Parameter, Practice, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId, declared_axes,
-    empty_axes,
+    BlockKind, Formats, Layer, Parameter, Practice, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId,
+    declared_axes, empty_axes,
 };
 use quadrille_tensor::{ContextPart, Element};
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,8 @@ use crate::divergence::Scan;
 use crate::execute::Flight;
 use crate::generate::PassPositions;
 use crate::initial::fill_shard;
-use crate::samples::OwnSamples;
 use crate::optimizer::OptimizerStates;
+use crate::samples::OwnSamples;
 use crate::slots::{Block, Slots};
 use crate::{Backend, BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, Shard, Totals, ledger};
 
@@ -315,6 +315,20 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         self.shards(|parameter| parameter.value)
     }
 
+    /// This rank's shards of the master copies of its stage's parameters in f64, in the program's order: what the optimizer
+    /// updates of each. `None` of what is its own master.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn masters(&self) -> Result<Vec<Option<Vec<f64>>>, EngineError> {
+        let parameters = self.program.parameters.iter().zip(&self.states);
+        let master = |(parameter, states): (&Parameter, &OptimizerStates<B>)| {
+            let valid = self.program.valid_elements(parameter.updated, self.place);
+            states.master().map(|master| self.in_f64(master.part(0..valid))).transpose()
+        };
+        parameters.map(master).collect()
+    }
+
     /// This rank's shards of its stage's complete gradients, before clipping, in f64, in the program's order.
     ///
     /// # Errors
@@ -328,11 +342,12 @@ impl<'a, B: Backend> RankEngine<'a, B> {
 
     fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Vec<f64>>, EngineError> {
         let values = self.program.parameters.iter().map(which);
-        let shard = |value| {
-            let elements = self.read(value)?.part(0..self.program.valid_elements(value, self.place));
-            self.backend.download(elements, |numbers| numbers.iter().map(|number| number.to_f64()).collect())
-        };
+        let shard = |value| self.in_f64(self.read(value)?.part(0..self.program.valid_elements(value, self.place)));
         values.map(shard).collect()
+    }
+
+    fn in_f64(&self, elements: B::View<'_>) -> Result<Vec<f64>, EngineError> {
+        self.backend.download(elements, |numbers| numbers.iter().map(|number| number.to_f64()).collect())
     }
 
     /// Executes a section, taking storages before their first use and giving them back after their last.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
-use quadrille_spec::{ElementType, Grid, Layout, LayoutRequest, Model};
+use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RealType};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ fn about(model: &Model, source: &Source) -> Result<About, HuggingFaceError> {
     Ok(About {
         model: model.clone(),
         layout,
-        dtype: ElementType::F32,
+        dtype: RealType::F32,
         step: 0,
         samples: 0,
         tokens: 0,
@@ -147,8 +147,8 @@ pub fn export(
     let destination = Destination::new(&about.model, origin.as_ref(), options.dtype)?;
     let companions = companions_of(checkpoint.path());
     let exported = match about.dtype {
-        ElementType::F32 => write::<f32>(&destination, &checkpoint, folder, options, companions.as_deref()),
-        ElementType::F64 => write::<f64>(&destination, &checkpoint, folder, options, companions.as_deref()),
+        RealType::F32 => write::<f32>(&destination, &checkpoint, folder, options, companions.as_deref()),
+        RealType::F64 => write::<f64>(&destination, &checkpoint, folder, options, companions.as_deref()),
     }?;
     Ok((exported, destination.notes().to_vec()))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use quadrille_comm::memory;
 use quadrille_engine::{EngineError, Real, TrainOptions, TrainOutcome, random_batch, train_on_cpu};
-use quadrille_spec::{Block, ElementType, Grid, Layout, LayoutRequest, Model, SpecError};
+use quadrille_spec::{Block, Grid, Layout, LayoutRequest, Model, RealType, SpecError};
 use quadrille_step::StepProgram;
 use quadrille_tensor::{Buffer, ProductShape, Transpose, library_matmul};
 use serde::Serialize;
@@ -77,9 +77,9 @@ pub struct Scaling {
 /// # Errors
 /// A rank's failure; a batch that one rank cannot take.
 pub fn measure(program: &StepProgram, options: &TrainOptions, scaling: bool) -> Result<MeasuredStep, MeasureError> {
-    match program.layout.dtype {
-        ElementType::F32 => measure_as::<f32>(program, options, scaling),
-        ElementType::F64 => measure_as::<f64>(program, options, scaling),
+    match program.layout.dtype.real() {
+        RealType::F32 => measure_as::<f32>(program, options, scaling),
+        RealType::F64 => measure_as::<f64>(program, options, scaling),
     }
 }
 
@@ -158,12 +158,13 @@ fn on_one_rank(model: &Model, layout: &Layout) -> Result<Layout, SpecError> {
         overlap: layout.overlap,
         seq_len: Some(layout.seq_len),
         dtype: layout.dtype,
+        gradients: Some(layout.gradients),
         ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, layout.global_batch)
     };
     Layout::new(model, &request)
 }
 
-/// GFLOP/s of the matrix library's own threads.
+/// GFLOP/s of the matrix library's own threads, in the type that is computed in.
 fn yardstick<T: Real>(threads: usize) -> f64 {
     let [m, n, k] = YARDSTICK;
     let (a, b, mut c) = (filled::<T>(m * k), filled::<T>(k * n), Buffer::new(m * n));

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use quadrille_tensor::{Buffer, Element};
+use quadrille_tensor::{Buffer, Element, Stored};
 
 /// Why a rank stopped.
 pub type Fault = Box<dyn Error + Send + Sync>;
@@ -30,10 +30,10 @@ pub fn quantile(ascending: &[f64], part: f64) -> f64 {
 }
 
 /// Numbers in [-1/2, 1/2) without a pattern that a product could profit from.
-pub fn filled<T: Element>(len: usize) -> Buffer<T> {
+pub fn filled<S: Stored>(len: usize) -> Buffer<S> {
     Buffer::from_fn(len, |at| {
         let bits = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        T::from_f64(bits as f64 / (1u64 << 24) as f64 - 0.5)
+        S::rounded(S::Real::from_f64(bits as f64 / (1u64 << 24) as f64 - 0.5))
     })
 }
 

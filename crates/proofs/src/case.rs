@@ -38,7 +38,13 @@ impl Case {
     /// # Panics
     /// If it cannot be built: [`Layout::new`] has accepted it.
     pub fn program(&self, dtype: ElementType) -> StepProgram {
-        self.program_by(Practice::of(dtype), dtype)
+        let layout = self.layout_in(dtype);
+        self.program_of(&layout, Practice::of(&layout))
+    }
+
+    /// Its layout, with values of this type and the usual type of gradients.
+    pub fn layout_in(&self, dtype: ElementType) -> Layout {
+        Layout { dtype, gradients: dtype.real().into(), ..self.layout.clone() }
     }
 
     /// The same by another practice.
@@ -46,8 +52,11 @@ impl Case {
     /// # Panics
     /// As [`Case::program`].
     pub fn program_by(&self, practice: Practice, dtype: ElementType) -> StepProgram {
-        let layout = Layout { dtype, ..self.layout.clone() };
-        StepProgram::with_practice(&self.model, &layout, practice).unwrap_or_else(|error| panic!("{self:?}: {error}"))
+        self.program_of(&self.layout_in(dtype), practice)
+    }
+
+    fn program_of(&self, layout: &Layout, practice: Practice) -> StepProgram {
+        StepProgram::with_practice(&self.model, layout, practice).unwrap_or_else(|error| panic!("{self:?}: {error}"))
     }
 }
 

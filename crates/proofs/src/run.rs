@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use half::{bf16, f16};
 use proptest::test_runner::TestCaseError;
 use quadrille_comm::{JobOptions, run_ranks};
-use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, Real, Samples, random_batch};
+use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, Samples, Values, random_batch};
 use quadrille_spec::{Algorithm, Choice, ElementType, RankLedger};
 use quadrille_step::{Practice, StepProgram};
 use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on_cpu};
@@ -54,7 +55,7 @@ pub fn prove_within(program: &StepProgram, steps: u64, timeout: Duration) -> Res
 /// # Errors
 /// The difference, for proptest to report and make smaller.
 pub fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
-    holds_by(case, Practice::of(dtype), dtype)
+    judge(&case.program(dtype), case)
 }
 
 /// The same for the case's program by another practice.
@@ -62,6 +63,10 @@ pub fn holds(case: &Case, dtype: ElementType) -> Result<(), TestCaseError> {
 /// # Errors
 /// As [`holds`].
 pub fn holds_by(case: &Case, practice: Practice, dtype: ElementType) -> Result<(), TestCaseError> {
+    judge(&case.program_by(practice, dtype), case)
+}
+
+fn judge(program: &StepProgram, case: &Case) -> Result<(), TestCaseError> {
     let options = VerifyOptions {
         steps: 2,
         seed: case.seed,
@@ -71,7 +76,7 @@ pub fn holds_by(case: &Case, practice: Practice, dtype: ElementType) -> Result<(
         collectives: case.collectives.clone(),
         world: None,
     };
-    match verify_as(&case.program_by(practice, dtype), options) {
+    match verify_as(program, options) {
         Ok(report) if report.ok => Ok(()),
         Ok(report) => Err(TestCaseError::fail(format!("{report:?}"))),
         Err(error) => Err(TestCaseError::fail(error.to_string())),
@@ -132,6 +137,8 @@ pub fn trajectory_with(
     match program.layout.dtype {
         ElementType::F32 => run::<f32>(program, steps, threads, hyper),
         ElementType::F64 => run::<f64>(program, steps, threads, hyper),
+        ElementType::Bf16 => run::<bf16>(program, steps, threads, hyper),
+        ElementType::F16 => run::<f16>(program, steps, threads, hyper),
     }
 }
 
@@ -144,7 +151,7 @@ pub fn bits(program: &StepProgram) -> Vec<Trajectory> {
     ranks.into_iter().map(|rank| Trajectory { ledger: None, ..rank }).collect()
 }
 
-fn run<T: Real>(
+fn run<S: Values>(
     program: &StepProgram,
     steps: u64,
     threads: usize,
@@ -156,7 +163,7 @@ fn run<T: Real>(
         shards.iter().map(|shard| shard.iter().map(|element| element.to_bits()).collect()).collect()
     };
     Ok(run_ranks(&job, |context| {
-        let mut engine = RankEngine::<Cpu<T>>::new(program, context, threads, hyper, SEED, InitialValues::Perturbed)?;
+        let mut engine = RankEngine::<Cpu<S>>::new(program, context, threads, hyper, SEED, InitialValues::Perturbed)?;
         let start = bits(engine.weights()?);
         let (mut outcomes, mut ledger) = (Vec::new(), None);
         for _ in 0..steps {

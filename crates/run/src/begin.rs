@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_engine::Start;
-use quadrille_spec::ElementType;
+use quadrille_spec::{ElementType, RealType};
 
 use crate::folder::{RunFolder, checkpoints};
 use crate::refusal::{Refusal, Setting};
@@ -81,7 +81,7 @@ impl Beginning {
     /// Refuses what the checkpoint would have to be rounded to.
     fn check_type(&self, dtype: ElementType) -> Result<(), Refusal> {
         match self.checkpoint() {
-            Some(checkpoint) if checkpoint.about().dtype == ElementType::F64 && dtype == ElementType::F32 => {
+            Some(checkpoint) if checkpoint.about().dtype == RealType::F64 && dtype.real() == RealType::F32 => {
                 let rule = format!("{} holds f64 and the run is in f32; use ", checkpoint.path().display());
                 let refusal = Refusal::new(rule).name(Setting::Dtype);
                 let refusal = refusal.text(" f64, or round it once with checkpoint merge ").name(Setting::Dtype);

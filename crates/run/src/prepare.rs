@@ -276,7 +276,7 @@ fn about(spec: &RunSpec, start: &Start, host: &Host, hyper: Hyper, source: &Sour
     let layout = spec.layout.layout.clone();
     About {
         model: spec.model.clone(),
-        dtype: layout.dtype,
+        dtype: layout.dtype.real(),
         layout,
         step,
         samples,

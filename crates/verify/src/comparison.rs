@@ -9,7 +9,7 @@ use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId};
 use serde::Serialize;
 
 use crate::Tolerance;
-use crate::reference::SerialStep;
+use crate::reference::{SerialStep, rounded};
 use crate::verify::{RankRun, RankStep};
 
 /// What stands between a block's name and a tensor's of its norms of queries and keys.
@@ -39,6 +39,8 @@ pub struct VerifyReport {
     pub evaluation_diff: f64,
     /// Whether replicas on different ranks are equal in every bit.
     pub replicas_equal: bool,
+    /// Whether every weight that has a master copy is that copy, rounded.
+    pub masters_rounded: bool,
     /// Whether predicted and counted ledgers are equal.
     pub ledger_equal: bool,
     /// Whether all of it is within tolerance.
@@ -99,6 +101,8 @@ pub(crate) struct Comparison<'a> {
     weight_diff_in: String,
     /// The first parameter with unequal replicas, and two ranks that hold them.
     replicas_differ: Option<(String, [usize; 2])>,
+    /// The first stored weight that is not its master, rounded.
+    not_rounded: Option<String>,
     /// The first count that is not the predicted one.
     difference: Option<LedgerDifference>,
 }
@@ -116,11 +120,19 @@ impl<'a> Comparison<'a> {
             weight_diff: 0.0,
             evaluation_diff: 0.0,
             replicas_equal: true,
+            masters_rounded: true,
             ledger_equal: true,
             ok: false,
             failures: Vec::new(),
         };
-        Self { program, report, weight_diff_in: String::new(), replicas_differ: None, difference: None }
+        Self {
+            program,
+            report,
+            weight_diff_in: String::new(),
+            replicas_differ: None,
+            not_rounded: None,
+            difference: None,
+        }
     }
 
     pub fn step(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
@@ -138,7 +150,12 @@ impl<'a> Comparison<'a> {
                     self.report.grad_diff_in.clone_from(name);
                 }
             }
-            if let Some(weights) = self.whole(stage, parameter, parameter.value, ranks, |rank| &rank.weights[index]) {
+            let weights = self.whole(stage, parameter, parameter.value, ranks, |rank| &rank.weights[index]);
+            let master = self.master(stage, index, parameter, ranks);
+            if let (Some(stored), Some(master)) = (&weights, &master) {
+                self.compare_rounded(name, stored, master);
+            }
+            if let Some(weights) = master.or(weights) {
                 let difference = ratio(distance(&weights, &serial.weights[name]), largest_weight);
                 if raise(&mut self.report.weight_diff, difference) {
                     self.weight_diff_in.clone_from(name);
@@ -146,6 +163,16 @@ impl<'a> Comparison<'a> {
             }
         }
         self.compare_copies(ranks);
+    }
+
+    /// Every stored weight is its master, rounded.
+    fn compare_rounded(&mut self, name: &str, stored: &[f64], master: &[f64]) {
+        let dtype = self.program.layout.dtype;
+        let pairs = stored.iter().zip(master);
+        let unequal = |(stored, master): &(&f64, &f64)| stored.to_bits() != rounded(**master, dtype).to_bits();
+        if let Some((stored, master)) = pairs.into_iter().find(unequal) {
+            self.not_rounded.get_or_insert(format!("{name}: {stored:e} is stored where the master is {master:e}"));
+        }
     }
 
     /// The evaluation of one rank; `loss` and `targets` are the serial model's.
@@ -202,6 +229,38 @@ impl<'a> Comparison<'a> {
         }
     }
 
+    /// The logical master copy of a parameter, if it has one.
+    fn master(
+        &mut self,
+        stage: &'a StageProgram,
+        index: usize,
+        parameter: &Parameter,
+        ranks: &[&RankStep],
+    ) -> Option<Vec<f64>> {
+        let first = self.ranks_of(stage).next()?;
+        ranks[first].masters[index].as_ref()?;
+        let shards: Vec<_> = ranks.iter().map(|rank| rank.masters.get(index).cloned().flatten()).collect();
+        let shards = self.ranks_of(stage).map(|rank| (rank, shards[rank].as_deref().unwrap_or_default()));
+        match assemble(stage, parameter, parameter.updated, &shards.collect::<Vec<_>>()) {
+            Ok(tensor) => Some(tensor),
+            Err(ranks) => {
+                self.replicas_differ.get_or_insert((format!("the master of {}", parameter.name), ranks));
+                None
+            }
+        }
+    }
+
+    /// What the optimizer has updated in a step, as logical tensors.
+    pub fn masters(&mut self, ranks: &[&RankStep]) -> Tensors {
+        let mut tensors = self.weights(ranks);
+        for (stage, index, parameter) in self.parameters().filter(|(.., parameter)| !parameter.copy) {
+            if let Some(master) = self.master(stage, index, parameter, ranks) {
+                tensors.insert(parameter.name.clone(), master);
+            }
+        }
+        tensors
+    }
+
     /// The logical weights after a step.
     pub fn weights(&mut self, ranks: &[&RankStep]) -> Tensors {
         self.tensors(ranks, |parameter| parameter.value, |rank| &rank.weights)
@@ -246,14 +305,18 @@ impl<'a> Comparison<'a> {
                 report.failures.push(format!("{what} differs by {difference:.1e}, more than {limit:.0e}"));
             }
         };
-        check("loss".to_owned(), report.loss_diff, tolerance.values);
-        check(format!("gradient of {}", report.grad_diff_in), report.grad_diff, tolerance.values);
-        check("gradient norm".to_owned(), report.norm_diff, tolerance.values);
+        check("loss".to_owned(), report.loss_diff, tolerance.loss);
+        check(format!("gradient of {}", report.grad_diff_in), report.grad_diff, tolerance.gradients);
+        check("gradient norm".to_owned(), report.norm_diff, tolerance.norm);
         check(format!("updated {}", self.weight_diff_in), report.weight_diff, tolerance.weights);
-        check("loss of an evaluation".to_owned(), report.evaluation_diff, tolerance.values);
+        check("loss of an evaluation".to_owned(), report.evaluation_diff, tolerance.loss);
         if let Some((name, [a, b])) = self.replicas_differ.take() {
             report.replicas_equal = false;
             report.failures.push(format!("replicas of {name} on ranks {a} and {b} differ"));
+        }
+        if let Some(weight) = self.not_rounded.take() {
+            report.masters_rounded = false;
+            report.failures.push(format!("a stored weight is not its master, rounded: {weight}"));
         }
         if let Some(difference) = self.difference.take() {
             report.ledger_equal = false;
@@ -274,7 +337,7 @@ mod tests {
 
     fn rank(loss: f64, gradient_norm: f64) -> RankStep {
         let outcome = StepOutcome { loss, gradient_norm, learning_rate: 1.0, applied: true };
-        RankStep { outcome, gradients: Vec::new(), weights: Vec::new(), difference: None }
+        RankStep { outcome, gradients: Vec::new(), weights: Vec::new(), masters: Vec::new(), difference: None }
     }
 
     /// One rank of several that is wrong is enough, whichever it is.

@@ -4,12 +4,13 @@
 //! optimizer are. What it has in common with the layouts: the description of the model, the samples, and the words of
 //! [`quadrille_spec::RandomStream`].
 
-use quadrille_engine::{Hyper, Real, Samples, fill_randomly};
+use half::{bf16, f16};
+use quadrille_engine::{Hyper, Samples, fill_randomly};
 use quadrille_oracle::{
     self as oracle, AdamW, Batch, DropoutSeed, LearningRate, State, Tensors, gradient_norm, loss_and_gradients,
     mean_loss, update,
 };
-use quadrille_spec::Model;
+use quadrille_spec::{ElementType, Model};
 use quadrille_step::StepProgram;
 
 use crate::VerifyOptions;
@@ -26,9 +27,27 @@ pub(crate) struct SerialStep {
 
 /// The serial model beside a layout: before each step it has the layout's weights.
 pub(crate) struct Beside {
+    /// As they are stored.
     pub weights: Tensors,
+    /// What the optimizer updates.
+    pub masters: Tensors,
     /// What the optimizer remembers of the layout's gradients.
     state: State,
+}
+
+/// A number as it is stored.
+pub(crate) fn rounded(number: f64, dtype: ElementType) -> f64 {
+    match dtype {
+        ElementType::F64 => number,
+        ElementType::F32 => f64::from(number as f32),
+        ElementType::Bf16 => bf16::from_f32(number as f32).to_f64(),
+        ElementType::F16 => f16::from_f32(number as f32).to_f64(),
+    }
+}
+
+/// Whether a tensor is stored in 16 bits where values are: matrices and tables are, biases and parameters of norms are not.
+fn is_narrowed(name: &str) -> bool {
+    [".weight", ".table", ".positions"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// The serial model's trajectory for a model, batch, seed and optimizer; steps are computed when they are asked for.
@@ -87,17 +106,22 @@ impl Reference {
         evaluation
     }
 
-    /// The serial model before the first step of a layout in `T`.
-    pub(crate) fn beside<T: Real>(&self) -> Beside {
-        let rounded = |tensor: &Vec<f64>| tensor.iter().map(|element| T::from_f64(*element).to_f64()).collect();
-        let weights = self.initial.iter().map(|(name, tensor)| (name.clone(), rounded(tensor))).collect();
-        Beside { weights, state: State::new(&self.model) }
+    /// The serial model before the first step of a layout whose values are of type `dtype`.
+    pub(crate) fn beside(&self, dtype: ElementType) -> Beside {
+        let rounded = |tensors: &Tensors, to: ElementType, of: fn(&str) -> bool| -> Tensors {
+            let round = |name: &str, number: f64| if of(name) { rounded(number, to) } else { number };
+            let tensor = |name: &String, tensor: &Vec<f64>| tensor.iter().map(|number| round(name, *number)).collect();
+            tensors.iter().map(|(name, numbers)| (name.clone(), tensor(name, numbers))).collect()
+        };
+        let masters = rounded(&self.initial, dtype.real().into(), |_| true);
+        let weights = rounded(&masters, dtype, is_narrowed);
+        Beside { weights, masters, state: State::new(&self.model) }
     }
 
     /// Step `step` from the layout's weights; what is updated with are the layout's gradients.
     pub(crate) fn step_beside(&self, step: u64, beside: &mut Beside, gradients_of_layout: &Tensors) -> SerialStep {
         let (loss, gradients) = self.gradients(step, &beside.weights);
-        let (mut weights, norm) = (std::mem::take(&mut beside.weights), gradient_norm(&gradients));
+        let (mut weights, norm) = (std::mem::take(&mut beside.masters), gradient_norm(&gradients));
         update(&self.model, &self.constants(step), &mut beside.state, &mut weights, gradients_of_layout);
         SerialStep { loss, gradients, norm, weights }
     }

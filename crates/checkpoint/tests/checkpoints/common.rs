@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 use quadrille_checkpoint::{About, CheckpointError, Draft, Number, Quantity, TensorShape, Tile};
-use quadrille_spec::{RealType, Layout, LayoutRequest, Model};
+use quadrille_spec::{Layout, LayoutRequest, Model, RealType};
 use serde_json::json;
 
 /// A description of some run.

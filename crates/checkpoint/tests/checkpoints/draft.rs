@@ -101,10 +101,7 @@ fn a_description_that_could_not_be_read_back() {
     };
     let good = about(1, RealType::F32);
     refused(about(2, RealType::F32), "it was begun as step 1 and is about step 2");
-    refused(
-        about(1, RealType::F64),
-        "it is of step 1, rank 0, in f32, and the checkpoint of step 1, rank 0, in f64",
-    );
+    refused(about(1, RealType::F64), "it is of step 1, rank 0, in f32, and the checkpoint of step 1, rank 0, in f64");
     let model = good.model.reshaped(|m| m.heads = 5);
     refused(
         quadrille_checkpoint::About { model, ..good.clone() },

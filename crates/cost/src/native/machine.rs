@@ -58,7 +58,9 @@ impl<'a> NativeMachine<'a> {
     pub(super) fn sent_at_once(&self, format: Format, block: Option<&Block>) -> Option<f64> {
         let framework = &self.problem.framework;
         match format {
-            Format::Gradients | Format::VectorGradients | Format::Weights | Format::Vectors => framework.gradient_bucket.map(|bytes| bytes as f64),
+            Format::Gradients | Format::VectorGradients | Format::Weights | Format::Vectors => {
+                framework.gradient_bucket.map(|bytes| bytes as f64)
+            }
             Format::Gathered if framework.gathers_blocks => {
                 Some(self.block_bytes(block.unwrap_or(self.problem.model.blocks.first())))
             }

@@ -8,13 +8,14 @@ use quadrille_spec::IGNORED;
 use quadrille_step::Scalar;
 use quadrille_tensor as kernels;
 use quadrille_tensor::{
-    AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, HeadNorm, LogitsShape, NormShape, PanelShape, Pool,
-    ProductShape, Rotary, Shape, Stored, TableShape, Transpose,
+    AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, HeadNorm, LogitsShape, NormShape,
+    PanelShape, Pool, ProductShape, Rotary, Shape, Stored, TableShape, Transpose,
 };
 
 use super::memory::{Bytes, Numbers, NumbersMut};
 use super::{
-    AttentionMask, Backend, Done, ElementMask, Gamma, Kind, Positions, Statistics, Swept, Totals, Update, UpdateRule, View, ViewMut,
+    AttentionMask, Backend, Done, ElementMask, Gamma, Kind, Positions, Statistics, Swept, Totals, Update, UpdateRule,
+    View, ViewMut,
 };
 use crate::samples::OwnSamples;
 use crate::{EngineError, Values};

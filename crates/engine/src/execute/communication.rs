@@ -66,9 +66,7 @@ impl<B: Backend> RankEngine<'_, B> {
             (CollectiveKind::Broadcast, Members::Root(root)) => {
                 Flight::InPlace(context.broadcast::<T, _>(group, root, sent))
             }
-            (CollectiveKind::Reduce, Members::Root(root)) => {
-                Flight::InPlace(context.reduce::<T, _>(group, root, sent))
-            }
+            (CollectiveKind::Reduce, Members::Root(root)) => Flight::InPlace(context.reduce::<T, _>(group, root, sent)),
             (kind, _) => return Err(EngineError::NoSuchCollective { kind: kind.name() }),
         };
         self.flights.insert(output, flight);

@@ -158,7 +158,7 @@ impl Case {
 fn products(quick: bool) -> Vec<Case> {
     let sizes: &[usize] = if quick { &[16, 128, 512] } else { &[16, 64, 256, 1024] };
     let mut cases = Vec::new();
-    for dtype in [ElementType::F32, ElementType::F64] {
+    for dtype in [ElementType::F32, ElementType::F64, ElementType::Bf16] {
         for shape in triples(sizes, sizes, sizes) {
             cases.extend(Transpose::ALL.map(|layout| Case::Product { layout, dtype, shape }));
         }

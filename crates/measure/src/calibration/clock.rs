@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use half::{bf16, f16};
 use quadrille_comm::{Group, RankContext, Reduction};
 use quadrille_spec::ElementType;
 use quadrille_tensor::Pool;
@@ -34,6 +35,12 @@ fn time(case: &Case, clock: &Clock, pool: &Pool) -> Result<Vec<f64>, Fault> {
         }
         Case::Product { layout, dtype: ElementType::F64, shape } => {
             clock.repeat(operations::product::<f64>(pool, layout, shape))
+        }
+        Case::Product { layout, dtype: ElementType::Bf16, shape } => {
+            clock.repeat(operations::product::<bf16>(pool, layout, shape))
+        }
+        Case::Product { layout, dtype: ElementType::F16, shape } => {
+            clock.repeat(operations::product::<f16>(pool, layout, shape))
         }
         Case::Attention { backward, shape } => clock.repeat(operations::attention(pool, backward, shape)),
         Case::Sweep { sweep, elements } => clock.repeat(operations::sweep(pool, sweep, elements)),

@@ -19,19 +19,17 @@ use crate::MeasureError;
 pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
     let setup = &measured.setup;
     let rate = |dtype| best(measured, dtype);
-    let (single, double) = (rate(ElementType::F32)?, rate(ElementType::F64)?);
+    let [half, single, double] = [rate(ElementType::Bf16)?, rate(ElementType::F32)?, rate(ElementType::F64)?];
     let (memory_bandwidth, memory_efficiency) = memory(measured)?;
     let CalibrationSpec { threads, runs, .. } = setup.spec;
     let name = format!("measured by quadrille calibrate on {}", setup.spec.place());
     Ok(Device {
-        source: format!(
-            "{name}: {threads} threads each, medians of {runs} runs; f32, and f64 in its peak; half as single"
-        ),
+        source: format!("{name}: {threads} threads each, medians of {runs} runs; f32, and bf16 and f64 in their peaks"),
         name,
         memory: setup.memory,
         memory_bandwidth,
         memory_efficiency,
-        peak: Peaks { half: single, single, double },
+        peak: Peaks { half, single, double },
         vector_rate: vector_rate(measured)?,
         launch_seconds: measured.launch_seconds,
         products: table(measured, single, |case| match case {

@@ -1,7 +1,7 @@
 //! The kernels that are measured, on operands of their own.
 
 use quadrille_tensor::{
-    AdamW, AttentionShape, Buffer, ContextPart, Curve, Element, Pool, ProductShape, Shape, Transpose, adamw,
+    AdamW, AttentionShape, Buffer, ContextPart, Curve, Pool, ProductShape, Shape, Stored, Transpose, adamw,
     attention_backward, attention_forward, bias_curve_backward, bias_curve_forward, matmul, residual_forward,
 };
 
@@ -9,8 +9,8 @@ use super::cases::Sweep;
 use crate::timing::filled;
 
 /// A product of shape `[m, n, k]`.
-pub fn product<T: Element>(pool: &Pool, layout: Transpose, [m, n, k]: [usize; 3]) -> impl FnMut() + '_ {
-    let (a, b, mut c) = (filled::<T>(m * k), filled::<T>(k * n), Buffer::<T>::new(m * n));
+pub fn product<S: Stored>(pool: &Pool, layout: Transpose, [m, n, k]: [usize; 3]) -> impl FnMut() + '_ {
+    let (a, b, mut c) = (filled::<S>(m * k), filled::<S>(k * n), Buffer::<S>::new(m * n));
     move || matmul(pool, ProductShape { stored: layout, m, n, k }, &a, &b, &mut c, false)
 }
 

@@ -30,7 +30,7 @@ fn about(program: &StepProgram, seed: u64, start: &Start) -> About {
     About {
         model: program.model.clone(),
         layout: program.layout.clone(),
-        dtype: program.layout.dtype,
+        dtype: program.layout.dtype.real(),
         step,
         samples,
         tokens,

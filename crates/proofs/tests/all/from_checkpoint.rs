@@ -30,7 +30,7 @@ fn trained(folder: &Path) -> (f64, Arc<Checkpoint>) {
     let about = About {
         model: program.model.clone(),
         layout: program.layout.clone(),
-        dtype: program.layout.dtype,
+        dtype: program.layout.dtype.real(),
         step: 0,
         samples: 0,
         tokens: 0,

@@ -8,7 +8,7 @@ use quadrille_step::{Formats, Operation, Practice, StepProgram, When};
 
 /// Practices in f64, each of whose parts may be there or not.
 fn practices() -> impl Strategy<Value = Practice> {
-    let (formats, bytes) = (Formats::of(ElementType::F64), ElementType::F64.bytes());
+    let (formats, bytes) = (Formats::of(ElementType::F64, ElementType::F64), ElementType::F64.bytes());
     any::<([bool; 7], [bool; 4])>().prop_map(move |(does, keeps)| {
         let [masks, scores, norms, gates] = keeps.map(|keeps| if keeps { bytes } else { 0 });
         Practice {
@@ -39,7 +39,7 @@ fn program(change: impl Fn(&mut Practice)) -> StepProgram {
         ..LayoutRequest::new("x=2,z=2,data=2".parse().unwrap(), 8)
     };
     let layout = Layout::new(&model, &request).unwrap();
-    let mut practice = Practice::of(layout.dtype);
+    let mut practice = Practice::of(&layout);
     change(&mut practice);
     StepProgram::with_practice(&model, &layout, practice).unwrap()
 }
@@ -57,7 +57,7 @@ fn what_norms_are_made_of_again_is_gathered_before_them() {
         ..LayoutRequest::new("x=2,y=2,pipe=2".parse().unwrap(), 2)
     };
     let layout = Layout::new(&model, &request).unwrap();
-    let practice = Practice { gathers_inputs_again: true, ..Practice::of(layout.dtype) };
+    let practice = Practice { gathers_inputs_again: true, ..Practice::of(&layout) };
     let report = prove(&StepProgram::with_practice(&model, &layout, practice).unwrap(), 2).unwrap();
     assert!(report.ok, "{report:?}");
 }
@@ -103,7 +103,7 @@ fn inputs_are_gathered_again_where_they_are_read() {
             ..LayoutRequest::new("x=2,y=2,pipe=2".parse().unwrap(), 4)
         };
         let layout = Layout::new(&model, &request).unwrap();
-        let practice = Practice { gathers_inputs_again: true, ..Practice::of(layout.dtype) };
+        let practice = Practice { gathers_inputs_again: true, ..Practice::of(&layout) };
         let report = prove(&StepProgram::with_practice(&model, &layout, practice).unwrap(), 2).unwrap();
         assert!(report.ok, "{recompute}: {:?}", report.failures);
     }
