@@ -3,6 +3,7 @@
 use quadrille_cost::native::Framework;
 use quadrille_cost::simulation::Simulation;
 use quadrille_engine::Hyper;
+use quadrille_report::recomputation::Recomputation;
 use quadrille_report::summary::summary;
 use quadrille_run::layout_json;
 use quadrille_spec::{Axis, CollectiveKind, Grid, MemoryClass, RankLedger};
@@ -13,7 +14,6 @@ use crate::arguments::ExplainArguments;
 use crate::failure::Failure;
 use crate::output::{bytes, decimal, print_json, print_text, table};
 use crate::plan::native::priced;
-use crate::recomputation::Recomputation;
 use crate::{paths, settings, timeline};
 
 /// Prints the summary, the program, the ledger, as asked.

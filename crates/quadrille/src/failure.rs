@@ -7,11 +7,13 @@ use quadrille_engine::EngineError;
 use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
 use quadrille_measure::{self as measure, MeasureError};
+use quadrille_plan::NoGrid;
 use quadrille_plan::native::Nothing;
 use quadrille_report::ReportError;
 use quadrille_run::{Refusal, RunError, Setting};
 use quadrille_spec::{Blame, LedgerDifference, Named, SpecError};
 use quadrille_step::StepError;
+use quadrille_study::{self as study, StudyError};
 
 use crate::output::tell;
 use crate::plain;
@@ -102,6 +104,15 @@ impl From<PriceError> for Failure {
 
 impl From<Nothing> for Failure {
     fn from(error: Nothing) -> Self {
+        match error {
+            Nothing::Price(error) => error.into(),
+            error => Self::Usage(error.into()),
+        }
+    }
+}
+
+impl From<NoGrid> for Failure {
+    fn from(error: NoGrid) -> Self {
         Self::Usage(error.into())
     }
 }
@@ -152,6 +163,35 @@ fn measuring_flag(setting: measure::Setting) -> String {
         measure::Setting::NcclTests => "from-nccl-tests".to_owned(),
         measure::Setting::Osu => "from-osu".to_owned(),
         measure::Setting::MeasuredStep => "from-step".to_owned(),
+        other => other.key().replace('_', "-"),
+    };
+    format!("--{flag}")
+}
+
+impl From<StudyError> for Failure {
+    fn from(error: StudyError) -> Self {
+        match (error.blame(), error) {
+            (_, StudyError::Refused(refusal)) => Self::usage(refusal.spelled(study_flag)),
+            (_, StudyError::NoFolder(refusal)) => Self::run(refusal.spelled(study_flag)),
+            (_, StudyError::Run(error)) => error.into(),
+            (_, StudyError::Stopped { signal: Some(signal), when }) => {
+                let message = StudyError::Stopped { signal: Some(signal), when }.to_string();
+                Self::Stopped(Stopped { signal, message })
+            }
+            (Blame::Input, error) => Self::Usage(error.into()),
+            (Blame::Work, error) => Self::Run(error.into()),
+        }
+    }
+}
+
+/// How a choice of a study is written on the command line.
+fn study_flag(setting: study::Setting) -> String {
+    let flag = match setting {
+        study::Setting::Goldfish => "goldfish".to_owned(),
+        study::Setting::Data => "data".to_owned(),
+        study::Setting::Tokenizer => "tokenizer".to_owned(),
+        study::Setting::SeqLen => "seq-len".to_owned(),
+        study::Setting::GlobalBatch => "global-batch".to_owned(),
         other => other.key().replace('_', "-"),
     };
     format!("--{flag}")

@@ -51,7 +51,7 @@
 //!
 //! The crates below are here under their short names, for what these functions do not cover: [`spec`] (models, layouts,
 //! clusters), [`step`] (the step program), [`cost`] (prices and simulations), [`search`] (the planner), [`comm`] (ranks and
-//! collectives; ranks as processes by [`comm_mpi`]), [`engine`], [`run`], [`measure`] (calibration and benches), [`pages`], [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
+//! collectives; ranks as processes by [`comm_mpi`]), [`engine`], [`run`], [`measure`] (calibration and benches), [`study`] (what models learn by heart), [`pages`], [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
 
 mod library;
 
@@ -72,6 +72,7 @@ pub use quadrille_report as pages;
 pub use quadrille_run as run;
 pub use quadrille_spec as spec;
 pub use quadrille_step as step;
+pub use quadrille_study as study;
 pub use quadrille_verify as proof;
 
 /// The page of the book about this library, whose example runs with the others.

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::plain;
 
+pub use quadrille_report::table;
 pub use quadrille_run::units::{bytes, decimal, shortest};
 
 /// Prints a JSON document to standard output.
@@ -55,21 +56,4 @@ pub fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> Result<String, Failur
     rows.into_iter().try_for_each(|row| writer.write_record(row)).map_err(|error| failed(&error))?;
     let bytes = writer.into_inner().map_err(|error| failed(&error))?;
     String::from_utf8(bytes).map_err(|error| failed(&error))
-}
-
-/// Rows under a header, columns as wide as their widest cell; the first column to the left, others to the right.
-pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let cell = |row: &Vec<String>, at: usize| row.get(at).map_or(0, |cell| cell.chars().count());
-    let widths: Vec<usize> = (0..header.len())
-        .map(|at| rows.iter().map(|row| cell(row, at)).max().unwrap_or(0).max(header[at].chars().count()))
-        .collect();
-    let line = |cells: Vec<&str>| {
-        let padded = cells.iter().zip(&widths).enumerate().map(|(at, (cell, width))| match at {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    let body = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
-    std::iter::once(line(header.to_vec())).chain(body).collect()
 }

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use quadrille_spec::SpecError;
+use quadrille_plan::native::Reserve;
+use quadrille_spec::{Cluster, SpecError};
 
 /// Units of bytes, the longest names first.
 const UNITS: [(&str, f64); 7] = [
@@ -22,55 +23,38 @@ pub fn with_unit(text: &str) -> Option<f64> {
     Some(digits.trim().parse::<f64>().ok()? * unit)
 }
 
-/// Bytes of a device that a plan leaves free.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Reserve {
-    /// This fraction of the memory, in [0, 1).
-    Fraction(f64),
-    /// This many bytes.
-    Bytes(u64),
-}
-
-impl Reserve {
-    /// About the mean error of memory on published runs, see `quadrille validate published`.
-    pub const USUAL: Self = Self::Fraction(0.05);
-
-    /// What is reserved of `memory` bytes.
-    ///
-    /// # Errors
-    /// All of it, or more.
-    pub fn of(self, memory: u64) -> Result<u64, SpecError> {
-        let bytes = match self {
-            Self::Fraction(fraction) => (fraction * memory as f64) as u64,
-            Self::Bytes(bytes) => bytes,
-        };
-        if bytes < memory {
-            return Ok(bytes);
-        }
-        let rule = format!("a device has {memory} bytes, of which something is left to use");
-        Err(SpecError::invalid("--memory-reserve", bytes, rule, "reserve less, e.g. 5%"))
+/// Reads `5%`, `4GB`, `512MiB`, or `0`: what of a device's memory `--memory-reserve` keeps free.
+///
+/// # Errors
+/// What is none of these.
+pub fn reserve(text: &str) -> Result<Reserve, SpecError> {
+    let invalid = || {
+        let rule = "it is a part of a device's memory, or bytes";
+        SpecError::invalid("--memory-reserve", text, rule, "write e.g. 5%, 4GB or 512MiB")
+    };
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent: f64 = percent.trim().parse().map_err(|_| invalid())?;
+        let is_part = (0.0..100.0).contains(&percent);
+        return if is_part { Ok(Reserve::Fraction(percent / 100.0)) } else { Err(invalid()) };
     }
+    if text == "0" {
+        return Ok(Reserve::Bytes(0));
+    }
+    // A number without a unit may be meant as per cent.
+    let bytes = with_unit(text).ok_or_else(invalid)?;
+    if (0.0..1e18).contains(&bytes) { Ok(Reserve::Bytes(bytes as u64)) } else { Err(invalid()) }
 }
 
-impl FromStr for Reserve {
-    type Err = SpecError;
-
-    /// Reads `5%`, `4GB`, `512MiB`, or `0`.
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        let invalid = || {
-            let rule = "it is a part of a device's memory, or bytes";
-            SpecError::invalid("--memory-reserve", text, rule, "write e.g. 5%, 4GB or 512MiB")
-        };
-        if let Some(percent) = text.strip_suffix('%') {
-            let percent: f64 = percent.trim().parse().map_err(|_| invalid())?;
-            return if (0.0..100.0).contains(&percent) { Ok(Self::Fraction(percent / 100.0)) } else { Err(invalid()) };
+/// Refuses to keep free what a device does not have, by the flag's name.
+///
+/// # Errors
+/// All of its memory, or more.
+pub fn check_reserve(reserve: Reserve, cluster: &Cluster) -> Result<(), SpecError> {
+    match cluster.device_memory.map_or(Ok(0), |memory| reserve.of(memory)) {
+        Err(SpecError::Invalid { value, rule, remedy, .. }) => {
+            Err(SpecError::invalid("--memory-reserve", value, rule, remedy))
         }
-        if text == "0" {
-            return Ok(Self::Bytes(0));
-        }
-        // A number without a unit may be meant as per cent.
-        let bytes = with_unit(text).ok_or_else(invalid)?;
-        if (0.0..1e18).contains(&bytes) { Ok(Self::Bytes(bytes as u64)) } else { Err(invalid()) }
+        other => other.map(|_| ()),
     }
 }
 
@@ -160,14 +144,20 @@ mod tests {
 
     #[test]
     fn reserves_are_parts_or_bytes() {
-        let of = |text: &str| text.parse::<Reserve>().and_then(|reserve| reserve.of(80_000_000_000));
+        let cluster = Cluster { device_memory: Some(80_000_000_000), ..Cluster::preset("selene").unwrap() };
+        let of = |text: &str| {
+            let reserve = reserve(text)?;
+            check_reserve(reserve, &cluster)?;
+            reserve.of(80_000_000_000)
+        };
         assert_eq!(of("5%"), Ok(4_000_000_000));
         assert_eq!((of("4gb"), of("512MiB"), of("0")), (Ok(4_000_000_000), Ok(536_870_912), Ok(0)));
         for wrong in ["", "five", "5", "100%", "-1%", "nan%", "4TB", "-4GB", "1e30GB"] {
             let message = of(wrong).unwrap_err().to_string();
             assert!(message.contains("--memory-reserve") && message.contains("512MiB"), "{message}");
         }
-        assert!(of("80GB").unwrap_err().to_string().contains("a device has 80000000000 bytes"));
+        let all = of("80GB").unwrap_err().to_string();
+        assert!(all.contains("--memory-reserve") && all.contains("a device has 80000000000 bytes"), "{all}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use indicatif::ProgressBar;
 use quadrille_engine::EngineError;
+use quadrille_plan::{Grids, Skipped};
 use quadrille_run::{layout_json, resources};
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
@@ -11,7 +12,6 @@ use serde_json::Value;
 
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
-use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::settings;

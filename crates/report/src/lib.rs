@@ -2,7 +2,7 @@
 //!
 //! [`run`] makes a page of a run's folder, [`sweep`] pictures of the best layouts by one or two numbers, [`shares`] bars of
 //! shares. All of them are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in
-//! words, [`candidate`] those that a search has found.
+//! words, [`candidate`] those that a search has found, [`table`](fn@table) sets what was found in columns.
 //!
 //! Functions take what was found and return the text of a page or of a picture. Nothing here prints or writes a file.
 //!
@@ -29,11 +29,17 @@
 //! ```
 
 pub mod candidate;
+pub mod collectives;
 pub mod drawing;
 mod error;
+pub mod local;
+pub mod plan;
+pub mod recomputation;
 pub mod run;
 pub mod shares;
 pub mod summary;
 pub mod sweep;
+mod table;
 
 pub use error::ReportError;
+pub use table::table;

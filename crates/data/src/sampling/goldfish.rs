@@ -19,6 +19,9 @@ pub struct Goldfish {
 }
 
 impl Goldfish {
+    /// One in two, as the 13 tokens before say: the published one.
+    pub const PUBLISHED: Self = Self { k: 2, h: 13, seed: 0 };
+
     /// One in `k` targets, at least 2, is left out, as the `h` tokens before it say, at least 1.
     ///
     /// # Errors

@@ -4,20 +4,27 @@
 //! microbatches, recomputation, ZeRO, activations, linear algorithms, overlap chunks and how long gathered weights are
 //! kept. Layouts are those that `Layout::new` accepts; those that cannot differ in price are tried once. Bounds leave
 //! out what cannot be among the wanted, without losing any of it.
+//!
+//! A [`Question`] says what is asked, an [`Answer`] what was found, on one number of devices or on several, and why; a
+//! [`Search`] is one look at all layouts of a number of devices.
 
+mod answer;
 mod bounds;
 mod by_bounds;
 mod changes;
 mod constraint;
 mod count;
 mod cuts;
+mod derived;
 pub mod explain;
+mod explanation;
 mod front;
 pub mod hardware;
 mod legal;
 mod nothing;
 mod placement;
 mod pool;
+mod question;
 mod ranking;
 mod search;
 mod setting;
@@ -25,12 +32,16 @@ mod space;
 mod survivors;
 mod visit;
 
+pub use answer::{Answer, RefusedBy, Wanted};
 pub use changes::Change;
 pub use constraint::{Bound, Range};
 pub use count::{Counts, Refused};
+pub use derived::Derived;
+pub use explanation::Explanation;
 pub use front::front;
 pub use legal::Rules;
 pub use nothing::Nothing;
+pub use question::{Question, Reserve, stop_at};
 pub use ranking::Ranked;
 pub use search::{Found, Search};
 pub use setting::Setting;

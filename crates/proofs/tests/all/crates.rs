@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// Every crate of the workspace with the crates that it uses, as the documents order them: from those that nothing uses
 /// downwards. What only tests use does not count.
-const CRATES: [(&str, &[&str]); 23] = [
+const CRATES: [(&str, &[&str]); 24] = [
     (
         "quadrille",
         &[
             "verify",
+            "study",
             "report",
             "run",
             "measure",
@@ -32,7 +33,8 @@ const CRATES: [(&str, &[&str]); 23] = [
     ("proofs", &["draws", "verify", "engine", "comm", "step", "spec"]),
     ("draws", &["spec"]),
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
-    ("report", &["run", "engine", "plan", "cost", "step", "spec"]),
+    ("study", &["report", "run", "engine", "data", "checkpoint", "step", "files", "spec"]),
+    ("report", &["measure", "run", "engine", "plan", "cost", "step", "spec"]),
     ("measure", &["engine", "papers", "plan", "cost", "comm", "tensor", "step", "spec"]),
     ("run", &["engine", "hugging-face", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
     ("engine", &["checkpoint", "comm", "tensor", "step", "spec"]),

@@ -1,9 +1,9 @@
 //! Which layouts are the fastest.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quadrille_cost::native::Framework;
-use quadrille_plan::native::{Counts, Search, Setting, Space};
+use quadrille_plan::native::{Counts, Question, Reserve, Space, stop_at};
 use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError};
 
 use crate::Error;
@@ -57,20 +57,28 @@ impl<'a> PlanRequest<'a> {
         }
     }
 
-    fn setting(&self) -> Result<Setting<'a>, SpecError> {
+    fn question(&self) -> Result<Question, SpecError> {
         if !(0.0..1.0).contains(&self.kept_free) {
             let rule = "it is a fraction of a device's memory, from 0 to below 1";
             return Err(SpecError::invalid("kept_free", self.kept_free, rule, "give one, e.g. 0.05"));
         }
-        let usable = |memory: u64| memory - (self.kept_free * memory as f64) as u64;
-        Ok(Setting {
-            model: self.model,
-            cluster: self.cluster,
+        let mut space = self.space.clone();
+        if !self.any_layout {
+            space.keep_to(&self.framework);
+        }
+        Ok(Question {
+            model: self.model.clone(),
+            cluster: self.cluster.clone(),
             framework: self.framework,
+            devices: self.devices,
             global_batch: self.global_batch,
             seq_len: self.seq_len,
+            space,
             per_node: self.per_node,
-            capacity: self.cluster.device_memory.map(usable),
+            reserve: Reserve::Fraction(self.kept_free),
+            tokens: None,
+            price_per_hour: None,
+            time_limit: self.time_limit,
         })
     }
 }
@@ -123,20 +131,15 @@ impl PlannedLayout {
 /// # Errors
 /// What cannot be priced; no layout that is legal and fits: why, and what would help.
 pub fn plan(request: &PlanRequest) -> Result<Plan, Error> {
-    let mut space = request.space.clone();
-    if !request.any_layout {
-        space.keep_to(&request.framework);
-    }
-    let (setting, devices) = (request.setting()?, request.devices);
-    let search = Search::new(setting, devices, space, request.top);
-    let end = request.time_limit.and_then(|limit| Instant::now().checked_add(limit));
-    let stop = || end.is_some_and(|end| Instant::now() >= end);
+    let question = request.question()?;
+    let search = question.search(request.top)?;
+    let stop = stop_at(question.end());
     let found = search.run(&stop)?;
     if found.ranked.is_empty() && request.top > 0 {
         return Err(search.why_nothing(&found, &stop).into());
     }
     let priced = found.ranked.iter().map(|ranked| {
-        let layout = setting.layout(&ranked.candidate)?;
+        let layout = question.layout(ranked)?;
         Ok(PlannedLayout { layout, seconds: ranked.price.seconds, bytes: ranked.price.memory.total() })
     });
     Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts: found.counts, stopped: found.stopped })

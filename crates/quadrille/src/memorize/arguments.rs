@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, Args, ValueEnum, value_parser};
 use quadrille_data::{Goldfish, TokenizerChoice};
 use quadrille_spec::ElementType;
+use quadrille_study::{StudySpec, TextSpec};
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::layout_arguments::LayoutArguments;
@@ -53,7 +54,7 @@ pub struct MemorizeArguments {
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// How often the documents of each bucket are seen: a bucket for every number
-    #[arg(long, value_name = "E,E,..", value_delimiter = ',', default_values_t = EPOCHS)]
+    #[arg(long, value_name = "E,E,..", value_delimiter = ',', default_values_t = StudySpec::EPOCHS)]
     pub epochs: Vec<u32>,
     /// Documents in each bucket
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u32).range(1..=100_000))]
@@ -93,9 +94,6 @@ pub struct MemorizeArguments {
     pub run: RunArguments,
 }
 
-/// 6 are the most of the published study; the default model, which is small, needs more.
-const EPOCHS: [u32; 4] = [0, 6, 20, 60];
-
 /// Where documents are from.
 #[derive(Debug, Args)]
 pub struct TextArguments {
@@ -112,6 +110,18 @@ pub struct TextArguments {
     /// Folder for tokenised text
     #[arg(long, value_name = "FOLDER", default_value = ".quadrille-cache")]
     pub cache: PathBuf,
+}
+
+impl TextArguments {
+    /// What a study is told of them.
+    pub fn spec(&self) -> TextSpec {
+        TextSpec {
+            paths: self.data.clone(),
+            tokenizer: self.tokenizer.clone(),
+            text_field: self.text_field.clone(),
+            cache: self.cache.clone(),
+        }
+    }
 }
 
 impl MemorizeArguments {

@@ -5,7 +5,8 @@ mod variable;
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
-use quadrille_plan::native::Ranked;
+use quadrille_plan::native::{Question, Ranked, stop_at};
+use quadrille_report::plan::columns;
 use quadrille_report::sweep;
 
 use self::variable::Variable;
@@ -15,8 +16,7 @@ use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
 use crate::paths;
 use crate::plan::native::arguments::QuestionArguments;
-use crate::plan::native::case::{Case, stop_at};
-use crate::plan::native::document::columns;
+use crate::plan::native::question::question;
 
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two, and writes a
 /// table of comma-separated values with the fields of `plan --json`.
@@ -56,7 +56,7 @@ const EXAMPLES: &str = "Examples:
 
 /// What was found.
 pub struct Sweep<'a> {
-    case: &'a Case,
+    question: &'a Question,
     first: &'a Variable,
     second: Option<&'a Variable>,
     /// The second variable varies fastest.
@@ -67,7 +67,7 @@ pub struct Sweep<'a> {
 struct Point {
     /// Of the first, and of the second if there is one.
     values: [f64; 2],
-    case: Case,
+    question: Question,
     best: Result<Ranked, String>,
     stopped: bool,
 }
@@ -87,8 +87,8 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     let written = [("--out", arguments.out.as_deref()), ("--plot", arguments.plot.as_deref())];
     let written: Vec<_> = written.into_iter().filter_map(|(flag, path)| Some((flag, path?))).collect();
     paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
-    let case = case(arguments, &variables)?;
-    let sweep = Sweep::new(&case, first, second)?;
+    let question = fixed(arguments, &variables)?;
+    let sweep = Sweep::new(&question, first, second)?;
     let rows = sweep.rows()?;
     if let Some((path, format)) = drawn {
         let content = match format {
@@ -123,30 +123,30 @@ impl Format {
 }
 
 /// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest.
-fn case(arguments: &SweepArguments, variables: &[Variable]) -> Result<Case, Failure> {
-    let SweepArguments { model, layout, question, .. } = arguments;
+fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question, Failure> {
+    let SweepArguments { model, layout, .. } = arguments;
     let varied = variables.iter().find(|variable| variable.is_gpus());
     let typed = arguments.gpus.map(|gpus| vec![gpus as usize]);
     if varied.is_some() && (typed.is_some() || layout.ranks.is_some()) {
         return Err(Failure::usage("--vary gpus: their number is varied; leave --gpus and --ranks out"));
     }
     let gpus = varied.map(|variable| variable.values.iter().map(|value| *value as usize).collect::<Vec<_>>()).or(typed);
-    Case::new(model, layout, question, gpus.as_deref(), arguments.nvs.map(|nvs| nvs as usize))
+    question(model, layout, &arguments.question, gpus.as_deref(), arguments.nvs.map(|nvs| nvs as usize))
 }
 
 impl<'a> Sweep<'a> {
-    fn new(case: &'a Case, first: &'a Variable, second: Option<&'a Variable>) -> Result<Self, Failure> {
+    fn new(question: &'a Question, first: &'a Variable, second: Option<&'a Variable>) -> Result<Self, Failure> {
         let others = second.map_or([0.0].as_slice(), |second| &second.values);
         let pairs = first.values.iter().flat_map(|value| others.iter().map(|other| [*value, *other]));
         // Everything is read before the first search begins.
-        let cases = pairs.map(|[value, other]| {
-            let changed = first.set(case, value)?;
+        let questions = pairs.map(|[value, other]| {
+            let changed = first.set(question, value)?;
             let changed = second.map_or(Ok(changed.clone()), |second| second.set(&changed, other))?;
             Ok(([value, other], changed))
         });
-        let cases = cases.collect::<Result<Vec<_>, Failure>>()?;
-        let points = cases.into_iter().map(|(values, case)| Point::new(values, case));
-        Ok(Self { case, first, second, points: points.collect::<Result<_, _>>()? })
+        let questions = questions.collect::<Result<Vec<_>, Failure>>()?;
+        let points = questions.into_iter().map(|(values, question)| Point::new(values, question));
+        Ok(Self { question, first, second, points: points.collect::<Result<_, _>>()? })
     }
 
     /// What pictures show of it.
@@ -158,14 +158,14 @@ impl<'a> Sweep<'a> {
         };
         let point = |point: &Point| sweep::Point {
             values: point.values,
-            step_tokens: point.case.global_batch * point.case.seq_len,
+            step_tokens: point.question.global_batch * point.question.seq_len,
             best: point.best.as_ref().ok().copied(),
         };
         sweep::Sweep {
-            name: format!("{} on {}", self.case.model.name, self.case.cluster.name),
+            name: format!("{} on {}", self.question.model.name, self.question.cluster.name),
             first: variable(self.first),
             second: self.second.map(variable),
-            tokens: self.case.tokens,
+            tokens: self.question.tokens,
             points: self.points.iter().map(point).collect(),
         }
     }
@@ -173,10 +173,10 @@ impl<'a> Sweep<'a> {
     /// A header and a row for every point: the variables, the fields of a plan, and why there is none.
     fn rows(&self) -> Result<Vec<Vec<String>>, Failure> {
         let columns = |point: &Point| match &point.best {
-            Ok(best) => columns(&point.case, &point.case.setting()?, best),
+            Ok(best) => Ok(columns(&point.question, &point.question.setting()?, best)?),
             Err(_) => Ok(Vec::new()),
         };
-        let priced = self.points.iter().map(columns).collect::<Result<Vec<_>, _>>()?;
+        let priced = self.points.iter().map(columns).collect::<Result<Vec<_>, Failure>>()?;
         // Layouts with SUMMA have a field more.
         let mut names: Vec<String> = Vec::new();
         for (name, _) in priced.iter().flatten() {
@@ -201,10 +201,10 @@ impl<'a> Sweep<'a> {
 }
 
 impl Point {
-    fn new(values: [f64; 2], case: Case) -> Result<Self, Failure> {
-        let (search, stop) = (case.search(case.gpus, 1)?, stop_at(case.end()));
+    fn new(values: [f64; 2], question: Question) -> Result<Self, Failure> {
+        let (search, stop) = (question.search(1)?, stop_at(question.end()));
         let found = search.run(&stop)?;
         let best = found.ranked.first().copied().ok_or_else(|| search.why_nothing(&found, &stop).to_string());
-        Ok(Self { values, best, stopped: found.stopped, case })
+        Ok(Self { values, best, stopped: found.stopped, question })
     }
 }

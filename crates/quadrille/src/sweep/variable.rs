@@ -3,11 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use quadrille_plan::native::hardware;
+use quadrille_plan::native::{Question, hardware};
 use quadrille_spec::SpecError;
 
 use crate::failure::Failure;
-use crate::plan::native::case::Case;
 use crate::quantities::{numbers, whole_numbers};
 
 /// A number that is varied, by the name that users write.
@@ -71,15 +70,15 @@ impl Variable {
         self.quantity == Quantity::Gpus
     }
 
-    /// The case with one of the values.
-    pub fn set(&self, case: &Case, value: f64) -> Result<Case, Failure> {
-        let mut changed = case.clone();
+    /// The question with one of the values.
+    pub fn set(&self, question: &Question, value: f64) -> Result<Question, Failure> {
+        let mut changed = question.clone();
         match &self.quantity {
-            Quantity::Gpus => changed.gpus = value as usize,
+            Quantity::Gpus => changed.devices = value as usize,
             Quantity::Batch => changed.global_batch = value as usize,
-            Quantity::SeqLen if value as usize > case.model.seq_len => {
-                let rule = format!("the model has {} positions", case.model.seq_len);
-                let remedy = format!("vary over at most {}, or --set seq_len={value}", case.model.seq_len);
+            Quantity::SeqLen if value as usize > question.model.seq_len => {
+                let rule = format!("the model has {} positions", question.model.seq_len);
+                let remedy = format!("vary over at most {}, or --set seq_len={value}", question.model.seq_len);
                 return Err(SpecError::invalid("seq-len", value, rule, remedy).into());
             }
             Quantity::SeqLen => changed.seq_len = value as usize,
@@ -96,7 +95,7 @@ impl Variable {
                     },
                     error => error,
                 };
-                changed.cluster = hardware::with(&case.cluster, field, value).map_err(unknown)?;
+                changed.cluster = hardware::with(&question.cluster, field, value).map_err(unknown)?;
             }
         }
         Ok(changed)

@@ -1,18 +1,17 @@
 //! `quadrille bench collectives`: collectives by every algorithm, beside what the transport brings and a plain copy.
 //!
-//! What is measured is decided first (`cases.rs`), measured on all ranks (the crate `measure`), then printed (`table.rs`,
-//! `heatmap.rs`), apart from each other: where ranks are processes, all of them measure and one prints.
+//! What is measured is decided first (`cases.rs`), measured on all ranks (the crate `measure`), then told (the crate `report`),
+//! apart from each other: where ranks are processes, all of them measure and one prints.
 
 pub mod arguments;
 mod cases;
-mod heatmap;
 mod sizes;
-mod table;
 
 use std::path::Path;
 
 use indicatif::ProgressBar;
 use quadrille_measure::collectives::Measured;
+use quadrille_report::collectives as told;
 use serde::Serialize;
 
 use self::arguments::BenchCollectivesArguments;
@@ -46,10 +45,10 @@ pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(),
         return Ok(());
     }
     if let Some(path) = &arguments.csv {
-        write_file("--csv", path, csv(table::rows(&collectives))?.as_bytes())?;
+        write_file("--csv", path, csv(told::rows(&collectives))?.as_bytes())?;
     }
     if let Some(path) = &arguments.svg {
-        write_file("--svg", path, heatmap::drawing(&collectives).as_bytes())?;
+        write_file("--svg", path, told::heatmap(&collectives).as_bytes())?;
     }
-    if arguments.json { print_json(&Document { collectives }) } else { print_text(&table::text(&collectives)) }
+    if arguments.json { print_json(&Document { collectives }) } else { print_text(&told::text(&collectives)) }
 }

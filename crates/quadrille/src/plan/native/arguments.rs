@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quadrille_plan::native::Space;
+use quadrille_plan::native::{Reserve, Space};
 
-use crate::quantities::Reserve;
+use crate::quantities::reserve;
 
 /// What is searched, and what it is for.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub struct QuestionArguments {
     #[arg(long, value_name = "KEY=N", value_delimiter = ',')]
     pub min: Vec<String>,
     /// Memory of a device that stays free, e.g. 10%, 4GB or 0 [default: 5%]
-    #[arg(long, value_name = "SIZE|PERCENT")]
+    #[arg(long, value_name = "SIZE|PERCENT", value_parser = reserve)]
     pub memory_reserve: Option<Reserve>,
     /// Stop searching after so many seconds, with the best so far; then results may depend on the machine's speed. Numbers of
     /// GPUs of --pareto share the time; in a sweep each point has so much

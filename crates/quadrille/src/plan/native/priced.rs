@@ -3,17 +3,16 @@
 use clap::Args;
 use quadrille_cost::native::{Candidate, Framework};
 use quadrille_engine::Hyper;
-use quadrille_plan::native::{Ranked, Space};
+use quadrille_plan::native::{Explanation, Question, Ranked, Reserve, Space};
+use quadrille_report::plan::{
+    entry, explanation_document, explanation_text, headline, memory_table, parts_table, ranking,
+};
 use serde_json::json;
 
-use super::case::Case;
-use super::document::entry_of;
-use super::explain::Explanation;
-use super::text::{headline, memory_table, parts_table, ranking};
 use crate::arguments::ExplainArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
-use crate::quantities::Reserve;
+use crate::quantities::{check_reserve, reserve};
 use crate::settings;
 
 /// What a layout costs.
@@ -27,7 +26,7 @@ pub struct PriceArguments {
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
     /// Memory of a device that stays free, e.g. 10% or 4GB [default: 5%]
-    #[arg(long, value_name = "SIZE|PERCENT", requires = "price")]
+    #[arg(long, value_name = "SIZE|PERCENT", value_parser = reserve, requires = "price")]
     pub memory_reserve: Option<Reserve>,
 }
 
@@ -41,8 +40,8 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let typed = settings::typed(&arguments.layout, arguments.dtype, &settings::Defaults::USUAL)?;
     let layout = settings::resolve(&typed, &model)?;
     let price = &arguments.price;
-    let case = Case {
-        gpus: layout.grid.ranks(),
+    let question = Question {
+        devices: layout.grid.ranks(),
         global_batch: layout.global_batch,
         seq_len: layout.seq_len,
         model,
@@ -55,27 +54,28 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         price_per_hour: None,
         time_limit: None,
     };
-    let setting = case.setting()?;
-    let candidate = Candidate::of(&layout, &case.cluster);
+    check_reserve(question.reserve, &question.cluster)?;
+    let setting = question.setting()?;
+    let candidate = Candidate::of(&layout, &question.cluster);
     let ranked = Ranked { candidate, price: setting.price(&layout)? };
     let explanation = Explanation::new(&setting, &layout, ranked, None)?;
     // Unknown where the device's memory is.
     let fits = setting.capacity.map(|capacity| ranked.price.memory.total() <= capacity);
     if arguments.json {
-        let mut document = json!({ "model": case.model.name, "cluster": case.cluster.name, "cost": "native" });
-        document["framework"] = json!(case.framework.name);
-        document["device_memory_bytes"] = json!(case.cluster.device_memory);
-        document["reserved_bytes"] = json!(case.reserved()?);
+        let mut document = json!({ "model": question.model.name, "cluster": question.cluster.name, "cost": "native" });
+        document["framework"] = json!(question.framework.name);
+        document["device_memory_bytes"] = json!(question.cluster.device_memory);
+        document["reserved_bytes"] = json!(question.reserved()?);
         document["fits"] = json!(fits);
-        document["plan"] = entry_of(&case, &setting, &ranked, &layout)?;
-        document["explanation"] = explanation.document(&setting);
+        document["plan"] = entry(&question, &setting, &ranked, &layout)?;
+        document["explanation"] = explanation_document(&explanation, &setting);
         return print_json(&document);
     }
-    let mut text = headline(&case, &setting)? + "\n" + &ranking(&case, &setting, &[&ranked]);
+    let mut text = headline(&question, &setting)? + "\n" + &ranking(&question, &setting, &[&ranked]);
     if fits == Some(false) {
         text += "it does not fit into the memory of a device\n";
     }
     text += &format!("\nparts of a step\n{}", parts_table(&[&ranked]));
     text += &format!("\nmemory of the rank that needs most\n{}", memory_table(&setting, &[&ranked]));
-    print_text(&(text + &explanation.text(&setting)))
+    print_text(&(text + &explanation_text(&explanation, &setting)))
 }

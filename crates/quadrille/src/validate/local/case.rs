@@ -4,15 +4,15 @@ use indicatif::ProgressBar;
 use quadrille_cost::native::Framework;
 use quadrille_engine::{Hyper, TrainOptions};
 use quadrille_measure::MeasureError;
-use quadrille_measure::local::{Comparison, LocalCase, Row, check_steps};
+use quadrille_measure::local::{Comparison, LocalCase, check_steps};
 use quadrille_plan::local::{choose, machine};
-use quadrille_report::candidate::sizes;
+use quadrille_plan::{Grids, Skipped};
+use quadrille_report::local::LocalReport;
 use quadrille_run::resources;
-use quadrille_spec::{Axis, Layout, LayoutRequest};
+use quadrille_spec::{Layout, LayoutRequest};
 
 use super::arguments::ValidateLocalArguments;
 use crate::failure::Failure;
-use crate::grids::{Grids, Skipped};
 use crate::launch::Launch;
 use crate::settings;
 
@@ -98,16 +98,14 @@ impl Case {
         bar.finish_and_clear();
         Ok(comparison)
     }
-}
 
-/// `x=2,data=2`: axes above 1.
-pub fn name(row: &Row) -> String {
-    sizes(Axis::ALL.map(|axis| row.layout.grid.size(axis)))
-}
-
-/// Why nothing was predicted, if nothing was.
-pub fn not_predicted(row: &Row) -> Option<String> {
-    row.predicted.as_ref().err().map(|error| Failure::from(error.clone()).message())
+    /// What is told of it.
+    pub fn report<'a>(&'a self, comparison: &'a Comparison) -> LocalReport<'a> {
+        let Self { local: case, assumed, ranks, global_batch, seq_len, crowded, legal, skipped } = self;
+        let (assumed, cores) = (assumed.as_deref(), settings::processors());
+        let (ranks, global_batch, seq_len, crowded) = (*ranks, *global_batch, *seq_len, *crowded);
+        LocalReport { case, comparison, assumed, ranks, global_batch, seq_len, cores, crowded, legal: *legal, skipped }
+    }
 }
 
 /// Refuses flags by themselves.

@@ -1,15 +1,12 @@
 //! `quadrille validate local`: steps of many layouts, predicted by the native model and measured on this machine.
 //!
-//! [`Case::new`] reads what was typed, [`Case::measure`] shows how far it is, [`publish`] alone prints and writes.
+//! [`Case::new`] reads what was typed, [`Case::measure`] shows how far it is, [`publish`] alone prints and writes; what was
+//! found is told by the crate `report`.
 
 mod arguments;
 mod case;
-mod document;
-mod figures;
-mod text;
 
 use quadrille_measure::local::Comparison;
-use quadrille_report::drawing;
 
 pub use self::arguments::ValidateLocalArguments;
 use self::case::Case;
@@ -36,21 +33,15 @@ pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Fa
 
 /// Writes the files and prints: all that a run of the command leaves.
 fn publish(arguments: &ValidateLocalArguments, case: &Case, comparison: &Comparison) -> Result<(), Failure> {
+    let report = case.report(comparison);
     if let Some(path) = &arguments.csv {
-        write_file("--csv", path, csv(document::rows(comparison))?.as_bytes())?;
+        write_file("--csv", path, csv(report.rows())?.as_bytes())?;
     }
     if let Some(path) = &arguments.html {
-        let body = drawing::paragraph(&text::head(case))
-            + &figures::scatter(comparison)
-            + &figures::bars(comparison)
-            + &drawing::paragraph(&text::summary(comparison))
-            + &drawing::paragraph(&text::left_out(case, comparison));
-        let title = format!("{} on {}: predicted and measured steps", case.local.model.name, case.local.cluster.name);
-        let page = drawing::page(&title, &body, &text::table(comparison));
-        write_file("--html", path, page.as_bytes())?;
+        write_file("--html", path, report.page().as_bytes())?;
     }
     if arguments.json {
-        return print_json(&document::document(case, comparison));
+        return print_json(&report.document());
     }
-    print_text(&text::text(case, comparison))
+    print_text(&report.text())
 }

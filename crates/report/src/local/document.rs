@@ -6,29 +6,31 @@ use quadrille_run::layout_json;
 use quadrille_spec::Axis;
 use serde_json::{Map, Value, json};
 
-use super::case::{Case, not_predicted};
-use crate::settings::processors;
+use super::{LocalReport, not_predicted};
 
-/// The whole document.
-pub fn document(case: &Case, comparison: &Comparison) -> Value {
-    let layouts: Vec<Value> = comparison.rows.iter().map(entry).collect();
-    json!({
-        "model": case.local.model,
-        "cluster": case.local.cluster.name,
-        "assumed": case.assumed,
-        "ranks": case.ranks,
-        "threads_per_rank": case.local.options.threads,
-        "cores": processors(),
-        "global_batch": case.global_batch,
-        "seq_len": case.seq_len,
-        "steps": case.local.options.steps,
-        "measured_steps": case.local.options.steps - WARM_UP_STEPS as u64,
-        "seed": case.local.options.seed,
-        "legal_layouts": case.legal,
-        "summary": summary(comparison),
-        "layouts": layouts,
-        "skipped": case.skipped,
-    })
+impl LocalReport<'_> {
+    /// The whole document, as `validate local --json` prints it.
+    pub fn document(&self) -> Value {
+        let Self { case, comparison, .. } = self;
+        let layouts: Vec<Value> = comparison.rows.iter().map(entry).collect();
+        json!({
+            "model": case.model,
+            "cluster": case.cluster.name,
+            "assumed": self.assumed,
+            "ranks": self.ranks,
+            "threads_per_rank": case.options.threads,
+            "cores": self.cores,
+            "global_batch": self.global_batch,
+            "seq_len": self.seq_len,
+            "steps": case.options.steps,
+            "measured_steps": case.options.steps - WARM_UP_STEPS as u64,
+            "seed": case.options.seed,
+            "legal_layouts": self.legal,
+            "summary": summary(comparison),
+            "layouts": layouts,
+            "skipped": self.skipped,
+        })
+    }
 }
 
 /// A row with what does not fit into a table.

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use quadrille_measure::collectives::Measured;
-use quadrille_report::drawing::{Anchor, Drawing};
+use quadrille_run::units::bytes;
 use quadrille_spec::{Algorithm, CollectiveKind};
 
-use crate::output::bytes;
+use crate::drawing::{Anchor, Drawing};
 
 const CELL: [f64; 2] = [64.0, 30.0];
 /// Free space on the left of a panel (for the sizes), above and below it.
@@ -41,8 +41,8 @@ struct Panel {
     cells: Cells,
 }
 
-/// The drawing.
-pub fn drawing(measured: &[Measured]) -> String {
+/// The heat maps as SVG.
+pub fn heatmap(measured: &[Measured]) -> String {
     let mut kinds: Vec<CollectiveKind> = measured.iter().map(|row| row.kind).collect();
     kinds.dedup();
     let rows: Vec<Vec<Panel>> = kinds.into_iter().map(|kind| panels(measured, kind)).collect();
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_panel_for_every_algorithm_and_one_for_the_best() {
-        let svg = drawing(&sample());
+        let svg = heatmap(&sample());
         for title in ["all-gather, ring", "all-gather, recursive", "all-gather, the best"] {
             assert_eq!(svg.matches(title).count(), 1, "{title}");
         }
@@ -257,6 +257,6 @@ mod tests {
     #[test]
     fn without_others_the_drawing_says_so() {
         let only = [measured(CollectiveKind::AllReduce, 2, 512, Algorithm::Native, 1.0)];
-        assert!(drawing(&only).contains("no algorithm was measured beside"));
+        assert!(heatmap(&only).contains("no algorithm was measured beside"));
     }
 }

@@ -1,11 +1,10 @@
-//! Every layout of a number of ranks over some axes.
+//! Every layout of a number of ranks over some axes, with all else as requested.
 
 use quadrille_spec::{Axis, AxisSet, Grid, Layout, LayoutRequest, Model, SpecError};
 use serde::Serialize;
 
-use crate::failure::Failure;
-
 /// The grids of as many ranks as a request's grid has.
+#[derive(Debug, Clone)]
 pub struct Grids {
     /// Those that the model and the batch allow, with all else as requested; at least one.
     pub legal: Vec<Layout>,
@@ -14,10 +13,26 @@ pub struct Grids {
 }
 
 /// A grid that is left out.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Skipped {
+    /// The grid.
     pub grid: String,
+    /// The rule that it breaks.
     pub reason: String,
+}
+
+/// No grid is legal.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("none of the {grids} grids of {} ranks is legal for {model}; {last}: {reason}", last.ranks())]
+pub struct NoGrid {
+    /// How many there are.
+    pub grids: usize,
+    /// For what.
+    pub model: String,
+    /// One of them.
+    pub last: Grid,
+    /// The rule that it breaks.
+    pub reason: Box<SpecError>,
 }
 
 impl Grids {
@@ -25,7 +40,7 @@ impl Grids {
     ///
     /// # Errors
     /// No grid is legal: why the last one is not.
-    pub fn all(model: &Model, request: &LayoutRequest, axes: Option<&[Axis]>) -> Result<Self, Failure> {
+    pub fn all(model: &Model, request: &LayoutRequest, axes: Option<&[Axis]>) -> Result<Self, NoGrid> {
         let axes: AxisSet = axes.unwrap_or(&Axis::AXONN).iter().copied().collect();
         let (mut legal, mut skipped) = (Vec::new(), Vec::new());
         let mut last: Option<(Grid, SpecError)> = None;
@@ -41,12 +56,10 @@ impl Grids {
             }
         }
         match last {
-            Some((grid, error)) if legal.is_empty() => Err(Failure::usage(format!(
-                "none of the {} grids of {} ranks is legal for {}; {grid}: {error}",
-                skipped.len(),
-                grid.ranks(),
-                model.name
-            ))),
+            Some((last, error)) if legal.is_empty() => {
+                let (grids, model) = (skipped.len(), model.name.clone());
+                Err(NoGrid { grids, model, last, reason: Box::new(error) })
+            }
             _ => Ok(Self { legal, skipped }),
         }
     }

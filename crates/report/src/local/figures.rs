@@ -1,10 +1,10 @@
 //! Figures of a comparison: measured against predicted times, and what steps are spent on.
 
 use quadrille_measure::local::{Comparison, Row};
-use quadrille_report::drawing::{Anchor, Drawing};
 use quadrille_run::units::seconds;
 
-use super::case::name as name_of;
+use super::name as name_of;
+use crate::drawing::{Anchor, Drawing};
 
 const FONT: f64 = 12.0;
 const GREY: &str = "#dddddd";

@@ -3,7 +3,7 @@
 use quadrille_data::Permutation;
 use quadrille_spec::RandomStream;
 
-use crate::failure::Failure;
+use crate::refusal::{Refusal, Setting};
 
 /// A sequence of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,19 +43,18 @@ impl Order {
         steps: Option<u64>,
         global_batch: usize,
         seed: u64,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Refusal> {
         let told = epochs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         if epochs.iter().all(|epochs| *epochs == 0) {
-            return Err(Failure::usage(format!(
-                "--epochs {told}: no document would be seen; add a number above 0, e.g. --epochs 0,1,4,6"
-            )));
+            let refusal = Refusal::of(Setting::Epochs);
+            let refusal = refusal.text(format!(" {told}: no document would be seen; add a number above 0, e.g. "));
+            return Err(refusal.name(Setting::Epochs).text(" 0,1,4,6"));
         }
         if let Some(twice) = (1..epochs.len()).find(|at| epochs[..*at].contains(&epochs[*at])) {
-            return Err(Failure::usage(format!(
-                "--epochs {told}: {} is there twice; give each bucket another number, and more \
-                 --documents-per-bucket for more documents",
-                epochs[twice]
-            )));
+            let twice = epochs[twice];
+            let refusal = Refusal::of(Setting::Epochs)
+                .text(format!(" {told}: {twice} is there twice; give each bucket another number, and more "));
+            return Err(refusal.name(Setting::DocumentsPerBucket).text(" for more documents"));
         }
         let (global_batch, per_bucket) = (global_batch as u64, u64::from(documents_per_bucket));
         let mut until = Vec::with_capacity(epochs.len());
@@ -67,10 +66,12 @@ impl Order {
         let least = seen.div_ceil(global_batch);
         let steps = steps.unwrap_or(least);
         if steps < least {
-            return Err(Failure::usage(format!(
-                "--steps {steps}: the documents are {seen} sequences, which fill {least} steps of {global_batch}; use more \
-                 steps, a larger --global-batch or fewer --documents-per-bucket"
-            )));
+            let rule = format!(
+                " {steps}: the documents are {seen} sequences, which fill {least} steps of {global_batch}; use more steps, a \
+                 larger "
+            );
+            let refusal = Refusal::of(Setting::Steps).text(rule).name(Setting::GlobalBatch);
+            return Err(refusal.text(" or fewer ").name(Setting::DocumentsPerBucket));
         }
         let stream = RandomStream::new(seed, "order of memorised documents");
         let order = Permutation::new(stream, steps.saturating_mul(global_batch));
@@ -152,7 +153,7 @@ mod tests {
     fn impossible_orders_are_refused() {
         let refused = |epochs: &[u32], steps| match Order::new(epochs, 10, 1, steps, 8, 1) {
             Ok(_) => panic!("{epochs:?}"),
-            Err(failure) => failure.message(),
+            Err(refusal) => refusal.to_string(),
         };
         assert!(refused(&[0], None).contains("no document would be seen"));
         assert!(refused(&[4, 0, 4], None).contains("4 is there twice"));

@@ -2,17 +2,18 @@
 //!
 //! Letters: N blocks of the model, `k` blocks between two kept inputs, G stages.
 
+use quadrille_run::units::bytes;
 use quadrille_spec::{Axis, Layout, MemoryClass, Recompute};
 use quadrille_step::{StepError, StepProgram, predict_rank};
 use serde::Serialize;
 
-use crate::output::{bytes, table};
+use crate::table;
 
 /// Programs that are built at most; the `k` nearest to the optimum are looked at.
 const MAX_PROGRAMS: usize = 12;
 
-/// The memory of a rank for every `k` that divides the blocks of a piece of layers.
-#[derive(Serialize)]
+/// The memory of a rank for every `k` that divides the blocks of a piece of layers, as a document.
+#[derive(Debug, Serialize)]
 pub struct Recomputation {
     /// The rank whose memory it is.
     rank: usize,
@@ -27,7 +28,7 @@ pub struct Recomputation {
     choices: Vec<Choice>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Choice {
     /// `full:k`, or what the layout has.
     recompute: String,
@@ -44,7 +45,10 @@ struct Choice {
 }
 
 impl Recomputation {
-    /// Builds the programs; `None` where recomputation is not asked for and pieces of a pipeline have a block each.
+    /// Builds the programs, for the memory of a rank of `program`; `None` where recomputation is not asked for and pieces of a pipeline have a block each.
+    ///
+    /// # Errors
+    /// A layout of which no program can be made.
     pub fn of(program: &StepProgram, rank: usize) -> Result<Option<Self>, StepError> {
         let layout = &program.layout;
         let blocks = layout.stage_blocks.iter().copied().max().unwrap_or(0);

@@ -1,50 +1,34 @@
 //! Why a layout is as fast as it is, for people and as a document.
 
-use quadrille_cost::native::PriceError;
-use quadrille_plan::native::explain::{ROUNDING, Sensitivity, binding, difference, sensitivities};
-use quadrille_plan::native::{Change, Ranked, Setting};
-use quadrille_spec::{Axis, EvenPieces, Layout};
+use quadrille_plan::native::explain::{ROUNDING, Sensitivity, binding, difference};
+use quadrille_plan::native::{Change, Explanation, Ranked, Setting};
+use quadrille_run::layout_json;
+use quadrille_run::units::{bytes, decimal, seconds};
 use serde_json::{Value, json};
 
-use quadrille_report::candidate::share;
-use quadrille_run::units::seconds;
-
-use super::describe::memory;
-use crate::output::{bytes, decimal};
+use super::memory;
+use crate::candidate::share;
 
 /// How many numbers of the hardware and changes of the layout the text shows.
 const SHOWN: usize = 6;
 /// Parts and differences below this fraction of a step are not worth a line.
 const NEGLIGIBLE: f64 = 0.001;
 
-/// Of one layout.
-pub struct Explanation {
-    best: Ranked,
-    sensitivities: Vec<Sensitivity>,
-    /// Fastest first; `None` of a layout with other pieces or groups than a search tries.
-    changes: Option<Vec<Change>>,
-    /// The next best layout of the same search.
-    runner_up: Option<Ranked>,
+/// Why a layout is as fast as it is, for people.
+pub fn explanation_text(explanation: &Explanation, setting: &Setting) -> String {
+    Told(explanation).text(setting)
 }
 
-impl Explanation {
-    /// Explains a layout, whose price is `best`, and why another that was found is slower.
-    pub fn new(
-        setting: &Setting,
-        layout: &Layout,
-        best: Ranked,
-        runner_up: Option<Ranked>,
-    ) -> Result<Self, PriceError> {
-        let sensitivities = sensitivities(setting, layout)?;
-        // Of other pieces and groups no change would leave everything else as it is.
-        let as_searched =
-            EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe);
-        let changes = if as_searched { Some(setting.changes(&best.candidate)?) } else { None };
-        Ok(Self { best, sensitivities, changes, runner_up })
-    }
+/// The same as a document, with more of it.
+pub fn explanation_document(explanation: &Explanation, setting: &Setting) -> Value {
+    Told(explanation).document(setting)
+}
 
-    pub fn text(&self, setting: &Setting) -> String {
-        let mut text = format!("\nwhat binds: {} a step\n", seconds(self.best.price.seconds));
+struct Told<'a>(&'a Explanation);
+
+impl Told<'_> {
+    fn text(&self, setting: &Setting) -> String {
+        let mut text = format!("\nwhat binds: {} a step\n", seconds(self.0.best.price.seconds));
         text += &self.binding(setting);
         text += "\n10% more of a number of the hardware, the layout left as it is\n";
         text += &self.gains();
@@ -54,7 +38,7 @@ impl Explanation {
     }
 
     fn binding(&self, setting: &Setting) -> String {
-        let price = &self.best.price;
+        let price = &self.0.best.price;
         let mut text = String::new();
         for (part, time) in binding(&price.parts) {
             if time > NEGLIGIBLE * price.seconds {
@@ -74,9 +58,9 @@ impl Explanation {
     }
 
     fn gains(&self) -> String {
-        let before = self.best.price.seconds;
+        let before = self.0.best.price.seconds;
         let felt = |each: &&Sensitivity| each.gained_seconds.abs() > NEGLIGIBLE / 10.0 * before;
-        let lines = self.sensitivities.iter().filter(felt).take(SHOWN).map(|each| {
+        let lines = self.0.sensitivities.iter().filter(felt).take(SHOWN).map(|each| {
             let Sensitivity { field, from, to, gained_seconds: gained } = each;
             let effect = if *gained < 0.0 { "costs" } else { "saves" };
             let percent = 100.0 * gained.abs() / before;
@@ -88,7 +72,7 @@ impl Explanation {
             )
         });
         let lines: String = lines.collect();
-        let rest = self.sensitivities.len() - self.sensitivities.iter().filter(felt).count();
+        let rest = self.0.sensitivities.len() - self.0.sensitivities.iter().filter(felt).count();
         match rest {
             0 => lines,
             rest => lines + &format!("  {rest} other numbers: less than {:.2}% each\n", 10.0 * NEGLIGIBLE),
@@ -96,8 +80,8 @@ impl Explanation {
     }
 
     fn other_choices(&self) -> String {
-        let before = self.best.price.seconds;
-        let Some(changes) = &self.changes else {
+        let before = self.0.best.price.seconds;
+        let Some(changes) = &self.0.changes else {
             return "  not known: of pieces as equal as possible and groups as long as the pipeline only\n".to_owned();
         };
         let lines = changes.iter().take(SHOWN).map(|Change { what, seconds: changed, memory, .. }| {
@@ -117,43 +101,43 @@ impl Explanation {
     }
 
     fn lost(&self) -> String {
-        let Some(other) = &self.runner_up else { return String::new() };
-        let more = without_rounding(other.price.seconds - self.best.price.seconds, self.best.price.seconds);
+        let Some(other) = &self.0.runner_up else { return String::new() };
+        let more = without_rounding(other.price.seconds - self.0.best.price.seconds, self.0.best.price.seconds);
         let mut text = format!("\nwhy the next one lost: {} more a step, in parts\n", seconds(more));
-        let differing = difference(&self.best.price.parts, &other.price.parts);
+        let differing = difference(&self.0.best.price.parts, &other.price.parts);
         for (part, more) in differing.iter().take(SHOWN) {
             let sign = if *more < 0.0 { "-" } else { "+" };
             text += &format!("  {sign}{}: {}\n", seconds(more.abs()), part.words());
         }
         if differing.is_empty() {
-            let [first, second] = [&self.best, other].map(|ranked| bytes(ranked.price.memory.total()));
+            let [first, second] = [&self.0.best, other].map(|ranked| bytes(ranked.price.memory.total()));
             text += &format!("  in nothing: equal times; it needs {second} of memory, the first {first}\n");
         }
         text
     }
 
-    pub fn document(&self, setting: &Setting) -> Value {
-        let before = self.best.price.seconds;
+    fn document(&self, setting: &Setting) -> Value {
+        let before = self.0.best.price.seconds;
         let candidate_json = |ranked: &Ranked| {
             let layout = setting.layout(&ranked.candidate).ok();
-            layout.map(|layout| quadrille_run::layout_json(&layout))
+            layout.map(|layout| layout_json(&layout))
         };
         json!({
-            "binding": binding(&self.best.price.parts).iter().map(|(part, time)| json!({
+            "binding": binding(&self.0.best.price.parts).iter().map(|(part, time)| json!({
                 "part": part.name(), "words": part.words(), "time_s": time, "share": time / before,
             })).collect::<Vec<_>>(),
-            "sensitivities": self.sensitivities.iter().map(|each| json!({
+            "sensitivities": self.0.sensitivities.iter().map(|each| json!({
                 "field": each.field, "from": each.from, "to": each.to, "gained_s": each.gained_seconds,
                 "gained_share": each.gained_seconds / before,
             })).collect::<Vec<_>>(),
-            "changes": self.changes.iter().flatten().map(|Change { what, seconds, memory, .. }| json!({
+            "changes": self.0.changes.iter().flatten().map(|Change { what, seconds, memory, .. }| json!({
                 "change": what, "time_s": seconds, "gained_s": before - seconds,
                 "memory_bytes": memory.total(),
             })).collect::<Vec<_>>(),
-            "runner_up": self.runner_up.as_ref().map(|other| json!({
+            "runner_up": self.0.runner_up.as_ref().map(|other| json!({
                 "layout": candidate_json(other),
                 "time_s": other.price.seconds,
-                "slower_by_s": difference(&self.best.price.parts, &other.price.parts).iter()
+                "slower_by_s": difference(&self.0.best.price.parts, &other.price.parts).iter()
                     .map(|(part, more)| (part.name().to_owned(), json!(more))).collect::<serde_json::Map<_, _>>(),
             })),
         })

@@ -1,13 +1,11 @@
 //! A comparison in words and tables.
 
 use quadrille_measure::local::{Comparison, Row};
+use quadrille_plan::Skipped;
 use quadrille_plan::local::WARM_UP_STEPS;
 use quadrille_run::units::seconds;
 
-use super::case::{Case, name, not_predicted};
-use crate::grids::Skipped;
-use crate::output;
-use crate::settings::processors;
+use super::{LocalReport, name, not_predicted};
 
 const HEADER: [&str; 11] = [
     "grid",
@@ -26,38 +24,44 @@ const HEADER: [&str; 11] = [
 /// Layouts whose times are closer than this to each other are common.
 const NOISY: f64 = 0.05;
 
-/// All of it.
-pub fn text(case: &Case, comparison: &Comparison) -> String {
-    let rows: Vec<Vec<String>> = comparison.rows.iter().map(cells).collect();
-    let left_out = left_out(case, comparison);
-    head(case) + "\n" + &output::table(&HEADER, &rows) + "\n" + &summary(comparison) + &left_out
-}
+impl LocalReport<'_> {
+    /// All of it, for people.
+    pub fn text(&self) -> String {
+        let rows: Vec<Vec<String>> = self.comparison.rows.iter().map(cells).collect();
+        self.head() + "\n" + &crate::table(&HEADER, &rows) + "\n" + &summary(self.comparison) + &self.left_out()
+    }
 
-/// What was run, and what it is held against.
-pub fn head(case: &Case) -> String {
-    let mut text = format!(
-        "{}, {} sequences of {} {} a step, f32; {} of {} legal grids of {} ranks, {} thread(s) each on {} cores\nmeasured: \
-         random samples, the slowest rank's mean of the last {} of {} steps\npredicted: the native model on {}",
-        case.local.model.name,
-        case.global_batch,
-        case.seq_len,
-        case.local.model.sequence_unit(),
-        case.local.layouts.len(),
-        case.legal,
-        case.ranks,
-        case.local.options.threads,
-        processors(),
-        case.local.options.steps - WARM_UP_STEPS as u64,
-        case.local.options.steps,
-        case.local.cluster.name,
-    );
-    if let Some(assumed) = &case.assumed {
-        text += &format!("; {assumed}");
+    /// What was run, and what it is held against.
+    pub(super) fn head(&self) -> String {
+        let Self { case, global_batch, seq_len, legal, ranks, cores, .. } = self;
+        let mut text = format!(
+            "{}, {global_batch} sequences of {seq_len} {} a step, f32; {} of {legal} legal grids of {ranks} ranks, {} \
+             thread(s) each on {cores} cores\nmeasured: random samples, the slowest rank's mean of the last {} of {} \
+             steps\npredicted: the native model on {}",
+            case.model.name,
+            case.model.sequence_unit(),
+            case.layouts.len(),
+            case.options.threads,
+            case.options.steps - WARM_UP_STEPS as u64,
+            case.options.steps,
+            case.cluster.name,
+        );
+        if let Some(assumed) = self.assumed {
+            text += &format!("; {assumed}");
+        }
+        if self.crowded {
+            text += "\nranks share cores: a rank that waits for one that has none counts as exposed communication";
+        }
+        text + "\n"
     }
-    if case.crowded {
-        text += "\nranks share cores: a rank that waits for one that has none counts as exposed communication";
+
+    /// Layouts without a prediction, and grids that did not run, with the reasons.
+    pub(super) fn left_out(&self) -> String {
+        let unpredicted = self.comparison.rows.iter().filter_map(|row| Some((name(row), not_predicted(row)?)));
+        let unpredicted = unpredicted.map(|(name, reason)| format!("not predicted {name}: {reason}\n"));
+        let skipped = self.skipped.iter().map(|Skipped { grid, reason }| format!("skipped {grid}: {reason}\n"));
+        unpredicted.chain(skipped).collect()
     }
-    text + "\n"
 }
 
 /// The table, its header first.
@@ -131,12 +135,4 @@ pub fn summary(comparison: &Comparison) -> String {
 fn noise(noise: f64) -> String {
     let advice = if noise > NOISY { "; on a quiet machine, or with more --steps, the order says more" } else { "" };
     format!("steps of one layout deviate by {:.1}% from their mean (the median layout){advice}", 100.0 * noise)
-}
-
-/// Layouts without a prediction, and grids that did not run, with the reasons.
-pub fn left_out(case: &Case, comparison: &Comparison) -> String {
-    let unpredicted = comparison.rows.iter().filter_map(|row| Some((name(row), not_predicted(row)?)));
-    let unpredicted = unpredicted.map(|(name, reason)| format!("not predicted {name}: {reason}\n"));
-    let skipped = case.skipped.iter().map(|Skipped { grid, reason }| format!("skipped {grid}: {reason}\n"));
-    unpredicted.chain(skipped).collect()
 }

@@ -1,9 +1,9 @@
 //! What was measured, as text and as comma-separated values.
 
 use quadrille_measure::collectives::Measured;
-use quadrille_run::units::percent;
+use quadrille_run::units::{bytes, percent, shortest};
 
-use crate::output::{bytes, shortest, table};
+use crate::table;
 
 /// A table; predictions where there are some.
 pub fn text(measured: &[Measured]) -> String {
@@ -53,7 +53,7 @@ fn rate(gb_s: f64) -> String {
     if gb_s < 1.0 { format!("{gb_s:.3}") } else { format!("{gb_s:.1}") }
 }
 
-/// A header and a row for every collective, number of ranks, algorithm and size.
+/// For comma-separated values: a header and a row for every collective, number of ranks, algorithm and size.
 pub fn rows(measured: &[Measured]) -> impl Iterator<Item = Vec<String>> {
     const HEADER: [&str; 15] = [
         "collective",

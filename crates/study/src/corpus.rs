@@ -8,13 +8,12 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_data::{
     DataError, DemoCorpus, Documents, Opening, Permutation, Reading, SampleShape, TokenSource, Tokenizer, Windows,
 };
-use quadrille_run::{DEMO_TOKENS, TokenizerRule, open_files};
+use quadrille_run::{DEMO_TOKENS, OnPreparation, TokenizerRule, open_files};
 use quadrille_spec::{Model, RandomStream};
 use serde_json::{Value, json};
 
-use super::arguments::TextArguments;
-use crate::failure::Failure;
-use crate::preparation_bar;
+use crate::refusal::{Refusal, Setting};
+use crate::{StudyError, TextSpec};
 
 /// What is taken of a text.
 #[derive(Debug, Clone, Copy)]
@@ -43,21 +42,21 @@ impl Corpus {
     /// # Errors
     /// Files that cannot be read, or have too few documents that are long enough; tokens that the model does not have.
     pub fn open(
-        arguments: &TextArguments,
+        text: &TextSpec,
         model: &Model,
         checkpoint: Option<&Checkpoint>,
         seed: u64,
         wanted: Wanted,
-    ) -> Result<Self, Failure> {
-        let rule = TokenizerRule { choice: arguments.tokenizer.as_ref(), checkpoint, model };
+        on_preparation: OnPreparation,
+    ) -> Result<Self, StudyError> {
+        let rule = TokenizerRule { choice: text.tokenizer.as_ref(), checkpoint, model };
         let tokenizer = rule.tokenizer()?;
-        let source = match arguments.data.as_slice() {
+        let source = match text.paths.as_slice() {
             [] => demo(tokenizer, rule, seed, wanted)?,
             paths => {
-                let reading = Reading { tokenizer, text_field: arguments.text_field.clone() };
-                let opening =
-                    Opening { reading: &reading, named: arguments.tokenizer.is_some(), cache: &arguments.cache };
-                preparation_bar::shown(|on_preparation| open_files(paths, &opening, rule, on_preparation))?
+                let reading = Reading { tokenizer, text_field: text.text_field.clone() };
+                let opening = Opening { reading: &reading, named: text.tokenizer.is_some(), cache: &text.cache };
+                open_files(paths, &opening, rule, on_preparation)?
             }
         };
         let chosen = choose(&source, seed, wanted)?;
@@ -76,13 +75,12 @@ impl Corpus {
 }
 
 /// The built-in corpus, of which half or less goes into buckets.
-fn demo(tokenizer: Tokenizer, rule: TokenizerRule, seed: u64, wanted: Wanted) -> Result<TokenSource, Failure> {
+fn demo(tokenizer: Tokenizer, rule: TokenizerRule, seed: u64, wanted: Wanted) -> Result<TokenSource, StudyError> {
     rule.check(&tokenizer.to_string(), &tokenizer.vocabulary())?;
     if matches!(tokenizer, Tokenizer::Json(_)) {
-        return Err(Failure::usage(format!(
-            "--tokenizer {tokenizer}: the built-in corpus is spelled by gpt2 or bytes; use one of these, or give text with \
-             --data"
-        )));
+        let rule = ": the built-in corpus is spelled by gpt2 or bytes; use one of these, or give text with ";
+        let refusal = Refusal::of(Setting::Tokenizer).text(format!(" {tokenizer}{rule}"));
+        return Err(refusal.name(Setting::Data).into());
     }
     let tokens = DEMO_TOKENS.max(2 * wanted.documents * wanted.seq_len);
     Ok(TokenSource::from(DemoCorpus::new(seed, tokenizer, tokens)))
@@ -97,7 +95,7 @@ struct Chosen {
 }
 
 /// Documents that begin differently, in random order.
-fn choose(source: &TokenSource, seed: u64, wanted: Wanted) -> Result<Vec<Chosen>, Failure> {
+fn choose(source: &TokenSource, seed: u64, wanted: Wanted) -> Result<Vec<Chosen>, StudyError> {
     let Wanted { documents, seq_len, prompt } = wanted;
     // The built-in corpus has no documents: they are cut out of it.
     let cut = matches!(source, TokenSource::Demo(_));
@@ -122,12 +120,14 @@ fn choose(source: &TokenSource, seed: u64, wanted: Wanted) -> Result<Vec<Chosen>
             return Ok(chosen);
         }
     }
-    Err(Failure::usage(format!(
+    let rule = format!(
         "{}: of its {count} documents {} have at least {seq_len} tokens and begin differently, and all buckets need \
-         {documents}; use fewer --documents-per-bucket, a shorter --seq-len, or more --data",
+         {documents}; use fewer ",
         source.path().display(),
         chosen.len(),
-    )))
+    );
+    let refusal = Refusal::new(rule).name(Setting::DocumentsPerBucket).text(", a shorter ").name(Setting::SeqLen);
+    Err(refusal.text(", or more ").name(Setting::Data).into())
 }
 
 /// The text between the documents of the buckets.
@@ -181,13 +181,11 @@ mod tests {
         Model::gpt(1, 8, 2, 256, 8)
     }
 
-    fn arguments(folder: &Path, data: &[&str]) -> TextArguments {
-        TextArguments {
-            data: data.iter().map(|name| folder.join(name)).collect(),
-            tokenizer: None,
-            text_field: "text".to_owned(),
-            cache: folder.to_owned(),
-        }
+    /// What is taken of files in a folder by a seed.
+    fn open(folder: &Path, files: &[&str], model: &Model, seed: u64, wanted: Wanted) -> Result<Corpus, StudyError> {
+        let paths = files.iter().map(|name| folder.join(name)).collect();
+        let text = TextSpec { paths, cache: folder.to_owned(), ..TextSpec::default() };
+        Corpus::open(&text, model, None, seed, wanted, &|_, _| {})
     }
 
     /// All sequences of the background, each once.
@@ -209,8 +207,8 @@ mod tests {
             |byte: u8, length: usize| format!("{{\"text\": \"{}\"}}\n", (byte as char).to_string().repeat(length));
         let lines: String = (b'A'..=b'Z').map(|byte| line(byte, if byte % 3 == 0 { 5 } else { 30 })).collect();
         std::fs::write(folder.path().join("a.jsonl"), format!("{lines}{}", line(b'A', 20))).unwrap();
-        let arguments = arguments(folder.path(), &["a.jsonl"]);
-        let corpus = Corpus::open(&arguments, &model(), None, 3, WANTED).unwrap();
+        let open = |seed, wanted| open(folder.path(), &["a.jsonl"], &model(), seed, wanted);
+        let corpus = open(3, WANTED).unwrap();
         let bytes: HashSet<u32> = corpus.documents.iter().map(|tokens| tokens[0]).collect();
         assert_eq!((corpus.documents.len(), bytes.len()), (6, 6));
         for tokens in &corpus.documents {
@@ -220,11 +218,9 @@ mod tests {
         // `A` stands twice in the file.
         assert!(other.iter().all(|byte| *byte == 65 || !bytes.contains(byte)), "{bytes:?} {other:?}");
         assert!(other.len() > 15);
-        assert_ne!(Corpus::open(&arguments, &model(), None, 4, WANTED).unwrap().documents, corpus.documents);
-        let Err(failure) = Corpus::open(&arguments, &model(), None, 3, Wanted { documents: 40, ..WANTED }) else {
-            panic!("there are too few")
-        };
-        let message = failure.message();
+        assert_ne!(open(4, WANTED).unwrap().documents, corpus.documents);
+        let Err(error) = open(3, Wanted { documents: 40, ..WANTED }) else { panic!("there are too few") };
+        let message = error.to_string();
         assert!(message.contains("of its 27 documents 17 have at least 8 tokens"), "{message}");
     }
 
@@ -232,8 +228,7 @@ mod tests {
     fn the_built_in_corpus_is_cut_into_documents_and_other_text() {
         let folder = tempfile::tempdir().unwrap();
         let wanted = Wanted { documents: 400, seq_len: 64, prompt: 40 };
-        let corpus =
-            Corpus::open(&arguments(folder.path(), &[]), &Model::gpt(1, 8, 2, 256, 64), None, 1, wanted).unwrap();
+        let corpus = open(folder.path(), &[], &Model::gpt(1, 8, 2, 256, 64), 1, wanted).unwrap();
         let beginnings: HashSet<&[u32]> = corpus.documents.iter().map(|tokens| &tokens[..40]).collect();
         assert_eq!(beginnings.len(), 400);
         let background = corpus.background.unwrap();
@@ -247,7 +242,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("one.txt"), "abcdefghijklm").unwrap();
         let wanted = Wanted { documents: 1, ..WANTED };
-        let corpus = Corpus::open(&arguments(folder.path(), &["one.txt"]), &model(), None, 1, wanted).unwrap();
+        let corpus = open(folder.path(), &["one.txt"], &model(), 1, wanted).unwrap();
         assert_eq!(corpus.documents, [b"abcdefgh".map(u32::from)]);
         assert!(corpus.background.is_none());
     }

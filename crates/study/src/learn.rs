@@ -1,30 +1,28 @@
 //! A run on the buckets, and what it has learned by heart.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use quadrille_checkpoint::{About, Checkpoint, Folder};
 use quadrille_data::{DataError, Goldfish};
 use quadrille_engine::{
     EngineError, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, RunEvent, Samples, Saving,
     TrainOptions, Weights, generate_on_cpu, train_on_cpu,
 };
-use quadrille_run::Signals;
-use quadrille_spec::{IGNORED, Model};
+use quadrille_run::{Processes, Signals};
+use quadrille_spec::IGNORED;
 use quadrille_step::StepProgram;
-use tempfile::TempDir;
 
-use super::corpus::Corpus;
-use super::order::{Order, Sequence};
-use crate::failure::{Failure, Stopped};
-use crate::launch::Launch;
+use crate::corpus::Corpus;
+use crate::order::{Order, Sequence};
+use crate::progress::OnProgress;
+use crate::{Bucket, Learned, Part, Progress, StudyError};
 
 /// Most documents that are continued at once: each has a cache of keys and values.
 const AT_ONCE: usize = 64;
 
 /// What all runs of a study share.
-pub struct Study<'a> {
+pub struct Learning<'a> {
     pub program: &'a StepProgram,
     pub corpus: &'a Corpus,
     pub order: &'a Order,
@@ -37,67 +35,11 @@ pub struct Study<'a> {
     pub generate_tokens: usize,
     /// How often the documents of each bucket are seen.
     pub epochs: &'a [u32],
-    pub launch: &'a Launch,
-    pub signals: &'a Signals,
+    pub processes: &'a Processes,
+    pub signals: Option<&'a Signals>,
 }
 
-/// What a run has learned.
-pub struct Learned {
-    /// `None`: all tokens were learned.
-    pub goldfish: Option<Goldfish>,
-    /// As in `--epochs`.
-    pub buckets: Vec<Bucket>,
-    /// Of every step.
-    pub losses: Vec<f64>,
-    pub training_seconds: f64,
-    pub generation_seconds: f64,
-    /// Whether predicted and counted ledgers were equal, in every step and every pass.
-    pub ledger_equal: bool,
-}
-
-/// How much of its documents a model writes as they are.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bucket {
-    /// How often they were seen.
-    pub epochs: u32,
-    pub documents: usize,
-    /// Documents whose last tokens are all right.
-    pub exact: usize,
-    /// Mean share of right tokens.
-    pub equal_share: f64,
-}
-
-impl Bucket {
-    /// `equal` are the right tokens of each document, of `tokens` that were to be written.
-    fn new(epochs: u32, equal: &[usize], tokens: usize) -> Self {
-        let exact = equal.iter().filter(|equal| **equal == tokens).count();
-        let equal_share = equal.iter().sum::<usize>() as f64 / (equal.len() * tokens) as f64;
-        Self { epochs, documents: equal.len(), exact, equal_share }
-    }
-
-    /// Share of documents whose last tokens are all right.
-    pub fn exact_share(&self) -> f64 {
-        self.exact as f64 / self.documents as f64
-    }
-}
-
-/// Where a run's weights go from training to generation.
-pub enum Place {
-    /// Removed at the end.
-    Temporary(TempDir),
-    Kept(PathBuf),
-}
-
-impl Place {
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Temporary(folder) => folder.path(),
-            Self::Kept(path) => path,
-        }
-    }
-}
-
-impl Study<'_> {
+impl Learning<'_> {
     /// The programs that continue the documents from `first` on, [`AT_ONCE`] or those that are left.
     ///
     /// # Errors
@@ -116,14 +58,19 @@ impl Study<'_> {
     }
 
     /// Trains from the start, then has the documents continued. The checkpoint goes into `folder`.
-    pub fn run(&self, goldfish: Option<Goldfish>, folder: &Path) -> Result<Learned, Failure> {
-        let name = goldfish.map_or("plain", |_| "goldfish");
+    pub fn run(
+        &self,
+        goldfish: Option<Goldfish>,
+        name: &'static str,
+        folder: &Path,
+        on_progress: OnProgress,
+    ) -> Result<Learned, StudyError> {
         let start = Instant::now();
-        let (losses, trained_equal) = self.train(goldfish, name, folder)?;
+        let (losses, trained_equal) = self.train(goldfish, name, folder, on_progress)?;
         let trained = Instant::now();
         let checkpoint = Folder::new(folder).newest()?;
-        let checkpoint = checkpoint.ok_or_else(|| Failure::run(format!("no checkpoint in {}", folder.display())))?;
-        let (equal, generated_equal) = self.recall(checkpoint, name)?;
+        let checkpoint = checkpoint.ok_or_else(|| StudyError::NoCheckpoint { folder: folder.display().to_string() })?;
+        let (equal, generated_equal) = self.recall(checkpoint, name, on_progress)?;
         let of_buckets = equal.chunks(equal.len() / self.epochs.len());
         let bucket = |(epochs, equal): (&u32, &[usize])| Bucket::new(*epochs, equal, self.generate_tokens);
         Ok(Learned {
@@ -137,7 +84,13 @@ impl Study<'_> {
     }
 
     /// The losses, and whether the ledgers were equal.
-    fn train(&self, goldfish: Option<Goldfish>, name: &str, folder: &Path) -> Result<(Vec<f64>, bool), Failure> {
+    fn train(
+        &self,
+        goldfish: Option<Goldfish>,
+        name: &'static str,
+        folder: &Path,
+        on_progress: OnProgress,
+    ) -> Result<(Vec<f64>, bool), StudyError> {
         let saving = Saving {
             folder: folder.to_owned(),
             every: None,
@@ -145,7 +98,8 @@ impl Study<'_> {
             on_failure: OnSaveFailure::Stop,
             about: self.about.clone(),
         };
-        let options = TrainOptions { saving: Some(saving), ..self.train.clone() };
+        let stop = self.signals.map(|signals| signals.stop.clone());
+        let options = TrainOptions { saving: Some(saving), stop, ..self.train.clone() };
         let seq_len = self.program.layout.seq_len;
         let batch = |step: u64, first: usize, samples: Samples| {
             let (tokens, targets) = samples.tokens()?;
@@ -158,20 +112,18 @@ impl Study<'_> {
             }
             Ok(())
         };
-        let bar = self.bar(options.steps, &format!("{name}: training"));
+        let begun = Progress { run: name, part: Part::Training, done: 0, of: options.steps, loss: None };
+        on_progress(&begun);
         let mut on_event = |event: RunEvent| {
             if let RunEvent::Step(record) = event {
-                bar.set_message(format!("loss {:.4}", record.loss));
-                bar.set_position(record.step);
+                on_progress(&Progress { done: record.step, loss: Some(record.loss), ..begun });
             }
             Ok(())
         };
-        let outcome = train_on_cpu(self.program, &options, &batch, None, &mut on_event);
-        bar.finish_and_clear();
-        let outcome = outcome?;
+        let outcome = train_on_cpu(self.program, &options, &batch, None, &mut on_event)?;
         let done = outcome.records.len() as u64;
         if done < options.steps {
-            return Err(self.stopped(&format!("after step {done} of {} of the {name} run", options.steps)));
+            return Err(self.stopped(format!("after step {done} of {} of the {name} run", options.steps)));
         }
         Ok((outcome.records.iter().map(|record| record.loss).collect(), outcome.difference.is_none()))
     }
@@ -188,49 +140,46 @@ impl Study<'_> {
             (Sequence::Other(number), Some(background)) => {
                 background.read(number, tokens, targets).map_err(EngineError::of_callback)?;
             }
-            // The command refuses such orders before.
+            // Such orders are refused before.
             (Sequence::Other(_), None) => return Err(EngineError::of_callback(DataError::NoSamples { present: 0 })),
         }
         Ok(())
     }
 
     /// The right tokens of every document's end, and whether the ledgers were equal.
-    fn recall(&self, checkpoint: Checkpoint, name: &str) -> Result<(Vec<usize>, bool), Failure> {
+    fn recall(
+        &self,
+        checkpoint: Checkpoint,
+        name: &'static str,
+        on_progress: OnProgress,
+    ) -> Result<(Vec<usize>, bool), StudyError> {
         let weights = Weights::Checkpoint(checkpoint.into());
         let documents = &self.corpus.documents;
-        let bar = self.bar((documents.len() * self.generate_tokens) as u64, &format!("{name}: writing"));
+        let of = (documents.len() * self.generate_tokens) as u64;
+        let mut written = Progress { run: name, part: Part::Writing, done: 0, of, loss: None };
+        on_progress(&written);
         let (mut equal, mut ledger_equal) = (Vec::with_capacity(documents.len()), true);
         for first in (0..documents.len()).step_by(AT_ONCE) {
             let (programs, prompts) = self.programs(first)?;
             let mut count = |_: usize, _: u32| {
-                bar.inc(1);
+                written.done += 1;
+                on_progress(&written);
                 Ok(())
             };
-            let outcome = generate_on_cpu(&programs, &self.options(), self.forward, &weights, &prompts, &mut count);
-            let outcome = outcome.inspect_err(|_| bar.finish_and_clear())?;
+            let outcome = generate_on_cpu(&programs, &self.options(), self.forward, &weights, &prompts, &mut count)?;
             ledger_equal &= outcome.difference.is_none();
             let pairs = documents[first..].iter().zip(&outcome.sequences);
             equal.extend(pairs.map(|(document, written)| right(document, &written.tokens)));
             // Where ranks are processes, a signal to one of them must not make it leave the others.
-            if self.launch.world.is_none() && self.signals.has_come() {
-                bar.finish_and_clear();
-                return Err(self.stopped(&format!("while the {name} run's model wrote")));
+            if self.processes.world.is_none() && self.signals.is_some_and(Signals::has_come) {
+                return Err(self.stopped(format!("while the {name} run's model wrote")));
             }
         }
-        bar.finish_and_clear();
         Ok((equal, ledger_equal))
     }
 
-    fn bar(&self, steps: u64, name: &str) -> ProgressBar {
-        let style = ProgressStyle::with_template("{prefix:18} {bar:30} {pos}/{len} {msg} (eta {eta})");
-        ProgressBar::with_draw_target(Some(steps), self.launch.progress())
-            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-            .with_prefix(name.to_owned())
-    }
-
-    fn stopped(&self, when: &str) -> Failure {
-        let message = format!("by a signal, {when}; nothing is known of what it has memorised");
-        Failure::Stopped(Stopped { signal: self.signals.which(), message })
+    fn stopped(&self, when: String) -> StudyError {
+        StudyError::Stopped { signal: self.signals.map(Signals::which), when }
     }
 }
 
@@ -238,39 +187,6 @@ impl Study<'_> {
 fn right(document: &[u32], written: &[u32]) -> usize {
     let end = &document[document.len() - written.len()..];
     end.iter().zip(written).filter(|(token, written)| token == written).count()
-}
-
-/// The model must read tokens, and have room for what is to be written.
-///
-/// # Errors
-/// A model of patches; more tokens to write than a document leaves for its beginning; a hash of more tokens than there are.
-pub fn check(
-    model: &Model,
-    seq_len: usize,
-    generate_tokens: usize,
-    losses: &[Option<Goldfish>],
-) -> Result<(), Failure> {
-    if model.patch_values.is_some() {
-        return Err(Failure::usage(format!(
-            "{} reads patches of numbers, not text: it writes none; use a model with a vocabulary",
-            model.name
-        )));
-    }
-    if generate_tokens >= seq_len {
-        return Err(Failure::usage(format!(
-            "--generate-tokens {generate_tokens}: documents have {seq_len} tokens, and the model is given the beginning of \
-             them; use {} at most, or a longer --seq-len",
-            seq_len - 1
-        )));
-    }
-    match losses.iter().flatten().find(|goldfish| goldfish.context() > seq_len) {
-        Some(goldfish) => Err(Failure::usage(format!(
-            "--goldfish {goldfish}: documents of {seq_len} tokens have none with {} before it; use an h of {seq_len} at most, \
-             or a longer --seq-len",
-            goldfish.context()
-        ))),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -283,8 +199,5 @@ mod tests {
         for (written, expected) in [(&[4, 5, 6][..], 3), (&[4, 9, 6], 2), (&[3, 4, 5], 0), (&[6], 1)] {
             assert_eq!(right(&document, written), expected, "{written:?}");
         }
-        let bucket = Bucket::new(4, &[3, 2, 0, 3], 3);
-        assert_eq!(bucket, Bucket { epochs: 4, documents: 4, exact: 2, equal_share: 8.0 / 12.0 });
-        assert_eq!(bucket.exact_share(), 0.5);
     }
 }

@@ -1,0 +1,55 @@
+//! What follows from prices.
+
+use super::question::Question;
+use super::ranking::Ranked;
+use super::setting::Setting;
+
+impl Setting<'_> {
+    /// FLOP/s of a device in the products of the framework's type, what MFU and HFU are taken of, and the type; `None` where
+    /// the cluster's device is not described.
+    pub fn peak(&self) -> Option<(f64, &'static str)> {
+        let peak = self.cluster.device.as_ref()?.peak;
+        Some(match self.framework.activation_bytes {
+            ..=2 => (peak.half, "16-bit"),
+            3..=4 => (peak.single, "f32"),
+            _ => (peak.double, "f64"),
+        })
+    }
+}
+
+/// What follows from a price.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Derived {
+    /// Tokens in a second of training.
+    pub tokens_per_second: f64,
+    /// FLOPs of products and attention, nothing twice, over what the devices could do in a step.
+    pub mfu: f64,
+    /// The same of all that are executed.
+    pub hfu: f64,
+    /// Days of the whole training, where its tokens are known.
+    pub days: Option<f64>,
+    /// Hours of all its devices.
+    pub device_hours: Option<f64>,
+    /// What they cost, where a price is known.
+    pub cost: Option<f64>,
+}
+
+impl Question {
+    /// What follows from the price of a layout that was found.
+    pub fn derived(&self, setting: &Setting, ranked: &Ranked) -> Derived {
+        let Ranked { candidate, price } = ranked;
+        let devices = candidate.devices();
+        let (peak, _) = setting.peak().unwrap_or((f64::INFINITY, ""));
+        let tokens = (self.global_batch * self.seq_len) as f64;
+        let seconds = self.tokens.map(|wanted| wanted / tokens * price.seconds);
+        let device_hours = seconds.map(|seconds| seconds / 3600.0 * devices as f64);
+        Derived {
+            tokens_per_second: tokens / price.seconds,
+            mfu: price.mfu(devices, peak),
+            hfu: price.hfu(devices, peak),
+            days: seconds.map(|seconds| seconds / 86_400.0),
+            device_hours,
+            cost: device_hours.zip(self.price_per_hour).map(|(hours, price)| hours * price),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What is asked of a search.
+
+use std::time::{Duration, Instant};
+
+use quadrille_cost::native::Framework;
+use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError};
+
+use super::ranking::Ranked;
+use super::search::Search;
+use super::setting::Setting;
+use super::space::Space;
+
+/// What is trained where by what, which layouts are tried, and what is to be known of them.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// What is trained.
+    pub model: Model,
+    /// Where.
+    pub cluster: Cluster,
+    /// What trains it.
+    pub framework: Framework,
+    /// Devices of the layouts, at least 1.
+    pub devices: usize,
+    /// Sequences in a step.
+    pub global_batch: usize,
+    /// Tokens in a sequence.
+    pub seq_len: usize,
+    /// The values that are tried of every choice.
+    pub space: Space,
+    /// Most devices of a node that are used; `None`: all.
+    pub per_node: Option<usize>,
+    /// What of each device's memory stays free.
+    pub reserve: Reserve,
+    /// Tokens of the whole training, for its days and device-hours.
+    pub tokens: Option<f64>,
+    /// Price of a device for an hour, for what the training costs, in the same currency.
+    pub price_per_hour: Option<f64>,
+    /// After so long searches end with what they have found.
+    pub time_limit: Option<Duration>,
+}
+
+/// Memory of a device that a plan leaves free.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reserve {
+    /// This fraction of the memory, from 0 to below 1.
+    Fraction(f64),
+    /// This many bytes.
+    Bytes(u64),
+}
+
+impl Reserve {
+    /// A twentieth: about the mean error of memory on published runs.
+    pub const USUAL: Self = Self::Fraction(0.05);
+
+    /// Bytes that stay free of `memory` bytes.
+    ///
+    /// # Errors
+    /// All of them, or more.
+    pub fn of(self, memory: u64) -> Result<u64, SpecError> {
+        let bytes = match self {
+            Self::Fraction(fraction) => (fraction * memory as f64) as u64,
+            Self::Bytes(bytes) => bytes,
+        };
+        if bytes < memory {
+            return Ok(bytes);
+        }
+        let rule = format!("a device has {memory} bytes, of which something is left to use");
+        Err(SpecError::invalid("memory_reserve", bytes, rule, "reserve less, e.g. 5%"))
+    }
+}
+
+impl Question {
+    /// Bytes of a device that stay free; 0 where its memory is not known.
+    ///
+    /// # Errors
+    /// More than a device has ([`Reserve::of`]).
+    pub fn reserved(&self) -> Result<u64, SpecError> {
+        self.cluster.device_memory.map_or(Ok(0), |memory| self.reserve.of(memory))
+    }
+
+    /// What layouts are compared for.
+    ///
+    /// # Errors
+    /// As [`Self::reserved`].
+    pub fn setting(&self) -> Result<Setting<'_>, SpecError> {
+        let reserved = self.reserved()?;
+        Ok(Setting {
+            model: &self.model,
+            cluster: &self.cluster,
+            framework: self.framework,
+            global_batch: self.global_batch,
+            seq_len: self.seq_len,
+            per_node: self.per_node,
+            capacity: self.cluster.device_memory.map(|memory| memory - reserved),
+        })
+    }
+
+    /// The search for the `top` fastest.
+    ///
+    /// # Errors
+    /// As [`Self::reserved`].
+    pub fn search(&self, top: usize) -> Result<Search<'_>, SpecError> {
+        Ok(Search::new(self.setting()?, self.devices, self.space.clone(), top))
+    }
+
+    /// When all searches that begin now are to be done, if ever.
+    pub fn end(&self) -> Option<Instant> {
+        self.time_limit.and_then(|limit| Instant::now().checked_add(limit))
+    }
+
+    /// The layout of what a search has found.
+    ///
+    /// # Errors
+    /// None for what a search of this question has found.
+    pub fn layout(&self, ranked: &Ranked) -> Result<Layout, SpecError> {
+        self.setting()?.layout(&ranked.candidate)
+    }
+
+    /// The same as a file, [`LayoutFile`].
+    ///
+    /// # Errors
+    /// None for what a search of this question has found.
+    pub fn layout_file(&self, ranked: &Ranked) -> Result<String, SpecError> {
+        LayoutFile::of(&self.layout(ranked)?).to_toml()
+    }
+}
+
+/// Whether a search is to stop that ends at `end`, for [`Search::run`].
+pub fn stop_at(end: Option<Instant>) -> impl Fn() -> bool + Sync {
+    move || end.is_some_and(|end| Instant::now() >= end)
+}
+
+/// The end of the first of `searches` searches that begin now and share the time until `end` equally.
+pub(super) fn share_of(end: Option<Instant>, searches: usize) -> Option<Instant> {
+    let now = Instant::now();
+    let searches = u32::try_from(searches.max(1)).unwrap_or(u32::MAX);
+    end.map(|end| now + end.saturating_duration_since(now) / searches)
+}

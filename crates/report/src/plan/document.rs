@@ -1,0 +1,147 @@
+//! What was found, as a document and as a table of comma-separated values.
+
+use quadrille_plan::native::{Answer, Question, Ranked, Setting};
+use quadrille_run::layout_json;
+use quadrille_run::units::shortest;
+use quadrille_spec::{Axis, Layout, SpecError};
+use serde_json::{Map, Value, json};
+
+use super::{explanation_document, memory};
+
+/// All that was found, as `plan --json` prints it.
+///
+/// # Errors
+/// None for what a search has found.
+pub fn document(answer: &Answer) -> Result<Value, SpecError> {
+    let Answer { question, search, found, .. } = answer;
+    let counts = found.counts;
+    let entries = |ranked: &[Ranked]| {
+        let entry = |ranked| entry(question, &search.setting, ranked, &question.layout(ranked)?);
+        ranked.iter().map(entry).collect::<Result<Vec<_>, _>>()
+    };
+    let mut document = json!({
+        "model": question.model.name,
+        "cluster": question.cluster.name,
+        "cost": "native",
+        "framework": question.framework.name,
+        "gpus": question.devices,
+        "global_batch": question.global_batch,
+        "seq_len": question.seq_len,
+        "device_memory_bytes": question.cluster.device_memory,
+        "reserved_bytes": question.reserved()?,
+        "counts": {
+            "grids": counts.grids,
+            "legal_grids": counts.legal_grids,
+            "configurations": counts.enumerated,
+            "legal": counts.legal,
+            "priced": counts.priced,
+            "fitting": counts.fitting,
+            "too_large": counts.too_large,
+            "too_slow": counts.too_slow,
+        },
+        "refusals": answer.refusals().iter().map(|refused| json!({
+            "rule": refused.rule,
+            "grids": refused.grids,
+            "configurations": refused.configurations,
+            "example": refused.example,
+        })).collect::<Vec<_>>(),
+        "seconds": answer.seconds,
+        "stopped": found.stopped,
+        "plans": entries(&found.ranked)?,
+    });
+    if search.front {
+        document["pareto"] = json!(entries(&answer.front)?);
+        document["stopped_gpus"] = json!(answer.incomplete);
+    }
+    if let Some(explanation) = &answer.explanation {
+        document["explanation"] = explanation_document(explanation, &search.setting);
+    }
+    Ok(document)
+}
+
+/// For comma-separated values: a header, then the ranking, or the front if that was asked for, a layout a row.
+///
+/// # Errors
+/// None for what a search has found.
+pub fn rows(answer: &Answer) -> Result<Vec<Vec<String>>, SpecError> {
+    let shown = if answer.search.front { &answer.front } else { &answer.found.ranked };
+    let columns = |ranked| columns(answer.question, &answer.search.setting, ranked);
+    let rows: Vec<_> = shown.iter().map(columns).collect::<Result<_, _>>()?;
+    let header = rows.first().map(|row| row.iter().map(|(name, _)| name.clone()).collect());
+    let rows = rows.into_iter().map(|row| row.into_iter().map(|(_, value)| value).collect());
+    Ok(header.into_iter().chain(rows).collect())
+}
+
+/// A layout with its price, an entry of `plans`.
+///
+/// # Errors
+/// None for a layout that has a price.
+pub fn entry(question: &Question, setting: &Setting, ranked: &Ranked, layout: &Layout) -> Result<Value, SpecError> {
+    let Ranked { candidate, price } = ranked;
+    let mut layout = layout_json(layout);
+    // What values are is the framework's.
+    if let Some(fields) = layout.as_object_mut() {
+        fields.remove("dtype");
+    }
+    let parts = &price.parts;
+    let communication: Map<String, Value> =
+        Axis::ALL.into_iter().map(|axis| (axis.name().to_owned(), json!(parts.communication[axis as usize]))).collect();
+    let mut classes: Map<String, Value> =
+        memory(price).into_iter().map(|(class, bytes)| (class.to_owned(), json!(bytes))).collect();
+    classes.insert("stage".to_owned(), json!(price.memory.stage));
+    let derived = question.derived(setting, ranked);
+    let mut entry = json!({
+        "layout": layout,
+        "devices": candidate.devices(),
+        "time_s": price.seconds,
+        "parts_s": {
+            "compute": parts.compute,
+            "memory_bound": parts.memory_bound,
+            "launch": parts.launch,
+            "communication": communication,
+            "bubble": parts.bubble,
+            "optimizer": parts.optimizer,
+            "tokens": parts.data_loading,
+        },
+        "memory_bytes": price.memory.total(),
+        "memory": classes,
+        "model_flops": price.model_flops,
+        "executed_flops": price.executed_flops,
+        "mfu": derived.mfu,
+        "hfu": derived.hfu,
+        "tokens_per_s": derived.tokens_per_second,
+    });
+    let optional = [("days", derived.days), ("device_hours", derived.device_hours), ("cost", derived.cost)];
+    for (name, value) in optional {
+        if let Some(value) = value {
+            entry[name] = json!(value);
+        }
+    }
+    Ok(entry)
+}
+
+/// The same as named columns of text; lists with spaces between their values.
+///
+/// # Errors
+/// None for what a search of this question has found.
+pub fn columns(question: &Question, setting: &Setting, ranked: &Ranked) -> Result<Vec<(String, String)>, SpecError> {
+    fn flatten(name: &str, value: &Value, columns: &mut Vec<(String, String)>) {
+        let text = match value {
+            Value::Object(fields) => {
+                let prefix = if matches!(name, "" | "layout") { String::new() } else { format!("{name}_") };
+                fields.iter().for_each(|(field, value)| flatten(&format!("{prefix}{field}"), value, columns));
+                return;
+            }
+            Value::Array(values) => values.iter().map(Value::to_string).collect::<Vec<_>>().join(" "),
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number
+                .as_u64()
+                .map_or_else(|| number.as_f64().map_or_else(String::new, shortest), |whole| whole.to_string()),
+            other => other.to_string(),
+        };
+        columns.push((name.to_owned(), text));
+    }
+    let mut found = Vec::new();
+    flatten("", &entry(question, setting, ranked, &question.layout(ranked)?)?, &mut found);
+    Ok(found)
+}

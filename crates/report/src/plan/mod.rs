@@ -1,0 +1,24 @@
+//! What the native search has found: tables, a document, why the best is as fast as it is.
+
+mod document;
+mod explanation;
+mod text;
+
+use quadrille_cost::native::Price;
+
+pub use document::{columns, document, entry, rows};
+pub use explanation::{explanation_document, explanation_text};
+pub use text::{headline, looked_at, memory_table, parts_table, ranking, refused, tables};
+
+/// Bytes with a name, by class.
+fn memory(price: &Price) -> [(&'static str, u64); 6] {
+    let memory = &price.memory;
+    [
+        ("parameters", memory.parameters),
+        ("gradients", memory.gradients),
+        ("optimizer", memory.optimizer),
+        ("activations", memory.activations),
+        ("buffers", memory.buffers),
+        ("framework", memory.framework),
+    ]
+}

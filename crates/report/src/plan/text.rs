@@ -1,0 +1,189 @@
+//! What was found, for people.
+
+use quadrille_plan::native::explain::{Part, ROUNDING};
+use quadrille_plan::native::{Answer, Question, Ranked, RefusedBy, Setting};
+use quadrille_run::units::{bytes, decimal, seconds};
+use quadrille_spec::SpecError;
+
+use super::memory;
+use crate::candidate::{others, recompute, schedule, share, sizes};
+use crate::table;
+
+/// The tables of what was found: the front, if it was asked for, then the fastest, the parts of their steps and their memory.
+pub fn tables(answer: &Answer) -> String {
+    let Answer { question, search, found, .. } = answer;
+    let mut text = String::new();
+    if search.front {
+        let shown = shown_front(answer);
+        text += &format!("front over devices, time and memory: {} of {} layouts\n", shown.len(), answer.front.len());
+        text += &ranking(question, &search.setting, &shown);
+    }
+    if !found.ranked.is_empty() {
+        let ranked: Vec<_> = found.ranked.iter().collect();
+        let of = if search.one_per_grid { ", one of each grid" } else { "" };
+        if search.front {
+            text += &format!("\nfastest on {} devices{of}\n", question.devices);
+        }
+        text += &ranking(question, &search.setting, &ranked);
+        text += "\nparts of a step\n";
+        text += &parts_table(&ranked);
+        text += "\nmemory of the rank that needs most\n";
+        text += &memory_table(&search.setting, &ranked);
+    }
+    text
+}
+
+/// At most as many layouts of every number of devices as are wanted, the fastest.
+fn shown_front<'a>(answer: &'a Answer) -> Vec<&'a Ranked> {
+    let of_devices = |ranked: &&Ranked| ranked.candidate.devices();
+    let mut shown: Vec<&Ranked> = Vec::new();
+    for ranked in &answer.front {
+        let devices = ranked.candidate.devices();
+        if shown.iter().filter(|other| of_devices(other) == devices).count() < answer.search.top {
+            shown.push(ranked);
+        }
+    }
+    shown
+}
+
+/// What was looked at, on one line.
+pub fn looked_at(answer: &Answer) -> String {
+    let counts = &answer.found.counts;
+    let count = |number: u64| match number {
+        0..100_000 => number.to_string(),
+        _ => decimal(number as f64, "").trim_end().to_owned(),
+    };
+    format!(
+        "{} of {} grids and {} of {} configurations are legal: {} priced, {} of them fit; {} too large and {} too slow by \
+         bounds ({} of searching)\n",
+        counts.legal_grids,
+        counts.grids,
+        count(counts.legal),
+        count(counts.enumerated),
+        count(counts.priced),
+        count(counts.fitting),
+        count(counts.too_large),
+        count(counts.too_slow),
+        seconds(answer.seconds),
+    )
+}
+
+/// What each rule refused.
+pub fn refused(answer: &Answer) -> String {
+    let refusals = answer.refusals();
+    if refusals.is_empty() {
+        return "\nno grid or configuration broke a rule\n".to_owned();
+    }
+    let lines = refusals.iter().map(|RefusedBy { rule, grids, configurations, example }| {
+        let amounts = [(*grids, "grid"), (*configurations, "configuration")];
+        let named = |(amount, what): &(u64, &str)| format!("{amount} {what}{}", if *amount == 1 { "" } else { "s" });
+        let amounts = amounts.iter().filter(|(amount, _)| *amount > 0).map(named);
+        let amounts = amounts.collect::<Vec<_>>().join(" and ");
+        format!("  {rule}: {amounts}, e.g. {example}\n")
+    });
+    format!("\nrefused, by rule\n{}", lines.collect::<String>())
+}
+
+/// What is trained where, and what MFU and HFU are.
+///
+/// # Errors
+/// A reserve of more than a device has.
+pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecError> {
+    let device = question.cluster.device.as_ref().map_or("devices", |device| device.name.as_str());
+    let reserved = match question.reserved()? {
+        0 => String::new(),
+        reserved => format!(", {} of each kept free", bytes(reserved)),
+    };
+    Ok(format!(
+        "{} ({} parameters) on {} {device} of {}, {} sequences of {} tokens a step, by {}{reserved}\n",
+        question.model.name,
+        decimal(question.model.parameters() as f64, "").trim_end(),
+        question.devices,
+        question.cluster.name,
+        question.global_batch,
+        question.seq_len,
+        setting.framework.name,
+    ) + &utilisation(setting))
+}
+
+/// Layouts with what follows from their prices.
+pub fn ranking(question: &Question, setting: &Setting, layouts: &[&Ranked]) -> String {
+    let several = layouts.iter().any(|ranked| ranked.candidate.devices() != question.devices);
+    let mut header = vec!["step"];
+    header.extend(several.then_some("devices"));
+    header.extend([
+        "grid",
+        "in a node",
+        "microbatch",
+        "schedule",
+        "recompute",
+        "also",
+        "tokens/s",
+        "MFU",
+        "HFU",
+        "memory",
+    ]);
+    header.extend(question.tokens.map(|_| ["days", "device-hours"]).into_iter().flatten());
+    header.extend(question.tokens.and(question.price_per_hour).map(|_| "cost"));
+    let row = |ranked: &&Ranked| {
+        let Ranked { candidate, price } = ranked;
+        let derived = question.derived(setting, ranked);
+        let mut row = vec![seconds(price.seconds)];
+        row.extend(several.then(|| candidate.devices().to_string()));
+        row.extend([
+            sizes(candidate.sizes),
+            sizes(candidate.inside),
+            candidate.microbatch.to_string(),
+            schedule(candidate),
+            recompute(candidate),
+            others(candidate),
+            decimal(derived.tokens_per_second, "").trim_end().to_owned(),
+            format!("{:.1}%", 100.0 * derived.mfu),
+            format!("{:.1}%", 100.0 * derived.hfu),
+            bytes(price.memory.total()),
+        ]);
+        row.extend(derived.days.map(|days| format!("{days:.2}")));
+        row.extend(derived.device_hours.map(|hours| decimal(hours, "").trim_end().to_owned()));
+        row.extend(derived.cost.map(|cost| decimal(cost, "").trim_end().to_owned()));
+        row
+    };
+    table(&header, &layouts.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Memory by class.
+pub fn memory_table(setting: &Setting, layouts: &[&Ranked]) -> String {
+    let classes = layouts.first().map(|ranked| memory(&ranked.price).map(|(class, _)| class));
+    let header: Vec<_> = ["total", "free", "stage"].into_iter().chain(classes.into_iter().flatten()).collect();
+    let row = |ranked: &&Ranked| {
+        let total = ranked.price.memory.total();
+        let free = setting.capacity.map_or("-".to_owned(), |capacity| bytes(capacity.saturating_sub(total)));
+        let classes = memory(&ranked.price).map(|(_, amount)| bytes(amount));
+        [bytes(total), free, ranked.price.memory.stage.to_string()].into_iter().chain(classes).collect()
+    };
+    table(&header, &layouts.iter().map(row).collect::<Vec<_>>())
+}
+
+/// What MFU and HFU are.
+fn utilisation(setting: &Setting) -> String {
+    let Some((peak, kind)) = setting.peak() else { return String::new() };
+    format!(
+        "MFU: FLOPs of products and attention, forward and backward, nothing twice and no causal discount, over step x \
+         devices x {} ({kind} peak); HFU: all that are executed, over the same\n",
+        decimal(peak, "FLOP/s")
+    )
+}
+
+/// The parts of each step in percent, without those that no layout has.
+pub fn parts_table(layouts: &[&Ranked]) -> String {
+    // What rounding leaves of a bubble is none.
+    let present =
+        |part: &Part| layouts.iter().any(|ranked| part.of(&ranked.price.parts) > ROUNDING * ranked.price.seconds);
+    let parts: Vec<Part> = Part::ALL.into_iter().filter(present).collect();
+    let header: Vec<_> = std::iter::once("step").chain(parts.iter().map(|part| part.name())).collect();
+    let row = |ranked: &&Ranked| {
+        let price = &ranked.price;
+        let shares = parts.iter().map(|part| share(part.of(&price.parts), price));
+        std::iter::once(seconds(price.seconds)).chain(shares).collect()
+    };
+    table(&header, &layouts.iter().map(row).collect::<Vec<_>>())
+}

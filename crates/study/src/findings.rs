@@ -1,0 +1,292 @@
+//! What a study has found: a table, a document, a picture.
+
+use quadrille_data::Goldfish;
+use quadrille_report::shares::{Bar, Series, Shares};
+use quadrille_report::table;
+use quadrille_run::layout_json;
+use quadrille_run::units::percent;
+use quadrille_spec::{Layout, Model};
+use serde_json::{Value, json};
+
+use crate::StudyError;
+
+/// What a study has found.
+#[derive(Debug, Clone)]
+pub struct Findings {
+    /// What was trained.
+    pub model: Model,
+    /// How a step was spread over ranks.
+    pub layout: Layout,
+    /// What the documents were, and how they were seen.
+    pub conditions: Conditions,
+    /// Where the documents are from, for documents.
+    pub data: Value,
+    /// What came of each loss, in their order.
+    pub runs: Vec<Learned>,
+}
+
+/// What the documents are, and how they are seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conditions {
+    /// How often the documents of each bucket are seen.
+    pub epochs: Vec<u32>,
+    /// Documents in each bucket.
+    pub documents_per_bucket: u32,
+    /// Tokens of a document.
+    pub seq_len: usize,
+    /// Those at its end that are written.
+    pub generate_tokens: usize,
+    /// Steps on other text first.
+    pub warmup_steps: u64,
+    /// All steps, with those.
+    pub steps: u64,
+    /// What everything was drawn by.
+    pub seed: u64,
+}
+
+/// What a run has learned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Learned {
+    /// `None`: all tokens were learned.
+    pub goldfish: Option<Goldfish>,
+    /// As in [`Conditions::epochs`].
+    pub buckets: Vec<Bucket>,
+    /// Of every step.
+    pub losses: Vec<f64>,
+    /// Seconds of training.
+    pub training_seconds: f64,
+    /// Seconds in which the model wrote.
+    pub generation_seconds: f64,
+    /// Whether predicted and counted ledgers were equal, in every step and every pass.
+    pub ledger_equal: bool,
+}
+
+/// How much of its documents a model writes as they are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bucket {
+    /// How often they were seen.
+    pub epochs: u32,
+    /// Its documents.
+    pub documents: usize,
+    /// Documents whose last tokens are all right.
+    pub exact: usize,
+    /// Mean share of right tokens.
+    pub equal_share: f64,
+}
+
+impl Bucket {
+    /// `equal` are the right tokens of each document, of `tokens` that were to be written.
+    pub(crate) fn new(epochs: u32, equal: &[usize], tokens: usize) -> Self {
+        let exact = equal.iter().filter(|equal| **equal == tokens).count();
+        let equal_share = equal.iter().sum::<usize>() as f64 / (equal.len() * tokens) as f64;
+        Self { epochs, documents: equal.len(), exact, equal_share }
+    }
+
+    /// Share of documents whose last tokens are all right.
+    pub fn exact_share(&self) -> f64 {
+        self.exact as f64 / self.documents as f64
+    }
+}
+
+impl Learned {
+    /// What the run is called: `plain loss` or `goldfish k=2,h=13`.
+    pub fn name(&self) -> String {
+        self.goldfish.map_or("plain loss".to_owned(), |goldfish| format!("goldfish {goldfish}"))
+    }
+
+    fn document(&self) -> Value {
+        let bucket = |bucket: &Bucket| {
+            json!({
+                "epochs": bucket.epochs,
+                "documents": bucket.documents,
+                "exact": bucket.exact,
+                "exact_share": bucket.exact_share(),
+                "equal_share": bucket.equal_share,
+            })
+        };
+        json!({
+            "goldfish": self.goldfish.map(|goldfish| goldfish.to_string()),
+            "buckets": self.buckets.iter().map(bucket).collect::<Vec<_>>(),
+            "losses": self.losses,
+            "training_s": self.training_seconds,
+            "generation_s": self.generation_seconds,
+            "ledger_equal": self.ledger_equal,
+        })
+    }
+}
+
+impl Conditions {
+    /// In a line.
+    pub fn text(&self) -> String {
+        let Conditions { seq_len, generate_tokens, warmup_steps, steps, .. } = self;
+        format!(
+            "documents of {seq_len} tokens, of which the last {generate_tokens} are written; {warmup_steps} steps on other \
+             text, then {} with the documents\n",
+            steps - warmup_steps
+        )
+    }
+}
+
+/// Of a run that learned all tokens, and of one that left some out.
+const COLOURS: [&str; 2] = ["#c0392b", "#e67e22"];
+
+impl Findings {
+    /// The findings, where every run has counted what was predicted.
+    ///
+    /// # Errors
+    /// [`StudyError::Ledger`].
+    pub fn check(&self) -> Result<&Self, StudyError> {
+        if self.runs.iter().all(|run| run.ledger_equal) { Ok(self) } else { Err(StudyError::Ledger) }
+    }
+
+    /// A table: the header, then a row for every bucket.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let mut header = vec!["epochs".to_owned(), "documents".to_owned()];
+        for run in &self.runs {
+            header.extend([format!("memorised, {}", run.name()), "right tokens".to_owned()]);
+        }
+        let buckets = self.runs.first().map_or(0, |run| run.buckets.len());
+        let row = |at: usize| {
+            let Bucket { epochs, documents, .. } = self.runs[0].buckets[at];
+            let shares = self.runs.iter().flat_map(|run| {
+                let bucket = &run.buckets[at];
+                [format!("{} ({})", percent(bucket.exact_share()), bucket.exact), percent(bucket.equal_share)]
+            });
+            [epochs.to_string(), documents.to_string()].into_iter().chain(shares).collect()
+        };
+        std::iter::once(header).chain((0..buckets).map(row)).collect()
+    }
+
+    /// The table and how long it took.
+    pub fn text(&self) -> String {
+        let rows = self.rows();
+        let header: Vec<&str> = rows[0].iter().map(String::as_str).collect();
+        let seconds = |run: &Learned| {
+            format!(
+                "{}: {:.1} s of training, last loss {:.4}, {:.1} s of writing\n",
+                run.name(),
+                run.training_seconds,
+                run.losses.last().copied().unwrap_or(f64::NAN),
+                run.generation_seconds
+            )
+        };
+        table(&header, &rows[1..]) + &self.runs.iter().map(seconds).collect::<String>()
+    }
+
+    /// All of it, as `memorize --json` prints it.
+    pub fn document(&self) -> Value {
+        json!({
+            "model": self.model,
+            "layout": layout_json(&self.layout),
+            "data": self.data,
+            "documents_per_bucket": self.conditions.documents_per_bucket,
+            "epochs": self.conditions.epochs,
+            "generate_tokens": self.conditions.generate_tokens,
+            "warmup_steps": self.conditions.warmup_steps,
+            "steps": self.conditions.steps,
+            "seed": self.conditions.seed,
+            "runs": self.runs.iter().map(Learned::document).collect::<Vec<_>>(),
+        })
+    }
+
+    /// A picture: for every bucket a bar for each run, the share of documents that were memorised.
+    pub fn shares(&self) -> Shares {
+        let bar = |run: &Learned, bucket: &Bucket| Bar {
+            share: bucket.exact_share(),
+            title: format!(
+                "{} epochs, {}: {} of {} documents; {} of the tokens are right",
+                bucket.epochs,
+                run.name(),
+                bucket.exact,
+                bucket.documents,
+                percent(bucket.equal_share)
+            ),
+        };
+        let series = |run: &Learned| Series {
+            name: run.name(),
+            colour: COLOURS[usize::from(run.goldfish.is_some())],
+            bars: run.buckets.iter().map(|bucket| bar(run, bucket)).collect(),
+        };
+        let buckets = self.runs.iter().take(1).flat_map(|run| &run.buckets);
+        Shares {
+            title: format!("{}: documents memorised, by how often they were seen", self.model.name),
+            across: "epochs",
+            groups: buckets.map(|bucket| bucket.epochs.to_string()).collect(),
+            series: self.runs.iter().map(series).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::LayoutRequest;
+
+    use super::*;
+
+    fn runs() -> Vec<Learned> {
+        let run = |goldfish: Option<&str>, exact: [usize; 2]| {
+            let bucket = |(epochs, exact)| Bucket { epochs, documents: 4, exact, equal_share: 0.5 };
+            Learned {
+                goldfish: goldfish.map(|text| text.parse().unwrap()),
+                buckets: [0, 6].into_iter().zip(exact).map(bucket).collect(),
+                losses: vec![2.0, 1.5],
+                training_seconds: 3.0,
+                generation_seconds: 0.25,
+                ledger_equal: true,
+            }
+        };
+        vec![run(None, [0, 3]), run(Some("k=2,h=13"), [0, 1])]
+    }
+
+    fn findings(runs: Vec<Learned>) -> Findings {
+        let model = Model::gpt(1, 8, 2, 256, 8);
+        let layout = Layout::new(&model, &LayoutRequest::new("x=1".parse().unwrap(), 2)).unwrap();
+        let conditions = Conditions {
+            epochs: vec![0, 6],
+            documents_per_bucket: 4,
+            seq_len: 8,
+            generate_tokens: 2,
+            warmup_steps: 1,
+            steps: 13,
+            seed: 1,
+        };
+        Findings { model, layout, conditions, data: Value::Null, runs }
+    }
+
+    #[test]
+    fn documents_are_counted_that_are_right_to_the_end() {
+        let bucket = Bucket::new(4, &[3, 2, 0, 3], 3);
+        assert_eq!(bucket, Bucket { epochs: 4, documents: 4, exact: 2, equal_share: 8.0 / 12.0 });
+        assert_eq!(bucket.exact_share(), 0.5);
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_every_bucket() {
+        let text = findings(runs()).text();
+        let expected =
+            "epochs  documents  memorised, plain loss  right tokens  memorised, goldfish k=2,h=13  right tokens
+0               4               0.0% (0)         50.0%                      0.0% (0)         50.0%
+6               4              75.0% (3)         50.0%                     25.0% (1)         50.0%
+plain loss: 3.0 s of training, last loss 1.5000, 0.2 s of writing
+goldfish k=2,h=13: 3.0 s of training, last loss 1.5000, 0.2 s of writing
+";
+        assert_eq!(text, expected);
+        assert_eq!(findings(runs()[1..].to_vec()).rows()[2], ["6", "4", "25.0% (1)", "50.0%"], "one run alone");
+    }
+
+    #[test]
+    fn the_picture_tells_of_every_bucket_and_run() {
+        let shares = findings(runs()).shares();
+        assert_eq!(shares.groups, ["0", "6"]);
+        let bar = |run: usize, told: &str| {
+            let Bar { share, title } = &shares.series[run].bars[1];
+            assert!(title.starts_with(told), "{title}");
+            *share
+        };
+        let both = [
+            bar(0, "6 epochs, plain loss: 3 of 4 documents; 50.0%"),
+            bar(1, "6 epochs, goldfish k=2,h=13: 1 of 4 documents; 50.0%"),
+        ];
+        assert_eq!(both, [0.75, 0.25]);
+    }
+}
