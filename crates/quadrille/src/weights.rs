@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use quadrille_checkpoint::Checkpoint;
 use quadrille_engine::{ForwardOptions, Weights};
-use quadrille_spec::{Collectives, ElementType, Layout, Model};
+use quadrille_spec::{Collectives, ElementType, Layout, Model, RealType};
 
 use crate::arguments::RunArguments;
 use crate::failure::Failure;
@@ -61,7 +61,8 @@ impl Opened {
     pub fn new(arguments: &WeightsArguments, launch: &Launch) -> Result<Self, Failure> {
         let checkpoint = Checkpoint::find(&arguments.from).map_err(|error| Failure::Usage(error.into()))?;
         let about = checkpoint.about();
-        let defaults = launch.defaults(&Defaults { ranks: 1, dtype: about.dtype, per_node: None, batch: None })?;
+        let defaults =
+            launch.defaults(&Defaults { ranks: 1, dtype: about.dtype.into(), per_node: None, batch: None })?;
         let mut typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
         typed.request.seq_len = typed.request.seq_len.or(Some(about.layout.seq_len));
         let layout = settings::resolve(&typed, &about.model)?;
@@ -75,7 +76,7 @@ impl Opened {
             collectives: launch.collectives(&run, &typed.cluster),
             world: launch.world.clone(),
         };
-        let rounds = about.dtype == ElementType::F64 && layout.dtype == ElementType::F32;
+        let rounds = about.dtype == RealType::F64 && layout.dtype.real() == RealType::F32;
         let checkpoint = Arc::new(if rounds { checkpoint.rounding() } else { checkpoint });
         Ok(Self { checkpoint, layout, options })
     }

@@ -118,7 +118,7 @@ fn about(
     About {
         model: program.model.clone(),
         layout: program.layout.clone(),
-        dtype: program.layout.dtype,
+        dtype: program.layout.dtype.real(),
         step: 0,
         samples: 0,
         tokens: 0,

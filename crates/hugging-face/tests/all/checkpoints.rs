@@ -25,7 +25,7 @@ fn every_folder_comes_back_bit_by_bit_by_way_of_a_checkpoint() {
         let done = imported(&fixture(name), &checkpoints).unwrap();
         let checkpoint = Checkpoint::find(&checkpoints).unwrap();
         assert_eq!((checkpoint.path(), checkpoint.about().step), (done.checkpoint.as_path(), 0), "{name}");
-        assert!(!checkpoint.has(Quantity::FirstMoment) && checkpoint.about().dtype == ElementType::F32);
+        assert!(!checkpoint.has(Quantity::FirstMoment) && checkpoint.about().dtype == RealType::F32);
         let parameters: usize = checkpoint.tensors().iter().map(|shape| shape.rows * shape.cols).sum();
         assert_eq!(parameters as u64, done.parameters, "{name}");
         let (exported, notes) = export(checkpoint, &model, ExportOptions::default()).unwrap();

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, value_parser};
 use quadrille_checkpoint::{Checkpoint, CheckpointError};
-use quadrille_spec::ElementType;
+use quadrille_spec::RealType;
 
 use crate::failure::Failure;
 
@@ -76,7 +76,7 @@ pub struct MergeArguments {
     pub out: PathBuf,
     /// Type of the written numbers, f32 or f64; f32 rounds what is f64 [default: as they are]
     #[arg(long, value_name = "TYPE")]
-    pub dtype: Option<ElementType>,
+    pub dtype: Option<RealType>,
     /// Leave out the optimizer's moments: a third of the size, and no run goes on from it
     #[arg(long)]
     pub weights_only: bool,

@@ -10,7 +10,7 @@ use quadrille_checkpoint::Checkpoint;
 use quadrille_engine::Hyper;
 use quadrille_report::summary::summary;
 use quadrille_run::{CollectivesSpec, Host, RunSpec, Signals};
-use quadrille_spec::ElementType;
+use quadrille_spec::RealType;
 use quadrille_study::{Findings, Prepared, StudySpec};
 
 use self::arguments::MemorizeArguments;
@@ -62,13 +62,13 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
         }
         None => settings(&arguments.model, "gpt-demo", rate(StudySpec::RATE))?,
     };
-    let dtype = from.as_ref().map_or(ElementType::F32, |checkpoint| checkpoint.about().dtype);
+    let dtype = from.as_ref().map_or(RealType::F32, |checkpoint| checkpoint.about().dtype);
     let batch = Some([GLOBAL_BATCH, settings.model.seq_len]);
-    let defaults = launch.defaults(&Defaults { ranks: 1, dtype, per_node: None, batch })?;
+    let defaults = launch.defaults(&Defaults { ranks: 1, dtype: dtype.into(), per_node: None, batch })?;
     let typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
     let layout = settings::resolve(&typed, &settings.model)?;
     launch.check_ranks(layout.grid.ranks())?;
-    if dtype == ElementType::F64 && layout.dtype == ElementType::F32 {
+    if dtype == RealType::F64 && layout.dtype.real() == RealType::F32 {
         return Err(Failure::usage(
             "--from holds f64 and --dtype is f32; leave it out, or round it once with checkpoint merge --dtype f32",
         ));

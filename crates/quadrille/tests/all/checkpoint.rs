@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
-use quadrille_spec::{ElementType, Layout, LayoutRequest, Model};
+use quadrille_spec::{Layout, LayoutRequest, Model, RealType};
 use serde_json::{Value, json};
 
 use crate::common::{json as document, run};
@@ -27,7 +27,7 @@ fn write(folder: &Path, step: u64) {
     let model = Model::gpt(2, 24, 3, 17, 12);
     let layout = Layout::new(&model, &LayoutRequest::new("x=3,data=2".parse().unwrap(), 8)).unwrap();
     let (hyper, data, run) = (json!({"learning_rate": 0.003}), json!({"path": "text"}), Value::Null);
-    let (samples, tokens, dtype) = (8 * step, 96 * step, ElementType::F64);
+    let (samples, tokens, dtype) = (8 * step, 96 * step, RealType::F64);
     let about = About { model, layout, dtype, step, samples, tokens, seed: 5, hyper, data, run, hugging_face: None };
     for (rank, quantities) in [(0, &Quantity::ALL[..1]), (4, &Quantity::ALL[1..])] {
         let parts = quantities.iter().flat_map(|quantity| shapes().into_iter().map(move |shape| (*quantity, shape)));
