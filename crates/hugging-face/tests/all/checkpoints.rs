@@ -8,7 +8,7 @@ use quadrille_checkpoint::{About, Checkpoint, Draft, Quantity, TensorShape, Tile
 use quadrille_hugging_face::{
     ExportOptions, Family, HuggingFaceError, Imported, Source, StoredType, export, import, tensors,
 };
-use quadrille_spec::{Activation, ElementType, Grid, Layout, LayoutRequest, Model, Norm, Positions};
+use quadrille_spec::{Activation, Grid, Layout, LayoutRequest, Model, Norm, Positions, RealType};
 use serde_json::{Value, json};
 
 use crate::common::{FOLDERS, config, fixture, folder, raw};
