@@ -105,3 +105,40 @@ fn bring<S: Stored>(
         },
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matmul::matmul;
+    use half::{bf16, f16};
+
+    /// Small integers, whose sums are exact in any order.
+    fn integers<S: Stored<Real = f32>>(len: usize) -> Vec<S> {
+        (0..len).map(|i| S::rounded((i * i % 11) as f32 - 5.0)).collect()
+    }
+
+    fn check<S: Stored<Real = f32>>(shape: ProductShape, accumulate: bool) {
+        let ProductShape { m, n, k, .. } = shape;
+        let (a, b, mut c) = (integers::<S>(m * k), integers::<S>(k * n), integers::<S>(m * n));
+        let (mut expected, mut other) = (c.iter().map(|c| c.widen()).collect::<Vec<_>>(), c.clone());
+        widened_product(&Pool::new(2), shape, &a, &b, &mut c, accumulate);
+        let widen = |x: &[S]| x.iter().map(|x| x.widen()).collect::<Vec<_>>();
+        matmul(&Pool::new(1), shape, &widen(&a), &widen(&b), &mut expected, accumulate);
+        assert_eq!(c, expected.into_iter().map(S::rounded).collect::<Vec<_>>(), "{} {shape:?}", S::NAME);
+        matmul(&Pool::new(3), shape, &a, &b, &mut other, accumulate);
+        assert_eq!(c, other, "{} {shape:?}", S::NAME);
+    }
+
+    #[test]
+    fn without_instructions_for_it_the_product_is_the_same() {
+        let sizes = [(0, 3, 2), (3, 2, 0), (1, 1, 1), (5, 70, 33), (513, 65, 17), (40, 1100, 9), (65, 66, 1025)];
+        for (m, n, k) in sizes {
+            for stored in Transpose::ALL {
+                for accumulate in [false, true] {
+                    check::<bf16>(ProductShape { stored, m, n, k }, accumulate);
+                    check::<f16>(ProductShape { stored, m, n, k }, accumulate);
+                }
+            }
+        }
+    }
+}
