@@ -1,7 +1,7 @@
 //! The best grid of a number of ranks, by the prices of programs.
 
 use quadrille_cost::native::{Bounds, Framework, Price, PriceError, Problem};
-use quadrille_spec::{Cluster, ElementType, Layout, LayoutRequest, LegalGrids, Model, SpecError};
+use quadrille_spec::{Cluster, Layout, LayoutRequest, LegalGrids, Model, SpecError};
 use rayon::prelude::*;
 
 /// So many grids at a time are priced by their programs, those first that may be fastest.
@@ -12,7 +12,7 @@ const PRICED: usize = 16;
 /// device of the cluster. Grids are priced by their programs until no other can be faster by its bound.
 ///
 /// `template` holds all else that a layout needs; of its grid only the order of the axes counts, and without `per_node`
-/// nodes are as large as the cluster's. Steps are priced in f32, whatever the template's type.
+/// nodes are as large as the cluster's.
 ///
 /// # Errors
 /// A fault that does not depend on the grid; no legal grid, or none that fits or can be priced.
@@ -22,10 +22,10 @@ pub fn best(
     ranks: usize,
     template: &LayoutRequest,
 ) -> Result<(Layout, Price), PriceError> {
-    let priced = LayoutRequest { dtype: ElementType::F32, ..template.clone() };
-    let legal = LegalGrids::new(model, cluster, ranks, &priced)?.legal;
+    let legal = LegalGrids::new(model, cluster, ranks, template)?.legal;
     let seq_len = template.seq_len.unwrap_or(model.seq_len);
-    let problem = Problem::new(model, cluster, Framework::QUADRILLE, template.global_batch, seq_len)?;
+    let framework = legal.first().map_or(Framework::QUADRILLE, |layout| Framework::QUADRILLE.in_types_of(layout));
+    let problem = Problem::new(model, cluster, framework, template.global_batch, seq_len)?;
     problem.check_devices(ranks)?;
     let open = bounded(&problem, legal)?;
     let (mut found, mut smallest, mut refused) = (Vec::new(), None, None);
@@ -43,15 +43,15 @@ pub fn best(
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        smallest = prices.iter().map(|one| needed(one, template)).chain(smallest).min();
-        let fits = |one: &(Layout, Price)| cluster.device_memory.is_none_or(|memory| needed(one, template) <= memory);
+        smallest = prices.iter().map(|one| one.1.memory.total()).chain(smallest).min();
+        let fits = |one: &(Layout, Price)| cluster.device_memory.is_none_or(|memory| one.1.memory.total() <= memory);
         found.extend(prices.into_iter().filter(fits));
     }
     let key = |one: &(Layout, Price)| {
-        ((one.1.seconds as f32).to_bits(), needed(one, template), LegalGrids::tensor_parallelism(&one.0))
+        ((one.1.seconds as f32).to_bits(), one.1.memory.total(), LegalGrids::tensor_parallelism(&one.0))
     };
     if let Some((layout, price)) = found.into_iter().min_by_key(key) {
-        return Ok((Layout { dtype: template.dtype, ..layout }, price));
+        return Ok((layout, price));
     }
     let (None, Some(error)) = (smallest, refused) else {
         let least = smallest.unwrap_or(0);
@@ -61,11 +61,6 @@ pub fn best(
         return Err(SpecError::invalid("device_memory", memory, rule, remedy).into());
     };
     Err(error)
-}
-
-/// Bytes of a layout of the template's type: all that a rank allocates is of it.
-fn needed((_, price): &(Layout, Price), template: &LayoutRequest) -> u64 {
-    price.memory.total() / ElementType::F32.bytes() * template.dtype.bytes()
 }
 
 /// The layouts with lower bounds of their seconds, those first that may be fastest. What bounds do not know, uneven pieces

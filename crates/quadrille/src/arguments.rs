@@ -7,7 +7,6 @@ use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
 use quadrille_papers::reproduce::PARTS;
 use quadrille_run::RunSpec;
 use quadrille_spec::{Axis, Collectives, ElementType};
-use serde::Serialize;
 
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
@@ -189,7 +188,7 @@ pub struct VerifyArguments {
 pub struct ExplainArguments {
     #[command(flatten)]
     pub model: ModelArguments,
-    /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
+    /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// The step program: operations, shapes, shardings, collectives, memory; wide, best seen with `| less -S`
@@ -249,18 +248,6 @@ pub enum Cost {
     Atp,
 }
 
-/// Element types that only prices know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PricedType {
-    /// 2 bytes, as in the paper.
-    Bf16,
-    /// 4 bytes.
-    F32,
-    /// 8 bytes.
-    F64,
-}
-
 #[derive(Debug, Args)]
 #[command(
     allow_negative_numbers = true,
@@ -283,9 +270,10 @@ pub struct PlanArguments {
     /// GPUs of a fast domain, e.g. --nvs 8 [default: the cluster's own]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
     pub nvs: Option<u32>,
-    /// Type of the values that are sent, with --cost axonn [default: bf16]
-    #[arg(long, value_enum, value_name = "TYPE")]
-    pub dtype: Option<PricedType>,
+    /// Type of the values: f32, f64, bf16 or f16 with --framework quadrille [default: f32]; of those that are sent with --cost
+    /// axonn or atp [default: bf16]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
     /// How many of the best to show
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
     pub top: u32,
@@ -364,7 +352,7 @@ pub enum Bench {
 pub struct BenchStepArguments {
     #[command(flatten)]
     pub model: ModelArguments,
-    /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
+    /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// Measured steps, after one that warms up; the median counts

@@ -14,6 +14,7 @@ use crate::arguments::ExplainArguments;
 use crate::failure::Failure;
 use crate::output::{bytes, decimal, print_json, print_text, table};
 use crate::plan::native::priced;
+use crate::plan::native::question::framework;
 use crate::{paths, settings, timeline};
 
 /// Prints the summary, the program, the ledger, as asked.
@@ -21,15 +22,12 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     if arguments.price.price {
         return priced::run(arguments);
     }
-    let framework = Framework::by_name(arguments.price.framework.as_deref().unwrap_or(Framework::QUADRILLE.name))?;
-    if !framework.is_own() && arguments.dtype.is_some() {
-        let rule = "the framework says what values are; leave it out, or leave --framework out";
-        return Err(Failure::usage(format!("--dtype: {rule}")));
-    }
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
     let usual = &settings::Defaults::USUAL;
     let typed = settings::typed(&arguments.layout, arguments.dtype, usual)?;
     let layout = settings::resolve(&typed, &settings.model)?;
+    let name = arguments.price.framework.as_deref().or(Some(Framework::QUADRILLE.name));
+    let framework = framework(name, arguments.dtype, &typed.said)?.in_types_of(&layout);
     let program = framework.program(&settings.model, &layout)?;
     let grid = &layout.grid;
     let ranks = grid.ranks();

@@ -70,8 +70,8 @@ impl MachineArguments {
             let network = RingNetwork::new(cluster, layout, self.latency()?)?;
             simulate(program, &UniformMachine { rates: self.rates(cluster)?, network })
         } else {
-            framework.check_type(layout.dtype)?;
-            let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
+            let problem =
+                Problem::new(model, cluster, framework.in_types_of(layout), layout.global_batch, layout.seq_len)?;
             problem.check_placed(layout)?;
             simulate(program, &NativeMachine::new(&problem, layout))
         };

@@ -20,7 +20,8 @@ pub struct WeightsArguments {
     /// A checkpoint, a folder of checkpoints or a run's folder: of several the newest
     #[arg(long, value_name = "DIR")]
     pub from: PathBuf,
-    /// Type of parameters and activations: f32 or f64; f32 rounds a checkpoint in f64 [default: the checkpoint's]
+    /// Type of the values: f32, f64, bf16 or f16; what the checkpoint holds in more digits is rounded [default: the
+    /// checkpoint's]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     #[command(flatten, next_help_heading = "Layout")]

@@ -1,12 +1,17 @@
 //! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
 
-use quadrille_spec::{ElementType, SpecError};
+use quadrille_spec::{ElementType, Layout, SpecError, Zero};
+use quadrille_step::Formats;
 
 /// What a framework does the same way in every layout.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Framework {
     /// What it is called in reports and by flags.
     pub name: &'static str,
+    /// Type of the values.
+    pub dtype: ElementType,
+    /// Type of the gradients of weights.
+    pub gradients: ElementType,
     /// Bytes that a parameter takes.
     pub states: StateBytes,
     /// Bytes of an activation and of what is sent of it; also of the operands of products.
@@ -58,7 +63,7 @@ pub struct Framework {
     pub allocator_factor: f64,
 }
 
-/// Bytes per parameter.
+/// Bytes per parameter: of a matrix or a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateBytes {
     /// The weight that the rank stores.
@@ -71,6 +76,19 @@ pub struct StateBytes {
     pub gathered_weight: u64,
     /// What is sent of a gradient.
     pub sent_gradient: u64,
+}
+
+impl StateBytes {
+    /// Bytes that a rank holds of an element at least, where so many ranks hold the same; under ZeRO-2 they share the
+    /// gradients of which `shares_gradient` says so.
+    pub fn held(&self, zero: Zero, replicas: f64, shares_gradient: bool) -> f64 {
+        let [weight, gradient, optimizer] = [self.weight, self.gradient, self.optimizer].map(|bytes| bytes as f64);
+        match zero {
+            Zero::Off => weight + gradient + optimizer,
+            Zero::Gradients if shares_gradient => weight + (gradient + optimizer) / replicas,
+            Zero::Optimizer | Zero::Gradients => weight + gradient + optimizer / replicas,
+        }
+    }
 }
 
 /// What is a sequence of a tensor library's kernels, each of which reads and writes whole tensors; f32 between them in
@@ -124,9 +142,11 @@ const EAGER_HOST_SECONDS: f64 = 61.5e-6;
 const CONTEXT_BYTES: u64 = 1_500_000_000;
 
 impl Framework {
-    /// This program's engine in f32: weights and gradients of 4 bytes, two moments.
+    /// This program's engine in f32: weights and gradients of 4 bytes, two moments. In other types: [`Framework::own`].
     pub const QUADRILLE: Self = Self {
         name: "quadrille",
+        dtype: ElementType::F32,
+        gradients: ElementType::F32,
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 4, sent_gradient: 4 },
         activation_bytes: 4,
         logit_bytes: 4,
@@ -157,6 +177,8 @@ impl Framework {
     /// again. The loss holds the logits in 16 bits and in f32.
     pub const MEGATRON: Self = Self {
         name: "megatron",
+        dtype: ElementType::Bf16,
+        gradients: ElementType::F32,
         states: StateBytes { weight: 2, gradient: 4, optimizer: 12, gathered_weight: 2, sent_gradient: 4 },
         activation_bytes: 2,
         logit_bytes: 4,
@@ -205,21 +227,45 @@ impl Framework {
         self.name == Self::QUADRILLE.name
     }
 
-    /// Refuses a layout's type in which steps of this program's engine have no price: the rates of devices are those of f32.
-    /// What values are in other frameworks, they say themselves.
-    ///
-    /// # Errors
-    /// Of this program's engine any type but f32.
-    pub fn check_type(&self, dtype: ElementType) -> Result<(), SpecError> {
-        match self.is_own() && dtype != ElementType::F32 {
-            true => Err(SpecError::invalid(
-                "dtype",
-                dtype,
-                "the native model prices this program's steps in f32",
-                "use f32",
-            )),
-            false => Ok(()),
+    /// This program's engine with values of type `dtype` and gradients of weights of type `gradients`.
+    pub fn own(dtype: ElementType, gradients: ElementType) -> Self {
+        let formats = Formats::of(dtype, gradients);
+        Self {
+            dtype,
+            gradients,
+            states: StateBytes {
+                weight: formats.weights,
+                gradient: formats.gradients,
+                optimizer: formats.masters + formats.moments,
+                gathered_weight: formats.gathered,
+                sent_gradient: formats.sent,
+            },
+            activation_bytes: formats.values,
+            logit_bytes: formats.logits,
+            loss_bytes: formats.logits,
+            ..Self::QUADRILLE
         }
+    }
+
+    /// Bytes of a vector's element: this program's engine stores vectors as it computes them, others as matrices.
+    pub fn vector_states(&self) -> StateBytes {
+        if !self.is_own() {
+            return self.states;
+        }
+        let formats = Formats::of(self.dtype, self.gradients);
+        StateBytes {
+            weight: formats.vectors,
+            gradient: formats.vector_gradients,
+            optimizer: formats.moments,
+            sent_gradient: formats.sent_vectors,
+            ..self.states
+        }
+    }
+
+    /// The same where this program's engine runs a layout, in the layout's types. What numbers are in other frameworks, they
+    /// say themselves.
+    pub fn in_types_of(self, layout: &Layout) -> Self {
+        if self.is_own() { Self::own(layout.dtype, layout.gradients) } else { self }
     }
 
     /// The framework of that name.

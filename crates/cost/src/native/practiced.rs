@@ -53,7 +53,11 @@ impl Framework {
     /// The layout as its program has it, and what it does in it.
     fn runs(&self, model: &Model, layout: &Layout) -> (Layout, Practice) {
         match self.is_own() {
-            true => (layout.clone(), Practice::of(layout)),
+            true => {
+                let layout = Layout { dtype: self.dtype, gradients: self.gradients, ..layout.clone() };
+                let practice = Practice::of(&layout);
+                (layout, practice)
+            }
             false => (self.layout(layout), self.practice(model, layout)),
         }
     }

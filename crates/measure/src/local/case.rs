@@ -32,10 +32,10 @@ pub struct Predictable {
 }
 
 impl LocalCase {
-    /// Prices the layouts, all of one batch and in f32.
+    /// Prices the layouts, all of one batch and in the same types.
     ///
     /// # Errors
-    /// Too few steps, no layouts, another type than f32; a cluster for which nothing can be priced.
+    /// Too few steps, no layouts; a cluster for which nothing can be priced.
     pub fn new(
         model: Model,
         cluster: Cluster,
@@ -44,8 +44,8 @@ impl LocalCase {
     ) -> Result<Self, MeasureError> {
         check_steps(options.steps)?;
         let Some(first) = layouts.first() else { return Err(MeasureError::TooFew { predicted: 0, refused: None }) };
-        layouts.iter().try_for_each(|layout| Framework::QUADRILLE.check_type(layout.dtype))?;
-        let problem = Problem::new(&model, &cluster, Framework::QUADRILLE, first.global_batch, first.seq_len)?;
+        let problem =
+            Problem::new(&model, &cluster, Framework::QUADRILLE.in_types_of(first), first.global_batch, first.seq_len)?;
         let predict = |layout: Layout| {
             let predicted = problem.price_layout(&layout).map(|price| Predicted::from(&price));
             Predictable { layout, predicted }

@@ -13,12 +13,8 @@ pub(super) fn state_bytes(
 ) -> u64 {
     let parameters = model.parameters() as f64 / (x * y * z * pipe) as f64;
     let replicas = (context * data) as f64;
-    let states = framework.states;
-    let [weight, gradient, optimizer] = [states.weight, states.gradient, states.optimizer].map(|bytes| bytes as f64);
-    let bytes = match zero {
-        Zero::Off => weight + gradient + optimizer,
-        Zero::Optimizer => weight + gradient + optimizer / replicas,
-        Zero::Gradients => weight + (gradient + optimizer) / replicas,
-    };
+    // Whichever of the parameters are vectors.
+    let bytes = [framework.states, framework.vector_states()].map(|states| states.held(zero, replicas, true));
+    let bytes = bytes[0].min(bytes[1]);
     (parameters * bytes) as u64 + framework.reserved_bytes
 }

@@ -59,7 +59,8 @@ fn text(program: &StepProgram, measured: &MeasuredStep) -> String {
             "library",
             format!(
                 "{:.1} GFLOP/s on {m}x{n}x{k} {} with {threads} threads ({before:.1} before the steps, {after:.1} after)",
-                measured.gemm_gflops, program.layout.dtype
+                measured.gemm_gflops,
+                program.layout.dtype.real()
             ),
         ),
         ("ratio", percent(measured.ratio)),

@@ -51,10 +51,9 @@ impl Explanation {
 /// Explains a layout of a model on a cluster, as a framework runs it.
 ///
 /// # Errors
-/// A layout that has no program, or does not lie on the cluster; one in f64, of this program's own engine, whose rates are not
-/// known.
+/// A layout that has no program, or does not lie on the cluster.
 pub fn explain(model: &Model, cluster: &Cluster, framework: Framework, layout: &Layout) -> Result<Explanation, Error> {
-    framework.check_type(layout.dtype)?;
+    let framework = framework.in_types_of(layout);
     let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
     let price = problem.price_layout(layout)?;
     let program = framework.program(model, layout)?;

@@ -50,7 +50,7 @@ pub struct MemorizeArguments {
     /// Begin both runs with the parameters of a checkpoint, and train its model [default: initial values]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "from_hf"])]
     pub from: Option<PathBuf>,
-    /// Type of parameters, activations and gradients: f32 or f64 [default: the checkpoint's, else f32]
+    /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: that of the checkpoint, else f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// How often the documents of each bucket are seen: a bucket for every number

@@ -5,11 +5,11 @@ use quadrille_engine::Hyper;
 use quadrille_papers::atp::{
     AllReduce, Candidate, Counts, Interconnect, KnownBandwidths, Mesh, Workload, check_described,
 };
-use quadrille_spec::{Field, Model, SpecError};
+use quadrille_spec::{ElementType, Field, Model, SpecError};
 use serde_json::{Value, json};
 
 use super::flags::{LayoutFlags, devices};
-use crate::arguments::{PlanArguments, PricedType};
+use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{bytes, csv, print_json, print_text, shortest, table, write_file};
 use crate::{paths, settings};
@@ -117,11 +117,7 @@ impl Case {
         if !(1..=1 << 24).contains(&batch) {
             return Err(Failure::usage(format!("--global-batch {batch}: it is 1 to 2^24; give a number in between")));
         }
-        let element_bytes = match arguments.dtype.unwrap_or(PricedType::Bf16) {
-            PricedType::Bf16 => 2,
-            PricedType::F32 => 4,
-            PricedType::F64 => 8,
-        };
+        let element_bytes = arguments.dtype.unwrap_or(ElementType::Bf16).bytes();
         let counts = arguments.atp.counts.unwrap_or(Counts::Paper);
         Ok(Self { model, interconnect, batch, element_bytes, counts, all_reduce })
     }

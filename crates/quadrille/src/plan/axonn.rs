@@ -5,11 +5,11 @@ use std::time::Instant;
 use quadrille_engine::Hyper;
 use quadrille_papers::axonn::{Candidate, Plan, plan};
 use quadrille_run::layout_json;
-use quadrille_spec::{Axis, Linear, SpecError};
+use quadrille_spec::{Axis, ElementType, Linear, SpecError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::{PlanArguments, PricedType};
+use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{bytes, print_json, print_text, table};
 use crate::settings;
@@ -50,12 +50,8 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         let rule = "AxoNN's communication model prices pmm only; use --linear pmm, or --cost native";
         return Err(Failure::usage(format!("--linear summa: {rule}")));
     }
-    let dtype = arguments.dtype.unwrap_or(PricedType::Bf16);
-    let element_bytes = match dtype {
-        PricedType::Bf16 => 2,
-        PricedType::F32 => 4,
-        PricedType::F64 => 8,
-    };
+    let dtype = arguments.dtype.unwrap_or(ElementType::Bf16);
+    let element_bytes = dtype.bytes();
     let start = Instant::now();
     let found = plan(&settings.model, &cluster, request.grid.ranks(), &request, element_bytes, arguments.top as usize)?;
     let seconds = start.elapsed().as_secs_f64();
@@ -83,7 +79,7 @@ fn refusals(found: &Plan) -> Vec<Refusal> {
     found.refusals.by_frequency().into_iter().map(refusal).collect()
 }
 
-fn entry(candidate: &Candidate, dtype: PricedType) -> Value {
+fn entry(candidate: &Candidate, dtype: ElementType) -> Value {
     let Candidate { layout, price, state_bytes, fits } = candidate;
     let axes: Map<String, Value> = Axis::AXONN
         .into_iter()

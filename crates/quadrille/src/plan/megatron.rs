@@ -5,11 +5,11 @@ use quadrille_papers::megatron::{
     Advice, Configuration, Machine, Recomputation, advise, check_described, layer_flops, modelled_pass_seconds,
     parameters,
 };
-use quadrille_spec::{Cluster, Device, Field, Model};
+use quadrille_spec::{Cluster, Device, ElementType, Field, Model};
 use serde_json::{Value, json};
 
 use super::flags::{LayoutFlags, devices};
-use crate::arguments::{PlanArguments, PricedType};
+use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{csv, print_json, print_text, shortest, table, write_file};
 use crate::{paths, settings};
@@ -74,7 +74,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
 impl Case {
     fn new(arguments: &PlanArguments) -> Result<Self, Failure> {
         FLAGS.check(&arguments.layout)?;
-        if arguments.dtype.is_some_and(|dtype| dtype != PricedType::Bf16) {
+        if arguments.dtype.is_some_and(|dtype| dtype != ElementType::Bf16) {
             return Err(Failure::usage("--dtype: Megatron-LM's planner knows half precision only; leave it out"));
         }
         let needed =

@@ -37,7 +37,7 @@ fn refuse_foreign(arguments: &PlanArguments) -> Result<(), Failure> {
             if arguments.cost == Atp { "leave it out" } else { "give --per-node" },
         ),
         ("--csv", csv.is_some(), &[Native, Lbnl, Megatron, Atp], "use --json"),
-        ("--dtype", dtype.is_some(), &[Axonn, Lbnl, Megatron, Atp], "give --framework"),
+        ("--dtype", dtype.is_some(), &[Native, Axonn, Lbnl, Megatron, Atp], "leave it out"),
         ("--strategy", lbnl.strategy.is_some(), &[Lbnl], "leave it out"),
     ];
     let alone = |of: &'static [Cost]| move |(flag, typed)| (flag, typed, of, "leave it out");

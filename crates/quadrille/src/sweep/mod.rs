@@ -131,7 +131,7 @@ fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question,
         return Err(Failure::usage("--vary gpus: their number is varied; leave --gpus and --ranks out"));
     }
     let gpus = varied.map(|variable| variable.values.iter().map(|value| *value as usize).collect::<Vec<_>>()).or(typed);
-    question(model, layout, &arguments.question, gpus.as_deref(), arguments.nvs.map(|nvs| nvs as usize))
+    question(model, layout, &arguments.question, None, gpus.as_deref(), arguments.nvs.map(|nvs| nvs as usize))
 }
 
 impl<'a> Sweep<'a> {

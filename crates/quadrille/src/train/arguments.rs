@@ -45,7 +45,7 @@ pub struct TrainArguments {
     /// Optimizer steps [default: 400]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
-    /// Type of parameters, activations and gradients: f32 or f64 [default: f32]
+    /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
     /// Write a JSON object per step to this file, in place of what it holds

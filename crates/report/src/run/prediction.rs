@@ -53,8 +53,8 @@ impl Prediction {
 
 fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, ReportError> {
     let StepProgram { model, layout, .. } = program;
-    Framework::QUADRILLE.check_type(layout.dtype)?;
-    let problem = Problem::new(model, cluster, Framework::QUADRILLE, layout.global_batch, layout.seq_len)?;
+    let framework = Framework::QUADRILLE.in_types_of(layout);
+    let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
     problem.check_placed(layout)?;
     let machine = NativeMachine::new(&problem, layout);
     let simulation = simulate_passes(program, &machine).map_err(PriceError::from)?;

@@ -7,7 +7,7 @@ use super::holdings::Life;
 use super::line::Line;
 use super::measured::Place;
 use super::{Bounds, Pieces, SEGMENTS, even};
-use crate::native::{Candidate, StateBytes};
+use crate::native::Candidate;
 
 impl Bounds<'_> {
     /// Bytes that the rank of a candidate's program which has most has at least.
@@ -72,14 +72,11 @@ impl Bounds<'_> {
     /// states. ZeRO's shards are no smaller than this, being equally long.
     fn states(&self, c: &Candidate, [of_products, others]: [f64; 2]) -> f64 {
         let replicas = (c.size(Axis::Data) * c.size(Axis::Context)) as f64;
-        let StateBytes { weight, gradient, optimizer, .. } = self.problem.framework.states;
-        let [weight, gradient, optimizer] = [weight, gradient, optimizer].map(|bytes| bytes as f64);
-        let all = of_products + others;
-        match c.zero {
-            Zero::Off => all * (weight + gradient + optimizer),
-            Zero::Optimizer => all * (weight + gradient + optimizer / replicas),
-            Zero::Gradients => all * (weight + optimizer / replicas) + (others + of_products / replicas) * gradient,
-        }
+        let framework = &self.problem.framework;
+        let matrix = |shares| framework.states.held(c.zero, replicas, shares);
+        // Tables of positions are among the others, vectors are most of them.
+        let other = matrix(false).min(framework.vector_states().held(c.zero, replicas, false));
+        of_products * matrix(true) + others * other
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Instant;
 use clap::Args;
 use quadrille_engine::Hyper;
 use quadrille_papers::lbnl::{PUBLISHED_BATCH, Ranked, Search, Shape, Strategy, System, training_steps};
-use quadrille_spec::{Field, Model, nearest_divisors};
+use quadrille_spec::{ElementType, Field, Model, nearest_divisors};
 
-use crate::arguments::{PlanArguments, PricedType};
+use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_file};
 use crate::plan::flags::{LayoutFlags, SEARCHED};
@@ -71,7 +71,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
 impl Case {
     fn new(arguments: &PlanArguments) -> Result<Self, Failure> {
         FLAGS.check(&arguments.layout)?;
-        if arguments.dtype.is_some_and(|dtype| dtype != PricedType::Bf16) {
+        if arguments.dtype.is_some_and(|dtype| dtype != ElementType::Bf16) {
             return Err(Failure::usage("--dtype: LBNL's model knows values of two bytes only; leave it out"));
         }
         let needed = |flag: &str, example: &str| Failure::usage(format!("--cost lbnl needs {flag}, e.g. {example}"));

@@ -17,7 +17,8 @@ use crate::quantities::Counts;
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let gpus = arguments.gpus.as_ref().map(Counts::values);
     let nvs = arguments.nvs.map(|n| n as usize);
-    let question = question::question(&arguments.model, &arguments.layout, &arguments.question, gpus, nvs)?;
+    let question =
+        question::question(&arguments.model, &arguments.layout, &arguments.question, arguments.dtype, gpus, nvs)?;
     let results = &arguments.results;
     let several = gpus.filter(|gpus| gpus.len() > 1);
     if several.is_some() && !results.pareto {

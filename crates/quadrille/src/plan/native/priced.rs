@@ -1,7 +1,7 @@
 //! `quadrille explain --price`: one layout, priced and explained.
 
 use clap::Args;
-use quadrille_cost::native::{Candidate, Framework};
+use quadrille_cost::native::Candidate;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Explanation, Question, Ranked, Reserve, Space};
 use quadrille_report::plan::{
@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::arguments::ExplainArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
+use crate::plan::native::question::framework;
 use crate::quantities::{check_reserve, reserve};
 use crate::settings;
 
@@ -32,10 +33,6 @@ pub struct PriceArguments {
 
 /// Prices and explains the layout.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
-    if arguments.dtype.is_some() {
-        let rule = "with --price the framework says what values are; leave it out, or give another --framework";
-        return Err(Failure::usage(format!("--dtype: {rule}")));
-    }
     let model = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?.model;
     let typed = settings::typed(&arguments.layout, arguments.dtype, &settings::Defaults::USUAL)?;
     let layout = settings::resolve(&typed, &model)?;
@@ -46,7 +43,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         seq_len: layout.seq_len,
         model,
         cluster: typed.cluster,
-        framework: Framework::by_name(price.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?,
+        framework: framework(price.framework.as_deref(), arguments.dtype, &typed.said)?,
         space: Space::default(),
         per_node: Some(layout.per_node),
         reserve: price.memory_reserve.unwrap_or(Reserve::USUAL),

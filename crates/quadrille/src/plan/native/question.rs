@@ -5,7 +5,7 @@ use std::time::Duration;
 use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Bound, Question, Reserve, Space, hardware};
-use quadrille_spec::{Axis, EvenPieces, Field, LayoutFile, LayoutRequest, SpecError};
+use quadrille_spec::{Axis, ElementType, EvenPieces, Field, LayoutFile, LayoutRequest, SpecError};
 
 use super::arguments::QuestionArguments;
 use crate::arguments::ModelArguments;
@@ -23,6 +23,7 @@ pub fn question(
     model: &ModelArguments,
     layout: &LayoutArguments,
     question: &QuestionArguments,
+    dtype: Option<ElementType>,
     gpus: Option<&[usize]>,
     nvs: Option<usize>,
 ) -> Result<Question, Failure> {
@@ -48,7 +49,7 @@ pub fn question(
         }
         value => Ok(value),
     };
-    let framework = Framework::by_name(question.framework.as_deref().unwrap_or(Framework::MEGATRON.name))?;
+    let framework = framework(question.framework.as_deref(), dtype, &said)?;
     let mut space = space(&said, question)?;
     if !question.any_layout {
         space.keep_to(&framework);
@@ -71,6 +72,28 @@ pub fn question(
         cluster,
         devices: gpus,
     })
+}
+
+/// What trains, in the types that were said; Megatron-LM where nothing else was.
+pub fn framework(name: Option<&str>, dtype: Option<ElementType>, said: &LayoutFile) -> Result<Framework, Failure> {
+    let framework = Framework::by_name(name.unwrap_or(Framework::MEGATRON.name))?;
+    let gradients = said.get(Field::Gradients);
+    if framework.is_own() {
+        let mut request = LayoutRequest::new("x=1".parse()?, 1);
+        request.dtype = dtype.unwrap_or(request.dtype);
+        gradients.map_or(Ok(()), |gradients| Field::Gradients.set(&mut request, gradients))?;
+        request.check_used()?;
+        let gradients = request.gradients.unwrap_or(request.dtype.real().into());
+        return Ok(Framework::own(request.dtype, gradients));
+    }
+    let typed = [("--dtype", dtype.is_some()), ("--gradients", gradients.is_some())];
+    match typed.into_iter().find(|(_, typed)| *typed) {
+        None => Ok(framework),
+        Some((flag, _)) => Err(Failure::usage(format!(
+            "{flag}: {} says itself what numbers are stored in; leave it out, or give --framework quadrille",
+            framework.name
+        ))),
+    }
 }
 
 /// The number of devices: typed, or that of the layout file's grid; of several the largest.

@@ -1,7 +1,6 @@
 //! What is compared, from what was typed.
 
 use indicatif::ProgressBar;
-use quadrille_cost::native::Framework;
 use quadrille_engine::{Hyper, TrainOptions};
 use quadrille_measure::MeasureError;
 use quadrille_measure::local::{Comparison, LocalCase, check_steps};
@@ -38,7 +37,6 @@ impl Case {
         check_flags(arguments)?;
         let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
         let typed = settings::typed(&arguments.layout, None, &launch.defaults(&settings::Defaults::USUAL)?)?;
-        Framework::QUADRILLE.check_type(typed.request.dtype)?;
         let ranks = typed.request.grid.ranks();
         launch.check_ranks(ranks)?;
         let per_node = typed.request.per_node.or_else(|| Some(typed.cluster.per_node(ranks)));
