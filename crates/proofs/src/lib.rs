@@ -54,7 +54,7 @@ pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations
 pub use mutants::{Mutant, MutantList, VARIABLE as MUTANT_VARIABLE};
 pub use run::{
     Outcome, SEED, Trajectory, bits, holds, holds_by, hyper, prove, prove_within, random_samples, trajectory,
-    trajectory_with,
+    trajectory_with, verified,
 };
 pub use seeded::for_random;
 pub use serial::{drawn, forward_options};

@@ -67,6 +67,18 @@ pub fn holds_by(case: &Case, practice: Practice, dtype: ElementType) -> Result<(
 }
 
 fn judge(program: &StepProgram, case: &Case) -> Result<(), TestCaseError> {
+    match verified(program, case) {
+        Ok(report) if report.ok => Ok(()),
+        Ok(report) => Err(TestCaseError::fail(format!("{report:?}"))),
+        Err(error) => Err(TestCaseError::fail(error.to_string())),
+    }
+}
+
+/// Holds a program of a random case against the serial model over two steps.
+///
+/// # Errors
+/// A rank that failed.
+pub fn verified(program: &StepProgram, case: &Case) -> Result<VerifyReport, EngineError> {
     let options = VerifyOptions {
         steps: 2,
         seed: case.seed,
@@ -76,11 +88,7 @@ fn judge(program: &StepProgram, case: &Case) -> Result<(), TestCaseError> {
         collectives: case.collectives.clone(),
         world: None,
     };
-    match verify_as(program, options) {
-        Ok(report) if report.ok => Ok(()),
-        Ok(report) => Err(TestCaseError::fail(format!("{report:?}"))),
-        Err(error) => Err(TestCaseError::fail(error.to_string())),
-    }
+    verify_as(program, options)
 }
 
 fn verify_as(program: &StepProgram, options: VerifyOptions) -> Result<VerifyReport, EngineError> {

@@ -94,9 +94,23 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     gaps.fold(0.0, |most: f64, gap| if most.is_nan() || gap.is_nan() { f64::NAN } else { most.max(gap) })
 }
 
+/// The root of the sum of the squares.
+fn norm(tensor: &[f64]) -> f64 {
+    tensor.iter().map(|element| element * element).sum::<f64>().sqrt()
+}
+
+/// That of what is between two tensors; NaN if any gap is, or if the lengths differ.
+fn norm_of_gap(a: &[f64], b: &[f64]) -> f64 {
+    if a.len() != b.len() {
+        return f64::NAN;
+    }
+    norm(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>())
+}
+
 /// The comparison of one layout's steps.
 pub(crate) struct Comparison<'a> {
     program: &'a StepProgram,
+    tolerance: Tolerance,
     report: VerifyReport,
     weight_diff_in: String,
     /// The first parameter with unequal replicas, and two ranks that hold them.
@@ -108,7 +122,7 @@ pub(crate) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    pub fn new(program: &'a StepProgram) -> Self {
+    pub fn new(program: &'a StepProgram, tolerance: Tolerance) -> Self {
         let report = VerifyReport {
             grid: program.layout.grid.to_string(),
             activations: program.layout.activations.to_string(),
@@ -127,6 +141,7 @@ impl<'a> Comparison<'a> {
         };
         Self {
             program,
+            tolerance,
             report,
             weight_diff_in: String::new(),
             replicas_differ: None,
@@ -144,7 +159,10 @@ impl<'a> Comparison<'a> {
                 self.whole(stage, parameter, parameter.reduced, ranks, |rank| &rank.gradients[index])
             {
                 let reference = &serial.gradients[name];
-                let difference = ratio(distance(&gradients, reference), gradient_size(name, &serial.gradients));
+                let difference = match self.tolerance.by_norm {
+                    true => ratio(norm_of_gap(&gradients, reference), norm(reference).max(0.1 * serial.norm)),
+                    false => ratio(distance(&gradients, reference), gradient_size(name, &serial.gradients)),
+                };
                 raise(self.report.gradients.entry(name.clone()).or_default(), difference);
                 if raise(&mut self.report.grad_diff, difference) {
                     self.report.grad_diff_in.clone_from(name);
@@ -298,8 +316,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    pub fn report(mut self, tolerance: Tolerance) -> VerifyReport {
-        let mut report = self.report;
+    pub fn report(mut self) -> VerifyReport {
+        let (mut report, tolerance) = (self.report, self.tolerance);
         let mut check = |what: String, difference: f64, limit: f64| {
             if difference > limit {
                 report.failures.push(format!("{what} differs by {difference:.1e}, more than {limit:.0e}"));
@@ -349,7 +367,7 @@ mod tests {
         let serial = SerialStep { loss: 4.0, norm: 2.0, gradients: Tensors::new(), weights: Tensors::new() };
         let (right, other_loss, other_norm) = (rank(4.0, 2.0), rank(5.0, 2.0), rank(4.0, 3.0));
         let found = |ranks: [&RankStep; 2]| {
-            let mut comparison = Comparison::new(&program);
+            let mut comparison = Comparison::new(&program, Tolerance::F32);
             comparison.scalars(&ranks, &serial);
             (comparison.report.loss_diff, comparison.report.norm_diff)
         };

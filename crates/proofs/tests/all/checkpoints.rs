@@ -11,7 +11,7 @@ use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorSha
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
     Cpu, EngineError, InitialValues, OnSaveFailure, RankEngine, Restore, RunEvent, Saving, Start, TrainOptions,
-    TrainOutcome, random_batch, tensor_shapes, train, writers,
+    TrainOutcome, random_batch, tensor_shapes, train_on_cpu, writers,
 };
 use quadrille_proofs::{Case, combined_cases, hyper, layout_with, llama};
 use quadrille_spec::{Algorithm, Axis, Choice, ElementType, Grid, Layout, LayoutRequest, Model, Zero};
@@ -44,8 +44,22 @@ fn about(program: &StepProgram, seed: u64, start: &Start) -> About {
 
 /// Trains to the end of step `steps`, writing checkpoints after every second step.
 fn run(case: &Case, layout: &Layout, folder: &Path, start: Start, steps: u64) -> Result<TrainOutcome, EngineError> {
-    let layout = Layout { dtype: ElementType::F64, ..layout.clone() };
-    let program = StepProgram::new(&case.model, &layout).unwrap_or_else(|error| panic!("{layout:?}: {error}"));
+    run_as(case, &in_f64(layout), folder, start, steps)
+}
+
+fn in_f64(layout: &Layout) -> Layout {
+    Layout { dtype: ElementType::F64, gradients: ElementType::F64, ..layout.clone() }
+}
+
+/// The same in the layout's own types.
+pub fn run_as(
+    case: &Case,
+    layout: &Layout,
+    folder: &Path,
+    start: Start,
+    steps: u64,
+) -> Result<TrainOutcome, EngineError> {
+    let program = StepProgram::new(&case.model, layout).unwrap_or_else(|error| panic!("{layout:?}: {error}"));
     let saving = Saving {
         folder: folder.to_path_buf(),
         every: Some(2),
@@ -60,7 +74,7 @@ fn run(case: &Case, layout: &Layout, folder: &Path, start: Start, steps: u64) ->
         ..TrainOptions::new(steps, hyper(case.clip), case.seed)
     };
     let batch = random_batch(&case.model, case.seed, layout.seq_len);
-    train::<Cpu<f64>>(&program, &options, &batch, None, &mut |_: RunEvent| Ok(()))
+    train_on_cpu(&program, &options, &batch, None, &mut |_: RunEvent| Ok(()))
 }
 
 /// Another layout of the same model and batch: the first legal one of those that `choice` leads to.
@@ -88,7 +102,7 @@ fn other(case: &Case, choice: &Index) -> Layout {
 }
 
 /// The bits of everything that a checkpoint holds.
-fn bits(checkpoint: &Checkpoint) -> Vec<(String, Quantity, Vec<u64>)> {
+pub fn bits(checkpoint: &Checkpoint) -> Vec<(String, Quantity, Vec<u64>)> {
     let whole = |name: &str, quantity| {
         let numbers = checkpoint.whole::<f64>(name, quantity).unwrap();
         (name.to_owned(), quantity, numbers.into_iter().map(f64::to_bits).collect())
@@ -100,7 +114,7 @@ fn bits(checkpoint: &Checkpoint) -> Vec<(String, Quantity, Vec<u64>)> {
     all
 }
 
-fn opened(folder: &Path, step: u64) -> Arc<Checkpoint> {
+pub fn opened(folder: &Path, step: u64) -> Arc<Checkpoint> {
     Arc::new(Checkpoint::open(&Folder::new(folder).path_of(step)).unwrap())
 }
 
@@ -141,7 +155,7 @@ fn check(case: &Case, choice: &Index) -> Result<(), TestCaseError> {
 
 /// What a layout writes that has loaded a checkpoint.
 fn rewritten(case: &Case, layout: &Layout, folder: &Path, from: &Checkpoint) -> Result<Checkpoint, EngineError> {
-    let layout = Layout { dtype: ElementType::F64, ..layout.clone() };
+    let layout = in_f64(layout);
     let program = StepProgram::new(&case.model, &layout).unwrap_or_else(|error| panic!("{layout:?}: {error}"));
     let step = from.about().step;
     run_ranks(&JobOptions::new(layout.grid.ranks()), |context| {
@@ -220,9 +234,8 @@ fn a_parameter_that_is_no_number_is_named_by_all_ranks() {
             ..TrainOptions::new(2, hyper(None), 1)
         };
         let batch = random_batch(&model, 1, model.seq_len);
-        let error = train::<Cpu<f64>>(&program(grid), &options, &batch, None, &mut |_: RunEvent| Ok(()))
-            .unwrap_err()
-            .to_string();
+        let error =
+            train_on_cpu(&program(grid), &options, &batch, None, &mut |_: RunEvent| Ok(())).unwrap_err().to_string();
         assert!(error.contains("the parameter block.1.up.weight, before the step"), "{grid}: {error}");
     }
 }

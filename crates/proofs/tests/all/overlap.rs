@@ -23,12 +23,17 @@ fn with(program: &StepProgram, overlap: Overlap) -> StepProgram {
     rebuilt(program, |layout| layout.overlap = overlap)
 }
 
+/// Every type of values.
+fn types() -> impl Strategy<Value = ElementType> {
+    prop::sample::select(ElementType::ALL.map(|(_, dtype)| dtype).to_vec())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 30, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn overlap_changes_no_bit(case in cases(), single in any::<bool>()) {
-        let plain = with(&case.program(if single { ElementType::F32 } else { ElementType::F64 }), Overlap::NONE);
+    fn overlap_changes_no_bit(case in cases(), dtype in types()) {
+        let plain = with(&case.program(dtype), Overlap::NONE);
         let reference = bits(&plain, 1);
         for overlap in [OAR, ORS, OAG, Overlap::ALL] {
             prop_assert_eq!(&bits(&with(&plain, overlap), 1), &reference, "{}", overlap);
@@ -36,8 +41,8 @@ proptest! {
     }
 
     #[test]
-    fn threads_and_repetition_change_no_bit(case in cases(), single in any::<bool>()) {
-        let program = case.program(if single { ElementType::F32 } else { ElementType::F64 });
+    fn threads_and_repetition_change_no_bit(case in cases(), dtype in types()) {
+        let program = case.program(dtype);
         let reference = bits(&program, 1);
         for threads in [1, 2, 3] {
             prop_assert_eq!(&bits(&program, threads), &reference, "{} threads", threads);
