@@ -44,7 +44,7 @@ impl Case {
 
     /// Its layout, with values of this type and the usual type of gradients.
     pub fn layout_in(&self, dtype: ElementType) -> Layout {
-        Layout { dtype, gradients: dtype.real().into(), ..self.layout.clone() }
+        self.layout.clone().stored_in(dtype)
     }
 
     /// The same by another practice.

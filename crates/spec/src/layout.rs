@@ -272,6 +272,12 @@ impl Layout {
         Ok(layout)
     }
 
+    /// The same with values of this type, and gradients of weights in that which values are computed in.
+    #[must_use]
+    pub fn stored_in(self, dtype: ElementType) -> Self {
+        Self { dtype, gradients: dtype.real().into(), ..self }
+    }
+
     fn default_microbatch(&self) -> usize {
         let share = self.global_batch / self.grid.size(Axis::Data);
         let unit = self.sequence_unit();

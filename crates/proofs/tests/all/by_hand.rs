@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use quadrille_proofs::{layout, model, trajectory};
 use quadrille_spec::CollectiveKind::{AllGather, AllReduce, ReduceScatter};
 use quadrille_spec::{
-    Activations, AxesLedger, CollectiveKind, ElementType, Layout, MemoryClass, Overlap, RankLedger, Transfer,
+    Activations, AxesLedger, CollectiveKind, ElementType, MemoryClass, Overlap, RankLedger, Transfer,
 };
 use quadrille_step::{StepProgram, predict};
 
@@ -21,7 +21,7 @@ fn both(program: &StepProgram) -> RankLedger {
 
 fn single_precision(grid: &str, global_batch: usize, microbatch: usize) -> StepProgram {
     let layout = layout(&model(1), grid, Activations::Scattered, Overlap::NONE, global_batch, microbatch);
-    StepProgram::new(&model(1), &Layout { dtype: ElementType::F32, ..layout }).unwrap()
+    StepProgram::new(&model(1), &layout.stored_in(ElementType::F32)).unwrap()
 }
 
 /// Rows of key, kind, calls, payload, wire, both in bytes.

@@ -48,7 +48,7 @@ fn run(case: &Case, layout: &Layout, folder: &Path, start: Start, steps: u64) ->
 }
 
 fn in_f64(layout: &Layout) -> Layout {
-    Layout { dtype: ElementType::F64, gradients: ElementType::F64, ..layout.clone() }
+    layout.clone().stored_in(ElementType::F64)
 }
 
 /// The same in the layout's own types.

@@ -85,7 +85,7 @@ fn numbers_are_rounded_only_if_that_was_asked_for() {
     let program = logits_program(&model(), &layout("x=2"), tokens.len(), 9).unwrap();
     let run = ForwardOptions::default();
     let exact = logits::<Cpu<f64>>(&program, &run, &Weights::Checkpoint(Arc::clone(&checkpoint)), &tokens).unwrap();
-    let narrow = Layout { dtype: quadrille_spec::ElementType::F32, ..layout("x=2") };
+    let narrow = layout("x=2").stored_in(quadrille_spec::ElementType::F32);
     let program = logits_program(&model(), &narrow, tokens.len(), 9).unwrap();
     let refused =
         logits::<Cpu<f32>>(&program, &run, &Weights::Checkpoint(checkpoint), &tokens).unwrap_err().to_string();

@@ -308,7 +308,7 @@ fn what_cannot_be_generated_is_refused() {
 fn single_precision_generates_too() {
     let model = llama_model();
     let prompts = prompts(&model);
-    let layout = Layout { dtype: ElementType::F32, ..layout(&model, "x=2,z=2") };
+    let layout = layout(&model, "x=2,z=2").stored_in(ElementType::F32);
     let options = GenerateOptions::greedy(5);
     let programs = GenerationPrograms::new(&model, &layout, &options, &prompts).unwrap();
     let weights: Weights = drawn(SEED);

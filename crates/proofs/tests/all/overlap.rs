@@ -6,7 +6,7 @@ use quadrille_proofs::{
     Trajectory, cases, combined_cases, for_random, is_collective, layout, model, pass_operations, program, rebuilt,
     trajectory,
 };
-use quadrille_spec::{Activations, Axis, CollectiveKind, ElementType, Layout, Overlap};
+use quadrille_spec::{Activations, Axis, CollectiveKind, ElementType, Overlap};
 use quadrille_step::{Collective, GemmPass, Op, Operation, StepProgram, kind};
 
 const OAR: Overlap = Overlap { all_reduce: true, ..Overlap::NONE };
@@ -75,7 +75,7 @@ fn threads_that_share_kernels_change_no_bit() {
     });
     for (grid, dtype) in [("x=1", ElementType::F32), ("y=2", ElementType::F32), ("x=1", ElementType::F64)] {
         let layout = layout(&wide, grid, Activations::Scattered, Overlap::ALL, 8, 8);
-        let program = StepProgram::new(&wide, &Layout { dtype, ..layout }).unwrap();
+        let program = StepProgram::new(&wide, &layout.stored_in(dtype)).unwrap();
         let reference = bits(&program, 1);
         for threads in [2, 3] {
             assert!(bits(&program, threads) == reference, "{grid}, {dtype}, {threads} threads");
