@@ -23,9 +23,12 @@ fn fold<S: Stored>(
     let mut lanes = [start; LANES];
     let chunks = x.chunks_exact(LANES);
     let rest = chunks.remainder();
+    let mut wide = [start; LANES];
     for chunk in chunks {
+        // Apart from the sums, or the compiler takes 16-bit values one by one.
+        wide.iter_mut().zip(chunk).for_each(|(wide, x)| *wide = x.widen());
         for i in 0..LANES {
-            lanes[i] = combine(lanes[i], term(chunk[i].widen()));
+            lanes[i] = combine(lanes[i], term(wide[i]));
         }
     }
     for i in 0..rest.len() {
