@@ -7,7 +7,6 @@ use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
 use quadrille_papers::reproduce::PARTS;
 use quadrille_run::RunSpec;
 use quadrille_spec::{Axis, Collectives, ElementType};
-use serde::Serialize;
 
 use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
@@ -250,8 +249,7 @@ pub enum Cost {
 }
 
 /// Element types that only prices know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PricedType {
     /// 2 bytes, as in the paper.
     Bf16,
@@ -259,6 +257,26 @@ pub enum PricedType {
     F32,
     /// 8 bytes.
     F64,
+}
+
+impl PricedType {
+    /// As in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+
+    /// Bytes of a value.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Bf16 => 2,
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
