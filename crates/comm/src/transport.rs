@@ -2,7 +2,7 @@
 //!
 //! A [`Transport`] carries data between the ranks of one job. Threads share memory; other transports are
 //! crates of their own, which find here what they need: the [`Job`], its [groups](Shared), what an exchange is, and
-//! [`run_rank`]. How a program gets ranks that are processes is its [`Processes`].
+//! [`run_rank`]. How a program gets ranks that are processes is its [`Peers`].
 
 use std::any::Any;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub use crate::parcel::Parcel;
 pub use crate::run::run_rank;
 pub use crate::traffic::Traffic;
 pub use crate::transfer::Slices;
-pub use crate::world::{Body, Processes};
+pub use crate::world::{Body, Peers};
 
 /// How the ranks of a job reach each other. One rank's communication calls [`native`](Self::native) and
 /// [`exchange`](Self::exchange) one at a time.

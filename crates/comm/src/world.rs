@@ -18,7 +18,7 @@ pub type Body<'a> = &'a (dyn Fn(&RankContext) -> Result<Vec<u8>, Box<dyn Error +
 
 /// All processes that a launcher has started together, as one of them sees them: what a crate for a transport between
 /// processes makes a [`World`] of.
-pub trait Processes: Send + Sync {
+pub trait Peers: Send + Sync {
     /// See [`World::rank`].
     fn rank(&self) -> usize;
 
@@ -50,7 +50,7 @@ pub trait Processes: Send + Sync {
 /// All processes that a launcher has started together, as one of them sees them. Crates for transports between processes
 /// make it.
 #[derive(Clone)]
-pub struct World(Arc<dyn Processes>);
+pub struct World(Arc<dyn Peers>);
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,7 +71,7 @@ pub enum WorldError {
 
 impl World {
     /// Of these processes.
-    pub fn new(processes: Arc<dyn Processes>) -> Self {
+    pub fn new(processes: Arc<dyn Peers>) -> Self {
         Self(processes)
     }
 

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 use quadrille_papers::lbnl::{self, Configuration, Cut, Group, PUBLISHED_BATCH, Shape, System};
+use quadrille_report::papers::lbnl::published_units;
 use quadrille_spec::SpecError;
 
 use crate::documents;
 use crate::failure::Failure;
 use crate::output::{self, print_text, shortest, write_file};
 use crate::paths;
-use crate::plan::lbnl::report::published_units;
 
 /// Each line of a CSV table with its price, in the columns and units of the tables that LBNL's code writes: seconds,
 /// GB of 1e9 bytes, TFLOP.

@@ -1,10 +1,13 @@
-//! Pages and pictures as text.
+//! What was found, as text: tables for people, documents with the names that `--json` has, rows of comma-separated values,
+//! pages and pictures.
 //!
-//! [`run`] makes a page of a run's folder, [`sweep`] pictures of the best layouts by one or two numbers, [`shares`] bars of
-//! shares. All of them are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in
-//! words, [`candidate`] those that a search has found, [`table`](fn@table) sets what was found in columns.
+//! - [`plan`](mod@plan): searches; [`papers`]: those of the published planners; [`recomputation`].
+//! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`] and [`collectives`]: measurements.
+//! - [`run`]: a page of a run's folder; [`sweep`]: pictures of the best layouts by one or two numbers; [`shares`]: bars of shares.
 //!
-//! Functions take what was found and return the text of a page or of a picture. Nothing here prints or writes a file.
+//! Pictures are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in words,
+//! [`candidate`] those that a search has found, [`table`](fn@table) sets what was found in columns. Nothing here prints or writes
+//! a file.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -28,12 +31,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod calibration;
 pub mod candidate;
 pub mod collectives;
 pub mod drawing;
 mod error;
 pub mod local;
+pub mod papers;
 pub mod plan;
+pub mod published;
 pub mod recomputation;
 pub mod run;
 pub mod shares;

@@ -2,6 +2,8 @@
 
 use quadrille_spec::{Named, Unusable};
 
+use crate::OptimizerSpec;
+
 /// A choice of a run that messages name. A program calls it as it is called in a [`crate::RunSpec`]; a command line may call
 /// it by a flag ([`Refusal::spelled`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,7 +62,7 @@ pub enum Setting {
     Trace,
     /// [`crate::OptimizerSpec::learning_rate`], where it is not said among the other constants.
     LearningRate,
-    /// A constant of [`crate::OptimizerSpec`].
+    /// A constant of [`crate::OptimizerSpec`], by its name there.
     Optimizer(&'static str),
     /// What is said when a run goes on.
     Changes,
@@ -96,7 +98,7 @@ impl Named for Setting {
             Self::Log => "outputs.log",
             Self::Trace => "outputs.trace",
             Self::LearningRate => "optimizer.learning_rate",
-            Self::Optimizer(name) => name,
+            Self::Optimizer(name) => OptimizerSpec::key(name).unwrap_or(name),
             Self::Changes => "changes",
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use quadrille_comm::transport::{Body, Exchange, Job, Occasion, Parcel, Processes, Slices, Transport};
+use quadrille_comm::transport::{Body, Exchange, Job, Occasion, Parcel, Peers, Slices, Transport};
 use quadrille_comm::{Aborted, Call, Cause, Group, JobFailure, JobOptions, WorldError};
 use quadrille_spec::Nodes;
 
@@ -12,7 +12,7 @@ use crate::mpi::port::Port;
 /// A handle of the process's port.
 pub(super) struct Link(pub(super) Arc<Port>);
 
-impl Processes for Link {
+impl Peers for Link {
     fn rank(&self) -> usize {
         self.0.rank
     }

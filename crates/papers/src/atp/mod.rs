@@ -12,9 +12,11 @@
 mod interconnect;
 mod matrix;
 mod mesh;
+mod search;
 mod workload;
 
 pub use interconnect::{Interconnect, KnownBandwidths};
 pub use matrix::{HierarchicalMatrix, MatrixLayer};
 pub use mesh::Mesh;
+pub use search::{Dimension, Found, NoMesh, PUBLISHED_BATCH, Search};
 pub use workload::{AllReduce, Candidate, Counts, Workload, check_described};

@@ -105,6 +105,31 @@ impl Search {
         Ok(Self { shape, system, strategy, devices, global_batch })
     }
 
+    /// What is trained.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// On what.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// How blocks are cut.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// Devices of the configurations.
+    pub fn devices(&self) -> u64 {
+        self.devices
+    }
+
+    /// Sequences of a step.
+    pub fn global_batch(&self) -> u64 {
+        self.global_batch
+    }
+
     /// How many configurations there are, without pricing them.
     pub fn candidates(&self) -> u64 {
         let mut count = 0;

@@ -13,6 +13,7 @@
 mod advice;
 mod configuration;
 mod formulas;
+mod plan;
 
 pub use advice::{Advice, Machine, Memory, advise, memory, modelled_pass_seconds};
 pub use configuration::Configuration;
@@ -20,3 +21,4 @@ pub use formulas::{
     Recomputation, activation_bytes, best_checkpoints, check_described, checkpoint_bytes, flops, layer_flops,
     parameters, training_seconds, training_seconds_by_flops,
 };
+pub use plan::{Plan, Quantities};

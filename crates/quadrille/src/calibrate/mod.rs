@@ -6,6 +6,7 @@ mod import;
 mod report;
 
 use quadrille_measure::calibration::CalibrationSpec;
+use quadrille_report::calibration::CalibrationReport;
 
 use self::arguments::CalibrateArguments;
 use crate::failure::Failure;
@@ -32,10 +33,10 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
     if !launch.is_first() {
         return Ok(());
     }
-    let tiers = measured.fitted()?;
-    let cluster = measured.cluster(&tiers)?;
+    let fitted = measured.fitted()?;
+    let cluster = measured.cluster(&fitted)?;
     file::write(&arguments.out, &cluster)?;
-    report::print(arguments, &measured, &tiers, &cluster)
+    report::print(arguments, &CalibrationReport { measured: &measured, fitted: &fitted, cluster: &cluster })
 }
 
 /// Of the flags, held against what was started where ranks are processes.

@@ -1,33 +1,27 @@
-//! What was measured, for people and as JSON.
+//! Prints what was measured, and warns of what is to be minded.
 
-use quadrille_cost::native::Deviation;
-use quadrille_measure::calibration::{CalibrationSpec, Case, Compared, Fitted, Measured, Measurements};
+use quadrille_measure::calibration::{CalibrationSpec, Measurements};
+use quadrille_report::calibration::{CalibrationReport, MUCH};
 use quadrille_run::units::percent;
-use quadrille_spec::{Algorithm, Cluster, RateUnit, Tier};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::arguments::CalibrateArguments;
 use crate::failure::Failure;
-use crate::output::{bytes, decimal, print_json, print_text, remark, table};
-
-/// Runs that scatter more are warned of.
-const MUCH: f64 = 0.2;
+use crate::output::{print_json, print_text, remark};
 
 /// Prints the report; warnings go to standard error, too.
-pub fn print(
-    arguments: &CalibrateArguments,
-    measured: &Measurements,
-    fitted: &Fitted,
-    cluster: &Cluster,
-) -> Result<(), Failure> {
-    let warnings = warnings(measured);
+pub fn print(arguments: &CalibrateArguments, report: &CalibrationReport) -> Result<(), Failure> {
+    let warnings = warnings(report.measured);
     warn(&warnings);
-    if arguments.json {
-        return print_json(&document(arguments, measured, fitted, cluster, &warnings));
+    if !arguments.json {
+        return print_text(&format!("{}\nwritten to {}\n", report.text(), arguments.out.display()));
     }
-    let head = head(measured, cluster);
-    let tables = [operations(measured), collectives(measured, fitted), tiers(fitted), algorithms(measured)];
-    print_text(&format!("{head}\n{}\nwritten to {}\n", tables.join("\n"), arguments.out.display()))
+    let mut document = Map::from_iter([("out".to_owned(), json!(arguments.out))]);
+    if let Value::Object(found) = report.document() {
+        document.extend(found);
+    }
+    document.insert("warnings".to_owned(), json!(warnings));
+    print_json(&document)
 }
 
 /// Says what is to be minded on standard error.
@@ -52,146 +46,4 @@ fn warnings(measured: &Measurements) -> Vec<String> {
         ));
     }
     warnings
-}
-
-fn head(measured: &Measurements, cluster: &Cluster) -> String {
-    let CalibrationSpec { ranks, per_node, threads, runs, .. } = measured.setup.spec;
-    let mut lines = vec![format!(
-        "{ranks} ranks, {per_node} to a node, {threads} threads each; medians of {runs} runs, in {:.1} s",
-        measured.seconds
-    )];
-    if let Some(device) = &cluster.device {
-        let rates = [
-            ("products, f32", decimal(device.peak.single, "FLOP/s")),
-            ("products, f64", decimal(device.peak.double, "FLOP/s")),
-            ("element-wise", decimal(device.vector_rate, "FLOP/s")),
-            (
-                "memory",
-                format!("{}, {} of it", decimal(device.memory_bandwidth, "B/s"), percent(device.memory_efficiency)),
-            ),
-            ("operation", format!("{:.2} us", 1e6 * device.launch_seconds)),
-            ("free memory", bytes(device.memory)),
-        ];
-        lines.extend(rates.map(|(name, rate)| format!("{name:<14}{rate}")));
-    }
-    lines.join("\n") + "\n"
-}
-
-fn spread(spread: f64) -> String {
-    percent(spread) + if spread > MUCH { " !" } else { "" }
-}
-
-/// One line for each type and shape of products and attention, all layouts or directions side by side; the largest spread.
-fn operations(measured: &Measurements) -> String {
-    let mut lines: Vec<(String, String, Vec<String>, f64)> = Vec::new();
-    for Measured { case, runs } in &measured.cases {
-        if matches!(case, Case::Collective { .. }) {
-            continue;
-        }
-        let (work, unit) = case.work();
-        let unit = match unit {
-            RateUnit::Flops => "FLOP/s",
-            RateUnit::Bytes => "B/s",
-            RateUnit::Operations => "1/s",
-        };
-        let shape = case.shape().iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
-        let name = match case {
-            Case::Product { .. } => "product nn, nt, tn".to_owned(),
-            Case::Attention { .. } => "attention, backward".to_owned(),
-            _ => case.name(),
-        };
-        let name = format!("{name}, {}", case.dtype());
-        let rate = decimal(work / runs.seconds, unit);
-        match lines.last_mut().filter(|line| (&line.0, &line.1) == (&name, &shape)) {
-            Some((_, _, rates, spread)) => {
-                rates.push(rate);
-                *spread = spread.max(runs.spread);
-            }
-            None => lines.push((name, shape, vec![rate], runs.spread)),
-        }
-    }
-    let row = |(name, shape, rates, most): (String, String, Vec<String>, f64)| {
-        vec![name, shape, rates.join(", "), spread(most)]
-    };
-    let rows: Vec<Vec<String>> = lines.into_iter().map(row).collect();
-    table(&["operation", "shape", "rate", "spread"], &rows)
-}
-
-/// One line for each collective, group and size, with what the fitted tiers give for it.
-fn collectives(measured: &Measurements, fitted: &Fitted) -> String {
-    let row = |Measured { case, runs }: &Measured| {
-        let Case::Collective { kind, algorithm, group, bytes: size } = *case else { return None };
-        if algorithm != Algorithm::Native {
-            let (name, apart) = (kind.name().to_owned(), group.inner.to_string());
-            let groups = format!("{} of {}", group.ranks / group.size, group.size);
-            let time = format!("{:.1}", 1e6 * runs.seconds);
-            return Some(vec![name, algorithm.to_string(), groups, apart, bytes(size), time, spread(runs.spread)]);
-        }
-        let predicted = group.seconds(&fitted.tiers, kind, size as f64).ok()?;
-        let [time, fit] = [runs.seconds, predicted].map(|seconds| format!("{:.1}", 1e6 * seconds));
-        let groups = format!("{} of {}", group.ranks / group.size, group.size);
-        let error = format!("{:+.1}%", 100.0 * (predicted / runs.seconds - 1.0));
-        let (name, apart) = (kind.name().to_owned(), group.inner.to_string());
-        Some(vec![name, algorithm.to_string(), groups, apart, bytes(size), time, spread(runs.spread), fit, error])
-    };
-    let rows: Vec<Vec<String>> = measured.cases.iter().filter_map(row).collect();
-    table(&["collective", "algorithm", "groups", "apart", "size", "us", "spread", "fitted us", "error"], &rows)
-}
-
-/// The fitted tiers and what the fit leaves.
-fn tiers(fitted: &Fitted) -> String {
-    let row = |(tier, error): (&Tier, &Deviation)| {
-        vec![
-            tier.name.clone(),
-            decimal(tier.links as f64 * tier.bandwidth * tier.efficiency, "B/s"),
-            format!("{:.2}", 1e6 * tier.latency),
-            decimal(tier.half_bytes, "B"),
-            percent(error.mean),
-            percent(error.largest),
-            format!("{:.2}", error.factor),
-        ]
-    };
-    let rows: Vec<Vec<String>> = fitted.tiers.iter().zip(&fitted.errors).map(row).collect();
-    let kinds = fitted.by_kind.iter().map(|(kind, error)| format!("{} {}", kind.name(), percent(error.mean)));
-    table(&["tier", "rate", "latency us", "half bytes", "mean error", "largest", "typical ratio"], &rows)
-        + &format!(
-            "mean error of all {}: {}; {}\n",
-            fitted.error.samples,
-            percent(fitted.error.mean),
-            kinds.collect::<Vec<_>>().join(", ")
-        )
-}
-
-/// Algorithms beside what the transport brings.
-fn algorithms(measured: &Measurements) -> String {
-    let row = |one: &Compared| {
-        let [small, large] = [one.small, one.large].map(|ratio| format!("{ratio:.2}"));
-        vec![one.algorithm.to_string(), one.collective.name().to_owned(), small, large]
-    };
-    let rows: Vec<Vec<String>> = measured.compared().iter().map(row).collect();
-    table(&["algorithm", "collective", "over native, to 64 KiB", "above"], &rows)
-}
-
-fn document(
-    arguments: &CalibrateArguments,
-    measured: &Measurements,
-    fitted: &Fitted,
-    cluster: &Cluster,
-    warnings: &[String],
-) -> Value {
-    let by_kind: Vec<Value> =
-        fitted.by_kind.iter().map(|(kind, error)| json!({ "collective": kind, "error": error })).collect();
-    json!({
-        "out": arguments.out,
-        "seconds": measured.seconds,
-        "device": cluster.device,
-        "tiers": cluster.tiers,
-        "tier_errors": fitted.errors,
-        "error": fitted.error,
-        "errors_by_collective": by_kind,
-        "algorithms": measured.compared(),
-        "group_bandwidths": cluster.group_bandwidths,
-        "calibration": cluster.calibration,
-        "warnings": warnings,
-    })
 }

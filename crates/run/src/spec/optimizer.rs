@@ -45,9 +45,13 @@ impl Warmup {
     }
 }
 
+/// What comes before the names of fields in a [`crate::RunSpec`].
+const PREFIX: &str = "optimizer.";
+
 /// A field of [`OptimizerSpec`].
 struct Field {
-    name: &'static str,
+    /// Its name after [`PREFIX`].
+    key: &'static str,
     rule: &'static str,
     /// A value that keeps the rule.
     example: &'static str,
@@ -59,56 +63,56 @@ struct Field {
 
 const FIELDS: [Field; 8] = [
     Field {
-        name: "learning_rate",
+        key: "optimizer.learning_rate",
         rule: "it must be a number of at least 0",
         example: "3e-4",
         set: |spec, text| assign(&mut spec.learning_rate, text, |value| value >= 0.0),
         of: |spec| spec.learning_rate.to_string(),
     },
     Field {
-        name: "final_fraction",
+        key: "optimizer.final_fraction",
         rule: "it must lie in 0..=1",
         example: "0.1",
         set: |spec, text| assign(&mut spec.final_fraction, text, |value| (0.0..=1.0).contains(&value)),
         of: |spec| spec.final_fraction.to_string(),
     },
     Field {
-        name: "warmup_steps",
+        key: "optimizer.warmup_steps",
         rule: "it must be a whole number",
         example: "20",
         set: |spec, text| text.parse().map(|steps| spec.warmup_steps = Warmup::Exactly(steps)).is_ok(),
         of: |spec| spec.warmup_steps.steps().to_string(),
     },
     Field {
-        name: "beta1",
+        key: "optimizer.beta1",
         rule: "it must lie in [0, 1)",
         example: "0.9",
         set: |spec, text| assign(&mut spec.beta1, text, |value| (0.0..1.0).contains(&value)),
         of: |spec| spec.beta1.to_string(),
     },
     Field {
-        name: "beta2",
+        key: "optimizer.beta2",
         rule: "it must lie in [0, 1)",
         example: "0.95",
         set: |spec, text| assign(&mut spec.beta2, text, |value| (0.0..1.0).contains(&value)),
         of: |spec| spec.beta2.to_string(),
     },
     Field {
-        name: "epsilon",
+        key: "optimizer.epsilon",
         rule: "it must be above 0",
         example: "1e-8",
         set: |spec, text| assign(&mut spec.epsilon, text, |value| value > 0.0),
         of: |spec| spec.epsilon.to_string(),
     },
     Field {
-        name: "weight_decay",
+        key: "optimizer.weight_decay",
         rule: "it must be at least 0",
         example: "0.1",
         set: |spec, text| assign(&mut spec.weight_decay, text, |value| value >= 0.0),
         of: |spec| spec.weight_decay.to_string(),
     },
     Field {
-        name: "clip",
+        key: "optimizer.clip",
         rule: "it must be above 0, or 'none'",
         example: "1.0",
         set: |spec, text| {
@@ -135,7 +139,12 @@ fn assign(target: &mut f64, text: &str, allowed: fn(f64) -> bool) -> bool {
 impl OptimizerSpec {
     /// The names of all fields.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        FIELDS.iter().map(|field| field.name)
+        FIELDS.iter().map(Field::name)
+    }
+
+    /// What a field is called in a [`crate::RunSpec`], where there is one of that name.
+    pub(crate) fn key(name: &str) -> Option<&'static str> {
+        FIELDS.iter().find(|field| field.name() == name).map(|field| field.key)
     }
 
     /// Sets the field `name` as text says it; `false` if there is no such field. Warm-up is then exactly as long.
@@ -143,7 +152,7 @@ impl OptimizerSpec {
     /// # Errors
     /// A value that breaks the field's rule.
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, Refusal> {
-        let Some(field) = FIELDS.iter().find(|field| field.name == name) else { return Ok(false) };
+        let Some(field) = FIELDS.iter().find(|field| field.name() == name) else { return Ok(false) };
         match (field.set)(self, value) {
             true => Ok(true),
             false => Err(field.refusal(value)),
@@ -197,9 +206,14 @@ impl OptimizerSpec {
 }
 
 impl Field {
+    /// As in [`OptimizerSpec`].
+    fn name(&self) -> &'static str {
+        self.key.strip_prefix(PREFIX).unwrap_or(self.key)
+    }
+
     fn refusal(&self, value: &str) -> Refusal {
-        let refusal = Refusal::new(format!("{} = {value}: {}; e.g. ", self.name, self.rule));
-        refusal.name(Setting::Optimizer(self.name)).text(format!("={}", self.example))
+        let refusal = Refusal::new(format!("{} = {value}: {}; e.g. ", self.name(), self.rule));
+        refusal.name(Setting::Optimizer(self.name())).text(format!("={}", self.example))
     }
 }
 
@@ -236,13 +250,22 @@ mod tests {
     fn examples_keep_their_rules_and_fields_are_told_apart() {
         for field in &FIELDS {
             let mut set = OptimizerSpec { clip: None, warmup_steps: Warmup::AtMost(7), ..usual() };
-            assert_eq!(set.set(field.name, field.example), Ok(true), "{}", field.name);
+            assert_eq!(set.set(field.name(), field.example), Ok(true), "{}", field.name());
             set.check().unwrap();
-            let message = message(&set.set(field.name, "many").unwrap_err());
-            let remedy = format!("e.g. --set {}={}", field.name, field.example);
-            assert_eq!(message, format!("{} = many: {}; {remedy}", field.name, field.rule));
+            let message = message(&set.set(field.name(), "many").unwrap_err());
+            let remedy = format!("e.g. --set {}={}", field.name(), field.example);
+            assert_eq!(message, format!("{} = many: {}; {remedy}", field.name(), field.rule));
         }
         assert_eq!(usual().set("layers", "3"), Ok(false));
+    }
+
+    #[test]
+    fn programs_are_told_the_place_in_a_run_s_specification() {
+        let refused = OptimizerSpec { clip: Some(0.0), ..usual() }.check().unwrap_err().to_string();
+        assert_eq!(refused, "clip = 0: it must be above 0, or 'none'; e.g. `optimizer.clip`=1.0");
+        for field in &FIELDS {
+            assert_eq!(Setting::Optimizer(field.name()).key(), format!("optimizer.{}", field.name()));
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! What was found: for people, as a document, as a table of LBNL's outputs.
+//! What a search of LBNL's configurations has found: for people, as a document, as a table of their code's outputs.
 
-use quadrille_papers::lbnl::{Found, Price, Ranked};
+use quadrille_papers::lbnl::{Found, Price, Ranked, Search, training_steps};
+use quadrille_run::units::{decimal, shortest};
+use quadrille_spec::Model;
 use serde_json::{Value, json};
 
-use super::Case;
-use crate::failure::Failure;
-use crate::output::{csv, decimal, shortest, table};
+use super::columns;
+use crate::table;
 
 /// Of the table for people.
 const HEADER: &str =
@@ -16,9 +17,24 @@ const CSV_COLUMNS: &str = "strategy,model,gpu,nvs,n_gpus,rank_in_top10,dp,tp1,tp
                            nvs_dp,nvs_pp,global_batch,t_iter_s,mem_gb,t_comp,t_mem,t_tp_comm,t_dp_comm,t_pp_comm,\
                            t_bubble,wts_mem,wts_grad_mem,opt_mem,acts_mem,throughput";
 
-impl Case {
-    pub fn document(&self, found: &Found, seconds: f64) -> Value {
-        let Self { model, system, strategy, gpus, global_batch, .. } = self;
+/// What was searched, and what was found.
+pub struct LbnlReport<'a> {
+    /// The model, whose shape was searched.
+    pub model: &'a Model,
+    /// What was searched.
+    pub search: &'a Search,
+    /// What was found.
+    pub found: &'a Found,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+impl LbnlReport<'_> {
+    /// All of it, as `plan --cost lbnl --json` prints it.
+    pub fn document(&self) -> Value {
+        let Self { model, search, found, seconds } = self;
+        let (system, strategy, gpus, global_batch) =
+            (search.system(), search.strategy(), search.devices(), search.global_batch());
         json!({
             "model": model.name,
             "cluster": system.name,
@@ -67,8 +83,11 @@ impl Case {
         })
     }
 
-    pub fn text(&self, found: &Found, seconds: f64) -> String {
-        let Self { model, system, strategy, gpus, global_batch, .. } = self;
+    /// For people.
+    pub fn text(&self) -> String {
+        let Self { model, search, found, seconds } = self;
+        let (system, strategy, gpus, global_batch) =
+            (search.system(), search.strategy(), search.devices(), search.global_batch());
         let gigabytes = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
         let mut text = format!(
             "{} on {gpus} {} in fast domains of {}, strategy {}, batch {global_batch}, by LBNL's model\n\
@@ -113,19 +132,28 @@ impl Case {
         [step].into_iter().chain(sizes).chain([panels, domain]).chain(parts).chain([memory, days]).collect()
     }
 
-    /// The ranking in the columns of LBNL's saved outputs.
-    pub fn csv(&self, found: &Found) -> Result<String, Failure> {
-        let Self { model, shape, system, strategy, gpus, global_batch } = self;
-        let header = CSV_COLUMNS.split(',').map(str::to_owned).collect();
+    /// For comma-separated values: a header, then the ranking in the columns of LBNL's saved outputs.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let Self { model, search, found, .. } = self;
+        let (shape, system, strategy) = (search.shape(), search.system(), search.strategy());
+        let (gpus, global_batch) = (search.devices(), search.global_batch());
         let row = |(ranked, rank): (&Ranked, u64)| {
             let names = [strategy.name(), shape.published_name().unwrap_or(&model.name), system.name];
-            let sizes = [system.fast_domain, *gpus, rank].into_iter().chain(ranked.configuration.numbers());
-            let sizes = sizes.chain([*global_batch]).map(|size| size.to_string());
+            let sizes = [system.fast_domain, gpus, rank].into_iter().chain(ranked.configuration.numbers());
+            let sizes = sizes.chain([global_batch]).map(|size| size.to_string());
             let (times, memory) = published_units(&ranked.price);
-            let numbers = times.into_iter().chain(memory).chain([*global_batch as f64 / ranked.price.seconds]);
+            let numbers = times.into_iter().chain(memory).chain([global_batch as f64 / ranked.price.seconds]);
             names.map(str::to_owned).into_iter().chain(sizes).chain(numbers.map(shortest)).collect()
         };
-        csv([header].into_iter().chain(found.ranked.iter().zip(1..).map(row)))
+        std::iter::once(columns(CSV_COLUMNS)).chain(found.ranked.iter().zip(1..).map(row)).collect()
+    }
+
+    fn steps(&self) -> f64 {
+        training_steps(self.model, self.search.global_batch())
+    }
+
+    fn days(&self, ranked: &Ranked) -> f64 {
+        self.steps() * ranked.price.seconds / 86_400.0
     }
 }
 

@@ -1,0 +1,108 @@
+//! `quadrille plan --cost lbnl`: every configuration of a strategy of the LBNL paper, ranked by the time of a step.
+
+use std::time::Instant;
+
+use clap::Args;
+use quadrille_engine::Hyper;
+use quadrille_papers::lbnl::{PUBLISHED_BATCH, Search, Shape, Strategy, System};
+use quadrille_report::papers::lbnl::LbnlReport;
+use quadrille_spec::{ElementType, Field, Model, nearest_divisors};
+
+use crate::arguments::PlanArguments;
+use crate::failure::Failure;
+use crate::output::{csv, print_json, print_text, write_file};
+use crate::plan::flags::{LayoutFlags, SEARCHED};
+use crate::quantities::Counts;
+use crate::{paths, settings};
+
+/// Its flags of layouts.
+const FLAGS: LayoutFlags = LayoutFlags {
+    model: "LBNL's model",
+    taken: &["--global-batch"],
+    instead: &[
+        ("--ranks", "with --cost lbnl give --gpus"),
+        ("--per-node", "with --cost lbnl give --nvs"),
+        ("--seq-len", "with --cost lbnl give --set seq_len=N"),
+        ("--linear", "with --cost lbnl give --strategy"),
+        ("--grid", SEARCHED),
+        ("--summa-panels", SEARCHED),
+        ("--microbatch", SEARCHED),
+    ],
+};
+
+/// What only this model asks for.
+#[derive(Debug, Args)]
+pub struct LbnlArguments {
+    /// How blocks are cut: 1d (heads and widths), 2d (these and the sequence) or summa (products in panels)
+    #[arg(long, value_name = "NAME")]
+    pub strategy: Option<Strategy>,
+}
+
+/// Ranks configurations and prints the best.
+pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
+    let (model, search) = search(arguments)?;
+    let written: Vec<_> = arguments.csv.iter().map(|path| ("--csv", path.as_path())).collect();
+    paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let start = Instant::now();
+    let found = search.run(arguments.top as usize);
+    let seconds = start.elapsed().as_secs_f64();
+    if found.candidates == 0 {
+        return Err(Failure::usage(without_candidates(&search)));
+    }
+    let report = LbnlReport { model: &model, search: &search, found: &found, seconds };
+    if let Some(path) = &arguments.csv {
+        write_file("--csv", path, csv(report.rows())?.as_bytes())?;
+    }
+    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+}
+
+/// What flags say.
+fn search(arguments: &PlanArguments) -> Result<(Model, Search), Failure> {
+    FLAGS.check(&arguments.layout)?;
+    if arguments.dtype.is_some_and(|dtype| dtype != ElementType::Bf16) {
+        return Err(Failure::usage("--dtype: LBNL's model knows values of two bytes only; leave it out"));
+    }
+    let needed = |flag: &str, example: &str| Failure::usage(format!("--cost lbnl needs {flag}, e.g. {example}"));
+    let strategy = arguments.lbnl.strategy.ok_or_else(|| needed("--strategy 1d, 2d or summa", "--strategy 2d"))?;
+    let gpus = match arguments.gpus.as_ref().map(Counts::values) {
+        Some([gpus]) => *gpus as u64,
+        Some(_) => return Err(Failure::usage("--gpus: LBNL's model is searched for one number of GPUs; give one")),
+        None => return Err(needed("--gpus", "--gpus 1024")),
+    };
+    let system = System::named(arguments.layout.cluster()).map_err(|_| {
+        Failure::usage(format!(
+            "--cluster {}: LBNL's model knows the systems of its paper; use {}",
+            arguments.layout.cluster(),
+            System::NAMES.join(", ")
+        ))
+    })?;
+    let system = match arguments.nvs {
+        Some(nvs) => system.with_fast_domain(nvs as u64)?,
+        None => system,
+    };
+    let model = settings::settings(&arguments.model, "gpt3-1t", Hyper::default())?.model;
+    let shape = Shape::try_from(&model)?;
+    let global_batch = arguments.layout.size(Field::GlobalBatch).map_or(PUBLISHED_BATCH, |batch| batch as u64);
+    let search = Search::new(shape, system, strategy, gpus, global_batch)?;
+    Ok((model, search))
+}
+
+/// Why nothing can be searched.
+fn without_candidates(search: &Search) -> String {
+    let (shape, strategy, gpus, global_batch) =
+        (search.shape(), search.strategy(), search.devices(), search.global_batch());
+    let domain = search.system().fast_domain;
+    let said = format!(
+        "--gpus {gpus} --nvs {domain} --global-batch {global_batch}: strategy {} has no configuration",
+        strategy.name()
+    );
+    if gpus > domain && gpus % domain != 0 {
+        let near: Vec<_> = nearest_divisors(gpus as usize, domain as usize).iter().map(usize::to_string).collect();
+        return format!("{said}, since fast domains are used completely; use --nvs {}", near.join(" or "));
+    }
+    format!(
+        "{said}: dp * tp1 * tp2 * pp = {gpus}, where dp divides the batch, tp1 the {} heads and {} embedding, pp the \
+         {} layers; use a number of GPUs with smaller factors, or another batch",
+        shape.heads, shape.embed, shape.depth
+    )
+}

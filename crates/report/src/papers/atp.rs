@@ -1,0 +1,129 @@
+//! What a search of ATP's meshes has found: for people, as a document, as rows.
+
+use quadrille_papers::atp::{AllReduce, Candidate, Counts, Dimension, Found, Mesh, Search};
+use quadrille_run::units::{bytes, shortest};
+use quadrille_spec::SpecError;
+use serde_json::{Value, json};
+
+use super::columns;
+use crate::table;
+
+/// What was searched, and what was found.
+pub struct AtpReport<'a> {
+    /// What was searched.
+    pub search: &'a Search,
+    /// What was found.
+    pub found: &'a Found,
+}
+
+impl AtpReport<'_> {
+    /// All of it, as `plan --cost atp --json` prints it.
+    pub fn document(&self) -> Value {
+        let Self { search, found } = self;
+        let Search { model, interconnect, batch, element_bytes, counts, all_reduce } = search;
+        let refusal = |(mesh, error): &(Mesh, SpecError)| json!({ "layout": { "d1": mesh.d1, "d2": mesh.d2, "grid": grid(*mesh) }, "rule": error.to_string() });
+        json!({
+            "model": model.name,
+            "interconnect": interconnect.name,
+            "source": interconnect.source,
+            "cost": "atp",
+            "counts": counts.name(),
+            "all_reduce": all_reduce.map(AllReduce::name),
+            "gpus": found.devices,
+            "global_batch": batch,
+            "seq_len": model.seq_len,
+            "element_bytes": element_bytes,
+            "candidates": found.feasible + found.refusals.len(),
+            "feasible": found.feasible,
+            "refusals": found.refusals.iter().map(refusal).collect::<Vec<_>>(),
+            "plans": found.ranked.iter().map(|candidate| self.entry(candidate)).collect::<Vec<_>>(),
+        })
+    }
+
+    fn entry(&self, candidate: &Candidate) -> Value {
+        let Candidate { mesh, bandwidths, seconds } = candidate;
+        let dimensions = self.search.dimensions(candidate);
+        // A dimension of one device sends nothing and has no bandwidth.
+        let dimension = |at: usize| {
+            let Dimension { size, bytes, seconds } = dimensions[at];
+            let bandwidth = Some(bandwidths[at]).filter(|bandwidth| bandwidth.is_finite());
+            json!({ "size": size, "bandwidth": bandwidth, "bytes": bytes, "time_s": seconds })
+        };
+        json!({
+            "layout": { "d1": mesh.d1, "d2": mesh.d2, "grid": grid(*mesh) },
+            "time_s": seconds,
+            "dimensions": [dimension(0), dimension(1)],
+        })
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let Self { search, found } = self;
+        let Search { model, interconnect, batch, element_bytes, counts, all_reduce } = search;
+        let by = match all_reduce {
+            Some(AllReduce::Rabenseifner) => "equations 2-4",
+            Some(AllReduce::Links) => "equations 2 and 3",
+            None => "equation 2 from measured bandwidths",
+        };
+        let elements = match counts {
+            Counts::Paper => "14h/d1 and 4h/d2 elements a token and layer, as published",
+            Counts::Exact => "12h/d1 and 4h/d2 elements a token and layer, a backward pass over the other dimension",
+        };
+        let mut text = format!(
+            "{} on the {} devices of {}, batch {batch}, {} tokens, values of {element_bytes} bytes, by ATP's model\n\
+             {}\n\
+             communication time per step by {by}; computation is not in it\n\
+             {elements}\n\
+             {} of {} meshes are legal; d1 is the axis x, d2 the axis y\n\n",
+            model.name,
+            found.devices,
+            interconnect.name,
+            model.seq_len,
+            interconnect.source.trim_end(),
+            found.feasible,
+            found.feasible + found.refusals.len(),
+        );
+        let header = ["mesh", "grid", "time", "over d1", "over d2", "B1", "B2", "reduced over d1", "reduced over d2"];
+        let rows: Vec<_> = found.ranked.iter().map(|candidate| self.row(candidate)).collect();
+        text += &table(&header, &rows);
+        for (mesh, error) in &found.refusals {
+            text += &format!("\nnot legal: {mesh}: {error}");
+        }
+        if !found.refusals.is_empty() {
+            text += "\n";
+        }
+        text
+    }
+
+    fn row(&self, candidate: &Candidate) -> Vec<String> {
+        let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
+        let bandwidth = |bandwidth: f64| {
+            if bandwidth.is_finite() { format!("{:.2} GB/s", bandwidth / 1e9) } else { "-".to_owned() }
+        };
+        let [first, second] = self.search.dimensions(candidate);
+        let mut row = vec![candidate.mesh.to_string(), grid(candidate.mesh), milliseconds(candidate.seconds)];
+        row.extend([first, second].map(|dimension| milliseconds(dimension.seconds)));
+        row.extend(candidate.bandwidths.map(bandwidth));
+        row.extend([first, second].map(|dimension| bytes(dimension.bytes as u64)));
+        row
+    }
+
+    /// For comma-separated values: a header and a row for every mesh.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let header = "rank,d1,d2,time_s,time_1_s,time_2_s,b1_bytes_per_s,b2_bytes_per_s,bytes_1,bytes_2";
+        let row = |(candidate, rank): (&Candidate, usize)| {
+            let Candidate { mesh, bandwidths, seconds } = candidate;
+            let [first, second] = self.search.dimensions(candidate);
+            let bandwidths = bandwidths.map(|value| if value.is_finite() { shortest(value) } else { String::new() });
+            let sizes = [rank, mesh.d1, mesh.d2].map(|size| size.to_string()).into_iter();
+            let times = [*seconds, first.seconds, second.seconds].map(shortest);
+            sizes.chain(times).chain(bandwidths).chain([first.bytes, second.bytes].map(shortest)).collect()
+        };
+        std::iter::once(columns(header)).chain(self.found.ranked.iter().zip(1..).map(row)).collect()
+    }
+}
+
+/// The mesh in this program's axes.
+fn grid(mesh: Mesh) -> String {
+    format!("x={},y={}", mesh.d1, mesh.d2)
+}

@@ -1,0 +1,11 @@
+//! What the published planners find: tables for people, documents, rows of comma-separated values.
+
+pub mod atp;
+pub mod axonn;
+pub mod lbnl;
+pub mod megatron;
+
+/// The columns of a header that is written with commas.
+fn columns(header: &str) -> Vec<String> {
+    header.split(',').map(str::to_owned).collect()
+}

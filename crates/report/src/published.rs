@@ -1,0 +1,191 @@
+//! The native model beside what others have measured: errors by source, order of layouts, every row.
+
+use quadrille_evidence::{Entry, Evaluation, Fitted, Measured, Order, Summary, Times};
+use quadrille_plan::statistics::Errors;
+use quadrille_run::units::percent;
+use quadrille_spec::Axis;
+use serde_json::{Value, json};
+
+use crate::table;
+
+/// All of it, as `validate published --json` prints it.
+pub fn document(evaluation: &Evaluation, summary: &Summary) -> Value {
+    let unmapped: Vec<Value> = evaluation
+        .reasons()
+        .iter()
+        .map(|(reason, rows)| json!({ "rows": rows, "reason": reason.to_string() }))
+        .collect();
+    json!({
+        "rows": evaluation.entries.len() + evaluation.unmapped.len(),
+        "predicted": evaluation.entries.len(),
+        "unmapped": unmapped,
+        "summary": summary,
+    })
+}
+
+fn signed(fraction: f64) -> String {
+    format!("{:+.1}%", 100.0 * fraction)
+}
+
+/// For people.
+pub fn text(evaluation: &Evaluation, summary: &Summary) -> String {
+    let mut text = format!(
+        "{} of {} rows are predicted; fitted: parameters of devices or networks come from these step times, constants of \
+         frameworks from these bytes\n\nseconds of a step\n",
+        evaluation.entries.len(),
+        evaluation.entries.len() + evaluation.unmapped.len()
+    );
+    text += &errors_table(&summary.times);
+    text += "\nbytes of a device\n";
+    text += &errors_table(&summary.memory);
+    let fits = summary.fits;
+    text += &format!(
+        "\n{} of {} runs that were out of memory are called fitting; {} of {} that ran are called too large (what Hagemann's framework \
+         takes beside tensors was chosen by these)\n",
+        fits.called_fitting, fits.out_of_memory, fits.called_too_large, fits.ran
+    );
+    text += "\norder of the layouts of one model on one machine (tau: 1 is the measured order; regret: the chosen \
+             layout's time over the best, less 1)\n";
+    text += &order_table(summary.ranking.sources.iter().chain(&summary.ranking.all));
+    text += "\nnot predicted\n";
+    let reasons: Vec<Vec<String>> =
+        evaluation.reasons().iter().map(|(reason, rows)| vec![reason.to_string(), rows.to_string()]).collect();
+    text + &table(&["reason", "rows"], &reasons)
+}
+
+fn label(fitted: Fitted) -> &'static str {
+    match fitted {
+        Fitted::No => "",
+        Fitted::Partly => " (partly fitted)",
+        Fitted::Yes => " (fitted)",
+    }
+}
+
+fn errors_table(times: &[Times]) -> String {
+    let rows: Vec<Vec<String>> = times
+        .iter()
+        .map(|Times { source, table, fitted, errors }| {
+            let Errors { count, mean_absolute, bias, largest } = errors;
+            let name = match table {
+                None => format!("{source}{}", label(*fitted)),
+                Some(table) => format!("  {table}{}", label(*fitted)),
+            };
+            vec![name, count.to_string(), percent(*mean_absolute), signed(*bias), percent(*largest)]
+        })
+        .collect();
+    table(&["source", "rows", "mean error", "bias", "largest"], &rows)
+}
+
+fn order_table<'a>(orders: impl Iterator<Item = &'a Order>) -> String {
+    let rows: Vec<Vec<String>> = orders
+        .map(|order| {
+            let name = order.source.unwrap_or("all");
+            let tau = order.mean_tau.map_or("-".to_owned(), |tau| format!("{tau:.2}"));
+            vec![
+                format!("{name}{}", label(order.fitted)),
+                order.groups.to_string(),
+                order.layouts.to_string(),
+                tau,
+                percent(order.mean_regret),
+                percent(order.largest_regret),
+            ]
+        })
+        .collect();
+    table(&["source", "groups", "layouts", "mean tau", "mean regret", "largest"], &rows)
+}
+
+/// For comma-separated values: a header and every predicted row, with what the seconds and bytes are spent on.
+pub fn rows(evaluation: &Evaluation) -> Vec<Vec<String>> {
+    let axes = Axis::ALL.map(|axis| format!("{}_s", axis.name()));
+    let header = COLUMNS.map(str::to_owned).into_iter().chain(axes).chain(MORE_COLUMNS.map(str::to_owned)).collect();
+    std::iter::once(header).chain(evaluation.entries.iter().map(record)).collect()
+}
+
+/// Before the seconds of each axis.
+const COLUMNS: [&str; 12] = [
+    "line",
+    "source",
+    "table",
+    "model",
+    "gpu",
+    "quantity",
+    "measured",
+    "predicted",
+    "error",
+    "compute_s",
+    "memory_bound_s",
+    "launch_s",
+];
+
+/// After them.
+const MORE_COLUMNS: [&str; 12] = [
+    "bubble_s",
+    "optimizer_s",
+    "data_loading_s",
+    "parameters",
+    "gradients",
+    "optimizer",
+    "activations",
+    "buffers",
+    "framework",
+    "stage",
+    "fits",
+    "layout",
+];
+
+fn record(entry: &Entry) -> Vec<String> {
+    let (row, price) = (entry.row, &entry.price);
+    let (parts, memory) = (&price.parts, &price.memory);
+    let quantity = match entry.run.measured {
+        Measured::Seconds(_) => "seconds",
+        Measured::PeakBytes(..) => "peak bytes",
+        Measured::RestBytes(_) => "bytes between steps",
+        Measured::OutOfMemory => "out of memory",
+    };
+    let [measured, predicted, error] = entry.pair().map_or([const { String::new() }; 3], |pair| {
+        [pair.measured.to_string(), pair.predicted.to_string(), format!("{:.4}", pair.error())]
+    });
+    let seconds = |value: f64| format!("{value:.6}");
+    let candidate = &entry.run.candidate;
+    let sizes = Axis::ALL.map(|axis| format!("{}={}", axis.name(), candidate.size(axis))).join(" ");
+    let layout = format!(
+        "{sizes} microbatch={} chunks={} recompute={} zero={} activations={} overlap={} framework={}",
+        candidate.microbatch,
+        candidate.chunks,
+        candidate.recompute,
+        candidate.zero,
+        candidate.activations,
+        candidate.overlap,
+        entry.run.framework.name,
+    );
+    let text = [
+        row.line.to_string(),
+        entry.run.source.name.to_owned(),
+        row.table.clone(),
+        entry.run.model.name.clone(),
+        row.gpu.clone(),
+        quantity.to_owned(),
+        measured,
+        predicted,
+        error,
+    ];
+    let times = [parts.compute, parts.memory_bound, parts.launch].into_iter().chain(parts.communication).chain([
+        parts.bubble,
+        parts.optimizer,
+        parts.data_loading,
+    ]);
+    let bytes = [
+        memory.parameters,
+        memory.gradients,
+        memory.optimizer,
+        memory.activations,
+        memory.buffers,
+        memory.framework,
+        memory.stage as u64,
+    ];
+    text.into_iter()
+        .chain(times.map(seconds))
+        .chain(bytes.map(|bytes| bytes.to_string()))
+        .chain([entry.fits().to_string(), layout])
+        .collect()
+}
