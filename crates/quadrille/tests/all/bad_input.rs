@@ -208,8 +208,18 @@ fn names_of_options() {
     }
     refused("explain --order a,b,c,d", &["unknown axis 'a'", "x, y, z, context, data, pipe"]);
     refused("explain --activations dense", &["--activations", "'dense'", "scattered, replicated"]);
-    refused("train --dtype f16", &["--dtype", "'f16'", "f32, f64"]);
-    refused("plan --dtype f8", &["--dtype", "'f8'", "bf16, f32, f64"]);
+    refused("train --dtype f8", &["--dtype", "'f8'", "f32, f64, bf16, f16"]);
+    refused("plan --dtype f8", &["--dtype", "'f8'", "f32, f64, bf16, f16"]);
+    refused("plan --dtype bf16", &["--dtype", "megatron", "--framework quadrille"]);
+    refused("plan --gradients bf16", &["--gradients", "megatron", "--framework quadrille"]);
+    refused(
+        "train --gradients bf16",
+        &["gradients = bf16", "values in f32 have gradients in f32", "leaving --gradients out"],
+    );
+    refused(
+        "verify --dtype bf16 --gradients f16",
+        &["gradients = f16", "values in bf16 have gradients in bf16 or f32"],
+    );
     refused("plan --top 0", &["--top", "'0'", "1..="]);
     refused("plan --cost guess", &["--cost", "'guess'", "axonn"]);
     refused("train --tokenizer words", &["--tokenizer", "`words`", "gpt2", "bytes"]);

@@ -231,7 +231,5 @@ fn bad_input_is_refused() {
     let words = ["device = none in bare", "how fast a device computes", "give the cluster a device"];
     refused_in(folder.path(), &tiny("--ranks 2 --cluster bare.toml"), &words);
     refused_in(folder.path(), &tiny("--ranks 2 --cluster bare.toml --csv bare.toml"), &["--csv", "--cluster"]);
-    let folder = folder_with("layout.toml", "dtype = \"f64\"\n");
-    refused_in(folder.path(), &tiny("--ranks 2 --layout layout.toml"), &["dtype = f64", "in f32", "use f32"]);
     assert_eq!(json(&tiny("--ranks 2 --steps 3 --layouts 2"))["layouts"].as_array().unwrap().len(), 2);
 }
