@@ -23,6 +23,12 @@ pub struct Case {
     pub cluster: Cluster,
 }
 
+/// All frameworks, and this program's engine in 16 bits.
+pub fn frameworks() -> impl Iterator<Item = Framework> {
+    let narrow = Framework::own(ElementType::Bf16, ElementType::F32);
+    Framework::ALL.into_iter().chain([narrow])
+}
+
 impl Case {
     pub fn problem(&self, framework: Framework) -> Problem {
         self.problem_on(&self.cluster, framework)

@@ -7,8 +7,8 @@ use quadrille_cost::native::{Candidate, Framework, Problem};
 use quadrille_draws::{Description, descriptions};
 use quadrille_plan::native::{Bound, Found, Rules, Search, Setting, Space};
 use quadrille_spec::{
-    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Grid, KeepWeights, Layout, LayoutRequest, Linear,
-    Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
+    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, ElementType, Grid, KeepWeights, Layout, LayoutRequest,
+    Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
 };
 
 /// Nodes of four small devices: 16 MB, so that memory counts for models of a few hundred thousand parameters.
@@ -340,7 +340,7 @@ proptest! {
     fn what_is_left_out_is_not_missed_and_what_is_found_is_legal(
         (number, layers, heads, devices, batch) in (0..2 * FAMILIES, 2..9_usize, 1..5_usize, 1..13_usize, 1..5_usize),
         description in descriptions(),
-        (memory, top, one_per_grid, framework) in (1_000_000..12_000_000_u64, 1..9_usize, any::<bool>(), 0..4_usize),
+        (memory, top, one_per_grid, framework) in (1_000_000..12_000_000_u64, 1..9_usize, any::<bool>(), 0..5_usize),
         networks in prop::array::uniform2(prop::sample::select(vec![0.01, 1.0, 100.0])),
         constraints in prop::sample::subsequence(CONSTRAINTS.to_vec(), 0..4),
     ) {
@@ -349,7 +349,9 @@ proptest! {
         let devices = devices.min(4);
         cluster.tiers.iter_mut().zip(networks).for_each(|(tier, factor)| tier.bandwidth *= factor);
         let open = search(&model, &cluster, devices, batch * devices);
-        let framework = Framework { reserved_bytes: 0, ..Framework::ALL[framework] };
+        let narrow = Framework::own(ElementType::Bf16, ElementType::F32);
+        let framework = Framework::ALL.get(framework).copied().unwrap_or(narrow);
+        let framework = Framework { reserved_bytes: 0, ..framework };
         let setting = Setting { capacity: Some(memory), framework, ..open.setting };
         let mut space = Space::default();
         constraints.iter().for_each(|(bound, text, _)| space.constrain(*bound, text).unwrap());
