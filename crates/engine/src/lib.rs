@@ -37,6 +37,7 @@ mod hyper;
 mod initial;
 mod ledger;
 mod not_finite;
+mod observe;
 mod on_cpu;
 mod optimizer;
 mod options;
@@ -70,7 +71,8 @@ pub use generate::{
 };
 pub use hyper::{Hyper, schedule};
 pub use initial::InitialValues;
-pub use on_cpu::{evaluate_on_cpu, generate_on_cpu, train_on_cpu};
+pub use observe::{ObserveOptions, Observed, ObservedStep, observe};
+pub use on_cpu::{evaluate_on_cpu, generate_on_cpu, observe_on_cpu, train_on_cpu};
 pub use options::{Start, TrainOptions, Validation};
 pub use random_batch::{fill_randomly, random_batch};
 pub use rank::{Pace, RankEngine, StepOutcome};

@@ -6,7 +6,8 @@ use quadrille_step::StepProgram;
 
 use crate::{
     BatchSource, Cpu, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome,
-    GenerationPrograms, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, evaluate, generate, train,
+    GenerationPrograms, ObserveOptions, Observed, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, evaluate,
+    generate, observe, train,
 };
 
 /// [`train()`] on the processor.
@@ -65,5 +66,18 @@ pub fn generate_on_cpu(
         ElementType::F64 => generate::<Cpu<f64>>(programs, options, run, weights, prompts, on_token),
         ElementType::Bf16 => generate::<Cpu<bf16>>(programs, options, run, weights, prompts, on_token),
         ElementType::F16 => generate::<Cpu<f16>>(programs, options, run, weights, prompts, on_token),
+    }
+}
+
+/// [`observe()`] on the processor.
+///
+/// # Errors
+/// As there.
+pub fn observe_on_cpu(program: &StepProgram, options: &ObserveOptions) -> Result<Vec<Observed>, EngineError> {
+    match program.layout.dtype {
+        ElementType::F32 => observe::<Cpu<f32>>(program, options),
+        ElementType::F64 => observe::<Cpu<f64>>(program, options),
+        ElementType::Bf16 => observe::<Cpu<bf16>>(program, options),
+        ElementType::F16 => observe::<Cpu<f16>>(program, options),
     }
 }

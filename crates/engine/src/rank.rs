@@ -6,10 +6,12 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use quadrille_comm::{Group, Label, Ledger as Counted, Pending, RankContext};
-use quadrille_spec::{Attention, AxesLedger, Axis, AxisSet, Coordinate, FlopsLedger, MemoryClass, RankLedger};
+use quadrille_spec::{
+    Attention, AxesLedger, Axis, AxisSet, Coordinate, ElementType, FlopsLedger, MemoryClass, RankLedger,
+};
 use quadrille_step::schedule::Action;
 use quadrille_step::{
-    BlockKind, Formats, Layer, Parameter, Practice, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId,
+    BlockKind, Layer, Parameter, Practice, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId,
     declared_axes, empty_axes,
 };
 use quadrille_tensor::{ContextPart, Element};
@@ -162,7 +164,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     ) -> Result<Self, EngineError> {
         let own = Practice::of(&program.layout).formats;
         let runs = |practice: &Practice| !practice.pads_shards && practice.formats.run_as(&own);
-        if !program.stages.iter().all(|stage| runs(&stage.practice)) || !stores_as::<B>(&own) {
+        if !program.stages.iter().all(|stage| runs(&stage.practice)) || !stores_as::<B>(program.layout.dtype) {
             return Err(EngineError::Formats { dtype: program.layout.dtype });
         }
         let grid = &program.layout.grid;
@@ -335,7 +337,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// A shard is in flight: never between steps.
     pub fn gradients(&self) -> Result<Vec<Vec<f64>>, EngineError> {
         let mut shards = self.shards(|parameter| parameter.reduced)?;
-        let factor = self.update_rule().ignored_factor(self.totals);
+        let factor = self.update_rule().gradient_factor(self.totals);
         shards.iter_mut().flatten().for_each(|element| *element *= factor);
         Ok(shards)
     }
@@ -395,9 +397,9 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     }
 }
 
-/// Whether what the backend computes in, and what it stores values in, is what programs of these formats have.
-fn stores_as<B: Backend>(formats: &Formats) -> bool {
-    [formats.values, formats.sums] == [size_of::<B::Stored>(), size_of::<B::Real>()].map(|bytes| bytes as u64)
+/// Whether the backend stores values in this type.
+fn stores_as<B: Backend>(dtype: ElementType) -> bool {
+    <B::Stored as quadrille_tensor::Stored>::NAME == dtype.to_string()
 }
 
 /// By kind of block, the angles of the tokens of a sequence that the rank at `place` has, of generation those of all

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use half::{bf16, f16};
 use proptest::test_runner::TestCaseError;
-use quadrille_comm::{JobOptions, run_ranks};
-use quadrille_engine::{Cpu, EngineError, Hyper, InitialValues, RankEngine, Samples, Values, random_batch};
+use quadrille_engine::{
+    EngineError, Hyper, ObserveOptions, Observed, ObservedStep, Samples, observe_on_cpu, random_batch,
+};
 use quadrille_spec::{Algorithm, Choice, ElementType, RankLedger};
 use quadrille_step::{Practice, StepProgram};
 use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on_cpu};
@@ -142,11 +142,36 @@ pub fn trajectory_with(
     threads: usize,
     hyper: Hyper,
 ) -> Result<Vec<Trajectory>, EngineError> {
-    match program.layout.dtype {
-        ElementType::F32 => run::<f32>(program, steps, threads, hyper),
-        ElementType::F64 => run::<f64>(program, steps, threads, hyper),
-        ElementType::Bf16 => run::<bf16>(program, steps, threads, hyper),
-        ElementType::F16 => run::<f16>(program, steps, threads, hyper),
+    let options = ObserveOptions {
+        steps,
+        evaluated: None,
+        seed: SEED,
+        hyper,
+        threads,
+        timeout: TIMEOUT,
+        collectives: Choice::Always(Algorithm::Native),
+        world: None,
+    };
+    Ok(observe_on_cpu(program, &options)?.into_iter().map(Trajectory::from).collect())
+}
+
+impl From<Observed> for Trajectory {
+    fn from(run: Observed) -> Self {
+        let bits = |shards: &[Vec<f64>]| -> Vec<Vec<u64>> {
+            shards.iter().map(|shard| shard.iter().map(|element| element.to_bits()).collect()).collect()
+        };
+        let outcome = |step: &ObservedStep| Outcome {
+            loss: step.outcome.loss.to_bits(),
+            norm: step.outcome.gradient_norm.to_bits(),
+        };
+        let last = run.steps.last();
+        Self {
+            outcomes: run.steps.iter().map(outcome).collect(),
+            start: bits(&run.start),
+            weights: bits(last.map_or(&run.start, |last| &last.weights)),
+            gradients: last.map_or_else(Vec::new, |last| bits(&last.gradients)),
+            ledger: last.map(|last| last.ledger.clone()),
+        }
     }
 }
 
@@ -157,29 +182,4 @@ pub fn trajectory_with(
 pub fn bits(program: &StepProgram) -> Vec<Trajectory> {
     let ranks = trajectory(program, 2, 1).unwrap_or_else(|error| panic!("{:?}: {error}", program.layout));
     ranks.into_iter().map(|rank| Trajectory { ledger: None, ..rank }).collect()
-}
-
-fn run<S: Values>(
-    program: &StepProgram,
-    steps: u64,
-    threads: usize,
-    hyper: Hyper,
-) -> Result<Vec<Trajectory>, EngineError> {
-    let batch = random_samples(program);
-    let job = JobOptions { timeout: TIMEOUT, ..JobOptions::new(program.layout.grid.ranks()) };
-    let bits = |shards: Vec<Vec<f64>>| -> Vec<Vec<u64>> {
-        shards.iter().map(|shard| shard.iter().map(|element| element.to_bits()).collect()).collect()
-    };
-    Ok(run_ranks(&job, |context| {
-        let mut engine = RankEngine::<Cpu<S>>::new(program, context, threads, hyper, SEED, InitialValues::Perturbed)?;
-        let start = bits(engine.weights()?);
-        let (mut outcomes, mut ledger) = (Vec::new(), None);
-        for _ in 0..steps {
-            let outcome = engine.step(&batch)?;
-            outcomes.push(Outcome { loss: outcome.loss.to_bits(), norm: outcome.gradient_norm.to_bits() });
-            ledger = Some(engine.take_ledger());
-        }
-        let (weights, gradients) = (bits(engine.weights()?), bits(engine.gradients()?));
-        Ok(Trajectory { outcomes, start, weights, gradients, ledger })
-    })?)
 }

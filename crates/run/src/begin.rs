@@ -82,7 +82,7 @@ impl Beginning {
     fn check_type(&self, dtype: ElementType) -> Result<(), Refusal> {
         match self.checkpoint() {
             Some(checkpoint) if checkpoint.about().dtype == RealType::F64 && dtype.real() == RealType::F32 => {
-                let rule = format!("{} holds f64 and the run is in f32; use ", checkpoint.path().display());
+                let rule = format!("{} holds f64 and the run is in {dtype}; use ", checkpoint.path().display());
                 let refusal = Refusal::new(rule).name(Setting::Dtype);
                 let refusal = refusal.text(" f64, or round it once with checkpoint merge ").name(Setting::Dtype);
                 Err(refusal.text(" f32"))

@@ -227,7 +227,7 @@ fn tuning(
 
 /// Bytes that a run takes beside its step: copies of the state while it is written, and evaluation's own values.
 fn beside(spec: &RunSpec, place: Place, program: &StepProgram) -> Result<u64, RunError> {
-    let element = program.layout.dtype.bytes();
+    let element = program.layout.dtype.real().bytes();
     let state = if place.path().is_some() { 3 * program.model.parameters() * element } else { 0 };
     match spec.data.held_out {
         HeldOut::Nothing => Ok(state),

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Field, FieldValue, Layout, LayoutRequest, Linear, Model, Schedule, SpecError, toml_text};
+use crate::{ElementType, Field, FieldValue, Layout, LayoutRequest, Linear, Model, Schedule, SpecError, toml_text};
 
 /// The fields of a layout that a file says. Each is written as on the command line, and may be left out; unknown fields
 /// are errors.
@@ -35,7 +35,7 @@ impl LayoutFile {
         toml_text::read("a layout", text)
     }
 
-    /// All choices of a layout, but the type of its values.
+    /// All choices of a layout, but the type of its values, and that of gradients where it is the usual one.
     pub fn of(layout: &Layout) -> Self {
         let said = Field::ALL.into_iter().filter(|field| match field {
             Field::SummaPanels => layout.linear == Linear::Summa,
@@ -45,6 +45,15 @@ impl LayoutFile {
             _ => true,
         });
         Self { said: said.map(|field| (field, field.of(layout))).collect() }
+    }
+
+    /// The same, and the type of values where it is not the usual one.
+    ///
+    /// Without it gradients in 16 bits, which are said, belong to no layout.
+    pub fn of_types_too(layout: &Layout) -> Self {
+        let file = Self::of(layout);
+        let usual = ElementType::F32;
+        if layout.dtype == usual { file } else { file.with(Field::Dtype, Field::Dtype.of(layout)) }
     }
 
     /// What is said of a field.

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_engine::assemble;
+use quadrille_engine::{Evaluation, ObservedStep, assemble};
 use quadrille_oracle::Tensors;
-use quadrille_spec::{Axis, LedgerDifference};
+use quadrille_spec::{Axis, Ledger, LedgerDifference, RankLedger};
 use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId};
 use serde::Serialize;
 
 use crate::Tolerance;
 use crate::reference::{SerialStep, rounded};
-use crate::verify::{RankRun, RankStep};
 
 /// What stands between a block's name and a tensor's of its norms of queries and keys.
 const QK_NORMS: [&str; 2] = [".query_norm.", ".key_norm."];
@@ -150,7 +149,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    pub fn step(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
+    pub fn step(&mut self, ranks: &[&ObservedStep], serial: &SerialStep) {
         self.scalars(ranks, serial);
         let largest_weight = serial.weights.values().map(|weights| largest(weights)).fold(0.0, f64::max);
         for (stage, index, parameter) in self.parameters() {
@@ -194,11 +193,16 @@ impl<'a> Comparison<'a> {
     }
 
     /// The evaluation of one rank; `loss` and `targets` are the serial model's.
-    pub fn evaluation(&mut self, rank: &RankRun, (loss, targets): (f64, u64)) {
-        let same_targets = rank.evaluation.targets == targets;
-        let found = if same_targets { rank.evaluation.loss } else { f64::NAN };
-        raise(&mut self.report.evaluation_diff, relative(found, loss));
-        self.difference = self.difference.take().or_else(|| rank.evaluation_difference.clone());
+    pub fn evaluation(&mut self, found: Option<Evaluation>, (loss, targets): (f64, u64)) {
+        let same = found.filter(|found| found.targets == targets);
+        raise(&mut self.report.evaluation_diff, relative(same.map_or(f64::NAN, |found| found.loss), loss));
+    }
+
+    /// What ranks have counted, in their order, beside what was predicted.
+    pub fn ledgers<'l>(&mut self, predicted: &Ledger, counted: impl Iterator<Item = Option<&'l RankLedger>>) {
+        let pairs = predicted.ranks.iter().zip(counted);
+        let mut differences = pairs.filter_map(|(predicted, counted)| predicted.difference(counted?));
+        self.difference = self.difference.take().or_else(|| differences.next());
     }
 
     /// Every parameter of every stage, with its number there.
@@ -208,7 +212,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Both copies of a tied table must be equal in every bit.
-    fn compare_copies(&mut self, ranks: &[&RankStep]) {
+    fn compare_copies(&mut self, ranks: &[&ObservedStep]) {
         let bits = |tensor: Vec<f64>| tensor.into_iter().map(f64::to_bits).collect::<Vec<_>>();
         for (stage, index, copy) in self.parameters().filter(|(.., parameter)| parameter.copy) {
             let original = self.parameters().find(|(.., other)| !other.copy && other.name == copy.name);
@@ -233,8 +237,8 @@ impl<'a> Comparison<'a> {
         stage: &'a StageProgram,
         parameter: &Parameter,
         value: ValueId,
-        ranks: &[&'s RankStep],
-        shard: impl Fn(&'s RankStep) -> &'s Vec<f64>,
+        ranks: &[&'s ObservedStep],
+        shard: impl Fn(&'s ObservedStep) -> &'s Vec<f64>,
     ) -> Option<Vec<f64>> {
         let shards: Vec<(usize, &[f64])> =
             self.ranks_of(stage).map(|rank| (rank, shard(ranks[rank]).as_slice())).collect();
@@ -253,7 +257,7 @@ impl<'a> Comparison<'a> {
         stage: &'a StageProgram,
         index: usize,
         parameter: &Parameter,
-        ranks: &[&RankStep],
+        ranks: &[&ObservedStep],
     ) -> Option<Vec<f64>> {
         let first = self.ranks_of(stage).next()?;
         ranks[first].masters[index].as_ref()?;
@@ -269,7 +273,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// What the optimizer has updated in a step, as logical tensors.
-    pub fn masters(&mut self, ranks: &[&RankStep]) -> Tensors {
+    pub fn masters(&mut self, ranks: &[&ObservedStep]) -> Tensors {
         let mut tensors = self.weights(ranks);
         for (stage, index, parameter) in self.parameters().filter(|(.., parameter)| !parameter.copy) {
             if let Some(master) = self.master(stage, index, parameter, ranks) {
@@ -280,21 +284,21 @@ impl<'a> Comparison<'a> {
     }
 
     /// The logical weights after a step.
-    pub fn weights(&mut self, ranks: &[&RankStep]) -> Tensors {
+    pub fn weights(&mut self, ranks: &[&ObservedStep]) -> Tensors {
         self.tensors(ranks, |parameter| parameter.value, |rank| &rank.weights)
     }
 
     /// The logical gradients of a step.
-    pub fn gradients(&mut self, ranks: &[&RankStep]) -> Tensors {
+    pub fn gradients(&mut self, ranks: &[&ObservedStep]) -> Tensors {
         self.tensors(ranks, |parameter| parameter.reduced, |rank| &rank.gradients)
     }
 
     /// Logical tensors; not numbers where replicas differ.
     fn tensors(
         &mut self,
-        ranks: &[&RankStep],
+        ranks: &[&ObservedStep],
         value: fn(&Parameter) -> ValueId,
-        shards: fn(&RankStep) -> &Vec<Vec<f64>>,
+        shards: fn(&ObservedStep) -> &Vec<Vec<f64>>,
     ) -> Tensors {
         let mut tensors = Tensors::new();
         for (stage, index, parameter) in self.parameters().filter(|(.., parameter)| !parameter.copy) {
@@ -308,9 +312,8 @@ impl<'a> Comparison<'a> {
     }
 
     /// What every rank says of the whole step, and has counted.
-    fn scalars(&mut self, ranks: &[&RankStep], serial: &SerialStep) {
+    fn scalars(&mut self, ranks: &[&ObservedStep], serial: &SerialStep) {
         for rank in ranks {
-            self.difference = self.difference.take().or_else(|| rank.difference.clone());
             raise(&mut self.report.loss_diff, relative(rank.outcome.loss, serial.loss));
             raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
         }
@@ -350,12 +353,14 @@ mod tests {
     use quadrille_engine::StepOutcome;
     use quadrille_oracle::Tensors;
     use quadrille_spec::{Layout, LayoutRequest, Model};
+    use quadrille_step::predict_rank;
 
     use super::*;
 
-    fn rank(loss: f64, gradient_norm: f64) -> RankStep {
+    fn rank(program: &StepProgram, loss: f64, gradient_norm: f64) -> ObservedStep {
         let outcome = StepOutcome { loss, gradient_norm, learning_rate: 1.0, applied: true };
-        RankStep { outcome, gradients: Vec::new(), weights: Vec::new(), masters: Vec::new(), difference: None }
+        let ledger = predict_rank(program, 0);
+        ObservedStep { outcome, gradients: Vec::new(), weights: Vec::new(), masters: Vec::new(), ledger }
     }
 
     /// One rank of several that is wrong is enough, whichever it is.
@@ -365,8 +370,9 @@ mod tests {
         let layout = Layout::new(&model, &LayoutRequest::new("data=2".parse().unwrap(), 2)).unwrap();
         let program = StepProgram::new(&model, &layout).unwrap();
         let serial = SerialStep { loss: 4.0, norm: 2.0, gradients: Tensors::new(), weights: Tensors::new() };
-        let (right, other_loss, other_norm) = (rank(4.0, 2.0), rank(5.0, 2.0), rank(4.0, 3.0));
-        let found = |ranks: [&RankStep; 2]| {
+        let [right, other_loss, other_norm] =
+            [[4.0, 2.0], [5.0, 2.0], [4.0, 3.0]].map(|[loss, norm]| rank(&program, loss, norm));
+        let found = |ranks: [&ObservedStep; 2]| {
             let mut comparison = Comparison::new(&program, Tolerance::F32);
             comparison.scalars(&ranks, &serial);
             (comparison.report.loss_diff, comparison.report.norm_diff)

@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use half::{bf16, f16};
-use quadrille_comm::{JobOptions, World, run_job};
-use quadrille_engine::{
-    Backend, Cpu, EngineError, Evaluation, Hyper, InitialValues, RankEngine, StepOutcome, random_batch,
-};
-use quadrille_spec::{Activation, Algorithm, Block, Choice, ElementType, LedgerDifference, Routing, SpecError};
+use quadrille_comm::World;
+use quadrille_engine::{Backend, EngineError, Hyper, ObserveOptions, Observed, ObservedStep, observe, observe_on_cpu};
+use quadrille_spec::{Activation, Algorithm, Block, Choice, ElementType, Routing, SpecError};
 use quadrille_step::{StepProgram, predict_routed};
-use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
 use crate::{Reference, VerifyReport};
@@ -109,26 +105,6 @@ impl Tolerance {
     }
 }
 
-/// What a rank found in one step.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct RankStep {
-    pub outcome: StepOutcome,
-    pub gradients: Vec<Vec<f64>>,
-    pub weights: Vec<Vec<f64>>,
-    /// Of the parameters that have any.
-    pub masters: Vec<Option<Vec<f64>>>,
-    pub difference: Option<LedgerDifference>,
-}
-
-/// What a rank found.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct RankRun {
-    pub steps: Vec<RankStep>,
-    /// After the last step.
-    pub evaluation: Evaluation,
-    pub evaluation_difference: Option<LedgerDifference>,
-}
-
 /// Runs the layout for some steps and compares each with the serial model, as `tolerance` says; then the loss of an
 /// evaluation.
 ///
@@ -140,14 +116,26 @@ pub fn verify<B: Backend>(
     tolerance: Tolerance,
     reference: &mut Reference,
 ) -> Result<VerifyReport, EngineError> {
-    if options.steps == 0 {
-        return Err(SpecError::invalid("steps", 0, "a proof takes at least one step", "give a positive number").into());
-    }
-    let runs = run_layout::<B>(program, options)?;
+    check_steps(options)?;
+    judge(program, options, tolerance, reference, &observe::<B>(program, &observed(program, options))?)
+}
+
+/// Compares what was observed of every rank.
+fn judge(
+    program: &StepProgram,
+    options: &VerifyOptions,
+    tolerance: Tolerance,
+    reference: &mut Reference,
+    runs: &[Observed],
+) -> Result<VerifyReport, EngineError> {
+    let routing = Routing::of(&program.layout, &options.collectives);
+    let forward = StepProgram::evaluation(&program.model, &program.layout)?;
+    let predicted = [program, &forward].map(|program| predict_routed(program, &routing));
     let mut comparison = Comparison::new(program, tolerance);
     let mut beside = tolerance.steps_apart.then(|| reference.beside(program.layout.dtype));
     for step in 1..=options.steps {
-        let ranks: Vec<&RankStep> = runs.iter().map(|run| &run.steps[step as usize - 1]).collect();
+        let ranks: Vec<&ObservedStep> = runs.iter().map(|run| &run.steps[step as usize - 1]).collect();
+        comparison.ledgers(&predicted[0], ranks.iter().map(|rank| Some(&rank.ledger)));
         if let Some(beside) = &mut beside {
             let gradients = comparison.gradients(&ranks);
             comparison.step(&ranks, &reference.step_beside(step, beside, &gradients));
@@ -161,7 +149,9 @@ pub fn verify<B: Backend>(
         Some(beside) => reference.evaluate(&beside.weights, samples),
         None => reference.evaluation(options.steps, samples),
     };
-    runs.iter().for_each(|run| comparison.evaluation(run, evaluation));
+    let evaluations = || runs.iter().map(|run| run.evaluation.as_ref());
+    evaluations().for_each(|found| comparison.evaluation(found.map(|(found, _)| *found), evaluation));
+    comparison.ledgers(&predicted[1], evaluations().map(|found| found.and_then(|(_, ledger)| ledger.as_ref())));
     Ok(comparison.report())
 }
 
@@ -174,13 +164,23 @@ pub fn verify_on_cpu(
     options: &VerifyOptions,
     reference: &mut Reference,
 ) -> Result<VerifyReport, EngineError> {
-    let tolerance = Tolerance::of(program);
-    match program.layout.dtype {
-        ElementType::F32 => verify::<Cpu<f32>>(program, options, tolerance, reference),
-        ElementType::F64 => verify::<Cpu<f64>>(program, options, tolerance, reference),
-        ElementType::Bf16 => verify::<Cpu<bf16>>(program, options, tolerance, reference),
-        ElementType::F16 => verify::<Cpu<f16>>(program, options, tolerance, reference),
+    check_steps(options)?;
+    let runs = observe_on_cpu(program, &observed(program, options))?;
+    judge(program, options, Tolerance::of(program), reference, &runs)
+}
+
+fn check_steps(options: &VerifyOptions) -> Result<(), SpecError> {
+    match options.steps {
+        0 => Err(SpecError::invalid("steps", 0, "a proof takes at least one step", "give a positive number")),
+        _ => Ok(()),
     }
+}
+
+/// What of a layout's run is compared.
+fn observed(program: &StepProgram, options: &VerifyOptions) -> ObserveOptions {
+    let VerifyOptions { steps, seed, hyper, threads, timeout, collectives, world } = options.clone();
+    let evaluated = Some(samples_to_evaluate(program));
+    ObserveOptions { steps, evaluated, seed, hyper, threads, timeout, collectives, world }
 }
 
 /// A batch and one sample more: the mean goes over several batches, and the last one is incomplete if it can be.
@@ -193,38 +193,7 @@ fn samples_to_evaluate(program: &StepProgram) -> u64 {
 /// # Errors
 /// A rank that failed.
 pub fn take_part_on_cpu(program: &StepProgram, options: &VerifyOptions) -> Result<(), EngineError> {
-    match program.layout.dtype {
-        ElementType::F32 => run_layout::<Cpu<f32>>(program, options).map(|_| ()),
-        ElementType::F64 => run_layout::<Cpu<f64>>(program, options).map(|_| ()),
-        ElementType::Bf16 => run_layout::<Cpu<bf16>>(program, options).map(|_| ()),
-        ElementType::F16 => run_layout::<Cpu<f16>>(program, options).map(|_| ()),
-    }
-}
-
-fn run_layout<B: Backend>(program: &StepProgram, options: &VerifyOptions) -> Result<Vec<RankRun>, EngineError> {
-    let routing = Routing::of(&program.layout, &options.collectives);
-    let forward = StepProgram::evaluation(&program.model, &program.layout)?;
-    let [predicted, of_evaluation] = [program, &forward].map(|program| predict_routed(program, &routing));
-    let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
-    let ranks = program.layout.grid.ranks();
-    let world = options.world.clone();
-    let job = JobOptions { timeout: options.timeout, routing, world, ..JobOptions::new(ranks) };
-    Ok(run_job(&job, |context| {
-        let initial = InitialValues::Perturbed;
-        let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
-        let mut steps = Vec::new();
-        for _ in 0..options.steps {
-            let outcome = engine.step(&batch)?;
-            let difference = predicted.ranks[context.rank()].difference(&engine.take_ledger());
-            let (gradients, weights, masters) = (engine.gradients()?, engine.weights()?, engine.masters()?);
-            steps.push(RankStep { outcome, gradients, weights, masters, difference });
-        }
-        let mut evaluator = engine.evaluator(&forward)?;
-        let evaluation = engine.evaluate(&mut evaluator, samples_to_evaluate(program), &batch)?;
-        let predicted = &of_evaluation.ranks[context.rank()];
-        let evaluation_difference = evaluator.ledger().and_then(|counted| predicted.difference(counted));
-        Ok(RankRun { steps, evaluation, evaluation_difference })
-    })?)
+    observe_on_cpu(program, &observed(program, options)).map(drop)
 }
 
 #[cfg(test)]

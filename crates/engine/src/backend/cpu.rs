@@ -70,12 +70,12 @@ macro_rules! of_either_kind {
     };
 }
 
-/// What a kernel does that reads values and writes a gradient, which is of either kind.
-macro_rules! gradient_of_either_kind {
-    ($gradient:ident => $kernel:expr) => {
-        match $gradient {
-            NumbersMut::Stored($gradient) => $kernel,
-            NumbersMut::Real($gradient) => $kernel,
+/// What a kernel does that reads values and writes what is of either kind: gradients of weights are.
+macro_rules! output_of_either_kind {
+    ($output:ident => $kernel:expr) => {
+        match $output {
+            NumbersMut::Stored($output) => $kernel,
+            NumbersMut::Real($output) => $kernel,
         }
     };
 }
@@ -181,7 +181,7 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn matmul(&self, product: ProductShape, run_as: Transpose, a: Numbers<'_, S>, b: Numbers<'_, S>, c: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
         let (pool, a, b) = (&self.pool, a.stored(), b.stored());
-        gradient_of_either_kind!(c => if run_as == product.stored {
+        output_of_either_kind!(c => if run_as == product.stored {
             kernels::matmul(pool, product, a, b, c, accumulate);
         } else {
             kernels::matmul_as(pool, run_as, product, a, b, c, accumulate, &mut self.scratch.borrow_mut());
@@ -244,7 +244,7 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn embed_backward(&self, shape: TableShape, samples: &OwnSamples, rows: Range<usize>, dy: Numbers<'_, S>, dtable: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
         let (tokens, dy) = (&samples.tokens[0][rows], dy.stored());
-        gradient_of_either_kind!(dtable => kernels::embed_backward(&self.pool, shape, tokens, dy, dtable, accumulate));
+        output_of_either_kind!(dtable => kernels::embed_backward(&self.pool, shape, tokens, dy, dtable, accumulate));
         Ok(())
     }
 
@@ -260,7 +260,7 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn positions_backward(&self, shape: Shape, dy: Numbers<'_, S>, dtable: &mut NumbersMut<'_, S>, at: Positions<'_>, accumulate: bool) -> Done {
         let (dy, at) = (dy.stored(), |row| at.position(row));
-        gradient_of_either_kind!(dtable => kernels::positions_backward(&self.pool, shape, dy, dtable, at, accumulate));
+        output_of_either_kind!(dtable => kernels::positions_backward(&self.pool, shape, dy, dtable, at, accumulate));
         Ok(())
     }
 

@@ -11,8 +11,7 @@ use crate::MeasureError;
 /// `launch_seconds` is what an operation of the engine takes on tiny operands, and fractions are those of the kernels alone:
 /// the native model's seconds of an operation are then the kernel's and the engine's, see
 /// `quadrille_cost::native::product_flops`. A product's fraction is that of its three layouts one after the other, an
-/// attention's that of forward and backward. There are no 16-bit kernels: frameworks that use them are priced at the rate of
-/// f32. Where operands of a product lie in cache, the model may take its time from memory bandwidth instead.
+/// attention's that of forward and backward. Fractions are those of f32; products of bf16 have a peak of their own. Where operands of a product lie in cache, the model may take its time from memory bandwidth instead.
 ///
 /// # Errors
 /// Nothing of a kind was measured.

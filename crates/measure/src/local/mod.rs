@@ -1,6 +1,6 @@
 //! Steps of many layouts, predicted by the native model and measured on the ranks of this machine or of several.
 //!
-//! [`LocalCase::new`] predicts, [`LocalCase::measure`] runs every layout on random samples in f32, and a [`Comparison`] says how
+//! [`LocalCase::new`] predicts, [`LocalCase::measure`] runs every layout on random samples, and a [`Comparison`] says how
 //! well the predictions tell the measurements (its statistics are those of [`quadrille_plan::local`]).
 
 mod case;

@@ -48,7 +48,12 @@ impl Setting<'_> {
     /// # Errors
     /// None for what a search has found.
     pub fn layout(&self, candidate: &Candidate) -> Result<Layout, SpecError> {
-        Layout::new(self.model, &candidate.request(self.global_batch, self.seq_len)?)
+        let mut request = candidate.request(self.global_batch, self.seq_len)?;
+        // Types of this program's engine are the layout's; others say themselves what numbers are.
+        if self.framework.is_own() {
+            (request.dtype, request.gradients) = (self.framework.dtype, Some(self.framework.gradients));
+        }
+        Layout::new(self.model, &request)
     }
 
     pub(super) fn problem(&self) -> Result<Problem, SpecError> {

@@ -69,9 +69,10 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
     let layout = settings::resolve(&typed, &settings.model)?;
     launch.check_ranks(layout.grid.ranks())?;
     if dtype == RealType::F64 && layout.dtype.real() == RealType::F32 {
-        return Err(Failure::usage(
-            "--from holds f64 and --dtype is f32; leave it out, or round it once with checkpoint merge --dtype f32",
-        ));
+        return Err(Failure::usage(format!(
+            "--from holds f64 and the study is in {}; leave --dtype out, or round it once with checkpoint merge --dtype f32",
+            layout.dtype
+        )));
     }
     if arguments.model.set.iter().any(|set| set.starts_with("warmup_steps=")) {
         return Err(Failure::usage("--set warmup_steps: the rate rises before the documents come; use --warmup-steps"));

@@ -89,6 +89,8 @@ fn layout(
     let cluster = flags.cluster.as_deref().unwrap_or(&before.cluster);
     // A whole layout in a file leaves nothing of the one before but its batch.
     let kept = if flags.layout.is_some() { LayoutFile::default() } else { before.made() };
+    // Gradients of the type before may be none of another type of values.
+    let kept = if arguments.dtype.is_some() { kept.without(Field::Gradients) } else { kept };
     let typed = settings::typed_over(flags, arguments.dtype, &defaults, cluster, &kept)?;
     Ok(Some(flags::chosen(&typed, model, cluster)?))
 }

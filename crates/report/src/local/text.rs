@@ -4,6 +4,7 @@ use quadrille_measure::local::{Comparison, Row};
 use quadrille_plan::Skipped;
 use quadrille_plan::local::WARM_UP_STEPS;
 use quadrille_run::units::seconds;
+use quadrille_spec::ElementType;
 
 use super::{LocalReport, name, not_predicted};
 
@@ -35,11 +36,12 @@ impl LocalReport<'_> {
     pub(super) fn head(&self) -> String {
         let Self { case, global_batch, seq_len, legal, ranks, cores, .. } = self;
         let mut text = format!(
-            "{}, {global_batch} sequences of {seq_len} {} a step, f32; {} of {legal} legal grids of {ranks} ranks, {} \
+            "{}, {global_batch} sequences of {seq_len} {} a step, {}; {} of {legal} legal grids of {ranks} ranks, {} \
              thread(s) each on {cores} cores\nmeasured: random samples, the slowest rank's mean of the last {} of {} \
              steps\npredicted: the native model on {}",
             case.model.name,
             case.model.sequence_unit(),
+            case.layouts.first().map_or(ElementType::F32, |first| first.layout.dtype),
             case.layouts.len(),
             case.options.threads,
             case.options.steps - WARM_UP_STEPS as u64,

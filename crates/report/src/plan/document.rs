@@ -79,8 +79,8 @@ pub fn rows(answer: &Answer) -> Result<Vec<Vec<String>>, SpecError> {
 pub fn entry(question: &Question, setting: &Setting, ranked: &Ranked, layout: &Layout) -> Result<Value, SpecError> {
     let Ranked { candidate, price } = ranked;
     let mut layout = layout_json(layout);
-    // What values are is the framework's.
-    if let Some(fields) = layout.as_object_mut() {
+    // What values are other frameworks say themselves.
+    if let Some(fields) = layout.as_object_mut().filter(|_| !question.framework.is_own()) {
         fields.remove("dtype");
     }
     let parts = &price.parts;

@@ -68,7 +68,7 @@ unsafe fn pack_rows<const WIDTH: usize>(from: Lines<'_>, lines: Range<usize>, pa
                 // SAFETY: `count` lines and the numbers of the mask are there to be read; the rows of the panel, to
                 // `width` lanes, to be written.
                 unsafe {
-                    let start = from.values.as_ptr().add((first + lane) * from.stride + part.start + 2 * pair);
+                    let start = from.values.as_ptr().wrapping_add((first + lane) * from.stride + part.start + 2 * pair);
                     let to = to.add((panel * pairs + pair) * WIDTH + lane);
                     let load = |line: usize| {
                         if line < count {

@@ -80,17 +80,20 @@ pub fn framework(name: Option<&str>, dtype: Option<ElementType>, said: &LayoutFi
     let gradients = said.get(Field::Gradients);
     if framework.is_own() {
         let mut request = LayoutRequest::new("x=1".parse()?, 1);
+        said.get(Field::Dtype).map_or(Ok(()), |dtype| Field::Dtype.set(&mut request, dtype))?;
         request.dtype = dtype.unwrap_or(request.dtype);
         gradients.map_or(Ok(()), |gradients| Field::Gradients.set(&mut request, gradients))?;
         request.check_used()?;
         let gradients = request.gradients.unwrap_or(request.dtype.real().into());
         return Ok(Framework::own(request.dtype, gradients));
     }
-    let typed = [("--dtype", dtype.is_some()), ("--gradients", gradients.is_some())];
-    match typed.into_iter().find(|(_, typed)| *typed) {
+    let dtype = dtype.is_some() || said.get(Field::Dtype).is_some();
+    let said = [("dtype", dtype), ("gradients", gradients.is_some())];
+    match said.into_iter().find(|(_, said)| *said) {
         None => Ok(framework),
-        Some((flag, _)) => Err(Failure::usage(format!(
-            "{flag}: {} says itself what numbers are stored in; leave it out, or give --framework quadrille",
+        Some((field, _)) => Err(Failure::usage(format!(
+            "--{field}, or the layout file's line {field}: {} says itself what numbers are stored in; leave it out, or give \
+             --framework quadrille",
             framework.name
         ))),
     }

@@ -1,0 +1,88 @@
+//! Short runs on random samples of which everything is kept: what proofs hold against the serial model, and each other.
+
+use std::time::Duration;
+
+use quadrille_comm::{JobOptions, World, run_job};
+use quadrille_spec::{Choice, RankLedger, Routing};
+use quadrille_step::StepProgram;
+use serde::{Deserialize, Serialize};
+
+use crate::{Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, StepOutcome, random_batch};
+
+/// What is run.
+#[derive(Debug, Clone)]
+pub struct ObserveOptions {
+    /// Optimizer steps.
+    pub steps: u64,
+    /// Samples of an evaluation after the last step; `None`: there is none.
+    pub evaluated: Option<u64>,
+    /// Keys weights, samples and dropout.
+    pub seed: u64,
+    /// Optimizer and schedule.
+    pub hyper: Hyper,
+    /// Threads of each rank.
+    pub threads: usize,
+    /// How long a collective may wait for a rank.
+    pub timeout: Duration,
+    /// By which algorithms collectives run.
+    pub collectives: Choice,
+    /// Where ranks are processes; `None`: they are threads of this one.
+    pub world: Option<World>,
+}
+
+/// A rank's step. Shards are in f64, by parameter of the rank's stage.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ObservedStep {
+    /// What it gave.
+    pub outcome: StepOutcome,
+    /// Complete gradients, before clipping.
+    pub gradients: Vec<Vec<f64>>,
+    /// After the update.
+    pub weights: Vec<Vec<f64>>,
+    /// Of the parameters that have a master copy.
+    pub masters: Vec<Option<Vec<f64>>>,
+    /// What was counted.
+    pub ledger: RankLedger,
+}
+
+/// A rank's run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Observed {
+    /// Weights before the first step.
+    pub start: Vec<Vec<f64>>,
+    /// By step.
+    pub steps: Vec<ObservedStep>,
+    /// After the last step, with what was counted of its last batch.
+    pub evaluation: Option<(Evaluation, Option<RankLedger>)>,
+}
+
+/// Runs the steps from perturbed initial values; the runs of all ranks, in their order.
+///
+/// # Errors
+/// A rank that failed.
+pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> Result<Vec<Observed>, EngineError> {
+    let routing = Routing::of(&program.layout, &options.collectives);
+    let forward = StepProgram::evaluation(&program.model, &program.layout)?;
+    let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
+    let ranks = program.layout.grid.ranks();
+    let job = JobOptions { timeout: options.timeout, routing, world: options.world.clone(), ..JobOptions::new(ranks) };
+    Ok(run_job(&job, |context| {
+        let initial = InitialValues::Perturbed;
+        let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
+        let (start, mut steps) = (engine.weights()?, Vec::new());
+        for _ in 0..options.steps {
+            let (outcome, ledger) = (engine.step(&batch)?, engine.take_ledger());
+            let (gradients, weights, masters) = (engine.gradients()?, engine.weights()?, engine.masters()?);
+            steps.push(ObservedStep { outcome, gradients, weights, masters, ledger });
+        }
+        let evaluation = match options.evaluated {
+            None => None,
+            Some(samples) => {
+                let mut evaluator = engine.evaluator(&forward)?;
+                let evaluation = engine.evaluate(&mut evaluator, samples, &batch)?;
+                Some((evaluation, evaluator.ledger().cloned()))
+            }
+        };
+        Ok(Observed { start, steps, evaluation })
+    })?)
+}
