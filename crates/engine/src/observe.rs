@@ -14,6 +14,8 @@ use crate::{Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, 
 pub struct ObserveOptions {
     /// Optimizer steps.
     pub steps: u64,
+    /// Whether every step's shards are kept, for which the rank waits for what it has under way; else those of the last.
+    pub every_step: bool,
     /// Samples of an evaluation after the last step; `None`: there is none.
     pub evaluated: Option<u64>,
     /// Keys weights, samples and dropout.
@@ -30,7 +32,7 @@ pub struct ObserveOptions {
     pub world: Option<World>,
 }
 
-/// A rank's step. Shards are in f64, by parameter of the rank's stage.
+/// A rank's step. Shards are in f64, by parameter of the rank's stage; empty where they are not kept.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ObservedStep {
     /// What it gave.
@@ -70,9 +72,12 @@ pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> R
         let initial = InitialValues::Perturbed;
         let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
         let (start, mut steps) = (engine.weights()?, Vec::new());
-        for _ in 0..options.steps {
+        for step in 1..=options.steps {
             let (outcome, ledger) = (engine.step(&batch)?, engine.take_ledger());
-            let (gradients, weights, masters) = (engine.gradients()?, engine.weights()?, engine.masters()?);
+            let (mut gradients, mut weights, mut masters) = (Vec::new(), Vec::new(), Vec::new());
+            if options.every_step || step == options.steps {
+                (gradients, weights, masters) = (engine.gradients()?, engine.weights()?, engine.masters()?);
+            }
             steps.push(ObservedStep { outcome, gradients, weights, masters, ledger });
         }
         let evaluation = match options.evaluated {

@@ -144,6 +144,7 @@ pub fn trajectory_with(
 ) -> Result<Vec<Trajectory>, EngineError> {
     let options = ObserveOptions {
         steps,
+        every_step: false,
         evaluated: None,
         seed: SEED,
         hyper,

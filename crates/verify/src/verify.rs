@@ -180,7 +180,7 @@ fn check_steps(options: &VerifyOptions) -> Result<(), SpecError> {
 fn observed(program: &StepProgram, options: &VerifyOptions) -> ObserveOptions {
     let VerifyOptions { steps, seed, hyper, threads, timeout, collectives, world } = options.clone();
     let evaluated = Some(samples_to_evaluate(program));
-    ObserveOptions { steps, evaluated, seed, hyper, threads, timeout, collectives, world }
+    ObserveOptions { steps, every_step: true, evaluated, seed, hyper, threads, timeout, collectives, world }
 }
 
 /// A batch and one sample more: the mean goes over several batches, and the last one is incomplete if it can be.

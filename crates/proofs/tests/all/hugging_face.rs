@@ -203,7 +203,7 @@ fn losses_and_gradients_are_those_of_torch() {
 
 /// The logits of all sequences, each in passes of three tokens that attend to cached keys and values.
 fn all_logits<T: Real>(imported: &Imported, expected: &Expected, grid: &str) -> Vec<f64> {
-    let layout = program(imported, expected, grid).layout;
+    let layout = program(imported, expected, grid).layout.stored_in(T::TYPE.into());
     let program = logits_program(&imported.model, &layout, expected.seq_len, 3).unwrap();
     let weights = Weights::Checkpoint(imported.checkpoint.clone());
     let of_sequence =

@@ -174,7 +174,7 @@ fn late_messages_and_threads_change_no_bit() {
         let job = JobOptions { message_delay: late.map(|_| MessageDelay::new(delay)), ..JobOptions::new(ranks) };
         run_ranks(&job, |context| {
             let initial = InitialValues::Perturbed;
-            let mut engine = RankEngine::<Cpu<f32>>::new(&program, context, threads, hyper(Some(0.1)), SEED, initial)?;
+            let mut engine = RankEngine::<Cpu<f64>>::new(&program, context, threads, hyper(Some(0.1)), SEED, initial)?;
             let outcomes = [engine.step(&batch)?, engine.step(&batch)?];
             let numbers = outcomes.map(|outcome| [outcome.loss.to_bits(), outcome.gradient_norm.to_bits()]);
             Ok((numbers, engine.weights()?))

@@ -42,7 +42,9 @@ impl LayoutSpec {
 
 /// All choices of a layout, the type of its values among them.
 fn choices(layout: &Layout) -> LayoutFile {
-    LayoutFile::of(layout).with(Field::Dtype, Field::Dtype.of(layout))
+    [Field::Dtype, Field::Gradients]
+        .into_iter()
+        .fold(LayoutFile::of(layout), |file, field| file.with(field, field.of(layout)))
 }
 
 /// The same as text, not yet held against a model.
