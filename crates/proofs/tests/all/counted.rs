@@ -4,8 +4,10 @@ use quadrille_engine::{Cpu, GenerateOptions, GenerationPrograms, TrainOptions, e
 use quadrille_proofs::{
     SEED, drawn, edited_stage, forward_options, hyper, layout_with, model, program, program_with, prove, random_samples,
 };
-use quadrille_spec::{Activations, Axis, LedgerDifference, Overlap};
+use quadrille_spec::{Activations, Axis, CollectiveKind, LedgerDifference, Overlap};
 use quadrille_step::{Operation, StepProgram, When};
+
+const BROADCAST: CollectiveKind = CollectiveKind::Broadcast;
 
 /// `program` without one operation of a stage's update, which its prediction still has: what is to be done once in the passes
 /// over microbatches is left out after the first of them.
@@ -70,7 +72,12 @@ fn generation_tells_of_what_was_not_counted_as_predicted() {
     let layout = layout_with(&model, "x=2,pipe=2", 8, |_| ());
     let (options, prompts) = (GenerateOptions::greedy(1), [vec![1], vec![2]]);
     let whole = GenerationPrograms::new(&model, &layout, &options, &prompts).unwrap();
-    let prefill = with_less(&whole.prefill, 1, |operation| matches!(operation, Operation::CollectRows(_)));
+    // Neither stage takes part in the broadcast of the logits.
+    let prefill = [0, 1].into_iter().fold(whole.prefill.clone(), |program, stage| {
+        let issued = |operation: &Operation| matches!(operation, Operation::Issue(each) if each.kind == BROADCAST);
+        let awaited = |operation: &Operation| matches!(operation, Operation::Wait(each) if each.kind == BROADCAST);
+        with_less(&with_less(&program, stage, issued), stage, awaited)
+    });
     let less = GenerationPrograms { prefill, decode: whole.decode.clone() };
     let differs = |programs: &GenerationPrograms| {
         let outcome = generate::<Cpu<f64>>(programs, &options, &run, &drawn(SEED), &prompts, &mut |_, _| Ok(()));
