@@ -28,6 +28,7 @@
 mod agreement;
 mod backend;
 mod borrow;
+mod carried;
 mod divergence;
 mod error;
 mod evaluate;
@@ -36,6 +37,7 @@ mod generate;
 mod hyper;
 mod initial;
 mod ledger;
+mod loss_scale;
 mod not_finite;
 mod on_cpu;
 mod optimizer;
@@ -70,6 +72,7 @@ pub use generate::{
 };
 pub use hyper::{Hyper, schedule};
 pub use initial::InitialValues;
+pub use loss_scale::LossScale;
 pub use on_cpu::{evaluate_on_cpu, generate_on_cpu, train_on_cpu};
 pub use options::{Start, TrainOptions, Validation};
 pub use random_batch::{fill_randomly, random_batch};

@@ -19,6 +19,8 @@ pub struct Totals {
 pub struct UpdateRule {
     /// By what number of targets gradients were divided.
     pub targets_per_step: usize,
+    /// By what power of two they were multiplied.
+    pub loss_scale: f64,
     /// The largest norm of a gradient.
     pub clip: Option<f64>,
     /// A gradient is applied only if the loss is no larger.
@@ -35,19 +37,20 @@ pub struct Update {
 }
 
 impl UpdateRule {
-    /// By what loss and gradients are to be multiplied because targets were ignored; exactly 1 where none was.
-    pub fn ignored_factor(&self, totals: Totals) -> f64 {
-        self.targets_per_step as f64 / totals.targets as f64
+    /// By what gradients are to be multiplied because targets were ignored and the loss was scaled; exactly 1 where neither
+    /// was.
+    pub fn gradient_factor(&self, totals: Totals) -> f64 {
+        self.targets_per_step as f64 / totals.targets as f64 / self.loss_scale
     }
 
     /// The global norm of the gradient, before clipping.
     pub fn gradient_norm(&self, totals: Totals) -> f64 {
-        totals.norm_squared.sqrt() * self.ignored_factor(totals)
+        totals.norm_squared.sqrt() * self.gradient_factor(totals)
     }
 
     /// What becomes of the gradient, from the totals of all ranks.
     pub fn update(&self, totals: Totals) -> Update {
-        let (norm, factor) = (self.gradient_norm(totals), self.ignored_factor(totals));
+        let (norm, factor) = (self.gradient_norm(totals), self.gradient_factor(totals));
         let loss = totals.loss / totals.targets as f64;
         Update {
             applied: loss.is_finite() && norm.is_finite() && loss <= self.loss_limit,

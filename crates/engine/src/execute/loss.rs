@@ -62,15 +62,17 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     /// The only division of gradients in a step: by the global number of what is predicted. Where some of it is ignored,
-    /// the optimizer corrects the number ([`UpdateRule::ignored_factor`]), which is known only after the passes.
+    /// the optimizer corrects the number, which is known only after the passes, and takes the power of two away that keeps
+    /// gradients within the range of their type ([`UpdateRule::gradient_factor`]).
     fn loss_scale(&self) -> f64 {
-        1.0 / self.program.layout.targets_per_step(&self.program.model) as f64
+        self.loss_scale / self.program.layout.targets_per_step(&self.program.model) as f64
     }
 
     /// How the totals of a step become its update.
     pub(crate) fn update_rule(&self) -> UpdateRule {
         UpdateRule {
             targets_per_step: self.program.layout.targets_per_step(&self.program.model),
+            loss_scale: self.loss_scale,
             clip: self.hyper.clip,
             loss_limit: self.loss_limit,
         }

@@ -208,7 +208,7 @@ fn names_of_options() {
     }
     refused("explain --order a,b,c,d", &["unknown axis 'a'", "x, y, z, context, data, pipe"]);
     refused("explain --activations dense", &["--activations", "'dense'", "scattered, replicated"]);
-    refused("train --dtype f16", &["--dtype", "'f16'", "f32, f64"]);
+    refused("train --dtype f8", &["--dtype", "'f8'", "f32, f64, bf16, f16"]);
     refused("plan --dtype f8", &["--dtype", "'f8'", "bf16, f32, f64"]);
     refused("plan --top 0", &["--top", "'0'", "1..="]);
     refused("plan --cost guess", &["--cost", "'guess'", "axonn"]);
