@@ -64,6 +64,11 @@ pub struct Dimension {
     pub seconds: f64,
 }
 
+/// Devices of any of the meshes.
+fn devices(all: &[Candidate]) -> usize {
+    all.first().map_or(0, |candidate| candidate.mesh.d1 * candidate.mesh.d2)
+}
+
 impl Search {
     /// Every mesh, fastest first, whether or not the model allows it.
     fn all(&self) -> Vec<Candidate> {
@@ -73,7 +78,7 @@ impl Search {
 
     /// Devices of the interconnect.
     pub fn devices(&self) -> usize {
-        self.all().first().map_or(0, |candidate| candidate.mesh.d1 * candidate.mesh.d2)
+        devices(&self.all())
     }
 
     /// The `top` fastest meshes.
@@ -81,8 +86,9 @@ impl Search {
     /// # Errors
     /// None of the meshes is legal.
     pub fn run(&self, top: usize) -> Result<Found, NoMesh> {
-        let (mut ranked, mut refusals) = (Vec::new(), Vec::new());
-        for candidate in self.all() {
+        let (mut ranked, mut refusals, all) = (Vec::new(), Vec::new(), self.all());
+        let devices = devices(&all);
+        for candidate in all {
             match candidate.mesh.check(&self.model) {
                 Ok(()) => ranked.push(candidate),
                 Err(error) => refusals.push((candidate.mesh, error)),
@@ -97,7 +103,7 @@ impl Search {
                 refusals.extend(last);
                 let feasible = ranked.len();
                 ranked.truncate(top);
-                Ok(Found { devices: self.devices(), feasible, ranked, refusals })
+                Ok(Found { devices, feasible, ranked, refusals })
             }
         }
     }

@@ -21,12 +21,11 @@ macro_rules! kernel {
         struct $name;
 
         impl $crate::stored::Kernel for $name {
-            #[allow(unused_variables)]
             fn lengths($rows: usize, $cols: usize) -> (Vec<usize>, Vec<usize>) {
+                let _ = ($rows, $cols);
                 (vec![$($x_len),*], vec![$($r_len),*])
             }
 
-            #[allow(unused_variables)]
             fn run<S: Stored<Real = f32>>(
                 $pool: &Pool,
                 $rows: usize,
@@ -34,6 +33,7 @@ macro_rules! kernel {
                 x: &mut [Vec<S>],
                 r: &mut [Vec<f32>],
             ) {
+                let _ = ($pool, $rows, $cols);
                 let [$($x),*] = x else { unreachable!() };
                 let [$($r),*] = r else { unreachable!() };
                 $body
