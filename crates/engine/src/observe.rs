@@ -11,13 +11,13 @@ use crate::{Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, 
 
 /// What is run.
 #[derive(Debug, Clone)]
-pub struct ObserveOptions {
+pub struct ObserveOptions<'a> {
     /// Optimizer steps.
     pub steps: u64,
     /// Whether every step's shards are kept, for which the rank waits for what it has under way; else those of the last.
     pub every_step: bool,
-    /// Samples of an evaluation after the last step; `None`: there is none.
-    pub evaluated: Option<u64>,
+    /// The program of an evaluation after the last step, and how many samples it goes over; `None`: there is none.
+    pub evaluation: Option<(&'a StepProgram, u64)>,
     /// Keys weights, samples and dropout.
     pub seed: u64,
     /// Optimizer and schedule.
@@ -64,7 +64,6 @@ pub struct Observed {
 /// A rank that failed.
 pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> Result<Vec<Observed>, EngineError> {
     let routing = Routing::of(&program.layout, &options.collectives);
-    let forward = StepProgram::evaluation(&program.model, &program.layout)?;
     let batch = random_batch(&program.model, options.seed, program.layout.seq_len);
     let ranks = program.layout.grid.ranks();
     let job = JobOptions { timeout: options.timeout, routing, world: options.world.clone(), ..JobOptions::new(ranks) };
@@ -80,10 +79,10 @@ pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> R
             }
             steps.push(ObservedStep { outcome, gradients, weights, masters, ledger });
         }
-        let evaluation = match options.evaluated {
+        let evaluation = match options.evaluation {
             None => None,
-            Some(samples) => {
-                let mut evaluator = engine.evaluator(&forward)?;
+            Some((forward, samples)) => {
+                let mut evaluator = engine.evaluator(forward)?;
                 let evaluation = engine.evaluate(&mut evaluator, samples, &batch)?;
                 Some((evaluation, evaluator.ledger().cloned()))
             }

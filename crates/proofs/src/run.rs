@@ -145,7 +145,7 @@ pub fn trajectory_with(
     let options = ObserveOptions {
         steps,
         every_step: false,
-        evaluated: None,
+        evaluation: None,
         seed: SEED,
         hyper,
         threads,

@@ -79,7 +79,7 @@ impl Tolerance {
     pub const F32: Self =
         Self { loss: 5e-5, gradients: 5e-5, by_norm: false, norm: 5e-5, weights: 1e-6, steps_apart: true };
     /// Of values stored in bf16, computed in f32: the serial model has the layout's rounded weights, and nothing else of it is
-    /// rounded. Four times the worst of a thousand random layouts of models so small that rounding is largest in them
+    /// rounded. About four times the worst of a thousand random layouts of models so small that rounding is largest in them
     /// (7.7e-4, 1.6e-1 and 1.6e-2).
     pub const BF16: Self = Self { loss: 3e-3, gradients: 6e-1, by_norm: true, norm: 6e-2, ..Self::F32 };
     /// The same in f16, without functions that have a kink (1.1e-4, 2.2e-2 and 8.5e-3).
@@ -116,21 +116,21 @@ pub fn verify<B: Backend>(
     tolerance: Tolerance,
     reference: &mut Reference,
 ) -> Result<VerifyReport, EngineError> {
-    check_steps(options)?;
-    judge(program, options, tolerance, reference, &observe::<B>(program, &observed(program, options))?)
+    let forward = forward(program, options)?;
+    let runs = observe::<B>(program, &observed(program, options, &forward))?;
+    Ok(judge([program, &forward], options, tolerance, reference, &runs))
 }
 
-/// Compares what was observed of every rank.
+/// Compares what was observed of every rank in training, and then in an evaluation.
 fn judge(
-    program: &StepProgram,
+    [program, forward]: [&StepProgram; 2],
     options: &VerifyOptions,
     tolerance: Tolerance,
     reference: &mut Reference,
     runs: &[Observed],
-) -> Result<VerifyReport, EngineError> {
+) -> VerifyReport {
     let routing = Routing::of(&program.layout, &options.collectives);
-    let forward = StepProgram::evaluation(&program.model, &program.layout)?;
-    let predicted = [program, &forward].map(|program| predict_routed(program, &routing));
+    let predicted = [program, forward].map(|program| predict_routed(program, &routing));
     let mut comparison = Comparison::new(program, tolerance);
     let mut beside = tolerance.steps_apart.then(|| reference.beside(program.layout.dtype));
     for step in 1..=options.steps {
@@ -152,7 +152,7 @@ fn judge(
     let evaluations = || runs.iter().map(|run| run.evaluation.as_ref());
     evaluations().for_each(|found| comparison.evaluation(found.map(|(found, _)| *found), evaluation));
     comparison.ledgers(&predicted[1], evaluations().map(|found| found.and_then(|(_, ledger)| ledger.as_ref())));
-    Ok(comparison.report())
+    comparison.report()
 }
 
 /// [`verify`] on the processor, in the layout's own type of elements and with its tolerance.
@@ -164,23 +164,24 @@ pub fn verify_on_cpu(
     options: &VerifyOptions,
     reference: &mut Reference,
 ) -> Result<VerifyReport, EngineError> {
-    check_steps(options)?;
-    let runs = observe_on_cpu(program, &observed(program, options))?;
-    judge(program, options, Tolerance::of(program), reference, &runs)
+    let forward = forward(program, options)?;
+    let runs = observe_on_cpu(program, &observed(program, options, &forward))?;
+    Ok(judge([program, &forward], options, Tolerance::of(program), reference, &runs))
 }
 
-fn check_steps(options: &VerifyOptions) -> Result<(), SpecError> {
+/// The program of the evaluation that follows the steps, of which there must be some.
+fn forward(program: &StepProgram, options: &VerifyOptions) -> Result<StepProgram, EngineError> {
     match options.steps {
-        0 => Err(SpecError::invalid("steps", 0, "a proof takes at least one step", "give a positive number")),
-        _ => Ok(()),
+        0 => Err(SpecError::invalid("steps", 0, "a proof takes at least one step", "give a positive number").into()),
+        _ => Ok(StepProgram::evaluation(&program.model, &program.layout)?),
     }
 }
 
 /// What of a layout's run is compared.
-fn observed(program: &StepProgram, options: &VerifyOptions) -> ObserveOptions {
+fn observed<'a>(program: &StepProgram, options: &VerifyOptions, forward: &'a StepProgram) -> ObserveOptions<'a> {
     let VerifyOptions { steps, seed, hyper, threads, timeout, collectives, world } = options.clone();
-    let evaluated = Some(samples_to_evaluate(program));
-    ObserveOptions { steps, every_step: true, evaluated, seed, hyper, threads, timeout, collectives, world }
+    let evaluation = Some((forward, samples_to_evaluate(program)));
+    ObserveOptions { steps, every_step: true, evaluation, seed, hyper, threads, timeout, collectives, world }
 }
 
 /// A batch and one sample more: the mean goes over several batches, and the last one is incomplete if it can be.
@@ -193,7 +194,8 @@ fn samples_to_evaluate(program: &StepProgram) -> u64 {
 /// # Errors
 /// A rank that failed.
 pub fn take_part_on_cpu(program: &StepProgram, options: &VerifyOptions) -> Result<(), EngineError> {
-    observe_on_cpu(program, &observed(program, options)).map(drop)
+    let forward = forward(program, options)?;
+    observe_on_cpu(program, &observed(program, options, &forward)).map(drop)
 }
 
 #[cfg(test)]

@@ -105,9 +105,7 @@ impl<'v, S: Values> Numbers<'v, S> {
             Self::Real(real) => real,
         }
     }
-}
 
-impl<'v, S: Values> Numbers<'v, S> {
     /// Lets the host see them.
     pub(super) fn seen<R>(self, read: impl FnOnce(&[S::Real]) -> R) -> R {
         match self {
@@ -175,9 +173,7 @@ impl<'v, S: Values> NumbersMut<'v, S> {
             Self::Real(real) => real,
         }
     }
-}
 
-impl<S: Values> NumbersMut<'_, S> {
     /// Lets the host change them; what it has written is rounded.
     pub(super) fn changed<R>(&mut self, write: impl FnOnce(&mut [S::Real]) -> R) -> R {
         let stored = match self {
