@@ -24,7 +24,7 @@ pub fn best(
 ) -> Result<(Layout, Price), PriceError> {
     let legal = LegalGrids::new(model, cluster, ranks, template)?.legal;
     let seq_len = template.seq_len.unwrap_or(model.seq_len);
-    let framework = legal.first().map_or(Framework::QUADRILLE, |layout| Framework::QUADRILLE.in_types_of(layout));
+    let framework = Framework::own(template.dtype, template.gradient_type());
     let problem = Problem::new(model, cluster, framework, template.global_batch, seq_len)?;
     problem.check_devices(ranks)?;
     let open = bounded(&problem, legal)?;

@@ -83,6 +83,11 @@ impl LayoutRequest {
         }
     }
 
+    /// The type of the gradients of weights.
+    pub fn gradient_type(&self) -> ElementType {
+        self.gradients.unwrap_or(self.dtype.real().into())
+    }
+
     /// Refuses numbers of what the layout does not have.
     ///
     /// # Errors
@@ -262,7 +267,7 @@ impl Layout {
             microbatch: 0,
             seq_len: request.seq_len.unwrap_or(model.seq_len),
             dtype: request.dtype,
-            gradients: request.gradients.unwrap_or(request.dtype.real().into()),
+            gradients: request.gradient_type(),
         };
         layout.check_pieces(model)?;
         let even = || EvenPieces::new(model.layers(), size(Axis::Pipe), request.chunks).blocks().collect();

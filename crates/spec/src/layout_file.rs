@@ -35,25 +35,16 @@ impl LayoutFile {
         toml_text::read("a layout", text)
     }
 
-    /// All choices of a layout, but the type of its values, and that of gradients where it is the usual one.
+    /// All choices of a layout; types only where they are not the usual ones.
     pub fn of(layout: &Layout) -> Self {
         let said = Field::ALL.into_iter().filter(|field| match field {
             Field::SummaPanels => layout.linear == Linear::Summa,
             Field::MicrobatchGroup => layout.schedule == Schedule::Interleaved,
-            Field::Dtype => false,
+            Field::Dtype => layout.dtype != ElementType::F32,
             Field::Gradients => layout.gradients != layout.dtype.real().into(),
             _ => true,
         });
         Self { said: said.map(|field| (field, field.of(layout))).collect() }
-    }
-
-    /// The same, and the type of values where it is not the usual one.
-    ///
-    /// Without it gradients in 16 bits, which are said, belong to no layout.
-    pub fn of_types_too(layout: &Layout) -> Self {
-        let file = Self::of(layout);
-        let usual = ElementType::F32;
-        if layout.dtype == usual { file } else { file.with(Field::Dtype, Field::Dtype.of(layout)) }
     }
 
     /// What is said of a field.

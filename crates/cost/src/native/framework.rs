@@ -1,6 +1,6 @@
 //! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
 
-use quadrille_spec::{ElementType, Layout, SpecError, Zero};
+use quadrille_spec::{Device, ElementType, Layout, Peaks, SpecError, Zero};
 use quadrille_step::Formats;
 
 /// What a framework does the same way in every layout.
@@ -268,6 +268,18 @@ impl Framework {
         if self.is_own() { Self::own(layout.dtype, layout.gradients) } else { self }
     }
 
+    /// FLOP/s of a device in the type of the framework's products, at best.
+    pub fn peak(&self, device: &Device) -> f64 {
+        let Peaks { half, single, double } = device.peak;
+        match self.activation_bytes {
+            // This program's kernels have an instruction for bf16 alone; they widen f16.
+            ..=2 if self.is_own() && self.dtype == ElementType::F16 => half.min(single),
+            ..=2 => half,
+            3..=4 => single,
+            _ => double,
+        }
+    }
+
     /// The framework of that name.
     ///
     /// # Errors
@@ -278,5 +290,31 @@ impl Framework {
             name: name.to_owned(),
             known: Self::ALL.map(|framework| framework.name.to_owned()).to_vec(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::{Cluster, ElementType, Peaks};
+
+    use super::super::rates::Rates;
+    use super::Framework;
+
+    /// Own kernels have an instruction for products of bf16; f16 is widened, and attention is computed in f32.
+    #[test]
+    fn products_and_attention_run_at_the_rates_that_kernels_have() {
+        let cluster = Cluster::preset("dgx-a100").unwrap();
+        let device = cluster.device.unwrap();
+        let Peaks { half, single, double } = device.peak;
+        let own = |dtype: ElementType| Framework::own(dtype, dtype.real().into());
+        let peaks = ElementType::ALL.map(|(name, dtype)| (name, own(dtype).peak(&device)));
+        assert_eq!(peaks, [("f32", single), ("f64", double), ("bf16", half), ("f16", half.min(single))]);
+        assert_eq!(Framework::MEGATRON.peak(&device), half);
+        let attention = |framework: Framework| {
+            Rates::new(&device, &framework).attention(false, true, [1024.0, 64.0, 12.0], 1e6, 0.0).compute
+        };
+        let [wide, narrow] = [ElementType::F32, ElementType::Bf16].map(|dtype| attention(own(dtype)));
+        assert!((narrow / wide - 1.0).abs() < 1e-12, "{narrow} and {wide} s");
+        assert!(attention(Framework::MEGATRON) < 0.1 * wide);
     }
 }

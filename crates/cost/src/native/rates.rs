@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use quadrille_spec::{Device, Efficiency, ElementType, Peaks};
+use quadrille_spec::{Device, Efficiency};
 
 use super::Framework;
 use super::measured::{attention_flops, product_flops};
@@ -58,16 +58,10 @@ impl AddAssign for Taken {
 impl Rates {
     /// Products run at the peak of the type that the framework stores activations in.
     pub fn new(device: &Device, framework: &Framework) -> Self {
-        let Peaks { half, single, double } = device.peak;
-        let peak = match framework.activation_bytes {
-            // This program's kernels have the processor's instruction for bf16 alone.
-            ..=2 if framework.is_own() && framework.dtype == ElementType::F16 => half.min(single),
-            ..=2 => half,
-            3..=4 => single,
-            _ => double,
-        };
-        // They compute attention in the type of sums.
-        let of_attention = if framework.is_own() && framework.dtype.is_narrow() { peak.min(single) } else { peak };
+        let peak = framework.peak(device);
+        // This program's kernels compute attention in the type of sums.
+        let own_narrow = framework.is_own() && framework.dtype.is_narrow();
+        let of_attention = if own_narrow { peak.min(device.peak.single) } else { peak };
         Self {
             product: 1.0 / peak,
             vector: 1.0 / device.vector_rate,

@@ -62,3 +62,21 @@ impl UpdateRule {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gradients that were multiplied by a power of two give the norm, the decision and the scaled update of those that were
+    /// not.
+    #[test]
+    fn what_gradients_were_multiplied_by_is_divided_out() {
+        let plain = UpdateRule { targets_per_step: 12, scaled_by: 1.0, clip: Some(0.3), loss_limit: f64::INFINITY };
+        let scaled = UpdateRule { scaled_by: 8.0, ..plain };
+        let totals = |times: f64| Totals { loss: 30.0, targets: 9, norm_squared: 0.7 * times * times };
+        assert_eq!(scaled.gradient_norm(totals(8.0)), plain.gradient_norm(totals(1.0)));
+        let [a, b] = [plain.update(totals(1.0)), scaled.update(totals(8.0))];
+        assert_eq!((a.applied, a.gradient_scale), (b.applied, 8.0 * b.gradient_scale));
+        assert!(!scaled.update(totals(f64::INFINITY)).applied);
+    }
+}

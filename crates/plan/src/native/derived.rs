@@ -8,12 +8,12 @@ impl Setting<'_> {
     /// FLOP/s of a device in the products of the framework's type, what MFU and HFU are taken of, and the type; `None` where
     /// the cluster's device is not described.
     pub fn peak(&self) -> Option<(f64, &'static str)> {
-        let peak = self.cluster.device.as_ref()?.peak;
-        Some(match self.framework.activation_bytes {
-            ..=2 => (peak.half, "16-bit"),
-            3..=4 => (peak.single, "f32"),
-            _ => (peak.double, "f64"),
-        })
+        let name = match self.framework.activation_bytes {
+            ..=2 => "16-bit",
+            3..=4 => "f32",
+            _ => "f64",
+        };
+        Some((self.framework.peak(self.cluster.device.as_ref()?), name))
     }
 }
 

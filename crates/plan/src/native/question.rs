@@ -121,7 +121,7 @@ impl Question {
     /// # Errors
     /// None for what a search of this question has found.
     pub fn layout_file(&self, ranked: &Ranked) -> Result<String, SpecError> {
-        LayoutFile::of_types_too(&self.layout(ranked)?).to_toml()
+        LayoutFile::of(&self.layout(ranked)?).to_toml()
     }
 }
 

@@ -111,7 +111,7 @@ impl PlannedLayout {
     /// # Errors
     /// None for what was planned.
     pub fn to_toml(&self) -> Result<String, Error> {
-        Ok(LayoutFile::of_types_too(&self.layout).to_toml()?)
+        Ok(LayoutFile::of(&self.layout).to_toml()?)
     }
 }
 

@@ -37,6 +37,7 @@ mod sweep;
 mod tensorboard;
 mod tokenizers;
 mod train;
+mod types;
 mod unusual_files;
 mod validate_local;
 mod verify;

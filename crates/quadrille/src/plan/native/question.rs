@@ -84,8 +84,7 @@ pub fn framework(name: Option<&str>, dtype: Option<ElementType>, said: &LayoutFi
         request.dtype = dtype.unwrap_or(request.dtype);
         gradients.map_or(Ok(()), |gradients| Field::Gradients.set(&mut request, gradients))?;
         request.check_used()?;
-        let gradients = request.gradients.unwrap_or(request.dtype.real().into());
-        return Ok(Framework::own(request.dtype, gradients));
+        return Ok(Framework::own(request.dtype, request.gradient_type()));
     }
     let dtype = dtype.is_some() || said.get(Field::Dtype).is_some();
     let said = [("dtype", dtype), ("gradients", gradients.is_some())];
