@@ -3,6 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// What is built, and what tests read.
+const FOLDERS: [&str; 4] = ["benchmarks", "crates", "docs", "scripts"];
+const FILES: [&str; 7] = [
+    "Cargo.toml",
+    "Cargo.lock",
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+];
+
 /// What the copy does not need. The list of mutants may not fit the copy's sources.
 const LEFT_OUT: [&str; 2] = ["crates/proofs/mutants", "crates/proofs/tests/mutant_list.rs"];
 
@@ -19,8 +31,8 @@ pub fn workspace() -> PathBuf {
 pub fn copied_workspace(changed: &BTreeMap<PathBuf, String>, target: &Path) -> Result<PathBuf, String> {
     let workspace = workspace();
     let copy = target.join("workspace");
-    let mut paths = BTreeSet::from(["Cargo.toml", "Cargo.lock"].map(PathBuf::from));
-    files(&workspace, Path::new("crates"), &mut paths)?;
+    let mut paths = BTreeSet::from(FILES.map(PathBuf::from));
+    FOLDERS.iter().try_for_each(|folder| files(&workspace, Path::new(folder), &mut paths))?;
     for path in &paths {
         let from = workspace.join(path);
         let contents = match changed.get(path) {
@@ -33,7 +45,7 @@ pub fn copied_workspace(changed: &BTreeMap<PathBuf, String>, target: &Path) -> R
         write(&copy.join(path), text.as_bytes())?;
     }
     let mut copied = BTreeSet::new();
-    files(&copy, Path::new("crates"), &mut copied)?;
+    FOLDERS.iter().try_for_each(|folder| files(&copy, Path::new(folder), &mut copied))?;
     for path in copied.iter().filter(|path| !paths.contains(*path) && !changed.contains_key(*path)) {
         std::fs::remove_file(copy.join(path)).map_err(|error| format!("{}: {error}", path.display()))?;
     }

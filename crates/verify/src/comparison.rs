@@ -118,6 +118,8 @@ pub(crate) struct Comparison<'a> {
     not_rounded: Option<String>,
     /// The first count that is not the predicted one.
     difference: Option<LedgerDifference>,
+    /// How far rounding the serial model's weights has moved its loss, a gradient and their norm.
+    moved: [f64; 3],
 }
 
 impl<'a> Comparison<'a> {
@@ -146,6 +148,26 @@ impl<'a> Comparison<'a> {
             replicas_differ: None,
             not_rounded: None,
             difference: None,
+            moved: [0.0; 3],
+        }
+    }
+
+    /// The serial model beside itself with other roundings of its weights.
+    pub fn roundings(&mut self, serial: &SerialStep, others: &[SerialStep]) {
+        for other in others {
+            let gradient = |(name, gradient): (&String, &Vec<f64>)| self.gradient_gap(name, gradient, serial);
+            let gradients = other.gradients.iter().map(gradient).fold(0.0, f64::max);
+            let moved = [relative(other.loss, serial.loss), gradients, relative(other.norm, serial.norm)];
+            self.moved.iter_mut().zip(moved).for_each(|(most, moved)| _ = raise(most, moved));
+        }
+    }
+
+    /// How far a gradient is from the serial model's, as the tolerance measures it.
+    fn gradient_gap(&self, name: &str, gradient: &[f64], serial: &SerialStep) -> f64 {
+        let reference = &serial.gradients[name];
+        match self.tolerance.by_norm {
+            true => ratio(norm_of_gap(gradient, reference), norm(reference).max(0.1 * serial.norm)),
+            false => ratio(distance(gradient, reference), gradient_size(name, &serial.gradients)),
         }
     }
 
@@ -157,11 +179,7 @@ impl<'a> Comparison<'a> {
             if let Some(gradients) =
                 self.whole(stage, parameter, parameter.reduced, ranks, |rank| &rank.gradients[index])
             {
-                let reference = &serial.gradients[name];
-                let difference = match self.tolerance.by_norm {
-                    true => ratio(norm_of_gap(&gradients, reference), norm(reference).max(0.1 * serial.norm)),
-                    false => ratio(distance(&gradients, reference), gradient_size(name, &serial.gradients)),
-                };
+                let difference = self.gradient_gap(name, &gradients, serial);
                 raise(self.report.gradients.entry(name.clone()).or_default(), difference);
                 if raise(&mut self.report.grad_diff, difference) {
                     self.report.grad_diff_in.clone_from(name);
@@ -320,7 +338,7 @@ impl<'a> Comparison<'a> {
     }
 
     pub fn report(mut self) -> VerifyReport {
-        let (mut report, tolerance) = (self.report, self.tolerance);
+        let (mut report, tolerance) = (self.report, self.tolerance.or_moved(self.moved));
         let mut check = |what: String, difference: f64, limit: f64| {
             if difference > limit {
                 report.failures.push(format!("{what} differs by {difference:.1e}, more than {limit:.0e}"));

@@ -10,7 +10,7 @@ use quadrille_oracle::{
     self as oracle, AdamW, Batch, DropoutSeed, LearningRate, State, Tensors, gradient_norm, loss_and_gradients,
     mean_loss, update,
 };
-use quadrille_spec::{ElementType, Model};
+use quadrille_spec::{ElementType, Model, RandomStream};
 use quadrille_step::StepProgram;
 
 use crate::VerifyOptions;
@@ -124,6 +124,27 @@ impl Reference {
         let (mut weights, norm) = (std::mem::take(&mut beside.masters), gradient_norm(&gradients));
         update(&self.model, &self.constants(step), &mut beside.state, &mut weights, gradients_of_layout);
         SerialStep { loss, gradients, norm, weights }
+    }
+
+    /// Step `step` from weights that are stored in 16 bits, each moved by half the distance to its neighbour, up or down by
+    /// chance: what the model makes of roundings. None for wider types.
+    pub(crate) fn other_roundings(&self, step: u64, beside: &Beside, dtype: ElementType) -> Vec<SerialStep> {
+        let half_unit = match dtype {
+            ElementType::F64 | ElementType::F32 => return Vec::new(),
+            ElementType::Bf16 => bf16::EPSILON.to_f64() / 2.0,
+            ElementType::F16 => f16::EPSILON.to_f64() / 2.0,
+        };
+        let moved = |turn: u64| {
+            let stream = RandomStream::new(self.seed, "other roundings").substream(turn);
+            let mut weights = beside.weights.clone();
+            for (index, weight) in weights.values_mut().flatten().enumerate() {
+                let up = stream.below(index as u64, 2) == 0;
+                *weight *= 1.0 + if up { half_unit } else { -half_unit };
+            }
+            let (loss, gradients) = self.gradients(step, &weights);
+            SerialStep { loss, norm: gradient_norm(&gradients), gradients, weights }
+        };
+        [0, 1].map(moved).into()
     }
 
     /// The loss of weights over the first `samples` samples, and how many targets it is of.

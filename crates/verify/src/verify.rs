@@ -89,6 +89,17 @@ impl Tolerance {
     /// gradient is another.
     const KINKED: f64 = 6e-1;
 
+    /// How many times what a rounding of its weights does to the serial model a layout may differ by: all that it computes
+    /// is rounded, and not the weights alone.
+    const ROUNDINGS: f64 = 4.0;
+
+    /// With what roundings of the weights have done to the loss, the gradients and their norm: a model that magnifies them
+    /// is no worse in parallel.
+    pub(crate) fn or_moved(self, [loss, gradients, norm]: [f64; 3]) -> Self {
+        let or = |limit: f64, moved: f64| limit.max(Self::ROUNDINGS * moved);
+        Self { loss: or(self.loss, loss), gradients: or(self.gradients, gradients), norm: or(self.norm, norm), ..self }
+    }
+
     /// For layouts of a program's type of values.
     pub fn of(program: &StepProgram) -> Self {
         let kinked = |block: &Block| matches!(block.perceptron.activation, Activation::Relu | Activation::Reglu);
@@ -138,7 +149,9 @@ fn judge(
         comparison.ledgers(&predicted[0], ranks.iter().map(|rank| Some(&rank.ledger)));
         if let Some(beside) = &mut beside {
             let gradients = comparison.gradients(&ranks);
-            comparison.step(&ranks, &reference.step_beside(step, beside, &gradients));
+            let serial = reference.step_beside(step, beside, &gradients);
+            comparison.step(&ranks, &serial);
+            comparison.roundings(&serial, &reference.other_roundings(step, beside, program.layout.dtype));
             (beside.weights, beside.masters) = (comparison.weights(&ranks), comparison.masters(&ranks));
         } else {
             comparison.step(&ranks, reference.step(step));
@@ -203,6 +216,18 @@ mod tests {
     use quadrille_spec::{Layout, LayoutRequest, Model};
 
     use super::*;
+
+    /// And never by more.
+    #[test]
+    fn a_layout_may_differ_by_what_roundings_do_to_the_serial_model() {
+        let limits = |moved| {
+            let Tolerance { loss, gradients, norm, .. } = Tolerance::BF16.or_moved(moved);
+            [loss, gradients, norm]
+        };
+        assert_eq!(limits([0.0; 3]), [3e-3, 6e-1, 6e-2]);
+        assert_eq!(limits([1e-3, 0.1, 0.02]), [4e-3, 6e-1, 0.08]);
+        assert_eq!(Tolerance::F64.or_moved([0.0; 3]), Tolerance::F64);
+    }
 
     #[test]
     fn four_steps_see_the_whole_schedule_and_none_prove_nothing() {
