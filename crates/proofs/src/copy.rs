@@ -5,15 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// What is built, and what tests read.
 const FOLDERS: [&str; 4] = ["benchmarks", "crates", "docs", "scripts"];
-const FILES: [&str; 7] = [
-    "Cargo.toml",
-    "Cargo.lock",
-    "README.md",
-    "ARCHITECTURE.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "SECURITY.md",
-];
+const FILES: [&str; 7] =
+    ["Cargo.toml", "Cargo.lock", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
 
 /// What the copy does not need. The list of mutants may not fit the copy's sources.
 const LEFT_OUT: [&str; 2] = ["crates/proofs/mutants", "crates/proofs/tests/mutant_list.rs"];
