@@ -1,6 +1,6 @@
 //! What a run carries from step to step beside parameters and moments.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::divergence::RecentLosses;
 use crate::loss_scale::LossScaler;
@@ -27,8 +27,11 @@ impl Carried {
         }
     }
 
-    /// For a checkpoint.
+    /// For a checkpoint, beside what it says of the run, if that is anything.
     pub fn write(&self, run: &mut Value) {
+        if run.is_null() {
+            *run = Value::Object(Map::new());
+        }
         self.losses.write(run);
         self.scaler.write(run);
     }
