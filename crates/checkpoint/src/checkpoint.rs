@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use quadrille_files::FileError;
-use quadrille_spec::RealType;
 
 use crate::folder::unusable;
 use crate::header::Header;
-use crate::manifest::{self, ListedTile, Manifest};
+use crate::manifest::{self, ListedTile, Manifest, QUANTITIES};
 use crate::places::Places;
 use crate::stored::{Expected, StoredFile};
 use crate::tile::Place;
@@ -30,7 +29,7 @@ pub struct Checkpoint {
     listed: Vec<(u64, usize)>,
     /// By file, then in the order of their bytes.
     pub(crate) tiles: Vec<StoredTile>,
-    /// The tiles of a quantity of a tensor, at `3 * tensor + quantity`.
+    /// The tiles of a quantity of a tensor, at `QUANTITIES * tensor + quantity`.
     pub(crate) places: Vec<Places>,
     pub(crate) rounding: bool,
 }
@@ -111,7 +110,29 @@ impl Checkpoint {
 
     /// Whether it holds this of every tensor: values it always has, moments all or none.
     pub fn has(&self, quantity: Quantity) -> bool {
-        self.places.iter().skip(quantity as usize).step_by(3).all(|places| !places.is_empty())
+        (0..self.tensors.len()).all(|tensor| self.has_at(tensor, quantity))
+    }
+
+    /// Whether it says of this tensor, by its place among [`Self::tensors`], which elements are kept.
+    pub fn is_pruned(&self, tensor: usize) -> bool {
+        self.has_at(tensor, Quantity::Kept)
+    }
+
+    /// Refuses a checkpoint with pruned tensors, for those who would not keep them so.
+    ///
+    /// # Errors
+    /// Names the first of them.
+    pub fn check_whole(&self) -> Result<(), CheckpointError> {
+        match (0..self.tensors.len()).find(|tensor| self.is_pruned(*tensor)) {
+            None => Ok(()),
+            Some(tensor) => {
+                Err(CheckpointError::Pruned { path: self.path.clone(), tensor: self.tensors[tensor].name.clone() })
+            }
+        }
+    }
+
+    pub(crate) fn has_at(&self, tensor: usize, quantity: Quantity) -> bool {
+        !self.places[QUANTITIES * tensor + quantity as usize].is_empty()
     }
 
     /// Length of all its files of tiles.
@@ -197,10 +218,6 @@ impl Checkpoint {
     }
 }
 
-pub(crate) fn size_of_element(element: RealType) -> usize {
-    element.bytes() as usize // 4 or 8
-}
-
 /// The manifest's bytes; says what the folder is instead where there is none.
 fn read_manifest(folder: &Path, file: &Path) -> Result<Vec<u8>, CheckpointError> {
     let foreign = |reason| Err(CheckpointError::Foreign { path: folder.to_path_buf(), reason });
@@ -216,13 +233,12 @@ fn read_manifest(folder: &Path, file: &Path) -> Result<Vec<u8>, CheckpointError>
 }
 
 fn place_tiles(manifest: &Manifest, files: &[StoredFile]) -> Vec<StoredTile> {
-    let width = size_of_element(manifest.about.dtype);
     let mut tiles = Vec::with_capacity(manifest.files.iter().map(|file| file.tiles.len()).sum());
     for (file, (listed, stored)) in manifest.files.iter().zip(files).enumerate() {
         let mut start = stored.data;
         for tile in &listed.tiles {
             // All tiles together fit in the file's length.
-            let end = start + tile.place.rows * tile.place.cols * width;
+            let end = start + tile.place.rows * tile.place.cols * tile.quantity.bytes(manifest.about.dtype);
             tiles.push(StoredTile { file: file as u32, listed: *tile, bytes: start..end, sound: Mutex::new(None) });
             start = end;
         }
@@ -231,9 +247,9 @@ fn place_tiles(manifest: &Manifest, files: &[StoredFile]) -> Vec<StoredTile> {
 }
 
 fn index(tensors: usize, tiles: &[StoredTile]) -> Vec<Places> {
-    let mut ids: Vec<Vec<u32>> = vec![Vec::new(); 3 * tensors];
+    let mut ids: Vec<Vec<u32>> = vec![Vec::new(); QUANTITIES * tensors];
     for (id, tile) in (0_u32..).zip(tiles) {
-        ids[3 * tile.listed.tensor + tile.listed.quantity as usize].push(id);
+        ids[QUANTITIES * tile.listed.tensor + tile.listed.quantity as usize].push(id);
     }
     let place = |id: u32| tiles[id as usize].listed.place;
     ids.into_iter().map(|ids| Places::new(ids, &place)).collect()

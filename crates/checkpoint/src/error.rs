@@ -38,7 +38,7 @@ pub enum CheckpointError {
 
     /// A checkpoint of a later format.
     #[error(
-        "{} is of version {found} of the format, and this program reads version {}; use a newer program", path.display(),
+        "{} is of version {found} of the format, and this program reads versions 1 to {}; use a newer program", path.display(),
         crate::manifest::VERSION
     )]
     Newer {
@@ -122,6 +122,30 @@ pub enum CheckpointError {
         what: String,
         /// What it has, or where to find it.
         remedy: String,
+    },
+
+    /// Checkpoints that are not of the same tensors.
+    #[error(
+        "the checkpoint {} has other tensors than {}; take one of the same model, e.g. an earlier one of the same run",
+        path.display(), other.display()
+    )]
+    OtherTensors {
+        /// The checkpoint.
+        path: PathBuf,
+        /// The one that it is used with.
+        other: PathBuf,
+    },
+
+    /// A pruned checkpoint where zeros would not stay.
+    #[error(
+        "the checkpoint {} is pruned ({tensor} and others), and training would fill its zeros; train from the checkpoint that \
+         it was pruned from", path.display()
+    )]
+    Pruned {
+        /// The checkpoint.
+        path: PathBuf,
+        /// The first tensor that is.
+        tensor: String,
     },
 
     /// A part of a tensor beyond its end.

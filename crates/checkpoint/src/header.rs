@@ -7,7 +7,7 @@ use quadrille_spec::RealType;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use crate::Tile;
+use crate::{Quantity, Tile};
 
 /// The name of the format, in headers and manifests.
 pub(crate) const FORMAT: &str = "quadrille-checkpoint";
@@ -36,8 +36,9 @@ pub(crate) struct Header {
 }
 
 /// The name of the type in safetensors files.
-fn type_name(element: RealType) -> &'static str {
+fn type_name(quantity: Quantity, element: RealType) -> &'static str {
     match element {
+        _ if quantity == Quantity::Kept => "U8",
         RealType::F32 => "F32",
         RealType::F64 => "F64",
     }
@@ -56,8 +57,9 @@ impl Header {
             "{{\"__metadata__\":{{\"format\":\"{FORMAT}\",\"step\":\"{step}\",\"writer\":\"{writer}\",\
              \"xxh3\":\"{checksums}\"}}"
         );
-        let (kind, mut start) = (type_name(self.element), 0_u64);
+        let mut start = 0_u64;
         for tile in &self.tiles {
+            let kind = type_name(tile.quantity, self.element);
             let end = tile_bytes(tile, self.element).and_then(|bytes| start.checked_add(bytes));
             let end = end.ok_or_else(|| format!("tile {} ends beyond 2^64 bytes", tile.name()))?;
             let name = serde_json::Value::String(tile.name());
@@ -113,7 +115,7 @@ pub(crate) fn bytes_before_tiles(start: &[u8], length: u64) -> Result<usize, Str
 
 /// Bytes of a tile; `None` beyond 64 bits.
 pub(crate) fn tile_bytes(tile: &Tile, element: RealType) -> Option<u64> {
-    (tile.place().numbers()? as u64).checked_mul(element.bytes())
+    (tile.place().numbers()? as u64).checked_mul(tile.quantity.bytes(element) as u64)
 }
 
 /// Writing to a string cannot fail.
@@ -179,8 +181,10 @@ impl Parsed {
         let metadata = self.metadata.filter(|metadata| metadata.format == FORMAT).ok_or(foreign)?;
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("its header says '{text}' for a number"));
         let (step, writer) = (number(&metadata.step)?, number(&metadata.writer)?);
+        let of_element = |element| type_name(Quantity::Value, element);
+        // Values come first.
         let kind = self.entries.first().map_or("", |(_, entry)| &entry.dtype);
-        let element = [RealType::F32, RealType::F64].into_iter().find(|element| type_name(*element) == kind);
+        let element = [RealType::F32, RealType::F64].into_iter().find(|element| of_element(*element) == kind);
         let element = element.ok_or_else(|| format!("its numbers are of type '{kind}', not F32 or F64"))?;
         let (mut tiles, mut start) = (Vec::with_capacity(self.entries.len()), 0);
         for (name, entry) in &self.entries {
@@ -190,7 +194,9 @@ impl Parsed {
             };
             let tile = tile.ok_or_else(|| format!("'{name}' of shape {:?} is no tile", entry.shape))?;
             let end = tile_bytes(&tile, element).and_then(|bytes| bytes.checked_add(start));
-            if entry.dtype != kind || end.is_none_or(|end| entry.data_offsets != (start, end)) {
+            if entry.dtype != type_name(tile.quantity, element)
+                || end.is_none_or(|end| entry.data_offsets != (start, end))
+            {
                 return Err(format!("the type or the place of tile {name} is not what its shape asks for"));
             }
             start = entry.data_offsets.1;
@@ -217,7 +223,6 @@ pub(crate) fn read_checksum(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Quantity;
 
     fn header() -> Header {
         let tile = |tensor: &str, quantity, row, col, rows, cols| Tile {

@@ -10,7 +10,7 @@
 //! Tensors are the logical matrices of [`quadrille_spec::Model`]'s table, without padding. A tile is named by its tensor,
 //! its quantity and the place of its first number: `block.0.qkv.weight@0,32` are values, `block.0.qkv.weight#m@0,32` and
 //! `#v@` the first and second moments of AdamW. Tiles cover every tensor exactly once; that is checked when a checkpoint is
-//! finished and whenever it is opened.
+//! finished and whenever it is opened. Of a pruned tensor `#kept@` says with a byte for each element whether it is kept.
 //!
 //! Writing: every rank that owns tiles calls [`Draft::begin`] and [`Draft::write`]; when all are done, one calls
 //! [`Draft::commit`]. Until then the folder is called `step-000000000010.partial`, so that a crash leaves nothing that
@@ -58,6 +58,7 @@ mod manifest;
 mod merge;
 mod number;
 mod places;
+mod prune;
 mod reader;
 mod stored;
 mod tile;
@@ -71,6 +72,7 @@ pub use error::CheckpointError;
 pub use folder::Folder;
 pub use merge::{Merge, merge};
 pub use number::Number;
+pub use prune::{Distances, EarlyBird, MaskOf, PrunedTensor, Pruning, Scope, Sparsity, prune};
 pub use reader::Reader;
 pub use tile::{Quantity, TensorShape, Tile};
 pub use verify::{NotFinite, Summary};

@@ -17,8 +17,12 @@ use crate::{About, CheckpointError, Quantity, TensorShape, coverage};
 
 /// The file's name.
 pub(crate) const NAME: &str = "manifest.json";
-/// The version that is written and read.
-pub(crate) const VERSION: u64 = 1;
+/// The latest version that is written and read: that of checkpoints with pruned tensors.
+pub(crate) const VERSION: u64 = 2;
+/// That of checkpoints without.
+const WHOLE: u64 = 1;
+/// Number of quantities.
+pub(crate) const QUANTITIES: usize = Quantity::ALL.len();
 /// More than ten million tiles.
 pub(crate) const KIND: quadrille_files::Document =
     quadrille_files::Document::new("the manifest of a checkpoint", 2 << 30);
@@ -57,7 +61,7 @@ pub(crate) struct ListedTile {
 impl ListedFile {
     /// Bytes of its tiles, which are at its end; `None` if they are more than the file has.
     pub fn data_bytes(&self, element: RealType) -> Option<u64> {
-        let tile = |tile: &ListedTile| (tile.place.numbers()? as u64).checked_mul(element.bytes());
+        let tile = |tile: &ListedTile| (tile.place.numbers()? as u64).checked_mul(tile.quantity.bytes(element) as u64);
         let sum = self.tiles.iter().try_fold(0_u64, |sum, listed| sum.checked_add(tile(listed)?));
         sum.filter(|sum| *sum <= self.bytes)
     }
@@ -130,8 +134,10 @@ impl Manifest {
         let tensors: Vec<String> = self.tensors.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
         let files: Vec<String> = self.files.iter().map(|file| self.file_text(file)).collect::<Result<_, _>>()?;
         let (tensors, files) = (tensors.join(",\n"), files.join(",\n"));
+        let mut tiles = self.files.iter().flat_map(|file| &file.tiles);
+        let version = if tiles.any(|tile| tile.quantity == Quantity::Kept) { VERSION } else { WHOLE };
         let body = format!(
-            "{{\n\"format\": \"{FORMAT}\",\n\"version\": {VERSION},\n\"about\": {about},\n\
+            "{{\n\"format\": \"{FORMAT}\",\n\"version\": {version},\n\"about\": {about},\n\
              \"tensors\": [\n{tensors}\n],\n\"files\": [\n{files}\n],\n"
         );
         let end = end(checksum(body.as_bytes()));
@@ -191,16 +197,22 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Values cover all tensors exactly once, moments all or none.
+    /// Values cover all tensors exactly once, moments all or none, and what is kept covers whole tensors.
     pub fn check_coverage(&self, path: &Path) -> Result<(), CheckpointError> {
-        let mut places: Vec<[Vec<Place>; 3]> = self.tensors.iter().map(|_| Default::default()).collect();
+        let mut places: Vec<[Vec<Place>; QUANTITIES]> = self.tensors.iter().map(|_| Default::default()).collect();
         let mut moments = false;
         for tile in self.files.iter().flat_map(|file| &file.tiles) {
-            moments |= tile.quantity != Quantity::Value;
+            moments |= [Quantity::FirstMoment, Quantity::SecondMoment].contains(&tile.quantity);
             places[tile.tensor][tile.quantity as usize].push(tile.place);
         }
         for (shape, places) in self.tensors.iter().zip(&places) {
-            for quantity in Quantity::ALL.into_iter().filter(|quantity| moments || *quantity == Quantity::Value) {
+            let is_pruned = !places[Quantity::Kept as usize].is_empty();
+            let has = |quantity: &Quantity| match quantity {
+                Quantity::Value => true,
+                Quantity::FirstMoment | Quantity::SecondMoment => moments,
+                Quantity::Kept => is_pruned,
+            };
+            for quantity in Quantity::ALL.into_iter().filter(has) {
                 coverage::check(shape, &places[quantity as usize]).map_err(|reason| {
                     let (path, tensor) = (path.to_path_buf(), shape.name.clone());
                     CheckpointError::Coverage { path, tensor, quantity, reason }
@@ -235,7 +247,7 @@ fn check_kind(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
         None if bytes.starts_with(begin.as_bytes()) => Err(CheckpointError::damaged(path, "its version is no number")),
         None => Err(foreign()),
         Some(found) if found > VERSION => Err(CheckpointError::Newer { path: path.to_path_buf(), found }),
-        Some(VERSION) => Ok(()),
+        Some(WHOLE | VERSION) => Ok(()),
         Some(found) => Err(CheckpointError::damaged(path, format!("there is no version {found} of the format"))),
     }
 }

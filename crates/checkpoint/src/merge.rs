@@ -38,9 +38,13 @@ pub fn merge(checkpoint: Checkpoint, target: &Path, options: Merge) -> Result<Pa
 }
 
 fn write_whole<T: Number>(source: &Checkpoint, draft: &Draft, weights_only: bool) -> Result<(), CheckpointError> {
-    let kept = Quantity::ALL.into_iter().filter(|q| *q == Quantity::Value || !weights_only && source.has(*q));
-    let parts: Vec<(&TensorShape, Quantity)> =
-        kept.flat_map(|quantity| source.tensors().iter().map(move |shape| (shape, quantity))).collect();
+    let of_quantity = |quantity: Quantity| {
+        let is_moment = [Quantity::FirstMoment, Quantity::SecondMoment].contains(&quantity);
+        let wanted = move |tensor: &usize| !(is_moment && weights_only) && source.has_at(*tensor, quantity);
+        let tensors = (0..source.tensors().len()).filter(wanted);
+        tensors.map(move |tensor| (&source.tensors()[tensor], quantity))
+    };
+    let parts: Vec<(&TensorShape, Quantity)> = Quantity::ALL.into_iter().flat_map(of_quantity).collect();
     let tile = |(shape, quantity): &(&TensorShape, Quantity)| {
         let TensorShape { name, rows, cols } = (*shape).clone();
         Tile { tensor: name, quantity: *quantity, row: 0, col: 0, rows, cols }

@@ -2,6 +2,8 @@
 
 use quadrille_spec::RealType;
 
+use crate::Quantity;
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
@@ -9,7 +11,7 @@ mod sealed {
 }
 
 /// A type that tensors are stored in and read as.
-pub trait Number: sealed::Sealed + Copy + Send + Sync + 'static {
+pub trait Number: sealed::Sealed + Copy + PartialEq + Send + Sync + 'static {
     /// Its name.
     const TYPE: RealType;
 
@@ -74,9 +76,22 @@ impl Number for f64 {
     }
 }
 
-/// Reads numbers that are stored as `stored` into `out`, as many as there is room for.
-pub(crate) fn decode<T: Number>(stored: RealType, bytes: &[u8], out: &mut [T]) {
+/// Appends the bytes of elements of a quantity.
+pub(crate) fn encode<T: Number>(quantity: Quantity, numbers: &[T], bytes: &mut Vec<u8>) {
+    match quantity {
+        Quantity::Value | Quantity::FirstMoment | Quantity::SecondMoment => T::append(numbers, bytes),
+        Quantity::Kept => bytes.extend(numbers.iter().map(|number| u8::from(*number != T::from_f32(0.0)))),
+    }
+}
+
+/// Reads elements of a quantity into `out`, as many as there is room for; numbers are stored as `stored`.
+pub(crate) fn decode<T: Number>(quantity: Quantity, stored: RealType, bytes: &[u8], out: &mut [T]) {
     match stored {
+        _ if quantity == Quantity::Kept => {
+            for (number, byte) in out.iter_mut().zip(bytes) {
+                *number = T::from_f32(if *byte == 0 { 0.0 } else { 1.0 });
+            }
+        }
         RealType::F32 => {
             for (number, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
                 *number = T::from_f32(f32::from_le_bytes(*bytes));
@@ -90,9 +105,10 @@ pub(crate) fn decode<T: Number>(stored: RealType, bytes: &[u8], out: &mut [T]) {
     }
 }
 
-/// How many of the stored numbers are infinite or not numbers.
-pub(crate) fn not_finite(stored: RealType, bytes: &[u8]) -> u64 {
+/// How many of the stored elements of a quantity are infinite or not numbers.
+pub(crate) fn not_finite(quantity: Quantity, stored: RealType, bytes: &[u8]) -> u64 {
     let count = match stored {
+        _ if quantity == Quantity::Kept => 0,
         RealType::F32 => bytes.as_chunks().0.iter().filter(|bytes| !f32::from_le_bytes(**bytes).is_finite()).count(),
         RealType::F64 => bytes.as_chunks().0.iter().filter(|bytes| !f64::from_le_bytes(**bytes).is_finite()).count(),
     };

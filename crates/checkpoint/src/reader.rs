@@ -6,7 +6,8 @@ use std::sync::PoisonError;
 use quadrille_spec::RealType;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::checkpoint::{StoredTile, size_of_element};
+use crate::checkpoint::StoredTile;
+use crate::manifest::QUANTITIES;
 use crate::number::decode;
 use crate::{Checkpoint, CheckpointError, Number, Quantity, TensorShape};
 
@@ -75,11 +76,15 @@ impl<'a> Reader<'a> {
     ) -> Result<(), CheckpointError> {
         let checkpoint = self.checkpoint;
         let shape = &checkpoint.tensors()[tensor];
-        let places = &checkpoint.places[3 * tensor + quantity as usize];
+        let places = &checkpoint.places[QUANTITIES * tensor + quantity as usize];
         if places.is_empty() {
             let what = format!("{quantity} of tensor {}", shape.name);
-            let remedy =
-                "it holds weights only: it can be evaluated, not trained on; use one that a training run wrote";
+            let remedy = match quantity {
+                Quantity::Kept => "it is not pruned",
+                Quantity::Value | Quantity::FirstMoment | Quantity::SecondMoment => {
+                    "it holds weights only: it can be evaluated, not trained on; use one that a training run wrote"
+                }
+            };
             let path = checkpoint.path().to_path_buf();
             return Err(CheckpointError::Absent { path, what, remedy: remedy.to_owned() });
         }
@@ -89,11 +94,11 @@ impl<'a> Reader<'a> {
             return Err(CheckpointError::OutOfRange { tensor, row, col, end, rows, cols });
         }
         let stored = checkpoint.about().dtype;
-        let narrows = (stored, T::TYPE) == (RealType::F64, RealType::F32);
+        let narrows = quantity != Quantity::Kept && (stored, T::TYPE) == (RealType::F64, RealType::F32);
         if narrows && !checkpoint.rounding {
             return Err(CheckpointError::Rounding(checkpoint.path().to_path_buf()));
         }
-        let width = size_of_element(stored);
+        let width = quantity.bytes(stored);
         for id in places.near(row, col..end) {
             let tile = &checkpoint.tiles[id as usize];
             let place = tile.listed.place;
@@ -105,7 +110,7 @@ impl<'a> Reader<'a> {
             let mut start = tile.bytes.start + ((row - place.row) * place.cols + first - place.col) * width;
             for out in out[first - col..last - col].chunks_mut(AHEAD / width) {
                 let bytes = self.bytes(tile.file, start..start + out.len() * width)?;
-                decode(stored, bytes, out);
+                decode(quantity, stored, bytes, out);
                 if narrows && out.iter().any(|number| !number.is_finite()) {
                     check_range(checkpoint, shape, row, bytes)?;
                 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use quadrille_spec::RealType;
 use serde::{Deserialize, Serialize};
 
 /// What is stored of every parameter.
@@ -14,11 +15,23 @@ pub enum Quantity {
     FirstMoment,
     /// AdamW's running mean of the squared gradient.
     SecondMoment,
+    /// Which elements of a pruned tensor are kept: 1 of those, 0 of those that are zero and stay so. A byte each.
+    Kept,
 }
 
 impl Quantity {
     /// All, in the order in which they are stored.
-    pub const ALL: [Self; 3] = [Self::Value, Self::FirstMoment, Self::SecondMoment];
+    pub const ALL: [Self; 4] = [Self::Value, Self::FirstMoment, Self::SecondMoment, Self::Kept];
+    /// Those that are of every parameter: values always, moments all or none.
+    pub const NUMBERS: [Self; 3] = [Self::Value, Self::FirstMoment, Self::SecondMoment];
+
+    /// Bytes of an element where numbers are of this type.
+    pub(crate) fn bytes(self, numbers: RealType) -> usize {
+        match self {
+            Self::Value | Self::FirstMoment | Self::SecondMoment => numbers.bytes() as usize, // 4 or 8
+            Self::Kept => 1,
+        }
+    }
 
     /// What follows the tensor in the name of a tile.
     fn suffix(self) -> &'static str {
@@ -26,6 +39,7 @@ impl Quantity {
             Self::Value => "",
             Self::FirstMoment => "#m",
             Self::SecondMoment => "#v",
+            Self::Kept => "#kept",
         }
     }
 }
@@ -36,6 +50,7 @@ impl fmt::Display for Quantity {
             Self::Value => "value",
             Self::FirstMoment => "first moment",
             Self::SecondMoment => "second moment",
+            Self::Kept => "kept elements",
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::manifest::QUANTITIES;
 use crate::number::not_finite;
 use crate::{Checkpoint, CheckpointError, Quantity};
 
@@ -45,7 +46,7 @@ impl Checkpoint {
     pub fn faults(&self) -> (Summary, Vec<CheckpointError>) {
         let mut summary = Summary { tensors: self.tensors().len(), files: self.files.len(), ..Summary::default() };
         let mut faults = Vec::new();
-        let mut counts = vec![0; 3 * self.tensors().len()];
+        let mut counts = vec![0; QUANTITIES * self.tensors().len()];
         // The file whose tiles cannot be looked at: it is told once.
         let (mut unreadable, mut reader) = (None, self.reader());
         for tile in self.tiles.iter() {
@@ -53,7 +54,8 @@ impl Checkpoint {
                 continue;
             }
             let mut strange = 0;
-            match reader.checksum(tile, |bytes| strange += not_finite(self.about().dtype, bytes)) {
+            match reader.checksum(tile, |bytes| strange += not_finite(tile.listed.quantity, self.about().dtype, bytes))
+            {
                 Err(error) => {
                     unreadable = Some(tile.file);
                     faults.push(error);
@@ -62,11 +64,11 @@ impl Checkpoint {
                 Ok(_) => {
                     summary.tiles += 1;
                     summary.bytes += tile.bytes.len() as u64;
-                    counts[3 * tile.listed.tensor + tile.listed.quantity as usize] += strange;
+                    counts[QUANTITIES * tile.listed.tensor + tile.listed.quantity as usize] += strange;
                 }
             }
         }
-        for (tensor, counts) in self.tensors().iter().zip(counts.as_chunks::<3>().0) {
+        for (tensor, counts) in self.tensors().iter().zip(counts.as_chunks::<QUANTITIES>().0) {
             for (quantity, numbers) in Quantity::ALL.into_iter().zip(*counts).filter(|(_, numbers)| *numbers > 0) {
                 summary.not_finite.push(NotFinite { tensor: tensor.name.clone(), quantity, numbers });
             }

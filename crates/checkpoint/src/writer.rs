@@ -8,6 +8,7 @@ use tempfile::NamedTempFile;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::header::Header;
+use crate::number::encode;
 use crate::{CheckpointError, Number, Tile, disk};
 
 /// Numbers are turned into bytes and written in pieces of so many bytes: no second copy of a tile is made.
@@ -51,17 +52,16 @@ impl<T: Number> TileWriter<T> {
     /// # Errors
     /// More numbers than the tiles have; the system's, e.g. a full disk.
     pub fn push(&mut self, mut numbers: &[T]) -> Result<(), CheckpointError> {
-        let width = size_of::<T>();
         while !numbers.is_empty() {
             let Some(tile) = self.header.tiles.get(self.tile) else {
                 let reason = format!("{} numbers more than its tiles have", numbers.len());
                 return Err(CheckpointError::unwritable(&self.path, reason));
             };
-            let all = tile.rows * tile.cols;
+            let (all, quantity, width) = (tile.rows * tile.cols, tile.quantity, tile.quantity.bytes(T::TYPE));
             let count = numbers.len().min(all - self.come).min((PIECE - self.piece.len()) / width);
             let (now, later) = numbers.split_at(count);
             let start = self.piece.len();
-            T::append(now, &mut self.piece);
+            encode(quantity, now, &mut self.piece);
             self.hash.update(&self.piece[start..]);
             self.come += count;
             numbers = later;
@@ -70,7 +70,7 @@ impl<T: Number> TileWriter<T> {
                 self.hash.reset();
                 (self.tile, self.come) = (self.tile + 1, 0);
             }
-            if self.piece.len() + width > PIECE {
+            if self.piece.len() + size_of::<T>() > PIECE {
                 self.flush()?;
             }
         }

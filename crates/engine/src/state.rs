@@ -115,7 +115,7 @@ impl<B: Backend> RankEngine<'_, B> {
             let [mean, squares] = states.moments();
             let value = states.master().map_or_else(|| self.read(parameter.updated), Ok)?;
             let sources = [value, mean, squares];
-            for (quantity, source) in Quantity::ALL.into_iter().zip(sources) {
+            for (quantity, source) in Quantity::NUMBERS.into_iter().zip(sources) {
                 self.backend.download(source, |source| {
                     for Rectangle { row, col, cols, locals } in &rectangles {
                         let mut numbers = Vec::with_capacity(locals.len() * cols);
@@ -149,7 +149,7 @@ impl<B: Backend> RankEngine<'_, B> {
             let read = states.get_mut(index).map_or(Ok(()), |states| {
                 let StatesMut { master, moments } = states.whole_mut();
                 let master = master.map(|master| (Quantity::Value, master));
-                let moments = Quantity::ALL[1..].iter().copied().zip(moments);
+                let moments = Quantity::NUMBERS[1..].iter().copied().zip(moments);
                 let moments = moments.filter(|_| restore == Restore::Everything);
                 let parts = master.into_iter().chain(moments);
                 self.fill(&mut reader, parameter, parts.map(|(quantity, out)| (quantity, parameter.updated, out)))

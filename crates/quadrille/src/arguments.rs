@@ -12,6 +12,7 @@ use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchS
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
 use crate::checkpoint::CheckpointArguments;
+use crate::prune::PruneArguments;
 use crate::convert::ConvertArguments;
 use crate::data::DataCommandArguments;
 use crate::estimate::EstimateArguments;
@@ -93,6 +94,8 @@ pub enum Command {
     Calibrate(CalibrateArguments),
     /// Hold predictions against measured steps: published ones, or this machine's.
     Validate(ValidateArguments),
+    /// Make the smallest weights of a checkpoint zero, or tell when their mask has settled.
+    Prune(PruneArguments),
     /// Look at checkpoints, verify them, merge their tiles, remove old ones.
     Checkpoint(CheckpointArguments),
     /// Turn text into tokens, convert files of tokens, and say what files hold.

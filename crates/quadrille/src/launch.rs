@@ -161,6 +161,7 @@ fn nature(command: &Command) -> (&'static str, bool) {
             _ => ("this bench", false),
         },
         Command::Calibrate(_) => ("calibrate", true),
+        Command::Prune(_) => ("prune", false),
         Command::Checkpoint(_) => ("checkpoint", false),
         Command::Data(_) => ("data", false),
         Command::Completions(_) => ("completions", false),

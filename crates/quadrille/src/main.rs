@@ -29,6 +29,7 @@ mod plain;
 mod plan;
 mod preparation_bar;
 mod quantities;
+mod prune;
 mod report;
 mod reproduce;
 mod settings;
@@ -78,6 +79,7 @@ fn run(command: Command, launch: &Launch) -> Result<(), Failure> {
         Command::Calibrate(arguments) => calibrate::run(&arguments, launch),
         Command::Data(arguments) => data::run(&arguments),
         Command::Validate(arguments) => validate::run(&arguments, launch),
+        Command::Prune(arguments) => prune::run(&arguments),
         Command::Checkpoint(arguments) => checkpoint::run(&arguments),
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),

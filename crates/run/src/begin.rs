@@ -62,7 +62,11 @@ impl Beginning {
                 check_same(&checkpoint, spec)?;
                 Start::Resumed(Arc::new(checkpoint))
             }
-            (None, StartSpec::Parameters(path)) => Start::Values(Arc::new(Checkpoint::find(path)?)),
+            (None, StartSpec::Parameters(path)) => {
+                let checkpoint = Checkpoint::find(path)?;
+                checkpoint.check_whole()?;
+                Start::Values(Arc::new(checkpoint))
+            }
             (None, StartSpec::Drawn) => Start::Drawn,
         };
         let beginning = Self { folder, start };

@@ -115,7 +115,7 @@ pub fn tilings() -> impl Strategy<Value = Tiling> {
             let mut tiling = Tiling { tensors: Vec::new(), tiles: Vec::new() };
             for (at, (rows, cols, knives, owners)) in drawn.into_iter().enumerate() {
                 tiling.tensors.push(TensorShape { name: format!("block.{at}.up.weight"), rows, cols });
-                for quantity in Quantity::ALL.into_iter().take(if moments { 3 } else { 1 }) {
+                for quantity in Quantity::NUMBERS.into_iter().take(if moments { 3 } else { 1 }) {
                     let cut = cut(rows, cols, &knives[quantity as usize]);
                     let owned = cut.into_iter().zip(owners.iter().cycle());
                     tiling.tiles.extend(owned.map(|(place, owner)| (at, quantity, *owner, place)));

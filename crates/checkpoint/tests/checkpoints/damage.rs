@@ -14,7 +14,7 @@ fn tiling() -> Tiling {
     let shape = |name: &str, rows, cols| TensorShape { name: name.to_owned(), rows, cols };
     let tensors = vec![shape("block.0.qkv.weight", 24, 72), shape("final_norm.gamma", 1, 240)];
     let mut tiles = Vec::new();
-    for quantity in Quantity::ALL {
+    for quantity in Quantity::NUMBERS {
         let parts = cut(24, 72, &[(0, true, 7), (1, false, 19), (0, false, 40), (2, true, 3)]);
         tiles.extend(parts.into_iter().enumerate().map(|(at, place)| (0, quantity, at % 3, place)));
         tiles.push((1, quantity, 1, (0, 0, 1, 240)));
@@ -32,7 +32,7 @@ fn written(step: u64) -> (TempDir, PathBuf) {
 fn read_all(path: &Path) -> Result<Vec<Vec<f32>>, CheckpointError> {
     let checkpoint = Checkpoint::open(path)?;
     let tensors = checkpoint.tensors().iter();
-    let parts = tensors.flat_map(|shape| Quantity::ALL.map(|quantity| (&shape.name, quantity)));
+    let parts = tensors.flat_map(|shape| Quantity::NUMBERS.map(|quantity| (&shape.name, quantity)));
     parts.map(|(name, quantity)| checkpoint.whole(name, quantity)).collect()
 }
 

@@ -6,4 +6,5 @@ mod draft;
 mod folder;
 mod interrupted;
 mod manifest;
+mod prune;
 mod round_trip;

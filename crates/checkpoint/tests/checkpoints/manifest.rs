@@ -13,7 +13,7 @@ fn tiling() -> Tiling {
     let shape = |name: &str, rows, cols| TensorShape { name: name.to_owned(), rows, cols };
     let tensors = vec![shape("a.weight", 6, 8), shape("b.bias", 1, 10)];
     let mut tiles = Vec::new();
-    for quantity in Quantity::ALL {
+    for quantity in Quantity::NUMBERS {
         let parts = cut(6, 8, &[(0, true, 2), (0, false, 3), (1, false, 3)]);
         tiles.extend(parts.into_iter().enumerate().map(|(at, place)| (0, quantity, at % 2, place)));
         tiles.push((1, quantity, 1, (0, 0, 1, 10)));
@@ -40,7 +40,7 @@ fn read_all(path: &Path) -> Result<Vec<u64>, CheckpointError> {
     let checkpoint = Checkpoint::open(path)?;
     let mut all = Vec::new();
     for shape in checkpoint.tensors() {
-        for quantity in Quantity::ALL.into_iter().filter(|quantity| checkpoint.has(*quantity)) {
+        for quantity in Quantity::NUMBERS.into_iter().filter(|quantity| checkpoint.has(*quantity)) {
             all.extend(checkpoint.whole::<f64>(&shape.name, quantity)?.into_iter().map(f64::to_bits));
         }
     }
@@ -162,8 +162,8 @@ fn names_and_types() {
 
 #[test]
 fn other_formats_and_versions() {
-    refused("is of version 2 of the format, and this program reads version 1; use a newer program", |m| {
-        m["version"] = json!(2);
+    refused("is of version 3 of the format, and this program reads versions 1 to 2; use a newer program", |m| {
+        m["version"] = json!(3);
     });
     refused("there is no version 0", |m| m["version"] = json!(0));
     refused("it is no manifest of quadrille-checkpoint", |m| m["format"] = json!("torch"));

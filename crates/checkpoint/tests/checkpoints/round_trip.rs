@@ -16,7 +16,7 @@ fn check<S: Number, T: Number + PartialEq + std::fmt::Debug>(checkpoint: &Checkp
         let number = number(tensor, quantity, row, col);
         if S::TYPE == RealType::F32 { T::from_f32(number as f32) } else { T::rounded(number) }
     };
-    let quantities = || Quantity::ALL.into_iter().filter(|quantity| checkpoint.has(*quantity));
+    let quantities = || Quantity::NUMBERS.into_iter().filter(|quantity| checkpoint.has(*quantity));
     std::thread::scope(|scope| {
         for (tensor, TensorShape { name, rows, cols }) in tiling.tensors.iter().enumerate() {
             for quantity in quantities() {

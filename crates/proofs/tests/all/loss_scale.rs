@@ -77,7 +77,7 @@ fn committed(
 ) -> Arc<Checkpoint> {
     let tiles = |TensorShape { name, rows, cols }: TensorShape| {
         let tile = |quantity| Tile { tensor: name.clone(), quantity, row: 0, col: 0, rows, cols };
-        Quantity::ALL.map(|quantity| (tile(quantity), Cow::Owned(numbers(&name, quantity, rows * cols))))
+        Quantity::NUMBERS.map(|quantity| (tile(quantity), Cow::Owned(numbers(&name, quantity, rows * cols))))
     };
     let shapes = tensor_shapes(program);
     let tiles: Vec<_> = shapes.iter().cloned().flat_map(tiles).collect();
@@ -196,7 +196,7 @@ fn opened(folder: &Path, step: u64) -> Arc<Checkpoint> {
 fn state(checkpoint: &Checkpoint) -> Vec<Vec<f32>> {
     let mut names: Vec<_> = checkpoint.tensors().iter().map(|each| each.name.clone()).collect();
     names.sort();
-    let of = |name: &String| Quantity::ALL.map(|quantity| checkpoint.whole(name, quantity).unwrap());
+    let of = |name: &String| Quantity::NUMBERS.map(|quantity| checkpoint.whole(name, quantity).unwrap());
     names.iter().flat_map(of).collect()
 }
 

@@ -29,7 +29,7 @@ fn write(folder: &Path, step: u64) {
     let (hyper, data, run) = (json!({"learning_rate": 0.003}), json!({"path": "text"}), Value::Null);
     let (samples, tokens, dtype) = (8 * step, 96 * step, RealType::F64);
     let about = About { model, layout, dtype, step, samples, tokens, seed: 5, hyper, data, run, hugging_face: None };
-    for (rank, quantities) in [(0, &Quantity::ALL[..1]), (4, &Quantity::ALL[1..])] {
+    for (rank, quantities) in [(0, &Quantity::NUMBERS[..1]), (4, &Quantity::NUMBERS[1..])] {
         let parts = quantities.iter().flat_map(|quantity| shapes().into_iter().map(move |shape| (*quantity, shape)));
         let tiles: Vec<_> = parts
             .map(|(quantity, shape)| {

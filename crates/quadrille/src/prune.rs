@@ -1,0 +1,153 @@
+//! `quadrille prune`: the smallest weights of a checkpoint become zero, or the checkpoint whose mask would be settled.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use quadrille_checkpoint::{Checkpoint, CheckpointError, EarlyBird, Folder, MaskOf, PrunedTensor, Pruning, Scope, Sparsity};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::{print_json, print_text, table};
+
+const EXAMPLES: &str = "Examples:
+  quadrille prune --from runs/a --sparsity 0.9 --out pruned          the newest checkpoint of a run
+  quadrille prune --from runs/a --sparsity 0.9 --scope global --out pruned
+  quadrille prune --from runs/a --sparsity 0.9 --rewind runs/a/checkpoints/step-000000000100 --out ticket
+  quadrille prune --when runs/a --sparsity 0.9                       when masks have settled
+  quadrille eval --from pruned --data wiki.txt                       what it costs
+
+A pruned checkpoint holds weights and masks, in the usual format: it is evaluated, continues text, is converted and
+pruned again like any other. Moments are left out. Training on from it is refused, since it would fill the zeros.
+To remove old checkpoints see quadrille checkpoint prune.";
+
+/// What is pruned, and where it goes.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PruneArguments {
+    /// A checkpoint, a folder of checkpoints or a run's folder, of which the newest counts
+    #[arg(long, value_name = "DIR", required_unless_present = "when", requires = "out")]
+    pub from: Option<PathBuf>,
+    /// The part of weights that becomes zero: the smallest, at least 0 and less than 1, e.g. 0.9
+    #[arg(long, value_name = "PART")]
+    pub sparsity: Sparsity,
+    /// Among which weights magnitudes are compared
+    #[arg(long, value_enum, default_value = "layer")]
+    pub scope: Among,
+    /// Prune embedding and head as well, beside the matrices of blocks
+    #[arg(long)]
+    pub tables: bool,
+    /// Take the kept weights from this earlier checkpoint of the run: a lottery ticket
+    #[arg(long, value_name = "DIR", requires = "from")]
+    pub rewind: Option<PathBuf>,
+    /// The folder to be written; it must not exist
+    #[arg(long, value_name = "FOLDER", requires = "from")]
+    pub out: Option<PathBuf>,
+    /// Write nothing: print how far the masks of a run's checkpoints are from each other, and the first that has settled
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    pub when: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Among which weights magnitudes are compared.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Among {
+    /// Those of one tensor: all of them are as sparse
+    Layer,
+    /// All that are pruned
+    Global,
+}
+
+/// Prunes, or looks for the time to.
+pub fn run(arguments: &PruneArguments) -> Result<(), Failure> {
+    let scope = match arguments.scope {
+        Among::Layer => Scope::Layer,
+        Among::Global => Scope::Global,
+    };
+    let pruning = Pruning { sparsity: arguments.sparsity, scope, tables: arguments.tables };
+    match (&arguments.when, &arguments.from, &arguments.out) {
+        (Some(folder), ..) => when(folder, pruning, arguments.json),
+        (None, Some(from), Some(out)) => prune(from, out, pruning, arguments),
+        (None, ..) => Err(Failure::usage("what is to be pruned, and where it goes, is not said; give --from and --out")),
+    }
+}
+
+/// Work on files that failed; a place that is taken, and checkpoints that do not belong together, are wrong arguments.
+fn failed(error: CheckpointError) -> Failure {
+    match error {
+        CheckpointError::Unwritable { .. } | CheckpointError::OtherTensors { .. } => Failure::Usage(error.into()),
+        _ => Failure::Run(error.into()),
+    }
+}
+
+fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) -> Result<(), Failure> {
+    let checkpoint = Checkpoint::find(from)?;
+    let rewound = arguments.rewind.as_deref().map(Checkpoint::find).transpose()?;
+    let (path, pruned) = quadrille_checkpoint::prune(&checkpoint, rewound.as_ref(), out, pruning).map_err(failed)?;
+    if arguments.json {
+        return print_json(&json!({
+            "path": path,
+            "from": checkpoint.path(),
+            "rewound_to": rewound.as_ref().map(Checkpoint::path),
+            "sparsity": pruning.sparsity,
+            "scope": pruning.scope,
+            "tensors": pruned,
+        }));
+    }
+    let weights = match &rewound {
+        None => String::new(),
+        Some(rewound) => format!(", with the weights of step {}", rewound.about().step),
+    };
+    let step = checkpoint.about().step;
+    print_text(&format!("{}\n{}: pruned by step {step}{weights}\n", kept(&pruned), path.display()))
+}
+
+/// How many of each tensor's elements are kept, and of all; those of several blocks are one row.
+fn kept(pruned: &[PrunedTensor]) -> String {
+    let mut rows: Vec<(String, u64, u64)> = Vec::new();
+    for PrunedTensor { tensor, elements, kept } in pruned {
+        let block = tensor.strip_prefix("block.").and_then(|rest| rest.split_once('.'));
+        let name = block.map_or(tensor.clone(), |(_, part)| format!("block.*.{part}"));
+        match rows.iter_mut().find(|row| row.0 == name) {
+            Some(row) => (row.1, row.2) = (row.1 + elements, row.2 + kept),
+            None => rows.push((name, *elements, *kept)),
+        }
+    }
+    let all = |part: fn(&PrunedTensor) -> u64| pruned.iter().map(part).sum();
+    rows.push(("all".to_owned(), all(|each| each.elements), all(|each| each.kept)));
+    let cells = rows.into_iter().map(|(name, elements, kept)| {
+        let part = 100.0 * kept as f64 / elements as f64;
+        vec![name, elements.to_string(), kept.to_string(), format!("{part:.1}%")]
+    });
+    table(&["tensor", "weights", "kept", ""], &cells.collect::<Vec<_>>())
+}
+
+/// Distances of the masks of all checkpoints of a folder, and the first at which they have settled.
+fn when(folder: &Path, pruning: Pruning, as_json: bool) -> Result<(), Failure> {
+    let listed = Folder::of(folder).list()?;
+    if listed.is_empty() {
+        let path = folder.display();
+        return Err(Failure::usage(format!("{path} has no checkpoints step-...; name their folder or a run's")));
+    }
+    let (mut bird, mut steps) = (EarlyBird::default(), Vec::new());
+    for (step, path) in listed.into_iter().rev() {
+        let mask = MaskOf::read(&Checkpoint::open(&path)?, pruning).map_err(failed)?;
+        steps.push(bird.see(step, mask));
+    }
+    let settled = steps.iter().find(|found| found.settled).map(|found| found.step);
+    if as_json {
+        return print_json(&json!({ "near": EarlyBird::NEAR, "steps": steps, "settled_at": settled }));
+    }
+    let cells = steps.iter().map(|found| {
+        let distance = |at: usize| found.to_those_before.get(at).map_or(String::new(), |far| format!("{far:.4}"));
+        std::iter::once(found.step.to_string()).chain((0..EarlyBird::MASKS - 1).map(distance)).collect()
+    });
+    let cells: Vec<Vec<String>> = cells.collect();
+    let verdict = match settled {
+        Some(step) => format!("settled at step {step}: five masks in a row, every two within {}", EarlyBird::NEAR),
+        None => format!("not settled: no five masks in a row are, every two, within {}", EarlyBird::NEAR),
+    };
+    let header = ["step", "to the one before", "2 before", "3 before", "4 before"];
+    print_text(&format!("{}\n{verdict}\n", table(&header, &cells)))
+}
