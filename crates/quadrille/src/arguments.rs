@@ -12,7 +12,6 @@ use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchS
 use crate::bench::collectives::arguments::BenchCollectivesArguments;
 use crate::calibrate::arguments::CalibrateArguments;
 use crate::checkpoint::CheckpointArguments;
-use crate::prune::PruneArguments;
 use crate::convert::ConvertArguments;
 use crate::data::DataCommandArguments;
 use crate::estimate::EstimateArguments;
@@ -25,6 +24,7 @@ use crate::plan::atp::AtpArguments;
 use crate::plan::lbnl::LbnlArguments;
 use crate::plan::native::arguments::{DOCUMENT, QuestionArguments, ResultArguments};
 use crate::plan::native::priced::PriceArguments;
+use crate::prune::PruneArguments;
 use crate::quantities::Counts;
 use crate::report::ReportArguments;
 use crate::shell::{CompletionsArguments, ManArguments};

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use quadrille_checkpoint::{Checkpoint, CheckpointError, EarlyBird, Folder, MaskOf, PrunedTensor, Pruning, Scope, Sparsity};
+use quadrille_checkpoint::{
+    Checkpoint, CheckpointError, EarlyBird, Folder, MaskOf, PrunedTensor, Pruning, Scope, Sparsity,
+};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -69,7 +71,9 @@ pub fn run(arguments: &PruneArguments) -> Result<(), Failure> {
     match (&arguments.when, &arguments.from, &arguments.out) {
         (Some(folder), ..) => when(folder, pruning, arguments.json),
         (None, Some(from), Some(out)) => prune(from, out, pruning, arguments),
-        (None, ..) => Err(Failure::usage("what is to be pruned, and where it goes, is not said; give --from and --out")),
+        (None, ..) => {
+            Err(Failure::usage("what is to be pruned, and where it goes, is not said; give --from and --out"))
+        }
     }
 }
 

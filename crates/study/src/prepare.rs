@@ -48,6 +48,7 @@ impl Prepared {
         let documents = epochs.len() * per_bucket as usize;
         let wanted = Wanted { documents, seq_len: layout.seq_len, prompt: layout.seq_len - generate_tokens };
         let from = spec.from.as_deref();
+        from.map_or(Ok(()), Checkpoint::check_whole)?;
         let corpus = processes
             .first_then_others(|| Corpus::open(&spec.text, &spec.model, from, seed, wanted, host.on_preparation))?;
         check_background(&corpus, &order)?;

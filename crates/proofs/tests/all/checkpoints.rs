@@ -109,7 +109,8 @@ pub fn bits(checkpoint: &Checkpoint) -> Vec<(String, Quantity, Vec<u64>)> {
         (name.to_owned(), quantity, numbers.into_iter().map(f64::to_bits).collect())
     };
     let tensors = checkpoint.tensors().iter();
-    let mut all: Vec<_> = tensors.flat_map(|each| Quantity::NUMBERS.map(|quantity| whole(&each.name, quantity))).collect();
+    let mut all: Vec<_> =
+        tensors.flat_map(|each| Quantity::NUMBERS.map(|quantity| whole(&each.name, quantity))).collect();
     // Layouts list tensors in the order of their stages.
     all.sort();
     all

@@ -26,6 +26,7 @@ mod plan_atp;
 mod plan_files;
 mod plan_megatron;
 mod plan_native;
+mod prune;
 mod refusals;
 mod report;
 mod reproduce;

@@ -1,0 +1,85 @@
+//! `quadrille prune`: weights that become zero, and what can be done with them.
+
+use std::path::Path;
+
+use quadrille_checkpoint::{Checkpoint, Quantity};
+
+use serde_json::Value;
+
+use crate::common::run;
+use crate::refusals::refused_in;
+
+/// A run of a tiny model with a checkpoint after every second of twelve steps.
+fn trained(folder: &Path) {
+    let line = "train --model gpt-tiny --set vocab=256 --set seq_len=32 --tokenizer bytes --grid x=1 --threads 1 --steps 12 \
+                --checkpoint-every 2 --keep 10 --out run";
+    let output = run(folder, line);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn json(folder: &Path, line: &str) -> Value {
+    let output = run(folder, &format!("{line}"));
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_pruned_checkpoint_is_evaluated_pruned_again_and_not_trained_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    trained(at);
+    let document = json(at, "prune --from run --sparsity 0.75 --out pruned");
+    let tensors = document["tensors"].as_array().unwrap();
+    assert!(tensors.iter().all(|each| each["tensor"].as_str().unwrap().ends_with(".weight")), "{document}");
+    for each in tensors {
+        let (elements, kept) = (each["elements"].as_u64().unwrap(), each["kept"].as_u64().unwrap());
+        assert_eq!(kept, elements - elements * 3 / 4);
+    }
+    let pruned = Checkpoint::open(&at.join("pruned")).unwrap();
+    let mask: Vec<f32> = pruned.whole("block.0.up.weight", Quantity::Kept).unwrap();
+    let weights: Vec<f32> = pruned.whole("block.0.up.weight", Quantity::Value).unwrap();
+    assert!(mask.iter().zip(&weights).all(|(kept, weight)| *kept == 1.0 || *weight == 0.0));
+
+    let told = String::from_utf8(run(at, "checkpoint info pruned").stdout).unwrap();
+    assert!(told.contains("25.0%"), "{told}");
+    assert!(json(at, "checkpoint verify pruned")["checkpoints"][0]["faults"].as_array().unwrap().is_empty());
+    std::fs::write(at.join("text"), "1+1=2;".repeat(200)).unwrap();
+    let of = |from: &str| json(at, &format!("eval --from {from} --data text --tokenizer bytes --grid x=2"));
+    assert_ne!(of("pruned")["loss"], of("run")["loss"]);
+    let output = run(at, "prune --from pruned --rewind run/checkpoints/step-000000000002 --sparsity 0.9 --out ticket");
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("10.") && told.contains("with the weights of step 2"), "{told}");
+    refused_in(
+        at,
+        "train --from pruned --steps 1",
+        &["is pruned (block.0.", "train from the checkpoint that it was pruned from"],
+    );
+    refused_in(at, "memorize --from pruned --out learnt", &["is pruned (block.0."]);
+}
+
+#[test]
+fn masks_of_a_run_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    trained(folder.path());
+    let document = json(folder.path(), "prune --when run --sparsity 0.5");
+    let steps = document["steps"].as_array().unwrap();
+    assert_eq!(steps.iter().map(|step| step["step"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4, 6, 8, 10, 12]);
+    let counts: Vec<_> = steps.iter().map(|step| step["to_those_before"].as_array().unwrap().len()).collect();
+    assert_eq!(counts, [0, 1, 2, 3, 4, 4]);
+    // Weights hardly move in so few steps.
+    assert_eq!(document["settled_at"], 10, "{document}");
+    let told = String::from_utf8(run(folder.path(), "prune --when run --sparsity 0.5").stdout).unwrap();
+    assert!(told.contains("settled at step 10"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_pruned_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    refused_in(at, "prune --from run --sparsity 1 --out x", &["--sparsity", "'1'", "less than 1"]);
+    refused_in(at, "prune --sparsity 0.5", &["--from"]);
+    refused_in(at, "prune --from run --sparsity 0.5", &["--out"]);
+    refused_in(at, "prune --from run --sparsity 0.5 --out x", &["run"]);
+    refused_in(at, "prune --when . --sparsity 0.5", &["has no checkpoints step-..."]);
+    refused_in(at, "prune --when . --from run --out x --sparsity 0.5", &["--when", "--from"]);
+}
