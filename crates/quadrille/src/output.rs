@@ -51,9 +51,5 @@ pub fn write_file(flag: &str, path: &Path, content: &[u8]) -> Result<(), Failure
 
 /// Rows of equal length as CSV, the header first.
 pub fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> Result<String, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::run(format!("cannot write the table: {error}"));
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    rows.into_iter().try_for_each(|row| writer.write_record(row)).map_err(|error| failed(&error))?;
-    let bytes = writer.into_inner().map_err(|error| failed(&error))?;
-    String::from_utf8(bytes).map_err(|error| failed(&error))
+    quadrille_report::csv(rows).map_err(|error| Failure::Run(error.into()))
 }

@@ -66,18 +66,23 @@ pub fn overrides(
     mut optimizer: OptimizerSpec,
 ) -> Result<(OptimizerSpec, Vec<(String, String)>), Failure> {
     let mut overrides = Vec::new();
-    for assignment in &arguments.set {
-        let (key, value) = assignment
-            .split_once('=')
-            .ok_or_else(|| Failure::usage(format!("--set {assignment}: write it as key=value")))?;
-        if ModelFile::knows(key) {
-            overrides.push((key.to_owned(), value.to_owned()));
-        } else if !optimizer.set(key, value)? {
+    for text in &arguments.set {
+        let (key, value) = assignment(text)?;
+        if ModelFile::knows(&key) {
+            overrides.push((key, value));
+        } else if !optimizer.set(&key, &value)? {
             let known = ModelFile::FIELDS.into_iter().chain(OptimizerSpec::names()).map(str::to_owned).collect();
-            return Err(SpecError::Unknown { what: "field", name: key.to_owned(), known }.into());
+            return Err(SpecError::Unknown { what: "field", name: key, known }.into());
         }
     }
     Ok((optimizer, overrides))
+}
+
+/// The key and the value of a `--set`.
+pub fn assignment(text: &str) -> Result<(String, String), Failure> {
+    let (key, value) =
+        text.split_once('=').ok_or_else(|| Failure::usage(format!("--set {text}: write it as key=value")))?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// What a layout has where neither a flag nor a file says it.

@@ -3,7 +3,6 @@
 pub mod arguments;
 mod first_version;
 mod flags;
-mod outcome;
 mod reporter;
 mod resumed;
 
@@ -11,6 +10,7 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 
 use arguments::TrainArguments;
+use quadrille_report::ledger;
 use quadrille_report::summary::summary;
 use quadrille_run::{Ended, Host, Prepared};
 use reporter::Reporter;
@@ -59,7 +59,7 @@ fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) ->
     let Some(document) = &outcome.summary else { return stopped.map_or(Ok(()), Err) };
     match arguments.json {
         true => print_json(document)?,
-        false => print_text(&outcome::text(&program, &outcome.trained))?,
+        false => print_text(&ledger::of_run(&program, &outcome.trained))?,
     }
     outcome.check()?;
     stopped.map_or(Ok(()), Err)
