@@ -6,12 +6,12 @@ use std::str::FromStr;
 use clap::{ArgGroup, Args};
 use quadrille_checkpoint::Checkpoint;
 use quadrille_hugging_face::{ExportOptions, Source, StoredType, export, import};
-use quadrille_spec::{ModelFile, SpecError};
+use quadrille_spec::{ModelFile, SpecError, quantities};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{self, print_json, print_text, remark};
-use crate::quantities::with_unit;
+use crate::settings::assignment;
 
 const EXAMPLES: &str = "Examples:
   quadrille convert --from-hf ~/models/gpt2 gpt2            writes gpt2/step-000000000000
@@ -63,7 +63,7 @@ impl FromStr for ShardSize {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        match with_unit(text) {
+        match quantities::bytes(text) {
             Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(Self(bytes as u64)),
             _ => {
                 Err(SpecError::invalid("--shard-size", text, "it is bytes, with their unit", "write e.g. 5GB or 500MB"))
@@ -134,13 +134,12 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
 
 /// Replacements of the model's fields.
 fn overrides(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let field = |assignment: &String| match assignment.split_once('=') {
-        Some((key, value)) if ModelFile::knows(key) => Ok((key.to_owned(), value.to_owned())),
-        Some((key, _)) => {
+    let field = |text: &String| match assignment(text)? {
+        (key, value) if ModelFile::knows(&key) => Ok((key, value)),
+        (key, _) => {
             let known = ModelFile::FIELDS.map(str::to_owned).to_vec();
-            Err(SpecError::Unknown { what: "model field", name: key.to_owned(), known }.into())
+            Err(SpecError::Unknown { what: "model field", name: key, known }.into())
         }
-        None => Err(Failure::usage(format!("--set {assignment}: write it as key=value"))),
     };
     set.iter().map(field).collect()
 }

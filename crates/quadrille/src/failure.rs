@@ -81,6 +81,15 @@ impl Failure {
     }
 }
 
+/// The error of a value by the name of the flag that has said it.
+pub fn called(flag: &'static str, error: SpecError) -> SpecError {
+    match error {
+        SpecError::Invalid { value, rule, remedy, .. } => SpecError::invalid(flag, value, rule, remedy),
+        SpecError::Syntax { text, reason, .. } => SpecError::Syntax { what: flag, text, reason },
+        error => error,
+    }
+}
+
 impl From<SpecError> for Failure {
     fn from(error: SpecError) -> Self {
         Self::Usage(error.into())

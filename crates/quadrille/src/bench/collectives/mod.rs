@@ -5,7 +5,6 @@
 
 pub mod arguments;
 mod cases;
-mod sizes;
 
 use std::path::Path;
 
