@@ -10,7 +10,7 @@ use crate::files;
 use crate::plain;
 
 pub use quadrille_report::table;
-pub use quadrille_run::units::{bytes, decimal, shortest};
+pub use quadrille_run::units::{bytes, decimal};
 
 /// Prints a JSON document to standard output.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
