@@ -270,6 +270,8 @@ fn flag(setting: Setting) -> String {
         Setting::Trace => "--trace",
         Setting::LearningRate => "--lr",
         Setting::Optimizer(name) => return format!("--set {name}"),
+        Setting::MaxTokens => "--max-tokens",
+        Setting::Stop => "--stop",
         Setting::Changes => "the command line",
     };
     flag.to_owned()

@@ -5,6 +5,7 @@
 //! - [`plan`](mod@plan): searches; [`papers`]: those of the published planners, and printed figures beside ours.
 //! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`], [`collectives`] and [`bench`](mod@bench):
 //!   measurements.
+//! - [`evaluation`] and [`generation`]: what a checkpoint's model says.
 //! - [`run`]: a page of a run's folder; [`sweep`]: pictures of the best layouts by one or two numbers; [`shares`]: bars of shares.
 //!
 //! Pictures are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in words,
@@ -40,7 +41,9 @@ pub mod collectives;
 mod csv;
 pub mod drawing;
 mod error;
+pub mod evaluation;
 pub mod explained;
+pub mod generation;
 pub mod ledger;
 pub mod local;
 pub mod papers;

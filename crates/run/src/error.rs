@@ -42,6 +42,9 @@ pub enum RunError {
     /// The ranks' work.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// What no generation can be made of: prompts, options, a model or a layout.
+    #[error(transparent)]
+    Ungenerated(EngineError),
     /// A file of the run that cannot be written.
     #[error("cannot write {what}{}: {}", path.display(), reason(error))]
     Unwritten {
@@ -75,7 +78,9 @@ impl RunError {
     /// What is at fault.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Refused(_) | Self::Spec(_) | Self::Step(_) | Self::File(_) | Self::Data(_) => Blame::Input,
+            Self::Refused(_) | Self::Spec(_) | Self::Step(_) | Self::File(_) | Self::Data(_) | Self::Ungenerated(_) => {
+                Blame::Input
+            }
             Self::HuggingFace(
                 HuggingFaceError::Io { action, .. } | HuggingFaceError::Checkpoint(CheckpointError::Io { action, .. }),
             ) if *action != "read" => Blame::Work,

@@ -38,15 +38,19 @@
 //! ([`RunError::blame`]); a [`Refusal`] of what was asked for knows the choices that it names, so that a command line can
 //! call them by its flags ([`Refusal::spelled`]).
 //!
-//! Evaluation, generation and other studies share what runs have: [`Source`] is what is read, [`TokenizerRule`] says by which
+//! An [`Evaluation`] says the loss of a checkpoint's model, a [`Generation`] continues texts with it; both run the model
+//! [`Forward`]. They and other studies share what runs have: [`Source`] is what is read, [`TokenizerRule`] says by which
 //! tokenizer, [`resources`] whether the machine is large enough, [`Processes`] where ranks live.
 
 mod begin;
 mod companions;
 pub mod documents;
 mod error;
+mod evaluation;
 mod execute;
 mod folder;
+mod forward;
+mod generation;
 mod outputs;
 mod paths;
 mod prepare;
@@ -63,8 +67,11 @@ mod tuned;
 pub mod units;
 
 pub use error::RunError;
+pub use evaluation::Evaluation;
 pub use execute::{Ended, OnEvent, RunOutcome};
 pub use folder::{Description, Event, FILES, Known, Lock, Recorded, checkpoints};
+pub use forward::Forward;
+pub use generation::{Generation, GenerationSpec};
 pub use paths::written_over;
 pub use prepare::{Host, Prepared};
 pub use processes::{Processes, cores, processors, timeout};

@@ -64,6 +64,10 @@ pub enum Setting {
     LearningRate,
     /// A constant of [`crate::OptimizerSpec`], by its name there.
     Optimizer(&'static str),
+    /// [`crate::GenerationSpec::max_tokens`].
+    MaxTokens,
+    /// [`crate::GenerationSpec::stop`].
+    Stop,
     /// What is said when a run goes on.
     Changes,
 }
@@ -99,6 +103,8 @@ impl Named for Setting {
             Self::Trace => "outputs.trace",
             Self::LearningRate => "optimizer.learning_rate",
             Self::Optimizer(name) => OptimizerSpec::key(name).unwrap_or(name),
+            Self::MaxTokens => "max_tokens",
+            Self::Stop => "stop",
             Self::Changes => "changes",
         }
     }
