@@ -73,5 +73,5 @@ pub use merge::{Merge, merge};
 pub use number::Number;
 pub use reader::Reader;
 pub use tile::{Quantity, TensorShape, Tile};
-pub use verify::{NotFinite, Summary};
+pub use verify::{NotFinite, Summary, Verdict};
 pub use writer::TileWriter;

@@ -3,9 +3,10 @@
 //!
 //! - [`explained`]: what a layout does, of which [`ledger`] and [`simulation`] tell parts; [`recomputation`].
 //! - [`plan`](mod@plan): searches; [`papers`]: those of the published planners, and printed figures beside ours.
-//! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`], [`collectives`] and [`bench`](mod@bench):
-//!   measurements.
+//! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`], [`import`], [`collectives`] and
+//!   [`bench`](mod@bench): measurements.
 //! - [`evaluation`] and [`generation`]: what a checkpoint's model says.
+//! - [`mod@checkpoint`] and [`contents`]: what checkpoints and files of tokens hold.
 //! - [`run`]: a page of a run's folder; [`sweep`]: pictures of the best layouts by one or two numbers; [`shares`]: bars of shares.
 //!
 //! Pictures are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in words,
@@ -37,13 +38,16 @@
 pub mod bench;
 pub mod calibration;
 pub mod candidate;
+pub mod checkpoint;
 pub mod collectives;
+pub mod contents;
 mod csv;
 pub mod drawing;
 mod error;
 pub mod evaluation;
 pub mod explained;
 pub mod generation;
+pub mod import;
 pub mod ledger;
 pub mod local;
 pub mod papers;

@@ -3,9 +3,10 @@
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use quadrille_cost::native::Framework;
+use quadrille_cost::native::{Candidate, Framework, Price, PriceError};
 use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError, quantities};
 
+use super::explanation::Explanation;
 use super::ranking::Ranked;
 use super::search::Search;
 use super::setting::Setting;
@@ -125,6 +126,24 @@ impl Question {
     /// As [`Self::reserved`].
     pub fn search(&self, top: usize) -> Result<Search<'_>, SpecError> {
         Ok(Search::new(self.setting()?, self.devices, self.space.clone(), top))
+    }
+
+    /// Prices one layout and says why it costs that; layouts with other pieces or groups than a search tries have a price, too.
+    ///
+    /// # Errors
+    /// As [`Self::reserved`]; what cannot be priced.
+    pub fn explain(&self, layout: &Layout) -> Result<Explanation, PriceError> {
+        let setting = self.setting()?;
+        let ranked = Ranked { candidate: Candidate::of(layout, &self.cluster), price: setting.price(layout)? };
+        Explanation::new(&setting, layout, ranked, None)
+    }
+
+    /// Whether a layout fits into the devices, less what stays free; `None` where their memory is not known.
+    ///
+    /// # Errors
+    /// As [`Self::reserved`].
+    pub fn fits(&self, price: &Price) -> Result<Option<bool>, SpecError> {
+        Ok(self.setting()?.capacity.map(|capacity| price.memory.total() <= capacity))
     }
 
     /// When all searches that begin now are to be done, if ever.

@@ -34,7 +34,10 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("draws", &["spec"]),
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
     ("study", &["report", "run", "engine", "data", "checkpoint", "step", "files", "spec"]),
-    ("report", &["measure", "run", "engine", "papers", "evidence", "plan", "cost", "step", "spec"]),
+    (
+        "report",
+        &["measure", "run", "engine", "papers", "evidence", "plan", "cost", "data", "checkpoint", "step", "spec"],
+    ),
     ("measure", &["engine", "papers", "plan", "cost", "comm", "tensor", "step", "spec"]),
     ("run", &["engine", "hugging-face", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
     ("engine", &["checkpoint", "comm", "tensor", "step", "spec"]),
