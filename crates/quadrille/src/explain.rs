@@ -3,6 +3,7 @@
 use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_report::explained::Explained;
+use quadrille_run::LayoutDefaults;
 
 use crate::arguments::ExplainArguments;
 use crate::failure::Failure;
@@ -17,9 +18,9 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         return priced::run(arguments);
     }
     let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
-    let usual = &settings::Defaults::USUAL;
+    let usual = &LayoutDefaults::USUAL;
     let typed = settings::typed(&arguments.layout, arguments.dtype, usual)?;
-    let layout = settings::resolve(&typed, &settings.model)?;
+    let layout = typed.resolve(&settings.model)?;
     let name = arguments.price.framework.as_deref().or(Some(Framework::QUADRILLE.name));
     let framework = framework(name, arguments.dtype, &typed.said)?.in_types_of(&layout);
     let program = framework.program(&settings.model, &layout)?;

@@ -248,6 +248,8 @@ fn flag(setting: Setting) -> String {
         Setting::Model => "--model and --set of the model",
         Setting::Vocabulary => "--set vocab",
         Setting::Cluster => "--cluster",
+        Setting::Grid => "--grid",
+        Setting::Ranks => "--ranks",
         Setting::Dtype => "--dtype",
         Setting::Steps => "--steps",
         Setting::Seed => "--seed",

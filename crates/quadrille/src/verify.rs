@@ -3,7 +3,7 @@
 use indicatif::ProgressBar;
 use quadrille_engine::EngineError;
 use quadrille_plan::{Grids, Skipped};
-use quadrille_run::{layout_json, resources};
+use quadrille_run::{LayoutDefaults, described, layout_json, resources};
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 use quadrille_verify::{Reference, VerifyOptions, VerifyReport, take_part_on_cpu, verify_on_cpu};
@@ -15,9 +15,8 @@ use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::settings;
-use crate::settings::Defaults;
 
-const DEFAULTS: Defaults = Defaults { dtype: ElementType::F64, ..Defaults::USUAL };
+const DEFAULTS: LayoutDefaults = LayoutDefaults { dtype: ElementType::F64, ..LayoutDefaults::USUAL };
 
 #[derive(Serialize)]
 struct Document {
@@ -41,7 +40,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     let hyper = settings::hyper(settings.optimizer, &arguments.run, arguments.steps)?;
     let defaults = launch.defaults(&DEFAULTS)?;
     let (layouts, skipped) = layouts(arguments, model, &defaults)?;
-    let cluster = settings::cluster(arguments.layout.cluster())?;
+    let cluster = described::cluster(arguments.layout.cluster())?;
     let options = |ranks: usize| -> Result<VerifyOptions, Failure> {
         Ok(VerifyOptions {
             steps: arguments.steps,
@@ -100,7 +99,7 @@ fn reference_bytes(model: &Model, steps: u64) -> u64 {
 fn layouts(
     arguments: &VerifyArguments,
     model: &Model,
-    defaults: &Defaults,
+    defaults: &LayoutDefaults,
 ) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
     if !arguments.all_grids {
         let layout = settings::layout(&arguments.layout, model, arguments.dtype, defaults)?;

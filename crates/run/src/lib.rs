@@ -34,6 +34,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`described`] reads models, layouts and clusters as users name them; an [`OpenLayout`] is one of which not everything is said.
+//!
 //! Nothing here prints, reads a command line or ends the process. Errors are [`RunError`]s, which know what is at fault
 //! ([`RunError::blame`]); a [`Refusal`] of what was asked for knows the choices that it names, so that a command line can
 //! call them by its flags ([`Refusal::spelled`]).
@@ -44,6 +46,7 @@
 
 mod begin;
 mod companions;
+pub mod described;
 pub mod documents;
 mod error;
 mod evaluation;
@@ -51,6 +54,7 @@ mod execute;
 mod folder;
 mod forward;
 mod generation;
+mod open_layout;
 mod outputs;
 mod paths;
 mod prepare;
@@ -72,6 +76,7 @@ pub use execute::{Ended, OnEvent, RunOutcome};
 pub use folder::{Description, Event, FILES, Known, Lock, Recorded, checkpoints};
 pub use forward::Forward;
 pub use generation::{Generation, GenerationSpec};
+pub use open_layout::{LayoutDefaults, OpenLayout};
 pub use paths::written_over;
 pub use prepare::{Host, Prepared};
 pub use processes::{Processes, cores, processors, timeout};

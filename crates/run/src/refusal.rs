@@ -20,6 +20,10 @@ pub enum Setting {
     Vocabulary,
     /// [`crate::LayoutSpec::cluster`].
     Cluster,
+    /// The grid of the layout.
+    Grid,
+    /// The number of ranks of a layout whose grid is open.
+    Ranks,
     /// The type of values, in [`crate::RunSpec::layout`].
     Dtype,
     /// [`crate::RunSpec::steps`].
@@ -81,6 +85,8 @@ impl Named for Setting {
             Self::Model => "model",
             Self::Vocabulary => "model.vocab",
             Self::Cluster => "layout.cluster",
+            Self::Grid => "layout.choices.grid",
+            Self::Ranks => "ranks",
             Self::Dtype => "layout.choices.dtype",
             Self::Steps => "steps",
             Self::Seed => "seed",

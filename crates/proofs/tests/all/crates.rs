@@ -39,7 +39,7 @@ const CRATES: [(&str, &[&str]); 24] = [
         &["measure", "run", "engine", "papers", "evidence", "plan", "cost", "data", "checkpoint", "step", "spec"],
     ),
     ("measure", &["engine", "papers", "plan", "cost", "comm", "tensor", "step", "spec"]),
-    ("run", &["engine", "hugging-face", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
+    ("run", &["engine", "hugging-face", "plan", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
     ("engine", &["checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),

@@ -17,7 +17,7 @@ pub fn run(arguments: &BenchGemmArguments) -> Result<(), Failure> {
     let model = settings::settings(&arguments.model, super::MODEL, Hyper::default())?.model;
     let layout = layout(&arguments.layout, &model, Some(ElementType::F32))?;
     let program = StepProgram::new(&model, &layout)?;
-    let threads = arguments.threads.map_or_else(settings::cores, usize::from);
+    let threads = arguments.threads.map_or_else(quadrille_run::cores, usize::from);
     let measured = gemm::measure(&program, threads);
     let report = GemmReport { program: &program, threads, measured: &measured };
     if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }

@@ -9,7 +9,7 @@ use crate::bench::arguments::BenchSimulationArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
-use crate::settings::{self, assignment};
+use crate::settings::assignment;
 
 /// Measures and reports.
 pub fn run(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
@@ -18,7 +18,7 @@ pub fn run(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
     let model = Model::from_toml(MODEL, &overrides)?;
     let bench = SimulationBench::new(model.clone(), *global_batch)?;
     bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, 0))?;
-    let cores = settings::cores();
+    let cores = quadrille_run::cores();
     let measured = bench.measure(*steps, cores)?;
     let report =
         SimulationReport { model: &model, global_batch: *global_batch, cores, steps: *steps, measured: &measured };

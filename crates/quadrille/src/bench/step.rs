@@ -3,7 +3,7 @@
 use quadrille_engine::{Hyper, TrainOptions};
 use quadrille_measure::step::measure;
 use quadrille_report::bench::StepReport;
-use quadrille_run::resources;
+use quadrille_run::{described, resources};
 use quadrille_step::StepProgram;
 
 use crate::arguments::BenchStepArguments;
@@ -21,7 +21,7 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
     let options = TrainOptions {
         threads: settings::threads(&arguments.run, &Launch::THREADS, layout.grid.ranks())?,
         timeout: settings::timeout(&arguments.run)?,
-        collectives: Launch::THREADS.collectives(&arguments.run, &settings::cluster(arguments.layout.cluster())?),
+        collectives: Launch::THREADS.collectives(&arguments.run, &described::cluster(arguments.layout.cluster())?),
         ..TrainOptions::new(steps, settings::hyper(settings.optimizer, &arguments.run, steps)?, arguments.run.seed())
     };
     let program = StepProgram::new(&settings.model, &layout)?;

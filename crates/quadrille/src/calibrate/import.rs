@@ -3,22 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use quadrille_cost::native::Framework;
-use quadrille_engine::Hyper;
 use quadrille_measure::Refusal;
 use quadrille_measure::logs::{self, Job, Log, Placed, Refit};
 use quadrille_measure::step_fit::{self, Scaled, Step};
 use quadrille_report::import::ImportReport;
+use quadrille_run::described;
 use quadrille_run::units::percent;
-use quadrille_spec::{Cluster, Field, Layout, LayoutFile, SpecError};
+use quadrille_spec::{Cluster, Field, Layout, SpecError};
 use serde_json::json;
 
 use super::arguments::{CalibrateArguments, ImportArguments};
 use super::{file, report};
-use crate::arguments::ModelArguments;
 use crate::documents;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
-use crate::{paths, settings};
+use crate::paths;
 
 /// A mean error after fitting that is warned of.
 const MUCH: f64 = 0.3;
@@ -37,7 +36,7 @@ pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
         return Err(Failure::usage("logs are read into a cluster; name one with --cluster"));
     };
     paths::check(&[("--out", &arguments.out)], &read_files(import))?;
-    let mut cluster = settings::cluster(name)?;
+    let mut cluster = described::cluster(name)?;
     let placed = placed(arguments, cluster.tiers.len())?;
     let refits = logs::refit(&mut cluster, &placed)?;
     let scaled = steps(import, &mut cluster)?;
@@ -123,11 +122,9 @@ fn steps(import: &ImportArguments, cluster: &mut Cluster) -> Result<Option<Scale
 fn read_step(cluster: &Cluster, [model, path, seconds]: [&str; 3]) -> Result<Step, Failure> {
     let name = format!("{model} {path}");
     let seconds = step_fit::seconds(&name, seconds)?;
-    let arguments = ModelArguments { model: Some(model.to_owned()), from_hf: None, set: Vec::new() };
-    let model = settings::settings(&arguments, model, Hyper::default())?.model;
-    let text = documents::LAYOUT.text(Path::new(path))?;
+    let model = described::model(model, &[])?;
+    let file = described::layout_file(Path::new(path))?;
     let wrong = |error: SpecError| Failure::usage(format!("{path}: {error}"));
-    let file = LayoutFile::from_toml(&text).map_err(wrong)?;
     if [Field::Grid, Field::GlobalBatch].iter().any(|field| file.get(*field).is_none()) {
         return Err(Failure::usage(format!("{path}: a measured step has a grid and a global_batch; add both")));
     }

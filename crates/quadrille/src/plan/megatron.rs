@@ -3,6 +3,7 @@
 use quadrille_engine::Hyper;
 use quadrille_papers::megatron::{Machine, Plan};
 use quadrille_report::papers::megatron::MegatronReport;
+use quadrille_run::described;
 use quadrille_spec::{Cluster, Device, ElementType, Field};
 
 use super::flags::{LayoutFlags, devices};
@@ -49,7 +50,7 @@ fn plan(arguments: &PlanArguments) -> Result<(Plan, String), Failure> {
         |flag: &str, example: &str| Failure::usage(format!("--cost megatron needs {flag}, e.g. {flag} {example}"));
     let gpus = devices(arguments)?.ok_or_else(|| needed("--gpus", "512"))?;
     let batch = arguments.layout.size(Field::GlobalBatch).ok_or_else(|| needed("--global-batch", "1536"))?;
-    let cluster = settings::cluster(arguments.layout.cluster())?;
+    let cluster = described::cluster(arguments.layout.cluster())?;
     let (device, device_memory) = device(&cluster)?;
     let per_node = arguments.layout.size(Field::PerNode).unwrap_or_else(|| cluster.per_node(gpus));
     cluster.network_for(gpus, per_node)?;

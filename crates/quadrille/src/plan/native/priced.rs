@@ -4,6 +4,7 @@ use clap::Args;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Question, Reserve, Space};
 use quadrille_report::plan::PricedReport;
+use quadrille_run::LayoutDefaults;
 
 use crate::arguments::ExplainArguments;
 use crate::failure::Failure;
@@ -30,8 +31,8 @@ pub struct PriceArguments {
 /// Prices and explains the layout.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let model = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?.model;
-    let typed = settings::typed(&arguments.layout, arguments.dtype, &settings::Defaults::USUAL)?;
-    let layout = settings::resolve(&typed, &model)?;
+    let typed = settings::typed(&arguments.layout, arguments.dtype, &LayoutDefaults::USUAL)?;
+    let layout = typed.resolve(&model)?;
     let price = &arguments.price;
     let question = Question {
         devices: layout.grid.ranks(),
