@@ -5,7 +5,7 @@ use std::str::FromStr;
 use quadrille_plan::native::Reserve;
 use quadrille_spec::{Cluster, SpecError, quantities};
 
-use crate::failure::called;
+use crate::flags::called;
 
 const RESERVE: &str = "--memory-reserve";
 

@@ -6,7 +6,7 @@ use clap::{Args, value_parser};
 use quadrille_measure::collectives::{Collective, Sizes};
 use quadrille_spec::{Algorithm, SpecError};
 
-use crate::failure::called;
+use crate::flags::called;
 
 /// Collectives between ranks, by every algorithm of this program, beside what the transport brings (native: shared memory
 /// between threads, the library's own collectives under mpirun) and beside a plain copy, all of the same run. Bandwidths as nccl-tests define them; the copy is that of
