@@ -11,9 +11,9 @@ use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
-use crate::paths;
 use crate::plan::native::arguments::QuestionArguments;
 use crate::plan::native::question::question;
+use crate::{flags, paths};
 
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two, and writes a
 /// table of comma-separated values with the fields of `plan --json`.
@@ -69,7 +69,9 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     let question = fixed(arguments, &variables)?;
     let sweep = Sweep::new(question, first.clone(), second.cloned())?;
     let report = SweepReport::new(&sweep);
-    let rows = report.rows()?;
+    let mut rows = report.rows()?;
+    // Why there is no layout.
+    rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|reason| *reason = flags::spelled(reason));
     if let Some((path, format)) = drawn {
         let content = match format {
             Format::Svg => report.plot(),

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
+use crate::flags;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, table};
 use crate::settings;
@@ -110,7 +111,7 @@ fn layouts(
     }
     let request = settings::typed(&arguments.layout, arguments.dtype, defaults)?.request;
     let Grids { legal, skipped } = Grids::all(model, &request, arguments.axes.as_deref())?;
-    Ok((legal, skipped))
+    Ok((legal, flags::spelled_reasons(skipped)))
 }
 
 fn text(grids: &[Verified], skipped: &[Skipped]) -> String {

@@ -10,8 +10,8 @@ use quadrille_report::plan::{document, explanation_text, headline, looked_at, re
 use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{csv, print_json, print_text, write_file};
-use crate::paths;
 use crate::quantities::Counts;
+use crate::{flags, paths};
 
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
@@ -34,7 +34,14 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.csv {
         write_file("--csv", path, csv(rows(&answer)?)?.as_bytes())?;
     }
-    if arguments.json { print_json(&document(&answer)?) } else { print_text(&text(&answer)?) }
+    if !arguments.json {
+        return print_text(&flags::spelled(&text(&answer)?));
+    }
+    let mut document = document(&answer)?;
+    for at in 0..answer.refusals().len() {
+        flags::spell_at(&mut document, &format!("/refusals/{at}/example"));
+    }
+    print_json(&document)
 }
 
 /// What is to be found: with `--pareto` over the numbers of devices in `several`, or all divisors of the question's.

@@ -12,6 +12,7 @@ use quadrille_spec::{Layout, LayoutRequest};
 
 use super::arguments::ValidateLocalArguments;
 use crate::failure::Failure;
+use crate::flags;
 use crate::launch::Launch;
 use crate::settings;
 
@@ -42,6 +43,7 @@ impl Case {
         let per_node = typed.request.per_node.or_else(|| Some(typed.cluster.per_node(ranks)));
         let request = LayoutRequest { per_node, ..typed.request };
         let Grids { legal, skipped } = Grids::all(&settings.model, &request, arguments.axes.as_deref())?;
+        let skipped = flags::spelled_reasons(skipped);
         let options = TrainOptions {
             threads: settings::threads(&arguments.run, launch, ranks)?,
             timeout: settings::timeout(&arguments.run)?,
