@@ -162,11 +162,10 @@ fn no_library_names_a_flag() {
     assert!(naming.is_empty(), "{}", naming.join("\n"));
 }
 
-/// Whether a line of source has `--` before a letter or a place for one, at the begin of a word inside a text.
+/// Whether a word of a line of source begins with `--` and a letter, or a place for one.
 fn names_a_flag(line: &str) -> bool {
-    let mut places = line.match_indices("--").filter(|(at, _)| line[..*at].contains('"'));
-    places.any(|(at, _)| {
-        let begins = line[..at].ends_with(['"', ' ', '(', '`']);
+    line.match_indices("--").any(|(at, _)| {
+        let begins = at == 0 || line[..at].ends_with(['"', ' ']);
         begins && line[at + 2..].starts_with(|next: char| next.is_ascii_lowercase() || next == '{')
     })
 }
