@@ -42,8 +42,7 @@ pub enum EstimateCost {
 /// Prices the table; nothing is written unless every line has a price.
 pub fn run(arguments: &EstimateArguments) -> Result<(), Failure> {
     let EstimateArguments { cost: EstimateCost::Lbnl, csv, out } = arguments;
-    let written: Vec<_> = out.iter().map(|path| ("--out", path.as_path())).collect();
-    paths::check(&written, &[("--csv", csv)])?;
+    paths::check(&paths::asked([("--out", out)]), &[("--csv", csv)])?;
     let priced = priced(csv)?;
     match out {
         Some(path) => write_file("--out", path, priced.as_bytes()),

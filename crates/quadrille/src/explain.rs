@@ -30,8 +30,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--rank {rank}: the ranks of {grid} are 0 to {}", ranks - 1)));
     }
     let machine = &arguments.machine;
-    let described = paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>();
-    paths::check(&machine.trace.iter().map(|path| ("--trace", path.as_path())).collect::<Vec<_>>(), &described)?;
+    paths::check_described(&paths::asked([("--trace", &machine.trace)]), &arguments.model, &arguments.layout)?;
     let simulation = machine.is_asked().then(|| machine.simulate(&program, &typed.cluster, framework)).transpose()?;
     let explained = Explained {
         program: &program,

@@ -81,17 +81,18 @@ impl Failure {
     }
 }
 
-impl From<SpecError> for Failure {
-    fn from(error: SpecError) -> Self {
-        Self::Usage(error.into())
-    }
+/// Errors that are always those of the input.
+macro_rules! usage {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::Usage(error.into())
+            }
+        })+
+    };
 }
 
-impl From<StepError> for Failure {
-    fn from(error: StepError) -> Self {
-        Self::Usage(error.into())
-    }
-}
+usage!(SpecError, StepError, NoGrid, FileError, DataError, CheckpointError);
 
 impl From<PriceError> for Failure {
     fn from(error: PriceError) -> Self {
@@ -108,30 +109,6 @@ impl From<Nothing> for Failure {
             Nothing::Price(error) => error.into(),
             error => Self::Usage(error.into()),
         }
-    }
-}
-
-impl From<NoGrid> for Failure {
-    fn from(error: NoGrid) -> Self {
-        Self::Usage(error.into())
-    }
-}
-
-impl From<FileError> for Failure {
-    fn from(error: FileError) -> Self {
-        Self::Usage(error.into())
-    }
-}
-
-impl From<DataError> for Failure {
-    fn from(error: DataError) -> Self {
-        Self::Usage(error.into())
-    }
-}
-
-impl From<CheckpointError> for Failure {
-    fn from(error: CheckpointError) -> Self {
-        Self::Usage(error.into())
     }
 }
 

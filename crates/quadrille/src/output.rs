@@ -9,7 +9,6 @@ use crate::failure::Failure;
 use crate::files;
 use crate::plain;
 
-pub use quadrille_report::table;
 pub use quadrille_run::units::{bytes, decimal};
 
 /// Prints a JSON document to standard output.
@@ -47,6 +46,14 @@ pub fn remark(kind: &str, text: &str) {
 pub fn write_file(flag: &str, path: &Path, content: &[u8]) -> Result<(), Failure> {
     files::check_writable(flag, path)?;
     quadrille_files::replace(path, content).map_err(|error| Failure::run(files::unwritable(flag, path, &error)))
+}
+
+/// Writes rows as comma-separated values to the file that a flag asks for, if it does.
+pub fn write_rows<R>(flag: &str, path: Option<&Path>, rows: impl FnOnce() -> R) -> Result<(), Failure>
+where
+    R: IntoIterator<Item = Vec<String>>,
+{
+    path.map_or(Ok(()), |path| write_file(flag, path, csv(rows())?.as_bytes()))
 }
 
 /// Rows of equal length as CSV, the header first.

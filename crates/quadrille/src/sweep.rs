@@ -63,9 +63,8 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--vary {first}: it varies twice; leave one of them out")));
     }
     let drawn = arguments.plot.as_deref().map(|path| Ok::<_, Failure>((path, Format::of(path)?))).transpose()?;
-    let written = [("--out", arguments.out.as_deref()), ("--plot", arguments.plot.as_deref())];
-    let written: Vec<_> = written.into_iter().filter_map(|(flag, path)| Some((flag, path?))).collect();
-    paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let written = paths::asked([("--out", &arguments.out), ("--plot", &arguments.plot)]);
+    paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let question = fixed(arguments, &variables)?;
     let sweep = Sweep::new(question, first.clone(), second.cloned())?;
     let report = SweepReport::new(&sweep);

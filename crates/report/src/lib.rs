@@ -5,7 +5,7 @@
 //! - [`plan`](mod@plan): searches; [`papers`]: those of the published planners, and printed figures beside ours.
 //! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`], [`import`], [`collectives`] and
 //!   [`bench`](mod@bench): measurements.
-//! - [`evaluation`] and [`generation`]: what a checkpoint's model says.
+//! - [`verification`]: layouts held against the serial model; [`evaluation`] and [`generation`]: what a checkpoint's model says.
 //! - [`mod@checkpoint`] and [`contents`]: what checkpoints and files of tokens hold.
 //! - [`run`]: a page of a run's folder; [`sweep`]: pictures of the best layouts by one or two numbers; [`shares`]: bars of shares.
 //!
@@ -60,6 +60,7 @@ pub mod simulation;
 pub mod summary;
 pub mod sweep;
 mod table;
+pub mod verification;
 
 pub use csv::csv;
 pub use error::ReportError;

@@ -1,6 +1,6 @@
 //! The flags of `quadrille memorize` and their help.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, Args, ValueEnum, value_parser};
 use quadrille_data::{Goldfish, TokenizerChoice};
@@ -125,12 +125,6 @@ impl TextArguments {
 }
 
 impl MemorizeArguments {
-    /// The files that are written, each with the flag that names it.
-    pub fn written(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let drawings = [("--svg", &self.svg), ("--html", &self.html)];
-        drawings.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
-    }
-
     /// The losses of the runs, in their order: `None` learns all tokens.
     pub fn losses(&self) -> Vec<Option<Goldfish>> {
         match self.loss {

@@ -98,7 +98,7 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
 
 /// Refuses what cannot be written, or would be written over what is read, before any work.
 fn check_paths(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure> {
-    let written: Vec<_> = arguments.written().collect();
+    let written = paths::asked([("--svg", &arguments.svg), ("--html", &arguments.html)]);
     let data = arguments.text.data.iter().map(|path| ("--data", path.as_path()));
     let from = arguments.from.iter().map(|path| ("--from", path.as_path()));
     let described = paths::described(&arguments.model, &arguments.layout);

@@ -9,7 +9,7 @@ use quadrille_spec::{Cluster, Device, ElementType, Field};
 use super::flags::{LayoutFlags, devices};
 use crate::arguments::PlanArguments;
 use crate::failure::Failure;
-use crate::output::{csv, print_json, print_text, write_file};
+use crate::output::{print_json, print_text, write_rows};
 use crate::{paths, settings};
 
 /// What to say of a flag that the takeaways choose.
@@ -30,13 +30,11 @@ const FLAGS: LayoutFlags = LayoutFlags {
 
 /// Advises and prints.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
-    let written: Vec<_> = arguments.csv.iter().map(|path| ("--csv", path.as_path())).collect();
-    paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let written = paths::asked([("--csv", &arguments.csv)]);
+    paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let (plan, cluster) = plan(arguments)?;
     let report = MegatronReport { plan: &plan, cluster: &cluster };
-    if let Some(path) = &arguments.csv {
-        write_file("--csv", path, csv(report.rows())?.as_bytes())?;
-    }
+    write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
     if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
 }
 

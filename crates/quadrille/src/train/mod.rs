@@ -101,11 +101,10 @@ fn command() -> Result<Vec<String>, Failure> {
 
 /// Refuses to write over the files that describe model, layout and cluster; a run knows those that it reads.
 fn check_paths(arguments: &TrainArguments) -> Result<(), Failure> {
-    let tuning = arguments.tune_matmul.iter().flatten().map(|path| ("--tune-matmul", path.as_path()));
-    let log = arguments.log.iter().map(|path| ("--log", path.as_path()));
-    let trace = arguments.trace.iter().map(|path| ("--trace", path.as_path()));
-    let described = paths::described(&arguments.model, &arguments.layout);
-    paths::check(&log.chain(trace).chain(tuning).collect::<Vec<_>>(), &described.collect::<Vec<_>>())
+    let TrainArguments { log, trace, tune_matmul, model, layout, .. } = arguments;
+    let tuning = tune_matmul.clone().flatten();
+    let written = paths::asked([("--log", log), ("--trace", trace), ("--tune-matmul", &tuning)]);
+    paths::check_described(&written, model, layout)
 }
 
 /// Whether a signal has ended the run early, and how to go on.

@@ -24,9 +24,8 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if several.is_some() && !results.pareto {
         return Err(Failure::usage("--gpus: several numbers of GPUs are compared with --pareto; add it, or give one"));
     }
-    let written = [("--csv", arguments.csv.as_deref()), ("--out", results.out.as_deref())];
-    let written: Vec<_> = written.into_iter().filter_map(|(flag, path)| Some((flag, path?))).collect();
-    paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let written = paths::asked([("--csv", &arguments.csv), ("--out", &results.out)]);
+    paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let answer = Answer::new(&question, &wanted(arguments, &question, several))?;
     if let Some(path) = &results.out {
         write_file("--out", path, question.layout_file(&answer.best)?.as_bytes())?;
