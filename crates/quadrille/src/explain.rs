@@ -1,16 +1,48 @@
 //! `quadrille explain`: what a layout does, without running it.
 
+use clap::Args;
 use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_report::explained::Explained;
 use quadrille_run::LayoutDefaults;
+use quadrille_spec::ElementType;
 
-use crate::arguments::ExplainArguments;
+use crate::arguments::ModelArguments;
 use crate::failure::Failure;
+use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text};
-use crate::plan::native::priced;
+use crate::plan::native::priced::{self, PriceArguments};
 use crate::plan::native::question::framework;
+use crate::timeline::MachineArguments;
 use crate::{paths, settings};
+
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+pub struct ExplainArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
+    /// The step program: operations, shapes, shardings, collectives, memory; wide, best seen with `| less -S`
+    #[arg(long)]
+    pub program: bool,
+    /// The predicted ledger: bytes per axis and collective, FLOPs, memory per class
+    #[arg(long)]
+    pub ledger: bool,
+    /// One rank only [default: all in a ledger, 0 in the summary]
+    #[arg(long, value_name = "N")]
+    pub rank: Option<usize>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Simulation")]
+    pub machine: MachineArguments,
+    #[command(flatten, next_help_heading = "Price")]
+    pub price: PriceArguments,
+}
 
 /// Prints the summary, the program, the ledger, as asked.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {

@@ -9,7 +9,8 @@ use quadrille_comm::Launched;
 use quadrille_run::{LayoutDefaults, Processes};
 use quadrille_spec::{Choice, Cluster};
 
-use crate::arguments::{Arguments, Bench, Command, RunArguments};
+use crate::arguments::{Arguments, Command, RunArguments};
+use crate::bench::arguments::Bench;
 use crate::failure::Failure;
 use crate::validate::Validate;
 

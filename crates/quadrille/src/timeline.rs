@@ -1,5 +1,8 @@
 //! `quadrille explain --timeline` and `--trace`: the step simulated on a machine.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use quadrille_cost::native::{Framework, NativeMachine, Problem};
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate};
 use quadrille_cost::trace::Trace;
@@ -8,8 +11,29 @@ use quadrille_run::{create_trace, write_trace};
 use quadrille_spec::Cluster;
 use quadrille_step::StepProgram;
 
-use crate::arguments::MachineArguments;
 use crate::failure::Failure;
+
+/// A machine to simulate the step on.
+#[derive(Debug, Args)]
+pub struct MachineArguments {
+    /// Simulate the step on devices of --cluster, priced as by --price with --framework quadrille: a line per stage, time from
+    /// left to right
+    #[arg(long)]
+    pub timeline: bool,
+    /// Simulate, and write what runs when to this file, in place of what it holds; chrome://tracing and Perfetto show it
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
+    /// Simulate on devices of one rate for all operations instead: GFLOP/s in products and attention, e.g.
+    /// --device-gflops 280e3 [default: 50 on local]
+    #[arg(long, value_name = "GFLOP/S")]
+    pub device_gflops: Option<f64>,
+    /// The same: GB/s of a device's memory, e.g. --memory-gb-s 1555 [default: 10 on local]
+    #[arg(long, value_name = "GB/S")]
+    pub memory_gb_s: Option<f64>,
+    /// The same: microseconds before an operation or a message begins, e.g. --latency-us 5 [default: 1]
+    #[arg(long, value_name = "US")]
+    pub latency_us: Option<f64>,
+}
 
 impl MachineArguments {
     /// Whether a simulation is asked for.

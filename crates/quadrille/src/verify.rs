@@ -1,20 +1,60 @@
 //! `quadrille verify`: layouts against the serial model.
 
+use clap::{Arg, Args};
 use indicatif::ProgressBar;
 use quadrille_engine::EngineError;
 use quadrille_plan::{Grids, Skipped};
 use quadrille_report::verification::{VerificationReport, Verified};
 use quadrille_run::{LayoutDefaults, described, resources};
-use quadrille_spec::{ElementType, Layout, Model};
+use quadrille_spec::{Axis, ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 use quadrille_verify::{Reference, VerifyOptions, take_part_on_cpu, verify_on_cpu};
 
-use crate::arguments::VerifyArguments;
+use crate::arguments::{ModelArguments, RunArguments};
 use crate::failure::Failure;
 use crate::flags;
 use crate::launch::Launch;
+use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text};
 use crate::settings;
+
+const LIMITS: &str = "Both sides take the model's description, the samples and the words of the random generator from \
+the same place: what is wrong there is wrong on both sides. ARCHITECTURE.md says which tests guard it.";
+
+#[derive(Debug, Args)]
+#[command(mut_arg("model", model_help), mut_arg("lr", rate_help), after_help = LIMITS)]
+pub struct VerifyArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// Every grid of --ranks ranks over x, y, z and data
+    #[arg(long)]
+    pub all_grids: bool,
+    /// With --all-grids: every grid over these axes, e.g. --axes x,context,pipe [default: x,y,z,data]
+    #[arg(long, value_name = "AXES", value_delimiter = ',', requires = "all_grids")]
+    pub axes: Option<Vec<Axis>>,
+    /// Optimizer steps to compare: four have the warm-up, the peak, the decay and the end of the learning rate
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub steps: u64,
+    /// f64 to 1e-11; f32 to 5e-5, where weights are held to 1e-6 against an update by the layout's own gradients; bf16 and
+    /// f16, where gradients are held to what rounding does in small models: f64 proves that no sum is missing [default: f64]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub run: RunArguments,
+}
+
+fn model_help(argument: Arg) -> Arg {
+    argument.help("A preset's name or a TOML file [default: gpt-tiny]")
+}
+
+fn rate_help(argument: Arg) -> Arg {
+    argument.help("Peak learning rate [default: 1e-3]")
+}
 
 const DEFAULTS: LayoutDefaults = LayoutDefaults { dtype: ElementType::F64, ..LayoutDefaults::USUAL };
 

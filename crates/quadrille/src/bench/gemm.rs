@@ -6,7 +6,7 @@ use quadrille_report::bench::GemmReport;
 use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
 
-use crate::arguments::BenchGemmArguments;
+use crate::bench::arguments::BenchGemmArguments;
 use crate::bench::layout;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};

@@ -11,7 +11,7 @@ mod step;
 use quadrille_run::LayoutDefaults;
 use quadrille_spec::{Axis, ElementType, Field, Layout, Model};
 
-use crate::arguments::{Bench, BenchArguments};
+use self::arguments::{Bench, BenchArguments};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;

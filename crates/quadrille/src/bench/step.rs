@@ -6,7 +6,7 @@ use quadrille_report::bench::StepReport;
 use quadrille_run::{described, resources};
 use quadrille_step::StepProgram;
 
-use crate::arguments::BenchStepArguments;
+use crate::bench::arguments::BenchStepArguments;
 use crate::bench::layout;
 use crate::failure::Failure;
 use crate::launch::Launch;

@@ -9,9 +9,9 @@ use quadrille_report::papers::atp::AtpReport;
 use quadrille_spec::{ElementType, Field};
 
 use super::flags::{LayoutFlags, devices};
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
+use crate::plan::arguments::PlanArguments;
 use crate::{paths, settings};
 
 const FLAGS: LayoutFlags = LayoutFlags {

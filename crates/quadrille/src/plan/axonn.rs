@@ -8,9 +8,9 @@ use quadrille_report::papers::axonn::AxonnReport;
 use quadrille_run::{LayoutDefaults, OpenLayout};
 use quadrille_spec::{ElementType, Linear};
 
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
+use crate::plan::arguments::PlanArguments;
 use crate::settings;
 
 /// Ranks grids and prints the best.

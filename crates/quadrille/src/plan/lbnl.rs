@@ -8,9 +8,9 @@ use quadrille_papers::lbnl::{PUBLISHED_BATCH, Search, Shape, Strategy, System};
 use quadrille_report::papers::lbnl::LbnlReport;
 use quadrille_spec::{ElementType, Field, Model, nearest_divisors};
 
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
+use crate::plan::arguments::PlanArguments;
 use crate::plan::flags::{LayoutFlags, SEARCHED};
 use crate::quantities::Counts;
 use crate::{paths, settings};

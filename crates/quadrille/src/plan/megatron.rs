@@ -7,9 +7,9 @@ use quadrille_run::described;
 use quadrille_spec::{Cluster, Device, ElementType, Field};
 
 use super::flags::{LayoutFlags, devices};
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
+use crate::plan::arguments::PlanArguments;
 use crate::{paths, settings};
 
 /// What to say of a flag that the takeaways choose.

@@ -7,9 +7,9 @@ pub mod question;
 use quadrille_plan::native::{Answer, Question, Wanted};
 use quadrille_report::plan::{document, explanation_text, headline, looked_at, refused, rows, tables};
 
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{csv, print_json, print_text, write_file};
+use crate::plan::arguments::PlanArguments;
 use crate::quantities::Counts;
 use crate::{flags, paths};
 

@@ -6,7 +6,7 @@ use quadrille_plan::native::{Question, Reserve, Space};
 use quadrille_report::plan::PricedReport;
 use quadrille_run::LayoutDefaults;
 
-use crate::arguments::ExplainArguments;
+use crate::explain::ExplainArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
 use crate::plan::native::question::framework;
