@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Arg, Args};
 use quadrille_run::{LayoutSpec, described};
 use quadrille_spec::{Field, LayoutFile};
 
@@ -57,4 +57,9 @@ impl LayoutArguments {
     pub fn size(&self, field: Field) -> Option<usize> {
         self.flags.0.size(field)
     }
+}
+
+/// The help of `--ranks` where one rank is usual.
+pub fn one_rank_help(argument: Arg) -> Arg {
+    argument.help("Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 1]")
 }

@@ -5,7 +5,7 @@ use quadrille_spec::ElementType;
 
 use super::collectives::arguments::BenchCollectivesArguments;
 use crate::arguments::{ModelArguments, RunArguments};
-use crate::layout_arguments::LayoutArguments;
+use crate::layout_arguments::{LayoutArguments, one_rank_help};
 
 #[derive(Debug, Args)]
 pub struct BenchArguments {
@@ -34,7 +34,7 @@ pub enum Bench {
 #[derive(Debug, Args)]
 #[command(
     mut_arg("model", model_help),
-    mut_arg("ranks", ranks_help),
+    mut_arg("ranks", one_rank_help),
     mut_arg("global_batch", batch_help),
     mut_arg("seq_len", seq_len_help)
 )]
@@ -63,7 +63,7 @@ pub struct BenchStepArguments {
 #[derive(Debug, Args)]
 #[command(
     mut_arg("model", model_help),
-    mut_arg("ranks", ranks_help),
+    mut_arg("ranks", one_rank_help),
     mut_arg("global_batch", batch_help),
     mut_arg("seq_len", seq_len_help)
 )]
@@ -146,10 +146,6 @@ pub struct BenchPlanArguments {
 
 fn model_help(argument: Arg) -> Arg {
     argument.help("A preset's name or a TOML file [default: gpt2-124m]")
-}
-
-fn ranks_help(argument: Arg) -> Arg {
-    argument.help("Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 1]")
 }
 
 fn batch_help(argument: Arg) -> Arg {

@@ -8,7 +8,7 @@ use quadrille_spec::ElementType;
 use quadrille_study::{StudySpec, TextSpec};
 
 use crate::arguments::{ModelArguments, RunArguments};
-use crate::layout_arguments::LayoutArguments;
+use crate::layout_arguments::{LayoutArguments, one_rank_help};
 
 const EXAMPLES: &str = "Examples:
   quadrille memorize                                      a small GPT on the built-in corpus, in a minute
@@ -41,7 +41,7 @@ pub enum Losses {
     after_help = EXAMPLES,
     allow_negative_numbers = true,
     mut_arg("lr", rate_help),
-    mut_arg("ranks", ranks_help),
+    mut_arg("ranks", one_rank_help),
     mut_arg("global_batch", batch_help)
 )]
 pub struct MemorizeArguments {
@@ -137,10 +137,6 @@ impl MemorizeArguments {
 
 fn rate_help(argument: Arg) -> Arg {
     argument.help("Learning rate after the warm-up [default: 5e-3, with --from 3e-4]")
-}
-
-fn ranks_help(argument: Arg) -> Arg {
-    argument.help("Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 1]")
 }
 
 fn batch_help(argument: Arg) -> Arg {
