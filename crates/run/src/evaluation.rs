@@ -10,6 +10,39 @@ use crate::{DataSpec, Forward, OnPreparation, Processes, RunError, Source, resou
 ///
 /// Where the data hold samples apart for validation, these are read, in order; else those that the checkpoint's run would
 /// have trained on first with this data. Any layout and batch reads the same samples, each once.
+///
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use quadrille_checkpoint::Checkpoint;
+/// use quadrille_engine::{ForwardOptions, Sampling};
+/// use quadrille_run::{
+///     DataSpec, Evaluation, Forward, Generation, GenerationSpec, Host, Prepared, Processes, RunSpec,
+/// };
+/// use quadrille_spec::{Layout, LayoutRequest, Model};
+///
+/// let model = Model::gpt(1, 8, 2, 256, 16);
+/// let layout = Layout::new(&model, &LayoutRequest::new("data=2".parse()?, 4))?;
+/// let folder = tempfile::tempdir()?;
+/// let out = folder.path().join("run");
+/// let spec = RunSpec { steps: 2, threads: Some(1), ..RunSpec::new(model.clone(), layout) };
+/// Prepared::begin(spec, Some(&out), &Host::default())?.run(&mut |_| ControlFlow::Continue(()))?;
+///
+/// // Its newest checkpoint, in another layout.
+/// let layout = Layout::new(&model, &LayoutRequest::new("x=2".parse()?, 2))?;
+/// let forward = || Ok::<_, Box<dyn std::error::Error>>(
+///     Forward::new(Checkpoint::find(&out)?, layout.clone(), ForwardOptions::default())
+/// );
+/// let evaluation = Evaluation::prepare(forward()?, &DataSpec::default(), None, &Processes::THREADS, &|_, _| ())?;
+/// let found = evaluation.run(evaluation.samples(3), &|_| ())?;
+/// assert!(found.evaluation.samples == 3 && found.difference.is_none());
+///
+/// let spec = GenerationSpec { max_tokens: 4, sampling: Sampling::GREEDY, stop: false, tokenizer: None };
+/// let generation = Generation::prepare(forward()?, &["ab".to_owned()], &spec, &Processes::THREADS)?;
+/// let outcome = generation.run(&mut |_, _| Ok(()))?;
+/// assert_eq!((outcome.sequences[0].tokens.len(), generation.texts(&outcome)?.len()), (4, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Evaluation {
     forward: Forward,
     program: StepProgram,
