@@ -6,11 +6,12 @@ use std::str::FromStr;
 use clap::{ArgGroup, Args};
 use quadrille_checkpoint::Checkpoint;
 use quadrille_hugging_face::{ExportOptions, Source, StoredType, export, import};
+use quadrille_report::conversion::{exported_text, imported_text};
 use quadrille_spec::{ModelFile, SpecError, quantities};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::{self, print_json, print_text, remark};
+use crate::output::{print_json, print_text, remark};
 use crate::settings::assignment;
 
 const EXAMPLES: &str = "Examples:
@@ -88,20 +89,7 @@ fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), 
     if arguments.json {
         return print_json(&json!({ "model": source.model(), "imported": done }));
     }
-    let model = source.model();
-    let mut text = format!(
-        "read     {}: {}, {} parameters in {}\nwritten  {}: {} tensors in f32\n",
-        folder.display(),
-        model.name,
-        done.parameters,
-        done.dtype,
-        done.checkpoint.display(),
-        done.tensors
-    );
-    if !done.ignored.is_empty() {
-        text += &format!("left out {} (they follow from config.json)\n", done.ignored.join(", "));
-    }
-    print_text(&(text + &copied(&done.copied)))
+    print_text(&imported_text(folder, source.model(), &done))
 }
 
 fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
@@ -116,20 +104,7 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
     if arguments.json {
         return print_json(&json!({ "checkpoint": path, "folder": folder, "exported": done, "notes": notes }));
     }
-    let mut text = format!(
-        "read     {}\nwritten  {}: {}, {} tensors in {}, {} in {}\n",
-        path.display(),
-        folder.display(),
-        done.family,
-        done.tensors,
-        done.dtype,
-        output::bytes(done.bytes),
-        done.files.join(", ")
-    );
-    if done.rounded > 0 {
-        text += &format!("rounded  {} numbers, which {} does not hold exactly\n", done.rounded, done.dtype);
-    }
-    print_text(&(text + &copied(&done.copied)))
+    print_text(&exported_text(&path, folder, &done))
 }
 
 /// Replacements of the model's fields.
@@ -142,10 +117,6 @@ fn overrides(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
         }
     };
     set.iter().map(field).collect()
-}
-
-fn copied(names: &[&str]) -> String {
-    if names.is_empty() { String::new() } else { format!("copied   {}\n", names.join(", ")) }
 }
 
 fn warn_not_finite(count: u64) {

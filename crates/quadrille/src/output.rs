@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::plain;
 
-pub use quadrille_run::units::{bytes, decimal};
+pub use quadrille_run::units::bytes;
 
 /// Prints a JSON document to standard output.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {

@@ -6,7 +6,7 @@
 //! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`], [`import`], [`collectives`] and
 //!   [`bench`](mod@bench): measurements.
 //! - [`verification`]: layouts held against the serial model; [`evaluation`] and [`generation`]: what a checkpoint's model says.
-//! - [`mod@checkpoint`] and [`contents`]: what checkpoints and files of tokens hold.
+//! - [`mod@checkpoint`] and [`contents`]: what checkpoints and files of tokens hold; [`conversion`]s of both.
 //! - [`run`]: a page of a run's folder; [`sweep`]: pictures of the best layouts by one or two numbers; [`shares`]: bars of shares.
 //!
 //! Pictures are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in words,
@@ -41,6 +41,7 @@ pub mod candidate;
 pub mod checkpoint;
 pub mod collectives;
 pub mod contents;
+pub mod conversion;
 mod csv;
 pub mod drawing;
 mod error;

@@ -40,6 +40,7 @@ const CRATES: [(&str, &[&str]); 24] = [
             "measure",
             "run",
             "engine",
+            "hugging-face",
             "papers",
             "evidence",
             "plan",
