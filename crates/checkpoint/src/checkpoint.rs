@@ -118,6 +118,19 @@ impl Checkpoint {
         self.has_at(tensor, Quantity::Kept)
     }
 
+    /// How many elements of a pruned tensor are kept.
+    ///
+    /// # Errors
+    /// A tensor that is not pruned; damage.
+    pub fn kept(&self, tensor: &TensorShape) -> Result<u64, CheckpointError> {
+        let (mut reader, mut mask, mut kept) = (self.reader(), vec![0.0_f32; tensor.cols], 0);
+        for row in 0..tensor.rows {
+            reader.read(&tensor.name, Quantity::Kept, row, 0, &mut mask)?;
+            kept += mask.iter().filter(|kept| **kept != 0.0).count() as u64;
+        }
+        Ok(kept)
+    }
+
     /// Refuses a checkpoint with pruned tensors, for those who would not keep them so.
     ///
     /// # Errors

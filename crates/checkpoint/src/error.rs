@@ -169,8 +169,8 @@ pub enum CheckpointError {
 
     /// f64 numbers were to be read as f32.
     #[error(
-        "the checkpoint {} holds f64 numbers, and f32 ones were asked for: reading them would round; run with --dtype f64, or \
-         round them once: quadrille checkpoint merge --dtype f32", .0.display()
+        "the checkpoint {} holds f64 numbers, and f32 ones were asked for: reading them would round; run with `layout.dtype` f64, or \
+         round them once: `checkpoint.merge` f32", .0.display()
     )]
     Rounding(
         /// The checkpoint.

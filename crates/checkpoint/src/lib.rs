@@ -75,5 +75,5 @@ pub use number::Number;
 pub use prune::{Distances, EarlyBird, MaskOf, PrunedTensor, Pruning, Scope, Sparsity, prune};
 pub use reader::Reader;
 pub use tile::{Quantity, TensorShape, Tile};
-pub use verify::{NotFinite, Summary};
+pub use verify::{NotFinite, Summary, Verdict};
 pub use writer::TileWriter;

@@ -1,5 +1,7 @@
 //! Reads every byte of a checkpoint.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use crate::manifest::QUANTITIES;
@@ -30,6 +32,38 @@ pub struct NotFinite {
     pub quantity: Quantity,
     /// How many.
     pub numbers: u64,
+}
+
+/// A checkpoint, what of it is sound and what is not.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is sound; `None` where it cannot be opened.
+    pub summary: Option<Summary>,
+    /// Everything that is not.
+    pub faults: Vec<CheckpointError>,
+}
+
+impl Verdict {
+    /// Of the checkpoint at `path`; one that cannot be opened has that as its fault.
+    pub fn at(path: PathBuf) -> Self {
+        match Checkpoint::open(&path) {
+            Ok(checkpoint) => Self::of(&checkpoint),
+            Err(error) => Self { path, summary: None, faults: vec![error] },
+        }
+    }
+
+    /// Of a checkpoint, read whole.
+    pub fn of(checkpoint: &Checkpoint) -> Self {
+        let (summary, faults) = checkpoint.faults();
+        Self { path: checkpoint.path().to_path_buf(), summary: Some(summary), faults }
+    }
+
+    /// Whether nothing is wrong with it.
+    pub fn is_sound(&self) -> bool {
+        self.faults.is_empty()
+    }
 }
 
 impl Checkpoint {

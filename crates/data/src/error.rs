@@ -62,7 +62,7 @@ pub enum DataError {
     },
 
     /// A file of tokens that does not say whose they are, where that must be known.
-    #[error("{} does not say whose tokens it holds; name their tokenizer with --tokenizer", .0.display())]
+    #[error("{} does not say whose tokens it holds; name their tokenizer with `data.tokenizer`", .0.display())]
     NoVocabulary(PathBuf),
 
     /// A token that the model or the tokenizer does not have.
@@ -266,7 +266,7 @@ pub enum DataError {
 
     /// No document is long enough for a token and one that follows it.
     #[error(
-        "none of the documents in {present} tokens has two tokens: there is nothing to predict; add text or use --documents packed"
+        "none of the documents in {present} tokens has two tokens: there is nothing to predict; add text or use `data.documents` packed"
     )]
     NoSamples {
         /// Tokens in the corpus.
@@ -280,7 +280,7 @@ pub enum DataError {
     Weights(String),
 
     /// A part for validation that cannot be taken.
-    #[error("--validation {share}: {reason}")]
+    #[error("`data.held_out.share` {share}: {reason}")]
     Share {
         /// The share.
         share: f64,

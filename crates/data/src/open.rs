@@ -63,7 +63,7 @@ pub(crate) fn open_tokens(input: &Input, vocabulary: Option<Vocabulary>) -> Resu
             path: input.path.clone(),
             found: found.name.to_string(),
             expected: expected.name.to_string(),
-            because: "--tokenizer".to_owned(),
+            because: "`data.tokenizer`".to_owned(),
         }),
         _ => Ok(source),
     }

@@ -51,7 +51,7 @@ pub struct Exported {
 
 impl Destination {
     /// What a model becomes. With an `origin` its configuration, names and types are given back, unless the model has
-    /// changed since; without one the family follows from the model. `dtype` replaces the type of all tensors;
+    /// changed since; without one the family follows from the model. `layout.dtype` replaces the type of all tensors;
     /// otherwise they have the origin's, or f32.
     ///
     /// # Errors
@@ -290,8 +290,8 @@ fn write_json(path: &Path, value: &Value) -> Result<(), HuggingFaceError> {
 
 fn overflow(item: &Item, value: f64) -> HuggingFaceError {
     let remedy = match item.dtype {
-        StoredType::F16 => "export it with --dtype bf16 or f32",
-        StoredType::Bf16 => "export it with --dtype f32",
+        StoredType::F16 => "export it with `layout.dtype` bf16 or f32",
+        StoredType::Bf16 => "export it with `layout.dtype` f32",
         StoredType::F32 => "no type of the library's models holds it: look at where training went wrong",
     };
     HuggingFaceError::Overflow { tensor: item.name.clone(), value, dtype: item.dtype.name(), remedy }

@@ -2,35 +2,30 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, Args, Parser, Subcommand, ValueEnum, value_parser};
-use quadrille_papers::reproduce::PARTS;
+use clap::{Args, Parser, Subcommand};
 use quadrille_run::RunSpec;
-use quadrille_spec::{Axis, Collectives, ElementType};
+use quadrille_spec::Collectives;
 
-use crate::bench::arguments::{BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments};
-use crate::bench::collectives::arguments::BenchCollectivesArguments;
+use crate::bench::arguments::BenchArguments;
 use crate::calibrate::arguments::CalibrateArguments;
 use crate::checkpoint::CheckpointArguments;
 use crate::convert::ConvertArguments;
 use crate::data::DataCommandArguments;
 use crate::estimate::EstimateArguments;
 use crate::evaluate::EvalArguments;
+use crate::explain::ExplainArguments;
 use crate::export::ExportArguments;
 use crate::generate::GenerateArguments;
-use crate::layout_arguments::LayoutArguments;
 use crate::memorize::arguments::MemorizeArguments;
-use crate::plan::atp::AtpArguments;
-use crate::plan::lbnl::LbnlArguments;
-use crate::plan::native::arguments::{DOCUMENT, QuestionArguments, ResultArguments};
-use crate::plan::native::priced::PriceArguments;
+use crate::plan::arguments::PlanArguments;
 use crate::prune::PruneArguments;
-use crate::quantities::Counts;
 use crate::report::ReportArguments;
+use crate::reproduce::ReproduceArguments;
 use crate::shell::{CompletionsArguments, ManArguments};
 use crate::sweep::SweepArguments;
 use crate::train::arguments::TrainArguments;
 use crate::validate::ValidateArguments;
+use crate::verify::VerifyArguments;
 
 /// Plans, runs and proves the parallel training of large transformers.
 #[derive(Debug, Parser)]
@@ -154,288 +149,4 @@ impl RunArguments {
     pub fn collectives(&self) -> Collectives {
         self.collectives.unwrap_or(Collectives::Auto)
     }
-}
-
-const VERIFY_LIMITS: &str = "Both sides take the model's description, the samples and the words of the random generator from \
-the same place: what is wrong there is wrong on both sides. ARCHITECTURE.md says which tests guard it.";
-
-#[derive(Debug, Args)]
-#[command(mut_arg("model", verify_model_help), mut_arg("lr", verify_lr_help), after_help = VERIFY_LIMITS)]
-pub struct VerifyArguments {
-    #[command(flatten)]
-    pub model: ModelArguments,
-    /// Every grid of --ranks ranks over x, y, z and data
-    #[arg(long)]
-    pub all_grids: bool,
-    /// With --all-grids: every grid over these axes, e.g. --axes x,context,pipe [default: x,y,z,data]
-    #[arg(long, value_name = "AXES", value_delimiter = ',', requires = "all_grids")]
-    pub axes: Option<Vec<Axis>>,
-    /// Optimizer steps to compare: four have the warm-up, the peak, the decay and the end of the learning rate
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    pub steps: u64,
-    /// f64 to 1e-11; f32 to 5e-5, where weights are held to 1e-6 against an update by the layout's own gradients; bf16 and
-    /// f16, where gradients are held to what rounding does in small models: f64 proves that no sum is missing [default: f64]
-    #[arg(long, value_name = "TYPE")]
-    pub dtype: Option<ElementType>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten, next_help_heading = "Layout")]
-    pub layout: LayoutArguments,
-    #[command(flatten, next_help_heading = "Run")]
-    pub run: RunArguments,
-}
-
-#[derive(Debug, Args)]
-#[command(allow_negative_numbers = true)]
-pub struct ExplainArguments {
-    #[command(flatten)]
-    pub model: ModelArguments,
-    /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
-    #[arg(long, value_name = "TYPE")]
-    pub dtype: Option<ElementType>,
-    /// The step program: operations, shapes, shardings, collectives, memory; wide, best seen with `| less -S`
-    #[arg(long)]
-    pub program: bool,
-    /// The predicted ledger: bytes per axis and collective, FLOPs, memory per class
-    #[arg(long)]
-    pub ledger: bool,
-    /// One rank only [default: all in a ledger, 0 in the summary]
-    #[arg(long, value_name = "N")]
-    pub rank: Option<usize>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten, next_help_heading = "Layout")]
-    pub layout: LayoutArguments,
-    #[command(flatten, next_help_heading = "Simulation")]
-    pub machine: MachineArguments,
-    #[command(flatten, next_help_heading = "Price")]
-    pub price: PriceArguments,
-}
-
-/// A machine to simulate the step on.
-#[derive(Debug, Args)]
-pub struct MachineArguments {
-    /// Simulate the step on devices of --cluster, priced as by --price with --framework quadrille: a line per stage, time from
-    /// left to right
-    #[arg(long)]
-    pub timeline: bool,
-    /// Simulate, and write what runs when to this file, in place of what it holds; chrome://tracing and Perfetto show it
-    #[arg(long, value_name = "FILE.json")]
-    pub trace: Option<PathBuf>,
-    /// Simulate on devices of one rate for all operations instead: GFLOP/s in products and attention, e.g.
-    /// --device-gflops 280e3 [default: 50 on local]
-    #[arg(long, value_name = "GFLOP/S")]
-    pub device_gflops: Option<f64>,
-    /// The same: GB/s of a device's memory, e.g. --memory-gb-s 1555 [default: 10 on local]
-    #[arg(long, value_name = "GB/S")]
-    pub memory_gb_s: Option<f64>,
-    /// The same: microseconds before an operation or a message begins, e.g. --latency-us 5 [default: 1]
-    #[arg(long, value_name = "US")]
-    pub latency_us: Option<f64>,
-}
-
-/// The cost models of `plan`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Cost {
-    /// Seconds and bytes of every operation and collective of a step, for every layout.
-    Native,
-    /// AxoNN's communication model (SC24, section V-B, equations 1-7).
-    Axonn,
-    /// LBNL's model of steps (arXiv 2410.00273), as its authors' code computes it.
-    Lbnl,
-    /// Megatron-LM's takeaways (SC21, sections 3.2-3.4): one configuration, with the reason of each of its sizes.
-    Megatron,
-    /// ATP's communication time of two-dimensional meshes on an interconnect (Cheng et al., equations 2-4).
-    Atp,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    allow_negative_numbers = true,
-    after_long_help = DOCUMENT,
-    mut_arg("layout", plan_layout_help),
-    mut_arg("model", plan_model_help),
-    mut_arg("cluster", plan_cluster_help),
-    mut_arg("global_batch", plan_batch_help)
-)]
-pub struct PlanArguments {
-    #[command(flatten)]
-    pub model: ModelArguments,
-    /// The cost model
-    #[arg(long, value_enum, default_value_t = Cost::Native)]
-    pub cost: Cost,
-    /// Number of GPUs; with --pareto a list or a range, e.g. 64,96 or 64..1024 (doubled from the first) or 64..1024:9 (so
-    /// many, with equal ratios) [default: --ranks, or 1024]
-    #[arg(long, value_name = "N|RANGE")]
-    pub gpus: Option<Counts>,
-    /// GPUs of a fast domain, e.g. --nvs 8 [default: the cluster's own]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
-    pub nvs: Option<u32>,
-    /// Type of the values: f32, f64, bf16 or f16 with --framework quadrille [default: f32]; of those that are sent with --cost
-    /// axonn or atp [default: bf16]
-    #[arg(long, value_name = "TYPE")]
-    pub dtype: Option<ElementType>,
-    /// How many of the best to show
-    #[arg(long, value_name = "K", default_value_t = 10, value_parser = value_parser!(u32).range(1..))]
-    pub top: u32,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-    /// Write the ranking to this file, in place of what it holds; with --cost lbnl in the columns of the tables that
-    /// LBNL's code writes
-    #[arg(long, value_name = "FILE.csv")]
-    pub csv: Option<PathBuf>,
-    #[command(flatten, next_help_heading = "Search (--cost native)")]
-    pub question: QuestionArguments,
-    #[command(flatten, next_help_heading = "Results (--cost native)")]
-    pub results: ResultArguments,
-    #[command(flatten, next_help_heading = "Only with --cost lbnl")]
-    pub lbnl: LbnlArguments,
-    #[command(flatten, next_help_heading = "Only with --cost atp")]
-    pub atp: AtpArguments,
-    #[command(flatten, next_help_heading = "Layout")]
-    pub layout: LayoutArguments,
-}
-
-/// Printed figures beside ours: by the works' formulas, and by our schedules. Figures that do not follow from formulas,
-/// such as measured times, are left out.
-#[derive(Debug, Args)]
-pub struct ReproduceArguments {
-    /// Which work
-    #[arg(value_name = "WORK", default_value = ALL_PARTS, value_parser = PossibleValuesParser::new(parts()))]
-    pub part: String,
-    /// Write the points to this file as comma-separated values, in place of what it holds
-    #[arg(long, value_name = "FILE.csv")]
-    pub csv: Option<PathBuf>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What `reproduce` calls all works.
-pub const ALL_PARTS: &str = "all";
-
-fn parts() -> impl Iterator<Item = &'static str> {
-    PARTS.iter().map(|part| part.name).chain([ALL_PARTS])
-}
-
-#[derive(Debug, Args)]
-pub struct BenchArguments {
-    #[command(subcommand)]
-    pub bench: Bench,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Bench {
-    /// A whole training step of a model, beside the matrix library's own rate
-    Step(BenchStepArguments),
-    /// Every product of a step, beside the matrix library's own rate
-    Gemm(BenchGemmArguments),
-    /// Collectives by every algorithm, beside what the transport brings and a memory copy
-    Collectives(BenchCollectivesArguments),
-    /// Pipeline schedules against each other: equal stages, a slow stage, varying message delays
-    Pipeline(BenchPipelineArguments),
-    /// Simulated against measured steps of ten layouts
-    Simulation(BenchSimulationArguments),
-    /// Configurations that searches price in a second, beside published planners
-    Plan(BenchPlanArguments),
-}
-
-/// A step of `train` on random tokens, gradient norm and clipping included: GPT-2 124M, one rank with all cores,
-/// 4 sequences of 256 tokens, f32, unless asked otherwise.
-#[derive(Debug, Args)]
-#[command(
-    mut_arg("model", model_help),
-    mut_arg("ranks", ranks_help),
-    mut_arg("global_batch", batch_help),
-    mut_arg("seq_len", seq_len_help)
-)]
-pub struct BenchStepArguments {
-    #[command(flatten)]
-    pub model: ModelArguments,
-    /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
-    #[arg(long, value_name = "TYPE")]
-    pub dtype: Option<ElementType>,
-    /// Measured steps, after one that warms up; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
-    pub steps: u64,
-    /// With several ranks: leave out the run of one rank with the threads of all
-    #[arg(long)]
-    pub no_scaling: bool,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten, next_help_heading = "Layout")]
-    pub layout: LayoutArguments,
-    #[command(flatten, next_help_heading = "Run")]
-    pub run: RunArguments,
-}
-
-/// Every distinct product of a rank's step, f32, beside the library's own threads on the same operands.
-#[derive(Debug, Args)]
-#[command(
-    mut_arg("model", model_help),
-    mut_arg("ranks", ranks_help),
-    mut_arg("global_batch", batch_help),
-    mut_arg("seq_len", seq_len_help)
-)]
-pub struct BenchGemmArguments {
-    #[command(flatten)]
-    pub model: ModelArguments,
-    /// Threads [default: cores]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten, next_help_heading = "Layout")]
-    pub layout: LayoutArguments,
-}
-
-fn model_help(argument: Arg) -> Arg {
-    argument.help("A preset's name or a TOML file [default: gpt2-124m]")
-}
-
-fn plan_layout_help(argument: Arg) -> Arg {
-    argument.help(
-        "A layout as a TOML file, of which all but its type counts; of its grid the number of ranks, and with --cost axonn \
-         the order",
-    )
-}
-
-fn plan_model_help(argument: Arg) -> Arg {
-    argument.help("A preset's name or a TOML file [default: gpt3-175b, with --cost axonn gpt-demo, with lbnl gpt3-1t]")
-}
-
-fn plan_cluster_help(argument: Arg) -> Arg {
-    argument.help(
-        "Cluster preset or TOML file: what layouts are chosen for. With --cost lbnl one of the paper's systems: a100, h200, \
-         b200, b200-next; with megatron one that names its device [default: selene, with --cost axonn local]",
-    )
-}
-
-fn plan_batch_help(argument: Arg) -> Arg {
-    argument.help("Sequences in a step [default: 2 x ranks; with --cost lbnl 4096, with atp 4]")
-}
-
-fn verify_model_help(argument: Arg) -> Arg {
-    argument.help("A preset's name or a TOML file [default: gpt-tiny]")
-}
-
-fn verify_lr_help(argument: Arg) -> Arg {
-    argument.help("Peak learning rate [default: 1e-3]")
-}
-
-fn ranks_help(argument: Arg) -> Arg {
-    argument.help("Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 1]")
-}
-
-fn batch_help(argument: Arg) -> Arg {
-    argument.help("Sequences in a step [default: 4, raised to a multiple of y*z*data*overlap-chunks]")
-}
-
-fn seq_len_help(argument: Arg) -> Arg {
-    argument.help("Tokens in a sequence [default: 256, or as many as the model takes]")
 }

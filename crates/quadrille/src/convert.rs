@@ -6,12 +6,13 @@ use std::str::FromStr;
 use clap::{ArgGroup, Args};
 use quadrille_checkpoint::Checkpoint;
 use quadrille_hugging_face::{ExportOptions, Source, StoredType, export, import};
-use quadrille_spec::{ModelFile, SpecError};
+use quadrille_report::conversion::{exported_text, imported_text};
+use quadrille_spec::{ModelFile, SpecError, quantities};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::{self, print_json, print_text, remark};
-use crate::quantities::with_unit;
+use crate::output::{print_json, print_text, remark};
+use crate::settings::assignment;
 
 const EXAMPLES: &str = "Examples:
   quadrille convert --from-hf ~/models/gpt2 gpt2            writes gpt2/step-000000000000
@@ -63,7 +64,7 @@ impl FromStr for ShardSize {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        match with_unit(text) {
+        match quantities::bytes(text) {
             Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(Self(bytes as u64)),
             _ => {
                 Err(SpecError::invalid("--shard-size", text, "it is bytes, with their unit", "write e.g. 5GB or 500MB"))
@@ -88,20 +89,7 @@ fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), 
     if arguments.json {
         return print_json(&json!({ "model": source.model(), "imported": done }));
     }
-    let model = source.model();
-    let mut text = format!(
-        "read     {}: {}, {} parameters in {}\nwritten  {}: {} tensors in f32\n",
-        folder.display(),
-        model.name,
-        done.parameters,
-        done.dtype,
-        done.checkpoint.display(),
-        done.tensors
-    );
-    if !done.ignored.is_empty() {
-        text += &format!("left out {} (they follow from config.json)\n", done.ignored.join(", "));
-    }
-    print_text(&(text + &copied(&done.copied)))
+    print_text(&imported_text(folder, source.model(), &done))
 }
 
 fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
@@ -116,37 +104,19 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
     if arguments.json {
         return print_json(&json!({ "checkpoint": path, "folder": folder, "exported": done, "notes": notes }));
     }
-    let mut text = format!(
-        "read     {}\nwritten  {}: {}, {} tensors in {}, {} in {}\n",
-        path.display(),
-        folder.display(),
-        done.family,
-        done.tensors,
-        done.dtype,
-        output::bytes(done.bytes),
-        done.files.join(", ")
-    );
-    if done.rounded > 0 {
-        text += &format!("rounded  {} numbers, which {} does not hold exactly\n", done.rounded, done.dtype);
-    }
-    print_text(&(text + &copied(&done.copied)))
+    print_text(&exported_text(&path, folder, &done))
 }
 
 /// Replacements of the model's fields.
 fn overrides(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let field = |assignment: &String| match assignment.split_once('=') {
-        Some((key, value)) if ModelFile::knows(key) => Ok((key.to_owned(), value.to_owned())),
-        Some((key, _)) => {
+    let field = |text: &String| match assignment(text)? {
+        (key, value) if ModelFile::knows(&key) => Ok((key, value)),
+        (key, _) => {
             let known = ModelFile::FIELDS.map(str::to_owned).to_vec();
-            Err(SpecError::Unknown { what: "model field", name: key.to_owned(), known }.into())
+            Err(SpecError::Unknown { what: "model field", name: key, known }.into())
         }
-        None => Err(Failure::usage(format!("--set {assignment}: write it as key=value"))),
     };
     set.iter().map(field).collect()
-}
-
-fn copied(names: &[&str]) -> String {
-    if names.is_empty() { String::new() } else { format!("copied   {}\n", names.join(", ")) }
 }
 
 fn warn_not_finite(count: u64) {

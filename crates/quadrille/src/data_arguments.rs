@@ -1,7 +1,6 @@
 //! Flags that say what is read: for every command that takes text.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -62,50 +61,5 @@ impl DataArguments {
 }
 
 fn weighted() -> impl TypedValueParser<Value = DataPath> {
-    OsStringValueParser::new().try_map(|name| data_path(name, exists))
-}
-
-/// Whether a file, a folder, or a pair of Megatron-LM's files is called so.
-fn exists(path: &Path) -> bool {
-    let mut index = path.as_os_str().to_owned();
-    index.push(".idx");
-    path.exists() || Path::new(&index).is_file()
-}
-
-/// `PATH:WEIGHT`, unless there is a file of that whole name.
-fn data_path(name: OsString, exists: impl Fn(&Path) -> bool) -> Result<DataPath, String> {
-    let whole = DataPath { path: PathBuf::from(&name), weight: None };
-    let Some((path, weight)) = name.to_str().and_then(|name| name.rsplit_once(':')) else { return Ok(whole) };
-    if path.is_empty() || exists(&whole.path) {
-        return Ok(whole);
-    }
-    match weight.parse::<f64>() {
-        Ok(weight) if weight > 0.0 && weight.is_finite() => {
-            Ok(DataPath { path: PathBuf::from(path), weight: Some(weight) })
-        }
-        Ok(_) => Err(format!("the weight {weight} of {path} is not a positive number, as in {path}:0.7")),
-        Err(_) => Ok(whole),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_with_a_colon_that_exists_wins() {
-        let parse = |name: &str, there: &[&str]| {
-            data_path(name.into(), |path| there.iter().any(|name| Path::new(name) == path))
-        };
-        let is = |path: &str, weight| Ok(DataPath { path: path.into(), weight });
-        assert_eq!(parse("a.txt", &[]), is("a.txt", None));
-        assert_eq!(parse("a.txt:0.7", &["a.txt"]), is("a.txt", Some(0.7)));
-        assert_eq!(parse("a:2", &["a", "a:2"]), is("a:2", None));
-        assert_eq!(parse("a:2:3e-1", &["a:2"]), is("a:2", Some(0.3)));
-        assert_eq!(parse("a:b", &[]), is("a:b", None));
-        assert_eq!(parse(":3", &[]), is(":3", None));
-        for bad in ["a:0", "a:-1", "a:inf", "a:NaN"] {
-            assert!(parse(bad, &["a"]).unwrap_err().contains("positive"), "{bad}");
-        }
-    }
+    OsStringValueParser::new().try_map(DataPath::read)
 }

@@ -1,14 +1,8 @@
-//! The small files that commands read: what messages call each kind, and how long it may be. Those of runs are in
-//! `quadrille_run::documents`.
+//! The small files that commands read: what messages call each kind, and how long it may be. Those of runs, and of
+//! models, layouts and clusters, are in `quadrille_run::documents`.
 
 use quadrille_files::Document;
 
-/// `--model`.
-pub const MODEL: Document = Document::new("a model file", 1 << 20);
-/// `--layout`.
-pub const LAYOUT: Document = Document::new("a layout file", 1 << 20);
-/// `--cluster`, also with the measurements of `calibrate`.
-pub const CLUSTER: Document = Document::new("a cluster file", 1 << 23);
 /// `--interconnect`.
 pub const INTERCONNECT: Document = Document::new("an interconnect file", 1 << 20);
 /// Tables of `estimate` and `validate`.

@@ -3,13 +3,14 @@
 use clap::{Args, ValueEnum};
 use quadrille_engine::Hyper;
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
+use quadrille_run::LayoutDefaults;
 use serde_json::json;
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text, remark};
-use crate::settings::{self, Defaults};
+use crate::settings;
 
 /// Types that every framework trains in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -47,7 +48,7 @@ pub struct ExportArguments {
 /// Prints the text to standard output, what it leaves out to standard error.
 pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
     let model = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?.model;
-    let layout = settings::layout(&arguments.layout, &model, None, &Defaults::USUAL)?;
+    let layout = settings::layout(&arguments.layout, &model, None, &LayoutDefaults::USUAL)?;
     let precision = match arguments.dtype {
         ExportType::Bf16 => Precision::Bf16,
         ExportType::F32 => Precision::F32,

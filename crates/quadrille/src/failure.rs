@@ -10,13 +10,13 @@ use quadrille_measure::{self as measure, MeasureError};
 use quadrille_plan::NoGrid;
 use quadrille_plan::native::Nothing;
 use quadrille_report::ReportError;
-use quadrille_run::{Refusal, RunError, Setting};
-use quadrille_spec::{Blame, LedgerDifference, Named, SpecError};
+use quadrille_run::{Refusal, RunError};
+use quadrille_spec::{Blame, LedgerDifference, SpecError};
 use quadrille_step::StepError;
-use quadrille_study::{self as study, StudyError};
+use quadrille_study::StudyError;
 
 use crate::output::tell;
-use crate::plain;
+use crate::{flags, plain};
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Failure {
     /// The error, then its causes; what they quote may be of files, and is made fit to be shown.
     pub fn message(&self) -> String {
         plain::message(&match self {
-            Self::Usage(error) | Self::Run(error) => format!("{error:#}"),
+            Self::Usage(error) | Self::Run(error) => flags::spelled(&format!("{error:#}")),
             Self::Stopped(stopped) => stopped.message.clone(),
         })
     }
@@ -81,17 +81,18 @@ impl Failure {
     }
 }
 
-impl From<SpecError> for Failure {
-    fn from(error: SpecError) -> Self {
-        Self::Usage(error.into())
-    }
+/// Errors that are always those of the input.
+macro_rules! usage {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::Usage(error.into())
+            }
+        })+
+    };
 }
 
-impl From<StepError> for Failure {
-    fn from(error: StepError) -> Self {
-        Self::Usage(error.into())
-    }
-}
+usage!(SpecError, StepError, NoGrid, FileError, DataError, CheckpointError);
 
 impl From<PriceError> for Failure {
     fn from(error: PriceError) -> Self {
@@ -111,30 +112,6 @@ impl From<Nothing> for Failure {
     }
 }
 
-impl From<NoGrid> for Failure {
-    fn from(error: NoGrid) -> Self {
-        Self::Usage(error.into())
-    }
-}
-
-impl From<FileError> for Failure {
-    fn from(error: FileError) -> Self {
-        Self::Usage(error.into())
-    }
-}
-
-impl From<DataError> for Failure {
-    fn from(error: DataError) -> Self {
-        Self::Usage(error.into())
-    }
-}
-
-impl From<CheckpointError> for Failure {
-    fn from(error: CheckpointError) -> Self {
-        Self::Usage(error.into())
-    }
-}
-
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         Self::Run(error.into())
@@ -143,7 +120,7 @@ impl From<EngineError> for Failure {
 
 impl From<measure::Refusal> for Failure {
     fn from(refusal: measure::Refusal) -> Self {
-        Self::usage(refusal.spelled(measuring_flag))
+        Self::usage(refusal.spelled(flags::of_measurement))
     }
 }
 
@@ -157,22 +134,11 @@ impl From<MeasureError> for Failure {
     }
 }
 
-/// How a part of what is measured is written on the command line.
-fn measuring_flag(setting: measure::Setting) -> String {
-    let flag = match setting {
-        measure::Setting::NcclTests => "from-nccl-tests".to_owned(),
-        measure::Setting::Osu => "from-osu".to_owned(),
-        measure::Setting::MeasuredStep => "from-step".to_owned(),
-        other => other.key().replace('_', "-"),
-    };
-    format!("--{flag}")
-}
-
 impl From<StudyError> for Failure {
     fn from(error: StudyError) -> Self {
         match (error.blame(), error) {
-            (_, StudyError::Refused(refusal)) => Self::usage(refusal.spelled(study_flag)),
-            (_, StudyError::NoFolder(refusal)) => Self::run(refusal.spelled(study_flag)),
+            (_, StudyError::Refused(refusal)) => Self::usage(refusal.spelled(flags::of_study)),
+            (_, StudyError::NoFolder(refusal)) => Self::run(refusal.spelled(flags::of_study)),
             (_, StudyError::Run(error)) => error.into(),
             (_, StudyError::Stopped { signal: Some(signal), when }) => {
                 let message = StudyError::Stopped { signal: Some(signal), when }.to_string();
@@ -184,19 +150,6 @@ impl From<StudyError> for Failure {
     }
 }
 
-/// How a choice of a study is written on the command line.
-fn study_flag(setting: study::Setting) -> String {
-    let flag = match setting {
-        study::Setting::Goldfish => "goldfish".to_owned(),
-        study::Setting::Data => "data".to_owned(),
-        study::Setting::Tokenizer => "tokenizer".to_owned(),
-        study::Setting::SeqLen => "seq-len".to_owned(),
-        study::Setting::GlobalBatch => "global-batch".to_owned(),
-        other => other.key().replace('_', "-"),
-    };
-    format!("--{flag}")
-}
-
 impl From<HuggingFaceError> for Failure {
     fn from(error: HuggingFaceError) -> Self {
         RunError::from(error).into()
@@ -205,7 +158,7 @@ impl From<HuggingFaceError> for Failure {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        Self::usage(refusal.spelled(flag))
+        Self::usage(refusal.spelled(flags::of_run))
     }
 }
 
@@ -228,43 +181,6 @@ impl From<ReportError> for Failure {
             error => Self::Usage(error.into()),
         }
     }
-}
-
-/// How a choice of a run is written on the command line.
-fn flag(setting: Setting) -> String {
-    let flag = match setting {
-        Setting::Out => "--out",
-        Setting::Resume => "--resume",
-        Setting::From => "--from",
-        Setting::Model => "--model and --set of the model",
-        Setting::Vocabulary => "--set vocab",
-        Setting::Cluster => "--cluster",
-        Setting::Dtype => "--dtype",
-        Setting::Steps => "--steps",
-        Setting::Seed => "--seed",
-        Setting::Data => "--data",
-        Setting::Tokenizer => "--tokenizer",
-        Setting::TextField => "--text-field",
-        Setting::Documents => "--documents",
-        Setting::HeldOutShare => "--validation",
-        Setting::HeldOutFiles => "--validation-data",
-        Setting::Goldfish => "--goldfish",
-        Setting::CheckpointEvery => "--checkpoint-every",
-        Setting::Keep => "--keep",
-        Setting::ValidateEvery => "--validate-every",
-        Setting::ValidationBatches => "--validation-batches",
-        Setting::LargestLoss => "--largest-loss",
-        Setting::LossScale => "--loss-scale",
-        Setting::Threads => "--threads",
-        Setting::Timeout => "--timeout",
-        Setting::Tuning => "--tune-matmul",
-        Setting::Log => "--log",
-        Setting::Trace => "--trace",
-        Setting::LearningRate => "--lr",
-        Setting::Optimizer(name) => return format!("--set {name}"),
-        Setting::Changes => "the command line",
-    };
-    flag.to_owned()
 }
 
 #[cfg(test)]

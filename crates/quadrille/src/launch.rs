@@ -6,12 +6,12 @@ use std::time::Duration;
 use clap::Parser;
 use indicatif::ProgressDrawTarget;
 use quadrille_comm::Launched;
-use quadrille_run::Processes;
+use quadrille_run::{LayoutDefaults, Processes};
 use quadrille_spec::{Choice, Cluster};
 
-use crate::arguments::{Arguments, Bench, Command, RunArguments};
+use crate::arguments::{Arguments, Command, RunArguments};
+use crate::bench::arguments::Bench;
 use crate::failure::Failure;
-use crate::settings::Defaults;
 use crate::validate::Validate;
 
 /// The processes of the job, as they were started.
@@ -95,7 +95,7 @@ impl Launch {
     ///
     /// # Errors
     /// Nodes that hold different numbers of ranks, or not consecutive ones: layouts cannot say that.
-    pub fn defaults(&self, usual: &Defaults) -> Result<Defaults, Failure> {
+    pub fn defaults(&self, usual: &LayoutDefaults) -> Result<LayoutDefaults, Failure> {
         let Some(world) = &self.world else { return Ok(*usual) };
         let nodes = world.nodes();
         let Some(per_node) = nodes.per_node() else {
@@ -105,7 +105,7 @@ impl Launch {
                  node; start them so, e.g. with mpirun --map-by ppr:N:node for N on each"
             )));
         };
-        Ok(Defaults { ranks: world.size(), per_node: Some(per_node), ..*usual })
+        Ok(LayoutDefaults { ranks: world.size(), per_node: Some(per_node), ..*usual })
     }
 
     /// By which algorithms collectives run, as flags and cluster say ([`Processes::collectives`]).

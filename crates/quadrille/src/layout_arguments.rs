@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
-use quadrille_run::LayoutSpec;
+use clap::{Arg, Args};
+use quadrille_run::{LayoutSpec, described};
 use quadrille_spec::{Field, LayoutFile};
 
-use crate::documents;
 use crate::failure::Failure;
 use crate::layout_flags::LayoutFlags;
 
@@ -43,15 +42,7 @@ impl LayoutArguments {
 
     /// Reads `--layout`; without it a file that says nothing.
     pub fn file(&self) -> Result<LayoutFile, Failure> {
-        let Some(path) = &self.layout else { return Ok(LayoutFile::default()) };
-        let name = path.display();
-        let text = documents::LAYOUT.text(path)?;
-        let file = LayoutFile::from_toml(&text).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-        file.request().map_err(|error| {
-            let line = unknown_choice(&text).map_or(String::new(), |number| format!(", line {number}"));
-            Failure::usage(format!("{name}{line}: {error}"))
-        })?;
-        Ok(file)
+        Ok(self.layout.as_deref().map_or(Ok(LayoutFile::default()), described::layout_file)?)
     }
 
     /// The flags of layouts that were typed, but for `--cluster`.
@@ -68,8 +59,7 @@ impl LayoutArguments {
     }
 }
 
-/// The number of the first line that names a choice which is not known.
-fn unknown_choice(text: &str) -> Option<usize> {
-    let known = |line: &str| LayoutFile::from_toml(line).map_or(Ok(()), |alone| alone.request().map(drop));
-    text.lines().position(|line| known(line).is_err()).map(|index| index + 1)
+/// The help of `--ranks` where one rank is usual.
+pub fn one_rank_help(argument: Arg) -> Arg {
+    argument.help("Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 1]")
 }

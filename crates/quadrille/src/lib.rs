@@ -51,9 +51,9 @@
 //!
 //! The crates below are here under their short names, for what these functions do not cover: [`spec`] (models, layouts,
 //! clusters), [`step`] (the step program), [`cost`] (prices and simulations), [`search`] (the planner), [`comm`] (ranks and
-//! collectives; ranks as processes by [`comm_mpi`]), [`engine`], [`run`], [`measure`] (calibration and benches), [`study`] (what
-//! models learn by heart), [`pages`] (what was found, as text, documents and pictures), [`proof`], [`checkpoint`],
-//! [`hugging_face`], [`data`].
+//! collectives; ranks as processes by [`comm_mpi`]), [`engine`], [`run`] (what decides a run; evaluations and generations of
+//! checkpoints), [`measure`] (calibration and benches), [`study`] (what models learn by heart), [`pages`] (what was found, as
+//! text, documents and pictures), [`proof`], [`checkpoint`], [`hugging_face`], [`data`].
 
 mod library;
 

@@ -18,6 +18,7 @@ mod explain;
 mod export;
 mod failure;
 mod files;
+mod flags;
 mod generate;
 mod launch;
 mod layout_arguments;

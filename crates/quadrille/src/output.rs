@@ -9,8 +9,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::plain;
 
-pub use quadrille_report::table;
-pub use quadrille_run::units::{bytes, decimal, shortest};
+pub use quadrille_run::units::bytes;
 
 /// Prints a JSON document to standard output.
 pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
@@ -49,11 +48,15 @@ pub fn write_file(flag: &str, path: &Path, content: &[u8]) -> Result<(), Failure
     quadrille_files::replace(path, content).map_err(|error| Failure::run(files::unwritable(flag, path, &error)))
 }
 
+/// Writes rows as comma-separated values to the file that a flag asks for, if it does.
+pub fn write_rows<R>(flag: &str, path: Option<&Path>, rows: impl FnOnce() -> R) -> Result<(), Failure>
+where
+    R: IntoIterator<Item = Vec<String>>,
+{
+    path.map_or(Ok(()), |path| write_file(flag, path, csv(rows())?.as_bytes()))
+}
+
 /// Rows of equal length as CSV, the header first.
 pub fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> Result<String, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::run(format!("cannot write the table: {error}"));
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    rows.into_iter().try_for_each(|row| writer.write_record(row)).map_err(|error| failed(&error))?;
-    let bytes = writer.into_inner().map_err(|error| failed(&error))?;
-    String::from_utf8(bytes).map_err(|error| failed(&error))
+    quadrille_report::csv(rows).map_err(|error| Failure::Run(error.into()))
 }

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use quadrille_checkpoint::{
-    Checkpoint, CheckpointError, EarlyBird, Folder, MaskOf, PrunedTensor, Pruning, Scope, Sparsity,
-};
+use quadrille_checkpoint::{Checkpoint, CheckpointError, EarlyBird, Folder, MaskOf, Pruning, Scope, Sparsity};
+use quadrille_report::checkpoint::{distances_text, pruned_table, settled_at};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::{print_json, print_text, table};
+use crate::output::{print_json, print_text};
 
 const EXAMPLES: &str = "Examples:
   quadrille prune --from runs/a --sparsity 0.9 --out pruned          the newest checkpoint of a run
@@ -104,27 +103,7 @@ fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) 
         Some(rewound) => format!(", with the weights of step {}", rewound.about().step),
     };
     let step = checkpoint.about().step;
-    print_text(&format!("{}\n{}: pruned by step {step}{weights}\n", kept(&pruned), path.display()))
-}
-
-/// How many of each tensor's elements are kept, and of all; those of several blocks are one row.
-fn kept(pruned: &[PrunedTensor]) -> String {
-    let mut rows: Vec<(String, u64, u64)> = Vec::new();
-    for PrunedTensor { tensor, elements, kept } in pruned {
-        let block = tensor.strip_prefix("block.").and_then(|rest| rest.split_once('.'));
-        let name = block.map_or(tensor.clone(), |(_, part)| format!("block.*.{part}"));
-        match rows.iter_mut().find(|row| row.0 == name) {
-            Some(row) => (row.1, row.2) = (row.1 + elements, row.2 + kept),
-            None => rows.push((name, *elements, *kept)),
-        }
-    }
-    let all = |part: fn(&PrunedTensor) -> u64| pruned.iter().map(part).sum();
-    rows.push(("all".to_owned(), all(|each| each.elements), all(|each| each.kept)));
-    let cells = rows.into_iter().map(|(name, elements, kept)| {
-        let part = 100.0 * kept as f64 / elements as f64;
-        vec![name, elements.to_string(), kept.to_string(), format!("{part:.1}%")]
-    });
-    table(&["tensor", "weights", "kept", ""], &cells.collect::<Vec<_>>())
+    print_text(&format!("{}\n{}: pruned by step {step}{weights}\n", pruned_table(&pruned), path.display()))
 }
 
 /// Distances of the masks of all checkpoints of a folder, and the first at which they have settled.
@@ -139,19 +118,8 @@ fn when(folder: &Path, pruning: Pruning, as_json: bool) -> Result<(), Failure> {
         let mask = MaskOf::read(&Checkpoint::open(&path)?, pruning).map_err(failed)?;
         steps.push(bird.see(step, mask));
     }
-    let settled = steps.iter().find(|found| found.settled).map(|found| found.step);
     if as_json {
-        return print_json(&json!({ "near": EarlyBird::NEAR, "steps": steps, "settled_at": settled }));
+        return print_json(&json!({ "near": EarlyBird::NEAR, "steps": steps, "settled_at": settled_at(&steps) }));
     }
-    let cells = steps.iter().map(|found| {
-        let distance = |at: usize| found.to_those_before.get(at).map_or(String::new(), |far| format!("{far:.4}"));
-        std::iter::once(found.step.to_string()).chain((0..EarlyBird::MASKS - 1).map(distance)).collect()
-    });
-    let cells: Vec<Vec<String>> = cells.collect();
-    let verdict = match settled {
-        Some(step) => format!("settled at step {step}: five masks in a row, every two within {}", EarlyBird::NEAR),
-        None => format!("not settled: no five masks in a row are, every two, within {}", EarlyBird::NEAR),
-    };
-    let header = ["step", "to the one before", "2 before", "3 before", "4 before"];
-    print_text(&format!("{}\n{verdict}\n", table(&header, &cells)))
+    print_text(&distances_text(&steps))
 }

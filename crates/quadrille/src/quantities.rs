@@ -1,61 +1,29 @@
-//! Numbers with units, and lists and ranges of them, as users write them.
+//! Quantities of flags, by whose names messages call them.
 
 use std::str::FromStr;
 
 use quadrille_plan::native::Reserve;
-use quadrille_spec::{Cluster, SpecError};
+use quadrille_spec::{Cluster, SpecError, quantities};
 
-/// Units of bytes, the longest names first.
-const UNITS: [(&str, f64); 7] = [
-    ("gib", 1_073_741_824.0),
-    ("mib", 1_048_576.0),
-    ("kib", 1024.0),
-    ("gb", 1e9),
-    ("mb", 1e6),
-    ("kb", 1e3),
-    ("b", 1.0),
-];
+use crate::flags::called;
 
-/// Bytes that `4GB` or `512 MiB` means; `None` without a number or a unit.
-pub fn with_unit(text: &str) -> Option<f64> {
-    let lower = text.to_lowercase();
-    let (digits, unit) = UNITS.iter().find_map(|(name, unit)| Some((lower.strip_suffix(name)?, *unit)))?;
-    Some(digits.trim().parse::<f64>().ok()? * unit)
-}
+const RESERVE: &str = "--memory-reserve";
 
-/// Reads `5%`, `4GB`, `512MiB`, or `0`: what of a device's memory `--memory-reserve` keeps free.
+/// What of a device's memory `--memory-reserve` keeps free.
 ///
 /// # Errors
-/// What is none of these.
+/// What is no [`Reserve`].
 pub fn reserve(text: &str) -> Result<Reserve, SpecError> {
-    let invalid = || {
-        let rule = "it is a part of a device's memory, or bytes";
-        SpecError::invalid("--memory-reserve", text, rule, "write e.g. 5%, 4GB or 512MiB")
-    };
-    if let Some(percent) = text.strip_suffix('%') {
-        let percent: f64 = percent.trim().parse().map_err(|_| invalid())?;
-        let is_part = (0.0..100.0).contains(&percent);
-        return if is_part { Ok(Reserve::Fraction(percent / 100.0)) } else { Err(invalid()) };
-    }
-    if text == "0" {
-        return Ok(Reserve::Bytes(0));
-    }
-    // A number without a unit may be meant as per cent.
-    let bytes = with_unit(text).ok_or_else(invalid)?;
-    if (0.0..1e18).contains(&bytes) { Ok(Reserve::Bytes(bytes as u64)) } else { Err(invalid()) }
+    text.parse().map_err(|error| called(RESERVE, error))
 }
 
-/// Refuses to keep free what a device does not have, by the flag's name.
+/// Refuses to keep free what a device does not have.
 ///
 /// # Errors
 /// All of its memory, or more.
 pub fn check_reserve(reserve: Reserve, cluster: &Cluster) -> Result<(), SpecError> {
-    match cluster.device_memory.map_or(Ok(0), |memory| reserve.of(memory)) {
-        Err(SpecError::Invalid { value, rule, remedy, .. }) => {
-            Err(SpecError::invalid("--memory-reserve", value, rule, remedy))
-        }
-        other => other.map(|_| ()),
-    }
+    let reserved = cluster.device_memory.map_or(Ok(0), |memory| reserve.of(memory));
+    reserved.map(drop).map_err(|error| called(RESERVE, error))
 }
 
 /// Numbers of devices, ascending; at least one.
@@ -73,105 +41,6 @@ impl FromStr for Counts {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        whole_numbers("numbers of devices", text).map(Self)
-    }
-}
-
-/// Most values that a list or a range may have.
-const MOST_VALUES: usize = 256;
-
-/// Reads `4,8,64`, `64..4096` (doubled from the first) or `1e12..8e12:5` (so many, with equal ratios); ascending.
-///
-/// # Errors
-/// What is no positive number, a range that does not ascend, more than 256 values.
-pub fn numbers(what: &'static str, text: &str) -> Result<Vec<f64>, SpecError> {
-    let syntax = |reason: &str| SpecError::Syntax { what, text: text.to_owned(), reason: reason.to_owned() };
-    let number = |part: &str| {
-        let value = part.trim().parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
-        value.ok_or_else(|| syntax("write positive numbers, e.g. 4,8,64 or 64..4096"))
-    };
-    let mut values = match text.split_once("..") {
-        None => text.split(',').map(number).collect::<Result<Vec<_>, _>>()?,
-        Some((first, rest)) => {
-            let (last, points) = rest.split_once(':').map_or((rest, None), |(last, points)| (last, Some(points)));
-            let (first, last) = (number(first)?, number(last)?);
-            if first > last {
-                return Err(syntax("a range ascends, e.g. 64..4096"));
-            }
-            match points {
-                None => std::iter::successors(Some(first), |value| Some(value * 2.0))
-                    .take_while(|value| *value <= last)
-                    .take(MOST_VALUES + 1)
-                    .collect(),
-                Some(points) => {
-                    let points = points.trim().parse().ok().filter(|points| (2..=MOST_VALUES).contains(points));
-                    let points = points.ok_or_else(|| syntax("a range has 2 to 256 points, e.g. 1e12..8e12:5"))?;
-                    let ratio = last / first;
-                    (0..points).map(|at| first * ratio.powf(at as f64 / (points - 1) as f64)).collect()
-                }
-            }
-        }
-    };
-    values.sort_by(f64::total_cmp);
-    values.dedup();
-    if values.len() > MOST_VALUES {
-        return Err(syntax("that are more than 256 values; use fewer, e.g. 1..1e6:20"));
-    }
-    Ok(values)
-}
-
-/// The same for whole numbers; those of a range with points are rounded.
-///
-/// # Errors
-/// As [`numbers`]; a number that is not whole, or above 2^24.
-pub fn whole_numbers(what: &'static str, text: &str) -> Result<Vec<usize>, SpecError> {
-    let rounded = text.contains(':');
-    let mut whole = Vec::new();
-    for value in numbers(what, text)? {
-        if !rounded && value.fract() != 0.0 || value > 16_777_216.0 {
-            let reason = "these are whole numbers of at most 2^24, e.g. 64..4096".to_owned();
-            return Err(SpecError::Syntax { what, text: text.to_owned(), reason });
-        }
-        whole.push(value.round() as usize);
-    }
-    whole.dedup();
-    Ok(whole)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reserves_are_parts_or_bytes() {
-        let cluster = Cluster { device_memory: Some(80_000_000_000), ..Cluster::preset("selene").unwrap() };
-        let of = |text: &str| {
-            let reserve = reserve(text)?;
-            check_reserve(reserve, &cluster)?;
-            reserve.of(80_000_000_000)
-        };
-        assert_eq!(of("5%"), Ok(4_000_000_000));
-        assert_eq!((of("4gb"), of("512MiB"), of("0")), (Ok(4_000_000_000), Ok(536_870_912), Ok(0)));
-        for wrong in ["", "five", "5", "100%", "-1%", "nan%", "4TB", "-4GB", "1e30GB"] {
-            let message = of(wrong).unwrap_err().to_string();
-            assert!(message.contains("--memory-reserve") && message.contains("512MiB"), "{message}");
-        }
-        let all = of("80GB").unwrap_err().to_string();
-        assert!(all.contains("--memory-reserve") && all.contains("a device has 80000000000 bytes"), "{all}");
-    }
-
-    #[test]
-    fn lists_and_ranges_are_read() {
-        assert_eq!(whole_numbers("devices", "8,4,64,8"), Ok(vec![4, 8, 64]));
-        assert_eq!(whole_numbers("devices", "64..600"), Ok(vec![64, 128, 256, 512]));
-        assert_eq!(whole_numbers("devices", "10..1000:3"), Ok(vec![10, 100, 1000]));
-        let rates = numbers("rates", "1e12..16e12:5").unwrap();
-        assert!(rates.len() == 5 && (rates[2] / 4e12 - 1.0).abs() < 1e-12, "{rates:?}");
-        for wrong in ["", "x", "0", "-4", "4..", "8..4", "1..2:1", "1..2:x", "1e-200..1", "1..1e9:400", "inf"] {
-            assert!(numbers("rates", wrong).is_err(), "{wrong}");
-        }
-        for wrong in ["1.5", "1e9", "0.5..4"] {
-            assert!(whole_numbers("devices", wrong).is_err(), "{wrong}");
-        }
+        quantities::whole_numbers("numbers of devices", text).map(Self)
     }
 }

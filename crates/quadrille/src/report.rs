@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quadrille_report::run::{Prediction, Run, page};
-use quadrille_run::FILES;
+use quadrille_run::{FILES, described};
 
 use crate::failure::Failure;
 use crate::layout_arguments::DEFAULT_CLUSTER;
 use crate::output::{print_text, write_file};
-use crate::{paths, plain, settings};
+use crate::{flags, paths, plain};
 
 /// Writes one page that shows a run: losses, gradient norms, learning rate, speed; what a step is spent on, what ranks send
 /// and hold, measured beside predicted; events and checkpoints. Any browser shows it, without a network. The run may still be
@@ -44,11 +44,11 @@ pub fn run(arguments: &ReportArguments) -> Result<(), Failure> {
     let read = of_run.iter().map(|path| ("the run's", path.as_path()));
     let read = read.chain(cluster.is_file().then_some(("--cluster", cluster)));
     paths::check(&[("--out", &path)], &read.collect::<Vec<_>>())?;
-    let cluster = settings::cluster(&arguments.cluster)?;
+    let cluster = described::cluster(&arguments.cluster)?;
     let run = Run::read(&arguments.run)?;
     let mut prediction = Prediction::of(&run, cluster);
     // The reason quotes files.
-    prediction.times = prediction.times.map_err(|reason| plain::message(&reason));
+    prediction.times = prediction.times.map_err(|reason| plain::message(&flags::spelled(&reason)));
     write_file("--out", &path, page(&run, &prediction).as_bytes())?;
     print_text(&format!("{}\n", path.display()))
 }

@@ -1,22 +1,39 @@
 //! `quadrille explain --timeline` and `--trace`: the step simulated on a machine.
 
-use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use clap::Args;
 use quadrille_cost::native::{Framework, NativeMachine, Problem};
-use quadrille_cost::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate, timeline};
+use quadrille_cost::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate};
 use quadrille_cost::trace::Trace;
 use quadrille_plan::local::machine::{LOCAL_GFLOPS, LOCAL_LATENCY_US, LOCAL_MEMORY_GB_S};
 use quadrille_run::{create_trace, write_trace};
 use quadrille_spec::Cluster;
 use quadrille_step::StepProgram;
-use serde_json::{Value, json};
 
-use crate::arguments::MachineArguments;
 use crate::failure::Failure;
-use crate::output::table;
 
-/// Columns of a timeline.
-const WIDTH: usize = 100;
+/// A machine to simulate the step on.
+#[derive(Debug, Args)]
+pub struct MachineArguments {
+    /// Simulate the step on devices of --cluster, priced as by --price with --framework quadrille: a line per stage, time from
+    /// left to right
+    #[arg(long)]
+    pub timeline: bool,
+    /// Simulate, and write what runs when to this file, in place of what it holds; chrome://tracing and Perfetto show it
+    #[arg(long, value_name = "FILE.json")]
+    pub trace: Option<PathBuf>,
+    /// Simulate on devices of one rate for all operations instead: GFLOP/s in products and attention, e.g.
+    /// --device-gflops 280e3 [default: 50 on local]
+    #[arg(long, value_name = "GFLOP/S")]
+    pub device_gflops: Option<f64>,
+    /// The same: GB/s of a device's memory, e.g. --memory-gb-s 1555 [default: 10 on local]
+    #[arg(long, value_name = "GB/S")]
+    pub memory_gb_s: Option<f64>,
+    /// The same: microseconds before an operation or a message begins, e.g. --latency-us 5 [default: 1]
+    #[arg(long, value_name = "US")]
+    pub latency_us: Option<f64>,
+}
 
 impl MachineArguments {
     /// Whether a simulation is asked for.
@@ -81,42 +98,4 @@ impl MachineArguments {
         }
         Ok(simulation)
     }
-}
-
-/// The timeline, and where the time of each stage goes.
-pub fn text(simulation: &Simulation) -> String {
-    let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
-    let rows = simulation.stages.iter().enumerate().map(|(stage, times)| {
-        // The sum of nothing would be -0.
-        let collectives = times.waiting_on_collectives_s.values().fold(0.0, |sum, seconds| sum + seconds);
-        let spent = [times.busy_s, collectives, times.waiting_on_stages_s, times.update_s];
-        std::iter::once(stage.to_string()).chain(spent.map(milliseconds)).collect()
-    });
-    let header = ["stage", "computes", "waits for collectives", "waits for stages", "of it the update"];
-    format!(
-        "\nsimulated step {}, bubble {:.1}% of all other time; drawn from the first stage's begin to the last's end\n{}\n{}",
-        milliseconds(simulation.step_seconds),
-        100.0 * simulation.bubble(),
-        timeline(simulation, WIDTH),
-        table(&header, &rows.collect::<Vec<_>>())
-    )
-}
-
-/// The same numbers as a document.
-pub fn document(simulation: &Simulation) -> Value {
-    let stages = simulation.stages.iter().map(|times| {
-        let collectives = times.waiting_on_collectives_s.iter().map(|(axes, seconds)| (axes.key(), *seconds));
-        json!({
-            "busy_s": times.busy_s,
-            "waiting_on_collectives_s": collectives.collect::<BTreeMap<_, _>>(),
-            "waiting_on_stages_s": times.waiting_on_stages_s,
-            "update_s": times.update_s,
-        })
-    });
-    json!({
-        "step_s": simulation.step_seconds,
-        "bubble": simulation.bubble(),
-        "stages": stages.collect::<Vec<_>>(),
-        "timeline": timeline(simulation, WIDTH).lines().collect::<Vec<_>>(),
-    })
 }

@@ -1,38 +1,62 @@
 //! `quadrille verify`: layouts against the serial model.
 
+use clap::{Arg, Args};
 use indicatif::ProgressBar;
 use quadrille_engine::EngineError;
 use quadrille_plan::{Grids, Skipped};
-use quadrille_run::{layout_json, resources};
-use quadrille_spec::{ElementType, Layout, Model};
+use quadrille_report::verification::{VerificationReport, Verified};
+use quadrille_run::{LayoutDefaults, described, resources};
+use quadrille_spec::{Axis, ElementType, Layout, Model};
 use quadrille_step::StepProgram;
-use quadrille_verify::{Reference, VerifyOptions, VerifyReport, take_part_on_cpu, verify_on_cpu};
-use serde::Serialize;
-use serde_json::Value;
+use quadrille_verify::{Reference, VerifyOptions, take_part_on_cpu, verify_on_cpu};
 
-use crate::arguments::VerifyArguments;
+use crate::arguments::{ModelArguments, RunArguments};
 use crate::failure::Failure;
+use crate::flags;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, table};
+use crate::layout_arguments::LayoutArguments;
+use crate::output::{print_json, print_text};
 use crate::settings;
-use crate::settings::Defaults;
 
-const DEFAULTS: Defaults = Defaults { dtype: ElementType::F64, ..Defaults::USUAL };
+const LIMITS: &str = "Both sides take the model's description, the samples and the words of the random generator from \
+the same place: what is wrong there is wrong on both sides. ARCHITECTURE.md says which tests guard it.";
 
-#[derive(Serialize)]
-struct Document {
-    grids: Vec<Verified>,
-    /// Grids that the model or the batch does not allow.
-    skipped: Vec<Skipped>,
+#[derive(Debug, Args)]
+#[command(mut_arg("model", model_help), mut_arg("lr", rate_help), after_help = LIMITS)]
+pub struct VerifyArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// Every grid of --ranks ranks over x, y, z and data
+    #[arg(long)]
+    pub all_grids: bool,
+    /// With --all-grids: every grid over these axes, e.g. --axes x,context,pipe [default: x,y,z,data]
+    #[arg(long, value_name = "AXES", value_delimiter = ',', requires = "all_grids")]
+    pub axes: Option<Vec<Axis>>,
+    /// Optimizer steps to compare: four have the warm-up, the peak, the decay and the end of the learning rate
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub steps: u64,
+    /// f64 to 1e-11; f32 to 5e-5, where weights are held to 1e-6 against an update by the layout's own gradients; bf16 and
+    /// f16, where gradients are held to what rounding does in small models: f64 proves that no sum is missing [default: f64]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub run: RunArguments,
 }
 
-/// A layout with how far it is from the serial model.
-#[derive(Serialize)]
-struct Verified {
-    layout: Value,
-    #[serde(flatten)]
-    report: VerifyReport,
+fn model_help(argument: Arg) -> Arg {
+    argument.help("A preset's name or a TOML file [default: gpt-tiny]")
 }
+
+fn rate_help(argument: Arg) -> Arg {
+    argument.help("Peak learning rate [default: 1e-3]")
+}
+
+const DEFAULTS: LayoutDefaults = LayoutDefaults { dtype: ElementType::F64, ..LayoutDefaults::USUAL };
 
 /// Verifies every layout that was asked for.
 pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> {
@@ -41,7 +65,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     let hyper = settings::hyper(settings.optimizer, &arguments.run, arguments.steps)?;
     let defaults = launch.defaults(&DEFAULTS)?;
     let (layouts, skipped) = layouts(arguments, model, &defaults)?;
-    let cluster = settings::cluster(arguments.layout.cluster())?;
+    let cluster = described::cluster(arguments.layout.cluster())?;
     let options = |ranks: usize| -> Result<VerifyOptions, Failure> {
         Ok(VerifyOptions {
             steps: arguments.steps,
@@ -53,7 +77,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
             world: launch.world.clone(),
         })
     };
-    let mut grids = Vec::new();
+    let mut verified = Vec::new();
     let mut reference = None;
     let bar = ProgressBar::with_draw_target(Some(layouts.len() as u64), launch.progress());
     for layout in layouts {
@@ -61,7 +85,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         let (program, options) = (StepProgram::new(model, &layout)?, options(layout.grid.ranks())?);
         launch.check_ranks(layout.grid.ranks())?;
         let forward = resources::beside_training(&program)?;
-        let beside = reference_bytes(model, arguments.steps).saturating_add(forward);
+        let beside = Reference::bytes(model, arguments.steps).saturating_add(forward);
         resources::check(&program, options.threads, launch, beside)?;
         // The serial model of the layout before took the first process its time.
         launch.meet()?;
@@ -72,35 +96,31 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         }
         let reference = reference.get_or_insert_with(|| Reference::new(&program, &options));
         let report = verify_on_cpu(&program, &options, reference);
-        grids.push(Verified { layout: layout_json(&layout), report: report.map_err(failed)? });
+        verified.push(Verified { report: report.map_err(failed)?, layout });
         bar.inc(1);
     }
     bar.finish_and_clear();
     if !launch.is_first() {
         return Ok(());
     }
-    let failed = grids.iter().filter(|verified| !verified.report.ok).count();
-    let total = grids.len();
+    let report = VerificationReport { verified: &verified, skipped: &skipped };
     if arguments.json {
-        print_json(&Document { grids, skipped })?;
+        print_json(&report.document())?;
     } else {
-        print_text(&text(&grids, &skipped))?;
+        print_text(&report.text())?;
     }
-    match failed {
-        0 => Ok(()),
-        _ => Err(Failure::run(format!("{failed} of {total} layouts differ from the serial model or their prediction"))),
+    match (report.failed(), verified.len()) {
+        (0, _) => Ok(()),
+        (failed, total) => {
+            Err(Failure::run(format!("{failed} of {total} layouts differ from the serial model or their prediction")))
+        }
     }
-}
-
-/// At least what the serial model holds in f64: initial weights, two moments, and per step weights and gradients.
-fn reference_bytes(model: &Model, steps: u64) -> u64 {
-    8 * model.parameters().saturating_mul(3 + 2 * steps)
 }
 
 fn layouts(
     arguments: &VerifyArguments,
     model: &Model,
-    defaults: &Defaults,
+    defaults: &LayoutDefaults,
 ) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
     if !arguments.all_grids {
         let layout = settings::layout(&arguments.layout, model, arguments.dtype, defaults)?;
@@ -111,33 +131,5 @@ fn layouts(
     }
     let request = settings::typed(&arguments.layout, arguments.dtype, defaults)?.request;
     let Grids { legal, skipped } = Grids::all(model, &request, arguments.axes.as_deref())?;
-    Ok((legal, skipped))
-}
-
-fn text(grids: &[Verified], skipped: &[Skipped]) -> String {
-    let header = ["grid", "activations", "loss", "gradients", "norm", "weights", "evaluation", "ledger", "result"];
-    let rows: Vec<Vec<String>> = grids
-        .iter()
-        .map(|Verified { report, .. }| {
-            let VerifyReport { loss_diff, grad_diff, norm_diff, weight_diff, evaluation_diff, .. } = *report;
-            let differences = [loss_diff, grad_diff, norm_diff, weight_diff, evaluation_diff];
-            let ledger = if report.ledger_equal { "equal" } else { "UNEQUAL" };
-            let result = if report.ok { "ok" } else { "DIFFERS" };
-            [report.grid.clone(), report.activations.clone()]
-                .into_iter()
-                .chain(differences.map(|difference| format!("{difference:.1e}")))
-                .chain([ledger, result].map(str::to_owned))
-                .collect()
-        })
-        .collect();
-    let mut text = table(&header, &rows);
-    for Verified { report, .. } in grids {
-        for failure in &report.failures {
-            text += &format!("{}: {failure}\n", report.grid);
-        }
-    }
-    for Skipped { grid, reason } in skipped {
-        text += &format!("skipped {grid}: {reason}\n");
-    }
-    text
+    Ok((legal, flags::spelled_reasons(skipped)))
 }

@@ -1,18 +1,17 @@
 //! What `eval` and `generate` share: the checkpoint, the ranks that read it, and how they run.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use quadrille_checkpoint::Checkpoint;
-use quadrille_engine::{ForwardOptions, Weights};
-use quadrille_spec::{Collectives, ElementType, Layout, Model, RealType};
+use quadrille_engine::ForwardOptions;
+use quadrille_run::{Forward, LayoutDefaults};
+use quadrille_spec::{Collectives, ElementType};
 
-use crate::arguments::RunArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
-use crate::settings::{self, Defaults};
+use crate::settings;
 
 /// A checkpoint and the ranks that hold it.
 #[derive(Debug, Args)]
@@ -44,51 +43,25 @@ pub struct RankArguments {
     pub collectives: Collectives,
 }
 
-/// Weights, and the layout and options of the ranks that hold them.
-pub struct Opened {
-    /// What is read.
-    pub checkpoint: Arc<Checkpoint>,
-    /// A layout of the model; one rank unless flags say otherwise.
-    pub layout: Layout,
-    /// How ranks run.
-    pub options: ForwardOptions,
-}
-
-impl Opened {
-    /// Opens the checkpoint and holds the flags against its model.
-    ///
-    /// # Errors
-    /// A path without a checkpoint, a damaged one, a layout that the model does not allow.
-    pub fn new(arguments: &WeightsArguments, launch: &Launch) -> Result<Self, Failure> {
-        let checkpoint = Checkpoint::find(&arguments.from).map_err(|error| Failure::Usage(error.into()))?;
-        let about = checkpoint.about();
-        let defaults =
-            launch.defaults(&Defaults { ranks: 1, dtype: about.dtype.into(), per_node: None, batch: None })?;
-        let mut typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
-        typed.request.seq_len = typed.request.seq_len.or(Some(about.layout.seq_len));
-        let layout = settings::resolve(&typed, &about.model)?;
-        launch.check_ranks(layout.grid.ranks())?;
-        let RankArguments { threads, timeout, collectives } = arguments.run;
-        let run =
-            RunArguments { seed: None, lr: None, threads, timeout: Some(timeout), collectives: Some(collectives) };
-        let options = ForwardOptions {
-            threads: settings::threads(&run, launch, layout.grid.ranks())?,
-            timeout: settings::timeout(&run)?,
-            collectives: launch.collectives(&run, &typed.cluster),
-            world: launch.world.clone(),
-        };
-        let rounds = about.dtype == RealType::F64 && layout.dtype.real() == RealType::F32;
-        let checkpoint = Arc::new(if rounds { checkpoint.rounding() } else { checkpoint });
-        Ok(Self { checkpoint, layout, options })
-    }
-
-    /// The model of the checkpoint.
-    pub fn model(&self) -> &Model {
-        &self.checkpoint.about().model
-    }
-
-    /// Where ranks take their weights from.
-    pub fn weights(&self) -> Weights {
-        Weights::Checkpoint(Arc::clone(&self.checkpoint))
-    }
+/// Opens the checkpoint and holds the flags against its model; one rank unless they say otherwise.
+///
+/// # Errors
+/// A path without a checkpoint, a damaged one, a layout that the model does not allow.
+pub fn forward(arguments: &WeightsArguments, launch: &Launch) -> Result<Forward, Failure> {
+    let checkpoint = Checkpoint::find(&arguments.from).map_err(|error| Failure::Usage(error.into()))?;
+    let about = checkpoint.about();
+    let defaults =
+        launch.defaults(&LayoutDefaults { ranks: 1, dtype: about.dtype.into(), per_node: None, batch: None })?;
+    let mut typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
+    typed.request.seq_len = typed.request.seq_len.or(Some(about.layout.seq_len));
+    let layout = typed.resolve(&about.model)?;
+    launch.check_ranks(layout.grid.ranks())?;
+    let RankArguments { threads, timeout, collectives } = arguments.run;
+    let options = ForwardOptions {
+        threads: launch.threads(threads, layout.grid.ranks())?,
+        timeout: quadrille_run::timeout(timeout)?,
+        collectives: launch.processes().collectives(collectives, &typed.cluster.tiers),
+        world: launch.world.clone(),
+    };
+    Ok(Forward::new(checkpoint, layout, options))
 }

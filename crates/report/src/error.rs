@@ -40,6 +40,9 @@ pub enum ReportError {
         /// What the system says.
         error: io::Error,
     },
+    /// Rows that make no table.
+    #[error("cannot write the table: {0}")]
+    Table(String),
 }
 
 impl From<SpecError> for ReportError {

@@ -1,13 +1,17 @@
 //! What was found, as text: tables for people, documents with the names that `--json` has, rows of comma-separated values,
 //! pages and pictures.
 //!
-//! - [`plan`](mod@plan): searches; [`papers`]: those of the published planners; [`recomputation`].
-//! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`] and [`collectives`]: measurements.
+//! - [`explained`]: what a layout does, of which [`ledger`] and [`simulation`] tell parts; [`recomputation`].
+//! - [`plan`](mod@plan): searches; [`papers`]: those of the published planners, and printed figures beside ours.
+//! - [`published`] and [`local`]: predicted beside measured steps; [`calibration`], [`import`], [`collectives`] and
+//!   [`bench`](mod@bench): measurements.
+//! - [`verification`]: layouts held against the serial model; [`evaluation`] and [`generation`]: what a checkpoint's model says.
+//! - [`mod@checkpoint`] and [`contents`]: what checkpoints and files of tokens hold; [`conversion`]s of both.
 //! - [`run`]: a page of a run's folder; [`sweep`]: pictures of the best layouts by one or two numbers; [`shares`]: bars of shares.
 //!
 //! Pictures are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in words,
-//! [`candidate`] those that a search has found, [`table`](fn@table) sets what was found in columns. Nothing here prints or writes
-//! a file.
+//! [`candidate`] those that a search has found, [`table`](fn@table) sets what was found in columns, [`csv`](fn@csv) for other
+//! programs. Nothing here prints or writes a file.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -31,11 +35,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod bench;
 pub mod calibration;
 pub mod candidate;
+pub mod checkpoint;
 pub mod collectives;
+pub mod contents;
+pub mod conversion;
+mod csv;
 pub mod drawing;
 mod error;
+pub mod evaluation;
+pub mod explained;
+pub mod generation;
+pub mod import;
+pub mod ledger;
 pub mod local;
 pub mod papers;
 pub mod plan;
@@ -43,9 +57,12 @@ pub mod published;
 pub mod recomputation;
 pub mod run;
 pub mod shares;
+pub mod simulation;
 pub mod summary;
 pub mod sweep;
 mod table;
+pub mod verification;
 
+pub use csv::csv;
 pub use error::ReportError;
 pub use table::table;

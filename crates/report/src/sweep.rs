@@ -1,12 +1,15 @@
-//! Pictures of a sweep: the parts of a step as stacked bars where one number varies, lines where two do.
+//! A sweep as rows, and pictures of it: the parts of a step as stacked bars where one number varies, lines where two do.
 
 use quadrille_cost::native::Price;
-use quadrille_plan::native::Ranked;
 use quadrille_plan::native::explain::Part;
+use quadrille_plan::native::sweep::{Point, Sweep, Variable};
+use quadrille_plan::native::{Question, Ranked};
 use quadrille_run::units::seconds;
+use quadrille_spec::SpecError;
 
 use crate::candidate::{share, sizes};
 use crate::drawing::{self, Anchor, Drawing};
+use crate::plan::columns;
 
 const HEIGHT: f64 = 420.0;
 /// Between the first and the last value of lines.
@@ -22,44 +25,23 @@ const COLOURS: [&str; 12] = [
     "#27ae60", "#5d6d7e",
 ];
 
-/// The best layouts by one number or two.
-pub struct Sweep {
+/// Pictures and rows of a sweep.
+pub struct SweepReport<'a> {
+    sweep: &'a Sweep,
     /// What is swept: a model on a cluster.
-    pub name: String,
-    /// The only number that varies, or the first of two.
-    pub first: Variable,
-    /// The second number, if two vary.
-    pub second: Option<Variable>,
-    /// Tokens of a whole training, if they are known.
-    pub tokens: Option<f64>,
-    /// A point for every value of the first number, or for every pair of values, of which those of the second vary fastest.
-    pub points: Vec<Point>,
+    name: String,
 }
 
-/// A number that varies.
-pub struct Variable {
-    /// As users write it.
-    pub name: String,
-    /// Its values, ascending.
-    pub values: Vec<f64>,
-    /// Whether it is the number of devices.
-    pub is_devices: bool,
-}
+impl<'a> SweepReport<'a> {
+    /// Of what was found.
+    pub fn new(sweep: &'a Sweep) -> Self {
+        let Question { model, cluster, .. } = &sweep.question;
+        Self { sweep, name: format!("{} on {}", model.name, cluster.name) }
+    }
 
-/// What was found for a value of each number.
-pub struct Point {
-    /// Of the first number, and of the second; without a second one it does not count.
-    pub values: [f64; 2],
-    /// Tokens of a step.
-    pub step_tokens: usize,
-    /// The best layout; `None` where none fits.
-    pub best: Option<Ranked>,
-}
-
-impl Sweep {
     /// The picture as SVG.
     pub fn plot(&self) -> String {
-        match &self.second {
+        match &self.sweep.second {
             None => self.bars(),
             Some(second) => self.lines(second),
         }
@@ -70,16 +52,49 @@ impl Sweep {
         drawing::page(&self.name, &self.plot(), table)
     }
 
+    /// For comma-separated values: a header and a row for every point, with the numbers that vary, the fields of a plan, and
+    /// why there is none.
+    ///
+    /// # Errors
+    /// None for what a sweep has found.
+    pub fn rows(&self) -> Result<Vec<Vec<String>>, SpecError> {
+        let sweep = self.sweep;
+        let columns = |point: &Point| match &point.best {
+            Ok(best) => columns(&point.question, &point.question.setting()?, best),
+            Err(_) => Ok(Vec::new()),
+        };
+        let priced = sweep.points.iter().map(columns).collect::<Result<Vec<_>, SpecError>>()?;
+        // Layouts with SUMMA have a field more.
+        let mut names: Vec<String> = Vec::new();
+        for (name, _) in priced.iter().flatten() {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        let variables = sweep.variables().map(|variable| format!("vary_{variable}"));
+        let header =
+            variables.chain(names.iter().cloned()).chain(["stopped".to_owned(), "reason".to_owned()]).collect();
+        let row = |(point, columns): (&Point, &Vec<(String, String)>)| {
+            let cell = |name: &String| {
+                columns.iter().find(|(known, _)| known == name).map_or_else(String::new, |(_, value)| value.clone())
+            };
+            let values = point.values.iter().take(sweep.variables().count()).map(ToString::to_string);
+            let reason = point.best.as_ref().err().map_or_else(String::new, ToString::to_string);
+            values.chain(names.iter().map(cell)).chain([point.stopped.to_string(), reason]).collect()
+        };
+        Ok(std::iter::once(header).chain(sweep.points.iter().zip(&priced).map(row)).collect())
+    }
+
     fn title(&self) -> String {
-        let second = self.second.as_ref().map_or(String::new(), |second| format!(" and {}", second.name));
-        format!("{}, best layouts by {}{second}", self.name, self.first.name)
+        let second = self.sweep.second.as_ref().map_or(String::new(), |second| format!(" and {second}"));
+        format!("{}, best layouts by {}{second}", self.name, self.sweep.first)
     }
 
     /// A bar for every value: the share of each part of the best layout's step, and above it the step's time.
     fn bars(&self) -> String {
         let [left, top, right, bottom] = MARGINS;
-        let step = (900.0 / self.points.len() as f64).clamp(24.0, 110.0);
-        let width = left + right + step * self.points.len() as f64;
+        let step = (900.0 / self.sweep.points.len() as f64).clamp(24.0, 110.0);
+        let width = left + right + step * self.sweep.points.len() as f64;
         let height = HEIGHT - top - bottom;
         let mut drawing = Drawing::new(width, HEIGHT);
         drawing.text(left, 20.0, Anchor::Start, 15.0, &self.title());
@@ -88,26 +103,26 @@ impl Sweep {
             drawing.text(left - 8.0, y + 4.0, Anchor::End, FONT, &format!("{percent}%"));
             drawing.line(&level(left, width - right, y), "#dddddd", 1.0);
         }
-        for (index, point) in self.points.iter().enumerate() {
+        for (index, point) in self.sweep.points.iter().enumerate() {
             let (x, bar) = (left + step * (index as f64 + 0.15), 0.7 * step);
             let middle = x + bar / 2.0;
             drawing.text(middle, FLOOR + 18.0, Anchor::Middle, FONT, &short(point.values[0]));
             match &point.best {
-                None => drawing.text(middle, FLOOR - 6.0, Anchor::Middle, FONT, "none"),
-                Some(best) => {
+                Err(_) => drawing.text(middle, FLOOR - 6.0, Anchor::Middle, FONT, "none"),
+                Ok(best) => {
                     drawing.text(middle, top - 6.0, Anchor::Middle, FONT, &seconds(best.price.seconds));
                     stack(&mut drawing, best, [x, bar, height]);
                 }
             }
         }
-        let below = format!("{}; above the bars the time of a step", self.first.name);
+        let below = format!("{}; above the bars the time of a step", self.sweep.first);
         drawing.text(left, FLOOR + 42.0, Anchor::Start, FONT, &below);
         self.legend_of_parts(&mut drawing, width - right + 16.0, top);
         drawing.finish()
     }
 
     fn legend_of_parts(&self, drawing: &mut Drawing, x: f64, top: f64) {
-        let priced = || self.points.iter().filter_map(|point| point.best.as_ref());
+        let priced = || self.sweep.points.iter().filter_map(|point| point.best.as_ref().ok());
         let present = |part: &Part| priced().any(|ranked| part.of(&ranked.price.parts) > 0.0);
         let shown = Part::ALL.iter().zip(COLOURS).filter(|(part, _)| present(part));
         drawing.legend(x, top, FONT, shown.map(|(part, colour)| (colour, part.name())));
@@ -118,17 +133,19 @@ impl Sweep {
     fn lines(&self, second: &Variable) -> String {
         let [left, top, right, _] = MARGINS;
         let width = left + ACROSS + right;
-        let along_first = second.is_devices && !self.first.is_devices;
-        let (across, along) = if along_first { (second, &self.first) } else { (&self.first, second) };
+        let first = &self.sweep.first;
+        let along_first = second.is_devices() && !first.is_devices();
+        let (across, along) = if along_first { (second, first) } else { (first, second) };
         let places = if along_first { [1, 0] } else { [0, 1] };
         let mut drawing = Drawing::new(width, HEIGHT);
         drawing.text(left, 20.0, Anchor::Start, 15.0, &self.title());
-        let unit = if self.tokens.is_some() { "days of training" } else { "seconds of a step" };
-        drawing.text(left, 38.0, Anchor::Start, FONT, &format!("{unit} over {}", across.name));
-        let heights = || self.points.iter().filter_map(|point| Some(self.height(point, &point.best.as_ref()?.price)));
-        let x_axis = Scale::of(across.values.iter().copied());
+        let unit = if self.sweep.question.tokens.is_some() { "days of training" } else { "seconds of a step" };
+        drawing.text(left, 38.0, Anchor::Start, FONT, &format!("{unit} over {across}"));
+        let heights =
+            || self.sweep.points.iter().filter_map(|point| Some(self.height(point, &point.best.as_ref().ok()?.price)));
+        let x_axis = Scale::of(across.values().iter().copied());
         let x_of = |value: f64| left + ACROSS * x_axis.along(value);
-        for value in &across.values {
+        for value in across.values() {
             drawing.text(x_of(*value), FLOOR + 18.0, Anchor::Middle, FONT, &short(*value));
         }
         if heights().next().is_none() {
@@ -141,17 +158,17 @@ impl Sweep {
             drawing.text(left - 8.0, y_of(value) + 4.0, Anchor::End, FONT, &significant(value));
             drawing.line(&level(left, width - right, y_of(value)), "#dddddd", 1.0);
         }
-        for (index, value) in along.values.iter().enumerate() {
+        for (index, value) in along.values().iter().enumerate() {
             let colour = COLOURS[(index * 3) % COLOURS.len()];
             let shown = |point: &Point| {
-                let best = point.best.as_ref()?;
+                let best = point.best.as_ref().ok()?;
                 let height = self.height(point, &best.price);
                 let title = format!("{}: {}", significant(height), sizes(best.candidate.sizes));
                 Some((x_of(point.values[places[0]]), y_of(height), title))
             };
-            let points = self.points.iter().filter(|point| point.values[places[1]] == *value);
+            let points = self.sweep.points.iter().filter(|point| point.values[places[1]] == *value);
             drawing.line(&points.filter_map(shown).collect::<Vec<_>>(), colour, 2.0);
-            let name = format!("{} {}", along.name, short(*value));
+            let name = format!("{along} {}", short(*value));
             drawing.legend(width - right + 16.0, top + 20.0 * index as f64, FONT, [(colour, name.as_str())]);
         }
         drawing.finish()
@@ -159,7 +176,9 @@ impl Sweep {
 
     /// What lines show of a point.
     fn height(&self, point: &Point, price: &Price) -> f64 {
-        self.tokens.map_or(price.seconds, |tokens| tokens / point.step_tokens as f64 * price.seconds / 86_400.0)
+        let step_tokens = (point.question.global_batch * point.question.seq_len) as f64;
+        let days = |tokens: f64| tokens / step_tokens * price.seconds / 86_400.0;
+        self.sweep.question.tokens.map_or(price.seconds, days)
     }
 }
 
@@ -229,66 +248,66 @@ fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use quadrille_cost::native::Framework;
-    use quadrille_plan::native::{Search, Setting, Space};
+    use quadrille_plan::native::{Nothing, Reserve, Space};
     use quadrille_spec::{Cluster, Model};
 
     use super::*;
 
-    fn best(devices: usize) -> Ranked {
-        let (model, cluster) = (Model::preset("gpt2-124m").unwrap(), Cluster::preset("selene").unwrap());
-        let (global_batch, seq_len) = (16, model.seq_len);
-        let framework = Framework::MEGATRON;
-        let setting = Setting {
-            model: &model,
-            cluster: &cluster,
-            framework,
-            global_batch,
-            seq_len,
+    fn sweep(first: &str, second: Option<&str>) -> Sweep {
+        let model = Model { name: "a model".to_owned(), ..Model::preset("gpt2-124m").unwrap() };
+        let question = Question {
+            cluster: Cluster::preset("selene").unwrap(),
+            framework: Framework::MEGATRON,
+            devices: 4,
+            global_batch: 16,
+            seq_len: model.seq_len,
+            model,
+            space: Space::default(),
             per_node: None,
-            capacity: None,
+            reserve: Reserve::USUAL,
+            tokens: None,
+            price_per_hour: None,
+            time_limit: None,
         };
-        let space = Space::default();
-        let search = Search::new(setting, devices, space, 1);
-        search.run(&|| false).unwrap().ranked[0]
+        Sweep::new(question, first.parse().unwrap(), second.map(|second| second.parse().unwrap())).unwrap()
     }
 
-    fn variable(name: &str, values: &[f64]) -> Variable {
-        Variable { name: name.to_owned(), values: values.to_vec(), is_devices: name == "gpus" }
-    }
-
-    fn point(values: [f64; 2], best: Option<Ranked>) -> Point {
-        Point { values, step_tokens: 1 << 14, best }
-    }
-
-    fn sweep(first: Variable, second: Option<Variable>, points: Vec<Point>) -> Sweep {
-        Sweep { name: "a model".to_owned(), first, second, tokens: None, points }
-    }
+    const NOTHING: Nothing = Nothing::Stopped { devices: 4 };
 
     #[test]
     fn bars_are_as_high_as_all_parts_together() {
-        let points = vec![point([2.0, 0.0], Some(best(2))), point([4.0, 0.0], None)];
-        let sweep = sweep(variable("gpus", &[2.0, 4.0]), None, points);
-        let svg = sweep.plot();
-        assert!(svg.contains("a model, best layouts by gpus<") && svg.contains(">none<"), "{svg}");
+        let mut sweep = sweep("gpus=2,4", None);
+        sweep.points[1].best = Err(NOTHING);
+        let report = SweepReport::new(&sweep);
+        let svg = report.plot();
+        assert!(svg.contains("a model on selene, best layouts by gpus<") && svg.contains(">none<"), "{svg}");
         let heights = svg.split("<rect ").filter(|rectangle| rectangle.contains("<title>"));
         let heights = heights.map(|rectangle| rectangle.split("height=\"").nth(1).unwrap().split('"').next().unwrap());
         let sum: f64 = heights.map(|height| height.parse::<f64>().unwrap()).sum();
         assert!((sum - 300.0).abs() < 1.0, "{sum}");
-        assert!(sweep.page(&[vec!["gpus".to_owned()]]).contains("<th>gpus</th>"));
+        assert!(report.page(&[vec!["gpus".to_owned()]]).contains("<th>gpus</th>"));
+    }
+
+    #[test]
+    fn rows_have_the_plan_or_why_there_is_none() {
+        let mut sweep = sweep("gpus=2,4", None);
+        sweep.points[1].best = Err(NOTHING);
+        let rows = SweepReport::new(&sweep).rows().unwrap();
+        assert_eq!((rows.len(), rows[0][0].as_str(), rows[1][0].as_str()), (3, "vary_gpus", "2"));
+        let last = |row: usize| rows[row].last().unwrap().as_str();
+        assert_eq!((last(0), last(1), last(2)), ("reason", "", NOTHING.to_string().as_str()));
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()));
     }
 
     #[test]
     fn lines_go_over_devices_whichever_number_they_are() {
-        let (two, four) = (best(2), best(4));
-        let points = [[4.0, 2.0], [4.0, 4.0], [8.0, 2.0], [8.0, 4.0]];
-        let points = points.map(|values| point(values, Some(if values[1] == 2.0 { two } else { four })));
-        let mut sweep = sweep(variable("nvs", &[4.0, 8.0]), Some(variable("gpus", &[2.0, 4.0])), points.into());
-        let svg = sweep.plot();
+        let mut sweep = sweep("nvs=4,8", Some("gpus=2,4"));
+        let svg = SweepReport::new(&sweep).plot();
         assert!(svg.contains("best layouts by nvs and gpus") && svg.contains("seconds of a step over gpus"), "{svg}");
         assert_eq!((svg.matches("<circle").count(), svg.contains(">nvs 8<")), (4, true), "{svg}");
-        sweep.tokens = Some(1e9);
-        assert!(sweep.plot().contains("days of training over gpus"));
-        sweep.points.iter_mut().for_each(|point| point.best = None);
-        assert!(sweep.plot().contains("no layout fits anywhere"));
+        sweep.question.tokens = Some(1e9);
+        assert!(SweepReport::new(&sweep).plot().contains("days of training over gpus"));
+        sweep.points.iter_mut().for_each(|point| point.best = Err(NOTHING));
+        assert!(SweepReport::new(&sweep).plot().contains("no layout fits anywhere"));
     }
 }

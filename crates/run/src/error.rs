@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::CheckpointError;
+use quadrille_cost::native::PriceError;
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_files::{FileError, reason};
@@ -24,6 +25,19 @@ pub enum RunError {
     /// A model or layout that breaks a rule.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// A file that describes what breaks a rule.
+    #[error("{}{}: {error}", path.display(), line.map_or(String::new(), |line| format!(", line {line}")))]
+    Description {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, if it is one line's fault; from 1.
+        line: Option<usize>,
+        /// What is wrong.
+        error: SpecError,
+    },
+    /// A grid that is to be chosen by prices, and has none.
+    #[error(transparent)]
+    Price(#[from] PriceError),
     /// A layout of which no program can be made.
     #[error(transparent)]
     Step(#[from] StepError),
@@ -42,6 +56,9 @@ pub enum RunError {
     /// The ranks' work.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// What no generation can be made of: prompts, options, a model or a layout.
+    #[error(transparent)]
+    Ungenerated(EngineError),
     /// A file of the run that cannot be written.
     #[error("cannot write {what}{}: {}", path.display(), reason(error))]
     Unwritten {
@@ -75,12 +92,20 @@ impl RunError {
     /// What is at fault.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Refused(_) | Self::Spec(_) | Self::Step(_) | Self::File(_) | Self::Data(_) => Blame::Input,
+            Self::Refused(_)
+            | Self::Spec(_)
+            | Self::Description { .. }
+            | Self::Price(PriceError::Spec(_) | PriceError::Step(_))
+            | Self::Step(_)
+            | Self::File(_)
+            | Self::Data(_)
+            | Self::Ungenerated(_) => Blame::Input,
             Self::HuggingFace(
                 HuggingFaceError::Io { action, .. } | HuggingFaceError::Checkpoint(CheckpointError::Io { action, .. }),
             ) if *action != "read" => Blame::Work,
             Self::HuggingFace(_) => Blame::Input,
             Self::Checkpoint(_)
+            | Self::Price(PriceError::Simulation(_))
             | Self::Engine(_)
             | Self::Unwritten { .. }
             | Self::Unclean { .. }
@@ -88,6 +113,11 @@ impl RunError {
             | Self::Signals(_)
             | Self::Ledger(_) => Blame::Work,
         }
+    }
+
+    /// A file that describes what breaks a rule; made for `map_err`.
+    pub(crate) fn description(path: &Path) -> impl FnOnce(SpecError) -> Self {
+        move |error| Self::Description { path: path.to_owned(), line: None, error }
     }
 
     /// A file that cannot be written; made for `map_err`.

@@ -34,19 +34,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`described`] reads models, layouts and clusters as users name them; an [`OpenLayout`] is one of which not everything is said.
+//!
 //! Nothing here prints, reads a command line or ends the process. Errors are [`RunError`]s, which know what is at fault
 //! ([`RunError::blame`]); a [`Refusal`] of what was asked for knows the choices that it names, so that a command line can
 //! call them by its flags ([`Refusal::spelled`]).
 //!
-//! Evaluation, generation and other studies share what runs have: [`Source`] is what is read, [`TokenizerRule`] says by which
+//! An [`Evaluation`] says the loss of a checkpoint's model, a [`Generation`] continues texts with it; both run the model
+//! [`Forward`]. They and other studies share what runs have: [`Source`] is what is read, [`TokenizerRule`] says by which
 //! tokenizer, [`resources`] whether the machine is large enough, [`Processes`] where ranks live.
 
 mod begin;
 mod companions;
+pub mod described;
 pub mod documents;
 mod error;
+mod evaluation;
 mod execute;
 mod folder;
+mod forward;
+mod generation;
+mod open_layout;
 mod outputs;
 mod paths;
 mod prepare;
@@ -63,8 +71,12 @@ mod tuned;
 pub mod units;
 
 pub use error::RunError;
+pub use evaluation::Evaluation;
 pub use execute::{Ended, OnEvent, RunOutcome};
 pub use folder::{Description, Event, FILES, Known, Lock, Recorded, checkpoints};
+pub use forward::Forward;
+pub use generation::{Generation, GenerationSpec};
+pub use open_layout::{LayoutDefaults, OpenLayout};
 pub use paths::written_over;
 pub use prepare::{Host, Prepared};
 pub use processes::{Processes, cores, processors, timeout};

@@ -20,6 +20,10 @@ pub enum Setting {
     Vocabulary,
     /// [`crate::LayoutSpec::cluster`].
     Cluster,
+    /// The grid of the layout.
+    Grid,
+    /// The number of ranks of a layout whose grid is open.
+    Ranks,
     /// The type of values, in [`crate::RunSpec::layout`].
     Dtype,
     /// [`crate::RunSpec::steps`].
@@ -66,6 +70,10 @@ pub enum Setting {
     LearningRate,
     /// A constant of [`crate::OptimizerSpec`], by its name there.
     Optimizer(&'static str),
+    /// [`crate::GenerationSpec::max_tokens`].
+    MaxTokens,
+    /// [`crate::GenerationSpec::stop`].
+    Stop,
     /// What is said when a run goes on.
     Changes,
 }
@@ -79,6 +87,8 @@ impl Named for Setting {
             Self::Model => "model",
             Self::Vocabulary => "model.vocab",
             Self::Cluster => "layout.cluster",
+            Self::Grid => "layout.choices.grid",
+            Self::Ranks => "ranks",
             Self::Dtype => "layout.choices.dtype",
             Self::Steps => "steps",
             Self::Seed => "seed",
@@ -102,6 +112,8 @@ impl Named for Setting {
             Self::Trace => "outputs.trace",
             Self::LearningRate => "optimizer.learning_rate",
             Self::Optimizer(name) => OptimizerSpec::key(name).unwrap_or(name),
+            Self::MaxTokens => "max_tokens",
+            Self::Stop => "stop",
             Self::Changes => "changes",
         }
     }

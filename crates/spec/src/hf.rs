@@ -22,7 +22,7 @@ impl Model {
         let seq_len = file.seq_len;
         if let Some(window) = window.filter(|window| *window < seq_len) {
             let rule = format!("attention here reaches back over whole sequences, and they have {seq_len} tokens");
-            let remedy = format!("use --set seq_len={window} or less");
+            let remedy = format!("use `model.seq_len`={window} or less");
             return Err(SpecError::invalid("sliding_window", window, rule, remedy));
         }
         file.validate()

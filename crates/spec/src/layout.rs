@@ -130,7 +130,7 @@ impl LayoutRequest {
     }
 
     fn keeps_without_grid(&self, model: &Model, ranks: usize) -> Kept {
-        let positions = format!("the model has {} positions (--set seq_len gives it others)", model.seq_len);
+        let positions = format!("the model has {} positions (`model.seq_len` gives it others)", model.seq_len);
         // The first piece of layers may have only the embedding, and the last only the head.
         let limits = [
             (Field::PerNode, self.per_node, usize::MAX, "ranks share a node"),

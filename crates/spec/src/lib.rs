@@ -47,6 +47,7 @@ mod nodes;
 mod overlap;
 mod parameters;
 mod pieces;
+pub mod quantities;
 mod random;
 mod refusals;
 mod remedy;

@@ -53,9 +53,11 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Axis(axis, size) => write!(f, "{}={size}", axis.name()),
-            Self::Set(field, value) => write!(f, "--{} {value}", field.name()),
-            Self::Leave(Field::StageBlocks) => f.write_str("leaving --stage-blocks out (pieces as equal as possible)"),
-            Self::Leave(field) => write!(f, "leaving --{} out", field.name()),
+            Self::Set(field, value) => write!(f, "`layout.{}` {value}", field.key()),
+            Self::Leave(Field::StageBlocks) => {
+                f.write_str("leaving `layout.stage_blocks` out (pieces as equal as possible)")
+            }
+            Self::Leave(field) => write!(f, "leaving `layout.{}` out", field.key()),
         }
     }
 }

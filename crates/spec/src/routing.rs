@@ -45,6 +45,16 @@ impl fmt::Display for Algorithm {
     }
 }
 
+impl FromStr for Algorithm {
+    type Err = SpecError;
+
+    fn from_str(name: &str) -> Result<Self, SpecError> {
+        let known = || Self::ALL.map(|algorithm| algorithm.name().to_owned()).to_vec();
+        let unknown = || SpecError::Unknown { what: "algorithm", name: name.to_owned(), known: known() };
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name).ok_or_else(unknown)
+    }
+}
+
 /// What was asked for: an algorithm, or the choice among them. Written by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -86,8 +96,7 @@ impl FromStr for Collectives {
             return Ok(Self::Auto);
         }
         let names = Algorithm::ALL.map(|algorithm| algorithm.name().to_owned());
-        let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text);
-        algorithm.map(Self::Always).ok_or_else(|| SpecError::Unknown {
+        text.parse().map(Self::Always).map_err(|_: SpecError| SpecError::Unknown {
             what: "algorithm of collectives",
             name: text.to_owned(),
             known: std::iter::once("auto".to_owned()).chain(names).collect(),

@@ -104,8 +104,8 @@ mod tests {
     fn names_are_spelled_as_the_caller_calls_them() {
         let unusable = Unusable::of(Choice::PerNode).text(" 3: use a divisor of ").name(Choice::Ranks);
         assert_eq!(unusable.to_string(), "`per_node` 3: use a divisor of `ranks`");
-        let spelled = unusable.spelled(|name| format!("--{}", name.key().replace('_', "-")));
-        assert_eq!(spelled, "--per-node 3: use a divisor of --ranks");
+        let spelled = unusable.spelled(|name| name.key().to_uppercase());
+        assert_eq!(spelled, "PER_NODE 3: use a divisor of RANKS");
         assert_eq!(unusable.names().collect::<Vec<_>>(), [Choice::PerNode, Choice::Ranks]);
     }
 }

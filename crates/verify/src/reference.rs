@@ -66,6 +66,12 @@ pub struct Reference {
 }
 
 impl Reference {
+    /// At least what the serial model of so many steps holds in f64, in bytes: initial weights, two moments, and per step
+    /// weights and gradients.
+    pub fn bytes(model: &Model, steps: u64) -> u64 {
+        8 * model.parameters().saturating_mul(3 + 2 * steps)
+    }
+
     /// The trajectory that layouts with this program's model and batch must follow.
     pub fn new(program: &StepProgram, options: &VerifyOptions) -> Self {
         Self {

@@ -120,7 +120,7 @@ fn rounding_is_never_silent() {
     let mut number = [0.0_f32];
     let error = checkpoint.reader().read("x", Quantity::Value, 0, 0, &mut number).unwrap_err();
     assert!(
-        matches!(error, CheckpointError::Rounding(_)) && error.to_string().contains("merge --dtype f32"),
+        matches!(error, CheckpointError::Rounding(_)) && error.to_string().contains("`checkpoint.merge` f32"),
         "{error}"
     );
     let checkpoint = checkpoint.rounding();

@@ -97,7 +97,7 @@ impl Problem {
             return Ok(());
         }
         let rule = "groups of ranks straddle nodes, which the native model does not price";
-        let remedy = format!("use --per-node {} or another --order", candidate.domain());
+        let remedy = format!("use `layout.per_node` {} or another `layout.order`", candidate.domain());
         Err(SpecError::invalid("per-node", used, rule, remedy))
     }
 

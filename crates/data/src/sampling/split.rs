@@ -23,7 +23,7 @@ pub fn split(source: &TokenSource, share: f64, shape: SampleShape) -> Result<(Ra
     if wanted.saturating_add(needed) > len {
         return refused(format!(
             "it takes {wanted} of {len} tokens, and a sample on either side needs {needed}; add text, shorten the sequence \
-             or use --validation-data"
+             or use `data.held_out.files`"
         ));
     }
     let document = source.document_start(source.document_at(len - wanted)?)?;

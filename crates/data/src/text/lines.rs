@@ -51,7 +51,7 @@ impl<R: BufRead> Lines<R> {
                 line: self.line,
                 offset,
                 reason,
-                remedy: "correct or remove the line, or name the field that holds the text with --text-field",
+                remedy: "correct or remove the line, or name the field that holds the text with `data.text_field`",
             };
             if read > LONGEST_LINE {
                 return Err(failed(format!("it is longer than {LONGEST_LINE} bytes")));
@@ -166,7 +166,7 @@ mod tests {
         ] {
             let content = [b"{\"text\": \"fine\"}\n", line].concat();
             let error = read(&content).unwrap_err().to_string();
-            assert!(error.contains("a.jsonl, line 2 (byte 17)") && error.contains("--text-field"), "{error}");
+            assert!(error.contains("a.jsonl, line 2 (byte 17)") && error.contains("`data.text_field`"), "{error}");
             assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
         }
     }

@@ -99,7 +99,7 @@ fn documents_without_an_end_do_not_fit_llm_c_unless_it_is_appended() {
         let error = converted(&input, false, TokenFormat::LlmC).unwrap_err();
         assert!(matches!(&error, DataError::Inexpressible { .. }), "{error}");
         assert!(error.to_string().contains("document 1 has no end token"), "{error}");
-        assert!(error.to_string().contains("--append-end"), "{error}");
+        assert!(error.to_string().contains("`tokens.append_end`"), "{error}");
         let (done, file) = converted(&input, true, TokenFormat::LlmC).unwrap();
         assert_eq!(done.ends, Ends { missing: 0, appended: 4 });
         assert_eq!(read_llm_c(&file), [vec![1, 2], vec![3], vec![], vec![4], vec![], vec![], vec![5], vec![]]);

@@ -217,7 +217,7 @@ fn tokens_of_different_tokenizers_are_not_mixed() {
     let gpt2 = converted(texts.clone(), Some(Tokenizer::Gpt2), &out("g"), TokenFormat::Quadrille);
     let bytes = converted(texts.clone(), Some(Tokenizer::Bytes), &out("b"), TokenFormat::Quadrille);
     let error = opened(&gpt2, Some(Tokenizer::Bytes)).unwrap_err().to_string();
-    assert!(error.contains("g.tokens") && error.contains("--tokenizer") && error.contains("gpt2"), "{error}");
+    assert!(error.contains("g.tokens") && error.contains("`data.tokenizer`") && error.contains("gpt2"), "{error}");
     let reading = Reading::new(Tokenizer::Gpt2);
     let opening = Opening { reading: &reading, named: false, cache: folder.path() };
     let error = open(&[gpt2.clone(), bytes.clone()], &opening, &mut |_, _| {}).unwrap_err();

@@ -137,7 +137,7 @@ fn a_number_too_large_for_its_type_is_named() {
     let message = round_trip(large.path(), &to, LARGE, Some(StoredType::F16)).unwrap_err().to_string();
     assert_eq!(
         message,
-        "tensor model.norm.weight holds 7e4, more than the largest number of f16; export it with --dtype bf16 or f32"
+        "tensor model.norm.weight holds 7e4, more than the largest number of f16; export it with `layout.dtype` bf16 or f32"
     );
     assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0, "nothing is left");
     round_trip(large.path(), &to, LARGE, Some(StoredType::Bf16)).unwrap();

@@ -2,10 +2,11 @@
 //! here prints.
 
 use std::mem::take;
+use std::str::FromStr;
 
 use quadrille_comm::{Group, JobOptions, RankContext, Reduction, run_job};
 use quadrille_engine::EngineError;
-use quadrille_spec::CollectiveKind;
+use quadrille_spec::{CollectiveKind, SpecError};
 use quadrille_tensor::Buffer;
 
 use crate::timing::{Fault, filled, median, seconds};
@@ -24,6 +25,16 @@ pub struct Collective {
     pub(super) lengths: fn(usize, usize) -> [usize; 2],
     /// How it runs.
     pub(super) run: Run,
+}
+
+impl FromStr for Collective {
+    type Err = SpecError;
+
+    fn from_str(name: &str) -> Result<Self, SpecError> {
+        let known = || Self::ALL.map(|collective| collective.kind.name().to_owned()).to_vec();
+        let unknown = || SpecError::Unknown { what: "collective", name: name.to_owned(), known: known() };
+        Self::ALL.into_iter().find(|collective| collective.kind.name() == name).ok_or_else(unknown)
+    }
 }
 
 impl Collective {

@@ -6,8 +6,10 @@
 mod cases;
 mod measure;
 mod rates;
+mod sizes;
 
 pub use cases::{Case, Cases, CollectivesSpec, ELEMENT_BYTES};
 pub(crate) use measure::{Buffers, Run, all_gather, all_reduce, all_to_all, broadcast, reduce_scatter, time};
 pub use measure::{Collective, Runs};
 pub use rates::Measured;
+pub use sizes::Sizes;

@@ -16,6 +16,7 @@ mod search;
 mod shape;
 mod sizes;
 mod system;
+mod table;
 
 pub use configuration::{Configuration, Cut, Strategy};
 pub use layers::{Block, Layer, Pass, Time, Unit, layers};
@@ -23,3 +24,4 @@ pub use price::{Price, price};
 pub use search::{Found, PUBLISHED_BATCH, Ranked, Search, training_steps};
 pub use shape::Shape;
 pub use system::{Collective, Group, Network, System};
+pub use table::{INPUTS, PricedLine, TableError, price_table};

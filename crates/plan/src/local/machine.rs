@@ -24,7 +24,7 @@ pub fn described(cluster: Cluster, ranks: usize, threads: usize, cores: usize) -
     let note = format!(
         "assumed, not measured: {LOCAL_GFLOPS} GFLOP/s, {LOCAL_MEMORY_GB_S} GB/s of memory, {} GB/s to other ranks and \
          {LOCAL_LATENCY_US} us of latency for a rank, divided by {crowding:.2} ({ranks} ranks of {threads} thread(s) on \
-         {cores} cores); --cluster FILE.toml takes measured rates",
+         {cores} cores); the file of a cluster takes measured rates",
         cluster.intra_node_bandwidth / 1e9
     );
     let bandwidth = cluster.intra_node_bandwidth / crowding;
@@ -67,7 +67,7 @@ mod tests {
     fn only_the_machine_that_nobody_described_is_assumed() {
         let local = Cluster::preset("local").unwrap();
         let (described_local, note) = described(local.clone(), 1, 1, 8);
-        assert!(note.is_some_and(|note| note.contains("assumed") && note.contains("--cluster")));
+        assert!(note.is_some_and(|note| note.contains("assumed") && note.contains("the file of a cluster")));
         described_local.check().unwrap();
         let device = described_local.device.clone().unwrap();
         assert_eq!((device.peak.single, described_local.tiers.len()), (LOCAL_GFLOPS * 1e9, 1));

@@ -18,18 +18,18 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The flag that a user writes.
-    fn flag(self) -> &'static str {
+    /// What messages call it.
+    fn name(self) -> &'static str {
         match self {
-            Self::Fix => "--fix",
-            Self::Max => "--max",
-            Self::Min => "--min",
+            Self::Fix => "`space.fix`",
+            Self::Max => "`space.max`",
+            Self::Min => "`space.min`",
         }
     }
 
     /// A constraint of a key in messages.
     fn of(self, key: &str) -> String {
-        format!("{} {key}", self.flag())
+        format!("{} {key}", self.name())
     }
 }
 
@@ -136,10 +136,11 @@ impl Space {
     pub fn constrain(&mut self, bound: Bound, text: &str) -> Result<(), SpecError> {
         let Some((key, value)) = text.split_once('=').map(|(key, value)| (key.trim(), value.trim())) else {
             let example = if bound == Bound::Fix { "x=8 or schedule=1f1b" } else { "pipe=16" };
-            let reason = format!("write it as key=value, e.g. {} {example}", bound.flag());
+            let reason = format!("write it as key=value, e.g. {} {example}", bound.name());
             // Commas separate constraints.
             let is_pass = ["oar", "ors", "oag"].contains(&text.trim());
-            let reason = if is_pass { "join passes with +, e.g. --fix overlap=oar+ors".to_owned() } else { reason };
+            let reason =
+                if is_pass { "join passes with +, e.g. `space.fix` overlap=oar+ors".to_owned() } else { reason };
             return Err(SpecError::Syntax { what: "a constraint", text: text.to_owned(), reason });
         };
         if let Ok(axis) = key.parse::<Axis>() {
@@ -152,7 +153,7 @@ impl Space {
             Some(Choice::Name(_)) => {
                 let sizes = listed(&Self::fields()[0], "and");
                 let rule = format!("only the sizes of axes, {sizes} have an order");
-                Err(SpecError::invalid(bound.of(key), value, rule, format!("use --fix {key}={value}")))
+                Err(SpecError::invalid(bound.of(key), value, rule, format!("use `space.fix` {key}={value}")))
             }
             None => {
                 let known =
@@ -241,21 +242,21 @@ mod tests {
     fn bad_constraints_name_value_rule_and_remedy() {
         use Bound::{Fix, Max, Min};
         for (constraints, words) in [
-            (&[(Fix, "x")][..], &["'x'", "key=value", "--fix x=8"][..]),
-            (&[(Fix, "ors")], &["'ors'", "--fix overlap=oar+ors"]),
-            (&[(Max, "pipe")], &["'pipe'", "--max pipe=16"]),
+            (&[(Fix, "x")][..], &["'x'", "key=value", "`space.fix` x=8"][..]),
+            (&[(Fix, "ors")], &["'ors'", "`space.fix` overlap=oar+ors"]),
+            (&[(Max, "pipe")], &["'pipe'", "`space.max` pipe=16"]),
             (&[(Fix, "w=2")], &["unknown choice of a layout 'w'", "x, y, z", "overlap-chunks", "schedule"]),
-            (&[(Fix, "x=0")], &["--fix x = 0", "at least 1"]),
-            (&[(Max, "pipe=many")], &["--max pipe = many", "whole number", "--max pipe=4"]),
-            (&[(Max, "zero=1")], &["--max zero = 1", "have an order", "--fix zero=1"]),
+            (&[(Fix, "x=0")], &["`space.fix` x = 0", "at least 1"]),
+            (&[(Max, "pipe=many")], &["`space.max` pipe = many", "whole number", "`space.max` pipe=4"]),
+            (&[(Max, "zero=1")], &["`space.max` zero = 1", "have an order", "`space.fix` zero=1"]),
             (&[(Fix, "schedule=zigzag")], &["unknown schedule 'zigzag'", "1f1b"]),
             (&[(Fix, "recompute=full:0")], &["full:0", "full:2"]),
-            (&[(Fix, "cac=maybe")], &["--fix cac = maybe", "true or false"]),
-            (&[(Fix, "x=4"), (Fix, "x=8")], &["--fix x = 8", "wants x=4", "leave one"]),
-            (&[(Min, "data=4"), (Max, "data=2")], &["--max data = 2", "data of at least 4"]),
-            (&[(Min, "data=4"), (Max, "data=8"), (Fix, "data=16")], &["--fix data = 16", "data in 4..=8"]),
-            (&[(Fix, "overlap=none"), (Fix, "overlap=oar")], &["--fix overlap = oar", "wants overlap=none"]),
-            (&[(Fix, "zero=1"), (Fix, "zero=2")], &["--fix zero = 2", "wants zero=1"]),
+            (&[(Fix, "cac=maybe")], &["`space.fix` cac = maybe", "true or false"]),
+            (&[(Fix, "x=4"), (Fix, "x=8")], &["`space.fix` x = 8", "wants x=4", "leave one"]),
+            (&[(Min, "data=4"), (Max, "data=2")], &["`space.max` data = 2", "data of at least 4"]),
+            (&[(Min, "data=4"), (Max, "data=8"), (Fix, "data=16")], &["`space.fix` data = 16", "data in 4..=8"]),
+            (&[(Fix, "overlap=none"), (Fix, "overlap=oar")], &["`space.fix` overlap = oar", "wants overlap=none"]),
+            (&[(Fix, "zero=1"), (Fix, "zero=2")], &["`space.fix` zero = 2", "wants zero=1"]),
         ] {
             let message = refusal(constraints);
             assert!(words.iter().all(|word| message.contains(word)), "{words:?} in {message}");

@@ -30,6 +30,7 @@ mod search;
 mod setting;
 mod space;
 mod survivors;
+pub mod sweep;
 mod visit;
 
 pub use answer::{Answer, RefusedBy, Wanted};
@@ -46,3 +47,4 @@ pub use ranking::Ranked;
 pub use search::{Found, Search};
 pub use setting::Setting;
 pub use space::Space;
+pub use sweep::Sweep;

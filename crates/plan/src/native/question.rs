@@ -1,10 +1,12 @@
 //! What is asked of a search.
 
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use quadrille_cost::native::Framework;
-use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError};
+use quadrille_cost::native::{Candidate, Framework, Price, PriceError};
+use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError, quantities};
 
+use super::explanation::Explanation;
 use super::ranking::Ranked;
 use super::search::Search;
 use super::setting::Setting;
@@ -69,6 +71,29 @@ impl Reserve {
     }
 }
 
+impl FromStr for Reserve {
+    type Err = SpecError;
+
+    /// Reads `5%`, `4GB`, `512MiB`, or `0`.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let invalid = || {
+            let rule = "it is a part of a device's memory, or bytes";
+            SpecError::invalid("memory_reserve", text, rule, "write e.g. 5%, 4GB or 512MiB")
+        };
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent: f64 = percent.trim().parse().map_err(|_| invalid())?;
+            let is_part = (0.0..100.0).contains(&percent);
+            return if is_part { Ok(Self::Fraction(percent / 100.0)) } else { Err(invalid()) };
+        }
+        if text == "0" {
+            return Ok(Self::Bytes(0));
+        }
+        // A number without a unit may be meant as per cent.
+        let bytes = quantities::bytes(text).ok_or_else(invalid)?;
+        if (0.0..1e18).contains(&bytes) { Ok(Self::Bytes(bytes as u64)) } else { Err(invalid()) }
+    }
+}
+
 impl Question {
     /// Bytes of a device that stay free; 0 where its memory is not known.
     ///
@@ -103,6 +128,24 @@ impl Question {
         Ok(Search::new(self.setting()?, self.devices, self.space.clone(), top))
     }
 
+    /// Prices one layout and says why it costs that; layouts with other pieces or groups than a search tries have a price, too.
+    ///
+    /// # Errors
+    /// As [`Self::reserved`]; what cannot be priced.
+    pub fn explain(&self, layout: &Layout) -> Result<Explanation, PriceError> {
+        let setting = self.setting()?;
+        let ranked = Ranked { candidate: Candidate::of(layout, &self.cluster), price: setting.price(layout)? };
+        Explanation::new(&setting, layout, ranked, None)
+    }
+
+    /// Whether a layout fits into the devices, less what stays free; `None` where their memory is not known.
+    ///
+    /// # Errors
+    /// As [`Self::reserved`].
+    pub fn fits(&self, price: &Price) -> Result<Option<bool>, SpecError> {
+        Ok(self.setting()?.capacity.map(|capacity| price.memory.total() <= capacity))
+    }
+
     /// When all searches that begin now are to be done, if ever.
     pub fn end(&self) -> Option<Instant> {
         self.time_limit.and_then(|limit| Instant::now().checked_add(limit))
@@ -135,4 +178,22 @@ pub(super) fn share_of(end: Option<Instant>, searches: usize) -> Option<Instant>
     let now = Instant::now();
     let searches = u32::try_from(searches.max(1)).unwrap_or(u32::MAX);
     end.map(|end| now + end.saturating_duration_since(now) / searches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserves_are_parts_or_bytes() {
+        let of = |text: &str| text.parse::<Reserve>()?.of(80_000_000_000);
+        assert_eq!(of("5%"), Ok(4_000_000_000));
+        assert_eq!((of("4gb"), of("512MiB"), of("0")), (Ok(4_000_000_000), Ok(536_870_912), Ok(0)));
+        for wrong in ["", "five", "5", "100%", "-1%", "nan%", "4TB", "-4GB", "1e30GB"] {
+            let message = of(wrong).unwrap_err().to_string();
+            assert!(message.contains("memory_reserve") && message.contains("512MiB"), "{message}");
+        }
+        let all = of("80GB").unwrap_err().to_string();
+        assert!(all.contains("memory_reserve") && all.contains("a device has 80000000000 bytes"), "{all}");
+    }
 }

@@ -466,7 +466,7 @@ fn what_leaves_nothing_is_blamed() {
         (&[(Fix, "chunks=4"), (Fix, "pipe=1")], &["chunks = 4", "at least 2 stages"]),
         (&[(Min, "chunks=9"), (Max, "chunks=11")], &["chunks = 9..=11"]),
         (&[(Fix, "cac=true"), (Fix, "recompute=none")], &["recomputed blocks", "cac = on", "nothing is recomputed"]),
-        (&[(Fix, "recompute=full:100")], &["recomputed blocks", "every 100-th block", "--recompute full:8"]),
+        (&[(Fix, "recompute=full:100")], &["recomputed blocks", "every 100-th block", "`layout.recompute` full:8"]),
         (&[(Min, "overlap-chunks=32")], &["no legal layout", "grids are legal, and their", "overlap-chunks = 32"]),
         (&[(Fix, "x=8")], &["no legal layout", "x=8 does not divide heads = 4"]),
         (&[(Min, "pipe=16")], &["pipe = at least 16:", "divides the 8 devices", "try pipe=8"]),

@@ -32,11 +32,28 @@ const CRATES: [(&str, &[&str]); 24] = [
     ),
     ("proofs", &["draws", "verify", "engine", "comm", "step", "spec"]),
     ("draws", &["spec"]),
-    ("verify", &["engine", "oracle", "comm", "step", "spec"]),
     ("study", &["report", "run", "engine", "data", "checkpoint", "step", "files", "spec"]),
-    ("report", &["measure", "run", "engine", "papers", "evidence", "plan", "cost", "step", "spec"]),
+    (
+        "report",
+        &[
+            "verify",
+            "measure",
+            "run",
+            "engine",
+            "hugging-face",
+            "papers",
+            "evidence",
+            "plan",
+            "cost",
+            "data",
+            "checkpoint",
+            "step",
+            "spec",
+        ],
+    ),
+    ("verify", &["engine", "oracle", "comm", "step", "spec"]),
     ("measure", &["engine", "papers", "plan", "cost", "comm", "tensor", "step", "spec"]),
-    ("run", &["engine", "hugging-face", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
+    ("run", &["engine", "hugging-face", "plan", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
     ("engine", &["checkpoint", "comm", "tensor", "step", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),
@@ -133,4 +150,36 @@ fn of_the_papers_only_the_simulated_bubble_knows_step_programs() {
         }
     }
     assert_eq!(knowing, ["bubble.rs"]);
+}
+
+/// Libraries name choices by keys, which the command line spells as its flags (`quadrille/src/flags.rs`).
+#[test]
+fn no_library_names_a_flag() {
+    // Flags of other programs, and the words by which a run was asked for.
+    let excepted = ["crates/plan/src/export", "crates/report/src/run/page.rs", "crates/report/src/run/page.css"];
+    let libraries = CRATES.iter().map(|(name, _)| *name).filter(|name| !["quadrille", "proofs"].contains(name));
+    let mut open: Vec<PathBuf> = libraries.map(|name| root().join("crates").join(name).join("src")).collect();
+    let mut naming = Vec::new();
+    while let Some(path) = open.pop() {
+        if excepted.iter().any(|excepted| path.ends_with(excepted)) || path.ends_with("tests.rs") {
+            continue;
+        }
+        if path.is_dir() {
+            open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let lines = product.lines().filter(|line| !line.trim_start().starts_with("//"));
+        naming.extend(lines.filter(|line| names_a_flag(line)).map(|line| format!("{}: {line}", path.display())));
+    }
+    assert!(naming.is_empty(), "{}", naming.join("\n"));
+}
+
+/// Whether a word of a line of source begins with `--` and a letter, or a place for one.
+fn names_a_flag(line: &str) -> bool {
+    line.match_indices("--").any(|(at, _)| {
+        let begins = at == 0 || line[..at].ends_with(['"', ' ']);
+        begins && line[at + 2..].starts_with(|next: char| next.is_ascii_lowercase() || next == '{')
+    })
 }

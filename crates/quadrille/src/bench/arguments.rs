@@ -1,6 +1,84 @@
-//! Flags of the benches of pipelines, simulations and plans, and their help.
+//! Flags of the benches, but for that of collectives, and their help.
 
-use clap::{Args, value_parser};
+use clap::{Arg, Args, Subcommand, value_parser};
+use quadrille_spec::ElementType;
+
+use super::collectives::arguments::BenchCollectivesArguments;
+use crate::arguments::{ModelArguments, RunArguments};
+use crate::layout_arguments::{LayoutArguments, one_rank_help};
+
+#[derive(Debug, Args)]
+pub struct BenchArguments {
+    #[command(subcommand)]
+    pub bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// A whole training step of a model, beside the matrix library's own rate
+    Step(BenchStepArguments),
+    /// Every product of a step, beside the matrix library's own rate
+    Gemm(BenchGemmArguments),
+    /// Collectives by every algorithm, beside what the transport brings and a memory copy
+    Collectives(BenchCollectivesArguments),
+    /// Pipeline schedules against each other: equal stages, a slow stage, varying message delays
+    Pipeline(BenchPipelineArguments),
+    /// Simulated against measured steps of ten layouts
+    Simulation(BenchSimulationArguments),
+    /// Configurations that searches price in a second, beside published planners
+    Plan(BenchPlanArguments),
+}
+
+/// A step of `train` on random tokens, gradient norm and clipping included: GPT-2 124M, one rank with all cores,
+/// 4 sequences of 256 tokens, f32, unless asked otherwise.
+#[derive(Debug, Args)]
+#[command(
+    mut_arg("model", model_help),
+    mut_arg("ranks", one_rank_help),
+    mut_arg("global_batch", batch_help),
+    mut_arg("seq_len", seq_len_help)
+)]
+pub struct BenchStepArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
+    /// Measured steps, after one that warms up; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
+    pub steps: u64,
+    /// With several ranks: leave out the run of one rank with the threads of all
+    #[arg(long)]
+    pub no_scaling: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub run: RunArguments,
+}
+
+/// Every distinct product of a rank's step, f32, beside the library's own threads on the same operands.
+#[derive(Debug, Args)]
+#[command(
+    mut_arg("model", model_help),
+    mut_arg("ranks", one_rank_help),
+    mut_arg("global_batch", batch_help),
+    mut_arg("seq_len", seq_len_help)
+)]
+pub struct BenchGemmArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// Threads [default: cores]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+}
 
 /// Schedules with passes of given lengths, beside their simulation and the time without bubble. Passes are stretched by
 /// waiting, so that stages need no core of their own. A backward pass takes twice --pass-ms, half of it for gradients of
@@ -64,4 +142,16 @@ pub struct BenchPlanArguments {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+fn model_help(argument: Arg) -> Arg {
+    argument.help("A preset's name or a TOML file [default: gpt2-124m]")
+}
+
+fn batch_help(argument: Arg) -> Arg {
+    argument.help("Sequences in a step [default: 4, raised to a multiple of y*z*data*overlap-chunks]")
+}
+
+fn seq_len_help(argument: Arg) -> Arg {
+    argument.help("Tokens in a sequence [default: 256, or as many as the model takes]")
 }

@@ -8,13 +8,14 @@ mod plan;
 mod simulation;
 mod step;
 
+use quadrille_run::LayoutDefaults;
 use quadrille_spec::{Axis, ElementType, Field, Layout, Model};
 
-use crate::arguments::{Bench, BenchArguments};
+use self::arguments::{Bench, BenchArguments};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
-use crate::settings::{self, Defaults};
+use crate::settings;
 
 /// The model, batch and sequence length that are measured unless others are asked for.
 const MODEL: &str = "gpt2-124m";
@@ -35,7 +36,7 @@ pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.
 fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>) -> Result<Layout, Failure> {
-    let mut typed = settings::typed(arguments, dtype, &Defaults { ranks: 1, ..Defaults::USUAL })?;
+    let mut typed = settings::typed(arguments, dtype, &LayoutDefaults { ranks: 1, ..LayoutDefaults::USUAL })?;
     let request = &mut typed.request;
     // What scattered activations need; a grid that is still to be chosen does with less.
     let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();
@@ -45,5 +46,5 @@ fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>
         typed.usual_batch = false;
     }
     request.seq_len = request.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
-    settings::resolve(&typed, model)
+    Ok(typed.resolve(model)?)
 }

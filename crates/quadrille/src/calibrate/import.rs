@@ -3,21 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use quadrille_cost::native::Framework;
-use quadrille_engine::Hyper;
 use quadrille_measure::Refusal;
 use quadrille_measure::logs::{self, Job, Log, Placed, Refit};
 use quadrille_measure::step_fit::{self, Scaled, Step};
+use quadrille_report::import::ImportReport;
+use quadrille_run::described;
 use quadrille_run::units::percent;
-use quadrille_spec::{Cluster, Field, Layout, LayoutFile, SpecError};
+use quadrille_spec::{Cluster, Field, Layout, SpecError};
 use serde_json::json;
 
 use super::arguments::{CalibrateArguments, ImportArguments};
 use super::{file, report};
-use crate::arguments::ModelArguments;
 use crate::documents;
 use crate::failure::Failure;
-use crate::output::{decimal, print_json, print_text, table};
-use crate::{paths, settings};
+use crate::output::{print_json, print_text};
+use crate::paths;
 
 /// A mean error after fitting that is warned of.
 const MUCH: f64 = 0.3;
@@ -36,11 +36,13 @@ pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
         return Err(Failure::usage("logs are read into a cluster; name one with --cluster"));
     };
     paths::check(&[("--out", &arguments.out)], &read_files(import))?;
-    let mut cluster = settings::cluster(name)?;
+    let mut cluster = described::cluster(name)?;
     let placed = placed(arguments, cluster.tiers.len())?;
     let refits = logs::refit(&mut cluster, &placed)?;
     let scaled = steps(import, &mut cluster)?;
-    cluster.source = source(&cluster, import, &refits, scaled.as_ref());
+    let report = ImportReport { refits: &refits, scaled: scaled.as_ref() };
+    let logs = [("nccl-tests", import.from_nccl_tests.len()), ("OSU benchmarks", import.from_osu.len())];
+    cluster.source = report.source(&cluster.source, &logs);
     file::write(&arguments.out, &cluster)?;
     let warnings: Vec<String> = refits.iter().filter_map(warning).collect();
     report::warn(&warnings);
@@ -48,7 +50,7 @@ pub fn run(arguments: &CalibrateArguments) -> Result<(), Failure> {
         let document = json!({ "out": arguments.out, "tiers": refits, "steps": scaled, "warnings": warnings });
         return print_json(&document);
     }
-    print_text(&format!("{}written to {}\n", text(&refits, scaled.as_ref()), arguments.out.display()))
+    print_text(&format!("{}written to {}\n", report.text(), arguments.out.display()))
 }
 
 /// What must not be written over.
@@ -120,11 +122,9 @@ fn steps(import: &ImportArguments, cluster: &mut Cluster) -> Result<Option<Scale
 fn read_step(cluster: &Cluster, [model, path, seconds]: [&str; 3]) -> Result<Step, Failure> {
     let name = format!("{model} {path}");
     let seconds = step_fit::seconds(&name, seconds)?;
-    let arguments = ModelArguments { model: Some(model.to_owned()), from_hf: None, set: Vec::new() };
-    let model = settings::settings(&arguments, model, Hyper::default())?.model;
-    let text = documents::LAYOUT.text(Path::new(path))?;
+    let model = described::model(model, &[])?;
+    let file = described::layout_file(Path::new(path))?;
     let wrong = |error: SpecError| Failure::usage(format!("{path}: {error}"));
-    let file = LayoutFile::from_toml(&text).map_err(wrong)?;
     if [Field::Grid, Field::GlobalBatch].iter().any(|field| file.get(*field).is_none()) {
         return Err(Failure::usage(format!("{path}: a measured step has a grid and a global_batch; add both")));
     }
@@ -132,59 +132,4 @@ fn read_step(cluster: &Cluster, [model, path, seconds]: [&str; 3]) -> Result<Ste
     request.per_node = request.per_node.or(Some(cluster.per_node(request.grid.ranks())));
     let layout = Layout::new(&model, &request).map_err(wrong)?;
     Ok(Step { name, model, layout, seconds })
-}
-
-/// What the cluster's source says from now on.
-fn source(cluster: &Cluster, import: &ImportArguments, refits: &[Refit], scaled: Option<&Scaled>) -> String {
-    let mut parts = vec![cluster.source.trim_end_matches('.').to_owned()];
-    let tools = [("nccl-tests", import.from_nccl_tests.len()), ("OSU benchmarks", import.from_osu.len())];
-    let tools: Vec<String> =
-        tools.iter().filter(|(_, logs)| *logs > 0).map(|(tool, logs)| format!("{logs} logs of {tool}")).collect();
-    for refit in refits {
-        let (tier, error) = (&refit.after.name, percent(refit.error.mean));
-        parts.push(format!("tier {tier} fitted to {}, mean error {error}", tools.join(" and ")));
-    }
-    if let Some(Scaled { factor, steps, .. }) = scaled {
-        parts.push(format!("products times {factor:.4} to fit {} measured steps", steps.len()));
-    }
-    parts.join("; by quadrille calibrate: ")
-}
-
-fn text(refits: &[Refit], scaled: Option<&Scaled>) -> String {
-    let mut text = String::new();
-    if !refits.is_empty() {
-        let rows: Vec<Vec<String>> = refits
-            .iter()
-            .flat_map(|refit| {
-                let before = (&refit.before, "before", &refit.error_before);
-                [before, (&refit.after, "fitted", &refit.error)].map(|(tier, when, error)| {
-                    vec![
-                        format!("{}, {when}", tier.name),
-                        decimal(tier.links as f64 * tier.bandwidth * tier.efficiency, "B/s"),
-                        format!("{:.2}", 1e6 * tier.latency),
-                        decimal(tier.half_bytes, "B"),
-                        error.samples.to_string(),
-                        percent(error.mean),
-                        percent(error.largest),
-                    ]
-                })
-            })
-            .collect();
-        let header = ["tier", "rate", "latency us", "half bytes", "times", "mean error", "largest"];
-        text += &(table(&header, &rows) + "\n");
-    }
-    if let Some(Scaled { factor, most_before, most, steps }) = scaled {
-        let (before, now) = (percent(*most_before), percent(*most));
-        text += &format!("products times {factor:.4}: at most {before} of the peak before, {now} now\n");
-        let rows: Vec<Vec<String>> = steps
-            .iter()
-            .map(|step| {
-                let seconds = [step.measured_seconds, step.seconds_before, step.seconds];
-                let seconds = seconds.map(|seconds| format!("{seconds:.6}"));
-                [step.step.clone()].into_iter().chain(seconds).collect()
-            })
-            .collect();
-        text += &(table(&["step", "measured s", "before s", "now s"], &rows) + "\n");
-    }
-    text
 }

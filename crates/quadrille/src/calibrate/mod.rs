@@ -7,12 +7,12 @@ mod report;
 
 use quadrille_measure::calibration::CalibrationSpec;
 use quadrille_report::calibration::CalibrationReport;
+use quadrille_run::LayoutDefaults;
 
 use self::arguments::CalibrateArguments;
 use crate::failure::Failure;
+use crate::files;
 use crate::launch::Launch;
-use crate::settings::Defaults;
-use crate::{files, settings};
 
 /// Measures, or reads logs, and writes the cluster.
 pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failure> {
@@ -41,9 +41,9 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
 
 /// Of the flags, held against what was started where ranks are processes.
 fn spec(arguments: &CalibrateArguments, launch: &Launch) -> Result<CalibrationSpec, Failure> {
-    let cores = settings::cores();
-    let usual = Defaults { ranks: cores.clamp(2, 512), ..Defaults::USUAL };
-    let Defaults { ranks: started, per_node: placed, .. } = launch.defaults(&usual)?;
+    let cores = quadrille_run::cores();
+    let usual = LayoutDefaults { ranks: cores.clamp(2, 512), ..LayoutDefaults::USUAL };
+    let LayoutDefaults { ranks: started, per_node: placed, .. } = launch.defaults(&usual)?;
     let ranks = arguments.ranks.map_or(started, usize::from);
     launch.check_ranks(ranks)?;
     let per_node = arguments.per_node.map(usize::from).or(placed).unwrap_or(ranks);

@@ -1,103 +1,16 @@
 //! What a checkpoint is of, its tensors and its files.
 
-use quadrille_checkpoint::{Checkpoint, Quantity, TensorShape};
-use quadrille_report::summary::sizes;
-use serde_json::{Value, json};
+use quadrille_report::checkpoint::{contents_document, contents_text};
 
 use super::{InfoArguments, find};
 use crate::failure::Failure;
-use crate::output::{bytes, print_json, print_text, table};
-
-/// Ranks that are listed one by one.
-const LISTED_RANKS: usize = 32;
+use crate::output::{print_json, print_text};
 
 /// Prints a table or a document.
 pub fn run(arguments: &InfoArguments) -> Result<(), Failure> {
     let checkpoint = find(&arguments.folder)?;
     if arguments.json {
-        return print_json(&document(&checkpoint));
+        return print_json(&contents_document(&checkpoint)?);
     }
-    print_text(&text(&checkpoint))
-}
-
-fn quantities(checkpoint: &Checkpoint) -> Vec<Quantity> {
-    Quantity::ALL.into_iter().filter(|quantity| checkpoint.has(*quantity)).collect()
-}
-
-fn parameters(checkpoint: &Checkpoint) -> u64 {
-    checkpoint.tensors().iter().map(|shape| (shape.rows * shape.cols) as u64).sum()
-}
-
-fn document(checkpoint: &Checkpoint) -> Value {
-    let file = |(rank, bytes, tiles): (usize, u64, usize)| json!({ "rank": rank, "bytes": bytes, "tiles": tiles });
-    json!({
-        "path": checkpoint.path(),
-        "about": checkpoint.about(),
-        "quantities": quantities(checkpoint),
-        "parameters": parameters(checkpoint),
-        "bytes": checkpoint.bytes(),
-        "tensors": checkpoint.tensors(),
-        "files": checkpoint.files().map(file).collect::<Vec<_>>(),
-    })
-}
-
-fn text(checkpoint: &Checkpoint) -> String {
-    let about = checkpoint.about();
-    let (layout, unit) = (&about.layout, about.model.sequence_unit());
-    let held: Vec<String> = quantities(checkpoint).iter().map(|quantity| format!("{quantity}s")).collect();
-    let only = if held.len() == 1 { ", weights only" } else { "" };
-    let mut rows = vec![
-        ("checkpoint", checkpoint.path().display().to_string()),
-        ("model", sizes(&about.model)),
-        ("step", format!("{}, after {} sequences, {} {unit}", about.step, about.samples, about.tokens)),
-        ("seed", about.seed.to_string()),
-        (
-            "written on",
-            format!("{} ({} ranks), {} sequences a step", layout.grid, layout.grid.ranks(), layout.global_batch),
-        ),
-        ("numbers", format!("{} parameters in {}: {}{only}", parameters(checkpoint), about.dtype, held.join(", "))),
-        ("size", format!("{} in {} file(s)", bytes(checkpoint.bytes()), checkpoint.files().count())),
-    ];
-    let notes = [("optimizer", &about.hyper), ("data", &about.data), ("run", &about.run)];
-    rows.extend(notes.iter().filter(|(_, note)| !note.is_null()).map(|(name, note)| (*name, note.to_string())));
-    if let Some(config) = &about.hugging_face {
-        rows.push(("from", format!("a Hugging Face model, {config}")));
-    }
-    let text: String = rows.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect();
-    text + "\n" + &tensors(checkpoint.tensors()) + "\n" + &files(checkpoint)
-}
-
-/// The same tensors of several blocks are one row.
-fn tensors(shapes: &[TensorShape]) -> String {
-    let mut rows: Vec<(String, usize, usize, usize)> = Vec::new();
-    for TensorShape { name, rows: height, cols } in shapes {
-        let block = name.strip_prefix("block.").and_then(|rest| rest.split_once('.'));
-        let name = block.map_or(name.clone(), |(_, part)| format!("block.*.{part}"));
-        match rows.iter_mut().find(|row| (&row.0, row.1, row.2) == (&name, *height, *cols)) {
-            Some(row) => row.3 += 1,
-            None => rows.push((name, *height, *cols, 1)),
-        }
-    }
-    let cells = rows
-        .into_iter()
-        .map(|(name, rows, cols, count)| vec![name, rows.to_string(), cols.to_string(), count.to_string()]);
-    table(&["tensor", "rows", "columns", "of them"], &cells.collect::<Vec<_>>())
-}
-
-fn files(checkpoint: &Checkpoint) -> String {
-    let mut files: Vec<(usize, u64, usize)> = checkpoint.files().collect();
-    files.sort_unstable();
-    let cells = |(rank, size, tiles): &(usize, u64, usize)| vec![rank.to_string(), tiles.to_string(), bytes(*size)];
-    if files.len() <= LISTED_RANKS {
-        return table(&["rank", "tiles", "size"], &files.iter().map(cells).collect::<Vec<_>>());
-    }
-    let span = |mut numbers: Vec<u64>| {
-        numbers.sort_unstable();
-        [numbers[0], numbers[numbers.len() / 2], numbers[numbers.len() - 1]]
-    };
-    let tiles = span(files.iter().map(|file| file.2 as u64).collect());
-    let sizes = span(files.iter().map(|file| file.1).collect());
-    let row = |at: usize, name: &str| vec![name.to_owned(), tiles[at].to_string(), bytes(sizes[at])];
-    let header = format!("of {} ranks", files.len());
-    table(&[&header, "tiles", "size"], &[row(0, "least"), row(1, "median"), row(2, "most")])
+    print_text(&contents_text(&checkpoint)?)
 }

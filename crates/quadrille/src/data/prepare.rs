@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use quadrille_data::{Conversion, Ends, Reading, TokenFormat, Tokenizer, TokenizerChoice, convert, files, files_read};
-use serde_json::json;
+use quadrille_data::{Conversion, Reading, TokenFormat, Tokenizer, TokenizerChoice, convert, files, files_read};
+use quadrille_report::conversion::TokensReport;
 
 use crate::failure::Failure;
-use crate::output::{decimal, print_json, print_text};
-use crate::paths;
+use crate::output::{print_json, print_text};
 use crate::preparation_bar::PreparationBar;
+use crate::{flags, paths};
 
 const EXAMPLES: &str = "Examples:
   quadrille data prepare books/ --out books                                          books.tokens, of GPT-2's byte pairs
@@ -72,36 +72,6 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     bar.finish();
     let converted = converted?;
     let seconds = start.elapsed().as_secs_f64();
-    if arguments.json {
-        return print_json(&json!({
-            "files": converted.files,
-            "format": arguments.format.to_string(),
-            "tokens": converted.tokens,
-            "documents": converted.documents,
-            "documents_without_end": converted.ends.missing,
-            "ends_appended": converted.ends.appended,
-            "tokenizer": converted.vocabulary.name.to_string(),
-            "vocabulary": converted.vocabulary.size,
-            "bytes_read": converted.bytes_read,
-            "seconds": seconds,
-        }));
-    }
-    let names: Vec<String> = converted.files.iter().map(|path| path.display().to_string()).collect();
-    let documents = |count: u64| if count == 1 { "1 document".to_owned() } else { format!("{count} documents") };
-    let ends = match converted.ends {
-        Ends { appended, .. } if appended > 0 => format!("the end token was appended to {}\n", documents(appended)),
-        Ends { missing, .. } if missing > 0 => {
-            format!("{} without an end token, as before; --append-end appends it\n", documents(missing))
-        }
-        _ => String::new(),
-    };
-    print_text(&format!(
-        "{}: {} tokens of {} in {} documents; {seconds:.1} s, {}, {}\n{ends}",
-        names.join(", "),
-        converted.tokens,
-        converted.vocabulary.name,
-        converted.documents,
-        decimal(converted.bytes_read as f64 / seconds, "B/s"),
-        decimal(converted.tokens as f64 / seconds, "tokens/s"),
-    ))
+    let report = TokensReport { converted: &converted, format: arguments.format, seconds };
+    if arguments.json { print_json(&report.document()) } else { print_text(&flags::spelled(&report.text())) }
 }

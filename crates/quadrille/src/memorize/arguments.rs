@@ -1,6 +1,6 @@
 //! The flags of `quadrille memorize` and their help.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, Args, ValueEnum, value_parser};
 use quadrille_data::{Goldfish, TokenizerChoice};
@@ -8,7 +8,7 @@ use quadrille_spec::ElementType;
 use quadrille_study::{StudySpec, TextSpec};
 
 use crate::arguments::{ModelArguments, RunArguments};
-use crate::layout_arguments::LayoutArguments;
+use crate::layout_arguments::{LayoutArguments, one_rank_help};
 
 const EXAMPLES: &str = "Examples:
   quadrille memorize                                      a small GPT on the built-in corpus, in a minute
@@ -41,7 +41,7 @@ pub enum Losses {
     after_help = EXAMPLES,
     allow_negative_numbers = true,
     mut_arg("lr", rate_help),
-    mut_arg("ranks", ranks_help),
+    mut_arg("ranks", one_rank_help),
     mut_arg("global_batch", batch_help)
 )]
 pub struct MemorizeArguments {
@@ -125,12 +125,6 @@ impl TextArguments {
 }
 
 impl MemorizeArguments {
-    /// The files that are written, each with the flag that names it.
-    pub fn written(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let drawings = [("--svg", &self.svg), ("--html", &self.html)];
-        drawings.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
-    }
-
     /// The losses of the runs, in their order: `None` learns all tokens.
     pub fn losses(&self) -> Vec<Option<Goldfish>> {
         match self.loss {
@@ -143,10 +137,6 @@ impl MemorizeArguments {
 
 fn rate_help(argument: Arg) -> Arg {
     argument.help("Learning rate after the warm-up [default: 5e-3, with --from 3e-4]")
-}
-
-fn ranks_help(argument: Arg) -> Arg {
-    argument.help("Number of ranks; with a grid it must be the product of its sizes [default: the grid's, or 1]")
 }
 
 fn batch_help(argument: Arg) -> Arg {

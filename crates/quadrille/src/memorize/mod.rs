@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quadrille_checkpoint::Checkpoint;
 use quadrille_engine::Hyper;
 use quadrille_report::summary::summary;
-use quadrille_run::{CollectivesSpec, Host, RunSpec, Signals};
+use quadrille_run::{CollectivesSpec, Host, LayoutDefaults, RunSpec, Signals};
 use quadrille_spec::RealType;
 use quadrille_study::{Findings, Prepared, StudySpec};
 
@@ -18,7 +18,7 @@ use self::progress::Bars;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell, write_file};
-use crate::settings::{self, Defaults, settings, settings_of};
+use crate::settings::{self, settings, settings_of};
 use crate::{files, paths, preparation_bar};
 
 /// Sequences of a step without `--global-batch`.
@@ -64,9 +64,9 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
     };
     let dtype = from.as_ref().map_or(RealType::F32, |checkpoint| checkpoint.about().dtype);
     let batch = Some([GLOBAL_BATCH, settings.model.seq_len]);
-    let defaults = launch.defaults(&Defaults { ranks: 1, dtype: dtype.into(), per_node: None, batch })?;
+    let defaults = launch.defaults(&LayoutDefaults { ranks: 1, dtype: dtype.into(), per_node: None, batch })?;
     let typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
-    let layout = settings::resolve(&typed, &settings.model)?;
+    let layout = typed.resolve(&settings.model)?;
     launch.check_ranks(layout.grid.ranks())?;
     if dtype == RealType::F64 && layout.dtype.real() == RealType::F32 {
         return Err(Failure::usage(format!(
@@ -98,7 +98,7 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
 
 /// Refuses what cannot be written, or would be written over what is read, before any work.
 fn check_paths(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure> {
-    let written: Vec<_> = arguments.written().collect();
+    let written = paths::asked([("--svg", &arguments.svg), ("--html", &arguments.html)]);
     let data = arguments.text.data.iter().map(|path| ("--data", path.as_path()));
     let from = arguments.from.iter().map(|path| ("--from", path.as_path()));
     let described = paths::described(&arguments.model, &arguments.layout);

@@ -9,9 +9,9 @@ use quadrille_report::papers::atp::AtpReport;
 use quadrille_spec::{ElementType, Field};
 
 use super::flags::{LayoutFlags, devices};
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
-use crate::output::{csv, print_json, print_text, write_file};
+use crate::output::{print_json, print_text, write_rows};
+use crate::plan::arguments::PlanArguments;
 use crate::{paths, settings};
 
 const FLAGS: LayoutFlags = LayoutFlags {
@@ -57,7 +57,7 @@ impl AtpArguments {
 /// Ranks meshes and prints the best.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let search = search(arguments)?;
-    let written: Vec<_> = arguments.csv.iter().map(|path| ("--csv", path.as_path())).collect();
+    let written = paths::asked([("--csv", &arguments.csv)]);
     let interconnect = arguments.atp.interconnect.iter().map(|name| ("--interconnect", name.as_ref()));
     let read: Vec<_> = paths::described(&arguments.model, &arguments.layout).chain(interconnect).collect();
     paths::check(&written, &read)?;
@@ -71,9 +71,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     }
     let found = search.run(arguments.top as usize).map_err(|error| Failure::Usage(error.into()))?;
     let report = AtpReport { search: &search, found: &found };
-    if let Some(path) = &arguments.csv {
-        write_file("--csv", path, csv(report.rows())?.as_bytes())?;
-    }
+    write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
     if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
 }
 

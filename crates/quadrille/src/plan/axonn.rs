@@ -5,11 +5,12 @@ use std::time::Instant;
 use quadrille_engine::Hyper;
 use quadrille_papers::axonn::plan;
 use quadrille_report::papers::axonn::AxonnReport;
+use quadrille_run::{LayoutDefaults, OpenLayout};
 use quadrille_spec::{ElementType, Linear};
 
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
+use crate::plan::arguments::PlanArguments;
 use crate::settings;
 
 /// Ranks grids and prints the best.
@@ -18,8 +19,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if arguments.layout.grid.as_deref().is_some_and(|grid| grid != "auto") {
         return Err(Failure::usage("plan ranks all grids of --ranks ranks; leave --grid out"));
     }
-    let settings::Typed { request, cluster, .. } =
-        settings::typed(&arguments.layout, None, &settings::Defaults::USUAL)?;
+    let OpenLayout { request, cluster, .. } = settings::typed(&arguments.layout, None, &LayoutDefaults::USUAL)?;
     if request.linear == Linear::Summa {
         let rule = "AxoNN's communication model prices pmm only; use --linear pmm, or --cost native";
         return Err(Failure::usage(format!("--linear summa: {rule}")));

@@ -1,8 +1,8 @@
 //! Flags of layouts that a published planner takes, chooses itself, or does not know.
 
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
+use crate::plan::arguments::PlanArguments;
 use crate::quantities::Counts;
 
 /// What to say of a flag that a search chooses.

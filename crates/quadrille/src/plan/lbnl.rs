@@ -8,9 +8,9 @@ use quadrille_papers::lbnl::{PUBLISHED_BATCH, Search, Shape, Strategy, System};
 use quadrille_report::papers::lbnl::LbnlReport;
 use quadrille_spec::{ElementType, Field, Model, nearest_divisors};
 
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
-use crate::output::{csv, print_json, print_text, write_file};
+use crate::output::{print_json, print_text, write_rows};
+use crate::plan::arguments::PlanArguments;
 use crate::plan::flags::{LayoutFlags, SEARCHED};
 use crate::quantities::Counts;
 use crate::{paths, settings};
@@ -41,8 +41,8 @@ pub struct LbnlArguments {
 /// Ranks configurations and prints the best.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let (model, search) = search(arguments)?;
-    let written: Vec<_> = arguments.csv.iter().map(|path| ("--csv", path.as_path())).collect();
-    paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let written = paths::asked([("--csv", &arguments.csv)]);
+    paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let start = Instant::now();
     let found = search.run(arguments.top as usize);
     let seconds = start.elapsed().as_secs_f64();
@@ -50,9 +50,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
         return Err(Failure::usage(without_candidates(&search)));
     }
     let report = LbnlReport { model: &model, search: &search, found: &found, seconds };
-    if let Some(path) = &arguments.csv {
-        write_file("--csv", path, csv(report.rows())?.as_bytes())?;
-    }
+    write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
     if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
 }
 

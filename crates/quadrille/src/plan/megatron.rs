@@ -3,12 +3,13 @@
 use quadrille_engine::Hyper;
 use quadrille_papers::megatron::{Machine, Plan};
 use quadrille_report::papers::megatron::MegatronReport;
+use quadrille_run::described;
 use quadrille_spec::{Cluster, Device, ElementType, Field};
 
 use super::flags::{LayoutFlags, devices};
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
-use crate::output::{csv, print_json, print_text, write_file};
+use crate::output::{print_json, print_text, write_rows};
+use crate::plan::arguments::PlanArguments;
 use crate::{paths, settings};
 
 /// What to say of a flag that the takeaways choose.
@@ -29,13 +30,11 @@ const FLAGS: LayoutFlags = LayoutFlags {
 
 /// Advises and prints.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
-    let written: Vec<_> = arguments.csv.iter().map(|path| ("--csv", path.as_path())).collect();
-    paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let written = paths::asked([("--csv", &arguments.csv)]);
+    paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let (plan, cluster) = plan(arguments)?;
     let report = MegatronReport { plan: &plan, cluster: &cluster };
-    if let Some(path) = &arguments.csv {
-        write_file("--csv", path, csv(report.rows())?.as_bytes())?;
-    }
+    write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
     if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
 }
 
@@ -49,7 +48,7 @@ fn plan(arguments: &PlanArguments) -> Result<(Plan, String), Failure> {
         |flag: &str, example: &str| Failure::usage(format!("--cost megatron needs {flag}, e.g. {flag} {example}"));
     let gpus = devices(arguments)?.ok_or_else(|| needed("--gpus", "512"))?;
     let batch = arguments.layout.size(Field::GlobalBatch).ok_or_else(|| needed("--global-batch", "1536"))?;
-    let cluster = settings::cluster(arguments.layout.cluster())?;
+    let cluster = described::cluster(arguments.layout.cluster())?;
     let (device, device_memory) = device(&cluster)?;
     let per_node = arguments.layout.size(Field::PerNode).unwrap_or_else(|| cluster.per_node(gpus));
     cluster.network_for(gpus, per_node)?;

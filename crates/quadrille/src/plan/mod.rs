@@ -1,5 +1,6 @@
 //! `quadrille plan`: what a search finds, ranked by a cost model.
 
+pub mod arguments;
 pub mod atp;
 mod axonn;
 mod flags;
@@ -9,7 +10,7 @@ pub mod native;
 
 use clap::ValueEnum;
 
-use crate::arguments::{Cost, PlanArguments};
+use self::arguments::{Cost, PlanArguments};
 use crate::failure::Failure;
 
 /// Searches and prints the best.

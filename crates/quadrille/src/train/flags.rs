@@ -2,13 +2,12 @@
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_engine::{Hyper, OnDivergence, OnSaveFailure};
-use quadrille_run::{LayoutSpec, OptimizerSpec, RunChanges, RunSpec, StartSpec, TuningSpec};
-use quadrille_spec::{Field, Model, Tier};
+use quadrille_run::{LayoutDefaults, OptimizerSpec, RunChanges, RunSpec, StartSpec, TuningSpec};
 
 use super::arguments::{DivergenceAction, SaveFailureAction, TrainArguments};
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::settings::{self, Defaults, Typed};
+use crate::settings;
 
 /// The model where none is named.
 pub const MODEL: &str = "gpt-demo";
@@ -26,43 +25,16 @@ pub fn spec(arguments: &TrainArguments, launch: &Launch) -> Result<RunSpec, Fail
         }
         None => settings::settings_with(&arguments.model, MODEL, usual)?,
     };
-    let typed = settings::typed(&arguments.layout, arguments.dtype, &launch.defaults(&Defaults::USUAL)?)?;
-    let Chosen { layout, tiers } = chosen(&typed, &settings.model, arguments.layout.cluster())?;
+    let typed = settings::typed(&arguments.layout, arguments.dtype, &launch.defaults(&LayoutDefaults::USUAL)?)?;
+    let layout = typed.spec(&settings.model, arguments.layout.cluster())?;
     let usual = RunSpec::new(settings.model, layout.layout.clone());
     let changes = RunChanges {
         layout: Some(layout),
-        tiers: Some(tiers),
+        tiers: Some(typed.cluster.tiers),
         optimizer: Some(settings::with_rate(settings.optimizer, &arguments.run)?),
         ..said(arguments)
     };
     Ok(changes.apply(usual))
-}
-
-/// A layout, with the networks by which its collectives find their algorithms.
-pub struct Chosen {
-    /// The layout.
-    pub layout: LayoutSpec,
-    /// Those of its cluster.
-    pub tiers: Vec<Tier>,
-}
-
-/// The layout that was typed, on the cluster of that name.
-///
-/// # Errors
-/// A rule of layouts that is broken; a cluster for which no grid can be chosen.
-pub fn chosen(typed: &Typed, model: &Model, cluster: &str) -> Result<Chosen, Failure> {
-    let layout = settings::resolve(typed, model)?;
-    let layout = LayoutSpec { layout, open: open(typed), cluster: cluster.to_owned() };
-    Ok(Chosen { layout, tiers: typed.cluster.tiers.clone() })
-}
-
-/// The choices that nobody has typed, and that follow from others.
-pub fn open(typed: &Typed) -> Vec<Field> {
-    let is_open = |field: &Field| match field {
-        Field::Grid => typed.auto,
-        field => typed.said.get(*field).is_none(),
-    };
-    LayoutSpec::MAY_FOLLOW.into_iter().filter(is_open).collect()
 }
 
 /// What was typed, but for the model, the layout and the optimizer, which are told in terms of others.

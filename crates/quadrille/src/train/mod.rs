@@ -3,7 +3,6 @@
 pub mod arguments;
 mod first_version;
 mod flags;
-mod outcome;
 mod reporter;
 mod resumed;
 
@@ -11,6 +10,7 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 
 use arguments::TrainArguments;
+use quadrille_report::ledger;
 use quadrille_report::summary::summary;
 use quadrille_run::{Ended, Host, Prepared};
 use reporter::Reporter;
@@ -59,7 +59,7 @@ fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) ->
     let Some(document) = &outcome.summary else { return stopped.map_or(Ok(()), Err) };
     match arguments.json {
         true => print_json(document)?,
-        false => print_text(&outcome::text(&program, &outcome.trained))?,
+        false => print_text(&ledger::of_run(&program, &outcome.trained))?,
     }
     outcome.check()?;
     stopped.map_or(Ok(()), Err)
@@ -101,11 +101,10 @@ fn command() -> Result<Vec<String>, Failure> {
 
 /// Refuses to write over the files that describe model, layout and cluster; a run knows those that it reads.
 fn check_paths(arguments: &TrainArguments) -> Result<(), Failure> {
-    let tuning = arguments.tune_matmul.iter().flatten().map(|path| ("--tune-matmul", path.as_path()));
-    let log = arguments.log.iter().map(|path| ("--log", path.as_path()));
-    let trace = arguments.trace.iter().map(|path| ("--trace", path.as_path()));
-    let described = paths::described(&arguments.model, &arguments.layout);
-    paths::check(&log.chain(trace).chain(tuning).collect::<Vec<_>>(), &described.collect::<Vec<_>>())
+    let TrainArguments { log, trace, tune_matmul, model, layout, .. } = arguments;
+    let tuning = tune_matmul.clone().flatten();
+    let written = paths::asked([("--log", log), ("--trace", trace), ("--tune-matmul", &tuning)]);
+    paths::check_described(&written, model, layout)
 }
 
 /// Whether a signal has ended the run early, and how to go on.

@@ -3,15 +3,17 @@
 use std::path::Path;
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_run::{Description, Host, LayoutSpec, Prepared, RunChanges, RunError, RunSpec, checkpoints};
-use quadrille_spec::{Field, LayoutFile, Model};
+use quadrille_run::{
+    Description, Host, LayoutDefaults, LayoutSpec, Prepared, RunChanges, RunError, RunSpec, checkpoints,
+};
+use quadrille_spec::{Field, LayoutFile, Model, Tier};
 
 use super::arguments::TrainArguments;
 use super::first_version;
-use super::flags::{self, Chosen};
+use super::flags;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::settings::{self, Defaults};
+use crate::settings;
 
 /// The run in `folder`, prepared to go on.
 ///
@@ -54,32 +56,31 @@ fn changes(before: &RunSpec, arguments: &TrainArguments, launch: &Launch) -> Res
         true => settings::settings_with(of, flags::MODEL, before.optimizer)?,
         false => settings::settings_of(&before.model, of, before.optimizer)?,
     };
-    let changes = RunChanges {
+    let layout = layout(&before.layout, arguments, &before.model, &settings.model, launch)?;
+    let (layout, tiers) = layout.unzip();
+    Ok(RunChanges {
+        model: Some(settings.model),
+        layout,
+        tiers,
         optimizer: Some(settings::with_rate(settings.optimizer, &arguments.run)?),
         ..flags::said(arguments)
-    };
-    Ok(match layout(&before.layout, arguments, &before.model, &settings.model, launch)? {
-        None => RunChanges { model: Some(settings.model), ..changes },
-        Some(Chosen { layout, tiers }) => {
-            RunChanges { model: Some(settings.model), layout: Some(layout), tiers: Some(tiers), ..changes }
-        }
     })
 }
 
-/// The layout, if it is another than before: because flags say so, or because ranks are other processes.
+/// The layout with its cluster's tiers, if it is another than before: because flags say so, or because ranks are other processes.
 fn layout(
     before: &LayoutSpec,
     arguments: &TrainArguments,
     old: &Model,
     model: &Model,
     launch: &Launch,
-) -> Result<Option<Chosen>, Failure> {
+) -> Result<Option<(LayoutSpec, Vec<Tier>)>, Failure> {
     let flags = &arguments.layout;
     let said = !flags.typed().is_empty() || flags.cluster.is_some() || arguments.dtype.is_some() || model != old;
     let layout = &before.layout;
     let batch = Some([layout.global_batch, layout.seq_len]);
     let ranks = layout.grid.ranks();
-    let defaults = launch.defaults(&Defaults { ranks, dtype: layout.dtype, per_node: None, batch })?;
+    let defaults = launch.defaults(&LayoutDefaults { ranks, dtype: layout.dtype, per_node: None, batch })?;
     let is_open = |field| before.open.contains(&field);
     let other_ranks = defaults.ranks != ranks && is_open(Field::Grid);
     let other_nodes = defaults.per_node.is_some_and(|per_node| per_node != layout.per_node) && is_open(Field::PerNode);
@@ -92,5 +93,5 @@ fn layout(
     // Gradients of the type before may be none of another type of values.
     let kept = if arguments.dtype.is_some() { kept.without(Field::Gradients) } else { kept };
     let typed = settings::typed_over(flags, arguments.dtype, &defaults, cluster, &kept)?;
-    Ok(Some(flags::chosen(&typed, model, cluster)?))
+    Ok(Some((typed.spec(model, cluster)?, typed.cluster.tiers)))
 }

@@ -8,7 +8,7 @@ use quadrille_report::published;
 
 use crate::documents;
 use crate::failure::Failure;
-use crate::output::{csv, print_json, print_text, write_file};
+use crate::output::{print_json, print_text, write_rows};
 
 #[derive(Debug, Args)]
 pub struct ValidatePublishedArguments {
@@ -29,9 +29,7 @@ pub fn run(arguments: &ValidatePublishedArguments) -> Result<(), Failure> {
     let rows = rows(arguments.csv.as_deref())?;
     let evaluation = evaluate(&rows)?;
     let summary = Summary::of(&evaluation);
-    if let Some(path) = &arguments.rows {
-        write_file("--rows", path, csv(published::rows(&evaluation))?.as_bytes())?;
-    }
+    write_rows("--rows", arguments.rows.as_deref(), || published::rows(&evaluation))?;
     if arguments.json {
         return print_json(&published::document(&evaluation, &summary));
     }

@@ -135,6 +135,6 @@ pub fn summary(comparison: &Comparison) -> String {
 }
 
 fn noise(noise: f64) -> String {
-    let advice = if noise > NOISY { "; on a quiet machine, or with more --steps, the order says more" } else { "" };
+    let advice = if noise > NOISY { "; on a quiet machine, or with more steps, the order says more" } else { "" };
     format!("steps of one layout deviate by {:.1}% from their mean (the median layout){advice}", 100.0 * noise)
 }

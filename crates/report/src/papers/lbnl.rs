@@ -1,6 +1,6 @@
 //! What a search of LBNL's configurations has found: for people, as a document, as a table of their code's outputs.
 
-use quadrille_papers::lbnl::{Found, Price, Ranked, Search, training_steps};
+use quadrille_papers::lbnl::{Found, INPUTS, Price, PricedLine, Ranked, Search, training_steps};
 use quadrille_run::units::{decimal, shortest};
 use quadrille_spec::Model;
 use serde_json::{Value, json};
@@ -16,6 +16,10 @@ const HEADER: &str =
 const CSV_COLUMNS: &str = "strategy,model,gpu,nvs,n_gpus,rank_in_top10,dp,tp1,tp2,pp,microbatch,summa_nb,nvs_tp1,nvs_tp2,\
                            nvs_dp,nvs_pp,global_batch,t_iter_s,mem_gb,t_comp,t_mem,t_tp_comm,t_dp_comm,t_pp_comm,\
                            t_bubble,wts_mem,wts_grad_mem,opt_mem,acts_mem,throughput";
+
+/// What the table of priced lines has behind what was read.
+const PRICE_COLUMNS: &str = "t,mem,t_comp,t_mem,t_tp_comm,t_dp_comm,t_pp_comm,t_bubble,flops_per_gpu,wts_mem,wts_grad_mem,\
+                             wts_optimizer_states_mem,acts_mem";
 
 /// What was searched, and what was found.
 pub struct LbnlReport<'a> {
@@ -157,9 +161,21 @@ impl LbnlReport<'_> {
     }
 }
 
+/// Lines of a table with their prices, for comma-separated values: a header, then a row for each line, in the columns and
+/// units of the tables that LBNL's code writes: seconds, GB of 1e9 bytes, TFLOP.
+pub fn priced_rows(lines: &[PricedLine]) -> Vec<Vec<String>> {
+    let header = INPUTS.map(str::to_owned).into_iter().chain(columns(PRICE_COLUMNS)).collect();
+    let row = |PricedLine { inputs, price }: &PricedLine| {
+        let (times, memory) = published_units(price);
+        let outputs = times.into_iter().chain([price.flops / 1e12]).chain(memory);
+        inputs.iter().cloned().chain(outputs.map(shortest)).collect()
+    };
+    std::iter::once(header).chain(lines.iter().map(row)).collect()
+}
+
 /// What the tables of LBNL's code tell of a price: `t`, `mem`, the six parts of `t`; then weights, gradients, optimizer
 /// and activations. Seconds, and GB of 1e9 bytes.
-pub fn published_units(price: &Price) -> ([f64; 8], [f64; 4]) {
+fn published_units(price: &Price) -> ([f64; 8], [f64; 4]) {
     let times = [
         price.seconds,
         price.memory_bytes() / 1e9,

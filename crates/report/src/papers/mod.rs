@@ -1,9 +1,11 @@
-//! What the published planners find: tables for people, documents, rows of comma-separated values.
+//! What the published planners find, and the figures that their works print: tables for people, documents, rows of
+//! comma-separated values.
 
 pub mod atp;
 pub mod axonn;
 pub mod lbnl;
 pub mod megatron;
+pub mod reproduce;
 
 /// The columns of a header that is written with commas.
 fn columns(header: &str) -> Vec<String> {

@@ -2,12 +2,14 @@
 
 mod document;
 mod explanation;
+mod priced;
 mod text;
 
 use quadrille_cost::native::Price;
 
 pub use document::{columns, document, entry, rows};
 pub use explanation::{explanation_document, explanation_text};
+pub use priced::PricedReport;
 pub use text::{headline, looked_at, memory_table, parts_table, ranking, refused, tables};
 
 /// Bytes with a name, by class.

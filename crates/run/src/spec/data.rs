@@ -1,6 +1,7 @@
 //! What a run reads.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use quadrille_data::{Documents, Goldfish, TokenizerChoice};
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,40 @@ pub struct DataPath {
     pub path: PathBuf,
     /// Positive.
     pub weight: Option<f64>,
+}
+
+impl DataPath {
+    /// Reads `PATH` or `PATH:WEIGHT`; a file of that whole name wins.
+    ///
+    /// # Errors
+    /// A weight that is not positive.
+    pub fn read(text: OsString) -> Result<Self, Refusal> {
+        Self::of(text, exists)
+    }
+
+    fn of(text: OsString, exists: impl Fn(&Path) -> bool) -> Result<Self, Refusal> {
+        let whole = Self { path: PathBuf::from(&text), weight: None };
+        let Some((path, weight)) = text.to_str().and_then(|text| text.rsplit_once(':')) else { return Ok(whole) };
+        if path.is_empty() || exists(&whole.path) {
+            return Ok(whole);
+        }
+        match weight.parse::<f64>() {
+            Ok(weight) if weight > 0.0 && weight.is_finite() => {
+                Ok(Self { path: PathBuf::from(path), weight: Some(weight) })
+            }
+            Ok(_) => {
+                Err(Refusal::new(format!("the weight {weight} of {path} is not a positive number, as in {path}:0.7")))
+            }
+            Err(_) => Ok(whole),
+        }
+    }
+}
+
+/// Whether a file, a folder, or a pair of Megatron-LM's files is called so.
+fn exists(path: &Path) -> bool {
+    let mut index = path.as_os_str().to_owned();
+    index.push(".idx");
+    path.exists() || Path::new(&index).is_file()
 }
 
 impl DataSpec {
@@ -113,6 +148,28 @@ impl Default for DataSpec {
             held_out: HeldOut::default(),
             goldfish: None,
             cache: Self::CACHE.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_a_colon_that_exists_wins() {
+        let parse = |name: &str, there: &[&str]| {
+            DataPath::of(name.into(), |path| there.iter().any(|name| Path::new(name) == path))
+        };
+        let is = |path: &str, weight| Ok(DataPath { path: path.into(), weight });
+        assert_eq!(parse("a.txt", &[]), is("a.txt", None));
+        assert_eq!(parse("a.txt:0.7", &["a.txt"]), is("a.txt", Some(0.7)));
+        assert_eq!(parse("a:2", &["a", "a:2"]), is("a:2", None));
+        assert_eq!(parse("a:2:3e-1", &["a:2"]), is("a:2", Some(0.3)));
+        assert_eq!(parse("a:b", &[]), is("a:b", None));
+        assert_eq!(parse(":3", &[]), is(":3", None));
+        for bad in ["a:0", "a:-1", "a:inf", "a:NaN"] {
+            assert!(parse(bad, &["a"]).unwrap_err().to_string().contains("positive"), "{bad}");
         }
     }
 }

@@ -424,6 +424,6 @@ fn parse_size(field: &str, value: &str) -> Result<usize, SpecError> {
 }
 
 fn parse<T: std::str::FromStr>(field: &str, value: &str, rule: &str) -> Result<T, SpecError> {
-    let remedy = format!("write --set {field}=...");
+    let remedy = format!("write `model.{field}`=...");
     value.trim().parse().map_err(|_| SpecError::invalid(field, format!("'{value}'"), rule, remedy))
 }

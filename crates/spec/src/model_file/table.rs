@@ -72,7 +72,7 @@ impl BlockTable {
         };
         let (Ok(from), Ok(every)) = (from, every) else {
             let rule = "it names blocks by their numbers, the first being 0";
-            let remedy = "write e.g. --set blocks.3.window=1024, or blocks.0/2.window=1024 for every second one";
+            let remedy = "write e.g. `model.blocks.3.window`=1024, or blocks.0/2.window=1024 for every second one";
             return Err(SpecError::invalid("blocks", format!("'{key}'"), rule, remedy));
         };
         let fields = [(field.to_owned(), Scalar::Name(value.to_owned()))].into();

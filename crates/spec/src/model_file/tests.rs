@@ -93,7 +93,7 @@ fn refusals_name_field_value_rule_and_remedy() {
     let message = |field, value| with(&[(field, value)]).unwrap_err().to_string();
     assert_eq!(message("heads", "5"), "heads=5 does not divide hidden = 12; try heads=4 or 6");
     assert_eq!(message("layers", "0"), "layers = 0: it must lie in 1..=8192; give a positive number");
-    assert_eq!(message("hidden", "-1"), "hidden = '-1': it must be a whole number; write --set hidden=...");
+    assert_eq!(message("hidden", "-1"), "hidden = '-1': it must be a whole number; write `model.hidden`=...");
     assert_eq!(message("dropout", "1"), "dropout = 1: a rate lies in [0, 1); use e.g. 0.1, or 0");
     assert!(message("dropout", "NaN").contains("[0, 1)"));
     assert!(message("norm_epsilon", "0").contains("(0, 1]"));

@@ -19,15 +19,15 @@ fn refusals_name_rule_and_remedy() {
     let message = |grid, batch| Layout::new(&model(), &request(grid, batch)).unwrap_err().to_string();
     assert_eq!(message("x=4", 4), "x=4 does not divide heads = 6; try x=3 or 6");
     assert_eq!(message("y=5", 60), "y=5 does not divide hidden = 12; try y=4 or 6");
-    assert!(message("data=3", 4).ends_with("multiple of data=3; try --global-batch 3 or 6"));
-    assert!(message("z=4", 6).contains("multiple of z=4, over which it is split; try --global-batch 4 or 8"));
-    assert!(message("y=2", 3).ends_with("z*y = 1*2; try --global-batch 2 or 4"));
+    assert!(message("data=3", 4).ends_with("multiple of data=3; try `layout.global_batch` 3 or 6"));
+    assert!(message("z=4", 6).contains("multiple of z=4, over which it is split; try `layout.global_batch` 4 or 8"));
+    assert!(message("y=2", 3).ends_with("z*y = 1*2; try `layout.global_batch` 2 or 4"));
     let long = LayoutRequest { seq_len: Some(7), ..request("x=1", 1) };
     assert!(Layout::new(&model(), &long).unwrap_err().to_string().contains("6 positions"));
     let odd = LayoutRequest { microbatch: Some(3), ..request("x=1", 8) };
-    assert!(Layout::new(&model(), &odd).unwrap_err().to_string().ends_with("try --microbatch 2 or 4"));
+    assert!(Layout::new(&model(), &odd).unwrap_err().to_string().ends_with("try `layout.microbatch` 2 or 4"));
     // A share of 12 in multiples of z*y = 2: 2, 4, 6 and 12 are possible, 3 and 8 are not.
-    for (microbatch, remedy) in [(3, "try --microbatch 2 or 4"), (8, "try --microbatch 6 or 12")] {
+    for (microbatch, remedy) in [(3, "try `layout.microbatch` 2 or 4"), (8, "try `layout.microbatch` 6 or 12")] {
         let request = LayoutRequest { microbatch: Some(microbatch), ..request("z=2", 12) };
         let message = Layout::new(&model(), &request).unwrap_err().to_string();
         assert!(message.ends_with(remedy), "{message}");
@@ -91,7 +91,7 @@ fn some_faults_do_not_depend_on_the_grid() {
     );
     assert!(fault(|request| request.per_node = Some(0)).starts_with("per-node = 0"));
     let nodes = fault(|request| request.per_node = Some(3));
-    assert_eq!(nodes, "per-node=3 does not divide the number of ranks = 8; try --per-node 2 or 4");
+    assert_eq!(nodes, "per-node=3 does not divide the number of ranks = 8; try `layout.per_node` 2 or 4");
     assert_eq!(request("x=5", 3).check_without_grid(&model(), 5), Ok(()));
 }
 
@@ -120,8 +120,8 @@ fn pipelines_split_layers_and_order_microbatches() {
         }
     };
     // 6 microbatches on 2 stages: groups of 5 leave 1.
-    assert!(refused(&interleaved(5)).ends_with("try --microbatch-group 4 or 6"), "{}", refused(&interleaved(5)));
-    assert!(refused(&interleaved(0)).ends_with("try --microbatch-group 2"));
+    assert!(refused(&interleaved(5)).ends_with("try `layout.microbatch_group` 4 or 6"), "{}", refused(&interleaved(5)));
+    assert!(refused(&interleaved(0)).ends_with("try `layout.microbatch_group` 2"));
     assert!(refused(&|r| r.keep_communicated = true).starts_with("cac = on"));
 }
 
@@ -132,7 +132,7 @@ fn context_and_panels_are_held_against_the_sizes() {
     assert!(Layout::new(&model(), &request("context=3", 2)).is_ok());
     let summa = |panels| LayoutRequest { linear: Linear::Summa, summa_panels: panels, ..request("x=3,y=2", 4) };
     assert_eq!(Layout::new(&model(), &summa(None)).unwrap().summa_panels, 6);
-    assert!(message(&summa(Some(4))).ends_with("try --summa-panels 6"));
+    assert!(message(&summa(Some(4))).ends_with("try `layout.summa_panels` 6"));
     assert!(message(&summa(Some(18))).starts_with("summa-panels=18 does not divide hidden = 12"));
     let chunked = LayoutRequest { overlap_chunks: 4, microbatch: Some(6), ..request("x=1", 24) };
     assert!(message(&chunked).contains("overlap chunks split"));

@@ -96,7 +96,7 @@ fn a_window_that_no_sequence_reaches_is_none() {
     assert_eq!(set("4096").unwrap().seq_len, 4096);
     let message = set("4097").unwrap_err().to_string();
     assert!(
-        message.starts_with("sliding_window = 4096: ") && message.ends_with("--set seq_len=4096 or less"),
+        message.starts_with("sliding_window = 4096: ") && message.ends_with("`model.seq_len`=4096 or less"),
         "{message}"
     );
     assert!(read(&with(MISTRAL, json!({"sliding_window": 32768}))).is_ok());

@@ -35,7 +35,7 @@ fn no_legal_grid_names_the_rule_and_possible_numbers() {
     assert_eq!(
         message("gpt-tiny", 7, 12),
         "no legal grid of 7 ranks for gpt-tiny: of 4 grids, 1 refused for 'global-batch', e.g. global-batch = \
-         12: it must be a multiple of data=7; try --global-batch 7 or 14; the nearest numbers of ranks with a legal grid are 6 and 8"
+         12: it must be a multiple of data=7; try `layout.global_batch` 7 or 14; the nearest numbers of ranks with a legal grid are 6 and 8"
     );
     assert!(message("gpt-tiny", 65_536, 8).contains("'x does not divide heads'"));
     assert!(message("gpt-tiny", 0, 8).starts_with("ranks = 0: a grid has 1 to 2^24 ranks"));
@@ -58,10 +58,10 @@ fn faults_of_every_grid_are_told_without_a_search() {
             .starts_with("seq-len = 17: it must be 1 to 16: the model has 16")
     );
     let three = message("local", 8, |template| template.per_node = Some(3));
-    assert_eq!(three, "per-node=3 does not divide the number of ranks = 8; try --per-node 2 or 4");
+    assert_eq!(three, "per-node=3 does not divide the number of ranks = 8; try `layout.per_node` 2 or 4");
     // 6 divides as well, but no node has as many devices.
     let four = message("perlmutter", 6, |_| ());
-    assert_eq!(four, "per-node=4 does not divide the number of ranks = 6; try --per-node 3");
+    assert_eq!(four, "per-node=4 does not divide the number of ranks = 6; try `layout.per_node` 3");
 }
 
 #[test]

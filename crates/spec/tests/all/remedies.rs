@@ -103,7 +103,7 @@ fn a_sequence_is_not_made_longer_than_the_model() {
     let model = Model::gpt(2, 12, 6, 17, 7);
     let message = Layout::new(&model, &LayoutRequest::new("context=3".parse().unwrap(), 3)).unwrap_err().to_string();
     assert!(message.starts_with("seq-len = 7: context=3 cuts a sequence into 6 equal pieces"), "{message}");
-    assert!(message.ends_with("; try --seq-len 6"), "{message}");
+    assert!(message.ends_with("; try `layout.seq_len` 6"), "{message}");
 }
 
 /// What else would be refused is named.

@@ -21,7 +21,7 @@ impl LlmCWriter {
             return Err(DataError::Inexpressible {
                 format: "llm.c",
                 reason: format!("its files of 2 bytes a token hold gpt2's tokens, not those of {}", vocabulary.name),
-                remedy: "use --tokenizer gpt2, or --format quadrille or megatron",
+                remedy: "use `data.tokenizer` gpt2, or `tokens.format` quadrille or megatron",
             });
         }
         let mut draft = Draft::create(path)?;
@@ -38,7 +38,7 @@ impl LlmCWriter {
             return Err(DataError::Inexpressible {
                 format: "llm.c",
                 reason: "its files have at most 2147483647 tokens".to_owned(),
-                remedy: "prepare parts of the text into several files, or use --format quadrille or megatron",
+                remedy: "prepare parts of the text into several files, or use `tokens.format` quadrille or megatron",
             });
         }
         Ok(())
@@ -55,7 +55,7 @@ impl TokenWriter for LlmCWriter {
                     "document {} has no end token, and its files tell documents apart by token {} between them",
                     self.documents, GPT2.begin
                 ),
-                remedy: "use --append-end, or --format quadrille or megatron",
+                remedy: "use `tokens.append_end`, or `tokens.format` quadrille or megatron",
             }),
             Mark::Absent | Mark::Continued => Ok(()),
         }

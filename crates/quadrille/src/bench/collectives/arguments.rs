@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
-use quadrille_measure::collectives::Collective;
+use quadrille_measure::collectives::{Collective, Sizes};
 use quadrille_spec::{Algorithm, SpecError};
 
-use super::sizes::Sizes;
+use crate::flags::called;
 
 /// Collectives between ranks, by every algorithm of this program, beside what the transport brings (native: shared memory
 /// between threads, the library's own collectives under mpirun) and beside a plain copy, all of the same run. Bandwidths as nccl-tests define them; the copy is that of
@@ -16,14 +16,14 @@ use super::sizes::Sizes;
 pub struct BenchCollectivesArguments {
     /// all-reduce, all-gather, reduce-scatter, broadcast (from rank 0) or all-to-all
     #[arg(
-        long, value_name = "NAME", value_delimiter = ',', value_parser = collective,
+        long, value_name = "NAME", value_delimiter = ',',
         default_values = ["all-reduce", "all-gather", "reduce-scatter"]
     )]
     pub collective: Vec<Collective>,
     /// ring, recursive, hierarchical (where ranks lie on several nodes with several each) or native, which is always
     /// measured: the others are held against it
     #[arg(
-        long, value_name = "NAME", value_delimiter = ',', value_parser = algorithm,
+        long, value_name = "NAME", value_delimiter = ',',
         default_values = ["ring", "recursive", "hierarchical", "native"]
     )]
     pub algorithms: Vec<Algorithm>,
@@ -36,7 +36,7 @@ pub struct BenchCollectivesArguments {
     pub per_node: Option<u16>,
     /// Sizes of the full buffer of a rank (input of a reduce-scatter, output of an all-gather): a list (64KiB,1MiB), a
     /// range in factors of 4 (4KiB..256MiB), or both. Numbers without a unit are MiB
-    #[arg(long, value_name = "SIZES", default_value = "4KiB..64MiB")]
+    #[arg(long, value_name = "SIZES", default_value = "4KiB..64MiB", value_parser = sizes)]
     pub sizes: Sizes,
     /// Measured runs of each, after one that warms up; the median counts [default: as many as 0.25 seconds hold, 5 to 21]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
@@ -63,20 +63,6 @@ const EXAMPLES: &str = "Examples:
   quadrille bench collectives --ranks 2,4,8 --csv times.csv --svg speedups.svg
   quadrille bench collectives --ranks 8 --cluster cluster.toml         predicted beside measured";
 
-fn collective(name: &str) -> Result<Collective, SpecError> {
-    let known = Collective::ALL.map(|collective| collective.kind.name());
-    let found = Collective::ALL.into_iter().find(|collective| collective.kind.name() == name);
-    found.ok_or_else(|| unknown("collective", name, known))
-}
-
-fn algorithm(name: &str) -> Result<Algorithm, SpecError> {
-    let known = Algorithm::ALL.map(Algorithm::name);
-    Algorithm::ALL
-        .into_iter()
-        .find(|algorithm| algorithm.name() == name)
-        .ok_or_else(|| unknown("algorithm", name, known))
-}
-
-fn unknown(what: &'static str, name: &str, known: impl IntoIterator<Item = &'static str>) -> SpecError {
-    SpecError::Unknown { what, name: name.to_owned(), known: known.into_iter().map(str::to_owned).collect() }
+fn sizes(text: &str) -> Result<Sizes, SpecError> {
+    text.parse().map_err(|error| called("--sizes", error))
 }

@@ -2,21 +2,21 @@
 
 use quadrille_comm::memory;
 use quadrille_measure::collectives::{Case, Cases, CollectivesSpec, Runs};
+use quadrille_run::{LayoutDefaults, described};
 
 use super::arguments::BenchCollectivesArguments;
 
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::bytes;
-use crate::settings::{self, Defaults};
 
 /// Numbers of thread ranks that are measured unless others are asked for.
 const RANKS: [usize; 2] = [2, 4];
 
 /// Checks what was typed: also that the buffers fit into memory.
 pub fn of(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<Cases, Failure> {
-    let cluster = arguments.cluster.as_deref().map(settings::cluster).transpose()?;
-    let started = launch.defaults(&Defaults::USUAL)?;
+    let cluster = arguments.cluster.as_deref().map(described::cluster).transpose()?;
+    let started = launch.defaults(&LayoutDefaults::USUAL)?;
     let mut ranks: Vec<usize> = arguments.ranks.iter().map(|ranks| usize::from(*ranks)).collect();
     if ranks.is_empty() {
         ranks = if launch.world.is_some() { vec![started.ranks] } else { RANKS.to_vec() };

@@ -5,7 +5,6 @@
 
 pub mod arguments;
 mod cases;
-mod sizes;
 
 use std::path::Path;
 
@@ -18,7 +17,7 @@ use self::arguments::BenchCollectivesArguments;
 use crate::failure::Failure;
 use crate::files::check_writable;
 use crate::launch::Launch;
-use crate::output::{csv, print_json, print_text, write_file};
+use crate::output::{print_json, print_text, write_file, write_rows};
 use crate::paths;
 
 #[derive(Serialize)]
@@ -28,9 +27,7 @@ struct Document {
 
 /// Measures and reports.
 pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(), Failure> {
-    let written = [("--csv", arguments.csv.as_deref()), ("--svg", arguments.svg.as_deref())];
-    let written: Vec<(&'static str, &Path)> =
-        written.into_iter().filter_map(|(flag, path)| Some((flag, path?))).collect();
+    let written = paths::asked([("--csv", &arguments.csv), ("--svg", &arguments.svg)]);
     let cluster =
         arguments.cluster.iter().map(|name| ("--cluster", Path::new(name))).filter(|(_, path)| path.is_file());
     paths::check(&written, &cluster.collect::<Vec<_>>())?;
@@ -44,9 +41,7 @@ pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(),
     if !launch.is_first() {
         return Ok(());
     }
-    if let Some(path) = &arguments.csv {
-        write_file("--csv", path, csv(told::rows(&collectives))?.as_bytes())?;
-    }
+    write_rows("--csv", arguments.csv.as_deref(), || told::rows(&collectives))?;
     if let Some(path) = &arguments.svg {
         write_file("--svg", path, told::heatmap(&collectives).as_bytes())?;
     }

@@ -7,11 +7,11 @@ pub mod question;
 use quadrille_plan::native::{Answer, Question, Wanted};
 use quadrille_report::plan::{document, explanation_text, headline, looked_at, refused, rows, tables};
 
-use crate::arguments::PlanArguments;
 use crate::failure::Failure;
 use crate::output::{csv, print_json, print_text, write_file};
-use crate::paths;
+use crate::plan::arguments::PlanArguments;
 use crate::quantities::Counts;
+use crate::{flags, paths};
 
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
@@ -24,9 +24,8 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if several.is_some() && !results.pareto {
         return Err(Failure::usage("--gpus: several numbers of GPUs are compared with --pareto; add it, or give one"));
     }
-    let written = [("--csv", arguments.csv.as_deref()), ("--out", results.out.as_deref())];
-    let written: Vec<_> = written.into_iter().filter_map(|(flag, path)| Some((flag, path?))).collect();
-    paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let written = paths::asked([("--csv", &arguments.csv), ("--out", &results.out)]);
+    paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let answer = Answer::new(&question, &wanted(arguments, &question, several))?;
     if let Some(path) = &results.out {
         write_file("--out", path, question.layout_file(&answer.best)?.as_bytes())?;
@@ -34,7 +33,14 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.csv {
         write_file("--csv", path, csv(rows(&answer)?)?.as_bytes())?;
     }
-    if arguments.json { print_json(&document(&answer)?) } else { print_text(&text(&answer)?) }
+    if !arguments.json {
+        return print_text(&flags::spelled(&text(&answer)?));
+    }
+    let mut document = document(&answer)?;
+    for at in 0..answer.refusals().len() {
+        flags::spell_at(&mut document, &format!("/refusals/{at}/example"));
+    }
+    print_json(&document)
 }
 
 /// What is to be found: with `--pareto` over the numbers of devices in `several`, or all divisors of the question's.

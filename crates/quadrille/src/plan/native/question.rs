@@ -5,6 +5,7 @@ use std::time::Duration;
 use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Bound, Question, Reserve, Space, hardware};
+use quadrille_run::described;
 use quadrille_spec::{Axis, ElementType, EvenPieces, Field, LayoutFile, LayoutRequest, SpecError};
 
 use super::arguments::QuestionArguments;
@@ -28,7 +29,7 @@ pub fn question(
     nvs: Option<usize>,
 ) -> Result<Question, Failure> {
     let model = settings::settings(model, DEFAULT_MODEL, Hyper::default())?.model;
-    let mut cluster = settings::cluster(layout.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER))?;
+    let mut cluster = described::cluster(layout.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER))?;
     if let Some(nvs) = nvs {
         cluster = hardware::with(&cluster, "tiers.0.devices", nvs as f64)?;
     }

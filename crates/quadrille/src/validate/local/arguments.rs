@@ -1,6 +1,6 @@
 //! Flags of `quadrille validate local`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, Args};
 use quadrille_spec::Axis;
@@ -53,14 +53,6 @@ const EXAMPLES: &str = "Examples:
   quadrille validate local --model gpt-tiny --ranks 4 --html local.html
   quadrille validate local --ranks 4 --cluster measured.toml --csv layouts.csv      on a cluster file with device and tiers
   quadrille validate local --ranks 8 --axes x,y,z,context,data,pipe --layouts 20 --microbatch 1 --schedule zb-h1";
-
-impl ValidateLocalArguments {
-    /// The files that are written.
-    pub fn written(&self) -> Vec<(&'static str, &Path)> {
-        let files = [("--csv", self.csv.as_deref()), ("--html", self.html.as_deref())];
-        files.into_iter().filter_map(|(flag, path)| Some((flag, path?))).collect()
-    }
-}
 
 /// A flag that other commands have.
 fn hidden(argument: Arg) -> Arg {

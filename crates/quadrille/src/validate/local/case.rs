@@ -7,11 +7,12 @@ use quadrille_measure::local::{Comparison, LocalCase, check_steps};
 use quadrille_plan::local::{choose, machine};
 use quadrille_plan::{Grids, Skipped};
 use quadrille_report::local::LocalReport;
-use quadrille_run::resources;
+use quadrille_run::{LayoutDefaults, resources};
 use quadrille_spec::{Layout, LayoutRequest};
 
 use super::arguments::ValidateLocalArguments;
 use crate::failure::Failure;
+use crate::flags;
 use crate::launch::Launch;
 use crate::settings;
 
@@ -36,12 +37,13 @@ impl Case {
     pub fn new(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<Self, Failure> {
         check_flags(arguments)?;
         let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
-        let typed = settings::typed(&arguments.layout, None, &launch.defaults(&settings::Defaults::USUAL)?)?;
+        let typed = settings::typed(&arguments.layout, None, &launch.defaults(&LayoutDefaults::USUAL)?)?;
         let ranks = typed.request.grid.ranks();
         launch.check_ranks(ranks)?;
         let per_node = typed.request.per_node.or_else(|| Some(typed.cluster.per_node(ranks)));
         let request = LayoutRequest { per_node, ..typed.request };
         let Grids { legal, skipped } = Grids::all(&settings.model, &request, arguments.axes.as_deref())?;
+        let skipped = flags::spelled_reasons(skipped);
         let options = TrainOptions {
             threads: settings::threads(&arguments.run, launch, ranks)?,
             timeout: settings::timeout(&arguments.run)?,
@@ -54,7 +56,7 @@ impl Case {
             )
         };
         let (cluster, assumed) =
-            machine::described(typed.cluster, launch.ranks_here(ranks), options.threads, settings::processors());
+            machine::described(typed.cluster, launch.ranks_here(ranks), options.threads, quadrille_run::processors());
         let chosen = choose(legal.len(), arguments.layouts.unwrap_or(legal.len()), options.seed);
         let layouts: Vec<Layout> = chosen.into_iter().map(|at| legal[at].clone()).collect();
         let (global_batch, seq_len) = (legal[0].global_batch, legal[0].seq_len);
@@ -100,7 +102,7 @@ impl Case {
     /// What is told of it.
     pub fn report<'a>(&'a self, comparison: &'a Comparison) -> LocalReport<'a> {
         let Self { local: case, assumed, ranks, global_batch, seq_len, crowded, legal, skipped } = self;
-        let (assumed, cores) = (assumed.as_deref(), settings::processors());
+        let (assumed, cores) = (assumed.as_deref(), quadrille_run::processors());
         let (ranks, global_batch, seq_len, crowded) = (*ranks, *global_batch, *seq_len, *crowded);
         LocalReport { case, comparison, assumed, ranks, global_batch, seq_len, cores, crowded, legal: *legal, skipped }
     }

@@ -12,14 +12,14 @@ pub use self::arguments::ValidateLocalArguments;
 use self::case::Case;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{csv, print_json, print_text, write_file};
+use crate::output::{print_json, print_text, write_file, write_rows};
 use crate::{files, paths};
 
 /// Predicts, measures, compares.
 pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Failure> {
     // Measuring takes its time: files that cannot be written are found before.
-    let written = arguments.written();
-    paths::check(&written, &paths::described(&arguments.model, &arguments.layout).collect::<Vec<_>>())?;
+    let written = paths::asked([("--csv", &arguments.csv), ("--html", &arguments.html)]);
+    paths::check_described(&written, &arguments.model, &arguments.layout)?;
     if launch.is_first() {
         written.iter().try_for_each(|(flag, path)| files::check_writable(flag, path))?;
     }
@@ -34,9 +34,7 @@ pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Fa
 /// Writes the files and prints: all that a run of the command leaves.
 fn publish(arguments: &ValidateLocalArguments, case: &Case, comparison: &Comparison) -> Result<(), Failure> {
     let report = case.report(comparison);
-    if let Some(path) = &arguments.csv {
-        write_file("--csv", path, csv(report.rows())?.as_bytes())?;
-    }
+    write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
     if let Some(path) = &arguments.html {
         write_file("--html", path, report.page().as_bytes())?;
     }

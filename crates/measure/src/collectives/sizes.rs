@@ -2,10 +2,9 @@
 
 use std::str::FromStr;
 
-use quadrille_measure::collectives::ELEMENT_BYTES;
-use quadrille_spec::SpecError;
+use quadrille_spec::{SpecError, quantities};
 
-use crate::quantities::with_unit;
+use super::cases::ELEMENT_BYTES;
 
 const MIB: f64 = 1_048_576.0;
 /// The factor between the sizes of a range.
@@ -36,7 +35,7 @@ impl FromStr for Sizes {
                     let (first, last) = (size(first)?, size(last)?);
                     if first > last {
                         return Err(SpecError::Syntax {
-                            what: "--sizes",
+                            what: "sizes",
                             text: part.to_owned(),
                             reason: "a range ascends, e.g. 4KiB..256MiB".to_owned(),
                         });
@@ -54,14 +53,14 @@ impl FromStr for Sizes {
 
 fn size(text: &str) -> Result<u64, SpecError> {
     let text = text.trim();
-    let bytes = with_unit(text).or_else(|| Some(text.parse::<f64>().ok()? * MIB));
+    let bytes = quantities::bytes(text).or_else(|| Some(text.parse::<f64>().ok()? * MIB));
     let Some(bytes) = bytes.filter(|bytes| bytes.is_finite()) else {
         let reason = "write sizes with units, e.g. 64KiB,1MiB or 4KiB..256MiB; without a unit they are MiB".to_owned();
-        return Err(SpecError::Syntax { what: "--sizes", text: text.to_owned(), reason });
+        return Err(SpecError::Syntax { what: "sizes", text: text.to_owned(), reason });
     };
     if !(ELEMENT_BYTES as f64..=LARGEST).contains(&bytes) {
         let rule = format!("a buffer has at least one f32, {ELEMENT_BYTES} B, and at most 1024GiB");
-        return Err(SpecError::invalid("--sizes", text, rule, "write e.g. 4KiB..64MiB"));
+        return Err(SpecError::invalid("sizes", text, rule, "write e.g. 4KiB..64MiB"));
     }
     Ok(bytes as u64)
 }
@@ -86,13 +85,13 @@ mod tests {
     #[test]
     fn what_is_no_size_is_refused_with_a_remedy() {
         for (text, words) in [
-            ("", ["--sizes", "4KiB..256MiB"]),
+            ("", ["sizes", "4KiB..256MiB"]),
             ("many", ["'many'", "4KiB..256MiB"]),
-            ("1MiB,,2MiB", ["--sizes", "without a unit"]),
-            ("2B", ["--sizes = 2B", "at least one f32, 4 B"]),
-            ("0", ["--sizes = 0", "4KiB..64MiB"]),
-            ("-1MiB", ["--sizes = -1MiB", "4 B"]),
-            ("2048GiB", ["--sizes = 2048GiB", "at most 1024GiB"]),
+            ("1MiB,,2MiB", ["sizes", "without a unit"]),
+            ("2B", ["sizes = 2B", "at least one f32, 4 B"]),
+            ("0", ["sizes = 0", "4KiB..64MiB"]),
+            ("-1MiB", ["sizes = -1MiB", "4 B"]),
+            ("2048GiB", ["sizes = 2048GiB", "at most 1024GiB"]),
             ("1MiB..4KiB", ["'1MiB..4KiB'", "ascends"]),
             ("nan", ["'nan'", "units"]),
         ] {

@@ -3,17 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use quadrille_plan::native::{Question, hardware};
 use quadrille_spec::SpecError;
+use quadrille_spec::quantities::{numbers, whole_numbers};
 
-use crate::failure::Failure;
-use crate::quantities::{numbers, whole_numbers};
+use super::super::{Question, hardware};
 
 /// A number that is varied, by the name that users write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Quantity {
     /// Devices.
-    Gpus,
+    Devices,
     /// Sequences in a step.
     Batch,
     /// Tokens in a sequence.
@@ -27,7 +26,7 @@ enum Quantity {
 pub struct Variable {
     quantity: Quantity,
     name: String,
-    pub values: Vec<f64>,
+    values: Vec<f64>,
 }
 
 impl FromStr for Variable {
@@ -43,7 +42,7 @@ impl FromStr for Variable {
         let (name, values) = text.split_once('=').ok_or_else(syntax)?;
         let name = name.trim();
         let quantity = match name {
-            "gpus" => Quantity::Gpus,
+            "gpus" => Quantity::Devices,
             "batch" | "global-batch" => Quantity::Batch,
             "seq-len" => Quantity::SeqLen,
             "nvs" => Quantity::Hardware("tiers.0.devices".to_owned()),
@@ -66,38 +65,46 @@ impl fmt::Display for Variable {
 }
 
 impl Variable {
-    pub fn is_gpus(&self) -> bool {
-        self.quantity == Quantity::Gpus
+    /// Its values, ascending.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// Whether it is the number of devices.
+    pub fn is_devices(&self) -> bool {
+        self.quantity == Quantity::Devices
     }
 
     /// The question with one of the values.
-    pub fn set(&self, question: &Question, value: f64) -> Result<Question, Failure> {
+    ///
+    /// # Errors
+    /// More tokens than the model has positions; a number that the cluster does not have, or that breaks its rules.
+    pub fn set(&self, question: &Question, value: f64) -> Result<Question, SpecError> {
         let mut changed = question.clone();
         match &self.quantity {
-            Quantity::Gpus => changed.devices = value as usize,
+            Quantity::Devices => changed.devices = value as usize,
             Quantity::Batch => changed.global_batch = value as usize,
             Quantity::SeqLen if value as usize > question.model.seq_len => {
                 let rule = format!("the model has {} positions", question.model.seq_len);
-                let remedy = format!("vary over at most {}, or --set seq_len={value}", question.model.seq_len);
-                return Err(SpecError::invalid("seq-len", value, rule, remedy).into());
+                let remedy = format!("vary over at most {}, or give the model seq_len={value}", question.model.seq_len);
+                return Err(SpecError::invalid("seq-len", value, rule, remedy));
             }
             Quantity::SeqLen => changed.seq_len = value as usize,
             Quantity::Hardware(field) => {
-                let unknown = |error| match error {
-                    SpecError::Unknown { name, known, .. } => SpecError::Unknown {
-                        what: "variable",
-                        name,
-                        known: ["gpus", "nvs", "batch", "seq-len"]
-                            .map(str::to_owned)
-                            .into_iter()
-                            .chain(known)
-                            .collect(),
-                    },
-                    error => error,
-                };
                 changed.cluster = hardware::with(&question.cluster, field, value).map_err(unknown)?;
             }
         }
         Ok(changed)
+    }
+}
+
+/// What is no number of a cluster is no variable, either.
+fn unknown(error: SpecError) -> SpecError {
+    match error {
+        SpecError::Unknown { name, known, .. } => {
+            let own = ["gpus", "nvs", "batch", "seq-len"].map(str::to_owned);
+            SpecError::Unknown { what: "variable", name, known: own.into_iter().chain(known).collect() }
+        }
+        error => error,
     }
 }

@@ -1,0 +1,160 @@
+//! What the command line calls the choices that libraries name: the one place that knows both.
+
+use quadrille_measure as measure;
+use quadrille_plan::Skipped;
+use quadrille_run::Setting;
+use quadrille_spec::{Field, Named, SpecError};
+use quadrille_study as study;
+use serde_json::Value;
+
+/// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
+/// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
+const FLAGS: [(&str, &str); 11] = [
+    ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
+    ("data.documents", "--documents"),
+    ("data.held_out.files", "--validation-data"),
+    ("data.held_out.share", "--validation"),
+    ("data.text_field", "--text-field"),
+    ("data.tokenizer", "--tokenizer"),
+    ("space.fix", "--fix"),
+    ("space.max", "--max"),
+    ("space.min", "--min"),
+    ("tokens.append_end", "--append-end"),
+    ("tokens.format", "--format"),
+];
+
+/// A message of a library, with flags in place of the keys that it names.
+pub fn spelled(message: &str) -> String {
+    let mut spelled = String::new();
+    let mut rest = message;
+    while let Some((before, quoted)) = rest.split_once('`') {
+        spelled += before;
+        match quoted.split_once('`').and_then(|(key, after)| Some((flag(key)?, after))) {
+            Some((flag, after)) => {
+                spelled += &flag;
+                rest = after;
+            }
+            None => {
+                spelled.push('`');
+                rest = quoted;
+            }
+        }
+    }
+    spelled + rest
+}
+
+/// The same of why grids are left out.
+pub fn spelled_reasons(skipped: Vec<Skipped>) -> Vec<Skipped> {
+    skipped.into_iter().map(|skipped| Skipped { reason: spelled(&skipped.reason), ..skipped }).collect()
+}
+
+/// The same of the text that a document has at a place, if it has one there.
+pub fn spell_at(document: &mut Value, place: &str) {
+    if let Some(text) = document.pointer_mut(place)
+        && let Some(said) = text.as_str()
+    {
+        *text = spelled(said).into();
+    }
+}
+
+fn flag(key: &str) -> Option<String> {
+    if let Some(field) = key.strip_prefix("model.") {
+        return Some(format!("--set {field}"));
+    }
+    if let Some(key) = key.strip_prefix("layout.") {
+        let field = Field::ALL.into_iter().find(|field| field.key() == key)?;
+        return Some(format!("--{}", field.name()));
+    }
+    FLAGS.iter().find(|(known, _)| *known == key).map(|(_, flag)| (*flag).to_owned())
+}
+
+/// The error of a value by the name of the flag that has said it.
+pub fn called(flag: &'static str, error: SpecError) -> SpecError {
+    match error {
+        SpecError::Invalid { value, rule, remedy, .. } => SpecError::invalid(flag, value, rule, remedy),
+        SpecError::Syntax { text, reason, .. } => SpecError::Syntax { what: flag, text, reason },
+        error => error,
+    }
+}
+
+/// How a part of what is measured is written on the command line.
+pub fn of_measurement(setting: measure::Setting) -> String {
+    let flag = match setting {
+        measure::Setting::NcclTests => "from-nccl-tests".to_owned(),
+        measure::Setting::Osu => "from-osu".to_owned(),
+        measure::Setting::MeasuredStep => "from-step".to_owned(),
+        other => other.key().replace('_', "-"),
+    };
+    format!("--{flag}")
+}
+
+/// How a choice of a study is written on the command line.
+pub fn of_study(setting: study::Setting) -> String {
+    let flag = match setting {
+        study::Setting::Goldfish => "goldfish".to_owned(),
+        study::Setting::Data => "data".to_owned(),
+        study::Setting::Tokenizer => "tokenizer".to_owned(),
+        study::Setting::SeqLen => "seq-len".to_owned(),
+        study::Setting::GlobalBatch => "global-batch".to_owned(),
+        other => other.key().replace('_', "-"),
+    };
+    format!("--{flag}")
+}
+
+/// How a choice of a run is written on the command line.
+pub fn of_run(setting: Setting) -> String {
+    let flag = match setting {
+        Setting::Out => "--out",
+        Setting::Resume => "--resume",
+        Setting::From => "--from",
+        Setting::Model => "--model and --set of the model",
+        Setting::Vocabulary => "--set vocab",
+        Setting::Cluster => "--cluster",
+        Setting::Grid => "--grid",
+        Setting::Ranks => "--ranks",
+        Setting::Dtype => "--dtype",
+        Setting::Steps => "--steps",
+        Setting::Seed => "--seed",
+        Setting::Data => "--data",
+        Setting::Tokenizer => "--tokenizer",
+        Setting::TextField => "--text-field",
+        Setting::Documents => "--documents",
+        Setting::HeldOutShare => "--validation",
+        Setting::HeldOutFiles => "--validation-data",
+        Setting::Goldfish => "--goldfish",
+        Setting::CheckpointEvery => "--checkpoint-every",
+        Setting::Keep => "--keep",
+        Setting::ValidateEvery => "--validate-every",
+        Setting::ValidationBatches => "--validation-batches",
+        Setting::LargestLoss => "--largest-loss",
+        Setting::LossScale => "--loss-scale",
+        Setting::Threads => "--threads",
+        Setting::Timeout => "--timeout",
+        Setting::Tuning => "--tune-matmul",
+        Setting::Log => "--log",
+        Setting::Trace => "--trace",
+        Setting::LearningRate => "--lr",
+        Setting::Optimizer(name) => return format!("--set {name}"),
+        Setting::MaxTokens => "--max-tokens",
+        Setting::Stop => "--stop",
+        Setting::Changes => "the command line",
+    };
+    flag.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_between_backticks_are_spelled_as_flags_and_nothing_else_is() {
+        for (said, spelled_as) in [
+            ("use `data.tokenizer` gpt2, or `tokens.format` megatron", "use --tokenizer gpt2, or --format megatron"),
+            ("`layout.per_node` 3; use `model.seq_len`=8", "--per-node 3; use --set seq_len=8"),
+            ("unknown field `dtype`, a ` and `space.min`", "unknown field `dtype`, a ` and --min"),
+            ("the file `a`b", "the file `a`b"),
+        ] {
+            assert_eq!(spelled(said), spelled_as);
+        }
+    }
+}

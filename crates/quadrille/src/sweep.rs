@@ -1,0 +1,117 @@
+//! `quadrille sweep`: the best layout for every value of one or two numbers.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, value_parser};
+use quadrille_plan::native::Question;
+use quadrille_plan::native::sweep::{Sweep, Variable};
+use quadrille_report::sweep::SweepReport;
+
+use crate::arguments::ModelArguments;
+use crate::failure::Failure;
+use crate::layout_arguments::LayoutArguments;
+use crate::output::{csv, print_text, write_file};
+use crate::plan::native::arguments::QuestionArguments;
+use crate::plan::native::question::question;
+use crate::{flags, paths};
+
+/// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two, and writes a
+/// table of comma-separated values with the fields of `plan --json`.
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true, after_help = EXAMPLES)]
+pub struct SweepArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// What to vary: gpus, nvs (GPUs of a fast domain), batch, seq-len or a number of the cluster (device.memory_bandwidth,
+    /// device.peak.half, tiers.1.bandwidth, ...); values as a list, a range that doubles (64..4096) or a range with so many
+    /// values (1e12..8e12:5). Once or twice
+    #[arg(long, value_name = "NAME=VALUES", required = true)]
+    pub vary: Vec<String>,
+    /// Number of GPUs, unless it varies [default: --ranks, or 1024]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    pub gpus: Option<u32>,
+    /// GPUs of a fast domain, unless they vary [default: the cluster's own]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 24))]
+    pub nvs: Option<u32>,
+    /// Write the table to this file, in place of what it holds [default: standard output]
+    #[arg(long, value_name = "FILE.csv")]
+    pub out: Option<PathBuf>,
+    /// Draw the sweep into this file, in place of what it holds: the parts of a step as stacked bars, or with two variables
+    /// lines. A page (.html) holds the table, too
+    #[arg(long, value_name = "FILE.svg|FILE.html")]
+    pub plot: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Search")]
+    pub question: QuestionArguments,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+}
+
+const EXAMPLES: &str = "Examples:
+  quadrille sweep --vary gpus=64..4096 --model gpt3-175b --cluster selene --global-batch 1536 --plot scaling.svg
+  quadrille sweep --vary gpus=1024..16384 --vary nvs=4,8,64 --tokens 1e12 --global-batch 4096 --plot domains.html
+  quadrille sweep --vary device.memory_bandwidth=1e12..8e12:5 --gpus 256 --out bandwidth.csv";
+
+/// Searches all points and writes what was found.
+pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
+    let variables = arguments.vary.iter().map(|text| text.parse()).collect::<Result<Vec<Variable>, _>>()?;
+    let (first, second) = match variables.as_slice() {
+        [first] => (first, None),
+        [first, second] => (first, Some(second)),
+        _ => return Err(Failure::usage("--vary: at most two numbers vary; fix the others")),
+    };
+    if second.is_some_and(|second| first.to_string() == second.to_string()) {
+        return Err(Failure::usage(format!("--vary {first}: it varies twice; leave one of them out")));
+    }
+    let drawn = arguments.plot.as_deref().map(|path| Ok::<_, Failure>((path, Format::of(path)?))).transpose()?;
+    let written = paths::asked([("--out", &arguments.out), ("--plot", &arguments.plot)]);
+    paths::check_described(&written, &arguments.model, &arguments.layout)?;
+    let question = fixed(arguments, &variables)?;
+    let sweep = Sweep::new(question, first.clone(), second.cloned())?;
+    let report = SweepReport::new(&sweep);
+    let mut rows = report.rows()?;
+    // Why there is no layout.
+    rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|reason| *reason = flags::spelled(reason));
+    if let Some((path, format)) = drawn {
+        let content = match format {
+            Format::Svg => report.plot(),
+            Format::Html => report.page(&rows),
+        };
+        write_file("--plot", path, content.as_bytes())?;
+    }
+    let table = csv(rows)?;
+    match &arguments.out {
+        Some(path) => write_file("--out", path, table.as_bytes()),
+        None => print_text(&table),
+    }
+}
+
+/// How a plot is written.
+enum Format {
+    Svg,
+    Html,
+}
+
+impl Format {
+    fn of(path: &Path) -> Result<Self, Failure> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("svg") => Ok(Self::Svg),
+            Some("html" | "htm") => Ok(Self::Html),
+            _ => {
+                Err(Failure::usage(format!("--plot {}: a plot is an .svg or an .html file; name one", path.display())))
+            }
+        }
+    }
+}
+
+/// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest.
+fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question, Failure> {
+    let SweepArguments { model, layout, .. } = arguments;
+    let varied = variables.iter().find(|variable| variable.is_devices());
+    let typed = arguments.gpus.map(|gpus| vec![gpus as usize]);
+    if varied.is_some() && (typed.is_some() || layout.ranks.is_some()) {
+        return Err(Failure::usage("--vary gpus: their number is varied; leave --gpus and --ranks out"));
+    }
+    let gpus =
+        varied.map(|variable| variable.values().iter().map(|value| *value as usize).collect::<Vec<_>>()).or(typed);
+    question(model, layout, &arguments.question, None, gpus.as_deref(), arguments.nvs.map(|nvs| nvs as usize))
+}

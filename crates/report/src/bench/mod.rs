@@ -1,0 +1,13 @@
+//! What benches have measured beside their yardsticks, but for [`crate::collectives`].
+
+mod gemm;
+mod pipeline;
+mod searches;
+mod simulation;
+mod step;
+
+pub use gemm::GemmReport;
+pub use pipeline::PipelineReport;
+pub use searches::text as searches;
+pub use simulation::SimulationReport;
+pub use step::StepReport;

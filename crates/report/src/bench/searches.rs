@@ -1,0 +1,29 @@
+//! Configurations that complete searches settle in a second.
+
+use quadrille_measure::searches::{Bounded, Measured, Searches, Yardstick};
+use quadrille_run::units::decimal;
+
+use crate::table;
+
+/// A table for people, and how many layouts bounds leave out.
+pub fn text(searches: &Searches) -> String {
+    let header = ["search", "case", "settled", "time", "per second", "x LBNL solver", "x Calculon"];
+    let yardsticks = searches
+        .yardsticks
+        .map(|Yardstick { planner, configurations_per_second }| format!("{planner} {configurations_per_second}/s"));
+    let Bounded { case, legal, priced, seconds } = &searches.bounded;
+    format!(
+        "complete searches on one core; published planners on one core: {}\n\n{}\n\
+         native with bounds ({case}): the best of {legal} legal layouts in {seconds:.2} s, of which {priced} were priced\n",
+        yardsticks.join(", "),
+        table(&header, &searches.searches.iter().map(row).collect::<Vec<_>>())
+    )
+}
+
+fn row(measured: &Measured) -> Vec<String> {
+    let rate = |rate: f64| decimal(rate, "").trim_end().to_owned();
+    let times = measured.ratios.map(rate);
+    let milliseconds = format!("{:.2} ms", 1e3 * measured.seconds);
+    let numbers = [measured.configurations.to_string(), milliseconds, rate(measured.configurations_per_second)];
+    [measured.search.to_owned(), measured.case.clone()].into_iter().chain(numbers).chain(times).collect()
+}

@@ -1,0 +1,119 @@
+//! What a checkpoint is of, its tensors and its files.
+
+use quadrille_checkpoint::{Checkpoint, CheckpointError, PrunedTensor, Quantity, TensorShape};
+use quadrille_run::units::bytes;
+use serde_json::{Value, json};
+
+use super::pruned_table;
+use crate::summary::sizes;
+use crate::table;
+
+/// Ranks that are listed one by one.
+const LISTED_RANKS: usize = 32;
+
+fn quantities(checkpoint: &Checkpoint) -> Vec<Quantity> {
+    Quantity::NUMBERS.into_iter().filter(|quantity| checkpoint.has(*quantity)).collect()
+}
+
+fn parameters(checkpoint: &Checkpoint) -> u64 {
+    checkpoint.tensors().iter().map(|shape| (shape.rows * shape.cols) as u64).sum()
+}
+
+/// What is kept of pruned tensors.
+fn masks(checkpoint: &Checkpoint) -> Result<Vec<PrunedTensor>, CheckpointError> {
+    let pruned = checkpoint.tensors().iter().enumerate().filter(|(at, _)| checkpoint.is_pruned(*at));
+    let of = |(_, shape): (usize, &TensorShape)| {
+        let (tensor, elements) = (shape.name.clone(), shape.rows as u64 * shape.cols as u64);
+        Ok(PrunedTensor { tensor, elements, kept: checkpoint.kept(shape)? })
+    };
+    pruned.map(of).collect()
+}
+
+/// All of it, as `checkpoint info --json` prints it.
+///
+/// # Errors
+/// Damaged masks.
+pub fn contents_document(checkpoint: &Checkpoint) -> Result<Value, CheckpointError> {
+    let file = |(rank, bytes, tiles): (usize, u64, usize)| json!({ "rank": rank, "bytes": bytes, "tiles": tiles });
+    Ok(json!({
+        "path": checkpoint.path(),
+        "about": checkpoint.about(),
+        "quantities": quantities(checkpoint),
+        "parameters": parameters(checkpoint),
+        "bytes": checkpoint.bytes(),
+        "tensors": checkpoint.tensors(),
+        "masks": masks(checkpoint)?,
+        "files": checkpoint.files().map(file).collect::<Vec<_>>(),
+    }))
+}
+
+/// For people.
+///
+/// # Errors
+/// Damaged masks.
+pub fn contents_text(checkpoint: &Checkpoint) -> Result<String, CheckpointError> {
+    let about = checkpoint.about();
+    let (layout, unit) = (&about.layout, about.model.sequence_unit());
+    let held: Vec<String> = quantities(checkpoint).iter().map(|quantity| format!("{quantity}s")).collect();
+    let only = if held.len() == 1 { ", weights only" } else { "" };
+    let mut rows = vec![
+        ("checkpoint", checkpoint.path().display().to_string()),
+        ("model", sizes(&about.model)),
+        ("step", format!("{}, after {} sequences, {} {unit}", about.step, about.samples, about.tokens)),
+        ("seed", about.seed.to_string()),
+        (
+            "written on",
+            format!("{} ({} ranks), {} sequences a step", layout.grid, layout.grid.ranks(), layout.global_batch),
+        ),
+        ("numbers", format!("{} parameters in {}: {}{only}", parameters(checkpoint), about.dtype, held.join(", "))),
+        ("size", format!("{} in {} file(s)", bytes(checkpoint.bytes()), checkpoint.files().count())),
+    ];
+    let notes = [("optimizer", &about.hyper), ("data", &about.data), ("run", &about.run)];
+    rows.extend(notes.iter().filter(|(_, note)| !note.is_null()).map(|(name, note)| (*name, note.to_string())));
+    if let Some(config) = &about.hugging_face {
+        rows.push(("from", format!("a Hugging Face model, {config}")));
+    }
+    let text: String = rows.into_iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect();
+    let mut parts = vec![text, tensors(checkpoint.tensors())];
+    let masks = masks(checkpoint)?;
+    if !masks.is_empty() {
+        parts.push(pruned_table(&masks));
+    }
+    parts.push(files(checkpoint));
+    Ok(parts.join("\n"))
+}
+
+/// The same tensors of several blocks are one row.
+fn tensors(shapes: &[TensorShape]) -> String {
+    let mut rows: Vec<(String, usize, usize, usize)> = Vec::new();
+    for TensorShape { name, rows: height, cols } in shapes {
+        let block = name.strip_prefix("block.").and_then(|rest| rest.split_once('.'));
+        let name = block.map_or(name.clone(), |(_, part)| format!("block.*.{part}"));
+        match rows.iter_mut().find(|row| (&row.0, row.1, row.2) == (&name, *height, *cols)) {
+            Some(row) => row.3 += 1,
+            None => rows.push((name, *height, *cols, 1)),
+        }
+    }
+    let cells = rows
+        .into_iter()
+        .map(|(name, rows, cols, count)| vec![name, rows.to_string(), cols.to_string(), count.to_string()]);
+    table(&["tensor", "rows", "columns", "of them"], &cells.collect::<Vec<_>>())
+}
+
+fn files(checkpoint: &Checkpoint) -> String {
+    let mut files: Vec<(usize, u64, usize)> = checkpoint.files().collect();
+    files.sort_unstable();
+    let cells = |(rank, size, tiles): &(usize, u64, usize)| vec![rank.to_string(), tiles.to_string(), bytes(*size)];
+    if files.len() <= LISTED_RANKS {
+        return table(&["rank", "tiles", "size"], &files.iter().map(cells).collect::<Vec<_>>());
+    }
+    let span = |mut numbers: Vec<u64>| {
+        numbers.sort_unstable();
+        [numbers[0], numbers[numbers.len() / 2], numbers[numbers.len() - 1]]
+    };
+    let tiles = span(files.iter().map(|file| file.2 as u64).collect());
+    let sizes = span(files.iter().map(|file| file.1).collect());
+    let row = |at: usize, name: &str| vec![name.to_owned(), tiles[at].to_string(), bytes(sizes[at])];
+    let header = format!("of {} ranks", files.len());
+    table(&[&header, "tiles", "size"], &[row(0, "least"), row(1, "median"), row(2, "most")])
+}

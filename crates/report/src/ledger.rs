@@ -1,0 +1,93 @@
+//! What a rank sends, computes and holds in a step.
+
+use quadrille_engine::TrainOutcome;
+use quadrille_run::units::{bytes, decimal};
+use quadrille_spec::{Axis, CollectiveKind, FlopsLedger, Grid, MemoryClass, RankLedger};
+use quadrille_step::StepProgram;
+
+use crate::table;
+
+/// A rank's ledger for people: a table of what it sends, its work, its memory.
+pub fn text(grid: &Grid, rank: &RankLedger) -> String {
+    format!("\n{}, one step\n{}{}{}", rank_name(grid, rank.rank), transfers(rank), work(&rank.flops), memory(rank))
+}
+
+/// What a training run says at its end: what was tuned, whether counts were as predicted, and the ledger of the last step.
+pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> String {
+    let (changed, measured) = outcome.ranks[0].matmuls.changed();
+    let mut told = String::new();
+    if measured > 0 {
+        told += &format!("{changed} of {measured} products run in another layout than their operands are stored in\n");
+    }
+    let Some(counted) = &outcome.counted else {
+        return told + "all steps were done already: none was counted\n";
+    };
+    let ranks = counted.ranks.len();
+    told += &match outcome.difference {
+        None => format!("ledger: bytes, FLOPs and memory of all {ranks} ranks as predicted, in every step\n"),
+        Some(_) => "ledger: DIFFERS from the prediction\n".to_owned(),
+    };
+    told + &text(&program.layout.grid, &counted.ranks[0])
+}
+
+/// The rank, and in a pipeline its stage, counted from 0.
+fn rank_name(grid: &Grid, rank: usize) -> String {
+    let stage = grid.coordinate(rank).on(Axis::Pipe);
+    match grid.size(Axis::Pipe) {
+        1 => format!("rank {rank}"),
+        stages => format!("rank {rank} in stage {stage} of {stages}"),
+    }
+}
+
+fn transfers(rank: &RankLedger) -> String {
+    let mut rows = Vec::new();
+    for (axes, kinds) in &rank.axes {
+        for (kind, transfer) in kinds {
+            rows.push(vec![
+                axes.clone(),
+                CollectiveKind::name(*kind).to_owned(),
+                transfer.calls.to_string(),
+                bytes(transfer.payload_bytes),
+                bytes(transfer.wire_bytes),
+            ]);
+        }
+    }
+    match rows.as_slice() {
+        [] => "no communication\n".to_owned(),
+        rows => table(&["axes", "collective", "calls", "payload", "on the wire"], rows),
+    }
+}
+
+fn work(flops: &FlopsLedger) -> String {
+    format!(
+        "work: {} (forward {}, input gradients {}, weight gradients {}, attention {} + {})\n",
+        decimal(flops.total() as f64, "FLOP"),
+        decimal(flops.gemm_forward as f64, ""),
+        decimal(flops.gemm_input_gradient as f64, ""),
+        decimal(flops.gemm_weight_gradient as f64, ""),
+        decimal(flops.attention_forward as f64, ""),
+        decimal(flops.attention_backward as f64, ""),
+    )
+}
+
+fn memory(rank: &RankLedger) -> String {
+    let classes = MemoryClass::ALL.map(|class| {
+        let name = match class {
+            MemoryClass::Parameters => "parameters",
+            MemoryClass::Gradients => "gradients",
+            MemoryClass::Optimizer => "optimizer",
+            MemoryClass::Activations => "activations",
+            MemoryClass::GatheredWeights => "gathered weights",
+            MemoryClass::Buffers => "buffers",
+        };
+        format!("{name} {}", bytes(rank.memory.peak_of.get(&class).copied().unwrap_or(0)))
+    });
+    let (states, values) = classes.split_at(3);
+    format!(
+        "memory: {} at peak, in buffers of {}\n  {}\n  {}\n",
+        bytes(rank.memory.peak),
+        bytes(rank.memory.allocated),
+        states.join(", "),
+        values.join(", ")
+    )
+}

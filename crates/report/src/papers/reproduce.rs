@@ -1,0 +1,127 @@
+//! Figures that the published works print, beside ours.
+
+use quadrille_papers::reproduce::{Part, Point, Summary};
+use quadrille_run::units::shortest;
+use serde_json::{Value, json};
+
+use super::columns;
+use crate::table;
+
+/// Of comma-separated values.
+const CSV_COLUMNS: &str = "part,source,what,published,ours,unit,deviation_percent,agrees,note";
+
+/// A part of what is reproduced, with its points.
+pub type Reproduced = (Part, Vec<Point>);
+
+/// All of it, as `reproduce --json` prints it; of a printed range the number nearest to ours.
+pub fn document(parts: &[Reproduced]) -> Value {
+    json!({ "parts": parts.iter().map(part).collect::<Vec<_>>() })
+}
+
+fn part((part, points): &Reproduced) -> Value {
+    let Summary { points: number, agreeing, mean, max } = Summary::of(points);
+    let point = |point: &Point| {
+        json!({
+            "what": point.what,
+            "source": point.source,
+            "published": point.published.nearest(point.ours),
+            "ours": point.ours,
+            "unit": point.unit,
+            "deviation_percent": 100.0 * point.deviation(),
+            "agrees": point.agrees(),
+            "note": point.note,
+        })
+    };
+    json!({
+        "part": part.name,
+        "work": part.work,
+        "points": points.iter().map(point).collect::<Vec<_>>(),
+        "summary": {
+            "points": number,
+            "agreeing": agreeing,
+            "mean_absolute_deviation_percent": 100.0 * mean,
+            "max_absolute_deviation_percent": 100.0 * max,
+        },
+    })
+}
+
+/// For comma-separated values: a header, and a line per point; figures as printed, ours in full.
+pub fn rows(parts: &[Reproduced]) -> Vec<Vec<String>> {
+    let line = |part: &Part, point: &Point| {
+        vec![
+            part.name.to_owned(),
+            point.source.clone(),
+            point.what.clone(),
+            point.published.to_string(),
+            shortest(point.ours),
+            point.unit.to_owned(),
+            shortest(100.0 * point.deviation()),
+            point.agrees().to_string(),
+            point.note.clone().unwrap_or_default(),
+        ]
+    };
+    let points = parts.iter().flat_map(|(part, points)| points.iter().map(move |point| line(part, point)));
+    std::iter::once(columns(CSV_COLUMNS)).chain(points).collect()
+}
+
+/// For people, of each part a table of its points, its notes, and the summary.
+pub fn text(parts: &[Reproduced]) -> String {
+    parts.iter().map(|(part, points)| text_of(part, points)).collect::<Vec<_>>().join("\n")
+}
+
+fn text_of(part: &Part, points: &[Point]) -> String {
+    let mut notes: Vec<&str> = Vec::new();
+    let mut rows = Vec::new();
+    for point in points {
+        let note = point.note.as_deref().map(|note| {
+            let at = notes.iter().position(|known| *known == note).unwrap_or_else(|| {
+                notes.push(note);
+                notes.len() - 1
+            });
+            format!("({})", at + 1)
+        });
+        // One digit more than was printed shows what was rounded.
+        let digits = point.published.decimals() + 1;
+        rows.push(vec![
+            point.what.clone(),
+            point.source.clone(),
+            point.published.to_string(),
+            format!("{:.digits$}", point.ours),
+            point.unit.to_owned(),
+            percent(point.deviation()),
+            note.unwrap_or_default(),
+        ]);
+    }
+    let Summary { points: number, agreeing, mean, max } = Summary::of(points);
+    let mut text = format!("{}: {}\n\n", part.name, part.work);
+    text += &table(&["figure", "source", "published", "ours", "unit", "deviation", "note"], &rows);
+    text += "\n";
+    for (at, note) in notes.iter().enumerate() {
+        text += &format!("({}) {note}\n", at + 1);
+    }
+    text += &format!(
+        "{}: {number} points, {agreeing} agree to the last printed digit; absolute deviation {:.2}% in the mean, {:.2}% \
+         at most\n",
+        part.name,
+        100.0 * mean,
+        100.0 * max
+    );
+    text
+}
+
+/// `+1.25%`; without a sign where it rounds to nothing.
+fn percent(share: f64) -> String {
+    let rounded = format!("{:+.2}%", 100.0 * share);
+    if rounded.ends_with("0.00%") && share.abs() < 0.01 { "0.00%".to_owned() } else { rounded }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_have_a_sign_unless_they_are_nothing() {
+        let shown = [0.0125, -0.0125, 1e-9, -1e-9, 0.1, -2.0].map(percent);
+        assert_eq!(shown, ["+1.25%", "-1.25%", "0.00%", "0.00%", "+10.00%", "-200.00%"]);
+    }
+}

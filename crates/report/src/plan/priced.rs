@@ -1,0 +1,55 @@
+//! One layout, priced and explained.
+
+use quadrille_plan::native::{Explanation, Question};
+use quadrille_spec::{Layout, SpecError};
+use serde_json::{Value, json};
+
+use super::{entry, explanation_document, explanation_text, headline, memory_table, parts_table, ranking};
+
+/// A layout, and why it costs what it costs.
+pub struct PricedReport<'a> {
+    /// What was asked of it.
+    pub question: &'a Question,
+    /// The layout.
+    pub layout: &'a Layout,
+    /// Its price, and why.
+    pub explanation: &'a Explanation,
+}
+
+impl PricedReport<'_> {
+    /// All of it, as `explain --price --json` prints it.
+    ///
+    /// # Errors
+    /// A reserve of more than a device has.
+    pub fn document(&self) -> Result<Value, SpecError> {
+        let Self { question, layout, explanation } = self;
+        let setting = question.setting()?;
+        Ok(json!({
+            "model": question.model.name,
+            "cluster": question.cluster.name,
+            "cost": "native",
+            "framework": question.framework.name,
+            "device_memory_bytes": question.cluster.device_memory,
+            "reserved_bytes": question.reserved()?,
+            "fits": question.fits(&explanation.best.price)?,
+            "plan": entry(question, &setting, &explanation.best, layout)?,
+            "explanation": explanation_document(explanation, &setting),
+        }))
+    }
+
+    /// For people.
+    ///
+    /// # Errors
+    /// As [`Self::document`].
+    pub fn text(&self) -> Result<String, SpecError> {
+        let Self { question, explanation, .. } = self;
+        let (setting, best) = (question.setting()?, [&explanation.best]);
+        let mut text = headline(question, &setting)? + "\n" + &ranking(question, &setting, &best);
+        if question.fits(&explanation.best.price)? == Some(false) {
+            text += "it does not fit into the memory of a device\n";
+        }
+        text += &format!("\nparts of a step\n{}", parts_table(&best));
+        text += &format!("\nmemory of the rank that needs most\n{}", memory_table(&setting, &best));
+        Ok(text + &explanation_text(explanation, &setting))
+    }
+}

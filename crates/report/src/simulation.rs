@@ -1,0 +1,49 @@
+//! A simulated step: its timeline, and where the time of each stage goes.
+
+use std::collections::BTreeMap;
+
+use quadrille_cost::simulation::{Simulation, timeline};
+use serde_json::{Value, json};
+
+use crate::table;
+
+/// Columns of a timeline.
+const WIDTH: usize = 100;
+
+/// For people: the timeline, then a table of the stages.
+pub fn text(simulation: &Simulation) -> String {
+    let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
+    let rows = simulation.stages.iter().enumerate().map(|(stage, times)| {
+        // The sum of nothing would be -0.
+        let collectives = times.waiting_on_collectives_s.values().fold(0.0, |sum, seconds| sum + seconds);
+        let spent = [times.busy_s, collectives, times.waiting_on_stages_s, times.update_s];
+        std::iter::once(stage.to_string()).chain(spent.map(milliseconds)).collect()
+    });
+    let header = ["stage", "computes", "waits for collectives", "waits for stages", "of it the update"];
+    format!(
+        "\nsimulated step {}, bubble {:.1}% of all other time; drawn from the first stage's begin to the last's end\n{}\n{}",
+        milliseconds(simulation.step_seconds),
+        100.0 * simulation.bubble(),
+        timeline(simulation, WIDTH),
+        table(&header, &rows.collect::<Vec<_>>())
+    )
+}
+
+/// The same numbers as a document; seconds.
+pub fn document(simulation: &Simulation) -> Value {
+    let stages = simulation.stages.iter().map(|times| {
+        let collectives = times.waiting_on_collectives_s.iter().map(|(axes, seconds)| (axes.key(), *seconds));
+        json!({
+            "busy_s": times.busy_s,
+            "waiting_on_collectives_s": collectives.collect::<BTreeMap<_, _>>(),
+            "waiting_on_stages_s": times.waiting_on_stages_s,
+            "update_s": times.update_s,
+        })
+    });
+    json!({
+        "step_s": simulation.step_seconds,
+        "bubble": simulation.bubble(),
+        "stages": stages.collect::<Vec<_>>(),
+        "timeline": timeline(simulation, WIDTH).lines().collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,80 @@
+//! Layouts that were held against the serial model.
+
+use quadrille_plan::Skipped;
+use quadrille_run::layout_json;
+use quadrille_spec::Layout;
+use quadrille_verify::VerifyReport;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::table;
+
+/// A layout with how far it is from the serial model.
+#[derive(Debug, Clone)]
+pub struct Verified {
+    /// The layout.
+    pub layout: Layout,
+    /// How far it is.
+    pub report: VerifyReport,
+}
+
+/// What was verified, and what was left out.
+pub struct VerificationReport<'a> {
+    /// The layouts.
+    pub verified: &'a [Verified],
+    /// Grids that the model or the batch does not allow.
+    pub skipped: &'a [Skipped],
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    grids: Vec<Entry<'a>>,
+    skipped: &'a [Skipped],
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    layout: Value,
+    #[serde(flatten)]
+    report: &'a VerifyReport,
+}
+
+impl<'a> VerificationReport<'a> {
+    /// How many layouts differ from the serial model, or from their prediction.
+    pub fn failed(&self) -> usize {
+        self.verified.iter().filter(|verified| !verified.report.ok).count()
+    }
+
+    /// All of it, as `verify --json` prints it.
+    pub fn document(&self) -> impl Serialize + use<'a> {
+        let entry = |verified: &'a Verified| Entry { layout: layout_json(&verified.layout), report: &verified.report };
+        Document { grids: self.verified.iter().map(entry).collect(), skipped: self.skipped }
+    }
+
+    /// For people: a table, then every difference, then what was left out.
+    pub fn text(&self) -> String {
+        let header = ["grid", "activations", "loss", "gradients", "norm", "weights", "evaluation", "ledger", "result"];
+        let mut text = table(&header, &self.verified.iter().map(row).collect::<Vec<_>>());
+        for Verified { report, .. } in self.verified {
+            for failure in &report.failures {
+                text += &format!("{}: {failure}\n", report.grid);
+            }
+        }
+        for Skipped { grid, reason } in self.skipped {
+            text += &format!("skipped {grid}: {reason}\n");
+        }
+        text
+    }
+}
+
+fn row(Verified { report, .. }: &Verified) -> Vec<String> {
+    let VerifyReport { loss_diff, grad_diff, norm_diff, weight_diff, evaluation_diff, .. } = *report;
+    let differences = [loss_diff, grad_diff, norm_diff, weight_diff, evaluation_diff];
+    let ledger = if report.ledger_equal { "equal" } else { "UNEQUAL" };
+    let result = if report.ok { "ok" } else { "DIFFERS" };
+    [report.grid.clone(), report.activations.clone()]
+        .into_iter()
+        .chain(differences.map(|difference| format!("{difference:.1e}")))
+        .chain([ledger, result].map(str::to_owned))
+        .collect()
+}

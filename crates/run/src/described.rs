@@ -1,0 +1,68 @@
+//! Models, layouts and clusters as users name them: by a preset's name or a file.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use quadrille_files::Document;
+use quadrille_hugging_face::CONFIGURATION;
+use quadrille_spec::{Cluster, LayoutFile, Model, SpecError};
+
+use crate::RunError;
+use crate::documents::{CLUSTER, LAYOUT, MODEL};
+
+/// The model of a preset or a file, with other values of some of its fields.
+///
+/// # Errors
+/// A file that cannot be read; no such preset; a rule of models that is broken.
+pub fn model(name: &str, overrides: &[(String, String)]) -> Result<Model, RunError> {
+    Ok(Model::from_toml(&preset_or_file(name, &MODEL, Model::preset_text)?, overrides)?)
+}
+
+/// The model of a Hugging Face configuration, with other values of some of its fields.
+///
+/// # Errors
+/// A file that cannot be read; what this program does not have.
+pub fn model_of_hugging_face(path: &Path, overrides: &[(String, String)]) -> Result<Model, RunError> {
+    Model::from_hugging_face(&CONFIGURATION.text(path)?, overrides).map_err(RunError::description(path))
+}
+
+/// The cluster of a preset or a file.
+///
+/// # Errors
+/// A file that cannot be read; no such preset; a rule of clusters that is broken.
+pub fn cluster(name: &str) -> Result<Cluster, RunError> {
+    Ok(Cluster::from_toml(&preset_or_file(name, &CLUSTER, Cluster::preset_text)?)?)
+}
+
+/// What a layout's file says; its choices are known, and are not yet held against a model.
+///
+/// # Errors
+/// A file that cannot be read; a choice that is not known, with its line.
+pub fn layout_file(path: &Path) -> Result<LayoutFile, RunError> {
+    let text = LAYOUT.text(path)?;
+    let file = LayoutFile::from_toml(&text).map_err(RunError::description(path))?;
+    match file.request() {
+        Ok(_) => Ok(file),
+        Err(error) => Err(RunError::Description { path: path.to_owned(), line: unknown_choice(&text), error }),
+    }
+}
+
+/// Whether a name looks like a file's, so that it is no preset's.
+pub fn names_file(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()
+}
+
+/// The text of a preset, or of a file if the name looks like one.
+fn preset_or_file(
+    name: &str,
+    file: &Document,
+    preset: fn(&str) -> Result<&'static str, SpecError>,
+) -> Result<Cow<'static, str>, RunError> {
+    if names_file(name) { Ok(file.text(Path::new(name))?.into()) } else { Ok(preset(name)?.into()) }
+}
+
+/// The number of the first line that names a choice which is not known.
+fn unknown_choice(text: &str) -> Option<usize> {
+    let known = |line: &str| LayoutFile::from_toml(line).map_or(Ok(()), |alone| alone.request().map(drop));
+    text.lines().position(|line| known(line).is_err()).map(|index| index + 1)
+}

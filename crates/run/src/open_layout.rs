@@ -1,0 +1,143 @@
+//! Layouts of which not everything is said: the rest follows from what is, from the machine and from the number of ranks.
+
+use quadrille_plan::best;
+use quadrille_plan::local::machine;
+use quadrille_spec::{Cluster, ElementType, Field, Grid, Layout, LayoutFile, LayoutRequest, Model};
+
+use crate::refusal::{Refusal, Setting};
+use crate::{LayoutSpec, RunError, processors};
+
+/// What a layout has where nobody says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LayoutDefaults {
+    /// Ranks of an open grid.
+    pub ranks: usize,
+    /// Type of the values.
+    pub dtype: ElementType,
+    /// Ranks that share a node; `None`: as the cluster says.
+    pub per_node: Option<usize>,
+    /// Sequences in a step and tokens in a sequence, of a run that goes on; `None`: two sequences for each rank, as long as
+    /// the model takes.
+    pub batch: Option<[usize; 2]>,
+}
+
+impl LayoutDefaults {
+    /// Eight ranks that compute in f32.
+    pub const USUAL: Self = Self { ranks: 8, dtype: ElementType::F32, per_node: None, batch: None };
+}
+
+/// What is said of a layout, and where it is to run; not yet held against a model.
+///
+/// ```
+/// use quadrille_run::{LayoutDefaults, OpenLayout};
+/// use quadrille_spec::{Cluster, LayoutFile, Model};
+///
+/// // No grid is said: it is the one of four ranks that steps fastest, by the prices of programs.
+/// let said = LayoutFile::from_toml("global_batch = 8\nrecompute = \"full\"")?;
+/// let open = OpenLayout::new(said, Some(4), None, &LayoutDefaults::USUAL, Cluster::preset("local")?)?;
+/// let layout = open.resolve(&Model::preset("gpt-tiny")?)?;
+/// assert_eq!((layout.grid.ranks(), layout.global_batch), (4, 8));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct OpenLayout {
+    /// What is asked for; of an open grid only the number of ranks and the order of axes count.
+    pub request: LayoutRequest,
+    /// Whether the batch follows from the number of ranks.
+    pub usual_batch: bool,
+    /// What is said.
+    pub said: LayoutFile,
+    /// Where it is to run, whether or not the grid is chosen for it.
+    pub cluster: Cluster,
+}
+
+impl OpenLayout {
+    /// What is `said`, over the defaults. Without a grid `ranks` is the number of ranks; a `dtype` wins over that which is said.
+    ///
+    /// # Errors
+    /// A choice that is not known; a rule that is broken whatever the model is; no rank at all.
+    pub fn new(
+        said: LayoutFile,
+        ranks: Option<usize>,
+        dtype: Option<ElementType>,
+        defaults: &LayoutDefaults,
+        cluster: Cluster,
+    ) -> Result<Self, RunError> {
+        let mut request = LayoutRequest { dtype: defaults.dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
+        said.apply(&mut request)?;
+        request.dtype = dtype.unwrap_or(request.dtype);
+        request.per_node = request.per_node.or(defaults.per_node);
+        if said.get(Field::Grid).is_none() {
+            let ranks = ranks.unwrap_or(defaults.ranks);
+            if ranks == 0 {
+                return Err(Refusal::of(Setting::Ranks).text(" 0: there is at least one rank").into());
+            }
+            request.grid = Grid::new(ranks, 1, 1, 1)?.with_order(request.grid.order());
+        }
+        let [sequences, tokens] = defaults.batch.map_or([None; 2], |batch| batch.map(Some));
+        let batch = said.size(Field::GlobalBatch).or(sequences);
+        request.global_batch = batch.unwrap_or_else(|| usual_batch_of(request.grid.ranks()));
+        request.seq_len = request.seq_len.or(tokens);
+        request.check_used()?;
+        Ok(Self { request, usual_batch: batch.is_none(), said, cluster })
+    }
+
+    /// The layout that is asked for, or that of the best legal grid by the prices of its programs.
+    ///
+    /// # Errors
+    /// A rule of layouts that is broken; a cluster for which no grid can be chosen.
+    pub fn resolve(&self, model: &Model) -> Result<Layout, RunError> {
+        let Self { request, usual_batch, said, cluster } = self;
+        let ranks = request.grid.ranks();
+        if said.get(Field::Grid).is_none() && ranks > 1 {
+            return self.best(model);
+        }
+        // What follows from the number of ranks follows from that of a remedy, too.
+        let with_batch = |other: &LayoutRequest| LayoutRequest {
+            global_batch: match *usual_batch && other.grid.ranks() != ranks {
+                true => usual_batch_of(other.grid.ranks()),
+                false => other.global_batch,
+            },
+            ..other.clone()
+        };
+        // Nodes that nobody has asked for hide no other fault.
+        Layout::completed(model, request, with_batch)?;
+        Ok(Layout::completed(model, request, |other| LayoutRequest {
+            per_node: other.per_node.or_else(|| Some(cluster.per_node(other.grid.ranks()))),
+            ..with_batch(other)
+        })?)
+    }
+
+    fn best(&self, model: &Model) -> Result<Layout, RunError> {
+        let Self { request, cluster, .. } = self;
+        let ranks = request.grid.ranks();
+        let (described, _) = machine::described(cluster.clone(), ranks, 1, processors());
+        if described.device.is_none() || described.tiers.is_empty() {
+            let rule = format!(
+                " {}: it does not describe its device and networks, by which an open grid is chosen; give a ",
+                cluster.name
+            );
+            let refusal = Refusal::of(Setting::Cluster).text(rule).name(Setting::Grid);
+            return Err(refusal.text(", or describe them (see calibrate)").into());
+        }
+        Ok(best(model, &described, ranks, request)?.0)
+    }
+
+    /// The layout of a run, which knows what nobody has said and so follows from the rest, and the name of the cluster.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn spec(&self, model: &Model, cluster: &str) -> Result<LayoutSpec, RunError> {
+        Ok(LayoutSpec { layout: self.resolve(model)?, open: self.following(), cluster: cluster.to_owned() })
+    }
+
+    /// The choices that nobody has made, and that follow from others.
+    pub fn following(&self) -> Vec<Field> {
+        LayoutSpec::MAY_FOLLOW.into_iter().filter(|field| self.said.get(*field).is_none()).collect()
+    }
+}
+
+/// Sequences in a step where nobody says how many.
+fn usual_batch_of(ranks: usize) -> usize {
+    2 * ranks
+}
