@@ -99,7 +99,8 @@ impl RunError {
             | Self::Step(_)
             | Self::File(_)
             | Self::Data(_)
-            | Self::Ungenerated(_) => Blame::Input,
+            | Self::Ungenerated(_)
+            | Self::Checkpoint(CheckpointError::Pruned { .. }) => Blame::Input,
             Self::HuggingFace(
                 HuggingFaceError::Io { action, .. } | HuggingFaceError::Checkpoint(CheckpointError::Io { action, .. }),
             ) if *action != "read" => Blame::Work,

@@ -12,13 +12,13 @@ use crate::refusals::refused_in;
 /// A run of a tiny model with a checkpoint after every second of twelve steps.
 fn trained(folder: &Path) {
     let line = "train --model gpt-tiny --set vocab=256 --set seq_len=32 --tokenizer bytes --grid x=1 --threads 1 --steps 12 \
-                --checkpoint-every 2 --keep 10 --out run";
+                --checkpoint-every 2 --keep 10 --lr 1e-4 --out run";
     let output = run(folder, line);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn json(folder: &Path, line: &str) -> Value {
-    let output = run(folder, &format!("{line}"));
+    let output = run(folder, &format!("{line} --json"));
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
