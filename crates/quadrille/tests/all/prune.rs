@@ -54,7 +54,7 @@ fn a_pruned_checkpoint_is_evaluated_pruned_again_and_not_trained_on() {
         "train --from pruned --steps 1",
         &["is pruned (block.0.", "train from the checkpoint that it was pruned from"],
     );
-    refused_in(at, "memorize --from pruned --out learnt", &["is pruned (block.0."]);
+    refused_in(at, "memorize --from pruned --generate-tokens 8 --out learnt", &["is pruned (block.0."]);
 }
 
 #[test]
