@@ -43,7 +43,9 @@ pub fn layout_file(path: &Path) -> Result<LayoutFile, RunError> {
     let file = LayoutFile::from_toml(&text).map_err(RunError::description(path))?;
     match file.request() {
         Ok(_) => Ok(file),
-        Err(error) => Err(RunError::Description { path: path.to_owned(), line: unknown_choice(&text), error }),
+        Err(error) => {
+            Err(RunError::Description { path: path.to_owned(), line: unknown_choice(&text), error: error.into() })
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub enum RunError {
         /// Where in it, if it is one line's fault; from 1.
         line: Option<usize>,
         /// What is wrong.
-        error: SpecError,
+        error: Box<SpecError>,
     },
     /// A grid that is to be chosen by prices, and has none.
     #[error(transparent)]
@@ -118,7 +118,7 @@ impl RunError {
 
     /// A file that describes what breaks a rule; made for `map_err`.
     pub(crate) fn description(path: &Path) -> impl FnOnce(SpecError) -> Self {
-        move |error| Self::Description { path: path.to_owned(), line: None, error }
+        move |error| Self::Description { path: path.to_owned(), line: None, error: error.into() }
     }
 
     /// A file that cannot be written; made for `map_err`.
