@@ -2,6 +2,7 @@
 
 use clap::builder::ArgAction;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
+use quadrille_run::OpenLayout;
 use quadrille_spec::{Field, FieldValue, Kind, LayoutFile};
 
 /// What was typed of the fields of a layout, but for those whose flags mean more, or another thing in each command: the
@@ -26,7 +27,10 @@ fn flag(field: Field) -> Arg {
             flag.num_args(0..=1).require_equals(true).default_missing_value("true").value_parser(value_parser!(bool))
         }
         Kind::Sizes => flag.action(ArgAction::Append).value_delimiter(',').value_parser(value_parser!(usize)),
-        Kind::Size | Kind::Name => flag.value_parser(move |text: &str| field.parse(text)),
+        Kind::Size | Kind::Name => flag.value_parser(move |text: &str| match (field, text) {
+            (Field::Recompute, OpenLayout::LEAST_INTERVAL) => Ok(FieldValue::Name(text.to_owned())),
+            _ => field.parse(text),
+        }),
     }
 }
 

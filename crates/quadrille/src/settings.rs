@@ -134,6 +134,17 @@ pub fn layout(
     Ok(typed(arguments, dtype, defaults)?.resolve(model)?)
 }
 
+/// Refuses an interval of recomputation that is to be found for one layout, where there are several.
+pub fn check_interval(typed: &OpenLayout) -> Result<(), Failure> {
+    match typed.least_interval {
+        true => Err(Failure::usage(format!(
+            "--recompute {}: the interval is found for one layout, and these are those of all grids; give full:K",
+            OpenLayout::LEAST_INTERVAL
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Threads of each of so many ranks.
 pub fn threads(arguments: &RunArguments, launch: &Launch, ranks: usize) -> Result<usize, Failure> {
     Ok(launch.threads(arguments.threads, ranks)?)

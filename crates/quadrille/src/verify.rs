@@ -129,7 +129,8 @@ fn layouts(
     if arguments.layout.grid.is_some() {
         return Err(Failure::usage("--all-grids and --grid exclude each other; give --ranks with --all-grids"));
     }
-    let request = settings::typed(&arguments.layout, arguments.dtype, defaults)?.request;
-    let Grids { legal, skipped } = Grids::all(model, &request, arguments.axes.as_deref())?;
+    let typed = settings::typed(&arguments.layout, arguments.dtype, defaults)?;
+    settings::check_interval(&typed)?;
+    let Grids { legal, skipped } = Grids::all(model, &typed.request, arguments.axes.as_deref())?;
     Ok((legal, flags::spelled_reasons(skipped)))
 }

@@ -2,7 +2,10 @@
 
 use quadrille_plan::best;
 use quadrille_plan::local::machine;
-use quadrille_spec::{Cluster, ElementType, Field, Grid, Layout, LayoutFile, LayoutRequest, Model};
+use quadrille_spec::{
+    Cluster, ElementType, Field, FieldValue, Grid, Layout, LayoutFile, LayoutRequest, Model, Recompute,
+};
+use quadrille_step::least_interval;
 
 use crate::refusal::{Refusal, Setting};
 use crate::{LayoutSpec, RunError, processors};
@@ -43,6 +46,8 @@ impl LayoutDefaults {
 pub struct OpenLayout {
     /// What is asked for; of an open grid only the number of ranks and the order of axes count.
     pub request: LayoutRequest,
+    /// Whether the interval of recomputation is to be the one of the least memory.
+    pub least_interval: bool,
     /// Whether the batch follows from the number of ranks.
     pub usual_batch: bool,
     /// What is said.
@@ -52,6 +57,9 @@ pub struct OpenLayout {
 }
 
 impl OpenLayout {
+    /// What may be said of recomputation here: all of every segment, of as many blocks as take the least memory.
+    pub const LEAST_INTERVAL: &str = "full:auto";
+
     /// What is `said`, over the defaults. Without a grid `ranks` is the number of ranks; a `dtype` wins over that which is said.
     ///
     /// # Errors
@@ -64,6 +72,9 @@ impl OpenLayout {
         cluster: Cluster,
     ) -> Result<Self, RunError> {
         let mut request = LayoutRequest { dtype: defaults.dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
+        let least_interval = said.get(Field::Recompute) == Some(&FieldValue::Name(Self::LEAST_INTERVAL.to_owned()));
+        let full = FieldValue::Name(Recompute::Full { every: 1 }.to_string());
+        let said = if least_interval { said.with(Field::Recompute, full) } else { said };
         said.apply(&mut request)?;
         request.dtype = dtype.unwrap_or(request.dtype);
         request.per_node = request.per_node.or(defaults.per_node);
@@ -79,7 +90,7 @@ impl OpenLayout {
         request.global_batch = batch.unwrap_or_else(|| usual_batch_of(request.grid.ranks()));
         request.seq_len = request.seq_len.or(tokens);
         request.check_used()?;
-        Ok(Self { request, usual_batch: batch.is_none(), said, cluster })
+        Ok(Self { request, least_interval, usual_batch: batch.is_none(), said, cluster })
     }
 
     /// The layout that is asked for, or that of the best legal grid by the prices of its programs.
@@ -87,7 +98,15 @@ impl OpenLayout {
     /// # Errors
     /// A rule of layouts that is broken; a cluster for which no grid can be chosen.
     pub fn resolve(&self, model: &Model) -> Result<Layout, RunError> {
-        let Self { request, usual_batch, said, cluster } = self;
+        let layout = self.with_grid(model)?;
+        match self.least_interval {
+            true => Ok(Layout { recompute: least_interval(model, &layout)?, ..layout }),
+            false => Ok(layout),
+        }
+    }
+
+    fn with_grid(&self, model: &Model) -> Result<Layout, RunError> {
+        let Self { request, usual_batch, said, cluster, .. } = self;
         let ranks = request.grid.ranks();
         if said.get(Field::Grid).is_none() && ranks > 1 {
             return self.best(model);

@@ -46,6 +46,7 @@ mod folded;
 mod generation;
 mod hold;
 mod instances;
+mod interval;
 mod ledger;
 mod liveness;
 mod memory;
@@ -72,6 +73,7 @@ pub use error::StepError;
 pub use extent::Extent;
 pub use folded::{FoldedProgram, FoldedStage};
 pub use generation::Generation;
+pub use interval::least_interval;
 pub use ledger::{
     cached_attention_flops, decision_axes, declared_axes, empty_axes, payload_bytes, payload_elements, predict,
     predict_rank, predict_rank_routed, predict_routed,

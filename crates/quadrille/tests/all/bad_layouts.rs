@@ -36,6 +36,7 @@ fn names_that_are_not_known() {
     layout_refused("--stage-blocks 2,two", &["--stage-blocks", "'two'"]);
     refused("verify --all-grids --axes x,w", &["--axes", "'w'", "x, y, z, context, data, pipe"]);
     refused("verify --axes x", &["--all-grids"]);
+    refused("verify --all-grids --recompute full:auto", &["--recompute full:auto", "for one layout", "give full:K"]);
 }
 
 #[test]

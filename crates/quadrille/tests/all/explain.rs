@@ -255,6 +255,8 @@ fn documents_name_every_choice_of_the_layout() {
     ] {
         assert_eq!(pipeline[field], expected, "{field}");
     }
+    let deep = "--set layers=16 --grid pipe=2 --global-batch 16 --microbatch 1 --recompute full";
+    assert_eq!(fields(&format!("{deep}:auto"))["recompute"], value!("full:3"));
     let summa = fields("--grid x=2,y=2 --linear summa --summa-panels 4");
     assert_eq!((&summa["linear"], &summa["summa_panels"]), (&value!("summa"), &value!(4)));
 }

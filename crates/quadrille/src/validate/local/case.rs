@@ -38,6 +38,7 @@ impl Case {
         check_flags(arguments)?;
         let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
         let typed = settings::typed(&arguments.layout, None, &launch.defaults(&LayoutDefaults::USUAL)?)?;
+        settings::check_interval(&typed)?;
         let ranks = typed.request.grid.ranks();
         launch.check_ranks(ranks)?;
         let per_node = typed.request.per_node.or_else(|| Some(typed.cluster.per_node(ranks)));
