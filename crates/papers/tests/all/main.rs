@@ -7,3 +7,4 @@ mod hybrid;
 mod lbnl;
 mod lbnl_search;
 mod megatron;
+mod reproduce;
