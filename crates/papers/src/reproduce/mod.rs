@@ -7,9 +7,9 @@
 mod atp;
 mod axonn;
 mod bubble;
-mod intervals;
 mod lbnl;
 mod megatron;
+mod memory;
 mod point;
 mod printed;
 mod samo;

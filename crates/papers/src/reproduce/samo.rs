@@ -3,11 +3,11 @@
 
 use crate::megatron::parameters;
 use crate::samo::{SINGLE_PRECISION_BYTES, Storage, bubble_seconds};
-use quadrille_spec::{ElementType, Model, Schedule, SpecError};
-use quadrille_step::Formats;
+use quadrille_spec::{Model, Schedule, SpecError};
 use serde::Deserialize;
 
 use super::bubble;
+use super::memory;
 use super::point::Point;
 use super::printed::{Printed, read};
 
@@ -170,9 +170,8 @@ fn states(states: &States) -> Result<Vec<Point>, SpecError> {
 /// What our engine keeps of a parameter with values and gradients in 16 bits, were it pruned: the master is expanded into
 /// the weight in place.
 fn our_storage() -> Storage {
-    let formats = Formats::of(ElementType::F16, ElementType::F16);
-    let compressed = (formats.gradients + formats.masters + formats.moments) as f64;
-    Storage { dense: formats.weights as f64, compressed, index: INDEX_BYTES, copy: 0.0 }
+    let [dense, compressed] = memory::state_bytes();
+    Storage { dense, compressed, index: INDEX_BYTES, copy: 0.0 }
 }
 
 /// Each saving by the dissertation's states and by ours.

@@ -4,7 +4,7 @@ use quadrille_spec::{Model, SpecError};
 use serde::Deserialize;
 
 use crate::axonn::{bucketed_bytes, data_parallel_bytes, kept_interval, mixed_precision_bytes};
-use crate::reproduce::intervals;
+use crate::reproduce::memory;
 use crate::reproduce::point::Point;
 use crate::reproduce::printed::{Printed, read};
 
@@ -170,7 +170,7 @@ fn kept(intervals: &Intervals) -> Result<Vec<Point>, SpecError> {
             intervals.sequence
         );
         let by_equation = Printed::count(kept_interval(layers, stages));
-        let ours = intervals::least(&Model::from_toml(&text, &[])?, stages)?;
+        let ours = memory::least_interval(&Model::from_toml(&text, &[])?, stages)?;
         let what =
             format!("{layers} layers on {stages} stages: blocks between kept inputs, eq. 3.1 beside our programs");
         Ok(Point::new(what, "dissertation 3.3.1", by_equation, ours as f64, "blocks").because(&intervals.note))

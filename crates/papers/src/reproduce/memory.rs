@@ -1,12 +1,12 @@
-//! The interval of kept activations that our own programs find best.
+//! Memory by our own programs: the interval of kept activations that is best, the bytes of a parameter's states.
 
 use quadrille_spec::{Axis, ElementType, Layout, LayoutRequest, MemoryClass, Model, Recompute, Schedule, SpecError};
-use quadrille_step::{Practice, StepProgram};
+use quadrille_step::{Formats, Practice, StepProgram};
 
 /// Blocks between two kept inputs with which the fullest stage has least activations: of all of a stage's blocks, not only
 /// of their factors; of equally good ones the smallest. A pipeline of `stages` stages as AxoNN's, values in 16 bits, with
 /// as many microbatches of one sequence as may be in flight.
-pub fn least(model: &Model, stages: usize) -> Result<usize, SpecError> {
+pub fn least_interval(model: &Model, stages: usize) -> Result<usize, SpecError> {
     let grid = format!("{}={stages}", Axis::Pipe).parse()?;
     let request = LayoutRequest {
         schedule: Schedule::MessageDriven,
@@ -29,4 +29,10 @@ fn activations(model: &Model, layout: &Layout) -> Result<u64, SpecError> {
         SpecError::invalid("recompute", layout.recompute, error.to_string(), "correct the published figures' file")
     })?;
     Ok(program.living().iter().map(|living| living.most(MemoryClass::Activations)).max().unwrap_or(0))
+}
+
+/// Bytes of a parameter with values and gradients in 16 bits: its weight, and gradient, master copy and moments together.
+pub fn state_bytes() -> [f64; 2] {
+    let formats = Formats::of(ElementType::F16, ElementType::F16);
+    [formats.weights as f64, (formats.gradients + formats.masters + formats.moments) as f64]
 }
