@@ -3,12 +3,13 @@
 //! | module | work |
 //! |---|---|
 //! | [`atp`] | communication time of two-dimensional meshes on an interconnect (Cheng et al., 2023) |
-//! | [`axonn`] | communication time of grids of x, y, z and data (Singh et al., SC 2024) |
+//! | [`axonn`] | communication time of grids (Singh et al., SC 2024), memory with states in buckets (dissertation, chapter 3) |
 //! | [`lbnl`] | steps of three strategies on systems of a fast and a slow network (Subramanian et al., 2024) |
 //! | [`megatron`] | parameters, FLOPs, bubbles and takeaways of Megatron-LM (Narayanan et al., SC 2021) |
+//! | [`samo`] | memory of pruned models' training, bubbles, messages (Singh's dissertation, chapter 4) |
 //!
-//! None of them uses another, and none the native model. [`reproduce`] holds all four against their works; one of its figures
-//! is not of a paper's formula but of a schedule of step programs, simulated.
+//! None of them uses another, and none the native model. [`reproduce`] holds all five against their works; a few of its
+//! figures are not of a work's formula but of step programs: bubbles of their schedules, their messages and their memory.
 //!
 //! ```
 //! use quadrille_papers::axonn::plan;
@@ -29,3 +30,4 @@ pub mod axonn;
 pub mod lbnl;
 pub mod megatron;
 pub mod reproduce;
+pub mod samo;

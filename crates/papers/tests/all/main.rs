@@ -3,6 +3,8 @@
 mod atp;
 mod axonn;
 mod axonn_search;
+mod hybrid;
 mod lbnl;
 mod lbnl_search;
 mod megatron;
+mod reproduce;

@@ -334,6 +334,6 @@ fn times_threads_steps_and_seeds() {
 
 #[test]
 fn works_and_files_of_reproduce() {
-    refused("reproduce alexnet", &["invalid value 'alexnet'", "atp", "axonn", "lbnl", "megatron", "all"]);
+    refused("reproduce alexnet", &["invalid value 'alexnet'", "atp", "axonn", "lbnl", "megatron", "samo", "all"]);
     refused("reproduce megatron --csv missing/points.csv", &["cannot write missing/points.csv"]);
 }

@@ -22,7 +22,7 @@ fn all_works_are_reproduced_unless_one_is_named() {
     let parts = all["parts"].as_array().unwrap();
     let names: Vec<&str> = parts.iter().map(|part| part["part"].as_str().unwrap()).collect();
     assert!(
-        names.is_sorted() && ["atp", "axonn", "lbnl", "megatron"].iter().all(|name| names.contains(name)),
+        names.is_sorted() && ["atp", "axonn", "lbnl", "megatron", "samo"].iter().all(|name| names.contains(name)),
         "{names:?}"
     );
     for (part, name) in parts.iter().zip(names) {
@@ -75,6 +75,8 @@ fn headlines_are_among_the_points() {
     assert!(close(find("megatron", "megatron-1008b, 3072 GPUs: training"), 84.0));
     assert!(close(find("megatron", "gpt3-175b, 1024 GPUs: training"), 34.0));
     assert!(close(find("megatron", "checkpoint"), 13.8));
+    assert!(close(find("axonn", "12 billion on 6 stages: states of a GPU"), 40.0));
+    assert!(close(find("samo", "sparsity 0.9: bytes of states saved"), 78.0));
 }
 
 /// Every saved configuration is found in its place, and every curve is met; only what is said in words deviates.

@@ -1,4 +1,7 @@
-//! AxoNN: derived columns of tables II and III, scaling, time to solution, bandwidths and volumes of its examples.
+//! AxoNN: derived columns of tables II and III, scaling, time to solution, bandwidths and volumes of its examples; of the
+//! dissertation's chapter 3 its memory and phases.
+
+mod hybrid;
 
 use crate::axonn::{Equation, linears};
 use crate::megatron::{parameters, training_seconds_by_flops};
@@ -156,7 +159,7 @@ impl File {
 }
 
 pub fn points() -> Result<Vec<Point>, SpecError> {
-    let file: File = read("axonn.toml", include_str!("../../published/axonn.toml"))?;
+    let file: File = read("axonn.toml", include_str!("../../../published/axonn.toml"))?;
     let parts = [
         examples(&file)?,
         table_ii(&file.table_ii)?,
@@ -165,6 +168,7 @@ pub fn points() -> Result<Vec<Point>, SpecError> {
         weak_scaling(&file)?,
         time_to_solution(&file)?,
         strong_scaling(&file),
+        hybrid::points()?,
     ];
     Ok(parts.concat())
 }
