@@ -166,7 +166,7 @@ fn a_description_that_says_too_little_or_too_much_is_refused() {
             |value| value["version"] = json!(3),
             "version 3 of a run's description, and this program reads versions 1 and 2",
         ),
-        (|value| value["spec"]["version"] = json!(2), "version 2 of what decides a run"),
+        (|value| value["spec"]["version"] = json!(3), "version 3 of what decides a run"),
         (|value| value["spec"]["more"] = json!(2), "unknown field `more`"),
         (|value| value["spec"]["optimizer"]["beta1"] = json!(1.0), "beta1 = 1: it must lie in [0, 1)"),
         (|value| value["spec"]["layout"]["choices"]["grid"] = json!("x=3"), "layout: per-node=2 does not divide"),
