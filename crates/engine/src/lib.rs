@@ -28,6 +28,7 @@
 mod agreement;
 mod backend;
 mod borrow;
+mod copies;
 mod divergence;
 mod error;
 mod evaluate;
@@ -52,6 +53,9 @@ mod saving;
 mod shard;
 mod slots;
 mod state;
+mod states;
+mod streamed;
+mod tier;
 mod trace;
 mod train;
 mod tuning;

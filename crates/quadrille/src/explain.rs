@@ -141,7 +141,7 @@ pub fn ledger_text(grid: &Grid, rank: &RankLedger) -> String {
         decimal(flops.attention_forward as f64, ""),
         decimal(flops.attention_backward as f64, ""),
     );
-    let classes = MemoryClass::ALL.map(|class| {
+    let told = |class: MemoryClass| {
         let name = match class {
             MemoryClass::Parameters => "parameters",
             MemoryClass::Gradients => "gradients",
@@ -149,12 +149,16 @@ pub fn ledger_text(grid: &Grid, rank: &RankLedger) -> String {
             MemoryClass::Activations => "activations",
             MemoryClass::GatheredWeights => "gathered weights",
             MemoryClass::Buffers => "buffers",
+            MemoryClass::Host => "beside it in the host's memory",
         };
         format!("{name} {}", bytes(rank.memory.peak_of.get(&class).copied().unwrap_or(0)))
-    });
+    };
+    let classes = MemoryClass::ALL.map(told);
+    let in_host = rank.memory.peak_of.contains_key(&MemoryClass::Host);
+    let host = if in_host { format!("  {}\n", told(MemoryClass::Host)) } else { String::new() };
     let (states, values) = classes.split_at(3);
     text + &format!(
-        "memory: {} at peak, in buffers of {}\n  {}\n  {}\n",
+        "memory: {} at peak, in buffers of {}\n  {}\n  {}\n{host}",
         bytes(rank.memory.peak),
         bytes(rank.memory.allocated),
         states.join(", "),

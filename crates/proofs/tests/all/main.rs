@@ -17,6 +17,7 @@ mod generation;
 mod hugging_face;
 mod large_logits;
 mod narrow;
+mod offload;
 mod overlap;
 mod own_copies;
 mod pipeline;
