@@ -28,6 +28,7 @@
 mod agreement;
 mod backend;
 mod borrow;
+mod carried;
 mod copies;
 mod divergence;
 mod error;
@@ -37,6 +38,7 @@ mod generate;
 mod hyper;
 mod initial;
 mod ledger;
+mod loss_scale;
 mod not_finite;
 mod observe;
 mod on_cpu;
@@ -75,6 +77,7 @@ pub use generate::{
 };
 pub use hyper::{Hyper, schedule};
 pub use initial::InitialValues;
+pub use loss_scale::LossScale;
 pub use observe::{ObserveOptions, Observed, ObservedStep, observe};
 pub use on_cpu::{evaluate_on_cpu, generate_on_cpu, observe_on_cpu, train_on_cpu};
 pub use options::{Start, TrainOptions, Validation};

@@ -7,7 +7,9 @@ use quadrille_spec::{Choice, RankLedger, Routing};
 use quadrille_step::StepProgram;
 use serde::{Deserialize, Serialize};
 
-use crate::{Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, StepOutcome, random_batch};
+use crate::{
+    Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, StepOutcome, loss_scale, random_batch,
+};
 
 /// What is run.
 #[derive(Debug, Clone)]
@@ -70,6 +72,7 @@ pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> R
     Ok(run_job(&job, |context| {
         let initial = InitialValues::Perturbed;
         let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
+        engine.set_loss_scale(loss_scale::steady(program));
         let (start, mut steps) = (engine.weights()?, Vec::new());
         for step in 1..=options.steps {
             let (outcome, ledger) = (engine.step(&batch)?, engine.take_ledger());

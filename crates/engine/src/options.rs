@@ -9,7 +9,7 @@ use quadrille_comm::World;
 use quadrille_spec::{Algorithm, Choice};
 use quadrille_step::StepProgram;
 
-use crate::{BatchSource, DivergencePolicy, Hyper, MatmulChoices, Saving};
+use crate::{BatchSource, DivergencePolicy, Hyper, LossScale, MatmulChoices, Saving};
 
 /// How a job is run.
 #[derive(Debug, Clone)]
@@ -38,6 +38,8 @@ pub struct TrainOptions {
     pub trace: bool,
     /// What is done about losses and gradients that cannot be used.
     pub divergence: DivergencePolicy,
+    /// By what gradients are multiplied until the update; `None`: they are what they are.
+    pub loss_scale: Option<LossScale>,
     /// Where and when checkpoints are written; `None`: never.
     pub saving: Option<Saving>,
     /// Set by whoever wants the run to end after the step that it is at; `None`: nobody. Ranks agree on it after every step.
@@ -60,6 +62,7 @@ impl TrainOptions {
             matmuls: None,
             trace: false,
             divergence: DivergencePolicy::default(),
+            loss_scale: None,
             saving: None,
             stop: None,
         }

@@ -89,6 +89,8 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) set_aside: Counted,
     /// Of the last step that was done.
     pub(crate) totals: Totals,
+    /// The power of two by which gradients are multiplied until the update.
+    pub(crate) loss_scale: f64,
     /// A gradient is applied only if the loss is no larger.
     pub(crate) loss_limit: f64,
     /// Whether what operations write is looked at.
@@ -231,6 +233,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             pass: PassPositions::default(),
             set_aside: Counted::new(),
             totals: Totals::default(),
+            loss_scale: 1.0,
             loss_limit: f64::INFINITY,
             scan: None,
             empty_axes: empty_axes(program),
@@ -267,6 +270,15 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         self.run(&program.update, None)?;
         self.totals = self.backend.totals()?;
         Ok(self.context.enter(Label::new("step"), "finish")?)
+    }
+
+    /// Multiplies gradients by a power of two from the next step on, until the update divides by it.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub fn set_loss_scale(&mut self, scale: u32) {
+        assert!(scale.is_power_of_two(), "{scale} is no power of two");
+        self.loss_scale = f64::from(scale);
     }
 
     /// Makes passes last at least as long as `pace` says, by waiting: for experiments with unequal stages, or with more

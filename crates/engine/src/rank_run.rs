@@ -9,7 +9,7 @@ use quadrille_comm::{Label, RankContext};
 use quadrille_spec::{AxesLedger, LedgerDifference, RankLedger};
 use quadrille_step::StepProgram;
 
-use crate::divergence::RecentLosses;
+use crate::carried::Carried;
 use crate::saving::{Saved, Saver};
 use crate::{
     Backend, BatchSource, EngineError, Evaluator, InitialValues, OnDivergence, RankEngine, RankReport, RankStep,
@@ -35,10 +35,7 @@ pub(crate) fn run<B: Backend>(
         engine,
         validation: validation.zip(evaluator),
         options,
-        losses: match &options.start {
-            Start::Resumed(checkpoint) => RecentLosses::of(checkpoint),
-            Start::Drawn | Start::Values(_) => RecentLosses::default(),
-        },
+        carried: Carried::of(options),
         saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
         tell,
     };
@@ -49,7 +46,7 @@ pub(crate) fn run<B: Backend>(
             run.engine.record_spans(true);
         }
         let start = Instant::now();
-        let (outcome, spike) = run.step(batch)?;
+        let Taken { outcome, spike, loss_scale, overflow } = run.step(batch)?;
         let seconds = start.elapsed().as_secs_f64();
         counts.add(&mut run.engine, seconds, step == first);
         if options.trace && step == options.steps {
@@ -66,6 +63,8 @@ pub(crate) fn run<B: Backend>(
             tokens_per_second: tokens as f64 / seconds,
             applied: outcome.applied,
             spike,
+            loss_scale,
+            overflow,
         };
         counts.records.push(record);
         (run.tell)(RunEvent::Step(&record))?;
@@ -117,31 +116,49 @@ fn prepare<'a, B: Backend>(
     Ok(engine)
 }
 
+/// A step that was done, beside those before it.
+struct Taken {
+    outcome: StepOutcome,
+    /// Whether its loss stands out.
+    spike: bool,
+    /// By what its gradients were multiplied, if they were.
+    loss_scale: Option<u32>,
+    /// Whether it is skipped because they left their range by that.
+    overflow: bool,
+}
+
 struct RankRun<'a, B: Backend> {
     engine: RankEngine<'a, B>,
     options: &'a TrainOptions,
     validation: Option<(&'a Validation<'a>, Evaluator<'a, B>)>,
-    losses: RecentLosses,
+    carried: Carried,
     saver: Option<Saver<'a>>,
     tell: &'a mut Tell<'a>,
 }
 
 impl<B: Backend> RankRun<'_, B> {
-    /// One step, and whether its loss stands out.
-    fn step(&mut self, batch: &BatchSource) -> Result<(StepOutcome, bool), EngineError> {
-        self.engine.loss_limit = self.losses.limit(self.options.divergence);
+    /// One step; what follows from it for the next ones is noted.
+    fn step(&mut self, batch: &BatchSource) -> Result<Taken, EngineError> {
+        let Carried { losses, scaler } = &mut self.carried;
+        self.engine.loss_limit = losses.limit(self.options.divergence);
+        self.engine.set_loss_scale(scaler.scale());
         let outcome = self.engine.step(batch)?;
-        let spike = self.losses.is_spike(outcome.loss);
+        let (spike, loss_scale) = (losses.is_spike(outcome.loss), scaler.shown());
         if outcome.applied {
-            self.losses.push(outcome.loss);
+            losses.push(outcome.loss);
         }
-        Ok((outcome, spike))
+        Ok(Taken { outcome, spike, loss_scale, overflow: scaler.see(&outcome) })
     }
 
     /// Says where a loss or gradient that cannot be used came from, and stops if that is asked for; not before the
-    /// checkpoint of an earlier step is complete.
+    /// checkpoint of an earlier step is complete. A scale that was too large is no failure.
     fn reject(&mut self, record: &StepRecord, batch: &BatchSource) -> Result<(), EngineError> {
         let StepRecord { step, loss, grad_norm, .. } = *record;
+        if let Some(scale) = record.loss_scale.filter(|_| record.overflow) {
+            let next = self.carried.scaler.scale();
+            let reason = format!("its gradient is not finite at the loss scale {scale}, which is {next} from here on");
+            return (self.tell)(RunEvent::Skipped { step, reason });
+        }
         let (quantity, value) =
             if loss.is_finite() && !grad_norm.is_finite() { ("gradient norm", grad_norm) } else { ("loss", loss) };
         let origin = match value.is_finite() {
@@ -190,7 +207,7 @@ impl<B: Backend> RankRun<'_, B> {
         }
         if saver.is_due(step, last) {
             complete(saver, &self.engine, self.tell)?;
-            saver.begin(&mut self.engine, step, &self.losses)?;
+            saver.begin(&mut self.engine, step, &self.carried)?;
         }
         Ok(())
     }

@@ -69,6 +69,12 @@ pub struct StepRecord {
     pub applied: bool,
     /// Whether the loss stands out from those before.
     pub spike: bool,
+    /// By what gradients were multiplied until the update, if they were.
+    #[serde(default)]
+    pub loss_scale: Option<u32>,
+    /// Whether they were not finite for that reason: then the step was skipped and the next factor is smaller.
+    #[serde(default)]
+    pub overflow: bool,
 }
 
 /// Operation kinds in which a rank waits for others: collectives that computation did not hide, messages of a pipeline,

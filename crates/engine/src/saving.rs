@@ -14,7 +14,7 @@ use quadrille_checkpoint::{About, CheckpointError, Draft, Folder, TensorShape};
 use quadrille_step::StepProgram;
 use serde::{Deserialize, Serialize};
 
-use crate::divergence::RecentLosses;
+use crate::carried::Carried;
 use crate::{Backend, EngineError, RankEngine, tensor_shapes, writers};
 
 /// What a run does when a checkpoint cannot be written.
@@ -112,7 +112,7 @@ impl<'a> Saver<'a> {
         &mut self,
         engine: &mut RankEngine<B>,
         step: u64,
-        losses: &RecentLosses,
+        carried: &Carried,
     ) -> Result<(), EngineError> {
         let (tiles, rank) = (engine.own_tiles()?, engine.context.rank());
         let folder = self.saving.folder.clone();
@@ -122,7 +122,7 @@ impl<'a> Saver<'a> {
             draft.write::<B::Real>(rank, &tiles)?;
             Ok(Part::Tiles(draft))
         });
-        self.under_way = Some(UnderWay { step, task: Some(task), result: None, about: self.about(step, losses) });
+        self.under_way = Some(UnderWay { step, task: Some(task), result: None, about: self.about(step, carried) });
         self.begun = step;
         Ok(())
     }
@@ -167,13 +167,13 @@ impl<'a> Saver<'a> {
     }
 
     /// What a checkpoint of this step says of the run.
-    fn about(&self, step: u64, losses: &RecentLosses) -> About {
+    fn about(&self, step: u64, carried: &Carried) -> About {
         let mut about = self.saving.about.clone();
         let steps = step - about.step;
         about.step = step;
         about.samples += steps * self.per_step[0];
         about.tokens += steps * self.per_step[1];
-        losses.write(&mut about.run);
+        carried.write(&mut about.run);
         about
     }
 

@@ -4,9 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What is built, and what tests read.
-const FOLDERS: [&str; 4] = ["benchmarks", "crates", "docs", "scripts"];
-const FILES: [&str; 7] =
-    ["Cargo.toml", "Cargo.lock", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"];
+const FOLDERS: [&str; 5] = [".ci", "benchmarks", "crates", "docs", "scripts"];
+const FILES: [&str; 8] = [
+    "Cargo.toml",
+    "Cargo.lock",
+    "Dockerfile",
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+];
 
 /// What the copy does not need. The list of mutants may not fit the copy's sources.
 const LEFT_OUT: [&str; 2] = ["crates/proofs/mutants", "crates/proofs/tests/mutant_list.rs"];

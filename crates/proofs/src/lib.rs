@@ -12,6 +12,7 @@
 //! | `controls` | a broken program does not pass |
 //! | `counted` | a step that does less than was predicted is named |
 //! | `large_logits` | the softmax is taken from the largest logit of all ranks |
+//! | `loss_scale` | scaled losses change no bit, save small gradients and give way to large ones |
 //! | `slices` | slicing is the inverse of gathering |
 //! | `recompute` | recomputation changes no bit |
 //! | `recompute_ledger` | it repeats what the closed forms say, and saves activations |

@@ -254,6 +254,7 @@ fn flag(setting: Setting) -> String {
         Setting::ValidateEvery => "--validate-every",
         Setting::ValidationBatches => "--validation-batches",
         Setting::LargestLoss => "--largest-loss",
+        Setting::LossScale => "--loss-scale",
         Setting::Threads => "--threads",
         Setting::Timeout => "--timeout",
         Setting::Tuning => "--tune-matmul",

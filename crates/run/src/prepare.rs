@@ -117,6 +117,7 @@ impl Prepared {
             matmuls,
             trace: spec.outputs.trace.is_some(),
             divergence: spec.divergence,
+            loss_scale: spec.loss_scale,
             saving: saving(&spec, place, about.clone()),
             stop: Some(Arc::clone(&stop)),
             ..TrainOptions::new(spec.steps, hyper, spec.seed)

@@ -50,6 +50,8 @@ pub enum Setting {
     ValidationBatches,
     /// [`quadrille_engine::DivergencePolicy::largest_loss`].
     LargestLoss,
+    /// [`crate::RunSpec::loss_scale`].
+    LossScale,
     /// [`crate::RunSpec::threads`].
     Threads,
     /// [`crate::RunSpec::timeout`].
@@ -92,6 +94,7 @@ impl Named for Setting {
             Self::ValidateEvery => "validation.every",
             Self::ValidationBatches => "validation.batches",
             Self::LargestLoss => "divergence.largest_loss",
+            Self::LossScale => "loss_scale",
             Self::Threads => "threads",
             Self::Timeout => "timeout",
             Self::Tuning => "tuning.file",

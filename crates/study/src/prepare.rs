@@ -1,7 +1,7 @@
 //! Everything that a study needs before its first step, checked.
 
 use quadrille_checkpoint::{About, Checkpoint};
-use quadrille_engine::{ForwardOptions, Hyper, Start, TrainOptions};
+use quadrille_engine::{ForwardOptions, Hyper, LossScale, Start, TrainOptions};
 use quadrille_run::{Host, Processes, Signals, resources};
 use quadrille_step::StepProgram;
 use serde_json::json;
@@ -58,6 +58,7 @@ impl Prepared {
             start: spec.from.clone().map_or(Start::Drawn, Start::Values),
             collectives: collectives.clone(),
             world: processes.world.clone(),
+            loss_scale: LossScale::usual(program.layout.dtype),
             ..TrainOptions::new(order.steps, hyper, seed)
         };
         let forward = ForwardOptions { threads, timeout, collectives, world: processes.world.clone() };

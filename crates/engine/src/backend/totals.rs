@@ -19,8 +19,8 @@ pub struct Totals {
 pub struct UpdateRule {
     /// By what number of targets gradients were divided.
     pub targets_per_step: usize,
-    /// What gradients were multiplied by.
-    pub scaled_by: f64,
+    /// By what power of two they were multiplied.
+    pub loss_scale: f64,
     /// The largest norm of a gradient.
     pub clip: Option<f64>,
     /// A gradient is applied only if the loss is no larger.
@@ -37,14 +37,10 @@ pub struct Update {
 }
 
 impl UpdateRule {
-    /// By what the loss is to be multiplied because targets were ignored; exactly 1 where none was.
-    pub fn ignored_factor(&self, totals: Totals) -> f64 {
-        self.targets_per_step as f64 / totals.targets as f64
-    }
-
-    /// By what gradients are to be multiplied: the same, and what they were multiplied by is divided out.
+    /// By what gradients are to be multiplied because targets were ignored and the loss was scaled; exactly 1 where neither
+    /// was.
     pub fn gradient_factor(&self, totals: Totals) -> f64 {
-        self.ignored_factor(totals) / self.scaled_by
+        self.targets_per_step as f64 / totals.targets as f64 / self.loss_scale
     }
 
     /// The global norm of the gradient, before clipping.
@@ -71,8 +67,8 @@ mod tests {
     /// not.
     #[test]
     fn what_gradients_were_multiplied_by_is_divided_out() {
-        let plain = UpdateRule { targets_per_step: 12, scaled_by: 1.0, clip: Some(0.3), loss_limit: f64::INFINITY };
-        let scaled = UpdateRule { scaled_by: 8.0, ..plain };
+        let plain = UpdateRule { targets_per_step: 12, loss_scale: 1.0, clip: Some(0.3), loss_limit: f64::INFINITY };
+        let scaled = UpdateRule { loss_scale: 8.0, ..plain };
         let totals = |times: f64| Totals { loss: 30.0, targets: 9, norm_squared: 0.7 * times * times };
         assert_eq!(scaled.gradient_norm(totals(8.0)), plain.gradient_norm(totals(1.0)));
         let [a, b] = [plain.update(totals(1.0)), scaled.update(totals(8.0))];

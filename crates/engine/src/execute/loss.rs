@@ -1,6 +1,5 @@
 //! Vocabulary-parallel cross-entropy, and squared error, fused with their gradients.
 
-use quadrille_spec::ElementType;
 use quadrille_step::{ValueId, kind};
 use quadrille_tensor::{LogitsShape, Shape};
 
@@ -63,25 +62,17 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     /// The only division of gradients in a step: by the global number of what is predicted. Where some of it is ignored,
-    /// the optimizer corrects the number ([`UpdateRule::ignored_factor`]), which is known only after the passes. What f16 is
-    /// scaled by, it divides out as well.
+    /// the optimizer corrects the number, which is known only after the passes, and takes the power of two away that keeps
+    /// gradients within the range of their type ([`UpdateRule::gradient_factor`]).
     fn loss_scale(&self) -> f64 {
-        self.scaled_by() / self.program.layout.targets_per_step(&self.program.model) as f64
-    }
-
-    /// What the gradient of the loss is multiplied by, a power of two, which changes no bit where nothing under- or overflows:
-    /// in f16 the largest that is no more than the number of targets, so that the gradients of logits are nearly those of
-    /// their own losses, not of the mean; else 1.
-    fn scaled_by(&self) -> f64 {
-        let targets = self.program.layout.targets_per_step(&self.program.model);
-        if self.program.layout.dtype == ElementType::F16 { 2_f64.powi(targets.ilog2() as i32) } else { 1.0 }
+        self.loss_scale / self.program.layout.targets_per_step(&self.program.model) as f64
     }
 
     /// How the totals of a step become its update.
     pub(crate) fn update_rule(&self) -> UpdateRule {
         UpdateRule {
             targets_per_step: self.program.layout.targets_per_step(&self.program.model),
-            scaled_by: self.scaled_by(),
+            loss_scale: self.loss_scale,
             clip: self.hyper.clip,
             loss_limit: self.loss_limit,
         }

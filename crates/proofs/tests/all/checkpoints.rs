@@ -10,8 +10,8 @@ use proptest::test_runner::TestCaseError;
 use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    Cpu, EngineError, InitialValues, OnSaveFailure, RankEngine, Restore, RunEvent, Saving, Start, TrainOptions,
-    TrainOutcome, random_batch, tensor_shapes, train_on_cpu, writers,
+    Cpu, EngineError, InitialValues, LossScale, OnSaveFailure, RankEngine, Restore, RunEvent, Saving, Start,
+    TrainOptions, TrainOutcome, random_batch, tensor_shapes, train_on_cpu, writers,
 };
 use quadrille_proofs::{Case, combined_cases, hyper, layout_with, llama};
 use quadrille_spec::{Algorithm, Axis, Choice, ElementType, Grid, Layout, LayoutRequest, Model, Zero};
@@ -71,6 +71,7 @@ pub fn run_as(
         start,
         threads: case.threads,
         saving: Some(saving),
+        loss_scale: LossScale::usual(layout.dtype),
         ..TrainOptions::new(steps, hyper(case.clip), case.seed)
     };
     let batch = random_batch(&case.model, case.seed, layout.seq_len);

@@ -16,6 +16,7 @@ mod from_checkpoint;
 mod generation;
 mod hugging_face;
 mod large_logits;
+mod loss_scale;
 mod narrow;
 mod offload;
 mod overlap;

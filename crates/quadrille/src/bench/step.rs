@@ -1,6 +1,6 @@
 //! `quadrille bench step`: a whole optimizer step beside the rate of the matrix library.
 
-use quadrille_engine::{Hyper, TrainOptions};
+use quadrille_engine::{Hyper, LossScale, TrainOptions};
 use quadrille_measure::step::{MeasuredStep, Scaling, YARDSTICK, measure};
 use quadrille_report::summary::summary;
 use quadrille_run::units::percent;
@@ -34,6 +34,7 @@ pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
         threads: settings::threads(&arguments.run, &Launch::THREADS, layout.grid.ranks())?,
         timeout: settings::timeout(&arguments.run)?,
         collectives: Launch::THREADS.collectives(&arguments.run, &settings::cluster(arguments.layout.cluster())?),
+        loss_scale: LossScale::usual(layout.dtype),
         ..TrainOptions::new(steps, settings::hyper(settings.optimizer, &arguments.run, steps)?, arguments.run.seed())
     };
     let program = StepProgram::new(&settings.model, &layout)?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, value_parser};
+use quadrille_engine::LossScale;
 use quadrille_spec::ElementType;
 
 use crate::arguments::{ModelArguments, RunArguments};
@@ -48,6 +49,10 @@ pub struct TrainArguments {
     /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
+    /// Multiply gradients by a power of two until the update, so that --dtype f16 holds them: N, or auto, which is halved when
+    /// they overflow, and the step skipped, and doubled after 200 good steps [default: auto, of other types none]
+    #[arg(long, value_name = "auto|N")]
+    pub loss_scale: Option<LossScale>,
     /// Write a JSON object per step to this file, in place of what it holds
     #[arg(long, value_name = "FILE.jsonl")]
     pub log: Option<PathBuf>,

@@ -85,6 +85,7 @@ pub fn said(arguments: &TrainArguments) -> RunChanges {
             DivergenceAction::Skip => OnDivergence::Skip,
         }),
         largest_loss: arguments.largest_loss,
+        loss_scale: arguments.loss_scale,
         collectives: arguments.run.collectives,
         tuning: arguments.tune_matmul.clone().map(|file| file.map_or(TuningSpec::Measure, TuningSpec::File)),
         threads: arguments.run.threads,

@@ -18,6 +18,7 @@ mod explain;
 mod export;
 mod from_hf;
 mod lbnl;
+mod loss_scale;
 mod memorize;
 mod messages;
 mod plan;

@@ -174,11 +174,14 @@ pub(crate) fn line(record: &impl Serialize) -> String {
     serde_json::to_string(record).unwrap_or_default()
 }
 
-const COLUMNS: &str = "step,loss,grad_norm,lr,tokens,seconds,tokens_per_second,applied,spike";
+const COLUMNS: &str = "step,loss,grad_norm,lr,tokens,seconds,tokens_per_second,applied,spike,loss_scale,overflow";
 
 fn row(record: &StepRecord) -> String {
-    let StepRecord { step, loss, grad_norm, lr, tokens, seconds, tokens_per_second, applied, spike } = record;
-    format!("{step},{loss},{grad_norm},{lr},{tokens},{seconds},{tokens_per_second},{applied},{spike}")
+    let StepRecord { step, loss, grad_norm, lr, tokens, seconds, tokens_per_second, applied, spike, .. } = record;
+    let (loss_scale, overflow) = (record.loss_scale.map_or(String::new(), |scale| scale.to_string()), record.overflow);
+    format!(
+        "{step},{loss},{grad_norm},{lr},{tokens},{seconds},{tokens_per_second},{applied},{spike},{loss_scale},{overflow}"
+    )
 }
 
 /// The records of a file of lines that are to stay; what a crash has left of a last line is dropped.

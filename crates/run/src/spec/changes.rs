@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use quadrille_data::{Documents, Goldfish, TokenizerChoice};
-use quadrille_engine::{DivergencePolicy, OnDivergence, OnSaveFailure};
+use quadrille_engine::{DivergencePolicy, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_spec::{Collectives, Model, Tier};
 
 use super::{
@@ -44,6 +44,8 @@ pub struct RunChanges {
     pub on_divergence: Option<OnDivergence>,
     /// The largest loss that is applied, as a multiple of the usual one.
     pub largest_loss: Option<f64>,
+    /// [`RunSpec::loss_scale`].
+    pub loss_scale: Option<LossScale>,
     /// [`CollectivesSpec::algorithm`].
     pub collectives: Option<Collectives>,
     /// [`CollectivesSpec::tiers`], those of another cluster.
@@ -108,6 +110,7 @@ impl RunChanges {
     /// What decides the run from now on, of one that `before` has decided.
     #[must_use]
     pub fn apply(self, before: RunSpec) -> RunSpec {
+        let loss_scale = self.loss_scale_after(&before);
         RunSpec {
             model: self.model.unwrap_or(before.model),
             layout: self.layout.unwrap_or(before.layout),
@@ -129,6 +132,7 @@ impl RunChanges {
                 action: self.on_divergence.unwrap_or(before.divergence.action),
                 largest_loss: self.largest_loss.or(before.divergence.largest_loss),
             },
+            loss_scale,
             collectives: CollectivesSpec {
                 algorithm: self.collectives.unwrap_or(before.collectives.algorithm),
                 tiers: self.tiers.unwrap_or(before.collectives.tiers),
@@ -138,5 +142,13 @@ impl RunChanges {
             timeout: self.timeout.unwrap_or(before.timeout),
             outputs: OutputSpec { log: self.log.or(before.outputs.log), trace: self.trace.or(before.outputs.trace) },
         }
+    }
+
+    /// What is said; else what was before, or what is usual of the type where that is now another one.
+    fn loss_scale_after(&self, before: &RunSpec) -> Option<LossScale> {
+        let dtype = |layout: &LayoutSpec| layout.layout.dtype;
+        let now = self.layout.as_ref().map_or(dtype(&before.layout), dtype);
+        let usual = if now == dtype(&before.layout) { before.loss_scale } else { LossScale::usual(now) };
+        self.loss_scale.or(usual)
     }
 }

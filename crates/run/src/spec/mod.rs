@@ -8,8 +8,8 @@ mod text;
 
 use std::path::PathBuf;
 
-use quadrille_engine::{DivergencePolicy, Hyper, OnSaveFailure};
-use quadrille_spec::{Collectives, Layout, Model, Tier};
+use quadrille_engine::{DivergencePolicy, Hyper, LossScale, OnSaveFailure};
+use quadrille_spec::{Collectives, ElementType, Layout, Model, Tier};
 use serde::{Deserialize, Serialize};
 
 pub use changes::{DataChanges, RunChanges};
@@ -61,6 +61,8 @@ pub struct RunSpec {
     pub checkpoints: CheckpointSpec,
     /// What is done about steps that cannot be applied.
     pub divergence: DivergencePolicy,
+    /// By what gradients are multiplied until the update, of values in f16; `None`: they are what they are.
+    pub loss_scale: Option<LossScale>,
     /// How collectives run.
     pub collectives: CollectivesSpec,
     /// In which layout products run.
@@ -150,6 +152,7 @@ impl RunSpec {
     /// A run on the built-in data, with everything else as it usually is.
     pub fn new(model: Model, layout: Layout) -> Self {
         Self {
+            loss_scale: LossScale::usual(layout.dtype),
             model,
             layout: LayoutSpec::of(layout),
             start: StartSpec::default(),
@@ -177,6 +180,7 @@ impl RunSpec {
         self.optimizer.hyper(self.steps)?;
         processes::timeout(self.timeout)?;
         self.data.check()?;
+        self.check_loss_scale()?;
         let whole = |setting: Setting, number: u64| match number {
             0 => Err(Refusal::of(setting).text(" 0: it is a whole number of at least 1")),
             _ => Ok(()),
@@ -190,6 +194,23 @@ impl RunSpec {
                 .text(format!(" {factor}: it is a multiple of the usual loss, above 1, e.g. 3"))
                 .into()),
             _ => Ok(()),
+        }
+    }
+}
+
+impl RunSpec {
+    /// Refuses a factor that rounds, and one of gradients that need none.
+    fn check_loss_scale(&self) -> Result<(), Refusal> {
+        let (Some(scale), dtype) = (self.loss_scale, self.layout.layout.dtype) else { return Ok(()) };
+        let refusal = Refusal::of(Setting::LossScale);
+        if dtype != ElementType::F16 {
+            let refusal =
+                refusal.text(format!(" {scale}: gradients in {dtype} keep their range; leave it out, or use "));
+            return Err(refusal.name(Setting::Dtype).text(" f16"));
+        }
+        match scale.is_legal() {
+            true => Ok(()),
+            false => Err(refusal.text(format!(" {scale}: {}", LossScale::RULE))),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A run's specification as it is written, before its model and layout are held against their rules.
 
-use quadrille_engine::DivergencePolicy;
+use quadrille_engine::{DivergencePolicy, LossScale};
 use quadrille_spec::ModelFile;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -26,6 +26,7 @@ pub(super) struct SpecText {
     validation: ValidationSpec,
     checkpoints: CheckpointSpec,
     divergence: DivergencePolicy,
+    loss_scale: Option<LossScale>,
     collectives: CollectivesSpec,
     tuning: TuningSpec,
     threads: Option<usize>,
@@ -36,7 +37,7 @@ pub(super) struct SpecText {
 impl From<RunSpec> for SpecText {
     fn from(spec: RunSpec) -> Self {
         let RunSpec { model, layout, start, steps, seed, optimizer, data, validation, checkpoints, .. } = spec;
-        let RunSpec { divergence, collectives, tuning, threads, timeout, outputs, .. } = spec;
+        let RunSpec { divergence, loss_scale, collectives, tuning, threads, timeout, outputs, .. } = spec;
         Self {
             version: Version,
             model: ModelFile::of(&model),
@@ -49,6 +50,7 @@ impl From<RunSpec> for SpecText {
             validation,
             checkpoints,
             divergence,
+            loss_scale,
             collectives,
             tuning,
             threads,
@@ -63,7 +65,7 @@ impl TryFrom<SpecText> for RunSpec {
 
     fn try_from(text: SpecText) -> Result<Self, String> {
         let SpecText { model, layout, start, steps, seed, optimizer, data, validation, checkpoints, .. } = text;
-        let SpecText { divergence, collectives, tuning, threads, timeout, outputs, .. } = text;
+        let SpecText { divergence, loss_scale, collectives, tuning, threads, timeout, outputs, .. } = text;
         let model = model.validate().map_err(|error| format!("model: {error}"))?;
         let layout = layout.validate(&model).map_err(|error| format!("layout: {error}"))?;
         Ok(Self {
@@ -77,6 +79,7 @@ impl TryFrom<SpecText> for RunSpec {
             validation,
             checkpoints,
             divergence,
+            loss_scale,
             collectives,
             tuning,
             threads,
@@ -90,7 +93,9 @@ impl TryFrom<SpecText> for RunSpec {
 #[derive(Debug, Clone, Copy)]
 struct Version;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version before, of runs that scale no loss.
+const WITHOUT_SCALE: u32 = 1;
 
 impl Serialize for Version {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -101,9 +106,9 @@ impl Serialize for Version {
 impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u32::deserialize(deserializer)? {
-            VERSION => Ok(Self),
+            WITHOUT_SCALE | VERSION => Ok(Self),
             other => Err(D::Error::custom(format!(
-                "version {other} of what decides a run, and this program reads version {VERSION}"
+                "version {other} of what decides a run, and this program reads versions {WITHOUT_SCALE} and {VERSION}"
             ))),
         }
     }

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use quadrille_data::{Documents, Goldfish, TokenizerChoice};
-use quadrille_engine::{DivergencePolicy, Hyper, OnDivergence, OnSaveFailure};
+use quadrille_engine::{DivergencePolicy, Hyper, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_run::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
     RunChanges, RunSpec, StartSpec, TuningSpec, ValidationSpec, Warmup,
 };
-use quadrille_spec::{Algorithm, Collectives, Field, Layout, LayoutRequest, Model, Tier};
+use quadrille_spec::{Algorithm, Collectives, ElementType, Field, Layout, LayoutRequest, Model, Tier};
 use serde_json::Value;
 
 const LAYOUTS: [&str; 4] = ["x=2", "x=2,y=2,data=2", "pipe=2,data=2", "context=2,z=2"];
@@ -100,8 +100,17 @@ fn others() -> impl Strategy<Value = RunSpec> {
     let files = (prop::option::of(text()), prop::option::of(text()));
     let checkpoints = (prop::option::of(any::<u64>()), any::<usize>(), any::<bool>());
     let divergence = (any::<bool>(), prop::option::of(number()));
-    (tuning, start, files, checkpoints, divergence, [any::<u64>(), any::<u64>()]).prop_map(
-        |(tuning, start, (log, trace), (every, keep, goes_on), (skips, largest_loss), [often, batches])| {
+    let scale = prop_oneof![Just(LossScale::Auto), any::<u32>().prop_map(LossScale::Fixed)];
+    let policies = (divergence, prop::option::of(scale));
+    (tuning, start, files, checkpoints, policies, [any::<u64>(), any::<u64>()]).prop_map(
+        |(
+            tuning,
+            start,
+            (log, trace),
+            (every, keep, goes_on),
+            ((skips, largest_loss), loss_scale),
+            [often, batches],
+        )| {
             let (model, layout) = layout(LAYOUTS[0], 1);
             RunSpec {
                 tuning,
@@ -116,6 +125,7 @@ fn others() -> impl Strategy<Value = RunSpec> {
                     action: if skips { OnDivergence::Skip } else { OnDivergence::Stop },
                     largest_loss,
                 },
+                loss_scale,
                 validation: ValidationSpec { every: often, batches },
                 ..RunSpec::new(model, layout)
             }
@@ -188,10 +198,47 @@ fn what_is_not_known_is_refused_wherever_it_stands() {
 #[test]
 fn another_version_is_refused_by_its_number() {
     let text = serde_json::to_string(&usual()).unwrap();
-    assert!(text.starts_with("{\"version\":1,"), "{text}");
-    let later = text.replacen("\"version\":1,", "\"version\":2,\"more\":3,", 1);
+    assert!(text.starts_with("{\"version\":2,"), "{text}");
+    let later = text.replacen("\"version\":2,", "\"version\":3,\"more\":3,", 1);
     let message = serde_json::from_str::<RunSpec>(&later).unwrap_err().to_string();
-    assert!(message.contains("version 2 of what decides a run, and this program reads version 1"), "{message}");
+    assert!(message.contains("version 3 of what decides a run, and this program reads versions 1 and 2"), "{message}");
+}
+
+/// A specification of values in this type.
+fn stored_in(dtype: ElementType) -> RunSpec {
+    let (model, layout) = layout(LAYOUTS[1], 1);
+    RunSpec::new(model, Layout { dtype, ..layout })
+}
+
+/// Folders of the version before say nothing of the scale: their runs have none.
+#[test]
+fn the_version_before_scales_no_loss() {
+    let mut document = serde_json::to_value(stored_in(ElementType::F16)).unwrap();
+    assert_eq!(document["loss_scale"], "auto");
+    document.as_object_mut().unwrap().remove("loss_scale");
+    document["version"] = 1.into();
+    let before = serde_json::from_value::<RunSpec>(document).unwrap();
+    assert_eq!(before, RunSpec { loss_scale: None, ..stored_in(ElementType::F16) });
+    assert_eq!(RunChanges::default().apply(before.clone()), before);
+}
+
+#[test]
+fn the_scale_follows_from_the_type_where_nobody_says_it() {
+    for dtype in [ElementType::F32, ElementType::F64, ElementType::Bf16] {
+        assert_eq!(stored_in(dtype).loss_scale, None);
+        let now = |layout| RunChanges { layout: Some(layout), ..RunChanges::default() };
+        let narrower = now(stored_in(ElementType::F16).layout).apply(stored_in(dtype));
+        assert_eq!(narrower.loss_scale, Some(LossScale::Auto));
+        assert_eq!(now(stored_in(dtype).layout).apply(narrower).loss_scale, None);
+        let said = RunChanges { loss_scale: Some(LossScale::Fixed(8)), ..RunChanges::default() };
+        let message = said.apply(stored_in(dtype)).check().unwrap_err().to_string();
+        let rule =
+            format!("`loss_scale` 8: gradients in {dtype} keep their range; leave it out, or use `layout.choices");
+        assert!(message.starts_with(&rule), "{message}");
+    }
+    let odd = RunSpec { loss_scale: Some(LossScale::Fixed(3)), ..stored_in(ElementType::F16) };
+    let message = odd.check().unwrap_err().to_string();
+    assert!(message.starts_with("`loss_scale` 3: it is auto, or a power of two"), "{message}");
 }
 
 /// What a program assumes where nothing is said may change: so everything is said.

@@ -1,0 +1,119 @@
+//! `train --loss-scale`: of values in f16 alone, kept by the run's folder, and told where it was too large.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::common::run;
+use crate::refusals::{refused, refused_in};
+use crate::run_folders::{copy_run, succeed};
+
+const TINY: &str = "train --model gpt-tiny --set vocab=256 --threads 1";
+/// Weight gradients of so few targets, in f16 as well, are above its largest number at the first scale.
+const LARGE: &str = "--dtype f16 --gradients f16 --grid x=1 --global-batch 1 --seq-len 2";
+
+/// The records of a run without what is different each time.
+fn steps(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("steps.jsonl")).unwrap();
+    let step = |line: &str| {
+        let mut step: Value = serde_json::from_str(line).unwrap();
+        let fields = step.as_object_mut().unwrap();
+        fields.retain(|name, _| !["seconds", "tokens_per_second"].contains(&name.as_str()));
+        step
+    };
+    text.lines().map(step).collect()
+}
+
+fn scales(folder: &Path) -> Vec<Value> {
+    steps(folder).iter().map(|step| step["loss_scale"].clone()).collect()
+}
+
+fn decided(folder: &Path) -> Value {
+    let description: Value = serde_json::from_slice(&fs::read(folder.join("run.json")).unwrap()).unwrap();
+    description["spec"]["loss_scale"].clone()
+}
+
+#[test]
+fn what_is_no_power_of_two_or_of_another_type_is_refused() {
+    for text in ["3", "0", "-8", "0.5", "dynamic"] {
+        refused(
+            &format!("{TINY} --steps 4 --dtype f16 --loss-scale {text}"),
+            &["--loss-scale", "auto, or a power of two"],
+        );
+    }
+    for (dtype, choice) in [("f32", "auto"), ("f64", "1024"), ("bf16", "1")] {
+        let words = ["--loss-scale ", choice, dtype, "keep their range; leave it out, or use --dtype f16"];
+        refused(&format!("{TINY} --dtype {dtype} --loss-scale {choice}"), &words);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    succeed(folder.path(), &format!("{TINY} --steps 4 --out run"));
+    refused_in(folder.path(), "train --resume run --steps 5 --loss-scale auto", &["--loss-scale auto", "--dtype f16"]);
+}
+
+#[test]
+fn a_run_keeps_its_scale_and_finds_another_with_another_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_folder = folder.path().join("run");
+    succeed(folder.path(), &format!("{TINY} --steps 4 --dtype f16 --grid x=2,data=2 --out run"));
+    assert_eq!((decided(&run_folder), scales(&run_folder)), (json!("auto"), vec![json!(65536); 4]));
+    let mut expected = scales(&run_folder);
+    for (change, choice, scale) in [
+        ("--loss-scale 1024", json!({ "fixed": 1024 }), json!(1024)),
+        ("--lr 1e-4", json!({ "fixed": 1024 }), json!(1024)),
+        ("--dtype f32", Value::Null, Value::Null),
+        ("--dtype f16", json!("auto"), json!(65536)),
+    ] {
+        expected.push(scale);
+        succeed(folder.path(), &format!("train --resume run --steps {} {change}", expected.len()));
+        assert_eq!((decided(&run_folder), scales(&run_folder)), (choice, expected.clone()), "{change}");
+    }
+    let table = fs::read_to_string(run_folder.join("steps.csv")).unwrap();
+    let ends: Vec<_> = table.lines().map(|row| row.rsplitn(4, ',').collect::<Vec<_>>()[..3].join(",")).collect();
+    assert_eq!(ends[0], "overflow,loss_scale,spike");
+    assert_eq!((ends[4].as_str(), ends[7].as_str()), ("false,65536,false", "false,,false"));
+}
+
+#[test]
+fn a_skipped_step_is_told_and_no_failure_and_a_resumed_run_has_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, resumed] = ["whole", "resumed"].map(|name| folder.path().join(name));
+    let line = format!("{TINY} {LARGE} --steps 12 --checkpoint-every 1 --keep 20 --out whole");
+    let output = run(folder.path(), &line);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let skipped =
+        "step 1 is not applied: its gradient is not finite at the loss scale 65536, which is 32768 from here on\n";
+    assert!(told.contains(skipped), "{told}");
+    let all = steps(&whole);
+    assert_eq!(
+        (&all[0]["overflow"], &all[0]["applied"], &all[0]["grad_norm"]),
+        (&json!(true), &json!(false), &json!(null))
+    );
+    assert!(all.iter().any(|step| step["applied"] == true && step["overflow"] == false), "{all:?}");
+    copy_run(&whole, &resumed, 1);
+    succeed(folder.path(), "train --resume resumed");
+    assert_eq!(steps(&resumed), all);
+    let fails = run(folder.path(), &format!("{TINY} {LARGE} --steps 4 --loss-scale 65536"));
+    let message = String::from_utf8_lossy(&fails.stderr);
+    assert!(fails.status.code() == Some(1) && message.contains("the gradient norm of step 1 is "), "{message}");
+}
+
+/// A folder of the version before, whose run scaled nothing, goes on so.
+#[test]
+fn a_folder_of_the_version_before_scales_no_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_folder = folder.path().join("run");
+    succeed(folder.path(), &format!("{TINY} --steps 4 --dtype f16 --out run"));
+    let mut description: Value = serde_json::from_slice(&fs::read(run_folder.join("run.json")).unwrap()).unwrap();
+    let spec = description["spec"].as_object_mut().unwrap();
+    spec.remove("loss_scale");
+    spec["version"] = json!(1);
+    fs::write(run_folder.join("run.json"), description.to_string()).unwrap();
+    let text = fs::read_to_string(run_folder.join("steps.jsonl")).unwrap();
+    let before = text.replace(",\"loss_scale\":65536,\"overflow\":false", "");
+    assert_ne!(text, before);
+    fs::write(run_folder.join("steps.jsonl"), before).unwrap();
+    succeed(folder.path(), "train --resume run --steps 5");
+    assert_eq!((decided(&run_folder), scales(&run_folder)), (Value::Null, vec![Value::Null; 5]));
+}
