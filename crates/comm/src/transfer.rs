@@ -130,7 +130,11 @@ pub(crate) fn stored(call: &Call, slices: &Slices<'_>, g: usize, p: usize) -> us
         CollectiveKind::AllToAll => n,
         CollectiveKind::Broadcast if call.peer == Some(p) => 0,
         CollectiveKind::Broadcast => n,
-        CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive => 0,
+        CollectiveKind::Barrier
+        | CollectiveKind::Send
+        | CollectiveKind::Receive
+        | CollectiveKind::Fetch
+        | CollectiveKind::Store => 0,
     }
 }
 
@@ -189,7 +193,11 @@ unsafe fn perform(mover: &dyn Mover, postings: &[Posting], p: usize) -> usize {
                     stored += mover.copy(kind, inputs(0)[root], own.output, n, stream);
                 }
             }
-            CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive => {}
+            CollectiveKind::Barrier
+            | CollectiveKind::Send
+            | CollectiveKind::Receive
+            | CollectiveKind::Fetch
+            | CollectiveKind::Store => {}
         }
     }
     if stream {

@@ -32,7 +32,7 @@ fn elements_sent(call: &Call, n: usize, g: usize, index: usize) -> usize {
         CollectiveKind::Reduce => chain_to(n, index, call.peer.unwrap_or(0)),
         CollectiveKind::AllToAll => (1..g).map(|step| chunk(n, g, (index + step) % g).len()).sum(),
         CollectiveKind::Send => n,
-        CollectiveKind::Receive | CollectiveKind::Barrier => 0,
+        CollectiveKind::Receive | CollectiveKind::Barrier | CollectiveKind::Fetch | CollectiveKind::Store => 0,
     }
 }
 

@@ -79,6 +79,20 @@ pub enum EngineError {
         /// A value in that storage.
         value: String,
     },
+    /// The thread that moves optimizer states between the device and the host's memory cannot be started.
+    #[error("no thread for the copies of optimizer states; run fewer ranks or threads in this process")]
+    NoThread(#[source] std::io::Error),
+    /// That thread has ended before its time.
+    #[error("the thread that copies optimizer states has ended; what it has written on standard error says why")]
+    StatesLost,
+    /// A program waits for states that are not on their way.
+    #[error("the program waits for the {kind} of bucket {bucket}, which it has not begun")]
+    NotMoved {
+        /// The bucket's number.
+        bucket: usize,
+        /// Which way.
+        kind: &'static str,
+    },
     /// The log cannot be written.
     #[error("cannot write the log {path}")]
     Log {

@@ -3,6 +3,7 @@
 use quadrille_step::{Parameter, StageProgram};
 
 use crate::backend::Kind;
+use crate::tier::State;
 use crate::{Backend, EngineError};
 
 /// The states of the part of a parameter that a rank updates, in the type that is computed in.
@@ -35,14 +36,26 @@ impl<B: Backend> OptimizerStates<B> {
         self.moments.iter().chain(&self.master).map(B::bytes).sum()
     }
 
-    /// The weights that are not rounded, if the stored ones are.
-    pub fn master(&self) -> Option<B::View<'_>> {
-        self.master.as_ref().map(|master| B::view(master, Kind::Real, 0..self.elements))
+    /// Those of one kind, if there are any.
+    pub fn view(&self, state: State) -> Option<B::View<'_>> {
+        let [mean, squares] = &self.moments;
+        let buffer = match state {
+            State::Master => self.master.as_ref(),
+            State::Mean => Some(mean),
+            State::Squares => Some(squares),
+        };
+        buffer.map(|buffer| B::view(buffer, Kind::Real, 0..self.elements))
     }
 
-    /// Both running means.
-    pub fn moments(&self) -> [B::View<'_>; 2] {
-        self.moments.each_ref().map(|moment| B::view(moment, Kind::Real, 0..self.elements))
+    /// The same, to be written.
+    pub fn view_mut(&mut self, state: State) -> Option<B::ViewMut<'_>> {
+        let [mean, squares] = &mut self.moments;
+        let buffer = match state {
+            State::Master => self.master.as_mut(),
+            State::Mean => Some(mean),
+            State::Squares => Some(squares),
+        };
+        buffer.map(|buffer| B::view_mut(buffer, Kind::Real, 0..self.elements))
     }
 
     /// The first so many of all.
@@ -51,10 +64,5 @@ impl<B: Backend> OptimizerStates<B> {
             master: self.master.as_mut().map(|master| B::view_mut(master, Kind::Real, 0..elements)),
             moments: self.moments.each_mut().map(|moment| B::view_mut(moment, Kind::Real, 0..elements)),
         }
-    }
-
-    /// All of them.
-    pub fn whole_mut(&mut self) -> StatesMut<'_, B> {
-        self.first_mut(self.elements)
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use quadrille_comm::{Group, Label, Ledger as Counted, Pending, RankContext};
+use quadrille_comm::{Group, Label, Ledger as Counted, LedgerKey, Pending, RankContext};
 use quadrille_spec::{
-    Attention, AxesLedger, Axis, AxisSet, Coordinate, ElementType, FlopsLedger, MemoryClass, RankLedger,
+    Attention, AxesLedger, Axis, AxisSet, Coordinate, ElementType, FlopsLedger, HOST, MemoryClass, RankLedger,
 };
 use quadrille_step::schedule::Action;
 use quadrille_step::{
-    BlockKind, Layer, Parameter, Practice, Purpose, Section, StageProgram, StepProgram, StorageId, ValueId,
-    declared_axes, empty_axes,
+    BlockKind, Layer, Parameter, ParameterId, Practice, Purpose, Section, StageProgram, StepProgram, StorageId,
+    ValueId, declared_axes, empty_axes,
 };
 use quadrille_tensor::{ContextPart, Element};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ use crate::initial::fill_shard;
 use crate::optimizer::OptimizerStates;
 use crate::samples::OwnSamples;
 use crate::slots::{Block, Slots};
+use crate::streamed::Streamed;
+use crate::tier::State;
 use crate::{Backend, BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, Shard, Totals, ledger};
 
 /// How long a pass lasts at least.
@@ -54,8 +56,10 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) backend: Rc<B>,
     pub(crate) place: Coordinate,
     pub(crate) slots: Slots<'a, B>,
-    /// What the optimizer keeps, by parameter.
+    /// What the optimizer keeps, by parameter, if it is on the device.
     pub(crate) states: Vec<OptimizerStates<B>>,
+    /// Else: what comes in buckets.
+    pub(crate) streamed: Option<Streamed<'a, B>>,
     pub(crate) groups: BTreeMap<AxisSet, Group>,
     /// The first and the last stage, on their ranks.
     pub(crate) pipe_ends: Option<Group>,
@@ -139,20 +143,18 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// Fills in the initial values of a parameter, and of its master copy if it has one: the stored ones are the master's,
     /// rounded.
     fn draw(&mut self, index: usize, initial: InitialValues) -> Result<(), EngineError> {
-        let (program, place, seed, backend) = (self.program, self.place, self.seed, &self.backend);
+        let (program, place, seed, backend) = (self.program, self.place, self.seed, self.backend.clone());
         let parameter = &program.parameters[index];
-        let fill = |value: ValueId, to: &mut B::ViewMut<'_>| {
+        let fill = |value: ValueId, numbers: &mut [B::Real]| {
             let shard = Shard::of(program, parameter, value, place);
-            backend.upload(to, |numbers| fill_shard(backend.pool(), parameter, shard, seed, initial, numbers))
+            fill_shard(backend.pool(), parameter, shard, seed, initial, numbers);
         };
         let storage = program.value(parameter.value).storage;
         let mut buffer = self.slots.take(storage)?;
-        fill(parameter.value, &mut buffer.whole_mut())?;
+        backend.upload(&mut buffer.whole_mut(), |numbers| fill(parameter.value, numbers))?;
         self.slots.put(storage, buffer);
-        match self.states.get_mut(index).and_then(|states| states.whole_mut().master) {
-            Some(mut master) => fill(parameter.updated, &mut master),
-            None => Ok(()),
-        }
+        self.change_state(ParameterId(index), State::Master, |numbers| fill(parameter.updated, numbers))?;
+        Ok(())
     }
 
     /// Allocates everything but the storages `lent`, which another engine has.
@@ -193,7 +195,12 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             }
         }
         let mut slots = Slots::new(backend.clone(), program, lent)?;
-        let trained = program.parameters.iter().filter(|_| program.trains());
+        let streamed = program.offloads().then(|| Streamed::new(&*backend, program)).transpose()?;
+        if let Some(streamed) = &streamed {
+            slots.count_state(MemoryClass::Optimizer, streamed.device_bytes());
+            slots.count_host(streamed.host_bytes());
+        }
+        let trained = program.parameters.iter().filter(|_| program.trains() && streamed.is_none());
         let states = trained.map(|parameter| OptimizerStates::new(&*backend, program, parameter));
         let states = states.collect::<Result<Vec<_>, _>>()?;
         slots.count_state(MemoryClass::Optimizer, states.iter().map(OptimizerStates::bytes).sum());
@@ -207,6 +214,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             place,
             slots,
             states,
+            streamed,
             groups,
             pipe_ends,
             key_copies,
@@ -303,6 +311,10 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         for (key, transfer) in self.context.take_ledger() {
             *transfers.entry(key).or_default() += transfer;
         }
+        for (collective, transfer) in self.streamed.iter_mut().flat_map(Streamed::take_moved) {
+            let key = LedgerKey { group: HOST.into(), layer: label(Layer::Step), collective };
+            *transfers.entry(key).or_default() += transfer;
+        }
         let memory = self.slots.memory().clone();
         ledger::counted(
             self.program,
@@ -335,12 +347,11 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// # Errors
     /// The device's.
     pub fn masters(&self) -> Result<Vec<Option<Vec<f64>>>, EngineError> {
-        let parameters = self.program.parameters.iter().zip(&self.states);
-        let master = |(parameter, states): (&Parameter, &OptimizerStates<B>)| {
+        let master = |(index, parameter): (usize, &Parameter)| {
             let valid = self.program.valid_elements(parameter.updated, self.place);
-            states.master().map(|master| self.in_f64(master.part(0..valid))).transpose()
+            self.state(ParameterId(index), State::Master, |master| in_f64(&master[..valid]))
         };
-        parameters.map(master).collect()
+        self.program.parameters.iter().enumerate().map(master).collect()
     }
 
     /// This rank's shards of its stage's complete gradients, before clipping, in f64, in the program's order.
@@ -361,7 +372,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     }
 
     fn in_f64(&self, elements: B::View<'_>) -> Result<Vec<f64>, EngineError> {
-        self.backend.download(elements, |numbers| numbers.iter().map(|number| number.to_f64()).collect())
+        self.backend.download(elements, in_f64)
     }
 
     /// Executes a section, taking storages before their first use and giving them back after their last.
@@ -407,6 +418,11 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         }
         Ok(result)
     }
+}
+
+/// Wider, if they are not.
+fn in_f64<T: Element>(numbers: &[T]) -> Vec<f64> {
+    numbers.iter().map(|number| number.to_f64()).collect()
 }
 
 /// Whether the backend stores values in this type.

@@ -175,6 +175,11 @@ impl<'a, B: Backend> Slots<'a, B> {
         self.memory.allocated += bytes;
     }
 
+    /// Counts memory of the host that is allocated for the whole run.
+    pub fn count_host(&mut self, bytes: u64) {
+        self.memory.take(MemoryClass::Host, bytes);
+    }
+
     /// The error of a storage that holds nothing.
     pub fn not_live(&self, storage: StorageId) -> EngineError {
         let named = self.program.values.iter().rev().find(|value| value.storage == storage);

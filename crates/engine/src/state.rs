@@ -5,12 +5,12 @@
 
 use std::collections::HashSet;
 
-use quadrille_checkpoint::{Checkpoint, Quantity, Reader, TensorShape, Tile};
+use quadrille_checkpoint::{Checkpoint, Quantity, TensorShape, Tile};
 use quadrille_comm::Label;
 use quadrille_spec::{Axis, Coordinate};
-use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId};
+use quadrille_step::{Parameter, ParameterId, StageProgram, StepProgram, ValueId};
 
-use crate::optimizer::StatesMut;
+use crate::tier::State;
 use crate::{Backend, EngineError, RankEngine, Run, Shard};
 
 /// What a rank takes from a checkpoint.
@@ -110,20 +110,21 @@ impl<B: Backend> RankEngine<'_, B> {
         self.context.enter(Label::new("step"), "copy state")?;
         self.settle()?;
         let mut tiles = Vec::new();
-        for (parameter, states) in self.program.parameters.iter().zip(&self.states) {
+        for (index, parameter) in self.program.parameters.iter().enumerate() {
             let rectangles = owned(self.program, parameter, self.place);
-            let [mean, squares] = states.moments();
-            let value = states.master().map_or_else(|| self.read(parameter.updated), Ok)?;
-            let sources = [value, mean, squares];
-            for (quantity, source) in Quantity::NUMBERS.into_iter().zip(sources) {
-                self.backend.download(source, |source| {
+            for (quantity, state) in Quantity::NUMBERS.into_iter().zip(State::ALL) {
+                let mut copy = |source: &[B::Real]| {
                     for Rectangle { row, col, cols, locals } in &rectangles {
                         let mut numbers = Vec::with_capacity(locals.len() * cols);
                         locals.iter().for_each(|local| numbers.extend_from_slice(&source[*local..local + cols]));
                         let (tensor, [row, col, cols]) = (parameter.name.clone(), [*row, *col, *cols]);
                         tiles.push((Tile { tensor, quantity, row, col, rows: locals.len(), cols }, numbers));
                     }
-                })?;
+                };
+                // What has no master is its own.
+                if self.state(ParameterId(index), state, &mut copy)?.is_none() {
+                    self.backend.download(self.read(parameter.updated)?, copy)?;
+                }
             }
         }
         Ok(tiles)
@@ -137,47 +138,29 @@ impl<B: Backend> RankEngine<'_, B> {
         self.context.enter(Label::new("step"), "load checkpoint")?;
         self.settle()?;
         check_tensors(self.whole, checkpoint)?;
-        let (program, mut reader) = (self.program, checkpoint.reader());
+        let (program, place, mut reader) = (self.program, self.place, checkpoint.reader());
         for (index, parameter) in program.parameters.iter().enumerate() {
             let storage = program.value(parameter.value).storage;
+            let mut part = |quantity: Quantity, held: ValueId, out: &mut [B::Real]| {
+                let mut runs = Shard::of(program, parameter, held, place).runs().filter(|run| run.row < parameter.rows);
+                runs.try_for_each(|Run { local, row, col, len }| {
+                    reader.read(&parameter.name, quantity, row, col, &mut out[local..local + len])
+                })
+            };
             let mut values = self.slots.take(storage)?;
-            let stored = [(Quantity::Value, parameter.value, values.whole_mut())];
-            let read = self.fill(&mut reader, parameter, stored);
+            let read = self.backend.upload(&mut values.whole_mut(), |out| part(Quantity::Value, parameter.value, out));
             self.slots.put(storage, values);
-            read?;
-            let mut states = std::mem::take(&mut self.states);
-            let read = states.get_mut(index).map_or(Ok(()), |states| {
-                let StatesMut { master, moments } = states.whole_mut();
-                let master = master.map(|master| (Quantity::Value, master));
-                let moments = Quantity::NUMBERS[1..].iter().copied().zip(moments);
-                let moments = moments.filter(|_| restore == Restore::Everything);
-                let parts = master.into_iter().chain(moments);
-                self.fill(&mut reader, parameter, parts.map(|(quantity, out)| (quantity, parameter.updated, out)))
-            });
-            self.states = states;
-            read?;
+            read??;
+            for (quantity, state) in Quantity::NUMBERS.into_iter().zip(State::ALL) {
+                if state == State::Master || restore == Restore::Everything {
+                    let read =
+                        self.change_state(ParameterId(index), state, |out| part(quantity, parameter.updated, out))?;
+                    read.transpose()?;
+                }
+            }
         }
         if restore == Restore::Everything {
             self.step = checkpoint.about().step;
-        }
-        Ok(())
-    }
-
-    /// Reads the parts of quantities that are cut as the given values are.
-    fn fill<'v>(
-        &self,
-        reader: &mut Reader<'_>,
-        parameter: &Parameter,
-        parts: impl IntoIterator<Item = (Quantity, ValueId, B::ViewMut<'v>)>,
-    ) -> Result<(), EngineError> {
-        for (quantity, held, mut out) in parts {
-            let runs = Shard::of(self.program, parameter, held, self.place).runs();
-            let read = self.backend.upload(&mut out, |out| {
-                runs.filter(|run| run.row < parameter.rows).try_for_each(|Run { local, row, col, len }| {
-                    reader.read(&parameter.name, quantity, row, col, &mut out[local..local + len])
-                })
-            })?;
-            read?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
     Activations, Algorithm, Axis, Choice, Classic, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear,
-    Model, Overlap, Recompute, Schedule, Tier, Zero,
+    Model, Offload, Overlap, Recompute, Schedule, Tier, Zero,
 };
 use quadrille_step::{Practice, StepProgram};
 
@@ -104,6 +104,8 @@ struct MoreSwitches {
     keep_communicated: bool,
     zero: Zero,
     keep_weights: KeepWeights,
+    /// Elements of a bucket of states in the host's memory; `None`: they are on the device.
+    bucket: Option<usize>,
 }
 
 impl MoreSwitches {
@@ -120,6 +122,7 @@ impl MoreSwitches {
             keep_communicated: false,
             zero: Zero::Off,
             keep_weights: KeepWeights::Use,
+            bucket: None,
         }
     }
 }
@@ -245,14 +248,15 @@ fn more_switches() -> impl Strategy<Value = MoreSwitches> {
     let recompute = (select(vec![Recompute::None, Recompute::Selective, full(1), full(2)]), any::<bool>());
     let zero = select(vec![Zero::Off, Zero::Optimizer, Zero::Gradients]);
     let keep = select(vec![KeepWeights::Use, KeepWeights::Step]);
+    let states = prop_oneof![2 => Just(None), 1 => select(vec![7, 64, 1000, Layout::BUCKET]).prop_map(Some)];
     let chunks = prop_oneof![2 => Just(1_usize), 1 => Just(2)];
-    (linear, schedule, recompute, zero, keep, chunks, any::<bool>()).prop_map(
+    (linear, schedule, recompute, zero, (keep, states), chunks, any::<bool>()).prop_map(
         |(
             (linear, panels),
             (schedule, chunks, group),
             (recompute, cac),
             zero,
-            keep_weights,
+            (keep_weights, bucket),
             overlap_chunks,
             uneven,
         )| {
@@ -268,6 +272,7 @@ fn more_switches() -> impl Strategy<Value = MoreSwitches> {
                 keep_communicated: cac && recompute != Recompute::None,
                 zero,
                 keep_weights,
+                bucket,
             }
         },
     )
@@ -393,6 +398,8 @@ fn layout(sizes: &Sizes, switches: &Switches, model: &Model) -> Option<Layout> {
         keep_communicated: more.keep_communicated,
         zero: more.zero,
         keep_weights: more.keep_weights,
+        offload: if more.bucket.is_some() { Offload::Host } else { Offload::None },
+        bucket: more.bucket,
         microbatch: Some(microbatch),
         seq_len: Some(seq_len),
         dtype: ElementType::F64,

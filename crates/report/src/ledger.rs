@@ -71,7 +71,7 @@ fn work(flops: &FlopsLedger) -> String {
 }
 
 fn memory(rank: &RankLedger) -> String {
-    let classes = MemoryClass::ALL.map(|class| {
+    let told = |class: MemoryClass| {
         let name = match class {
             MemoryClass::Parameters => "parameters",
             MemoryClass::Gradients => "gradients",
@@ -79,12 +79,16 @@ fn memory(rank: &RankLedger) -> String {
             MemoryClass::Activations => "activations",
             MemoryClass::GatheredWeights => "gathered weights",
             MemoryClass::Buffers => "buffers",
+            MemoryClass::Host => "beside it in the host's memory",
         };
         format!("{name} {}", bytes(rank.memory.peak_of.get(&class).copied().unwrap_or(0)))
-    });
+    };
+    let classes = MemoryClass::ALL.map(told);
+    let in_host = rank.memory.peak_of.contains_key(&MemoryClass::Host);
+    let host = if in_host { format!("  {}\n", told(MemoryClass::Host)) } else { String::new() };
     let (states, values) = classes.split_at(3);
     format!(
-        "memory: {} at peak, in buffers of {}\n  {}\n  {}\n",
+        "memory: {} at peak, in buffers of {}\n  {}\n  {}\n{host}",
         bytes(rank.memory.peak),
         bytes(rank.memory.allocated),
         states.join(", "),

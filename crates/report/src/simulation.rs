@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_cost::simulation::{Simulation, timeline};
+use quadrille_cost::simulation::{Lane, Simulation, timeline};
 use serde_json::{Value, json};
 
 use crate::table;
@@ -13,13 +13,19 @@ const WIDTH: usize = 100;
 /// For people: the timeline, then a table of the stages.
 pub fn text(simulation: &Simulation) -> String {
     let milliseconds = |seconds: f64| format!("{:.3} ms", 1e3 * seconds);
+    // Of states that lie in the host's memory.
+    let copied = simulation.events.iter().any(|event| event.lane == Lane::Host);
     let rows = simulation.stages.iter().enumerate().map(|(stage, times)| {
         // The sum of nothing would be -0.
         let collectives = times.waiting_on_collectives_s.values().fold(0.0, |sum, seconds| sum + seconds);
-        let spent = [times.busy_s, collectives, times.waiting_on_stages_s, times.update_s];
+        let copies = copied.then_some(times.waiting_on_host_s);
+        let spent = [times.busy_s, collectives].into_iter().chain(copies);
+        let spent = spent.chain([times.waiting_on_stages_s, times.update_s]);
         std::iter::once(stage.to_string()).chain(spent.map(milliseconds)).collect()
     });
-    let header = ["stage", "computes", "waits for collectives", "waits for stages", "of it the update"];
+    let copies = copied.then_some("waits for copies");
+    let header = ["stage", "computes", "waits for collectives"].into_iter().chain(copies);
+    let header: Vec<&str> = header.chain(["waits for stages", "of it the update"]).collect();
     format!(
         "\nsimulated step {}, bubble {:.1}% of all other time; drawn from the first stage's begin to the last's end\n{}\n{}",
         milliseconds(simulation.step_seconds),
@@ -36,6 +42,7 @@ pub fn document(simulation: &Simulation) -> Value {
         json!({
             "busy_s": times.busy_s,
             "waiting_on_collectives_s": collectives.collect::<BTreeMap<_, _>>(),
+            "waiting_on_host_s": times.waiting_on_host_s,
             "waiting_on_stages_s": times.waiting_on_stages_s,
             "update_s": times.update_s,
         })

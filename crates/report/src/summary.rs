@@ -2,7 +2,7 @@
 
 use quadrille_run::units::decimal;
 use quadrille_spec::{
-    Activation, Axis, Block, KeepWeights, Layout, Linear, Model, Norm, NormPlace, Recompute, ResidualOrder,
+    Activation, Axis, Block, KeepWeights, Layout, Linear, Model, Norm, NormPlace, Offload, Recompute, ResidualOrder,
     RotaryScaling, Schedule, Zero,
 };
 use quadrille_step::StepProgram;
@@ -133,6 +133,10 @@ fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     tell(layout.keep_communicated, "outputs of collectives kept".to_owned());
     tell(layout.zero != Zero::Off, format!("ZeRO {}", layout.zero));
     tell(layout.keep_weights == KeepWeights::Step, "gathered weights kept for the step".to_owned());
+    tell(
+        layout.offload != Offload::None,
+        format!("optimizer states in the host's memory, buckets of {} elements", layout.bucket),
+    );
     tell(layout.overlap_chunks > 1, format!("{} overlap chunks", layout.overlap_chunks));
     (!told.is_empty()).then(|| told.join(", "))
 }

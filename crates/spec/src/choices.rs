@@ -398,6 +398,17 @@ pub enum KeepWeights {
 
 named!(KeepWeights, "time to keep gathered weights", { "use" => Use, "step" => Step });
 
+/// Where the optimizer's states lie between updates: masters and moments of what a rank updates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Offload {
+    /// On the device.
+    None,
+    /// In the host's memory: they come to the device a bucket at a time, and go back (dissertation, ch. 3).
+    Host,
+}
+
+named!(Offload, "place of optimizer states", { "none" => None, "host" => Host });
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -421,6 +432,7 @@ mod tests {
         check::<Positions>(&["learned", "rotary"]);
         check::<Activation>(&["gelu", "swiglu"]);
         check::<KeepWeights>(&["use", "step"]);
+        check::<Offload>(&["none", "host"]);
         assert!("full:0".parse::<Recompute>().is_err());
     }
 }

@@ -21,6 +21,12 @@ pub struct Device {
     pub memory_bandwidth: f64,
     /// Fraction of `memory_bandwidth` that streaming kernels reach, in (0, 1].
     pub memory_efficiency: f64,
+    /// Bytes per second between the device and the memory of its host, in one direction; `None`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_bandwidth: Option<f64>,
+    /// The device's share of its host's memory, in bytes; `None`: not known, and not what binds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_memory: Option<u64>,
     /// Peak rates of dense matrix products, in FLOP/s.
     pub peak: Peaks,
     /// Peak rate of the general units in f32, in FLOP/s: element-wise work and reductions.
@@ -171,6 +177,11 @@ impl Device {
             let rule = format!("a device has 1..={MAX_MEMORY} bytes");
             return Err(SpecError::invalid("memory", self.memory, rule, "give bytes, e.g. 85899345920"));
         }
+        if let Some(memory) = self.host_memory.filter(|memory| !(1..=MAX_MEMORY).contains(memory)) {
+            let rule = format!("a device's share of its host's memory has 1..={MAX_MEMORY} bytes");
+            return Err(SpecError::invalid("host_memory", memory, rule, "give bytes, e.g. 137438953472"));
+        }
+        self.host_bandwidth.map_or(Ok(()), |rate| check_rate("host_bandwidth", rate))?;
         let rates = [
             ("memory_bandwidth", self.memory_bandwidth),
             ("peak.half", self.peak.half),

@@ -6,7 +6,7 @@
 
 use crate::field_value::{FieldValue, Holds, Kind, Place, Typed, underscored};
 use crate::{
-    Activations, AxisOrder, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Overlap, Recompute,
+    Activations, AxisOrder, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Offload, Overlap, Recompute,
     Schedule, SpecError, Zero,
 };
 
@@ -115,6 +115,12 @@ fields! {
         Zero "zero" <"STAGE"> Zero, in zero;
         /// Keep weights gathered over z for one use or for the whole step, e.g. --keep-weights step [default: use]
         KeepWeights "keep-weights" <"use|step"> KeepWeights, in keep_weights;
+        /// Where the optimizer's states lie: none (on the device) or host (in the host's memory, from which they come in
+        /// buckets), e.g. --offload host [default: none]
+        Offload "offload" <"none|host"> Offload, in offload;
+        /// Elements of a bucket of offloaded states, two of which are on the device, e.g. --bucket 1000000
+        /// [default: 16000000]
+        Bucket "bucket" <"N"> usize, in bucket;
         /// Overlap passes: all, none, or a list of oar, ors, oag [default: all]
         Overlap "overlap" <"PASSES"> Overlap, in overlap;
         /// Parts of a microbatch, one of which computes while another communicates, e.g. --overlap-chunks 2 [default: 1]
@@ -224,6 +230,8 @@ mod tests {
             keep_communicated: true,
             zero: Zero::Gradients,
             keep_weights: KeepWeights::Step,
+            offload: Offload::Host,
+            bucket: Some(1000),
             dtype: ElementType::F64,
             ..LayoutRequest::new("z=2,data=2,pipe=2".parse().unwrap(), 32)
         };

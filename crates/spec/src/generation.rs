@@ -2,7 +2,8 @@
 
 use crate::remedy::Broken;
 use crate::{
-    Activations, Axis, EvenPieces, KeepWeights, Layout, Linear, Model, Overlap, Recompute, Schedule, SpecError, Zero,
+    Activations, Axis, EvenPieces, KeepWeights, Layout, Linear, Model, Offload, Overlap, Recompute, Schedule,
+    SpecError, Zero,
 };
 
 impl Layout {
@@ -51,6 +52,8 @@ impl Layout {
             keep_communicated: false,
             zero: Zero::Off,
             keep_weights: KeepWeights::Use,
+            offload: Offload::None,
+            bucket: Self::BUCKET,
             global_batch,
             microbatch: of_rank / microbatches * z,
             seq_len: tokens,

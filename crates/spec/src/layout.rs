@@ -4,8 +4,8 @@ use crate::error::greatest_common_divisor;
 use crate::remedy::{Broken, Change, Values, Way};
 use crate::rules::Kept;
 use crate::{
-    Activations, Attention, Axis, AxisSet, ElementType, EvenPieces, Field, Grid, KeepWeights, Linear, Model, Overlap,
-    Recompute, Schedule, SpecError, Zero,
+    Activations, Attention, Axis, AxisSet, ElementType, EvenPieces, Field, Grid, KeepWeights, Linear, Model, Offload,
+    Overlap, Recompute, Schedule, SpecError, Zero,
 };
 
 /// The largest global batch accepted: keeps every product of sizes far from overflow.
@@ -44,6 +44,10 @@ pub struct LayoutRequest {
     pub zero: Zero,
     /// How long weights gathered over z are kept.
     pub keep_weights: KeepWeights,
+    /// Where the optimizer's states lie.
+    pub offload: Offload,
+    /// Elements of a bucket of offloaded states; `None`: [`Layout::BUCKET`].
+    pub bucket: Option<usize>,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Sequences of one data rank in one pass; `None`: all of its share, or with a pipeline the fewest possible.
@@ -75,6 +79,8 @@ impl LayoutRequest {
             keep_communicated: false,
             zero: Zero::Off,
             keep_weights: KeepWeights::Use,
+            offload: Offload::None,
+            bucket: None,
             global_batch,
             microbatch: None,
             seq_len: None,
@@ -111,6 +117,11 @@ impl LayoutRequest {
             let rule = "only the interleaved schedule has groups of microbatches";
             return Err(Broken::new(Field::MicrobatchGroup, group, rule, ways.map(Way::Choice).to_vec()));
         }
+        if let Some(bucket) = self.bucket.filter(|_| self.offload == Offload::None) {
+            let ways = [Change::Leave(Field::Bucket), Change::to(Field::Offload, Offload::Host)];
+            let rule = "only states outside the device are updated in buckets";
+            return Err(Broken::new(Field::Bucket, bucket, rule, ways.map(Way::Choice).to_vec()));
+        }
         let possible = [self.dtype, self.dtype.real().into()];
         if let Some(gradients) = self.gradients.filter(|gradients| !possible.contains(gradients)) {
             let rule = format!("values in {} have gradients in {}", self.dtype, one_of(&possible));
@@ -143,6 +154,7 @@ impl LayoutRequest {
                 model.layers() + 2,
                 "pieces of a stage, at most as many as layers, and 2",
             ),
+            (Field::Bucket, self.bucket, usize::MAX, "elements whose states are on the device together"),
             (Field::OverlapChunks, Some(self.overlap_chunks), self.global_batch, "each has a sequence of the batch"),
         ];
         for (field, value, most, what) in limits {
@@ -201,6 +213,11 @@ pub struct Layout {
     pub zero: Zero,
     /// How long weights gathered over z are kept.
     pub keep_weights: KeepWeights,
+    /// Where the optimizer's states lie.
+    pub offload: Offload,
+    /// Elements of a bucket of offloaded states: what of a rank's shards, in the order of the parameters, is fetched, updated and
+    /// stored at a time. Nothing reads it where none are.
+    pub bucket: usize,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Sequences of one data rank in one pass, split over z.
@@ -214,6 +231,9 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Elements of a bucket of offloaded states where nobody says how many: as many as AxoNN's.
+    pub const BUCKET: usize = 16_000_000;
+
     /// Holds a request against the model's sizes.
     ///
     /// # Errors
@@ -263,6 +283,8 @@ impl Layout {
             keep_communicated: request.keep_communicated,
             zero: request.zero,
             keep_weights: request.keep_weights,
+            offload: request.offload,
+            bucket: request.bucket.unwrap_or(Self::BUCKET),
             global_batch: request.global_batch,
             microbatch: 0,
             seq_len: request.seq_len.unwrap_or(model.seq_len),

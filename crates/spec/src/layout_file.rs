@@ -6,7 +6,9 @@ use std::fmt;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{ElementType, Field, FieldValue, Layout, LayoutRequest, Linear, Model, Schedule, SpecError, toml_text};
+use crate::{
+    ElementType, Field, FieldValue, Layout, LayoutRequest, Linear, Model, Offload, Schedule, SpecError, toml_text,
+};
 
 /// The fields of a layout that a file says. Each is written as on the command line, and may be left out; unknown fields
 /// are errors.
@@ -35,11 +37,12 @@ impl LayoutFile {
         toml_text::read("a layout", text)
     }
 
-    /// All choices of a layout; types only where they are not the usual ones.
+    /// All choices of a layout; types and the place of states only where they are not the usual ones.
     pub fn of(layout: &Layout) -> Self {
         let said = Field::ALL.into_iter().filter(|field| match field {
             Field::SummaPanels => layout.linear == Linear::Summa,
             Field::MicrobatchGroup => layout.schedule == Schedule::Interleaved,
+            Field::Offload | Field::Bucket => layout.offload != Offload::None,
             Field::Dtype => layout.dtype != ElementType::F32,
             Field::Gradients => layout.gradients != layout.dtype.real().into(),
             _ => true,
@@ -180,7 +183,8 @@ mod tests {
         let lines = "grid = 'x=2,y=2,context=2,data=2,pipe=2'\norder = 'pipe,x,y,z,data'\nper_node = 4\n\
                      schedule = 'interleaved'\nchunks = 2\nrecompute = 'full:2'\ncac = true\nzero = 2\nmicrobatch = 2";
         let summa = "grid = 'x=2,y=2'\nlinear = 'summa'\nkeep_weights = 'step'\noverlap = 'oar'\nglobal_batch = 16";
-        for text in [lines, summa] {
+        let offloaded = "grid = 'data=2'\noffload = 'host'\nbucket = 64\nglobal_batch = 16";
+        for text in [lines, summa, offloaded] {
             let read = |text: &str| {
                 let mut request = LayoutRequest::new("x=1".parse().unwrap(), 32);
                 LayoutFile::from_toml(text).unwrap().apply(&mut request).unwrap();

@@ -30,7 +30,14 @@ pub enum CollectiveKind {
     Receive,
     /// A rendezvous without data.
     Barrier,
+    /// States of the optimizer, from the host's memory to the device.
+    Fetch,
+    /// The same, back.
+    Store,
 }
+
+/// The key of what moves between a device and the host's memory, beside those of axes.
+pub const HOST: &str = "host";
 
 impl CollectiveKind {
     /// The name in ledgers, messages and programs: `all-reduce`.
@@ -45,6 +52,8 @@ impl CollectiveKind {
             Self::Send => "send",
             Self::Receive => "receive",
             Self::Barrier => "barrier",
+            Self::Fetch => "fetch",
+            Self::Store => "store",
         }
     }
 }
@@ -70,7 +79,7 @@ impl AddAssign for Transfer {
 }
 
 /// Transfers by the key of the axes that they span (`x`, `y+z+data`, `world`) and by kind. Axes of size 1 appear,
-/// empty.
+/// empty. What moves between a device and its host ([`HOST`]) is a payload, and on no wire.
 pub type AxesLedger = BTreeMap<String, BTreeMap<CollectiveKind, Transfer>>;
 
 /// The transfers of one layer.
@@ -126,10 +135,13 @@ pub enum MemoryClass {
     /// Operands and results of collectives that are neither of the above: packed blocks, unreduced weight
     /// gradients, statistics.
     Buffers,
+    /// The optimizer's states in the host's memory: beside the device's, and in no sum of it. Ledgers have it where there are
+    /// some.
+    Host,
 }
 
 impl MemoryClass {
-    /// Every class.
+    /// Every class of the device's memory.
     pub const ALL: [Self; 6] =
         [Self::Parameters, Self::Gradients, Self::Optimizer, Self::Activations, Self::GatheredWeights, Self::Buffers];
 
@@ -142,6 +154,7 @@ impl MemoryClass {
             Self::Activations => "activations",
             Self::GatheredWeights => "gathered weights",
             Self::Buffers => "buffers of collectives",
+            Self::Host => "the host's memory",
         }
     }
 }
@@ -152,7 +165,7 @@ impl MemoryClass {
 pub struct MemoryLedger {
     /// The most bytes of each class at any time of the step.
     pub peak_of: BTreeMap<MemoryClass, u64>,
-    /// The most bytes of all classes together at any time of the step.
+    /// The most bytes of all classes of the device together at any time of the step.
     pub peak: u64,
     /// Bytes of all buffers that hold these values and states. At least the peak: a value may lie in a buffer that
     /// another one needed larger.
@@ -209,7 +222,8 @@ impl MemoryLedger {
         *now += bytes;
         let peak = self.peak_of.entry(class).or_default();
         *peak = (*peak).max(*now);
-        self.peak = self.peak.max(self.now.values().sum());
+        let of_device = self.now.iter().filter(|(class, _)| **class != MemoryClass::Host).map(|(_, bytes)| bytes);
+        self.peak = self.peak.max(of_device.sum());
     }
 
     /// Notes that `bytes` of `class` are given back.

@@ -64,8 +64,8 @@ pub use block::{Block, Normalization, Perceptron, Residual};
 pub use block_list::Blocks;
 pub use calibration::{Calibration, MeasuredCollective, MeasuredOperation, RateUnit};
 pub use choices::{
-    Activation, Activations, ElementType, KeepWeights, Linear, Norm, NormPlace, Positions, QkNorm, RealType, Recompute,
-    ResidualOrder, RotaryRule, Schedule, Zero,
+    Activation, Activations, ElementType, KeepWeights, Linear, Norm, NormPlace, Offload, Positions, QkNorm, RealType,
+    Recompute, ResidualOrder, RotaryRule, Schedule, Zero,
 };
 pub use classic::Classic;
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
@@ -78,7 +78,7 @@ pub use grid::{Coordinate, Grid};
 pub use layout::{Layout, LayoutRequest};
 pub use layout_file::LayoutFile;
 pub use ledger::{
-    AxesLedger, CollectiveKind, FlopsLedger, LayerLedger, Ledger, MemoryClass, MemoryLedger, RankLedger, Transfer,
+    AxesLedger, CollectiveKind, FlopsLedger, HOST, LayerLedger, Ledger, MemoryClass, MemoryLedger, RankLedger, Transfer,
 };
 pub use ledger_difference::LedgerDifference;
 pub use legal_grids::LegalGrids;

@@ -8,7 +8,9 @@ use crate::backward::Node;
 use crate::operation::{BlockKind, Collective, Members, Op, Operation, Reduction, When};
 use crate::parameter::{Initial, Parameter, ParameterId};
 use crate::value::{Home, Sized};
-use crate::{AxisList, Extent, Layer, Practice, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId};
+use crate::{
+    AxisList, Bucket, Extent, Layer, Practice, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId,
+};
 
 /// What the names of partial sums end with, until they are reduced.
 pub(crate) const PARTIAL: &str = " partial";
@@ -36,6 +38,8 @@ pub(crate) struct Builder<'a> {
     pub caches: Vec<ValueId>,
     /// What the last stage's passes leave for the logits: a table that the head shares, and the residual stream.
     pub collected: Option<(Option<ParameterId>, ValueId)>,
+    /// Of states in the host's memory.
+    pub buckets: Vec<Bucket>,
 }
 
 impl<'a> Builder<'a> {
@@ -56,6 +60,7 @@ impl<'a> Builder<'a> {
             used: Vec::new(),
             caches: Vec::new(),
             collected: None,
+            buckets: Vec::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quadrille_spec::{
-    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, LayerLedger, Ledger, RankLedger, Routing,
+    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, HOST, LayerLedger, Ledger, RankLedger, Routing,
     Transfer,
 };
 
@@ -68,9 +68,19 @@ pub fn decision_axes(program: &StageProgram) -> AxisSet {
     [Axis::X, Axis::Y, Axis::Z].into_iter().chain(context).collect()
 }
 
-/// A ledger of transfers in which every declared set of axes appears, empty.
+/// A ledger of transfers in which every declared set of axes appears, empty, and the host where states lie there.
 pub fn empty_axes(program: &StageProgram) -> AxesLedger {
-    declared_axes(program).into_iter().map(|axes| (axes.key(), BTreeMap::new())).collect()
+    let keys = declared_axes(program).into_iter().map(AxisSet::key);
+    keys.chain(program.offloads().then(|| HOST.to_owned())).map(|key| (key, BTreeMap::new())).collect()
+}
+
+/// What an operation moves between the device and the host's memory, in which direction and how many bytes.
+pub fn moved_to_host(program: &StageProgram, operation: &Operation) -> Option<(CollectiveKind, u64)> {
+    match operation {
+        Operation::Fetch(kind::Fetch { bucket }) => Some((CollectiveKind::Fetch, program.bucket_bytes(*bucket))),
+        Operation::Store(kind::Store { bucket }) => Some((CollectiveKind::Store, program.bucket_bytes(*bucket))),
+        _ => None,
+    }
 }
 
 /// The operations of a step with the number of times that each runs.
@@ -86,19 +96,22 @@ fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLed
     let mut total = empty_axes(program);
     let mut by_layer: BTreeMap<Layer, AxesLedger> =
         program.layers().into_iter().map(|layer| (layer, total.clone())).collect();
-    let mut add = |layer: Layer, axes: AxisSet, kind: CollectiveKind, transfer: Transfer, times: u64| {
+    let mut add = |layer: Layer, key: String, kind: CollectiveKind, transfer: Transfer, times: u64| {
         let transfer = Transfer {
             calls: times,
             payload_bytes: times * transfer.payload_bytes,
             wire_bytes: times * transfer.wire_bytes,
         };
         for ledger in [Some(&mut total), by_layer.get_mut(&layer)].into_iter().flatten() {
-            *ledger.entry(axes.key()).or_default().entry(kind).or_default() += transfer;
+            *ledger.entry(key.clone()).or_default().entry(kind).or_default() += transfer;
         }
     };
     for (op, times) in executed(program) {
         if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank, &mut routes) {
-            add(op.layer, axes, kind, transfer, times);
+            add(op.layer, axes.key(), kind, transfer, times);
+        }
+        if let Some((kind, bytes)) = moved_to_host(program, &op.operation) {
+            add(op.layer, HOST.to_owned(), kind, Transfer { calls: 1, payload_bytes: bytes, wire_bytes: 0 }, times);
         }
     }
     let microbatches = program.layout.microbatches() as u64;
@@ -108,12 +121,12 @@ fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLed
             let payload_bytes = program.local_bytes(message.value);
             let wire_bytes = if kind == CollectiveKind::Send { payload_bytes } else { 0 };
             let transfer = Transfer { calls: 1, payload_bytes, wire_bytes };
-            add(message.layer, Axis::Pipe.only(), kind, transfer, microbatches);
+            add(message.layer, Axis::Pipe.only().key(), kind, transfer, microbatches);
         }
     }
     if let Some((axes, transfer)) = decision(program, rank, &mut routes) {
         let passes = program.steps.iter().filter(|step| matches!(step, Step::Run(_))).count() as u64;
-        add(Layer::Step, axes, CollectiveKind::Broadcast, transfer, passes);
+        add(Layer::Step, axes.key(), CollectiveKind::Broadcast, transfer, passes);
     }
     let layers = by_layer.into_iter().map(|(layer, axes)| LayerLedger { layer: layer.to_string(), axes });
     (total, layers.collect())

@@ -37,6 +37,7 @@
 mod alike;
 mod backward;
 mod blocks;
+mod buckets;
 mod builder;
 mod context;
 mod ends;
@@ -69,14 +70,15 @@ mod value;
 mod weights;
 mod wire;
 
+pub use buckets::{Bucket, BucketId, BucketRun, ShardRun};
 pub use error::StepError;
 pub use extent::Extent;
 pub use folded::{FoldedProgram, FoldedStage};
 pub use generation::Generation;
 pub use interval::least_interval;
 pub use ledger::{
-    cached_attention_flops, decision_axes, declared_axes, empty_axes, payload_bytes, payload_elements, predict,
-    predict_rank, predict_rank_routed, predict_routed,
+    cached_attention_flops, decision_axes, declared_axes, empty_axes, moved_to_host, payload_bytes, payload_elements,
+    predict, predict_rank, predict_rank_routed, predict_routed,
 };
 pub use liveness::Lifetimes;
 pub use memory::Living;

@@ -14,7 +14,11 @@ pub(crate) fn predict(program: &StageProgram) -> MemoryLedger {
     let Held { now, most, most_together: peak } = Profiles::of(program).held(&program.steps);
     let by_class = |bytes: [u64; CLASSES]| MemoryClass::ALL.into_iter().zip(bytes).collect();
     let allocated = program.allocated().values().sum();
-    MemoryLedger { peak_of: by_class(most), peak, allocated, now: by_class(now) }
+    let mut ledger = MemoryLedger { peak_of: by_class(most), peak, allocated, now: by_class(now) };
+    if program.offloads() {
+        ledger.take(MemoryClass::Host, program.host_bytes());
+    }
+    ledger
 }
 
 impl StageProgram {
@@ -45,8 +49,14 @@ impl StageProgram {
         bytes
     }
 
-    /// Bytes of the optimizer's states on a rank: moments, and master copies where there are any.
+    /// Bytes of the optimizer's states on a rank's device: moments, and master copies where there are any; of all that it
+    /// updates, or of the buckets that are there.
     fn optimizer_bytes(&self) -> u64 {
+        if self.offloads() {
+            let (buckets, [masters, elements]) = self.bucket_room();
+            let formats = self.practice.formats;
+            return buckets as u64 * (masters as u64 * formats.masters + elements as u64 * formats.moments);
+        }
         let updated = self.parameters.iter().map(|parameter| parameter.updated).filter(|_| self.trains());
         let states = |updated| self.master_bytes(updated) + self.practice.formats.moments;
         updated.map(|updated| self.value(updated).local_elements as u64 * states(updated)).sum()

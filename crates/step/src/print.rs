@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use quadrille_spec::{Axis, AxisSet, KeepWeights, Layout, Linear, Recompute, Zero};
+use quadrille_spec::{Axis, AxisSet, KeepWeights, Layout, Linear, Offload, Recompute, Zero};
 
-use crate::ledger::payload_bytes;
+use crate::ledger::{moved_to_host, payload_bytes};
 use crate::program::ChunkProgram;
 use crate::schedule::{Action, Pass, Step};
 use crate::{
@@ -49,6 +49,8 @@ fn switches(layout: &Layout) -> Option<String> {
     note(layout.keep_communicated, "outputs of collectives kept".to_owned());
     note(layout.zero != Zero::Off, format!("ZeRO {}", layout.zero));
     note(layout.keep_weights == KeepWeights::Step, "weights gathered once per step".to_owned());
+    let states = format!("states in the host's memory, buckets of {} elements", layout.bucket);
+    note(layout.offload != Offload::None, states);
     (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
@@ -117,7 +119,7 @@ fn print_section(
             local_shape(value),
             value.sharding.to_string(),
             format!("stage {}", message.peer),
-            scaled(bytes as f64, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"]),
+            told_bytes(bytes),
         );
     };
     for (index, op) in section.ops.iter().enumerate() {
@@ -172,7 +174,10 @@ fn line(program: &StageProgram, index: usize, operation: &Operation, memory: &st
         Operation::ReduceScalar(kind::ReduceScalar { scalar, axes }) => {
             (format!("all-reduce {} ({scalar:?})", spans(program, *axes)), format!("{} B", 8 * scalar.elements()))
         }
-        _ => Default::default(),
+        operation => match moved_to_host(program, operation) {
+            Some((kind, bytes)) => (format!("{} host", kind.name()), told_bytes(bytes)),
+            None => Default::default(),
+        },
     };
     let flops = match operation.work(At::first(program)).flops() {
         0 => String::new(),
@@ -201,7 +206,11 @@ fn collective_note(program: &StageProgram, collective: &Collective) -> (String, 
         Members::Ends => format!("{} pipe ends (x2)", collective.kind.name()),
         Members::Blocks(size) => format!("{} blocks of {} (x{size})", collective.kind.name(), collective.axes.key()),
     };
-    (what, scaled(bytes as f64, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"]))
+    (what, told_bytes(bytes))
+}
+
+fn told_bytes(bytes: u64) -> String {
+    scaled(bytes as f64, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
 /// `y+z (x4)`: axes and the number of members.

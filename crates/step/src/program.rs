@@ -9,8 +9,8 @@ use crate::generation::{self, Generation};
 use crate::ledger::check_counts;
 use crate::schedule::{self, Action, Pass, Pipeline, ScheduleError, Step};
 use crate::{
-    Collective, Format, Lifetimes, Op, Parameter, Placement, Practice, StepError, StorageId, StorageInfo, Value,
-    ValueId, backward, blocks, instances, passes, update,
+    Bucket, Collective, Format, Lifetimes, Op, Parameter, Placement, Practice, StepError, StorageId, StorageInfo,
+    Value, ValueId, backward, blocks, instances, passes, update,
 };
 
 /// A part of the model, for ledgers and messages.
@@ -148,6 +148,8 @@ pub struct StageProgram {
     pub caches: Vec<ValueId>,
     /// The logits of all sequences, equal on every rank; only for generation.
     pub logits: Option<ValueId>,
+    /// What the update fetches and stores of states in the host's memory; none: they are on the device.
+    pub buckets: Vec<Bucket>,
     /// Where the storages of all sections lie.
     pub placement: Placement,
 }
@@ -300,7 +302,7 @@ impl StageProgram {
         if practice.reduces_under_backward {
             passes::reduce_under_backward(&builder, &mut chunks, &mut update.ops);
         }
-        let Builder { values, storages, parameters, caches, .. } = builder;
+        let Builder { values, storages, parameters, caches, buckets, .. } = builder;
         let placement = Placement::default();
         let (model, layout) = (model.clone(), layout.clone());
         let mut program = Self {
@@ -317,6 +319,7 @@ impl StageProgram {
             update,
             caches,
             logits,
+            buckets,
             placement,
         };
         program.time_storages();

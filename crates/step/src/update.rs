@@ -1,11 +1,12 @@
 //! After the last microbatch: what is still a partial sum is reduced, the gradient norm is taken, parameters move.
 
-use quadrille_spec::{Axis, AxisSet, CollectiveKind};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, Offload};
 
+use crate::buckets::buckets;
 use crate::builder::Builder;
 use crate::operation::{Collective, Members, Operation, Reduction, Scalar};
 use crate::shared_keys::CopiesSum;
-use crate::{Layer, Parameter, ParameterId, StepError, kind};
+use crate::{BucketId, BucketRun, Layer, Parameter, ParameterId, StepError, Value, kind};
 
 /// A collective with what goes right before and after it.
 struct Step {
@@ -30,6 +31,10 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
     for index in 0..b.parameters.len() {
         steps.push((b.parameters[index].layer, ParameterId(index), reductions(b, ParameterId(index))?));
     }
+    plan_buckets(b);
+    // While gradients are reduced, as many buckets come as there is room for.
+    b.layer = Layer::Step;
+    (0..b.buckets.len().min(2)).for_each(|bucket| b.push(kind::Fetch { bucket: BucketId(bucket) }));
     // First reductions are under way together; those that build on others follow in turn.
     for (layer, _, reductions) in &steps {
         b.layer = *layer;
@@ -51,17 +56,10 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
     reduce_loss(b);
     b.push(kind::ReduceScalar { scalar: Scalar::GradientNormSquared, axes: AxisSet::WORLD });
     let mut gathers = Vec::new();
-    for (layer, parameter, _) in steps {
-        b.layer = layer;
-        let Parameter { value, updated, reduced, .. } = b.parameters[parameter.0];
-        b.push(kind::AdamW { parameter, value: updated, gradient: reduced });
-        if updated != value {
-            let gather = b.gather_updated(value);
-            gathers.push((layer, gather));
-            if b.practice.gathers_in_turn {
-                b.push(Operation::Issue(gather));
-            }
-        }
+    if b.buckets.is_empty() {
+        (0..b.parameters.len()).for_each(|index| move_parameter(b, ParameterId(index), None, &mut gathers));
+    } else {
+        move_buckets(b, &mut gathers);
     }
     let each = |b: &mut Builder, operation: fn(Collective) -> Operation| {
         for (layer, gather) in &gathers {
@@ -77,6 +75,61 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
         each(b, Operation::Wait);
     }
     Ok(())
+}
+
+/// Cuts what the rank updates into buckets, if its states lie in the host's memory.
+fn plan_buckets(b: &mut Builder) {
+    if b.layout.offload == Offload::None {
+        return;
+    }
+    let formats = b.practice.formats;
+    let shards = b.parameters.iter().enumerate().map(|(index, parameter)| {
+        let Value { local_elements, storage, .. } = &b.values[parameter.updated.0];
+        let has_master = b.storages[storage.0].element_bytes < formats.masters;
+        (ParameterId(index), *local_elements, has_master)
+    });
+    b.buckets = buckets(shards, b.layout.bucket);
+}
+
+/// Every bucket is updated while the one before it goes back and the next one comes: there is room for two. The first ones are
+/// on their way.
+fn move_buckets(b: &mut Builder, gathers: &mut Vec<(Layer, Collective)>) {
+    let all = std::mem::take(&mut b.buckets);
+    for (index, bucket) in all.iter().enumerate() {
+        let id = BucketId(index);
+        b.layer = Layer::Step;
+        b.push(kind::AwaitFetch { bucket: id });
+        for (run, of) in bucket.runs.iter().enumerate() {
+            move_parameter(b, of.parameter, Some((BucketRun { bucket: id, run }, of.range().end)), gathers);
+        }
+        b.layer = Layer::Step;
+        b.push(kind::Store { bucket: id });
+        if index + 2 < all.len() {
+            b.push(kind::Fetch { bucket: BucketId(index + 2) });
+        }
+    }
+    (0..all.len()).for_each(|bucket| b.push(kind::AwaitStore { bucket: BucketId(bucket) }));
+    b.buckets = all;
+}
+
+/// Updates a parameter, or a run of it that ends at an element of the shard; when all of it is done, ZeRO's gather begins.
+fn move_parameter(
+    b: &mut Builder,
+    parameter: ParameterId,
+    run: Option<(BucketRun, usize)>,
+    gathers: &mut Vec<(Layer, Collective)>,
+) {
+    let Parameter { layer, value, updated, reduced, .. } = b.parameters[parameter.0];
+    b.layer = layer;
+    b.push(kind::AdamW { parameter, run: run.map(|(run, _)| run), value: updated, gradient: reduced });
+    let is_done = run.is_none_or(|(_, end)| end == b.values[updated.0].local_elements);
+    if is_done && updated != value {
+        let gather = b.gather_updated(value);
+        gathers.push((layer, gather));
+        if b.practice.gathers_in_turn {
+            b.push(Operation::Issue(gather));
+        }
+    }
 }
 
 /// The loss of the whole batch on every rank.

@@ -61,7 +61,12 @@ impl Group {
             CollectiveKind::Send => elements,
             CollectiveKind::Broadcast if right != self.root => elements,
             CollectiveKind::Reduce if self.index != self.root => elements,
-            CollectiveKind::Broadcast | CollectiveKind::Reduce | CollectiveKind::Receive | CollectiveKind::Barrier => 0,
+            CollectiveKind::Broadcast
+            | CollectiveKind::Reduce
+            | CollectiveKind::Receive
+            | CollectiveKind::Barrier
+            | CollectiveKind::Fetch
+            | CollectiveKind::Store => 0,
         }
     }
 
@@ -86,7 +91,9 @@ impl Group {
             | CollectiveKind::AllToAll
             | CollectiveKind::Send
             | CollectiveKind::Receive
-            | CollectiveKind::Barrier => self.ring(kind, elements),
+            | CollectiveKind::Barrier
+            | CollectiveKind::Fetch
+            | CollectiveKind::Store => self.ring(kind, elements),
         }
     }
 }

@@ -194,7 +194,11 @@ unsafe fn start(
             let each = hand(lengths.0 / size, size);
             ffi::MPI_Ialltoall(input.cast(), each, kind, to, each, kind, group, request)
         }),
-        CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive => {
+        CollectiveKind::Barrier
+        | CollectiveKind::Send
+        | CollectiveKind::Receive
+        | CollectiveKind::Fetch
+        | CollectiveKind::Store => {
             library.start("MPI_Ibarrier", |request| unsafe { ffi::MPI_Ibarrier(group, request) })
         }
     }

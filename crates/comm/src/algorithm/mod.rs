@@ -34,7 +34,7 @@ pub(crate) fn plan(call: &Call, route: &Route, members: usize, index: usize) -> 
         CollectiveKind::Reduce => reduce(&mut plan, route, &circle, call),
         CollectiveKind::AllToAll => all_to_all(&mut plan, &circle, call.input),
         CollectiveKind::Barrier => barrier(&mut plan, &circle),
-        CollectiveKind::Send | CollectiveKind::Receive => {}
+        CollectiveKind::Send | CollectiveKind::Receive | CollectiveKind::Fetch | CollectiveKind::Store => {}
     }
     plan
 }

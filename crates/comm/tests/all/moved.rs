@@ -22,7 +22,14 @@ fn issue<T: Element>(context: &RankContext, world: &Group, kind: CollectiveKind,
         (CollectiveKind::AllGather, false) => drop(context.all_gather(world, part, whole).wait()?),
         (CollectiveKind::AllGather, true) => drop(context.all_gather_in_place(world, whole).wait()?),
         (CollectiveKind::AllToAll, _) => drop(context.all_to_all(world, whole.clone(), whole).wait()?),
-        (CollectiveKind::Barrier | CollectiveKind::Send | CollectiveKind::Receive, _) => {
+        (
+            CollectiveKind::Barrier
+            | CollectiveKind::Send
+            | CollectiveKind::Receive
+            | CollectiveKind::Fetch
+            | CollectiveKind::Store,
+            _,
+        ) => {
             context.barrier(world).wait()?;
         }
     }

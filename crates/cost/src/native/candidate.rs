@@ -2,7 +2,7 @@
 
 use quadrille_spec::{
     Activations, Axis, AxisOrder, Cluster, ElementType, EvenPieces, Grid, KeepWeights, Layout, LayoutRequest, Linear,
-    Overlap, Recompute, Schedule, SpecError, Zero,
+    Offload, Overlap, Recompute, Schedule, SpecError, Zero,
 };
 
 /// Every choice of a layout that changes its price. Pieces of layers are as equal as possible.
@@ -130,6 +130,8 @@ impl Candidate {
             keep_communicated: self.keep_communicated,
             zero: self.zero,
             keep_weights: self.keep_weights,
+            offload: Offload::None,
+            bucket: Layout::BUCKET,
             global_batch,
             microbatch: self.microbatch,
             seq_len,

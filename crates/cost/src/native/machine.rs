@@ -107,6 +107,11 @@ impl Machine for NativeMachine<'_> {
         self.link(Axis::Pipe.only()).message_seconds(bytes as f64)
     }
 
+    /// What is not described takes for ever.
+    fn host_copy_seconds(&self, bytes: u64) -> f64 {
+        self.problem.host_bandwidth.map_or(f64::INFINITY, |bandwidth| bytes as f64 / bandwidth)
+    }
+
     fn operation(&self, stage: &StageProgram, op: &Op) -> (f64, f64) {
         let (taken, kernels) = self.cost(stage, &op.operation);
         (taken.seconds(), kernels)

@@ -19,6 +19,10 @@ pub struct Problem {
     cluster: String,
     pub(super) rates: Rates,
     pub(super) network: Network,
+    /// The device's name, its bandwidth to the memory of its host, and its share of it.
+    device: String,
+    pub(super) host_bandwidth: Option<f64>,
+    host_memory: Option<u64>,
     pub(super) framework: Framework,
     pub(super) global_batch: usize,
     pub(super) seq_len: usize,
@@ -56,6 +60,9 @@ impl Problem {
             cluster: cluster.name.clone(),
             rates: Rates::new(device, &framework),
             network: Network::new(&cluster.tiers)?,
+            device: device.name.clone(),
+            host_bandwidth: device.host_bandwidth,
+            host_memory: device.host_memory,
             framework,
             global_batch,
             seq_len,
@@ -75,6 +82,26 @@ impl Problem {
         let rule = format!("the networks of {} join {joined} devices", self.cluster);
         let remedy = format!("use at most {joined}, or add a tier to the cluster");
         Err(SpecError::invalid("devices", devices, rule, remedy))
+    }
+
+    /// Makes sure that a device can hold so many bytes in the memory of its host, and that the way there is described.
+    ///
+    /// # Errors
+    /// A device without `host_bandwidth`; more bytes than its share.
+    pub(super) fn check_host(&self, bytes: u64) -> Result<(), SpecError> {
+        if self.host_bandwidth.is_none() {
+            let rule = "states in the host's memory have no price where the way there is not described";
+            let remedy =
+                "give the device host_bandwidth, in bytes per second, or leave the states on it (offload = none)";
+            return Err(SpecError::invalid("host_bandwidth", format!("none in {}", self.device), rule, remedy));
+        }
+        match self.host_memory {
+            Some(memory) if memory < bytes => {
+                let rule = format!("a rank's states in the host's memory take {bytes} bytes");
+                Err(SpecError::invalid("host_memory", memory, rule, "use more ranks, or sharded states (zero = 1)"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What a layout is for this model of its price.

@@ -1,6 +1,6 @@
 //! The price of a step from its program: the seconds of its discrete events, the bytes of its fullest rank.
 
-use quadrille_spec::{Axis, AxisSet, EvenPieces, Layout, SpecError};
+use quadrille_spec::{Axis, AxisSet, EvenPieces, Layout, Offload, SpecError};
 use quadrille_step::{FoldedProgram, Op, StageProgram, StepError};
 
 use super::machine::NativeMachine;
@@ -57,6 +57,7 @@ impl Problem {
     /// # Errors
     /// A program that cannot be simulated.
     pub fn seconds_of_program(&self, program: &FoldedProgram) -> Result<f64, PriceError> {
+        self.check_states(program)?;
         let simulation = simulate_times(program, &NativeMachine::new(self, &program.layout))?;
         Ok(simulation.step_seconds + self.framework.data_seconds)
     }
@@ -66,6 +67,7 @@ impl Problem {
     /// # Errors
     /// A program that cannot be simulated.
     pub fn price_program(&self, program: &mut FoldedProgram) -> Result<Price, PriceError> {
+        self.check_states(program)?;
         let memory = self.memory_of_program(program);
         let (program, machine) = (&*program, NativeMachine::new(self, &program.layout));
         let simulation = simulate_times(program, &machine)?;
@@ -82,6 +84,12 @@ impl Problem {
             model_flops: self.model_flops,
             executed_flops: ranks * works.iter().map(|work| work.flops).sum::<f64>(),
         })
+    }
+
+    /// Of states in the host's memory, that they can be there.
+    fn check_states(&self, program: &FoldedProgram) -> Result<(), SpecError> {
+        let offloaded = program.kinds.iter().filter(|kind| kind.offloads()).map(StageProgram::host_bytes).max();
+        offloaded.map_or(Ok(()), |bytes| self.check_host(bytes))
     }
 
     /// Makes sure that the cluster's networks join the layout's ranks, and every group of them has as many members in each
@@ -101,10 +109,12 @@ impl Problem {
         Err(SpecError::invalid("per-node", used, rule, remedy))
     }
 
-    /// Whether the layout's pieces are as equal as possible, and its groups of microbatches as long as the pipeline, as
+    /// Whether the layout's pieces are as equal as possible, its groups of microbatches as long as the pipeline, and its states
+    /// on the device, as
     /// [`Candidate`](super::Candidate)s are.
     pub fn is_candidate(&self, layout: &Layout) -> bool {
-        EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe)
+        let on_device = layout.offload == Offload::None;
+        on_device && EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe)
     }
 }
 
@@ -147,7 +157,7 @@ fn parts(
     simulation: &Simulation,
     works: &[&StageWork],
 ) -> Result<Parts, SimulationError> {
-    let waiting = |times: &StageTimes| times.waiting_on_collectives_s.values().sum::<f64>();
+    let waiting = |times: &StageTimes| times.waiting_on_collectives_s.values().sum::<f64>() + times.waiting_on_host_s;
     let busy = |times: &StageTimes| times.busy_s + waiting(times);
     let stages = works.iter().zip(&simulation.stages);
     let Some((work, times)) = stages.max_by(|(_, a), (_, b)| busy(a).total_cmp(&busy(b))) else {
@@ -171,7 +181,7 @@ fn parts(
         launch: work.passes.launch + (times.busy_s - work.passes.seconds() - work.update.seconds()).max(0.0),
         communication,
         bubble: idle - messages,
-        optimizer: work.update.seconds(),
+        optimizer: work.update.seconds() + times.waiting_on_host_s,
         data_loading: 0.0,
     })
 }
@@ -196,6 +206,10 @@ impl Machine for WithoutMessages<'_> {
 
     fn message_seconds(&self, _bytes: u64) -> f64 {
         0.0
+    }
+
+    fn host_copy_seconds(&self, bytes: u64) -> f64 {
+        self.0.host_copy_seconds(bytes)
     }
 
     fn operation(&self, stage: &StageProgram, op: &Op) -> (f64, f64) {

@@ -36,6 +36,13 @@ pub trait Machine {
     /// A message of `bytes` bytes to another stage.
     fn message_seconds(&self, bytes: u64) -> f64;
 
+    /// A copy of so many bytes between the device and the memory of its host; such copies follow each other. For ever where
+    /// a machine does not say how fast they are, so that a program that has some is not simulated.
+    fn host_copy_seconds(&self, bytes: u64) -> f64 {
+        let _ = bytes;
+        f64::INFINITY
+    }
+
     /// The seconds of an operation, and in how many kernels it is done: the host begins one after the other.
     fn operation(&self, stage: &StageProgram, op: &Op) -> (f64, f64) {
         (self.operation_seconds(stage, op), 1.0)

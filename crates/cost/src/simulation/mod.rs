@@ -9,6 +9,8 @@
 //!   a release waits until the message has arrived and its receive is posted;
 //! - a collective over several stages (the loss, the gradient norm, the two gradients of a tied table) begins when the
 //!   last of them has come to it;
+//! - copies to and from the memory of a device's host run one after the other beside all this; a wait stops the compute
+//!   stream until its copy is done;
 //! - a message-driven stage decides when it is free: backward before forward among what has arrived.
 //!
 //! A pass that begins and ends with free communication streams takes the same time for every microbatch of which no more is

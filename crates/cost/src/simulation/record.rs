@@ -19,15 +19,18 @@ pub enum Lane {
         /// The stage that receives.
         to: usize,
     },
+    /// Between the device and the memory of its host.
+    Host,
 }
 
 impl Lane {
-    /// `compute`, `collective` or `message`.
+    /// `compute`, `collective`, `message` or `copy`.
     pub fn category(self) -> &'static str {
         match self {
             Self::Compute => "compute",
             Self::Axes(_) => "collective",
             Self::Link { .. } => "message",
+            Self::Host => "copy",
         }
     }
 }
@@ -38,6 +41,7 @@ impl fmt::Display for Lane {
             Self::Compute => f.write_str("compute"),
             Self::Axes(axes) => write!(f, "collectives {}", axes.key()),
             Self::Link { to } => write!(f, "messages to stage {to}"),
+            Self::Host => f.write_str("copies of states"),
         }
     }
 }
@@ -75,13 +79,15 @@ pub struct PassSpan {
     pub end_s: f64,
 }
 
-/// What the compute stream of a stage does during a step, in seconds. The first three add up to [`Self::total_s`].
+/// What the compute stream of a stage does during a step, in seconds. The first four add up to [`Self::total_s`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StageTimes {
     /// It computes.
     pub busy_s: f64,
     /// It waits for collectives, by their axes.
     pub waiting_on_collectives_s: BTreeMap<AxisSet, f64>,
+    /// It waits for copies to and from the memory of its host.
+    pub waiting_on_host_s: f64,
     /// It waits for other stages, the pipeline's bubble: for messages to arrive or to be taken, and for stages that
     /// have not yet come to a common reduction.
     pub waiting_on_stages_s: f64,
@@ -94,22 +100,24 @@ pub struct StageTimes {
 pub(super) struct Times {
     pub busy_s: f64,
     pub waiting_on_collectives_s: Vec<(AxisSet, f64)>,
+    pub waiting_on_host_s: f64,
     pub waiting_on_stages_s: f64,
     pub update_s: f64,
 }
 
 impl From<Times> for StageTimes {
     fn from(times: Times) -> Self {
-        let Times { busy_s, waiting_on_collectives_s, waiting_on_stages_s, update_s } = times;
+        let Times { busy_s, waiting_on_collectives_s, waiting_on_host_s, waiting_on_stages_s, update_s } = times;
         let waiting_on_collectives_s = waiting_on_collectives_s.into_iter().collect();
-        Self { busy_s, waiting_on_collectives_s, waiting_on_stages_s, update_s }
+        Self { busy_s, waiting_on_collectives_s, waiting_on_host_s, waiting_on_stages_s, update_s }
     }
 }
 
 impl StageTimes {
     /// The step of this stage.
     pub fn total_s(&self) -> f64 {
-        self.busy_s + self.waiting_on_collectives_s.values().sum::<f64>() + self.waiting_on_stages_s
+        let waiting = self.waiting_on_host_s + self.waiting_on_stages_s;
+        self.busy_s + self.waiting_on_collectives_s.values().sum::<f64>() + waiting
     }
 }
 

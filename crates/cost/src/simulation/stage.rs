@@ -9,7 +9,7 @@ use super::order::{Next, Order};
 use super::record::Times;
 use super::repeat::{Repeat, Repeats};
 use super::stages::Place;
-use super::stream::{Flight, FlightId, Streams};
+use super::stream::{Copies, Flight, FlightId, Streams};
 use super::tasks::{PricedMessage, PricedSection, PricedStage, Task, TaskKind};
 use super::{Detail, Event, Lane, Machine, PassSpan, STEPS, SimulationError};
 
@@ -59,6 +59,7 @@ pub(super) struct Stage<'a> {
     pub ends: Vec<f64>,
     running: Option<Running<'a>>,
     streams: Streams,
+    copies: Copies,
     detail: Detail,
 }
 
@@ -81,6 +82,7 @@ impl<'a> Stage<'a> {
             ends: Vec::with_capacity(STEPS),
             running: None,
             streams: Streams::new(machine.streams_by_group()),
+            copies: Copies::default(),
             detail,
         }
     }
@@ -161,7 +163,7 @@ impl<'a> Stage<'a> {
     /// Whether a task depends on stages that have not yet come to a common collective.
     fn is_blocked(&self, task: &Task, action: Option<Action>, exchange: &Exchange) -> bool {
         match task.kind {
-            TaskKind::Compute { .. } => false,
+            TaskKind::Compute { .. } | TaskKind::Copy { .. } | TaskKind::AwaitCopy { .. } => false,
             TaskKind::Issue { axes, .. } => self.streams.is_open(axes, exchange),
             TaskKind::Wait { flight: number, carried, .. } => {
                 self.streams.is_pending(flight(action, number, carried), exchange)
@@ -271,6 +273,19 @@ impl<'a> Stage<'a> {
                 if let Flight::Own(span) = self.streams.issue(id, axes, self.now, seconds, meeting, exchange) {
                     self.event(Lane::Axes(axes), task, action, span);
                 }
+            }
+            TaskKind::Copy { number, seconds } => {
+                let span = self.copies.begin(number, self.now, seconds);
+                self.event(Lane::Host, task, action, span);
+            }
+            TaskKind::AwaitCopy { number } => {
+                let end = self.copies.take(number).ok_or(SimulationError::NotIssued {
+                    stage: self.stage,
+                    layer: task.layer,
+                    what: task.name,
+                })?;
+                self.record.times.waiting_on_host_s += (end - self.now).max(0.0);
+                self.now = self.now.max(end);
             }
             TaskKind::Wait { flight: number, axes, carried } => {
                 let flight = self.streams.take(flight(action, number, carried));

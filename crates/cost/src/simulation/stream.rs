@@ -1,6 +1,8 @@
 //! The communication streams of a stage's rank and the collectives under way on them: one after the other in the order of
 //! their issue, as the communicator runs them; of all groups on one stream, or each group's on its own.
 
+use std::collections::HashMap;
+
 use quadrille_spec::AxisSet;
 
 use super::exchange::{Exchange, MeetingId, Taken, entry};
@@ -102,6 +104,29 @@ impl Streams {
     /// The collective that is waited for.
     pub fn take(&mut self, id: FlightId) -> Option<Flight> {
         self.flights.take(id)
+    }
+}
+
+/// The stream of copies between the device and the memory of its host: one after the other in the order of their begin.
+#[derive(Default)]
+pub(super) struct Copies {
+    free: f64,
+    /// Those that nobody has waited for, by number, with their ends.
+    under_way: HashMap<usize, f64>,
+}
+
+impl Copies {
+    /// Puts a copy at the end of the stream.
+    pub fn begin(&mut self, number: usize, at: f64, seconds: f64) -> Taken {
+        let start = self.free.max(at);
+        self.free = start + seconds;
+        self.under_way.insert(number, self.free);
+        Taken { start, end: self.free }
+    }
+
+    /// When a copy is done that is waited for; `None`: it was not begun.
+    pub fn take(&mut self, number: usize) -> Option<f64> {
+        self.under_way.remove(&number)
     }
 }
 

@@ -4,7 +4,7 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind, Route};
 use quadrille_step::schedule::{Action, Pass};
 use quadrille_step::{
     BlockKind, Collective, Format, Group, Layer, Members, Message, Op, Operation, Scalar, Section, StageProgram, When,
-    decision_axes, kind, payload_elements, wire_bytes,
+    decision_axes, kind, moved_to_host, payload_elements, wire_bytes,
 };
 
 use super::{Communication, Machine, SimulationError};
@@ -27,6 +27,10 @@ pub(super) enum TaskKind {
     Issue { flight: usize, axes: AxisSet, seconds: f64, meeting: Option<Meeting> },
     /// Blocks the compute stream until the collective is done; `carried`: one of the update before this step.
     Wait { flight: usize, axes: AxisSet, carried: bool },
+    /// Puts a copy at the end of the stream to and from the host's memory; its number connects it with its wait.
+    Copy { number: usize, seconds: f64 },
+    /// Blocks the compute stream until the copy is done.
+    AwaitCopy { number: usize },
 }
 
 /// A collective in which several stages take part.
@@ -149,10 +153,36 @@ impl Pricing<'_> {
             Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) => {
                 tasks.extend(self.scalar(layer, CollectiveKind::AllReduce, *axes, scalar.elements())?);
             }
+            Operation::Fetch(_) | Operation::Store(_) | Operation::AwaitFetch(_) | Operation::AwaitStore(_) => {
+                tasks.extend(self.copy(op)?);
+            }
             _ if op.operation.group().computes() => self.compute(op, tasks)?,
             _ => {}
         }
         Ok(())
+    }
+
+    /// A copy to or from the host's memory, or the wait for one.
+    fn copy(&self, op: &Op) -> Result<Option<Task>, SimulationError> {
+        let Op { layer, when, .. } = *op;
+        let (kind, bucket) = match op.operation {
+            Operation::Fetch(kind::Fetch { bucket }) | Operation::AwaitFetch(kind::AwaitFetch { bucket }) => {
+                (0, bucket)
+            }
+            Operation::Store(kind::Store { bucket }) | Operation::AwaitStore(kind::AwaitStore { bucket }) => {
+                (1, bucket)
+            }
+            _ => return Ok(None),
+        };
+        let (number, name) = (2 * bucket.0 + kind, op.operation.name());
+        let kind = match moved_to_host(self.program, &op.operation) {
+            Some((_, bytes)) => {
+                let seconds = self.check(layer, name, self.machine.host_copy_seconds(bytes))?;
+                TaskKind::Copy { number, seconds }
+            }
+            None => TaskKind::AwaitCopy { number },
+        };
+        Ok(Some(Task { layer, when, name, kind }))
     }
 
     /// Neighbours of one name and layer become one task.

@@ -225,6 +225,8 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
             memory: 1 << 36,
             memory_bandwidth: peak / 100.0,
             memory_efficiency: 0.8,
+            host_bandwidth: Some(peak / 1000.0),
+            host_memory: None,
             peak: Peaks { half: 2.0 * peak, single: peak, double: peak / 2.0 },
             vector_rate: peak * balance,
             launch_seconds,

@@ -133,6 +133,14 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(from.seen(read))
     }
 
+    fn fill<R>(to: &mut Bytes, bytes: usize, write: impl FnOnce(&mut [u8]) -> R) -> R {
+        write(&mut to.elements_mut()[..bytes])
+    }
+
+    fn look<R>(from: &Bytes, bytes: usize, read: impl FnOnce(&[u8]) -> R) -> R {
+        read(&from.elements()[..bytes])
+    }
+
     fn load_samples(&self, from: &mut OwnSamples, to: &mut OwnSamples) -> Done {
         swap(from, to);
         Ok(())

@@ -31,11 +31,11 @@ impl Bytes {
     }
 
     /// As elements; what is left over behind the last is none.
-    fn elements<T: Pod>(&self) -> &[T] {
+    pub(super) fn elements<T: Pod>(&self) -> &[T] {
         &cast_slice(&self.words)[..self.bytes / size_of::<T>()]
     }
 
-    fn elements_mut<T: Pod>(&mut self) -> &mut [T] {
+    pub(super) fn elements_mut<T: Pod>(&mut self) -> &mut [T] {
         &mut cast_slice_mut(&mut self.words)[..self.bytes / size_of::<T>()]
     }
 }

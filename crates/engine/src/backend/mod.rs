@@ -97,6 +97,10 @@ pub trait Backend: Sized + 'static {
     fn upload<R>(&self, to: &mut Self::ViewMut<'_>, write: impl FnOnce(&mut [Self::Real]) -> R) -> Result<R, EngineError>;
     /// Lets the host look at elements.
     fn download<R>(&self, from: Self::View<'_>, read: impl FnOnce(&[Self::Real]) -> R) -> Result<R, EngineError>;
+    /// Lets the host write the first bytes of a buffer that no kernel uses; from any thread, done when it returns.
+    fn fill<R>(to: &mut Self::Buffer, bytes: usize, write: impl FnOnce(&mut [u8]) -> R) -> R;
+    /// Lets the host read the first bytes of a buffer that no kernel uses; from any thread, done when it returns.
+    fn look<R>(from: &Self::Buffer, bytes: usize, read: impl FnOnce(&[u8]) -> R) -> R;
     /// Brings a microbatch's samples to where kernels read them; `from` may be left with other memory.
     fn load_samples(&self, from: &mut OwnSamples, to: &mut Self::Samples) -> Done;
     /// Waits until all work is done.

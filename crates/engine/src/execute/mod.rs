@@ -14,8 +14,8 @@ mod update;
 
 use std::ops::Range;
 
-use quadrille_spec::Dropout;
-use quadrille_step::{DropoutSite, Operation, StorageId, Value, ValueId, Write};
+use quadrille_spec::{CollectiveKind, Dropout};
+use quadrille_step::{DropoutSite, Operation, StorageId, Value, ValueId, Write, kind};
 use quadrille_tensor::Shape;
 
 pub(crate) use communication::Flight;
@@ -40,6 +40,10 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::WaitCarried(collective) => return self.wait_carried(*collective),
             Operation::ReduceScalar(op) => return self.reduce_scalar(op),
             Operation::SumSquares(op) => return self.sum_squares(op),
+            Operation::Fetch(kind::Fetch { bucket }) => return self.begin_move(CollectiveKind::Fetch, *bucket),
+            Operation::AwaitFetch(kind::AwaitFetch { bucket }) => return self.end_move(CollectiveKind::Fetch, *bucket),
+            Operation::Store(kind::Store { bucket }) => return self.begin_move(CollectiveKind::Store, *bucket),
+            Operation::AwaitStore(kind::AwaitStore { bucket }) => return self.end_move(CollectiveKind::Store, *bucket),
             // Memory is held by the lifetimes of storages.
             Operation::Hold(_) => return Ok(()),
             Operation::Embed(op) => self.embed(op),

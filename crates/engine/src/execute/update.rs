@@ -1,15 +1,16 @@
 //! Accumulation of gradients, the norm, the optimizer.
 
-use quadrille_spec::Axis;
-use quadrille_step::{ParameterId, kind};
+use quadrille_spec::{Axis, CollectiveKind};
+use quadrille_step::{BucketId, ParameterId, kind};
 use quadrille_tensor::AdamW;
 
 use super::Done;
 use crate::backend::{View, ViewMut};
 use crate::optimizer::StatesMut;
+use crate::streamed::Streamed;
 use crate::{Backend, EngineError, RankEngine, Shard, schedule};
 
-impl<B: Backend> RankEngine<'_, B> {
+impl<'a, B: Backend> RankEngine<'a, B> {
     pub(super) fn accumulate(&mut self, op: &kind::Accumulate) -> Result<usize, EngineError> {
         let kind::Accumulate { input, output, write } = *op;
         self.write(output, |rank, y| {
@@ -44,18 +45,46 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     pub(super) fn adamw(&mut self, op: &kind::AdamW) -> Result<usize, EngineError> {
-        let kind::AdamW { parameter, value, gradient } = *op;
+        let kind::AdamW { parameter, run, value, gradient } = *op;
         let constants = self.optimizer_constants(parameter);
         let valid = self.program.valid_elements(gradient, self.place);
-        let mut states = std::mem::take(&mut self.states);
+        let whole = 0..valid;
+        // Padding has states and no update.
+        let updated = run.map_or(whole, |run| {
+            let range = self.program.run(run).range();
+            range.start.min(valid)..range.end.min(valid)
+        });
+        let (mut states, streamed) = (std::mem::take(&mut self.states), self.streamed.take());
         let swept = self.write(value, |rank, p| {
-            let StatesMut { mut master, moments: [mut m, mut v] } = states[parameter.0].first_mut(valid);
-            let (mut p, g) = (B::part(p, 0..valid), rank.read(gradient)?.part(0..valid));
-            rank.backend.adamw(&constants, &mut p, master.as_mut(), g, &mut m, &mut v)?;
+            let (mut p, g) = (B::part(p, updated.clone()), rank.read(gradient)?.part(updated.clone()));
+            let mut update = |StatesMut { mut master, moments: [mut m, mut v] }: StatesMut<'_, B>| {
+                rank.backend.adamw(&constants, &mut p, master.as_mut(), g, &mut m, &mut v)
+            };
+            match (run, &streamed) {
+                (Some(run), Some(streamed)) => streamed.with(run, updated.len(), update)?,
+                _ => match states.get_mut(parameter.0) {
+                    Some(states) => update(states.first_mut(updated.len()))?,
+                    None => return Err(EngineError::StatesLost),
+                },
+            }
             Ok(p.elements())
         });
-        self.states = states;
+        (self.states, self.streamed) = (states, streamed);
         swept
+    }
+
+    /// States of a bucket begin to move.
+    pub(super) fn begin_move(&mut self, kind: CollectiveKind, bucket: BucketId) -> Done {
+        self.streamed()?.begin(kind, bucket)
+    }
+
+    /// States of a bucket have moved.
+    pub(super) fn end_move(&mut self, kind: CollectiveKind, bucket: BucketId) -> Done {
+        self.streamed()?.wait(kind, bucket)
+    }
+
+    fn streamed(&mut self) -> Result<&mut Streamed<'a, B>, EngineError> {
+        self.streamed.as_mut().ok_or(EngineError::StatesLost)
     }
 
     fn optimizer_constants(&self, parameter: ParameterId) -> AdamW {

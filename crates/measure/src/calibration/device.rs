@@ -28,6 +28,9 @@ pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
         memory: setup.memory,
         memory_bandwidth,
         memory_efficiency,
+        // What is copied is read from and written to the same memory.
+        host_bandwidth: Some(memory_bandwidth * memory_efficiency / 2.0),
+        host_memory: None,
         peak: Peaks { half, single, double },
         vector_rate: vector_rate(measured)?,
         launch_seconds: measured.launch_seconds,

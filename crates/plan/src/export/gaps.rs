@@ -1,6 +1,6 @@
 //! What of a layout a framework has no word for.
 
-use quadrille_spec::{Axis, AxisOrder, Classic, Field, Layout, Linear, Recompute, Schedule, SpecError};
+use quadrille_spec::{Axis, AxisOrder, Classic, Field, Layout, Linear, Offload, Recompute, Schedule, SpecError};
 
 use super::Sizes;
 
@@ -28,6 +28,9 @@ impl<'a> Gaps<'a> {
         }
         if layout.keep_communicated && layout.recompute != Recompute::None {
             gaps.add(Field::Cac.name(), "recomputation repeats the collectives, too");
+        }
+        if layout.offload != Offload::None {
+            gaps.lacks(Field::Offload, "the optimizer's states stay on the device");
         }
         gaps
     }

@@ -39,6 +39,9 @@ fn device(crowding: f64) -> Device {
         memory: UNBOUNDED,
         memory_bandwidth: LOCAL_MEMORY_GB_S * 1e9 / crowding,
         memory_efficiency: 1.0,
+        // What is copied is read from and written to the same memory.
+        host_bandwidth: Some(LOCAL_MEMORY_GB_S * 1e9 / crowding / 2.0),
+        host_memory: None,
         peak: Peaks { half: rate, single: rate, double: rate },
         vector_rate: rate,
         launch_seconds: LOCAL_LATENCY_US * 1e-6 * crowding,

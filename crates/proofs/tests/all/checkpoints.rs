@@ -22,7 +22,7 @@ use serde_json::Value;
 const BEFORE: u64 = 2;
 const AFTER: u64 = 2;
 
-fn about(program: &StepProgram, seed: u64, start: &Start) -> About {
+pub fn about(program: &StepProgram, seed: u64, start: &Start) -> About {
     let (step, samples, tokens) = match start {
         Start::Resumed(checkpoint) => (checkpoint.about().step, checkpoint.about().samples, checkpoint.about().tokens),
         _ => (0, 0, 0),

@@ -114,7 +114,7 @@ fn gradients_that_are_too_small_for_f16_are_there_when_they_are_scaled() {
             .map(|index| if index % 3 == 0 { f32::from(f16::MIN_POSITIVE_SUBNORMAL) } else { 0.0 })
             .collect(),
         Quantity::Value => (0..elements).map(|index| 0.5 * (index as f32).sin()).collect(),
-        Quantity::FirstMoment | Quantity::SecondMoment => vec![0.0; elements],
+        Quantity::FirstMoment | Quantity::SecondMoment | Quantity::Kept => vec![0.0; elements],
     });
     let batch = random_samples(&program);
     let vanished = |scale: u32| {

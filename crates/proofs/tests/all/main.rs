@@ -18,6 +18,7 @@ mod hugging_face;
 mod large_logits;
 mod loss_scale;
 mod narrow;
+mod offload;
 mod overlap;
 mod own_copies;
 mod pipeline;

@@ -31,6 +31,9 @@ pub enum Outcome {
 /// Crates whose tests look at others.
 const OTHERS: [&str; 3] = ["cost", "proofs", "quadrille"];
 
+/// The test of pages, which mutants do not change, and which name files that the copy lacks.
+const PAGES: &str = "book";
+
 /// Builds the test binaries of the crates that have mutants, and of those that look at them, of the workspace at `copy`.
 pub fn build(list: &MutantList, copy: &Path, target: &Path) -> Result<Vec<TestBinary>, String> {
     let folders: BTreeSet<&str> = list.mutants.iter().map(|mutant| mutant.package.as_str()).chain(OTHERS).collect();
@@ -66,6 +69,9 @@ fn of_message(message: &Value) -> Option<TestBinary> {
     let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
     let package = folder.file_name()?.to_string_lossy().into_owned();
     let target = message["target"]["name"].as_str()?.to_owned();
+    if target == PAGES {
+        return None;
+    }
     Some(TestBinary { package, target, path, folder })
 }
 

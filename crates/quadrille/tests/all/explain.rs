@@ -334,7 +334,7 @@ fn a_simulation_accounts_for_the_time_of_every_stage() {
     assert_eq!(simulation["stages"].as_array().unwrap().len(), 2);
     for stage in simulation["stages"].as_array().unwrap() {
         let collectives = object(&stage["waiting_on_collectives_s"]).values().map(|time| time.as_f64().unwrap());
-        let named = ["busy_s", "waiting_on_stages_s"].map(|field| stage[field].as_f64().unwrap());
+        let named = ["busy_s", "waiting_on_host_s", "waiting_on_stages_s"].map(|field| stage[field].as_f64().unwrap());
         let sum = collectives.sum::<f64>() + named.iter().sum::<f64>();
         assert!(named[0] > 0.0 && (sum / step - 1.0).abs() < 1e-6, "{sum} of {step}: {stage}");
     }

@@ -121,7 +121,9 @@ fn memory(ledger: &Ledger) -> Counts<1> {
         ("all together, at peak".to_owned(), most(&|rank| rank.memory.peak)),
         ("all buffers".to_owned(), most(&|rank| rank.memory.allocated)),
     ];
-    MemoryClass::ALL.into_iter().map(class).chain(all).collect()
+    let of_host = |rank: &RankLedger| rank.memory.peak_of.contains_key(&MemoryClass::Host);
+    let host = ledger.ranks.iter().any(of_host).then(|| class(MemoryClass::Host));
+    MemoryClass::ALL.into_iter().map(class).chain(all).chain(host).collect()
 }
 
 #[cfg(test)]

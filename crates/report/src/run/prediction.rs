@@ -60,7 +60,7 @@ fn times(program: &StepProgram, cluster: &Cluster) -> Result<Times, ReportError>
     let simulation = simulate_passes(program, &machine).map_err(PriceError::from)?;
     let stages = program.stages.iter().zip(&simulation.stages).map(|(stage, times)| StageTimes {
         operations: operations(stage, &machine),
-        collectives: times.waiting_on_collectives_s.values().sum(),
+        collectives: times.waiting_on_collectives_s.values().sum::<f64>() + times.waiting_on_host_s,
         stages: times.waiting_on_stages_s,
     });
     Ok(Times { step: simulation.step_seconds, stages: stages.collect() })

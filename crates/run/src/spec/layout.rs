@@ -1,6 +1,6 @@
 //! How a step is spread over ranks, and what of it nobody has asked for.
 
-use quadrille_spec::{Field, Layout, LayoutFile, Linear, Model, SpecError};
+use quadrille_spec::{Field, Layout, LayoutFile, Linear, Model, Offload, SpecError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -80,8 +80,12 @@ impl LayoutText {
     }
 }
 
-/// A layout as documents show it: all of its fields, panels where there are some.
+/// A layout as documents show it: all of its fields, panels and buckets where there are some.
 pub fn layout_json(layout: &Layout) -> Value {
-    let shown = Field::ALL.into_iter().filter(|field| *field != Field::SummaPanels || layout.linear == Linear::Summa);
+    let shown = Field::ALL.into_iter().filter(|field| match field {
+        Field::SummaPanels => layout.linear == Linear::Summa,
+        Field::Offload | Field::Bucket => layout.offload != Offload::None,
+        _ => true,
+    });
     shown.map(|field| (field.key(), json!(field.of(layout)))).collect()
 }

@@ -21,7 +21,7 @@ use quadrille_spec::{Activation, Axis, AxisSet};
 
 use super::work::{At, Work};
 use super::{BlockKind, DropoutSite, GemmPass, GemmStorage, Group, Operands, Panel, Remade, Scalar, Wanted, Write};
-use crate::{Collective, ParameterId, ValueId};
+use crate::{BucketId, BucketRun, Collective, ParameterId, ValueId};
 
 /// An operation kind with its operands and attributes.
 pub(crate) trait Kind {
@@ -71,7 +71,20 @@ macro_rules! same_anywhere {
     };
 }
 
-same_anywhere!(bool, BlockKind, Activation, Axis, AxisSet, GemmPass, GemmStorage, Panel, Scalar, Wanted);
+same_anywhere!(
+    bool,
+    BlockKind,
+    Activation,
+    Axis,
+    AxisSet,
+    BucketId,
+    BucketRun,
+    GemmPass,
+    GemmStorage,
+    Panel,
+    Scalar,
+    Wanted
+);
 
 impl Attribute for ParameterId {
     fn anywhere(self) -> Self {
@@ -505,7 +518,23 @@ kinds! {
     ReduceScalar ["reduce-scalar"] Wait { scalar: Scalar, axes: AxisSet } reads {} writes {},
         work |_op, _at| Work::NONE;
 
-    /// The optimizer's update of one parameter shard.
-    AdamW ["adamw"] Optimizer { parameter: ParameterId } reads { gradient: ValueId } writes { value: ValueId },
+    /// Begins to bring the states of a bucket from the host's memory to the device; moves between the two follow each other.
+    Fetch ["fetch"] Issue { bucket: BucketId } reads {} writes {},
+        work |_op, _at| Work::NONE;
+
+    /// Waits until they are there.
+    AwaitFetch ["await-fetch"] Wait { bucket: BucketId } reads {} writes {},
+        work |_op, _at| Work::NONE;
+
+    /// Begins to bring the states of a bucket back.
+    Store ["store"] Issue { bucket: BucketId } reads {} writes {},
+        work |_op, _at| Work::NONE;
+
+    /// Waits until they are in the host's memory.
+    AwaitStore ["await-store"] Wait { bucket: BucketId } reads {} writes {},
+        work |_op, _at| Work::NONE;
+
+    /// The optimizer's update of one parameter shard, or of a run of it, whose states are in a bucket.
+    AdamW ["adamw"] Optimizer { parameter: ParameterId, run: Option<BucketRun> } reads { gradient: ValueId } writes { value: ValueId },
         work |op, at| at.updates(op);
 }

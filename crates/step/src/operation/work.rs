@@ -188,14 +188,17 @@ impl<'a> At<'a> {
 
     /// An update of what is no padding: the gradient is read; states and weight are read and written.
     pub(super) fn updates(self, op: &AdamW) -> Work {
-        let elements = self.program.valid_elements(op.gradient, self.place);
+        let valid = self.program.valid_elements(op.gradient, self.place);
+        let whole = 0..self.elements(op.value);
+        let updated = op.run.map_or(whole, |run| self.program.run(run).range());
+        let elements = valid.min(updated.end).saturating_sub(updated.start);
         let computation = Computation::Sweep { elements, arithmetic: 12.0 };
         let (stored, masters) = (self.program.element_bytes(op.value), self.program.master_bytes(op.value));
         let moments = self.program.practice.formats.moments;
         // Where there is a master copy, the weight is written alone.
         let weight = if masters > 0 { stored } else { 2 * stored };
         let each = self.program.element_bytes(op.gradient) + 2 * (masters + moments) + weight;
-        Work { computation, moved: each * self.program.value(op.value).local_elements as u64 }
+        Work { computation, moved: each * updated.len() as u64 }
     }
 }
 

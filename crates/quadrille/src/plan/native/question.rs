@@ -6,7 +6,7 @@ use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Bound, Question, Reserve, Space, hardware};
 use quadrille_run::described;
-use quadrille_spec::{Axis, ElementType, EvenPieces, Field, LayoutFile, LayoutRequest, SpecError};
+use quadrille_spec::{Axis, ElementType, EvenPieces, Field, LayoutFile, LayoutRequest, Offload, SpecError};
 
 use super::arguments::QuestionArguments;
 use crate::arguments::ModelArguments;
@@ -125,6 +125,7 @@ fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure
     let order = "the search tries every order";
     let group = "groups are as long as the pipeline";
     let blocks = "pieces of layers are as equal as possible";
+    let states = "the search keeps the optimizer's states on the device; explain --price has a price of other layouts";
     let another_group = asked.microbatch_group.is_some_and(|n| !whole || n != asked.grid.size(Axis::Pipe));
     let uneven = asked.stage_blocks.as_deref().is_some_and(|n| !EvenPieces::are(n));
     let flags = [
@@ -132,10 +133,13 @@ fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure
         ("--order", flag(Field::Order), order),
         ("--microbatch-group", flag(Field::MicrobatchGroup), group),
         ("--stage-blocks", flag(Field::StageBlocks), blocks),
+        ("--offload", flag(Field::Offload), states),
+        ("--bucket", flag(Field::Bucket), states),
         // A grid with its order is that of a whole layout: the search chooses another.
         ("--layout: its line 'order'", file.get(Field::Order).is_some() && !whole, order),
         ("--layout: its line 'microbatch_group'", another_group, group),
         ("--layout: its line 'stage_blocks'", uneven, blocks),
+        ("--layout: its line 'offload'", asked.offload != Offload::None, states),
     ];
     match flags.into_iter().find(|(_, typed, _)| *typed) {
         None => Ok(()),

@@ -1,0 +1,121 @@
+//! Optimizer states that lie in the host's memory and come to the device a bucket at a time (dissertation, chapter 3).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytemuck::{Zeroable, cast_slice, cast_slice_mut};
+use quadrille_spec::{CollectiveKind, Transfer};
+use quadrille_step::{BucketId, BucketRun, ParameterId, ShardRun, StageProgram};
+
+use crate::backend::Kind;
+use crate::copies::{Copies, Room, locked};
+use crate::optimizer::StatesMut;
+use crate::tier::{Place, State, Tier, places};
+use crate::{Backend, EngineError};
+
+/// The states of all that a rank updates, and room for two buckets of them on the device.
+pub(crate) struct Streamed<'a, B: Backend> {
+    program: &'a StageProgram,
+    rooms: Vec<Arc<Mutex<Room<B>>>>,
+    tier: Arc<Mutex<Tier>>,
+    /// By bucket.
+    places: Vec<Place>,
+    copies: Copies<B>,
+}
+
+impl<'a, B: Backend> Streamed<'a, B> {
+    /// All zeros.
+    ///
+    /// # Errors
+    /// The device has no room, or the system no thread.
+    pub fn new(backend: &B, program: &'a StageProgram) -> Result<Self, EngineError> {
+        let (count, [masters, elements]) = program.bucket_room();
+        let allocate = |elements: usize| backend.allocate((elements * size_of::<B::Real>()) as u64);
+        let room = |_| Ok([allocate(masters)?, allocate(elements)?, allocate(elements)?]);
+        let rooms = (0..count).map(room).collect::<Result<Vec<Room<B>>, EngineError>>()?;
+        let places = places(program, size_of::<B::Real>());
+        let bytes = places.last().map_or(0, |[.., last]| last.end);
+        let tier = Arc::new(Mutex::new(Tier::new(bytes)));
+        let copies = Copies::new(tier.clone())?;
+        let rooms = rooms.into_iter().map(|room| Arc::new(Mutex::new(room))).collect();
+        Ok(Self { program, rooms, tier, places, copies })
+    }
+
+    /// Bytes on the device.
+    pub fn device_bytes(&self) -> u64 {
+        self.rooms.iter().map(|room| locked(room).iter().map(B::bytes).sum::<u64>()).sum()
+    }
+
+    /// Bytes in the host's memory.
+    pub fn host_bytes(&self) -> u64 {
+        locked(&self.tier).bytes()
+    }
+
+    /// The room that a bucket comes to: they take turns.
+    fn room(&self, bucket: BucketId) -> &Arc<Mutex<Room<B>>> {
+        &self.rooms[bucket.0 % self.rooms.len()]
+    }
+
+    /// Begins to bring the states of a bucket to the device, or back.
+    ///
+    /// # Errors
+    /// The thread that copies has ended.
+    pub fn begin(&mut self, kind: CollectiveKind, bucket: BucketId) -> Result<(), EngineError> {
+        let (room, place) = (self.room(bucket).clone(), self.places[bucket.0].clone());
+        self.copies.begin((kind, bucket), room, place)
+    }
+
+    /// Waits until they are there.
+    ///
+    /// # Errors
+    /// They were not on their way; the thread that copies has ended.
+    pub fn wait(&mut self, kind: CollectiveKind, bucket: BucketId) -> Result<(), EngineError> {
+        self.copies.wait((kind, bucket))
+    }
+
+    /// What has moved since the last call.
+    pub fn take_moved(&mut self) -> BTreeMap<CollectiveKind, Transfer> {
+        self.copies.take_moved()
+    }
+
+    /// Gives the first so many states of a run on the device to `update`.
+    pub fn with<R>(&self, run: BucketRun, elements: usize, update: impl FnOnce(StatesMut<'_, B>) -> R) -> R {
+        let mut room = locked(self.room(run.bucket));
+        let [masters, mean, squares] = &mut *room;
+        let ShardRun { at, master_at, .. } = *self.program.run(run);
+        let moments = [mean, squares].map(|moment| B::view_mut(moment, Kind::Real, at..at + elements));
+        let master = master_at.map(|at| B::view_mut(masters, Kind::Real, at..at + elements));
+        update(StatesMut { master, moments })
+    }
+
+    /// The states of one kind of a parameter's shard; `None`: it has none of the kind. Between steps only.
+    pub fn read(&self, parameter: ParameterId, state: State) -> Option<Vec<B::Real>> {
+        let (tier, mut numbers) = (locked(&self.tier), Vec::new());
+        for (from, run) in self.runs(parameter, state)? {
+            let first = numbers.len();
+            numbers.resize(first + run.elements, B::Real::zeroed());
+            tier.read(from, cast_slice_mut(&mut numbers[first..]));
+        }
+        Some(numbers)
+    }
+
+    /// Puts the states of one kind of a parameter's shard in their place. Between steps only.
+    pub fn write(&mut self, parameter: ParameterId, state: State, numbers: &[B::Real]) {
+        let mut tier = locked(&self.tier);
+        for (to, run) in self.runs(parameter, state).into_iter().flatten() {
+            tier.write(to, cast_slice(&numbers[run.range()]));
+        }
+    }
+
+    /// The runs of a parameter with where their states of a kind begin in the tier; `None`: there are none of the kind.
+    fn runs(&self, parameter: ParameterId, state: State) -> Option<Vec<(usize, ShardRun)>> {
+        let runs = self.program.buckets.iter().zip(&self.places).flat_map(|(bucket, place)| {
+            let own = bucket.runs.iter().filter(move |run| run.parameter == parameter);
+            own.map(move |run| {
+                let at = if state == State::Master { run.master_at } else { Some(run.at) };
+                Some((place[state as usize].start + at? * size_of::<B::Real>(), *run))
+            })
+        });
+        runs.collect()
+    }
+}
