@@ -1,6 +1,6 @@
 //! `quadrille reproduce`: figures printed in the source works beside ours.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -8,7 +8,7 @@ use quadrille_papers::reproduce::PARTS;
 use quadrille_report::papers::reproduce;
 
 use crate::failure::Failure;
-use crate::output::{csv, print_json, print_text};
+use crate::output::{print_json, print_text, write_rows};
 
 /// Printed figures beside ours: by the works' formulas, and by our schedules. Figures that do not follow from formulas,
 /// such as measured times, are left out.
@@ -36,12 +36,6 @@ fn parts() -> impl Iterator<Item = &'static str> {
 pub fn run(arguments: &ReproduceArguments) -> Result<(), Failure> {
     let wanted = PARTS.into_iter().filter(|part| [part.name, ALL_PARTS].contains(&arguments.part.as_str()));
     let computed = wanted.map(|part| Ok((part, part.points()?))).collect::<Result<Vec<_>, Failure>>()?;
-    if let Some(path) = &arguments.csv {
-        write(path, &csv(reproduce::rows(&computed))?)?;
-    }
+    write_rows("--csv", arguments.csv.as_deref(), || reproduce::rows(&computed))?;
     if arguments.json { print_json(&reproduce::document(&computed)) } else { print_text(&reproduce::text(&computed)) }
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))
 }
