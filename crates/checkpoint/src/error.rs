@@ -124,16 +124,18 @@ pub enum CheckpointError {
         remedy: String,
     },
 
-    /// Checkpoints that are not of the same tensors.
+    /// A checkpoint whose weights did not become those of another one.
     #[error(
-        "the checkpoint {} has other tensors than {}; take one of the same model, e.g. an earlier one of the same run",
-        path.display(), other.display()
+        "the weights of the checkpoint {} cannot be those that {} had before: {reason}; take an earlier checkpoint of its run",
+        path.display(), of.display()
     )]
-    OtherTensors {
+    NotEarlier {
         /// The checkpoint.
         path: PathBuf,
-        /// The one that it is used with.
-        other: PathBuf,
+        /// The one that is said to be later.
+        of: PathBuf,
+        /// What shows that it is not.
+        reason: String,
     },
 
     /// A pruned checkpoint where zeros would not stay.

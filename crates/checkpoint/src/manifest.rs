@@ -202,7 +202,7 @@ impl Manifest {
         let mut places: Vec<[Vec<Place>; QUANTITIES]> = self.tensors.iter().map(|_| Default::default()).collect();
         let mut moments = false;
         for tile in self.files.iter().flat_map(|file| &file.tiles) {
-            moments |= [Quantity::FirstMoment, Quantity::SecondMoment].contains(&tile.quantity);
+            moments |= tile.quantity.is_moment();
             places[tile.tensor][tile.quantity as usize].push(tile.place);
         }
         for (shape, places) in self.tensors.iter().zip(&places) {

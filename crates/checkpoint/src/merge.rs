@@ -39,17 +39,13 @@ pub fn merge(checkpoint: Checkpoint, target: &Path, options: Merge) -> Result<Pa
 
 fn write_whole<T: Number>(source: &Checkpoint, draft: &Draft, weights_only: bool) -> Result<(), CheckpointError> {
     let of_quantity = |quantity: Quantity| {
-        let is_moment = [Quantity::FirstMoment, Quantity::SecondMoment].contains(&quantity);
-        let wanted = move |tensor: &usize| !(is_moment && weights_only) && source.has_at(*tensor, quantity);
+        let wanted = move |tensor: &usize| !(quantity.is_moment() && weights_only) && source.has_at(*tensor, quantity);
         let tensors = (0..source.tensors().len()).filter(wanted);
         tensors.map(move |tensor| (&source.tensors()[tensor], quantity))
     };
     let parts: Vec<(&TensorShape, Quantity)> = Quantity::ALL.into_iter().flat_map(of_quantity).collect();
-    let tile = |(shape, quantity): &(&TensorShape, Quantity)| {
-        let TensorShape { name, rows, cols } = (*shape).clone();
-        Tile { tensor: name, quantity: *quantity, row: 0, col: 0, rows, cols }
-    };
-    let mut file = draft.writer::<T>(0, parts.iter().map(tile).collect())?;
+    let tiles = parts.iter().map(|(shape, quantity)| Tile::whole(shape, *quantity)).collect();
+    let mut file = draft.writer::<T>(0, tiles)?;
     let (mut numbers, mut reader) = (Vec::new(), source.reader());
     for (shape, quantity) in parts {
         numbers.resize(shape.cols, T::from_f32(0.0));

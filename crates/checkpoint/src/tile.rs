@@ -25,6 +25,11 @@ impl Quantity {
     /// Those that are of every parameter: values always, moments all or none.
     pub const NUMBERS: [Self; 3] = [Self::Value, Self::FirstMoment, Self::SecondMoment];
 
+    /// Whether it is one of the optimizer's.
+    pub(crate) fn is_moment(self) -> bool {
+        matches!(self, Self::FirstMoment | Self::SecondMoment)
+    }
+
     /// Bytes of an element where numbers are of this type.
     pub(crate) fn bytes(self, numbers: RealType) -> usize {
         match self {
@@ -85,6 +90,12 @@ pub struct Tile {
 }
 
 impl Tile {
+    /// The tile that is a whole tensor.
+    pub fn whole(shape: &TensorShape, quantity: Quantity) -> Self {
+        let TensorShape { name, rows, cols } = shape.clone();
+        Self { tensor: name, quantity, row: 0, col: 0, rows, cols }
+    }
+
     /// The name in the safetensors file: `block.0.qkv.weight#m@0,32`.
     pub fn name(&self) -> String {
         format!("{}{}@{},{}", self.tensor, self.quantity.suffix(), self.row, self.col)

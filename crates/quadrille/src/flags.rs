@@ -3,7 +3,7 @@
 use quadrille_measure as measure;
 use quadrille_plan::Skipped;
 use quadrille_run::Setting;
-use quadrille_spec::{Field, Named, SpecError};
+use quadrille_spec::{Field, ModelFile, Named, SpecError};
 use quadrille_study as study;
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ pub fn spell_at(document: &mut Value, place: &str) {
 }
 
 fn flag(key: &str) -> Option<String> {
-    if let Some(field) = key.strip_prefix("model.") {
+    if let Some(field) = key.strip_prefix("model.").filter(|field| ModelFile::knows(field)) {
         return Some(format!("--set {field}"));
     }
     if let Some(key) = key.strip_prefix("layout.") {

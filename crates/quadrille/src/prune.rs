@@ -14,7 +14,7 @@ const EXAMPLES: &str = "Examples:
   quadrille prune --from runs/a --sparsity 0.9 --out pruned          the newest checkpoint of a run
   quadrille prune --from runs/a --sparsity 0.9 --scope global --out pruned
   quadrille prune --from runs/a --sparsity 0.9 --rewind runs/a/checkpoints/step-000000000100 --out ticket
-  quadrille prune --when runs/a --sparsity 0.9                       when masks have settled
+  quadrille prune --when runs/a --sparsity 0.9                       when masks have settled (train --keep 5 or more)
   quadrille eval --from pruned --data wiki.txt                       what it costs
 
 A pruned checkpoint holds weights and masks, in the usual format: it is evaluated, continues text, is converted and
@@ -44,7 +44,7 @@ pub struct PruneArguments {
     #[arg(long, value_name = "FOLDER", requires = "from")]
     pub out: Option<PathBuf>,
     /// Write nothing: print how far the masks of a run's checkpoints are from each other, and the first that has settled
-    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["from", "out", "rewind"])]
     pub when: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
@@ -79,7 +79,7 @@ pub fn run(arguments: &PruneArguments) -> Result<(), Failure> {
 /// Work on files that failed; a place that is taken, and checkpoints that do not belong together, are wrong arguments.
 fn failed(error: CheckpointError) -> Failure {
     match error {
-        CheckpointError::Unwritable { .. } | CheckpointError::OtherTensors { .. } => Failure::Usage(error.into()),
+        CheckpointError::Unwritable { .. } | CheckpointError::NotEarlier { .. } => Failure::Usage(error.into()),
         _ => Failure::Run(error.into()),
     }
 }
@@ -113,10 +113,13 @@ fn when(folder: &Path, pruning: Pruning, as_json: bool) -> Result<(), Failure> {
         let path = folder.display();
         return Err(Failure::usage(format!("{path} has no checkpoints step-...; name their folder or a run's")));
     }
-    let (mut bird, mut steps) = (EarlyBird::default(), Vec::new());
+    let (mut bird, mut steps, mut first) = (EarlyBird::default(), Vec::new(), None);
     for (step, path) in listed.into_iter().rev() {
-        let mask = MaskOf::read(&Checkpoint::open(&path)?, pruning).map_err(failed)?;
-        steps.push(bird.see(step, mask));
+        let checkpoint = Checkpoint::open(&path)?;
+        if first.get_or_insert_with(|| checkpoint.about().model.clone()) != &checkpoint.about().model {
+            return Err(Failure::usage(format!("{} is of another model than those before it", path.display())));
+        }
+        steps.push(bird.see(step, MaskOf::read(&checkpoint, pruning).map_err(failed)?));
     }
     if as_json {
         return print_json(&json!({ "near": EarlyBird::NEAR, "steps": steps, "settled_at": settled_at(&steps) }));

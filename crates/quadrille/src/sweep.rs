@@ -59,9 +59,6 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
         [first, second] => (first, Some(second)),
         _ => return Err(Failure::usage("--vary: at most two numbers vary; fix the others")),
     };
-    if second.is_some_and(|second| first.to_string() == second.to_string()) {
-        return Err(Failure::usage(format!("--vary {first}: it varies twice; leave one of them out")));
-    }
     let drawn = arguments.plot.as_deref().map(|path| Ok::<_, Failure>((path, Format::of(path)?))).transpose()?;
     let written = paths::asked([("--out", &arguments.out), ("--plot", &arguments.plot)]);
     paths::check_described(&written, &arguments.model, &arguments.layout)?;

@@ -7,8 +7,8 @@ use quadrille_files::Document;
 use quadrille_hugging_face::CONFIGURATION;
 use quadrille_spec::{Cluster, LayoutFile, Model, SpecError};
 
-use crate::RunError;
 use crate::documents::{CLUSTER, LAYOUT, MODEL};
+use crate::{OpenLayout, RunError};
 
 /// The model of a preset or a file, with other values of some of its fields.
 ///
@@ -41,7 +41,7 @@ pub fn cluster(name: &str) -> Result<Cluster, RunError> {
 pub fn layout_file(path: &Path) -> Result<LayoutFile, RunError> {
     let text = LAYOUT.text(path)?;
     let file = LayoutFile::from_toml(&text).map_err(RunError::description(path))?;
-    match file.request() {
+    match OpenLayout::with_interval(file.clone()).request() {
         Ok(_) => Ok(file),
         Err(error) => {
             Err(RunError::Description { path: path.to_owned(), line: unknown_choice(&text), error: error.into() })
@@ -65,6 +65,7 @@ fn preset_or_file(
 
 /// The number of the first line that names a choice which is not known.
 fn unknown_choice(text: &str) -> Option<usize> {
-    let known = |line: &str| LayoutFile::from_toml(line).map_or(Ok(()), |alone| alone.request().map(drop));
+    let rules = |alone| OpenLayout::with_interval(alone).request().map(drop);
+    let known = |line: &str| LayoutFile::from_toml(line).map_or(Ok(()), rules);
     text.lines().position(|line| known(line).is_err()).map(|index| index + 1)
 }

@@ -72,9 +72,8 @@ impl OpenLayout {
         cluster: Cluster,
     ) -> Result<Self, RunError> {
         let mut request = LayoutRequest { dtype: defaults.dtype, ..LayoutRequest::new(Grid::new(1, 1, 1, 1)?, 1) };
-        let least_interval = said.get(Field::Recompute) == Some(&FieldValue::Name(Self::LEAST_INTERVAL.to_owned()));
-        let full = FieldValue::Name(Recompute::Full { every: 1 }.to_string());
-        let said = if least_interval { said.with(Field::Recompute, full) } else { said };
+        let least_interval = Self::leaves_interval(&said);
+        let said = Self::with_interval(said);
         said.apply(&mut request)?;
         request.dtype = dtype.unwrap_or(request.dtype);
         request.per_node = request.per_node.or(defaults.per_node);
@@ -91,6 +90,17 @@ impl OpenLayout {
         request.seq_len = request.seq_len.or(tokens);
         request.check_used()?;
         Ok(Self { request, least_interval, usual_batch: batch.is_none(), said, cluster })
+    }
+
+    /// Whether the interval of recomputation is left open.
+    fn leaves_interval(said: &LayoutFile) -> bool {
+        said.get(Field::Recompute) == Some(&FieldValue::Name(Self::LEAST_INTERVAL.to_owned()))
+    }
+
+    /// The same with some interval, which rules can be held against.
+    pub(crate) fn with_interval(said: LayoutFile) -> LayoutFile {
+        let full = FieldValue::Name(Recompute::Full { every: 1 }.to_string());
+        if Self::leaves_interval(&said) { said.with(Field::Recompute, full) } else { said }
     }
 
     /// The layout that is asked for, or that of the best legal grid by the prices of its programs.

@@ -14,8 +14,8 @@ use crate::reference::{SerialStep, rounded};
 /// What stands between a block's name and a tensor's of its norms of queries and keys.
 const QK_NORMS: [&str; 2] = [".query_norm.", ".key_norm."];
 
-/// The largest differences of a layout from the serial model over all steps: max|a-b| / max|serial| per tensor; norms of
-/// queries and keys beside the gradient of their product.
+/// The largest differences of a layout from the serial model over all steps: max|a-b| / max|serial| per tensor, norms of
+/// queries and keys beside the gradient of their product; in 16 bits by the root of squares, see [`Tolerance::by_norm`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VerifyReport {
     /// The grid.
@@ -36,6 +36,8 @@ pub struct VerifyReport {
     pub weight_diff: f64,
     /// Of the loss of an evaluation after the last step, over a batch and a sample more.
     pub evaluation_diff: f64,
+    /// The most that loss, gradients and norm were allowed to differ by.
+    pub limits: [f64; 3],
     /// Whether replicas on different ranks are equal in every bit.
     pub replicas_equal: bool,
     /// Whether every weight that has a master copy is that copy, rounded.
@@ -134,6 +136,7 @@ impl<'a> Comparison<'a> {
             norm_diff: 0.0,
             weight_diff: 0.0,
             evaluation_diff: 0.0,
+            limits: [0.0; 3],
             replicas_equal: true,
             masters_rounded: true,
             ledger_equal: true,
@@ -152,13 +155,14 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The serial model beside itself with other roundings of its weights.
+    /// The serial model beside itself with other roundings of its weights. What is not finite says nothing of a layout.
     pub fn roundings(&mut self, serial: &SerialStep, others: &[SerialStep]) {
         for other in others {
             let gradient = |(name, gradient): (&String, &Vec<f64>)| self.gradient_gap(name, gradient, serial);
-            let gradients = other.gradients.iter().map(gradient).fold(0.0, f64::max);
+            let gradients = other.gradients.iter().map(gradient).fold(0.0, |most: f64, gap| most.max(gap) + 0.0 * gap);
             let moved = [relative(other.loss, serial.loss), gradients, relative(other.norm, serial.norm)];
-            self.moved.iter_mut().zip(moved).for_each(|(most, moved)| _ = raise(most, moved));
+            let finite = self.moved.iter_mut().zip(moved).filter(|(_, moved)| moved.is_finite());
+            finite.for_each(|(most, moved)| *most = most.max(moved));
         }
     }
 
@@ -339,6 +343,7 @@ impl<'a> Comparison<'a> {
 
     pub fn report(mut self) -> VerifyReport {
         let (mut report, tolerance) = (self.report, self.tolerance.or_moved(self.moved));
+        report.limits = [tolerance.loss, tolerance.gradients, tolerance.norm];
         let mut check = |what: String, difference: f64, limit: f64| {
             if difference > limit {
                 report.failures.push(format!("{what} differs by {difference:.1e}, more than {limit:.0e}"));
@@ -413,6 +418,26 @@ mod tests {
             let size = if name.contains("y_norm.") { 2.0 } else { size };
             assert_eq!(gradient_size(&format!("block.1.{name}"), &gradients), size, "{name}");
         }
+    }
+
+    /// The serial model's own numbers may be none at other roundings: that allows nothing.
+    #[test]
+    fn roundings_that_end_in_no_numbers_loosen_nothing() {
+        let model = Model::preset("gpt-tiny").unwrap();
+        let layout = Layout::new(&model, &LayoutRequest::new("data=2".parse().unwrap(), 2)).unwrap();
+        let program = StepProgram::new(&model, &layout).unwrap();
+        let step = |loss: f64, gradient: f64, norm| {
+            let gradients: Tensors = [("a".to_owned(), vec![1.0]), ("b".to_owned(), vec![gradient])].into();
+            SerialStep { loss, norm, gradients, weights: Tensors::new() }
+        };
+        let limits = |other: SerialStep| {
+            let mut comparison = Comparison::new(&program, Tolerance::BF16);
+            comparison.roundings(&step(4.0, 1.0, 2.0), &[other]);
+            comparison.report().limits
+        };
+        let Tolerance { loss, gradients, norm, .. } = Tolerance::BF16;
+        assert_eq!(limits(step(f64::NAN, f64::NAN, f64::INFINITY)), [loss, gradients, norm]);
+        assert_eq!(limits(step(5.0, 2.0, 3.0)), [2.5, 10.0, 5.0]);
     }
 
     #[test]

@@ -132,8 +132,8 @@ impl Reference {
         SerialStep { loss, gradients, norm, weights }
     }
 
-    /// Step `step` from weights that are stored in 16 bits, each moved by half the distance to its neighbour, up or down by
-    /// chance: what the model makes of roundings. None for wider types.
+    /// Step `step` from weights of which those that are stored in 16 bits are moved by half the distance to a neighbour, up or
+    /// down by chance: what the model makes of roundings. None for wider types.
     pub(crate) fn other_roundings(&self, step: u64, beside: &Beside, dtype: ElementType) -> Vec<SerialStep> {
         let half_unit = match dtype {
             ElementType::F64 | ElementType::F32 => return Vec::new(),
@@ -143,7 +143,8 @@ impl Reference {
         let moved = |turn: u64| {
             let stream = RandomStream::new(self.seed, "other roundings").substream(turn);
             let mut weights = beside.weights.clone();
-            for (index, weight) in weights.values_mut().flatten().enumerate() {
+            let narrow = weights.iter_mut().filter(|(name, _)| is_narrowed(name));
+            for (index, weight) in narrow.flat_map(|(_, tensor)| tensor).enumerate() {
                 let up = stream.below(index as u64, 2) == 0;
                 *weight *= 1.0 + if up { half_unit } else { -half_unit };
             }

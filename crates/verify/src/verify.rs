@@ -217,7 +217,6 @@ mod tests {
 
     use super::*;
 
-    /// And never by more.
     #[test]
     fn a_layout_may_differ_by_what_roundings_do_to_the_serial_model() {
         let limits = |moved| {

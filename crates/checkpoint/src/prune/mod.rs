@@ -19,23 +19,42 @@ use crate::{Checkpoint, CheckpointError, Draft, Number, Quantity, Reader, Tensor
 pub use early::{Distances, EarlyBird, MaskOf};
 use threshold::{Threshold, key};
 
-/// The part of weights that is pruned: at least 0, less than 1.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Sparsity(f64);
+/// The part of weights that is pruned: a decimal, at least 0, less than 1. It is exact, as its digits say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sparsity {
+    /// What stands behind the point, as a whole number.
+    digits: u64,
+    /// How many digits these are.
+    places: u32,
+}
 
 impl Sparsity {
-    /// What a sparsity keeps, in words.
+    /// What a sparsity is, in words.
     pub const RULE: &str = "it is the part of weights that becomes zero, at least 0 and less than 1, e.g. 0.9";
+
+    /// Digits at most.
+    const PLACES: usize = 18;
 
     /// How many of `elements` are kept.
     pub fn kept(self, elements: u64) -> u64 {
-        elements - (self.0 * elements as f64).floor() as u64
+        let pruned = u128::from(elements) * u128::from(self.digits) / 10_u128.pow(self.places);
+        elements - pruned as u64 // less than all
     }
 }
 
 impl fmt::Display for Sparsity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self.places {
+            0 => f.write_str("0"),
+            places => write!(f, "0.{:0width$}", self.digits, width = places as usize),
+        }
+    }
+}
+
+impl Serialize for Sparsity {
+    /// As the number that is nearest.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.digits as f64 / 10_f64.powi(self.places as i32))
     }
 }
 
@@ -43,8 +62,14 @@ impl FromStr for Sparsity {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let part = text.parse().ok().filter(|part| (0.0..1.0).contains(part));
-        part.map(Self).ok_or(Self::RULE)
+        let digits = match text.split_once('.') {
+            None => Some("").filter(|_| text == "0"),
+            Some((whole, digits)) => Some(digits).filter(|_| ["", "0"].contains(&whole) && !digits.is_empty()),
+        };
+        let digits =
+            digits.filter(|digits| digits.len() <= Self::PLACES && digits.bytes().all(|byte| byte.is_ascii_digit()));
+        let digits = digits.ok_or(Self::RULE)?;
+        Ok(Self { digits: digits.parse().unwrap_or(0), places: digits.len() as u32 })
     }
 }
 
@@ -110,10 +135,15 @@ impl<'a> Mask<'a> {
     pub fn of(checkpoint: &'a Checkpoint, pruning: Pruning) -> Result<Self, CheckpointError> {
         let names = pruning.tensors(&checkpoint.about().model);
         let tensors = names.iter().map(|name| checkpoint.find_tensor(name)).collect::<Result<Vec<_>, _>>()?;
-        let groups = match pruning.scope {
+        let groups: Vec<Vec<usize>> = match pruning.scope {
             Scope::Layer => tensors.into_iter().map(|tensor| vec![tensor]).collect(),
             Scope::Global => vec![tensors],
         };
+        // What was pruned before and is not now stays as it is.
+        let others = (0..checkpoint.tensors().len())
+            .filter(|tensor| checkpoint.is_pruned(*tensor) && !groups.iter().flatten().any(|chosen| chosen == tensor))
+            .map(|tensor| (vec![tensor], Threshold::PRUNED_BEFORE))
+            .collect::<Vec<_>>();
         let mut reader = checkpoint.reader();
         let limited = |group: Vec<usize>| {
             let elements = group.iter().map(|tensor| elements(&checkpoint.tensors()[*tensor])).sum();
@@ -123,7 +153,8 @@ impl<'a> Mask<'a> {
             let threshold = Threshold::of(count, |tell| each_key(&mut reader, checkpoint, &group, tell))?;
             Ok::<_, CheckpointError>((group, threshold))
         };
-        Ok(Self { checkpoint, groups: groups.into_iter().map(limited).collect::<Result<_, _>>()? })
+        let groups = groups.into_iter().map(limited).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { checkpoint, groups: groups.into_iter().chain(others).collect() })
     }
 
     /// Tells for every weight of the pruned tensors, in their order, whether it is kept: by rows, with the tensor's number and
@@ -209,9 +240,7 @@ pub fn prune(
     pruning: Pruning,
 ) -> Result<(PathBuf, Vec<PrunedTensor>), CheckpointError> {
     let values = rewound.unwrap_or(checkpoint);
-    if values.tensors() != checkpoint.tensors() {
-        return Err(CheckpointError::OtherTensors { path: values.path().into(), other: checkpoint.path().into() });
-    }
+    rewound.map_or(Ok(()), |rewound| check_earlier(rewound, checkpoint))?;
     let mask = Mask::of(checkpoint, pruning)?;
     let draft = Draft::begin_alone(target, values.about().step)?;
     let written = match values.about().dtype {
@@ -227,19 +256,30 @@ pub fn prune(
     committed
 }
 
-/// The tile that is a whole tensor.
-fn whole(shape: &TensorShape, quantity: Quantity) -> Tile {
-    let TensorShape { name, rows, cols } = shape.clone();
-    Tile { tensor: name, quantity, row: 0, col: 0, rows, cols }
+/// Whether weights can be those of `earlier`, before they became those of `checkpoint`.
+fn check_earlier(earlier: &Checkpoint, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
+    let (first, later) = (earlier.about(), checkpoint.about());
+    let reason = if first.model != later.model || earlier.tensors() != checkpoint.tensors() {
+        "it is of another model".to_owned()
+    } else if first.seed != later.seed {
+        format!("it is of a run with seed {}, not {}", first.seed, later.seed)
+    } else if first.step > later.step {
+        format!("it is of the later step {}, not before {}", first.step, later.step)
+    } else if (0..earlier.tensors().len()).any(|tensor| earlier.is_pruned(tensor)) {
+        "it is pruned".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(CheckpointError::NotEarlier { path: earlier.path().into(), of: checkpoint.path().into(), reason })
 }
 
 fn write<T: Number>(values: &Checkpoint, mask: &Mask<'_>, draft: &Draft) -> Result<Vec<PrunedTensor>, CheckpointError> {
     let shape = |tensor: usize| &values.tensors()[tensor];
     let pruned: Vec<usize> = mask.tensors().collect();
     let others: Vec<usize> = (0..values.tensors().len()).filter(|tensor| !pruned.contains(tensor)).collect();
-    let value = |tensor: &usize| whole(shape(*tensor), Quantity::Value);
+    let value = |tensor: &usize| Tile::whole(shape(*tensor), Quantity::Value);
     let tiles = others.iter().chain(&pruned).map(value);
-    let tiles = tiles.chain(pruned.iter().map(|tensor| whole(shape(*tensor), Quantity::Kept)));
+    let tiles = tiles.chain(pruned.iter().map(|tensor| Tile::whole(shape(*tensor), Quantity::Kept)));
     let mut file = draft.writer::<T>(0, tiles.collect())?;
     let (mut numbers, mut reader) = (Vec::new(), values.reader());
     for tensor in &others {

@@ -18,6 +18,9 @@ pub(super) struct Threshold {
 }
 
 impl Threshold {
+    /// Keeps all but what was pruned before.
+    pub const PRUNED_BEFORE: Self = Self { key: 0, ties: 0 };
+
     /// Keeps the `count` largest of the keys that `all` tells, in the same order each time that it is called. There are at
     /// least so many.
     ///

@@ -54,11 +54,11 @@ fn masks(checkpoint: &Checkpoint) -> Vec<Option<Vec<f64>>> {
     checkpoint.tensors().iter().enumerate().map(mask).collect()
 }
 
-/// Which of the weights sorting keeps: the larger ones, of equal ones the first.
-fn by_sorting(weights: &[f32], sparsity: f64) -> Vec<f64> {
+/// Which of the weights sorting keeps: the larger ones, of equal ones the first; of so many thousandths.
+fn by_sorting(weights: &[f32], pruned: usize) -> Vec<f64> {
     let mut order: Vec<usize> = (0..weights.len()).collect();
     order.sort_by(|a, b| weights[*b].abs().total_cmp(&weights[*a].abs()).then(a.cmp(b)));
-    let kept = weights.len() - (sparsity * weights.len() as f64).floor() as usize;
+    let kept = weights.len() - weights.len() * pruned / 1000;
     let mut mask = vec![0.0; weights.len()];
     order[..kept].iter().for_each(|index| mask[*index] = 1.0);
     mask
@@ -68,11 +68,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn exactly_the_smallest_weights_are_pruned(part in 0..1000_u32, global: bool, tables: bool) {
+    fn exactly_the_smallest_weights_are_pruned(part in 0..1000_usize, global: bool, tables: bool) {
         let folder = tempfile::tempdir().unwrap();
         let source = committed(folder.path(), 7, coarse);
-        let (part, scope) = (f64::from(part) / 1000.0, if global { Scope::Global } else { Scope::Layer });
-        let sparsity: Sparsity = part.to_string().parse().unwrap();
+        let scope = if global { Scope::Global } else { Scope::Layer };
+        let sparsity: Sparsity = format!("0.{part:03}").parse().unwrap();
         let (path, told) =
             prune(&source, None, &folder.path().join("pruned"), Pruning { sparsity, scope, tables }).unwrap();
         let pruned = Checkpoint::open(&path).unwrap();
@@ -119,6 +119,17 @@ fn what_was_pruned_stays_pruned_and_merging_keeps_masks() {
     let half = pruned(&source, "0.5", "half");
     assert_eq!(masks(&pruned(&half, "0.25", "less")), masks(&half));
     assert_eq!(masks(&pruned(&half, "0.9", "more")), masks(&pruned(&source, "0.9", "at once")));
+    // Also what the second time is not pruned, and where weights come from before the first.
+    let early = committed(&folder.path().join("early"), 1, |_, index| index as f32 + 1.0);
+    let (path, _) = prune(&source, None, &at("tables"), pruning("0.5", Scope::Layer, true)).unwrap();
+    let tables = Checkpoint::open(&path).unwrap();
+    let (path, _) = prune(&tables, Some(&early), &at("ticket"), pruning("0.75", Scope::Layer, false)).unwrap();
+    let ticket = Checkpoint::open(&path).unwrap();
+    let of = |checkpoint: &Checkpoint, quantity| checkpoint.whole::<f64>("embedding.table", quantity).unwrap();
+    assert_eq!(of(&ticket, Quantity::Kept), of(&tables, Quantity::Kept));
+    let kept = of(&tables, Quantity::Kept);
+    let expected: Vec<f64> = kept.iter().enumerate().map(|(index, kept)| kept * (index as f64 + 1.0)).collect();
+    assert_eq!(of(&ticket, Quantity::Value), expected);
     let expected = masks(&half);
     let merged = merge(half, &at("merged"), Merge { dtype: Some(RealType::F64), weights_only: true }).unwrap();
     let merged = Checkpoint::open(&merged).unwrap();
@@ -148,8 +159,14 @@ fn rewound_weights_are_the_earlier_ones_under_the_later_mask() {
 
 #[test]
 fn what_cannot_be_pruned_is_refused_and_leaves_nothing() {
-    for text in ["1", "-0.1", "1.5", "nan", "", "90%"] {
+    for text in ["1", "-0.1", "1.5", "nan", "", ".", "0.", "1e-1", "90%", "0.1234567890123456789"] {
         assert_eq!(text.parse::<Sparsity>(), Err(Sparsity::RULE), "{text}");
+    }
+    // As decimals are, not as their nearest binary numbers: 0.29 of 100 are 29.
+    for (text, elements, kept) in
+        [("0.29", 100, 71), ("0.57", 5120 * 20480, 45_088_768), ("0", 7, 7), (".999", 1000, 1)]
+    {
+        assert_eq!(text.parse::<Sparsity>().unwrap().kept(elements), kept, "{text}");
     }
     let folder = tempfile::tempdir().unwrap();
     let source = committed(folder.path(), 7, coarse);
@@ -164,8 +181,12 @@ fn what_cannot_be_pruned_is_refused_and_leaves_nothing() {
     };
     let target = folder.path().join("pruned");
     let pruning = pruning("0.5", Scope::Layer, false);
-    let error = prune(&source, Some(&foreign), &target, pruning).unwrap_err().to_string();
-    assert!(error.contains("has other tensors than") && error.contains("of the same model"), "{error}");
+    let later = committed(folder.path(), 8, coarse);
+    for (earlier, reason) in [(&foreign, "it is of another model"), (&later, "it is of the later step 8, not before 7")]
+    {
+        let error = prune(&source, Some(earlier), &target, pruning).unwrap_err().to_string();
+        assert!(error.contains(reason) && error.contains("take an earlier checkpoint of its run"), "{error}");
+    }
     assert!(prune(&foreign, None, &target, pruning).unwrap_err().to_string().contains("has no tensor block.0"));
     // A byte of the weights that is not what was written.
     let file = other.path().join("rank-00000.safetensors");

@@ -1,10 +1,10 @@
 //! Memory by our own programs: the interval of kept activations that is best, the bytes of a parameter's states.
 
-use quadrille_spec::{Axis, ElementType, Layout, LayoutRequest, MemoryClass, Model, Recompute, Schedule, SpecError};
-use quadrille_step::{Formats, Practice, StepProgram};
+use quadrille_spec::{Axis, ElementType, Layout, LayoutRequest, Model, Recompute, Schedule, SpecError};
+use quadrille_step::{Formats, StepError};
 
-/// Blocks between two kept inputs with which the fullest stage has least activations: of all of a stage's blocks, not only
-/// of their factors; of equally good ones the smallest. A pipeline of `stages` stages as AxoNN's, values in 16 bits, with
+/// Blocks between two kept inputs with which the fullest stage allocates the least, by [`quadrille_step::least_interval`]:
+/// of all of a stage's blocks, not only of their factors. A pipeline of `stages` stages as AxoNN's, values in 16 bits, with
 /// as many microbatches of one sequence as may be in flight.
 pub fn least_interval(model: &Model, stages: usize) -> Result<usize, SpecError> {
     let grid = format!("{}={stages}", Axis::Pipe).parse()?;
@@ -15,20 +15,13 @@ pub fn least_interval(model: &Model, stages: usize) -> Result<usize, SpecError> 
         gradients: Some(ElementType::F16),
         ..LayoutRequest::new(grid, stages)
     };
-    let bytes = |every: usize| {
-        let request = LayoutRequest { recompute: Recompute::Full { every }, ..request.clone() };
-        Ok((activations(model, &Layout::new(model, &request)?)?, every))
+    let wrong = |error: StepError| {
+        SpecError::invalid("stages", stages, error.to_string(), "correct the published figures' file")
     };
-    let all = (1..=model.layers() / stages).map(bytes).collect::<Result<Vec<_>, SpecError>>()?;
-    Ok(all.into_iter().min().map_or(1, |(_, every)| every))
-}
-
-/// The most bytes of activations of a rank, on the fullest stage.
-fn activations(model: &Model, layout: &Layout) -> Result<u64, SpecError> {
-    let program = StepProgram::folded(model, layout, Practice::of(layout)).map_err(|error| {
-        SpecError::invalid("recompute", layout.recompute, error.to_string(), "correct the published figures' file")
-    })?;
-    Ok(program.living().iter().map(|living| living.most(MemoryClass::Activations)).max().unwrap_or(0))
+    match quadrille_step::least_interval(model, &Layout::new(model, &request)?).map_err(wrong)? {
+        Recompute::Full { every } => Ok(every),
+        Recompute::None | Recompute::Selective => Ok(0),
+    }
 }
 
 /// Bytes of a parameter with values and gradients in 16 bits: its weight, and gradient, master copy and moments together.

@@ -2,7 +2,8 @@
 //! programs give for the same input.
 //!
 //! Printed figures are data, in `published/` of this crate, with the table or section that each is from. A figure that
-//! does not follow from the formulas and other printed figures (a measured time, say) is not there.
+//! does not follow from the formulas and other printed figures (a measured time, say) is not there. Where a work prints an equation
+//! without an example, ours stands beside what the equation gives for an example of ours, and says so.
 
 mod atp;
 mod axonn;

@@ -19,7 +19,9 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if arguments.layout.grid.as_deref().is_some_and(|grid| grid != "auto") {
         return Err(Failure::usage("plan ranks all grids of --ranks ranks; leave --grid out"));
     }
-    let OpenLayout { request, cluster, .. } = settings::typed(&arguments.layout, None, &LayoutDefaults::USUAL)?;
+    let typed = settings::typed(&arguments.layout, None, &LayoutDefaults::USUAL)?;
+    settings::check_interval(&typed)?;
+    let OpenLayout { request, cluster, .. } = typed;
     if request.linear == Linear::Summa {
         let rule = "AxoNN's communication model prices pmm only; use --linear pmm, or --cost native";
         return Err(Failure::usage(format!("--linear summa: {rule}")));

@@ -255,10 +255,30 @@ fn documents_name_every_choice_of_the_layout() {
     ] {
         assert_eq!(pipeline[field], expected, "{field}");
     }
-    let deep = "--set layers=16 --grid pipe=2 --global-batch 16 --microbatch 1 --recompute full";
-    assert_eq!(fields(&format!("{deep}:auto"))["recompute"], value!("full:3"));
     let summa = fields("--grid x=2,y=2 --linear summa --summa-panels 4");
     assert_eq!((&summa["linear"], &summa["summa_panels"]), (&value!("summa"), &value!(4)));
+}
+
+/// GPipe keeps an input of every microbatch: it pays to keep fewer.
+#[test]
+fn the_interval_of_the_least_memory_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let deep = "explain --model gpt-tiny --set layers=16 --schedule gpipe --global-batch 128 --microbatch 1";
+    let document = |line: &str| {
+        let output = run(folder.path(), &format!("{deep} {line} --json"));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let allocated = |document: &Value| {
+        let ranks = ranks(document).iter().map(|rank| rank["memory"]["allocated"].as_u64().unwrap());
+        ranks.max().unwrap()
+    };
+    let chosen = document("--grid pipe=2 --recompute full:auto");
+    assert_ne!(chosen["layout"]["recompute"], "full");
+    let of = |every| allocated(&document(&format!("--grid pipe=2 --recompute full:{every}")));
+    assert_eq!(allocated(&chosen), (1..=8).map(of).min().unwrap());
+    std::fs::write(folder.path().join("layout.toml"), "grid = \"pipe=2\"\nrecompute = \"full:auto\"\n").unwrap();
+    assert_eq!(document("--layout layout.toml")["layout"]["recompute"], chosen["layout"]["recompute"]);
 }
 
 #[test]

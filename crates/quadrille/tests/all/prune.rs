@@ -48,7 +48,7 @@ fn a_pruned_checkpoint_is_evaluated_pruned_again_and_not_trained_on() {
     assert_ne!(of("pruned")["loss"], of("run")["loss"]);
     let output = run(at, "prune --from pruned --rewind run/checkpoints/step-000000000002 --sparsity 0.9 --out ticket");
     let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains("10.") && told.contains("with the weights of step 2"), "{told}");
+    assert!(told.contains(" 10.0%") && told.contains("with the weights of step 2"), "{told}");
     refused_in(
         at,
         "train --from pruned --steps 1",
@@ -79,7 +79,8 @@ fn what_cannot_be_pruned_is_refused() {
     refused_in(at, "prune --from run --sparsity 1 --out x", &["--sparsity", "'1'", "less than 1"]);
     refused_in(at, "prune --sparsity 0.5", &["--from"]);
     refused_in(at, "prune --from run --sparsity 0.5", &["--out"]);
-    refused_in(at, "prune --from run --sparsity 0.5 --out x", &["run"]);
+    refused_in(at, "prune --from run --sparsity 0.5 --out x", &["cannot read run"]);
     refused_in(at, "prune --when . --sparsity 0.5", &["has no checkpoints step-..."]);
-    refused_in(at, "prune --when . --from run --out x --sparsity 0.5", &["--when", "--from"]);
+    refused_in(at, "prune --when . --from run --out x --sparsity 0.5", &["'--when <DIR>' cannot be used with"]);
+    refused_in(at, "prune --when . --out x --sparsity 0.5", &["'--when <DIR>' cannot be used with"]);
 }

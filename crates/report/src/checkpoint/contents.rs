@@ -4,7 +4,7 @@ use quadrille_checkpoint::{Checkpoint, CheckpointError, PrunedTensor, Quantity, 
 use quadrille_run::units::bytes;
 use serde_json::{Value, json};
 
-use super::pruned_table;
+use super::{of_all_blocks, pruned_table};
 use crate::summary::sizes;
 use crate::table;
 
@@ -87,8 +87,7 @@ pub fn contents_text(checkpoint: &Checkpoint) -> Result<String, CheckpointError>
 fn tensors(shapes: &[TensorShape]) -> String {
     let mut rows: Vec<(String, usize, usize, usize)> = Vec::new();
     for TensorShape { name, rows: height, cols } in shapes {
-        let block = name.strip_prefix("block.").and_then(|rest| rest.split_once('.'));
-        let name = block.map_or(name.clone(), |(_, part)| format!("block.*.{part}"));
+        let name = of_all_blocks(name);
         match rows.iter_mut().find(|row| (&row.0, row.1, row.2) == (&name, *height, *cols)) {
             Some(row) => row.3 += 1,
             None => rows.push((name, *height, *cols, 1)),

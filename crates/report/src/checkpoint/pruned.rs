@@ -2,14 +2,14 @@
 
 use quadrille_checkpoint::{Distances, EarlyBird, PrunedTensor};
 
+use super::of_all_blocks;
 use crate::table;
 
 /// How many of each tensor's elements are kept, and of all; those of several blocks are one row.
 pub fn pruned_table(pruned: &[PrunedTensor]) -> String {
     let mut rows: Vec<(String, u64, u64)> = Vec::new();
     for PrunedTensor { tensor, elements, kept } in pruned {
-        let block = tensor.strip_prefix("block.").and_then(|rest| rest.split_once('.'));
-        let name = block.map_or(tensor.clone(), |(_, part)| format!("block.*.{part}"));
+        let name = of_all_blocks(tensor);
         match rows.iter_mut().find(|row| row.0 == name) {
             Some(row) => (row.1, row.2) = (row.1 + elements, row.2 + kept),
             None => rows.push((name, *elements, *kept)),
@@ -31,11 +31,17 @@ pub fn distances_text(steps: &[Distances]) -> String {
         std::iter::once(found.step.to_string()).chain((0..EarlyBird::MASKS - 1).map(distance)).collect()
     });
     let cells: Vec<Vec<String>> = cells.collect();
+    let (masks, near) = (EarlyBird::MASKS, EarlyBird::NEAR);
     let verdict = match settled_at(steps) {
-        Some(step) => format!("settled at step {step}: five masks in a row, every two within {}", EarlyBird::NEAR),
-        None => format!("not settled: no five masks in a row are, every two, within {}", EarlyBird::NEAR),
+        Some(step) => format!("settled at step {step}: {masks} masks in a row, every two within {near}"),
+        None if steps.len() < masks => {
+            format!("of {} checkpoints nothing can be said: it takes {masks}; let a run keep more", steps.len())
+        }
+        None => format!("not settled: no {masks} masks in a row are, every two, within {near}"),
     };
-    let header = ["step", "to the one before", "2 before", "3 before", "4 before"];
+    let before = (1..masks).map(|before| format!("{before} before"));
+    let header: Vec<String> = std::iter::once("step".to_owned()).chain(before).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
     format!("{}\n{verdict}\n", table(&header, &cells))
 }
 

@@ -68,6 +68,7 @@ impl TryFrom<SpecText> for RunSpec {
         let SpecText { divergence, loss_scale, collectives, tuning, threads, timeout, outputs, .. } = text;
         let model = model.validate().map_err(|error| format!("model: {error}"))?;
         let layout = layout.validate(&model).map_err(|error| format!("layout: {error}"))?;
+        let usual = LossScale::usual(layout.layout.dtype);
         Ok(Self {
             model,
             layout,
@@ -79,7 +80,7 @@ impl TryFrom<SpecText> for RunSpec {
             validation,
             checkpoints,
             divergence,
-            loss_scale,
+            loss_scale: loss_scale.or(usual),
             collectives,
             tuning,
             threads,
@@ -94,7 +95,7 @@ impl TryFrom<SpecText> for RunSpec {
 struct Version;
 
 const VERSION: u32 = 2;
-/// The version before, of runs that scale no loss.
+/// The version before, which says nothing of the loss's scale: it is the usual one of the type.
 const WITHOUT_SCALE: u32 = 1;
 
 impl Serialize for Version {

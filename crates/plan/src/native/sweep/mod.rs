@@ -67,6 +67,10 @@ impl Sweep {
     /// # Errors
     /// Values that break a rule; what cannot be priced.
     pub fn new(question: Question, first: Variable, second: Option<Variable>) -> Result<Self, PriceError> {
+        if let Some(second) = second.as_ref().filter(|second| second.varies_as(&first)) {
+            let remedy = "leave one of them out".to_owned();
+            return Err(SpecError::invalid("vary", second, "it varies twice", remedy).into());
+        }
         let others = second.as_ref().map_or([0.0].as_slice(), |second| second.values());
         let pairs = first.values().iter().flat_map(|value| others.iter().map(|other| [*value, *other]));
         let questions = pairs.map(|[value, other]| {

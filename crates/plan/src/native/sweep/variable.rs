@@ -57,6 +57,13 @@ impl FromStr for Variable {
     }
 }
 
+impl Variable {
+    /// Whether it is the number that another one is, by whatever name.
+    pub(super) fn varies_as(&self, other: &Self) -> bool {
+        self.quantity == other.quantity
+    }
+}
+
 impl fmt::Display for Variable {
     /// Its name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
