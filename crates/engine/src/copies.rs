@@ -21,7 +21,7 @@ pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Bytes of states that move.
-struct Copy<B: Backend> {
+struct Moving<B: Backend> {
     id: CopyId,
     room: Arc<Mutex<Room<B>>>,
     place: Place,
@@ -30,7 +30,7 @@ struct Copy<B: Backend> {
 /// A direction, and the bucket.
 type CopyId = (CollectiveKind, BucketId);
 
-impl<B: Backend> Copy<B> {
+impl<B: Backend> Moving<B> {
     /// Moves them; says how many there were.
     fn perform(&self, tier: &Mutex<Tier>) -> u64 {
         let (mut room, mut tier) = (locked(&self.room), locked(tier));
@@ -55,7 +55,7 @@ impl<B: Backend> Copy<B> {
 /// The copies of a rank.
 pub(crate) struct Copies<B: Backend> {
     /// `None`: the thread is told to end.
-    begin: Option<Sender<Copy<B>>>,
+    begin: Option<Sender<Moving<B>>>,
     done: Receiver<u64>,
     thread: Option<JoinHandle<()>>,
     /// Begun and not seen to be done, in their order.
@@ -72,7 +72,7 @@ impl<B: Backend> Copies<B> {
     /// # Errors
     /// The system has no thread left.
     pub fn new(tier: Arc<Mutex<Tier>>) -> Result<Self, EngineError> {
-        let (begin, copies) = channel::<Copy<B>>();
+        let (begin, copies) = channel::<Moving<B>>();
         let (tell, done) = channel();
         let work = move || {
             for copy in copies {
@@ -99,7 +99,7 @@ impl<B: Backend> Copies<B> {
     /// The thread has ended.
     pub fn begin(&mut self, id: CopyId, room: Arc<Mutex<Room<B>>>, place: Place) -> Result<(), EngineError> {
         let begin = self.begin.as_ref().ok_or(EngineError::StatesLost)?;
-        begin.send(Copy { id, room, place }).map_err(|_| EngineError::StatesLost)?;
+        begin.send(Moving { id, room, place }).map_err(|_| EngineError::StatesLost)?;
         self.under_way.push_back(id);
         Ok(())
     }
@@ -111,7 +111,7 @@ impl<B: Backend> Copies<B> {
     pub fn wait(&mut self, id: CopyId) -> Result<(), EngineError> {
         while !self.landed.remove(&id) {
             let first =
-                self.under_way.pop_front().ok_or(EngineError::NotMoved { bucket: id.1.0, kind: id.0.name() })?;
+                self.under_way.pop_front().ok_or(EngineError::NotMoving { bucket: id.1.0, kind: id.0.name() })?;
             let bytes = self.done.recv().map_err(|_| EngineError::StatesLost)?;
             *self.moved.entry(first.0).or_default() += Transfer { calls: 1, payload_bytes: bytes, wire_bytes: 0 };
             self.landed.insert(first);

@@ -42,7 +42,7 @@ impl LayoutSpec {
 
 /// All choices of a layout, the type of its values among them.
 fn choices(layout: &Layout) -> LayoutFile {
-    [Field::Dtype, Field::Gradients]
+    [Field::Dtype, Field::Gradients, Field::Offload]
         .into_iter()
         .fold(LayoutFile::of(layout), |file, field| file.with(field, field.of(layout)))
 }

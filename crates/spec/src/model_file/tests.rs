@@ -83,7 +83,7 @@ fn blocks_differ_by_tables_and_by_keys() {
     let refused = |key: &str, value: &str| with(&[(key, value)]).unwrap_err().to_string();
     assert!(refused("blocks.2.heads", "6").contains("the model has no such block"));
     assert!(refused("blocks.0.hidden", "6").contains("unknown field of a block 'hidden'"));
-    assert!(refused("blocks.x.heads", "6").contains("blocks.3.window=1024"));
+    assert!(refused("blocks.x.heads", "6").contains("`model.blocks.3.window`=1024"));
     assert!(refused("blocks.0.positions", "learned").contains("for all blocks"));
     assert!(refused("blocks.1.heads", "5").contains("does not divide hidden"));
 }

@@ -31,7 +31,7 @@ use super::{Nothing, Question, Ranked, stop_at};
 ///     time_limit: None,
 /// };
 /// let sweep = Sweep::new(question, "gpus=1,2,4".parse()?, None)?;
-/// let seconds = |at: usize| sweep.points[at].best.as_ref().map(|best| best.price.seconds);
+/// let seconds = |at: usize| sweep.points[at].best.as_ref().ok().map(|best| best.price.seconds);
 /// assert!(seconds(2) < seconds(0)); // four devices are faster than one
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
