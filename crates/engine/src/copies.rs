@@ -111,7 +111,7 @@ impl<B: Backend> Copies<B> {
     pub fn wait(&mut self, id: CopyId) -> Result<(), EngineError> {
         while !self.landed.remove(&id) {
             let first =
-                self.under_way.pop_front().ok_or(EngineError::NotMoving { bucket: id.1.0, kind: id.0.name() })?;
+                self.under_way.pop_front().ok_or(EngineError::NotMoved { bucket: id.1.0, kind: id.0.name() })?;
             let bytes = self.done.recv().map_err(|_| EngineError::StatesLost)?;
             *self.moved.entry(first.0).or_default() += Transfer { calls: 1, payload_bytes: bytes, wire_bytes: 0 };
             self.landed.insert(first);
