@@ -39,6 +39,18 @@ fn names_that_are_not_known() {
     refused("verify --all-grids --recompute full:auto", &["--recompute full:auto", "for one layout", "give full:K"]);
 }
 
+/// A program with an operation for every bucket has to fit into memory.
+#[test]
+fn buckets() {
+    refused(
+        "explain --model gpt2-124m --grid x=1 --offload host --bucket 1",
+        &["bucket = 1", "124439808 parameters are cut into at most 100000 buckets", "--bucket 1245"],
+    );
+    layout_refused("--grid x=2 --bucket 7", &["bucket = 7", "only states outside the device", "leaving --bucket out"]);
+    layout_refused("--grid x=2 --offload host --bucket 0", &["bucket = 0", "--bucket"]);
+    layout_refused("--grid x=2 --offload disk", &["--offload", "'disk'", "none, host"]);
+}
+
 #[test]
 fn pipelines() {
     let pipeline =

@@ -41,6 +41,8 @@ pub enum Rule {
     Summa,
     /// Recomputation of more blocks than there are, or nothing to keep.
     Recompute,
+    /// Buckets of offloaded states are not too many.
+    Buckets,
 }
 
 impl fmt::Display for Rule {
@@ -56,6 +58,7 @@ impl fmt::Display for Rule {
             Self::Microbatch => "the microbatch is cut evenly",
             Self::Summa => "SUMMA cuts evenly into panels",
             Self::Recompute => "recomputed blocks",
+            Self::Buckets => "not too many buckets of states",
         })
     }
 }

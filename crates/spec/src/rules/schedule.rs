@@ -1,14 +1,14 @@
-//! The rules of pieces of layers, of schedules, and of recomputation.
+//! The rules of pieces of layers, of schedules, of recomputation, and of buckets.
 
 use super::pass::cut_unevenly;
 use super::{Check, Rule};
 use crate::remedy::{Broken, Change, Values, Way};
-use crate::{Axis, Field, Layout, Model, Recompute, Schedule};
+use crate::{Axis, Field, Layout, Model, Offload, Recompute, Schedule};
 
 pub(super) const CHECKS: [Check; 4] = [PIECES, SEVERAL, MICROBATCHES, GROUPS];
 
-/// Of the list of pieces.
-pub(super) const LISTED: [Check; 2] = [SUM, BLOCKS];
+/// Of the list of pieces, and of what the search does not vary.
+pub(super) const LISTED: [Check; 3] = [SUM, BLOCKS, BUCKETS];
 
 /// Of what is computed again.
 pub(super) const RECOMPUTE: [Check; 2] = [EVERY, KEPT];
@@ -108,6 +108,27 @@ const BLOCKS: Check = Check {
     tell: |layout, _| {
         let rule = format!("every piece but the first and the last of {} has at least one block", layout.pieces());
         Broken::new(Field::StageBlocks, listed(layout), rule, even())
+    },
+};
+
+/// Programs have operations for each bucket: of so many at most, however few of the parameters a rank updates.
+const MOST_BUCKETS: u64 = 100_000;
+
+const BUCKETS: Check = Check {
+    rule: Rule::Buckets,
+    keeps: |layout, model| {
+        layout.offload == Offload::None || model.parameters() / MOST_BUCKETS < layout.bucket.max(1) as u64
+    },
+    tell: |layout, model: &Model| {
+        let parameters = model.parameters();
+        let least = parameters / MOST_BUCKETS + 1;
+        let rule = format!("{parameters} parameters are cut into at most {MOST_BUCKETS} buckets");
+        Broken::new(
+            Field::Bucket,
+            layout.bucket,
+            rule,
+            vec![Way::Choice(Change::Set(Field::Bucket, (least as usize).into()))],
+        )
     },
 };
 
