@@ -335,5 +335,5 @@ fn times_threads_steps_and_seeds() {
 #[test]
 fn works_and_files_of_reproduce() {
     refused("reproduce alexnet", &["invalid value 'alexnet'", "atp", "axonn", "lbnl", "megatron", "samo", "all"]);
-    refused("reproduce megatron --csv missing/points.csv", &["cannot write missing/points.csv"]);
+    refused("reproduce megatron --csv missing/points.csv", &["cannot write --csv missing/points.csv"]);
 }

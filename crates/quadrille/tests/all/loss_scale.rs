@@ -99,9 +99,9 @@ fn a_skipped_step_is_told_and_no_failure_and_a_resumed_run_has_the_same_bits() {
     assert!(fails.status.code() == Some(1) && message.contains("the gradient norm of step 1 is "), "{message}");
 }
 
-/// A folder of the version before, whose run scaled nothing, goes on so.
+/// A folder of the version before, which says nothing of the scale, goes on with the usual one.
 #[test]
-fn a_folder_of_the_version_before_scales_no_loss() {
+fn a_folder_of_the_version_before_has_the_usual_scale() {
     let folder = tempfile::tempdir().unwrap();
     let run_folder = folder.path().join("run");
     succeed(folder.path(), &format!("{TINY} --steps 4 --dtype f16 --out run"));
@@ -115,5 +115,7 @@ fn a_folder_of_the_version_before_scales_no_loss() {
     assert_ne!(text, before);
     fs::write(run_folder.join("steps.jsonl"), before).unwrap();
     succeed(folder.path(), "train --resume run --steps 5");
-    assert_eq!((decided(&run_folder), scales(&run_folder)), (Value::Null, vec![Value::Null; 5]));
+    let mut expected = vec![Value::Null; 4];
+    expected.push(json!(65536));
+    assert_eq!((decided(&run_folder), scales(&run_folder)), (json!("auto"), expected));
 }

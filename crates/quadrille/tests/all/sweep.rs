@@ -119,7 +119,9 @@ fn bad_sweeps_are_refused() {
         ("--vary device.memory_efficiency=2", &["memory_efficiency = 2", "(0, 1]"]),
         ("--vary seq-len=2048", &["seq-len = 2048", "1024 positions"]),
         ("--vary gpus=2 --gpus 4", &["--vary gpus", "leave --gpus"]),
-        ("--vary gpus=2 --vary gpus=4", &["--vary gpus", "twice"]),
+        ("--vary gpus=2 --vary gpus=4", &["vary = gpus", "twice"]),
+        ("--vary batch=8 --vary global-batch=16", &["vary = global-batch", "twice"]),
+        ("--vary nvs=2 --vary tiers.0.devices=4", &["vary = tiers.0.devices", "twice"]),
         ("--vary gpus=2 --vary nvs=2 --vary batch=2", &["at most two"]),
         ("--vary gpus=2 --plot plot.png", &["--plot plot.png", ".svg or an .html"]),
     ] {
