@@ -36,7 +36,7 @@ impl LossScale {
     pub const GOOD_STEPS: u32 = 200;
 
     /// What a choice keeps, in words.
-    pub const RULE: &str = "it is auto, or a power of two, e.g. 1024";
+    pub const RULE: &str = "it is auto, or a power of two below 4294967296, e.g. 1024";
 
     /// What a run has where nobody says it: gradients of other types than f16 keep their range.
     pub fn usual(dtype: ElementType) -> Option<Self> {

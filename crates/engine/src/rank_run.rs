@@ -165,6 +165,12 @@ impl<B: Backend> RankRun<'_, B> {
             true => format!("the largest that is applied, from the losses before, is {:.4}", self.engine.loss_limit),
             false => format!("the first number that is not finite is in {}", self.engine.first_non_finite(batch)?),
         };
+        let origin = match record.loss_scale {
+            Some(scale) if loss.is_finite() && !grad_norm.is_finite() => {
+                format!("{origin}; gradients were multiplied by {scale}: take a smaller `run.loss_scale`, or auto")
+            }
+            _ => origin,
+        };
         match self.options.divergence.action {
             OnDivergence::Stop => {
                 self.complete()?;

@@ -9,13 +9,14 @@ use serde_json::Value;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
-const FLAGS: [(&str, &str); 11] = [
+const FLAGS: [(&str, &str); 12] = [
     ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
     ("data.documents", "--documents"),
     ("data.held_out.files", "--validation-data"),
     ("data.held_out.share", "--validation"),
     ("data.text_field", "--text-field"),
     ("data.tokenizer", "--tokenizer"),
+    ("run.loss_scale", "--loss-scale"),
     ("space.fix", "--fix"),
     ("space.max", "--max"),
     ("space.min", "--min"),

@@ -85,6 +85,13 @@ fn failed(error: CheckpointError) -> Failure {
 }
 
 fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) -> Result<(), Failure> {
+    if let Some(run) = out.parent().and_then(Path::parent).filter(|run| run.join("run.json").is_file()) {
+        return Err(Failure::usage(format!(
+            "--out {}: it is among the checkpoints of the run {}, which goes on from the newest of them; choose another place",
+            out.display(),
+            run.display()
+        )));
+    }
     let checkpoint = Checkpoint::find(from)?;
     let rewound = arguments.rewind.as_deref().map(Checkpoint::find).transpose()?;
     let (path, pruned) = quadrille_checkpoint::prune(&checkpoint, rewound.as_ref(), out, pruning).map_err(failed)?;

@@ -138,7 +138,7 @@ pub fn layout(
 pub fn check_interval(typed: &OpenLayout) -> Result<(), Failure> {
     match typed.least_interval {
         true => Err(Failure::usage(format!(
-            "--recompute {}: the interval is found for one layout, and these are those of all grids; give full:K",
+            "--recompute {}: the interval is found for one layout, and there are several here; give full:K",
             OpenLayout::LEAST_INTERVAL
         ))),
         false => Ok(()),

@@ -90,6 +90,7 @@ impl MachineArguments {
             let problem =
                 Problem::new(model, cluster, framework.in_types_of(layout), layout.global_batch, layout.seq_len)?;
             problem.check_placed(layout)?;
+            problem.check_states(&program.stages)?;
             simulate(program, &NativeMachine::new(&problem, layout))
         };
         let simulation = simulation.map_err(|error| Failure::Run(error.into()))?;

@@ -92,8 +92,8 @@ impl OpenLayout {
         Ok(Self { request, least_interval, usual_batch: batch.is_none(), said, cluster })
     }
 
-    /// Whether the interval of recomputation is left open.
-    fn leaves_interval(said: &LayoutFile) -> bool {
+    /// Whether the interval of recomputation is left open, to the memory that is predicted.
+    pub fn leaves_interval(said: &LayoutFile) -> bool {
         said.get(Field::Recompute) == Some(&FieldValue::Name(Self::LEAST_INTERVAL.to_owned()))
     }
 

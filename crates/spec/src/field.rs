@@ -104,7 +104,7 @@ fields! {
     Some("Memory and overlap") => {
         /// What the backward pass computes again: none, selective (outputs of norms and of the activation function), full
         /// (all but the inputs of blocks) or full:K (all but those of every K-th block), e.g. --recompute full:2; where a layout
-        /// is run or explained, full:auto takes the K of the least predicted memory
+        /// is run or explained, full:auto takes the K with which the fullest rank allocates the least
         /// [default: none]
         Recompute "recompute" <"WHAT"> Recompute, in recompute;
         /// Keep the outputs of collectives, so that recomputation repeats none (communication-aware checkpointing), e.g.

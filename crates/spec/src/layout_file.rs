@@ -82,10 +82,13 @@ impl LayoutFile {
         self
     }
 
-    /// What either says; where both do, this one wins.
+    /// What either says; where both do, this one wins. The other's buckets go with its offloading.
     #[must_use]
     pub fn over(&self, other: &Self) -> Self {
         let mut both = other.clone();
+        if self.get(Field::Offload) == Some(&FieldValue::Name(Offload::None.to_string())) {
+            both.said.remove(&Field::Bucket);
+        }
         both.said.extend(self.said.clone());
         both
     }
@@ -184,6 +187,8 @@ mod tests {
                      schedule = 'interleaved'\nchunks = 2\nrecompute = 'full:2'\ncac = true\nzero = 2\nmicrobatch = 2";
         let summa = "grid = 'x=2,y=2'\nlinear = 'summa'\nkeep_weights = 'step'\noverlap = 'oar'\nglobal_batch = 16";
         let offloaded = "grid = 'data=2'\noffload = 'host'\nbucket = 64\nglobal_batch = 16";
+        let none = LayoutFile::from_toml("offload = 'none'").unwrap().over(&LayoutFile::from_toml(offloaded).unwrap());
+        assert_eq!((none.get(Field::Bucket), none.request().is_ok()), (None, true));
         for text in [lines, summa, offloaded] {
             let read = |text: &str| {
                 let mut request = LayoutRequest::new("x=1".parse().unwrap(), 32);

@@ -57,7 +57,7 @@ impl Problem {
     /// # Errors
     /// A program that cannot be simulated.
     pub fn seconds_of_program(&self, program: &FoldedProgram) -> Result<f64, PriceError> {
-        self.check_states(program)?;
+        self.check_states(&program.kinds)?;
         let simulation = simulate_times(program, &NativeMachine::new(self, &program.layout))?;
         Ok(simulation.step_seconds + self.framework.data_seconds)
     }
@@ -67,7 +67,7 @@ impl Problem {
     /// # Errors
     /// A program that cannot be simulated.
     pub fn price_program(&self, program: &mut FoldedProgram) -> Result<Price, PriceError> {
-        self.check_states(program)?;
+        self.check_states(&program.kinds)?;
         let memory = self.memory_of_program(program);
         let (program, machine) = (&*program, NativeMachine::new(self, &program.layout));
         let simulation = simulate_times(program, &machine)?;
@@ -87,8 +87,11 @@ impl Problem {
     }
 
     /// Of states in the host's memory, that they can be there.
-    fn check_states(&self, program: &FoldedProgram) -> Result<(), SpecError> {
-        let offloaded = program.kinds.iter().filter(|kind| kind.offloads()).map(StageProgram::host_bytes).max();
+    ///
+    /// # Errors
+    /// A device without `host_bandwidth`; more bytes than its share.
+    pub fn check_states(&self, stages: &[StageProgram]) -> Result<(), SpecError> {
+        let offloaded = stages.iter().filter(|stage| stage.offloads()).map(StageProgram::host_bytes).max();
         offloaded.map_or(Ok(()), |bytes| self.check_host(bytes))
     }
 

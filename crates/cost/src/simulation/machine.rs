@@ -107,4 +107,9 @@ impl Machine for UniformMachine {
     fn message_seconds(&self, bytes: u64) -> f64 {
         self.network.message_seconds(bytes)
     }
+
+    /// Where both memories are one: every byte is read from it and written to it.
+    fn host_copy_seconds(&self, bytes: u64) -> f64 {
+        2.0 * bytes as f64 / self.rates.memory_bytes_per_s
+    }
 }

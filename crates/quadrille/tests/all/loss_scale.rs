@@ -97,6 +97,7 @@ fn a_skipped_step_is_told_and_no_failure_and_a_resumed_run_has_the_same_bits() {
     let fails = run(folder.path(), &format!("{TINY} {LARGE} --steps 4 --loss-scale 65536"));
     let message = String::from_utf8_lossy(&fails.stderr);
     assert!(fails.status.code() == Some(1) && message.contains("the gradient norm of step 1 is "), "{message}");
+    assert!(message.contains("were multiplied by 65536: take a smaller --loss-scale, or auto"), "{message}");
 }
 
 /// A folder of the version before, which says nothing of the scale, goes on with the usual one.

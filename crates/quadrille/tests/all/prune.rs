@@ -49,6 +49,8 @@ fn a_pruned_checkpoint_is_evaluated_pruned_again_and_not_trained_on() {
     let output = run(at, "prune --from pruned --rewind run/checkpoints/step-000000000002 --sparsity 0.9 --out ticket");
     let told = String::from_utf8(output.stdout).unwrap();
     assert!(told.contains(" 10.0%") && told.contains("with the weights of step 2"), "{told}");
+    let among = "prune --from run --sparsity 0.5 --out run/checkpoints/step-000000000099";
+    refused_in(at, among, &["--out", "among the checkpoints of the run run", "choose another place"]);
     refused_in(
         at,
         "train --from pruned --steps 1",

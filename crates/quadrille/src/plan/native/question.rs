@@ -5,7 +5,7 @@ use std::time::Duration;
 use quadrille_cost::native::Framework;
 use quadrille_engine::Hyper;
 use quadrille_plan::native::{Bound, Question, Reserve, Space, hardware};
-use quadrille_run::described;
+use quadrille_run::{OpenLayout, described};
 use quadrille_spec::{Axis, ElementType, EvenPieces, Field, LayoutFile, LayoutRequest, Offload, SpecError};
 
 use super::arguments::QuestionArguments;
@@ -120,6 +120,12 @@ fn devices(layout: &LayoutArguments, file: &LayoutFile, gpus: Option<&[usize]>) 
 /// Refuses what the search chooses in a way of its own, unless a layout file says the same.
 fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure> {
     let whole = file.get(Field::Grid).is_some();
+    if OpenLayout::leaves_interval(file) {
+        return Err(Failure::usage(format!(
+            "--recompute {}: the search has no layout yet that the interval could be found for; give full:K, or leave it out",
+            OpenLayout::LEAST_INTERVAL
+        )));
+    }
     let asked = file.request()?;
     let flag = |field| layout.flags.0.get(field).is_some();
     let order = "the search tries every order";
