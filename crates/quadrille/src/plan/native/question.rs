@@ -34,6 +34,7 @@ pub fn question(
         cluster = hardware::with(&cluster, "tiers.0.devices", nvs as f64)?;
     }
     let file = layout.file()?;
+    check_interval(&layout.flags.0.over(&file))?;
     check_open(layout, &file)?;
     let gpus = devices(layout, &file, gpus)?;
     let said = layout.flags.0.over(&file);
@@ -117,15 +118,21 @@ fn devices(layout: &LayoutArguments, file: &LayoutFile, gpus: Option<&[usize]>) 
     }
 }
 
+/// Refuses an interval of recomputation that is found for a layout: there is none yet.
+fn check_interval(said: &LayoutFile) -> Result<(), Failure> {
+    match OpenLayout::leaves_interval(said) {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "--recompute {}, or the layout file's line recompute: the search has no layout yet that the interval could be found \
+             for; give full:K, or leave it out",
+            OpenLayout::LEAST_INTERVAL
+        ))),
+    }
+}
+
 /// Refuses what the search chooses in a way of its own, unless a layout file says the same.
 fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure> {
     let whole = file.get(Field::Grid).is_some();
-    if OpenLayout::leaves_interval(file) {
-        return Err(Failure::usage(format!(
-            "--recompute {}: the search has no layout yet that the interval could be found for; give full:K, or leave it out",
-            OpenLayout::LEAST_INTERVAL
-        )));
-    }
     let asked = file.request()?;
     let flag = |field| layout.flags.0.get(field).is_some();
     let order = "the search tries every order";
