@@ -146,10 +146,13 @@ impl<'a> Mask<'a> {
             .collect::<Vec<_>>();
         let mut reader = checkpoint.reader();
         let limited = |group: Vec<usize>| {
-            let elements = group.iter().map(|tensor| elements(&checkpoint.tensors()[*tensor])).sum();
-            let mut before = 0;
-            each_key(&mut reader, checkpoint, &group, &mut |key| before += u64::from(key > 0))?;
-            let count = pruning.sparsity.kept(elements).min(before);
+            let (mut all, mut kept_before) = (0, 0);
+            for tensor in &group {
+                let shape = &checkpoint.tensors()[*tensor];
+                all += elements(shape);
+                kept_before += if checkpoint.is_pruned(*tensor) { checkpoint.kept(shape)? } else { elements(shape) };
+            }
+            let count = pruning.sparsity.kept(all).min(kept_before);
             let threshold = Threshold::of(count, |tell| each_key(&mut reader, checkpoint, &group, tell))?;
             Ok::<_, CheckpointError>((group, threshold))
         };

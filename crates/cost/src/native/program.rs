@@ -113,8 +113,7 @@ impl Problem {
     }
 
     /// Whether the layout's pieces are as equal as possible, its groups of microbatches as long as the pipeline, and its states
-    /// on the device, as
-    /// [`Candidate`](super::Candidate)s are.
+    /// on the device, as those of a [`Candidate`](super::Candidate) are.
     pub fn is_candidate(&self, layout: &Layout) -> bool {
         let on_device = layout.offload == Offload::None;
         on_device && EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe)

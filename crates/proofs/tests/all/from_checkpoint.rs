@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use quadrille_checkpoint::{About, Checkpoint, Folder};
+use quadrille_checkpoint::{Checkpoint, Folder};
 use quadrille_engine::{
-    Cpu, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, RunEvent, Samples, Saving, TrainOptions,
-    Weights, evaluate, generate, logits, logits_program, random_batch, train,
+    Cpu, ForwardOptions, GenerateOptions, GenerationPrograms, OnSaveFailure, RunEvent, Samples, Saving, Start,
+    TrainOptions, Weights, evaluate, generate, logits, logits_program, random_batch, train,
 };
 use quadrille_proofs::{SEED, hyper, layout_with, llama};
 use quadrille_spec::{Layout, LayoutRequest, Model, Zero};
 use quadrille_step::StepProgram;
-use serde_json::Value;
+
+use crate::checkpoints::about;
 
 const GRIDS: [&str; 5] = ["x=1", "x=2,y=2", "z=2,pipe=2", "context=2,data=2", "x=4,data=2"];
 
@@ -27,19 +28,7 @@ fn layout(grid: &str) -> Layout {
 /// Trains three steps and writes the second's checkpoint; the third step's loss, and the checkpoint.
 fn trained(folder: &Path) -> (f64, Arc<Checkpoint>) {
     let program = StepProgram::new(&model(), &layout("x=2,data=2,pipe=2")).unwrap();
-    let about = About {
-        model: program.model.clone(),
-        layout: program.layout.clone(),
-        dtype: program.layout.dtype.real(),
-        step: 0,
-        samples: 0,
-        tokens: 0,
-        seed: SEED,
-        hyper: Value::Null,
-        data: Value::Null,
-        run: Value::Null,
-        hugging_face: None,
-    };
+    let about = about(&program, SEED, &Start::Drawn);
     let folder = folder.to_path_buf();
     let saving = Saving { folder: folder.clone(), every: Some(2), keep: 9, on_failure: OnSaveFailure::Stop, about };
     let options = TrainOptions { saving: Some(saving), ..TrainOptions::new(3, hyper(None), SEED) };

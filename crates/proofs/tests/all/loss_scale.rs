@@ -17,6 +17,8 @@ use quadrille_spec::ElementType;
 use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
+use crate::checkpoints::about;
+
 const GRIDS: [&str; 3] = ["x=1", "x=2,data=2", "y=2,z=2,pipe=2"];
 const F16: ElementType = ElementType::F16;
 
@@ -83,24 +85,8 @@ fn committed(
     let tiles: Vec<_> = shapes.iter().cloned().flat_map(tiles).collect();
     let draft = Draft::begin(folder, step).unwrap();
     draft.write(0, &tiles).unwrap();
-    let about = About { step, run, ..about(program) };
+    let about = About { step, run, ..about(program, SEED, &Start::Drawn) };
     Arc::new(Checkpoint::open(&draft.commit(&about, &shapes, &[0]).unwrap()).unwrap())
-}
-
-fn about(program: &StepProgram) -> About {
-    About {
-        model: program.model.clone(),
-        layout: program.layout.clone(),
-        dtype: program.layout.dtype.real(),
-        step: 0,
-        samples: 0,
-        tokens: 0,
-        seed: SEED,
-        hyper: Value::Null,
-        data: Value::Null,
-        run: json!({}),
-        hugging_face: None,
-    }
 }
 
 #[test]
@@ -169,7 +155,7 @@ fn run(
     action: OnDivergence,
 ) -> Result<(Vec<StepRecord>, Vec<String>), EngineError> {
     let (program, first) = (program(grid, F16), start.steps_done());
-    let about = About { step: first, ..about(&program) };
+    let about = About { step: first, ..about(&program, SEED, &Start::Drawn) };
     let on_failure = OnSaveFailure::Stop;
     let options = TrainOptions {
         start,
