@@ -118,6 +118,11 @@ impl Checkpoint {
         self.has_at(tensor, Quantity::Kept)
     }
 
+    /// Whether it has a tensor of this name and says which of its elements are kept.
+    pub fn prunes(&self, name: &str) -> bool {
+        self.find_tensor(name).is_ok_and(|tensor| self.is_pruned(tensor))
+    }
+
     /// How many elements of a pruned tensor are kept.
     ///
     /// # Errors
@@ -129,19 +134,6 @@ impl Checkpoint {
             kept += mask.iter().filter(|kept| **kept != 0.0).count() as u64;
         }
         Ok(kept)
-    }
-
-    /// Refuses a checkpoint with pruned tensors, for those who would not keep them so.
-    ///
-    /// # Errors
-    /// Names the first of them.
-    pub fn check_whole(&self) -> Result<(), CheckpointError> {
-        match (0..self.tensors.len()).find(|tensor| self.is_pruned(*tensor)) {
-            None => Ok(()),
-            Some(tensor) => {
-                Err(CheckpointError::Pruned { path: self.path.clone(), tensor: self.tensors[tensor].name.clone() })
-            }
-        }
     }
 
     pub(crate) fn has_at(&self, tensor: usize, quantity: Quantity) -> bool {

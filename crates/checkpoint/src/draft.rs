@@ -132,6 +132,12 @@ impl Draft {
         TileWriter::new(self.partial.join(manifest::file_name(writer)), self.step, writer, tiles)
     }
 
+    /// Those of some writers that have written a file: where it is the numbers that decide who has tiles.
+    pub fn written(&self, writers: &[usize]) -> Vec<usize> {
+        let wrote = |writer: &usize| self.partial.join(manifest::file_name(*writer)).exists();
+        writers.iter().copied().filter(wrote).collect()
+    }
+
     /// Makes the files of `writers` a checkpoint, after all of them have been written: checks that their tiles cover
     /// `tensors` exactly once, writes the manifest and gives the folder its name. Called once, by one of the writers.
     /// Returns the checkpoint's path. What was under way when a machine stops is no checkpoint afterwards, or a whole one.

@@ -138,18 +138,6 @@ pub enum CheckpointError {
         reason: String,
     },
 
-    /// A pruned checkpoint where zeros would not stay.
-    #[error(
-        "the checkpoint {} is pruned ({tensor} and others), and training would fill its zeros; train from the checkpoint that \
-         it was pruned from", path.display()
-    )]
-    Pruned {
-        /// The checkpoint.
-        path: PathBuf,
-        /// The first tensor that is.
-        tensor: String,
-    },
-
     /// A part of a tensor beyond its end.
     #[error(
         "row {row}, columns {col} to {end} of tensor {tensor} were asked for, and it has {rows} rows, {cols} columns"

@@ -72,7 +72,7 @@ pub use error::CheckpointError;
 pub use folder::Folder;
 pub use merge::{Merge, merge};
 pub use number::Number;
-pub use prune::{Distances, EarlyBird, MaskOf, PrunedTensor, Pruning, Scope, Sparsity, prune};
+pub use prune::{Distances, EarlyBird, MaskOf, PrunedTensor, Pruning, Scope, prune};
 pub use reader::Reader;
 pub use tile::{Quantity, TensorShape, Tile};
 pub use verify::{NotFinite, Summary, Verdict};

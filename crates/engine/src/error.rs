@@ -128,6 +128,36 @@ pub enum EngineError {
         /// Its name and shape.
         tensor: String,
     },
+    /// A checkpoint whose masks are not those of the program.
+    #[error(
+        "{path} {prunes} the tensor {tensor}, and the run's program is for another mask; build it from the checkpoint"
+    )]
+    OtherMask {
+        /// The checkpoint.
+        path: String,
+        /// Whether it has a mask of the tensor.
+        prunes: &'static str,
+        /// The tensor's name.
+        tensor: String,
+    },
+    /// Masks that keep more of a tile than the program was built for.
+    #[error(
+        "{kept} elements of a tile of {tensor} are kept, and the program has room for {room}; build it from the mask"
+    )]
+    TooManyKept {
+        /// The tensor's name.
+        tensor: String,
+        /// By the mask.
+        kept: usize,
+        /// By the program.
+        room: usize,
+    },
+    /// A program of a pruned model was given no masks.
+    #[error("which elements of {tensor} are kept is not known; load a pruned checkpoint, or give masks")]
+    NoMask {
+        /// The tensor's name.
+        tensor: String,
+    },
     /// A checkpoint could not be written, and the run was to stop then.
     #[error("the checkpoint of step {step} could not be written: {reason}; earlier ones are as they were")]
     Checkpoint {

@@ -37,8 +37,10 @@ mod execute;
 mod generate;
 mod hyper;
 mod initial;
+mod kept;
 mod ledger;
 mod loss_scale;
+mod masks;
 mod not_finite;
 mod observe;
 mod on_cpu;
@@ -78,6 +80,7 @@ pub use generate::{
 pub use hyper::{Hyper, schedule};
 pub use initial::InitialValues;
 pub use loss_scale::LossScale;
+pub use masks::Masks;
 pub use observe::{ObserveOptions, Observed, ObservedStep, observe};
 pub use on_cpu::{evaluate_on_cpu, generate_on_cpu, observe_on_cpu, train_on_cpu};
 pub use options::{Start, TrainOptions, Validation};
@@ -87,7 +90,7 @@ pub use records::{RankReport, RankStep, RunEvent, StepRecord, TrainOutcome, WAIT
 pub use rows::Rows;
 pub use samples::{BatchSource, OwnSamples, Samples};
 pub use saving::{OnSaveFailure, Saving};
-pub use shard::{Run, Shard, assemble};
+pub use shard::{Held, Run, Shard, assemble};
 pub use state::{OwnTile, Restore, tensor_shapes, writers};
 pub use trace::{RankTrace, TracedOperation, TracedTransfer};
 pub use train::train;

@@ -8,7 +8,8 @@ use quadrille_step::StepProgram;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Backend, EngineError, Evaluation, Hyper, InitialValues, RankEngine, StepOutcome, loss_scale, random_batch,
+    Backend, EngineError, Evaluation, Held, Hyper, InitialValues, Masks, RankEngine, StepOutcome, loss_scale,
+    random_batch,
 };
 
 /// What is run.
@@ -22,6 +23,8 @@ pub struct ObserveOptions<'a> {
     pub evaluation: Option<(&'a StepProgram, u64)>,
     /// Keys weights, samples and dropout.
     pub seed: u64,
+    /// Of a pruned model's program.
+    pub masks: Option<Masks>,
     /// Optimizer and schedule.
     pub hyper: Hyper,
     /// Threads of each rank.
@@ -40,11 +43,11 @@ pub struct ObservedStep {
     /// What it gave.
     pub outcome: StepOutcome,
     /// Complete gradients, before clipping.
-    pub gradients: Vec<Vec<f64>>,
+    pub gradients: Vec<Held>,
     /// After the update.
-    pub weights: Vec<Vec<f64>>,
+    pub weights: Vec<Held>,
     /// Of the parameters that have a master copy.
-    pub masters: Vec<Option<Vec<f64>>>,
+    pub masters: Vec<Option<Held>>,
     /// What was counted.
     pub ledger: RankLedger,
 }
@@ -53,7 +56,7 @@ pub struct ObservedStep {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Observed {
     /// Weights before the first step.
-    pub start: Vec<Vec<f64>>,
+    pub start: Vec<Held>,
     /// By step.
     pub steps: Vec<ObservedStep>,
     /// After the last step, with what was counted of its last batch.
@@ -72,6 +75,7 @@ pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> R
     Ok(run_job(&job, |context| {
         let initial = InitialValues::Perturbed;
         let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
+        options.masks.as_ref().map_or(Ok(()), |masks| engine.prune(masks, initial))?;
         engine.set_loss_scale(loss_scale::steady(program));
         let (start, mut steps) = (engine.weights()?, Vec::new());
         for step in 1..=options.steps {

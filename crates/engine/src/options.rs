@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_comm::World;
-use quadrille_spec::{Algorithm, Choice};
+use quadrille_spec::{Algorithm, Choice, Layout, Model};
 use quadrille_step::StepProgram;
 
-use crate::{BatchSource, DivergencePolicy, Hyper, LossScale, MatmulChoices, Saving};
+use crate::{BatchSource, DivergencePolicy, EngineError, Hyper, LossScale, Masks, MatmulChoices, Saving};
 
 /// How a job is run.
 #[derive(Debug, Clone)]
@@ -88,6 +88,17 @@ impl Start {
             Self::Resumed(checkpoint) => checkpoint.about().step,
             Self::Drawn | Self::Values(_) => 0,
         }
+    }
+
+    /// The step program of a run that starts so: of a pruned model, if the checkpoint says so.
+    ///
+    /// # Errors
+    /// Those of [`StepProgram::new`]; masks that cannot be read.
+    pub fn program(&self, model: &Model, layout: &Layout) -> Result<StepProgram, EngineError> {
+        let whole = StepProgram::new(model, layout)?;
+        let (Self::Values(checkpoint) | Self::Resumed(checkpoint)) = self else { return Ok(whole) };
+        let kept = Masks::Checkpoint(Arc::clone(checkpoint)).counts(&whole)?;
+        if kept.is_empty() { Ok(whole) } else { Ok(StepProgram::pruned(model, layout, kept)?) }
     }
 
     /// Target tokens that are consumed.

@@ -27,7 +27,7 @@ use crate::samples::OwnSamples;
 use crate::slots::{Block, Slots};
 use crate::streamed::Streamed;
 use crate::tier::State;
-use crate::{Backend, BatchSource, EngineError, Hyper, InitialValues, MatmulChoices, Shard, Totals, ledger};
+use crate::{Backend, BatchSource, EngineError, Held, Hyper, InitialValues, MatmulChoices, Shard, Totals, ledger};
 
 /// How long a pass lasts at least.
 pub type Pace<'a> = Box<dyn Fn(Action) -> Duration + Send + 'a>;
@@ -60,6 +60,8 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) states: Vec<OptimizerStates<B>>,
     /// Else: what comes in buckets.
     pub(crate) streamed: Option<Streamed<'a, B>>,
+    /// By parameter: where the kept elements of its tile lie, if it is pruned and masks are known.
+    pub(crate) kept: Vec<Option<B::Indices>>,
     pub(crate) groups: BTreeMap<AxisSet, Group>,
     /// The first and the last stage, on their ranks.
     pub(crate) pipe_ends: Option<Group>,
@@ -142,18 +144,22 @@ impl<'a, B: Backend> RankEngine<'a, B> {
 
     /// Fills in the initial values of a parameter, and of its master copy if it has one: the stored ones are the master's,
     /// rounded.
-    fn draw(&mut self, index: usize, initial: InitialValues) -> Result<(), EngineError> {
+    pub(crate) fn draw(&mut self, index: usize, initial: InitialValues) -> Result<(), EngineError> {
         let (program, place, seed, backend) = (self.program, self.place, self.seed, self.backend.clone());
         let parameter = &program.parameters[index];
-        let fill = |value: ValueId, numbers: &mut [B::Real]| {
-            let shard = Shard::of(program, parameter, value, place);
+        let fill = |shard: Shard, numbers: &mut [B::Real]| {
             fill_shard(backend.pool(), parameter, shard, seed, initial, numbers);
         };
         let storage = program.value(parameter.value).storage;
         let mut buffer = self.slots.take(storage)?;
-        backend.upload(&mut buffer.whole_mut(), |numbers| fill(parameter.value, numbers))?;
+        let stored = Shard::of(program, parameter, parameter.value, place);
+        backend.upload(&mut buffer.whole_mut(), |numbers| fill(stored, numbers))?;
         self.slots.put(storage, buffer);
-        self.change_state(ParameterId(index), State::Master, |numbers| fill(parameter.updated, numbers))?;
+        if program.master_bytes(parameter.updated) > 0 && (parameter.compressed.is_none() || self.kept[index].is_some())
+        {
+            let updated = self.shard(ParameterId(index), parameter.updated)?;
+            self.change_state(ParameterId(index), State::Master, |numbers| fill(updated, numbers))?;
+        }
         Ok(())
     }
 
@@ -167,7 +173,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         lent: &[StorageId],
     ) -> Result<Self, EngineError> {
         let own = Practice::of(&program.layout).formats;
-        let runs = |practice: &Practice| !practice.pads_shards && practice.formats.run_as(&own);
+        let is_exact = |practice: &Practice| !practice.pads_shards && practice.sparsity.is_none();
+        let runs = |practice: &Practice| is_exact(practice) && practice.formats.run_as(&own);
         if !program.stages.iter().all(|stage| runs(&stage.practice)) || !stores_as::<B>(program.layout.dtype) {
             return Err(EngineError::Formats { dtype: program.layout.dtype });
         }
@@ -205,6 +212,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         let states = states.collect::<Result<Vec<_>, _>>()?;
         slots.count_state(MemoryClass::Optimizer, states.iter().map(OptimizerStates::bytes).sum());
 
+        slots.count_state(MemoryClass::Optimizer, program.index_bytes());
+        let kept = program.parameters.iter().map(|_| None).collect();
         let angles = angles(&*backend, program, place)?;
         Ok(Self {
             whole,
@@ -215,6 +224,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             slots,
             states,
             streamed,
+            kept,
             groups,
             pipe_ends,
             key_copies,
@@ -336,7 +346,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     ///
     /// # Errors
     /// The job was stopped.
-    pub fn weights(&mut self) -> Result<Vec<Vec<f64>>, EngineError> {
+    pub fn weights(&mut self) -> Result<Vec<Held>, EngineError> {
         self.settle()?;
         self.shards(|parameter| parameter.value)
     }
@@ -346,10 +356,12 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     ///
     /// # Errors
     /// The device's.
-    pub fn masters(&self) -> Result<Vec<Option<Vec<f64>>>, EngineError> {
+    pub fn masters(&self) -> Result<Vec<Option<Held>>, EngineError> {
         let master = |(index, parameter): (usize, &Parameter)| {
-            let valid = self.program.valid_elements(parameter.updated, self.place);
-            self.state(ParameterId(index), State::Master, |master| in_f64(&master[..valid]))
+            let shard = self.shard(ParameterId(index), parameter.updated)?;
+            let numbers = |master: &[B::Real]| in_f64(&master[..shard.elements()]);
+            let numbers = self.state(ParameterId(index), State::Master, numbers)?;
+            Ok(numbers.map(|numbers| Held { shard, numbers }))
         };
         self.program.parameters.iter().enumerate().map(master).collect()
     }
@@ -358,17 +370,21 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     ///
     /// # Errors
     /// A shard is in flight: never between steps.
-    pub fn gradients(&self) -> Result<Vec<Vec<f64>>, EngineError> {
+    pub fn gradients(&self) -> Result<Vec<Held>, EngineError> {
         let mut shards = self.shards(|parameter| parameter.reduced)?;
         let factor = self.update_rule().gradient_factor(self.totals);
-        shards.iter_mut().flatten().for_each(|element| *element *= factor);
+        shards.iter_mut().flat_map(|held| &mut held.numbers).for_each(|element| *element *= factor);
         Ok(shards)
     }
 
-    fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Vec<f64>>, EngineError> {
-        let values = self.program.parameters.iter().map(which);
-        let shard = |value| self.in_f64(self.read(value)?.part(0..self.program.valid_elements(value, self.place)));
-        values.map(shard).collect()
+    fn shards(&self, which: impl Fn(&Parameter) -> ValueId) -> Result<Vec<Held>, EngineError> {
+        let held = |(index, parameter): (usize, &Parameter)| {
+            let (id, value) = (ParameterId(index), which(parameter));
+            let numbers = self.in_f64(self.read(value)?.part(0..self.program.valid_elements(value, self.place)))?;
+            let numbers = self.kept_part(id, value)?.map(|part| part.expanded(&numbers)).unwrap_or(numbers);
+            Ok(Held { shard: self.shard(id, value)?, numbers })
+        };
+        self.program.parameters.iter().enumerate().map(held).collect()
     }
 
     fn in_f64(&self, elements: B::View<'_>) -> Result<Vec<f64>, EngineError> {

@@ -179,7 +179,7 @@ impl<'a> Saver<'a> {
 
     /// Makes the checkpoint complete, and removes what is not kept.
     fn commit(&self, draft: Draft, about: About) -> JoinHandle<Written> {
-        let (shapes, writers) = (self.shapes.clone(), self.writers.clone());
+        let (shapes, writers) = (self.shapes.clone(), draft.written(&self.writers));
         let (folder, keep) = (Folder::new(&self.saving.folder), self.saving.keep);
         spawn(move || {
             draft.commit(&about, &shapes, &writers)?;

@@ -1,10 +1,13 @@
 //! Which elements of a logical matrix a rank holds, and how whole tensors are put together from ranks' shards.
 
+use std::ops::Range;
+
 use quadrille_spec::{Axis, Coordinate};
 use quadrille_step::{Parameter, SharedKeys, StageProgram, ValueId};
+use serde::{Deserialize, Serialize};
 
 /// A rank's part of a logical `[rows, cols]` matrix: a tile, or a flat range of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     first_row: usize,
     first_col: usize,
@@ -46,6 +49,16 @@ impl Shard {
         }
     }
 
+    /// Some of its elements.
+    pub(crate) fn part(self, range: Range<usize>) -> Self {
+        Self { flat_start: self.flat_start + range.start, len: range.len(), ..self }
+    }
+
+    /// How many elements it has.
+    pub fn elements(self) -> usize {
+        self.len
+    }
+
     /// The shard as runs, in order.
     pub fn runs(self) -> impl Iterator<Item = Run> {
         let mut local = 0;
@@ -66,30 +79,35 @@ impl Shard {
     }
 }
 
-/// Puts a parameter or its gradient, `value`, together from the shards of its stage's ranks, in f64, without the
+/// Numbers of a logical matrix that a rank holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Which ones.
+    pub shard: Shard,
+    /// In the order of the shard.
+    pub numbers: Vec<f64>,
+}
+
+/// Puts a parameter, its gradient or its master together from what ranks hold, each given with its number, without the
 /// padding.
 ///
 /// # Errors
 /// The numbers of two ranks whose replicas differ in any bit.
-pub fn assemble(
-    program: &StageProgram,
+pub fn assemble<'h>(
     parameter: &Parameter,
-    value: ValueId,
-    shards: &[(usize, &[f64])],
+    held: impl IntoIterator<Item = (usize, &'h Held)>,
 ) -> Result<Vec<f64>, [usize; 2]> {
-    let grid = program.grid();
     let mut whole = vec![0.0; parameter.rows * parameter.cols];
     let mut writer = vec![usize::MAX; whole.len()];
-    for (rank, shard) in shards {
-        let shard_of = Shard::of(program, parameter, value, grid.coordinate(*rank));
-        for run in shard_of.runs().filter(|run| run.row < parameter.rows) {
+    for (rank, Held { shard, numbers }) in held {
+        for run in shard.runs().filter(|run| run.row < parameter.rows) {
             for offset in 0..run.len {
                 let at = run.row * parameter.cols + run.col + offset;
-                let element = shard[run.local + offset];
+                let element = numbers[run.local + offset];
                 if writer[at] == usize::MAX {
-                    (writer[at], whole[at]) = (*rank, element);
+                    (writer[at], whole[at]) = (rank, element);
                 } else if whole[at].to_bits() != element.to_bits() {
-                    return Err([writer[at], *rank]);
+                    return Err([writer[at], rank]);
                 }
             }
         }

@@ -8,8 +8,11 @@ use std::collections::HashSet;
 use quadrille_checkpoint::{Checkpoint, Quantity, TensorShape, Tile};
 use quadrille_comm::Label;
 use quadrille_spec::{Axis, Coordinate};
-use quadrille_step::{Parameter, ParameterId, StageProgram, StepProgram, ValueId};
+use quadrille_step::{Parameter, ParameterId, StageProgram, StepProgram};
+use quadrille_tensor::Element;
 
+use crate::backend::View;
+use crate::masks::{MaskReader, check_pruned};
 use crate::tier::State;
 use crate::{Backend, EngineError, RankEngine, Run, Shard};
 
@@ -51,7 +54,9 @@ pub fn writers(program: &StepProgram) -> Vec<usize> {
     let grid = &program.layout.grid;
     let writes = |rank: &usize| {
         let stage = program.of_rank(*rank);
-        stage.parameters.iter().any(|parameter| !owned(stage, parameter, grid.coordinate(*rank)).is_empty())
+        let place = grid.coordinate(*rank);
+        let shard = |each: &Parameter| Shard::of(stage, each, each.updated, place);
+        stage.parameters.iter().any(|parameter| !owned(stage, parameter, shard(parameter), place).is_empty())
     };
     (0..grid.ranks()).filter(writes).collect()
 }
@@ -65,15 +70,14 @@ struct Rectangle {
     locals: Vec<usize>,
 }
 
-/// The rectangles that the rank at `place` writes of a parameter.
-fn owned(program: &StageProgram, parameter: &Parameter, place: Coordinate) -> Vec<Rectangle> {
+/// The rectangles that the rank at `place` writes of a parameter, whose part `shard` it updates.
+fn owned(program: &StageProgram, parameter: &Parameter, shard: Shard, place: Coordinate) -> Vec<Rectangle> {
     if parameter.copy || !program.value(parameter.updated).sharding.is_owner(place) {
         return Vec::new();
     }
     // Of ranks that hold the same keys and values the first of their block writes them.
     let elsewhere = parameter.shared.filter(|shared| !place.on(Axis::X).is_multiple_of(shared.copies));
-    let runs = Shard::of(program, parameter, parameter.updated, place).runs();
-    let runs = runs.filter(|run| run.row < parameter.rows);
+    let runs = shard.runs().filter(|run| run.row < parameter.rows);
     rectangles(runs.filter(|run| !elsewhere.is_some_and(|shared| shared.is_copied(run.col))))
 }
 
@@ -111,20 +115,29 @@ impl<B: Backend> RankEngine<'_, B> {
         self.settle()?;
         let mut tiles = Vec::new();
         for (index, parameter) in self.program.parameters.iter().enumerate() {
-            let rectangles = owned(self.program, parameter, self.place);
-            for (quantity, state) in Quantity::NUMBERS.into_iter().zip(State::ALL) {
-                let mut copy = |source: &[B::Real]| {
-                    for Rectangle { row, col, cols, locals } in &rectangles {
-                        let mut numbers = Vec::with_capacity(locals.len() * cols);
-                        locals.iter().for_each(|local| numbers.extend_from_slice(&source[*local..local + cols]));
-                        let (tensor, [row, col, cols]) = (parameter.name.clone(), [*row, *col, *cols]);
-                        tiles.push((Tile { tensor, quantity, row, col, rows: locals.len(), cols }, numbers));
-                    }
-                };
-                // What has no master is its own.
-                if self.state(ParameterId(index), state, &mut copy)?.is_none() {
-                    self.backend.download(self.read(parameter.updated)?, copy)?;
+            let (id, shard) = (ParameterId(index), self.shard(ParameterId(index), parameter.updated)?);
+            let rectangles = owned(self.program, parameter, shard, self.place);
+            let mut copy = |quantity: Quantity, source: &[B::Real]| {
+                for Rectangle { row, col, cols, locals } in &rectangles {
+                    let mut numbers = Vec::with_capacity(locals.len() * cols);
+                    locals.iter().for_each(|local| numbers.extend_from_slice(&source[*local..local + cols]));
+                    let (tensor, [row, col, cols]) = (parameter.name.clone(), [*row, *col, *cols]);
+                    tiles.push((Tile { tensor, quantity, row, col, rows: locals.len(), cols }, numbers));
                 }
+            };
+            let part = self.kept_part(id, parameter.updated)?;
+            for (quantity, state) in Quantity::NUMBERS.into_iter().zip(State::ALL) {
+                // What has no master is its own.
+                if self.state(id, state, |source| copy(quantity, source))?.is_none() {
+                    let own = match &part {
+                        None => self.read(parameter.updated)?,
+                        Some(part) => self.read(parameter.value)?.part(part.tile.clone()),
+                    };
+                    self.backend.download(own, |source| copy(quantity, source))?;
+                }
+            }
+            if let Some(part) = part {
+                copy(Quantity::Kept, &part.expanded(&vec![B::Real::ONE; part.places().count()]));
             }
         }
         Ok(tiles)
@@ -138,23 +151,28 @@ impl<B: Backend> RankEngine<'_, B> {
         self.context.enter(Label::new("step"), "load checkpoint")?;
         self.settle()?;
         check_tensors(self.whole, checkpoint)?;
-        let (program, place, mut reader) = (self.program, self.place, checkpoint.reader());
+        check_pruned(self.program, &self.whole.kept, checkpoint)?;
+        self.use_masks(&mut MaskReader::of(checkpoint))?;
+        let (program, mut reader) = (self.program, checkpoint.reader());
         for (index, parameter) in program.parameters.iter().enumerate() {
-            let storage = program.value(parameter.value).storage;
-            let mut part = |quantity: Quantity, held: ValueId, out: &mut [B::Real]| {
-                let mut runs = Shard::of(program, parameter, held, place).runs().filter(|run| run.row < parameter.rows);
+            let (id, storage) = (ParameterId(index), program.value(parameter.value).storage);
+            let (stored, updated) = (self.shard(id, parameter.value)?, self.shard(id, parameter.updated)?);
+            let mut part = |quantity: Quantity, shard: Shard, out: &mut [B::Real]| {
+                let mut runs = shard.runs().filter(|run| run.row < parameter.rows);
                 runs.try_for_each(|Run { local, row, col, len }| {
                     reader.read(&parameter.name, quantity, row, col, &mut out[local..local + len])
                 })
             };
             let mut values = self.slots.take(storage)?;
-            let read = self.backend.upload(&mut values.whole_mut(), |out| part(Quantity::Value, parameter.value, out));
+            let read = self.backend.upload(&mut values.whole_mut(), |out| part(Quantity::Value, stored, out));
             self.slots.put(storage, values);
             read??;
+            if let Some(compressed) = parameter.compressed {
+                self.zero_pruned(id, parameter.value, compressed)?;
+            }
             for (quantity, state) in Quantity::NUMBERS.into_iter().zip(State::ALL) {
                 if state == State::Master || restore == Restore::Everything {
-                    let read =
-                        self.change_state(ParameterId(index), state, |out| part(quantity, parameter.updated, out))?;
+                    let read = self.change_state(id, state, |out| part(quantity, updated, out))?;
                     read.transpose()?;
                 }
             }

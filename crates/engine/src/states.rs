@@ -2,17 +2,25 @@
 
 use quadrille_step::ParameterId;
 
+use crate::optimizer::OptimizerStates;
+use crate::streamed::Streamed;
 use crate::tier::State;
 use crate::{Backend, EngineError, RankEngine};
 
 impl<B: Backend> RankEngine<'_, B> {
-    /// Lets the host look at the states of one kind of what this rank updates of a parameter; `None`: there are none.
+    /// Lets the host look at the states of one kind of what this rank updates of a parameter, of a pruned one with zeros for
+    /// what is not kept; `None`: there are none.
     pub(crate) fn state<R>(
         &self,
         parameter: ParameterId,
         state: State,
         read: impl FnOnce(&[B::Real]) -> R,
     ) -> Result<Option<R>, EngineError> {
+        let part = self.kept_part(parameter, self.program.parameters[parameter.0].updated)?;
+        let read = |numbers: &[B::Real]| match part {
+            None => read(numbers),
+            Some(part) => read(&part.expanded(numbers)),
+        };
         if let Some(streamed) = &self.streamed {
             return Ok(streamed.read(parameter, state).map(|numbers| read(&numbers)));
         }
@@ -27,13 +35,37 @@ impl<B: Backend> RankEngine<'_, B> {
         state: State,
         write: impl FnOnce(&mut [B::Real]) -> R,
     ) -> Result<Option<R>, EngineError> {
-        if let Some(streamed) = &mut self.streamed {
+        let (mut states, mut streamed) = (std::mem::take(&mut self.states), self.streamed.take());
+        let changed = self.change(parameter, state, &mut states, &mut streamed, write);
+        (self.states, self.streamed) = (states, streamed);
+        changed
+    }
+
+    fn change<R>(
+        &self,
+        parameter: ParameterId,
+        state: State,
+        states: &mut [OptimizerStates<B>],
+        streamed: &mut Option<Streamed<'_, B>>,
+        write: impl FnOnce(&mut [B::Real]) -> R,
+    ) -> Result<Option<R>, EngineError> {
+        let part = self.kept_part(parameter, self.program.parameters[parameter.0].updated)?;
+        let write = |numbers: &mut [B::Real]| match part {
+            None => write(numbers),
+            Some(part) => {
+                let mut dense = part.expanded(numbers);
+                let result = write(&mut dense);
+                part.compress(&dense, numbers);
+                result
+            }
+        };
+        if let Some(streamed) = streamed {
             let Some(mut numbers) = streamed.read(parameter, state) else { return Ok(None) };
             let result = write(&mut numbers);
             streamed.write(parameter, state, &numbers);
             return Ok(Some(result));
         }
-        let view = self.states.get_mut(parameter.0).and_then(|states| states.view_mut(state));
+        let view = states.get_mut(parameter.0).and_then(|states| states.view_mut(state));
         view.map(|mut view| self.backend.upload(&mut view, write)).transpose()
     }
 }

@@ -4,9 +4,10 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
     Activations, Algorithm, Axis, Choice, Classic, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear,
-    Model, Offload, Overlap, Recompute, Schedule, Tier, Zero,
+    Model, Offload, Overlap, Recompute, Schedule, Sparsity, Tier, Zero,
 };
 use quadrille_step::{Practice, StepProgram};
+use quadrille_verify::VerifyOptions;
 
 use crate::family::{Family, families};
 
@@ -30,6 +31,8 @@ pub struct Case {
     pub clip: Option<f64>,
     /// By which algorithms collectives run; the layout says on which nodes.
     pub collectives: Choice,
+    /// How much of the matrices of blocks is pruned, if it is.
+    pub sparsity: Option<Sparsity>,
 }
 
 impl Case {
@@ -39,7 +42,16 @@ impl Case {
     /// If it cannot be built: [`Layout::new`] has accepted it.
     pub fn program(&self, dtype: ElementType) -> StepProgram {
         let layout = self.layout_in(dtype);
-        self.program_of(&layout, Practice::of(&layout))
+        self.pruned(self.program_of(&layout, Practice::of(&layout)))
+    }
+
+    /// The program of a whole model, pruned as the case says.
+    ///
+    /// # Panics
+    /// As [`Case::program`].
+    pub fn pruned(&self, whole: StepProgram) -> StepProgram {
+        let options = VerifyOptions { sparsity: self.sparsity, ..VerifyOptions::new(1, self.seed) };
+        options.pruned(whole).unwrap_or_else(|error| panic!("{self:?}: {error}"))
     }
 
     /// Its layout, with values of this type and the usual type of gradients.
@@ -169,6 +181,7 @@ fn build(
                 seed,
                 clip,
                 collectives,
+                sparsity: None,
             })
         },
     )

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::test_runner::TestCaseError;
 use quadrille_engine::{
-    EngineError, Hyper, ObserveOptions, Observed, ObservedStep, Samples, observe_on_cpu, random_batch,
+    EngineError, Held, Hyper, ObserveOptions, Observed, ObservedStep, Samples, observe_on_cpu, random_batch,
 };
 use quadrille_spec::{Algorithm, Choice, ElementType, RankLedger};
 use quadrille_step::{Practice, StepProgram};
@@ -41,6 +41,7 @@ pub fn prove_within(program: &StepProgram, steps: u64, timeout: Duration) -> Res
         VerifyOptions {
             steps,
             seed: SEED,
+            sparsity: None,
             hyper: hyper(Some(0.1)),
             threads: 1,
             timeout,
@@ -82,6 +83,7 @@ pub fn verified(program: &StepProgram, case: &Case) -> Result<VerifyReport, Engi
     let options = VerifyOptions {
         steps: 2,
         seed: case.seed,
+        sparsity: case.sparsity.filter(|_| !program.kept.is_empty()),
         hyper: hyper(case.clip),
         threads: case.threads,
         timeout: TIMEOUT,
@@ -147,6 +149,7 @@ pub fn trajectory_with(
         every_step: false,
         evaluation: None,
         seed: SEED,
+        masks: None,
         hyper,
         threads,
         timeout: TIMEOUT,
@@ -158,8 +161,8 @@ pub fn trajectory_with(
 
 impl From<Observed> for Trajectory {
     fn from(run: Observed) -> Self {
-        let bits = |shards: &[Vec<f64>]| -> Vec<Vec<u64>> {
-            shards.iter().map(|shard| shard.iter().map(|element| element.to_bits()).collect()).collect()
+        let bits = |held: &[Held]| -> Vec<Vec<u64>> {
+            held.iter().map(|held| held.numbers.iter().map(|element| element.to_bits()).collect()).collect()
         };
         let outcome = |step: &ObservedStep| Outcome {
             loss: step.outcome.loss.to_bits(),

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use quadrille_checkpoint::{Checkpoint, CheckpointError, EarlyBird, Folder, MaskOf, Pruning, Scope, Sparsity};
+use quadrille_checkpoint::{Checkpoint, CheckpointError, EarlyBird, Folder, MaskOf, Pruning, Scope};
 use quadrille_report::checkpoint::{distances_text, pruned_table, settled_at};
+use quadrille_spec::Sparsity;
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -16,9 +17,11 @@ const EXAMPLES: &str = "Examples:
   quadrille prune --from runs/a --sparsity 0.9 --rewind runs/a/checkpoints/step-000000000100 --out ticket
   quadrille prune --when runs/a --sparsity 0.9                       when masks have settled (train --keep 5 or more)
   quadrille eval --from pruned --data wiki.txt                       what it costs
+  quadrille train --from pruned --steps 1000 --out sparse            kept weights learn, the others stay zero
 
 A pruned checkpoint holds weights and masks, in the usual format: it is evaluated, continues text, is converted and
-pruned again like any other. Moments are left out. Training on from it is refused, since it would fill the zeros.
+pruned again like any other. Moments are left out. A run that begins from it trains kept weights alone: gradients,
+masters and moments of the others are neither computed with, sent nor held.
 To remove old checkpoints see quadrille checkpoint prune.";
 
 /// What is pruned, and where it goes.

@@ -6,7 +6,7 @@ use quadrille_engine::EngineError;
 use quadrille_plan::{Grids, Skipped};
 use quadrille_report::verification::{VerificationReport, Verified};
 use quadrille_run::{LayoutDefaults, described, resources};
-use quadrille_spec::{Axis, ElementType, Layout, Model};
+use quadrille_spec::{Axis, ElementType, Layout, Model, Sparsity};
 use quadrille_step::StepProgram;
 use quadrille_verify::{Reference, VerifyOptions, take_part_on_cpu, verify_on_cpu};
 
@@ -39,6 +39,9 @@ pub struct VerifyArguments {
     /// f16, where gradients are held to what rounding does in small models: f64 proves that no sum is missing [default: f64]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
+    /// Prune this part of the matrices of blocks, by chance, on both sides: only kept weights have gradients and states
+    #[arg(long, value_name = "PART")]
+    pub sparsity: Option<Sparsity>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -70,6 +73,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         Ok(VerifyOptions {
             steps: arguments.steps,
             seed,
+            sparsity: arguments.sparsity,
             hyper,
             threads: settings::threads(&arguments.run, launch, ranks)?,
             timeout: settings::timeout(&arguments.run)?,
@@ -82,7 +86,8 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     let bar = ProgressBar::with_draw_target(Some(layouts.len() as u64), launch.progress());
     for layout in layouts {
         bar.set_message(layout.grid.to_string());
-        let (program, options) = (StepProgram::new(model, &layout)?, options(layout.grid.ranks())?);
+        let options = options(layout.grid.ranks())?;
+        let program = options.pruned(StepProgram::new(model, &layout)?)?;
         launch.check_ranks(layout.grid.ranks())?;
         let forward = resources::beside_training(&program)?;
         let beside = Reference::bytes(model, arguments.steps).saturating_add(forward);

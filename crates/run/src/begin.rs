@@ -64,7 +64,6 @@ impl Beginning {
             }
             (None, StartSpec::Parameters(path)) => {
                 let checkpoint = Checkpoint::find(path)?;
-                checkpoint.check_whole()?;
                 Start::Values(Arc::new(checkpoint))
             }
             (None, StartSpec::Drawn) => Start::Drawn,

@@ -99,7 +99,7 @@ impl Prepared {
         processes.check_ranks(ranks)?;
         let hyper = spec.optimizer.hyper(spec.steps)?;
         check_unfinished(place, beginning.start.steps_done(), spec.steps)?;
-        let program = StepProgram::new(&spec.model, layout)?;
+        let program = beginning.start.program(&spec.model, layout)?;
         let threads = processes.threads(spec.threads, ranks)?;
         resources::check(&program, threads, processes, beside(&spec, place, &program)?)?;
         check_paths(&spec, place)?;
@@ -137,7 +137,8 @@ impl Prepared {
     fn describe(&mut self, place: Place, command: &[String]) -> Result<(), RunError> {
         let (Some(folder), Some(path)) = (&self.beginning.folder, place.path()) else { return Ok(()) };
         companions::keep(&self.spec, &self.beginning.start, self.source.about(), path)?;
-        let known = Known { steps: Some(self.spec.steps), threads: Some(self.options.threads), floor: self.floor() };
+        let (steps, threads, floor) = (Some(self.spec.steps), Some(self.options.threads), self.floor());
+        let known = Known { steps, threads, floor, kept: self.program.kept.clone() };
         let layout = layout_json(&self.program.layout);
         let predicted = json!(predict(&self.program));
         let description = Description::new(self.spec.clone(), command.to_vec(), layout, predicted, known);

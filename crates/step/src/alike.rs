@@ -79,6 +79,7 @@ impl Moved {
             gradient: self.value(parameter.gradient),
             reduced: self.value(parameter.reduced),
             updated: self.value(parameter.updated),
+            compressed: parameter.compressed.map(|value| self.value(value)),
             ..parameter.clone()
         }
     }

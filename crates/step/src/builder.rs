@@ -9,7 +9,8 @@ use crate::operation::{BlockKind, Collective, Members, Op, Operation, Reduction,
 use crate::parameter::{Initial, Parameter, ParameterId};
 use crate::value::{Home, Sized};
 use crate::{
-    AxisList, Bucket, Extent, Layer, Practice, Purpose, Sharding, StepError, StorageId, StorageInfo, Value, ValueId,
+    AxisList, Bucket, Extent, KeptCounts, Layer, Practice, Purpose, Sharding, StepError, StorageId, StorageInfo, Value,
+    ValueId,
 };
 
 /// What the names of partial sums end with, until they are reduced.
@@ -21,6 +22,8 @@ pub(crate) struct Builder<'a> {
     pub layout: &'a Layout,
     pub purpose: Purpose,
     pub practice: Practice,
+    /// Of pruned tensors.
+    pub counts: &'a KeptCounts,
     pub values: Vec<Value>,
     pub storages: Vec<StorageInfo>,
     pub parameters: Vec<Parameter>,
@@ -43,12 +46,19 @@ pub(crate) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(model: &'a Model, layout: &'a Layout, purpose: Purpose, practice: Practice) -> Self {
+    pub fn new(
+        model: &'a Model,
+        layout: &'a Layout,
+        purpose: Purpose,
+        practice: Practice,
+        counts: &'a KeptCounts,
+    ) -> Self {
         Self {
             model,
             layout,
             purpose,
             practice,
+            counts,
             values: Vec::new(),
             storages: Vec::new(),
             parameters: Vec::new(),
@@ -118,7 +128,7 @@ impl<'a> Builder<'a> {
         let grid = &self.layout.grid;
         let [rows, cols] = extents.map(|extent| extent.of(self.layout));
         let (local_rows, local_cols) = sharding.tile(&name, rows, cols, grid, self.practice.pads_shards)?;
-        let local_elements = sharding.flat_share(local_rows * local_cols, grid);
+        let local_elements = sharding.flat_share(local_rows * local_cols, None, grid);
         self.values.push(Value {
             name,
             extents,
@@ -128,6 +138,7 @@ impl<'a> Builder<'a> {
             local_rows,
             local_cols,
             local_elements,
+            pruned: None,
             storage,
             chunk: Some(0),
             inside: AxisSet::EMPTY,
@@ -206,22 +217,27 @@ impl<'a> Builder<'a> {
         let (stored, of_gradient) =
             if decay { (Home::WEIGHTS, Home::GRADIENTS) } else { (Home::VECTORS, Home::VECTOR_GRADIENTS) };
         let value = self.weight_value(name.clone(), shape, sharding, stored)?;
-        let updated = self.shard_inside(format!("{name} shard"), value)?;
-        if self.purpose != Purpose::Training {
-            return Ok(self.push_parameter(name, shape, initial, decay, [value, value, updated, updated]));
-        }
         // Whether products give this gradient: vectors are small and summed in place.
         let by_product = !sharding.flat.is_empty();
+        if self.purpose != Purpose::Training {
+            let updated = self.shard_inside(format!("{name} shard"), value)?;
+            return Ok(self.push_parameter(name, shape, initial, decay, [value, value, updated, updated], None));
+        }
+        let pruned = self.pruned(&name, by_product);
+        let compressed = pruned.map(|kept| self.compressed_weight(&name, value, kept)).transpose()?;
+        let updated = self.shard_inside(format!("{name} shard"), compressed.unwrap_or(value))?;
         let gradient_name = format!("d {name}");
         let (gradient, reduced) = if by_product && self.shards_gradients() {
             let shard = self.values[updated.0].sharding;
             let gradient = self.weight_value(gradient_name, shape, shard, of_gradient)?;
+            pruned.map_or(Ok(()), |kept| self.prune(gradient, kept))?;
             (gradient, gradient)
         } else {
             let gradient = self.weight_value(gradient_name.clone(), shape, sharding, of_gradient)?;
+            pruned.map_or(Ok(()), |kept| self.prune(gradient, kept))?;
             (gradient, self.shard_inside(format!("{gradient_name} shard"), gradient)?)
         };
-        Ok(self.push_parameter(name, shape, initial, decay, [value, gradient, reduced, updated]))
+        Ok(self.push_parameter(name, shape, initial, decay, [value, gradient, reduced, updated], compressed))
     }
 
     fn push_parameter(
@@ -231,6 +247,7 @@ impl<'a> Builder<'a> {
         initial: Initial,
         decay: bool,
         [value, gradient, reduced, updated]: [ValueId; 4],
+        compressed: Option<ValueId>,
     ) -> ParameterId {
         let (layer, unreduced) = (self.layer, AxisSet::EMPTY);
         let [rows, cols] = shape.map(|extent| extent.logical(self.layout));
@@ -246,6 +263,7 @@ impl<'a> Builder<'a> {
             gradient,
             reduced,
             updated,
+            compressed,
             copy: false,
             unreduced,
         })
@@ -269,8 +287,9 @@ impl<'a> Builder<'a> {
         if self.layout.zero == Zero::Off || axes.is_empty() {
             return Ok(whole);
         }
-        let Value { extents, sharding, storage, .. } = self.values[whole.0].clone();
+        let Value { extents, sharding, pruned, storage, .. } = self.values[whole.0].clone();
         let shard = self.view(name, extents, self.zero_sharding(&sharding), storage)?;
+        pruned.map_or(Ok(()), |kept| self.prune(shard, kept))?;
         self.values[shard.0].chunk = None;
         self.values[shard.0].inside = axes;
         self.pad(storage, shard);
@@ -294,10 +313,10 @@ impl<'a> Builder<'a> {
     /// The parameter's value for its use in the forward pass. Under ZeRO the first use of a step waits for the
     /// gather that the last step's update has issued.
     pub fn parameter_value(&mut self, parameter: ParameterId) -> ValueId {
-        let Parameter { value, updated, .. } = self.parameters[parameter.0];
+        let Parameter { value, updated, compressed, .. } = self.parameters[parameter.0];
         let first = !std::mem::replace(&mut self.used[parameter.0], true);
         let carried = self.purpose == Purpose::Training && self.practice.gathers_under_forward;
-        if first && value != updated && carried {
+        if first && value != updated && compressed.is_none() && carried {
             let gather = self.gather_updated(value);
             self.push_once(Operation::WaitCarried(gather));
         }

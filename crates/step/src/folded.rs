@@ -7,7 +7,7 @@ use quadrille_spec::{Axis, Layout, Model};
 use crate::ledger::check_counts;
 use crate::program::Purpose;
 use crate::schedule::{self, Pipeline, Step};
-use crate::{Message, Practice, StageProgram, StepError, StepProgram};
+use crate::{KeptCounts, Message, Practice, StageProgram, StepError, StepProgram};
 
 /// A training program whose stages are there by kind. Stages whose pieces have equal blocks, and are both or neither the first
 /// or the last of the model, do the same operations: they differ in their neighbours, in when they do what, and so in how much
@@ -43,13 +43,14 @@ impl StepProgram {
         let steps = schedule::steps(&schedule::actions(layout.schedule, pipeline)?, pipeline)?;
         let mut numbers: HashMap<Vec<PieceKind>, usize> = HashMap::new();
         let (mut kinds, mut stages) = (Vec::new(), Vec::new());
+        let whole = KeptCounts::new();
         for (stage, steps) in steps.into_iter().enumerate() {
             let pieces = pieces(model, layout, stage);
             let kind = *numbers.entry(pieces.clone()).or_insert(kinds.len());
             if kind == kinds.len() {
                 let like = |chunk: usize| pieces[..chunk].iter().position(|piece| *piece == pieces[chunk]);
                 let (purpose, steps) = (Purpose::Training, steps.clone());
-                let program = StageProgram::new(model, layout, purpose, practice, stage, steps, like)?;
+                let program = StageProgram::new(model, layout, purpose, practice, &whole, stage, steps, like)?;
                 check_counts(&program)?;
                 kinds.push(program);
             }

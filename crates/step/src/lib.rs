@@ -48,6 +48,7 @@ mod generation;
 mod hold;
 mod instances;
 mod interval;
+mod kept;
 mod ledger;
 mod liveness;
 mod memory;
@@ -76,6 +77,7 @@ pub use extent::Extent;
 pub use folded::{FoldedProgram, FoldedStage};
 pub use generation::Generation;
 pub use interval::least_interval;
+pub use kept::{Kept, KeptCounts};
 pub use ledger::{
     cached_attention_flops, decision_axes, declared_axes, empty_axes, moved_to_host, payload_bytes, payload_elements,
     predict, predict_rank, predict_rank_routed, predict_routed,

@@ -49,17 +49,19 @@ impl StageProgram {
         bytes
     }
 
-    /// Bytes of the optimizer's states on a rank's device: moments, and master copies where there are any; of all that it
-    /// updates, or of the buckets that are there.
+    /// Bytes of the optimizer's states on a rank's device: moments, and master copies where there are any, of all that it
+    /// updates or of the buckets that are there, and the places of what is kept of pruned weights.
     fn optimizer_bytes(&self) -> u64 {
         if self.offloads() {
             let (buckets, [masters, elements]) = self.bucket_room();
             let formats = self.practice.formats;
-            return buckets as u64 * (masters as u64 * formats.masters + elements as u64 * formats.moments);
+            let states = masters as u64 * formats.masters + elements as u64 * formats.moments;
+            return buckets as u64 * states + self.index_bytes();
         }
         let updated = self.parameters.iter().map(|parameter| parameter.updated).filter(|_| self.trains());
         let states = |updated| self.master_bytes(updated) + self.practice.formats.moments;
-        updated.map(|updated| self.value(updated).local_elements as u64 * states(updated)).sum()
+        let states: u64 = updated.map(|updated| self.value(updated).local_elements as u64 * states(updated)).sum();
+        states + self.index_bytes()
     }
 
     /// Bytes of an element's master copy; 0 of what is its own master.

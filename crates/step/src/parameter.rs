@@ -1,6 +1,7 @@
 //! Logical parameters: shape, sharding, initial values, ownership.
 
 use quadrille_spec::AxisSet;
+use serde::{Deserialize, Serialize};
 
 use crate::{Layer, ValueId};
 
@@ -19,7 +20,7 @@ pub enum Initial {
 
 /// Columns of queries, keys and values where x has more ranks than there are keys: the columns of each rank are queries
 /// of its own, then a key and a value that it shares with the other ranks of its block along x.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedKeys {
     /// Columns of a query, of a key, and of a value.
     pub head_dim: usize,
@@ -80,6 +81,9 @@ pub struct Parameter {
     pub reduced: ValueId,
     /// The part of the value that the optimizer updates, cut like `reduced`.
     pub updated: ValueId,
+    /// Of a pruned weight that is trained: its kept elements while they are updated. `updated` is the part of them that the
+    /// rank updates.
+    pub compressed: Option<ValueId>,
     /// Whether it is the second copy of a tied table, on the last stage: it does not count in the gradient norm.
     pub copy: bool,
     /// Axes over which the gradient is still a partial sum after the last microbatch; computed from the shardings

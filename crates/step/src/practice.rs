@@ -1,7 +1,7 @@
 //! What a framework does in a layout beyond what the layout says: how numbers are stored, what is kept, and when it is sent.
 //! This program's engine has a practice like others.
 
-use quadrille_spec::{ElementType, Layout};
+use quadrille_spec::{ElementType, Layout, Sparsity};
 
 use crate::Format;
 
@@ -30,6 +30,9 @@ pub struct Practice {
     pub gathers_in_turn: bool,
     /// Whether ZeRO's gathers of updated weights run under the next step's first forward pass.
     pub gathers_under_forward: bool,
+    /// How much of the matrices of blocks is pruned, where it is asked before there are masks: what is kept of a tile is then
+    /// an estimate, and no engine runs it.
+    pub sparsity: Option<Sparsity>,
 }
 
 /// Bytes of an element, by what numbers are for; of what is not kept at all 0.
@@ -143,6 +146,7 @@ impl Practice {
             reduces_under_backward: false,
             gathers_in_turn: true,
             gathers_under_forward: true,
+            sparsity: None,
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::generation::{self, Generation};
 use crate::ledger::check_counts;
 use crate::schedule::{self, Action, Pass, Pipeline, ScheduleError, Step};
 use crate::{
-    Bucket, Collective, Format, Lifetimes, Op, Parameter, Placement, Practice, StepError, StorageId, StorageInfo,
-    Value, ValueId, backward, blocks, instances, passes, update,
+    Bucket, Collective, Format, KeptCounts, Lifetimes, Op, Parameter, Placement, Practice, StepError, StorageId,
+    StorageInfo, Value, ValueId, backward, blocks, instances, passes, update,
 };
 
 /// A part of the model, for ledgers and messages.
@@ -161,6 +161,8 @@ pub struct StepProgram {
     pub model: Model,
     /// How it is spread.
     pub layout: Layout,
+    /// What is kept of pruned tensors; empty: the model is whole.
+    pub kept: KeptCounts,
     /// By coordinate on the pipe axis.
     pub stages: Vec<StageProgram>,
 }
@@ -180,7 +182,15 @@ impl StepProgram {
     /// # Errors
     /// As [`StepProgram::new`].
     pub fn with_practice(model: &Model, layout: &Layout, practice: Practice) -> Result<Self, StepError> {
-        Self::build(model, layout, Purpose::Training, practice)
+        Self::build(model, layout, Purpose::Training, practice, KeptCounts::new())
+    }
+
+    /// [`StepProgram::new`] of a pruned model. Tensors without a count are whole.
+    ///
+    /// # Errors
+    /// As [`StepProgram::new`]; a tile of a pruned tensor that is too large for its indices.
+    pub fn pruned(model: &Model, layout: &Layout, kept: KeptCounts) -> Result<Self, StepError> {
+        Self::build(model, layout, Purpose::Training, Practice::of(layout), kept)
     }
 
     /// [`StepProgram::new`] whose stages run these passes, in this order, instead of those of the layout's schedule.
@@ -195,7 +205,7 @@ impl StepProgram {
         let pipeline = Pipeline::of(layout);
         schedule::check(lists, pipeline, schedule::splits_weight_gradients(layout.schedule))?;
         let steps = schedule::steps(lists, pipeline)?;
-        Self::of_steps(model, layout, Purpose::Training, Practice::of(layout), steps)
+        Self::of_steps(model, layout, Purpose::Training, Practice::of(layout), steps, KeptCounts::new())
     }
 
     /// The forward passes of [`StepProgram::new`] alone, in the schedule's order of forward passes, without dropout, and
@@ -206,7 +216,8 @@ impl StepProgram {
     /// # Errors
     /// As [`StepProgram::new`].
     pub fn evaluation(model: &Model, layout: &Layout) -> Result<Self, StepError> {
-        Self::build(&Model { dropout: 0.0, ..model.clone() }, layout, Purpose::Evaluation, Practice::of(layout))
+        let model = Model { dropout: 0.0, ..model.clone() };
+        Self::build(&model, layout, Purpose::Evaluation, Practice::of(layout), KeptCounts::new())
     }
 
     /// A pass of generation: `layout.seq_len` tokens of each sequence, behind those in the cache. The layout is one of
@@ -222,16 +233,23 @@ impl StepProgram {
             layout,
             Purpose::Generation(generation),
             Practice::of(layout),
+            KeptCounts::new(),
         )
     }
 
-    fn build(model: &Model, layout: &Layout, purpose: Purpose, practice: Practice) -> Result<Self, StepError> {
+    fn build(
+        model: &Model,
+        layout: &Layout,
+        purpose: Purpose,
+        practice: Practice,
+        kept: KeptCounts,
+    ) -> Result<Self, StepError> {
         let pipeline = Pipeline::of(layout);
         let steps = match purpose {
             Purpose::Training => schedule::steps(&schedule::actions(layout.schedule, pipeline)?, pipeline)?,
             _ => schedule::forward_steps(&schedule::forward_actions(layout.schedule, pipeline)?, pipeline)?,
         };
-        Self::of_steps(model, layout, purpose, practice, steps)
+        Self::of_steps(model, layout, purpose, practice, steps, kept)
     }
 
     fn of_steps(
@@ -240,12 +258,13 @@ impl StepProgram {
         purpose: Purpose,
         practice: Practice,
         steps: Vec<Vec<Step>>,
+        kept: KeptCounts,
     ) -> Result<Self, StepError> {
-        let stage = |(stage, steps)| StageProgram::new(model, layout, purpose, practice, stage, steps, |_| None);
+        let stage = |(stage, steps)| StageProgram::new(model, layout, purpose, practice, &kept, stage, steps, |_| None);
         let stages = steps.into_iter().enumerate().map(stage);
         let mut stages = stages.collect::<Result<Vec<_>, _>>()?;
         stages.iter_mut().for_each(StageProgram::place);
-        let program = Self { model: model.clone(), layout: layout.clone(), stages };
+        let program = Self { model: model.clone(), layout: layout.clone(), kept, stages };
         program.stages.iter().try_for_each(check_counts)?;
         Ok(program)
     }
@@ -275,11 +294,12 @@ impl StageProgram {
         layout: &Layout,
         purpose: Purpose,
         practice: Practice,
+        kept: &KeptCounts,
         stage: usize,
         steps: Vec<Step>,
         like: impl Fn(usize) -> Option<usize>,
     ) -> Result<Self, StepError> {
-        let mut builder = Builder::new(model, layout, purpose, practice);
+        let mut builder = Builder::new(model, layout, purpose, practice, kept);
         let stages = layout.grid.size(Axis::Pipe);
         let (mut chunks, mut made): (Vec<ChunkProgram>, _) = (Vec::new(), vec![builder.made()]);
         for chunk in 0..layout.chunks {
@@ -393,8 +413,8 @@ impl StageProgram {
         if replicating.is_empty() {
             return value.local_elements;
         }
-        let z = if flat.contains(&Axis::Z) { self.grid().size(Axis::Z) } else { 1 };
-        let whole = value.local_rows * value.local_cols / z;
+        let of_z = value.sharding.z_share(value.local_rows * value.local_cols, self.grid());
+        let whole = value.pruned.map_or(of_z, |kept| kept.of(of_z));
         let first = self.grid().shard_index(place, &replicating) * value.local_elements;
         whole.saturating_sub(first).min(value.local_elements)
     }

@@ -15,7 +15,7 @@ impl Value {
         [self.rows, self.cols] = self.extents.map(|extent| extent.of(layout));
         self.local_rows = self.rows / parts(&self.sharding.rows);
         self.local_cols = self.cols / parts(&self.sharding.cols);
-        self.local_elements = self.sharding.flat_share(self.local_rows * self.local_cols, &layout.grid);
+        self.hold(&layout.grid);
     }
 }
 

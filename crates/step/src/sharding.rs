@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use quadrille_spec::{Axis, AxisSet, Coordinate, Grid};
 
-use crate::StepError;
+use crate::{Kept, StepError};
 
 /// Most axes of a list: each once, and some more that a sharding is refused for.
 const MOST_AXES: usize = 8;
@@ -184,9 +184,17 @@ impl Sharding {
         Ok(tile)
     }
 
-    /// Elements that a rank holds of a tile of `elements`.
-    pub fn flat_share(&self, elements: usize, grid: &Grid) -> usize {
-        self.flat.iter().fold(elements, |elements, axis| elements.div_ceil(grid.size(*axis)))
+    /// Elements that a rank holds of a tile of `elements`, of which z's part is pruned, if `kept` says so, before data and
+    /// context cut it.
+    pub fn flat_share(&self, elements: usize, kept: Option<Kept>, grid: &Grid) -> usize {
+        let whole = kept.map_or_else(|| self.z_share(elements, grid), |kept| kept.of(self.z_share(elements, grid)));
+        let others = self.flat.iter().filter(|axis| **axis != Axis::Z);
+        others.fold(whole, |elements, axis| elements.div_ceil(grid.size(*axis)))
+    }
+
+    /// Elements of z's part of a tile.
+    pub fn z_share(&self, elements: usize, grid: &Grid) -> usize {
+        if self.flat.contains(&Axis::Z) { elements.div_ceil(grid.size(Axis::Z)) } else { elements }
     }
 }
 

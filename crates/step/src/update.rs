@@ -1,10 +1,12 @@
 //! After the last microbatch: what is still a partial sum is reduced, the gradient norm is taken, parameters move.
 
+use std::ops::Range;
+
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, Offload};
 
 use crate::buckets::buckets;
 use crate::builder::Builder;
-use crate::operation::{Collective, Members, Operation, Reduction, Scalar};
+use crate::operation::{Collective, Members, Operation, Reduction, Scalar, Write};
 use crate::shared_keys::CopiesSum;
 use crate::{BucketId, BucketRun, Layer, Parameter, ParameterId, StepError, Value, kind};
 
@@ -55,14 +57,15 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
     }
     reduce_loss(b);
     b.push(kind::ReduceScalar { scalar: Scalar::GradientNormSquared, axes: AxisSet::WORLD });
-    let mut gathers = Vec::new();
+    let mut gathers = Gathers::default();
     if b.buckets.is_empty() {
         (0..b.parameters.len()).for_each(|index| move_parameter(b, ParameterId(index), None, &mut gathers));
     } else {
         move_buckets(b, &mut gathers);
     }
+    gathers.expand(b);
     let each = |b: &mut Builder, operation: fn(Collective) -> Operation| {
-        for (layer, gather) in &gathers {
+        for (layer, gather) in &gathers.of_weights {
             b.layer = *layer;
             b.push(operation(*gather));
         }
@@ -93,14 +96,14 @@ fn plan_buckets(b: &mut Builder) {
 
 /// Every bucket is updated while the one before it goes back and the next one comes: there is room for two. The first ones are
 /// on their way.
-fn move_buckets(b: &mut Builder, gathers: &mut Vec<(Layer, Collective)>) {
+fn move_buckets(b: &mut Builder, gathers: &mut Gathers) {
     let all = std::mem::take(&mut b.buckets);
     for (index, bucket) in all.iter().enumerate() {
         let id = BucketId(index);
         b.layer = Layer::Step;
         b.push(kind::AwaitFetch { bucket: id });
         for (run, of) in bucket.runs.iter().enumerate() {
-            move_parameter(b, of.parameter, Some((BucketRun { bucket: id, run }, of.range().end)), gathers);
+            move_parameter(b, of.parameter, Some((BucketRun { bucket: id, run }, of.range())), gathers);
         }
         b.layer = Layer::Step;
         b.push(kind::Store { bucket: id });
@@ -112,20 +115,57 @@ fn move_buckets(b: &mut Builder, gathers: &mut Vec<(Layer, Collective)>) {
     b.buckets = all;
 }
 
-/// Updates a parameter, or a run of it that ends at an element of the shard; when all of it is done, ZeRO's gather begins.
+/// ZeRO's gathers of updated weights that are under way.
+#[derive(Default)]
+struct Gathers {
+    /// Those of whole weights, which are waited for at the end, or when they are used next.
+    of_weights: Vec<(Layer, Collective)>,
+    /// That of the pruned weight which was updated last: it is waited for when the next one is, and then expanded.
+    of_kept: Option<(Layer, Collective, kind::Expand)>,
+}
+
+impl Gathers {
+    /// Kept elements that all have come go to their places.
+    fn expand(&mut self, b: &mut Builder) {
+        if let Some((layer, gather, expand)) = self.of_kept.take() {
+            b.layer = layer;
+            b.push(Operation::Wait(gather));
+            b.push(expand);
+        }
+    }
+}
+
+/// Updates a parameter, or a run of it in its elements of the shard; when all of it is done, ZeRO's gather begins.
 fn move_parameter(
     b: &mut Builder,
     parameter: ParameterId,
-    run: Option<(BucketRun, usize)>,
-    gathers: &mut Vec<(Layer, Collective)>,
+    run: Option<(BucketRun, Range<usize>)>,
+    gathers: &mut Gathers,
 ) {
-    let Parameter { layer, value, updated, reduced, .. } = b.parameters[parameter.0];
+    let Parameter { layer, value, updated, compressed, reduced, .. } = b.parameters[parameter.0];
     b.layer = layer;
+    let begins = run.as_ref().is_none_or(|(_, elements)| elements.start == 0);
+    if begins && compressed.is_some() {
+        b.push(kind::Compress { parameter, input: value, output: updated, write: Write::Overwrite });
+    }
+    let is_done = run.as_ref().is_none_or(|(_, elements)| elements.end == b.values[updated.0].local_elements);
     b.push(kind::AdamW { parameter, run: run.map(|(run, _)| run), value: updated, gradient: reduced });
-    let is_done = run.is_none_or(|(_, end)| end == b.values[updated.0].local_elements);
-    if is_done && updated != value {
+    if !is_done {
+        return;
+    }
+    if let Some(compressed) = compressed {
+        let expand = kind::Expand { parameter, input: compressed, output: value };
+        if updated == compressed {
+            b.push(expand);
+            return;
+        }
+        let gather = b.gather_updated(compressed);
+        b.push(Operation::Issue(gather));
+        gathers.expand(b);
+        gathers.of_kept = Some((layer, gather, expand));
+    } else if updated != value {
         let gather = b.gather_updated(value);
-        gathers.push((layer, gather));
+        gathers.of_weights.push((layer, gather));
         if b.practice.gathers_in_turn {
             b.push(Operation::Issue(gather));
         }
@@ -145,7 +185,12 @@ fn reductions(b: &mut Builder, parameter: ParameterId) -> Result<Vec<Step>, Step
     let Parameter { gradient, reduced, .. } = b.parameters[parameter.0];
     // A gradient that ZeRO cuts in every pass has been summed there.
     let cut_in_passes = b.shards_gradients() && gradient == reduced;
-    if !cut_in_passes && let Some(CopiesSum { pack, sum, unpack }) = b.copies_sum(parameter, gradient)? {
+    // So has what is compressed there.
+    let is_pruned = b.values[gradient.0].pruned.is_some();
+    if !cut_in_passes
+        && !is_pruned
+        && let Some(CopiesSum { pack, sum, unpack }) = b.copies_sum(parameter, gradient)?
+    {
         steps.push(Step { before: Some(pack), collective: sum, after: Some(unpack) });
     }
     let collectives = collectives(b, &b.parameters[parameter.0]).into_iter();

@@ -1,8 +1,8 @@
 //! Values and the storages behind them.
 
-use quadrille_spec::{AxisSet, MemoryClass};
+use quadrille_spec::{AxisSet, Grid, MemoryClass};
 
-use crate::{Extent, Sharding};
+use crate::{Extent, Kept, Sharding};
 
 /// The number of a value in its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +32,8 @@ pub struct Value {
     pub local_cols: usize,
     /// Elements that a rank stores: the tile, or its flat share of it.
     pub local_elements: usize,
+    /// How much of the tile is kept of a pruned weight, and held in its order; `None`: all of it.
+    pub pruned: Option<Kept>,
     /// Where the elements lie.
     pub storage: StorageId,
     /// The part of the microbatch's token rows that it belongs to; `None` for weights and their gradients.
@@ -39,6 +41,13 @@ pub struct Value {
     /// Axes whose shards lie side by side in the storage, each rank's at its own place; none: the value begins where
     /// its storage does.
     pub inside: AxisSet,
+}
+
+impl Value {
+    /// Counts the elements that a rank stores, from the tile.
+    pub(crate) fn hold(&mut self, grid: &Grid) {
+        self.local_elements = self.sharding.flat_share(self.local_rows * self.local_cols, self.pruned, grid);
+    }
 }
 
 /// What numbers are for, which decides how they are stored: see [`Formats`](crate::Formats).

@@ -5,27 +5,28 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 use crate::builder::Builder;
 use crate::operation::{Reduction, Write};
 use crate::value::{Format, Home};
-use crate::{ParameterId, Sharding, StepError, ValueId, kind};
+use crate::{ParameterId, Sharding, StepError, Value, ValueId, kind};
 
-/// Where the gradient of a whole weight tile is summed: a buffer if the stored gradient is a shard of it, else the
+/// Where the gradient of a whole weight tile is summed: a buffer if the stored gradient is a part of it, else the
 /// gradient.
 pub(crate) fn weight_tile(b: &mut Builder, weight: ParameterId) -> Result<(ValueId, Write), StepError> {
     let gradient = b.parameters[weight.0].gradient;
-    if b.axis_size(Axis::Z) == 1 && !b.shards_gradients() {
+    let is_pruned = b.values[gradient.0].pruned.is_some();
+    if b.axis_size(Axis::Z) == 1 && !b.shards_gradients() && !is_pruned {
         return Ok((gradient, Write::AccumulateMicrobatches));
     }
     let stored = *b.sharding(b.parameters[weight.0].value);
     let name = format!("{} tile", b.values[gradient.0].name);
     let whole = Sharding::new(&stored.rows, &stored.cols);
     let tile = b.weight_value(name, b.shape(gradient), whole, Home::buffer(Format::Sent))?;
-    if b.axis_size(Axis::Z) == 1 {
+    if b.axis_size(Axis::Z) == 1 && !is_pruned {
         b.pad(b.values[tile.0].storage, gradient);
     }
     Ok((tile, Write::Overwrite))
 }
 
-/// Reduce-scatters the tile over z, and with sharded gradients over data and context, and adds the shard to the
-/// gradient. What is not reduced here is reduced once per step.
+/// Reduce-scatters the tile over z, compresses it if the weight is pruned, scatters it with sharded gradients over data and
+/// context, and adds the shard to the gradient. What is not reduced here is reduced once per step.
 pub(crate) fn reduce_weight(
     b: &mut Builder,
     weight: ParameterId,
@@ -43,19 +44,35 @@ pub(crate) fn reduce_weight(
         return Ok(());
     }
     let mut shard = tile;
-    let name = b.values[gradient.0].name.clone();
+    let Value { name, pruned, .. } = b.values[gradient.0].clone();
     if b.axis_size(Axis::Z) > 1 {
         let stored = *b.sharding(value);
         shard = b.weight_value(format!("{name} shard"), b.shape(gradient), stored, Home::buffer(Format::Sent))?;
-        if !sharded.is_empty() {
+        if !sharded.is_empty() && pruned.is_none() {
             b.pad(b.values[shard.0].storage, gradient);
         }
         b.collective(CollectiveKind::ReduceScatter, Axis::Z.only(), Reduction::Sum, tile, shard);
     }
-    if !sharded.is_empty() {
+    if !sharded.is_empty() || pruned.is_some() {
         b.sum_copies(weight, shard)?;
+    }
+    if let Some(kept) = pruned {
+        if sharded.is_empty() {
+            let (output, write) = (gradient, Write::AccumulateMicrobatches);
+            b.push(kind::Compress { parameter: weight, input: shard, output, write });
+            return Ok(());
+        }
+        let stored = *b.sharding(value);
+        let output = b.weight_value(format!("{name} kept"), b.shape(gradient), stored, Home::buffer(Format::Sent))?;
+        b.prune(output, kept)?;
+        b.pad(b.values[output.0].storage, gradient);
+        b.push(kind::Compress { parameter: weight, input: shard, output, write: Write::Overwrite });
+        shard = output;
+    }
+    if !sharded.is_empty() {
         let (input, stored) = (shard, *b.sharding(gradient));
         shard = b.weight_value(format!("{name} ZeRO shard"), b.shape(gradient), stored, Home::buffer(Format::Sent))?;
+        pruned.map_or(Ok(()), |kept| b.prune(shard, kept))?;
         b.collective(CollectiveKind::ReduceScatter, sharded, Reduction::Sum, input, shard);
     }
     b.push(kind::Accumulate { input: shard, output: gradient, write: Write::AccumulateMicrobatches });

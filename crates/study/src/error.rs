@@ -73,9 +73,12 @@ impl StudyError {
     /// What is at fault.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Refused(_) | Self::Step(_) | Self::Data(_) | Self::Checkpoint(_) | Self::Generation(_) => {
-                Blame::Input
-            }
+            Self::Refused(_)
+            | Self::Step(_)
+            | Self::Data(_)
+            | Self::Checkpoint(_)
+            | Self::Generation(_)
+            | Self::Engine(EngineError::Program(_)) => Blame::Input,
             Self::Run(error) => error.blame(),
             Self::Engine(_) | Self::NoFolder(_) | Self::NoCheckpoint { .. } | Self::Stopped { .. } | Self::Ledger => {
                 Blame::Work

@@ -41,14 +41,14 @@ impl Prepared {
         let (epochs, per_bucket) = (&spec.epochs, spec.documents_per_bucket);
         let order = Order::new(epochs, per_bucket, spec.warmup_steps, spec.steps, layout.global_batch, seed)?;
         let hyper = Hyper { warmup_steps: spec.warmup_steps, ..spec.optimizer.hyper(order.steps)? };
-        let program = StepProgram::new(&spec.model, layout)?;
+        let start = spec.from.clone().map_or(Start::Drawn, Start::Values);
+        let program = start.program(&spec.model, layout)?;
         let threads = processes.threads(spec.threads, layout.grid.ranks())?;
         let timeout = quadrille_run::timeout(spec.timeout)?;
         resources::check(&program, threads, processes, 0)?;
         let documents = epochs.len() * per_bucket as usize;
         let wanted = Wanted { documents, seq_len: layout.seq_len, prompt: layout.seq_len - generate_tokens };
         let from = spec.from.as_deref();
-        from.map_or(Ok(()), Checkpoint::check_whole)?;
         let corpus = processes
             .first_then_others(|| Corpus::open(&spec.text, &spec.model, from, seed, wanted, host.on_preparation))?;
         check_background(&corpus, &order)?;
@@ -56,7 +56,7 @@ impl Prepared {
         let train = TrainOptions {
             threads,
             timeout,
-            start: spec.from.clone().map_or(Start::Drawn, Start::Values),
+            start,
             collectives: collectives.clone(),
             world: processes.world.clone(),
             loss_scale: LossScale::usual(program.layout.dtype),

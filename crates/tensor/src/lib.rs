@@ -27,6 +27,7 @@ mod embedding;
 mod few_rows;
 mod gated;
 mod head_norm;
+mod kept;
 mod lanes;
 mod matmul;
 mod norm;
@@ -60,6 +61,7 @@ pub use embedding::{add_positions, embed_backward, embed_forward, positions_back
 pub use few_rows::{FEW_ROWS, matmul_few_rows};
 pub use gated::{activate_gated, bias_gated_backward, bias_gated_forward};
 pub use head_norm::{HeadNorm, head_norm_backward, head_norm_forward};
+pub use kept::{compress, expand};
 pub use matmul::{Transpose, library_matmul, matmul};
 pub use norm::{norm_backward, norm_backward_sums, norm_centered_squares, norm_forward, norm_row_sums};
 pub use pool::Pool;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_engine::{Evaluation, ObservedStep, assemble};
+use quadrille_engine::{Evaluation, Held, ObservedStep, assemble};
 use quadrille_oracle::Tensors;
 use quadrille_spec::{Axis, Ledger, LedgerDifference, RankLedger};
-use quadrille_step::{Parameter, StageProgram, StepProgram, ValueId};
+use quadrille_step::{Parameter, StageProgram, StepProgram};
 use serde::Serialize;
 
 use crate::Tolerance;
@@ -180,16 +180,14 @@ impl<'a> Comparison<'a> {
         let largest_weight = serial.weights.values().map(|weights| largest(weights)).fold(0.0, f64::max);
         for (stage, index, parameter) in self.parameters() {
             let name = &parameter.name;
-            if let Some(gradients) =
-                self.whole(stage, parameter, parameter.reduced, ranks, |rank| &rank.gradients[index])
-            {
+            if let Some(gradients) = self.whole(stage, parameter, ranks, |rank| &rank.gradients[index]) {
                 let difference = self.gradient_gap(name, &gradients, serial);
                 raise(self.report.gradients.entry(name.clone()).or_default(), difference);
                 if raise(&mut self.report.grad_diff, difference) {
                     self.report.grad_diff_in.clone_from(name);
                 }
             }
-            let weights = self.whole(stage, parameter, parameter.value, ranks, |rank| &rank.weights[index]);
+            let weights = self.whole(stage, parameter, ranks, |rank| &rank.weights[index]);
             let master = self.master(stage, index, parameter, ranks);
             if let (Some(stored), Some(master)) = (&weights, &master) {
                 self.compare_rounded(name, stored, master);
@@ -239,8 +237,8 @@ impl<'a> Comparison<'a> {
         for (stage, index, copy) in self.parameters().filter(|(.., parameter)| parameter.copy) {
             let original = self.parameters().find(|(.., other)| !other.copy && other.name == copy.name);
             let Some((first, at, original)) = original else { continue };
-            let a = self.whole(first, original, original.value, ranks, |rank| &rank.weights[at]);
-            let b = self.whole(stage, copy, copy.value, ranks, |rank| &rank.weights[index]);
+            let a = self.whole(first, original, ranks, |rank| &rank.weights[at]);
+            let b = self.whole(stage, copy, ranks, |rank| &rank.weights[index]);
             if a.map(bits) != b.map(bits) {
                 let rank = |stage| self.ranks_of(stage).next().unwrap_or_default();
                 self.replicas_differ.get_or_insert((copy.name.clone(), [rank(first), rank(stage)]));
@@ -258,13 +256,10 @@ impl<'a> Comparison<'a> {
         &mut self,
         stage: &'a StageProgram,
         parameter: &Parameter,
-        value: ValueId,
         ranks: &[&'s ObservedStep],
-        shard: impl Fn(&'s ObservedStep) -> &'s Vec<f64>,
+        held: impl Fn(&'s ObservedStep) -> &'s Held,
     ) -> Option<Vec<f64>> {
-        let shards: Vec<(usize, &[f64])> =
-            self.ranks_of(stage).map(|rank| (rank, shard(ranks[rank]).as_slice())).collect();
-        match assemble(stage, parameter, value, &shards) {
+        match assemble(parameter, self.ranks_of(stage).map(|rank| (rank, held(ranks[rank])))) {
             Ok(tensor) => Some(tensor),
             Err(ranks) => {
                 self.replicas_differ.get_or_insert((parameter.name.clone(), ranks));
@@ -283,9 +278,8 @@ impl<'a> Comparison<'a> {
     ) -> Option<Vec<f64>> {
         let first = self.ranks_of(stage).next()?;
         ranks[first].masters[index].as_ref()?;
-        let shards: Vec<_> = ranks.iter().map(|rank| rank.masters.get(index).cloned().flatten()).collect();
-        let shards = self.ranks_of(stage).map(|rank| (rank, shards[rank].as_deref().unwrap_or_default()));
-        match assemble(stage, parameter, parameter.updated, &shards.collect::<Vec<_>>()) {
+        let held = self.ranks_of(stage).filter_map(|rank| Some((rank, ranks[rank].masters.get(index)?.as_ref()?)));
+        match assemble(parameter, held) {
             Ok(tensor) => Some(tensor),
             Err(ranks) => {
                 self.replicas_differ.get_or_insert((format!("the master of {}", parameter.name), ranks));
@@ -307,24 +301,19 @@ impl<'a> Comparison<'a> {
 
     /// The logical weights after a step.
     pub fn weights(&mut self, ranks: &[&ObservedStep]) -> Tensors {
-        self.tensors(ranks, |parameter| parameter.value, |rank| &rank.weights)
+        self.tensors(ranks, |rank| &rank.weights)
     }
 
     /// The logical gradients of a step.
     pub fn gradients(&mut self, ranks: &[&ObservedStep]) -> Tensors {
-        self.tensors(ranks, |parameter| parameter.reduced, |rank| &rank.gradients)
+        self.tensors(ranks, |rank| &rank.gradients)
     }
 
     /// Logical tensors; not numbers where replicas differ.
-    fn tensors(
-        &mut self,
-        ranks: &[&ObservedStep],
-        value: fn(&Parameter) -> ValueId,
-        shards: fn(&ObservedStep) -> &Vec<Vec<f64>>,
-    ) -> Tensors {
+    fn tensors(&mut self, ranks: &[&ObservedStep], held: fn(&ObservedStep) -> &Vec<Held>) -> Tensors {
         let mut tensors = Tensors::new();
         for (stage, index, parameter) in self.parameters().filter(|(.., parameter)| !parameter.copy) {
-            let whole = self.whole(stage, parameter, value(parameter), ranks, |rank| &shards(rank)[index]);
+            let whole = self.whole(stage, parameter, ranks, |rank| &held(rank)[index]);
             tensors.insert(
                 parameter.name.clone(),
                 whole.unwrap_or_else(|| vec![f64::NAN; parameter.rows * parameter.cols]),

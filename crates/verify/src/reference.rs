@@ -4,13 +4,15 @@
 //! optimizer are. What it has in common with the layouts: the description of the model, the samples, and the words of
 //! [`quadrille_spec::RandomStream`].
 
+use std::collections::BTreeMap;
+
 use half::{bf16, f16};
-use quadrille_engine::{Hyper, Samples, fill_randomly};
+use quadrille_engine::{Hyper, Masks, Samples, fill_randomly};
 use quadrille_oracle::{
     self as oracle, AdamW, Batch, DropoutSeed, LearningRate, State, Tensors, gradient_norm, loss_and_gradients,
     mean_loss, update,
 };
-use quadrille_spec::{ElementType, Model, RandomStream};
+use quadrille_spec::{ElementType, Model, RandomStream, Sparsity};
 use quadrille_step::StepProgram;
 
 use crate::VerifyOptions;
@@ -59,6 +61,8 @@ pub struct Reference {
     hyper: Hyper,
     /// What training starts from.
     initial: Tensors,
+    /// Which elements of pruned tensors are kept.
+    masks: BTreeMap<String, Vec<bool>>,
     state: State,
     steps: Vec<SerialStep>,
     /// The evaluation after so many steps, over so many samples.
@@ -74,13 +78,17 @@ impl Reference {
 
     /// The trajectory that layouts with this program's model and batch must follow.
     pub fn new(program: &StepProgram, options: &VerifyOptions) -> Self {
+        let masks = options.sparsity.map(|sparsity| masks(&program.model, options.seed, sparsity)).unwrap_or_default();
+        let mut initial = oracle::initial(&program.model, options.seed, true);
+        prune(&masks, &mut initial);
         Self {
             model: program.model.clone(),
             sequences: program.layout.global_batch,
             seq_len: program.layout.seq_len,
             seed: options.seed,
             hyper: options.hyper,
-            initial: oracle::initial(&program.model, options.seed, true),
+            initial,
+            masks,
             state: State::new(&program.model),
             steps: Vec::new(),
             evaluated: None,
@@ -164,7 +172,10 @@ impl Reference {
 
     fn gradients(&self, step: u64, weights: &Tensors) -> (f64, Tensors) {
         let dropout = DropoutSeed { seed: self.seed, step };
-        loss_and_gradients(&self.model, weights, &self.batch(step, self.sequences).get(), Some(dropout))
+        let batch = self.batch(step, self.sequences);
+        let (loss, mut gradients) = loss_and_gradients(&self.model, weights, &batch.get(), Some(dropout));
+        prune(&self.masks, &mut gradients);
+        (loss, gradients)
     }
 
     /// The first sequences of a step's batch.
@@ -178,6 +189,21 @@ impl Reference {
         let Hyper { beta1, beta2, epsilon, weight_decay, clip, .. } = self.hyper;
         let learning_rate = LearningRate { peak, final_fraction, warmup_steps, steps }.at(step);
         AdamW { learning_rate, beta1, beta2, epsilon, weight_decay, clip }
+    }
+}
+
+/// The masks of a model whose matrices of blocks are pruned by chance.
+fn masks(model: &Model, seed: u64, sparsity: Sparsity) -> BTreeMap<String, Vec<bool>> {
+    let pruned = model.all_parameters().filter(|parameter| parameter.block.is_some() && parameter.decay);
+    let mask = |name: String, elements: usize| (name.clone(), Masks::drawn(seed, sparsity, &name, elements).collect());
+    pruned.map(|parameter| mask(parameter.name(), parameter.rows * parameter.cols)).collect()
+}
+
+/// Makes zero what is pruned: of weights, and of gradients, so that the optimizer leaves it zero.
+fn prune(masks: &BTreeMap<String, Vec<bool>>, tensors: &mut Tensors) {
+    for (name, mask) in masks {
+        let elements = tensors.get_mut(name).into_iter().flatten().zip(mask);
+        elements.filter(|(_, kept)| !**kept).for_each(|(element, _)| *element = 0.0);
     }
 }
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use quadrille_comm::World;
-use quadrille_engine::{Backend, EngineError, Hyper, ObserveOptions, Observed, ObservedStep, observe, observe_on_cpu};
-use quadrille_spec::{Activation, Algorithm, Block, Choice, ElementType, Routing, SpecError};
+use quadrille_engine::{
+    Backend, EngineError, Hyper, Masks, ObserveOptions, Observed, ObservedStep, observe, observe_on_cpu,
+};
+use quadrille_spec::{Activation, Algorithm, Block, Choice, ElementType, Routing, Sparsity, SpecError};
 use quadrille_step::{StepProgram, predict_routed};
 
 use crate::comparison::Comparison;
@@ -15,8 +17,11 @@ use crate::{Reference, VerifyReport};
 pub struct VerifyOptions {
     /// Optimizer steps.
     pub steps: u64,
-    /// Keys weights, tokens and dropout.
+    /// Keys weights, tokens, dropout and masks.
     pub seed: u64,
+    /// How much of the matrices of blocks is pruned, by chance; `None`: nothing is. The program is one of
+    /// [`VerifyOptions::pruned`].
+    pub sparsity: Option<Sparsity>,
     /// Optimizer and schedule.
     pub hyper: Hyper,
     /// Threads of each rank.
@@ -41,11 +46,30 @@ impl VerifyOptions {
         Self {
             steps,
             seed,
+            sparsity: None,
             hyper: Hyper { steps, warmup_steps, ..Self::HYPER },
             threads: 1,
             timeout: Duration::from_secs(300),
             collectives: Choice::Always(Algorithm::Native),
             world: None,
+        }
+    }
+}
+
+impl VerifyOptions {
+    /// By which masks the model is pruned, if it is.
+    fn masks(&self) -> Option<Masks> {
+        self.sparsity.map(|sparsity| Masks::Drawn { seed: self.seed, sparsity })
+    }
+
+    /// The program that is verified for a program of the whole model: as long as nothing is pruned, the same.
+    ///
+    /// # Errors
+    /// A tile too large for its indices.
+    pub fn pruned(&self, program: StepProgram) -> Result<StepProgram, EngineError> {
+        match self.masks() {
+            None => Ok(program),
+            Some(masks) => Ok(StepProgram::pruned(&program.model, &program.layout, masks.counts(&program)?)?),
         }
     }
 }
@@ -192,9 +216,10 @@ fn forward(program: &StepProgram, options: &VerifyOptions) -> Result<StepProgram
 
 /// What of a layout's run is compared.
 fn observed<'a>(program: &StepProgram, options: &VerifyOptions, forward: &'a StepProgram) -> ObserveOptions<'a> {
-    let VerifyOptions { steps, seed, hyper, threads, timeout, collectives, world } = options.clone();
+    let VerifyOptions { steps, seed, hyper, threads, timeout, collectives, world, .. } = options.clone();
     let evaluation = Some((forward, samples_to_evaluate(program)));
-    ObserveOptions { steps, every_step: true, evaluation, seed, hyper, threads, timeout, collectives, world }
+    let masks = options.masks();
+    ObserveOptions { steps, every_step: true, evaluation, seed, masks, hyper, threads, timeout, collectives, world }
 }
 
 /// A batch and one sample more: the mean goes over several batches, and the last one is incomplete if it can be.

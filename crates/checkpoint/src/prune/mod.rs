@@ -8,70 +8,14 @@
 mod early;
 mod threshold;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use quadrille_spec::{Model, RealType};
+use quadrille_spec::{Model, RealType, Sparsity};
 use serde::Serialize;
 
 use crate::{Checkpoint, CheckpointError, Draft, Number, Quantity, Reader, TensorShape, Tile};
 pub use early::{Distances, EarlyBird, MaskOf};
 use threshold::{Threshold, key};
-
-/// The part of weights that is pruned: a decimal, at least 0, less than 1. It is exact, as its digits say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sparsity {
-    /// What stands behind the point, as a whole number.
-    digits: u64,
-    /// How many digits these are.
-    places: u32,
-}
-
-impl Sparsity {
-    /// What a sparsity is, in words.
-    pub const RULE: &str = "it is the part of weights that becomes zero, at least 0 and less than 1, e.g. 0.9";
-
-    /// Digits at most.
-    const PLACES: usize = 18;
-
-    /// How many of `elements` are kept.
-    pub fn kept(self, elements: u64) -> u64 {
-        let pruned = u128::from(elements) * u128::from(self.digits) / 10_u128.pow(self.places);
-        elements - pruned as u64 // less than all
-    }
-}
-
-impl fmt::Display for Sparsity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.places {
-            0 => f.write_str("0"),
-            places => write!(f, "0.{:0width$}", self.digits, width = places as usize),
-        }
-    }
-}
-
-impl Serialize for Sparsity {
-    /// As the number that is nearest.
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.digits as f64 / 10_f64.powi(self.places as i32))
-    }
-}
-
-impl FromStr for Sparsity {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = match text.split_once('.') {
-            None => Some("").filter(|_| text == "0"),
-            Some((whole, digits)) => Some(digits).filter(|_| ["", "0"].contains(&whole) && !digits.is_empty()),
-        };
-        let digits =
-            digits.filter(|digits| digits.len() <= Self::PLACES && digits.bytes().all(|byte| byte.is_ascii_digit()));
-        let digits = digits.ok_or(Self::RULE)?;
-        Ok(Self { digits: digits.parse().unwrap_or(0), places: digits.len() as u32 })
-    }
-}
 
 /// Among which weights magnitudes are compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use quadrille_checkpoint::{
-    About, Checkpoint, Draft, Merge, Pruning, Quantity, Scope, Sparsity, TensorShape, Tile, merge, prune,
+    About, Checkpoint, Draft, Merge, Pruning, Quantity, Scope, TensorShape, Tile, merge, prune,
 };
-use quadrille_spec::RealType;
+use quadrille_spec::{RealType, Sparsity};
 
 use crate::common::about;
 

@@ -92,6 +92,7 @@ impl Framework {
                 Hiding::Never => false,
                 Hiding::Switched => all_gather,
             },
+            sparsity: None,
         }
     }
 

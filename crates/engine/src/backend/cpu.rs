@@ -1,5 +1,6 @@
 //! The processor: kernels of `quadrille_tensor` on the rank's own threads. Every method is done when it returns.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::mem::swap;
 use std::ops::Range;
@@ -95,6 +96,7 @@ impl<S: Values> Backend for Cpu<S> {
     type Scalars = Vec<f64>;
     type Samples = OwnSamples;
     type Angles = Rotary<S::Real>;
+    type Indices = Vec<u32>;
 
     fn open(_rank: usize, threads: usize) -> Result<Self, EngineError> {
         let (totals, update, scratch) = (Cell::default(), Cell::default(), RefCell::default());
@@ -139,6 +141,16 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn look<R>(from: &Bytes, bytes: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         read(&from.elements()[..bytes])
+    }
+
+    fn indices(&self, mut positions: Vec<u32>, room: usize) -> Result<Vec<u32>, EngineError> {
+        positions.shrink_to(room);
+        positions.reserve_exact(room - positions.len());
+        Ok(positions)
+    }
+
+    fn positions<'i>(&self, of: &'i Vec<u32>) -> Result<Cow<'i, [u32]>, EngineError> {
+        Ok(Cow::Borrowed(of))
     }
 
     fn load_samples(&self, from: &mut OwnSamples, to: &mut OwnSamples) -> Done {
@@ -209,6 +221,19 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn add_assign(&self, y: &mut NumbersMut<'_, S>, x: Numbers<'_, S>) -> Done {
         of_either_kind!(x, y => kernels::add_assign(&self.pool, y, x));
+        Ok(())
+    }
+
+    fn compress(&self, y: &mut NumbersMut<'_, S>, x: Numbers<'_, S>, indices: &Vec<u32>, from: usize, accumulate: bool) -> Done {
+        of_either_kind!(x, y => {
+            let end = indices.len().min(from + y.len());
+            kernels::compress(&self.pool, x, &indices[from.min(end)..end], y, accumulate);
+        });
+        Ok(())
+    }
+
+    fn expand(&self, y: &mut NumbersMut<'_, S>, x: Numbers<'_, S>, indices: &Vec<u32>) -> Done {
+        of_either_kind!(x, y => kernels::expand(&self.pool, x, indices, y));
         Ok(())
     }
 

@@ -13,6 +13,7 @@ mod memory;
 mod totals;
 mod view;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use quadrille_comm::Payload;
@@ -76,6 +77,8 @@ pub trait Backend: Sized + 'static {
     type Samples: Default;
     /// Angles of some positions, by which queries and keys turn.
     type Angles;
+    /// Places of kept elements in the tile of a pruned weight.
+    type Indices;
 
     // Memory.
 
@@ -101,6 +104,10 @@ pub trait Backend: Sized + 'static {
     fn fill<R>(to: &mut Self::Buffer, bytes: usize, write: impl FnOnce(&mut [u8]) -> R) -> R;
     /// Lets the host read the first bytes of a buffer that no kernel uses; from any thread, done when it returns.
     fn look<R>(from: &Self::Buffer, bytes: usize, read: impl FnOnce(&[u8]) -> R) -> R;
+    /// Places of kept elements, in ascending order, in memory for `room` of them.
+    fn indices(&self, positions: Vec<u32>, room: usize) -> Result<Self::Indices, EngineError>;
+    /// Lets the host look at them.
+    fn positions<'i>(&self, of: &'i Self::Indices) -> Result<Cow<'i, [u32]>, EngineError>;
     /// Brings a microbatch's samples to where kernels read them; `from` may be left with other memory.
     fn load_samples(&self, from: &mut OwnSamples, to: &mut Self::Samples) -> Done;
     /// Waits until all work is done.
@@ -134,6 +141,10 @@ pub trait Backend: Sized + 'static {
     fn copy(&self, y: &mut Self::ViewMut<'_>, x: Self::View<'_>) -> Done;
     /// y += x.
     fn add_assign(&self, y: &mut Self::ViewMut<'_>, x: Self::View<'_>) -> Done;
+    /// See [`quadrille_tensor::compress`]; `y` has those of the kept elements that follow the first `from`.
+    fn compress(&self, y: &mut Self::ViewMut<'_>, x: Self::View<'_>, indices: &Self::Indices, from: usize, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::expand`].
+    fn expand(&self, y: &mut Self::ViewMut<'_>, x: Self::View<'_>, indices: &Self::Indices) -> Done;
     /// x *= factor.
     fn scale(&self, x: &mut Self::ViewMut<'_>, factor: f64) -> Done;
     /// Adds the squares of the elements in `runs` to [`Totals::norm_squared`].

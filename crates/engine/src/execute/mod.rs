@@ -85,6 +85,8 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::CopyPanel(op) => self.copy_panel(op),
             Operation::StorePanel(op) => self.store_panel(op),
             Operation::Accumulate(op) => self.accumulate(op),
+            Operation::Compress(op) => self.compress(op),
+            Operation::Expand(op) => self.expand(op),
             Operation::AdamW(op) => self.adamw(op),
         }?;
         *self.elements.entry(operation.name().into()).or_default() += swept as u64;

@@ -8,7 +8,7 @@ use super::Done;
 use crate::backend::{View, ViewMut};
 use crate::optimizer::StatesMut;
 use crate::streamed::Streamed;
-use crate::{Backend, EngineError, RankEngine, Shard, schedule};
+use crate::{Backend, EngineError, RankEngine, schedule};
 
 impl<'a, B: Backend> RankEngine<'a, B> {
     pub(super) fn accumulate(&mut self, op: &kind::Accumulate) -> Result<usize, EngineError> {
@@ -20,6 +20,25 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             } else {
                 rank.backend.copy(y, x)?;
             }
+            Ok(x.elements())
+        })
+    }
+
+    pub(super) fn compress(&mut self, op: &kind::Compress) -> Result<usize, EngineError> {
+        let kind::Compress { parameter, input, output, write } = *op;
+        let from = self.kept_part(parameter, output)?.map_or(0, |part| part.first());
+        self.write(output, |rank, y| {
+            let (x, add) = (rank.read(input)?, rank.accumulates(write));
+            rank.backend.compress(y, x, rank.indices(parameter)?, from, add)?;
+            Ok(y.elements())
+        })
+    }
+
+    pub(super) fn expand(&mut self, op: &kind::Expand) -> Result<usize, EngineError> {
+        let kind::Expand { parameter, input, output } = *op;
+        self.write(output, |rank, y| {
+            let x = rank.read(input)?;
+            rank.backend.expand(y, x, rank.indices(parameter)?)?;
             Ok(x.elements())
         })
     }
@@ -36,9 +55,13 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             None => std::iter::once(0..elements).collect(),
             // The first rank of a block counts what all of them hold.
             Some(shared) => {
-                let runs = Shard::of(program, parameter, gradient, place).runs();
+                let runs = self.shard(id, gradient)?.runs();
                 let own = runs.filter(|run| !shared.is_copied(run.col));
-                own.map(|run| run.local..run.local + run.len).collect::<Vec<_>>()
+                let own = own.map(|run| run.local..run.local + run.len);
+                match self.kept_part(id, gradient)? {
+                    None => own.collect::<Vec<_>>(),
+                    Some(part) => part.kept_of(own),
+                }
             }
         };
         self.backend.sum_squares(self.read(gradient)?.part(0..elements), &runs)

@@ -193,6 +193,7 @@ fn keys_that_several_ranks_hold_are_written_once() {
         seed: 5,
         clip: None,
         collectives: Choice::Always(Algorithm::Native),
+        sparsity: None,
     };
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (folder.path().join("first"), folder.path().join("second"));

@@ -175,7 +175,8 @@ fn train(program: &StepProgram, evaluation: Option<&StepProgram>) -> Vec<Steps> 
             }
             equal &= engine.take_ledger() == predicted.ranks[rank];
         }
-        let weights = engine.weights()?.iter().map(|shard| shard.iter().map(|each| each.to_bits()).collect()).collect();
+        let weights =
+            engine.weights()?.iter().map(|held| held.numbers.iter().map(|each| each.to_bits()).collect()).collect();
         Ok((losses, weights, equal, evaluated))
     })
     .unwrap()

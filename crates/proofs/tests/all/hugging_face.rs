@@ -128,9 +128,7 @@ fn step(program: &StepProgram, checkpoint: &Checkpoint, expected: &Expected) -> 
         let of_stage: Vec<usize> =
             (0..grid.ranks()).filter(|rank| grid.coordinate(*rank).on(Axis::Pipe) == stage.stage).collect();
         for (index, parameter) in stage.parameters.iter().enumerate().filter(|(_, parameter)| !parameter.copy) {
-            let shards: Vec<(usize, &[f64])> =
-                of_stage.iter().map(|rank| (*rank, ranks[*rank].1[index].as_slice())).collect();
-            let tensor = assemble(stage, parameter, parameter.reduced, &shards).unwrap();
+            let tensor = assemble(parameter, of_stage.iter().map(|rank| (*rank, &ranks[*rank].1[index]))).unwrap();
             whole.insert(parameter.name.clone(), tensor);
         }
     }

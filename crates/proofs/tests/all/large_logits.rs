@@ -16,6 +16,7 @@ fn logits_of_thousands_have_the_serial_models_loss() {
         let options = VerifyOptions {
             steps: 2,
             seed: SEED,
+            sparsity: None,
             hyper: Hyper { learning_rate: STEP, warmup_steps: 0, ..hyper(None) },
             threads: 1,
             timeout: forward_options(1).timeout,

@@ -9,8 +9,8 @@ use half::f16;
 use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    Cpu, DivergencePolicy, EngineError, InitialValues, LossScale, OnDivergence, OnSaveFailure, RankEngine, Restore,
-    RunEvent, Saving, Start, StepRecord, TrainOptions, Values, tensor_shapes, train,
+    Cpu, DivergencePolicy, EngineError, Held, InitialValues, LossScale, OnDivergence, OnSaveFailure, RankEngine,
+    Restore, RunEvent, Saving, Start, StepRecord, TrainOptions, Values, tensor_shapes, train,
 };
 use quadrille_proofs::{SEED, hyper, llama, program_with, random_samples};
 use quadrille_spec::ElementType;
@@ -27,7 +27,7 @@ fn program(grid: &str, dtype: ElementType) -> StepProgram {
 }
 
 /// What each rank has after a step at each of `scales`: the outcomes, its gradients and its state, to the bit.
-type Bits = (Vec<[u64; 2]>, Vec<Vec<f64>>, Vec<Vec<f64>>);
+type Bits = (Vec<[u64; 2]>, Vec<Held>, Vec<Held>);
 
 fn bits_at<S: Values>(program: &StepProgram, scales: &[u32]) -> Vec<Bits> {
     let batch = random_samples(program);
@@ -63,7 +63,7 @@ fn powers_of_two_change_no_bit_where_numbers_keep_their_range() {
         let narrow = program(grid, F16);
         let [some, others] = [1 << 18, 1 << 19].map(|scale| bits_at::<f16>(&narrow, &[scale]));
         for ((_, some, _), (_, others, _)) in some.iter().zip(&others) {
-            let gaps = some.iter().zip(others).map(|(some, others)| gap(some, others));
+            let gaps = some.iter().zip(others).map(|(some, others)| gap(&some.numbers, &others.numbers));
             assert!(gaps.fold(0.0, f64::max) < 1e-5, "{grid} in f16");
         }
     }
@@ -113,7 +113,7 @@ fn gradients_that_are_too_small_for_f16_are_there_when_they_are_scaled() {
             Ok(engine.gradients()?)
         });
         let gradients = ranks.unwrap().remove(0);
-        gradients.iter().filter(|gradient| gradient.iter().all(|number| *number == 0.0)).count()
+        gradients.iter().filter(|gradient| gradient.numbers.iter().all(|number| *number == 0.0)).count()
     };
     assert_eq!(vanished(1), tensor_shapes(&program).len() - 1, "all but the head's");
     assert_eq!(vanished(1 << 16), 0);

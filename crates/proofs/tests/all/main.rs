@@ -26,6 +26,7 @@ mod practices;
 mod recompute;
 mod recompute_ledger;
 mod replicas;
+mod samo;
 mod slices;
 mod start;
 mod summa;

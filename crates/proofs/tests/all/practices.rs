@@ -22,6 +22,7 @@ fn practices() -> impl Strategy<Value = Practice> {
             reduces_under_backward: does[4],
             gathers_in_turn: does[5],
             gathers_under_forward: does[6],
+            sparsity: None,
         }
     })
 }

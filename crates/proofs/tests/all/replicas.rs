@@ -1,6 +1,6 @@
 //! Replicas that differ in a bit are told, however far that is below the tolerance.
 
-use quadrille_engine::{Cpu, Hyper, assemble};
+use quadrille_engine::{Cpu, Held, Hyper, Shard, assemble};
 use quadrille_proofs::{SEED, edited_stage, forward_options, hyper, model, program};
 use quadrille_spec::{Activations, Algorithm, Choice, Overlap};
 use quadrille_verify::{Reference, Tolerance, VerifyOptions, verify};
@@ -10,11 +10,12 @@ fn shards_of_two_ranks_that_differ_in_a_bit_are_named() {
     let program = program(&model(1), "data=2", Activations::Scattered, Overlap::NONE, 4, 2);
     let stage = &program.stages[0];
     let parameter = &stage.parameters[0];
-    let one = vec![1.0; parameter.rows * parameter.cols];
-    assert_eq!(assemble(stage, parameter, parameter.value, &[(0, &one), (1, &one)]).unwrap(), one);
+    let shard = Shard::of(stage, parameter, parameter.value, program.layout.grid.coordinate(0));
+    let one = Held { shard, numbers: vec![1.0; parameter.rows * parameter.cols] };
+    assert_eq!(assemble(parameter, [(0, &one), (1, &one)]).unwrap(), one.numbers);
     let mut other = one.clone();
-    *other.last_mut().unwrap() = f64::from_bits(1.0_f64.to_bits() + 1);
-    assert_eq!(assemble(stage, parameter, parameter.value, &[(0, &one), (1, &other)]), Err([0, 1]));
+    *other.numbers.last_mut().unwrap() = f64::from_bits(1.0_f64.to_bits() + 1);
+    assert_eq!(assemble(parameter, [(0, &one), (1, &other)]), Err([0, 1]));
 }
 
 /// The copy of the table on the last stage does not decay, by 1e-14 of its size.
@@ -28,6 +29,7 @@ fn copies_of_a_tied_table_that_differ_in_a_bit_are_named() {
     let options = VerifyOptions {
         steps: 1,
         seed: SEED,
+        sparsity: None,
         hyper: Hyper { weight_decay: 1e-11, ..hyper(None) },
         threads: 1,
         timeout: forward_options(1).timeout,

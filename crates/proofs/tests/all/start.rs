@@ -6,9 +6,11 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_data::{DemoCorpus, TokenSource, Tokenizer, fill_batch};
-use quadrille_engine::{Cpu, EngineError, InitialValues, RankEngine, Samples, TrainOptions, assemble, train};
+use quadrille_engine::{
+    Cpu, EngineError, Held, InitialValues, RankEngine, Samples, Shard, TrainOptions, assemble, train,
+};
 use quadrille_oracle as oracle;
-use quadrille_proofs::{SEED, cases, hyper, llama, model, program, trajectory, vit};
+use quadrille_proofs::{SEED, Trajectory, cases, hyper, llama, model, program, trajectory, vit};
 use quadrille_spec::{Activations, Axis, ElementType, Overlap};
 use quadrille_step::StepProgram;
 
@@ -26,9 +28,10 @@ proptest! {
         let (stage, drawn) = (&program.stages[0], oracle::initial(&program.model, SEED, true));
         for (index, parameter) in stage.parameters.iter().enumerate() {
             let floats = |bits: &Vec<u64>| bits.iter().map(|bits| f64::from_bits(*bits)).collect::<Vec<f64>>();
-            let shards: Vec<Vec<f64>> = ranks.iter().map(|rank| floats(&rank.start[index])).collect();
-            let shards: Vec<(usize, &[f64])> = shards.iter().map(Vec::as_slice).enumerate().collect();
-            let whole = assemble(stage, parameter, parameter.value, &shards).unwrap();
+            let shard = |rank| Shard::of(stage, parameter, parameter.value, program.layout.grid.coordinate(rank));
+            let held = |(rank, run): (usize, &Trajectory)| Held { shard: shard(rank), numbers: floats(&run.start[index]) };
+            let held: Vec<Held> = ranks.iter().enumerate().map(held).collect();
+            let whole = assemble(parameter, held.iter().enumerate()).unwrap();
             prop_assert_eq!(bits(&whole), bits(&drawn[&parameter.name]), "{}", parameter.name);
         }
     }
@@ -48,7 +51,7 @@ fn training_starts_from_the_oracles_values() {
             assert_eq!(tensors.len(), expected.len());
             for (parameter, tensor) in program.stages[0].parameters.iter().zip(tensors) {
                 // Of one rank nothing is cut, but the vocabulary may be padded.
-                let tensor = &tensor[..parameter.rows * parameter.cols];
+                let tensor = &tensor.numbers[..parameter.rows * parameter.cols];
                 assert_eq!(bits(tensor), bits(&expected[&parameter.name]), "{}", parameter.name);
             }
         }

@@ -1,7 +1,7 @@
 //! ZeRO: what is sharded over data and context takes a share of the memory, costs the bytes of the all-reduce that it
 //! replaces, and changes no result; weights gathered over z may be kept for a step.
 
-use quadrille_engine::assemble;
+use quadrille_engine::{Held, Shard, assemble};
 use quadrille_proofs::{
     Traffic, Trajectory, assert_caught, assert_stopped, bits, edited_at, edited_stage, hyper, is_collective, model,
     operations, program_with, prove, rebuilt, replaced, trajectory_with,
@@ -142,9 +142,10 @@ fn gradients_of_matrices(program: &StepProgram) -> Vec<Vec<u64>> {
     let matrices = stage.parameters.iter().enumerate().filter(|(_, parameter)| is_matrix(parameter));
     let whole = |(index, parameter): (usize, &Parameter)| {
         let floats = |run: &Trajectory| run.gradients[index].iter().map(|bits| f64::from_bits(*bits)).collect();
-        let shards: Vec<Vec<f64>> = runs.iter().map(floats).collect();
-        let shards: Vec<(usize, &[f64])> = shards.iter().map(Vec::as_slice).enumerate().collect();
-        let tensor = assemble(stage, parameter, parameter.reduced, &shards).unwrap();
+        let shard = |rank| Shard::of(stage, parameter, parameter.reduced, program.layout.grid.coordinate(rank));
+        let held = |(rank, run): (usize, &Trajectory)| Held { shard: shard(rank), numbers: floats(run) };
+        let held: Vec<Held> = runs.iter().enumerate().map(held).collect();
+        let tensor = assemble(parameter, held.iter().enumerate()).unwrap();
         tensor.into_iter().map(f64::to_bits).collect()
     };
     matrices.map(whole).collect()

@@ -24,7 +24,7 @@ fn json(folder: &Path, line: &str) -> Value {
 }
 
 #[test]
-fn a_pruned_checkpoint_is_evaluated_pruned_again_and_not_trained_on() {
+fn a_pruned_checkpoint_is_evaluated_and_pruned_again() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     trained(at);
@@ -51,12 +51,44 @@ fn a_pruned_checkpoint_is_evaluated_pruned_again_and_not_trained_on() {
     assert!(told.contains(" 10.0%") && told.contains("with the weights of step 2"), "{told}");
     let among = "prune --from run --sparsity 0.5 --out run/checkpoints/step-000000000099";
     refused_in(at, among, &["--out", "among the checkpoints of the run run", "choose another place"]);
-    refused_in(
-        at,
-        "train --from pruned --steps 1",
-        &["is pruned (block.0.", "train from the checkpoint that it was pruned from"],
-    );
-    refused_in(at, "memorize --from pruned --generate-tokens 8 --out learnt", &["is pruned (block.0."]);
+}
+
+/// The run's newest checkpoint keeps the mask, and nothing else but what it keeps.
+fn assert_masked(folder: &Path, mask: &[f32]) {
+    let checkpoint = Checkpoint::find(folder).unwrap();
+    assert_eq!(checkpoint.whole::<f32>("block.0.up.weight", Quantity::Kept).unwrap(), mask);
+    for quantity in Quantity::NUMBERS {
+        let numbers: Vec<f32> = checkpoint.whole("block.0.up.weight", quantity).unwrap();
+        assert!(mask.iter().zip(&numbers).all(|(kept, number)| (*kept == 1.0) == (*number != 0.0)), "{quantity}");
+    }
+}
+
+/// Only kept weights learn, in any layout, and a run of a pruned model goes on as one.
+#[test]
+fn a_pruned_model_is_trained_and_stays_pruned() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    trained(at);
+    json(at, "prune --from run --sparsity 0.9 --tables --out pruned");
+    let pruned = Checkpoint::open(&at.join("pruned")).unwrap();
+    let mask: Vec<f32> = pruned.whole("block.0.up.weight", Quantity::Kept).unwrap();
+    let done = |line: &str| {
+        let output = run(at, line);
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let train = "train --from pruned --tokenizer bytes --steps 3 --threads 1 --dtype bf16 --checkpoint-every 2";
+    done(&format!("{train} --grid x=2,data=2 --zero 1 --out sparse"));
+    assert_masked(&at.join("sparse"), &mask);
+    done("train --resume sparse --steps 5 --grid z=2,pipe=2 --zero 0");
+    assert_masked(&at.join("sparse"), &mask);
+    assert!(done("checkpoint info sparse").contains("10.0%"));
+    // What a run's pages say of its program, they say of the pruned one.
+    done("report sparse --out report");
+    let losses =
+        |out: &str| json(at, &format!("eval --from {out} --tokenizer bytes --grid x=1"))["loss"].as_f64().unwrap();
+    assert!(losses("sparse") < losses("pruned"), "{} {}", losses("sparse"), losses("pruned"));
+    done("memorize --from sparse --generate-tokens 8 --grid x=1 --out learnt");
 }
 
 #[test]

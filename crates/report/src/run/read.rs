@@ -111,7 +111,7 @@ impl Run {
         Ok(Self {
             path: path.to_owned(),
             command: description.command,
-            program: StepProgram::new(&model, &layout)?,
+            program: StepProgram::pruned(&model, &layout, description.known.kept)?,
             threads: description.known.threads.unwrap_or_else(|| Processes::THREADS.cores_each(ranks)),
             last: description.known.steps,
             floor: description.known.floor,

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use quadrille_spec::{Field, Layout, LayoutFile, Model, ModelFile};
+use quadrille_step::KeptCounts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -46,6 +47,9 @@ pub struct Known {
     pub threads: Option<usize>,
     /// The least mean loss that a model can reach on the data, where that is known.
     pub floor: Option<f64>,
+    /// Of a pruned model: how many elements of a tile ranks have room for, by tensor.
+    #[serde(default, skip_serializing_if = "KeptCounts::is_empty")]
+    pub kept: KeptCounts,
 }
 
 impl Description {

@@ -505,6 +505,14 @@ kinds! {
     Accumulate ["accumulate"] ElementWise {} reads { input: ValueId } writes by write { output: ValueId },
         work |op, at| at.sweeps(op, op.input, 1.0);
 
+    /// The kept elements of a pruned weight's tile, or of its gradient, of which `output` has a part; zeros behind them.
+    Compress ["compress"] ElementWise { parameter: ParameterId } reads { input: ValueId } writes by write { output: ValueId },
+        work |op, at| at.picks(op.output, op.input);
+
+    /// Kept elements at their places in the tile of a pruned weight; the others stay.
+    Expand ["expand"] ElementWise { parameter: ParameterId } reads { input: ValueId } writes { output: ValueId },
+        work |op, at| at.picks(op.input, op.output);
+
     /// Computes nothing: what it reads is held until here, and what it writes is kept from here on.
     Hold ["hold"] Wait {} reads { input: ValueId } writes { output: Option<ValueId> },
         remade |_op| Remade::WithInputs,

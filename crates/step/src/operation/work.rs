@@ -4,6 +4,7 @@ use quadrille_spec::{Attention, Axis, Coordinate};
 
 use super::kind::{AdamW, Gemm, Kind};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
+use crate::kept::INDEX_BYTES;
 use crate::{StageProgram, ValueId};
 
 /// What an operation computes and moves on one rank.
@@ -124,6 +125,14 @@ impl<'a> At<'a> {
     pub(super) fn adds_rows(self, gradient: ValueId) -> Work {
         let computation = Computation::Sweep { elements: self.elements(gradient), arithmetic: 1.0 };
         Work { computation, moved: 3 * self.program.local_bytes(gradient) }
+    }
+
+    /// Kept elements and their places, read or written one by one in a tile.
+    pub(super) fn picks(self, kept: ValueId, tile: ValueId) -> Work {
+        let elements = self.elements(kept);
+        let each = self.program.element_bytes(kept) + self.program.element_bytes(tile) + INDEX_BYTES;
+        let computation = Computation::Sweep { elements, arithmetic: 0.0 };
+        Work { computation, moved: elements as u64 * each }
     }
 
     /// Reading alone, which ledgers do not count.
