@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 /// The part of weights that is pruned: a decimal, at least 0, less than 1. It is exact, as its digits say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sparsity {
     /// What stands behind the point, as a whole number.
     digits: u64,

@@ -20,7 +20,7 @@ use crate::{Layer, StageProgram, StepError, Value, ValueId};
 pub type KeptCounts = BTreeMap<String, usize>;
 
 /// How much of a pruned weight's tile is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kept {
     /// So many elements at most.
     Counted(usize),
@@ -39,7 +39,7 @@ impl Kept {
 }
 
 /// Bytes of an element's place in its tile.
-pub(crate) const INDEX_BYTES: u64 = 4;
+pub const INDEX_BYTES: u64 = 4;
 
 impl Builder<'_> {
     /// Whether, and how much of, a parameter of the current layer is pruned. Only what products give the gradient of is.

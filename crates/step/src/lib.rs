@@ -77,7 +77,7 @@ pub use extent::Extent;
 pub use folded::{FoldedProgram, FoldedStage};
 pub use generation::Generation;
 pub use interval::least_interval;
-pub use kept::{Kept, KeptCounts};
+pub use kept::{INDEX_BYTES, Kept, KeptCounts};
 pub use ledger::{
     cached_attention_flops, decision_axes, declared_axes, empty_axes, moved_to_host, payload_bytes, payload_elements,
     predict, predict_rank, predict_rank_routed, predict_routed,

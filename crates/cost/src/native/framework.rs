@@ -1,6 +1,6 @@
 //! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
 
-use quadrille_spec::{Device, ElementType, Layout, Peaks, SpecError, Zero};
+use quadrille_spec::{Device, ElementType, Layout, Peaks, Sparsity, SpecError, Zero};
 use quadrille_step::Formats;
 
 /// What a framework does the same way in every layout.
@@ -12,7 +12,10 @@ pub struct Framework {
     pub dtype: ElementType,
     /// Type of the gradients of weights.
     pub gradients: ElementType,
-    /// Bytes that a parameter takes.
+    /// How much of the matrices of blocks is pruned: of this program's engine, which holds gradients and states of what is
+    /// kept; what a tile keeps is estimated. `None`: nothing is.
+    pub sparsity: Option<Sparsity>,
+    /// Bytes that a parameter takes, if it is not pruned.
     pub states: StateBytes,
     /// Bytes of an activation and of what is sent of it; also of the operands of products.
     pub activation_bytes: u64,
@@ -147,6 +150,7 @@ impl Framework {
         name: "quadrille",
         dtype: ElementType::F32,
         gradients: ElementType::F32,
+        sparsity: None,
         states: StateBytes { weight: 4, gradient: 4, optimizer: 8, gathered_weight: 4, sent_gradient: 4 },
         activation_bytes: 4,
         logit_bytes: 4,
@@ -179,6 +183,7 @@ impl Framework {
         name: "megatron",
         dtype: ElementType::Bf16,
         gradients: ElementType::F32,
+        sparsity: None,
         states: StateBytes { weight: 2, gradient: 4, optimizer: 12, gathered_weight: 2, sent_gradient: 4 },
         activation_bytes: 2,
         logit_bytes: 4,
@@ -265,7 +270,13 @@ impl Framework {
     /// The same where this program's engine runs a layout, in the layout's types. What numbers are in other frameworks, they
     /// say themselves.
     pub fn in_types_of(self, layout: &Layout) -> Self {
-        if self.is_own() { Self::own(layout.dtype, layout.gradients) } else { self }
+        let Self { sparsity, .. } = self;
+        if self.is_own() { Self { sparsity, ..Self::own(layout.dtype, layout.gradients) } } else { self }
+    }
+
+    /// The part of a matrix of a block that has gradients and states.
+    pub fn kept(&self) -> f64 {
+        1.0 - self.sparsity.map_or(0.0, Sparsity::part)
     }
 
     /// FLOP/s of a device in the type of the framework's products, at best.

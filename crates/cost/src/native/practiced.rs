@@ -55,7 +55,7 @@ impl Framework {
         match self.is_own() {
             true => {
                 let layout = Layout { dtype: self.dtype, gradients: self.gradients, ..layout.clone() };
-                let practice = Practice::of(&layout);
+                let practice = Practice { sparsity: self.sparsity, ..Practice::of(&layout) };
                 (layout, practice)
             }
             false => (self.layout(layout), self.practice(model, layout)),

@@ -23,10 +23,11 @@ pub struct Case {
     pub cluster: Cluster,
 }
 
-/// All frameworks, and this program's engine in 16 bits.
+/// All frameworks, and this program's engine in 16 bits, of a whole model and of a pruned one.
 pub fn frameworks() -> impl Iterator<Item = Framework> {
     let narrow = Framework::own(ElementType::Bf16, ElementType::F32);
-    Framework::ALL.into_iter().chain([narrow])
+    let pruned = Framework { sparsity: "0.9".parse().ok(), ..narrow };
+    Framework::ALL.into_iter().chain([narrow, pruned])
 }
 
 impl Case {

@@ -13,8 +13,11 @@ pub(super) fn state_bytes(
 ) -> u64 {
     let parameters = model.parameters() as f64 / (x * y * z * pipe) as f64;
     let replicas = (context * data) as f64;
-    // Whichever of the parameters are vectors.
-    let bytes = [framework.states, framework.vector_states()].map(|states| states.held(zero, replicas, true));
+    // Whichever of the parameters are vectors, and whatever is pruned.
+    let bytes = [framework.states, framework.vector_states()].map(|states| {
+        let [held, weight] = [states.held(zero, replicas, true), states.weight as f64];
+        weight + (held - weight) * framework.kept()
+    });
     let bytes = bytes[0].min(bytes[1]);
     (parameters * bytes) as u64 + framework.reserved_bytes
 }

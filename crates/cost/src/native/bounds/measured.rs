@@ -6,7 +6,7 @@ use quadrille_step::StorageInfo;
 use super::holdings::{Held, Life};
 use super::line::{Line, Which};
 use super::tape::{Seconds, Tape};
-use super::template::{Alike, Piece, Template};
+use super::template::{Alike, Elements, Piece, Template};
 use crate::native::machine::NativeMachine;
 use crate::native::{Candidate, PriceError, Problem};
 
@@ -32,8 +32,8 @@ pub(super) struct Place {
     pub lives: [Line; Life::ALL.len()],
     pub most: Line,
     pub most_alone: Line,
-    /// Elements of parameters whose gradients products give, and of the others.
-    pub elements: [Line; 2],
+    /// By [`Elements`].
+    pub elements: [Line; Elements::ALL.len()],
 }
 
 /// What pieces of a candidate's layers take.
@@ -80,14 +80,14 @@ impl Template {
         });
         let [block, ends @ ..] = [Some(&alike.block), alike.ends.first(), alike.ends.get(between), alike.ends.last()]
             .map(|parameters| {
-                [true, false].map(|of_products| {
-                    let some = parameters.into_iter().flatten().filter(|(_, by_product)| *by_product == of_products);
+                Elements::ALL.map(|elements| {
+                    let some = parameters.into_iter().flatten().filter(|(_, which)| *which == elements);
                     some.map(|(value, _)| self.shapes.value(*value).local_elements as f64).sum::<f64>()
                 })
             });
         let [first, last] = &mut others;
         for (place, ends) in [first, &mut middle, last].into_iter().zip(ends) {
-            place.elements = [0, 1].map(|kind| Line::new(0, vec![ends[kind]], block[kind]));
+            place.elements = std::array::from_fn(|kind| Line::new(0, vec![ends[kind]], block[kind]));
         }
         let [first, last] = others;
         [first, middle, last]

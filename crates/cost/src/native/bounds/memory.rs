@@ -1,11 +1,13 @@
 //! Bytes that a rank has at least: that it allocates, or, of other frameworks than this program's engine, that live at once.
 
 use quadrille_spec::{Axis, EvenPieces, Recompute, Schedule, Zero};
+use quadrille_step::INDEX_BYTES;
 use quadrille_step::schedule::{Action, Pass};
 
 use super::holdings::Life;
 use super::line::Line;
 use super::measured::Place;
+use super::template::Elements;
 use super::{Bounds, Pieces, SEGMENTS, even};
 use crate::native::Candidate;
 
@@ -68,15 +70,18 @@ impl Bounds<'_> {
         living * framework.allocator_factor + framework.reserved_bytes as f64
     }
 
-    /// Bytes of parameters, of those whose gradients products give and of the others, their gradients and the optimizer's
-    /// states. ZeRO's shards are no smaller than this, being equally long.
-    fn states(&self, c: &Candidate, [of_products, others]: [f64; 2]) -> f64 {
+    /// Bytes of parameters, their gradients and the optimizer's states. ZeRO's shards are no smaller than this, being equally
+    /// long.
+    fn states(&self, c: &Candidate, [of_products, others, pruned, kept]: [f64; Elements::ALL.len()]) -> f64 {
         let replicas = (c.size(Axis::Data) * c.size(Axis::Context)) as f64;
         let framework = &self.problem.framework;
         let matrix = |shares| framework.states.held(c.zero, replicas, shares);
         // Tables of positions are among the others, vectors are most of them.
         let other = matrix(false).min(framework.vector_states().held(c.zero, replicas, false));
-        of_products * matrix(true) + others * other
+        let weight = framework.states.weight as f64;
+        // Of what is kept a rank knows the places, too.
+        let states = matrix(true) - weight + INDEX_BYTES as f64;
+        of_products * matrix(true) + others * other + pruned * weight + kept * states
     }
 }
 

@@ -52,8 +52,25 @@ pub(super) struct Piece {
     pub sends: Vec<ValueId>,
 }
 
-/// Parameters of a rank: the shape of each, and whether its gradient comes from products.
-pub(super) type Parameters = Vec<(ValueId, bool)>;
+/// Elements of a rank's parameters, by what else it has of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Elements {
+    /// Those whose gradients products give.
+    OfProducts,
+    /// Vectors and tables of positions.
+    Others,
+    /// Those of pruned weights, of which there is nothing else.
+    Pruned,
+    /// What is kept of these.
+    Kept,
+}
+
+impl Elements {
+    pub const ALL: [Self; 4] = [Self::OfProducts, Self::Others, Self::Pruned, Self::Kept];
+}
+
+/// The shapes that tell them.
+pub(super) type Parameters = Vec<(ValueId, Elements)>;
 
 /// The pieces of a structure.
 #[derive(Debug, Clone)]
@@ -162,7 +179,13 @@ impl Telling {
         for parameter in &stage.parameters {
             let by_product = !stage.value(parameter.value).sharding.flat.is_empty();
             let list = if matches!(parameter.layer, Layer::Block(_)) { &mut block } else { &mut ends };
-            list.push((self.shapes.value(stage, parameter.value), by_product));
+            let elements = match parameter.compressed {
+                Some(_) => Elements::Pruned,
+                None if by_product => Elements::OfProducts,
+                None => Elements::Others,
+            };
+            list.push((self.shapes.value(stage, parameter.value), elements));
+            list.extend(parameter.compressed.map(|kept| (self.shapes.value(stage, kept), Elements::Kept)));
         }
         if !block.is_empty() {
             alike.block = block;
