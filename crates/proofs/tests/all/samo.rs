@@ -314,6 +314,17 @@ fn offloading_moves_kept_elements_alone() {
     }
 }
 
+/// Copies of a key are summed before they are compressed, and count once in the norm.
+#[test]
+fn keys_that_several_ranks_hold_are_pruned_alike() {
+    let model = llama(1).reshaped(|m| m.kv_heads = 1);
+    for (grid, zero) in [("x=4", Zero::Off), ("x=2,data=2", Zero::Gradients), ("x=2,z=2,data=2", Zero::Optimizer)] {
+        let whole = program_with(&model, grid, 8, |request| request.zero = zero);
+        let report = proven(&options("0.6", 1).pruned(whole).unwrap(), "0.6").unwrap();
+        assert!(report.ok, "{grid}: {report:?}");
+    }
+}
+
 /// A tile that keeps more than another is as long as all of them, and what is behind its own elements is nothing.
 #[test]
 fn tiles_are_as_long_as_the_fullest() {
