@@ -79,18 +79,18 @@ impl Step {
 /// Steps that cannot be priced; that take less than their communication alone, or than they would at the peak.
 pub fn scale(cluster: &mut Cluster, framework: &Framework, steps: &[Step]) -> Result<Scaled, MeasureError> {
     let before = prices(cluster, framework, steps)?;
-    let Some(products) = cluster.device.as_ref().map(|device| device.products.clone()) else {
+    let Some(products) = cluster.device.as_ref().map(|device| framework.products(device).clone()) else {
         let rule = format!(" {} does not say which device it has", cluster.name);
         return Err(Refusal::of(Setting::Cluster).text(rule).into());
     };
     let most = products.largest();
-    let peak = prices(&with(cluster, products.scaled(1.0 / most)), framework, steps)?;
+    let peak = prices(&with(cluster, framework, products.scaled(1.0 / most)), framework, steps)?;
     for (step, price) in steps.iter().zip(&peak) {
         check(step, price)?;
     }
     // The mean logarithm of predicted over measured: falls while products become faster.
     let excess = |factor: f64| -> Result<f64, MeasureError> {
-        let prices = prices(&with(cluster, products.scaled(factor)), framework, steps)?;
+        let prices = prices(&with(cluster, framework, products.scaled(factor)), framework, steps)?;
         Ok(steps.iter().zip(&prices).map(|(step, price)| (price.seconds / step.seconds).ln()).sum())
     };
     let (mut low, mut high) = (LEAST.ln(), -most.ln());
@@ -105,7 +105,7 @@ pub fn scale(cluster: &mut Cluster, framework: &Framework, steps: &[Step]) -> Re
     }
     // The end of the interval itself is the peak, of which a product of rounded numbers may be more.
     let factor = high.exp().min(1.0 / most);
-    *cluster = with(cluster, products.scaled(factor));
+    *cluster = with(cluster, framework, products.scaled(factor));
     let after = prices(cluster, framework, steps)?;
     let matched = steps.iter().zip(before.iter().zip(&after)).map(|(step, (before, after))| Matched {
         step: step.name.clone(),
@@ -138,10 +138,11 @@ fn prices(cluster: &Cluster, framework: &Framework, steps: &[Step]) -> Result<Ve
     steps.iter().map(|step| step.price(cluster, framework)).collect()
 }
 
-fn with(cluster: &Cluster, products: Efficiency) -> Cluster {
+/// The cluster whose device reaches this in the framework's products.
+fn with(cluster: &Cluster, framework: &Framework, products: Efficiency) -> Cluster {
     let mut cluster = cluster.clone();
     if let Some(device) = &mut cluster.device {
-        device.products = products;
+        *framework.products_mut(device) = products;
     }
     cluster
 }
@@ -153,7 +154,7 @@ mod tests {
     fn steps(cluster: &Cluster, factor: f64) -> Vec<Step> {
         let model = Model::preset("gpt3-1.3b").unwrap();
         let device = cluster.device.as_ref().unwrap();
-        let faster = with(cluster, device.products.scaled(factor));
+        let faster = with(cluster, &Framework::MEGATRON, device.products.scaled(factor));
         ["x=4,data=8", "x=8,pipe=4"]
             .map(|grid| {
                 let mut request = quadrille_spec::LayoutRequest::new(grid.parse().unwrap(), 64);
@@ -181,6 +182,21 @@ mod tests {
                 cluster.check().unwrap();
             }
         }
+    }
+
+    /// Of a device with a table for 16 bits, that one is scaled where the framework's operands have as many.
+    #[test]
+    fn products_of_the_frameworks_operands_are_scaled() {
+        let mut cluster = Cluster::preset("selene").unwrap();
+        let device = cluster.device.as_mut().unwrap();
+        let products = device.products.clone();
+        device.half_products = Some(products.scaled(0.9));
+        let steps = steps(&cluster, 0.8);
+        let scaled = scale(&mut cluster, &Framework::MEGATRON, &steps).unwrap();
+        assert!((scaled.factor - 0.8 / 0.9).abs() < 1e-6, "{scaled:?}");
+        let device = cluster.device.unwrap();
+        assert_eq!(device.products, products);
+        assert!((device.half_products.unwrap().largest() / products.largest() - 0.8).abs() < 1e-6);
     }
 
     #[test]

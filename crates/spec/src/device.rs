@@ -35,6 +35,9 @@ pub struct Device {
     pub launch_seconds: f64,
     /// Fraction of the peak that a matrix product reaches, by its shape.
     pub products: Efficiency,
+    /// The same of products of 16-bit operands; `None`: no other one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_products: Option<Efficiency>,
     /// Fraction of the peak that flash-style attention reaches, by its shape: `m` the sequence, `n` the width of a head,
     /// `k` the heads of all sequences of the pass.
     pub attention: Efficiency,
@@ -195,6 +198,7 @@ impl Device {
         check_seconds("launch_seconds", self.launch_seconds)?;
         check_fraction("memory_efficiency", self.memory_efficiency)?;
         self.products.check("products")?;
+        self.half_products.as_ref().map_or(Ok(()), |products| products.check("half_products"))?;
         self.attention.check("attention")
     }
 }

@@ -1,6 +1,6 @@
 //! How a program that trains stores numbers, which kernels it has and what it sends when, beyond what a layout says.
 
-use quadrille_spec::{Device, ElementType, Layout, Peaks, Sparsity, SpecError, Zero};
+use quadrille_spec::{Device, Efficiency, ElementType, Layout, Peaks, Sparsity, SpecError, Zero};
 use quadrille_step::Formats;
 
 /// What a framework does the same way in every layout.
@@ -283,12 +283,29 @@ impl Framework {
     pub fn peak(&self, device: &Device) -> f64 {
         let Peaks { half, single, double } = device.peak;
         match self.activation_bytes {
-            // This program's kernels have an instruction for bf16 alone; they widen f16.
-            ..=2 if self.is_own() && self.dtype == ElementType::F16 => half.min(single),
-            ..=2 => half,
+            ..=2 if self.multiplies_narrow() => half,
+            ..=2 => half.min(single),
             3..=4 => single,
             _ => double,
         }
+    }
+
+    /// What products of the framework's operands reach of that peak.
+    pub fn products<'d>(&self, device: &'d Device) -> &'d Efficiency {
+        let narrow = device.half_products.as_ref().filter(|_| self.multiplies_narrow());
+        narrow.unwrap_or(&device.products)
+    }
+
+    /// The same, to be changed.
+    pub fn products_mut<'d>(&self, device: &'d mut Device) -> &'d mut Efficiency {
+        let narrow = device.half_products.as_mut().filter(|_| self.multiplies_narrow());
+        narrow.unwrap_or(&mut device.products)
+    }
+
+    /// Whether products take operands of 16 bits as they are: this program's kernels have an instruction for bf16 alone, and
+    /// widen f16.
+    fn multiplies_narrow(&self) -> bool {
+        self.activation_bytes <= 2 && !(self.is_own() && self.dtype == ElementType::F16)
     }
 
     /// The framework of that name.

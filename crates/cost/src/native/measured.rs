@@ -43,7 +43,7 @@ pub fn sweep_flops(operation: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use quadrille_spec::{Cluster, Efficiency, MeasuredRate};
+    use quadrille_spec::{Cluster, Device, Efficiency, ElementType, MeasuredRate};
 
     use super::*;
     use crate::native::Framework;
@@ -78,5 +78,16 @@ mod tests {
         close(of(false) + of(true), forward_and_backward + 6e-6);
         // Forward and backward, 4 and 10 of 14 parts.
         close(of(true) - 3e-6, forward_and_backward * 10.0 / 14.0);
+        // Products of 16 bits have a table of their own, where there is one; f16 is widened, and multiplied as f32 is.
+        device.peak.half = 2.0 * peak;
+        device.half_products = Some(table(product, product_flops(product) / (2.0 * peak * 1e-7)));
+        let seconds = |device: &Device, dtype: ElementType| {
+            Rates::new(device, &Framework::own(dtype, ElementType::F32)).product(product).seconds() - 3e-6
+        };
+        close(seconds(&device, ElementType::Bf16), 1e-7);
+        close(seconds(&device, ElementType::F16), product_seconds);
+        close(seconds(&device, ElementType::F32), product_seconds);
+        device.half_products = None;
+        close(seconds(&device, ElementType::Bf16), product_seconds / 2.0);
     }
 }

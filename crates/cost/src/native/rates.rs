@@ -67,7 +67,7 @@ impl Rates {
             vector: 1.0 / device.vector_rate,
             byte: 1.0 / (device.memory_bandwidth * device.memory_efficiency),
             launch: device.launch_seconds + framework.dispatch_seconds,
-            products: device.products.clone(),
+            products: framework.products(device).clone(),
             attention: device.attention.clone(),
             attention_rate: framework.attention_rate * of_attention / peak,
             element_bytes: framework.activation_bytes as f64,

@@ -232,6 +232,7 @@ pub fn clusters() -> impl Strategy<Value = Cluster> {
             vector_rate: peak * balance,
             launch_seconds,
             products: efficiency.clone(),
+            half_products: curved.then(|| efficiency.scaled(0.7)),
             attention: efficiency,
         };
         let (inner, middle, outer, node, rack, count) = tiers;

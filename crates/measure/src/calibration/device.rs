@@ -11,7 +11,8 @@ use crate::MeasureError;
 /// `launch_seconds` is what an operation of the engine takes on tiny operands, and fractions are those of the kernels alone:
 /// the native model's seconds of an operation are then the kernel's and the engine's, see
 /// `quadrille_cost::native::product_flops`. A product's fraction is that of its three layouts one after the other, an
-/// attention's that of forward and backward. Fractions are those of f32; products of bf16 have a peak of their own. Where operands of a product lie in cache, the model may take its time from memory bandwidth instead.
+/// attention's that of forward and backward. Fractions are those of f32, but for products of bf16, which
+/// have their own. Where operands of a product lie in cache, the model may take its time from memory bandwidth instead.
 ///
 /// # Errors
 /// Nothing of a kind was measured.
@@ -23,7 +24,7 @@ pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
     let CalibrationSpec { threads, runs, .. } = setup.spec;
     let name = format!("measured by quadrille calibrate on {}", setup.spec.place());
     Ok(Device {
-        source: format!("{name}: {threads} threads each, medians of {runs} runs; f32, and bf16 and f64 in their peaks"),
+        source: format!("{name}: {threads} threads each, medians of {runs} runs; f32 and bf16, and f64 in its peak"),
         name,
         memory: setup.memory,
         memory_bandwidth,
@@ -38,6 +39,10 @@ pub fn of(measured: &Measurements) -> Result<Device, MeasureError> {
             Case::Product { dtype: ElementType::F32, shape, .. } => Some(*shape),
             _ => None,
         })?,
+        half_products: Some(table(measured, half, |case| match case {
+            Case::Product { dtype: ElementType::Bf16, shape, .. } => Some(*shape),
+            _ => None,
+        })?),
         attention: table(measured, single, |case| match case {
             Case::Attention { shape, .. } => Some(*shape),
             _ => None,

@@ -70,7 +70,8 @@ pub fn memory(model: &Model, configuration: &Configuration, batch: usize, chunks
 pub fn modelled_pass_seconds(model: &Model, configuration: &Configuration, device: &Device) -> f64 {
     let [tensor, pipeline] = [configuration.tensor, configuration.pipeline].map(|size| size as f64);
     let [rows, hidden] = [configuration.microbatch * model.seq_len, model.hidden].map(|size| size as f64);
-    let rate = device.peak.half * device.products.at([rows, 4.0 * hidden / tensor, hidden]);
+    let rate = device.peak.half
+        * device.half_products.as_ref().unwrap_or(&device.products).at([rows, 4.0 * hidden / tensor, hidden]);
     let layer = layer_flops(configuration.microbatch, model.seq_len, model.hidden, Recomputation::Full);
     device.launch_seconds + model.layers() as f64 / pipeline * layer / tensor / rate
 }

@@ -46,6 +46,7 @@ fn device(crowding: f64) -> Device {
         vector_rate: rate,
         launch_seconds: LOCAL_LATENCY_US * 1e-6 * crowding,
         products: Efficiency::Constant { fraction: 1.0 },
+        half_products: None,
         attention: Efficiency::Constant { fraction: 1.0 },
     }
 }

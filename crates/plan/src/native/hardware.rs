@@ -104,6 +104,14 @@ fn device_numbers(device: &mut Device) -> Vec<(&'static str, &mut f64)> {
     ];
     let products = ["products.fraction", "products.ceiling", "products.half_m", "products.half_n", "products.half_k"];
     numbers.extend(efficiency_numbers(&mut device.products, products));
+    let half = [
+        "half_products.fraction",
+        "half_products.ceiling",
+        "half_products.half_m",
+        "half_products.half_n",
+        "half_products.half_k",
+    ];
+    numbers.extend(device.half_products.iter_mut().flat_map(|products| efficiency_numbers(products, half)));
     let attention =
         ["attention.fraction", "attention.ceiling", "attention.half_m", "attention.half_n", "attention.half_k"];
     numbers.extend(efficiency_numbers(&mut device.attention, attention));
