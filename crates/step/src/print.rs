@@ -33,6 +33,10 @@ pub fn print_program(program: &StepProgram) -> String {
     if let Some(switches) = switches(layout) {
         let _ = writeln!(text, "{switches}");
     }
+    let pruned = program.parameters().filter(|(_, parameter)| parameter.compressed.is_some()).count();
+    if pruned > 0 {
+        let _ = writeln!(text, "{pruned} weights pruned: gradients and states are of what is kept");
+    }
     for stage in &program.stages {
         print_stage(&mut text, stage);
     }
