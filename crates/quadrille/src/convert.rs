@@ -7,12 +7,12 @@ use clap::{ArgGroup, Args};
 use quadrille_checkpoint::Checkpoint;
 use quadrille_hugging_face::{ExportOptions, Source, StoredType, export, import};
 use quadrille_report::conversion::{exported_text, imported_text};
-use quadrille_spec::{ModelFile, SpecError, quantities};
+use quadrille_run::Settings;
+use quadrille_spec::{SpecError, quantities};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, remark};
-use crate::settings::assignment;
 
 const EXAMPLES: &str = "Examples:
   quadrille convert --from-hf ~/models/gpt2 gpt2            writes gpt2/step-000000000000
@@ -83,7 +83,7 @@ pub fn run(arguments: &ConvertArguments) -> Result<(), Failure> {
 }
 
 fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
-    let mut source = Source::open(folder, &overrides(&arguments.set)?)?;
+    let mut source = Source::open(folder, &Settings::replaced_of_model(&arguments.set)?)?;
     let done = import(&mut source, &arguments.checkpoint)?;
     warn_not_finite(done.not_finite);
     if arguments.json {
@@ -105,18 +105,6 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
         return print_json(&json!({ "checkpoint": path, "folder": folder, "exported": done, "notes": notes }));
     }
     print_text(&exported_text(&path, folder, &done))
-}
-
-/// Replacements of the model's fields.
-fn overrides(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let field = |text: &String| match assignment(text)? {
-        (key, value) if ModelFile::knows(&key) => Ok((key, value)),
-        (key, _) => {
-            let known = ModelFile::FIELDS.map(str::to_owned).to_vec();
-            Err(SpecError::Unknown { what: "model field", name: key, known }.into())
-        }
-    };
-    set.iter().map(field).collect()
 }
 
 fn warn_not_finite(count: u64) {

@@ -9,14 +9,24 @@ use serde_json::Value;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
-const FLAGS: [(&str, &str); 12] = [
+const FLAGS: [(&str, &str); 22] = [
     ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
     ("data.documents", "--documents"),
     ("data.held_out.files", "--validation-data"),
     ("data.held_out.share", "--validation"),
     ("data.text_field", "--text-field"),
     ("data.tokenizer", "--tokenizer"),
+    ("run.layout", "--layout"),
     ("run.loss_scale", "--loss-scale"),
+    ("run.ranks", "--ranks"),
+    ("run.set", "--set"),
+    ("search.devices", "--gpus"),
+    ("search.framework", "--framework"),
+    ("search.memory_reserve", "--memory-reserve"),
+    ("search.price", "--price"),
+    ("search.price_per_hour", "--price-per-hour"),
+    ("search.time_limit", "--time-limit"),
+    ("search.tokens", "--tokens"),
     ("space.fix", "--fix"),
     ("space.max", "--max"),
     ("space.min", "--min"),

@@ -33,7 +33,6 @@ mod prune;
 mod quantities;
 mod report;
 mod reproduce;
-mod settings;
 mod shell;
 mod sweep;
 mod timeline;

@@ -11,8 +11,7 @@ use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
-use crate::plan::native::arguments::QuestionArguments;
-use crate::plan::native::question::question;
+use crate::plan::native::arguments::{QuestionArguments, question};
 use crate::{flags, paths};
 
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two, and writes a
@@ -110,5 +109,5 @@ fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question,
     }
     let gpus =
         varied.map(|variable| variable.values().iter().map(|value| *value as usize).collect::<Vec<_>>()).or(typed);
-    question(model, layout, &arguments.question, None, gpus.as_deref(), arguments.nvs.map(|nvs| nvs as usize))
+    Ok(question(model, layout, &arguments.question, None, gpus, arguments.nvs)?)
 }

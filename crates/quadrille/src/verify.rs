@@ -16,7 +16,6 @@ use crate::flags;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text};
-use crate::settings;
 
 const LIMITS: &str = "Both sides take the model's description, the samples and the words of the random generator from \
 the same place: what is wrong there is wrong on both sides. ARCHITECTURE.md says which tests guard it.";
@@ -60,9 +59,9 @@ const DEFAULTS: LayoutDefaults = LayoutDefaults { dtype: ElementType::F64, ..Lay
 
 /// Verifies every layout that was asked for.
 pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> {
-    let settings = settings::settings(&arguments.model, "gpt-tiny", VerifyOptions::HYPER)?;
+    let settings = arguments.model.settings("gpt-tiny", VerifyOptions::HYPER)?;
     let (model, seed) = (&settings.model, arguments.run.seed());
-    let hyper = settings::hyper(settings.optimizer, &arguments.run, arguments.steps)?;
+    let hyper = arguments.run.hyper(settings.optimizer, arguments.steps)?;
     let defaults = launch.defaults(&DEFAULTS)?;
     let (layouts, skipped) = layouts(arguments, model, &defaults)?;
     let cluster = described::cluster(arguments.layout.cluster())?;
@@ -71,8 +70,8 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
             steps: arguments.steps,
             seed,
             hyper,
-            threads: settings::threads(&arguments.run, launch, ranks)?,
-            timeout: settings::timeout(&arguments.run)?,
+            threads: launch.threads(arguments.run.threads, ranks)?,
+            timeout: arguments.run.timeout()?,
             collectives: launch.collectives(&arguments.run, &cluster),
             world: launch.world.clone(),
         })
@@ -123,14 +122,13 @@ fn layouts(
     defaults: &LayoutDefaults,
 ) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
     if !arguments.all_grids {
-        let layout = settings::layout(&arguments.layout, model, arguments.dtype, defaults)?;
-        return Ok((vec![layout], Vec::new()));
+        return Ok((vec![arguments.layout.said(arguments.dtype).open(defaults)?.resolve(model)?], Vec::new()));
     }
     if arguments.layout.grid.is_some() {
         return Err(Failure::usage("--all-grids and --grid exclude each other; give --ranks with --all-grids"));
     }
-    let typed = settings::typed(&arguments.layout, arguments.dtype, defaults)?;
-    settings::check_interval(&typed)?;
+    let typed = arguments.layout.said(arguments.dtype).open(defaults)?;
+    typed.check_interval()?;
     let Grids { legal, skipped } = Grids::all(model, &typed.request, arguments.axes.as_deref())?;
     Ok((legal, flags::spelled_reasons(skipped)))
 }

@@ -11,7 +11,6 @@ use quadrille_spec::{Collectives, ElementType};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
-use crate::settings;
 
 /// A checkpoint and the ranks that hold it.
 #[derive(Debug, Args)]
@@ -52,7 +51,7 @@ pub fn forward(arguments: &WeightsArguments, launch: &Launch) -> Result<Forward,
     let about = checkpoint.about();
     let defaults =
         launch.defaults(&LayoutDefaults { ranks: 1, dtype: about.dtype.into(), per_node: None, batch: None })?;
-    let mut typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
+    let mut typed = arguments.layout.said(arguments.dtype).open(&defaults)?;
     typed.request.seq_len = typed.request.seq_len.or(Some(about.layout.seq_len));
     let layout = typed.resolve(&about.model)?;
     launch.check_ranks(layout.grid.ranks())?;

@@ -67,7 +67,7 @@ impl Reserve {
             return Ok(bytes);
         }
         let rule = format!("a device has {memory} bytes, of which something is left to use");
-        Err(SpecError::invalid("memory_reserve", bytes, rule, "reserve less, e.g. 5%"))
+        Err(SpecError::invalid("`search.memory_reserve`", bytes, rule, "reserve less, e.g. 5%"))
     }
 }
 

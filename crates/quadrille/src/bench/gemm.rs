@@ -1,6 +1,5 @@
 //! `quadrille bench gemm`: the products of a step beside the matrix library's own threads.
 
-use quadrille_engine::Hyper;
 use quadrille_measure::gemm;
 use quadrille_report::bench::GemmReport;
 use quadrille_spec::ElementType;
@@ -10,11 +9,10 @@ use crate::bench::arguments::BenchGemmArguments;
 use crate::bench::layout;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
-use crate::settings;
 
 /// Measures and reports.
 pub fn run(arguments: &BenchGemmArguments) -> Result<(), Failure> {
-    let model = settings::settings(&arguments.model, super::MODEL, Hyper::default())?.model;
+    let model = arguments.model.described(super::MODEL)?;
     let layout = layout(&arguments.layout, &model, Some(ElementType::F32))?;
     let program = StepProgram::new(&model, &layout)?;
     let threads = arguments.threads.map_or_else(quadrille_run::cores, usize::from);

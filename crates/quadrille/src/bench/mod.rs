@@ -15,7 +15,6 @@ use self::arguments::{Bench, BenchArguments};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
-use crate::settings;
 
 /// The model, batch and sequence length that are measured unless others are asked for.
 const MODEL: &str = "gpt2-124m";
@@ -36,7 +35,7 @@ pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.
 fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>) -> Result<Layout, Failure> {
-    let mut typed = settings::typed(arguments, dtype, &LayoutDefaults { ranks: 1, ..LayoutDefaults::USUAL })?;
+    let mut typed = arguments.said(dtype).open(&LayoutDefaults { ranks: 1, ..LayoutDefaults::USUAL })?;
     let request = &mut typed.request;
     // What scattered activations need; a grid that is still to be chosen does with less.
     let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();

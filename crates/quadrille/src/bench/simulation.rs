@@ -2,20 +2,18 @@
 
 use quadrille_measure::simulation::{MODEL, SimulationBench};
 use quadrille_report::bench::SimulationReport;
-use quadrille_run::resources;
+use quadrille_run::{assignments, resources};
 use quadrille_spec::Model;
 
 use crate::bench::arguments::BenchSimulationArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
-use crate::settings::assignment;
 
 /// Measures and reports.
 pub fn run(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
     let BenchSimulationArguments { set, global_batch, steps, .. } = arguments;
-    let overrides = set.iter().map(|text| assignment(text)).collect::<Result<Vec<_>, _>>()?;
-    let model = Model::from_toml(MODEL, &overrides)?;
+    let model = Model::from_toml(MODEL, &assignments(set)?)?;
     let bench = SimulationBench::new(model.clone(), *global_batch)?;
     bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, 0))?;
     let cores = quadrille_run::cores();

@@ -11,19 +11,18 @@ use crate::bench::layout;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
-use crate::settings;
 
 /// Measures and reports.
 pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
-    let settings = settings::settings(&arguments.model, super::MODEL, Hyper::default())?;
+    let settings = arguments.model.settings(super::MODEL, Hyper::default())?;
     let layout = layout(&arguments.layout, &settings.model, arguments.dtype)?;
     let steps = arguments.steps.saturating_add(1);
     let options = TrainOptions {
-        threads: settings::threads(&arguments.run, &Launch::THREADS, layout.grid.ranks())?,
-        timeout: settings::timeout(&arguments.run)?,
+        threads: Launch::THREADS.threads(arguments.run.threads, layout.grid.ranks())?,
+        timeout: arguments.run.timeout()?,
         collectives: Launch::THREADS.collectives(&arguments.run, &described::cluster(arguments.layout.cluster())?),
         loss_scale: LossScale::usual(layout.dtype),
-        ..TrainOptions::new(steps, settings::hyper(settings.optimizer, &arguments.run, steps)?, arguments.run.seed())
+        ..TrainOptions::new(steps, arguments.run.hyper(settings.optimizer, steps)?, arguments.run.seed())
     };
     let program = StepProgram::new(&settings.model, &layout)?;
     resources::check(&program, options.threads, &Launch::THREADS, 0)?;

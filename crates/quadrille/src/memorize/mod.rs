@@ -18,7 +18,6 @@ use self::progress::Bars;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell, write_file};
-use crate::settings::{self, settings, settings_of};
 use crate::{files, paths, preparation_bar};
 
 /// Sequences of a step without `--global-batch`.
@@ -57,15 +56,13 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
     let from = arguments.from.as_deref().map(Checkpoint::find).transpose()?.map(Arc::new);
     let rate = |learning_rate| Hyper { learning_rate, ..Hyper::default() };
     let settings = match &from {
-        Some(checkpoint) => {
-            settings_of(&checkpoint.about().model, &arguments.model, rate(StudySpec::PUBLISHED_RATE).into())?
-        }
-        None => settings(&arguments.model, "gpt-demo", rate(StudySpec::RATE))?,
+        Some(checkpoint) => arguments.model.settings_of(&checkpoint.about().model, rate(StudySpec::PUBLISHED_RATE))?,
+        None => arguments.model.settings("gpt-demo", rate(StudySpec::RATE))?,
     };
     let dtype = from.as_ref().map_or(RealType::F32, |checkpoint| checkpoint.about().dtype);
     let batch = Some([GLOBAL_BATCH, settings.model.seq_len]);
     let defaults = launch.defaults(&LayoutDefaults { ranks: 1, dtype: dtype.into(), per_node: None, batch })?;
-    let typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
+    let typed = arguments.layout.said(arguments.dtype).open(&defaults)?;
     let layout = typed.resolve(&settings.model)?;
     launch.check_ranks(layout.grid.ranks())?;
     if dtype == RealType::F64 && layout.dtype.real() == RealType::F32 {
@@ -79,7 +76,7 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
     }
     Ok(StudySpec {
         from,
-        optimizer: settings::with_rate(settings.optimizer, &arguments.run)?,
+        optimizer: arguments.run.with_rate(settings.optimizer)?,
         seed: arguments.run.seed(),
         epochs: arguments.epochs.clone(),
         documents_per_bucket: arguments.documents_per_bucket,

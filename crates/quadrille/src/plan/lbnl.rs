@@ -3,17 +3,16 @@
 use std::time::Instant;
 
 use clap::Args;
-use quadrille_engine::Hyper;
 use quadrille_papers::lbnl::{PUBLISHED_BATCH, Search, Shape, Strategy, System};
 use quadrille_report::papers::lbnl::LbnlReport;
 use quadrille_spec::{ElementType, Field, Model, nearest_divisors};
 
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
+use crate::paths;
 use crate::plan::arguments::PlanArguments;
 use crate::plan::flags::{LayoutFlags, SEARCHED};
 use crate::quantities::Counts;
-use crate::{paths, settings};
 
 /// Its flags of layouts.
 const FLAGS: LayoutFlags = LayoutFlags {
@@ -78,7 +77,7 @@ fn search(arguments: &PlanArguments) -> Result<(Model, Search), Failure> {
         Some(nvs) => system.with_fast_domain(nvs as u64)?,
         None => system,
     };
-    let model = settings::settings(&arguments.model, "gpt3-1t", Hyper::default())?.model;
+    let model = arguments.model.described("gpt3-1t")?;
     let shape = Shape::try_from(&model)?;
     let global_batch = arguments.layout.size(Field::GlobalBatch).map_or(PUBLISHED_BATCH, |batch| batch as u64);
     let search = Search::new(shape, system, strategy, gpus, global_batch)?;

@@ -1,6 +1,5 @@
 //! `quadrille plan --cost megatron`: the configuration that Megatron-LM's takeaways advise, and why.
 
-use quadrille_engine::Hyper;
 use quadrille_papers::megatron::{Machine, Plan};
 use quadrille_report::papers::megatron::MegatronReport;
 use quadrille_run::described;
@@ -9,8 +8,8 @@ use quadrille_spec::{Cluster, Device, ElementType, Field};
 use super::flags::{LayoutFlags, devices};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
+use crate::paths;
 use crate::plan::arguments::PlanArguments;
-use crate::{paths, settings};
 
 /// What to say of a flag that the takeaways choose.
 const CHOSEN: &str = "the takeaways choose it; leave it out";
@@ -52,7 +51,7 @@ fn plan(arguments: &PlanArguments) -> Result<(Plan, String), Failure> {
     let (device, device_memory) = device(&cluster)?;
     let per_node = arguments.layout.size(Field::PerNode).unwrap_or_else(|| cluster.per_node(gpus));
     cluster.network_for(gpus, per_node)?;
-    let model = settings::settings(&arguments.model, "gpt3-175b", Hyper::default())?.model;
+    let model = arguments.model.described("gpt3-175b")?;
     let machine = Machine { devices: gpus, per_node, device_memory };
     Ok((Plan::new(model, device, machine, batch)?, cluster.name))
 }

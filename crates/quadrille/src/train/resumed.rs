@@ -13,7 +13,6 @@ use super::first_version;
 use super::flags;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::settings;
 
 /// The run in `folder`, prepared to go on.
 ///
@@ -53,8 +52,8 @@ fn model_of(before: &RunSpec, folder: &Path, arguments: &TrainArguments) -> Resu
 fn changes(before: &RunSpec, arguments: &TrainArguments, launch: &Launch) -> Result<RunChanges, Failure> {
     let of = &arguments.model;
     let settings = match of.model.is_some() || of.from_hf.is_some() {
-        true => settings::settings_with(of, flags::MODEL, before.optimizer)?,
-        false => settings::settings_of(&before.model, of, before.optimizer)?,
+        true => of.settings(flags::MODEL, before.optimizer)?,
+        false => of.settings_of(&before.model, before.optimizer)?,
     };
     let layout = layout(&before.layout, arguments, &before.model, &settings.model, launch)?;
     let (layout, tiers) = layout.unzip();
@@ -62,7 +61,7 @@ fn changes(before: &RunSpec, arguments: &TrainArguments, launch: &Launch) -> Res
         model: Some(settings.model),
         layout,
         tiers,
-        optimizer: Some(settings::with_rate(settings.optimizer, &arguments.run)?),
+        optimizer: Some(arguments.run.with_rate(settings.optimizer)?),
         ..flags::said(arguments)
     })
 }
@@ -92,6 +91,6 @@ fn layout(
     let kept = if flags.layout.is_some() { LayoutFile::default() } else { before.made() };
     // Gradients of the type before may be none of another type of values.
     let kept = if arguments.dtype.is_some() { kept.without(Field::Gradients) } else { kept };
-    let typed = settings::typed_over(flags, arguments.dtype, &defaults, cluster, &kept)?;
+    let typed = flags.said(arguments.dtype).open_over(&defaults, cluster, &kept)?;
     Ok(Some((typed.spec(model, cluster)?, typed.cluster.tiers)))
 }

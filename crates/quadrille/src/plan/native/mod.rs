@@ -2,7 +2,6 @@
 
 pub mod arguments;
 pub mod priced;
-pub mod question;
 
 use quadrille_plan::native::{Answer, Question, Wanted};
 use quadrille_report::plan::{document, explanation_text, headline, looked_at, refused, rows, tables};
@@ -16,9 +15,8 @@ use crate::{flags, paths};
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let gpus = arguments.gpus.as_ref().map(Counts::values);
-    let nvs = arguments.nvs.map(|n| n as usize);
-    let question =
-        question::question(&arguments.model, &arguments.layout, &arguments.question, arguments.dtype, gpus, nvs)?;
+    let PlanArguments { model, layout, question, dtype, nvs, .. } = arguments;
+    let question = arguments::question(model, layout, question, *dtype, gpus.map(<[usize]>::to_vec), *nvs)?;
     let results = &arguments.results;
     let several = gpus.filter(|gpus| gpus.len() > 1);
     if several.is_some() && !results.pareto {

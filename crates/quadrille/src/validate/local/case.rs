@@ -14,7 +14,6 @@ use super::arguments::ValidateLocalArguments;
 use crate::failure::Failure;
 use crate::flags;
 use crate::launch::Launch;
-use crate::settings;
 
 /// Layouts of one model on one machine, and what was left out.
 pub struct Case {
@@ -36,9 +35,9 @@ impl Case {
     /// Reads what was typed, predicts, and makes sure that all layouts can run.
     pub fn new(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<Self, Failure> {
         check_flags(arguments)?;
-        let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
-        let typed = settings::typed(&arguments.layout, None, &launch.defaults(&LayoutDefaults::USUAL)?)?;
-        settings::check_interval(&typed)?;
+        let settings = arguments.model.settings("gpt-demo", Hyper::default())?;
+        let typed = arguments.layout.said(None).open(&launch.defaults(&LayoutDefaults::USUAL)?)?;
+        typed.check_interval()?;
         let ranks = typed.request.grid.ranks();
         launch.check_ranks(ranks)?;
         let per_node = typed.request.per_node.or_else(|| Some(typed.cluster.per_node(ranks)));
@@ -46,13 +45,13 @@ impl Case {
         let Grids { legal, skipped } = Grids::all(&settings.model, &request, arguments.axes.as_deref())?;
         let skipped = flags::spelled_reasons(skipped);
         let options = TrainOptions {
-            threads: settings::threads(&arguments.run, launch, ranks)?,
-            timeout: settings::timeout(&arguments.run)?,
+            threads: launch.threads(arguments.run.threads, ranks)?,
+            timeout: arguments.run.timeout()?,
             collectives: launch.collectives(&arguments.run, &typed.cluster),
             world: launch.world.clone(),
             ..TrainOptions::new(
                 arguments.steps,
-                settings::hyper(settings.optimizer, &arguments.run, arguments.steps)?,
+                arguments.run.hyper(settings.optimizer, arguments.steps)?,
                 arguments.run.seed(),
             )
         };

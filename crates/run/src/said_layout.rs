@@ -1,0 +1,91 @@
+//! What a user says of a layout: names of files, a grid in words, choices.
+
+use std::path::PathBuf;
+
+use quadrille_spec::{Cluster, ElementType, Field, LayoutFile};
+
+use crate::{LayoutDefaults, LayoutSpec, OpenLayout, Refusal, RunError, described};
+
+/// A layout as it is said, of which everything may be left out.
+#[derive(Debug, Clone, Default)]
+pub struct SaidLayout {
+    /// A file, over which all else wins.
+    pub file: Option<PathBuf>,
+    /// Sizes of axes, or `auto`, which leaves the grid open whatever the file says.
+    pub grid: Option<String>,
+    /// The number of ranks.
+    pub ranks: Option<usize>,
+    /// The type of the values.
+    pub dtype: Option<ElementType>,
+    /// The other choices.
+    pub choices: LayoutFile,
+    /// A cluster's preset or file.
+    pub cluster: Option<String>,
+}
+
+impl SaidLayout {
+    /// The cluster's name: `local` where none is said.
+    pub fn cluster(&self) -> &str {
+        self.cluster.as_deref().unwrap_or(LayoutSpec::CLUSTER)
+    }
+
+    /// The cluster.
+    ///
+    /// # Errors
+    /// As [`described::cluster`].
+    pub fn described_cluster(&self) -> Result<Cluster, RunError> {
+        described::cluster(self.cluster())
+    }
+
+    /// What the file says; nothing where there is none.
+    ///
+    /// # Errors
+    /// As [`described::layout_file`].
+    pub fn read(&self) -> Result<LayoutFile, RunError> {
+        self.file.as_deref().map_or(Ok(LayoutFile::default()), described::layout_file)
+    }
+
+    /// All of it on its cluster, not yet held against a model.
+    ///
+    /// # Errors
+    /// Files that cannot be read; a choice that is not known; numbers of ranks that contradict each other.
+    pub fn open(&self, defaults: &LayoutDefaults) -> Result<OpenLayout, RunError> {
+        self.open_over(defaults, self.cluster(), &LayoutFile::default())
+    }
+
+    /// The same over what was said `before`, on the cluster of that name.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_over(
+        &self,
+        defaults: &LayoutDefaults,
+        cluster: &str,
+        before: &LayoutFile,
+    ) -> Result<OpenLayout, RunError> {
+        let cluster = described::cluster(cluster)?;
+        let said = self.choices.over(&self.read()?).over(before);
+        let said = match self.grid.as_deref() {
+            Some("auto") => said.without(Field::Grid),
+            Some(text) => said.with(Field::Grid, Field::Grid.parse(text)?),
+            None => said,
+        };
+        let open = OpenLayout::new(said, self.ranks, self.dtype, defaults, cluster)?;
+        let grid = &open.request.grid;
+        match self.ranks {
+            Some(ranks) if grid.ranks() != ranks => {
+                let whose = match (&self.grid, before.get(Field::Grid)) {
+                    (Some(_), _) => "`layout.grid`",
+                    (None, Some(_)) => "the run's grid",
+                    (None, None) => "the layout file's grid",
+                };
+                Err(Refusal::new(format!(
+                    "`run.ranks` {ranks} does not match {whose} {grid}, which has {} ranks; leave one of them out",
+                    grid.ranks()
+                ))
+                .into())
+            }
+            _ => Ok(open),
+        }
+    }
+}
