@@ -128,6 +128,7 @@ impl From<MeasureError> for Failure {
     fn from(error: MeasureError) -> Self {
         match (error.blame(), error) {
             (_, MeasureError::Refused(refusal)) => refusal.into(),
+            (_, MeasureError::Run(error)) => error.into(),
             (Blame::Input, error) => Self::Usage(error.into()),
             (Blame::Work, error) => Self::Run(error.into()),
         }

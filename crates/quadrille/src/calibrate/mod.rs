@@ -1,18 +1,21 @@
 //! `quadrille calibrate`: a cluster file from what this machine, or another's log, says.
 
 pub mod arguments;
-mod file;
 mod import;
-mod report;
+
+use std::path::Path;
 
 use quadrille_measure::calibration::CalibrationSpec;
 use quadrille_report::calibration::CalibrationReport;
 use quadrille_run::LayoutDefaults;
+use quadrille_spec::Cluster;
+use serde_json::{Map, Value, json};
 
 use self::arguments::CalibrateArguments;
 use crate::failure::Failure;
-use crate::files;
 use crate::launch::Launch;
+use crate::output::{print_json, print_text, remark, write_file};
+use crate::{files, flags};
 
 /// Measures, or reads logs, and writes the cluster.
 pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failure> {
@@ -35,8 +38,34 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
     }
     let fitted = measured.fitted()?;
     let cluster = measured.cluster(&fitted)?;
-    file::write(&arguments.out, &cluster)?;
-    report::print(arguments, &CalibrationReport { measured: &measured, fitted: &fitted, cluster: &cluster })
+    write(&arguments.out, &cluster)?;
+    print(arguments, &CalibrationReport { measured: &measured, fitted: &fitted, cluster: &cluster })
+}
+
+/// Writes the cluster in place of what the file holds, whole or not at all.
+fn write(path: &Path, cluster: &Cluster) -> Result<(), Failure> {
+    write_file("--out", path, cluster.to_toml()?.as_bytes())
+}
+
+/// Prints the report; warnings go to standard error, too.
+fn print(arguments: &CalibrateArguments, report: &CalibrationReport) -> Result<(), Failure> {
+    let warnings = warn(report.warnings());
+    if !arguments.json {
+        return print_text(&format!("{}\nwritten to {}\n", report.text(), arguments.out.display()));
+    }
+    let mut document = Map::from_iter([("out".to_owned(), json!(arguments.out))]);
+    if let Value::Object(found) = report.document() {
+        document.extend(found);
+    }
+    document.insert("warnings".to_owned(), json!(warnings));
+    print_json(&document)
+}
+
+/// Says what is to be minded on standard error; returns it in the words of the command line.
+fn warn(warnings: Vec<String>) -> Vec<String> {
+    let warnings: Vec<String> = warnings.iter().map(|warning| flags::spelled(warning)).collect();
+    warnings.iter().for_each(|warning| remark("warning", warning));
+    warnings
 }
 
 /// Of the flags, held against what was started where ranks are processes.
