@@ -2,6 +2,7 @@
 
 use quadrille_checkpoint::CheckpointError;
 use quadrille_cost::native::PriceError;
+use quadrille_cost::simulation::RateError;
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_files::FileError;
@@ -9,14 +10,14 @@ use quadrille_hugging_face::HuggingFaceError;
 use quadrille_measure::{self as measure, MeasureError};
 use quadrille_plan::NoGrid;
 use quadrille_plan::native::Nothing;
-use quadrille_report::ReportError;
+use quadrille_report::{ReportError, plain};
 use quadrille_run::{Refusal, RunError};
 use quadrille_spec::{Blame, LedgerDifference, SpecError};
 use quadrille_step::StepError;
 use quadrille_study::StudyError;
 
+use crate::flags;
 use crate::output::tell;
-use crate::{flags, plain};
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -92,7 +93,7 @@ macro_rules! usage {
     };
 }
 
-usage!(SpecError, StepError, NoGrid, FileError, DataError, CheckpointError);
+usage!(SpecError, StepError, NoGrid, RateError, FileError, DataError, CheckpointError);
 
 impl From<PriceError> for Failure {
     fn from(error: PriceError) -> Self {

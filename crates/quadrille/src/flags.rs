@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
-const FLAGS: [(&str, &str); 24] = [
+const FLAGS: [(&str, &str); 27] = [
     ("calibration.runs", "--runs"),
     ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
     ("data.documents", "--documents"),
@@ -29,6 +29,9 @@ const FLAGS: [(&str, &str); 24] = [
     ("search.price_per_hour", "--price-per-hour"),
     ("search.time_limit", "--time-limit"),
     ("search.tokens", "--tokens"),
+    ("simulation.device_gflops", "--device-gflops"),
+    ("simulation.latency_us", "--latency-us"),
+    ("simulation.memory_gb_s", "--memory-gb-s"),
     ("space.fix", "--fix"),
     ("space.max", "--max"),
     ("space.min", "--min"),

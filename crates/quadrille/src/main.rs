@@ -26,7 +26,6 @@ mod layout_flags;
 mod memorize;
 mod output;
 mod paths;
-mod plain;
 mod plan;
 mod preparation_bar;
 mod prune;

@@ -3,11 +3,11 @@
 use std::io::{Write, stderr};
 use std::path::Path;
 
+use quadrille_report::plain;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::files;
-use crate::plain;
 
 pub use quadrille_run::units::bytes;
 
