@@ -10,7 +10,7 @@ use quadrille_spec::{Collectives, Model};
 
 use crate::bench::arguments::BenchArguments;
 use crate::calibrate::arguments::CalibrateArguments;
-use crate::checkpoint::CheckpointArguments;
+use crate::checkpoint::arguments::CheckpointArguments;
 use crate::convert::ConvertArguments;
 use crate::data::DataCommandArguments;
 use crate::estimate::EstimateArguments;

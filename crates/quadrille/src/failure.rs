@@ -8,6 +8,7 @@ use quadrille_engine::EngineError;
 use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
 use quadrille_measure::{self as measure, MeasureError};
+use quadrille_papers::megatron::UnknownDevice;
 use quadrille_plan::NoGrid;
 use quadrille_plan::native::Nothing;
 use quadrille_report::{ReportError, plain};
@@ -57,6 +58,14 @@ impl Failure {
         })
     }
 
+    /// What stopped the work on checkpoints that could be opened.
+    pub fn of_checkpoints(error: CheckpointError) -> Self {
+        match error.blame() {
+            Blame::Input => Self::Usage(error.into()),
+            Blame::Work => Self::Run(error.into()),
+        }
+    }
+
     /// Prints the message and its causes to standard error.
     pub fn report(&self) {
         // Where nobody listens any more, the exit code still tells.
@@ -93,7 +102,7 @@ macro_rules! usage {
     };
 }
 
-usage!(SpecError, StepError, NoGrid, RateError, FileError, DataError, CheckpointError);
+usage!(SpecError, StepError, NoGrid, RateError, UnknownDevice, FileError, DataError, CheckpointError);
 
 impl From<PriceError> for Failure {
     fn from(error: PriceError) -> Self {

@@ -9,20 +9,23 @@ use serde_json::Value;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
-const FLAGS: [(&str, &str); 27] = [
+const FLAGS: [(&str, &str); 30] = [
     ("calibration.runs", "--runs"),
     ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
+    ("checkpoints.partial", "--partial"),
     ("data.documents", "--documents"),
     ("data.held_out.files", "--validation-data"),
     ("data.held_out.share", "--validation"),
     ("data.text_field", "--text-field"),
     ("data.tokenizer", "--tokenizer"),
+    ("mpirun.map_by", "mpirun --map-by"),
     ("run.cluster", "--cluster"),
     ("run.layout", "--layout"),
     ("run.loss_scale", "--loss-scale"),
     ("run.ranks", "--ranks"),
     ("run.set", "--set"),
     ("search.devices", "--gpus"),
+    ("search.fast_domain", "--nvs"),
     ("search.framework", "--framework"),
     ("search.memory_reserve", "--memory-reserve"),
     ("search.price", "--price"),
@@ -120,40 +123,21 @@ pub fn of_study(setting: study::Setting) -> String {
 /// How a choice of a run is written on the command line.
 pub fn of_run(setting: Setting) -> String {
     let flag = match setting {
-        Setting::Out => "--out",
-        Setting::Resume => "--resume",
         Setting::From => "--from",
         Setting::Model => "--model and --set of the model",
         Setting::Vocabulary => "--set vocab",
-        Setting::Cluster => "--cluster",
-        Setting::Grid => "--grid",
-        Setting::Ranks => "--ranks",
-        Setting::Dtype => "--dtype",
-        Setting::Steps => "--steps",
-        Setting::Seed => "--seed",
         Setting::Data => "--data",
-        Setting::Tokenizer => "--tokenizer",
-        Setting::TextField => "--text-field",
-        Setting::Documents => "--documents",
         Setting::HeldOutShare => "--validation",
         Setting::HeldOutFiles => "--validation-data",
-        Setting::Goldfish => "--goldfish",
         Setting::CheckpointEvery => "--checkpoint-every",
-        Setting::Keep => "--keep",
         Setting::ValidateEvery => "--validate-every",
         Setting::ValidationBatches => "--validation-batches",
-        Setting::LargestLoss => "--largest-loss",
-        Setting::LossScale => "--loss-scale",
-        Setting::Threads => "--threads",
-        Setting::Timeout => "--timeout",
         Setting::Tuning => "--tune-matmul",
-        Setting::Log => "--log",
-        Setting::Trace => "--trace",
         Setting::LearningRate => "--lr",
         Setting::Optimizer(name) => return format!("--set {name}"),
-        Setting::MaxTokens => "--max-tokens",
-        Setting::Stop => "--stop",
         Setting::Changes => "the command line",
+        // The last part of its key, `layout.choices.grid`.
+        other => return format!("--{}", other.key().rsplit('.').next().unwrap_or_default().replace('_', "-")),
     };
     flag.to_owned()
 }

@@ -72,7 +72,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
             hyper,
             threads: launch.threads(arguments.run.threads, ranks)?,
             timeout: arguments.run.timeout()?,
-            collectives: launch.collectives(&arguments.run, &cluster),
+            collectives: launch.collectives(arguments.run.collectives(), &cluster.tiers),
             world: launch.world.clone(),
         })
     };

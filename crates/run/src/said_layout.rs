@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use quadrille_spec::{Cluster, ElementType, Field, LayoutFile};
+use quadrille_spec::{Cluster, ElementType, Field, LayoutFile, Model, Tier};
 
-use crate::{LayoutDefaults, LayoutSpec, OpenLayout, Refusal, RunError, described};
+use crate::{LayoutDefaults, LayoutSpec, OpenLayout, Processes, Refusal, RunError, described};
 
 /// A layout as it is said, of which everything may be left out.
 #[derive(Debug, Clone, Default)]
@@ -87,5 +87,43 @@ impl SaidLayout {
             }
             _ => Ok(open),
         }
+    }
+
+    /// The layout of a run that goes on with its cluster's tiers, if it is another than `before`: because something is said,
+    /// because its model is another one, or because ranks are other processes.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; what the model does not allow, or nodes that are not full.
+    pub fn going_on(
+        &self,
+        before: &LayoutSpec,
+        other_model: bool,
+        model: &Model,
+        processes: &Processes,
+    ) -> Result<Option<(LayoutSpec, Vec<Tier>)>, RunError> {
+        let layout = &before.layout;
+        let batch = Some([layout.global_batch, layout.seq_len]);
+        let ranks = layout.grid.ranks();
+        let defaults = processes.defaults(&LayoutDefaults { ranks, dtype: layout.dtype, per_node: None, batch })?;
+        let is_open = |field| before.open.contains(&field);
+        let other_ranks = defaults.ranks != ranks && is_open(Field::Grid);
+        let other_nodes =
+            defaults.per_node.is_some_and(|per_node| per_node != layout.per_node) && is_open(Field::PerNode);
+        if !(self.says_anything() || other_model || other_ranks || other_nodes) {
+            return Ok(None);
+        }
+        let cluster = self.cluster.as_deref().unwrap_or(&before.cluster);
+        // A whole layout in a file leaves nothing of the one before but its batch.
+        let kept = if self.file.is_some() { LayoutFile::default() } else { before.made() };
+        // Gradients of the type before may be none of another type of values.
+        let kept = if self.dtype.is_some() { kept.without(Field::Gradients) } else { kept };
+        let open = self.open_over(&defaults, cluster, &kept)?;
+        Ok(Some((open.spec(model, cluster)?, open.cluster.tiers)))
+    }
+
+    fn says_anything(&self) -> bool {
+        let Self { file, grid, ranks, dtype, choices, cluster } = self;
+        let named = file.is_some() || grid.is_some() || cluster.is_some();
+        named || ranks.is_some() || dtype.is_some() || choices.iter().next().is_some()
     }
 }

@@ -16,11 +16,12 @@ use crate::output::{print_json, print_text};
 pub fn run(arguments: &BenchStepArguments) -> Result<(), Failure> {
     let settings = arguments.model.settings(super::MODEL, Hyper::default())?;
     let layout = layout(&arguments.layout, &settings.model, arguments.dtype)?;
+    let cluster = described::cluster(arguments.layout.cluster())?;
     let steps = arguments.steps.saturating_add(1);
     let options = TrainOptions {
         threads: Launch::THREADS.threads(arguments.run.threads, layout.grid.ranks())?,
         timeout: arguments.run.timeout()?,
-        collectives: Launch::THREADS.collectives(&arguments.run, &described::cluster(arguments.layout.cluster())?),
+        collectives: Launch::THREADS.collectives(arguments.run.collectives(), &cluster.tiers),
         loss_scale: LossScale::usual(layout.dtype),
         ..TrainOptions::new(steps, arguments.run.hyper(settings.optimizer, steps)?, arguments.run.seed())
     };

@@ -1,9 +1,9 @@
 //! `quadrille plan --cost megatron`: the configuration that Megatron-LM's takeaways advise, and why.
 
-use quadrille_papers::megatron::{Machine, Plan};
+use quadrille_papers::megatron::{Machine, Plan, known_device};
 use quadrille_report::papers::megatron::MegatronReport;
 use quadrille_run::described;
-use quadrille_spec::{Cluster, Device, ElementType, Field};
+use quadrille_spec::{ElementType, Field};
 
 use super::flags::{LayoutFlags, devices};
 use crate::failure::Failure;
@@ -48,22 +48,10 @@ fn plan(arguments: &PlanArguments) -> Result<(Plan, String), Failure> {
     let gpus = devices(arguments)?.ok_or_else(|| needed("--gpus", "512"))?;
     let batch = arguments.layout.size(Field::GlobalBatch).ok_or_else(|| needed("--global-batch", "1536"))?;
     let cluster = described::cluster(arguments.layout.cluster())?;
-    let (device, device_memory) = device(&cluster)?;
+    let (device, device_memory) = known_device(&cluster)?;
     let per_node = arguments.layout.size(Field::PerNode).unwrap_or_else(|| cluster.per_node(gpus));
     cluster.network_for(gpus, per_node)?;
     let model = arguments.model.described("gpt3-175b")?;
     let machine = Machine { devices: gpus, per_node, device_memory };
     Ok((Plan::new(model, device, machine, batch)?, cluster.name))
-}
-
-/// The cluster's device and its bytes of memory.
-fn device(cluster: &Cluster) -> Result<(&Device, f64), Failure> {
-    match (&cluster.device, cluster.device_memory) {
-        (Some(device), Some(bytes)) => Ok((device, bytes as f64)),
-        _ => Err(Failure::usage(format!(
-            "--cluster {}: the takeaways need the speed and the memory of its devices, which it does not tell; use selene \
-             or another that names its device, or write device = \"a100-80\" into a file",
-            cluster.name
-        ))),
-    }
 }

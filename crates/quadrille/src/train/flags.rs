@@ -1,10 +1,10 @@
 //! From flags to what decides a run.
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_engine::{Hyper, OnDivergence, OnSaveFailure};
+use quadrille_engine::Hyper;
 use quadrille_run::{LayoutDefaults, OptimizerSpec, RunChanges, RunSpec, StartSpec, TuningSpec};
 
-use super::arguments::{DivergenceAction, SaveFailureAction, TrainArguments};
+use super::arguments::TrainArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 
@@ -47,14 +47,8 @@ pub fn said(arguments: &TrainArguments) -> RunChanges {
         validation_batches: arguments.validation_batches,
         checkpoint_every: arguments.checkpoint_every,
         keep: arguments.keep,
-        on_save_failure: arguments.on_checkpoint_failure.map(|action| match action {
-            SaveFailureAction::Stop => OnSaveFailure::Stop,
-            SaveFailureAction::Continue => OnSaveFailure::Continue,
-        }),
-        on_divergence: arguments.on_divergence.map(|action| match action {
-            DivergenceAction::Stop => OnDivergence::Stop,
-            DivergenceAction::Skip => OnDivergence::Skip,
-        }),
+        on_save_failure: arguments.on_checkpoint_failure,
+        on_divergence: arguments.on_divergence,
         largest_loss: arguments.largest_loss,
         loss_scale: arguments.loss_scale,
         collectives: arguments.run.collectives,
