@@ -5,6 +5,7 @@
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
 mod arguments;
+mod bars;
 mod bench;
 mod calibrate;
 mod checkpoint;
@@ -27,7 +28,6 @@ mod memorize;
 mod output;
 mod paths;
 mod plan;
-mod preparation_bar;
 mod prune;
 mod quantities;
 mod report;

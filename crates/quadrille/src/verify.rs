@@ -1,7 +1,6 @@
 //! `quadrille verify`: layouts against the serial model.
 
 use clap::{Arg, Args};
-use indicatif::ProgressBar;
 use quadrille_engine::EngineError;
 use quadrille_plan::{Grids, Skipped};
 use quadrille_report::verification::{VerificationReport, Verified};
@@ -12,10 +11,10 @@ use quadrille_verify::{Reference, VerifyOptions, take_part_on_cpu, verify_on_cpu
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::failure::Failure;
-use crate::flags;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text};
+use crate::{bars, flags};
 
 const LIMITS: &str = "Both sides take the model's description, the samples and the words of the random generator from \
 the same place: what is wrong there is wrong on both sides. ARCHITECTURE.md says which tests guard it.";
@@ -78,7 +77,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     };
     let mut verified = Vec::new();
     let mut reference = None;
-    let bar = ProgressBar::with_draw_target(Some(layouts.len() as u64), launch.progress());
+    let bar = bars::counted(launch, layouts.len());
     for layout in layouts {
         bar.set_message(layout.grid.to_string());
         let (program, options) = (StepProgram::new(model, &layout)?, options(layout.grid.ranks())?);

@@ -2,7 +2,6 @@
 //! the goldfish loss prevents (AxoNN, SC24, section VIII; Hans et al., 2024). The study itself is `quadrille_study`.
 
 pub mod arguments;
-mod progress;
 
 use std::sync::Arc;
 
@@ -14,11 +13,11 @@ use quadrille_spec::RealType;
 use quadrille_study::{Findings, Prepared, StudySpec};
 
 use self::arguments::MemorizeArguments;
-use self::progress::Bars;
+use crate::bars::{self, StudyBars};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell, write_file};
-use crate::{files, paths, preparation_bar};
+use crate::{files, paths};
 
 /// Sequences of a step without `--global-batch`.
 const GLOBAL_BATCH: usize = 8;
@@ -27,7 +26,7 @@ const GLOBAL_BATCH: usize = 8;
 pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure> {
     check_paths(arguments, launch)?;
     let spec = spec(arguments, launch)?;
-    let prepared = preparation_bar::shown(|on_preparation| {
+    let prepared = bars::preparing(|on_preparation| {
         let command = vec!["memorize".to_owned()];
         Prepared::new(spec, &Host { processes: launch.processes().clone(), command, on_preparation })
     })?;
@@ -35,7 +34,7 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     if launch.is_first() && !arguments.json {
         tell(&(summary(&prepared.program) + &prepared.conditions().text()));
     }
-    let mut bars = Bars::new(launch);
+    let mut bars = StudyBars::new(launch);
     let findings = prepared.run(Some(&signals), &mut |progress| bars.show(progress));
     bars.clear();
     let findings = findings?;

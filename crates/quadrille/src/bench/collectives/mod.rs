@@ -7,7 +7,6 @@ pub mod arguments;
 
 use std::path::Path;
 
-use indicatif::ProgressBar;
 use quadrille_measure::collectives::{Cases, CollectivesSpec, Measured, Runs};
 use quadrille_report::collectives as told;
 use quadrille_run::{LayoutDefaults, described};
@@ -18,7 +17,7 @@ use crate::failure::Failure;
 use crate::files::check_writable;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, write_file, write_rows};
-use crate::paths;
+use crate::{bars, paths};
 
 /// Numbers of thread ranks that are measured unless others are asked for.
 const RANKS: [usize; 2] = [2, 4];
@@ -38,7 +37,7 @@ pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(),
     if launch.is_first() {
         written.iter().try_for_each(|(flag, path)| check_writable(flag, path))?;
     }
-    let bar = ProgressBar::with_draw_target(Some(cases.cases().len() as u64), launch.progress());
+    let bar = bars::counted(launch, cases.cases().len());
     let collectives = cases.measure(&mut |progress| bar.set_position(progress.done as u64))?;
     bar.finish_and_clear();
     if !launch.is_first() {

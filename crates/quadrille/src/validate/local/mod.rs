@@ -4,7 +4,6 @@
 
 mod arguments;
 
-use indicatif::ProgressBar;
 use quadrille_engine::Hyper;
 use quadrille_measure::local::GridsSpec;
 use quadrille_report::local::LocalReport;
@@ -14,7 +13,7 @@ pub use self::arguments::ValidateLocalArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, write_file, write_rows};
-use crate::{files, flags, paths};
+use crate::{bars, files, flags, paths};
 
 /// Predicts, measures, compares.
 pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Failure> {
@@ -26,7 +25,7 @@ pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Fa
     }
     let mut grids = spec(arguments, launch)?.prepare()?;
     grids.skipped = flags::spelled_reasons(grids.skipped);
-    let bar = ProgressBar::with_draw_target(Some(grids.case.layouts.len() as u64), launch.progress());
+    let bar = bars::counted(launch, grids.case.layouts.len());
     let comparison = grids.case.measure(&mut |progress| {
         bar.set_position(progress.done as u64);
         bar.set_message(progress.next.unwrap_or_default().to_owned());
