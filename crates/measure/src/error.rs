@@ -94,15 +94,14 @@ impl MeasureError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Run(error) => error.blame(),
+            Self::Price(error) => error.blame(),
             Self::Refused(_)
             | Self::TooFew { .. }
             | Self::Spec(_)
             | Self::Step(_)
             | Self::Nothing(_)
-            | Self::NoGrid(_)
-            | Self::Price(PriceError::Spec(_) | PriceError::Step(_)) => Blame::Input,
-            Self::Price(PriceError::Simulation(_))
-            | Self::Simulation(_)
+            | Self::NoGrid(_) => Blame::Input,
+            Self::Simulation(_)
             | Self::Pool(_)
             | Self::Engine(_)
             | Self::Layout { .. }

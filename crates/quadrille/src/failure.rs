@@ -58,12 +58,17 @@ impl Failure {
         })
     }
 
-    /// What stopped the work on checkpoints that could be opened.
-    pub fn of_checkpoints(error: CheckpointError) -> Self {
-        match error.blame() {
+    /// An error of the input or of the work.
+    fn of(blame: Blame, error: impl Into<anyhow::Error>) -> Self {
+        match blame {
             Blame::Input => Self::Usage(error.into()),
             Blame::Work => Self::Run(error.into()),
         }
+    }
+
+    /// What stopped the work on checkpoints that could be opened.
+    pub fn of_checkpoints(error: CheckpointError) -> Self {
+        Self::of(error.blame(), error)
     }
 
     /// Prints the message and its causes to standard error.
@@ -106,10 +111,7 @@ usage!(SpecError, StepError, NoGrid, RateError, UnknownDevice, FileError, DataEr
 
 impl From<PriceError> for Failure {
     fn from(error: PriceError) -> Self {
-        match error {
-            PriceError::Spec(_) | PriceError::Step(_) => Self::Usage(error.into()),
-            PriceError::Simulation(_) => Self::Run(error.into()),
-        }
+        Self::of(error.blame(), error)
     }
 }
 
@@ -139,8 +141,7 @@ impl From<MeasureError> for Failure {
         match (error.blame(), error) {
             (_, MeasureError::Refused(refusal)) => refusal.into(),
             (_, MeasureError::Run(error)) => error.into(),
-            (Blame::Input, error) => Self::Usage(error.into()),
-            (Blame::Work, error) => Self::Run(error.into()),
+            (blame, error) => Self::of(blame, error),
         }
     }
 }
@@ -155,8 +156,7 @@ impl From<StudyError> for Failure {
                 let message = StudyError::Stopped { signal: Some(signal), when }.to_string();
                 Self::Stopped(Stopped { signal, message })
             }
-            (Blame::Input, error) => Self::Usage(error.into()),
-            (Blame::Work, error) => Self::Run(error.into()),
+            (blame, error) => Self::of(blame, error),
         }
     }
 }
@@ -177,8 +177,7 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match (error.blame(), error) {
             (_, RunError::Refused(refusal)) => refusal.into(),
-            (Blame::Input, error) => Self::Usage(error.into()),
-            (Blame::Work, error) => Self::Run(error.into()),
+            (blame, error) => Self::of(blame, error),
         }
     }
 }

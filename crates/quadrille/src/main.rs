@@ -18,7 +18,6 @@ mod evaluate;
 mod explain;
 mod export;
 mod failure;
-mod files;
 mod flags;
 mod generate;
 mod launch;

@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 
 use self::arguments::CalibrateArguments;
 use crate::failure::Failure;
+use crate::flags;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, remark, write_file};
-use crate::{files, flags};
+use crate::output::{check_writable, print_json, print_text, remark, write_file};
 
 /// Measures, or reads logs, and writes the cluster.
 pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failure> {
@@ -30,7 +30,7 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
     }
     // Measuring takes its time: a file that cannot be written is found before.
     if launch.is_first() {
-        files::check_writable("--out", &arguments.out)?;
+        check_writable("--out", &arguments.out)?;
     }
     let measured = spec(arguments, launch)?.measure()?;
     if !launch.is_first() {

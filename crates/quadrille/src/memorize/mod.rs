@@ -16,8 +16,8 @@ use self::arguments::MemorizeArguments;
 use crate::bars::{self, StudyBars};
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, tell, write_file};
-use crate::{files, paths};
+use crate::output::{check_writable, print_json, print_text, tell, write_file};
+use crate::paths;
 
 /// Sequences of a step without `--global-batch`.
 const GLOBAL_BATCH: usize = 8;
@@ -100,7 +100,7 @@ fn check_paths(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Fai
     let described = paths::described(&arguments.model, &arguments.layout);
     paths::check(&written, &data.chain(from).chain(described).collect::<Vec<_>>())?;
     if launch.is_first() {
-        written.iter().try_for_each(|(flag, path)| files::check_writable(flag, path))?;
+        written.iter().try_for_each(|(flag, path)| check_writable(flag, path))?;
     }
     Ok(())
 }

@@ -14,9 +14,8 @@ use serde::Serialize;
 
 use self::arguments::BenchCollectivesArguments;
 use crate::failure::Failure;
-use crate::files::check_writable;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, write_file, write_rows};
+use crate::output::{check_writable, print_json, print_text, write_file, write_rows};
 use crate::{bars, paths};
 
 /// Numbers of thread ranks that are measured unless others are asked for.

@@ -12,8 +12,8 @@ use quadrille_run::LayoutDefaults;
 pub use self::arguments::ValidateLocalArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, write_file, write_rows};
-use crate::{bars, files, flags, paths};
+use crate::output::{check_writable, print_json, print_text, write_file, write_rows};
+use crate::{bars, flags, paths};
 
 /// Predicts, measures, compares.
 pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Failure> {
@@ -21,7 +21,7 @@ pub fn run(arguments: &ValidateLocalArguments, launch: &Launch) -> Result<(), Fa
     let written = paths::asked([("--csv", &arguments.csv), ("--html", &arguments.html)]);
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
     if launch.is_first() {
-        written.iter().try_for_each(|(flag, path)| files::check_writable(flag, path))?;
+        written.iter().try_for_each(|(flag, path)| check_writable(flag, path))?;
     }
     let mut grids = spec(arguments, launch)?.prepare()?;
     grids.skipped = flags::spelled_reasons(grids.skipped);
