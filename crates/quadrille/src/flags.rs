@@ -98,26 +98,20 @@ pub fn called(flag: &'static str, error: SpecError) -> SpecError {
 
 /// How a part of what is measured is written on the command line.
 pub fn of_measurement(setting: measure::Setting) -> String {
-    let flag = match setting {
-        measure::Setting::NcclTests => "from-nccl-tests".to_owned(),
-        measure::Setting::Osu => "from-osu".to_owned(),
-        measure::Setting::MeasuredStep => "from-step".to_owned(),
-        other => other.key().replace('_', "-"),
-    };
-    format!("--{flag}")
+    match setting {
+        measure::Setting::NcclTests => "--from-nccl-tests".to_owned(),
+        measure::Setting::Osu => "--from-osu".to_owned(),
+        measure::Setting::MeasuredStep => "--from-step".to_owned(),
+        other => last_part(other),
+    }
 }
 
 /// How a choice of a study is written on the command line.
 pub fn of_study(setting: study::Setting) -> String {
-    let flag = match setting {
-        study::Setting::Goldfish => "goldfish".to_owned(),
-        study::Setting::Data => "data".to_owned(),
-        study::Setting::Tokenizer => "tokenizer".to_owned(),
-        study::Setting::SeqLen => "seq-len".to_owned(),
-        study::Setting::GlobalBatch => "global-batch".to_owned(),
-        other => other.key().replace('_', "-"),
-    };
-    format!("--{flag}")
+    match setting {
+        study::Setting::Data => "--data".to_owned(),
+        other => last_part(other),
+    }
 }
 
 /// How a choice of a run is written on the command line.
@@ -136,10 +130,15 @@ pub fn of_run(setting: Setting) -> String {
         Setting::LearningRate => "--lr",
         Setting::Optimizer(name) => return format!("--set {name}"),
         Setting::Changes => "the command line",
-        // The last part of its key, `layout.choices.grid`.
-        other => return format!("--{}", other.key().rsplit('.').next().unwrap_or_default().replace('_', "-")),
+        other => return last_part(other),
     };
     flag.to_owned()
+}
+
+/// The flag that is called as the last part of a key: `--grid` of `layout.choices.grid`.
+fn last_part(name: impl Named) -> String {
+    let key = name.key();
+    format!("--{}", key.rsplit('.').next().unwrap_or(key).replace('_', "-"))
 }
 
 #[cfg(test)]

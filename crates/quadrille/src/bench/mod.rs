@@ -10,7 +10,7 @@ use quadrille_measure::simulation::{MODEL as SIMULATED_MODEL, SimulationBench};
 use quadrille_measure::{gemm, searches, step};
 use quadrille_report::bench::{self as told, GemmReport, PipelineReport, SimulationReport, StepReport};
 use quadrille_run::{LayoutDefaults, assignments, cores, resources};
-use quadrille_spec::{Axis, ElementType, Field, Layout, Model};
+use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 
 use self::arguments::{
@@ -22,10 +22,8 @@ use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text};
 
-/// The model, batch and sequence length that are measured unless others are asked for.
+/// The model that is measured unless another is asked for.
 const MODEL: &str = "gpt2-124m";
-const GLOBAL_BATCH: usize = 4;
-const SEQ_LEN: usize = 256;
 
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
@@ -101,15 +99,6 @@ fn plan(arguments: &BenchPlanArguments) -> Result<(), Failure> {
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.
 fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>) -> Result<Layout, Failure> {
-    let mut typed = arguments.said(dtype).open(&LayoutDefaults { ranks: 1, ..LayoutDefaults::USUAL })?;
-    let request = &mut typed.request;
-    // What scattered activations need; a grid that is still to be chosen does with less.
-    let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();
-    let cut = cut.saturating_mul(request.overlap_chunks).max(1);
-    if typed.said.get(Field::GlobalBatch).is_none() {
-        request.global_batch = GLOBAL_BATCH.checked_next_multiple_of(cut).unwrap_or(cut);
-        typed.usual_batch = false;
-    }
-    request.seq_len = request.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
-    Ok(typed.resolve(model)?)
+    let open = arguments.said(dtype).open(&LayoutDefaults { ranks: 1, ..LayoutDefaults::USUAL })?;
+    Ok(step::layout(open, model)?)
 }

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use quadrille_measure::calibration::CalibrationSpec;
 use quadrille_report::calibration::CalibrationReport;
-use quadrille_run::LayoutDefaults;
 use quadrille_spec::Cluster;
 use serde_json::{Map, Value, json};
 
@@ -70,24 +69,11 @@ fn warn(warnings: Vec<String>) -> Vec<String> {
 
 /// Of the flags, held against what was started where ranks are processes.
 fn spec(arguments: &CalibrateArguments, launch: &Launch) -> Result<CalibrationSpec, Failure> {
-    let cores = quadrille_run::cores();
-    let usual = LayoutDefaults { ranks: cores.clamp(2, 512), ..LayoutDefaults::USUAL };
-    let LayoutDefaults { ranks: started, per_node: placed, .. } = launch.defaults(&usual)?;
-    let ranks = arguments.ranks.map_or(started, usize::from);
-    launch.check_ranks(ranks)?;
-    let per_node = arguments.per_node.map(usize::from).or(placed).unwrap_or(ranks);
-    if let Some(placed) = placed.filter(|placed| *placed != per_node) {
-        return Err(Failure::usage(format!(
-            "--per-node {per_node}: the launcher put {placed} ranks on a node; leave it out"
-        )));
-    }
+    let [ranks, per_node] = [arguments.ranks, arguments.per_node].map(|number| number.map(usize::from));
     Ok(CalibrationSpec {
-        per_node,
         threads: usize::from(arguments.threads),
         runs: arguments.runs.map_or(if arguments.quick { 3 } else { 7 }, usize::from),
         quick: arguments.quick,
-        ranks_here: launch.ranks_here(ranks),
-        world: launch.world.clone(),
-        ..CalibrationSpec::new(ranks, cores)
+        ..CalibrationSpec::on(launch, ranks, per_node)?
     })
 }

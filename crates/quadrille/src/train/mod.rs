@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use arguments::TrainArguments;
 use quadrille_report::ledger;
-use quadrille_report::summary::summary;
+use quadrille_report::summary::announcement;
 use quadrille_run::{Ended, Host, Prepared};
 use reporter::Reporter;
 
@@ -45,7 +45,7 @@ fn prepare(arguments: &TrainArguments, command: Vec<String>, launch: &Launch) ->
 fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let first = launch.is_first();
     if first && !arguments.json {
-        announce(&prepared);
+        tell(&announcement(&prepared));
     }
     let program = prepared.program.clone();
     let reporter = Reporter::new(arguments, &prepared, first);
@@ -63,22 +63,6 @@ fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) ->
     }
     outcome.check()?;
     stopped.map_or(Ok(()), Err)
-}
-
-/// Tells people what will be trained on what.
-fn announce(prepared: &Prepared) {
-    let source = prepared.source();
-    tell(&summary(&prepared.program));
-    if let Some((floor, about)) = source.floor() {
-        tell(&format!("{:<8}{floor:.4} {about}\n", "floor"));
-    }
-    if let Some(samples) = source.validation_samples() {
-        let samples = samples.map_or("endless".to_owned(), |samples| samples.to_string());
-        tell(&format!("{:<8}{samples} samples are kept apart for validation\n", "apart"));
-    }
-    if let Some(checkpoint) = prepared.checkpoint() {
-        tell(&format!("{:<8}{}\n", "from", checkpoint.path().display()));
-    }
 }
 
 /// What followed `quadrille train`, without the folder of the run: that is where it is found.
