@@ -292,7 +292,7 @@ fn help_tells_what_a_run_has_where_nothing_is_said() {
         let flag = format!("      --{flag} ");
         let mut lines = help.lines().skip_while(|line| !line.starts_with(&flag));
         let first = lines.next().unwrap_or_else(|| panic!("{flag}"));
-        let rest = lines.take_while(|line| !line.trim_start().starts_with("--") && !line.is_empty());
+        let rest = lines.take_while(|line| !line.starts_with("      --") && !line.is_empty());
         let words: Vec<&str> = [first].into_iter().chain(rest).flat_map(str::split_whitespace).collect();
         let told = words.join(" ");
         assert!(told.contains(&format!("[default: {usual}]")), "{told}");
