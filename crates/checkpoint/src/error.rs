@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quadrille_files::FileError;
-use quadrille_spec::SpecError;
+use quadrille_spec::{Blame, SpecError};
 
 use crate::Quantity;
 
@@ -138,6 +138,20 @@ pub enum CheckpointError {
         reason: String,
     },
 
+    /// A folder without a checkpoint, where there is to be one.
+    #[error("{} has no checkpoints step-...; name their folder or a run's", .0.display())]
+    Empty(
+        /// The folder.
+        PathBuf,
+    ),
+
+    /// Checkpoints of one folder that are of several models.
+    #[error("{} is of another model than those before it", .0.display())]
+    OtherModel(
+        /// The first that is.
+        PathBuf,
+    ),
+
     /// A part of a tensor beyond its end.
     #[error(
         "row {row}, columns {col} to {end} of tensor {tensor} were asked for, and it has {rows} rows, {cols} columns"
@@ -193,6 +207,15 @@ fn fallback(previous: Option<&Path>) -> String {
 }
 
 impl CheckpointError {
+    /// What is at fault where checkpoints that could be opened are worked on: a place that is taken and checkpoints that do not
+    /// belong together are the question's fault, all else the files'.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Unwritable { .. } | Self::NotEarlier { .. } | Self::Empty(_) | Self::OtherModel(_) => Blame::Input,
+            _ => Blame::Work,
+        }
+    }
+
     /// Wraps a system error with what was tried on which path; made for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_path_buf(), source }

@@ -11,18 +11,20 @@ use crate::{Checkpoint, CheckpointError, disk, manifest};
 #[derive(Debug, Clone)]
 pub struct Folder {
     path: PathBuf,
+    /// What messages call it: as its user does.
+    named: PathBuf,
 }
 
 impl Folder {
     /// The folder of checkpoints at `path`.
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_path_buf() }
+        Self { path: path.to_path_buf(), named: path.to_path_buf() }
     }
 
     /// The folder of checkpoints that a user means by `path`: that of a run, which is called `checkpoints`, or itself.
     pub fn of(path: &Path) -> Self {
         let inner = path.join("checkpoints");
-        Self { path: if inner.is_dir() { inner } else { path.to_path_buf() } }
+        Self { path: if inner.is_dir() { inner } else { path.to_path_buf() }, named: path.to_path_buf() }
     }
 
     /// Where it is.
@@ -48,6 +50,24 @@ impl Folder {
             .collect();
         found.sort_unstable_by(|a, b| b.cmp(a));
         Ok(found)
+    }
+
+    /// All finished checkpoints with their steps, newest first, opened.
+    ///
+    /// # Errors
+    /// None at all; one that does not open; the system's.
+    pub fn open_all(&self) -> Result<Vec<(u64, Checkpoint)>, CheckpointError> {
+        let listed = self.listed()?;
+        listed.into_iter().map(|(step, path)| Ok((step, Checkpoint::open(&path)?))).collect()
+    }
+
+    /// As [`Self::list`], of a folder that is to have some.
+    ///
+    /// # Errors
+    /// None at all; the system's.
+    pub fn listed(&self) -> Result<Vec<(u64, PathBuf)>, CheckpointError> {
+        let listed = self.list()?;
+        if listed.is_empty() { Err(CheckpointError::Empty(self.named.clone())) } else { Ok(listed) }
     }
 
     /// Folders of checkpoints that were never finished, or were about to be removed.

@@ -2,7 +2,7 @@
 //!
 //! [`simulation`] runs a step program by discrete events on a machine that says how long each operation takes, and draws its
 //! timeline; [`trace`] writes it for trace viewers. [`native`] is the machine of a described cluster under a framework, with
-//! which a layout has a price: the seconds of its step and the bytes of its fullest rank.
+//! which a layout has a price: the seconds of its step and the bytes of its fullest rank. An [`Explanation`] has both.
 //!
 //! ```
 //! use quadrille_cost::native::{Framework, Problem};
@@ -17,6 +17,9 @@
 //! # Ok::<(), quadrille_cost::native::PriceError>(())
 //! ```
 
+mod explained;
 pub mod native;
 pub mod simulation;
 pub mod trace;
+
+pub use explained::{Explanation, explain, simulate_step};

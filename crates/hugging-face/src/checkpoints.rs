@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use quadrille_checkpoint::{About, Checkpoint, Draft, Folder, Quantity, TensorShape, Tile};
-use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RealType};
+use quadrille_spec::{Grid, Layout, LayoutRequest, Model, RealType, SpecError, quantities};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -39,6 +39,19 @@ pub struct ExportOptions {
     pub dtype: Option<StoredType>,
     /// Most bytes of numbers in a file.
     pub shard_size: u64,
+}
+
+impl ExportOptions {
+    /// Bytes of a file as they are written, `5GB`.
+    ///
+    /// # Errors
+    /// What is no number of bytes with its unit.
+    pub fn shard_size_of(text: &str) -> Result<u64, SpecError> {
+        match quantities::bytes(text) {
+            Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(bytes as u64),
+            _ => Err(SpecError::invalid("shard_size", text, "it is bytes, with their unit", "write e.g. 5GB or 500MB")),
+        }
+    }
 }
 
 impl Default for ExportOptions {

@@ -3,7 +3,9 @@
 use quadrille_cost::native::PriceError;
 use quadrille_cost::simulation::SimulationError;
 use quadrille_engine::EngineError;
+use quadrille_plan::NoGrid;
 use quadrille_plan::native::Nothing;
+use quadrille_run::{self as run, RunError};
 use quadrille_spec::{Blame, SpecError};
 use quadrille_step::StepError;
 
@@ -32,6 +34,12 @@ pub enum MeasureError {
     /// A search that finds nothing.
     #[error(transparent)]
     Nothing(#[from] Nothing),
+    /// No grid of a number of ranks is legal.
+    #[error(transparent)]
+    NoGrid(#[from] NoGrid),
+    /// What was asked for is not what a run can use, or a description that cannot be read.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// The system gives no threads.
     #[error(transparent)]
     Pool(#[from] rayon::ThreadPoolBuildError),
@@ -75,18 +83,25 @@ pub enum MeasureError {
     },
 }
 
+impl From<run::Refusal> for MeasureError {
+    fn from(refusal: run::Refusal) -> Self {
+        RunError::from(refusal).into()
+    }
+}
+
 impl MeasureError {
     /// What is at fault.
     pub fn blame(&self) -> Blame {
         match self {
+            Self::Run(error) => error.blame(),
+            Self::Price(error) => error.blame(),
             Self::Refused(_)
             | Self::TooFew { .. }
             | Self::Spec(_)
             | Self::Step(_)
             | Self::Nothing(_)
-            | Self::Price(PriceError::Spec(_) | PriceError::Step(_)) => Blame::Input,
-            Self::Price(PriceError::Simulation(_))
-            | Self::Simulation(_)
+            | Self::NoGrid(_) => Blame::Input,
+            Self::Simulation(_)
             | Self::Pool(_)
             | Self::Engine(_)
             | Self::Layout { .. }

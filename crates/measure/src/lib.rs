@@ -2,7 +2,7 @@
 //! ends the process.
 //!
 //! - [`calibration`]: what a rank computes and what groups of ranks exchange, and the cluster that this makes, for which
-//!   layouts are planned. [`logs`] and [`step_fit`] read into a cluster what others have measured.
+//!   layouts are planned. [`logs`] and [`step_fit`] read into a cluster what others have measured, [`ImportSpec`] their files.
 //! - [`local`]: steps of many layouts, predicted and measured.
 //! - Benches beside yardsticks of the same run: [`collectives`] beside a copy, the products of a step ([`gemm`]) and a whole
 //!   [`step`] beside the matrix library, schedules ([`pipeline`]) beside the time without bubble, a simulated step
@@ -30,6 +30,7 @@ pub mod collectives;
 pub mod constants;
 mod error;
 pub mod gemm;
+mod import;
 pub mod local;
 pub mod logs;
 pub mod pipeline;
@@ -42,5 +43,6 @@ pub mod step_fit;
 mod timing;
 
 pub use error::MeasureError;
+pub use import::{ImportSpec, Imported};
 pub use progress::{OnProgress, Progress};
 pub use refusal::{Refusal, Setting};

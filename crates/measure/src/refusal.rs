@@ -25,6 +25,10 @@ pub enum Setting {
     Steps,
     /// Sequences in a step.
     GlobalBatch,
+    /// The axes of grids.
+    Axes,
+    /// How many layouts are compared.
+    Layouts,
     /// Milliseconds of a forward pass.
     PassMs,
     /// Bytes of buffers.
@@ -45,6 +49,8 @@ impl quadrille_spec::Named for Setting {
             Self::Framework => "framework",
             Self::Steps => "steps",
             Self::GlobalBatch => "global_batch",
+            Self::Axes => "axes",
+            Self::Layouts => "layouts",
             Self::PassMs => "pass_ms",
             Self::Sizes => "sizes",
             Self::Algorithms => "algorithms",

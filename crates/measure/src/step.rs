@@ -6,13 +6,36 @@ use std::collections::BTreeMap;
 
 use quadrille_comm::memory;
 use quadrille_engine::{EngineError, Real, TrainOptions, TrainOutcome, random_batch, train_on_cpu};
-use quadrille_spec::{Block, Grid, Layout, LayoutRequest, Model, RealType, SpecError};
+use quadrille_run::{OpenLayout, RunError};
+use quadrille_spec::{Axis, Block, Field, Grid, Layout, LayoutRequest, Model, RealType, SpecError};
 use quadrille_step::StepProgram;
 use quadrille_tensor::{Buffer, ProductShape, Transpose, library_matmul};
 use serde::Serialize;
 
 use crate::MeasureError;
 use crate::timing::{filled, median, seconds};
+
+/// Sequences of a measured step where nobody says how many.
+const GLOBAL_BATCH: usize = 4;
+/// Tokens of a sequence of it, of models that take as many.
+const SEQ_LEN: usize = 256;
+
+/// The layout of a step that is to be measured: where nothing is said of its batch, a small one that its axes cut.
+///
+/// # Errors
+/// A layout that the model does not allow.
+pub fn layout(mut open: OpenLayout, model: &Model) -> Result<Layout, RunError> {
+    let request = &mut open.request;
+    // What scattered activations need; a grid that is still to be chosen does with less.
+    let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();
+    let cut = cut.saturating_mul(request.overlap_chunks).max(1);
+    if open.said.get(Field::GlobalBatch).is_none() {
+        request.global_batch = GLOBAL_BATCH.checked_next_multiple_of(cut).unwrap_or(cut);
+        open.usual_batch = false;
+    }
+    request.seq_len = request.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
+    open.resolve(model)
+}
 
 /// The yardstick's product, `[m, n, k]` of [m, k] [k, n]: GPT-2's widest linear layer on 1024 tokens.
 pub const YARDSTICK: [usize; 3] = [1024, 3072, 768];

@@ -1,14 +1,16 @@
 //! Flags and their help.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use quadrille_run::RunSpec;
-use quadrille_spec::Collectives;
+use quadrille_engine::Hyper;
+use quadrille_run::{ModelSource, OptimizerSpec, Refusal, RunError, RunSpec, Settings};
+use quadrille_spec::{Collectives, Model};
 
 use crate::bench::arguments::BenchArguments;
 use crate::calibrate::arguments::CalibrateArguments;
-use crate::checkpoint::CheckpointArguments;
+use crate::checkpoint::arguments::CheckpointArguments;
 use crate::convert::ConvertArguments;
 use crate::data::DataCommandArguments;
 use crate::estimate::EstimateArguments;
@@ -115,6 +117,27 @@ pub struct ModelArguments {
     pub set: Vec<String>,
 }
 
+impl ModelArguments {
+    /// The model, `default` where none is named, with `--set` applied to it and to the constants of its training.
+    pub fn settings(&self, default: &str, optimizer: impl Into<OptimizerSpec>) -> Result<Settings, RunError> {
+        let of = match &self.from_hf {
+            Some(path) => ModelSource::HuggingFace(path),
+            None => ModelSource::Named(self.model.as_deref().unwrap_or(default)),
+        };
+        Settings::new(of, &self.set, optimizer.into())
+    }
+
+    /// The same of a model that is known.
+    pub fn settings_of(&self, model: &Model, optimizer: impl Into<OptimizerSpec>) -> Result<Settings, RunError> {
+        Settings::new(ModelSource::Known(model), &self.set, optimizer.into())
+    }
+
+    /// The model alone.
+    pub fn described(&self, default: &str) -> Result<Model, RunError> {
+        Ok(self.settings(default, Hyper::default())?.model)
+    }
+}
+
 /// Where and with what ranks run.
 #[derive(Debug, Args)]
 pub struct RunArguments {
@@ -143,6 +166,21 @@ impl RunArguments {
     /// The seed that was typed, or the usual one.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(RunSpec::SEED)
+    }
+
+    /// The collectives' time limit.
+    pub fn timeout(&self) -> Result<Duration, Refusal> {
+        quadrille_run::timeout(self.timeout.unwrap_or(RunSpec::TIMEOUT))
+    }
+
+    /// Applies `--lr`.
+    pub fn with_rate(&self, optimizer: OptimizerSpec) -> Result<OptimizerSpec, Refusal> {
+        self.lr.map_or(Ok(optimizer), |rate| optimizer.with_rate(rate))
+    }
+
+    /// Applies `--lr` and the number of steps.
+    pub fn hyper(&self, optimizer: OptimizerSpec, steps: u64) -> Result<Hyper, Refusal> {
+        self.with_rate(optimizer)?.hyper(steps)
     }
 
     /// By which algorithm collectives are to run.

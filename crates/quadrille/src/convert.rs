@@ -1,18 +1,18 @@
 //! `quadrille convert`: models of Hugging Face's transformers library to checkpoints, and back.
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use clap::{ArgGroup, Args};
 use quadrille_checkpoint::Checkpoint;
 use quadrille_hugging_face::{ExportOptions, Source, StoredType, export, import};
 use quadrille_report::conversion::{exported_text, imported_text};
-use quadrille_spec::{ModelFile, SpecError, quantities};
+use quadrille_run::Settings;
+use quadrille_spec::SpecError;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::flags::called;
 use crate::output::{print_json, print_text, remark};
-use crate::settings::assignment;
 
 const EXAMPLES: &str = "Examples:
   quadrille convert --from-hf ~/models/gpt2 gpt2            writes gpt2/step-000000000000
@@ -49,28 +49,15 @@ pub struct ConvertArguments {
     #[arg(long, value_name = "TYPE", conflicts_with = "from_hf")]
     pub dtype: Option<StoredType>,
     /// Most bytes of weights in an exported file; more are cut into several, with an index
-    #[arg(long, value_name = "BYTES", default_value = "5GB", conflicts_with = "from_hf")]
-    pub shard_size: ShardSize,
+    #[arg(long, value_name = "BYTES", default_value = "5GB", value_parser = shard_size, conflicts_with = "from_hf")]
+    pub shard_size: u64,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
 }
 
-/// Bytes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ShardSize(u64);
-
-impl FromStr for ShardSize {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        match quantities::bytes(text) {
-            Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(Self(bytes as u64)),
-            _ => {
-                Err(SpecError::invalid("--shard-size", text, "it is bytes, with their unit", "write e.g. 5GB or 500MB"))
-            }
-        }
-    }
+fn shard_size(text: &str) -> Result<u64, SpecError> {
+    ExportOptions::shard_size_of(text).map_err(|error| called("--shard-size", error))
 }
 
 /// Converts in the one direction or the other.
@@ -83,7 +70,7 @@ pub fn run(arguments: &ConvertArguments) -> Result<(), Failure> {
 }
 
 fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
-    let mut source = Source::open(folder, &overrides(&arguments.set)?)?;
+    let mut source = Source::open(folder, &Settings::replaced_of_model(&arguments.set)?)?;
     let done = import(&mut source, &arguments.checkpoint)?;
     warn_not_finite(done.not_finite);
     if arguments.json {
@@ -95,7 +82,7 @@ fn from_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), 
 fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Failure> {
     let checkpoint = Checkpoint::find(&arguments.checkpoint).map_err(quadrille_hugging_face::HuggingFaceError::from)?;
     let path = checkpoint.path().to_owned();
-    let options = ExportOptions { dtype: arguments.dtype, shard_size: arguments.shard_size.0 };
+    let options = ExportOptions { dtype: arguments.dtype, shard_size: arguments.shard_size };
     let (done, notes) = export(checkpoint, folder, options)?;
     for note in &notes {
         remark("note", note);
@@ -105,18 +92,6 @@ fn to_hugging_face(folder: &Path, arguments: &ConvertArguments) -> Result<(), Fa
         return print_json(&json!({ "checkpoint": path, "folder": folder, "exported": done, "notes": notes }));
     }
     print_text(&exported_text(&path, folder, &done))
-}
-
-/// Replacements of the model's fields.
-fn overrides(set: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    let field = |text: &String| match assignment(text)? {
-        (key, value) if ModelFile::knows(&key) => Ok((key, value)),
-        (key, _) => {
-            let known = ModelFile::FIELDS.map(str::to_owned).to_vec();
-            Err(SpecError::Unknown { what: "model field", name: key, known }.into())
-        }
-    };
-    set.iter().map(field).collect()
 }
 
 fn warn_not_finite(count: u64) {

@@ -7,7 +7,5 @@ use quadrille_files::Document;
 pub const INTERCONNECT: Document = Document::new("an interconnect file", 1 << 20);
 /// Tables of `estimate` and `validate`.
 pub const TABLE: Document = Document::new("a table", 1 << 28);
-/// What nccl-tests and the OSU benchmarks print.
-pub const LOG: Document = Document::new("the log of a benchmark", 1 << 28);
 /// `--prompt-file`.
 pub const PROMPT: Document = Document::new("a prompt", 1 << 26);

@@ -1,16 +1,15 @@
 //! `quadrille eval`: the loss of a checkpoint.
 
 use clap::Args;
-use indicatif::ProgressBar;
 use quadrille_engine::EvaluateOutcome;
 use quadrille_report::evaluation::EvaluationReport;
 use quadrille_run::{DataSpec, Evaluation};
 
+use crate::bars;
 use crate::data_arguments::DataArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::output::{print_json, print_text};
-use crate::preparation_bar;
 use crate::weights::{WeightsArguments, forward};
 
 const EXAMPLES: &str = "Examples:
@@ -62,11 +61,10 @@ pub fn run(arguments: &EvalArguments, launch: &Launch) -> Result<(), Failure> {
     let forward = forward(&arguments.weights, launch)?;
     let global_batch = forward.layout().global_batch as u64;
     let data = arguments.data.said().apply(DataSpec::default());
-    let evaluation = preparation_bar::shown(|on_preparation| {
-        Evaluation::prepare(forward, &data, arguments.seed, launch, on_preparation)
-    })?;
+    let evaluation =
+        bars::preparing(|on_preparation| Evaluation::prepare(forward, &data, arguments.seed, launch, on_preparation))?;
     let samples = evaluation.samples(arguments.wanted(global_batch));
-    let bar = ProgressBar::with_draw_target(Some(samples.div_ceil(global_batch)), launch.progress());
+    let bar = bars::counted(launch, samples.div_ceil(global_batch) as usize);
     let outcome = evaluation.run(samples, &|done| bar.set_position(done));
     bar.finish_and_clear();
     let outcome = outcome?;

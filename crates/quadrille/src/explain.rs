@@ -2,19 +2,17 @@
 
 use clap::Args;
 use quadrille_cost::native::Framework;
-use quadrille_engine::Hyper;
 use quadrille_report::explained::Explained;
-use quadrille_run::LayoutDefaults;
+use quadrille_run::{LayoutDefaults, framework};
 use quadrille_spec::ElementType;
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text};
+use crate::paths;
 use crate::plan::native::priced::{self, PriceArguments};
-use crate::plan::native::question::framework;
 use crate::timeline::MachineArguments;
-use crate::{paths, settings};
 
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
@@ -49,13 +47,12 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     if arguments.price.price {
         return priced::run(arguments);
     }
-    let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
-    let usual = &LayoutDefaults::USUAL;
-    let typed = settings::typed(&arguments.layout, arguments.dtype, usual)?;
-    let layout = typed.resolve(&settings.model)?;
+    let model = arguments.model.described("gpt-demo")?;
+    let typed = arguments.layout.said(arguments.dtype).open(&LayoutDefaults::USUAL)?;
+    let layout = typed.resolve(&model)?;
     let name = arguments.price.framework.as_deref().or(Some(Framework::QUADRILLE.name));
     let framework = framework(name, arguments.dtype, &typed.said)?.in_types_of(&layout);
-    let program = framework.program(&settings.model, &layout)?;
+    let program = framework.program(&model, &layout)?;
     let grid = &layout.grid;
     let ranks = grid.ranks();
     if let Some(rank) = arguments.rank.filter(|rank| *rank >= ranks) {

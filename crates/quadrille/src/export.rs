@@ -1,7 +1,6 @@
 //! `quadrille export`: a layout as another framework's flags or configuration.
 
 use clap::{Args, ValueEnum};
-use quadrille_engine::Hyper;
 use quadrille_plan::export::{Export, Framework, Precision, Target, export};
 use quadrille_run::LayoutDefaults;
 use serde_json::json;
@@ -10,7 +9,6 @@ use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text, remark};
-use crate::settings;
 
 /// Types that every framework trains in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -47,8 +45,8 @@ pub struct ExportArguments {
 
 /// Prints the text to standard output, what it leaves out to standard error.
 pub fn run(arguments: &ExportArguments) -> Result<(), Failure> {
-    let model = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?.model;
-    let layout = settings::layout(&arguments.layout, &model, None, &LayoutDefaults::USUAL)?;
+    let model = arguments.model.described("gpt-demo")?;
+    let layout = arguments.layout.said(None).open(&LayoutDefaults::USUAL)?.resolve(&model)?;
     let precision = match arguments.dtype {
         ExportType::Bf16 => Precision::Bf16,
         ExportType::F32 => Precision::F32,

@@ -2,21 +2,23 @@
 
 use quadrille_checkpoint::CheckpointError;
 use quadrille_cost::native::PriceError;
+use quadrille_cost::simulation::RateError;
 use quadrille_data::DataError;
 use quadrille_engine::EngineError;
 use quadrille_files::FileError;
 use quadrille_hugging_face::HuggingFaceError;
 use quadrille_measure::{self as measure, MeasureError};
+use quadrille_papers::megatron::UnknownDevice;
 use quadrille_plan::NoGrid;
 use quadrille_plan::native::Nothing;
-use quadrille_report::ReportError;
+use quadrille_report::{ReportError, plain};
 use quadrille_run::{Refusal, RunError};
 use quadrille_spec::{Blame, LedgerDifference, SpecError};
 use quadrille_step::StepError;
 use quadrille_study::StudyError;
 
+use crate::flags;
 use crate::output::tell;
-use crate::{flags, plain};
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -56,6 +58,19 @@ impl Failure {
         })
     }
 
+    /// An error of the input or of the work.
+    fn of(blame: Blame, error: impl Into<anyhow::Error>) -> Self {
+        match blame {
+            Blame::Input => Self::Usage(error.into()),
+            Blame::Work => Self::Run(error.into()),
+        }
+    }
+
+    /// What stopped the work on checkpoints that could be opened.
+    pub fn of_checkpoints(error: CheckpointError) -> Self {
+        Self::of(error.blame(), error)
+    }
+
     /// Prints the message and its causes to standard error.
     pub fn report(&self) {
         // Where nobody listens any more, the exit code still tells.
@@ -92,14 +107,11 @@ macro_rules! usage {
     };
 }
 
-usage!(SpecError, StepError, NoGrid, FileError, DataError, CheckpointError);
+usage!(SpecError, StepError, NoGrid, RateError, UnknownDevice, FileError, DataError, CheckpointError);
 
 impl From<PriceError> for Failure {
     fn from(error: PriceError) -> Self {
-        match error {
-            PriceError::Spec(_) | PriceError::Step(_) => Self::Usage(error.into()),
-            PriceError::Simulation(_) => Self::Run(error.into()),
-        }
+        Self::of(error.blame(), error)
     }
 }
 
@@ -128,8 +140,8 @@ impl From<MeasureError> for Failure {
     fn from(error: MeasureError) -> Self {
         match (error.blame(), error) {
             (_, MeasureError::Refused(refusal)) => refusal.into(),
-            (Blame::Input, error) => Self::Usage(error.into()),
-            (Blame::Work, error) => Self::Run(error.into()),
+            (_, MeasureError::Run(error)) => error.into(),
+            (blame, error) => Self::of(blame, error),
         }
     }
 }
@@ -144,8 +156,7 @@ impl From<StudyError> for Failure {
                 let message = StudyError::Stopped { signal: Some(signal), when }.to_string();
                 Self::Stopped(Stopped { signal, message })
             }
-            (Blame::Input, error) => Self::Usage(error.into()),
-            (Blame::Work, error) => Self::Run(error.into()),
+            (blame, error) => Self::of(blame, error),
         }
     }
 }
@@ -166,8 +177,7 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match (error.blame(), error) {
             (_, RunError::Refused(refusal)) => refusal.into(),
-            (Blame::Input, error) => Self::Usage(error.into()),
-            (Blame::Work, error) => Self::Run(error.into()),
+            (blame, error) => Self::of(blame, error),
         }
     }
 }

@@ -9,14 +9,32 @@ use serde_json::Value;
 
 /// Choices that messages of libraries name by a key with a dot, between backticks, and what they are called here; besides
 /// them the fields of layouts and models, as `layout.per_node` and `model.seq_len`.
-const FLAGS: [(&str, &str); 12] = [
+const FLAGS: [(&str, &str); 30] = [
+    ("calibration.runs", "--runs"),
     ("checkpoint.merge", "quadrille checkpoint merge --dtype"),
+    ("checkpoints.partial", "--partial"),
     ("data.documents", "--documents"),
     ("data.held_out.files", "--validation-data"),
     ("data.held_out.share", "--validation"),
     ("data.text_field", "--text-field"),
     ("data.tokenizer", "--tokenizer"),
+    ("mpirun.map_by", "mpirun --map-by"),
+    ("run.cluster", "--cluster"),
+    ("run.layout", "--layout"),
     ("run.loss_scale", "--loss-scale"),
+    ("run.ranks", "--ranks"),
+    ("run.set", "--set"),
+    ("search.devices", "--gpus"),
+    ("search.fast_domain", "--nvs"),
+    ("search.framework", "--framework"),
+    ("search.memory_reserve", "--memory-reserve"),
+    ("search.price", "--price"),
+    ("search.price_per_hour", "--price-per-hour"),
+    ("search.time_limit", "--time-limit"),
+    ("search.tokens", "--tokens"),
+    ("simulation.device_gflops", "--device-gflops"),
+    ("simulation.latency_us", "--latency-us"),
+    ("simulation.memory_gb_s", "--memory-gb-s"),
     ("space.fix", "--fix"),
     ("space.max", "--max"),
     ("space.min", "--min"),
@@ -80,67 +98,47 @@ pub fn called(flag: &'static str, error: SpecError) -> SpecError {
 
 /// How a part of what is measured is written on the command line.
 pub fn of_measurement(setting: measure::Setting) -> String {
-    let flag = match setting {
-        measure::Setting::NcclTests => "from-nccl-tests".to_owned(),
-        measure::Setting::Osu => "from-osu".to_owned(),
-        measure::Setting::MeasuredStep => "from-step".to_owned(),
-        other => other.key().replace('_', "-"),
-    };
-    format!("--{flag}")
+    match setting {
+        measure::Setting::NcclTests => "--from-nccl-tests".to_owned(),
+        measure::Setting::Osu => "--from-osu".to_owned(),
+        measure::Setting::MeasuredStep => "--from-step".to_owned(),
+        other => last_part(other),
+    }
 }
 
 /// How a choice of a study is written on the command line.
 pub fn of_study(setting: study::Setting) -> String {
-    let flag = match setting {
-        study::Setting::Goldfish => "goldfish".to_owned(),
-        study::Setting::Data => "data".to_owned(),
-        study::Setting::Tokenizer => "tokenizer".to_owned(),
-        study::Setting::SeqLen => "seq-len".to_owned(),
-        study::Setting::GlobalBatch => "global-batch".to_owned(),
-        other => other.key().replace('_', "-"),
-    };
-    format!("--{flag}")
+    match setting {
+        study::Setting::Data => "--data".to_owned(),
+        other => last_part(other),
+    }
 }
 
 /// How a choice of a run is written on the command line.
 pub fn of_run(setting: Setting) -> String {
     let flag = match setting {
-        Setting::Out => "--out",
-        Setting::Resume => "--resume",
         Setting::From => "--from",
         Setting::Model => "--model and --set of the model",
         Setting::Vocabulary => "--set vocab",
-        Setting::Cluster => "--cluster",
-        Setting::Grid => "--grid",
-        Setting::Ranks => "--ranks",
-        Setting::Dtype => "--dtype",
-        Setting::Steps => "--steps",
-        Setting::Seed => "--seed",
         Setting::Data => "--data",
-        Setting::Tokenizer => "--tokenizer",
-        Setting::TextField => "--text-field",
-        Setting::Documents => "--documents",
         Setting::HeldOutShare => "--validation",
         Setting::HeldOutFiles => "--validation-data",
-        Setting::Goldfish => "--goldfish",
         Setting::CheckpointEvery => "--checkpoint-every",
-        Setting::Keep => "--keep",
         Setting::ValidateEvery => "--validate-every",
         Setting::ValidationBatches => "--validation-batches",
-        Setting::LargestLoss => "--largest-loss",
-        Setting::LossScale => "--loss-scale",
-        Setting::Threads => "--threads",
-        Setting::Timeout => "--timeout",
         Setting::Tuning => "--tune-matmul",
-        Setting::Log => "--log",
-        Setting::Trace => "--trace",
         Setting::LearningRate => "--lr",
         Setting::Optimizer(name) => return format!("--set {name}"),
-        Setting::MaxTokens => "--max-tokens",
-        Setting::Stop => "--stop",
         Setting::Changes => "the command line",
+        other => return last_part(other),
     };
     flag.to_owned()
+}
+
+/// The flag that is called as the last part of a key: `--grid` of `layout.choices.grid`.
+fn last_part(name: impl Named) -> String {
+    let key = name.key();
+    format!("--{}", key.rsplit('.').next().unwrap_or(key).replace('_', "-"))
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@ use std::time::Duration;
 use clap::Parser;
 use indicatif::ProgressDrawTarget;
 use quadrille_comm::Launched;
-use quadrille_run::{LayoutDefaults, Processes};
-use quadrille_spec::{Choice, Cluster};
+use quadrille_run::Processes;
 
-use crate::arguments::{Arguments, Command, RunArguments};
+use crate::arguments::{Arguments, Command};
 use crate::bench::arguments::Bench;
 use crate::failure::Failure;
 use crate::validate::Validate;
@@ -89,28 +88,6 @@ impl Launch {
     /// Where progress is shown: to who watches the first process.
     pub fn progress(&self) -> ProgressDrawTarget {
         if self.is_first() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() }
-    }
-
-    /// What a layout has where nobody says otherwise: all processes, on the nodes where they run.
-    ///
-    /// # Errors
-    /// Nodes that hold different numbers of ranks, or not consecutive ones: layouts cannot say that.
-    pub fn defaults(&self, usual: &LayoutDefaults) -> Result<LayoutDefaults, Failure> {
-        let Some(world) = &self.world else { return Ok(*usual) };
-        let nodes = world.nodes();
-        let Some(per_node) = nodes.per_node() else {
-            let of_rank: Vec<usize> = (0..nodes.ranks()).map(|rank| nodes.node(rank)).collect();
-            return Err(Failure::usage(format!(
-                "the launcher put the ranks on nodes {of_rank:?}: a layout needs equally many consecutive ranks on every \
-                 node; start them so, e.g. with mpirun --map-by ppr:N:node for N on each"
-            )));
-        };
-        Ok(LayoutDefaults { ranks: world.size(), per_node: Some(per_node), ..*usual })
-    }
-
-    /// By which algorithms collectives run, as flags and cluster say ([`Processes::collectives`]).
-    pub fn collectives(&self, arguments: &RunArguments, cluster: &Cluster) -> Choice {
-        self.processes.collectives(arguments.collectives(), &cluster.tiers)
     }
 
     /// Ends the process: the failure is printed by the rank that found it first, all end with its code.

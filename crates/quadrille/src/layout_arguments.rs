@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Arg, Args};
-use quadrille_run::{LayoutSpec, described};
-use quadrille_spec::{Field, LayoutFile};
+use quadrille_run::{LayoutSpec, SaidLayout};
+use quadrille_spec::{ElementType, Field};
 
-use crate::failure::Failure;
 use crate::layout_flags::LayoutFlags;
 
 /// How a step is spread over ranks.
@@ -40,9 +39,16 @@ impl LayoutArguments {
         self.cluster.as_deref().unwrap_or(DEFAULT_CLUSTER)
     }
 
-    /// Reads `--layout`; without it a file that says nothing.
-    pub fn file(&self) -> Result<LayoutFile, Failure> {
-        Ok(self.layout.as_deref().map_or(Ok(LayoutFile::default()), described::layout_file)?)
+    /// What was typed, and the type of values beside it.
+    pub fn said(&self, dtype: Option<ElementType>) -> SaidLayout {
+        SaidLayout {
+            file: self.layout.clone(),
+            grid: self.grid.clone(),
+            ranks: self.ranks,
+            dtype,
+            choices: self.flags.0.clone(),
+            cluster: self.cluster.clone(),
+        }
     }
 
     /// The flags of layouts that were typed, but for `--cluster`.

@@ -5,6 +5,7 @@
 //! Exit codes: 0 success, 1 a failed run or proof, 2 input that cannot be used.
 
 mod arguments;
+mod bars;
 mod bench;
 mod calibrate;
 mod checkpoint;
@@ -17,7 +18,6 @@ mod evaluate;
 mod explain;
 mod export;
 mod failure;
-mod files;
 mod flags;
 mod generate;
 mod launch;
@@ -26,14 +26,11 @@ mod layout_flags;
 mod memorize;
 mod output;
 mod paths;
-mod plain;
 mod plan;
-mod preparation_bar;
 mod prune;
 mod quantities;
 mod report;
 mod reproduce;
-mod settings;
 mod shell;
 mod sweep;
 mod timeline;

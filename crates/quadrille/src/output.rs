@@ -1,13 +1,12 @@
-//! Tables, units, JSON and CSV.
+//! All that is printed, and files that flags name and commands write, with messages that name both.
 
 use std::io::{Write, stderr};
 use std::path::Path;
 
+use quadrille_report::plain;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::files;
-use crate::plain;
 
 pub use quadrille_run::units::bytes;
 
@@ -42,10 +41,20 @@ pub fn remark(kind: &str, text: &str) {
     tell(&format!("{kind}: {}\n", plain::message(text)));
 }
 
+/// Makes sure that a file can be written, before the work that fills it; leaves nothing and changes nothing.
+pub fn check_writable(flag: &str, path: &Path) -> Result<(), Failure> {
+    quadrille_files::check_writable(path).map_err(|error| Failure::usage(unwritable(flag, path, &error)))
+}
+
+/// Names the flag and the file that was asked for: errors of temporary files name those.
+fn unwritable(flag: &str, path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {flag} {}: {}", path.display(), quadrille_files::reason(error))
+}
+
 /// Writes what a flag asked for to a file, in place of what it holds; whole or not at all.
 pub fn write_file(flag: &str, path: &Path, content: &[u8]) -> Result<(), Failure> {
-    files::check_writable(flag, path)?;
-    quadrille_files::replace(path, content).map_err(|error| Failure::run(files::unwritable(flag, path, &error)))
+    check_writable(flag, path)?;
+    quadrille_files::replace(path, content).map_err(|error| Failure::run(unwritable(flag, path, &error)))
 }
 
 /// Writes rows as comma-separated values to the file that a flag asks for, if it does.
@@ -59,4 +68,23 @@ where
 /// Rows of equal length as CSV, the header first.
 pub fn csv(rows: impl IntoIterator<Item = Vec<String>>) -> Result<String, Failure> {
     quadrille_report::csv(rows).map_err(|error| Failure::Run(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing/table.csv");
+        for path in [missing.as_path(), folder.path()] {
+            let Err(Failure::Usage(error)) = check_writable("--csv", path) else { panic!("{}", path.display()) };
+            let message = error.to_string();
+            assert!(message.starts_with(&format!("cannot write --csv {}: ", path.display())), "{message}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 }

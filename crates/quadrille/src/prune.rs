@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use quadrille_checkpoint::{Checkpoint, CheckpointError, EarlyBird, Folder, MaskOf, Pruning, Scope};
+use quadrille_checkpoint::{Checkpoint, EarlyBird, Folder, Pruning, Scope};
 use quadrille_report::checkpoint::{distances_text, pruned_table, settled_at};
 use quadrille_spec::Sparsity;
 use serde_json::json;
@@ -79,14 +79,6 @@ pub fn run(arguments: &PruneArguments) -> Result<(), Failure> {
     }
 }
 
-/// Work on files that failed; a place that is taken, and checkpoints that do not belong together, are wrong arguments.
-fn failed(error: CheckpointError) -> Failure {
-    match error {
-        CheckpointError::Unwritable { .. } | CheckpointError::NotEarlier { .. } => Failure::Usage(error.into()),
-        _ => Failure::Run(error.into()),
-    }
-}
-
 fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) -> Result<(), Failure> {
     if let Some(run) = out.parent().and_then(Path::parent).filter(|run| run.join("run.json").is_file()) {
         return Err(Failure::usage(format!(
@@ -97,7 +89,8 @@ fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) 
     }
     let checkpoint = Checkpoint::find(from)?;
     let rewound = arguments.rewind.as_deref().map(Checkpoint::find).transpose()?;
-    let (path, pruned) = quadrille_checkpoint::prune(&checkpoint, rewound.as_ref(), out, pruning).map_err(failed)?;
+    let (path, pruned) =
+        quadrille_checkpoint::prune(&checkpoint, rewound.as_ref(), out, pruning).map_err(Failure::of_checkpoints)?;
     if arguments.json {
         return print_json(&json!({
             "path": path,
@@ -118,19 +111,9 @@ fn prune(from: &Path, out: &Path, pruning: Pruning, arguments: &PruneArguments) 
 
 /// Distances of the masks of all checkpoints of a folder, and the first at which they have settled.
 fn when(folder: &Path, pruning: Pruning, as_json: bool) -> Result<(), Failure> {
-    let listed = Folder::of(folder).list()?;
-    if listed.is_empty() {
-        let path = folder.display();
-        return Err(Failure::usage(format!("{path} has no checkpoints step-...; name their folder or a run's")));
-    }
-    let (mut bird, mut steps, mut first) = (EarlyBird::default(), Vec::new(), None);
-    for (step, path) in listed.into_iter().rev() {
-        let checkpoint = Checkpoint::open(&path)?;
-        if first.get_or_insert_with(|| checkpoint.about().model.clone()) != &checkpoint.about().model {
-            return Err(Failure::usage(format!("{} is of another model than those before it", path.display())));
-        }
-        steps.push(bird.see(step, MaskOf::read(&checkpoint, pruning).map_err(failed)?));
-    }
+    let newest_first = Folder::of(folder).open_all()?;
+    let checkpoints = newest_first.iter().rev().map(|(step, checkpoint)| (*step, checkpoint));
+    let steps = EarlyBird::look(checkpoints, pruning).map_err(Failure::of_checkpoints)?;
     if as_json {
         return print_json(&json!({ "near": EarlyBird::NEAR, "steps": steps, "settled_at": settled_at(&steps) }));
     }

@@ -3,27 +3,16 @@
 use std::str::FromStr;
 
 use quadrille_plan::native::Reserve;
-use quadrille_spec::{Cluster, SpecError, quantities};
+use quadrille_spec::{SpecError, quantities};
 
 use crate::flags::called;
-
-const RESERVE: &str = "--memory-reserve";
 
 /// What of a device's memory `--memory-reserve` keeps free.
 ///
 /// # Errors
 /// What is no [`Reserve`].
 pub fn reserve(text: &str) -> Result<Reserve, SpecError> {
-    text.parse().map_err(|error| called(RESERVE, error))
-}
-
-/// Refuses to keep free what a device does not have.
-///
-/// # Errors
-/// All of its memory, or more.
-pub fn check_reserve(reserve: Reserve, cluster: &Cluster) -> Result<(), SpecError> {
-    let reserved = cluster.device_memory.map_or(Ok(0), |memory| reserve.of(memory));
-    reserved.map(drop).map_err(|error| called(RESERVE, error))
+    text.parse().map_err(|error| called("--memory-reserve", error))
 }
 
 /// Numbers of devices, ascending; at least one.

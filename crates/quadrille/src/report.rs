@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use quadrille_report::plain;
 use quadrille_report::run::{Prediction, Run, page};
 use quadrille_run::{FILES, described};
 
 use crate::failure::Failure;
 use crate::layout_arguments::DEFAULT_CLUSTER;
 use crate::output::{print_text, write_file};
-use crate::{flags, paths, plain};
+use crate::{flags, paths};
 
 /// Writes one page that shows a run: losses, gradient norms, learning rate, speed; what a step is spent on, what ranks send
 /// and hold, measured beside predicted; events and checkpoints. Any browser shows it, without a network. The run may still be

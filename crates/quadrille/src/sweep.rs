@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, value_parser};
 use quadrille_plan::native::Question;
 use quadrille_plan::native::sweep::{Sweep, Variable};
-use quadrille_report::sweep::SweepReport;
+use quadrille_report::sweep::{PlotFormat, SweepReport};
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{csv, print_text, write_file};
-use crate::plan::native::arguments::QuestionArguments;
-use crate::plan::native::question::question;
+use crate::plan::native::arguments::{QuestionArguments, question};
 use crate::{flags, paths};
 
 /// Searches the best layout, as `plan` does, for every value of one number, or every pair of values of two, and writes a
@@ -59,7 +58,7 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
         [first, second] => (first, Some(second)),
         _ => return Err(Failure::usage("--vary: at most two numbers vary; fix the others")),
     };
-    let drawn = arguments.plot.as_deref().map(|path| Ok::<_, Failure>((path, Format::of(path)?))).transpose()?;
+    let drawn = arguments.plot.as_deref().map(|path| Ok::<_, Failure>((path, format(path)?))).transpose()?;
     let written = paths::asked([("--out", &arguments.out), ("--plot", &arguments.plot)]);
     paths::check_described(&written, &arguments.model, &arguments.layout)?;
     let question = fixed(arguments, &variables)?;
@@ -69,11 +68,7 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
     // Why there is no layout.
     rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|reason| *reason = flags::spelled(reason));
     if let Some((path, format)) = drawn {
-        let content = match format {
-            Format::Svg => report.plot(),
-            Format::Html => report.page(&rows),
-        };
-        write_file("--plot", path, content.as_bytes())?;
+        write_file("--plot", path, report.picture(format, &rows).as_bytes())?;
     }
     let table = csv(rows)?;
     match &arguments.out {
@@ -83,21 +78,9 @@ pub fn run(arguments: &SweepArguments) -> Result<(), Failure> {
 }
 
 /// How a plot is written.
-enum Format {
-    Svg,
-    Html,
-}
-
-impl Format {
-    fn of(path: &Path) -> Result<Self, Failure> {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("svg") => Ok(Self::Svg),
-            Some("html" | "htm") => Ok(Self::Html),
-            _ => {
-                Err(Failure::usage(format!("--plot {}: a plot is an .svg or an .html file; name one", path.display())))
-            }
-        }
-    }
+fn format(path: &Path) -> Result<PlotFormat, Failure> {
+    let rule = "a plot is an .svg or an .html file; name one";
+    PlotFormat::of(path).ok_or_else(|| Failure::usage(format!("--plot {}: {rule}", path.display())))
 }
 
 /// What does not vary. Numbers of GPUs that vary are known first, since the default batch follows from the largest.
@@ -110,5 +93,5 @@ fn fixed(arguments: &SweepArguments, variables: &[Variable]) -> Result<Question,
     }
     let gpus =
         varied.map(|variable| variable.values().iter().map(|value| *value as usize).collect::<Vec<_>>()).or(typed);
-    question(model, layout, &arguments.question, None, gpus.as_deref(), arguments.nvs.map(|nvs| nvs as usize))
+    Ok(question(model, layout, &arguments.question, None, gpus, arguments.nvs)?)
 }

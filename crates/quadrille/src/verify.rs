@@ -1,7 +1,6 @@
 //! `quadrille verify`: layouts against the serial model.
 
 use clap::{Arg, Args};
-use indicatif::ProgressBar;
 use quadrille_engine::EngineError;
 use quadrille_plan::{Grids, Skipped};
 use quadrille_report::verification::{VerificationReport, Verified};
@@ -12,11 +11,10 @@ use quadrille_verify::{Reference, VerifyOptions, take_part_on_cpu, verify_on_cpu
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::failure::Failure;
-use crate::flags;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
 use crate::output::{print_json, print_text};
-use crate::settings;
+use crate::{bars, flags};
 
 const LIMITS: &str = "Both sides take the model's description, the samples and the words of the random generator from \
 the same place: what is wrong there is wrong on both sides. ARCHITECTURE.md says which tests guard it.";
@@ -63,9 +61,9 @@ const DEFAULTS: LayoutDefaults = LayoutDefaults { dtype: ElementType::F64, ..Lay
 
 /// Verifies every layout that was asked for.
 pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> {
-    let settings = settings::settings(&arguments.model, "gpt-tiny", VerifyOptions::HYPER)?;
+    let settings = arguments.model.settings("gpt-tiny", VerifyOptions::HYPER)?;
     let (model, seed) = (&settings.model, arguments.run.seed());
-    let hyper = settings::hyper(settings.optimizer, &arguments.run, arguments.steps)?;
+    let hyper = arguments.run.hyper(settings.optimizer, arguments.steps)?;
     let defaults = launch.defaults(&DEFAULTS)?;
     let (layouts, skipped) = layouts(arguments, model, &defaults)?;
     let cluster = described::cluster(arguments.layout.cluster())?;
@@ -75,15 +73,15 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
             seed,
             sparsity: arguments.sparsity,
             hyper,
-            threads: settings::threads(&arguments.run, launch, ranks)?,
-            timeout: settings::timeout(&arguments.run)?,
-            collectives: launch.collectives(&arguments.run, &cluster),
+            threads: launch.threads(arguments.run.threads, ranks)?,
+            timeout: arguments.run.timeout()?,
+            collectives: launch.collectives(arguments.run.collectives(), &cluster.tiers),
             world: launch.world.clone(),
         })
     };
     let mut verified = Vec::new();
     let mut reference = None;
-    let bar = ProgressBar::with_draw_target(Some(layouts.len() as u64), launch.progress());
+    let bar = bars::counted(launch, layouts.len());
     for layout in layouts {
         bar.set_message(layout.grid.to_string());
         let options = options(layout.grid.ranks())?;
@@ -128,14 +126,13 @@ fn layouts(
     defaults: &LayoutDefaults,
 ) -> Result<(Vec<Layout>, Vec<Skipped>), Failure> {
     if !arguments.all_grids {
-        let layout = settings::layout(&arguments.layout, model, arguments.dtype, defaults)?;
-        return Ok((vec![layout], Vec::new()));
+        return Ok((vec![arguments.layout.said(arguments.dtype).open(defaults)?.resolve(model)?], Vec::new()));
     }
     if arguments.layout.grid.is_some() {
         return Err(Failure::usage("--all-grids and --grid exclude each other; give --ranks with --all-grids"));
     }
-    let typed = settings::typed(&arguments.layout, arguments.dtype, defaults)?;
-    settings::check_interval(&typed)?;
+    let typed = arguments.layout.said(arguments.dtype).open(defaults)?;
+    typed.check_interval()?;
     let Grids { legal, skipped } = Grids::all(model, &typed.request, arguments.axes.as_deref())?;
     Ok((legal, flags::spelled_reasons(skipped)))
 }

@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use quadrille_checkpoint::Checkpoint;
-use quadrille_engine::ForwardOptions;
-use quadrille_run::{Forward, LayoutDefaults};
+use quadrille_run::Forward;
 use quadrille_spec::{Collectives, ElementType};
 
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
-use crate::settings;
 
 /// A checkpoint and the ranks that hold it.
 #[derive(Debug, Args)]
@@ -49,19 +47,7 @@ pub struct RankArguments {
 /// A path without a checkpoint, a damaged one, a layout that the model does not allow.
 pub fn forward(arguments: &WeightsArguments, launch: &Launch) -> Result<Forward, Failure> {
     let checkpoint = Checkpoint::find(&arguments.from).map_err(|error| Failure::Usage(error.into()))?;
-    let about = checkpoint.about();
-    let defaults =
-        launch.defaults(&LayoutDefaults { ranks: 1, dtype: about.dtype.into(), per_node: None, batch: None })?;
-    let mut typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
-    typed.request.seq_len = typed.request.seq_len.or(Some(about.layout.seq_len));
-    let layout = typed.resolve(&about.model)?;
-    launch.check_ranks(layout.grid.ranks())?;
     let RankArguments { threads, timeout, collectives } = arguments.run;
-    let options = ForwardOptions {
-        threads: launch.threads(threads, layout.grid.ranks())?,
-        timeout: quadrille_run::timeout(timeout)?,
-        collectives: launch.processes().collectives(collectives, &typed.cluster.tiers),
-        world: launch.world.clone(),
-    };
-    Ok(Forward::new(checkpoint, layout, options))
+    let said = arguments.layout.said(arguments.dtype);
+    Ok(Forward::open(checkpoint, &said, threads, timeout, collectives, launch)?)
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::table;
 
 /// Runs that scatter more, as a fraction, are marked.
-pub const MUCH: f64 = 0.2;
+const MUCH: f64 = 0.2;
 
 /// What was measured, and the cluster that this makes.
 pub struct CalibrationReport<'a> {
@@ -27,6 +27,29 @@ impl CalibrationReport<'_> {
         let Self { measured, fitted, cluster } = self;
         let tables = [operations(measured), collectives(measured, fitted), tiers(fitted), algorithms(measured)];
         format!("{}\n{}", head(measured, cluster), tables.join("\n"))
+    }
+
+    /// What is to be minded.
+    pub fn warnings(&self) -> Vec<String> {
+        let setup = &self.measured.setup;
+        let CalibrationSpec { ranks_here, threads, cores, .. } = setup.spec;
+        let all = &self.measured.cases;
+        let noisy = all.iter().filter(|measured| measured.runs.spread > MUCH).count();
+        let mut warnings = Vec::new();
+        if noisy > 0 {
+            warnings.push(format!(
+                "the runs of {noisy} of {} measurements scatter by more than {}: leave the machine to itself, or use more \
+                 `calibration.runs`",
+                all.len(),
+                percent(MUCH)
+            ));
+        }
+        if setup.spec.crowding() > 1.0 {
+            warnings.push(format!(
+                "{ranks_here} ranks of {threads} threads share {cores} cores: what was measured is a rank's share of them"
+            ));
+        }
+        warnings
     }
 
     /// The same as a document.

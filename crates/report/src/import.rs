@@ -1,5 +1,6 @@
 //! What others have measured, read into a cluster.
 
+use quadrille_measure::Imported;
 use quadrille_measure::logs::Refit;
 use quadrille_measure::step_fit::{Matched, Scaled};
 use quadrille_run::units::{decimal, percent};
@@ -7,23 +8,28 @@ use quadrille_spec::Tier;
 
 use crate::table;
 
+/// A mean error after fitting that is warned of, as a fraction.
+const MUCH: f64 = 0.3;
+/// What is worse than before by less looks the same in a table.
+const SHOWN: f64 = 1e-3;
+
 /// Tiers that were fitted again to logs, and products that were scaled to measured steps.
-pub struct ImportReport<'a> {
-    /// The tiers.
-    pub refits: &'a [Refit],
-    /// The products, if steps were read.
-    pub scaled: Option<&'a Scaled>,
-}
+pub struct ImportReport<'a>(pub &'a Imported);
 
 impl ImportReport<'_> {
     /// For people: before and after.
     pub fn text(&self) -> String {
-        let tiers = if self.refits.is_empty() { String::new() } else { self.tiers() };
-        tiers + &self.scaled.map_or(String::new(), products)
+        let tiers = if self.0.refits.is_empty() { String::new() } else { self.tiers() };
+        tiers + &self.0.scaled.as_ref().map_or(String::new(), products)
+    }
+
+    /// What is to be minded.
+    pub fn warnings(&self) -> Vec<String> {
+        self.0.refits.iter().filter_map(warning).collect()
     }
 
     fn tiers(&self) -> String {
-        let rows = self.refits.iter().flat_map(|refit| {
+        let rows = self.0.refits.iter().flat_map(|refit| {
             let before = (&refit.before, "before", &refit.error_before);
             [before, (&refit.after, "fitted", &refit.error)].map(|(tier, when, error)| {
                 let Tier { name, links, bandwidth, efficiency, latency, half_bytes, .. } = tier;
@@ -47,15 +53,32 @@ impl ImportReport<'_> {
         let mut parts = vec![source.trim_end_matches('.').to_owned()];
         let tools = logs.iter().filter(|(_, logs)| *logs > 0).map(|(tool, logs)| format!("{logs} logs of {tool}"));
         let tools = tools.collect::<Vec<_>>().join(" and ");
-        for refit in self.refits {
+        for refit in &self.0.refits {
             let (tier, error) = (&refit.after.name, percent(refit.error.mean));
             parts.push(format!("tier {tier} fitted to {tools}, mean error {error}"));
         }
-        if let Some(Scaled { factor, steps, .. }) = self.scaled {
+        if let Some(Scaled { factor, steps, .. }) = &self.0.scaled {
             parts.push(format!("products times {factor:.4} to fit {} measured steps", steps.len()));
         }
         parts.join("; by quadrille calibrate: ")
     }
+}
+
+/// Of a tier that does not describe what was measured.
+fn warning(refit: &Refit) -> Option<String> {
+    let Refit { error_before, after, error, .. } = refit;
+    let wrong = if error.mean > MUCH {
+        format!("is above {}", percent(MUCH))
+    } else if error.mean > error_before.mean + SHOWN {
+        "is larger than before".to_owned()
+    } else {
+        return None;
+    };
+    let (tier, before, now) = (&after.name, percent(error_before.mean), percent(error.mean));
+    Some(format!(
+        "tier {tier}: the mean error after fitting {wrong} ({before} before, {now} now); are `run.ranks`, `layout.per_node` \
+         and `run.cluster` those of the logs?"
+    ))
 }
 
 fn products(Scaled { factor, most_before, most, steps }: &Scaled) -> String {

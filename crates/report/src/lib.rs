@@ -11,7 +11,7 @@
 //!
 //! Pictures are [`drawing`]s, in pages that load nothing from elsewhere. [`summary`] tells models and layouts in words,
 //! [`candidate`] those that a search has found, [`table`](fn@table) sets what was found in columns, [`csv`](fn@csv) for other
-//! programs. Nothing here prints or writes a file.
+//! programs; [`plain`](mod@plain) makes text that quotes files fit for a terminal. Nothing here prints or writes a file.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -52,6 +52,7 @@ pub mod import;
 pub mod ledger;
 pub mod local;
 pub mod papers;
+pub mod plain;
 pub mod plan;
 pub mod published;
 pub mod recomputation;

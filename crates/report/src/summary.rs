@@ -1,11 +1,29 @@
 //! Models and layouts in a few lines.
 
+use quadrille_run::Prepared;
 use quadrille_run::units::decimal;
 use quadrille_spec::{
     Activation, Axis, Block, KeepWeights, Layout, Linear, Model, Norm, NormPlace, Offload, Recompute, ResidualOrder,
     RotaryScaling, Schedule, Zero,
 };
 use quadrille_step::StepProgram;
+
+/// What a run that is ready to begin will train, on what, and from where.
+pub fn announcement(run: &Prepared) -> String {
+    let source = run.source();
+    let mut text = summary(&run.program);
+    if let Some((floor, about)) = source.floor() {
+        text += &format!("{:<8}{floor:.4} {about}\n", "floor");
+    }
+    if let Some(samples) = source.validation_samples() {
+        let samples = samples.map_or("endless".to_owned(), |samples| samples.to_string());
+        text += &format!("{:<8}{samples} samples are kept apart for validation\n", "apart");
+    }
+    if let Some(checkpoint) = run.checkpoint() {
+        text += &format!("{:<8}{}\n", "from", checkpoint.path().display());
+    }
+    text
+}
 
 /// Model and layout in a few lines.
 pub fn summary(program: &StepProgram) -> String {

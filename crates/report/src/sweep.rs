@@ -1,5 +1,7 @@
 //! A sweep as rows, and pictures of it: the parts of a step as stacked bars where one number varies, lines where two do.
 
+use std::path::Path;
+
 use quadrille_cost::native::Price;
 use quadrille_plan::native::explain::Part;
 use quadrille_plan::native::sweep::{Point, Sweep, Variable};
@@ -25,6 +27,26 @@ const COLOURS: [&str; 12] = [
     "#27ae60", "#5d6d7e",
 ];
 
+/// How a picture is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlotFormat {
+    /// The picture alone.
+    Svg,
+    /// A page with a table.
+    Html,
+}
+
+impl PlotFormat {
+    /// That of a file, by its name; `None`: another.
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "svg" => Some(Self::Svg),
+            "html" | "htm" => Some(Self::Html),
+            _ => None,
+        }
+    }
+}
+
 /// Pictures and rows of a sweep.
 pub struct SweepReport<'a> {
     sweep: &'a Sweep,
@@ -44,6 +66,14 @@ impl<'a> SweepReport<'a> {
         match &self.sweep.second {
             None => self.bars(),
             Some(second) => self.lines(second),
+        }
+    }
+
+    /// The picture in a format, with `table` below it where there is room, the header first.
+    pub fn picture(&self, format: PlotFormat, table: &[Vec<String>]) -> String {
+        match format {
+            PlotFormat::Svg => self.plot(),
+            PlotFormat::Html => self.page(table),
         }
     }
 

@@ -92,10 +92,10 @@ impl RunError {
     /// What is at fault.
     pub fn blame(&self) -> Blame {
         match self {
+            Self::Price(error) => error.blame(),
             Self::Refused(_)
             | Self::Spec(_)
             | Self::Description { .. }
-            | Self::Price(PriceError::Spec(_) | PriceError::Step(_))
             | Self::Step(_)
             | Self::File(_)
             | Self::Data(_)
@@ -106,7 +106,6 @@ impl RunError {
             ) if *action != "read" => Blame::Work,
             Self::HuggingFace(_) => Blame::Input,
             Self::Checkpoint(_)
-            | Self::Price(PriceError::Simulation(_))
             | Self::Engine(_)
             | Self::Unwritten { .. }
             | Self::Unclean { .. }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use quadrille_checkpoint::Checkpoint;
 use quadrille_engine::{ForwardOptions, Weights};
-use quadrille_spec::{Layout, Model, RealType};
+use quadrille_spec::{Collectives, Layout, Model, RealType};
+
+use crate::{LayoutDefaults, Processes, RunError, SaidLayout};
 
 /// The weights of a checkpoint, and the ranks that run its model forward.
 pub struct Forward {
@@ -19,6 +21,34 @@ impl Forward {
         let rounds = checkpoint.about().dtype == RealType::F64 && layout.dtype.real() == RealType::F32;
         let checkpoint = Arc::new(if rounds { checkpoint.rounding() } else { checkpoint });
         Self { checkpoint, layout, options }
+    }
+
+    /// The same of what is said of a layout, one rank where nothing is; with so many threads for each rank, or as many as its
+    /// share of the cores, and a time limit of so many seconds.
+    ///
+    /// # Errors
+    /// A layout that the model does not allow; other ranks than there are processes.
+    pub fn open(
+        checkpoint: Checkpoint,
+        said: &SaidLayout,
+        threads: Option<usize>,
+        timeout: f64,
+        collectives: Collectives,
+        processes: &Processes,
+    ) -> Result<Self, RunError> {
+        let about = checkpoint.about();
+        let usual = LayoutDefaults { ranks: 1, dtype: about.dtype.into(), per_node: None, batch: None };
+        let mut open = said.open(&processes.defaults(&usual)?)?;
+        open.request.seq_len = open.request.seq_len.or(Some(about.layout.seq_len));
+        let layout = open.resolve(&about.model)?;
+        processes.check_ranks(layout.grid.ranks())?;
+        let options = ForwardOptions {
+            threads: processes.threads(threads, layout.grid.ranks())?,
+            timeout: crate::timeout(timeout)?,
+            collectives: processes.collectives(collectives, &open.cluster.tiers),
+            world: processes.world.clone(),
+        };
+        Ok(Self::new(checkpoint, layout, options))
     }
 
     /// What is read.

@@ -34,7 +34,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`described`] reads models, layouts and clusters as users name them; an [`OpenLayout`] is one of which not everything is said.
+//! [`described`] reads models, layouts and clusters as users name them; [`Settings`] are a model with fields in place of its own,
+//! a [`SaidLayout`] is what is said of a layout, an [`OpenLayout`] one of which not everything is said, and a [`SearchSpec`] what
+//! is asked of a search for one.
 //!
 //! Nothing here prints, reads a command line or ends the process. Errors are [`RunError`]s, which know what is at fault
 //! ([`RunError::blame`]); a [`Refusal`] of what was asked for knows the choices that it names, so that a command line can
@@ -61,7 +63,10 @@ mod prepare;
 mod processes;
 mod refusal;
 pub mod resources;
+mod said_layout;
 mod same_data;
+mod searched;
+mod settings;
 mod signals;
 mod source;
 mod spec;
@@ -81,6 +86,9 @@ pub use paths::written_over;
 pub use prepare::{Host, Prepared};
 pub use processes::{Processes, cores, processors, timeout};
 pub use refusal::{Refusal, Setting};
+pub use said_layout::SaidLayout;
+pub use searched::{SearchSpec, framework};
+pub use settings::{ModelSource, Settings, assignments};
 pub use signals::Signals;
 pub use source::{DEMO_TOKENS, OnPreparation, Source, open_files};
 pub use spec::{

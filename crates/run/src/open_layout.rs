@@ -97,6 +97,20 @@ impl OpenLayout {
         said.get(Field::Recompute) == Some(&FieldValue::Name(Self::LEAST_INTERVAL.to_owned()))
     }
 
+    /// Refuses an interval that is to be found for one layout, where there are several.
+    ///
+    /// # Errors
+    /// One that says what to give instead.
+    pub fn check_interval(&self) -> Result<(), Refusal> {
+        match self.least_interval {
+            true => Err(Refusal::new(format!(
+                "`layout.recompute` {}: the interval is found for one layout, and there are several here; give full:K",
+                Self::LEAST_INTERVAL
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// The same with some interval, which rules can be held against.
     pub(crate) fn with_interval(said: LayoutFile) -> LayoutFile {
         let full = FieldValue::Name(Recompute::Full { every: 1 }.to_string());

@@ -8,8 +8,8 @@ use quadrille_comm::{JobOptions, World, run_job};
 use quadrille_engine::EngineError;
 use quadrille_spec::{Algorithm, Choice, Collectives, Tier};
 
-use crate::RunError;
 use crate::refusal::{Refusal, Setting};
+use crate::{LayoutDefaults, RunError};
 
 /// How long processes wait for the first one to prepare files: nobody is late before.
 const PREPARATION: Duration = Duration::from_secs(24 * 3600);
@@ -44,6 +44,23 @@ impl Processes {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// What a layout has where nobody says otherwise: all processes, on the nodes where they run, and `usual`.
+    ///
+    /// # Errors
+    /// Nodes that hold different numbers of ranks, or not consecutive ones: layouts cannot say that.
+    pub fn defaults(&self, usual: &LayoutDefaults) -> Result<LayoutDefaults, Refusal> {
+        let Some(world) = &self.world else { return Ok(*usual) };
+        let nodes = world.nodes();
+        let Some(per_node) = nodes.per_node() else {
+            let of_rank: Vec<usize> = (0..nodes.ranks()).map(|rank| nodes.node(rank)).collect();
+            return Err(Refusal::new(format!(
+                "the launcher put the ranks on nodes {of_rank:?}: a layout needs equally many consecutive ranks on every \
+                 node; start them so, e.g. with `mpirun.map_by` ppr:N:node for N on each"
+            )));
+        };
+        Ok(LayoutDefaults { ranks: world.size(), per_node: Some(per_node), ..*usual })
     }
 
     /// How many of these ranks share this machine's cores and memory.

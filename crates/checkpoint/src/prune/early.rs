@@ -71,6 +71,25 @@ impl EarlyBird {
     /// How near: every two of them.
     pub const NEAR: f64 = 0.1;
 
+    /// The distances of the masks that pruning would give the checkpoints of a run, each with its step, in this order.
+    ///
+    /// # Errors
+    /// Checkpoints of several models; damage.
+    pub fn look<'a>(
+        checkpoints: impl IntoIterator<Item = (u64, &'a Checkpoint)>,
+        pruning: Pruning,
+    ) -> Result<Vec<Distances>, CheckpointError> {
+        let (mut bird, mut first) = (Self::default(), None);
+        let see = |(step, checkpoint): (u64, &'a Checkpoint)| {
+            let model = &checkpoint.about().model;
+            if *first.get_or_insert(model) != model {
+                return Err(CheckpointError::OtherModel(checkpoint.path().to_owned()));
+            }
+            Ok(bird.see(step, MaskOf::read(checkpoint, pruning)?))
+        };
+        checkpoints.into_iter().map(see).collect()
+    }
+
     /// Takes in the next checkpoint's mask.
     pub fn see(&mut self, step: u64, mask: MaskOf) -> Distances {
         let to_those_before: Vec<f64> = self.last.iter().map(|before| mask.distance(before)).collect();

@@ -1,6 +1,6 @@
 //! The price of a step from its program: the seconds of its discrete events, the bytes of its fullest rank.
 
-use quadrille_spec::{Axis, AxisSet, EvenPieces, Layout, Offload, SpecError};
+use quadrille_spec::{Axis, AxisSet, Blame, EvenPieces, Layout, Offload, SpecError};
 use quadrille_step::{FoldedProgram, Op, StageProgram, StepError};
 
 use super::machine::NativeMachine;
@@ -20,6 +20,16 @@ pub enum PriceError {
     /// Its program cannot be simulated.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+}
+
+impl PriceError {
+    /// What is at fault.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Spec(_) | Self::Step(_) => Blame::Input,
+            Self::Simulation(_) => Blame::Work,
+        }
+    }
 }
 
 impl Problem {

@@ -1,6 +1,7 @@
 //! How to measure, and what the ranks agree on before they do.
 
 use quadrille_comm::{RankContext, World, memory};
+use quadrille_run::{LayoutDefaults, Processes};
 use quadrille_spec::Algorithm;
 
 use super::measurements::Measurements;
@@ -37,6 +38,26 @@ impl CalibrationSpec {
     /// So many ranks on so many cores of this machine, of one thread each; seven runs of everything.
     pub fn new(ranks: usize, cores: usize) -> Self {
         Self { ranks, per_node: ranks, threads: 1, runs: 7, quick: false, cores, ranks_here: ranks, world: None }
+    }
+
+    /// The same where ranks are these processes, or threads of this one: so many as are asked for, else all of the processes or
+    /// as many as there are cores, on nodes as they are, else on one.
+    ///
+    /// # Errors
+    /// Other ranks than there are processes, or other nodes.
+    pub fn on(processes: &Processes, ranks: Option<usize>, per_node: Option<usize>) -> Result<Self, MeasureError> {
+        let cores = quadrille_run::cores();
+        let usual = LayoutDefaults { ranks: cores.clamp(2, 512), ..LayoutDefaults::USUAL };
+        let LayoutDefaults { ranks: started, per_node: placed, .. } = processes.defaults(&usual)?;
+        let ranks = ranks.unwrap_or(started);
+        processes.check_ranks(ranks)?;
+        let per_node = per_node.or(placed).unwrap_or(ranks);
+        if let Some(placed) = placed.filter(|placed| *placed != per_node) {
+            let rule = format!(" {per_node}: the launcher put {placed} ranks on a node; leave it out");
+            return Err(Refusal::of(Setting::PerNode).text(rule).into());
+        }
+        let (ranks_here, world) = (processes.ranks_here(ranks), processes.world.clone());
+        Ok(Self { per_node, ranks_here, world, ..Self::new(ranks, cores) })
     }
 
     /// Measures everything: minutes, or seconds if it is to be quick.

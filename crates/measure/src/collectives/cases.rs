@@ -1,7 +1,9 @@
 //! What is measured, from what was asked for: checked before anything runs.
 
-use quadrille_comm::{JobOptions, World};
+use quadrille_comm::{JobOptions, World, memory};
 use quadrille_engine::EngineError;
+use quadrille_run::Processes;
+use quadrille_run::units::bytes;
 use quadrille_spec::{Algorithm, Choice, Cluster, Nodes, Routing, Tier};
 
 use super::measure::{Collective, Runs, copy, slowest, times};
@@ -152,6 +154,31 @@ impl Cases {
     /// Every number of ranks at every size.
     pub fn cases(&self) -> &[Case] {
         &self.cases
+    }
+
+    /// Refuses buffers for which this machine has no memory.
+    ///
+    /// # Errors
+    /// The first case that takes more than is free.
+    pub fn check_memory(&self) -> Result<(), Refusal> {
+        let Some(available) = memory::available() else { return Ok(()) };
+        let processes = Processes { world: self.world.clone() };
+        for case in &self.cases {
+            let buffers = case.buffers();
+            let here = processes.ranks_here(case.ranks) as u64;
+            let needed = buffers.saturating_mul(here).saturating_mul(case.bytes());
+            if needed > available {
+                let (needed, available) = (bytes(needed), bytes(available));
+                return Err(Refusal::of(Setting::Sizes).text(format!(" {}B on ", case.bytes())).name(Setting::Ranks).text(
+                    format!(
+                        " {}: {buffers} buffers per rank take {needed}, but {available} of memory are available; measure a \
+                         smaller size or fewer ranks",
+                        case.ranks
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Measures every case, ordered by collective, ranks, size and algorithm.

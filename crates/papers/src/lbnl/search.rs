@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use quadrille_spec::{Model, SpecError};
+use quadrille_spec::{Model, SpecError, nearest_divisors};
 
 use super::configuration::{Configuration, Cut, Strategy};
 use super::layers::Block;
@@ -135,6 +135,28 @@ impl Search {
         let mut count = 0;
         self.for_each_cut(|_, outer| count += outer.len() as u64);
         count
+    }
+
+    /// Why there is no configuration, where there is none, and what would help.
+    pub fn without_candidates(&self) -> String {
+        let Self { shape, system, strategy, devices, global_batch } = self;
+        let domain = system.fast_domain;
+        let said = format!(
+            "`search.devices` {devices} `search.fast_domain` {domain} `layout.global_batch` {global_batch}: strategy {} has no \
+             configuration",
+            strategy.name()
+        );
+        if *devices > domain && devices % domain != 0 {
+            let near: Vec<_> =
+                nearest_divisors(*devices as usize, domain as usize).iter().map(usize::to_string).collect();
+            let near = near.join(" or ");
+            return format!("{said}, since fast domains are used completely; use `search.fast_domain` {near}");
+        }
+        format!(
+            "{said}: dp * tp1 * tp2 * pp = {devices}, where dp divides the batch, tp1 the {} heads and {} embedding, pp the {} \
+             layers; use a number of GPUs with smaller factors, or another batch",
+            shape.heads, shape.embed, shape.depth
+        )
     }
 
     /// Prices every configuration and ranks the `top` fastest that fit.

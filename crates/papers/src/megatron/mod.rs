@@ -21,4 +21,4 @@ pub use formulas::{
     Recomputation, activation_bytes, best_checkpoints, check_described, checkpoint_bytes, flops, layer_flops,
     parameters, training_seconds, training_seconds_by_flops,
 };
-pub use plan::{Plan, Quantities};
+pub use plan::{Plan, Quantities, UnknownDevice, known_device};

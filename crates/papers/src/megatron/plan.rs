@@ -1,6 +1,6 @@
 //! The advised configuration, and what follows from it.
 
-use quadrille_spec::{Device, Model, SpecError};
+use quadrille_spec::{Cluster, Device, Model, SpecError};
 
 use super::advice::{Advice, Machine, advise, modelled_pass_seconds};
 use super::configuration::Configuration;
@@ -54,6 +54,28 @@ impl Plan {
         let advice = advise(&model, &machine, batch, pass)?;
         let quantities = Quantities::new(&model, &advice, batch, pass(&advice.configuration))?;
         Ok(Self { model, machine, batch, advice, quantities })
+    }
+}
+
+/// A cluster of unknown devices, for which nothing is advised.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`run.cluster` {cluster}: the takeaways need the speed and the memory of its devices, which it does not tell; use selene or \
+     another that names its device, or write device = \"a100-80\" into a file"
+)]
+pub struct UnknownDevice {
+    /// The cluster's name.
+    pub cluster: String,
+}
+
+/// A cluster's device and its bytes of memory.
+///
+/// # Errors
+/// The cluster does not tell one of them.
+pub fn known_device(cluster: &Cluster) -> Result<(&Device, f64), UnknownDevice> {
+    match (&cluster.device, cluster.device_memory) {
+        (Some(device), Some(bytes)) => Ok((device, bytes as f64)),
+        _ => Err(UnknownDevice { cluster: cluster.name.clone() }),
     }
 }
 

@@ -1,13 +1,7 @@
 //! The machine that steps are predicted for.
 
+use quadrille_cost::simulation::{LOCAL_GFLOPS, LOCAL_LATENCY_US, LOCAL_MEMORY_GB_S};
 use quadrille_spec::{Cluster, Device, Efficiency, Peaks, Tier};
-
-/// What a device of the cluster `local` is taken for: a rank that is a few threads of a CPU.
-pub const LOCAL_GFLOPS: f64 = 50.0;
-/// Its share of the memory's bandwidth.
-pub const LOCAL_MEMORY_GB_S: f64 = 10.0;
-/// Before an operation or a message of it begins.
-pub const LOCAL_LATENCY_US: f64 = 1.0;
 
 /// What a cluster's own memory bound is where nobody said it: the largest that a device may have. The memory of this machine
 /// is held against each program before it runs.

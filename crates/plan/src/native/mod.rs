@@ -6,7 +6,7 @@
 //! out what cannot be among the wanted, without losing any of it.
 //!
 //! A [`Question`] says what is asked, an [`Answer`] what was found, on one number of devices or on several, and why; a
-//! [`Search`] is one look at all layouts of a number of devices.
+//! [`Search`] is one look at all layouts of a number of devices. A [`PlanRequest`] asks for the fastest alone.
 
 mod answer;
 mod bounds;
@@ -26,6 +26,7 @@ mod placement;
 mod pool;
 mod question;
 mod ranking;
+mod request;
 mod search;
 mod setting;
 mod space;
@@ -44,6 +45,7 @@ pub use legal::Rules;
 pub use nothing::Nothing;
 pub use question::{Question, Reserve, stop_at};
 pub use ranking::Ranked;
+pub use request::{Plan, PlanRequest, PlannedLayout};
 pub use search::{Found, Search};
 pub use setting::Setting;
 pub use space::Space;

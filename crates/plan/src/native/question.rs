@@ -67,7 +67,7 @@ impl Reserve {
             return Ok(bytes);
         }
         let rule = format!("a device has {memory} bytes, of which something is left to use");
-        Err(SpecError::invalid("memory_reserve", bytes, rule, "reserve less, e.g. 5%"))
+        Err(SpecError::invalid("`search.memory_reserve`", bytes, rule, "reserve less, e.g. 5%"))
     }
 }
 
@@ -95,6 +95,35 @@ impl FromStr for Reserve {
 }
 
 impl Question {
+    /// What is asked of one layout, by [`Self::explain`].
+    ///
+    /// # Errors
+    /// As [`Self::reserved`].
+    pub fn of(
+        model: Model,
+        cluster: Cluster,
+        framework: Framework,
+        layout: &Layout,
+        reserve: Reserve,
+    ) -> Result<Self, SpecError> {
+        let question = Self {
+            devices: layout.grid.ranks(),
+            global_batch: layout.global_batch,
+            seq_len: layout.seq_len,
+            model,
+            cluster,
+            framework,
+            space: Space::default(),
+            per_node: Some(layout.per_node),
+            reserve,
+            tokens: None,
+            price_per_hour: None,
+            time_limit: None,
+        };
+        question.reserved()?;
+        Ok(question)
+    }
+
     /// Bytes of a device that stay free; 0 where its memory is not known.
     ///
     /// # Errors

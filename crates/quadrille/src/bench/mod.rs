@@ -1,50 +1,104 @@
-//! `quadrille bench`: speeds beside yardsticks, measured in the same run wherever they can be.
+//! `quadrille bench`: speeds beside yardsticks, measured in the same run wherever they can be. The measuring is the crate
+//! `measure`'s, the telling `report`'s.
 
 pub mod arguments;
 pub mod collectives;
-mod gemm;
-mod pipeline;
-mod plan;
-mod simulation;
-mod step;
 
-use quadrille_run::LayoutDefaults;
-use quadrille_spec::{Axis, ElementType, Field, Layout, Model};
+use quadrille_engine::{Hyper, LossScale, TrainOptions};
+use quadrille_measure::pipeline::PipelineBench;
+use quadrille_measure::simulation::{MODEL as SIMULATED_MODEL, SimulationBench};
+use quadrille_measure::{gemm, searches, step};
+use quadrille_report::bench::{self as told, GemmReport, PipelineReport, SimulationReport, StepReport};
+use quadrille_run::{LayoutDefaults, assignments, cores, resources};
+use quadrille_spec::{ElementType, Layout, Model};
+use quadrille_step::StepProgram;
 
-use self::arguments::{Bench, BenchArguments};
+use self::arguments::{
+    Bench, BenchArguments, BenchGemmArguments, BenchPipelineArguments, BenchPlanArguments, BenchSimulationArguments,
+    BenchStepArguments,
+};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
-use crate::settings;
+use crate::output::{print_json, print_text};
 
-/// The model, batch and sequence length that are measured unless others are asked for.
+/// The model that is measured unless another is asked for.
 const MODEL: &str = "gpt2-124m";
-const GLOBAL_BATCH: usize = 4;
-const SEQ_LEN: usize = 256;
 
 /// Measures and reports.
 pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
     match &arguments.bench {
-        Bench::Step(arguments) => step::run(arguments),
-        Bench::Gemm(arguments) => gemm::run(arguments),
+        Bench::Step(arguments) => whole_step(arguments),
+        Bench::Gemm(arguments) => products(arguments),
         Bench::Collectives(arguments) => collectives::run(arguments, launch),
-        Bench::Pipeline(arguments) => pipeline::run(arguments),
-        Bench::Simulation(arguments) => simulation::run(arguments),
-        Bench::Plan(arguments) => plan::run(arguments),
+        Bench::Pipeline(arguments) => schedules(arguments),
+        Bench::Simulation(arguments) => simulation(arguments),
+        Bench::Plan(arguments) => plan(arguments),
     }
+}
+
+/// A whole optimizer step beside the rate of the matrix library.
+fn whole_step(arguments: &BenchStepArguments) -> Result<(), Failure> {
+    let settings = arguments.model.settings(MODEL, Hyper::default())?;
+    let layout = layout(&arguments.layout, &settings.model, arguments.dtype)?;
+    let cluster = arguments.layout.said(None).described_cluster()?;
+    let steps = arguments.steps.saturating_add(1);
+    let options = TrainOptions {
+        threads: Launch::THREADS.threads(arguments.run.threads, layout.grid.ranks())?,
+        timeout: arguments.run.timeout()?,
+        collectives: Launch::THREADS.collectives(arguments.run.collectives(), &cluster.tiers),
+        loss_scale: LossScale::usual(layout.dtype),
+        ..TrainOptions::new(steps, arguments.run.hyper(settings.optimizer, steps)?, arguments.run.seed())
+    };
+    let program = StepProgram::new(&settings.model, &layout)?;
+    resources::check(&program, options.threads, &Launch::THREADS, 0)?;
+    let measured = step::measure(&program, &options, !arguments.no_scaling)?;
+    let report = StepReport { program: &program, measured: &measured };
+    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+}
+
+/// The products of a step beside the matrix library's own threads.
+fn products(arguments: &BenchGemmArguments) -> Result<(), Failure> {
+    let model = arguments.model.described(MODEL)?;
+    let layout = layout(&arguments.layout, &model, Some(ElementType::F32))?;
+    let program = StepProgram::new(&model, &layout)?;
+    let threads = arguments.threads.map_or_else(cores, usize::from);
+    let measured = gemm::measure(&program, threads);
+    let report = GemmReport { program: &program, threads, measured: &measured };
+    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+}
+
+/// Schedules against each other, where passes have given lengths.
+fn schedules(arguments: &BenchPipelineArguments) -> Result<(), Failure> {
+    let (stages, microbatches) = (usize::from(arguments.stages), usize::from(arguments.microbatches));
+    let bench = PipelineBench::new(stages, microbatches, arguments.pass_ms)?;
+    bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, 0))?;
+    let runs = bench.measure(arguments.steps)?;
+    let report = PipelineReport { stages, microbatches, pass_ms: arguments.pass_ms, steps: arguments.steps, runs };
+    if arguments.json { print_json(&report) } else { print_text(&report.text()) }
+}
+
+/// Simulated against measured steps.
+fn simulation(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
+    let BenchSimulationArguments { set, global_batch, steps, .. } = arguments;
+    let model = Model::from_toml(SIMULATED_MODEL, &assignments(set)?)?;
+    let bench = SimulationBench::new(model.clone(), *global_batch)?;
+    bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, 0))?;
+    let cores = cores();
+    let measured = bench.measure(*steps, cores)?;
+    let report =
+        SimulationReport { model: &model, global_batch: *global_batch, cores, steps: *steps, measured: &measured };
+    if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
+}
+
+/// Configurations that complete searches settle in a second, on one core.
+fn plan(arguments: &BenchPlanArguments) -> Result<(), Failure> {
+    let measured = searches::measure(arguments.runs)?;
+    if arguments.json { print_json(&measured) } else { print_text(&told::searches(&measured)) }
 }
 
 /// The layout that was asked for: one rank without `--grid` and `--ranks`.
 fn layout(arguments: &LayoutArguments, model: &Model, dtype: Option<ElementType>) -> Result<Layout, Failure> {
-    let mut typed = settings::typed(arguments, dtype, &LayoutDefaults { ranks: 1, ..LayoutDefaults::USUAL })?;
-    let request = &mut typed.request;
-    // What scattered activations need; a grid that is still to be chosen does with less.
-    let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();
-    let cut = cut.saturating_mul(request.overlap_chunks).max(1);
-    if typed.said.get(Field::GlobalBatch).is_none() {
-        request.global_batch = GLOBAL_BATCH.checked_next_multiple_of(cut).unwrap_or(cut);
-        typed.usual_batch = false;
-    }
-    request.seq_len = request.seq_len.or(Some(SEQ_LEN.min(model.seq_len)));
-    Ok(typed.resolve(model)?)
+    let open = arguments.said(dtype).open(&LayoutDefaults { ranks: 1, ..LayoutDefaults::USUAL })?;
+    Ok(step::layout(open, model)?)
 }

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, value_parser};
+use quadrille_measure::ImportSpec;
+use quadrille_measure::logs::Job;
 
 const EXAMPLES: &str = "Examples:
   quadrille calibrate --out here.toml                          ranks: as many as cores
@@ -75,6 +77,17 @@ pub struct ImportArguments {
 }
 
 impl ImportArguments {
+    /// What is read, of jobs of so many ranks where logs do not say it.
+    pub fn spec(&self, job: Job) -> ImportSpec {
+        ImportSpec {
+            nccl_tests: self.from_nccl_tests.clone(),
+            osu: self.from_osu.clone(),
+            job,
+            steps: self.from_step.as_chunks().0.to_vec(),
+            framework: self.framework.clone(),
+        }
+    }
+
     /// Whether anything is read instead of measured.
     pub fn any(&self) -> bool {
         !(self.from_nccl_tests.is_empty() && self.from_osu.is_empty() && self.from_step.is_empty())

@@ -1,18 +1,20 @@
 //! `quadrille calibrate`: a cluster file from what this machine, or another's log, says.
 
 pub mod arguments;
-mod file;
 mod import;
-mod report;
+
+use std::path::Path;
 
 use quadrille_measure::calibration::CalibrationSpec;
 use quadrille_report::calibration::CalibrationReport;
-use quadrille_run::LayoutDefaults;
+use quadrille_spec::Cluster;
+use serde_json::{Map, Value, json};
 
 use self::arguments::CalibrateArguments;
 use crate::failure::Failure;
-use crate::files;
+use crate::flags;
 use crate::launch::Launch;
+use crate::output::{check_writable, print_json, print_text, remark, write_file};
 
 /// Measures, or reads logs, and writes the cluster.
 pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failure> {
@@ -27,7 +29,7 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
     }
     // Measuring takes its time: a file that cannot be written is found before.
     if launch.is_first() {
-        files::check_writable("--out", &arguments.out)?;
+        check_writable("--out", &arguments.out)?;
     }
     let measured = spec(arguments, launch)?.measure()?;
     if !launch.is_first() {
@@ -35,30 +37,43 @@ pub fn run(arguments: &CalibrateArguments, launch: &Launch) -> Result<(), Failur
     }
     let fitted = measured.fitted()?;
     let cluster = measured.cluster(&fitted)?;
-    file::write(&arguments.out, &cluster)?;
-    report::print(arguments, &CalibrationReport { measured: &measured, fitted: &fitted, cluster: &cluster })
+    write(&arguments.out, &cluster)?;
+    print(arguments, &CalibrationReport { measured: &measured, fitted: &fitted, cluster: &cluster })
+}
+
+/// Writes the cluster in place of what the file holds, whole or not at all.
+fn write(path: &Path, cluster: &Cluster) -> Result<(), Failure> {
+    write_file("--out", path, cluster.to_toml()?.as_bytes())
+}
+
+/// Prints the report; warnings go to standard error, too.
+fn print(arguments: &CalibrateArguments, report: &CalibrationReport) -> Result<(), Failure> {
+    let warnings = warn(report.warnings());
+    if !arguments.json {
+        return print_text(&format!("{}\nwritten to {}\n", report.text(), arguments.out.display()));
+    }
+    let mut document = Map::from_iter([("out".to_owned(), json!(arguments.out))]);
+    if let Value::Object(found) = report.document() {
+        document.extend(found);
+    }
+    document.insert("warnings".to_owned(), json!(warnings));
+    print_json(&document)
+}
+
+/// Says what is to be minded on standard error; returns it in the words of the command line.
+fn warn(warnings: Vec<String>) -> Vec<String> {
+    let warnings: Vec<String> = warnings.iter().map(|warning| flags::spelled(warning)).collect();
+    warnings.iter().for_each(|warning| remark("warning", warning));
+    warnings
 }
 
 /// Of the flags, held against what was started where ranks are processes.
 fn spec(arguments: &CalibrateArguments, launch: &Launch) -> Result<CalibrationSpec, Failure> {
-    let cores = quadrille_run::cores();
-    let usual = LayoutDefaults { ranks: cores.clamp(2, 512), ..LayoutDefaults::USUAL };
-    let LayoutDefaults { ranks: started, per_node: placed, .. } = launch.defaults(&usual)?;
-    let ranks = arguments.ranks.map_or(started, usize::from);
-    launch.check_ranks(ranks)?;
-    let per_node = arguments.per_node.map(usize::from).or(placed).unwrap_or(ranks);
-    if let Some(placed) = placed.filter(|placed| *placed != per_node) {
-        return Err(Failure::usage(format!(
-            "--per-node {per_node}: the launcher put {placed} ranks on a node; leave it out"
-        )));
-    }
+    let [ranks, per_node] = [arguments.ranks, arguments.per_node].map(|number| number.map(usize::from));
     Ok(CalibrationSpec {
-        per_node,
         threads: usize::from(arguments.threads),
         runs: arguments.runs.map_or(if arguments.quick { 3 } else { 7 }, usize::from),
         quick: arguments.quick,
-        ranks_here: launch.ranks_here(ranks),
-        world: launch.world.clone(),
-        ..CalibrationSpec::new(ranks, cores)
+        ..CalibrationSpec::on(launch, ranks, per_node)?
     })
 }

@@ -1,125 +1,98 @@
 //! `quadrille checkpoint`: what checkpoints hold, whether they are whole, one file of many, and fewer of them.
 
-mod info;
-mod merge;
-mod prune;
-mod verify;
+pub mod arguments;
 
-use std::path::PathBuf;
+use quadrille_checkpoint::{Checkpoint, CheckpointError, Folder, Merge, Verdict, merge};
+use quadrille_report::checkpoint::{contents_document, contents_text, verdicts_document, verdicts_text};
+use quadrille_run::Lock;
+use serde_json::json;
 
-use clap::{Args, Subcommand, value_parser};
-use quadrille_checkpoint::{Checkpoint, CheckpointError};
-use quadrille_spec::RealType;
-
+use self::arguments::{CheckpointArguments, InfoArguments, MergeArguments, PruneArguments, Task, VerifyArguments};
 use crate::failure::Failure;
-
-const EXAMPLES: &str = "Examples:
-  quadrille checkpoint info runs/a                               the newest checkpoint of a run
-  quadrille checkpoint info runs/a/checkpoints/step-000000000400 --json
-  quadrille checkpoint verify runs/a --all                       every byte of every checkpoint
-  quadrille checkpoint merge runs/a --out model --weights-only   one file of whole tensors
-  quadrille checkpoint prune runs/a --keep 3
-
-DIR is a checkpoint (a folder with manifest.json), a folder of checkpoints (step-...) or a
-run's folder, which has one called checkpoints. Of several checkpoints the newest counts.";
-
-/// Look at checkpoints, verify them, merge their tiles, remove old ones.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct CheckpointArguments {
-    #[command(subcommand)]
-    pub task: Task,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Task {
-    /// Print what a checkpoint is of, its tensors and its files
-    Info(InfoArguments),
-    /// Read every byte and hold it against its checksum; count numbers that are not finite. Exit code 1 if there is damage
-    Verify(VerifyArguments),
-    /// Write a checkpoint as one file of whole tensors, which any tool for safetensors reads, and any run
-    Merge(MergeArguments),
-    /// Remove all but the newest checkpoints of a run
-    Prune(PruneArguments),
-}
-
-#[derive(Debug, Args)]
-pub struct InfoArguments {
-    /// A checkpoint, a folder of checkpoints or a run's folder
-    #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct VerifyArguments {
-    /// A checkpoint, a folder of checkpoints or a run's folder
-    #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
-    /// Verify all checkpoints of the folder, newest first
-    #[arg(long)]
-    pub all: bool,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct MergeArguments {
-    /// A checkpoint, a folder of checkpoints or a run's folder
-    #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
-    /// The folder to be written; it must not exist
-    #[arg(long, value_name = "FOLDER")]
-    pub out: PathBuf,
-    /// Type of the written numbers, f32 or f64; f32 rounds what is f64 [default: as they are]
-    #[arg(long, value_name = "TYPE")]
-    pub dtype: Option<RealType>,
-    /// Leave out the optimizer's moments: a third of the size, and no run goes on from it
-    #[arg(long)]
-    pub weights_only: bool,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct PruneArguments {
-    /// A folder of checkpoints or a run's folder
-    #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
-    /// How many of the newest are kept, at least 1; where none of them can be opened, the newest that can be is kept too
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
-    pub keep: u32,
-    /// Remove unfinished checkpoints of a run as well; refused while it is writing
-    #[arg(long)]
-    pub partial: bool,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
-}
+use crate::output::{bytes, print_json, print_text};
 
 /// Runs one of the tasks.
 pub fn run(arguments: &CheckpointArguments) -> Result<(), Failure> {
     match &arguments.task {
-        Task::Info(arguments) => info::run(arguments),
-        Task::Verify(arguments) => verify::run(arguments),
-        Task::Merge(arguments) => merge::run(arguments),
-        Task::Prune(arguments) => prune::run(arguments),
+        Task::Info(arguments) => info(arguments),
+        Task::Verify(arguments) => verify(arguments),
+        Task::Merge(arguments) => merge_tiles(arguments),
+        Task::Prune(arguments) => prune(arguments),
     }
 }
 
-/// The checkpoint that `folder` means.
-fn find(folder: &std::path::Path) -> Result<Checkpoint, Failure> {
-    Ok(Checkpoint::find(folder)?)
+/// Prints what a checkpoint is of, its tensors and its files.
+fn info(arguments: &InfoArguments) -> Result<(), Failure> {
+    let checkpoint = Checkpoint::find(&arguments.folder)?;
+    if arguments.json {
+        return print_json(&contents_document(&checkpoint)?);
+    }
+    print_text(&contents_text(&checkpoint)?)
 }
 
-/// Work on files that failed; a place that is taken is a wrong argument.
-fn failed(error: CheckpointError) -> Failure {
-    match error {
-        CheckpointError::Unwritable { .. } => Failure::Usage(error.into()),
-        _ => Failure::Run(error.into()),
+/// Prints what was found of every byte; damage is a failure, after all checkpoints have been read.
+fn verify(arguments: &VerifyArguments) -> Result<(), Failure> {
+    let verdicts = verdicts(arguments)?;
+    if arguments.json {
+        print_json(&verdicts_document(&verdicts))?;
+    } else {
+        print_text(&verdicts_text(&verdicts))?;
     }
+    match verdicts.iter().filter(|verdict| !verdict.is_sound()).count() {
+        0 => Ok(()),
+        damaged => Err(Failure::run(format!("{damaged} of {} checkpoint(s) are damaged", verdicts.len()))),
+    }
+}
+
+fn verdicts(arguments: &VerifyArguments) -> Result<Vec<Verdict>, Failure> {
+    let folder = &arguments.folder;
+    if !arguments.all {
+        return match Checkpoint::find(folder) {
+            Ok(checkpoint) => Ok(vec![Verdict::of(&checkpoint)]),
+            // What is no checkpoint cannot be a damaged one.
+            Err(error @ (CheckpointError::Foreign { .. } | CheckpointError::Io { .. })) => Err(error.into()),
+            Err(error) => Err(Failure::Run(error.into())),
+        };
+    }
+    match Folder::of(folder).listed() {
+        Ok(listed) => Ok(listed.into_iter().map(|(_, path)| Verdict::at(path)).collect()),
+        Err(error @ CheckpointError::Empty(_)) => Err(Failure::usage(format!("--all: {error}"))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Writes a checkpoint as one file of whole tensors and says where.
+fn merge_tiles(arguments: &MergeArguments) -> Result<(), Failure> {
+    let source = Checkpoint::find(&arguments.folder)?;
+    let from = source.path().to_path_buf();
+    let options = Merge { dtype: arguments.dtype, weights_only: arguments.weights_only };
+    let path = merge(source, &arguments.out, options).map_err(Failure::of_checkpoints)?;
+    let written = Checkpoint::open(&path).map_err(Failure::of_checkpoints)?;
+    let (tensors, size, dtype) = (written.tensors().len(), written.bytes(), written.about().dtype);
+    if arguments.json {
+        return print_json(&json!({ "from": from, "path": path, "tensors": tensors, "bytes": size, "dtype": dtype }));
+    }
+    let (from, path) = (from.display(), path.display());
+    print_text(&format!("{from}: {tensors} whole tensors in {dtype}, {}, written to {path}\n", bytes(size)))
+}
+
+/// Removes old checkpoints and lists what is gone and what is kept.
+fn prune(arguments: &PruneArguments) -> Result<(), Failure> {
+    let folder = Folder::of(&arguments.folder);
+    if folder.partial()?.is_empty() {
+        folder.listed()?;
+    }
+    let _lock = arguments.partial.then(|| Lock::of_checkpoints(&folder)).transpose()?;
+    let mut removed = folder.prune(arguments.keep as usize).map_err(Failure::of_checkpoints)?;
+    if arguments.partial {
+        removed.extend(folder.clean().map_err(Failure::of_checkpoints)?);
+    }
+    let kept: Vec<_> = folder.list()?.into_iter().map(|(_, path)| path).collect();
+    let unfinished = folder.partial()?;
+    if arguments.json {
+        return print_json(&json!({ "removed": removed, "kept": kept, "unfinished": unfinished }));
+    }
+    let parts = [("removed", &removed), ("kept", &kept), ("unfinished, kept without --partial", &unfinished)];
+    let lines = parts.iter().flat_map(|(what, paths)| paths.iter().map(move |path| (what, path.display())));
+    print_text(&lines.map(|(what, path)| format!("{what}: {path}\n")).collect::<String>())
 }

@@ -1,13 +1,16 @@
 //! `quadrille data`: text and files of tokens, without training.
 
-mod info;
 mod prepare;
 
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
-use self::info::InfoArguments;
+use clap::{Args, Subcommand};
+use quadrille_data::inspect;
+use quadrille_report::contents;
+
 use self::prepare::PrepareArguments;
 use crate::failure::Failure;
+use crate::output::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub struct DataCommandArguments {
@@ -27,6 +30,28 @@ pub enum DataCommand {
 pub fn run(arguments: &DataCommandArguments) -> Result<(), Failure> {
     match &arguments.data {
         DataCommand::Prepare(arguments) => prepare::run(arguments),
-        DataCommand::Info(arguments) => info::run(arguments),
+        DataCommand::Info(arguments) => info(arguments),
     }
+}
+
+/// What files hold.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  quadrille data info wiki.tokens corpus.idx --json")]
+pub struct InfoArguments {
+    /// Files of tokens or of text, or folders; all of them are read and checked
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The field of JSON lines that holds the text
+    #[arg(long, value_name = "FIELD", default_value = "text")]
+    pub text_field: String,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints a line, or an object, for every file.
+fn info(arguments: &InfoArguments) -> Result<(), Failure> {
+    let found = inspect(&arguments.files, &arguments.text_field)?;
+    if arguments.json { print_json(&contents::document(&found)) } else { print_text(&contents::text(&found)) }
 }

@@ -9,8 +9,7 @@ use quadrille_report::conversion::TokensReport;
 
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
-use crate::preparation_bar::PreparationBar;
-use crate::{flags, paths};
+use crate::{bars, flags, paths};
 
 const EXAMPLES: &str = "Examples:
   quadrille data prepare books/ --out books                                          books.tokens, of GPT-2's byte pairs
@@ -66,11 +65,10 @@ pub fn run(arguments: &PrepareArguments) -> Result<(), Failure> {
     let reading = Reading { tokenizer: tokenizer.unwrap_or(Tokenizer::Gpt2), text_field: arguments.text_field.clone() };
     let conversion =
         Conversion { reading: &reading, named, format: arguments.format, append_end: arguments.append_end };
-    let (start, bar) = (Instant::now(), PreparationBar::new());
-    let mut progress = |done, total| bar.show(done, total);
-    let converted = convert(&arguments.inputs, &conversion, &arguments.out, &mut progress);
-    bar.finish();
-    let converted = converted?;
+    let start = Instant::now();
+    let converted = bars::preparing(|told| {
+        convert(&arguments.inputs, &conversion, &arguments.out, &mut |done, total| told(done, total))
+    })?;
     let seconds = start.elapsed().as_secs_f64();
     let report = TokensReport { converted: &converted, format: arguments.format, seconds };
     if arguments.json { print_json(&report.document()) } else { print_text(&flags::spelled(&report.text())) }

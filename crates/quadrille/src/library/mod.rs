@@ -1,16 +1,82 @@
-//! The questions of the library, one file each.
+//! The questions of the library: each is a library's below, here with one error and one prelude.
 
 mod error;
-mod explain;
-mod plan;
 pub mod prelude;
-mod report;
-mod train;
-mod verify;
+
+use std::path::Path;
 
 pub use error::Error;
-pub use explain::{Explanation, explain};
-pub use plan::{Plan, PlanRequest, PlannedLayout, plan};
-pub use report::report;
-pub use train::{resume, train};
-pub use verify::verify;
+pub use quadrille_cost::Explanation;
+use quadrille_cost::native::Framework;
+pub use quadrille_plan::native::{Plan, PlanRequest, PlannedLayout};
+use quadrille_report::run::{Prediction, Run, page};
+use quadrille_run::{Host, OnEvent, Prepared, RunChanges, RunOutcome, RunSpec};
+use quadrille_spec::{Cluster, Layout, Model};
+use quadrille_step::StepProgram;
+use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on_cpu};
+
+/// Searches every legal layout.
+///
+/// ```
+/// use quadrille::prelude::*;
+///
+/// let (model, cluster) = (Model::preset("llama2-7b")?, Cluster::preset("dgx-h100")?);
+/// let found = plan(&PlanRequest { top: 3, ..PlanRequest::new(&model, &cluster, 16, 128) })?;
+/// println!("{} of {} grids are legal", found.counts.legal_grids, found.counts.grids);
+/// println!("{}", found.layouts[0].to_toml()?); // for `quadrille train --layout`
+/// # Ok::<(), Error>(())
+/// ```
+/// Seconds are those of the discrete events of the program that the framework runs.
+///
+/// # Errors
+/// What cannot be priced; no layout that is legal and fits: why, and what would help.
+pub fn plan(request: &PlanRequest) -> Result<Plan, Error> {
+    Ok(request.plan()?)
+}
+
+/// Explains a layout of a model on a cluster, as a framework runs it.
+///
+/// # Errors
+/// A layout that has no program, or does not lie on the cluster.
+pub fn explain(model: &Model, cluster: &Cluster, framework: Framework, layout: &Layout) -> Result<Explanation, Error> {
+    Ok(quadrille_cost::explain(model, cluster, framework, layout)?)
+}
+
+/// Takes so many steps of a layout on ranks that are threads, on random samples, and holds them against the serial model: to
+/// 1e-11 where the layout is of f64; of f32, values to 5e-5 and what the update makes of the gradients to 1e-6.
+/// [`VerifyReport::ok`] says whether they are equal, and counted ledgers as predicted.
+///
+/// # Errors
+/// A layout that has no program; a rank that failed.
+pub fn verify(model: &Model, layout: &Layout, steps: u64) -> Result<VerifyReport, Error> {
+    let program = StepProgram::new(model, layout)?;
+    let options = VerifyOptions::new(steps, 1);
+    Ok(verify_on_cpu(&program, &options, &mut Reference::new(&program, &options))?)
+}
+
+/// Trains as a specification says, on ranks that are threads. With a folder, which holds no run yet, records and
+/// checkpoints are kept in it. [`RunOutcome::check`] says whether all was as predicted.
+///
+/// # Errors
+/// A specification that cannot be run; a rank that failed; a record that cannot be written.
+pub fn train(spec: RunSpec, folder: Option<&Path>, on_event: OnEvent) -> Result<RunOutcome, Error> {
+    Ok(Prepared::begin(spec, folder, &Host::default())?.run(on_event)?)
+}
+
+/// Goes on with the run in a folder, from its newest checkpoint, as its own specification says but for the changes.
+///
+/// # Errors
+/// As [`train`]; a folder without a run, or changes that the run cannot take.
+pub fn resume(folder: &Path, changes: RunChanges, on_event: OnEvent) -> Result<RunOutcome, Error> {
+    Ok(Prepared::resume(folder, changes, &Host::default())?.run(on_event)?)
+}
+
+/// The page of the run in a folder, as HTML that loads nothing from elsewhere: its curves, its ledgers, where the time of a
+/// step goes, beside what was predicted for a cluster.
+///
+/// # Errors
+/// A folder without a run, or one that cannot be read.
+pub fn report(folder: &Path, cluster: &Cluster) -> Result<String, Error> {
+    let run = Run::read(folder)?;
+    Ok(page(&run, &Prediction::of(&run, cluster.clone())))
+}

@@ -2,7 +2,6 @@
 //! the goldfish loss prevents (AxoNN, SC24, section VIII; Hans et al., 2024). The study itself is `quadrille_study`.
 
 pub mod arguments;
-mod progress;
 
 use std::sync::Arc;
 
@@ -14,12 +13,11 @@ use quadrille_spec::RealType;
 use quadrille_study::{Findings, Prepared, StudySpec};
 
 use self::arguments::MemorizeArguments;
-use self::progress::Bars;
+use crate::bars::{self, StudyBars};
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, tell, write_file};
-use crate::settings::{self, settings, settings_of};
-use crate::{files, paths, preparation_bar};
+use crate::output::{check_writable, print_json, print_text, tell, write_file};
+use crate::paths;
 
 /// Sequences of a step without `--global-batch`.
 const GLOBAL_BATCH: usize = 8;
@@ -28,7 +26,7 @@ const GLOBAL_BATCH: usize = 8;
 pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure> {
     check_paths(arguments, launch)?;
     let spec = spec(arguments, launch)?;
-    let prepared = preparation_bar::shown(|on_preparation| {
+    let prepared = bars::preparing(|on_preparation| {
         let command = vec!["memorize".to_owned()];
         Prepared::new(spec, &Host { processes: launch.processes().clone(), command, on_preparation })
     })?;
@@ -36,7 +34,7 @@ pub fn run(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Failure
     if launch.is_first() && !arguments.json {
         tell(&(summary(&prepared.program) + &prepared.conditions().text()));
     }
-    let mut bars = Bars::new(launch);
+    let mut bars = StudyBars::new(launch);
     let findings = prepared.run(Some(&signals), &mut |progress| bars.show(progress));
     bars.clear();
     let findings = findings?;
@@ -57,15 +55,13 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
     let from = arguments.from.as_deref().map(Checkpoint::find).transpose()?.map(Arc::new);
     let rate = |learning_rate| Hyper { learning_rate, ..Hyper::default() };
     let settings = match &from {
-        Some(checkpoint) => {
-            settings_of(&checkpoint.about().model, &arguments.model, rate(StudySpec::PUBLISHED_RATE).into())?
-        }
-        None => settings(&arguments.model, "gpt-demo", rate(StudySpec::RATE))?,
+        Some(checkpoint) => arguments.model.settings_of(&checkpoint.about().model, rate(StudySpec::PUBLISHED_RATE))?,
+        None => arguments.model.settings("gpt-demo", rate(StudySpec::RATE))?,
     };
     let dtype = from.as_ref().map_or(RealType::F32, |checkpoint| checkpoint.about().dtype);
     let batch = Some([GLOBAL_BATCH, settings.model.seq_len]);
     let defaults = launch.defaults(&LayoutDefaults { ranks: 1, dtype: dtype.into(), per_node: None, batch })?;
-    let typed = settings::typed(&arguments.layout, arguments.dtype, &defaults)?;
+    let typed = arguments.layout.said(arguments.dtype).open(&defaults)?;
     let layout = typed.resolve(&settings.model)?;
     launch.check_ranks(layout.grid.ranks())?;
     if dtype == RealType::F64 && layout.dtype.real() == RealType::F32 {
@@ -79,7 +75,7 @@ fn spec(arguments: &MemorizeArguments, launch: &Launch) -> Result<StudySpec, Fai
     }
     Ok(StudySpec {
         from,
-        optimizer: settings::with_rate(settings.optimizer, &arguments.run)?,
+        optimizer: arguments.run.with_rate(settings.optimizer)?,
         seed: arguments.run.seed(),
         epochs: arguments.epochs.clone(),
         documents_per_bucket: arguments.documents_per_bucket,
@@ -104,7 +100,7 @@ fn check_paths(arguments: &MemorizeArguments, launch: &Launch) -> Result<(), Fai
     let described = paths::described(&arguments.model, &arguments.layout);
     paths::check(&written, &data.chain(from).chain(described).collect::<Vec<_>>())?;
     if launch.is_first() {
-        written.iter().try_for_each(|(flag, path)| files::check_writable(flag, path))?;
+        written.iter().try_for_each(|(flag, path)| check_writable(flag, path))?;
     }
     Ok(())
 }

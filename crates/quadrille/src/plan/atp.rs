@@ -1,18 +1,20 @@
 //! `quadrille plan --cost atp`: the meshes of an interconnect's devices, ranked by ATP's communication time.
 
+use std::path::Path;
+
 use clap::Args;
-use quadrille_engine::Hyper;
 use quadrille_papers::atp::{
     AllReduce, Counts, Interconnect, KnownBandwidths, PUBLISHED_BATCH, Search, check_described,
 };
 use quadrille_report::papers::atp::AtpReport;
+use quadrille_run::described;
 use quadrille_spec::{ElementType, Field};
 
 use super::flags::{LayoutFlags, devices};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
 use crate::plan::arguments::PlanArguments;
-use crate::{paths, settings};
+use crate::{documents, paths};
 
 const FLAGS: LayoutFlags = LayoutFlags {
     model: "ATP's model",
@@ -75,6 +77,15 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
 }
 
+/// The interconnect of a preset or a file.
+fn interconnect(name: &str) -> Result<Interconnect, Failure> {
+    if !described::names_file(name) {
+        return Ok(Interconnect::preset(name)?);
+    }
+    let text = documents::INTERCONNECT.text(Path::new(name))?;
+    Interconnect::from_toml(&text).map_err(|error| Failure::usage(format!("{name}: {error}")))
+}
+
 /// What flags say.
 fn search(arguments: &PlanArguments) -> Result<Search, Failure> {
     FLAGS.check(&arguments.layout)?;
@@ -86,7 +97,7 @@ fn search(arguments: &PlanArguments) -> Result<Search, Failure> {
         arguments.atp.interconnect.as_deref().ok_or_else(|| {
             Failure::usage(format!("--cost atp needs --interconnect, one of {} or a TOML file", names()))
         })?;
-    let interconnect = settings::interconnect(name)?;
+    let interconnect = interconnect(name)?;
     let all_reduce = match (&interconnect.bandwidths, arguments.atp.all_reduce) {
         (KnownBandwidths::Matrix(_), typed) => Some(typed.unwrap_or(AllReduce::Rabenseifner)),
         (KnownBandwidths::Calibrated(_), None) => None,
@@ -96,7 +107,7 @@ fn search(arguments: &PlanArguments) -> Result<Search, Failure> {
             )));
         }
     };
-    let model = settings::settings(&arguments.model, "gpt3-175b", Hyper::default())?.model;
+    let model = arguments.model.described("gpt3-175b")?;
     check_described(&model)?;
     let batch = arguments.layout.size(Field::GlobalBatch).unwrap_or(PUBLISHED_BATCH);
     if !(1..=1 << 24).contains(&batch) {

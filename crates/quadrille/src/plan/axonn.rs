@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use quadrille_engine::Hyper;
 use quadrille_papers::axonn::plan;
 use quadrille_report::papers::axonn::AxonnReport;
 use quadrille_run::{LayoutDefaults, OpenLayout};
@@ -11,16 +10,15 @@ use quadrille_spec::{ElementType, Linear};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
 use crate::plan::arguments::PlanArguments;
-use crate::settings;
 
 /// Ranks grids and prints the best.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
-    let settings = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?;
+    let model = arguments.model.described("gpt-demo")?;
     if arguments.layout.grid.as_deref().is_some_and(|grid| grid != "auto") {
         return Err(Failure::usage("plan ranks all grids of --ranks ranks; leave --grid out"));
     }
-    let typed = settings::typed(&arguments.layout, None, &LayoutDefaults::USUAL)?;
-    settings::check_interval(&typed)?;
+    let typed = arguments.layout.said(None).open(&LayoutDefaults::USUAL)?;
+    typed.check_interval()?;
     let OpenLayout { request, cluster, .. } = typed;
     if request.linear == Linear::Summa {
         let rule = "AxoNN's communication model prices pmm only; use --linear pmm, or --cost native";
@@ -28,8 +26,8 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     }
     let dtype = arguments.dtype.unwrap_or(ElementType::Bf16);
     let start = Instant::now();
-    let found = plan(&settings.model, &cluster, request.grid.ranks(), &request, dtype.bytes(), arguments.top as usize)?;
+    let found = plan(&model, &cluster, request.grid.ranks(), &request, dtype.bytes(), arguments.top as usize)?;
     let seconds = start.elapsed().as_secs_f64();
-    let report = AxonnReport { model: &settings.model.name, cluster: &cluster.name, found: &found, seconds };
+    let report = AxonnReport { model: &model.name, cluster: &cluster.name, found: &found, seconds };
     if arguments.json { print_json(&report.document(&dtype.to_string())) } else { print_text(&report.text()) }
 }

@@ -3,17 +3,16 @@
 use std::time::Instant;
 
 use clap::Args;
-use quadrille_engine::Hyper;
 use quadrille_papers::lbnl::{PUBLISHED_BATCH, Search, Shape, Strategy, System};
 use quadrille_report::papers::lbnl::LbnlReport;
-use quadrille_spec::{ElementType, Field, Model, nearest_divisors};
+use quadrille_spec::{ElementType, Field, Model};
 
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
+use crate::paths;
 use crate::plan::arguments::PlanArguments;
 use crate::plan::flags::{LayoutFlags, SEARCHED};
 use crate::quantities::Counts;
-use crate::{paths, settings};
 
 /// Its flags of layouts.
 const FLAGS: LayoutFlags = LayoutFlags {
@@ -47,7 +46,7 @@ pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let found = search.run(arguments.top as usize);
     let seconds = start.elapsed().as_secs_f64();
     if found.candidates == 0 {
-        return Err(Failure::usage(without_candidates(&search)));
+        return Err(Failure::usage(search.without_candidates()));
     }
     let report = LbnlReport { model: &model, search: &search, found: &found, seconds };
     write_rows("--csv", arguments.csv.as_deref(), || report.rows())?;
@@ -78,29 +77,9 @@ fn search(arguments: &PlanArguments) -> Result<(Model, Search), Failure> {
         Some(nvs) => system.with_fast_domain(nvs as u64)?,
         None => system,
     };
-    let model = settings::settings(&arguments.model, "gpt3-1t", Hyper::default())?.model;
+    let model = arguments.model.described("gpt3-1t")?;
     let shape = Shape::try_from(&model)?;
     let global_batch = arguments.layout.size(Field::GlobalBatch).map_or(PUBLISHED_BATCH, |batch| batch as u64);
     let search = Search::new(shape, system, strategy, gpus, global_batch)?;
     Ok((model, search))
-}
-
-/// Why nothing can be searched.
-fn without_candidates(search: &Search) -> String {
-    let (shape, strategy, gpus, global_batch) =
-        (search.shape(), search.strategy(), search.devices(), search.global_batch());
-    let domain = search.system().fast_domain;
-    let said = format!(
-        "--gpus {gpus} --nvs {domain} --global-batch {global_batch}: strategy {} has no configuration",
-        strategy.name()
-    );
-    if gpus > domain && gpus % domain != 0 {
-        let near: Vec<_> = nearest_divisors(gpus as usize, domain as usize).iter().map(usize::to_string).collect();
-        return format!("{said}, since fast domains are used completely; use --nvs {}", near.join(" or "));
-    }
-    format!(
-        "{said}: dp * tp1 * tp2 * pp = {gpus}, where dp divides the batch, tp1 the {} heads and {} embedding, pp the \
-         {} layers; use a number of GPUs with smaller factors, or another batch",
-        shape.heads, shape.embed, shape.depth
-    )
 }

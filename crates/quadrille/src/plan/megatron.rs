@@ -1,16 +1,15 @@
 //! `quadrille plan --cost megatron`: the configuration that Megatron-LM's takeaways advise, and why.
 
-use quadrille_engine::Hyper;
-use quadrille_papers::megatron::{Machine, Plan};
+use quadrille_papers::megatron::{Machine, Plan, known_device};
 use quadrille_report::papers::megatron::MegatronReport;
 use quadrille_run::described;
-use quadrille_spec::{Cluster, Device, ElementType, Field};
+use quadrille_spec::{ElementType, Field};
 
 use super::flags::{LayoutFlags, devices};
 use crate::failure::Failure;
 use crate::output::{print_json, print_text, write_rows};
+use crate::paths;
 use crate::plan::arguments::PlanArguments;
-use crate::{paths, settings};
 
 /// What to say of a flag that the takeaways choose.
 const CHOSEN: &str = "the takeaways choose it; leave it out";
@@ -49,22 +48,10 @@ fn plan(arguments: &PlanArguments) -> Result<(Plan, String), Failure> {
     let gpus = devices(arguments)?.ok_or_else(|| needed("--gpus", "512"))?;
     let batch = arguments.layout.size(Field::GlobalBatch).ok_or_else(|| needed("--global-batch", "1536"))?;
     let cluster = described::cluster(arguments.layout.cluster())?;
-    let (device, device_memory) = device(&cluster)?;
+    let (device, device_memory) = known_device(&cluster)?;
     let per_node = arguments.layout.size(Field::PerNode).unwrap_or_else(|| cluster.per_node(gpus));
     cluster.network_for(gpus, per_node)?;
-    let model = settings::settings(&arguments.model, "gpt3-175b", Hyper::default())?.model;
+    let model = arguments.model.described("gpt3-175b")?;
     let machine = Machine { devices: gpus, per_node, device_memory };
     Ok((Plan::new(model, device, machine, batch)?, cluster.name))
-}
-
-/// The cluster's device and its bytes of memory.
-fn device(cluster: &Cluster) -> Result<(&Device, f64), Failure> {
-    match (&cluster.device, cluster.device_memory) {
-        (Some(device), Some(bytes)) => Ok((device, bytes as f64)),
-        _ => Err(Failure::usage(format!(
-            "--cluster {}: the takeaways need the speed and the memory of its devices, which it does not tell; use selene \
-             or another that names its device, or write device = \"a100-80\" into a file",
-            cluster.name
-        ))),
-    }
 }

@@ -2,26 +2,21 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, value_parser};
-use quadrille_engine::LossScale;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, value_parser};
+use quadrille_engine::{LossScale, OnDivergence, OnSaveFailure};
 use quadrille_spec::ElementType;
 
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::data_arguments::DataArguments;
 use crate::layout_arguments::LayoutArguments;
 
-/// What to do when a checkpoint cannot be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SaveFailureAction {
-    Stop,
-    Continue,
-}
-
-/// What to do with a step that cannot be applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DivergenceAction {
-    Stop,
-    Skip,
+/// Reads `stop`, or another word for what goes on.
+fn stop_or<A>(word: &'static str, stop: A, other: A) -> impl TypedValueParser<Value = A>
+where
+    A: Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(["stop", word]).map(move |said| if said == word { other.clone() } else { stop.clone() })
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -83,12 +78,18 @@ pub struct TrainArguments {
     #[arg(long, value_name = "K", value_parser = at_least_one, help_heading = "State")]
     pub keep: Option<usize>,
     /// What to do when a checkpoint cannot be written: stop or continue [default: stop]
-    #[arg(long, value_name = "ACTION", help_heading = "State")]
-    pub on_checkpoint_failure: Option<SaveFailureAction>,
+    #[arg(
+        long, value_name = "ACTION", help_heading = "State",
+        value_parser = stop_or("continue", OnSaveFailure::Stop, OnSaveFailure::Continue)
+    )]
+    pub on_checkpoint_failure: Option<OnSaveFailure>,
     /// What to do with a step whose loss or gradient is not finite, or above --largest-loss; it is never applied: stop or
     /// skip [default: stop]
-    #[arg(long, value_name = "ACTION", help_heading = "State")]
-    pub on_divergence: Option<DivergenceAction>,
+    #[arg(
+        long, value_name = "ACTION", help_heading = "State",
+        value_parser = stop_or("skip", OnDivergence::Stop, OnDivergence::Skip)
+    )]
+    pub on_divergence: Option<OnDivergence>,
     /// The largest loss that is applied, as a multiple of the mean of the last 50 [default: none]
     #[arg(long, value_name = "FACTOR", help_heading = "State")]
     pub largest_loss: Option<f64>,

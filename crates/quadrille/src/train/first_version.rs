@@ -5,13 +5,12 @@ use std::path::Path;
 
 use clap::Parser;
 use quadrille_engine::Hyper;
-use quadrille_run::{Description, LayoutDefaults, LayoutSpec, RunChanges, RunSpec};
+use quadrille_run::{Description, LayoutDefaults, LayoutSpec, RunChanges, RunSpec, Settings};
 
 use super::arguments::TrainArguments;
 use super::flags;
 use crate::arguments::{Arguments, Command};
 use crate::failure::Failure;
-use crate::settings;
 
 /// What decides such a run: its model and layout as its folder says, all else as its command line says it, where it says
 /// nothing as this program has it.
@@ -23,8 +22,8 @@ pub fn spec(folder: &Path, description: &Description) -> Result<RunSpec, Failure
     let broken = |error: String| Failure::usage(format!("{}: {error}", folder.join("run.json").display()));
     let model = description.model().map_err(broken)?;
     let layout = description.layout(&model).map_err(broken)?;
-    let typed = settings::typed(&arguments.layout, arguments.dtype, &LayoutDefaults::USUAL)?;
-    let (optimizer, _) = settings::overrides(&arguments.model, Hyper::default().into())?;
+    let typed = arguments.layout.said(arguments.dtype).open(&LayoutDefaults::USUAL)?;
+    let (optimizer, _) = Settings::replaced(&arguments.model.set, Hyper::default().into())?;
     let changes = RunChanges {
         layout: Some(LayoutSpec {
             layout: layout.clone(),
@@ -32,7 +31,7 @@ pub fn spec(folder: &Path, description: &Description) -> Result<RunSpec, Failure
             cluster: arguments.layout.cluster().to_owned(),
         }),
         tiers: Some(typed.cluster.tiers),
-        optimizer: Some(settings::with_rate(optimizer, &arguments.run)?),
+        optimizer: Some(arguments.run.with_rate(optimizer)?),
         ..flags::said(&arguments)
     };
     Ok(changes.apply(RunSpec::new(model, layout)))

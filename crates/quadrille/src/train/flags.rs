@@ -1,13 +1,12 @@
 //! From flags to what decides a run.
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_engine::{Hyper, OnDivergence, OnSaveFailure};
+use quadrille_engine::Hyper;
 use quadrille_run::{LayoutDefaults, OptimizerSpec, RunChanges, RunSpec, StartSpec, TuningSpec};
 
-use super::arguments::{DivergenceAction, SaveFailureAction, TrainArguments};
+use super::arguments::TrainArguments;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::settings;
 
 /// The model where none is named.
 pub const MODEL: &str = "gpt-demo";
@@ -21,17 +20,17 @@ pub fn spec(arguments: &TrainArguments, launch: &Launch) -> Result<RunSpec, Fail
     let settings = match &arguments.from {
         Some(path) => {
             let checkpoint = Checkpoint::find(path).map_err(|error| Failure::Run(error.into()))?;
-            settings::settings_of(&checkpoint.about().model, &arguments.model, usual)?
+            arguments.model.settings_of(&checkpoint.about().model, usual)?
         }
-        None => settings::settings_with(&arguments.model, MODEL, usual)?,
+        None => arguments.model.settings(MODEL, usual)?,
     };
-    let typed = settings::typed(&arguments.layout, arguments.dtype, &launch.defaults(&LayoutDefaults::USUAL)?)?;
+    let typed = arguments.layout.said(arguments.dtype).open(&launch.defaults(&LayoutDefaults::USUAL)?)?;
     let layout = typed.spec(&settings.model, arguments.layout.cluster())?;
     let usual = RunSpec::new(settings.model, layout.layout.clone());
     let changes = RunChanges {
         layout: Some(layout),
         tiers: Some(typed.cluster.tiers),
-        optimizer: Some(settings::with_rate(settings.optimizer, &arguments.run)?),
+        optimizer: Some(arguments.run.with_rate(settings.optimizer)?),
         ..said(arguments)
     };
     Ok(changes.apply(usual))
@@ -48,14 +47,8 @@ pub fn said(arguments: &TrainArguments) -> RunChanges {
         validation_batches: arguments.validation_batches,
         checkpoint_every: arguments.checkpoint_every,
         keep: arguments.keep,
-        on_save_failure: arguments.on_checkpoint_failure.map(|action| match action {
-            SaveFailureAction::Stop => OnSaveFailure::Stop,
-            SaveFailureAction::Continue => OnSaveFailure::Continue,
-        }),
-        on_divergence: arguments.on_divergence.map(|action| match action {
-            DivergenceAction::Stop => OnDivergence::Stop,
-            DivergenceAction::Skip => OnDivergence::Skip,
-        }),
+        on_save_failure: arguments.on_checkpoint_failure,
+        on_divergence: arguments.on_divergence,
         largest_loss: arguments.largest_loss,
         loss_scale: arguments.loss_scale,
         collectives: arguments.run.collectives,

@@ -11,14 +11,14 @@ use std::ops::ControlFlow;
 
 use arguments::TrainArguments;
 use quadrille_report::ledger;
-use quadrille_report::summary::summary;
+use quadrille_report::summary::announcement;
 use quadrille_run::{Ended, Host, Prepared};
 use reporter::Reporter;
 
 use crate::failure::{Failure, Stopped};
 use crate::launch::Launch;
 use crate::output::{print_json, print_text, tell};
-use crate::{paths, preparation_bar};
+use crate::{bars, paths};
 
 /// Trains and reports.
 pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
@@ -29,7 +29,7 @@ pub fn run(arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
 
 /// The run that is asked for, ready to begin or to go on.
 fn prepare(arguments: &TrainArguments, command: Vec<String>, launch: &Launch) -> Result<Prepared, Failure> {
-    preparation_bar::shown(|on_preparation| {
+    bars::preparing(|on_preparation| {
         let host = Host { processes: launch.processes().clone(), command, on_preparation };
         if let Some(folder) = &arguments.resume {
             check_paths(arguments)?;
@@ -45,7 +45,7 @@ fn prepare(arguments: &TrainArguments, command: Vec<String>, launch: &Launch) ->
 fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) -> Result<(), Failure> {
     let first = launch.is_first();
     if first && !arguments.json {
-        announce(&prepared);
+        tell(&announcement(&prepared));
     }
     let program = prepared.program.clone();
     let reporter = Reporter::new(arguments, &prepared, first);
@@ -63,22 +63,6 @@ fn carry_out(prepared: Prepared, arguments: &TrainArguments, launch: &Launch) ->
     }
     outcome.check()?;
     stopped.map_or(Ok(()), Err)
-}
-
-/// Tells people what will be trained on what.
-fn announce(prepared: &Prepared) {
-    let source = prepared.source();
-    tell(&summary(&prepared.program));
-    if let Some((floor, about)) = source.floor() {
-        tell(&format!("{:<8}{floor:.4} {about}\n", "floor"));
-    }
-    if let Some(samples) = source.validation_samples() {
-        let samples = samples.map_or("endless".to_owned(), |samples| samples.to_string());
-        tell(&format!("{:<8}{samples} samples are kept apart for validation\n", "apart"));
-    }
-    if let Some(checkpoint) = prepared.checkpoint() {
-        tell(&format!("{:<8}{}\n", "from", checkpoint.path().display()));
-    }
 }
 
 /// What followed `quadrille train`, without the folder of the run: that is where it is found.
@@ -120,10 +104,7 @@ fn stopped(ended: Ended, arguments: &TrainArguments) -> Option<Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
-    use quadrille_engine::{OnDivergence, OnSaveFailure};
-    use quadrille_run::RunSpec;
-    use quadrille_spec::{Layout, LayoutRequest, Model};
+    use clap::Parser;
     use quadrille_step::{Operation, StepProgram, When};
 
     use super::*;
@@ -140,39 +121,6 @@ mod tests {
     fn with_an_update_too_few(program: &mut StepProgram) {
         let mut updates = program.stages[0].update.ops.iter_mut();
         updates.find(|op| matches!(op.operation, Operation::AdamW(_))).unwrap().when = When::First;
-    }
-
-    /// Options that nobody has typed are told apart from those that were, so help has the defaults in its words.
-    #[test]
-    fn help_tells_what_a_run_has_where_nothing_is_said() {
-        let train = Arguments::command().find_subcommand("train").unwrap().clone();
-        let usual =
-            RunSpec::new(Model::gpt(1, 8, 2, 256, 8), Layout::new(&Model::gpt(1, 8, 2, 256, 8), &one()).unwrap());
-        let action = |stops: bool| if stops { "stop" } else { "another" }.to_owned();
-        for (flag, usual) in [
-            ("steps", usual.steps.to_string()),
-            ("seed", usual.seed.to_string()),
-            ("timeout", usual.timeout.to_string()),
-            ("keep", usual.checkpoints.keep.to_string()),
-            ("on-checkpoint-failure", action(usual.checkpoints.on_failure == OnSaveFailure::Stop)),
-            ("on-divergence", action(usual.divergence.action == OnDivergence::Stop)),
-            ("validate-every", usual.validation.every.to_string()),
-            ("validation-batches", usual.validation.batches.to_string()),
-            ("collectives", usual.collectives.algorithm.to_string()),
-            ("text-field", usual.data.text_field),
-            ("documents", usual.data.documents.to_string()),
-            ("cache", usual.data.cache.display().to_string()),
-            ("cluster", usual.layout.cluster),
-            ("model", flags::MODEL.to_owned()),
-        ] {
-            let help = train.get_arguments().find(|argument| argument.get_long() == Some(flag)).unwrap().get_help();
-            let help = help.unwrap().to_string().replace('\n', " ");
-            assert!(help.ends_with(&format!("[default: {usual}]")), "--{flag}: {help}");
-        }
-    }
-
-    fn one() -> LayoutRequest {
-        LayoutRequest::new("x=1".parse().unwrap(), 1)
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::io::{IsTerminal, stderr};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use quadrille_engine::{RunEvent, StepRecord};
 use quadrille_run::{Event, Prepared};
 
+use crate::bars;
 use crate::output::tell;
 use crate::train::arguments::TrainArguments;
 
@@ -27,10 +28,10 @@ impl Reporter {
         let steps = [run.done() + 1, run.spec().steps];
         let watched = shown && stderr().is_terminal();
         let bar = watched.then(|| {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (eta {eta})");
-            let bar = ProgressBar::with_draw_target(Some(steps[1]), ProgressDrawTarget::stderr());
+            let template = "{bar:30} {pos}/{len} {msg} (eta {eta})";
+            let bar = bars::bar(ProgressDrawTarget::stderr(), Some(steps[1]), template);
             bar.set_position(steps[0] - 1);
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            bar
         });
         let every = ((steps[1] + 1 - steps[0]) / 15).max(1);
         let unit = run.spec().model.sequence_unit();

@@ -3,17 +3,13 @@
 use std::path::Path;
 
 use quadrille_checkpoint::Checkpoint;
-use quadrille_run::{
-    Description, Host, LayoutDefaults, LayoutSpec, Prepared, RunChanges, RunError, RunSpec, checkpoints,
-};
-use quadrille_spec::{Field, LayoutFile, Model, Tier};
+use quadrille_run::{Description, Host, Prepared, RunChanges, RunError, RunSpec, checkpoints};
 
 use super::arguments::TrainArguments;
 use super::first_version;
 use super::flags;
 use crate::failure::Failure;
 use crate::launch::Launch;
-use crate::settings;
 
 /// The run in `folder`, prepared to go on.
 ///
@@ -53,45 +49,17 @@ fn model_of(before: &RunSpec, folder: &Path, arguments: &TrainArguments) -> Resu
 fn changes(before: &RunSpec, arguments: &TrainArguments, launch: &Launch) -> Result<RunChanges, Failure> {
     let of = &arguments.model;
     let settings = match of.model.is_some() || of.from_hf.is_some() {
-        true => settings::settings_with(of, flags::MODEL, before.optimizer)?,
-        false => settings::settings_of(&before.model, of, before.optimizer)?,
+        true => of.settings(flags::MODEL, before.optimizer)?,
+        false => of.settings_of(&before.model, before.optimizer)?,
     };
-    let layout = layout(&before.layout, arguments, &before.model, &settings.model, launch)?;
+    let said = arguments.layout.said(arguments.dtype);
+    let layout = said.going_on(&before.layout, settings.model != before.model, &settings.model, launch)?;
     let (layout, tiers) = layout.unzip();
     Ok(RunChanges {
         model: Some(settings.model),
         layout,
         tiers,
-        optimizer: Some(settings::with_rate(settings.optimizer, &arguments.run)?),
+        optimizer: Some(arguments.run.with_rate(settings.optimizer)?),
         ..flags::said(arguments)
     })
-}
-
-/// The layout with its cluster's tiers, if it is another than before: because flags say so, or because ranks are other processes.
-fn layout(
-    before: &LayoutSpec,
-    arguments: &TrainArguments,
-    old: &Model,
-    model: &Model,
-    launch: &Launch,
-) -> Result<Option<(LayoutSpec, Vec<Tier>)>, Failure> {
-    let flags = &arguments.layout;
-    let said = !flags.typed().is_empty() || flags.cluster.is_some() || arguments.dtype.is_some() || model != old;
-    let layout = &before.layout;
-    let batch = Some([layout.global_batch, layout.seq_len]);
-    let ranks = layout.grid.ranks();
-    let defaults = launch.defaults(&LayoutDefaults { ranks, dtype: layout.dtype, per_node: None, batch })?;
-    let is_open = |field| before.open.contains(&field);
-    let other_ranks = defaults.ranks != ranks && is_open(Field::Grid);
-    let other_nodes = defaults.per_node.is_some_and(|per_node| per_node != layout.per_node) && is_open(Field::PerNode);
-    if !(said || other_ranks || other_nodes) {
-        return Ok(None);
-    }
-    let cluster = flags.cluster.as_deref().unwrap_or(&before.cluster);
-    // A whole layout in a file leaves nothing of the one before but its batch.
-    let kept = if flags.layout.is_some() { LayoutFile::default() } else { before.made() };
-    // Gradients of the type before may be none of another type of values.
-    let kept = if arguments.dtype.is_some() { kept.without(Field::Gradients) } else { kept };
-    let typed = settings::typed_over(flags, arguments.dtype, &defaults, cluster, &kept)?;
-    Ok(Some((typed.spec(model, cluster)?, typed.cluster.tiers)))
 }

@@ -1,14 +1,18 @@
 //! `quadrille validate`: predictions of the native model held against measured steps.
 
 pub mod local;
-mod published;
+
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use quadrille_evidence::{BUILT_IN, Row, Summary, evaluate, read};
+use quadrille_report::published;
 
 use self::local::ValidateLocalArguments;
-use self::published::ValidatePublishedArguments;
+use crate::documents;
 use crate::failure::Failure;
 use crate::launch::Launch;
+use crate::output::{print_json, print_text, write_rows};
 
 #[derive(Debug, Args)]
 pub struct ValidateArguments {
@@ -27,7 +31,41 @@ pub enum Validate {
 /// Runs one of the comparisons.
 pub fn run(arguments: &ValidateArguments, launch: &Launch) -> Result<(), Failure> {
     match &arguments.validate {
-        Validate::Published(arguments) => published::run(arguments),
+        Validate::Published(arguments) => published_runs(arguments),
         Validate::Local(arguments) => local::run(arguments, launch),
     }
+}
+
+/// The native model held against what others have measured.
+#[derive(Debug, Args)]
+pub struct ValidatePublishedArguments {
+    /// Measured runs as a CSV file with the columns of the built-in one [default: built in]
+    #[arg(long, value_name = "FILE.csv")]
+    pub csv: Option<PathBuf>,
+    /// Write every predicted row beside what was measured, with the parts of its time and memory, to this file, in place
+    /// of what it holds
+    #[arg(long, value_name = "FILE.csv")]
+    pub rows: Option<PathBuf>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prices every run, compares and prints.
+fn published_runs(arguments: &ValidatePublishedArguments) -> Result<(), Failure> {
+    let rows = measured(arguments.csv.as_deref())?;
+    let evaluation = evaluate(&rows)?;
+    let summary = Summary::of(&evaluation);
+    write_rows("--rows", arguments.rows.as_deref(), || published::rows(&evaluation))?;
+    if arguments.json {
+        return print_json(&published::document(&evaluation, &summary));
+    }
+    print_text(&published::text(&evaluation, &summary))
+}
+
+fn measured(path: Option<&Path>) -> Result<Vec<Row>, Failure> {
+    let Some(path) = path else {
+        return read(BUILT_IN).map_err(|error| Failure::Run(error.into()));
+    };
+    read(&documents::TABLE.text(path)?).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }

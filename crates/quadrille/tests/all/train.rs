@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use quadrille_engine::{OnDivergence, OnSaveFailure};
+use quadrille_run::RunSpec;
+use quadrille_spec::{Layout, LayoutRequest, Model};
 use serde_json::Value;
 
 use crate::common::{json, run};
@@ -258,5 +261,40 @@ fn a_pipelined_run_from_a_layout_file_is_that_of_its_flags() {
     {
         let changed = json_in(folder.path(), &format!("{line} --layout layout.toml {other}"));
         assert_eq!(losses(&changed), losses(&from_file), "{other}");
+    }
+}
+
+/// Options that nobody has typed are told apart from those that were, so help has the defaults in its words.
+#[test]
+fn help_tells_what_a_run_has_where_nothing_is_said() {
+    let model = Model::gpt(1, 8, 2, 256, 8);
+    let layout = Layout::new(&model, &LayoutRequest::new("x=1".parse().unwrap(), 1)).unwrap();
+    let usual = RunSpec::new(model, layout);
+    let folder = tempfile::tempdir().unwrap();
+    let help = String::from_utf8(run(folder.path(), "train --help").stdout).unwrap();
+    let action = |stops: bool| if stops { "stop" } else { "another" }.to_owned();
+    for (flag, usual) in [
+        ("steps", usual.steps.to_string()),
+        ("seed", usual.seed.to_string()),
+        ("timeout", usual.timeout.to_string()),
+        ("keep", usual.checkpoints.keep.to_string()),
+        ("on-checkpoint-failure", action(usual.checkpoints.on_failure == OnSaveFailure::Stop)),
+        ("on-divergence", action(usual.divergence.action == OnDivergence::Stop)),
+        ("validate-every", usual.validation.every.to_string()),
+        ("validation-batches", usual.validation.batches.to_string()),
+        ("collectives", usual.collectives.algorithm.to_string()),
+        ("text-field", usual.data.text_field),
+        ("documents", usual.data.documents.to_string()),
+        ("cache", usual.data.cache.display().to_string()),
+        ("cluster", usual.layout.cluster),
+        ("model", "gpt-demo".to_owned()),
+    ] {
+        let flag = format!("      --{flag} ");
+        let mut lines = help.lines().skip_while(|line| !line.starts_with(&flag));
+        let first = lines.next().unwrap_or_else(|| panic!("{flag}"));
+        let rest = lines.take_while(|line| !line.starts_with("      --") && !line.is_empty());
+        let words: Vec<&str> = [first].into_iter().chain(rest).flat_map(str::split_whitespace).collect();
+        let told = words.join(" ");
+        assert!(told.contains(&format!("[default: {usual}]")), "{told}");
     }
 }

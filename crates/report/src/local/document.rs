@@ -11,24 +11,25 @@ use super::{LocalReport, not_predicted};
 impl LocalReport<'_> {
     /// The whole document, as `validate local --json` prints it.
     pub fn document(&self) -> Value {
-        let Self { case, comparison, .. } = self;
+        let Self { grids, comparison, cores } = self;
+        let case = &grids.case;
         let layouts: Vec<Value> = comparison.rows.iter().map(entry).collect();
         json!({
             "model": case.model,
             "cluster": case.cluster.name,
-            "assumed": self.assumed,
-            "ranks": self.ranks,
+            "assumed": grids.assumed,
+            "ranks": grids.ranks,
             "threads_per_rank": case.options.threads,
-            "cores": self.cores,
-            "global_batch": self.global_batch,
-            "seq_len": self.seq_len,
+            "cores": cores,
+            "global_batch": grids.global_batch,
+            "seq_len": grids.seq_len,
             "steps": case.options.steps,
             "measured_steps": case.options.steps - WARM_UP_STEPS as u64,
             "seed": case.options.seed,
-            "legal_layouts": self.legal,
+            "legal_layouts": grids.legal,
             "summary": summary(comparison),
             "layouts": layouts,
-            "skipped": self.skipped,
+            "skipped": grids.skipped,
         })
     }
 }

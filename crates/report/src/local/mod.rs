@@ -4,8 +4,7 @@ mod document;
 mod figures;
 mod text;
 
-use quadrille_measure::local::{Comparison, LocalCase, Row};
-use quadrille_plan::Skipped;
+use quadrille_measure::local::{Comparison, LocalGrids, Row};
 use quadrille_spec::Axis;
 
 use crate::candidate::sizes;
@@ -13,32 +12,19 @@ use crate::drawing;
 
 /// What was compared, and on what.
 pub struct LocalReport<'a> {
-    /// The layouts, and how they ran.
-    pub case: &'a LocalCase,
+    /// The layouts, how they ran, and what was left out.
+    pub grids: &'a LocalGrids,
     /// What came of it.
     pub comparison: &'a Comparison,
-    /// What of the cluster nobody measured.
-    pub assumed: Option<&'a str>,
-    /// Ranks of each layout.
-    pub ranks: usize,
-    /// Sequences in a step.
-    pub global_batch: usize,
-    /// Tokens in a sequence.
-    pub seq_len: usize,
     /// Processors of this machine.
     pub cores: usize,
-    /// Whether a machine has more ranks' threads than cores.
-    pub crowded: bool,
-    /// How many of the grids are legal; [`Self::case`] may have fewer.
-    pub legal: usize,
-    /// Grids that the model or the batch does not allow.
-    pub skipped: &'a [Skipped],
 }
 
 impl LocalReport<'_> {
     /// A page of figures with the table.
     pub fn page(&self) -> String {
-        let Self { case, comparison, .. } = self;
+        let Self { grids, comparison, .. } = self;
+        let case = &grids.case;
         let body = drawing::paragraph(&self.head())
             + &figures::scatter(comparison)
             + &figures::bars(comparison)

@@ -1,6 +1,6 @@
 //! A comparison in words and tables.
 
-use quadrille_measure::local::{Comparison, Row};
+use quadrille_measure::local::{Comparison, LocalGrids, Row};
 use quadrille_plan::Skipped;
 use quadrille_plan::local::WARM_UP_STEPS;
 use quadrille_run::units::seconds;
@@ -34,7 +34,8 @@ impl LocalReport<'_> {
 
     /// What was run, and what it is held against.
     pub(super) fn head(&self) -> String {
-        let Self { case, global_batch, seq_len, legal, ranks, cores, .. } = self;
+        let LocalGrids { case, global_batch, seq_len, legal, ranks, assumed, crowded, .. } = self.grids;
+        let cores = self.cores;
         let mut text = format!(
             "{}, {global_batch} sequences of {seq_len} {} a step, {}; {} of {legal} legal grids of {ranks} ranks, {} \
              thread(s) each on {cores} cores\nmeasured: random samples, the slowest rank's mean of the last {} of {} \
@@ -48,10 +49,10 @@ impl LocalReport<'_> {
             case.options.steps,
             case.cluster.name,
         );
-        if let Some(assumed) = self.assumed {
+        if let Some(assumed) = assumed {
             text += &format!("; {assumed}");
         }
-        if self.crowded {
+        if *crowded {
             text += "\nranks share cores: a rank that waits for one that has none counts as exposed communication";
         }
         text + "\n"
@@ -61,7 +62,7 @@ impl LocalReport<'_> {
     pub(super) fn left_out(&self) -> String {
         let unpredicted = self.comparison.rows.iter().filter_map(|row| Some((name(row), not_predicted(row)?)));
         let unpredicted = unpredicted.map(|(name, reason)| format!("not predicted {name}: {reason}\n"));
-        let skipped = self.skipped.iter().map(|Skipped { grid, reason }| format!("skipped {grid}: {reason}\n"));
+        let skipped = self.grids.skipped.iter().map(|Skipped { grid, reason }| format!("skipped {grid}: {reason}\n"));
         unpredicted.chain(skipped).collect()
     }
 }

@@ -10,7 +10,7 @@ use quadrille_cost::native::Price;
 pub use document::{columns, document, entry, rows};
 pub use explanation::{explanation_document, explanation_text};
 pub use priced::PricedReport;
-pub use text::{headline, looked_at, memory_table, parts_table, ranking, refused, tables};
+pub use text::{headline, memory_table, parts_table, ranking, text};
 
 /// Bytes with a name, by class.
 fn memory(price: &Price) -> [(&'static str, u64); 6] {

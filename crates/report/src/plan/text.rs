@@ -5,9 +5,36 @@ use quadrille_plan::native::{Answer, Question, Ranked, RefusedBy, Setting};
 use quadrille_run::units::{bytes, decimal, seconds};
 use quadrille_spec::SpecError;
 
-use super::memory;
+use super::{explanation_text, memory};
 use crate::candidate::{others, recompute, schedule, share, sizes};
 use crate::table;
+
+/// All of it.
+///
+/// # Errors
+/// A reserve of more than a device has.
+pub fn text(answer: &Answer) -> Result<String, SpecError> {
+    let setting = &answer.search.setting;
+    let mut text = headline(answer.question, setting)? + &looked_at(answer) + &stopped(answer) + "\n" + &tables(answer);
+    if let Some(explanation) = &answer.explanation {
+        text += &(explanation_text(explanation, setting) + &refused(answer));
+    }
+    Ok(text)
+}
+
+/// A warning if not everything was looked at.
+fn stopped(answer: &Answer) -> String {
+    if !answer.found.stopped {
+        return String::new();
+    }
+    let text = "stopped by `search.time_limit` before everything was looked at: the best so far, which may differ from run to \
+                run\n";
+    if !answer.search.front {
+        return text.to_owned();
+    }
+    let numbers: Vec<_> = answer.incomplete.iter().map(ToString::to_string).collect();
+    format!("{text}numbers of GPUs that were not searched completely: {}\n", numbers.join(", "))
+}
 
 /// The tables of what was found: the front, if it was asked for, then the fastest, the parts of their steps and their memory.
 pub fn tables(answer: &Answer) -> String {

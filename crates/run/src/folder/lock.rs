@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
+use quadrille_checkpoint::Folder;
+
 use crate::{Refusal, RunError};
 
 /// Held as long as the run lasts. The system gives it back when the process ends, however it ends.
@@ -13,6 +15,24 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// Locks the run whose checkpoints these are: what is unfinished among them may be what it is writing.
+    ///
+    /// # Errors
+    /// As [`Self::of`]; checkpoints of no run.
+    pub fn of_checkpoints(folder: &Folder) -> Result<Self, RunError> {
+        let path = folder.path();
+        let real = path.canonicalize().ok();
+        match real.as_deref().and_then(Path::parent).filter(|run| run.join("run.json").is_file()) {
+            Some(run) => Self::of(run),
+            None => Err(Refusal::new(format!(
+                "`checkpoints.partial`: {} are no checkpoints of a run (there is no run.json beside them), and nothing says \
+                 whether their writer is still at work; remove the folders step-….partial yourself",
+                path.display()
+            ))
+            .into()),
+        }
+    }
+
     /// Locks a folder that exists.
     ///
     /// # Errors

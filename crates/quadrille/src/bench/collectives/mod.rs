@@ -1,24 +1,25 @@
 //! `quadrille bench collectives`: collectives by every algorithm, beside what the transport brings and a plain copy.
 //!
-//! What is measured is decided first (`cases.rs`), measured on all ranks (the crate `measure`), then told (the crate `report`),
-//! apart from each other: where ranks are processes, all of them measure and one prints.
+//! What is measured is decided first, measured on all ranks (the crate `measure`), then told (the crate `report`), apart
+//! from each other: where ranks are processes, all of them measure and one prints.
 
 pub mod arguments;
-mod cases;
 
 use std::path::Path;
 
-use indicatif::ProgressBar;
-use quadrille_measure::collectives::Measured;
+use quadrille_measure::collectives::{Cases, CollectivesSpec, Measured, Runs};
 use quadrille_report::collectives as told;
+use quadrille_run::{LayoutDefaults, described};
 use serde::Serialize;
 
 use self::arguments::BenchCollectivesArguments;
 use crate::failure::Failure;
-use crate::files::check_writable;
 use crate::launch::Launch;
-use crate::output::{print_json, print_text, write_file, write_rows};
-use crate::paths;
+use crate::output::{check_writable, print_json, print_text, write_file, write_rows};
+use crate::{bars, paths};
+
+/// Numbers of thread ranks that are measured unless others are asked for.
+const RANKS: [usize; 2] = [2, 4];
 
 #[derive(Serialize)]
 struct Document {
@@ -31,11 +32,11 @@ pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(),
     let cluster =
         arguments.cluster.iter().map(|name| ("--cluster", Path::new(name))).filter(|(_, path)| path.is_file());
     paths::check(&written, &cluster.collect::<Vec<_>>())?;
-    let cases = cases::of(arguments, launch)?;
+    let cases = cases(arguments, launch)?;
     if launch.is_first() {
         written.iter().try_for_each(|(flag, path)| check_writable(flag, path))?;
     }
-    let bar = ProgressBar::with_draw_target(Some(cases.cases().len() as u64), launch.progress());
+    let bar = bars::counted(launch, cases.cases().len());
     let collectives = cases.measure(&mut |progress| bar.set_position(progress.done as u64))?;
     bar.finish_and_clear();
     if !launch.is_first() {
@@ -46,4 +47,26 @@ pub fn run(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<(),
         write_file("--svg", path, told::heatmap(&collectives).as_bytes())?;
     }
     if arguments.json { print_json(&Document { collectives }) } else { print_text(&told::text(&collectives)) }
+}
+
+/// What is measured, checked before anything runs: also that the buffers fit into memory.
+fn cases(arguments: &BenchCollectivesArguments, launch: &Launch) -> Result<Cases, Failure> {
+    let cluster = arguments.cluster.as_deref().map(described::cluster).transpose()?;
+    let started = launch.defaults(&LayoutDefaults::USUAL)?;
+    let mut ranks: Vec<usize> = arguments.ranks.iter().map(|ranks| usize::from(*ranks)).collect();
+    if ranks.is_empty() {
+        ranks = if launch.world.is_some() { vec![started.ranks] } else { RANKS.to_vec() };
+    }
+    ranks.iter().try_for_each(|ranks| launch.check_ranks(*ranks))?;
+    let cases = Cases::new(&CollectivesSpec {
+        collectives: arguments.collective.clone(),
+        algorithms: arguments.algorithms.clone(),
+        per_node: arguments.per_node.map(usize::from).or(started.per_node),
+        runs: arguments.runs.map_or(Runs::Enough, Runs::Exactly),
+        cluster,
+        world: launch.world.clone(),
+        ..CollectivesSpec::new(ranks, arguments.sizes.bytes().to_vec())
+    })?;
+    cases.check_memory()?;
+    Ok(cases)
 }

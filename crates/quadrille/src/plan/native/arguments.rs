@@ -3,9 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use quadrille_plan::native::{Reserve, Space};
+use quadrille_plan::native::{Bound, Question, Reserve, Space};
+use quadrille_run::{RunError, SearchSpec};
+use quadrille_spec::ElementType;
 
+use crate::arguments::ModelArguments;
+use crate::layout_arguments::LayoutArguments;
 use crate::quantities::reserve;
+
+/// The model where none is named.
+const MODEL: &str = "gpt3-175b";
 
 /// What is searched, and what it is for.
 #[derive(Debug, Args)]
@@ -68,6 +75,32 @@ impl QuestionArguments {
             ("--price-per-hour", price_per_hour.is_some()),
         ]
     }
+}
+
+/// The question that is asked of a search, on so many `devices` in fast domains of so many.
+pub fn question(
+    model: &ModelArguments,
+    layout: &LayoutArguments,
+    question: &QuestionArguments,
+    dtype: Option<ElementType>,
+    devices: Option<Vec<usize>>,
+    fast_domain: Option<u32>,
+) -> Result<Question, RunError> {
+    let constraints = [(Bound::Fix, &question.fix), (Bound::Max, &question.max), (Bound::Min, &question.min)];
+    let constraints =
+        constraints.into_iter().flat_map(|(bound, texts)| texts.iter().map(move |text| (bound, text.clone())));
+    let spec = SearchSpec {
+        devices,
+        fast_domain: fast_domain.map(|devices| devices as usize),
+        framework: question.framework.clone(),
+        any_layout: question.any_layout,
+        constraints: constraints.collect(),
+        reserve: question.memory_reserve,
+        time_limit: question.time_limit,
+        tokens: question.tokens,
+        price_per_hour: question.price_per_hour,
+    };
+    spec.question(model.described(MODEL)?, &layout.said(dtype))
 }
 
 /// What is told of the layouts that were found.

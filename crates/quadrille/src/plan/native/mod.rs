@@ -2,10 +2,9 @@
 
 pub mod arguments;
 pub mod priced;
-pub mod question;
 
 use quadrille_plan::native::{Answer, Question, Wanted};
-use quadrille_report::plan::{document, explanation_text, headline, looked_at, refused, rows, tables};
+use quadrille_report::plan::{document, rows, text};
 
 use crate::failure::Failure;
 use crate::output::{csv, print_json, print_text, write_file};
@@ -16,9 +15,8 @@ use crate::{flags, paths};
 /// Searches and prints what was found.
 pub fn run(arguments: &PlanArguments) -> Result<(), Failure> {
     let gpus = arguments.gpus.as_ref().map(Counts::values);
-    let nvs = arguments.nvs.map(|n| n as usize);
-    let question =
-        question::question(&arguments.model, &arguments.layout, &arguments.question, arguments.dtype, gpus, nvs)?;
+    let PlanArguments { model, layout, question, dtype, nvs, .. } = arguments;
+    let question = arguments::question(model, layout, question, *dtype, gpus.map(<[usize]>::to_vec), *nvs)?;
     let results = &arguments.results;
     let several = gpus.filter(|gpus| gpus.len() > 1);
     if several.is_some() && !results.pareto {
@@ -53,27 +51,4 @@ fn wanted(arguments: &PlanArguments, question: &Question, several: Option<&[usiz
         front_over: results.pareto.then(|| several.map_or_else(divisors, <[usize]>::to_vec)),
         explain: results.explain,
     }
-}
-
-fn text(answer: &Answer) -> Result<String, Failure> {
-    let setting = &answer.search.setting;
-    let mut text = headline(answer.question, setting)? + &looked_at(answer) + &stopped(answer) + "\n" + &tables(answer);
-    if let Some(explanation) = &answer.explanation {
-        text += &(explanation_text(explanation, setting) + &refused(answer));
-    }
-    Ok(text)
-}
-
-/// A warning if not everything was looked at.
-fn stopped(answer: &Answer) -> String {
-    if !answer.found.stopped {
-        return String::new();
-    }
-    let text =
-        "stopped by --time-limit before everything was looked at: the best so far, which may differ from run to run\n";
-    if !answer.search.front {
-        return text.to_owned();
-    }
-    let numbers: Vec<_> = answer.incomplete.iter().map(ToString::to_string).collect();
-    format!("{text}numbers of GPUs that were not searched completely: {}\n", numbers.join(", "))
 }

@@ -1,17 +1,14 @@
 //! `quadrille explain --price`: one layout, priced and explained.
 
 use clap::Args;
-use quadrille_engine::Hyper;
-use quadrille_plan::native::{Question, Reserve, Space};
+use quadrille_plan::native::{Question, Reserve};
 use quadrille_report::plan::PricedReport;
-use quadrille_run::LayoutDefaults;
+use quadrille_run::{LayoutDefaults, framework};
 
 use crate::explain::ExplainArguments;
 use crate::failure::Failure;
 use crate::output::{print_json, print_text};
-use crate::plan::native::question::framework;
-use crate::quantities::{check_reserve, reserve};
-use crate::settings;
+use crate::quantities::reserve;
 
 /// What a layout costs.
 #[derive(Debug, Args)]
@@ -30,25 +27,13 @@ pub struct PriceArguments {
 
 /// Prices and explains the layout.
 pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
-    let model = settings::settings(&arguments.model, "gpt-demo", Hyper::default())?.model;
-    let typed = settings::typed(&arguments.layout, arguments.dtype, &LayoutDefaults::USUAL)?;
+    let model = arguments.model.described("gpt-demo")?;
+    let typed = arguments.layout.said(arguments.dtype).open(&LayoutDefaults::USUAL)?;
     let layout = typed.resolve(&model)?;
     let price = &arguments.price;
-    let question = Question {
-        devices: layout.grid.ranks(),
-        global_batch: layout.global_batch,
-        seq_len: layout.seq_len,
-        model,
-        cluster: typed.cluster,
-        framework: framework(price.framework.as_deref(), arguments.dtype, &typed.said)?,
-        space: Space::default(),
-        per_node: Some(layout.per_node),
-        reserve: price.memory_reserve.unwrap_or(Reserve::USUAL),
-        tokens: None,
-        price_per_hour: None,
-        time_limit: None,
-    };
-    check_reserve(question.reserve, &question.cluster)?;
+    let framework = framework(price.framework.as_deref(), arguments.dtype, &typed.said)?;
+    let reserve = price.memory_reserve.unwrap_or(Reserve::USUAL);
+    let question = Question::of(model, typed.cluster, framework, &layout, reserve)?;
     let explanation = question.explain(&layout)?;
     let report = PricedReport { question: &question, layout: &layout, explanation: &explanation };
     if arguments.json { print_json(&report.document()?) } else { print_text(&report.text()?) }

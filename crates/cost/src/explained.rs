@@ -1,11 +1,10 @@
 //! What a layout does, and when.
 
-use quadrille_cost::native::{Framework, NativeMachine, Price, Problem};
-use quadrille_cost::simulation::{Simulation, simulate, timeline};
 use quadrille_spec::{Cluster, Layout, Model, RankLedger};
 use quadrille_step::{StepProgram, predict_rank, print_program};
 
-use crate::Error;
+use crate::native::{Framework, NativeMachine, Price, PriceError, Problem};
+use crate::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate, timeline};
 
 /// What a layout does in a step, and when.
 #[derive(Debug, Clone)]
@@ -52,11 +51,38 @@ impl Explanation {
 ///
 /// # Errors
 /// A layout that has no program, or does not lie on the cluster.
-pub fn explain(model: &Model, cluster: &Cluster, framework: Framework, layout: &Layout) -> Result<Explanation, Error> {
+pub fn explain(
+    model: &Model,
+    cluster: &Cluster,
+    framework: Framework,
+    layout: &Layout,
+) -> Result<Explanation, PriceError> {
     let framework = framework.in_types_of(layout);
     let problem = Problem::new(model, cluster, framework, layout.global_batch, layout.seq_len)?;
     let price = problem.price_layout(layout)?;
     let program = framework.program(model, layout)?;
     let simulation = simulate(&program, &NativeMachine::new(&problem, layout))?;
     Ok(Explanation { program, price, simulation })
+}
+
+/// Simulates a step of a framework's `program` on a cluster: on devices of these rates, joined by rings, or without rates on
+/// those that the cluster describes.
+///
+/// # Errors
+/// A layout that does not lie on the cluster; a program that cannot be simulated there.
+pub fn simulate_step(
+    program: &StepProgram,
+    cluster: &Cluster,
+    framework: Framework,
+    rates: Option<DeviceRates>,
+) -> Result<Simulation, PriceError> {
+    let StepProgram { model, layout, .. } = program;
+    if let Some(rates) = rates {
+        let network = RingNetwork::new(cluster, layout, rates.operation_latency_s)?;
+        return Ok(simulate(program, &UniformMachine { rates, network })?);
+    }
+    let problem = Problem::new(model, cluster, framework.in_types_of(layout), layout.global_batch, layout.seq_len)?;
+    problem.check_placed(layout)?;
+    problem.check_states(&program.stages)?;
+    Ok(simulate(program, &NativeMachine::new(&problem, layout))?)
 }

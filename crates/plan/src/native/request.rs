@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use quadrille_cost::native::Framework;
-use quadrille_plan::native::{Counts, Question, Reserve, Space, stop_at};
 use quadrille_spec::{Cluster, Layout, LayoutFile, Model, SpecError};
 
-use crate::Error;
+use super::count::Counts;
+use super::nothing::Nothing;
+use super::question::{Question, Reserve, stop_at};
+use super::space::Space;
 
 /// What is to be planned.
 #[derive(Debug, Clone)]
@@ -21,7 +23,7 @@ pub struct PlanRequest<'a> {
     pub global_batch: usize,
     /// Tokens in a sequence.
     pub seq_len: usize,
-    /// What trains it: Megatron-LM, unless another is chosen. [`train`](fn@crate::train) runs [`Framework::QUADRILLE`].
+    /// What trains it: Megatron-LM, unless another is chosen. This program's engine is [`Framework::QUADRILLE`].
     pub framework: Framework,
     /// The values that are tried of every choice.
     pub space: Space,
@@ -55,6 +57,25 @@ impl<'a> PlanRequest<'a> {
             top: 10,
             time_limit: None,
         }
+    }
+
+    /// Searches every legal layout; seconds are those of the discrete events of the program that the framework runs.
+    ///
+    /// # Errors
+    /// What cannot be priced; no layout that is legal and fits: why, and what would help.
+    pub fn plan(&self) -> Result<Plan, Nothing> {
+        let question = self.question()?;
+        let search = question.search(self.top)?;
+        let stop = stop_at(question.end());
+        let found = search.run(&stop)?;
+        if found.ranked.is_empty() && self.top > 0 {
+            return Err(search.why_nothing(&found, &stop));
+        }
+        let priced = found.ranked.iter().map(|ranked| {
+            let layout = question.layout(ranked)?;
+            Ok(PlannedLayout { layout, seconds: ranked.price.seconds, bytes: ranked.price.memory.total() })
+        });
+        Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts: found.counts, stopped: found.stopped })
     }
 
     fn question(&self) -> Result<Question, SpecError> {
@@ -110,37 +131,7 @@ impl PlannedLayout {
     ///
     /// # Errors
     /// None for what was planned.
-    pub fn to_toml(&self) -> Result<String, Error> {
-        Ok(LayoutFile::of(&self.layout).to_toml()?)
+    pub fn to_toml(&self) -> Result<String, SpecError> {
+        LayoutFile::of(&self.layout).to_toml()
     }
-}
-
-/// Searches every legal layout.
-///
-/// ```
-/// use quadrille::prelude::*;
-///
-/// let (model, cluster) = (Model::preset("llama2-7b")?, Cluster::preset("dgx-h100")?);
-/// let found = plan(&PlanRequest { top: 3, ..PlanRequest::new(&model, &cluster, 16, 128) })?;
-/// println!("{} of {} grids are legal", found.counts.legal_grids, found.counts.grids);
-/// println!("{}", found.layouts[0].to_toml()?); // for `quadrille train --layout`
-/// # Ok::<(), Error>(())
-/// ```
-/// Seconds are those of the discrete events of the program that the framework runs.
-///
-/// # Errors
-/// What cannot be priced; no layout that is legal and fits: why, and what would help.
-pub fn plan(request: &PlanRequest) -> Result<Plan, Error> {
-    let question = request.question()?;
-    let search = question.search(request.top)?;
-    let stop = stop_at(question.end());
-    let found = search.run(&stop)?;
-    if found.ranked.is_empty() && request.top > 0 {
-        return Err(search.why_nothing(&found, &stop).into());
-    }
-    let priced = found.ranked.iter().map(|ranked| {
-        let layout = question.layout(ranked)?;
-        Ok(PlannedLayout { layout, seconds: ranked.price.seconds, bytes: ranked.price.memory.total() })
-    });
-    Ok(Plan { layouts: priced.collect::<Result<_, SpecError>>()?, counts: found.counts, stopped: found.stopped })
 }

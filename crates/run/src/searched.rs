@@ -1,0 +1,204 @@
+//! What is asked of a search for layouts, from names, words and numbers.
+
+use std::time::Duration;
+
+use quadrille_cost::native::Framework;
+use quadrille_plan::native::{Bound, Question, Reserve, Space, hardware};
+use quadrille_spec::{Axis, ElementType, EvenPieces, Field, LayoutFile, LayoutRequest, Model, Offload, SpecError};
+
+use crate::{OpenLayout, Refusal, RunError, SaidLayout, described};
+
+/// Devices where nobody says how many.
+const DEVICES: usize = 1024;
+
+/// A [`Question`] as it is said; what is said of a layout is beside it.
+#[derive(Debug, Clone, Default)]
+pub struct SearchSpec {
+    /// Numbers of devices, ascending, of which the largest counts.
+    pub devices: Option<Vec<usize>>,
+    /// Devices of a fast domain.
+    pub fast_domain: Option<usize>,
+    /// What trains.
+    pub framework: Option<String>,
+    /// Whether layouts are tried that the framework cannot run.
+    pub any_layout: bool,
+    /// Choices that are fixed or bounded, each as `pipe=8`.
+    pub constraints: Vec<(Bound, String)>,
+    /// What of each device's memory stays free; where nothing is said [`Reserve::USUAL`].
+    pub reserve: Option<Reserve>,
+    /// After so many seconds the search ends.
+    pub time_limit: Option<f64>,
+    /// Tokens of the whole training.
+    pub tokens: Option<f64>,
+    /// Price of a device for an hour.
+    pub price_per_hour: Option<f64>,
+}
+
+impl SearchSpec {
+    /// The cluster of searches where nobody names one.
+    pub const CLUSTER: &str = "selene";
+
+    /// The question about a model.
+    ///
+    /// # Errors
+    /// Names that are not known, files that cannot be read; choices that the search makes itself; what breaks a rule.
+    pub fn question(&self, model: Model, layout: &SaidLayout) -> Result<Question, RunError> {
+        let mut cluster = described::cluster(layout.cluster.as_deref().unwrap_or(Self::CLUSTER))?;
+        if let Some(devices) = self.fast_domain {
+            cluster = hardware::with(&cluster, "tiers.0.devices", devices as f64)?;
+        }
+        let file = layout.read()?;
+        let said = layout.choices.over(&file);
+        check_interval(&said)?;
+        check_open(layout, &file)?;
+        let devices = self.devices(layout, &file)?;
+        let mut request = LayoutRequest::new("x=1".parse()?, said.size(Field::GlobalBatch).unwrap_or(2 * devices));
+        request.seq_len = said.size(Field::SeqLen);
+        request.check_without_grid(&model, devices)?;
+        let per_node = said.size(Field::PerNode);
+        if per_node == Some(0) {
+            return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
+        }
+        let framework = framework(self.framework.as_deref(), layout.dtype, &said)?;
+        let mut space = self.space(&said)?;
+        if !self.any_layout {
+            space.keep_to(&framework);
+        }
+        let time_limit = positive("`search.time_limit`", self.time_limit, "10")?;
+        let time_limit = time_limit.map(Duration::try_from_secs_f64).transpose();
+        let reserve = self.reserve.unwrap_or(Reserve::USUAL);
+        let question = Question {
+            seq_len: request.seq_len.unwrap_or(model.seq_len),
+            global_batch: request.global_batch,
+            space,
+            framework,
+            per_node,
+            reserve,
+            tokens: positive("`search.tokens`", self.tokens, "300e9")?,
+            price_per_hour: positive("`search.price_per_hour`", self.price_per_hour, "2.5")?,
+            time_limit: time_limit
+                .map_err(|_| Refusal::new("`search.time_limit`: that are too many seconds; give fewer"))?,
+            model,
+            cluster,
+            devices,
+        };
+        question.reserved()?;
+        Ok(question)
+    }
+
+    /// The number of devices: said, or that of the layout file's grid; of several the largest.
+    fn devices(&self, layout: &SaidLayout, file: &LayoutFile) -> Result<usize, RunError> {
+        let said = self.devices.as_deref().and_then(|devices| devices.last().copied());
+        if let (Some(devices), Some(ranks)) = (said, layout.ranks) {
+            return Err(Refusal::new(format!(
+                "`search.devices` {devices} and `run.ranks` {ranks} say the same; leave one of them out"
+            ))
+            .into());
+        }
+        let devices = match said.or(layout.ranks) {
+            Some(devices) => devices,
+            None if file.get(Field::Grid).is_some() => file.request()?.grid.ranks(),
+            None => DEVICES,
+        };
+        match devices {
+            0 => Err(Refusal::new("`run.ranks` 0: there is at least one rank").into()),
+            1..=0x100_0000 => Ok(devices),
+            _ => Err(Refusal::new(format!("`run.ranks` {devices}: a grid has at most 2^24 ranks; use fewer")).into()),
+        }
+    }
+
+    /// The choices that are open: what is said of the layout is fixed.
+    fn space(&self, said: &LayoutFile) -> Result<Space, SpecError> {
+        let mut space = Space::default();
+        for field in Space::fields().concat() {
+            if let Some(value) = said.get(field) {
+                space.constrain(Bound::Fix, &format!("{}={value}", field.name()))?;
+            }
+        }
+        self.constraints.iter().try_for_each(|(bound, constraint)| space.constrain(*bound, constraint))?;
+        Ok(space)
+    }
+}
+
+/// What trains, in the types that were said; Megatron-LM where nothing else was.
+///
+/// # Errors
+/// No such framework; types that it does not take.
+pub fn framework(name: Option<&str>, dtype: Option<ElementType>, said: &LayoutFile) -> Result<Framework, RunError> {
+    let framework = Framework::by_name(name.unwrap_or(Framework::MEGATRON.name))?;
+    let gradients = said.get(Field::Gradients);
+    if framework.is_own() {
+        let mut request = LayoutRequest::new("x=1".parse()?, 1);
+        said.get(Field::Dtype).map_or(Ok(()), |dtype| Field::Dtype.set(&mut request, dtype))?;
+        request.dtype = dtype.unwrap_or(request.dtype);
+        gradients.map_or(Ok(()), |gradients| Field::Gradients.set(&mut request, gradients))?;
+        request.check_used()?;
+        return Ok(Framework::own(request.dtype, request.gradient_type()));
+    }
+    let dtype = dtype.is_some() || said.get(Field::Dtype).is_some();
+    let said = [(Field::Dtype, dtype), (Field::Gradients, gradients.is_some())];
+    match said.into_iter().find(|(_, said)| *said) {
+        None => Ok(framework),
+        Some((field, _)) => Err(Refusal::new(format!(
+            "`layout.{}`, or the layout file's line {}: {} says itself what numbers are stored in; leave it out, or give \
+             `search.framework` quadrille",
+            field.key(),
+            field.name(),
+            framework.name
+        ))
+        .into()),
+    }
+}
+
+/// Refuses what is no positive number.
+fn positive(key: &str, value: Option<f64>, example: &str) -> Result<Option<f64>, Refusal> {
+    match value {
+        Some(value) if !(value.is_finite() && value > 0.0) => {
+            Err(Refusal::new(format!("{key} {value}: give a positive number, e.g. {key} {example}")))
+        }
+        value => Ok(value),
+    }
+}
+
+/// Refuses an interval of recomputation that is found for a layout: there is none yet.
+fn check_interval(said: &LayoutFile) -> Result<(), Refusal> {
+    match OpenLayout::leaves_interval(said) {
+        false => Ok(()),
+        true => Err(Refusal::new(format!(
+            "`layout.recompute` {}, or the layout file's line recompute: the search has no layout yet that the interval could \
+             be found for; give full:K, or leave it out",
+            OpenLayout::LEAST_INTERVAL
+        ))),
+    }
+}
+
+/// Refuses what the search chooses in a way of its own, unless a layout file says the same.
+fn check_open(layout: &SaidLayout, file: &LayoutFile) -> Result<(), RunError> {
+    let whole = file.get(Field::Grid).is_some();
+    let asked = file.request()?;
+    let said = |field| layout.choices.get(field).is_some();
+    let order = "the search tries every order";
+    let group = "groups are as long as the pipeline";
+    let blocks = "pieces of layers are as equal as possible";
+    let states = "the search keeps the optimizer's states on the device; `search.price` has a price of other layouts";
+    let another_group = asked.microbatch_group.is_some_and(|n| !whole || n != asked.grid.size(Axis::Pipe));
+    let uneven = asked.stage_blocks.as_deref().is_some_and(|n| !EvenPieces::are(n));
+    let fixed = "use `space.fix` x=2,pipe=4 to fix axes";
+    let choices = [
+        ("`layout.grid`", layout.grid.as_deref().is_some_and(|grid| grid != "auto"), fixed),
+        ("`layout.order`", said(Field::Order), order),
+        ("`layout.microbatch_group`", said(Field::MicrobatchGroup), group),
+        ("`layout.stage_blocks`", said(Field::StageBlocks), blocks),
+        ("`layout.offload`", said(Field::Offload), states),
+        ("`layout.bucket`", said(Field::Bucket), states),
+        // A grid with its order is that of a whole layout: the search chooses another.
+        ("`run.layout`: its line 'order'", file.get(Field::Order).is_some() && !whole, order),
+        ("`run.layout`: its line 'microbatch_group'", another_group, group),
+        ("`run.layout`: its line 'stage_blocks'", uneven, blocks),
+        ("`run.layout`: its line 'offload'", asked.offload != Offload::None, states),
+    ];
+    match choices.into_iter().find(|(_, said, _)| *said) {
+        None => Ok(()),
+        Some((choice, _, why)) => Err(Refusal::new(format!("{choice}: {why}; leave it out")).into()),
+    }
+}
