@@ -1,15 +1,22 @@
 //! Values of programs by their shapes: values and storages that are equally large in every layout are there once.
 
 use quadrille_spec::MemoryClass;
-use quadrille_step::{Extent, Format, Kept, Section, Sharding, Sized, StageProgram, StorageId, ValueId};
+use quadrille_step::{Extent, Format, Kept, Section, Sharding, Sized, StageProgram, StorageId, Value, ValueId};
 use rustc_hash::FxHashMap;
 
 /// A stage without operations, whose values and storages are the shapes of those of other stages.
 #[derive(Debug)]
 pub(super) struct Shapes {
     pub program: StageProgram,
-    values: FxHashMap<([Extent; 2], Sharding, Option<Kept>, StorageId), ValueId>,
-    storages: FxHashMap<([Extent; 2], Sharding, Option<Kept>, bool, Format, MemoryClass), StorageId>,
+    values: FxHashMap<(Size, StorageId), ValueId>,
+    storages: FxHashMap<(Size, bool, Format, MemoryClass), StorageId>,
+}
+
+/// What decides how large a value is in a layout.
+type Size = ([Extent; 2], Sharding, Option<Kept>);
+
+fn size(value: &Value) -> Size {
+    (value.extents, value.sharding, value.pruned)
 }
 
 impl Shapes {
@@ -40,7 +47,7 @@ impl Shapes {
     fn value_in(&mut self, stage: &StageProgram, id: ValueId, storage: StorageId) -> ValueId {
         let value = stage.value(id);
         let next = ValueId(self.program.values.len());
-        let known = *self.values.entry((value.extents, value.sharding, value.pruned, storage)).or_insert(next);
+        let known = *self.values.entry((size(value), storage)).or_insert(next);
         if known == next {
             let mut value = value.clone();
             value.storage = storage;
@@ -57,7 +64,7 @@ impl Shapes {
             Sized::ByShards(value) => (value, true),
         };
         let value = stage.value(by);
-        let key = (value.extents, value.sharding, value.pruned, in_shards, info.format, info.class);
+        let key = (size(value), in_shards, info.format, info.class);
         if let Some(known) = self.storages.get(&key) {
             return *known;
         }
@@ -65,8 +72,8 @@ impl Shapes {
         self.storages.insert(key, storage);
         self.program.storages.push(info.clone());
         let next = ValueId(self.program.values.len());
-        self.program.values.push(quadrille_step::Value { storage, ..value.clone() });
-        self.values.insert((value.extents, value.sharding, value.pruned, storage), next);
+        self.program.values.push(Value { storage, ..value.clone() });
+        self.values.insert((size(value), storage), next);
         self.program.storages[storage.0].sized = if in_shards { Sized::ByShards(next) } else { Sized::By(next) };
         storage
     }
