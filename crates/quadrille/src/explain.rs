@@ -4,7 +4,7 @@ use clap::Args;
 use quadrille_cost::native::Framework;
 use quadrille_report::explained::Explained;
 use quadrille_run::{LayoutDefaults, framework};
-use quadrille_spec::ElementType;
+use quadrille_spec::{ElementType, Sparsity};
 
 use crate::arguments::ModelArguments;
 use crate::failure::Failure;
@@ -22,6 +22,9 @@ pub struct ExplainArguments {
     /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
+    /// Prune this part of the matrices of blocks; what ranks keep of them is estimated [default: 0]
+    #[arg(long, value_name = "PART")]
+    pub sparsity: Option<Sparsity>,
     /// The step program: operations, shapes, shardings, collectives, memory; wide, best seen with `| less -S`
     #[arg(long)]
     pub program: bool,
@@ -51,7 +54,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let typed = arguments.layout.said(arguments.dtype).open(&LayoutDefaults::USUAL)?;
     let layout = typed.resolve(&model)?;
     let name = arguments.price.framework.as_deref().or(Some(Framework::QUADRILLE.name));
-    let framework = framework(name, arguments.dtype, &typed.said)?.in_types_of(&layout);
+    let framework = framework(name, arguments.dtype, arguments.sparsity, &typed.said)?.in_types_of(&layout);
     let program = framework.program(&model, &layout)?;
     let grid = &layout.grid;
     let ranks = grid.ranks();

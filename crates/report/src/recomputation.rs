@@ -68,7 +68,7 @@ impl Recomputation {
         for every in candidates(layers, blocks, own) {
             let recompute = Recompute::Full { every };
             let layout = Layout { recompute, ..layout.clone() };
-            choices.push(Choice::of(&StepProgram::new(&program.model, &layout)?, rank, own == Some(every)));
+            choices.push(Choice::of(&program.in_layout(&layout)?, rank, own == Some(every)));
         }
         let least = choices.iter().min_by_key(|choice| choice.activations_bytes);
         let least = least.map_or(String::new(), |choice| choice.recompute.clone());

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use quadrille_cost::native::Framework;
 use quadrille_plan::native::{Bound, Question, Reserve, Space, hardware};
-use quadrille_spec::{Axis, ElementType, EvenPieces, Field, LayoutFile, LayoutRequest, Model, Offload, SpecError};
+use quadrille_spec::{
+    Axis, ElementType, EvenPieces, Field, LayoutFile, LayoutRequest, Model, Offload, Sparsity, SpecError,
+};
 
 use crate::{OpenLayout, Refusal, RunError, SaidLayout, described};
 
@@ -20,6 +22,8 @@ pub struct SearchSpec {
     pub fast_domain: Option<usize>,
     /// What trains.
     pub framework: Option<String>,
+    /// How much of the matrices of blocks is pruned.
+    pub sparsity: Option<Sparsity>,
     /// Whether layouts are tried that the framework cannot run.
     pub any_layout: bool,
     /// Choices that are fixed or bounded, each as `pipe=8`.
@@ -59,7 +63,7 @@ impl SearchSpec {
         if per_node == Some(0) {
             return Err(SpecError::invalid("per-node", 0, "it must be at least 1", "give a positive number").into());
         }
-        let framework = framework(self.framework.as_deref(), layout.dtype, &said)?;
+        let framework = framework(self.framework.as_deref(), layout.dtype, self.sparsity, &said)?;
         let mut space = self.space(&said)?;
         if !self.any_layout {
             space.keep_to(&framework);
@@ -120,11 +124,16 @@ impl SearchSpec {
     }
 }
 
-/// What trains, in the types that were said; Megatron-LM where nothing else was.
+/// What trains, in the types that were said, a model that is pruned so; Megatron-LM where nothing else was.
 ///
 /// # Errors
-/// No such framework; types that it does not take.
-pub fn framework(name: Option<&str>, dtype: Option<ElementType>, said: &LayoutFile) -> Result<Framework, RunError> {
+/// No such framework; types that it does not take; one that knows of no pruned models.
+pub fn framework(
+    name: Option<&str>,
+    dtype: Option<ElementType>,
+    sparsity: Option<Sparsity>,
+    said: &LayoutFile,
+) -> Result<Framework, RunError> {
     let framework = Framework::by_name(name.unwrap_or(Framework::MEGATRON.name))?;
     let gradients = said.get(Field::Gradients);
     if framework.is_own() {
@@ -133,7 +142,14 @@ pub fn framework(name: Option<&str>, dtype: Option<ElementType>, said: &LayoutFi
         request.dtype = dtype.unwrap_or(request.dtype);
         gradients.map_or(Ok(()), |gradients| Field::Gradients.set(&mut request, gradients))?;
         request.check_used()?;
-        return Ok(Framework::own(request.dtype, request.gradient_type()));
+        return Ok(Framework { sparsity, ..Framework::own(request.dtype, request.gradient_type()) });
+    }
+    if let Some(sparsity) = sparsity {
+        return Err(Refusal::new(format!(
+            "`search.sparsity` {sparsity}: {} trains no pruned models; leave it out, or give `search.framework` quadrille",
+            framework.name
+        ))
+        .into());
     }
     let dtype = dtype.is_some() || said.get(Field::Dtype).is_some();
     let said = [(Field::Dtype, dtype), (Field::Gradients, gradients.is_some())];

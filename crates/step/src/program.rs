@@ -193,6 +193,16 @@ impl StepProgram {
         Self::build(model, layout, Purpose::Training, Practice::of(layout), kept)
     }
 
+    /// The program of another layout, whose tiles are the same, of the same model, as far pruned.
+    ///
+    /// # Errors
+    /// As [`StepProgram::pruned`].
+    pub fn in_layout(&self, layout: &Layout) -> Result<Self, StepError> {
+        let sparsity = self.stages[0].practice.sparsity;
+        let practice = Practice { sparsity, ..Practice::of(layout) };
+        Self::build(&self.model, layout, Purpose::Training, practice, self.kept.clone())
+    }
+
     /// [`StepProgram::new`] whose stages run these passes, in this order, instead of those of the layout's schedule.
     ///
     /// # Errors

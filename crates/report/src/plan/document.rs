@@ -24,6 +24,7 @@ pub fn document(answer: &Answer) -> Result<Value, SpecError> {
         "cluster": question.cluster.name,
         "cost": "native",
         "framework": question.framework.name,
+        "sparsity": question.framework.sparsity,
         "gpus": question.devices,
         "global_batch": question.global_batch,
         "seq_len": question.seq_len,

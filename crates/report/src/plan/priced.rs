@@ -29,6 +29,7 @@ impl PricedReport<'_> {
             "cluster": question.cluster.name,
             "cost": "native",
             "framework": question.framework.name,
+            "sparsity": question.framework.sparsity,
             "device_memory_bytes": question.cluster.device_memory,
             "reserved_bytes": question.reserved()?,
             "fits": question.fits(&explanation.best.price)?,

@@ -121,10 +121,12 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
         0 => String::new(),
         reserved => format!(", {} of each kept free", bytes(reserved)),
     };
+    let pruned = setting.framework.sparsity.map(|sparsity| format!(", {sparsity} of its blocks pruned"));
     Ok(format!(
-        "{} ({} parameters) on {} {device} of {}, {} sequences of {} tokens a step, by {}{reserved}\n",
+        "{} ({} parameters{}) on {} {device} of {}, {} sequences of {} tokens a step, by {}{reserved}\n",
         question.model.name,
         decimal(question.model.parameters() as f64, "").trim_end(),
+        pruned.unwrap_or_default(),
         question.devices,
         question.cluster.name,
         question.global_batch,

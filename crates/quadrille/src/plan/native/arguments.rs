@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use quadrille_plan::native::{Bound, Question, Reserve, Space};
 use quadrille_run::{RunError, SearchSpec};
-use quadrille_spec::ElementType;
+use quadrille_spec::{ElementType, Sparsity};
 
 use crate::arguments::ModelArguments;
 use crate::layout_arguments::LayoutArguments;
@@ -21,6 +21,9 @@ pub struct QuestionArguments {
     /// fsdp, or quadrille (this program, f32) [default: megatron]
     #[arg(long, value_name = "NAME")]
     pub framework: Option<String>,
+    /// Prune this part of the matrices of blocks, as SAMO does, of --framework quadrille; what ranks keep of them is estimated
+    #[arg(long, value_name = "PART")]
+    pub sparsity: Option<Sparsity>,
     /// Search layouts, too, that the framework cannot run; else only where --fix, --max, --min or the layout ask for them
     #[arg(long)]
     pub any_layout: bool,
@@ -61,10 +64,12 @@ type Typed = (&'static str, bool);
 
 impl QuestionArguments {
     /// Which of these flags were typed.
-    pub fn typed(&self) -> [Typed; 9] {
-        let Self { framework, any_layout, fix, max, min, memory_reserve, time_limit, tokens, price_per_hour } = self;
+    pub fn typed(&self) -> [Typed; 10] {
+        let Self { framework, sparsity, any_layout, fix, max, min, memory_reserve, time_limit, tokens, price_per_hour } =
+            self;
         [
             ("--framework", framework.is_some()),
+            ("--sparsity", sparsity.is_some()),
             ("--any-layout", *any_layout),
             ("--fix", !fix.is_empty()),
             ("--max", !max.is_empty()),
@@ -93,6 +98,7 @@ pub fn question(
         devices,
         fast_domain: fast_domain.map(|devices| devices as usize),
         framework: question.framework.clone(),
+        sparsity: question.sparsity,
         any_layout: question.any_layout,
         constraints: constraints.collect(),
         reserve: question.memory_reserve,
@@ -141,7 +147,7 @@ pub const DOCUMENT: &str = "Examples:
   quadrille plan --cost atp --interconnect ic2 --model gpt3-175b
 
 Fields of --json (times in seconds, sizes in bytes):
-  model, cluster, cost, framework, gpus, global_batch, seq_len
+  model, cluster, cost, framework, sparsity (null: not pruned), gpus, global_batch, seq_len
   device_memory_bytes, reserved_bytes    of a device (null: not known), and what --memory-reserve keeps free
   counts        grids, legal_grids; configurations (of legal grids), legal, priced, fitting, and those left out by bounds:
                 too_large (memory), too_slow (time); legal = priced + too_large + too_slow unless stopped

@@ -31,7 +31,7 @@ pub fn run(arguments: &ExplainArguments) -> Result<(), Failure> {
     let typed = arguments.layout.said(arguments.dtype).open(&LayoutDefaults::USUAL)?;
     let layout = typed.resolve(&model)?;
     let price = &arguments.price;
-    let framework = framework(price.framework.as_deref(), arguments.dtype, &typed.said)?;
+    let framework = framework(price.framework.as_deref(), arguments.dtype, arguments.sparsity, &typed.said)?;
     let reserve = price.memory_reserve.unwrap_or(Reserve::USUAL);
     let question = Question::of(model, typed.cluster, framework, &layout, reserve)?;
     let explanation = question.explain(&layout)?;
