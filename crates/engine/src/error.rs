@@ -130,19 +130,20 @@ pub enum EngineError {
     },
     /// A checkpoint whose masks are not those of the program.
     #[error(
-        "{path} {prunes} the tensor {tensor}, and the run's program is for another mask; build it from the checkpoint"
+        "{path} {} the tensor {tensor}, and the program was built for another mask; build it by `Start::program`",
+        if *prunes { "prunes" } else { "does not prune" }
     )]
     OtherMask {
         /// The checkpoint.
         path: String,
         /// Whether it has a mask of the tensor.
-        prunes: &'static str,
+        prunes: bool,
         /// The tensor's name.
         tensor: String,
     },
     /// Masks that keep more of a tile than the program was built for.
     #[error(
-        "{kept} elements of a tile of {tensor} are kept, and the program has room for {room}; build it from the mask"
+        "{kept} elements of a tile of {tensor} are kept, and the program has room for {room}; build it by `Start::program`"
     )]
     TooManyKept {
         /// The tensor's name.
@@ -153,7 +154,7 @@ pub enum EngineError {
         room: usize,
     },
     /// A program of a pruned model was given no masks.
-    #[error("which elements of {tensor} are kept is not known; load a pruned checkpoint, or give masks")]
+    #[error("which elements of {tensor} are kept is not known; load a pruned checkpoint before the first step")]
     NoMask {
         /// The tensor's name.
         tensor: String,

@@ -15,7 +15,8 @@ pub(crate) struct KeptPart<'k> {
     positions: Cow<'k, [u32]>,
     /// Which of the tile's kept elements they are.
     kept: Range<usize>,
-    /// The part of the tile from the first of them to the first behind them, so that parts add up to the tile.
+    /// The part of the tile from the first of them to the first behind them. What is pruned in between belongs to it, so that
+    /// the parts of all ranks are the tile, and a checkpoint has every element of it.
     pub tile: Range<usize>,
 }
 
@@ -31,11 +32,6 @@ impl<'k> KeptPart<'k> {
     /// The places of the elements in the part of the tile, in their order.
     pub fn places(&self) -> impl Iterator<Item = usize> {
         self.positions[self.kept.clone()].iter().map(|position| *position as usize - self.tile.start)
-    }
-
-    /// How many kept elements of the tile come before them.
-    pub fn first(&self) -> usize {
-        self.kept.start
     }
 
     /// The elements, by their numbers, that lie in ascending runs of the part of the tile.
@@ -65,12 +61,17 @@ impl<B: Backend> RankEngine<'_, B> {
         if value.pruned.is_none() {
             return Ok(None);
         }
-        let grid = self.program.grid();
-        let replicating: Vec<Axis> = value.sharding.flat.iter().copied().filter(|axis| *axis != Axis::Z).collect();
-        let first = grid.shard_index(self.place, &replicating) * value.local_elements;
+        let first = self.first_kept(id);
         let positions = self.backend.positions(self.indices(parameter)?)?;
-        let elements = value.sharding.z_share(value.local_rows * value.local_cols, grid);
+        let elements = value.sharding.z_share(value.local_rows * value.local_cols, self.program.grid());
         Ok(Some(KeptPart::new(positions, first..first + value.local_elements, elements)))
+    }
+
+    /// How many kept elements of the tile come before those of a value that data and context cut.
+    pub(crate) fn first_kept(&self, id: ValueId) -> usize {
+        let value = self.program.value(id);
+        let replicating: Vec<Axis> = value.sharding.flat.iter().copied().filter(|axis| *axis != Axis::Z).collect();
+        self.program.grid().shard_index(self.place, &replicating) * value.local_elements
     }
 
     /// Where a parameter's value, gradient or states lie in the logical matrix, as the host sees them.
@@ -89,7 +90,7 @@ impl<B: Backend> RankEngine<'_, B> {
         self.kept.get(parameter.0).and_then(Option::as_ref).ok_or_else(missing)
     }
 
-    /// From now on these elements of pruned tensors are kept; what their numbers are is another thing.
+    /// From now on these elements of pruned tensors are kept. Weights and states stay as they are.
     pub(crate) fn use_masks(&mut self, masks: &mut MaskReader<'_>) -> Result<(), EngineError> {
         let program = self.program;
         for (index, parameter) in program.parameters.iter().enumerate() {

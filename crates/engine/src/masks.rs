@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use quadrille_checkpoint::{Checkpoint, Quantity, Reader};
 use quadrille_spec::{Axis, RandomStream, Sparsity};
-use quadrille_step::{KeptCounts, Layer, Parameter, StageProgram, StepProgram};
+use quadrille_step::{KeptCounts, Parameter, StageProgram, StepProgram};
 
-use crate::{EngineError, Shard};
+use crate::{EngineError, Run, Shard};
 
 /// The masks of a pruned model.
 #[derive(Debug, Clone)]
 pub enum Masks {
     /// Those of a checkpoint.
     Checkpoint(Arc<Checkpoint>),
-    /// Of every matrix of a block each element is pruned by chance, by itself: for proofs.
+    /// Of every tensor whose gradient products or the embedding give, each element is pruned by chance, by itself: for proofs.
     Drawn {
         /// Keys the draws.
         seed: u64,
@@ -23,12 +23,6 @@ pub enum Masks {
 }
 
 impl Masks {
-    /// Whether each element of a drawn mask is kept.
-    pub fn drawn(seed: u64, sparsity: Sparsity, tensor: &str, elements: usize) -> impl Iterator<Item = bool> {
-        let stream = RandomStream::new(seed, &format!("mask {tensor}"));
-        (0..elements).map(move |element| draw(stream, sparsity, element))
-    }
-
     /// By pruned tensor: how many elements the fullest of its tiles keeps in this program's layout.
     ///
     /// # Errors
@@ -37,16 +31,18 @@ impl Masks {
         let (mut counts, mut reader) = (KeptCounts::new(), self.reader());
         for stage in &program.stages {
             for parameter in stage.parameters.iter().filter(|parameter| !parameter.copy) {
-                if !reader.prunes(parameter) {
+                if !reader.prunes(stage, parameter) {
                     continue;
                 }
                 let sharding = &stage.value(parameter.value).sharding;
                 let places = (0..stage.grid().ranks()).map(|rank| stage.grid().coordinate(rank));
                 let tiles = places.filter(|place| place.on(Axis::Pipe) == stage.stage && sharding.is_owner(*place));
-                let shards = tiles.map(|place| Shard::of(stage, parameter, parameter.value, place));
                 let mut most = 0;
-                for shard in shards {
-                    most = most.max(reader.positions(parameter, shard)?.len());
+                for place in tiles {
+                    let mut kept = 0;
+                    let shard = Shard::of(stage, parameter, parameter.value, place);
+                    reader.each_run(parameter, shard, |_, mask| kept += mask.iter().filter(|kept| **kept).count())?;
+                    most = most.max(kept);
                 }
                 counts.insert(parameter.name.clone(), most);
             }
@@ -75,41 +71,58 @@ impl<'m> MaskReader<'m> {
         Self::Checkpoint(checkpoint, checkpoint.reader())
     }
 
-    /// Whether a parameter is pruned.
-    pub fn prunes(&self, parameter: &Parameter) -> bool {
+    /// Whether a parameter of a stage is pruned.
+    fn prunes(&self, stage: &StageProgram, parameter: &Parameter) -> bool {
         match self {
             Self::Checkpoint(checkpoint, _) => checkpoint.prunes(&parameter.name),
-            Self::Drawn { .. } => matches!(parameter.layer, Layer::Block(_)) && parameter.decay,
+            Self::Drawn { .. } => !stage.value(parameter.value).sharding.flat.is_empty(),
         }
     }
 
-    /// Which elements of a pruned tensor's shard are kept, in ascending order.
-    pub fn positions(&mut self, parameter: &Parameter, shard: Shard) -> Result<Vec<u32>, EngineError> {
-        let mut positions = Vec::new();
-        let mut mask: Vec<f32> = Vec::new();
-        for run in shard.runs().filter(|run| run.row < parameter.rows) {
-            let local = run.local as u32;
-            match self {
-                Self::Checkpoint(_, reader) => {
-                    mask.resize(run.len, 0.0);
-                    reader.read(&parameter.name, Quantity::Kept, run.row, run.col, &mut mask)?;
-                    positions.extend((local..).zip(&mask).filter(|(_, kept)| **kept != 0.0).map(|(at, _)| at));
+    /// Tells of every run of a pruned tensor's shard, in their order, which elements are kept.
+    fn each_run(
+        &mut self,
+        parameter: &Parameter,
+        shard: Shard,
+        mut tell: impl FnMut(Run, &[bool]),
+    ) -> Result<(), EngineError> {
+        let (mut kept, mut numbers): (_, Vec<f32>) = (Vec::new(), Vec::new());
+        let name = &parameter.name;
+        let runs = shard.runs().filter(|run| run.row < parameter.rows);
+        match self {
+            Self::Checkpoint(_, reader) => {
+                for run in runs {
+                    numbers.resize(run.len, 0.0);
+                    reader.read(name, Quantity::Kept, run.row, run.col, &mut numbers)?;
+                    kept.clear();
+                    kept.extend(numbers.iter().map(|kept| *kept != 0.0));
+                    tell(run, &kept);
                 }
-                Self::Drawn { seed, sparsity } => {
-                    let stream = RandomStream::new(*seed, &format!("mask {}", parameter.name));
-                    let first = run.row * parameter.cols + run.col;
-                    let kept = |at: &u32| draw(stream, *sparsity, first + (at - local) as usize);
-                    positions.extend((local..local + run.len as u32).filter(kept));
+            }
+            Self::Drawn { seed, sparsity } => {
+                let (stream, part) = (RandomStream::new(*seed, &format!("mask {name}")), sparsity.part());
+                for run in runs {
+                    let first = (run.row * parameter.cols + run.col) as u64;
+                    let draws = (first..first + run.len as u64).map(|element| f64::from(stream.word(element)));
+                    kept.clear();
+                    kept.extend(draws.map(|draw| draw / 2_f64.powi(32) >= part));
+                    tell(run, &kept);
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Which elements of a pruned tensor's shard are kept, in ascending order: of a tile that a program has, so that 32 bits
+    /// say where each lies.
+    pub fn positions(&mut self, parameter: &Parameter, shard: Shard) -> Result<Vec<u32>, EngineError> {
+        let mut positions = Vec::new();
+        self.each_run(parameter, shard, |run, mask| {
+            let kept = mask.iter().enumerate().filter(|(_, kept)| **kept);
+            positions.extend(kept.map(|(at, _)| (run.local + at) as u32));
+        })?;
         Ok(positions)
     }
-}
-
-/// Whether an element is kept.
-fn draw(stream: RandomStream, sparsity: Sparsity, element: usize) -> bool {
-    f64::from(stream.word(element as u64)) / 2_f64.powi(32) >= sparsity.part()
 }
 
 /// Refuses a checkpoint that prunes other tensors than a program which trains.
@@ -124,7 +137,7 @@ pub(crate) fn check_pruned(
         Some(parameter) => Err(EngineError::OtherMask {
             path: checkpoint.path().display().to_string(),
             tensor: parameter.name.clone(),
-            prunes: if checkpoint.prunes(&parameter.name) { "prunes" } else { "does not prune" },
+            prunes: checkpoint.prunes(&parameter.name),
         }),
     }
 }

@@ -9,6 +9,7 @@ use quadrille_comm::World;
 use quadrille_spec::{Algorithm, Choice, Layout, Model};
 use quadrille_step::StepProgram;
 
+use crate::state::check_tensors;
 use crate::{BatchSource, DivergencePolicy, EngineError, Hyper, LossScale, Masks, MatmulChoices, Saving};
 
 /// How a job is run.
@@ -93,10 +94,11 @@ impl Start {
     /// The step program of a run that starts so: of a pruned model, if the checkpoint says so.
     ///
     /// # Errors
-    /// Those of [`StepProgram::new`]; masks that cannot be read.
+    /// Those of [`StepProgram::pruned`]; a checkpoint of another model; masks that cannot be read.
     pub fn program(&self, model: &Model, layout: &Layout) -> Result<StepProgram, EngineError> {
         let whole = StepProgram::new(model, layout)?;
         let (Self::Values(checkpoint) | Self::Resumed(checkpoint)) = self else { return Ok(whole) };
+        check_tensors(&whole, checkpoint)?;
         let kept = Masks::Checkpoint(Arc::clone(checkpoint)).counts(&whole)?;
         if kept.is_empty() { Ok(whole) } else { Ok(StepProgram::pruned(model, layout, kept)?) }
     }

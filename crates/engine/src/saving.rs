@@ -83,6 +83,8 @@ pub(crate) struct Saver<'a> {
     saving: &'a Saving,
     shapes: Vec<TensorShape>,
     writers: Vec<usize>,
+    /// Whether some of them may have nothing to write.
+    is_pruned: bool,
     /// Samples and tokens of a step.
     per_step: [u64; 2],
     under_way: Option<UnderWay>,
@@ -94,7 +96,8 @@ impl<'a> Saver<'a> {
     pub fn new(program: &StepProgram, saving: &'a Saving) -> Self {
         let per_step = [program.layout.global_batch as u64, program.layout.tokens_per_step() as u64];
         let (shapes, writers) = (tensor_shapes(program), writers(program));
-        Self { saving, shapes, writers, per_step, under_way: None, begun: saving.about.step }
+        let is_pruned = !program.kept.is_empty();
+        Self { saving, shapes, writers, is_pruned, per_step, under_way: None, begun: saving.about.step }
     }
 
     /// Whether a checkpoint is due after a step: every so many, and at the end.
@@ -179,9 +182,11 @@ impl<'a> Saver<'a> {
 
     /// Makes the checkpoint complete, and removes what is not kept.
     fn commit(&self, draft: Draft, about: About) -> JoinHandle<Written> {
-        let (shapes, writers) = (self.shapes.clone(), draft.written(&self.writers));
+        let (shapes, writers, is_pruned) = (self.shapes.clone(), self.writers.clone(), self.is_pruned);
         let (folder, keep) = (Folder::new(&self.saving.folder), self.saving.keep);
         spawn(move || {
+            // Who has kept elements to write, masks say.
+            let writers = if is_pruned { draft.written(&writers) } else { writers };
             draft.commit(&about, &shapes, &writers)?;
             // The checkpoint is complete, whatever becomes of older ones.
             Ok(Part::Rest(folder.prune(keep).err().map(|error| with_causes(&error))))

@@ -32,7 +32,7 @@ pub fn tensor_shapes(program: &StepProgram) -> Vec<TensorShape> {
 }
 
 /// Refuses a checkpoint whose tensors are not those of the program.
-fn check_tensors(program: &StepProgram, checkpoint: &Checkpoint) -> Result<(), EngineError> {
+pub(crate) fn check_tensors(program: &StepProgram, checkpoint: &Checkpoint) -> Result<(), EngineError> {
     let missing = |shapes: &[TensorShape], others: &[TensorShape]| {
         let others: HashSet<_> = others.iter().map(|each| (&each.name, each.rows, each.cols)).collect();
         let missing = shapes.iter().find(|each| !others.contains(&(&each.name, each.rows, each.cols)));
@@ -49,14 +49,17 @@ fn check_tensors(program: &StepProgram, checkpoint: &Checkpoint) -> Result<(), E
     }
 }
 
-/// The ranks that write a part of a checkpoint.
+/// The ranks that write a part of a checkpoint. Of pruned parameters it is the mask that says who has some; all are named who may.
 pub fn writers(program: &StepProgram) -> Vec<usize> {
     let grid = &program.layout.grid;
     let writes = |rank: &usize| {
         let stage = program.of_rank(*rank);
         let place = grid.coordinate(*rank);
         let shard = |each: &Parameter| Shard::of(stage, each, each.updated, place);
-        stage.parameters.iter().any(|parameter| !owned(stage, parameter, shard(parameter), place).is_empty())
+        let (pruned, whole): (Vec<&Parameter>, _) =
+            stage.parameters.iter().partition(|parameter| parameter.compressed.is_some());
+        whole.into_iter().any(|parameter| !owned(stage, parameter, shard(parameter), place).is_empty())
+            || pruned.into_iter().any(|parameter| stage.value(parameter.updated).sharding.is_owner(place))
     };
     (0..grid.ranks()).filter(writes).collect()
 }

@@ -22,7 +22,7 @@ pub struct ExplainArguments {
     /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
-    /// Prune this part of the matrices of blocks; what ranks keep of them is estimated [default: 0]
+    /// Prune this part of the matrices of blocks; what ranks keep of them is estimated
     #[arg(long, value_name = "PART")]
     pub sparsity: Option<Sparsity>,
     /// The step program: operations, shapes, shardings, collectives, memory; wide, best seen with `| less -S`

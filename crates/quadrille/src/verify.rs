@@ -37,7 +37,7 @@ pub struct VerifyArguments {
     /// f16, where gradients are held to what rounding does in small models: f64 proves that no sum is missing [default: f64]
     #[arg(long, value_name = "TYPE")]
     pub dtype: Option<ElementType>,
-    /// Prune this part of the matrices of blocks, by chance, on both sides: only kept weights have gradients and states
+    /// Prune this part of all matrices and tables, by chance, on both sides: only kept weights have gradients and states
     #[arg(long, value_name = "PART")]
     pub sparsity: Option<Sparsity>,
     /// Print one JSON document
@@ -106,7 +106,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     if !launch.is_first() {
         return Ok(());
     }
-    let report = VerificationReport { verified: &verified, skipped: &skipped };
+    let report = VerificationReport { sparsity: arguments.sparsity, verified: &verified, skipped: &skipped };
     if arguments.json {
         print_json(&report.document())?;
     } else {

@@ -3,7 +3,7 @@
 //! Letters: N blocks of the model, `k` blocks between two kept inputs, G stages.
 
 use quadrille_run::units::bytes;
-use quadrille_spec::{Axis, Layout, MemoryClass, Recompute};
+use quadrille_spec::{Axis, MemoryClass, Recompute};
 use quadrille_step::{StepError, StepProgram, predict_rank};
 use serde::Serialize;
 
@@ -66,9 +66,8 @@ impl Recomputation {
             choices.push(Choice::of(program, rank, true));
         }
         for every in candidates(layers, blocks, own) {
-            let recompute = Recompute::Full { every };
-            let layout = Layout { recompute, ..layout.clone() };
-            choices.push(Choice::of(&program.in_layout(&layout)?, rank, own == Some(every)));
+            let recomputed = program.with_recompute(Recompute::Full { every })?;
+            choices.push(Choice::of(&recomputed, rank, own == Some(every)));
         }
         let least = choices.iter().min_by_key(|choice| choice.activations_bytes);
         let least = least.map_or(String::new(), |choice| choice.recompute.clone());

@@ -6,7 +6,7 @@ use quadrille_spec::{
     Activation, Axis, Block, KeepWeights, Layout, Linear, Model, Norm, NormPlace, Offload, Recompute, ResidualOrder,
     RotaryScaling, Schedule, Zero,
 };
-use quadrille_step::StepProgram;
+use quadrille_step::{Parameter, StageProgram, StepProgram};
 
 /// What a run that is ready to begin will train, on what, and from where.
 pub fn announcement(run: &Prepared) -> String {
@@ -55,9 +55,22 @@ pub fn summary(program: &StepProgram) -> String {
         ),
         ("layout", Some(format!("{} activations, overlap {}, {}", layout.activations, layout.overlap, layout.dtype))),
         ("also", unusual(model, layout)),
+        ("pruned", pruned(program)),
     ];
     let told = rows.into_iter().filter_map(|(name, text)| Some(format!("{name:<8}{}\n", text?)));
     told.collect()
+}
+
+/// How much ranks hold of pruned tensors.
+fn pruned(program: &StepProgram) -> Option<String> {
+    let tensors = program.parameters().filter(|(_, parameter)| parameter.compressed.is_some());
+    let elements = |(stage, parameter): (&StageProgram, &Parameter)| {
+        let kept = parameter.compressed.map_or(0, |kept| stage.value(kept).local_elements);
+        [stage.value(parameter.value).local_elements, kept]
+    };
+    let [all, kept] = tensors.map(elements).fold([0, 0], |sum, more| [sum[0] + more[0], sum[1] + more[1]]);
+    let part = 100.0 * kept as f64 / all as f64;
+    (all > 0).then(|| format!("room for {part:.1}% of the weights that are pruned, on each rank"))
 }
 
 /// The model's sizes; where blocks differ, each of theirs.

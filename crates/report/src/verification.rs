@@ -2,7 +2,7 @@
 
 use quadrille_plan::Skipped;
 use quadrille_run::layout_json;
-use quadrille_spec::Layout;
+use quadrille_spec::{Layout, Sparsity};
 use quadrille_verify::VerifyReport;
 use serde::Serialize;
 use serde_json::Value;
@@ -20,6 +20,8 @@ pub struct Verified {
 
 /// What was verified, and what was left out.
 pub struct VerificationReport<'a> {
+    /// How much of the model was pruned, if it was.
+    pub sparsity: Option<Sparsity>,
     /// The layouts.
     pub verified: &'a [Verified],
     /// Grids that the model or the batch does not allow.
@@ -28,6 +30,7 @@ pub struct VerificationReport<'a> {
 
 #[derive(Serialize)]
 struct Document<'a> {
+    sparsity: Option<Sparsity>,
     grids: Vec<Entry<'a>>,
     skipped: &'a [Skipped],
 }
@@ -48,13 +51,15 @@ impl<'a> VerificationReport<'a> {
     /// All of it, as `verify --json` prints it.
     pub fn document(&self) -> impl Serialize + use<'a> {
         let entry = |verified: &'a Verified| Entry { layout: layout_json(&verified.layout), report: &verified.report };
-        Document { grids: self.verified.iter().map(entry).collect(), skipped: self.skipped }
+        let grids = self.verified.iter().map(entry).collect();
+        Document { sparsity: self.sparsity, grids, skipped: self.skipped }
     }
 
     /// For people: a table, then every difference, then what was left out.
     pub fn text(&self) -> String {
         let header = ["grid", "activations", "loss", "gradients", "norm", "weights", "evaluation", "ledger", "result"];
-        let mut text = table(&header, &self.verified.iter().map(row).collect::<Vec<_>>());
+        let pruned = self.sparsity.map(|sparsity| format!("{sparsity} of all matrices and tables pruned by chance\n"));
+        let mut text = pruned.unwrap_or_default() + &table(&header, &self.verified.iter().map(row).collect::<Vec<_>>());
         for Verified { report, .. } in self.verified {
             for failure in &report.failures {
                 text += &format!("{}: {failure}\n", report.grid);

@@ -227,10 +227,13 @@ fn tuning(
     Ok((false, Some(choices), None))
 }
 
-/// Bytes that a run takes beside its step: copies of the state while it is written, and evaluation's own values.
+/// Bytes that a run takes beside its step: copies of the state while it is written, whole tensors with masks if it is pruned,
+/// and evaluation's own values.
 fn beside(spec: &RunSpec, place: Place, program: &StepProgram) -> Result<u64, RunError> {
     let element = program.layout.dtype.real().bytes();
-    let state = if place.path().is_some() { 3 * program.model.parameters() * element } else { 0 };
+    let masks = program.model.all_parameters().filter(|parameter| program.kept.contains_key(&parameter.name()));
+    let written = 3 * program.model.parameters() + masks.map(|mask| mask.elements()).sum::<u64>();
+    let state = if place.path().is_some() { written * element } else { 0 };
     match spec.data.held_out {
         HeldOut::Nothing => Ok(state),
         HeldOut::Share(_) | HeldOut::Files(_) => Ok(state + resources::beside_training(program)?),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quadrille_cost::native::Framework;
 use quadrille_plan::native::{Bound, Question, Reserve, Space, hardware};
 use quadrille_spec::{
-    Axis, ElementType, EvenPieces, Field, LayoutFile, LayoutRequest, Model, Offload, Sparsity, SpecError,
+    Axis, ElementType, EvenPieces, Field, Layout, LayoutFile, LayoutRequest, Model, Offload, Sparsity, SpecError,
 };
 
 use crate::{OpenLayout, Refusal, RunError, SaidLayout, described};
@@ -119,6 +119,12 @@ impl SearchSpec {
                 space.constrain(Bound::Fix, &format!("{}={value}", field.name()))?;
             }
         }
+        let mut request = LayoutRequest::new("x=1".parse()?, 1);
+        for field in [Field::Offload, Field::Bucket] {
+            said.get(field).map_or(Ok(()), |value| field.set(&mut request, value))?;
+        }
+        request.check_used()?;
+        space.bucket = (request.offload != Offload::None).then(|| request.bucket.unwrap_or(Layout::BUCKET));
         self.constraints.iter().try_for_each(|(bound, constraint)| space.constrain(*bound, constraint))?;
         Ok(space)
     }
@@ -196,7 +202,6 @@ fn check_open(layout: &SaidLayout, file: &LayoutFile) -> Result<(), RunError> {
     let order = "the search tries every order";
     let group = "groups are as long as the pipeline";
     let blocks = "pieces of layers are as equal as possible";
-    let states = "the search keeps the optimizer's states on the device; `search.price` has a price of other layouts";
     let another_group = asked.microbatch_group.is_some_and(|n| !whole || n != asked.grid.size(Axis::Pipe));
     let uneven = asked.stage_blocks.as_deref().is_some_and(|n| !EvenPieces::are(n));
     let fixed = "use `space.fix` x=2,pipe=4 to fix axes";
@@ -205,13 +210,10 @@ fn check_open(layout: &SaidLayout, file: &LayoutFile) -> Result<(), RunError> {
         ("`layout.order`", said(Field::Order), order),
         ("`layout.microbatch_group`", said(Field::MicrobatchGroup), group),
         ("`layout.stage_blocks`", said(Field::StageBlocks), blocks),
-        ("`layout.offload`", said(Field::Offload), states),
-        ("`layout.bucket`", said(Field::Bucket), states),
         // A grid with its order is that of a whole layout: the search chooses another.
         ("`run.layout`: its line 'order'", file.get(Field::Order).is_some() && !whole, order),
         ("`run.layout`: its line 'microbatch_group'", another_group, group),
         ("`run.layout`: its line 'stage_blocks'", uneven, blocks),
-        ("`run.layout`: its line 'offload'", asked.offload != Offload::None, states),
     ];
     match choices.into_iter().find(|(_, said, _)| *said) {
         None => Ok(()),

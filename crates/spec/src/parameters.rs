@@ -51,6 +51,12 @@ impl ModelParameter {
         }
     }
 
+    /// Whether it may be pruned: matrices of blocks, and with `tables` embedding and head; positions, biases and norms never.
+    pub fn is_prunable(&self, tables: bool) -> bool {
+        let is_table = [("embedding", "table"), ("head", "weight")].contains(&(self.layer, self.part));
+        if self.block.is_some() { self.decay } else { tables && is_table }
+    }
+
     /// Number of elements.
     pub fn elements(&self) -> u64 {
         self.rows as u64 * self.cols as u64

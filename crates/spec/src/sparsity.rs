@@ -59,7 +59,30 @@ impl FromStr for Sparsity {
         };
         let digits =
             digits.filter(|digits| digits.len() <= Self::PLACES && digits.bytes().all(|byte| byte.is_ascii_digit()));
-        let digits = digits.ok_or(Self::RULE)?;
+        // The same part has the same digits.
+        let digits = digits.ok_or(Self::RULE)?.trim_end_matches('0');
         Ok(Self { digits: digits.parse().unwrap_or(0), places: digits.len() as u32 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_exact_and_the_same_however_they_are_written() {
+        let read = |text: &str| text.parse::<Sparsity>().unwrap();
+        assert_eq!(read("0.90"), read(".9"));
+        assert_eq!([read("0.0"), read("0.000")], [read("0"); 2]);
+        for text in ["0", "0.9", "0.05", "0.999999999999999999"] {
+            assert_eq!(read(text).to_string(), text);
+        }
+        // Of 10^18 elements one is kept, which no float would say.
+        assert_eq!(read("0.999999999999999999").kept(1_000_000_000_000_000_000), 1);
+        assert_eq!([read("0.9").kept(10), read("0.9").kept(9), read("0").kept(7)], [1, 1, 7]);
+        assert!((read("0.25").part() - 0.25).abs() < 1e-15);
+        for wrong in ["1", "-0.1", "0.", ".", "", "0,9", "0.1e1", "0.1234567890123456789"] {
+            assert_eq!(wrong.parse::<Sparsity>(), Err(Sparsity::RULE), "{wrong}");
+        }
     }
 }

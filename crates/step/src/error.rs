@@ -71,6 +71,22 @@ pub enum StepError {
         /// Of what.
         unit: &'static str,
     },
+    /// A mask of a tensor that is not pruned.
+    #[error("{tensor} has a mask, and only matrices of blocks, tables and heads of the model are pruned")]
+    NotPrunable {
+        /// The tensor.
+        tensor: String,
+    },
+    /// A mask that does not fit its tile, or a tile that is too large for an index of 32 bits.
+    #[error("{value}: {kept} elements are kept of a tile of {tile}, which may have 2^32 - 1; cut it over x, y or z")]
+    Mask {
+        /// The value.
+        value: String,
+        /// How many elements are kept.
+        kept: usize,
+        /// How many there are.
+        tile: usize,
+    },
     /// No sequence of collectives leads from one sharding to another.
     #[error("{value}: no transition from ({from}) to ({to}): {reason}")]
     IllegalTransition {

@@ -44,20 +44,24 @@ pub const INDEX_BYTES: u64 = 4;
 impl Builder<'_> {
     /// Whether, and how much of, a parameter of the current layer is pruned. Only what products give the gradient of is.
     pub fn pruned(&self, name: &str, by_product: bool) -> Option<Kept> {
-        let of_block = matches!(self.layer, Layer::Block(_)) && by_product;
+        let of_block = matches!(self.layer, Layer::Block(_));
         let estimated = self.practice.sparsity.filter(|_| of_block).map(Kept::Estimated);
-        self.counts.get(name).map(|count| Kept::Counted(*count)).or(estimated)
+        let counted = self.counts.get(name).map(|count| Kept::Counted(*count));
+        counted.or(estimated).filter(|_| by_product)
     }
 
     /// Holds that much of a value's tile.
     ///
     /// # Errors
-    /// A tile with more elements than an index tells apart.
+    /// More than the tile has; a tile with more elements than an index tells apart.
     pub fn prune(&mut self, value: ValueId, kept: Kept) -> Result<(), StepError> {
-        let Value { local_rows, local_cols, storage, .. } = self.values[value.0];
-        let tile = local_rows * local_cols;
-        if u32::try_from(tile).is_err() {
-            return Err(StepError::TooLarge { what: "prune", amount: tile as f64, unit: "elements of a tile" });
+        let Value { ref name, sharding, local_rows, local_cols, storage, .. } = self.values[value.0];
+        let tile = sharding.z_share(local_rows * local_cols, &self.layout.grid);
+        // An estimate is never indexed.
+        if let Kept::Counted(kept) = kept
+            && (kept > tile || u32::try_from(tile).is_err())
+        {
+            return Err(StepError::Mask { value: name.clone(), kept, tile });
         }
         let value = &mut self.values[value.0];
         value.pruned = Some(kept);
@@ -73,6 +77,18 @@ impl Builder<'_> {
         let compressed = self.weight_value(format!("{name} kept"), shape, sharding, home)?;
         self.prune(compressed, kept)?;
         Ok(compressed)
+    }
+}
+
+/// Makes sure that every tensor of which elements are counted is one that the program prunes.
+pub(crate) fn check_pruned(stages: &[StageProgram], kept: &KeptCounts) -> Result<(), StepError> {
+    let is_pruned = |name: &&String| {
+        let mut parameters = stages.iter().flat_map(|stage| &stage.parameters);
+        parameters.any(|parameter| parameter.compressed.is_some() && parameter.name == **name)
+    };
+    match kept.keys().find(|name| !is_pruned(name)) {
+        None => Ok(()),
+        Some(name) => Err(StepError::NotPrunable { tensor: name.clone() }),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use quadrille_spec::{Axis, Coordinate, Grid, Layout, Model, Schedule};
+use quadrille_spec::{Axis, Coordinate, Grid, Layout, Model, Recompute, Schedule};
 
 use crate::builder::Builder;
 use crate::generation::{self, Generation};
+use crate::kept::check_pruned;
 use crate::ledger::check_counts;
 use crate::schedule::{self, Action, Pass, Pipeline, ScheduleError, Step};
 use crate::{
@@ -188,19 +189,22 @@ impl StepProgram {
     /// [`StepProgram::new`] of a pruned model. Tensors without a count are whole.
     ///
     /// # Errors
-    /// As [`StepProgram::new`]; a tile of a pruned tensor that is too large for its indices.
+    /// As [`StepProgram::new`]; a count of a tensor that is none or cannot be pruned, or of more than its tile has; a tile of a
+    /// pruned tensor that is too large for its indices.
     pub fn pruned(model: &Model, layout: &Layout, kept: KeptCounts) -> Result<Self, StepError> {
-        Self::build(model, layout, Purpose::Training, Practice::of(layout), kept)
+        let program = Self::build(model, layout, Purpose::Training, Practice::of(layout), kept)?;
+        check_pruned(&program.stages, &program.kept)?;
+        Ok(program)
     }
 
-    /// The program of another layout, whose tiles are the same, of the same model, as far pruned.
+    /// The training program of the same model, as far pruned, in the same layout but for what is computed again.
     ///
     /// # Errors
-    /// As [`StepProgram::pruned`].
-    pub fn in_layout(&self, layout: &Layout) -> Result<Self, StepError> {
-        let sparsity = self.stages[0].practice.sparsity;
-        let practice = Practice { sparsity, ..Practice::of(layout) };
-        Self::build(&self.model, layout, Purpose::Training, practice, self.kept.clone())
+    /// As [`StepProgram::new`].
+    pub fn with_recompute(&self, recompute: Recompute) -> Result<Self, StepError> {
+        let layout = Layout { recompute, ..self.layout.clone() };
+        let practice = Practice { sparsity: self.stages[0].practice.sparsity, ..Practice::of(&layout) };
+        Self::build(&self.model, &layout, Purpose::Training, practice, self.kept.clone())
     }
 
     /// [`StepProgram::new`] whose stages run these passes, in this order, instead of those of the layout's schedule.

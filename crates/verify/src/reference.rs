@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use half::{bf16, f16};
-use quadrille_engine::{Hyper, Masks, Samples, fill_randomly};
+use quadrille_engine::{Hyper, Samples, fill_randomly};
 use quadrille_oracle::{
     self as oracle, AdamW, Batch, DropoutSeed, LearningRate, State, Tensors, gradient_norm, loss_and_gradients,
     mean_loss, update,
@@ -192,10 +192,16 @@ impl Reference {
     }
 }
 
-/// The masks of a model whose matrices of blocks are pruned by chance.
+/// The masks of a model whose matrices and tables are pruned by chance.
 fn masks(model: &Model, seed: u64, sparsity: Sparsity) -> BTreeMap<String, Vec<bool>> {
-    let pruned = model.all_parameters().filter(|parameter| parameter.block.is_some() && parameter.decay);
-    let mask = |name: String, elements: usize| (name.clone(), Masks::drawn(seed, sparsity, &name, elements).collect());
+    let pruned = model.all_parameters().filter(|parameter| parameter.decay && parameter.part != "positions");
+    let mask = |name: String, elements: usize| {
+        let stream = RandomStream::new(seed, &format!("mask {name}"));
+        let kept =
+            (0..elements as u64).map(|element| f64::from(stream.word(element)) / 4_294_967_296.0 >= sparsity.part());
+        let kept = kept.collect();
+        (name, kept)
+    };
     pruned.map(|parameter| mask(parameter.name(), parameter.rows * parameter.cols)).collect()
 }
 

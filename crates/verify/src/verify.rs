@@ -19,7 +19,7 @@ pub struct VerifyOptions {
     pub steps: u64,
     /// Keys weights, tokens, dropout and masks.
     pub seed: u64,
-    /// How much of the matrices of blocks is pruned, by chance; `None`: nothing is. The program is one of
+    /// How much of matrices and tables is pruned, by chance; `None`: nothing is. The program is one of
     /// [`VerifyOptions::pruned`].
     pub sparsity: Option<Sparsity>,
     /// Optimizer and schedule.
@@ -54,9 +54,7 @@ impl VerifyOptions {
             world: None,
         }
     }
-}
 
-impl VerifyOptions {
     /// By which masks the model is pruned, if it is.
     fn masks(&self) -> Option<Masks> {
         self.sparsity.map(|sparsity| Masks::Drawn { seed: self.seed, sparsity })

@@ -53,14 +53,8 @@ pub struct PrunedTensor {
 impl Pruning {
     /// The tensors of a model that are pruned.
     fn tensors(self, model: &Model) -> Vec<String> {
-        let of_block = model.all_parameters().filter(|parameter| {
-            let is_table = [("embedding", "table"), ("head", "weight")].contains(&(parameter.layer, parameter.part));
-            match parameter.block {
-                Some(_) => parameter.decay,
-                None => self.tables && is_table,
-            }
-        });
-        of_block.map(|parameter| parameter.name()).collect()
+        let pruned = model.all_parameters().filter(|parameter| parameter.is_prunable(self.tables));
+        pruned.map(|parameter| parameter.name()).collect()
     }
 }
 

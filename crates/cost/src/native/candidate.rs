@@ -36,6 +36,8 @@ pub struct Candidate {
     pub zero: Zero,
     /// How long weights gathered over z are kept.
     pub keep_weights: KeepWeights,
+    /// Elements of a bucket of the optimizer's states, if they lie in the host's memory.
+    pub bucket: Option<usize>,
 }
 
 impl Candidate {
@@ -55,6 +57,7 @@ impl Candidate {
         keep_communicated: false,
         zero: Zero::Off,
         keep_weights: KeepWeights::Use,
+        bucket: None,
     };
 
     /// What a layout on a cluster is for the native model.
@@ -79,6 +82,7 @@ impl Candidate {
             keep_communicated: layout.keep_communicated,
             zero: layout.zero,
             keep_weights: layout.keep_weights,
+            bucket: (layout.offload != Offload::None).then_some(layout.bucket),
         }
     }
 
@@ -102,6 +106,8 @@ impl Candidate {
             keep_communicated: self.keep_communicated,
             zero: self.zero,
             keep_weights: self.keep_weights,
+            offload: self.offload(),
+            bucket: self.bucket,
             microbatch: Some(self.microbatch),
             seq_len: Some(seq_len),
             ..LayoutRequest::new(grid, global_batch)
@@ -130,8 +136,8 @@ impl Candidate {
             keep_communicated: self.keep_communicated,
             zero: self.zero,
             keep_weights: self.keep_weights,
-            offload: Offload::None,
-            bucket: Layout::BUCKET,
+            offload: self.offload(),
+            bucket: self.bucket.unwrap_or(Layout::BUCKET),
             global_batch,
             microbatch: self.microbatch,
             seq_len,
@@ -178,6 +184,11 @@ impl Candidate {
         let mut axes = Axis::ALL;
         axes.sort_by_key(place);
         axes.map(Axis::name).join(",").parse()
+    }
+
+    /// Where the optimizer's states lie.
+    fn offload(&self) -> Offload {
+        if self.bucket.is_some() { Offload::Host } else { Offload::None }
     }
 
     /// The size of one axis.

@@ -82,6 +82,12 @@ pub struct StateBytes {
 }
 
 impl StateBytes {
+    /// The same where the optimizer's states lie elsewhere.
+    #[must_use]
+    pub fn without_optimizer(self) -> Self {
+        Self { optimizer: 0, ..self }
+    }
+
     /// Bytes that a rank holds of an element at least, where so many ranks hold the same; under ZeRO-2 they share the
     /// gradients of which `shares_gradient` says so.
     pub fn held(&self, zero: Zero, replicas: f64, shares_gradient: bool) -> f64 {

@@ -84,6 +84,11 @@ impl Problem {
         Err(SpecError::invalid("devices", devices, rule, remedy))
     }
 
+    /// Whether the device's share of its host's memory has so many bytes, where it is known.
+    pub(super) fn host_holds(&self, bytes: u64) -> bool {
+        self.host_memory.is_none_or(|memory| bytes <= memory)
+    }
+
     /// Makes sure that a device can hold so many bytes in the memory of its host, and that the way there is described.
     ///
     /// # Errors

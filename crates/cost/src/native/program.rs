@@ -1,6 +1,6 @@
 //! The price of a step from its program: the seconds of its discrete events, the bytes of its fullest rank.
 
-use quadrille_spec::{Axis, AxisSet, Blame, EvenPieces, Layout, Offload, SpecError};
+use quadrille_spec::{Axis, AxisSet, Blame, EvenPieces, Layout, SpecError};
 use quadrille_step::{FoldedProgram, Op, StageProgram, StepError};
 
 use super::machine::NativeMachine;
@@ -56,7 +56,7 @@ impl Problem {
         self.check_placed(layout)?;
         let mut program = self.folded(layout)?;
         let memory = self.memory_of_program(&mut program);
-        if !fits(&memory) {
+        if !fits(&memory) || !self.has_host_room(&program.kinds) {
             return Ok(None);
         }
         Ok(Some((self.seconds_of_program(&program)?, memory)))
@@ -96,6 +96,11 @@ impl Problem {
         })
     }
 
+    /// Whether the device's share of its host's memory, where it is known, holds the states that lie there.
+    pub fn has_host_room(&self, stages: &[StageProgram]) -> bool {
+        stages.iter().map(StageProgram::host_bytes).all(|bytes| self.host_holds(bytes))
+    }
+
     /// Of states in the host's memory, that they can be there.
     ///
     /// # Errors
@@ -122,11 +127,10 @@ impl Problem {
         Err(SpecError::invalid("per-node", used, rule, remedy))
     }
 
-    /// Whether the layout's pieces are as equal as possible, its groups of microbatches as long as the pipeline, and its states
-    /// on the device, as those of a [`Candidate`](super::Candidate) are.
+    /// Whether the layout's pieces are as equal as possible, and its groups of microbatches as long as the pipeline, as those of
+    /// a [`Candidate`](super::Candidate) are.
     pub fn is_candidate(&self, layout: &Layout) -> bool {
-        let on_device = layout.offload == Offload::None;
-        on_device && EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe)
+        EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe)
     }
 }
 

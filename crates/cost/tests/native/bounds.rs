@@ -6,7 +6,7 @@ use proptest::test_runner::TestRunner;
 use quadrille_cost::native::{Bounds, Candidate, Framework, Problem};
 use quadrille_spec::{
     Activations, Axis, AxisSet, Cluster, ElementType, EvenPieces, Grid, KeepWeights, Layout, LayoutRequest, Linear,
-    Model, Recompute, Schedule, Zero,
+    Model, Offload, Recompute, Schedule, Zero,
 };
 
 use crate::case::{Case, changed, fast_networks, fixed, fixed_described, frameworks};
@@ -158,6 +158,27 @@ fn variants(case: Case) -> impl Iterator<Item = Case> {
     let on_fast = Case { cluster: fast_networks(&case.cluster), ..case.clone() };
     let in_segments = changed(&case, |request| request.recompute = Recompute::Full { every: 4 });
     [case, on_fast].into_iter().chain(in_segments)
+}
+
+/// Copies of states between the device and its host take time, and what they leave on the device takes memory: bounds know
+/// of neither more than there is.
+#[test]
+fn bounds_of_offloaded_states_are_never_above_the_price() {
+    let framework = Framework { reserved_bytes: 0, ..Framework::own(ElementType::Bf16, ElementType::F32) };
+    let mut looser = Vec::new();
+    for case in fixed(Schedule::OneForwardOneBackward, 50) {
+        let offload = |request: &mut LayoutRequest| (request.offload, request.bucket) = (Offload::Host, Some(100));
+        let (Some(offloaded), Some(plain)) = (changed(&case, offload), ratios(&case, framework)) else { continue };
+        let Some(ratios) = ratios(&offloaded, framework) else { continue };
+        for (what, ratio) in BOUNDS.into_iter().zip(ratios) {
+            assert!(ratio <= 1.0, "{what} {ratio}: {:?}", offloaded.layout);
+        }
+        looser.push(ratios[3] < plain[3]);
+    }
+    assert!(
+        looser.len() > 10 && looser.iter().filter(|looser| **looser).count() * 2 > looser.len(),
+        "copies take time"
+    );
 }
 
 /// On models of few blocks, where the first microbatch and the update weigh most.

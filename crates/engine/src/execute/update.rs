@@ -26,7 +26,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
 
     pub(super) fn compress(&mut self, op: &kind::Compress) -> Result<usize, EngineError> {
         let kind::Compress { parameter, input, output, write } = *op;
-        let from = self.kept_part(parameter, output)?.map_or(0, |part| part.first());
+        let from = self.first_kept(output);
         self.write(output, |rank, y| {
             let (x, add) = (rank.read(input)?, rank.accumulates(write));
             rank.backend.compress(y, x, rank.indices(parameter)?, from, add)?;

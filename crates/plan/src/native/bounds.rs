@@ -10,11 +10,13 @@ pub(super) fn state_bytes(
     framework: &Framework,
     [x, y, z, context, data, pipe]: [usize; 6],
     zero: Zero,
+    on_device: bool,
 ) -> u64 {
     let parameters = model.parameters() as f64 / (x * y * z * pipe) as f64;
     let replicas = (context * data) as f64;
     // Whichever of the parameters are vectors, and whatever is pruned.
     let bytes = [framework.states, framework.vector_states()].map(|states| {
+        let states = if on_device { states } else { states.without_optimizer() };
         let [held, weight] = [states.held(zero, replicas, true), states.weight as f64];
         weight + (held - weight) * framework.kept()
     });

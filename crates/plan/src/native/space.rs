@@ -36,6 +36,8 @@ pub struct Space {
     pub keep_weights: Vec<KeepWeights>,
     /// Overlap passes; `None`: all of them are on.
     pub overlap: Option<Overlap>,
+    /// Elements of a bucket of the optimizer's states in the host's memory; `None`: they are on the device.
+    pub bucket: Option<usize>,
 }
 
 impl Default for Space {
@@ -62,6 +64,7 @@ impl Default for Space {
             linear: vec![Linear::Pmm, Linear::Summa],
             keep_weights: vec![KeepWeights::Use, KeepWeights::Step],
             overlap: None,
+            bucket: None,
         }
     }
 }
@@ -110,6 +113,7 @@ impl Space {
         let several = |axes: &[Axis]| axes.iter().any(|axis| c.size(*axis) > 1);
         let cut = several(&[Axis::X, Axis::Y]);
         c.sizes.iter().zip(&self.axes).all(|(size, range)| range.contains(*size))
+            && c.bucket == self.bucket
             && self.microbatch.contains(c.microbatch)
             && self.chunks.contains(c.chunks)
             && self.overlap_chunks.contains(c.overlap_chunks)

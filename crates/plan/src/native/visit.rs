@@ -77,7 +77,8 @@ impl End {
                 .partition(|(recompute, keep)| rules.check_recompute(*recompute, *keep).is_ok());
             Pipeline { schedule, chunks, recompute, refused }
         });
-        let bytes = |zero| state_bytes(rules.model, &search.setting.framework, sizes, zero);
+        let bytes =
+            |zero| state_bytes(rules.model, &search.setting.framework, sizes, zero, search.space.bucket.is_none());
         let zero = Space::where_it_counts(&space.zero, context * data > 1);
         let mut zero: Vec<_> = zero.iter().map(|zero| (*zero, bytes(*zero))).collect();
         let all = zero.len();
@@ -198,6 +199,7 @@ impl<'a> Visit<'a> {
                     summa_panels,
                     overlap: space.overlap.unwrap_or(Overlap::ALL),
                     overlap_chunks,
+                    bucket: space.bucket,
                     ..Candidate::PLAIN
                 });
             }

@@ -145,6 +145,7 @@ fn candidate() -> impl Strategy<Value = Candidate> {
             keep_communicated,
             zero: Zero::ALL[zero].1,
             keep_weights: if step { KeepWeights::Step } else { KeepWeights::Use },
+            bucket: None,
         }
     })
 }

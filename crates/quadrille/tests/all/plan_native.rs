@@ -221,7 +221,7 @@ fn pruned_models_have_plans_of_their_own() {
     assert!(pruned.2 < whole.2);
     let output = run(std::path::Path::new("."), &line("--framework quadrille --sparsity 0.9 --top 1"));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("0.9 of its blocks pruned"), "{text}");
+    assert!(text.contains("0.9 of its blocks' matrices pruned"), "{text}");
     refused(&line("--sparsity 0.9"), &["--sparsity 0.9", "megatron trains no pruned models", "--framework quadrille"]);
     let explain = "explain --model gpt-tiny --grid data=2 --ledger --rank 0 --json";
     let sent = |more: &str| {
@@ -229,6 +229,32 @@ fn pruned_models_have_plans_of_their_own() {
         document["ranks"][0]["axes"]["data"]["all_reduce"]["payload_bytes"].as_u64().unwrap()
     };
     assert!(sent("--sparsity 0.9") < sent("") / 3);
+}
+
+/// States in the host's memory are no longer on the device, and their way there and back takes time.
+#[test]
+fn states_may_lie_in_the_hosts_memory() {
+    let cluster = fs::read_to_string(CLUSTER).unwrap().replace("[device]\n", "[device]\nhost_bandwidth = 2e10\n");
+    let folder = folder_with("cluster.toml", &cluster);
+    let best = |more: &str| {
+        let line = line(&format!(
+            "--framework quadrille --top 1 --fix data=8,zero=0,recompute=none,microbatch=1 {more} --json"
+        ));
+        let output = run(folder.path(), &line.replace(CLUSTER, "cluster.toml"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        plans(&document)[0].clone()
+    };
+    let (plain, offloaded) = (best(""), best("--offload host --bucket 1000000"));
+    assert_eq!((&offloaded["layout"]["offload"], &offloaded["layout"]["bucket"]), (&"host".into(), &1_000_000.into()));
+    // Two moments of 124 million parameters, less two buckets of them.
+    let states = 8.0 * 124_439_808.0;
+    let left = number(&plain, "memory_bytes") - number(&offloaded, "memory_bytes");
+    assert!((left - (states - 16e6)).abs() < 1e6, "{left} of {states}");
+    let copied = number(&offloaded, "time_s") - number(&plain, "time_s");
+    assert!(copied > 0.5 * 2.0 * states / 2e10, "{copied}");
+    let refusal = line("--framework quadrille --offload host");
+    refused(&refusal, &["host_bandwidth"]);
 }
 
 #[test]

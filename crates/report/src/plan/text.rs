@@ -121,7 +121,8 @@ pub fn headline(question: &Question, setting: &Setting) -> Result<String, SpecEr
         0 => String::new(),
         reserved => format!(", {} of each kept free", bytes(reserved)),
     };
-    let pruned = setting.framework.sparsity.map(|sparsity| format!(", {sparsity} of its blocks pruned"));
+    let pruned = |sparsity| format!(", {sparsity} of its blocks' matrices pruned, as if every tile kept as many");
+    let pruned = setting.framework.sparsity.map(pruned);
     Ok(format!(
         "{} ({} parameters{}) on {} {device} of {}, {} sequences of {} tokens a step, by {}{reserved}\n",
         question.model.name,

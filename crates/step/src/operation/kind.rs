@@ -507,11 +507,11 @@ kinds! {
 
     /// The kept elements of a pruned weight's tile, or of its gradient, of which `output` has a part; zeros behind them.
     Compress ["compress"] ElementWise { parameter: ParameterId } reads { input: ValueId } writes by write { output: ValueId },
-        work |op, at| at.picks(op.output, op.input);
+        work |op, at| at.picks(op.output, op.input, [if op.write == Write::Overwrite { 1 } else { 2 }, 1]);
 
     /// Kept elements at their places in the tile of a pruned weight; the others stay.
     Expand ["expand"] ElementWise { parameter: ParameterId } reads { input: ValueId } writes { output: ValueId },
-        work |op, at| at.picks(op.input, op.output);
+        work |op, at| at.picks(op.input, op.output, [1, 2]);
 
     /// Computes nothing: what it reads is held until here, and what it writes is kept from here on.
     Hold ["hold"] Wait {} reads { input: ValueId } writes { output: Option<ValueId> },

@@ -80,6 +80,9 @@ impl Work {
     }
 }
 
+/// Bytes of a line of memory, as most processors and devices move them.
+const LINE_BYTES: u64 = 64;
+
 /// A rank of a stage, for which work is counted.
 #[derive(Debug, Clone, Copy)]
 pub struct At<'a> {
@@ -127,12 +130,14 @@ impl<'a> At<'a> {
         Work { computation, moved: 3 * self.program.local_bytes(gradient) }
     }
 
-    /// Kept elements and their places, read or written one by one in a tile.
-    pub(super) fn picks(self, kept: ValueId, tile: ValueId) -> Work {
+    /// Kept elements, swept over so many times, their places, and so many times what comes to the processor of the tile that
+    /// they lie in: a line of memory for each of them, or all.
+    pub(super) fn picks(self, kept: ValueId, tile: ValueId, [kept_sweeps, tile_sweeps]: [u64; 2]) -> Work {
         let elements = self.elements(kept);
-        let each = self.program.element_bytes(kept) + self.program.element_bytes(tile) + INDEX_BYTES;
+        let listed = kept_sweeps * self.program.local_bytes(kept) + elements as u64 * INDEX_BYTES;
+        let lines = self.program.local_bytes(tile).min(elements as u64 * LINE_BYTES);
         let computation = Computation::Sweep { elements, arithmetic: 0.0 };
-        Work { computation, moved: elements as u64 * each }
+        Work { computation, moved: listed + tile_sweeps * lines }
     }
 
     /// Reading alone, which ledgers do not count.

@@ -9,7 +9,7 @@ use super::line::Line;
 use super::measured::Place;
 use super::template::Elements;
 use super::{Bounds, Pieces, SEGMENTS, even};
-use crate::native::Candidate;
+use crate::native::{Candidate, StateBytes};
 
 impl Bounds<'_> {
     /// Bytes that the rank of a candidate's program which has most has at least.
@@ -75,13 +75,16 @@ impl Bounds<'_> {
     fn states(&self, c: &Candidate, [of_products, others, pruned, kept]: [f64; Elements::ALL.len()]) -> f64 {
         let replicas = (c.size(Axis::Data) * c.size(Axis::Context)) as f64;
         let framework = &self.problem.framework;
-        let matrix = |shares| framework.states.held(c.zero, replicas, shares);
+        // Of states in the host's memory a few are on the device.
+        let on_device = |states: StateBytes| if c.bucket.is_some() { states.without_optimizer() } else { states };
+        let (states, vectors) = (on_device(framework.states), on_device(framework.vector_states()));
+        let matrix = |shares| states.held(c.zero, replicas, shares);
         // Tables of positions are among the others, vectors are most of them.
-        let other = matrix(false).min(framework.vector_states().held(c.zero, replicas, false));
-        let weight = framework.states.weight as f64;
+        let other = matrix(false).min(vectors.held(c.zero, replicas, false));
+        let weight = states.weight as f64;
         // Of what is kept a rank knows the places, too.
-        let states = matrix(true) - weight + INDEX_BYTES as f64;
-        of_products * matrix(true) + others * other + pruned * weight + kept * states
+        let of_kept = matrix(true) - weight + INDEX_BYTES as f64;
+        of_products * matrix(true) + others * other + pruned * weight + kept * of_kept
     }
 }
 

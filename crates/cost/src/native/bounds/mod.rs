@@ -151,6 +151,8 @@ impl<'a> Bounds<'a> {
     }
 
     fn measure(&mut self, c: &Candidate, of_any_data: bool) -> Result<Measured, PriceError> {
+        // Copies of states can only add to what a step takes.
+        let c = &Candidate { bucket: None, ..*c };
         // Where nothing is reduced over data, its size decides about no operation.
         let mut probed = *c;
         if of_any_data {
