@@ -132,7 +132,7 @@ impl Draft {
         TileWriter::new(self.partial.join(manifest::file_name(writer)), self.step, writer, tiles)
     }
 
-    /// Those of some writers that have written a file: where it is the numbers that decide who has tiles.
+    /// Those of some writers that have written a file, for writers that may have no tile.
     pub fn written(&self, writers: &[usize]) -> Vec<usize> {
         let wrote = |writer: &usize| self.partial.join(manifest::file_name(*writer)).exists();
         writers.iter().copied().filter(wrote).collect()

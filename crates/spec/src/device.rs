@@ -35,7 +35,7 @@ pub struct Device {
     pub launch_seconds: f64,
     /// Fraction of the peak that a matrix product reaches, by its shape.
     pub products: Efficiency,
-    /// The same of products of 16-bit operands; `None`: no other one.
+    /// The same for 16-bit operands; `None`: it does not differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_products: Option<Efficiency>,
     /// Fraction of the peak that flash-style attention reaches, by its shape: `m` the sequence, `n` the width of a head,

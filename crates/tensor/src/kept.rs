@@ -3,7 +3,8 @@
 use crate::pool::Pool;
 use crate::stored::Stored;
 
-/// y[i] = x[indices[i]], or y[i] += that; zero, or as it is, behind the indices.
+/// `y[i] = x[indices[i]]`, or `y[i] += x[indices[i]]` with `accumulate`. Elements of `y` beyond the indices become zero, or stay
+/// as they are with `accumulate`.
 ///
 /// # Panics
 /// More indices than `y` has room for; an index beyond `x`.
@@ -21,7 +22,7 @@ pub fn compress<S: Stored>(pool: &Pool, x: &[S], indices: &[u32], y: &mut [S], a
     }
 }
 
-/// y[indices[i]] = x[i]; the other elements of `y` stay.
+/// `y[indices[i]] = x[i]`; the other elements of `y` stay.
 ///
 /// # Panics
 /// Fewer elements in `x` than indices; an index beyond `y`.

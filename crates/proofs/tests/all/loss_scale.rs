@@ -18,6 +18,7 @@ use quadrille_step::StepProgram;
 use serde_json::{Value, json};
 
 use crate::checkpoints::about;
+use crate::samo::{drawn, pruned_of};
 
 const GRIDS: [&str; 3] = ["x=1", "x=2,data=2", "y=2,z=2,pipe=2"];
 const F16: ElementType = ElementType::F16;
@@ -122,12 +123,16 @@ fn gradients_that_are_too_small_for_f16_are_there_when_they_are_scaled() {
 /// The negative control: at a scale that is much too large.
 #[test]
 fn a_step_at_too_large_a_scale_leaves_parameters_masters_and_moments() {
-    for grid in GRIDS {
-        let program = program(grid, F16);
+    for (grid, is_pruned) in GRIDS.into_iter().flat_map(|grid| [(grid, false), (grid, true)]) {
+        let whole = program(grid, F16);
+        let program = if is_pruned { pruned_of("0.6", whole) } else { whole };
         let batch = random_samples(&program);
         run_ranks(&JobOptions::new(program.layout.grid.ranks()), |context| {
             let initial = InitialValues::Perturbed;
             let mut engine = RankEngine::<Cpu<f16>>::new(&program, context, 1, hyper(None), SEED, initial)?;
+            if is_pruned {
+                engine.prune(&drawn("0.6"), initial)?;
+            }
             let mut step = |scale| {
                 engine.set_loss_scale(scale);
                 let outcome = engine.step(&batch)?;

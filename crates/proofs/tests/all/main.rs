@@ -17,6 +17,7 @@ mod generation;
 mod hugging_face;
 mod large_logits;
 mod loss_scale;
+mod masks;
 mod narrow;
 mod offload;
 mod overlap;

@@ -1,24 +1,14 @@
-//! Pruned weights: every layout equals the masked serial model, what is held and sent is what the closed forms say, and
-//! checkpoints of one mask, layout and format are read by others.
-
-use std::borrow::Cow;
-use std::path::Path;
-use std::sync::Arc;
+//! Pruned weights: every layout equals the masked serial model, and what is held and sent is what the closed forms say.
 
 use proptest::prelude::*;
-use quadrille_checkpoint::{About, Checkpoint, Draft, Quantity};
 use quadrille_comm::{JobOptions, run_ranks};
-use quadrille_engine::{
-    Cpu, EngineError, Held, InitialValues, Masks, RankEngine, Restore, Start, Values, assemble, tensor_shapes, writers,
-};
+use quadrille_engine::{Cpu, EngineError, Held, InitialValues, Masks, RankEngine, Values};
 use quadrille_proofs::{
     Case, SEED, combined_cases, edited, for_random, holds, hyper, llama, model, program_with, random_samples, rebuilt,
 };
 use quadrille_spec::{CollectiveKind, ElementType, MemoryClass, Offload, RandomStream, Sparsity, Zero};
 use quadrille_step::{Kept, Op, Operation, ParameterId, StepProgram, kind, predict};
 use quadrille_verify::{Reference, VerifyOptions, VerifyReport, verify_on_cpu};
-
-use crate::checkpoints::about;
 
 fn sparsity(text: &str) -> Sparsity {
     text.parse().unwrap()
@@ -33,15 +23,21 @@ fn proven(program: &StepProgram, part: &str) -> Result<VerifyReport, EngineError
     verify_on_cpu(program, &options, &mut Reference::new(program, &options))
 }
 
-fn pruned(part: &str, grid: &str, zero: Zero, dtype: ElementType) -> StepProgram {
+/// The program of a small model, of which this part is pruned.
+pub fn pruned(part: &str, grid: &str, zero: Zero, dtype: ElementType) -> StepProgram {
     let whole = program_with(&llama(2), grid, 16, |request| {
         (request.zero, request.dtype, request.microbatch) = (zero, dtype, Some(4));
     });
+    pruned_of(part, whole)
+}
+
+/// The program of a whole model, pruned.
+pub fn pruned_of(part: &str, whole: StepProgram) -> StepProgram {
     options(part, 1).pruned(whole).unwrap()
 }
 
 /// Which elements of a tensor the mask of a part keeps.
-fn mask_of(part: &str, tensor: &str, elements: usize) -> impl Iterator<Item = bool> {
+pub fn mask_of(part: &str, tensor: &str, elements: usize) -> impl Iterator<Item = bool> {
     let (stream, part) = (RandomStream::new(SEED, &format!("mask {tensor}")), sparsity(part).part());
     (0..elements as u64).map(move |element| f64::from(stream.word(element)) / 4_294_967_296.0 >= part)
 }
@@ -87,12 +83,13 @@ fn nothing_pruned_changes_no_bit() {
     }
 }
 
-fn drawn(part: &str) -> Masks {
+/// The masks of [`pruned`].
+pub fn drawn(part: &str) -> Masks {
     Masks::Drawn { seed: SEED, sparsity: sparsity(part) }
 }
 
 /// The weights of all ranks after some steps.
-fn stepped<S: Values>(program: &StepProgram, masks: Option<&Masks>, steps: u64) -> Vec<Vec<Held>> {
+pub fn stepped<S: Values>(program: &StepProgram, masks: Option<&Masks>, steps: u64) -> Vec<Vec<Held>> {
     let batch = random_samples(program);
     let ranks = run_ranks(&JobOptions::new(program.layout.grid.ranks()), |context| {
         let initial = InitialValues::Perturbed;
@@ -154,99 +151,6 @@ fn states_and_reductions_are_of_kept_elements() {
             assert_eq!(whole_ledger.memory.now[&MemoryClass::Parameters], ledger.memory.now[&MemoryClass::Parameters]);
         }
     }
-}
-
-/// What a run of some steps in a layout writes.
-fn written(
-    program: &StepProgram,
-    folder: &Path,
-    steps: u64,
-    start: impl Fn(&mut RankEngine<Cpu<f64>>) -> Result<(), EngineError> + Sync,
-) -> Checkpoint {
-    let batch = random_samples(program);
-    run_ranks(&JobOptions::new(program.layout.grid.ranks()), |context| {
-        let initial = InitialValues::Perturbed;
-        let mut engine = RankEngine::<Cpu<f64>>::new(program, context, 1, hyper(Some(0.1)), SEED, initial)?;
-        start(&mut engine)?;
-        (0..steps).try_for_each(|_| engine.step(&batch).map(drop))?;
-        let tiles: Vec<_> =
-            engine.own_tiles()?.into_iter().map(|(tile, numbers)| (tile, Cow::Owned(numbers))).collect();
-        Ok(Draft::begin(folder, 1)?.write::<f64>(context.rank(), &tiles)?)
-    })
-    .unwrap();
-    let draft = Draft::begin(folder, 1).unwrap();
-    let writers = draft.written(&writers(program));
-    let path = draft
-        .commit(&About { step: 1, ..about(program, SEED, &Start::Drawn) }, &tensor_shapes(program), &writers)
-        .unwrap();
-    Checkpoint::open(&path).unwrap()
-}
-
-/// A checkpoint holds whole tensors and masks, so that any layout, mask and ZeRO stage goes on from it as the run itself would.
-#[test]
-fn any_layout_goes_on_from_a_pruned_checkpoint() {
-    let folder = tempfile::tempdir().unwrap();
-    let in_f64 = |part: &str, grid: &str, zero| pruned(part, grid, zero, ElementType::F64);
-    let first = in_f64("0.9", "z=2,data=2", Zero::Gradients);
-    let checkpoint = written(&first, &folder.path().join("first"), 1, |engine| {
-        engine.prune(&drawn("0.9"), InitialValues::Perturbed)
-    });
-    let checkpoint = Arc::new(checkpoint);
-    let on = stepped::<f64>(&first, Some(&drawn("0.9")), 2);
-    for parameter in first.stages[0].parameters.iter().filter(|parameter| parameter.compressed.is_some()) {
-        let mask: Vec<f64> = checkpoint.whole(&parameter.name, Quantity::Kept).unwrap();
-        let expected = mask_of("0.9", &parameter.name, mask.len());
-        assert!(mask.iter().map(|kept| *kept != 0.0).eq(expected), "{}", parameter.name);
-        for quantity in Quantity::NUMBERS {
-            let numbers: Vec<f64> = checkpoint.whole(&parameter.name, quantity).unwrap();
-            assert!(mask.iter().zip(numbers).all(|(kept, number)| *kept != 0.0 || number == 0.0));
-        }
-    }
-    for (at, (grid, zero)) in
-        [("x=1", Zero::Off), ("x=2,pipe=2", Zero::Off), ("data=4", Zero::Gradients), ("y=2,data=2", Zero::Optimizer)]
-            .into_iter()
-            .enumerate()
-    {
-        let whole = rebuilt(&in_f64("0", grid, zero), |_| ());
-        let masks = Masks::Checkpoint(checkpoint.clone());
-        let program = StepProgram::pruned(&whole.model, &whole.layout, masks.counts(&whole).unwrap()).unwrap();
-        let next = written(&program, &folder.path().join(format!("next {at}")), 1, |engine| {
-            engine.load(&checkpoint, Restore::Everything)
-        });
-        for parameter in &first.stages[0].parameters {
-            let held = on.iter().map(|rank| {
-                &rank[first.stages[0].parameters.iter().position(|other| other.name == parameter.name).unwrap()]
-            });
-            let expected = assemble(parameter, held.enumerate()).unwrap();
-            let found: Vec<f64> = next.whole(&parameter.name, Quantity::Value).unwrap();
-            let apart = expected.iter().zip(&found).fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
-            assert!(apart < 1e-11, "{}: {apart} on {grid}", parameter.name);
-        }
-    }
-}
-
-/// A checkpoint that prunes is for programs that prune, and the other way round.
-#[test]
-fn masks_of_another_program_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = pruned("0.5", "data=2", Zero::Off, ElementType::F64);
-    let path = folder.path().join("first");
-    let checkpoint = written(&first, &path, 1, |engine| engine.prune(&drawn("0.5"), InitialValues::Perturbed));
-    let load = |program: &StepProgram| {
-        run_ranks(&JobOptions::new(program.layout.grid.ranks()), |context| {
-            let initial = InitialValues::Perturbed;
-            let mut engine = RankEngine::<Cpu<f64>>::new(program, context, 1, hyper(None), SEED, initial)?;
-            Ok(engine.load(&checkpoint, Restore::Values)?)
-        })
-        .unwrap_err()
-        .to_string()
-    };
-    assert!(load(&rebuilt(&first, |_| ())).contains("prunes the tensor embedding.table"));
-    let fewer = pruned("0.9", "data=2", Zero::Off, ElementType::F64);
-    assert!(load(&fewer).contains("the program has room for"), "{}", load(&fewer));
-    let report =
-        verify_on_cpu(&first, &VerifyOptions::new(1, SEED), &mut Reference::new(&first, &VerifyOptions::new(1, SEED)));
-    assert!(report.unwrap_err().to_string().contains("are kept is not known"));
 }
 
 /// The operation of a parameter that `of` picks, each time that it comes.

@@ -52,7 +52,7 @@ pub(super) struct Piece {
     pub sends: Vec<ValueId>,
 }
 
-/// Elements of a rank's parameters, by what else it has of them.
+/// Classes of a rank's parameters, by which gradients and states it holds for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Elements {
     /// Those whose gradients products give.
@@ -69,7 +69,7 @@ impl Elements {
     pub const ALL: [Self; 4] = [Self::OfProducts, Self::Others, Self::Pruned, Self::Kept];
 }
 
-/// The shapes that tell them.
+/// Shapes of parameters with the class of each.
 pub(super) type Parameters = Vec<(ValueId, Elements)>;
 
 /// The pieces of a structure.
