@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -132,8 +133,24 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         seed: u64,
         initial: InitialValues,
     ) -> Result<Self, EngineError> {
+        Self::with_states_in(program, context, threads, hyper, seed, initial, None)
+    }
+
+    /// The same with the states that do not lie on the device in a file of the rank in a folder; `None`: in the host's memory.
+    ///
+    /// # Errors
+    /// The job was stopped; the folder has no room.
+    pub fn with_states_in(
+        program: &'a StepProgram,
+        context: &'a RankContext,
+        threads: usize,
+        hyper: Hyper,
+        seed: u64,
+        initial: InitialValues,
+        folder: Option<&Path>,
+    ) -> Result<Self, EngineError> {
         let backend = Rc::new(B::open(context.rank(), threads)?);
-        let mut engine = Self::allocate(program, context, backend, hyper, seed, &[])?;
+        let mut engine = Self::allocate(program, context, backend, hyper, seed, &[], folder)?;
         for index in 0..engine.program.parameters.len() {
             engine.draw(index, initial)?;
         }
@@ -157,7 +174,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         Ok(())
     }
 
-    /// Allocates everything but the storages `lent`, which another engine has.
+    /// Allocates everything but the storages `lent`, which another engine has; offloaded states in a `folder`, if there is one.
     pub(crate) fn allocate(
         program: &'a StepProgram,
         context: &'a RankContext,
@@ -165,6 +182,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         hyper: Hyper,
         seed: u64,
         lent: &[StorageId],
+        folder: Option<&Path>,
     ) -> Result<Self, EngineError> {
         let own = Practice::of(&program.layout).formats;
         let runs = |practice: &Practice| !practice.pads_shards && practice.formats.run_as(&own);
@@ -195,7 +213,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             }
         }
         let mut slots = Slots::new(backend.clone(), program, lent)?;
-        let streamed = program.offloads().then(|| Streamed::new(&*backend, program)).transpose()?;
+        let streamed = program.offloads().then(|| Streamed::new(&*backend, program, folder, rank)).transpose()?;
         if let Some(streamed) = &streamed {
             slots.count_state(MemoryClass::Optimizer, streamed.device_bytes());
             slots.count_host(streamed.host_bytes());

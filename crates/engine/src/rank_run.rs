@@ -101,8 +101,9 @@ fn prepare<'a, B: Backend>(
     options: &TrainOptions,
     context: &'a RankContext,
 ) -> Result<RankEngine<'a, B>, EngineError> {
-    let initial = InitialValues::Training;
-    let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
+    let TrainOptions { threads, hyper, seed, .. } = *options;
+    let (initial, states) = (InitialValues::Training, options.states.as_deref());
+    let mut engine = RankEngine::<B>::with_states_in(program, context, threads, hyper, seed, initial, states)?;
     match &options.start {
         Start::Drawn => {}
         Start::Values(checkpoint) => engine.load(checkpoint, Restore::Values)?,

@@ -14,7 +14,7 @@ impl<B: Backend> RankEngine<'_, B> {
         read: impl FnOnce(&[B::Real]) -> R,
     ) -> Result<Option<R>, EngineError> {
         if let Some(streamed) = &self.streamed {
-            return Ok(streamed.read(parameter, state).map(|numbers| read(&numbers)));
+            return Ok(streamed.read(parameter, state)?.map(|numbers| read(&numbers)));
         }
         let view = self.states.get(parameter.0).and_then(|states| states.view(state));
         view.map(|view| self.backend.download(view, read)).transpose()
@@ -28,9 +28,9 @@ impl<B: Backend> RankEngine<'_, B> {
         write: impl FnOnce(&mut [B::Real]) -> R,
     ) -> Result<Option<R>, EngineError> {
         if let Some(streamed) = &mut self.streamed {
-            let Some(mut numbers) = streamed.read(parameter, state) else { return Ok(None) };
+            let Some(mut numbers) = streamed.read(parameter, state)? else { return Ok(None) };
             let result = write(&mut numbers);
-            streamed.write(parameter, state, &numbers);
+            streamed.write(parameter, state, &numbers)?;
             return Ok(Some(result));
         }
         let view = self.states.get_mut(parameter.0).and_then(|states| states.view_mut(state));

@@ -1,9 +1,11 @@
-//! Optimizer states that lie in the host's memory and come to the device a bucket at a time (dissertation, chapter 3).
+//! Optimizer states that lie in the tier below the device and come to the device a bucket at a time (dissertation, chapter 3).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bytemuck::{Zeroable, cast_slice, cast_slice_mut};
+use quadrille_files::ScratchError;
 use quadrille_spec::{CollectiveKind, Transfer};
 use quadrille_step::{BucketId, BucketRun, ParameterId, ShardRun, StageProgram};
 
@@ -24,18 +26,23 @@ pub(crate) struct Streamed<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Streamed<'a, B> {
-    /// All zeros.
+    /// All zeros; in the host's memory, or in the file of a rank in a folder.
     ///
     /// # Errors
-    /// The device has no room, or the system no thread.
-    pub fn new(backend: &B, program: &'a StageProgram) -> Result<Self, EngineError> {
+    /// The device or the disk has no room, or the system no thread.
+    pub fn new(
+        backend: &B,
+        program: &'a StageProgram,
+        folder: Option<&Path>,
+        rank: usize,
+    ) -> Result<Self, EngineError> {
         let (count, [masters, elements]) = program.bucket_room();
         let allocate = |elements: usize| backend.allocate((elements * size_of::<B::Real>()) as u64);
         let room = |_| Ok([allocate(masters)?, allocate(elements)?, allocate(elements)?]);
         let rooms = (0..count).map(room).collect::<Result<Vec<Room<B>>, EngineError>>()?;
         let places = places(program, size_of::<B::Real>());
         let bytes = places.last().map_or(0, |[.., last]| last.end);
-        let tier = Arc::new(Mutex::new(Tier::new(bytes)));
+        let tier = Arc::new(Mutex::new(Tier::new(bytes, folder, rank)?));
         let copies = Copies::new(tier.clone())?;
         let rooms = rooms.into_iter().map(|room| Arc::new(Mutex::new(room))).collect();
         Ok(Self { program, rooms, tier, places, copies })
@@ -46,7 +53,7 @@ impl<'a, B: Backend> Streamed<'a, B> {
         self.rooms.iter().map(|room| locked(room).iter().map(B::bytes).sum::<u64>()).sum()
     }
 
-    /// Bytes in the host's memory.
+    /// Bytes in the tier.
     pub fn host_bytes(&self) -> u64 {
         locked(&self.tier).bytes()
     }
@@ -89,22 +96,28 @@ impl<'a, B: Backend> Streamed<'a, B> {
     }
 
     /// The states of one kind of a parameter's shard; `None`: it has none of the kind. Between steps only.
-    pub fn read(&self, parameter: ParameterId, state: State) -> Option<Vec<B::Real>> {
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn read(&self, parameter: ParameterId, state: State) -> Result<Option<Vec<B::Real>>, ScratchError> {
         let (tier, mut numbers) = (locked(&self.tier), Vec::new());
-        for (from, run) in self.runs(parameter, state)? {
+        let Some(runs) = self.runs(parameter, state) else { return Ok(None) };
+        for (from, run) in runs {
             let first = numbers.len();
             numbers.resize(first + run.elements, B::Real::zeroed());
-            tier.read(from, cast_slice_mut(&mut numbers[first..]));
+            tier.read(from, cast_slice_mut(&mut numbers[first..]))?;
         }
-        Some(numbers)
+        Ok(Some(numbers))
     }
 
     /// Puts the states of one kind of a parameter's shard in their place. Between steps only.
-    pub fn write(&mut self, parameter: ParameterId, state: State, numbers: &[B::Real]) {
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn write(&mut self, parameter: ParameterId, state: State, numbers: &[B::Real]) -> Result<(), ScratchError> {
         let mut tier = locked(&self.tier);
-        for (to, run) in self.runs(parameter, state).into_iter().flatten() {
-            tier.write(to, cast_slice(&numbers[run.range()]));
-        }
+        let mut runs = self.runs(parameter, state).into_iter().flatten();
+        runs.try_for_each(|(to, run)| tier.write(to, cast_slice(&numbers[run.range()])))
     }
 
     /// The runs of a parameter with where their states of a kind begin in the tier; `None`: there are none of the kind.

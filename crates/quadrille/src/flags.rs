@@ -132,6 +132,7 @@ pub fn of_run(setting: Setting) -> String {
         Setting::Threads => "--threads",
         Setting::Timeout => "--timeout",
         Setting::Tuning => "--tune-matmul",
+        Setting::States => "--offload",
         Setting::Log => "--log",
         Setting::Trace => "--trace",
         Setting::LearningRate => "--lr",

@@ -100,7 +100,7 @@ pub fn typed_over(
     before: &LayoutFile,
 ) -> Result<OpenLayout, Failure> {
     let cluster = described::cluster(cluster)?;
-    let said = arguments.flags.0.over(&arguments.file()?).over(before);
+    let said = arguments.flags.said.over(&arguments.file()?).over(before);
     let said = match arguments.grid.as_deref() {
         Some("auto") => said.without(Field::Grid),
         Some(text) => said.with(Field::Grid, Field::Grid.parse(text)?),

@@ -1,5 +1,7 @@
 //! `quadrille verify`: layouts against the serial model.
 
+use std::path::Path;
+
 use clap::{Arg, Args};
 use indicatif::ProgressBar;
 use quadrille_engine::EngineError;
@@ -15,6 +17,7 @@ use crate::failure::Failure;
 use crate::flags;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
+use crate::layout_flags::offload_to_folder;
 use crate::output::{print_json, print_text};
 use crate::settings;
 
@@ -22,7 +25,12 @@ const LIMITS: &str = "Both sides take the model's description, the samples and t
 the same place: what is wrong there is wrong on both sides. ARCHITECTURE.md says which tests guard it.";
 
 #[derive(Debug, Args)]
-#[command(mut_arg("model", model_help), mut_arg("lr", rate_help), after_help = LIMITS)]
+#[command(
+    mut_arg("model", model_help),
+    mut_arg("lr", rate_help),
+    mut_arg("offload", offload_to_folder),
+    after_help = LIMITS
+)]
 pub struct VerifyArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -66,11 +74,13 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     let defaults = launch.defaults(&DEFAULTS)?;
     let (layouts, skipped) = layouts(arguments, model, &defaults)?;
     let cluster = described::cluster(arguments.layout.cluster())?;
+    let states = arguments.layout.states();
     let options = |ranks: usize| -> Result<VerifyOptions, Failure> {
         Ok(VerifyOptions {
             steps: arguments.steps,
             seed,
             hyper,
+            states: states.folder().map(Path::to_owned),
             threads: settings::threads(&arguments.run, launch, ranks)?,
             timeout: settings::timeout(&arguments.run)?,
             collectives: launch.collectives(&arguments.run, &cluster),
@@ -86,7 +96,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         launch.check_ranks(layout.grid.ranks())?;
         let forward = resources::beside_training(&program)?;
         let beside = Reference::bytes(model, arguments.steps).saturating_add(forward);
-        resources::check(&program, options.threads, launch, beside)?;
+        resources::check(&program, options.threads, launch, &states, beside)?;
         // The serial model of the layout before took the first process its time.
         launch.meet()?;
         let failed = |error: EngineError| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string()));

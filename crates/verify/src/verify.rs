@@ -1,5 +1,6 @@
 //! The proof: a layout's losses, gradients, norms and updated weights held against the serial model's.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use quadrille_comm::World;
@@ -19,6 +20,8 @@ pub struct VerifyOptions {
     pub seed: u64,
     /// Optimizer and schedule.
     pub hyper: Hyper,
+    /// The folder in which every rank has a file of the states that the layout offloads; `None`: they lie in the host's memory.
+    pub states: Option<PathBuf>,
     /// Threads of each rank.
     pub threads: usize,
     /// How long a collective may wait for a rank.
@@ -42,6 +45,7 @@ impl VerifyOptions {
             steps,
             seed,
             hyper: Hyper { steps, warmup_steps, ..Self::HYPER },
+            states: None,
             threads: 1,
             timeout: Duration::from_secs(300),
             collectives: Choice::Always(Algorithm::Native),
@@ -192,9 +196,9 @@ fn forward(program: &StepProgram, options: &VerifyOptions) -> Result<StepProgram
 
 /// What of a layout's run is compared.
 fn observed<'a>(program: &StepProgram, options: &VerifyOptions, forward: &'a StepProgram) -> ObserveOptions<'a> {
-    let VerifyOptions { steps, seed, hyper, threads, timeout, collectives, world } = options.clone();
+    let VerifyOptions { steps, seed, hyper, states, threads, timeout, collectives, world } = options.clone();
     let evaluation = Some((forward, samples_to_evaluate(program)));
-    ObserveOptions { steps, every_step: true, evaluation, seed, hyper, threads, timeout, collectives, world }
+    ObserveOptions { steps, every_step: true, evaluation, seed, hyper, states, threads, timeout, collectives, world }
 }
 
 /// A batch and one sample more: the mean goes over several batches, and the last one is incomplete if it can be.

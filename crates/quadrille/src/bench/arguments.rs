@@ -6,6 +6,7 @@ use quadrille_spec::ElementType;
 use super::collectives::arguments::BenchCollectivesArguments;
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::layout_arguments::{LayoutArguments, one_rank_help};
+use crate::layout_flags::offload_to_folder;
 
 #[derive(Debug, Args)]
 pub struct BenchArguments {
@@ -36,7 +37,8 @@ pub enum Bench {
     mut_arg("model", model_help),
     mut_arg("ranks", one_rank_help),
     mut_arg("global_batch", batch_help),
-    mut_arg("seq_len", seq_len_help)
+    mut_arg("seq_len", seq_len_help),
+    mut_arg("offload", offload_to_folder)
 )]
 pub struct BenchStepArguments {
     #[command(flatten)]

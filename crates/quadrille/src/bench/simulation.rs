@@ -2,7 +2,7 @@
 
 use quadrille_measure::simulation::{MODEL, SimulationBench};
 use quadrille_report::bench::SimulationReport;
-use quadrille_run::resources;
+use quadrille_run::{StatesSpec, resources};
 use quadrille_spec::Model;
 
 use crate::bench::arguments::BenchSimulationArguments;
@@ -17,7 +17,10 @@ pub fn run(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
     let overrides = set.iter().map(|text| assignment(text)).collect::<Result<Vec<_>, _>>()?;
     let model = Model::from_toml(MODEL, &overrides)?;
     let bench = SimulationBench::new(model.clone(), *global_batch)?;
-    bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, 0))?;
+    bench
+        .programs()
+        .iter()
+        .try_for_each(|program| resources::check(program, 1, &Launch::THREADS, &StatesSpec::Memory, 0))?;
     let cores = quadrille_run::cores();
     let measured = bench.measure(*steps, cores)?;
     let report =

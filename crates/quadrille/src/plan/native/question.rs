@@ -34,10 +34,10 @@ pub fn question(
         cluster = hardware::with(&cluster, "tiers.0.devices", nvs as f64)?;
     }
     let file = layout.file()?;
-    check_interval(&layout.flags.0.over(&file))?;
+    check_interval(&layout.flags.said.over(&file))?;
     check_open(layout, &file)?;
     let gpus = devices(layout, &file, gpus)?;
-    let said = layout.flags.0.over(&file);
+    let said = layout.flags.said.over(&file);
     let mut request = LayoutRequest::new("x=1".parse()?, said.size(Field::GlobalBatch).unwrap_or(2 * gpus));
     request.seq_len = said.size(Field::SeqLen);
     request.check_without_grid(&model, gpus)?;
@@ -134,7 +134,7 @@ fn check_interval(said: &LayoutFile) -> Result<(), Failure> {
 fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure> {
     let whole = file.get(Field::Grid).is_some();
     let asked = file.request()?;
-    let flag = |field| layout.flags.0.get(field).is_some();
+    let flag = |field| layout.flags.said.get(field).is_some();
     let order = "the search tries every order";
     let group = "groups are as long as the pipeline";
     let blocks = "pieces of layers are as equal as possible";

@@ -7,7 +7,7 @@ use quadrille_measure::local::{Comparison, LocalCase, check_steps};
 use quadrille_plan::local::{choose, machine};
 use quadrille_plan::{Grids, Skipped};
 use quadrille_report::local::LocalReport;
-use quadrille_run::{LayoutDefaults, resources};
+use quadrille_run::{LayoutDefaults, StatesSpec, resources};
 use quadrille_spec::{Layout, LayoutRequest};
 
 use super::arguments::ValidateLocalArguments;
@@ -72,7 +72,9 @@ impl Case {
     fn check(&self, launch: &Launch) -> Result<(), Failure> {
         self.local.check().map_err(|error| self.too_few(error))?;
         let threads = self.local.options.threads;
-        self.local.programs().try_for_each(|program| Ok(resources::check(&program?, threads, launch, 0)?))
+        self.local
+            .programs()
+            .try_for_each(|program| Ok(resources::check(&program?, threads, launch, &StatesSpec::Memory, 0)?))
     }
 
     /// Says why there is nothing to compare, of all grids.
