@@ -51,7 +51,7 @@ fn a_killed_run_goes_on_with_other_folders() {
     let folder = tempfile::tempdir().unwrap();
     ["first", "second"].iter().for_each(|name| fs::create_dir(folder.path().join(name)).unwrap());
     let line = format!("{TINY} {LAYOUT} --steps {STEPS} --checkpoint-every 1");
-    succeed(folder.path(), &format!("{line} --out undisturbed"));
+    succeed(folder.path(), &format!("{line} --offload host --out undisturbed"));
     let undisturbed = losses(&folder.path().join("undisturbed"));
     let killed = folder.path().join("killed");
     let mut line = format!("{line} --offload first --out killed");
