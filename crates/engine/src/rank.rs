@@ -13,7 +13,7 @@ use quadrille_spec::{
 use quadrille_step::schedule::Action;
 use quadrille_step::{
     BlockKind, Layer, Parameter, ParameterId, Practice, Purpose, Section, StageProgram, StepProgram, StorageId,
-    ValueId, declared_axes, empty_axes,
+    ValueId, Verdict, declared_axes, empty_axes,
 };
 use quadrille_tensor::{ContextPart, Element};
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,15 @@ pub struct StepOutcome {
     pub learning_rate: f64,
     /// Whether the gradient was applied: loss and norm are finite, and the loss is not above the limit.
     pub applied: bool,
+    /// Whether an update that was begun before the norm was known was done again, since the gradient was clipped.
+    pub repeated: bool,
+}
+
+impl StepOutcome {
+    /// What became of an update that was begun before the norm was known.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::of(self.applied, self.repeated)
+    }
 }
 
 /// One rank's state of a training job.
@@ -90,6 +99,8 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) set_aside: Counted,
     /// Of the last step that was done.
     pub(crate) totals: Totals,
+    /// What became of the last update, if it was begun before the norm was known.
+    pub(crate) verdict: Verdict,
     /// The power of two by which gradients are multiplied until the update.
     pub(crate) loss_scale: f64,
     /// A gradient is applied only if the loss is no larger.
@@ -251,6 +262,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             pass: PassPositions::default(),
             set_aside: Counted::new(),
             totals: Totals::default(),
+            verdict: Verdict::default(),
             loss_scale: 1.0,
             loss_limit: f64::INFINITY,
             scan: None,
@@ -274,6 +286,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             gradient_norm: self.update_rule().gradient_norm(self.totals),
             learning_rate: crate::schedule(&self.hyper, self.step),
             applied: self.update_rule().update(self.totals).applied,
+            repeated: self.verdict == Verdict::Repeated,
         })
     }
 
@@ -367,7 +380,11 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     pub fn masters(&self) -> Result<Vec<Option<Vec<f64>>>, EngineError> {
         let master = |(index, parameter): (usize, &Parameter)| {
             let valid = self.program.valid_elements(parameter.updated, self.place);
-            self.state(ParameterId(index), State::Master, |master| in_f64(&master[..valid]))
+            match self.program.master_bytes(parameter.updated) {
+                // One that serves to take an update back is the weight.
+                0 => Ok(None),
+                _ => self.state(ParameterId(index), State::Master, |master| in_f64(&master[..valid])),
+            }
         };
         self.program.parameters.iter().enumerate().map(master).collect()
     }
@@ -396,14 +413,18 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// Executes a section, taking storages before their first use and giving them back after their last.
     pub(crate) fn run(&mut self, section: &Section, action: Option<Action>) -> Result<(), EngineError> {
         for (index, op) in section.ops.iter().enumerate() {
-            if !op.when.includes(self.microbatch, self.program.layout.microbatches()) {
+            let executes = op.when.includes(self.microbatch, self.program.layout.microbatches(), self.verdict);
+            // Memory follows the list of operations, whatever the verdict.
+            if !executes && !op.when.is_decided() {
                 continue;
             }
             self.context.enter(label(op.layer), op.operation.name())?;
             for storage in &section.lifetimes.births[index] {
                 self.slots.begin(*storage)?;
             }
-            self.timed(op.operation.name(), op.layer, action, |rank| rank.execute(&op.operation))?;
+            if executes {
+                self.timed(op.operation.name(), op.layer, action, |rank| rank.execute(&op.operation))?;
+            }
             if self.scan.is_some() {
                 self.look(op, index, action)?;
             }

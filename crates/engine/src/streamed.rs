@@ -1,6 +1,7 @@
 //! Optimizer states that lie in the tier below the device and come to the device a bucket at a time (dissertation, chapter 3).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -20,8 +21,12 @@ pub(crate) struct Streamed<'a, B: Backend> {
     program: &'a StageProgram,
     rooms: Vec<Arc<Mutex<Room<B>>>>,
     tier: Arc<Mutex<Tier>>,
-    /// By bucket.
+    /// By bucket, in the first version.
     places: Vec<Place>,
+    /// Bytes of a version.
+    bytes: usize,
+    /// The version that is fetched.
+    version: usize,
     copies: Copies<B>,
 }
 
@@ -42,10 +47,10 @@ impl<'a, B: Backend> Streamed<'a, B> {
         let rooms = (0..count).map(room).collect::<Result<Vec<Room<B>>, EngineError>>()?;
         let places = places(program, size_of::<B::Real>());
         let bytes = places.last().map_or(0, |[.., last]| last.end);
-        let tier = Arc::new(Mutex::new(Tier::new(bytes, folder, rank)?));
+        let tier = Arc::new(Mutex::new(Tier::new(program.versions() * bytes, folder, rank)?));
         let copies = Copies::new(tier.clone())?;
         let rooms = rooms.into_iter().map(|room| Arc::new(Mutex::new(room))).collect();
-        Ok(Self { program, rooms, tier, places, copies })
+        Ok(Self { program, rooms, tier, places, bytes, version: 0, copies })
     }
 
     /// Bytes on the device.
@@ -63,13 +68,41 @@ impl<'a, B: Backend> Streamed<'a, B> {
         &self.rooms[bucket.0 % self.rooms.len()]
     }
 
-    /// Begins to bring the states of a bucket to the device, or back.
+    /// Begins to bring the states of a bucket, or its masters alone, to the device.
     ///
     /// # Errors
     /// The thread that copies has ended.
-    pub fn begin(&mut self, kind: CollectiveKind, bucket: BucketId) -> Result<(), EngineError> {
-        let (room, place) = (self.room(bucket).clone(), self.places[bucket.0].clone());
-        self.copies.begin((kind, bucket), room, place)
+    pub fn fetch(&mut self, bucket: BucketId, masters: bool) -> Result<(), EngineError> {
+        let [of_masters, mean, squares] = self.place(bucket, self.version);
+        let place = match masters {
+            true => [of_masters, mean.start..mean.start, squares.start..squares.start],
+            false => [of_masters, mean, squares],
+        };
+        self.copies.begin((CollectiveKind::Fetch, bucket), self.room(bucket).clone(), place)
+    }
+
+    /// Begins to bring the states of a bucket back: where there are two versions, to the one that is not fetched.
+    ///
+    /// # Errors
+    /// The thread that copies has ended.
+    pub fn store(&mut self, bucket: BucketId) -> Result<(), EngineError> {
+        let place = self.place(bucket, self.other_version());
+        self.copies.begin((CollectiveKind::Store, bucket), self.room(bucket).clone(), place)
+    }
+
+    /// What was stored last is fetched from now on.
+    pub fn adopt(&mut self) {
+        self.version = self.other_version();
+    }
+
+    fn other_version(&self) -> usize {
+        (self.version + 1) % self.program.versions()
+    }
+
+    /// Where a bucket lies in a version.
+    fn place(&self, bucket: BucketId, version: usize) -> Place {
+        let first = version * self.bytes;
+        self.places[bucket.0].clone().map(|Range { start, end }| first + start..first + end)
     }
 
     /// Waits until they are there.
@@ -83,6 +116,18 @@ impl<'a, B: Backend> Streamed<'a, B> {
     /// What has moved since the last call.
     pub fn take_moved(&mut self) -> BTreeMap<CollectiveKind, Transfer> {
         self.copies.take_moved()
+    }
+
+    /// Gives the first so many masters of a run on the device to `restore`.
+    pub fn with_masters<R>(
+        &self,
+        run: BucketRun,
+        elements: usize,
+        restore: impl FnOnce(B::View<'_>) -> R,
+    ) -> Option<R> {
+        let room = locked(self.room(run.bucket));
+        let at = self.program.run(run).master_at?;
+        Some(restore(B::view(&room[State::Master as usize], Kind::Real, at..at + elements)))
     }
 
     /// Gives the first so many states of a run on the device to `update`.
@@ -122,11 +167,12 @@ impl<'a, B: Backend> Streamed<'a, B> {
 
     /// The runs of a parameter with where their states of a kind begin in the tier; `None`: there are none of the kind.
     fn runs(&self, parameter: ParameterId, state: State) -> Option<Vec<(usize, ShardRun)>> {
+        let first = self.version * self.bytes;
         let runs = self.program.buckets.iter().zip(&self.places).flat_map(|(bucket, place)| {
             let own = bucket.runs.iter().filter(move |run| run.parameter == parameter);
             own.map(move |run| {
                 let at = if state == State::Master { run.master_at } else { Some(run.at) };
-                Some((place[state as usize].start + at? * size_of::<B::Real>(), *run))
+                Some((first + place[state as usize].start + at? * size_of::<B::Real>(), *run))
             })
         });
         runs.collect()

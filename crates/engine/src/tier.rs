@@ -25,7 +25,7 @@ impl State {
 /// Which bytes of the tier a bucket has, by kind of states.
 pub(crate) type Place = [Range<usize>; 3];
 
-/// The places of all buckets: one after the other, in each the masters, the means, the squares.
+/// The places of all buckets in one version of the states: one after the other, in each the masters, the means, the squares.
 pub(crate) fn places(program: &StageProgram, number_bytes: usize) -> Vec<Place> {
     let mut end = 0;
     let mut after = |elements: usize| {

@@ -54,8 +54,8 @@ impl StageProgram {
     fn optimizer_bytes(&self) -> u64 {
         if self.offloads() {
             let (buckets, [masters, elements]) = self.bucket_room();
-            let formats = self.practice.formats;
-            return buckets as u64 * (masters as u64 * formats.masters + elements as u64 * formats.moments);
+            let (master, moments) = (self.bucket_master_bytes(), self.practice.formats.moments);
+            return buckets as u64 * (masters as u64 * master + elements as u64 * moments);
         }
         let updated = self.parameters.iter().map(|parameter| parameter.updated).filter(|_| self.trains());
         let states = |updated| self.master_bytes(updated) + self.practice.formats.moments;

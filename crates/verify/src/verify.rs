@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use quadrille_comm::World;
-use quadrille_engine::{Backend, EngineError, Hyper, ObserveOptions, Observed, ObservedStep, observe, observe_on_cpu};
+use quadrille_engine::{
+    Backend, EngineError, Hyper, ObserveOptions, Observed, ObservedStep, Predictions, observe, observe_on_cpu,
+};
 use quadrille_spec::{Activation, Algorithm, Block, Choice, ElementType, Routing, SpecError};
-use quadrille_step::{StepProgram, predict_routed};
+use quadrille_step::{StepProgram, Verdict};
 
 use crate::comparison::Comparison;
 use crate::{Reference, VerifyReport};
@@ -145,12 +147,13 @@ fn judge(
     runs: &[Observed],
 ) -> VerifyReport {
     let routing = Routing::of(&program.layout, &options.collectives);
-    let predicted = [program, forward].map(|program| predict_routed(program, &routing));
+    let [trained, evaluated] = [program, forward].map(|program| Predictions::new(program, &routing));
     let mut comparison = Comparison::new(program, tolerance);
     let mut beside = tolerance.steps_apart.then(|| reference.beside(program.layout.dtype));
     for step in 1..=options.steps {
         let ranks: Vec<&ObservedStep> = runs.iter().map(|run| &run.steps[step as usize - 1]).collect();
-        comparison.ledgers(&predicted[0], ranks.iter().map(|rank| Some(&rank.ledger)));
+        let verdict = ranks.first().map_or(Verdict::Kept, |rank| rank.outcome.verdict());
+        comparison.ledgers(trained.after(verdict), ranks.iter().map(|rank| Some(&rank.ledger)));
         if let Some(beside) = &mut beside {
             let gradients = comparison.gradients(&ranks);
             let serial = reference.step_beside(step, beside, &gradients);
@@ -168,7 +171,10 @@ fn judge(
     };
     let evaluations = || runs.iter().map(|run| run.evaluation.as_ref());
     evaluations().for_each(|found| comparison.evaluation(found.map(|(found, _)| *found), evaluation));
-    comparison.ledgers(&predicted[1], evaluations().map(|found| found.and_then(|(_, ledger)| ledger.as_ref())));
+    comparison.ledgers(
+        evaluated.after(Verdict::Kept),
+        evaluations().map(|found| found.and_then(|(_, ledger)| ledger.as_ref())),
+    );
     comparison.report()
 }
 

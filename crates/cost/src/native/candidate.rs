@@ -132,6 +132,7 @@ impl Candidate {
             keep_weights: self.keep_weights,
             offload: Offload::None,
             bucket: Layout::BUCKET,
+            optimizer_overlap: false,
             global_batch,
             microbatch: self.microbatch,
             seq_len,

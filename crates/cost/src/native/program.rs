@@ -148,7 +148,8 @@ impl StageWork {
 }
 
 fn computing(ops: &[Op]) -> impl Iterator<Item = &Op> {
-    ops.iter().filter(|op| op.operation.group().computes())
+    // A step of which nothing is repeated or taken back.
+    ops.iter().filter(|op| op.times(1) > 0 && op.operation.group().computes())
 }
 
 /// The seconds of the busiest stage by cause; what is left of the step is its bubble. What messages add to the step is

@@ -19,6 +19,7 @@ mod large_logits;
 mod loss_scale;
 mod narrow;
 mod offload;
+mod optimizer_overlap;
 mod overlap;
 mod own_copies;
 mod pipeline;

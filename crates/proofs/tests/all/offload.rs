@@ -62,7 +62,9 @@ fn buckets_of_any_size_change_no_bit() {
 #[test]
 fn random_layouts_change_no_bit() {
     for_random(10, (combined_cases(), prop::sample::select(SIZES.to_vec())), |(case, size)| {
-        let plain = rebuilt(&case.program(case.layout.dtype), |layout| layout.offload = Offload::None);
+        let plain = rebuilt(&case.program(case.layout.dtype), |layout| {
+            (layout.offload, layout.optimizer_overlap) = (Offload::None, false);
+        });
         let offloaded = offloaded(&plain, size);
         let (bits, counted) = run(&offloaded, 1);
         prop_assert!(bits == run(&plain, 1).0, "{:?}", offloaded.layout);

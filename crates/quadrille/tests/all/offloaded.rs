@@ -95,3 +95,27 @@ fn folders_that_cannot_be_used_are_named() {
     let (code, message) = fail(folder.path(), "explain --grid x=2 --offload .");
     assert!(code == 2 && message.contains("none, host"), "{code}: {message}");
 }
+
+/// Updates that are begun under the reductions take the same steps; the run says how many were done again, its report too, and
+/// the ledger of the last step is that of what became of it.
+#[test]
+fn repeated_updates_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = format!("{TINY} {LAYOUT} --steps 6 --offload host");
+    succeed(folder.path(), &format!("{line} --set clip=0.01 --out waits"));
+    for (clip, repeated) in [("0.01", 6), ("1000000", 0)] {
+        let name = format!("clip-{clip}");
+        let command = format!("{line} --set clip={clip} --optimizer-overlap --out {name}");
+        let output = run(folder.path(), &command);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("as predicted, in every step"), "{text}");
+        assert!(text.contains(&format!("updates: {repeated} of 6 ")), "{text}");
+        let steps = fs::read_to_string(folder.path().join(&name).join("steps.jsonl")).unwrap();
+        assert_eq!(steps.matches("\"repeated\":true").count(), repeated);
+        succeed(folder.path(), &format!("report {name}"));
+        let page = fs::read_to_string(folder.path().join(&name).join("report.html")).unwrap();
+        assert!(page.contains(&format!("{repeated} of 6 (")), "{page}");
+    }
+    let [waits, overlaps] = ["waits", "clip-0.01"].map(|run| losses(&folder.path().join(run)));
+    assert_eq!(waits, overlaps);
+}

@@ -148,6 +148,7 @@ fn check_open(layout: &LayoutArguments, file: &LayoutFile) -> Result<(), Failure
         ("--stage-blocks", flag(Field::StageBlocks), blocks),
         ("--offload", flag(Field::Offload), states),
         ("--bucket", flag(Field::Bucket), states),
+        ("--optimizer-overlap", flag(Field::OptimizerOverlap), states),
         // A grid with its order is that of a whole layout: the search chooses another.
         ("--layout: its line 'order'", file.get(Field::Order).is_some() && !whole, order),
         ("--layout: its line 'microbatch_group'", another_group, group),
