@@ -52,7 +52,7 @@ const CRATES: [(&str, &[&str]); 24] = [
         ],
     ),
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
-    ("measure", &["engine", "papers", "plan", "cost", "comm", "tensor", "step", "spec"]),
+    ("measure", &["engine", "papers", "plan", "cost", "comm", "tensor", "step", "files", "spec"]),
     ("run", &["engine", "hugging-face", "plan", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
     ("engine", &["checkpoint", "comm", "tensor", "step", "files", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),

@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod collectives;
 mod gemm;
+mod optimizer;
 mod pipeline;
 mod plan;
 mod simulation;
@@ -27,6 +28,7 @@ pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
     match &arguments.bench {
         Bench::Step(arguments) => step::run(arguments),
         Bench::Gemm(arguments) => gemm::run(arguments),
+        Bench::Optimizer(arguments) => optimizer::run(arguments),
         Bench::Collectives(arguments) => collectives::run(arguments, launch),
         Bench::Pipeline(arguments) => pipeline::run(arguments),
         Bench::Simulation(arguments) => simulation::run(arguments),
