@@ -16,8 +16,8 @@ impl<'a, B: Backend> Borrower<'a, B> {
     pub fn new(owner: &RankEngine<'a, B>, program: &'a StepProgram) -> Result<Self, EngineError> {
         let common = owner.program.common_storages(program.of_rank(owner.context.rank()));
         let lent: Vec<StorageId> = common.iter().map(|(_, here)| *here).collect();
-        let engine =
-            RankEngine::allocate(program, owner.context, owner.backend.clone(), Hyper::DEFAULT, owner.seed, &lent)?;
+        let backend = owner.backend.clone();
+        let engine = RankEngine::allocate(program, owner.context, backend, Hyper::DEFAULT, owner.seed, &lent, None)?;
         Ok(Self { engine, common })
     }
 

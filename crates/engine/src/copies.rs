@@ -1,4 +1,4 @@
-//! A rank's copies between the device and the host's memory: a thread of their own does one after the other, in the order in
+//! A rank's copies between the device and the tier below it: a thread of their own does one after the other, in the order in
 //! which they were begun, as a copy engine of a device does. So a fetch into room that a store still empties comes after it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use quadrille_files::ScratchError;
 use quadrille_spec::{CollectiveKind, Transfer};
 use quadrille_step::BucketId;
 
@@ -32,23 +33,23 @@ type CopyId = (CollectiveKind, BucketId);
 
 impl<B: Backend> Moving<B> {
     /// Moves them; says how many there were.
-    fn perform(&self, tier: &Mutex<Tier>) -> u64 {
+    fn perform(&self, tier: &Mutex<Tier>) -> Result<u64, ScratchError> {
         let (mut room, mut tier) = (locked(&self.room), locked(tier));
         let mut bytes = 0;
         for (buffer, place) in room.iter_mut().zip(&self.place) {
             let moved = match self.id.0 {
                 CollectiveKind::Fetch => B::fill(buffer, place.len(), |to| {
-                    tier.read(place.start, to);
-                    to.len()
+                    tier.read(place.start, to)?;
+                    Ok(to.len())
                 }),
                 _ => B::look(buffer, place.len(), |from| {
-                    tier.write(place.start, from);
-                    from.len()
+                    tier.write(place.start, from)?;
+                    Ok(from.len())
                 }),
-            };
+            }?;
             bytes += moved as u64;
         }
-        bytes
+        Ok(bytes)
     }
 }
 
@@ -56,7 +57,7 @@ impl<B: Backend> Moving<B> {
 pub(crate) struct Copies<B: Backend> {
     /// `None`: the thread is told to end.
     begin: Option<Sender<Moving<B>>>,
-    done: Receiver<u64>,
+    done: Receiver<Result<u64, ScratchError>>,
     thread: Option<JoinHandle<()>>,
     /// Begun and not seen to be done, in their order.
     under_way: VecDeque<CopyId>,
@@ -107,12 +108,12 @@ impl<B: Backend> Copies<B> {
     /// Waits until a copy is done.
     ///
     /// # Errors
-    /// It was not begun; the thread has ended.
+    /// It was not begun; it, or one before it, has failed; the thread has ended.
     pub fn wait(&mut self, id: CopyId) -> Result<(), EngineError> {
         while !self.landed.remove(&id) {
             let first =
                 self.under_way.pop_front().ok_or(EngineError::NotMoved { bucket: id.1.0, kind: id.0.name() })?;
-            let bytes = self.done.recv().map_err(|_| EngineError::StatesLost)?;
+            let bytes = self.done.recv().map_err(|_| EngineError::StatesLost)??;
             *self.moved.entry(first.0).or_default() += Transfer { calls: 1, payload_bytes: bytes, wire_bytes: 0 };
             self.landed.insert(first);
         }

@@ -4,6 +4,7 @@ use std::error::Error;
 
 use quadrille_checkpoint::CheckpointError;
 use quadrille_comm::{Aborted, JobFailure};
+use quadrille_files::ScratchError;
 use quadrille_spec::SpecError;
 use quadrille_step::StepError;
 
@@ -79,6 +80,9 @@ pub enum EngineError {
         /// A value in that storage.
         value: String,
     },
+    /// Optimizer states cannot lie in a file, or not be moved.
+    #[error(transparent)]
+    States(#[from] ScratchError),
     /// The thread that moves optimizer states between the device and the host's memory cannot be started.
     #[error("no thread for the copies of optimizer states; run fewer ranks or threads in this process")]
     NoThread(#[source] std::io::Error),

@@ -1,5 +1,6 @@
 //! Short runs on random samples of which everything is kept: what proofs hold against the serial model, and each other.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use quadrille_comm::{JobOptions, World, run_job};
@@ -27,6 +28,8 @@ pub struct ObserveOptions<'a> {
     pub masks: Option<Masks>,
     /// Optimizer and schedule.
     pub hyper: Hyper,
+    /// [`TrainOptions::states`](crate::TrainOptions::states).
+    pub states: Option<PathBuf>,
     /// Threads of each rank.
     pub threads: usize,
     /// How long a collective may wait for a rank.
@@ -73,8 +76,9 @@ pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> R
     let ranks = program.layout.grid.ranks();
     let job = JobOptions { timeout: options.timeout, routing, world: options.world.clone(), ..JobOptions::new(ranks) };
     Ok(run_job(&job, |context| {
-        let initial = InitialValues::Perturbed;
-        let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
+        let ObserveOptions { threads, hyper, seed, .. } = *options;
+        let (initial, states) = (InitialValues::Perturbed, options.states.as_deref());
+        let mut engine = RankEngine::<B>::with_states_in(program, context, threads, hyper, seed, initial, states)?;
         options.masks.as_ref().map_or(Ok(()), |masks| engine.prune(masks, initial))?;
         engine.set_loss_scale(loss_scale::steady(program));
         let (start, mut steps) = (engine.weights()?, Vec::new());

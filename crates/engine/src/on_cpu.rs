@@ -6,8 +6,8 @@ use quadrille_step::StepProgram;
 
 use crate::{
     BatchSource, Cpu, EngineError, EvaluateOutcome, ForwardOptions, GenerateOptions, GenerateOutcome,
-    GenerationPrograms, ObserveOptions, Observed, RunEvent, TrainOptions, TrainOutcome, Validation, Weights, evaluate,
-    generate, observe, train,
+    GenerationPrograms, ObserveOptions, Observed, RunEvent, StateTimes, TrainOptions, TrainOutcome, Validation,
+    Weights, evaluate, generate, observe, time_states, train,
 };
 
 /// [`train()`] on the processor.
@@ -79,5 +79,22 @@ pub fn observe_on_cpu(program: &StepProgram, options: &ObserveOptions) -> Result
         ElementType::F64 => observe::<Cpu<f64>>(program, options),
         ElementType::Bf16 => observe::<Cpu<bf16>>(program, options),
         ElementType::F16 => observe::<Cpu<f16>>(program, options),
+    }
+}
+
+/// [`time_states()`] on the processor.
+///
+/// # Errors
+/// As there.
+pub fn time_states_on_cpu(
+    program: &StepProgram,
+    options: &TrainOptions,
+    batch: &BatchSource,
+) -> Result<Vec<Vec<StateTimes>>, EngineError> {
+    match program.layout.dtype {
+        ElementType::F32 => time_states::<Cpu<f32>>(program, options, batch),
+        ElementType::F64 => time_states::<Cpu<f64>>(program, options, batch),
+        ElementType::Bf16 => time_states::<Cpu<bf16>>(program, options, batch),
+        ElementType::F16 => time_states::<Cpu<f16>>(program, options, batch),
     }
 }

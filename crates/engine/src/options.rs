@@ -1,5 +1,6 @@
 //! What a training run is told.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub struct TrainOptions {
     pub seed: u64,
     /// What the run starts from.
     pub start: Start,
+    /// The folder in which every rank has a file of the states that the layout offloads; `None`: they lie in the host's memory.
+    pub states: Option<PathBuf>,
     /// Threads of each rank's pool.
     pub threads: usize,
     /// How long a collective may wait for a rank.
@@ -55,6 +58,7 @@ impl TrainOptions {
             hyper,
             seed,
             start: Start::default(),
+            states: None,
             threads: 1,
             timeout: Duration::from_secs(300),
             collectives: Choice::Always(Algorithm::Native),

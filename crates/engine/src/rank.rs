@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use quadrille_spec::{
 use quadrille_step::schedule::Action;
 use quadrille_step::{
     BlockKind, Layer, Parameter, ParameterId, Practice, Purpose, Section, StageProgram, StepProgram, StorageId,
-    ValueId, declared_axes, empty_axes,
+    ValueId, Verdict, declared_axes, empty_axes,
 };
 use quadrille_tensor::{ContextPart, Element};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,15 @@ pub struct StepOutcome {
     pub learning_rate: f64,
     /// Whether the gradient was applied: loss and norm are finite, and the loss is not above the limit.
     pub applied: bool,
+    /// Whether an update that was begun before the norm was known was done again, since the gradient was clipped.
+    pub repeated: bool,
+}
+
+impl StepOutcome {
+    /// What became of an update that was begun before the norm was known.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::of(self.applied, self.repeated)
+    }
 }
 
 /// One rank's state of a training job.
@@ -91,6 +101,8 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) set_aside: Counted,
     /// Of the last step that was done.
     pub(crate) totals: Totals,
+    /// What became of the last update, if it was begun before the norm was known.
+    pub(crate) verdict: Verdict,
     /// The power of two by which gradients are multiplied until the update.
     pub(crate) loss_scale: f64,
     /// A gradient is applied only if the loss is no larger.
@@ -134,8 +146,24 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         seed: u64,
         initial: InitialValues,
     ) -> Result<Self, EngineError> {
+        Self::with_states_in(program, context, threads, hyper, seed, initial, None)
+    }
+
+    /// The same with the states that do not lie on the device in a file of the rank in a folder; `None`: in the host's memory.
+    ///
+    /// # Errors
+    /// The job was stopped; the folder has no room.
+    pub fn with_states_in(
+        program: &'a StepProgram,
+        context: &'a RankContext,
+        threads: usize,
+        hyper: Hyper,
+        seed: u64,
+        initial: InitialValues,
+        folder: Option<&Path>,
+    ) -> Result<Self, EngineError> {
         let backend = Rc::new(B::open(context.rank(), threads)?);
-        let mut engine = Self::allocate(program, context, backend, hyper, seed, &[])?;
+        let mut engine = Self::allocate(program, context, backend, hyper, seed, &[], folder)?;
         for index in 0..engine.program.parameters.len() {
             engine.draw(index, initial)?;
         }
@@ -163,7 +191,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         Ok(())
     }
 
-    /// Allocates everything but the storages `lent`, which another engine has.
+    /// Allocates everything but the storages `lent`, which another engine has; offloaded states in a `folder`, if there is one.
     pub(crate) fn allocate(
         program: &'a StepProgram,
         context: &'a RankContext,
@@ -171,6 +199,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         hyper: Hyper,
         seed: u64,
         lent: &[StorageId],
+        folder: Option<&Path>,
     ) -> Result<Self, EngineError> {
         let own = Practice::of(&program.layout).formats;
         let is_exact = |practice: &Practice| !practice.pads_shards && practice.sparsity.is_none();
@@ -202,7 +231,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             }
         }
         let mut slots = Slots::new(backend.clone(), program, lent)?;
-        let streamed = program.offloads().then(|| Streamed::new(&*backend, program)).transpose()?;
+        let streamed = program.offloads().then(|| Streamed::new(&*backend, program, folder, rank)).transpose()?;
         if let Some(streamed) = &streamed {
             slots.count_state(MemoryClass::Optimizer, streamed.device_bytes());
             slots.count_host(streamed.host_bytes());
@@ -243,6 +272,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             pass: PassPositions::default(),
             set_aside: Counted::new(),
             totals: Totals::default(),
+            verdict: Verdict::default(),
             loss_scale: 1.0,
             loss_limit: f64::INFINITY,
             scan: None,
@@ -266,6 +296,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             gradient_norm: self.update_rule().gradient_norm(self.totals),
             learning_rate: crate::schedule(&self.hyper, self.step),
             applied: self.update_rule().update(self.totals).applied,
+            repeated: self.verdict == Verdict::Repeated,
         })
     }
 
@@ -358,6 +389,10 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// The device's.
     pub fn masters(&self) -> Result<Vec<Option<Held>>, EngineError> {
         let master = |(index, parameter): (usize, &Parameter)| {
+            // One that serves to take an update back is the weight.
+            if self.program.master_bytes(parameter.updated) == 0 {
+                return Ok(None);
+            }
             let shard = self.shard(ParameterId(index), parameter.updated)?;
             let numbers = |master: &[B::Real]| in_f64(&master[..shard.elements()]);
             let numbers = self.state(ParameterId(index), State::Master, numbers)?;
@@ -394,14 +429,18 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// Executes a section, taking storages before their first use and giving them back after their last.
     pub(crate) fn run(&mut self, section: &Section, action: Option<Action>) -> Result<(), EngineError> {
         for (index, op) in section.ops.iter().enumerate() {
-            if !op.when.includes(self.microbatch, self.program.layout.microbatches()) {
+            let executes = op.when.includes(self.microbatch, self.program.layout.microbatches(), self.verdict);
+            // Memory follows the list of operations, whatever the verdict.
+            if !executes && !op.when.is_decided() {
                 continue;
             }
             self.context.enter(label(op.layer), op.operation.name())?;
             for storage in &section.lifetimes.births[index] {
                 self.slots.begin(*storage)?;
             }
-            self.timed(op.operation.name(), op.layer, action, |rank| rank.execute(&op.operation))?;
+            if executes {
+                self.timed(op.operation.name(), op.layer, action, |rank| rank.execute(&op.operation))?;
+            }
             if self.scan.is_some() {
                 self.look(op, index, action)?;
             }

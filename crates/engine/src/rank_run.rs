@@ -12,8 +12,8 @@ use quadrille_step::StepProgram;
 use crate::carried::Carried;
 use crate::saving::{Saved, Saver};
 use crate::{
-    Backend, BatchSource, EngineError, Evaluator, InitialValues, OnDivergence, RankEngine, RankReport, RankStep,
-    RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord, TrainOptions, Validation,
+    Backend, BatchSource, EngineError, Evaluator, InitialValues, OnDivergence, Predictions, RankEngine, RankReport,
+    RankStep, RankTrace, Restore, RunEvent, Start, StepOutcome, StepRecord, TrainOptions, Validation,
 };
 
 /// Where a rank tells what happens.
@@ -26,7 +26,7 @@ pub(crate) fn run<B: Backend>(
     batch: &BatchSource,
     validation: Option<&Validation>,
     context: &RankContext,
-    predicted: &RankLedger,
+    predicted: &Predictions,
     tell: &mut Tell,
 ) -> Result<RankReport, EngineError> {
     let engine = prepare::<B>(program, options, context)?;
@@ -39,7 +39,7 @@ pub(crate) fn run<B: Backend>(
         saver: options.saving.as_ref().map(|saving| Saver::new(program, saving)),
         tell,
     };
-    let (mut counts, mut trace) = (Counts::new(predicted), None);
+    let (mut counts, mut trace) = (Counts::new(predicted, context.rank()), None);
     let (first, tokens) = (options.start.steps_done() + 1, program.layout.tokens_per_step() as u64);
     for step in first..=options.steps {
         if options.trace && step == options.steps {
@@ -48,7 +48,7 @@ pub(crate) fn run<B: Backend>(
         let start = Instant::now();
         let Taken { outcome, spike, loss_scale, overflow } = run.step(batch)?;
         let seconds = start.elapsed().as_secs_f64();
-        counts.add(&mut run.engine, seconds, step == first);
+        counts.add(&mut run.engine, &outcome, seconds, step == first);
         if options.trace && step == options.steps {
             trace = Some(RankTrace::new(run.engine.take_spans(), context.take_spans()));
             run.engine.record_spans(false);
@@ -62,6 +62,7 @@ pub(crate) fn run<B: Backend>(
             seconds,
             tokens_per_second: tokens as f64 / seconds,
             applied: outcome.applied,
+            repeated: outcome.repeated,
             spike,
             loss_scale,
             overflow,
@@ -101,8 +102,9 @@ fn prepare<'a, B: Backend>(
     options: &TrainOptions,
     context: &'a RankContext,
 ) -> Result<RankEngine<'a, B>, EngineError> {
-    let initial = InitialValues::Training;
-    let mut engine = RankEngine::<B>::new(program, context, options.threads, options.hyper, options.seed, initial)?;
+    let TrainOptions { threads, hyper, seed, .. } = *options;
+    let (initial, states) = (InitialValues::Training, options.states.as_deref());
+    let mut engine = RankEngine::<B>::with_states_in(program, context, threads, hyper, seed, initial, states)?;
     match &options.start {
         Start::Drawn => {}
         Start::Values(checkpoint) => engine.load(checkpoint, Restore::Values)?,
@@ -246,7 +248,8 @@ fn tell_saved(tell: &mut Tell, saved: Option<Saved>) -> Result<(), EngineError> 
 
 /// What a rank counts over its steps.
 struct Counts<'a> {
-    predicted: &'a RankLedger,
+    predicted: &'a Predictions,
+    rank: usize,
     ledger: Option<RankLedger>,
     total: AxesLedger,
     difference: Option<LedgerDifference>,
@@ -256,9 +259,10 @@ struct Counts<'a> {
 }
 
 impl<'a> Counts<'a> {
-    fn new(predicted: &'a RankLedger) -> Self {
+    fn new(predicted: &'a Predictions, rank: usize) -> Self {
         Self {
             predicted,
+            rank,
             ledger: None,
             total: AxesLedger::new(),
             difference: None,
@@ -268,14 +272,15 @@ impl<'a> Counts<'a> {
         }
     }
 
-    fn add<B: Backend>(&mut self, engine: &mut RankEngine<B>, seconds: f64, first: bool) {
+    fn add<B: Backend>(&mut self, engine: &mut RankEngine<B>, outcome: &StepOutcome, seconds: f64, first: bool) {
         let of_step = engine.take_breakdown();
         self.steps.push(RankStep::new(seconds, &of_step));
         if !first {
             of_step.into_iter().for_each(|(name, seconds)| *self.breakdown.entry(name).or_default() += seconds);
         }
         let counted = engine.take_ledger();
-        self.difference = self.difference.take().or_else(|| self.predicted.difference(&counted));
+        let predicted = &self.predicted.after(outcome.verdict()).ranks[self.rank];
+        self.difference = self.difference.take().or_else(|| predicted.difference(&counted));
         for (axes, kinds) in &counted.axes {
             for (kind, transfer) in kinds {
                 *self.total.entry(axes.clone()).or_default().entry(*kind).or_default() += *transfer;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_spec::{AxesLedger, Ledger, LedgerDifference, RankLedger};
+use quadrille_step::Verdict;
 use serde::{Deserialize, Serialize};
 
 use crate::{Evaluation, MatmulChoices, RankTrace};
@@ -67,6 +68,9 @@ pub struct StepRecord {
     pub tokens_per_second: f64,
     /// Whether the gradient was applied.
     pub applied: bool,
+    /// Whether the update was begun before the gradient's norm was known, and done again since that was clipped.
+    #[serde(default)]
+    pub repeated: bool,
     /// Whether the loss stands out from those before.
     pub spike: bool,
     /// By what gradients were multiplied until the update, if they were.
@@ -75,6 +79,13 @@ pub struct StepRecord {
     /// Whether they were not finite for that reason: then the step was skipped and the next factor is smaller.
     #[serde(default)]
     pub overflow: bool,
+}
+
+impl StepRecord {
+    /// What became of an update that was begun before the norm was known.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::of(self.applied, self.repeated)
+    }
 }
 
 /// Operation kinds in which a rank waits for others: collectives that computation did not hide, messages of a pipeline,
@@ -125,7 +136,7 @@ pub struct RankReport {
 pub struct TrainOutcome {
     /// Every step.
     pub records: Vec<StepRecord>,
-    /// The predicted ledgers of a step.
+    /// The predicted ledgers of the last step; those of steps of which something is repeated or taken back differ.
     pub predicted: Ledger,
     /// The counted ledgers of the last step; `None` where no step was left to do.
     pub counted: Option<Ledger>,

@@ -22,7 +22,7 @@ impl<B: Backend> RankEngine<'_, B> {
             Some(part) => read(&part.expanded(numbers)),
         };
         if let Some(streamed) = &self.streamed {
-            return Ok(streamed.read(parameter, state).map(|numbers| read(&numbers)));
+            return Ok(streamed.read(parameter, state)?.map(|numbers| read(&numbers)));
         }
         let view = self.states.get(parameter.0).and_then(|states| states.view(state));
         view.map(|view| self.backend.download(view, read)).transpose()
@@ -60,9 +60,9 @@ impl<B: Backend> RankEngine<'_, B> {
             }
         };
         if let Some(streamed) = streamed {
-            let Some(mut numbers) = streamed.read(parameter, state) else { return Ok(None) };
+            let Some(mut numbers) = streamed.read(parameter, state)? else { return Ok(None) };
             let result = write(&mut numbers);
-            streamed.write(parameter, state, &numbers);
+            streamed.write(parameter, state, &numbers)?;
             return Ok(Some(result));
         }
         let view = states.get_mut(parameter.0).and_then(|states| states.view_mut(state));

@@ -4,9 +4,12 @@ use std::sync::Mutex;
 
 use quadrille_comm::{JobOptions, run_job};
 use quadrille_spec::{Ledger, RankLedger, Routing};
-use quadrille_step::{StepProgram, predict_routed};
+use quadrille_step::{StepProgram, Verdict};
 
-use crate::{Backend, BatchSource, EngineError, RunEvent, TrainOptions, TrainOutcome, Validation, rank_run};
+use crate::{
+    Backend, BatchSource, EngineError, Predictions, RunEvent, StepRecord, TrainOptions, TrainOutcome, Validation,
+    rank_run,
+};
 
 /// Trains up to the last step. Of a run that has done it already, what follows the last step is done: the validation.
 /// `on_event` is told on rank 0 what happens, and may stop the job by an error. Where ranks are
@@ -23,7 +26,7 @@ pub fn train<B: Backend>(
     on_event: &mut (dyn FnMut(RunEvent) -> Result<(), EngineError> + Send),
 ) -> Result<TrainOutcome, EngineError> {
     let routing = Routing::of(&program.layout, &options.collectives);
-    let predicted = predict_routed(program, &routing);
+    let predictions = Predictions::new(program, &routing);
     let on_event = Mutex::new(on_event);
     let ranks = program.layout.grid.ranks();
     let world = options.world.clone();
@@ -34,18 +37,12 @@ pub fn train<B: Backend>(
             Ok(mut tell) => tell(event),
             Err(poisoned) => poisoned.into_inner()(event),
         };
-        Ok(rank_run::run::<B>(
-            program,
-            options,
-            batch,
-            validation,
-            context,
-            &predicted.ranks[context.rank()],
-            &mut tell,
-        )?)
+        Ok(rank_run::run::<B>(program, options, batch, validation, context, &predictions, &mut tell)?)
     })?;
     let counted: Option<Vec<RankLedger>> = ranks.iter().map(|rank| rank.ledger.clone()).collect();
     let counted = counted.map(|ranks| Ledger { ranks });
     let difference = ranks.iter().find_map(|rank| rank.difference.clone());
-    Ok(TrainOutcome { records: ranks[0].records.clone(), predicted, counted, difference, ranks })
+    let records = ranks[0].records.clone();
+    let predicted = predictions.after(records.last().map_or(Verdict::Kept, StepRecord::verdict)).clone();
+    Ok(TrainOutcome { records, predicted, counted, difference, ranks })
 }

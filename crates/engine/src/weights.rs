@@ -44,6 +44,7 @@ impl Weights {
                     Hyper::DEFAULT,
                     seed,
                     &[],
+                    None,
                 )?;
                 engine.load(checkpoint, Restore::Values)?;
                 Ok(engine)

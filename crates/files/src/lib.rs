@@ -8,7 +8,8 @@
 //! makes shorter ends the process with a signal; here that is an error which can name the file.
 //!
 //! What is written appears under its name only when it is whole, and folders keep their entries ([`temporary`],
-//! [`publish`], [`sync_folder`]; for a file that may be there already [`replace()`]).
+//! [`publish`], [`sync_folder`]; for a file that may be there already [`replace()`]). What serves as memory has no name and
+//! is gone with its process ([`Scratch`]).
 //!
 //! ```
 //! use std::io::Write;
@@ -31,6 +32,7 @@ mod lines;
 mod positioned;
 mod regular;
 mod replace;
+mod scratch;
 mod writing;
 
 pub use document::Document;
@@ -39,4 +41,5 @@ pub use lines::{Line, Lines};
 pub use positioned::{allow_open_files, read_exact_at};
 pub use regular::open;
 pub use replace::{beside, check_writable, reason, replace};
+pub use scratch::{Scratch, ScratchError};
 pub use writing::{create_folders, folder_of, is_temporary, publish, remove_left, sync_folder, temporary};

@@ -1,4 +1,4 @@
-//! Files that are read at any place, and how many of them may be open.
+//! Files that are read and written at any place, and how many of them may be open.
 
 use std::fs::File;
 use std::io;
@@ -24,6 +24,31 @@ fn seek_read_exact(file: &File, mut start: u64, mut out: &mut [u8]) -> io::Resul
         }
         out = &mut out[read..];
         start += read as u64;
+    }
+    Ok(())
+}
+
+/// Writes bytes into a file from `start` on. Threads may do so at once.
+///
+/// # Errors
+/// [`io::ErrorKind::WriteZero`] if the system takes no more; the system's.
+pub(crate) fn write_all_at(file: &File, start: u64, bytes: &[u8]) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::write_all_at(file, bytes, start);
+    #[cfg(windows)]
+    return seek_write_all(file, start, bytes);
+}
+
+#[cfg(windows)]
+fn seek_write_all(file: &File, mut start: u64, mut bytes: &[u8]) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !bytes.is_empty() {
+        let written = file.seek_write(bytes, start)?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[written..];
+        start += written as u64;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //!   layouts are planned. [`logs`] and [`step_fit`] read into a cluster what others have measured, [`ImportSpec`] their files.
 //! - [`local`]: steps of many layouts, predicted and measured.
 //! - Benches beside yardsticks of the same run: [`collectives`] beside a copy, the products of a step ([`gemm`]) and a whole
-//!   [`step`] beside the matrix library, schedules ([`pipeline`]) beside the time without bubble, a simulated step
+//!   [`step`] beside the matrix library, states that move ([`optimizer`]) beside a plain copy, schedules ([`pipeline`]) beside the time without bubble, a simulated step
 //!   ([`simulation`], with its [`constants`]) beside the measured one; [`searches`] beside published planners.
 //!
 //! ```
@@ -33,6 +33,7 @@ pub mod gemm;
 mod import;
 pub mod local;
 pub mod logs;
+pub mod optimizer;
 pub mod pipeline;
 mod progress;
 mod refusal;

@@ -118,6 +118,8 @@ struct MoreSwitches {
     keep_weights: KeepWeights,
     /// Elements of a bucket of states in the host's memory; `None`: they are on the device.
     bucket: Option<usize>,
+    /// Whether they are updated while gradients are reduced.
+    optimizer_overlap: bool,
 }
 
 impl MoreSwitches {
@@ -135,6 +137,7 @@ impl MoreSwitches {
             zero: Zero::Off,
             keep_weights: KeepWeights::Use,
             bucket: None,
+            optimizer_overlap: false,
         }
     }
 }
@@ -263,13 +266,13 @@ fn more_switches() -> impl Strategy<Value = MoreSwitches> {
     let keep = select(vec![KeepWeights::Use, KeepWeights::Step]);
     let states = prop_oneof![2 => Just(None), 1 => select(vec![7, 64, 1000, Layout::BUCKET]).prop_map(Some)];
     let chunks = prop_oneof![2 => Just(1_usize), 1 => Just(2)];
-    (linear, schedule, recompute, zero, (keep, states), chunks, any::<bool>()).prop_map(
+    (linear, schedule, recompute, zero, (keep, states, any::<bool>()), chunks, any::<bool>()).prop_map(
         |(
             (linear, panels),
             (schedule, chunks, group),
             (recompute, cac),
             zero,
-            (keep_weights, bucket),
+            (keep_weights, bucket, optimizer_overlap),
             overlap_chunks,
             uneven,
         )| {
@@ -286,6 +289,7 @@ fn more_switches() -> impl Strategy<Value = MoreSwitches> {
                 zero,
                 keep_weights,
                 bucket,
+                optimizer_overlap: optimizer_overlap && bucket.is_some(),
             }
         },
     )
@@ -413,6 +417,7 @@ fn layout(sizes: &Sizes, switches: &Switches, model: &Model) -> Option<Layout> {
         keep_weights: more.keep_weights,
         offload: if more.bucket.is_some() { Offload::Host } else { Offload::None },
         bucket: more.bucket,
+        optimizer_overlap: more.optimizer_overlap,
         microbatch: Some(microbatch),
         seq_len: Some(seq_len),
         dtype: ElementType::F64,

@@ -8,6 +8,7 @@
 //! | `families` | random cases have every family of models, legal ones |
 //! | `equality` | random models on random layouts equal the serial model |
 //! | `offload` | states in the host's memory, in buckets of any size, change no bit; what moves; what a wrong order does |
+//! | `optimizer_overlap` | updates that are begun before the norm is known change no bit, whatever becomes of them |
 //! | `overlap` | overlap passes, threads and repetition change no bit |
 //! | `controls` | a broken program does not pass |
 //! | `counted` | a step that does less than was predicted is named |

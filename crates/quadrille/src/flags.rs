@@ -128,6 +128,7 @@ pub fn of_run(setting: Setting) -> String {
         Setting::ValidateEvery => "--validate-every",
         Setting::ValidationBatches => "--validation-batches",
         Setting::Tuning => "--tune-matmul",
+        Setting::States => "--offload",
         Setting::LearningRate => "--lr",
         Setting::Optimizer(name) => return format!("--set {name}"),
         Setting::Changes => "the command line",

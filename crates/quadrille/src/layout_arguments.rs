@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, Args};
-use quadrille_run::{LayoutSpec, SaidLayout};
+use quadrille_run::{LayoutSpec, SaidLayout, StatesSpec};
 use quadrille_spec::{ElementType, Field};
 
 use crate::layout_flags::LayoutFlags;
@@ -46,7 +46,7 @@ impl LayoutArguments {
             grid: self.grid.clone(),
             ranks: self.ranks,
             dtype,
-            choices: self.flags.0.clone(),
+            choices: self.flags.said.clone(),
             cluster: self.cluster.clone(),
         }
     }
@@ -56,12 +56,17 @@ impl LayoutArguments {
         let own =
             [("--layout", self.layout.is_some()), ("--grid", self.grid.is_some()), ("--ranks", self.ranks.is_some())];
         let own = own.into_iter().filter(|(_, typed)| *typed).map(|(flag, _)| flag.to_owned());
-        own.chain(self.flags.0.iter().map(|(field, _)| format!("--{}", field.name()))).collect()
+        own.chain(self.flags.said.iter().map(|(field, _)| format!("--{}", field.name()))).collect()
+    }
+
+    /// Where offloaded states lie.
+    pub fn states(&self) -> StatesSpec {
+        self.flags.states.clone().unwrap_or_default()
     }
 
     /// The number that was typed of a field.
     pub fn size(&self, field: Field) -> Option<usize> {
-        self.flags.0.size(field)
+        self.flags.said.size(field)
     }
 }
 

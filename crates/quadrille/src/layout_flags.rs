@@ -1,14 +1,21 @@
 //! The flags of a layout's fields, made from their table.
 
+use std::path::{Path, PathBuf};
+
 use clap::builder::ArgAction;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
-use quadrille_run::OpenLayout;
-use quadrille_spec::{Field, FieldValue, Kind, LayoutFile};
+use quadrille_run::{OpenLayout, StatesSpec};
+use quadrille_spec::{Field, FieldValue, Kind, LayoutFile, Offload, SpecError};
 
 /// What was typed of the fields of a layout, but for those whose flags mean more, or another thing in each command: the
 /// grid and the type of values.
 #[derive(Debug, Clone)]
-pub struct LayoutFlags(pub LayoutFile);
+pub struct LayoutFlags {
+    /// By field.
+    pub said: LayoutFile,
+    /// Where offloaded states lie, if that was typed: no matter of the layout, in which all places are one.
+    pub states: Option<StatesSpec>,
+}
 
 /// The fields that have a flag here.
 fn fields() -> impl Iterator<Item = Field> {
@@ -44,6 +51,32 @@ fn typed(matches: &ArgMatches, field: Field) -> Option<FieldValue> {
     }
 }
 
+/// The flag of offloading of a command that runs steps: its states may lie in files.
+pub fn offload_to_folder(flag: Arg) -> Arg {
+    let flag = flag.value_name("none|host|DIR").help(
+        "Where the optimizer's states lie: none (on the device), host (in the host's memory) or a folder (in a file for each \
+         rank, which is gone when the command ends); from there they come in buckets, e.g. --offload /scratch [default: none]",
+    );
+    flag.value_parser(|text: &str| match Field::Offload.parse(text) {
+        Err(_) if Path::new(text).is_dir() => Ok(FieldValue::Name(text.to_owned())),
+        Err(SpecError::Unknown { what, name, mut known }) => {
+            known.push("a folder that is there".to_owned());
+            Err(SpecError::Unknown { what, name, known })
+        }
+        read => read,
+    })
+}
+
+/// What was typed of offloading as a layout has it, and the place: what is no name is a folder.
+fn offloaded(typed: FieldValue) -> (FieldValue, StatesSpec) {
+    match typed {
+        FieldValue::Name(text) if Field::Offload.parse(&text).is_err() => {
+            (FieldValue::Name(Offload::Host.to_string()), StatesSpec::Files(PathBuf::from(text)))
+        }
+        named => (named, StatesSpec::Memory),
+    }
+}
+
 impl Args for LayoutFlags {
     fn augment_args(command: Command) -> Command {
         command.args(fields().map(flag))
@@ -57,11 +90,24 @@ impl Args for LayoutFlags {
 impl FromArgMatches for LayoutFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let said = fields().filter_map(|field| Some((field, typed(matches, field)?)));
-        Ok(Self(said.fold(LayoutFile::default(), |file, (field, value)| file.with(field, value))))
+        let (mut file, mut states) = (LayoutFile::default(), None);
+        for (field, value) in said {
+            let value = match field {
+                Field::Offload => {
+                    let (value, place) = offloaded(value);
+                    states = Some(place);
+                    value
+                }
+                _ => value,
+            };
+            file = file.with(field, value);
+        }
+        Ok(Self { said: file, states })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        self.0 = Self::from_arg_matches(matches)?.0.over(&self.0);
+        let Self { said, states } = Self::from_arg_matches(matches)?;
+        *self = Self { said: said.over(&self.said), states: states.or(self.states.take()) };
         Ok(())
     }
 }

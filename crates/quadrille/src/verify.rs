@@ -1,5 +1,7 @@
 //! `quadrille verify`: layouts against the serial model.
 
+use std::path::Path;
+
 use clap::{Arg, Args};
 use quadrille_engine::EngineError;
 use quadrille_plan::{Grids, Skipped};
@@ -13,6 +15,7 @@ use crate::arguments::{ModelArguments, RunArguments};
 use crate::failure::Failure;
 use crate::launch::Launch;
 use crate::layout_arguments::LayoutArguments;
+use crate::layout_flags::offload_to_folder;
 use crate::output::{print_json, print_text};
 use crate::{bars, flags};
 
@@ -20,7 +23,12 @@ const LIMITS: &str = "Both sides take the model's description, the samples and t
 the same place: what is wrong there is wrong on both sides. ARCHITECTURE.md says which tests guard it.";
 
 #[derive(Debug, Args)]
-#[command(mut_arg("model", model_help), mut_arg("lr", rate_help), after_help = LIMITS)]
+#[command(
+    mut_arg("model", model_help),
+    mut_arg("lr", rate_help),
+    mut_arg("offload", offload_to_folder),
+    after_help = LIMITS
+)]
 pub struct VerifyArguments {
     #[command(flatten)]
     pub model: ModelArguments,
@@ -67,12 +75,14 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
     let defaults = launch.defaults(&DEFAULTS)?;
     let (layouts, skipped) = layouts(arguments, model, &defaults)?;
     let cluster = described::cluster(arguments.layout.cluster())?;
+    let states = arguments.layout.states();
     let options = |ranks: usize| -> Result<VerifyOptions, Failure> {
         Ok(VerifyOptions {
             steps: arguments.steps,
             seed,
             sparsity: arguments.sparsity,
             hyper,
+            states: states.folder().map(Path::to_owned),
             threads: launch.threads(arguments.run.threads, ranks)?,
             timeout: arguments.run.timeout()?,
             collectives: launch.collectives(arguments.run.collectives(), &cluster.tiers),
@@ -89,7 +99,7 @@ pub fn run(arguments: &VerifyArguments, launch: &Launch) -> Result<(), Failure> 
         launch.check_ranks(layout.grid.ranks())?;
         let forward = resources::beside_training(&program)?;
         let beside = Reference::bytes(model, arguments.steps).saturating_add(forward);
-        resources::check(&program, options.threads, launch, beside)?;
+        resources::check(&program, options.threads, launch, &states, beside)?;
         // The serial model of the layout before took the first process its time.
         launch.meet()?;
         let failed = |error: EngineError| Failure::Run(anyhow::Error::from(error).context(layout.grid.to_string()));

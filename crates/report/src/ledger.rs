@@ -1,9 +1,9 @@
 //! What a rank sends, computes and holds in a step.
 
-use quadrille_engine::TrainOutcome;
-use quadrille_run::units::{bytes, decimal};
+use quadrille_engine::{StepRecord, TrainOutcome};
+use quadrille_run::units::{bytes, decimal, percent};
 use quadrille_spec::{Axis, CollectiveKind, FlopsLedger, Grid, MemoryClass, RankLedger};
-use quadrille_step::StepProgram;
+use quadrille_step::{StepProgram, Verdict};
 
 use crate::table;
 
@@ -27,7 +27,20 @@ pub fn of_run(program: &StepProgram, outcome: &TrainOutcome) -> String {
         None => format!("ledger: bytes, FLOPs and memory of all {ranks} ranks as predicted, in every step\n"),
         Some(_) => "ledger: DIFFERS from the prediction\n".to_owned(),
     };
+    if program.layout.optimizer_overlap {
+        told += &format!("updates: {}\n", repeats(&outcome.records));
+    }
     told + &text(&program.layout.grid, &counted.ranks[0])
+}
+
+/// How many updates that were begun before the norm of the gradient was known did not stay.
+pub(crate) fn repeats(records: &[StepRecord]) -> String {
+    let times = |verdict| records.iter().filter(|record| record.verdict() == verdict).count();
+    let [repeated, restored, steps] = [times(Verdict::Repeated), times(Verdict::Restored), records.len()];
+    let share = percent(repeated as f64 / steps.max(1) as f64);
+    format!(
+        "{repeated} of {steps} ({share}) were done again since the gradient was clipped, {restored} were taken back"
+    )
 }
 
 /// The rank, and in a pipeline its stage, counted from 0.

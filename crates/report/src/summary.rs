@@ -166,8 +166,9 @@ fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     tell(layout.keep_weights == KeepWeights::Step, "gathered weights kept for the step".to_owned());
     tell(
         layout.offload != Offload::None,
-        format!("optimizer states in the host's memory, buckets of {} elements", layout.bucket),
+        format!("optimizer states outside the device, buckets of {} elements", layout.bucket),
     );
+    tell(layout.optimizer_overlap, "buckets updated while gradients are reduced".to_owned());
     tell(layout.overlap_chunks > 1, format!("{} overlap chunks", layout.overlap_chunks));
     (!told.is_empty()).then(|| told.join(", "))
 }

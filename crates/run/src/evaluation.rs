@@ -4,7 +4,7 @@ use quadrille_engine::{EngineError, EvaluateOutcome, Samples, evaluate_on_cpu};
 use quadrille_step::StepProgram;
 
 use crate::refusal::{Refusal, Setting};
-use crate::{DataSpec, Forward, OnPreparation, Processes, RunError, Source, resources};
+use crate::{DataSpec, Forward, OnPreparation, Processes, RunError, Source, StatesSpec, resources};
 
 /// A model and the samples that it is evaluated on, ready to run.
 ///
@@ -70,7 +70,7 @@ impl Evaluation {
             return Err(Refusal::new(read).name(Setting::Data).into());
         }
         let program = StepProgram::evaluation(model, layout)?;
-        resources::check(&program, forward.options().threads, processes, 0)?;
+        resources::check(&program, forward.options().threads, processes, &StatesSpec::Memory, 0)?;
         let seed = seed.unwrap_or(about.seed);
         let open = || Source::open(data, Some(checkpoint), model, seed, layout.seq_len, on_preparation);
         let source = processes.first_then_others(open)?;

@@ -4,7 +4,7 @@ use quadrille_data::{DataError, Decoder, Tokenizer, TokenizerChoice};
 use quadrille_engine::{EngineError, GenerateOptions, GenerateOutcome, GenerationPrograms, Sampling, generate_on_cpu};
 
 use crate::refusal::{Refusal, Setting};
-use crate::{Forward, Processes, RunError, TokenizerRule, resources};
+use crate::{Forward, Processes, RunError, StatesSpec, TokenizerRule, resources};
 
 /// How texts are continued.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ impl Generation {
         let options = options(spec, &tokenizer)?;
         let programs =
             GenerationPrograms::new(model, forward.layout(), &options, &prompts).map_err(RunError::Ungenerated)?;
-        resources::check(&programs.prefill, forward.options().threads, processes, 0)?;
+        resources::check(&programs.prefill, forward.options().threads, processes, &StatesSpec::Memory, 0)?;
         Ok(Self { forward, tokenizer, prompts, options, programs })
     }
 

@@ -101,7 +101,7 @@ impl Prepared {
         check_unfinished(place, beginning.start.steps_done(), spec.steps)?;
         let program = beginning.start.program(&spec.model, layout)?;
         let threads = processes.threads(spec.threads, ranks)?;
-        resources::check(&program, threads, processes, beside(&spec, place, &program)?)?;
+        resources::check(&program, threads, processes, &spec.states, beside(&spec, place, &program)?)?;
         check_paths(&spec, place)?;
         let source = open_data(&spec, &beginning, other_data, host)?;
         let (tune_matmuls, matmuls, recorder) = tuning(&spec, &program, threads)?;
@@ -111,6 +111,7 @@ impl Prepared {
             threads,
             timeout: processes::timeout(spec.timeout)?,
             start: beginning.start.clone(),
+            states: spec.states.folder().map(Path::to_owned),
             collectives: processes.collectives(spec.collectives.algorithm, &spec.collectives.tiers),
             world: processes.world.clone(),
             tune_matmuls,

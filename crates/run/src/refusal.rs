@@ -62,6 +62,8 @@ pub enum Setting {
     Timeout,
     /// [`crate::TuningSpec::File`].
     Tuning,
+    /// [`crate::StatesSpec::Files`].
+    States,
     /// [`crate::OutputSpec::log`].
     Log,
     /// [`crate::OutputSpec::trace`].
@@ -108,6 +110,7 @@ impl Named for Setting {
             Self::Threads => "threads",
             Self::Timeout => "timeout",
             Self::Tuning => "tuning.file",
+            Self::States => "states.files",
             Self::Log => "outputs.log",
             Self::Trace => "outputs.trace",
             Self::LearningRate => "optimizer.learning_rate",

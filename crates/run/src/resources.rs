@@ -1,22 +1,28 @@
 //! What this machine can run: memory and threads, held against a program before anything is allocated.
 
 use quadrille_comm::memory;
-use quadrille_spec::Axis;
+use quadrille_spec::{Axis, MemoryClass, RankLedger};
 use quadrille_step::{StepProgram, predict_rank};
 
 use crate::units::bytes;
-use crate::{Processes, Refusal, RunError};
+use crate::{Processes, Refusal, RunError, StatesSpec};
 
 /// More thread ranks than this are refused: each takes two threads of the system, and more for its pool.
 const MAX_RANKS: usize = 512;
 
 /// Refuses a program whose ranks do not fit into this machine: too many threads, or more memory than is free. Of ranks that
 /// are processes, those on this node count, by the mean of all.
-/// `beside` are the bytes of what runs beside the ranks.
+/// `beside` are the bytes of what runs beside the ranks; states that lie in files take no memory that is not given back.
 ///
 /// # Errors
 /// One that says what is too much, and what there is.
-pub fn check(program: &StepProgram, threads: usize, processes: &Processes, beside: u64) -> Result<(), Refusal> {
+pub fn check(
+    program: &StepProgram,
+    threads: usize,
+    processes: &Processes,
+    states: &StatesSpec,
+    beside: u64,
+) -> Result<(), Refusal> {
     let ranks = program.layout.grid.ranks();
     let here = processes.ranks_here(ranks);
     if processes.world.is_none() && (ranks > MAX_RANKS || ranks * threads > 4 * MAX_RANKS) {
@@ -27,7 +33,8 @@ pub fn check(program: &StepProgram, threads: usize, processes: &Processes, besid
         )));
     }
     let Some(free) = memory::available() else { return Ok(()) };
-    let needed = allocated(program) * here as u128 / ranks as u128 + u128::from(beside);
+    let offloaded = if states.is_memory() { of_all_ranks(program, offloaded) } else { 0 };
+    let needed = (allocated(program) + offloaded) * here as u128 / ranks as u128 + u128::from(beside);
     if needed > u128::from(free) {
         return Err(Refusal::new(format!(
             "{} on {} needs {} of memory, and {} are free; use a smaller model, batch or seq-len, or 'explain' and 'plan', \
@@ -50,12 +57,22 @@ pub fn beside_training(program: &StepProgram) -> Result<u64, RunError> {
     Ok(u64::try_from(allocated(&evaluation)).unwrap_or(u64::MAX / 2))
 }
 
-/// Bytes of all ranks: those of a stage have equal buffers.
+/// Bytes of all ranks' buffers.
 pub fn allocated(program: &StepProgram) -> u128 {
+    of_all_ranks(program, |ledger| ledger.memory.allocated)
+}
+
+/// Bytes of a rank's states that do not lie on its device.
+fn offloaded(ledger: &RankLedger) -> u64 {
+    ledger.memory.peak_of.get(&MemoryClass::Host).copied().unwrap_or(0)
+}
+
+/// Bytes of all ranks: those of a stage have as many.
+fn of_all_ranks(program: &StepProgram, bytes: impl Fn(&RankLedger) -> u64) -> u128 {
     let grid = &program.layout.grid;
     let stages = grid.size(Axis::Pipe);
     let first_of = |stage| (0..grid.ranks()).find(|rank| grid.coordinate(*rank).on(Axis::Pipe) == stage);
     let per_rank = (0..stages).filter_map(first_of).map(|rank| predict_rank(program, rank));
-    let one_of_each: u128 = per_rank.map(|ledger| u128::from(ledger.memory.allocated)).sum();
+    let one_of_each: u128 = per_rank.map(|ledger| u128::from(bytes(&ledger))).sum();
     one_of_each * (grid.ranks() / stages) as u128
 }

@@ -202,6 +202,7 @@ fn check_open(layout: &SaidLayout, file: &LayoutFile) -> Result<(), RunError> {
     let order = "the search tries every order";
     let group = "groups are as long as the pipeline";
     let blocks = "pieces of layers are as equal as possible";
+    let waits = "the search knows updates that wait for the norm; `search.price` has a price of other layouts";
     let another_group = asked.microbatch_group.is_some_and(|n| !whole || n != asked.grid.size(Axis::Pipe));
     let uneven = asked.stage_blocks.as_deref().is_some_and(|n| !EvenPieces::are(n));
     let fixed = "use `space.fix` x=2,pipe=4 to fix axes";
@@ -210,10 +211,12 @@ fn check_open(layout: &SaidLayout, file: &LayoutFile) -> Result<(), RunError> {
         ("`layout.order`", said(Field::Order), order),
         ("`layout.microbatch_group`", said(Field::MicrobatchGroup), group),
         ("`layout.stage_blocks`", said(Field::StageBlocks), blocks),
+        ("`layout.optimizer_overlap`", said(Field::OptimizerOverlap), waits),
         // A grid with its order is that of a whole layout: the search chooses another.
         ("`run.layout`: its line 'order'", file.get(Field::Order).is_some() && !whole, order),
         ("`run.layout`: its line 'microbatch_group'", another_group, group),
         ("`run.layout`: its line 'stage_blocks'", uneven, blocks),
+        ("`run.layout`: its line 'optimizer_overlap'", asked.optimizer_overlap, waits),
     ];
     match choices.into_iter().find(|(_, said, _)| *said) {
         None => Ok(()),

@@ -121,6 +121,9 @@ fields! {
         /// Elements of a bucket of offloaded states, two of which are on the device, e.g. --bucket 1000000
         /// [default: 16000000]
         Bucket "bucket" <"N"> usize, in bucket;
+        /// Update buckets of offloaded states while the gradients of others are still reduced, as if none was clipped; where one
+        /// is, they are updated again, e.g. --offload host --optimizer-overlap
+        OptimizerOverlap "optimizer-overlap" <"true|false"> bool, in optimizer_overlap;
         /// Overlap passes: all, none, or a list of oar, ors, oag [default: all]
         Overlap "overlap" <"PASSES"> Overlap, in overlap;
         /// Parts of a microbatch, one of which computes while another communicates, e.g. --overlap-chunks 2 [default: 1]
@@ -232,6 +235,7 @@ mod tests {
             keep_weights: KeepWeights::Step,
             offload: Offload::Host,
             bucket: Some(1000),
+            optimizer_overlap: true,
             dtype: ElementType::F64,
             ..LayoutRequest::new("z=2,data=2,pipe=2".parse().unwrap(), 32)
         };

@@ -54,6 +54,7 @@ impl Layout {
             keep_weights: KeepWeights::Use,
             offload: Offload::None,
             bucket: Self::BUCKET,
+            optimizer_overlap: false,
             global_batch,
             microbatch: of_rank / microbatches * z,
             seq_len: tokens,

@@ -48,6 +48,8 @@ pub struct LayoutRequest {
     pub offload: Offload,
     /// Elements of a bucket of offloaded states; `None`: [`Layout::BUCKET`].
     pub bucket: Option<usize>,
+    /// Whether buckets are updated while the gradients of others are reduced.
+    pub optimizer_overlap: bool,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Sequences of one data rank in one pass; `None`: all of its share, or with a pipeline the fewest possible.
@@ -81,6 +83,7 @@ impl LayoutRequest {
             keep_weights: KeepWeights::Use,
             offload: Offload::None,
             bucket: None,
+            optimizer_overlap: false,
             global_batch,
             microbatch: None,
             seq_len: None,
@@ -121,6 +124,11 @@ impl LayoutRequest {
             let ways = [Change::Leave(Field::Bucket), Change::to(Field::Offload, Offload::Host)];
             let rule = "only states outside the device are updated in buckets";
             return Err(Broken::new(Field::Bucket, bucket, rule, ways.map(Way::Choice).to_vec()));
+        }
+        if self.optimizer_overlap && self.offload == Offload::None {
+            let ways = [Change::Leave(Field::OptimizerOverlap), Change::to(Field::Offload, Offload::Host)];
+            let rule = "only states outside the device are updated before the norm of the gradient is known";
+            return Err(Broken::new(Field::OptimizerOverlap, true, rule, ways.map(Way::Choice).to_vec()));
         }
         let possible = [self.dtype, self.dtype.real().into()];
         if let Some(gradients) = self.gradients.filter(|gradients| !possible.contains(gradients)) {
@@ -218,6 +226,9 @@ pub struct Layout {
     /// Elements of a bucket of offloaded states: what of a rank's shards, in the order of the parameters, is fetched, updated and
     /// stored at a time. Nothing reads it where none are.
     pub bucket: usize,
+    /// Whether buckets are updated while the gradients of others are reduced, as if none was clipped, and again where one is
+    /// (dissertation, ch. 3). There are two versions of the states then, and masters of all weights among them.
+    pub optimizer_overlap: bool,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Sequences of one data rank in one pass, split over z.
@@ -285,6 +296,7 @@ impl Layout {
             keep_weights: request.keep_weights,
             offload: request.offload,
             bucket: request.bucket.unwrap_or(Self::BUCKET),
+            optimizer_overlap: request.optimizer_overlap,
             global_batch: request.global_batch,
             microbatch: 0,
             seq_len: request.seq_len.unwrap_or(model.seq_len),

@@ -42,7 +42,7 @@ impl LayoutFile {
         let said = Field::ALL.into_iter().filter(|field| match field {
             Field::SummaPanels => layout.linear == Linear::Summa,
             Field::MicrobatchGroup => layout.schedule == Schedule::Interleaved,
-            Field::Offload | Field::Bucket => layout.offload != Offload::None,
+            Field::Offload | Field::Bucket | Field::OptimizerOverlap => layout.offload != Offload::None,
             Field::Dtype => layout.dtype != ElementType::F32,
             Field::Gradients => layout.gradients != layout.dtype.real().into(),
             _ => true,
@@ -82,12 +82,12 @@ impl LayoutFile {
         self
     }
 
-    /// What either says; where both do, this one wins. The other's buckets go with its offloading.
+    /// What either says; where both do, this one wins. With the other's offloading goes what is said of it.
     #[must_use]
     pub fn over(&self, other: &Self) -> Self {
         let mut both = other.clone();
         if self.get(Field::Offload) == Some(&FieldValue::Name(Offload::None.to_string())) {
-            both.said.remove(&Field::Bucket);
+            [Field::Bucket, Field::OptimizerOverlap].iter().for_each(|field| _ = both.said.remove(field));
         }
         both.said.extend(self.said.clone());
         both

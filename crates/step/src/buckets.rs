@@ -57,6 +57,11 @@ impl Bucket {
         self.runs.iter().map(|run| run.elements).sum()
     }
 
+    /// Whether nothing of it belongs to a parameter behind this one.
+    pub(crate) fn ends_with(&self, parameter: ParameterId) -> bool {
+        self.runs.last().is_none_or(|run| run.parameter <= parameter)
+    }
+
     /// How many elements have masters here.
     pub fn masters(&self) -> usize {
         self.runs.iter().filter(|run| run.master_at.is_some()).map(|run| run.elements).sum()
@@ -107,15 +112,37 @@ impl StageProgram {
         !self.buckets.is_empty()
     }
 
+    /// Whether an update is begun before the norm of the gradient is known, and waits for a [`Verdict`](crate::Verdict).
+    pub fn attempts(&self) -> bool {
+        self.trains() && self.layout.optimizer_overlap
+    }
+
     /// Bytes of a bucket's states: what is fetched of it, and stored again.
     pub fn bucket_bytes(&self, id: BucketId) -> u64 {
-        let (bucket, formats) = (self.bucket(id), self.practice.formats);
-        bucket.masters() as u64 * formats.masters + bucket.elements() as u64 * formats.moments
+        self.bucket_masters(id) + self.bucket(id).elements() as u64 * self.practice.formats.moments
+    }
+
+    /// Bytes of a bucket's masters.
+    pub fn bucket_masters(&self, id: BucketId) -> u64 {
+        self.bucket(id).masters() as u64 * self.bucket_master_bytes()
+    }
+
+    /// Bytes of an element's master in a bucket that has it: also of a weight that is stored as it is computed, where an update
+    /// may be taken back.
+    pub fn bucket_master_bytes(&self) -> u64 {
+        let own = if self.attempts() { self.layout.dtype.real().bytes() } else { 0 };
+        self.practice.formats.masters.max(own)
+    }
+
+    /// How many versions of the states there are: the one before the step is kept until the verdict.
+    pub fn versions(&self) -> usize {
+        if self.attempts() { 2 } else { 1 }
     }
 
     /// Bytes of the states in the host's memory.
     pub fn host_bytes(&self) -> u64 {
-        (0..self.buckets.len()).map(|bucket| self.bucket_bytes(BucketId(bucket))).sum()
+        let version: u64 = (0..self.buckets.len()).map(|bucket| self.bucket_bytes(BucketId(bucket))).sum();
+        self.versions() as u64 * version
     }
 
     /// How many buckets fit on the device together, with how many masters and how many elements each has room for.

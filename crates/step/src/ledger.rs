@@ -13,7 +13,7 @@ use crate::routes::Routes;
 use crate::schedule::Step;
 use crate::{
     At, Collective, Computation, GemmPass, Layer, Members, Op, Operation, Scalar, StageProgram, StepError, StepProgram,
-    kind, wire_bytes,
+    Verdict, kind, wire_bytes,
 };
 
 /// The ledgers of all ranks for one step, with collectives as thread ranks run them: counted as rings.
@@ -23,7 +23,13 @@ pub fn predict(program: &StepProgram) -> Ledger {
 
 /// The ledgers of all ranks for one step, with collectives by the algorithms that `routing` chooses.
 pub fn predict_routed(program: &StepProgram, routing: &Routing) -> Ledger {
-    Ledger { ranks: (0..program.layout.grid.ranks()).map(|rank| predict_rank_routed(program, rank, routing)).collect() }
+    predict_after(program, routing, Verdict::Kept)
+}
+
+/// As [`predict_routed`], of a step after whose update there was this verdict.
+pub fn predict_after(program: &StepProgram, routing: &Routing, verdict: Verdict) -> Ledger {
+    let ranks = 0..program.layout.grid.ranks();
+    Ledger { ranks: ranks.map(|rank| predict_rank_after(program, rank, routing, verdict)).collect() }
 }
 
 /// As [`predict`], of one rank.
@@ -33,9 +39,13 @@ pub fn predict_rank(program: &StepProgram, rank: usize) -> RankLedger {
 
 /// As [`predict_routed`], of one rank.
 pub fn predict_rank_routed(program: &StepProgram, rank: usize, routing: &Routing) -> RankLedger {
+    predict_rank_after(program, rank, routing, Verdict::Kept)
+}
+
+fn predict_rank_after(program: &StepProgram, rank: usize, routing: &Routing, verdict: Verdict) -> RankLedger {
     let stage = program.of_rank(rank);
-    let (axes, layers) = transfers(stage, rank, routing);
-    let (flops, elements) = work(stage, rank);
+    let (axes, layers) = transfers(stage, rank, routing, verdict);
+    let (flops, elements) = work(stage, rank, verdict);
     RankLedger { rank, axes, layers, flops, elements, memory: crate::memory::predict(stage) }
 }
 
@@ -77,21 +87,30 @@ pub fn empty_axes(program: &StageProgram) -> AxesLedger {
 /// What an operation moves between the device and the host's memory, in which direction and how many bytes.
 pub fn moved_to_host(program: &StageProgram, operation: &Operation) -> Option<(CollectiveKind, u64)> {
     match operation {
-        Operation::Fetch(kind::Fetch { bucket }) => Some((CollectiveKind::Fetch, program.bucket_bytes(*bucket))),
+        Operation::Fetch(kind::Fetch { bucket, masters }) => {
+            let bytes = if *masters { program.bucket_masters(*bucket) } else { program.bucket_bytes(*bucket) };
+            Some((CollectiveKind::Fetch, bytes))
+        }
         Operation::Store(kind::Store { bucket }) => Some((CollectiveKind::Store, program.bucket_bytes(*bucket))),
         _ => None,
     }
 }
 
-/// The operations of a step with the number of times that each runs.
-fn executed(program: &StageProgram) -> impl Iterator<Item = (&Op, u64)> {
+/// The operations that a step runs, with the number of times that each does.
+fn executed(program: &StageProgram, verdict: Verdict) -> impl Iterator<Item = (&Op, u64)> {
     let microbatches = program.layout.microbatches();
     let passes = program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
     let passes = passes.map(move |op| (op, op.times(microbatches) as u64));
-    passes.chain(program.update.ops.iter().map(|op| (op, 1)))
+    let update = program.update.ops.iter().map(move |op| (op, op.times_after(1, verdict) as u64));
+    passes.chain(update).filter(|(_, times)| *times > 0)
 }
 
-fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLedger, Vec<LayerLedger>) {
+fn transfers(
+    program: &StageProgram,
+    rank: usize,
+    routing: &Routing,
+    verdict: Verdict,
+) -> (AxesLedger, Vec<LayerLedger>) {
     let mut routes = Routes::new(routing, program.grid(), rank);
     let mut total = empty_axes(program);
     let mut by_layer: BTreeMap<Layer, AxesLedger> =
@@ -106,7 +125,7 @@ fn transfers(program: &StageProgram, rank: usize, routing: &Routing) -> (AxesLed
             *ledger.entry(key.clone()).or_default().entry(kind).or_default() += transfer;
         }
     };
-    for (op, times) in executed(program) {
+    for (op, times) in executed(program, verdict) {
         if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank, &mut routes) {
             add(op.layer, axes.key(), kind, transfer, times);
         }
@@ -200,11 +219,11 @@ fn transfer(
 }
 
 /// FLOPs of products and attention, and elements that element-wise operations sweep over.
-fn work(program: &StageProgram, rank: usize) -> (FlopsLedger, BTreeMap<Cow<'static, str>, u64>) {
+fn work(program: &StageProgram, rank: usize, verdict: Verdict) -> (FlopsLedger, BTreeMap<Cow<'static, str>, u64>) {
     let at = At { program, place: program.grid().coordinate(rank) };
     let mut ledger = FlopsLedger::default();
     let mut elements = BTreeMap::new();
-    for (op, times) in executed(program) {
+    for (op, times) in executed(program, verdict) {
         let work = op.operation.work(at);
         // `check_counts` has made sure that all of them together fit.
         let flops = times * work.flops() as u64;
@@ -248,7 +267,8 @@ pub(crate) fn check_counts(program: &StageProgram) -> Result<(), StepError> {
         Err(_) => Err(StepError::TooLarge { what, amount: amount as f64, unit }),
     };
     let at = At::first(program);
-    let flops = executed(program).map(|(op, times)| u128::from(times) * op.operation.work(at).flops()).sum();
+    let flops =
+        executed(program, Verdict::Kept).map(|(op, times)| u128::from(times) * op.operation.work(at).flops()).sum();
     check("compute", flops, "FLOP")?;
     // Every storage is sent or swept over a few times at most in a pass.
     let passes = 16 * program.layout.microbatches() as u128;

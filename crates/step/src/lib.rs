@@ -80,13 +80,14 @@ pub use interval::least_interval;
 pub use kept::{INDEX_BYTES, Kept, KeptCounts};
 pub use ledger::{
     cached_attention_flops, decision_axes, declared_axes, empty_axes, moved_to_host, payload_bytes, payload_elements,
-    predict, predict_rank, predict_rank_routed, predict_routed,
+    predict, predict_after, predict_rank, predict_rank_routed, predict_routed,
 };
 pub use liveness::Lifetimes;
 pub use memory::Living;
 pub use operation::{
     At, BlockKind, Collective, Computation, DropoutSite, GemmPass, GemmStorage, Group, Members, Op, Operands,
-    Operation, Panel, Product, Reduction, Scalar, Wanted, When, Work, Write, kind, normalization, operation_names,
+    Operation, Panel, Product, Reduction, Scalar, Verdict, Wanted, When, Work, Write, kind, normalization,
+    operation_names,
 };
 pub use parameter::{Initial, Parameter, ParameterId, SharedKeys};
 pub use placement::Placement;

@@ -54,8 +54,8 @@ impl StageProgram {
     fn optimizer_bytes(&self) -> u64 {
         if self.offloads() {
             let (buckets, [masters, elements]) = self.bucket_room();
-            let formats = self.practice.formats;
-            let states = masters as u64 * formats.masters + elements as u64 * formats.moments;
+            let (master, moments) = (self.bucket_master_bytes(), self.practice.formats.moments);
+            let states = masters as u64 * master + elements as u64 * moments;
             return buckets as u64 * states + self.index_bytes();
         }
         let updated = self.parameters.iter().map(|parameter| parameter.updated).filter(|_| self.trains());

@@ -56,6 +56,7 @@ fn switches(layout: &Layout) -> Option<String> {
     note(layout.keep_weights == KeepWeights::Step, "weights gathered once per step".to_owned());
     let states = format!("states in the host's memory, buckets of {} elements", layout.bucket);
     note(layout.offload != Offload::None, states);
+    note(layout.optimizer_overlap, "buckets updated while gradients are reduced".to_owned());
     (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
@@ -144,6 +145,9 @@ fn print_section(
             When::Always => None,
             When::First => Some("first microbatch only"),
             When::Last => Some("last microbatch only"),
+            When::Repeated => Some("where the gradient is clipped"),
+            When::Restored => Some("where it is not applied"),
+            When::Applied => Some("where it is applied"),
         };
         if let Some(when) = when {
             notes = [when, &notes].into_iter().filter(|note| !note.is_empty()).collect::<Vec<_>>().join("; ");

@@ -1,14 +1,12 @@
 //! After the last microbatch: what is still a partial sum is reduced, the gradient norm is taken, parameters move.
 
-use std::ops::Range;
-
 use quadrille_spec::{Axis, AxisSet, CollectiveKind, Offload};
 
-use crate::buckets::buckets;
+use crate::buckets::{Bucket, buckets};
 use crate::builder::Builder;
-use crate::operation::{Collective, Members, Operation, Reduction, Scalar, Write};
+use crate::operation::{Collective, Members, Operation, Reduction, Scalar, When, Write};
 use crate::shared_keys::CopiesSum;
-use crate::{BucketId, BucketRun, Layer, Parameter, ParameterId, StepError, Value, kind};
+use crate::{BucketId, BucketRun, Layer, Parameter, ParameterId, ShardRun, StepError, Value, kind};
 
 /// A collective with what goes right before and after it.
 struct Step {
@@ -27,95 +25,14 @@ impl Step {
     }
 }
 
-/// Emits the update section. Every reduction is a sum, over the axes that the gradient's shardings give.
-pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
-    let mut steps = Vec::new();
-    for index in 0..b.parameters.len() {
-        steps.push((b.parameters[index].layer, ParameterId(index), reductions(b, ParameterId(index))?));
-    }
-    plan_buckets(b);
-    // While gradients are reduced, as many buckets come as there is room for.
-    b.layer = Layer::Step;
-    (0..b.buckets.len().min(2)).for_each(|bucket| b.push(kind::Fetch { bucket: BucketId(bucket) }));
-    // First reductions are under way together; those that build on others follow in turn.
-    for (layer, _, reductions) in &steps {
-        b.layer = *layer;
-        if let Some(first) = reductions.first() {
-            first.issue(b);
-        }
-    }
-    for (layer, parameter, reductions) in &steps {
-        b.layer = *layer;
-        for (index, reduction) in reductions.iter().enumerate() {
-            if index > 0 {
-                reduction.issue(b);
-            }
-            reduction.wait(b);
-        }
-        let gradient = b.parameters[parameter.0].reduced;
-        b.push(kind::SumSquares { parameter: *parameter, gradient });
-    }
-    reduce_loss(b);
-    b.push(kind::ReduceScalar { scalar: Scalar::GradientNormSquared, axes: AxisSet::WORLD });
-    let mut gathers = Gathers::default();
-    if b.buckets.is_empty() {
-        (0..b.parameters.len()).for_each(|index| move_parameter(b, ParameterId(index), None, &mut gathers));
-    } else {
-        move_buckets(b, &mut gathers);
-    }
-    gathers.expand(b);
-    let each = |b: &mut Builder, operation: fn(Collective) -> Operation| {
-        for (layer, gather) in &gathers.of_weights {
-            b.layer = *layer;
-            b.push(operation(*gather));
-        }
-    };
-    if !b.practice.gathers_in_turn {
-        each(b, Operation::Issue);
-    }
-    // Else the next step's first use waits.
-    if !b.practice.gathers_under_forward {
-        each(b, Operation::Wait);
-    }
-    Ok(())
+/// What makes the gradient of a parameter complete.
+struct Reduced {
+    layer: Layer,
+    parameter: ParameterId,
+    steps: Vec<Step>,
 }
 
-/// Cuts what the rank updates into buckets, if its states lie in the host's memory.
-fn plan_buckets(b: &mut Builder) {
-    if b.layout.offload == Offload::None {
-        return;
-    }
-    let formats = b.practice.formats;
-    let shards = b.parameters.iter().enumerate().map(|(index, parameter)| {
-        let Value { local_elements, storage, .. } = &b.values[parameter.updated.0];
-        let has_master = b.storages[storage.0].element_bytes < formats.masters;
-        (ParameterId(index), *local_elements, has_master)
-    });
-    b.buckets = buckets(shards, b.layout.bucket);
-}
-
-/// Every bucket is updated while the one before it goes back and the next one comes: there is room for two. The first ones are
-/// on their way.
-fn move_buckets(b: &mut Builder, gathers: &mut Gathers) {
-    let all = std::mem::take(&mut b.buckets);
-    for (index, bucket) in all.iter().enumerate() {
-        let id = BucketId(index);
-        b.layer = Layer::Step;
-        b.push(kind::AwaitFetch { bucket: id });
-        for (run, of) in bucket.runs.iter().enumerate() {
-            move_parameter(b, of.parameter, Some((BucketRun { bucket: id, run }, of.range())), gathers);
-        }
-        b.layer = Layer::Step;
-        b.push(kind::Store { bucket: id });
-        if index + 2 < all.len() {
-            b.push(kind::Fetch { bucket: BucketId(index + 2) });
-        }
-    }
-    (0..all.len()).for_each(|bucket| b.push(kind::AwaitStore { bucket: BucketId(bucket) }));
-    b.buckets = all;
-}
-
-/// ZeRO's gathers of updated weights that are under way.
+/// ZeRO's gathers of updated shards that are under way.
 #[derive(Default)]
 struct Gathers {
     /// Those of whole weights, which are waited for at the end, or when they are used next.
@@ -135,25 +52,188 @@ impl Gathers {
     }
 }
 
-/// Updates a parameter, or a run of it in its elements of the shard; when all of it is done, ZeRO's gather begins.
-fn move_parameter(
-    b: &mut Builder,
-    parameter: ParameterId,
-    run: Option<(BucketRun, Range<usize>)>,
-    gathers: &mut Gathers,
-) {
+/// Emits the update section. Every reduction is a sum, over the axes that the gradient's shardings give.
+pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
+    let mut gradients = Vec::new();
+    for parameter in (0..b.parameters.len()).map(ParameterId) {
+        gradients.push(Reduced { layer: b.parameters[parameter.0].layer, parameter, steps: reductions(b, parameter)? });
+    }
+    let (buckets, mut gathers) = (plan_buckets(b), Gathers::default());
+    if b.layout.optimizer_overlap {
+        // What gradients are multiplied with but for clipping is known with the loss, for which nobody waits behind reductions.
+        reduce_loss(b);
+        fetch_first(b, &buckets, false);
+        reduce_gradients(b, &gradients, &buckets);
+        reduce_norm(b);
+        settle(b, &buckets);
+        (0..b.parameters.len()).for_each(|index| gather(b, ParameterId(index), &mut gathers));
+    } else {
+        fetch_first(b, &buckets, false);
+        reduce_gradients(b, &gradients, &[]);
+        reduce_loss(b);
+        reduce_norm(b);
+        (0..buckets.len()).for_each(|index| move_bucket(b, &buckets, index, Some(&mut gathers)));
+        await_stores(b, &buckets);
+        for parameter in (0..b.parameters.len()).map(ParameterId).filter(|_| buckets.is_empty()) {
+            move_parameter(b, parameter, None, true);
+            gather(b, parameter, &mut gathers);
+        }
+    }
+    b.buckets = buckets;
+    gathers.expand(b);
+    finish(b, &gathers.of_weights);
+    Ok(())
+}
+
+/// First reductions are under way together; those that build on others follow in turn. Of the buckets `attempted` each is
+/// updated as soon as its gradients are there.
+fn reduce_gradients(b: &mut Builder, gradients: &[Reduced], attempted: &[Bucket]) {
+    for Reduced { layer, steps, .. } in gradients {
+        b.layer = *layer;
+        if let Some(first) = steps.first() {
+            first.issue(b);
+        }
+    }
+    let mut updated = 0;
+    for Reduced { layer, parameter, steps } in gradients {
+        b.layer = *layer;
+        for (index, reduction) in steps.iter().enumerate() {
+            if index > 0 {
+                reduction.issue(b);
+            }
+            reduction.wait(b);
+        }
+        let gradient = b.parameters[parameter.0].reduced;
+        b.push(kind::SumSquares { parameter: *parameter, gradient });
+        while attempted.get(updated).is_some_and(|bucket| bucket.ends_with(*parameter)) {
+            move_bucket(b, attempted, updated, None);
+            updated += 1;
+        }
+    }
+}
+
+fn reduce_norm(b: &mut Builder) {
+    b.layer = Layer::Step;
+    b.push(kind::ReduceScalar { scalar: Scalar::GradientNormSquared, axes: AxisSet::WORLD });
+}
+
+/// Issues and waits for gathers, as far as the practice does so here.
+fn finish(b: &mut Builder, gathers: &[(Layer, Collective)]) {
+    let each = |b: &mut Builder, operation: fn(Collective) -> Operation| {
+        for (layer, gather) in gathers {
+            b.layer = *layer;
+            b.push(operation(*gather));
+        }
+    };
+    if !b.practice.gathers_in_turn {
+        each(b, Operation::Issue);
+    }
+    // Else the next step's first use waits.
+    if !b.practice.gathers_under_forward {
+        each(b, Operation::Wait);
+    }
+}
+
+/// Cuts what the rank updates into buckets, if its states lie in the host's memory.
+fn plan_buckets(b: &Builder) -> Vec<Bucket> {
+    if b.layout.offload == Offload::None {
+        return Vec::new();
+    }
+    let formats = b.practice.formats;
+    let shards = b.parameters.iter().enumerate().map(|(index, parameter)| {
+        let Value { local_elements, storage, .. } = &b.values[parameter.updated.0];
+        // What may be taken back has one in any case.
+        let has_master = b.layout.optimizer_overlap || b.storages[storage.0].element_bytes < formats.masters;
+        (ParameterId(index), *local_elements, has_master)
+    });
+    buckets(shards, b.layout.bucket)
+}
+
+/// Begins to bring as many buckets as there is room for.
+fn fetch_first(b: &mut Builder, buckets: &[Bucket], masters: bool) {
+    b.layer = Layer::Step;
+    (0..buckets.len().min(2)).for_each(|bucket| b.push(kind::Fetch { bucket: BucketId(bucket), masters }));
+}
+
+/// Updates a bucket while the one before it goes back and the next one comes: there is room for two. When all of a parameter is
+/// updated, its gather is one of `gathers`, if there are any yet.
+fn move_bucket(b: &mut Builder, buckets: &[Bucket], index: usize, mut gathers: Option<&mut Gathers>) {
+    let bucket = BucketId(index);
+    b.layer = Layer::Step;
+    b.push(kind::AwaitFetch { bucket });
+    for (run, of) in buckets[index].runs.iter().enumerate() {
+        move_parameter(b, of.parameter, Some(BucketRun { bucket, run }), of.first == 0);
+        let is_done = of.range().end == b.values[b.parameters[of.parameter.0].updated.0].local_elements;
+        if let Some(gathers) = gathers.as_deref_mut().filter(|_| is_done) {
+            gather(b, of.parameter, gathers);
+        }
+    }
+    b.layer = Layer::Step;
+    b.push(kind::Store { bucket });
+    if index + 2 < buckets.len() {
+        b.push(kind::Fetch { bucket: BucketId(index + 2), masters: false });
+    }
+}
+
+fn await_stores(b: &mut Builder, buckets: &[Bucket]) {
+    b.layer = Layer::Step;
+    (0..buckets.len()).for_each(|bucket| b.push(kind::AwaitStore { bucket: BucketId(bucket) }));
+}
+
+/// The norm is known, and with it whether what was updated stays, is updated again from the states before it, or is taken
+/// back: weights are rounded masters then.
+fn settle(b: &mut Builder, buckets: &[Bucket]) {
+    await_stores(b, buckets);
+    decided(b, When::Repeated, |b| {
+        fetch_first(b, buckets, false);
+        (0..buckets.len()).for_each(|index| move_bucket(b, buckets, index, None));
+        await_stores(b, buckets);
+    });
+    decided(b, When::Restored, |b| {
+        fetch_first(b, buckets, true);
+        (0..buckets.len()).for_each(|index| restore_bucket(b, buckets, index));
+    });
+    decided(b, When::Applied, |b| b.push(kind::Adopt {}));
+}
+
+/// Emits what is executed only after some verdicts.
+fn decided(b: &mut Builder, when: When, emit: impl FnOnce(&mut Builder)) {
+    let before = b.ops.len();
+    emit(b);
+    b.ops[before..].iter_mut().for_each(|op| op.when = when);
+}
+
+fn restore_bucket(b: &mut Builder, buckets: &[Bucket], index: usize) {
+    let bucket = BucketId(index);
+    b.layer = Layer::Step;
+    b.push(kind::AwaitFetch { bucket });
+    for (run, ShardRun { parameter, .. }) in buckets[index].runs.iter().enumerate() {
+        let Parameter { layer, updated, .. } = b.parameters[parameter.0];
+        b.layer = layer;
+        b.push(kind::Restore { parameter: *parameter, run: BucketRun { bucket, run }, value: updated });
+    }
+    b.layer = Layer::Step;
+    if index + 2 < buckets.len() {
+        b.push(kind::Fetch { bucket: BucketId(index + 2), masters: true });
+    }
+}
+
+/// Updates a parameter, or a run of it, which may be the one that it `begins` with.
+fn move_parameter(b: &mut Builder, parameter: ParameterId, run: Option<BucketRun>, begins: bool) {
     let Parameter { layer, value, updated, compressed, reduced, .. } = b.parameters[parameter.0];
     b.layer = layer;
-    let begins = run.as_ref().is_none_or(|(_, elements)| elements.start == 0);
     if begins && compressed.is_some() {
         b.push(kind::Compress { parameter, input: value, output: updated, write: Write::Overwrite });
     }
-    let is_done = run.as_ref().is_none_or(|(_, elements)| elements.end == b.values[updated.0].local_elements);
-    b.push(kind::AdamW { parameter, run: run.map(|(run, _)| run), value: updated, gradient: reduced });
-    if !is_done {
-        return;
-    }
+    b.push(kind::AdamW { parameter, run, value: updated, gradient: reduced });
+}
+
+/// Notes ZeRO's gather of a parameter all of whose shard is updated, and begins it if gathers are in turn. Kept elements of a
+/// pruned one go to their places.
+fn gather(b: &mut Builder, parameter: ParameterId, gathers: &mut Gathers) {
+    let Parameter { layer, value, updated, compressed, .. } = b.parameters[parameter.0];
     if let Some(compressed) = compressed {
+        b.layer = layer;
         let expand = kind::Expand { parameter, input: compressed, output: value };
         if updated == compressed {
             b.push(expand);
@@ -167,6 +247,7 @@ fn move_parameter(
         let gather = b.gather_updated(value);
         gathers.of_weights.push((layer, gather));
         if b.practice.gathers_in_turn {
+            b.layer = layer;
             b.push(Operation::Issue(gather));
         }
     }

@@ -2,7 +2,7 @@
 
 use quadrille_checkpoint::{About, Checkpoint};
 use quadrille_engine::{ForwardOptions, Hyper, LossScale, Start, TrainOptions};
-use quadrille_run::{Host, Processes, Signals, resources};
+use quadrille_run::{Host, Processes, Signals, StatesSpec, resources};
 use quadrille_step::StepProgram;
 use serde_json::json;
 
@@ -45,7 +45,7 @@ impl Prepared {
         let program = start.program(&spec.model, layout)?;
         let threads = processes.threads(spec.threads, layout.grid.ranks())?;
         let timeout = quadrille_run::timeout(spec.timeout)?;
-        resources::check(&program, threads, processes, 0)?;
+        resources::check(&program, threads, processes, &StatesSpec::Memory, 0)?;
         let documents = epochs.len() * per_bucket as usize;
         let wanted = Wanted { documents, seq_len: layout.seq_len, prompt: layout.seq_len - generate_tokens };
         let from = spec.from.as_deref();
@@ -67,7 +67,7 @@ impl Prepared {
         let processes = processes.clone();
         let prepared = Self { program, spec, corpus, order, train, forward, about, processes };
         let (first, _) = prepared.learning(None).programs(0).map_err(StudyError::Generation)?;
-        resources::check(&first.prefill, threads, &prepared.processes, 0)?;
+        resources::check(&first.prefill, threads, &prepared.processes, &StatesSpec::Memory, 0)?;
         Ok(prepared)
     }
 

@@ -23,6 +23,18 @@ pub fn copy<S: Stored>(pool: &Pool, y: &mut [S], x: &[S]) {
     pool.each(y.chunks_mut(piece).zip(x.chunks(piece)), |(y, x)| y.copy_from_slice(x));
 }
 
+/// y = x, rounded to what is stored.
+pub fn round<S: Stored>(pool: &Pool, y: &mut [S], x: &[S::Real]) {
+    assert_eq!(y.len(), x.len());
+    let piece = pool.piece(y.len());
+    pool.each(y.chunks_mut(piece).zip(x.chunks(piece)), |(y, x)| {
+        vectorised(
+            #[inline(always)]
+            || y.iter_mut().zip(x).for_each(|(y, x)| *y = S::rounded(*x)),
+        );
+    });
+}
+
 /// The sum of the squares of x, in `f64`.
 pub fn sum_of_squares<S: Stored>(pool: &Pool, x: &[S]) -> f64 {
     let mut partials = vec![0.0; x.len().div_ceil(SUM_BLOCK)];

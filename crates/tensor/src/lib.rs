@@ -56,7 +56,7 @@ pub use context::ContextPart;
 pub use cross_entropy::{IGNORED, cross_entropy_gradient, cross_entropy_loss, cross_entropy_max, cross_entropy_sums};
 pub use curves::Curve;
 pub use element::Element;
-pub use elementwise::{add_assign, copy, scale, sum_of_squares};
+pub use elementwise::{add_assign, copy, round, scale, sum_of_squares};
 pub use embedding::{add_positions, embed_backward, embed_forward, positions_backward};
 pub use few_rows::{FEW_ROWS, matmul_few_rows};
 pub use gated::{activate_gated, bias_gated_backward, bias_gated_forward};

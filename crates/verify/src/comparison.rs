@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     fn rank(program: &StepProgram, loss: f64, gradient_norm: f64) -> ObservedStep {
-        let outcome = StepOutcome { loss, gradient_norm, learning_rate: 1.0, applied: true };
+        let outcome = StepOutcome { loss, gradient_norm, learning_rate: 1.0, applied: true, repeated: false };
         let ledger = predict_rank(program, 0);
         ObservedStep { outcome, gradients: Vec::new(), weights: Vec::new(), masters: Vec::new(), ledger }
     }

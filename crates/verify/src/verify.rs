@@ -1,13 +1,14 @@
 //! The proof: a layout's losses, gradients, norms and updated weights held against the serial model's.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use quadrille_comm::World;
 use quadrille_engine::{
-    Backend, EngineError, Hyper, Masks, ObserveOptions, Observed, ObservedStep, observe, observe_on_cpu,
+    Backend, EngineError, Hyper, Masks, ObserveOptions, Observed, ObservedStep, Predictions, observe, observe_on_cpu,
 };
 use quadrille_spec::{Activation, Algorithm, Block, Choice, ElementType, Routing, Sparsity, SpecError};
-use quadrille_step::{StepProgram, predict_routed};
+use quadrille_step::{StepProgram, Verdict};
 
 use crate::comparison::Comparison;
 use crate::{Reference, VerifyReport};
@@ -24,6 +25,8 @@ pub struct VerifyOptions {
     pub sparsity: Option<Sparsity>,
     /// Optimizer and schedule.
     pub hyper: Hyper,
+    /// The folder in which every rank has a file of the states that the layout offloads; `None`: they lie in the host's memory.
+    pub states: Option<PathBuf>,
     /// Threads of each rank.
     pub threads: usize,
     /// How long a collective may wait for a rank.
@@ -48,6 +51,7 @@ impl VerifyOptions {
             seed,
             sparsity: None,
             hyper: Hyper { steps, warmup_steps, ..Self::HYPER },
+            states: None,
             threads: 1,
             timeout: Duration::from_secs(300),
             collectives: Choice::Always(Algorithm::Native),
@@ -163,12 +167,13 @@ fn judge(
     runs: &[Observed],
 ) -> VerifyReport {
     let routing = Routing::of(&program.layout, &options.collectives);
-    let predicted = [program, forward].map(|program| predict_routed(program, &routing));
+    let [trained, evaluated] = [program, forward].map(|program| Predictions::new(program, &routing));
     let mut comparison = Comparison::new(program, tolerance);
     let mut beside = tolerance.steps_apart.then(|| reference.beside(program.layout.dtype));
     for step in 1..=options.steps {
         let ranks: Vec<&ObservedStep> = runs.iter().map(|run| &run.steps[step as usize - 1]).collect();
-        comparison.ledgers(&predicted[0], ranks.iter().map(|rank| Some(&rank.ledger)));
+        let verdict = ranks.first().map_or(Verdict::Kept, |rank| rank.outcome.verdict());
+        comparison.ledgers(trained.after(verdict), ranks.iter().map(|rank| Some(&rank.ledger)));
         if let Some(beside) = &mut beside {
             let gradients = comparison.gradients(&ranks);
             let serial = reference.step_beside(step, beside, &gradients);
@@ -186,7 +191,10 @@ fn judge(
     };
     let evaluations = || runs.iter().map(|run| run.evaluation.as_ref());
     evaluations().for_each(|found| comparison.evaluation(found.map(|(found, _)| *found), evaluation));
-    comparison.ledgers(&predicted[1], evaluations().map(|found| found.and_then(|(_, ledger)| ledger.as_ref())));
+    comparison.ledgers(
+        evaluated.after(Verdict::Kept),
+        evaluations().map(|found| found.and_then(|(_, ledger)| ledger.as_ref())),
+    );
     comparison.report()
 }
 
@@ -214,10 +222,10 @@ fn forward(program: &StepProgram, options: &VerifyOptions) -> Result<StepProgram
 
 /// What of a layout's run is compared.
 fn observed<'a>(program: &StepProgram, options: &VerifyOptions, forward: &'a StepProgram) -> ObserveOptions<'a> {
-    let VerifyOptions { steps, seed, hyper, threads, timeout, collectives, world, .. } = options.clone();
-    let evaluation = Some((forward, samples_to_evaluate(program)));
-    let masks = options.masks();
-    ObserveOptions { steps, every_step: true, evaluation, seed, masks, hyper, threads, timeout, collectives, world }
+    let VerifyOptions { steps, seed, hyper, states, threads, timeout, collectives, world, .. } = options.clone();
+    let (evaluation, masks) = (Some((forward, samples_to_evaluate(program))), options.masks());
+    let every_step = true;
+    ObserveOptions { steps, every_step, evaluation, seed, masks, hyper, states, threads, timeout, collectives, world }
 }
 
 /// A batch and one sample more: the mean goes over several batches, and the last one is incomplete if it can be.

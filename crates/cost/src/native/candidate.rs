@@ -138,6 +138,7 @@ impl Candidate {
             keep_weights: self.keep_weights,
             offload: self.offload(),
             bucket: self.bucket.unwrap_or(Layout::BUCKET),
+            optimizer_overlap: false,
             global_batch,
             microbatch: self.microbatch,
             seq_len,

@@ -127,10 +127,12 @@ impl Problem {
         Err(SpecError::invalid("per-node", used, rule, remedy))
     }
 
-    /// Whether the layout's pieces are as equal as possible, and its groups of microbatches as long as the pipeline, as those of
-    /// a [`Candidate`](super::Candidate) are.
+    /// Whether the layout's pieces are as equal as possible, its groups of microbatches as long as the pipeline, and its update
+    /// waits for the norm, as those of a [`Candidate`](super::Candidate) do.
     pub fn is_candidate(&self, layout: &Layout) -> bool {
-        EvenPieces::are(&layout.stage_blocks) && layout.microbatch_group == layout.grid.size(Axis::Pipe)
+        !layout.optimizer_overlap
+            && EvenPieces::are(&layout.stage_blocks)
+            && layout.microbatch_group == layout.grid.size(Axis::Pipe)
     }
 }
 
@@ -162,7 +164,8 @@ impl StageWork {
 }
 
 fn computing(ops: &[Op]) -> impl Iterator<Item = &Op> {
-    ops.iter().filter(|op| op.operation.group().computes())
+    // A step of which nothing is repeated or taken back.
+    ops.iter().filter(|op| op.times(1) > 0 && op.operation.group().computes())
 }
 
 /// The seconds of the busiest stage by cause; what is left of the step is its bubble. What messages add to the step is

@@ -2,7 +2,7 @@
 
 use quadrille_spec::{Axis, AxisSet};
 use quadrille_step::schedule::Action;
-use quadrille_step::{Layer, Message, StageProgram, When};
+use quadrille_step::{Layer, Message, StageProgram, Verdict, When};
 
 use super::exchange::{Exchange, MessageId, Taken, entry};
 use super::order::{Next, Order};
@@ -233,7 +233,7 @@ impl<'a> Stage<'a> {
         let Some(mut running) = self.running else { return Ok(()) };
         let (action, tasks) = (running.action, &running.section.tasks);
         while let Some(task) = tasks.get(running.task) {
-            if action.is_none_or(|action| task.when.includes(action.microbatch, self.microbatches)) {
+            if action.is_none_or(|action| task.when.includes(action.microbatch, self.microbatches, Verdict::Kept)) {
                 if self.is_blocked(task, action, exchange) {
                     break;
                 }

@@ -116,7 +116,8 @@ impl Pricing<'_> {
 
     fn section(&mut self, section: &Section) -> Result<PricedSection, SimulationError> {
         let mut tasks = Vec::new();
-        for op in &section.ops {
+        // What is priced is a step of which nothing is repeated or taken back.
+        for op in section.ops.iter().filter(|op| op.times(1) > 0) {
             self.operation(op, &mut tasks)?;
         }
         let meets = tasks.iter().any(|task| matches!(task.kind, TaskKind::Issue { meeting: Some(_), .. }));
@@ -166,7 +167,7 @@ impl Pricing<'_> {
     fn copy(&self, op: &Op) -> Result<Option<Task>, SimulationError> {
         let Op { layer, when, .. } = *op;
         let (kind, bucket) = match op.operation {
-            Operation::Fetch(kind::Fetch { bucket }) | Operation::AwaitFetch(kind::AwaitFetch { bucket }) => {
+            Operation::Fetch(kind::Fetch { bucket, .. }) | Operation::AwaitFetch(kind::AwaitFetch { bucket }) => {
                 (0, bucket)
             }
             Operation::Store(kind::Store { bucket }) | Operation::AwaitStore(kind::AwaitStore { bucket }) => {

@@ -193,6 +193,11 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(())
     }
 
+    fn prepare_attempt(&self, rule: &UpdateRule) -> Done {
+        self.update.set(rule.attempt(self.totals.get()));
+        Ok(())
+    }
+
     fn prepare_matmuls(&self, products: &[(ProductShape, Transpose)]) -> Done {
         let needed = products.iter().map(|(product, run_as)| kernels::matmul_as_scratch(*run_as, *product));
         *self.scratch.borrow_mut() = Buffer::new(needed.max().unwrap_or(0));
@@ -242,6 +247,11 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(())
     }
 
+    fn round(&self, p: &mut NumbersMut<'_, S>, master: Numbers<'_, S>) -> Done {
+        output_of_either_kind!(p => kernels::round(&self.pool, p, master.real()));
+        Ok(())
+    }
+
     fn sum_squares(&self, x: Numbers<'_, S>, runs: &[Range<usize>]) -> Done {
         let of_run = |run: &Range<usize>| match x.part(run.clone()) {
             Numbers::Stored(x) => kernels::sum_of_squares(&self.pool, x),
@@ -262,11 +272,11 @@ impl<S: Values> Backend for Cpu<S> {
             kernels::adamw(pool, constants, gradient_scale, p.real(), g.real(), m, v);
             return Ok(());
         };
-        let (master, p) = (master.real(), p.stored());
-        match g {
+        let master = master.real();
+        output_of_either_kind!(p => match g {
             Numbers::Stored(g) => kernels::adamw_master(pool, constants, gradient_scale, master, p, g, m, v),
             Numbers::Real(g) => kernels::adamw_master(pool, constants, gradient_scale, master, p, g, m, v),
-        }
+        });
         Ok(())
     }
 

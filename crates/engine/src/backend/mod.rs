@@ -125,6 +125,8 @@ pub trait Backend: Sized + 'static {
     fn put_scalar(&self, scalar: Scalar, summed: Self::Scalars) -> Done;
     /// Decides what [`adamw`](Self::adamw) does from now on, from the totals of all ranks.
     fn prepare_update(&self, rule: &UpdateRule) -> Done;
+    /// The same before the norm is known ([`UpdateRule::attempt`]).
+    fn prepare_attempt(&self, rule: &UpdateRule) -> Done;
 
     // Products.
 
@@ -147,6 +149,8 @@ pub trait Backend: Sized + 'static {
     fn expand(&self, y: &mut Self::ViewMut<'_>, x: Self::View<'_>, indices: &Self::Indices) -> Done;
     /// x *= factor.
     fn scale(&self, x: &mut Self::ViewMut<'_>, factor: f64) -> Done;
+    /// p = master, rounded.
+    fn round(&self, p: &mut Self::ViewMut<'_>, master: Self::View<'_>) -> Done;
     /// Adds the squares of the elements in `runs` to [`Totals::norm_squared`].
     fn sum_squares(&self, x: Self::View<'_>, runs: &[Range<usize>]) -> Done;
     /// See [`quadrille_tensor::adamw`], with a master copy [`quadrille_tensor::adamw_master`]: with the scale, and only if,

@@ -1,5 +1,7 @@
 //! What a step adds up, and what follows from it for the update: one formula for every device.
 
+use quadrille_step::Verdict;
+
 /// Added to the norm before it divides the clipping limit.
 const CLIP_EPSILON: f64 = 1e-6;
 
@@ -15,6 +17,8 @@ pub struct Totals {
 }
 
 /// How totals become an update.
+///
+/// An update may be begun when all but the norm is known: then it is the one of a gradient that is not clipped.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UpdateRule {
     /// By what number of targets gradients were divided.
@@ -48,13 +52,28 @@ impl UpdateRule {
         totals.norm_squared.sqrt() * self.gradient_factor(totals)
     }
 
+    /// What becomes of a gradient that is finite and not clipped; from the loss of all ranks.
+    pub fn attempt(&self, totals: Totals) -> Update {
+        let loss = totals.loss / totals.targets as f64;
+        Update { applied: loss.is_finite() && loss <= self.loss_limit, gradient_scale: self.gradient_factor(totals) }
+    }
+
     /// What becomes of the gradient, from the totals of all ranks.
     pub fn update(&self, totals: Totals) -> Update {
-        let (norm, factor) = (self.gradient_norm(totals), self.gradient_factor(totals));
-        let loss = totals.loss / totals.targets as f64;
+        let (norm, Update { applied, gradient_scale }) = (self.gradient_norm(totals), self.attempt(totals));
         Update {
-            applied: loss.is_finite() && norm.is_finite() && loss <= self.loss_limit,
-            gradient_scale: factor * self.clip.map_or(1.0, |clip| (clip / (norm + CLIP_EPSILON)).min(1.0)),
+            applied: applied && norm.is_finite(),
+            gradient_scale: gradient_scale * self.clip.map_or(1.0, |clip| (clip / (norm + CLIP_EPSILON)).min(1.0)),
+        }
+    }
+
+    /// What becomes of an attempt, from the totals of all ranks.
+    pub fn verdict(&self, totals: Totals) -> Verdict {
+        let update = self.update(totals);
+        match update.applied {
+            false => Verdict::Restored,
+            true if update == self.attempt(totals) => Verdict::Kept,
+            true => Verdict::Repeated,
         }
     }
 }
@@ -74,5 +93,17 @@ mod tests {
         let [a, b] = [plain.update(totals(1.0)), scaled.update(totals(8.0))];
         assert_eq!((a.applied, a.gradient_scale), (b.applied, 8.0 * b.gradient_scale));
         assert!(!scaled.update(totals(f64::INFINITY)).applied);
+    }
+
+    #[test]
+    fn an_attempt_stays_where_nothing_is_clipped_and_is_taken_back_where_nothing_is_applied() {
+        let rule = UpdateRule { targets_per_step: 12, loss_scale: 8.0, clip: Some(1.0), loss_limit: 5.0 };
+        let totals = Totals { loss: 30.0, targets: 9, norm_squared: 0.7 };
+        assert_eq!(rule.verdict(totals), Verdict::Kept);
+        assert_eq!(rule.verdict(Totals { norm_squared: 1e4, ..totals }), Verdict::Repeated);
+        assert_eq!(UpdateRule { clip: None, ..rule }.verdict(Totals { norm_squared: 1e4, ..totals }), Verdict::Kept);
+        for bad in [Totals { norm_squared: f64::NAN, ..totals }, Totals { loss: 50.0, ..totals }] {
+            assert_eq!(rule.verdict(bad), Verdict::Restored);
+        }
     }
 }

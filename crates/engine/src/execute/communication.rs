@@ -119,9 +119,15 @@ impl<B: Backend> RankEngine<'_, B> {
             Scalar::Loss if self.program.trains() && self.backend.totals()?.targets == 0 => {
                 Err(EngineError::NoTargets { step: self.step })
             }
+            Scalar::Loss if self.program.attempts() => self.backend.prepare_attempt(&self.update_rule()),
             Scalar::Loss => Ok(()),
             // The last of a step's totals.
-            Scalar::GradientNormSquared => self.backend.prepare_update(&self.update_rule()),
+            Scalar::GradientNormSquared => {
+                if self.program.attempts() {
+                    self.verdict = self.update_rule().verdict(self.backend.totals()?);
+                }
+                self.backend.prepare_update(&self.update_rule())
+            }
         }
     }
 }

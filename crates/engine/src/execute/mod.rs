@@ -23,6 +23,7 @@ pub(crate) use matmul::shape;
 pub use matmul::transpose;
 
 use crate::backend::{ElementMask, Positions};
+use crate::streamed::Streamed;
 use crate::{Backend, EngineError, RankEngine};
 
 type Done = Result<(), EngineError>;
@@ -40,9 +41,14 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::WaitCarried(collective) => return self.wait_carried(*collective),
             Operation::ReduceScalar(op) => return self.reduce_scalar(op),
             Operation::SumSquares(op) => return self.sum_squares(op),
-            Operation::Fetch(kind::Fetch { bucket }) => return self.begin_move(CollectiveKind::Fetch, *bucket),
+            Operation::Fetch(kind::Fetch { bucket, masters }) => return self.streamed()?.fetch(*bucket, *masters),
             Operation::AwaitFetch(kind::AwaitFetch { bucket }) => return self.end_move(CollectiveKind::Fetch, *bucket),
-            Operation::Store(kind::Store { bucket }) => return self.begin_move(CollectiveKind::Store, *bucket),
+            Operation::Store(kind::Store { bucket }) => return self.streamed()?.store(*bucket),
+            Operation::Adopt(_) => {
+                // A stage without parameters has no states.
+                self.streamed.iter_mut().for_each(Streamed::adopt);
+                return Ok(());
+            }
             Operation::AwaitStore(kind::AwaitStore { bucket }) => return self.end_move(CollectiveKind::Store, *bucket),
             // Memory is held by the lifetimes of storages.
             Operation::Hold(_) => return Ok(()),
@@ -88,6 +94,7 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::Compress(op) => self.compress(op),
             Operation::Expand(op) => self.expand(op),
             Operation::AdamW(op) => self.adamw(op),
+            Operation::Restore(op) => self.restore(op),
         }?;
         *self.elements.entry(operation.name().into()).or_default() += swept as u64;
         Ok(())

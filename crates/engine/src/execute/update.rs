@@ -96,9 +96,20 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         swept
     }
 
-    /// States of a bucket begin to move.
-    pub(super) fn begin_move(&mut self, kind: CollectiveKind, bucket: BucketId) -> Done {
-        self.streamed()?.begin(kind, bucket)
+    pub(super) fn restore(&mut self, op: &kind::Restore) -> Result<usize, EngineError> {
+        let kind::Restore { run, value, .. } = *op;
+        let (valid, range) = (self.program.valid_elements(value, self.place), self.program.run(run).range());
+        let restored = range.start.min(valid)..range.end.min(valid);
+        let streamed = self.streamed.take();
+        let swept = self.write(value, |rank, p| {
+            let mut p = B::part(p, restored.clone());
+            let round = |masters: B::View<'_>| rank.backend.round(&mut p, masters);
+            let done = streamed.as_ref().and_then(|streamed| streamed.with_masters(run, restored.len(), round));
+            done.ok_or(EngineError::StatesLost)??;
+            Ok(restored.len())
+        });
+        self.streamed = streamed;
+        swept
     }
 
     /// States of a bucket have moved.
@@ -106,7 +117,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         self.streamed()?.wait(kind, bucket)
     }
 
-    fn streamed(&mut self) -> Result<&mut Streamed<'a, B>, EngineError> {
+    pub(super) fn streamed(&mut self) -> Result<&mut Streamed<'a, B>, EngineError> {
         self.streamed.as_mut().ok_or(EngineError::StatesLost)
     }
 

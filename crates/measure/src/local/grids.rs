@@ -5,7 +5,7 @@ use std::time::Duration;
 use quadrille_engine::{Hyper, TrainOptions};
 use quadrille_plan::local::{choose, machine};
 use quadrille_plan::{Grids, Skipped};
-use quadrille_run::{OpenLayout, Processes, processors, resources};
+use quadrille_run::{OpenLayout, Processes, StatesSpec, processors, resources};
 use quadrille_spec::{Axis, Collectives, Layout, LayoutRequest, Model};
 
 use super::case::{LocalCase, check_steps};
@@ -114,7 +114,9 @@ impl LocalGrids {
     fn check(&self, processes: &Processes) -> Result<(), MeasureError> {
         self.case.check().map_err(|error| self.too_few(error))?;
         let threads = self.case.options.threads;
-        self.case.programs().try_for_each(|program| Ok(resources::check(&program?, threads, processes, 0)?))
+        self.case
+            .programs()
+            .try_for_each(|program| Ok(resources::check(&program?, threads, processes, &StatesSpec::Memory, 0)?))
     }
 
     /// Says why there is nothing to compare, of all grids.

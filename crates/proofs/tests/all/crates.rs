@@ -54,7 +54,7 @@ const CRATES: [(&str, &[&str]); 24] = [
     ("verify", &["engine", "oracle", "comm", "step", "spec"]),
     ("measure", &["run", "engine", "papers", "plan", "cost", "comm", "tensor", "step", "files", "spec"]),
     ("run", &["engine", "hugging-face", "plan", "cost", "data", "checkpoint", "comm", "step", "files", "spec"]),
-    ("engine", &["checkpoint", "comm", "tensor", "step", "spec"]),
+    ("engine", &["checkpoint", "comm", "tensor", "step", "files", "spec"]),
     ("hugging-face", &["checkpoint", "files", "spec"]),
     ("papers", &["cost", "step", "spec"]),
     ("evidence", &["plan", "cost", "spec"]),

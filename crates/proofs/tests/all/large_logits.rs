@@ -18,6 +18,7 @@ fn logits_of_thousands_have_the_serial_models_loss() {
             seed: SEED,
             sparsity: None,
             hyper: Hyper { learning_rate: STEP, warmup_steps: 0, ..hyper(None) },
+            states: None,
             threads: 1,
             timeout: forward_options(1).timeout,
             collectives: Choice::Always(Algorithm::Native),

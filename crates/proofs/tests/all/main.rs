@@ -20,6 +20,7 @@ mod loss_scale;
 mod masks;
 mod narrow;
 mod offload;
+mod optimizer_overlap;
 mod overlap;
 mod own_copies;
 mod pipeline;

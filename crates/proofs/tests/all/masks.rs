@@ -9,7 +9,7 @@ use half::bf16;
 use quadrille_checkpoint::{About, Checkpoint, Draft, Quantity, TensorShape, Tile};
 use quadrille_comm::{JobOptions, run_ranks};
 use quadrille_engine::{
-    Cpu, EngineError, InitialValues, Masks, RankEngine, Restore, Start, Values, assemble, tensor_shapes, writers,
+    Cpu, EngineError, InitialValues, RankEngine, Restore, Start, Values, assemble, tensor_shapes, writers,
 };
 use quadrille_proofs::{SEED, hyper, llama, program_with, random_samples, rebuilt};
 use quadrille_spec::{ElementType, Layout, Offload, Zero};

@@ -1,6 +1,7 @@
-//! Optimizer states in the host's memory: buckets of any size change no bit, what moves is what the closed form says, and an
+//! Optimizer states in the host's memory or in files: buckets of any size change no bit, what moves is what the closed form says, and an
 //! update in another order than the program's is noticed.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -61,7 +62,9 @@ fn buckets_of_any_size_change_no_bit() {
 #[test]
 fn random_layouts_change_no_bit() {
     for_random(10, (combined_cases(), prop::sample::select(SIZES.to_vec())), |(case, size)| {
-        let plain = rebuilt(&case.program(case.layout.dtype), |layout| layout.offload = Offload::None);
+        let plain = rebuilt(&case.program(case.layout.dtype), |layout| {
+            (layout.offload, layout.optimizer_overlap) = (Offload::None, false);
+        });
         let offloaded = offloaded(&plain, size);
         let (bits, counted) = run(&offloaded, 1);
         prop_assert!(bits == run(&plain, 1).0, "{:?}", offloaded.layout);
@@ -141,28 +144,48 @@ fn gradients_that_are_not_finite_change_no_weight() {
     assert_eq!(weights(second), weights(third));
 }
 
-/// Checkpoints are the same with states on the device and in the host's memory, and each is read by the other.
+/// Checkpoints are the same with states on the device, in the host's memory and in files, and each is read by the others.
 #[test]
 fn checkpoints_go_across() {
     let plain = of_grid("x=2,data=2", Zero::Optimizer, ElementType::Bf16);
     let other = offloaded(&plain, 7);
-    let train = |program: &StepProgram, folder: &std::path::Path, start: Start, steps| {
+    let train = |program: &StepProgram, states: Option<&Path>, folder: &Path, start: Start, steps| {
         let about = checkpoints::about(program, SEED, &start);
         let (every, on_failure) = (Some(2), OnSaveFailure::Stop);
         let saving = Saving { folder: folder.to_path_buf(), every, keep: 10, on_failure, about };
-        let options = TrainOptions { start, saving: Some(saving), ..TrainOptions::new(steps, hyper(Some(0.1)), SEED) };
+        let states = states.map(Path::to_path_buf);
+        let options = TrainOptions::new(steps, hyper(Some(0.1)), SEED);
+        let options = TrainOptions { start, states, saving: Some(saving), ..options };
         let batch = random_batch(&program.model, SEED, program.layout.seq_len);
         let outcome = train::<Cpu<half::bf16>>(program, &options, &batch, None, &mut |_| Ok(())).unwrap();
         assert_eq!(outcome.difference, None);
         Arc::new(Checkpoint::open(&Folder::new(folder).path_of(steps)).unwrap())
     };
-    let folders: Vec<_> = (0..4).map(|_| tempfile::tempdir().unwrap()).collect();
-    let whole = train(&plain, folders[0].path(), Start::Drawn, 4);
-    let first = train(&other, folders[1].path(), Start::Drawn, 2);
-    for (program, folder) in [(&plain, &folders[2]), (&other, &folders[3])] {
-        let resumed = train(program, folder.path(), Start::Resumed(first.clone()), 4);
-        assert!(checkpoints::bits(&resumed) == checkpoints::bits(&whole));
+    let folder = || tempfile::tempdir().unwrap();
+    let files = folder();
+    let whole = train(&plain, None, folder().path(), Start::Drawn, 4);
+    for states in [None, Some(files.path())] {
+        let begun = folder();
+        let first = train(&other, states, begun.path(), Start::Drawn, 2);
+        for (program, states) in [(&plain, None), (&other, None), (&other, Some(files.path()))] {
+            let resumed = train(program, states, folder().path(), Start::Resumed(first.clone()), 4);
+            assert!(checkpoints::bits(&resumed) == checkpoints::bits(&whole));
+        }
     }
+    assert_eq!(files.path().read_dir().unwrap().count(), 0, "files have no names");
+}
+
+/// States that have no place end the job; the error names the file, what is wrong with it, and what to do.
+#[test]
+fn a_rank_without_a_file_ends_the_job() {
+    let program = offloaded(&of_grid("data=2", Zero::Off, ElementType::F32), 64);
+    let folder = tempfile::tempdir().unwrap();
+    let states = Some(folder.path().join("missing"));
+    let options = TrainOptions { states, ..TrainOptions::new(1, hyper(None), SEED) };
+    let batch = random_batch(&program.model, SEED, program.layout.seq_len);
+    let error = train::<Cpu<f32>>(&program, &options, &batch, None, &mut |_| Ok(())).unwrap_err().to_string();
+    let file = folder.path().join("missing").join("quadrille-states-rank-").display().to_string();
+    assert!(error.contains(&file) && error.contains("cannot create") && error.contains("name a folder"), "{error}");
 }
 
 /// Three buckets or more on one rank, in f64.

@@ -31,6 +31,7 @@ fn copies_of_a_tied_table_that_differ_in_a_bit_are_named() {
         seed: SEED,
         sparsity: None,
         hyper: Hyper { weight_decay: 1e-11, ..hyper(None) },
+        states: None,
         threads: 1,
         timeout: forward_options(1).timeout,
         collectives: Choice::Always(Algorithm::Native),

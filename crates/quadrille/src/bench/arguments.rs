@@ -6,6 +6,7 @@ use quadrille_spec::ElementType;
 use super::collectives::arguments::BenchCollectivesArguments;
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::layout_arguments::{LayoutArguments, one_rank_help};
+use crate::layout_flags::offload_to_folder;
 
 #[derive(Debug, Args)]
 pub struct BenchArguments {
@@ -19,6 +20,8 @@ pub enum Bench {
     Step(BenchStepArguments),
     /// Every product of a step, beside the matrix library's own rate
     Gemm(BenchGemmArguments),
+    /// Steps whose optimizer states come in buckets from the host's memory or from files, beside a plain copy
+    Optimizer(BenchOptimizerArguments),
     /// Collectives by every algorithm, beside what the transport brings and a memory copy
     Collectives(BenchCollectivesArguments),
     /// Pipeline schedules against each other: equal stages, a slow stage, varying message delays
@@ -36,7 +39,8 @@ pub enum Bench {
     mut_arg("model", model_help),
     mut_arg("ranks", one_rank_help),
     mut_arg("global_batch", batch_help),
-    mut_arg("seq_len", seq_len_help)
+    mut_arg("seq_len", seq_len_help),
+    mut_arg("offload", offload_to_folder)
 )]
 pub struct BenchStepArguments {
     #[command(flatten)]
@@ -58,6 +62,40 @@ pub struct BenchStepArguments {
     #[command(flatten, next_help_heading = "Run")]
     pub run: RunArguments,
 }
+
+/// A step of `train` on random tokens with states on the device, and in 1, 2, 4 and 8 buckets below it, without and with
+/// --optimizer-overlap; what moves is also moved alone. The bound is the longer of the first step and of the moves, and 15%.
+#[derive(Debug, Args)]
+#[command(
+    mut_arg("model", model_help),
+    mut_arg("ranks", one_rank_help),
+    mut_arg("global_batch", batch_help),
+    mut_arg("seq_len", seq_len_help),
+    mut_arg("offload", offload_to_folder),
+    after_help = BENCH_OPTIMIZER_EXAMPLES
+)]
+pub struct BenchOptimizerArguments {
+    #[command(flatten)]
+    pub model: ModelArguments,
+    /// Type of the values: f32, f64, or bf16 or f16 with masters in f32 [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<ElementType>,
+    /// Measured steps of each row, after one that warms up; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u64).range(1..))]
+    pub steps: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten, next_help_heading = "Layout")]
+    pub layout: LayoutArguments,
+    #[command(flatten, next_help_heading = "Run")]
+    pub run: RunArguments,
+}
+
+const BENCH_OPTIMIZER_EXAMPLES: &str = "Examples:
+  quadrille bench optimizer                                states in the host's memory
+  quadrille bench optimizer --offload /scratch             in files of this folder
+  quadrille bench optimizer --grid data=2 --dtype bf16     with reductions to hide";
 
 /// Every distinct product of a rank's step, f32, beside the library's own threads on the same operands.
 #[derive(Debug, Args)]

@@ -3,13 +3,16 @@
 
 pub mod arguments;
 pub mod collectives;
+mod optimizer;
+
+use std::path::Path;
 
 use quadrille_engine::{Hyper, LossScale, TrainOptions};
 use quadrille_measure::pipeline::PipelineBench;
 use quadrille_measure::simulation::{MODEL as SIMULATED_MODEL, SimulationBench};
 use quadrille_measure::{gemm, searches, step};
 use quadrille_report::bench::{self as told, GemmReport, PipelineReport, SimulationReport, StepReport};
-use quadrille_run::{LayoutDefaults, assignments, cores, resources};
+use quadrille_run::{LayoutDefaults, StatesSpec, assignments, cores, resources};
 use quadrille_spec::{ElementType, Layout, Model};
 use quadrille_step::StepProgram;
 
@@ -30,6 +33,7 @@ pub fn run(arguments: &BenchArguments, launch: &Launch) -> Result<(), Failure> {
     match &arguments.bench {
         Bench::Step(arguments) => whole_step(arguments),
         Bench::Gemm(arguments) => products(arguments),
+        Bench::Optimizer(arguments) => optimizer::run(arguments),
         Bench::Collectives(arguments) => collectives::run(arguments, launch),
         Bench::Pipeline(arguments) => schedules(arguments),
         Bench::Simulation(arguments) => simulation(arguments),
@@ -42,8 +46,9 @@ fn whole_step(arguments: &BenchStepArguments) -> Result<(), Failure> {
     let settings = arguments.model.settings(MODEL, Hyper::default())?;
     let layout = layout(&arguments.layout, &settings.model, arguments.dtype)?;
     let cluster = arguments.layout.said(None).described_cluster()?;
-    let steps = arguments.steps.saturating_add(1);
+    let (states, steps) = (arguments.layout.states(), arguments.steps.saturating_add(1));
     let options = TrainOptions {
+        states: states.folder().map(Path::to_owned),
         threads: Launch::THREADS.threads(arguments.run.threads, layout.grid.ranks())?,
         timeout: arguments.run.timeout()?,
         collectives: Launch::THREADS.collectives(arguments.run.collectives(), &cluster.tiers),
@@ -51,7 +56,7 @@ fn whole_step(arguments: &BenchStepArguments) -> Result<(), Failure> {
         ..TrainOptions::new(steps, arguments.run.hyper(settings.optimizer, steps)?, arguments.run.seed())
     };
     let program = StepProgram::new(&settings.model, &layout)?;
-    resources::check(&program, options.threads, &Launch::THREADS, 0)?;
+    resources::check(&program, options.threads, &Launch::THREADS, &states, 0)?;
     let measured = step::measure(&program, &options, !arguments.no_scaling)?;
     let report = StepReport { program: &program, measured: &measured };
     if arguments.json { print_json(&report.document()) } else { print_text(&report.text()) }
@@ -72,7 +77,8 @@ fn products(arguments: &BenchGemmArguments) -> Result<(), Failure> {
 fn schedules(arguments: &BenchPipelineArguments) -> Result<(), Failure> {
     let (stages, microbatches) = (usize::from(arguments.stages), usize::from(arguments.microbatches));
     let bench = PipelineBench::new(stages, microbatches, arguments.pass_ms)?;
-    bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, 0))?;
+    let states = StatesSpec::Memory;
+    bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, &states, 0))?;
     let runs = bench.measure(arguments.steps)?;
     let report = PipelineReport { stages, microbatches, pass_ms: arguments.pass_ms, steps: arguments.steps, runs };
     if arguments.json { print_json(&report) } else { print_text(&report.text()) }
@@ -83,7 +89,8 @@ fn simulation(arguments: &BenchSimulationArguments) -> Result<(), Failure> {
     let BenchSimulationArguments { set, global_batch, steps, .. } = arguments;
     let model = Model::from_toml(SIMULATED_MODEL, &assignments(set)?)?;
     let bench = SimulationBench::new(model.clone(), *global_batch)?;
-    bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, 0))?;
+    let states = StatesSpec::Memory;
+    bench.programs().iter().try_for_each(|program| resources::check(program, 1, &Launch::THREADS, &states, 0))?;
     let cores = cores();
     let measured = bench.measure(*steps, cores)?;
     let report =

@@ -10,6 +10,7 @@ use quadrille_spec::ElementType;
 use crate::arguments::{ModelArguments, RunArguments};
 use crate::data_arguments::DataArguments;
 use crate::layout_arguments::LayoutArguments;
+use crate::layout_flags::offload_to_folder;
 
 /// Reads `stop`, or another word for what goes on.
 fn stop_or<A>(word: &'static str, stop: A, other: A) -> impl TypedValueParser<Value = A>
@@ -34,7 +35,7 @@ const EXAMPLES: &str = "Examples:
   quadrille train --from gpt2 --out tuned --data book.txt --goldfish k=2,h=13";
 
 #[derive(Debug, Args)]
-#[command(allow_negative_numbers = true, after_help = EXAMPLES)]
+#[command(allow_negative_numbers = true, mut_arg("offload", offload_to_folder), after_help = EXAMPLES)]
 pub struct TrainArguments {
     #[command(flatten)]
     pub model: ModelArguments,

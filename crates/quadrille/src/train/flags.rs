@@ -53,6 +53,7 @@ pub fn said(arguments: &TrainArguments) -> RunChanges {
         loss_scale: arguments.loss_scale,
         collectives: arguments.run.collectives,
         tuning: arguments.tune_matmul.clone().map(|file| file.map_or(TuningSpec::Measure, TuningSpec::File)),
+        states: arguments.layout.flags.states.clone(),
         threads: arguments.run.threads,
         timeout: arguments.run.timeout,
         log: arguments.log.clone(),

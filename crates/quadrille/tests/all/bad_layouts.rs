@@ -50,6 +50,10 @@ fn buckets() {
     layout_refused("--grid x=2 --offload host --bucket 0", &["bucket = 0", "--bucket"]);
     refused("plan --model gpt-tiny --gpus 8 --recompute full:auto", &["--recompute full:auto", "give full:K"]);
     refused("explain --grid x=2 --offload host --timeline --cluster frontier", &["host_bandwidth", "offload"]);
+    layout_refused(
+        "--grid x=2 --optimizer-overlap",
+        &["optimizer-overlap = true", "only states outside the device", "leaving --optimizer-overlap out"],
+    );
     layout_refused("--grid x=2 --offload disk", &["--offload", "'disk'", "none, host"]);
 }
 

@@ -89,12 +89,37 @@ fn gemm_lists_every_product_of_a_step() {
 }
 
 #[test]
+fn states_in_buckets_beside_a_plain_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let states = folder.path().display();
+    for (place, offload) in [("the host's memory", String::new()), ("files in ", format!(" --offload {states}"))] {
+        let command = format!("optimizer --model gpt-tiny --grid data=2 --steps 2 --threads 1{offload}");
+        let measured = document(&command);
+        assert!(measured["states"].as_str().unwrap().starts_with(place), "{measured}");
+        let (compute, rows) = (number(&measured, "compute_ms"), measured["rows"].as_array().unwrap());
+        let shape = |row: &Value| (row["buckets"].as_u64().unwrap(), row["optimizer_overlap"].as_bool().unwrap());
+        let expected = [1, 2, 4, 8].into_iter().flat_map(|buckets| [(buckets, false), (buckets, true)]);
+        assert!(rows.iter().map(shape).eq(expected), "{rows:?}");
+        for row in rows {
+            let bound = 1.15 * compute.max(number(row, "transfer_ms"));
+            assert_close(number(row, "bound_ms"), bound);
+            ["step_ms", "copy_ms", "moved_bytes"].iter().for_each(|field| _ = number(row, field));
+        }
+        // Two moments each way, or a master as well.
+        assert_eq!(3 * rows[0]["moved_bytes"].as_u64().unwrap(), 2 * rows[1]["moved_bytes"].as_u64().unwrap());
+        assert!(rows.iter().all(|row| row["optimizer_overlap"] == true || row["repeated"] == 0), "{rows:?}");
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused() {
     for (arguments, reason) in [
         ("step --steps 0", "--steps"),
         ("step --model gpt-tiny --threads 0", "--threads 0"),
         ("step --model gpt-tiny --grid x=5", "x=5"),
         ("step --model gpt-tiny --seq-len 17", "17"),
+        ("optimizer --model gpt-tiny --offload host --bucket 7", "--bucket"),
         ("gemm --threads 0", "--threads"),
         ("gemm --model gpt-none", "gpt-none"),
     ] {

@@ -21,6 +21,7 @@ mod lbnl;
 mod loss_scale;
 mod memorize;
 mod messages;
+mod offloaded;
 mod plan;
 mod plan_atp;
 mod plan_files;

@@ -7,6 +7,7 @@ use super::prediction::Prediction;
 use super::read::{Run, Stored};
 use super::{breakdown, curves, ledgers};
 use crate::drawing::{document, heading, paragraph, table};
+use crate::ledger;
 use crate::summary::summary;
 
 /// Colours in the light and in the dark, and how tables and charts lie.
@@ -55,6 +56,9 @@ fn about(run: &Run) -> Vec<Vec<String>> {
             .filter_map(|line| line.split_once(' '))
             .map(|(name, text)| row(name, text.trim().into())),
     );
+    if run.program.layout.optimizer_overlap {
+        rows.push(row("updates", ledger::repeats(&run.steps)));
+    }
     rows.push(row("threads", format!("{} for each rank", run.threads)));
     rows.push(row("command", command(&run.command)));
     rows

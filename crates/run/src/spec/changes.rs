@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use quadrille_data::{Documents, Goldfish, TokenizerChoice};
 use quadrille_engine::{DivergencePolicy, LossScale, OnDivergence, OnSaveFailure};
-use quadrille_spec::{Collectives, Model, Tier};
+use quadrille_spec::{Collectives, Model, Offload, Tier};
 
 use super::{
     CheckpointSpec, CollectivesSpec, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec, RunSpec,
-    StartSpec, TuningSpec, ValidationSpec,
+    StartSpec, StatesSpec, TuningSpec, ValidationSpec,
 };
 
 /// What is to be other than when the run began or last went on; what is `None` stays. To take something away, go on with a
@@ -52,6 +52,8 @@ pub struct RunChanges {
     pub tiers: Option<Vec<Tier>>,
     /// [`RunSpec::tuning`].
     pub tuning: Option<TuningSpec>,
+    /// [`RunSpec::states`]. A layout that keeps them on the device takes the files back.
+    pub states: Option<StatesSpec>,
     /// [`RunSpec::threads`].
     pub threads: Option<usize>,
     /// [`RunSpec::timeout`].
@@ -111,9 +113,15 @@ impl RunChanges {
     #[must_use]
     pub fn apply(self, before: RunSpec) -> RunSpec {
         let loss_scale = self.loss_scale_after(&before);
+        let layout = self.layout.unwrap_or(before.layout);
+        let states = match (self.states, layout.layout.offload) {
+            (Some(said), _) => said,
+            (None, Offload::None) => StatesSpec::Memory,
+            (None, _) => before.states,
+        };
         RunSpec {
             model: self.model.unwrap_or(before.model),
-            layout: self.layout.unwrap_or(before.layout),
+            layout,
             start: self.start.unwrap_or(before.start),
             steps: self.steps.unwrap_or(before.steps),
             seed: self.seed.unwrap_or(before.seed),
@@ -138,6 +146,7 @@ impl RunChanges {
                 tiers: self.tiers.unwrap_or(before.collectives.tiers),
             },
             tuning: self.tuning.unwrap_or(before.tuning),
+            states,
             threads: self.threads.or(before.threads),
             timeout: self.timeout.unwrap_or(before.timeout),
             outputs: OutputSpec { log: self.log.or(before.outputs.log), trace: self.trace.or(before.outputs.trace) },

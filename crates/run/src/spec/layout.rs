@@ -84,7 +84,7 @@ impl LayoutText {
 pub fn layout_json(layout: &Layout) -> Value {
     let shown = Field::ALL.into_iter().filter(|field| match field {
         Field::SummaPanels => layout.linear == Linear::Summa,
-        Field::Offload | Field::Bucket => layout.offload != Offload::None,
+        Field::Offload | Field::Bucket | Field::OptimizerOverlap => layout.offload != Offload::None,
         _ => true,
     });
     shown.map(|field| (field.key(), json!(field.of(layout)))).collect()

@@ -6,10 +6,10 @@ mod layout;
 mod optimizer;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use quadrille_engine::{DivergencePolicy, Hyper, LossScale, OnSaveFailure};
-use quadrille_spec::{Collectives, ElementType, Layout, Model, Tier};
+use quadrille_spec::{Collectives, ElementType, Layout, Model, Offload, Tier};
 use serde::{Deserialize, Serialize};
 
 pub use changes::{DataChanges, RunChanges};
@@ -67,6 +67,8 @@ pub struct RunSpec {
     pub collectives: CollectivesSpec,
     /// In which layout products run.
     pub tuning: TuningSpec,
+    /// Where the states lie that the layout offloads. It changes no bit, and may be another for each part of a run.
+    pub states: StatesSpec,
     /// Threads of each rank; `None`: as many as there are cores for it, on each machine anew.
     pub threads: Option<usize>,
     /// Seconds after which a collective or a message that waits for a rank stops the job.
@@ -131,6 +133,32 @@ pub enum TuningSpec {
     File(PathBuf),
 }
 
+/// Where the optimizer's states lie that the layout offloads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StatesSpec {
+    /// In the host's memory.
+    #[default]
+    Memory,
+    /// In a file for every rank, in this folder; they are gone with the processes.
+    Files(PathBuf),
+}
+
+impl StatesSpec {
+    /// The folder of the files.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::Memory => None,
+            Self::Files(folder) => Some(folder),
+        }
+    }
+
+    /// Whether they lie in the host's memory.
+    pub(crate) fn is_memory(&self) -> bool {
+        *self == Self::Memory
+    }
+}
+
 /// What a run writes beside its folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -165,6 +193,7 @@ impl RunSpec {
             divergence: DivergencePolicy::default(),
             collectives: CollectivesSpec::default(),
             tuning: TuningSpec::default(),
+            states: StatesSpec::default(),
             threads: None,
             timeout: Self::TIMEOUT,
             outputs: OutputSpec::default(),
@@ -181,6 +210,7 @@ impl RunSpec {
         processes::timeout(self.timeout)?;
         self.data.check()?;
         self.check_loss_scale()?;
+        self.check_states()?;
         let whole = |setting: Setting, number: u64| match number {
             0 => Err(Refusal::of(setting).text(" 0: it is a whole number of at least 1")),
             _ => Ok(()),
@@ -211,6 +241,21 @@ impl RunSpec {
         match scale.is_legal() {
             true => Ok(()),
             false => Err(refusal.text(format!(" {scale}: {}", LossScale::RULE))),
+        }
+    }
+}
+
+impl RunSpec {
+    /// Refuses files for states that stay on the device.
+    fn check_states(&self) -> Result<(), Refusal> {
+        match self.states.folder() {
+            Some(folder) if self.layout.layout.offload == Offload::None => {
+                Err(Refusal::of(Setting::States).text(format!(
+                    " {}: the layout keeps its states on the device; offload them, or leave the folder out",
+                    folder.display()
+                )))
+            }
+            _ => Ok(()),
         }
     }
 }

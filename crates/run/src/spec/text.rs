@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::layout::LayoutText;
 use super::{
-    CheckpointSpec, CollectivesSpec, DataSpec, OptimizerSpec, OutputSpec, RunSpec, StartSpec, TuningSpec,
+    CheckpointSpec, CollectivesSpec, DataSpec, OptimizerSpec, OutputSpec, RunSpec, StartSpec, StatesSpec, TuningSpec,
     ValidationSpec,
 };
 
@@ -29,6 +29,9 @@ pub(super) struct SpecText {
     loss_scale: Option<LossScale>,
     collectives: CollectivesSpec,
     tuning: TuningSpec,
+    /// Programs that know of no files read what has none.
+    #[serde(default, skip_serializing_if = "StatesSpec::is_memory")]
+    states: StatesSpec,
     threads: Option<usize>,
     timeout: f64,
     outputs: OutputSpec,
@@ -37,7 +40,7 @@ pub(super) struct SpecText {
 impl From<RunSpec> for SpecText {
     fn from(spec: RunSpec) -> Self {
         let RunSpec { model, layout, start, steps, seed, optimizer, data, validation, checkpoints, .. } = spec;
-        let RunSpec { divergence, loss_scale, collectives, tuning, threads, timeout, outputs, .. } = spec;
+        let RunSpec { divergence, loss_scale, collectives, tuning, states, threads, timeout, outputs, .. } = spec;
         Self {
             version: Version,
             model: ModelFile::of(&model),
@@ -53,6 +56,7 @@ impl From<RunSpec> for SpecText {
             loss_scale,
             collectives,
             tuning,
+            states,
             threads,
             timeout,
             outputs,
@@ -65,7 +69,7 @@ impl TryFrom<SpecText> for RunSpec {
 
     fn try_from(text: SpecText) -> Result<Self, String> {
         let SpecText { model, layout, start, steps, seed, optimizer, data, validation, checkpoints, .. } = text;
-        let SpecText { divergence, loss_scale, collectives, tuning, threads, timeout, outputs, .. } = text;
+        let SpecText { divergence, loss_scale, collectives, tuning, states, threads, timeout, outputs, .. } = text;
         let model = model.validate().map_err(|error| format!("model: {error}"))?;
         let layout = layout.validate(&model).map_err(|error| format!("layout: {error}"))?;
         let usual = LossScale::usual(layout.layout.dtype);
@@ -83,6 +87,7 @@ impl TryFrom<SpecText> for RunSpec {
             loss_scale: loss_scale.or(usual),
             collectives,
             tuning,
+            states,
             threads,
             timeout,
             outputs,

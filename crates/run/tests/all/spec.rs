@@ -5,9 +5,9 @@ use quadrille_data::{Documents, Goldfish, TokenizerChoice};
 use quadrille_engine::{DivergencePolicy, Hyper, LossScale, OnDivergence, OnSaveFailure};
 use quadrille_run::{
     CheckpointSpec, CollectivesSpec, DataChanges, DataPath, DataSpec, HeldOut, LayoutSpec, OptimizerSpec, OutputSpec,
-    RunChanges, RunSpec, StartSpec, TuningSpec, ValidationSpec, Warmup,
+    RunChanges, RunSpec, StartSpec, StatesSpec, TuningSpec, ValidationSpec, Warmup,
 };
-use quadrille_spec::{Algorithm, Collectives, ElementType, Field, Layout, LayoutRequest, Model, Tier};
+use quadrille_spec::{Algorithm, Collectives, ElementType, Field, Layout, LayoutRequest, Model, Offload, Tier};
 use serde_json::Value;
 
 const LAYOUTS: [&str; 4] = ["x=2", "x=2,y=2,data=2", "pipe=2,data=2", "context=2,z=2"];
@@ -135,18 +135,12 @@ fn others() -> impl Strategy<Value = RunSpec> {
 
 fn specs() -> impl Strategy<Value = RunSpec> {
     let limits = (any::<u64>(), any::<u64>(), prop::option::of(any::<usize>()), number());
-    (others(), layouts(), data(), optimizer(), collectives(), limits).prop_map(
-        |(others, (model, layout), data, optimizer, collectives, (steps, seed, threads, timeout))| RunSpec {
-            model,
-            layout,
-            data,
-            optimizer,
-            collectives,
-            steps,
-            seed,
-            threads,
-            timeout,
-            ..others
+    let offloaded = prop::option::of(prop::option::of(text()));
+    (others(), layouts(), offloaded, data(), optimizer(), collectives(), limits).prop_map(
+        |(others, (model, mut layout), offloaded, data, optimizer, collectives, (steps, seed, threads, timeout))| {
+            layout.layout.offload = if offloaded.is_some() { Offload::Host } else { Offload::None };
+            let states = offloaded.flatten().map_or(StatesSpec::Memory, |folder| StatesSpec::Files(folder.into()));
+            RunSpec { model, layout, data, optimizer, collectives, states, steps, seed, threads, timeout, ..others }
         },
     )
 }

@@ -526,8 +526,10 @@ kinds! {
     ReduceScalar ["reduce-scalar"] Wait { scalar: Scalar, axes: AxisSet } reads {} writes {},
         work |_op, _at| Work::NONE;
 
-    /// Begins to bring the states of a bucket from the host's memory to the device; moves between the two follow each other.
-    Fetch ["fetch"] Issue { bucket: BucketId } reads {} writes {},
+    /// Begins to bring the states of a bucket, or its masters alone, from the host's memory to the device; moves between the
+    /// two follow each other.
+    Fetch ["fetch", "fetch-masters"] Issue { bucket: BucketId, masters: bool } reads {} writes {},
+        which |op| usize::from(op.masters),
         work |_op, _at| Work::NONE;
 
     /// Waits until they are there.
@@ -540,6 +542,14 @@ kinds! {
 
     /// Waits until they are in the host's memory.
     AwaitStore ["await-store"] Wait { bucket: BucketId } reads {} writes {},
+        work |_op, _at| Work::NONE;
+
+    /// Puts rounded masters in the place of the weights of a run.
+    Restore ["restore"] Optimizer { parameter: ParameterId, run: BucketRun } reads {} writes { value: ValueId },
+        work |op, at| at.restores(op);
+
+    /// What was stored last becomes what is fetched from here on.
+    Adopt ["adopt"] Wait {} reads {} writes {},
         work |_op, _at| Work::NONE;
 
     /// The optimizer's update of one parameter shard, or of a run of it, whose states are in a bucket.

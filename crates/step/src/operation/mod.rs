@@ -26,7 +26,33 @@ pub struct Op {
     pub operation: Operation,
 }
 
-/// Which microbatches of a step execute an operation.
+/// What became of an update that was begun before the norm of the gradient was known. Every rank comes to the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Verdict {
+    /// It stays: nothing was clipped.
+    #[default]
+    Kept,
+    /// It is done again with the clipped gradient.
+    Repeated,
+    /// It is taken back: the gradient is not applied.
+    Restored,
+}
+
+impl Verdict {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::Kept, Self::Repeated, Self::Restored];
+
+    /// Of an update that was applied, and done again, or not.
+    pub fn of(applied: bool, repeated: bool) -> Self {
+        match (applied, repeated) {
+            (false, _) => Self::Restored,
+            (true, true) => Self::Repeated,
+            (true, false) => Self::Kept,
+        }
+    }
+}
+
+/// Which microbatches of a step execute an operation, or after which verdict the update does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum When {
     /// All.
@@ -35,23 +61,46 @@ pub enum When {
     First,
     /// Only the last.
     Last,
+    /// The update, after [`Verdict::Repeated`].
+    Repeated,
+    /// The update, after [`Verdict::Restored`].
+    Restored,
+    /// The update, unless it is taken back.
+    Applied,
 }
 
 impl When {
-    /// Whether microbatch `index` of `count` does.
-    pub fn includes(self, index: usize, count: usize) -> bool {
+    /// Whether microbatch `index` of `count` does, or the update after this verdict.
+    pub fn includes(self, index: usize, count: usize, verdict: Verdict) -> bool {
         match self {
             Self::Always => true,
             Self::First => index == 0,
             Self::Last => index + 1 == count,
+            Self::Repeated => verdict == Verdict::Repeated,
+            Self::Restored => verdict == Verdict::Restored,
+            Self::Applied => verdict != Verdict::Restored,
         }
+    }
+
+    /// Whether it depends on what the step has computed.
+    pub fn is_decided(self) -> bool {
+        matches!(self, Self::Repeated | Self::Restored | Self::Applied)
     }
 }
 
 impl Op {
-    /// How often a step of so many microbatches executes it.
+    /// How often a step of so many microbatches executes it whose update stays.
     pub fn times(&self, microbatches: usize) -> usize {
-        if self.when == When::Always { microbatches } else { 1 }
+        self.times_after(microbatches, Verdict::Kept)
+    }
+
+    /// The same after any verdict.
+    pub fn times_after(&self, microbatches: usize, verdict: Verdict) -> usize {
+        match self.when {
+            When::Always => microbatches,
+            When::First | When::Last => 1,
+            when => usize::from(when.includes(0, 1, verdict)),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use quadrille_spec::{Attention, Axis, Coordinate};
 
-use super::kind::{AdamW, Gemm, Kind};
+use super::kind::{AdamW, Gemm, Kind, Restore};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
 use crate::kept::INDEX_BYTES;
 use crate::{StageProgram, ValueId};
@@ -207,12 +207,23 @@ impl<'a> At<'a> {
         let updated = op.run.map_or(whole, |run| self.program.run(run).range());
         let elements = valid.min(updated.end).saturating_sub(updated.start);
         let computation = Computation::Sweep { elements, arithmetic: 12.0 };
-        let (stored, masters) = (self.program.element_bytes(op.value), self.program.master_bytes(op.value));
-        let moments = self.program.practice.formats.moments;
+        let formats = self.program.practice.formats;
+        let in_bucket = op.run.is_some_and(|run| self.program.run(run).master_at.is_some());
+        let masters = if in_bucket { self.program.bucket_master_bytes() } else { self.program.master_bytes(op.value) };
+        let (stored, moments) = (self.program.element_bytes(op.value), formats.moments);
         // Where there is a master copy, the weight is written alone.
         let weight = if masters > 0 { stored } else { 2 * stored };
         let each = self.program.element_bytes(op.gradient) + 2 * (masters + moments) + weight;
         Work { computation, moved: each * updated.len() as u64 }
+    }
+
+    /// Weights of what is no padding, from masters.
+    pub(super) fn restores(self, op: &Restore) -> Work {
+        let valid = self.program.valid_elements(op.value, self.place);
+        let run = self.program.run(op.run).range();
+        let elements = valid.min(run.end).saturating_sub(run.start);
+        let each = self.program.element_bytes(op.value) + self.program.bucket_master_bytes();
+        Work { computation: Computation::Sweep { elements, arithmetic: 0.0 }, moved: each * elements as u64 }
     }
 }
 
