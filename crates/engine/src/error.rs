@@ -145,6 +145,14 @@ pub enum EngineError {
         /// The tensor's name.
         tensor: String,
     },
+    /// A checkpoint with a weight that its own mask prunes, and that is not zero.
+    #[error("{path}: a weight of {tensor} is not zero, and its mask prunes it; prune the checkpoint anew")]
+    NotPruned {
+        /// The checkpoint.
+        path: String,
+        /// The tensor's name.
+        tensor: String,
+    },
     /// Masks that keep more of a tile than the program was built for.
     #[error(
         "{kept} elements of a tile of {tensor} are kept, and the program has room for {room}; build it by `Start::program`"

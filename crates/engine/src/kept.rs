@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use quadrille_spec::Axis;
 use quadrille_step::{Parameter, ParameterId, ValueId};
+use quadrille_tensor::Element;
 
 use crate::masks::MaskReader;
 use crate::{Backend, EngineError, InitialValues, Masks, RankEngine, Shard};
@@ -132,25 +133,29 @@ impl<B: Backend> RankEngine<'_, B> {
         Ok(())
     }
 
-    /// Makes zero what is pruned of a dense weight.
+    /// Makes zero what is pruned of a dense weight; says whether something was not.
     pub(crate) fn zero_pruned(
         &mut self,
         parameter: ParameterId,
         value: ValueId,
         compressed: ValueId,
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
         let storage = self.program.value(value).storage;
         let mut buffer = self.slots.take(storage)?;
         let part = self.kept_part(parameter, compressed)?;
         let backend = self.backend.clone();
-        backend.upload(&mut buffer.whole_mut(), |numbers| {
-            if let Some(part) = part {
-                let mut kept = vec![B::Real::default(); part.places().count()];
-                part.compress(numbers, &mut kept);
-                numbers.copy_from_slice(&part.expanded(&kept));
-            }
+        let was_not = backend.upload(&mut buffer.whole_mut(), |numbers| {
+            let Some(part) = part else { return false };
+            let mut kept = vec![B::Real::default(); part.places().count()];
+            part.compress(numbers, &mut kept);
+            let dense = part.expanded(&kept);
+            // Not even a number that is none.
+            let bits = |number: &B::Real| number.to_f64().to_bits();
+            let was_not = numbers.iter().zip(&dense).any(|(number, pruned)| bits(number) != bits(pruned));
+            numbers.copy_from_slice(&dense);
+            was_not
         })?;
         self.slots.put(storage, buffer);
-        Ok(())
+        Ok(was_not)
     }
 }

@@ -16,7 +16,8 @@ pub struct Sparsity {
 
 impl Sparsity {
     /// What a sparsity is, in words.
-    pub const RULE: &str = "it is the part of weights that becomes zero, at least 0 and less than 1, e.g. 0.9";
+    pub const RULE: &str =
+        "it is the part of weights that becomes zero, as digits behind a point, at least 0 and less than 1, e.g. 0.9";
 
     /// Digits at most.
     const PLACES: usize = 18;

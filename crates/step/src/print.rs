@@ -36,7 +36,7 @@ pub fn print_program(program: &StepProgram) -> String {
     let pruned = program.parameters().filter(|(_, parameter)| parameter.compressed.is_some()).count();
     if pruned > 0 {
         let estimated = if program.kept.is_empty() { ", as if every tile kept as many" } else { "" };
-        let _ = writeln!(text, "{pruned} weights pruned: gradients and states are of what is kept{estimated}");
+        let _ = writeln!(text, "{pruned} tensors pruned: gradients and states are of what is kept{estimated}");
     }
     for stage in &program.stages {
         print_stage(&mut text, stage);

@@ -78,7 +78,7 @@ impl StudyError {
             | Self::Data(_)
             | Self::Checkpoint(_)
             | Self::Generation(_)
-            | Self::Engine(EngineError::Program(_)) => Blame::Input,
+            | Self::Engine(EngineError::Program(_) | EngineError::OtherModel { .. }) => Blame::Input,
             Self::Run(error) => error.blame(),
             Self::Engine(_) | Self::NoFolder(_) | Self::NoCheckpoint { .. } | Self::Stopped { .. } | Self::Ledger => {
                 Blame::Work

@@ -176,3 +176,35 @@ fn counts_that_no_mask_gives_are_refused() {
     let error = Start::Values(Arc::new(checkpoint)).program(&whole.model, &whole.layout).unwrap_err().to_string();
     assert!(error.contains("final_norm.gamma has a mask"), "{error}");
 }
+
+/// A checkpoint that contradicts its mask is of two models at once.
+#[test]
+fn weights_that_a_mask_prunes_must_be_zero() {
+    let whole = program_with(&llama(1), "x=2", 4, |request| request.dtype = ElementType::F64);
+    let (folder, shapes) = (tempfile::tempdir().unwrap(), tensor_shapes(&whole));
+    let loaded = |name: &str, pruned: f64| {
+        let tiles = shapes.iter().flat_map(|shape: &TensorShape| {
+            let masked = shape.name == "block.0.up.weight";
+            let elements = shape.rows * shape.cols;
+            let mask = (0..elements).map(|element| f64::from(u8::from(element != 5))).collect::<Vec<_>>();
+            let numbers = (0..elements).map(|element| if masked && element == 5 { pruned } else { 0.5 }).collect();
+            let value = (Tile::whole(shape, Quantity::Value), Cow::Owned(numbers));
+            [value].into_iter().chain(masked.then(|| (Tile::whole(shape, Quantity::Kept), Cow::Owned(mask))))
+        });
+        let draft = Draft::begin(&folder.path().join(name), 1).unwrap();
+        draft.write(0, &tiles.collect::<Vec<(Tile, Cow<[f64]>)>>()).unwrap();
+        let about = About { step: 1, ..about(&whole, SEED, &Start::Drawn) };
+        let checkpoint = Arc::new(Checkpoint::open(&draft.commit(&about, &shapes, &[0]).unwrap()).unwrap());
+        let program = continued(&whole, &checkpoint);
+        let ranks = run_ranks(&JobOptions::new(2), |context| {
+            let initial = InitialValues::Training;
+            let mut engine = RankEngine::<Cpu<f64>>::new(&program, context, 1, hyper(None), SEED, initial)?;
+            Ok(engine.load(&checkpoint, Restore::Values)?)
+        });
+        ranks.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(loaded("zero", 0.0), Ok(()));
+    for (name, number) in [("one", 1.0), ("none", f64::NAN)] {
+        assert!(loaded(name, number).unwrap_err().contains("a weight of block.0.up.weight is not zero"), "{name}");
+    }
+}
