@@ -150,7 +150,7 @@ impl<B: Backend> RankEngine<'_, B> {
             part.compress(numbers, &mut kept);
             let dense = part.expanded(&kept);
             // Not even a number that is none.
-            let bits = |number: &B::Real| number.to_f64().to_bits();
+            let bits = |number: &B::Real| number.to_f64().abs().to_bits();
             let was_not = numbers.iter().zip(&dense).any(|(number, pruned)| bits(number) != bits(pruned));
             numbers.copy_from_slice(&dense);
             was_not
