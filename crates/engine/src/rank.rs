@@ -183,8 +183,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         let stored = Shard::of(program, parameter, parameter.value, place);
         backend.upload(&mut buffer.whole_mut(), |numbers| fill(stored, numbers))?;
         self.slots.put(storage, buffer);
-        if program.master_bytes(parameter.updated) > 0 && (parameter.compressed.is_none() || self.kept[index].is_some())
-        {
+        // Where kept elements lie is not known yet, a pruned one has no state to draw.
+        if parameter.compressed.is_none() || self.kept[index].is_some() {
             let updated = self.shard(ParameterId(index), parameter.updated)?;
             self.change_state(ParameterId(index), State::Master, |numbers| fill(updated, numbers))?;
         }

@@ -223,7 +223,7 @@ fn pruned_models_have_plans_of_their_own() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("0.9 of its blocks' matrices pruned"), "{text}");
     refused(&line("--sparsity 0.9"), &["--sparsity 0.9", "megatron trains no pruned models", "--framework quadrille"]);
-    let explain = "explain --model gpt-tiny --grid data=2 --ledger --rank 0 --json";
+    let explain = "explain --model gpt-tiny --grid data=2 --ledger --rank 0";
     let sent = |more: &str| {
         let document = json(&format!("{explain} {more}"));
         document["ranks"][0]["axes"]["data"]["all_reduce"]["payload_bytes"].as_u64().unwrap()

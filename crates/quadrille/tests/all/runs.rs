@@ -334,7 +334,7 @@ fn flags_of_runs_are_held_against_each_other() {
     succeed(folder.path(), "train --resume next --steps 3");
     assert_eq!(losses(&folder.path().join("next")).len(), 3);
     let (code, message) = fail(folder.path(), "train --from run --dtype f64 --set layers=1 --steps 2");
-    assert!(code == 1 && message.contains("is of another model: it also holds the tensor block.1."), "{message}");
+    assert!(code == 2 && message.contains("is of another model: it also holds the tensor block.1."), "{message}");
 }
 
 #[test]

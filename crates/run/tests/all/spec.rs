@@ -242,7 +242,8 @@ fn everything_that_is_usual_is_written_too() {
     let RunSpec { layout, .. } = usual();
     for field in Field::ALL {
         let shown = document["layout"]["choices"].get(field.key()).is_some();
-        let is_there = !matches!(field, Field::SummaPanels | Field::MicrobatchGroup | Field::Bucket);
+        let is_there =
+            !matches!(field, Field::SummaPanels | Field::MicrobatchGroup | Field::Bucket | Field::OptimizerOverlap);
         assert_eq!(shown, is_there, "{} of {:?}", field.key(), layout.layout.grid);
     }
     let optional = ["clip", "every", "tokenizer", "goldfish", "threads", "largest_loss", "log", "trace"];
