@@ -109,8 +109,9 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     {
         use rustix::fs::{FallocateFlags, fallocate};
-        match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-            Err(error) if [rustix::io::Errno::OPNOTSUPP, rustix::io::Errno::NOSYS].contains(&error) => {}
+        use rustix::io::{Errno, retry_on_intr};
+        match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, bytes)) {
+            Err(error) if [Errno::OPNOTSUPP, Errno::NOSYS].contains(&error) => {}
             reserved => return Ok(reserved?),
         }
     }

@@ -1,6 +1,6 @@
 //! The flags of a layout's fields, made from their table.
 
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::ArgAction;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
@@ -70,9 +70,10 @@ pub fn offload_to_folder(flag: Arg) -> Arg {
 /// What was typed of offloading as a layout has it, and the place: what is no name is a folder.
 fn offloaded(typed: FieldValue) -> (FieldValue, StatesSpec) {
     match typed {
-        FieldValue::Name(text) if Field::Offload.parse(&text).is_err() => {
-            (FieldValue::Name(Offload::Host.to_string()), StatesSpec::Files(PathBuf::from(text)))
-        }
+        FieldValue::Name(text) if Field::Offload.parse(&text).is_err() => (
+            FieldValue::Name(Offload::Host.to_string()),
+            StatesSpec::Files(absolute(&text).unwrap_or_else(|_| PathBuf::from(&text))),
+        ),
         named => (named, StatesSpec::Memory),
     }
 }

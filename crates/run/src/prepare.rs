@@ -303,6 +303,10 @@ fn saving(spec: &RunSpec, place: Place, about: About) -> Option<Saving> {
 
 /// Refuses to write over what is read or what the run's folder keeps, or two files into one.
 fn check_paths(spec: &RunSpec, place: Place) -> Result<(), Refusal> {
+    if let Some(folder) = spec.states.folder().filter(|folder| !folder.is_dir()) {
+        let rule = format!(": {} is no folder that is there; name another one", folder.display());
+        return Err(Refusal::of(Setting::States).text(rule));
+    }
     let log = spec.outputs.log.iter().map(|path| (Setting::Log, path.as_path()));
     let trace = spec.outputs.trace.iter().map(|path| (Setting::Trace, path.as_path()));
     let tuning = match &spec.tuning {

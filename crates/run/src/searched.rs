@@ -65,6 +65,14 @@ impl SearchSpec {
         }
         let framework = framework(self.framework.as_deref(), layout.dtype, self.sparsity, &said)?;
         let mut space = self.space(&said)?;
+        if space.bucket.is_some() && !framework.is_own() {
+            return Err(Refusal::new(format!(
+                "`layout.offload` host: {} keeps the optimizer's states on the device; leave it out, or give \
+                 `search.framework` quadrille",
+                framework.name
+            ))
+            .into());
+        }
         if !self.any_layout {
             space.keep_to(&framework);
         }
@@ -203,6 +211,10 @@ fn check_open(layout: &SaidLayout, file: &LayoutFile) -> Result<(), RunError> {
     let group = "groups are as long as the pipeline";
     let blocks = "pieces of layers are as equal as possible";
     let waits = "the search knows updates that wait for the norm; `search.price` has a price of other layouts";
+    let mut merged = asked.clone();
+    let overlap = layout.choices.get(Field::OptimizerOverlap);
+    overlap.map_or(Ok(()), |value| Field::OptimizerOverlap.set(&mut merged, value))?;
+    let overlaps = merged.optimizer_overlap;
     let another_group = asked.microbatch_group.is_some_and(|n| !whole || n != asked.grid.size(Axis::Pipe));
     let uneven = asked.stage_blocks.as_deref().is_some_and(|n| !EvenPieces::are(n));
     let fixed = "use `space.fix` x=2,pipe=4 to fix axes";
@@ -211,12 +223,11 @@ fn check_open(layout: &SaidLayout, file: &LayoutFile) -> Result<(), RunError> {
         ("`layout.order`", said(Field::Order), order),
         ("`layout.microbatch_group`", said(Field::MicrobatchGroup), group),
         ("`layout.stage_blocks`", said(Field::StageBlocks), blocks),
-        ("`layout.optimizer_overlap`", said(Field::OptimizerOverlap), waits),
+        ("`layout.optimizer_overlap`", overlaps, waits),
         // A grid with its order is that of a whole layout: the search chooses another.
         ("`run.layout`: its line 'order'", file.get(Field::Order).is_some() && !whole, order),
         ("`run.layout`: its line 'microbatch_group'", another_group, group),
         ("`run.layout`: its line 'stage_blocks'", uneven, blocks),
-        ("`run.layout`: its line 'optimizer_overlap'", asked.optimizer_overlap, waits),
     ];
     match choices.into_iter().find(|(_, said, _)| *said) {
         None => Ok(()),

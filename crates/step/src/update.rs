@@ -60,7 +60,7 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
     }
     let (buckets, mut gathers) = (plan_buckets(b), Gathers::default());
     if b.layout.optimizer_overlap {
-        // What gradients are multiplied with but for clipping is known with the loss, for which nobody waits behind reductions.
+        // The loss is reduced first: all factors of the update but clipping follow from it.
         reduce_loss(b);
         fetch_first(b, &buckets, false);
         reduce_gradients(b, &gradients, &buckets);
@@ -142,7 +142,7 @@ fn plan_buckets(b: &Builder) -> Vec<Bucket> {
     let formats = b.practice.formats;
     let shards = b.parameters.iter().enumerate().map(|(index, parameter)| {
         let Value { local_elements, storage, .. } = &b.values[parameter.updated.0];
-        // What may be taken back has one in any case.
+        // An update that may be taken back needs a master in any case.
         let has_master = b.layout.optimizer_overlap || b.storages[storage.0].element_bytes < formats.masters;
         (ParameterId(index), *local_elements, has_master)
     });

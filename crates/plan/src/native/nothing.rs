@@ -49,6 +49,15 @@ pub enum Nothing {
         /// The layout that needs least.
         smallest: Box<Ranked>,
     },
+    /// No legal layout's states fit into the memory of the host.
+    #[error(
+        "no layout of {devices} devices leaves the optimizer's states room in a device's share of its host's memory \
+         (host_memory of the cluster); use more devices, sharded states (zero = 1), or keep them on the device (offload = none)"
+    )]
+    HostTooSmall {
+        /// The wanted number of devices.
+        devices: usize,
+    },
     /// Constraints that no grid, or no configuration of a legal grid, keeps; or what cannot be priced.
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -118,6 +127,7 @@ impl Search<'_> {
             (Some(capacity), Ok(Some(smallest))) if smallest.price.memory.total() > capacity => {
                 Nothing::TooLarge { devices, capacity, smallest: Box::new(smallest) }
             }
+            (_, Ok(None)) if self.space.bucket.is_some() => Nothing::HostTooSmall { devices },
             _ => Nothing::Stopped { devices },
         }
     }

@@ -46,6 +46,9 @@ pub fn run(arguments: &BenchOptimizerArguments) -> Result<(), Failure> {
 /// Refuses what is measured in all its values.
 fn check_open(arguments: &BenchOptimizerArguments) -> Result<(), Failure> {
     let said = &arguments.layout.flags.said;
+    if said.get(Field::Offload).is_some_and(|value| value.to_string() == Offload::None.to_string()) {
+        return Err(Failure::usage("--offload none: states below the device are measured; give host or a folder"));
+    }
     let both = [Field::Bucket, Field::OptimizerOverlap];
     match both.into_iter().find(|field| said.get(*field).is_some()) {
         Some(field) => {

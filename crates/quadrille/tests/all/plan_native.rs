@@ -253,8 +253,13 @@ fn states_may_lie_in_the_hosts_memory() {
     assert!((left - (states - 16e6)).abs() < 1e6, "{left} of {states}");
     let copied = number(&offloaded, "time_s") - number(&plain, "time_s");
     assert!(copied > 0.5 * 2.0 * states / 2e10, "{copied}");
-    let refusal = line("--framework quadrille --offload host");
-    refused(&refusal, &["host_bandwidth"]);
+    refused(&line("--framework quadrille --offload host"), &["host_bandwidth"]);
+    refused(&line("--offload host"), &["--offload host", "megatron keeps", "--framework quadrille"]);
+    // States that the host has no room for are no reason to search for longer.
+    let small = cluster.replace("host_bandwidth = 2e10\n", "host_bandwidth = 2e10\nhost_memory = 1000000\n");
+    fs::write(folder.path().join("cluster.toml"), small).unwrap();
+    let line = line("--framework quadrille --offload host --fix data=8,zero=0").replace(CLUSTER, "cluster.toml");
+    refused_in(folder.path(), &line, &["8 devices", "host_memory", "offload = none"]);
 }
 
 #[test]
