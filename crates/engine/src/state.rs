@@ -170,11 +170,11 @@ impl<B: Backend> RankEngine<'_, B> {
             let read = self.backend.upload(&mut values.whole_mut(), |out| part(Quantity::Value, stored, out));
             self.slots.put(storage, values);
             read??;
-            if let Some(compressed) = parameter.compressed {
-                if self.zero_pruned(id, parameter.value, compressed)? {
-                    let (path, tensor) = (checkpoint.path().display().to_string(), parameter.name.clone());
-                    return Err(EngineError::NotPruned { path, tensor });
-                }
+            if let Some(compressed) = parameter.compressed
+                && self.zero_pruned(id, parameter.value, compressed)?
+            {
+                let (path, tensor) = (checkpoint.path().display().to_string(), parameter.name.clone());
+                return Err(EngineError::NotPruned { path, tensor });
             }
             for (quantity, state) in Quantity::NUMBERS.into_iter().zip(State::ALL) {
                 if state == State::Master || restore == Restore::Everything {
