@@ -35,13 +35,6 @@ impl<'k> KeptPart<'k> {
         self.positions[self.kept.clone()].iter().map(|position| *position as usize - self.tile.start)
     }
 
-    /// The elements, by their numbers, that lie in ascending runs of the part of the tile.
-    pub fn kept_of(&self, runs: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
-        let places: Vec<usize> = self.places().collect();
-        let number = |place: usize| places.partition_point(|other| *other < place);
-        runs.map(|run| number(run.start)..number(run.end)).filter(|run| !run.is_empty()).collect()
-    }
-
     /// The part of the tile, with zeros for what is pruned.
     pub fn expanded<T: Copy + Default>(&self, numbers: &[T]) -> Vec<T> {
         let mut dense = vec![T::default(); self.tile.len()];

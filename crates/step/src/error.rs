@@ -77,6 +77,14 @@ pub enum StepError {
         /// The tensor.
         tensor: String,
     },
+    /// A pruned tensor with keys that several ranks would hold.
+    #[error(
+        "{tensor} is pruned, and several ranks along x would hold copies of its keys; use at most kv_heads ranks along x"
+    )]
+    SharedPruned {
+        /// The tensor.
+        tensor: String,
+    },
     /// A mask that does not fit its tile, or a tile that is too large for an index of 32 bits.
     #[error("{value}: {kept} elements are kept of a tile of {tile}, which may have 2^32 - 1; cut it over x, y or z")]
     Mask {

@@ -190,7 +190,7 @@ impl StepProgram {
     ///
     /// # Errors
     /// As [`StepProgram::new`]; a count of a tensor that is none or cannot be pruned, or of more than its tile has; a tile of a
-    /// pruned tensor that is too large for its indices.
+    /// pruned tensor that is too large for its indices; pruned keys that several ranks would hold.
     pub fn pruned(model: &Model, layout: &Layout, kept: KeptCounts) -> Result<Self, StepError> {
         let program = Self::build(model, layout, Purpose::Training, Practice::of(layout), kept)?;
         check_pruned(&program.stages, &program.kept)?;

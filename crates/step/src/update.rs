@@ -266,12 +266,7 @@ fn reductions(b: &mut Builder, parameter: ParameterId) -> Result<Vec<Step>, Step
     let Parameter { gradient, reduced, .. } = b.parameters[parameter.0];
     // A gradient that ZeRO cuts in every pass has been summed there.
     let cut_in_passes = b.shards_gradients() && gradient == reduced;
-    // So has what is compressed there.
-    let is_pruned = b.values[gradient.0].pruned.is_some();
-    if !cut_in_passes
-        && !is_pruned
-        && let Some(CopiesSum { pack, sum, unpack }) = b.copies_sum(parameter, gradient)?
-    {
+    if !cut_in_passes && let Some(CopiesSum { pack, sum, unpack }) = b.copies_sum(parameter, gradient)? {
         steps.push(Step { before: Some(pack), collective: sum, after: Some(unpack) });
     }
     let collectives = collectives(b, &b.parameters[parameter.0]).into_iter();

@@ -53,7 +53,7 @@ pub(crate) fn reduce_weight(
         }
         b.collective(CollectiveKind::ReduceScatter, Axis::Z.only(), Reduction::Sum, tile, shard);
     }
-    if !sharded.is_empty() || pruned.is_some() {
+    if !sharded.is_empty() {
         b.sum_copies(weight, shard)?;
     }
     if let Some(kept) = pruned {

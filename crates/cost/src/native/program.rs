@@ -55,6 +55,10 @@ impl Problem {
     ) -> Result<Option<(f64, Memory)>, PriceError> {
         self.check_placed(layout)?;
         let mut program = self.folded(layout)?;
+        // No engine runs it.
+        if program.kinds.iter().any(|kind| kind.shared_pruned().is_some()) {
+            return Ok(None);
+        }
         let memory = self.memory_of_program(&mut program);
         if !fits(&memory) || !self.has_host_room(&program.kinds) {
             return Ok(None);

@@ -58,10 +58,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
                 let runs = self.shard(id, gradient)?.runs();
                 let own = runs.filter(|run| !shared.is_copied(run.col));
                 let own = own.map(|run| run.local..run.local + run.len);
-                match self.kept_part(id, gradient)? {
-                    None => own.collect::<Vec<_>>(),
-                    Some(part) => part.kept_of(own),
-                }
+                own.collect::<Vec<_>>()
             }
         };
         self.backend.sum_squares(self.read(gradient)?.part(0..elements), &runs)

@@ -96,11 +96,11 @@ fn any_layout_goes_on_from_a_pruned_checkpoint() {
     }
 }
 
-/// Masters, moments and masks pass through bf16, states in the host's memory, keys that ranks share and f32 in every bit.
+/// Masters, moments and masks pass through bf16, states in the host's memory, tied tables and f32 in every bit.
 #[test]
 fn formats_and_tiers_hand_everything_on() {
     let folder = tempfile::tempdir().unwrap();
-    let model = llama(1).reshaped(|m| (m.kv_heads, m.tied_head) = (1, true));
+    let model = llama(1).reshaped(|m| (m.kv_heads, m.tied_head) = (4, true));
     let whole = |grid: &str, dtype, zero| {
         program_with(&model, grid, 8, |request| (request.dtype, request.zero) = (dtype, zero))
     };

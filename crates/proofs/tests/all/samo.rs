@@ -45,10 +45,19 @@ pub fn mask_of(part: &str, tensor: &str, elements: usize) -> impl Iterator<Item 
 /// No element pruned, most, and so many that some tiles keep nothing.
 const PARTS: [&str; 4] = ["0", "0.5", "0.9", "0.999"];
 
+/// Whether several ranks hold a key, which is refused of pruned models.
+fn shares_keys(case: &Case) -> bool {
+    case.model.blocks.kinds().iter().any(|block| case.layout.kv_copies(&block.attention) > 1)
+}
+
 #[test]
 fn random_layouts_equal_the_masked_serial_model() {
-    for_random(24, (combined_cases(), prop::sample::select(PARTS.to_vec())), |(case, part)| {
-        holds(&Case { sparsity: Some(sparsity(part)), ..case }, ElementType::F64)
+    for_random(30, (combined_cases(), prop::sample::select(PARTS.to_vec())), |(case, part)| {
+        if shares_keys(&case) {
+            Ok(())
+        } else {
+            holds(&Case { sparsity: Some(sparsity(part)), ..case }, ElementType::F64)
+        }
     });
 }
 
@@ -56,7 +65,7 @@ fn random_layouts_equal_the_masked_serial_model() {
 fn random_layouts_in_other_formats_equal_it_too() {
     let formats = [ElementType::F32, ElementType::Bf16, ElementType::F16].to_vec();
     for_random(9, (combined_cases(), prop::sample::select(formats)), |(case, dtype)| {
-        holds(&Case { sparsity: Some(sparsity("0.7")), ..case }, dtype)
+        if shares_keys(&case) { Ok(()) } else { holds(&Case { sparsity: Some(sparsity("0.7")), ..case }, dtype) }
     });
 }
 
@@ -229,15 +238,12 @@ fn offloading_moves_kept_elements_alone() {
     }
 }
 
-/// Copies of a key are summed before they are compressed, and count once in the norm.
+/// Copies of a key would lie at different places among what their ranks keep, and be summed in different orders.
 #[test]
-fn keys_that_several_ranks_hold_are_pruned_alike() {
-    let model = llama(1).reshaped(|m| m.kv_heads = 1);
-    for (grid, zero) in [("x=4", Zero::Off), ("x=2,data=2", Zero::Gradients), ("x=2,z=2,data=2", Zero::Optimizer)] {
-        let whole = program_with(&model, grid, 8, |request| request.zero = zero);
-        let report = proven(&options("0.6", 1).pruned(whole).unwrap(), "0.6").unwrap();
-        assert!(report.ok, "{grid}: {report:?}");
-    }
+fn pruned_keys_that_several_ranks_would_hold_are_refused() {
+    let whole = program_with(&llama(1).reshaped(|m| m.kv_heads = 1), "x=4", 4, |_| ());
+    let error = options("0.6", 1).pruned(whole).unwrap_err().to_string();
+    assert!(error.contains("block.0.qkv.weight is pruned") && error.contains("kv_heads"), "{error}");
 }
 
 /// A tile that keeps more than another is as long as all of them, and what is behind its own elements is nothing.
