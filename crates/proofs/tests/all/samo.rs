@@ -42,8 +42,9 @@ pub fn mask_of(part: &str, tensor: &str, elements: usize) -> impl Iterator<Item 
     (0..elements as u64).map(move |element| f64::from(stream.word(element)) / 4_294_967_296.0 >= part)
 }
 
-/// No element pruned, most, and so many that some tiles keep nothing.
-const PARTS: [&str; 4] = ["0", "0.5", "0.9", "0.999"];
+/// No element pruned, or as many as leave every gradient something to be measured by: where nothing goes on from a norm but
+/// differences, it is all rounding.
+const PARTS: [&str; 4] = ["0", "0.3", "0.5", "0.7"];
 
 /// Whether several ranks hold a key, which is refused of pruned models.
 fn shares_keys(case: &Case) -> bool {
@@ -67,6 +68,21 @@ fn random_layouts_in_other_formats_equal_it_too() {
     for_random(9, (combined_cases(), prop::sample::select(formats)), |(case, dtype)| {
         if shares_keys(&case) { Ok(()) } else { holds(&Case { sparsity: Some(sparsity("0.7")), ..case }, dtype) }
     });
+}
+
+/// So many are pruned that some tiles keep nothing.
+#[test]
+fn nearly_everything_may_be_pruned() {
+    for (grid, zero) in [("x=2,z=2", Zero::Off), ("data=4", Zero::Gradients), ("y=2,pipe=2", Zero::Off)] {
+        for part in ["0.9", "0.95"] {
+            let program = pruned(part, grid, zero, ElementType::F64);
+            let report = proven(&program, part).unwrap();
+            assert!(report.ok, "{part} on {grid}: {report:?}");
+        }
+        let least = pruned("0.999", grid, zero, ElementType::F64);
+        assert!(least.kept.values().any(|kept| *kept == 0));
+        assert!(proven(&least, "0.999").unwrap().ledger_equal);
+    }
 }
 
 /// With all elements kept the numbers are those of the whole model, in every bit, where sums have the same order: over z and
