@@ -1,12 +1,16 @@
 //! Random descriptions of blocks: what [`quadrille_spec::Classic`] does not say, in blocks that may differ. Tests of several
 //! crates draw them here; depends on `spec` alone.
 
+mod mixtures;
+
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quadrille_spec::{
-    Activation, Attention, Block, Blocks, Model, Norm, NormPlace, Normalization, Perceptron, Residual, ResidualOrder,
-    Rotary, RotaryScaling,
+    Activation, Attention, Block, Blocks, FeedForward, Model, Norm, NormPlace, Normalization, Perceptron, Residual,
+    ResidualOrder, Rotary, RotaryScaling,
 };
+
+pub use mixtures::{Mixture, mixtures};
 
 /// What a kind of block has that others may not have.
 #[derive(Debug, Clone)]
@@ -35,7 +39,7 @@ struct Kind {
 
 impl Kind {
     fn block(&self, usual: &Block, x: usize) -> Block {
-        let Block { attention, perceptron, norm, .. } = *usual;
+        let Block { attention, feed_forward, norm, .. } = *usual;
         let heads = attention.heads * self.more_heads;
         let keys: Vec<usize> =
             (1..=heads).filter(|n| heads.is_multiple_of(*n) && (n.is_multiple_of(x) || x.is_multiple_of(*n))).collect();
@@ -59,16 +63,24 @@ impl Kind {
                 qkv_bias,
                 projection_bias,
             },
-            perceptron: Perceptron {
-                width: perceptron.width * self.wider,
+            feed_forward: FeedForward::Dense(Perceptron {
+                width: width(&feed_forward) * self.wider,
                 activation: self.activation,
                 up_bias,
                 down_bias,
-            },
+            }),
             norm: Normalization { kind: self.norm, ..norm },
             norm_place: self.norm_place,
             residual: self.residual,
         }
+    }
+}
+
+/// Of a perceptron, or of one of several experts.
+fn width(feed_forward: &FeedForward) -> usize {
+    match feed_forward {
+        FeedForward::Dense(perceptron) => perceptron.width,
+        FeedForward::Experts(experts) => experts.expert.width,
     }
 }
 

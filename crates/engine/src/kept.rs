@@ -61,7 +61,7 @@ impl<B: Backend> RankEngine<'_, B> {
         Ok(Some(KeptPart::new(positions, first..first + value.local_elements, elements)))
     }
 
-    /// How many kept elements of the tile come before those of a value that data and context cut.
+    /// How many kept elements of the tile come before those of a value that data, expert and context cut.
     pub(crate) fn first_kept(&self, id: ValueId) -> usize {
         let value = self.program.value(id);
         let replicating: Vec<Axis> = value.sharding.flat.iter().copied().filter(|axis| *axis != Axis::Z).collect();

@@ -29,6 +29,7 @@ mod agreement;
 mod backend;
 mod borrow;
 mod carried;
+mod choices;
 mod copies;
 mod divergence;
 mod error;
@@ -71,6 +72,7 @@ pub use backend::{
     AttentionMask, Backend, Cpu, ElementMask, Gamma, Kind, Positions, Statistics, Totals, Update, UpdateRule, View,
     ViewMut,
 };
+pub use choices::Chosen;
 pub use divergence::{DivergencePolicy, OnDivergence, WINDOW};
 pub use error::EngineError;
 pub use evaluate::{EvaluateOutcome, Evaluation, Evaluator, ForwardOptions, evaluate};
@@ -88,7 +90,7 @@ pub use on_cpu::{evaluate_on_cpu, generate_on_cpu, observe_on_cpu, time_states_o
 pub use options::{Start, TrainOptions, Validation};
 pub use predictions::Predictions;
 pub use random_batch::{fill_randomly, random_batch};
-pub use rank::{Pace, RankEngine, StepOutcome};
+pub use rank::{Pace, RankEngine, Routed, StepOutcome};
 pub use records::{RankReport, RankStep, RunEvent, StepRecord, TrainOutcome, WAITING};
 pub use rows::Rows;
 pub use samples::{BatchSource, OwnSamples, Samples};

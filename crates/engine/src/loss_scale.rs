@@ -163,7 +163,7 @@ mod tests {
 
     fn outcome(loss: f64, gradient_norm: f64) -> StepOutcome {
         let applied = loss.is_finite() && gradient_norm.is_finite();
-        StepOutcome { loss, gradient_norm, learning_rate: 0.1, applied, repeated: false }
+        StepOutcome { loss, gradient_norm, learning_rate: 0.1, router: None, applied, repeated: false }
     }
 
     #[test]

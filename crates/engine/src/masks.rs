@@ -75,7 +75,7 @@ impl<'m> MaskReader<'m> {
     fn prunes(&self, stage: &StageProgram, parameter: &Parameter) -> bool {
         match self {
             Self::Checkpoint(checkpoint, _) => checkpoint.prunes(&parameter.name),
-            Self::Drawn { .. } => !stage.value(parameter.value).sharding.flat.is_empty(),
+            Self::Drawn { .. } => stage.value(parameter.value).sharding.is_of_tiles(),
         }
     }
 

@@ -9,7 +9,7 @@ use quadrille_step::StepProgram;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Backend, EngineError, Evaluation, Held, Hyper, InitialValues, Masks, RankEngine, StepOutcome, loss_scale,
+    Backend, Chosen, EngineError, Evaluation, Held, Hyper, InitialValues, Masks, RankEngine, StepOutcome, loss_scale,
     random_batch,
 };
 
@@ -51,6 +51,8 @@ pub struct ObservedStep {
     pub weights: Vec<Held>,
     /// Of the parameters that have a master copy.
     pub masters: Vec<Option<Held>>,
+    /// The experts that the rank's tokens have chosen.
+    pub choices: Vec<Chosen>,
     /// What was counted.
     pub ledger: RankLedger,
 }
@@ -81,14 +83,15 @@ pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> R
         let mut engine = RankEngine::<B>::with_states_in(program, context, threads, hyper, seed, initial, states)?;
         options.masks.as_ref().map_or(Ok(()), |masks| engine.prune(masks, initial))?;
         engine.set_loss_scale(loss_scale::steady(program));
+        engine.record_choices(true);
         let (start, mut steps) = (engine.weights()?, Vec::new());
         for step in 1..=options.steps {
-            let (outcome, ledger) = (engine.step(&batch)?, engine.take_ledger());
+            let (outcome, ledger, choices) = (engine.step(&batch)?, engine.take_ledger(), engine.take_choices());
             let (mut gradients, mut weights, mut masters) = (Vec::new(), Vec::new(), Vec::new());
             if options.every_step || step == options.steps {
                 (gradients, weights, masters) = (engine.gradients()?, engine.weights()?, engine.masters()?);
             }
-            steps.push(ObservedStep { outcome, gradients, weights, masters, ledger });
+            steps.push(ObservedStep { outcome, gradients, weights, masters, choices, ledger });
         }
         let evaluation = match options.evaluation {
             None => None,

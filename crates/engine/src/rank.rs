@@ -28,7 +28,9 @@ use crate::samples::OwnSamples;
 use crate::slots::{Block, Slots};
 use crate::streamed::Streamed;
 use crate::tier::State;
-use crate::{Backend, BatchSource, EngineError, Held, Hyper, InitialValues, MatmulChoices, Shard, Totals, ledger};
+use crate::{
+    Backend, BatchSource, Chosen, EngineError, Held, Hyper, InitialValues, MatmulChoices, Shard, Totals, ledger,
+};
 
 /// How long a pass lasts at least.
 pub type Pace<'a> = Box<dyn Fn(Action) -> Duration + Send + 'a>;
@@ -42,10 +44,25 @@ pub struct StepOutcome {
     pub gradient_norm: f64,
     /// The step's learning rate.
     pub learning_rate: f64,
+    /// What routers have lost and dropped, if the model has experts.
+    pub router: Option<Routed>,
     /// Whether the gradient was applied: loss and norm are finite, and the loss is not above the limit.
     pub applied: bool,
     /// Whether an update that was begun before the norm was known was done again, since the gradient was clipped.
     pub repeated: bool,
+}
+
+/// What routers of experts have done in a step: losses, which are minimised too, are means over its tokens, summed over blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Routed {
+    /// Of unequal loads.
+    #[serde(with = "crate::not_finite")]
+    pub balance: f64,
+    /// Of large logits.
+    #[serde(with = "crate::not_finite")]
+    pub z: f64,
+    /// The part of all choices that found no place.
+    pub dropped: f64,
 }
 
 impl StepOutcome {
@@ -107,6 +124,8 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) loss_scale: f64,
     /// A gradient is applied only if the loss is no larger.
     pub(crate) loss_limit: f64,
+    /// What tokens have chosen, while that is recorded.
+    pub(crate) choices: Option<Vec<Chosen>>,
     /// Whether what operations write is looked at.
     pub(crate) scan: Option<Scan>,
     /// A ledger of transfers with every key that the program can use.
@@ -275,6 +294,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             verdict: Verdict::default(),
             loss_scale: 1.0,
             loss_limit: f64::INFINITY,
+            choices: None,
             scan: None,
             empty_axes: empty_axes(program),
             flops: FlopsLedger::default(),
@@ -295,6 +315,11 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             loss: self.totals.loss / self.totals.targets as f64,
             gradient_norm: self.update_rule().gradient_norm(self.totals),
             learning_rate: crate::schedule(&self.hyper, self.step),
+            router: self.program.model.has_experts().then(|| {
+                let Totals { balance, router_z, choices, dropped, .. } = self.totals;
+                let mean = |sum: f64| sum / self.program.layout.tokens_per_step() as f64;
+                Routed { balance: mean(balance), z: mean(router_z), dropped: dropped as f64 / choices as f64 }
+            }),
             applied: self.update_rule().update(self.totals).applied,
             repeated: self.verdict == Verdict::Repeated,
         })

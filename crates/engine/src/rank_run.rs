@@ -57,6 +57,7 @@ pub(crate) fn run<B: Backend>(
             step,
             loss: outcome.loss,
             grad_norm: outcome.gradient_norm,
+            router: outcome.router,
             lr: outcome.learning_rate,
             tokens: options.start.tokens() + (step + 1 - first) * tokens,
             seconds,

@@ -6,7 +6,7 @@ use quadrille_spec::{AxesLedger, Ledger, LedgerDifference, RankLedger};
 use quadrille_step::Verdict;
 use serde::{Deserialize, Serialize};
 
-use crate::{Evaluation, MatmulChoices, RankTrace};
+use crate::{Evaluation, MatmulChoices, RankTrace, Routed};
 
 /// What a run tells as it goes.
 #[derive(Debug)]
@@ -58,6 +58,9 @@ pub struct StepRecord {
     /// Global gradient norm before clipping; null in JSON where it is not finite.
     #[serde(with = "crate::not_finite")]
     pub grad_norm: f64,
+    /// What routers have lost and dropped, if the model has experts.
+    #[serde(default)]
+    pub router: Option<Routed>,
     /// Learning rate.
     pub lr: f64,
     /// Target tokens up to and with this step.

@@ -1,6 +1,6 @@
 //! Where the token rows of a rank lie in the global batch.
 
-use quadrille_spec::Axis;
+use quadrille_spec::{Axis, AxisSet};
 use quadrille_step::{Value, ValueId};
 use quadrille_tensor::ContextPart;
 
@@ -88,21 +88,19 @@ impl<B: Backend> RankEngine<'_, B> {
         counted.clamp(rows.start, rows.end) - rows.start
     }
 
-    /// Which part of its (data, z, context) rank's rows this rank has of a value.
+    /// Which part of its (data, expert, z, context) rank's rows this rank has of a value.
     fn share_index(&self, value: &Value) -> usize {
-        let share = [Axis::Data, Axis::Z, Axis::Context];
-        let inner: Vec<Axis> = value.sharding.rows.iter().copied().filter(|axis| !share.contains(axis)).collect();
+        let share: AxisSet = self.program.layout.row_axes().collect();
+        let inner: Vec<Axis> = value.sharding.rows.iter().copied().filter(|axis| !share.contains(*axis)).collect();
         self.program.grid().shard_index(self.place, &inner)
     }
 
     /// The first sequence, in the global batch, of this rank's part of the current microbatch.
     pub(crate) fn first_sequence(&self) -> usize {
         let layout = &self.program.layout;
-        let grid = &layout.grid;
-        let share = layout.global_batch / grid.size(Axis::Data);
-        self.place.on(Axis::Data) * share
+        layout.first_of_share(self.place)
             + self.microbatch * layout.microbatch
-            + self.place.on(Axis::Z) * (layout.microbatch / grid.size(Axis::Z))
+            + self.place.on(Axis::Z) * (layout.microbatch / layout.grid.size(Axis::Z))
     }
 
     /// The logical column of a value's first local column.

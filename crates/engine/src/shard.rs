@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 /// A rank's part of a logical `[rows, cols]` matrix: a tile, or a flat range of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
+    /// Rows of a block that lie in the tile together, of all rows of a block; both are all rows where there is one block.
+    block_rows: [usize; 2],
+    first_block: usize,
+    /// In its block.
     first_row: usize,
     first_col: usize,
     tile_cols: usize,
@@ -38,8 +42,11 @@ impl Shard {
         let sharding = &value.sharding;
         let (z, replicating): (Vec<Axis>, Vec<Axis>) = sharding.flat.iter().partition(|axis| **axis == Axis::Z);
         let z_shard = value.local_rows * value.local_cols / z.iter().map(|axis| grid.size(*axis)).product::<usize>();
+        let in_tile = value.local_rows / value.local_blocks;
         Self {
-            first_row: grid.shard_index(place, &sharding.rows) * value.local_rows,
+            block_rows: [in_tile, value.rows / value.blocks],
+            first_block: grid.shard_index(place, &sharding.blocks) * value.local_blocks,
+            first_row: grid.shard_index(place, &sharding.rows) * in_tile,
             first_col: grid.shard_index(place, &sharding.cols) * value.local_cols,
             tile_cols: value.local_cols,
             flat_start: grid.shard_index(place, &z) * z_shard
@@ -72,7 +79,9 @@ impl Shard {
             let rest = (self.first_col + self.tile_cols - col).min(self.len - local);
             let (col, neighbours) = self.shared.map_or((col, rest), |shared| shared.logical(col));
             let len = rest.min(neighbours);
-            let run = Run { local, row: self.first_row + row, col, len };
+            let [in_tile, of_block] = self.block_rows;
+            let row = (self.first_block + row / in_tile) * of_block + self.first_row + row % in_tile;
+            let run = Run { local, row, col, len };
             local += len;
             Some(run)
         })

@@ -54,7 +54,9 @@ fn products(program: &StepProgram) -> Vec<Product> {
     let mut products = Vec::new();
     for stage in &program.stages {
         for section in stage.chunks.iter().flat_map(ChunkProgram::sections) {
-            for product in section.ops.iter().filter_map(|op| op.operation.product(stage)) {
+            // Those of experts run as they are stored.
+            let whole = section.ops.iter().filter(|op| op.operation.groups(stage) == 1);
+            for product in whole.filter_map(|op| op.operation.product(stage)) {
                 if !products.contains(&product) {
                     products.push(product);
                 }

@@ -38,7 +38,7 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
         (true, true) => (node, dp / node),
     };
     let product = |sizes: &[usize]| sizes.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
-    let axes = [tp, 1, z, cp, data, pp];
+    let axes = [tp, 1, z, cp, 1, data, pp];
     if [product(&[tp, pp, dp, cp]), product(&axes)].iter().any(|devices| *devices != sizes.n_gpus)
         || !global_batch.is_multiple_of(dp * microbatch)
         || pp > model.layers()
@@ -76,7 +76,7 @@ pub fn candidate(row: &Row, facts: &Facts, model: &Model, cluster: &Cluster) -> 
         ..Candidate::PLAIN
     };
     // What shards parameters shards them flat, whatever their sizes: z has no rules but those of the batch.
-    let unsharded = Candidate { sizes: [tp, 1, 1, cp, data, pp], microbatch, ..candidate };
+    let unsharded = Candidate { sizes: [tp, 1, 1, cp, 1, data, pp], microbatch, ..candidate };
     let rules = Rules { model, global_batch: global_batch / z, seq_len: model.seq_len };
     match rules.check(&unsharded) {
         // Groups of microbatches are not in the rows; Megatron-LM also takes others than those as long as the pipeline.

@@ -301,7 +301,7 @@ fn internevo(row: &Row) -> Result<Facts, Unmapped> {
     }
     let states = StateBytes { weight: 2, gradient: 2, optimizer: 12, gathered_weight: 2, sent_gradient: 2 };
     let framework = Framework { states, attention_rate: FLASH_1, ..Framework::MEGATRON };
-    let overlap = Overlap { all_reduce: true, reduce_scatter: true, all_gather: false };
+    let overlap = Overlap { all_gather: false, ..Overlap::ALL };
     Ok(Facts { overlap, ..Facts::of(framework) })
 }
 

@@ -112,7 +112,7 @@ fn bytes_are_read_as_the_source_does() {
 fn columns_become_a_layout() {
     let run = run(&[]);
     let c = run.candidate;
-    assert_eq!((c.sizes, c.inside), ([8, 1, 1, 1, 1, 8], [8, 1, 1, 1, 1, 1]));
+    assert_eq!((c.sizes, c.inside), ([8, 1, 1, 1, 1, 1, 8], [8, 1, 1, 1, 1, 1, 1]));
     assert_eq!((c.schedule, c.chunks, c.microbatch), (Schedule::Interleaved, 3, 1));
     assert_eq!((c.recompute, c.activations, c.zero), (Recompute::Selective, Activations::Scattered, Zero::Off));
     assert_eq!((run.model.vocab, run.model.tied_head, run.model.classic().biases), (51_200, true, true));
@@ -123,7 +123,7 @@ fn columns_become_a_layout() {
 fn ranks_are_ordered_tensor_context_data_pipeline() {
     let cells = [("tp", "2"), ("dp", "4"), ("pp", "8"), ("recompute", "full"), ("vpp", "1"), ("zero_stage", "1")];
     let c = run(&cells).candidate;
-    assert_eq!((c.sizes, c.inside), ([2, 1, 1, 1, 4, 8], [2, 1, 1, 1, 4, 1]));
+    assert_eq!((c.sizes, c.inside), ([2, 1, 1, 1, 1, 4, 8], [2, 1, 1, 1, 1, 4, 1]));
     assert_eq!(
         (c.schedule, c.recompute, c.zero),
         (Schedule::OneForwardOneBackward, Recompute::Full { every: 1 }, Zero::Optimizer)

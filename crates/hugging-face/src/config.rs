@@ -9,6 +9,9 @@ use crate::{Family, HuggingFaceError, StoredType};
 const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_neox layer norms, rotary positions and \
                         GELU, llama RMS norms, rotary positions and SwiGLU";
 
+/// The same of experts.
+const EXPERTS: &str = "experts have places for a number of tokens here, and the library's never drop any";
+
 /// The family that computes what the model computes, and its configuration.
 ///
 /// # Errors
@@ -95,7 +98,7 @@ fn family(model: &Model) -> Result<Family, HuggingFaceError> {
     let refuse =
         |field, value: String, rule: &str| Err(HuggingFaceError::Inexpressible { field, value, rule: rule.to_owned() });
     if let Some((field, value)) = model.beyond_classic() {
-        return refuse(field, value, FAMILIES);
+        return refuse(field, value, if field == "experts" { EXPERTS } else { FAMILIES });
     }
     let model = &model.classic();
     if let Some(values) = model.patch_values {
@@ -269,6 +272,7 @@ mod tests {
             (llama().reshaped(|m| m.norm = Norm::Layer), "activation = swiglu: "),
             (gpt().reshaped(|m| m.biases = false), "biases = false: "),
             (gpt().reshaped(|m| m.kv_heads = 2), "kv_heads = 2: "),
+            (Model::preset("moe-tiny").unwrap(), "experts = 4: experts have places"),
         ] {
             let message = fresh(&model, StoredType::F32).expect_err(starts).to_string();
             assert!(message.starts_with(starts), "{message}");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use quadrille_files::Document;
-use quadrille_spec::Model;
+use quadrille_spec::{Model, SpecError};
 use serde_json::Value;
 
 use crate::files::{Files, Stored};
@@ -45,6 +45,7 @@ impl Source {
         let text = CONFIGURATION.text(&path)?;
         let config_error = |source| HuggingFaceError::Config { path: path.clone(), source };
         let model = Model::from_hugging_face(&text, set).map_err(config_error)?;
+        check_dense(&model).map_err(config_error)?;
         let config: Value =
             serde_json::from_str(&text).map_err(|error| HuggingFaceError::damaged(&path, error.to_string()))?;
         let family = config.get("model_type").and_then(Value::as_str).and_then(Family::of);
@@ -227,4 +228,13 @@ fn found(folder: &Path, files: &Files, part: &Part) -> Result<(Stored, StoredTyp
         return Err(HuggingFaceError::tensor(files.path(stored), name, rule, remedy));
     };
     Ok((stored.clone(), stored_type))
+}
+
+/// Refuses experts that were put into a model of perceptrons.
+fn check_dense(model: &Model) -> Result<(), SpecError> {
+    let Some(experts) = model.blocks.kinds().iter().find_map(|block| block.feed_forward.experts()) else {
+        return Ok(());
+    };
+    let rule = "the folder's weights are of perceptrons";
+    Err(SpecError::invalid("experts", experts.count, rule, "leave `model.experts` out"))
 }

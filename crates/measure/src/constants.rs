@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, UniformMachine};
 use quadrille_engine::{TrainOptions, TrainOutcome};
-use quadrille_spec::{Grid, Layout, LayoutRequest, Model};
+use quadrille_spec::{Axis, Grid, Layout, LayoutRequest, Model};
 use quadrille_step::{At, Group, Op, StepProgram};
 use serde::Serialize;
 
@@ -80,7 +80,7 @@ impl Constants {
             },
             network: RingNetwork {
                 latency_s: 1e-6 * self.message_latency_us * crowding,
-                bandwidths: [1e9 * self.ring_gb_s / crowding; 6],
+                bandwidths: [1e9 * self.ring_gb_s / crowding; Axis::COUNT],
             },
         }
     }

@@ -27,8 +27,8 @@ const SEQ_LEN: usize = 256;
 pub fn layout(mut open: OpenLayout, model: &Model) -> Result<Layout, RunError> {
     let request = &mut open.request;
     // What scattered activations need; a grid that is still to be chosen does with less.
-    let cut: usize = [Axis::Y, Axis::Z, Axis::Data].map(|axis| request.grid.size(axis)).iter().product();
-    let cut = cut.saturating_mul(request.overlap_chunks).max(1);
+    let cut = [Axis::Y, Axis::Z].into_iter().chain(Axis::BATCH).map(|axis| request.grid.size(axis));
+    let cut = cut.product::<usize>().saturating_mul(request.overlap_chunks).max(1);
     if open.said.get(Field::GlobalBatch).is_none() {
         request.global_batch = GLOBAL_BATCH.checked_next_multiple_of(cut).unwrap_or(cut);
         open.usual_batch = false;
@@ -202,8 +202,9 @@ fn yardstick<T: Real>(threads: usize) -> f64 {
 /// embedding of patches), 12 T and the width of all heads per layer in attention, without causal discount.
 fn flops_per_token(model: &Model, seq_len: usize) -> u64 {
     let [h, v, t] = [model.hidden, model.vocab, seq_len].map(|size| size as u64);
-    let of_block =
-        |block: &Block| 6 * block.product_weights(model.hidden) as u64 + 12 * t * block.attention.width() as u64;
+    let of_block = |block: &Block| {
+        (6.0 * block.product_weights(model.hidden, seq_len)) as u64 + 12 * t * block.attention.width() as u64
+    };
     let ends = match model.patch_values {
         None => 6 * v * h,
         Some(values) => (4 + 6) * values as u64 * h,

@@ -1,12 +1,12 @@
 //! A transformer block: `middle = x + a projection(attention(qkv(norm1(x))))`, then
-//! `y = middle + a down(activation(up(norm2(middle))))`, dropout on the attention's weights and on both branches. Where the
+//! `y = middle + a down(activation(up(norm2(middle))))`, or experts in the place of that perceptron, dropout on the attention's weights and on both branches. Where the
 //! two are parallel the second reads `x`. A norm may stand before a branch, after it, or both. Queries and keys may be
 //! normed, then rotary positions turn them, before the attention.
 
-use quadrille_spec::{NormPlace, ResidualOrder};
+use quadrille_spec::{FeedForward, NormPlace, ResidualOrder};
 
 use crate::pass::{Pass, sum};
-use crate::{Tensors, qk_norm, rotary};
+use crate::{Tensors, experts, functions, qk_norm, rotary};
 
 /// The inputs of the block's layers, kept for the backward pass.
 pub(crate) struct Saved {
@@ -22,10 +22,25 @@ pub(crate) struct Saved {
     /// What the second branch reads.
     read: Vec<f64>,
     normed2: Vec<f64>,
-    up: Vec<f64>,
-    activated: Vec<f64>,
+    fed: Fed,
     /// Before the norm after it.
     down: Vec<f64>,
+}
+
+/// What the second branch keeps of its layers.
+enum Fed {
+    Dense { up: Vec<f64>, activated: Vec<f64> },
+    Experts(experts::Saved),
+}
+
+impl Saved {
+    /// What the experts keep, if the block has some.
+    pub(crate) fn experts(&self) -> Option<&experts::Saved> {
+        match &self.fed {
+            Fed::Dense { .. } => None,
+            Fed::Experts(saved) => Some(saved),
+        }
+    }
 }
 
 /// `y[n, h]` of block `i` from `x[n, h]`.
@@ -49,21 +64,17 @@ pub(crate) fn forward(pass: &Pass, i: usize, x: Vec<f64>) -> (Vec<f64>, Saved) {
         ResidualOrder::Parallel => x.clone(),
     };
     let normed2 = before(pass, i, "norm2", &read);
-    let up = pass.linear(&format!("block.{i}.up"), &normed2);
-    let activated = pass.activation(i, &up);
-    let down = pass.linear(&format!("block.{i}.down"), &activated);
+    let (down, fed) = feed_forward(pass, i, &normed2);
     let y = sum(&middle, &branch(pass, i, "norm2_after", "down", &down));
 
-    (y, Saved { x, normed1, raw, qkv, attended, projected, read, normed2, up, activated, down })
+    (y, Saved { x, normed1, raw, qkv, attended, projected, read, normed2, fed, down })
 }
 
 /// `dx[n, h]` of block `i` from `dy[n, h]`; its parameters' gradients are added to `gradients`.
 pub(crate) fn backward(pass: &Pass, i: usize, dy: &[f64], saved: &Saved, gradients: &mut Tensors) -> Vec<f64> {
     let described = pass.block(i);
     let ddown = branch_backward(pass, i, "norm2_after", "down", dy, &saved.down, gradients);
-    let dactivated = pass.linear_backward(&format!("block.{i}.down"), &ddown, &saved.activated, gradients);
-    let dup = pass.activation_backward(i, &dactivated, &saved.up);
-    let dnormed2 = pass.linear_backward(&format!("block.{i}.up"), &dup, &saved.normed2, gradients);
+    let dnormed2 = feed_forward_backward(pass, i, &ddown, saved, gradients);
     let dread = before_backward(pass, i, "norm2", dnormed2, &saved.read, gradients);
     let (dmiddle, dbeside) = match described.residual.order {
         ResidualOrder::Sequential => (sum(dy, &dread), vec![0.0; dy.len()]),
@@ -82,6 +93,35 @@ pub(crate) fn backward(pass: &Pass, i: usize, dy: &[f64], saved: &Saved, gradien
     let dnormed1 = pass.linear_backward(&format!("block.{i}.qkv"), &dqkv, &saved.normed1, gradients);
     let dbranch = before_backward(pass, i, "norm1", dnormed1, &saved.x, gradients);
     sum(&sum(&dmiddle, &dbeside), &dbranch)
+}
+
+/// What the second branch gives from what it reads, `x[n, h]`.
+fn feed_forward(pass: &Pass, i: usize, x: &[f64]) -> (Vec<f64>, Fed) {
+    match &pass.block(i).feed_forward {
+        FeedForward::Dense(perceptron) => {
+            let up = pass.linear(&format!("block.{i}.up"), x);
+            let activated = functions::activate(perceptron.activation, &up);
+            (pass.linear(&format!("block.{i}.down"), &activated), Fed::Dense { up, activated })
+        }
+        FeedForward::Experts(described) => {
+            let (y, saved) = experts::forward(pass, i, described, x);
+            (y, Fed::Experts(saved))
+        }
+    }
+}
+
+fn feed_forward_backward(pass: &Pass, i: usize, dy: &[f64], saved: &Saved, gradients: &mut Tensors) -> Vec<f64> {
+    match (&pass.block(i).feed_forward, &saved.fed) {
+        (FeedForward::Dense(perceptron), Fed::Dense { up, activated }) => {
+            let dactivated = pass.linear_backward(&format!("block.{i}.down"), dy, activated, gradients);
+            let dup = functions::activate_backward(perceptron.activation, &dactivated, up);
+            pass.linear_backward(&format!("block.{i}.up"), &dup, &saved.normed2, gradients)
+        }
+        (FeedForward::Experts(described), Fed::Experts(kept)) => {
+            experts::backward(pass, i, described, dy, &saved.normed2, kept, gradients)
+        }
+        _ => unreachable!("what was kept is of the same block"),
+    }
 }
 
 /// What a branch reads: `x`, normed if norms stand before.

@@ -3,7 +3,7 @@
 use quadrille_spec::{IGNORED, Model};
 
 use crate::transformer::loss;
-use crate::{Batch, Samples, Tensors};
+use crate::{Batch, Decisions, Samples, Tensors};
 
 /// The mean loss, without dropout, over all targets of all batches that are not ignored, or over all numbers of all
 /// patches, and how many there are: not a number and 0 if there are none.
@@ -11,7 +11,23 @@ use crate::{Batch, Samples, Tensors};
 /// # Panics
 /// As [`crate::loss_and_gradients`].
 pub fn mean_loss<'a>(model: &Model, parameters: &Tensors, batches: impl Iterator<Item = Batch<'a>>) -> (f64, u64) {
-    let losses = batches.map(|batch| (loss(model, parameters, &batch), targets(&batch)));
+    mean(batches.map(|batch| (loss(model, parameters, &batch, None), targets(&batch))))
+}
+
+/// As [`mean_loss`], where experts are chosen as the decisions of each batch say.
+///
+/// # Panics
+/// As [`crate::objective`].
+pub fn mean_loss_with<'a>(
+    model: &Model,
+    parameters: &Tensors,
+    batches: impl Iterator<Item = (Batch<'a>, &'a Decisions)>,
+) -> (f64, u64) {
+    mean(batches.map(|(batch, decisions)| (loss(model, parameters, &batch, Some(decisions)), targets(&batch))))
+}
+
+/// Of the mean losses of batches, each of so many targets.
+fn mean(losses: impl Iterator<Item = (f64, u64)>) -> (f64, u64) {
     let counted: Vec<(f64, u64)> = losses.filter(|(_, targets)| *targets > 0).collect();
     let all: u64 = counted.iter().map(|(_, targets)| targets).sum();
     let share = |(loss, targets): &(f64, u64)| loss * (*targets as f64 / all as f64);

@@ -1,9 +1,9 @@
 //! What training starts from: GPT-2's initial values, each a function of the seed, the parameter's name and the element's
 //! logical index.
 //!
-//! Weights, tables and positions are normal with deviation 0.02, those that end a branch of a block (`projection` and
-//! `down`) divided by the root of twice the layers; gammas are 1, or 0 where they are stored as distances from 1, betas and
-//! biases 0.
+//! Weights, tables and positions are normal with deviation 0.02, those that end a branch of a block (`projection`, and
+//! `down`, also of experts) divided by the root of twice the layers; gammas are 1, or 0 where they are stored as distances
+//! from 1, betas and biases 0.
 
 use std::f64::consts::PI;
 

@@ -1,12 +1,12 @@
-//! The serial reference model: GPT-2, Llama and the vision transformer in f64 with plain loops, no parallelism, and no
-//! code shared with the kernels.
+//! The serial reference model: GPT-2, Llama, the vision transformer and mixtures of experts in f64 with plain loops, no
+//! parallelism, and no code shared with the kernels.
 //!
 //! Every parallel layout is held against it, so it is written to be read, not to be fast. One file per layer,
 //! forward beside backward; a backward takes the layer's inputs again and recomputes what it needs.
 //!
 //! Shapes, in all files: `n = b s` rows (tokens or patches) of `b` sequences of `s`, `h = a d` hidden columns of `a`
 //! heads of width `d`, of which `k` have keys and values of their own, `f` columns inside the perceptron, `v` token
-//! ids. Matrices are row-major slices. `dx` is the gradient of the loss with respect to `x`.
+//! ids; where there are experts, a token chooses `k` of `E`. Matrices are row-major slices. `dx` is the gradient of the loss with respect to `x`.
 //!
 //! ```
 //! use quadrille_oracle::{AdamW, Batch, Samples, State, initial, loss_and_gradients, update};
@@ -26,10 +26,13 @@
 
 mod attention;
 mod block;
+mod capacity;
 mod cross_entropy;
+mod decisions;
 mod dropout;
 mod embedding;
 mod evaluation;
+mod experts;
 mod functions;
 mod gelu;
 mod head;
@@ -40,6 +43,7 @@ mod optimizer;
 mod pass;
 mod qk_norm;
 mod rotary;
+mod router;
 mod schedule;
 mod squared_error;
 mod swiglu;
@@ -47,14 +51,15 @@ mod transformer;
 
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Activation, Block, Model, Norm, NormPlace};
+use quadrille_spec::{Activation, Block, Experts, FeedForward, Model, Norm, NormPlace, Perceptron};
 
+pub use decisions::{Decisions, Margin};
 pub use dropout::{DropoutSeed, Mask};
-pub use evaluation::mean_loss;
+pub use evaluation::{mean_loss, mean_loss_with};
 pub use initial::initial;
 pub use optimizer::{AdamW, State, gradient_norm, update};
 pub use schedule::LearningRate;
-pub use transformer::{logits, loss_and_gradients};
+pub use transformer::{Objective, logits, loss_and_gradients, margins, objective};
 
 /// Logical tensors by parameter name, row-major, with the shapes of [`parameter_shapes`]; vocabulary not padded.
 pub type Tensors = BTreeMap<String, Vec<f64>>;
@@ -108,10 +113,9 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
         shapes.push(("embedding.positions".to_owned(), [model.seq_len, h]));
     }
     for (i, block) in model.blocks.iter().enumerate() {
-        let Block { attention, perceptron, norm, norm_place, .. } = block;
+        let Block { attention, feed_forward, norm, norm_place, .. } = block;
         let (before, after) = (*norm_place != NormPlace::After, *norm_place != NormPlace::Before);
         let [queries, keys] = [attention.heads, attention.kv_heads].map(|heads| heads * attention.head_dim);
-        let up = if gated(perceptron.activation) { 2 * perceptron.width } else { perceptron.width };
         if before {
             push_norm(&mut shapes, &format!("block.{i}.norm1"), h, norm.kind);
         }
@@ -127,8 +131,10 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
         if before {
             push_norm(&mut shapes, &format!("block.{i}.norm2"), h, norm.kind);
         }
-        push_linear(&mut shapes, &format!("block.{i}.up"), [h, up], perceptron.up_bias);
-        push_linear(&mut shapes, &format!("block.{i}.down"), [perceptron.width, h], perceptron.down_bias);
+        match feed_forward {
+            FeedForward::Dense(perceptron) => push_perceptron(&mut shapes, &format!("block.{i}"), h, perceptron),
+            FeedForward::Experts(experts) => push_experts(&mut shapes, &format!("block.{i}"), h, experts),
+        }
         if after {
             push_norm(&mut shapes, &format!("block.{i}.norm2_after"), h, norm.kind);
         }
@@ -142,9 +148,27 @@ pub fn parameter_shapes(model: &Model) -> Vec<(String, [usize; 2])> {
     shapes
 }
 
-/// Whether the perceptron has a gate for each of its columns.
-fn gated(activation: Activation) -> bool {
-    matches!(activation, Activation::Swiglu | Activation::Geglu | Activation::Reglu)
+/// Columns of the first product: with gates two for each of the perceptron's.
+fn up_columns(perceptron: &Perceptron) -> usize {
+    match perceptron.activation {
+        Activation::Swiglu | Activation::Geglu | Activation::Reglu => 2 * perceptron.width,
+        Activation::Gelu | Activation::Silu | Activation::Relu | Activation::Relu2 => perceptron.width,
+    }
+}
+
+fn push_perceptron(shapes: &mut Vec<(String, [usize; 2])>, of: &str, h: usize, perceptron: &Perceptron) {
+    push_linear(shapes, &format!("{of}.up"), [h, up_columns(perceptron)], perceptron.up_bias);
+    push_linear(shapes, &format!("{of}.down"), [perceptron.width, h], perceptron.down_bias);
+}
+
+fn push_experts(shapes: &mut Vec<(String, [usize; 2])>, of: &str, h: usize, experts: &Experts) {
+    let Experts { count, expert, .. } = experts;
+    push_linear(shapes, &format!("{of}.router"), [h, *count], false);
+    push_linear(shapes, &format!("{of}.experts.up"), [count * h, up_columns(expert)], false);
+    push_linear(shapes, &format!("{of}.experts.down"), [count * expert.width, h], false);
+    if let Some(shared) = &experts.shared {
+        push_perceptron(shapes, &format!("{of}.shared"), h, shared);
+    }
 }
 
 fn push_norm(shapes: &mut Vec<(String, [usize; 2])>, name: &str, h: usize, norm: Norm) {

@@ -1,10 +1,10 @@
 //! What a forward or backward pass reads, and its layers by their parameters' names.
 
-use quadrille_spec::{Activation, Block, Model, Norm, Normalization};
+use quadrille_spec::{Block, IGNORED, Model, Norm, Normalization};
 
 use crate::attention::Attention;
 use crate::dropout::{DropoutSeed, Mask};
-use crate::{Batch, Tensors, functions, gelu, linear, norm, swiglu};
+use crate::{Batch, Decisions, Samples, Tensors, linear, norm};
 
 /// One pass of one batch.
 pub(crate) struct Pass<'a> {
@@ -12,6 +12,10 @@ pub(crate) struct Pass<'a> {
     pub(crate) parameters: &'a Tensors,
     pub(crate) batch: &'a Batch<'a>,
     pub(crate) dropout: Option<DropoutSeed>,
+    /// Which experts are chosen; none: what the routers say.
+    pub(crate) decisions: Option<&'a Decisions>,
+    /// Whether experts have places for some tokens only.
+    pub(crate) drops: bool,
 }
 
 impl Pass<'_> {
@@ -45,29 +49,15 @@ impl Pass<'_> {
         }
     }
 
-    /// `y[n, f]` of block `i`'s first product of the perceptron, `up[n, f]` or, gated, `up[n, 2f]`.
-    pub(crate) fn activation(&self, i: usize, up: &[f64]) -> Vec<f64> {
-        match self.block(i).perceptron.activation {
-            Activation::Gelu => gelu::forward(up),
-            Activation::Swiglu => swiglu::forward(up),
-            Activation::Silu => functions::SILU.forward(up),
-            Activation::Relu => functions::RELU.forward(up),
-            Activation::Relu2 => functions::RELU2.forward(up),
-            Activation::Geglu => functions::GELU.gated_forward(up),
-            Activation::Reglu => functions::RELU.gated_forward(up),
-        }
-    }
-
-    /// The gradient of `up`.
-    pub(crate) fn activation_backward(&self, i: usize, dy: &[f64], up: &[f64]) -> Vec<f64> {
-        match self.block(i).perceptron.activation {
-            Activation::Gelu => gelu::backward(dy, up),
-            Activation::Swiglu => swiglu::backward(dy, up),
-            Activation::Silu => functions::SILU.backward(dy, up),
-            Activation::Relu => functions::RELU.backward(dy, up),
-            Activation::Relu2 => functions::RELU2.backward(dy, up),
-            Activation::Geglu => functions::GELU.gated_backward(dy, up),
-            Activation::Reglu => functions::RELU.gated_backward(dy, up),
+    /// How often the losses of routers, means over all tokens, count in what is minimised: as every token has a part of
+    /// them, and what is minimised is a mean over the targets that count, more often where some are ignored.
+    pub(crate) fn router_share(&self) -> f64 {
+        match self.batch.samples {
+            Samples::Tokens { targets, .. } => {
+                let counted = targets.iter().filter(|target| **target != IGNORED).count();
+                targets.len() as f64 / counted as f64
+            }
+            Samples::Patches { .. } => 1.0,
         }
     }
 

@@ -1,55 +1,132 @@
 //! The whole model: embedding, blocks, final norm, head and loss; then the same backwards.
 
-use quadrille_spec::{Attention, IGNORED, Model};
+use std::collections::BTreeMap;
+
+use quadrille_spec::{Attention, Experts, IGNORED, Model};
 
 use crate::dropout::DropoutSeed;
 use crate::pass::Pass;
-use crate::{Batch, Samples, Tensors, assert_parameters, block, embedding, head, zeros};
+use crate::router::Routed;
+use crate::{Batch, Decisions, Margin, Samples, Tensors, assert_parameters, block, embedding, experts, head, zeros};
 
-/// The mean loss over the batch and its gradient for every parameter. The loss of tokens is the cross-entropy in nats,
-/// its mean over all tokens; that of patches is the squared error, its mean over all numbers of all patches.
+/// What a step minimises, with its gradient: the mean loss, and the losses of routers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Objective {
+    /// The mean loss over the batch. That of tokens is the cross-entropy in nats, its mean over all targets that are not
+    /// ignored; that of patches is the squared error, its mean over all numbers of all patches.
+    pub loss: f64,
+    /// The losses that balance the loads of experts, summed over the blocks that have some.
+    pub balance: f64,
+    /// The losses of large router logits, summed over these blocks.
+    pub router_z: f64,
+    /// `loss + share (balance + router_z)`: both are losses of all tokens, so that `share` is their number as a multiple of the
+    /// targets that are not ignored; of patches it is 1.
+    pub value: f64,
+    /// Of `value`, for every parameter.
+    pub gradients: Tensors,
+    /// Which experts were chosen.
+    pub decisions: Decisions,
+    /// How many choices that was.
+    pub choices: u64,
+    /// For how many of them the expert had no place.
+    pub dropped: u64,
+}
+
+/// What a step minimises, and its gradient for every parameter. With `decisions` experts are chosen as these say, else as
+/// the routers do.
 ///
 /// The model is described at [`Model`]; a head of tokens has no bias. Dropout acts only where `dropout` is given and
 /// the model's rate is above 0; its masks are those of [`crate::Mask`] for the purposes `embedding`, `block I
-/// attention`, `block I projection` and `block I down`, with the indices stated at [`quadrille_spec::Dropout::keeps`]
-/// (their `seq_len` is the batch's).
+/// attention`, `block I projection` and `block I down` (of experts, too), with the indices stated at
+/// [`quadrille_spec::Dropout::keeps`] (their `seq_len` is the batch's).
 ///
 /// # Panics
 ///
-/// If the model's keys do not divide its heads, `parameters` are not exactly the model's, or the batch does not fit the
-/// model.
+/// If the model's keys do not divide its heads, `parameters` are not exactly the model's, the batch or the decisions do not
+/// fit the model, or groups of tokens that share an expert's places do not fill sequences.
+pub fn objective(
+    model: &Model,
+    parameters: &Tensors,
+    batch: &Batch,
+    dropout: Option<DropoutSeed>,
+    decisions: Option<&Decisions>,
+) -> Objective {
+    let pass = Pass { dropout, decisions, ..pass(model, parameters, batch) };
+    assert_decisions(&pass);
+    let (loss, saved) = forward(&pass);
+    let routed = || saved.routed(model);
+    let balance = routed().map(|(_, experts, routed)| routed.balance(experts, experts::rows(&pass))).sum();
+    let router_z = routed().map(|(_, experts, routed)| routed.z_loss(experts)).sum();
+    let kept = || routed().flat_map(|(.., routed)| &routed.kept);
+    Objective {
+        loss,
+        balance,
+        router_z,
+        value: loss + pass.router_share() * (balance + router_z),
+        gradients: backward(&pass, &saved),
+        decisions: Decisions { blocks: routed().map(|(i, _, routed)| (i, routed.ids.clone())).collect() },
+        choices: kept().count() as u64,
+        dropped: kept().filter(|kept| !**kept).count() as u64,
+    }
+}
+
+/// [`Objective::loss`] and [`Objective::gradients`], experts chosen as the routers say.
+///
+/// # Panics
+///
+/// As [`objective`].
 pub fn loss_and_gradients(
     model: &Model,
     parameters: &Tensors,
     batch: &Batch,
     dropout: Option<DropoutSeed>,
 ) -> (f64, Tensors) {
-    let pass = pass(model, parameters, batch, dropout);
-    let (loss, saved) = forward(&pass);
-    (loss, backward(&pass, &saved))
+    let Objective { loss, gradients, .. } = objective(model, parameters, batch, dropout, None);
+    (loss, gradients)
+}
+
+/// How clear decisions are, by block, where each block reads what those before it gave by the same decisions.
+///
+/// # Panics
+///
+/// As [`objective`].
+pub fn margins(
+    model: &Model,
+    parameters: &Tensors,
+    batch: &Batch,
+    dropout: Option<DropoutSeed>,
+    decisions: &Decisions,
+) -> BTreeMap<usize, Margin> {
+    let pass = Pass { dropout, decisions: Some(decisions), ..pass(model, parameters, batch) };
+    assert_decisions(&pass);
+    let (_, saved) = forward(&pass);
+    saved.routed(model).map(|(i, experts, routed)| (i, routed.margin(experts, experts::rows(&pass)))).collect()
 }
 
 /// The mean loss alone, without dropout.
-pub(crate) fn loss(model: &Model, parameters: &Tensors, batch: &Batch) -> f64 {
-    forward(&pass(model, parameters, batch, None)).0
+pub(crate) fn loss(model: &Model, parameters: &Tensors, batch: &Batch, decisions: Option<&Decisions>) -> f64 {
+    let pass = Pass { decisions, ..pass(model, parameters, batch) };
+    assert_decisions(&pass);
+    forward(&pass).0
 }
 
-/// The logits `[n, v]` of a batch of tokens, without dropout; its targets do not matter.
+/// The logits `[n, v]` of a batch of tokens as they are generated: without dropout, and experts have places for all of them.
+/// The batch's targets do not matter.
 ///
 /// # Panics
 ///
 /// As [`loss_and_gradients`], and if the model has no vocabulary.
 pub fn logits(model: &Model, parameters: &Tensors, batch: &Batch) -> Vec<f64> {
-    let pass = pass(model, parameters, batch, None);
+    let pass = Pass { drops: false, ..pass(model, parameters, batch) };
     head::logits(&pass, &forward(&pass).1.normed)
 }
 
-/// A pass over a batch that fits the model.
-fn pass<'a>(model: &'a Model, parameters: &'a Tensors, batch: &'a Batch<'a>, dropout: Option<DropoutSeed>) -> Pass<'a> {
+/// A pass over a batch that fits the model, without dropout, in which routers choose.
+fn pass<'a>(model: &'a Model, parameters: &'a Tensors, batch: &'a Batch<'a>) -> Pass<'a> {
     assert_heads(model);
     assert_parameters(model, parameters, "parameters");
     assert_batch(model, batch);
-    Pass { model, parameters, batch, dropout }
+    Pass { model, parameters, batch, dropout: None, decisions: None, drops: true }
 }
 
 /// What the backward pass needs again.
@@ -59,6 +136,16 @@ struct Saved {
     last: Vec<f64>,
     /// The final norm's output, `[n, h]`.
     normed: Vec<f64>,
+}
+
+impl Saved {
+    /// Every block that has experts, with what its router said.
+    fn routed<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = (usize, &'a Experts, &'a Routed)> {
+        self.blocks.iter().enumerate().filter_map(|(i, saved)| {
+            let experts = model.blocks[i].feed_forward.experts()?;
+            Some((i, experts, &saved.experts()?.routed))
+        })
+    }
 }
 
 fn forward(pass: &Pass) -> (f64, Saved) {
@@ -88,6 +175,12 @@ fn backward(pass: &Pass, saved: &Saved) -> Tensors {
     pass.mask("embedding").apply(&mut dx);
     embedding::backward(pass, &dx, &mut gradients);
     gradients
+}
+
+fn assert_decisions(pass: &Pass) {
+    if let Some(decisions) = pass.decisions {
+        decisions.assert_fit(pass.model, pass.batch);
+    }
 }
 
 fn assert_heads(model: &Model) {

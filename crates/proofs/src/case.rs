@@ -155,8 +155,8 @@ pub fn gpt_cases() -> impl Strategy<Value = Case> {
     build(grids(), Just(Family::GPT), any::<Index>().prop_map(MoreSwitches::plain).boxed(), 3)
 }
 
-/// Models of every family on grids of up to 16 ranks with at least three axes above 1, among x, y, z, context, data and
-/// pipe, with every schedule, linear algorithm, recomputation, ZeRO stage and overlap; uneven stages; up to six
+/// Models of every family on grids of up to 16 ranks with at least three axes above 1, among x, y, z, context, data (with or
+/// without expert as a factor of it) and pipe, with every schedule, linear algorithm, recomputation, ZeRO stage and overlap; uneven stages; up to six
 /// microbatches.
 pub fn combined_cases() -> impl Strategy<Value = Case> {
     build(combined_grids(), families(), more_switches().boxed(), 6)
@@ -245,14 +245,16 @@ fn sizes(
 }
 
 fn switches(more: BoxedStrategy<MoreSwitches>) -> impl Strategy<Value = Switches> {
-    (any::<bool>(), any::<[bool; 3]>(), any::<bool>(), any::<bool>(), select(vec![0.0, 0.1, 0.4]), more).prop_map(
-        |(scattered, [all_reduce, reduce_scatter, all_gather], tied_head, biases, dropout, more)| Switches {
-            scattered: scattered || more.linear == Linear::Summa,
-            overlap: Overlap { all_reduce, reduce_scatter, all_gather },
-            tied_head,
-            biases,
-            dropout,
-            more,
+    (any::<bool>(), any::<[bool; 4]>(), any::<bool>(), any::<bool>(), select(vec![0.0, 0.1, 0.4]), more).prop_map(
+        |(scattered, [all_reduce, reduce_scatter, all_gather, all_to_all], tied_head, biases, dropout, more)| {
+            Switches {
+                scattered: scattered || more.linear == Linear::Summa,
+                overlap: Overlap { all_reduce, reduce_scatter, all_gather, all_to_all },
+                tied_head,
+                biases,
+                dropout,
+                more,
+            }
         },
     )
 }
@@ -321,8 +323,19 @@ fn combined_grids() -> impl Strategy<Value = Grid> {
     // Pipelines are half of what is new.
     let (pipelines, others): (Vec<Grid>, Vec<Grid>) = grids.into_iter().partition(|grid| grid.size(Axis::Pipe) > 1);
     let order = Just(Axis::ALL.map(Axis::name)).prop_shuffle();
-    (prop_oneof![2 => select(pipelines), 1 => select(others)], order)
-        .prop_map(|(grid, order)| grid.with_order(order.join(",").parse().expect("every axis once")))
+    (prop_oneof![2 => select(pipelines), 1 => select(others)], any::<Index>(), order).prop_map(
+        |(grid, factor, order)| {
+            with_expert(grid, divisor(&factor, grid.size(Axis::Data)))
+                .with_order(order.join(",").parse().expect("every axis once"))
+        },
+    )
+}
+
+/// The grid with so many of its data ranks as expert ranks.
+fn with_expert(grid: Grid, expert: usize) -> Grid {
+    let data = grid.size(Axis::Data) / expert;
+    let sizes = grid.with(Axis::Expert, expert).and_then(|grid| grid.with(Axis::Data, data));
+    sizes.expect("the same number of ranks")
 }
 
 /// A multiple of `unit` in `from..=to`.
@@ -421,7 +434,7 @@ fn layout(sizes: &Sizes, switches: &Switches, model: &Model) -> Option<Layout> {
         microbatch: Some(microbatch),
         seq_len: Some(seq_len),
         dtype: ElementType::F64,
-        ..LayoutRequest::new(sizes.grid, size(Axis::Data) * microbatch * sizes.microbatches)
+        ..LayoutRequest::new(sizes.grid, sizes.grid.batch_shares() * microbatch * sizes.microbatches)
     };
     Layout::if_legal(model, &request).filter(|layout| layout.global_batch <= MAX_BATCH)
 }

@@ -66,6 +66,17 @@ pub fn edited(program: &StepProgram, change: impl FnOnce(&mut Vec<Op>, &mut Vec<
     })
 }
 
+/// `program`, as for [`edited`], with the operations of its update that `change` gives for each.
+///
+/// # Panics
+/// As [`edited`].
+pub fn with_update(program: &StepProgram, change: impl Fn(&Op) -> Vec<Operation>) -> StepProgram {
+    edited(program, |_, _, update| {
+        let each = |op: &Op| change(op).into_iter().map(|operation| Op { operation, ..*op }).collect::<Vec<_>>();
+        *update = update.iter().flat_map(each).collect();
+    })
+}
+
 /// `program` with every operation of every stage replaced by those that `change` gives for it.
 pub fn replaced(program: &StepProgram, change: impl Fn(&Op) -> Vec<Op>) -> StepProgram {
     let stages = 0..program.stages.len();

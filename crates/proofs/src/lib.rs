@@ -7,6 +7,7 @@
 //! | `divergence` | losses above the limit are not applied |
 //! | `families` | random cases have every family of models, legal ones |
 //! | `equality` | random models on random layouts equal the serial model |
+//! | `experts` | experts, however they are spread, equal the serial model; what they send; what a missing collective does |
 //! | `offload` | states in the host's memory, in buckets of any size, change no bit; what moves; what a wrong order does |
 //! | `optimizer_overlap` | updates that are begun before the norm is known change no bit, whatever becomes of them |
 //! | `overlap` | overlap passes, threads and repetition change no bit |
@@ -19,6 +20,7 @@
 //! | `recompute_ledger` | it repeats what the closed forms say, and saves activations |
 //! | `pipeline` | schedules change no bit; in-flight microbatches; tied copies |
 //! | `boundaries` | what stages send each other |
+//! | `expert_axis` | expert ranks of a model without experts are data ranks, bit for bit |
 //! | `context` | volumes and balance of the attention over parts of sequences |
 //! | `summa` | SUMMA equals whole-tile products; its volumes |
 //! | `zero` | sharded optimizers and gradients: memory, volumes, bits; weights kept for a step |
@@ -42,6 +44,7 @@ mod copy;
 mod described;
 mod edit;
 mod family;
+mod mixture;
 mod mutants;
 mod run;
 mod seeded;
@@ -53,7 +56,10 @@ pub use case::{Case, cases, combined_cases, gpt_cases};
 pub use control::{assert_caught, assert_stopped};
 pub use copy::{copied_workspace, workspace};
 pub use described::described_cases;
-pub use edit::{Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced};
+pub use edit::{
+    Place, edited, edited_at, edited_stage, is_collective, operations, pass_operations, replaced, with_update,
+};
+pub use mixture::expert_cases;
 pub use mutants::{Mutant, MutantList, VARIABLE as MUTANT_VARIABLE};
 pub use run::{
     Outcome, SEED, Trajectory, bits, holds, holds_by, hyper, prove, prove_within, random_samples, trajectory,
@@ -61,5 +67,7 @@ pub use run::{
 };
 pub use seeded::for_random;
 pub use serial::{drawn, forward_options};
-pub use small::{built, layout, layout_with, llama, model, program, program_with, rebuilt, recomputed, vit};
+pub use small::{
+    built, layout, layout_with, llama, mixture_of, model, program, program_with, rebuilt, recomputed, vit,
+};
 pub use traffic::Traffic;

@@ -27,6 +27,19 @@ pub fn llama(layers: usize) -> Model {
     })
 }
 
+/// A GPT of these sizes whose blocks have eight experts, of which tokens choose two, beside a shared perceptron: routers with
+/// both losses, and places for half more than equal loads need, in groups of two tokens.
+///
+/// # Panics
+/// Never: its sizes fit each other.
+pub fn mixture_of(layers: usize) -> Model {
+    let text = format!(
+        "name = 'mixture'\nlayers = {layers}\nhidden = 8\nheads = 4\nffn = 12\nvocab = 13\nseq_len = 8\nexperts = 8\n\
+         shared_ffn = 4\nrouter_z_loss = 0.01\nbalance_loss = 0.05\ncapacity = 1.5\ncapacity_group = 2\n"
+    );
+    Model::from_toml(&text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
 /// A vision transformer of these sizes, of patches of 7 numbers.
 pub fn vit(layers: usize) -> Model {
     model(layers).reshaped(|m| {

@@ -15,7 +15,7 @@ pub struct LayoutArguments {
     /// flags win over it
     #[arg(long, value_name = "FILE.toml")]
     pub layout: Option<PathBuf>,
-    /// Sizes of the axes x, y, z, context, data, pipe, e.g. "x=2,y=2,data=2" or "x=2,context=2,pipe=2" (axes left out
+    /// Sizes of the axes x, y, z, context, expert, data, pipe, e.g. "x=2,y=2,data=2" or "x=2,context=2,pipe=2" (axes left out
     /// are 1), or "auto": the best of x, y, z, data by the prices of their programs [default: auto]
     #[arg(long, value_name = "GRID")]
     pub grid: Option<String>,

@@ -1,10 +1,10 @@
 //! Layouts that a search has found, in words.
 
 use quadrille_cost::native::{Candidate, Price};
-use quadrille_spec::{Activations, Axis, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
+use quadrille_spec::{Activations, Axis, AxisSet, Dispatch, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
 
 /// `x=8,data=16,pipe=8`: axes above 1.
-pub fn sizes(sizes: [usize; 6]) -> String {
+pub fn sizes(sizes: [usize; Axis::COUNT]) -> String {
     let named = Axis::ALL.into_iter().filter(|axis| sizes[*axis as usize] > 1);
     let named: Vec<_> = named.map(|axis| format!("{axis}={}", sizes[axis as usize])).collect();
     if named.is_empty() { "-".to_owned() } else { named.join(",") }
@@ -39,6 +39,9 @@ pub fn others(candidate: &Candidate) -> String {
     tell(mesh > 1 && replicated, "replicated".to_owned());
     tell(candidate.keep_weights == KeepWeights::Step, "weights kept".to_owned());
     tell(candidate.overlap_chunks > 1, format!("{} overlap chunks", candidate.overlap_chunks));
+    let spread: AxisSet = candidate.experts_over.iter().filter(|axis| candidate.size(*axis) > 1).collect();
+    tell(!spread.is_empty() && spread != Axis::Expert.only(), format!("experts over {spread}"));
+    tell(mesh > 1 && candidate.dispatch == Dispatch::Duplicated, "tokens duplicated".to_owned());
     tell(candidate.overlap != Overlap::ALL, format!("overlap {}", candidate.overlap));
     if told.is_empty() { "-".to_owned() } else { told.join(", ") }
 }

@@ -96,9 +96,14 @@ fn order_table<'a>(orders: impl Iterator<Item = &'a Order>) -> String {
 
 /// For comma-separated values: a header and every predicted row, with what the seconds and bytes are spent on.
 pub fn rows(evaluation: &Evaluation) -> Vec<Vec<String>> {
-    let axes = Axis::ALL.map(|axis| format!("{}_s", axis.name()));
+    let axes = axes().map(|axis| format!("{}_s", axis.name()));
     let header = COLUMNS.map(str::to_owned).into_iter().chain(axes).chain(MORE_COLUMNS.map(str::to_owned)).collect();
     std::iter::once(header).chain(evaluation.entries.iter().map(record)).collect()
+}
+
+/// The axes that published runs have.
+fn axes() -> impl Iterator<Item = Axis> {
+    Axis::ALL.into_iter().filter(|axis| *axis != Axis::Expert)
 }
 
 /// Before the seconds of each axis.
@@ -147,7 +152,7 @@ fn record(entry: &Entry) -> Vec<String> {
     });
     let seconds = |value: f64| format!("{value:.6}");
     let candidate = &entry.run.candidate;
-    let sizes = Axis::ALL.map(|axis| format!("{}={}", axis.name(), candidate.size(axis))).join(" ");
+    let sizes = axes().map(|axis| format!("{}={}", axis.name(), candidate.size(axis))).collect::<Vec<_>>().join(" ");
     let layout = format!(
         "{sizes} microbatch={} chunks={} recompute={} zero={} activations={} overlap={} framework={}",
         candidate.microbatch,
@@ -169,7 +174,8 @@ fn record(entry: &Entry) -> Vec<String> {
         predicted,
         error,
     ];
-    let times = [parts.compute, parts.memory_bound, parts.launch].into_iter().chain(parts.communication).chain([
+    let along = axes().map(|axis| parts.communication[axis as usize]);
+    let times = [parts.compute, parts.memory_bound, parts.launch].into_iter().chain(along).chain([
         parts.bubble,
         parts.optimizer,
         parts.data_loading,

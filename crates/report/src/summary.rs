@@ -3,8 +3,8 @@
 use quadrille_run::Prepared;
 use quadrille_run::units::decimal;
 use quadrille_spec::{
-    Activation, Axis, Block, KeepWeights, Layout, Linear, Model, Norm, NormPlace, Offload, Recompute, ResidualOrder,
-    RotaryScaling, Schedule, Zero,
+    Activation, Axis, Block, Dispatch, Experts, FeedForward, KeepWeights, Layout, Linear, Model, Norm, NormPlace,
+    Offload, Recompute, ResidualOrder, RotaryScaling, Schedule, Zero,
 };
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 
@@ -84,15 +84,28 @@ pub fn sizes(model: &Model) -> String {
     let apart = model.blocks.kinds().iter().any(|block| block.attention.width() != hidden);
     let width = of_blocks(&|block| block.attention.head_dim);
     let width = if apart { format!(" of {width} numbers") } else { String::new() };
-    let ffn = of_blocks(&|block| block.perceptron.width);
+    let ffn = each(model, &|block| feed_forward(&block.feed_forward));
     let reads = match model.patch_values {
         None => format!("vocab {}", model.vocab),
         Some(values) => format!("patches of {values} numbers"),
     };
-    let parameters = decimal(model.parameters() as f64, "");
+    let (all, active) = (model.parameters(), model.active_parameters());
+    let [parameters, of_token] = [all, active].map(|count| decimal(count as f64, ""));
+    let of_token = if active == all { String::new() } else { format!(", {of_token} for a token") };
     format!(
-        "{name}: {layers} layers, hidden {hidden}, {heads} heads{width}{keys}, ffn {ffn}, {reads}, {parameters} parameters"
+        "{name}: {layers} layers, hidden {hidden}, {heads} heads{width}{keys}, ffn {ffn}, {reads}, {parameters} parameters{of_token}"
     )
+}
+
+/// The width of a perceptron, or of experts with how many a token chooses.
+fn feed_forward(feed_forward: &FeedForward) -> String {
+    match feed_forward {
+        FeedForward::Dense(perceptron) => perceptron.width.to_string(),
+        FeedForward::Experts(Experts { count, per_token, expert, shared, .. }) => {
+            let shared = shared.map_or(String::new(), |shared| format!(" and a shared one of {}", shared.width));
+            format!("{per_token} of {count} experts of {}{shared}", expert.width)
+        }
+    }
 }
 
 /// What a property is in the blocks of a model: `8`, or `8 or 4`.
@@ -133,7 +146,7 @@ fn kinds(model: &Model) -> Option<String> {
     tell(&|block| block.attention.cap.is_some(), "capped scores");
     for (name, activation) in Activation::ALL.into_iter().filter(|(_, activation)| *activation != Activation::Gelu) {
         let text = if activation == Activation::Swiglu { "SwiGLU" } else { name };
-        tell(&|block| block.perceptron.activation == activation, text);
+        tell(&|block| block.feed_forward.activation() == activation, text);
     }
     tell(&|block| !block.attention.causal, "attention without a mask");
     (!told.is_empty()).then(|| told.join(", "))
@@ -159,6 +172,9 @@ fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     let copied = model.blocks.kinds().iter().any(|block| layout.kv_copies(&block.attention) > 1);
     let copies = each(model, &|block| layout.kv_copies(&block.attention).to_string());
     tell(copied, format!("every key on {copies} ranks of x"));
+    let spread = !layout.experts_over.is_empty() || model.has_experts() && layout.grid.size(Axis::Expert) > 1;
+    tell(spread, format!("experts over {}", layout.experts_over));
+    tell(layout.dispatch == Dispatch::Duplicated, "tokens duplicated".to_owned());
     tell(layout.linear == Linear::Summa, format!("SUMMA in {} panels", layout.summa_panels));
     tell(layout.recompute != Recompute::None, format!("recompute {}", layout.recompute));
     tell(layout.keep_communicated, "outputs of collectives kept".to_owned());

@@ -22,9 +22,9 @@ const FLOOR: f64 = HEIGHT - MARGINS[3];
 const FONT: f64 = 12.0;
 
 /// One for each of `Part::ALL`: blues for arithmetic, memory and launches, warm ones for communication.
-const COLOURS: [&str; 12] = [
-    "#3b6fb6", "#7fb2e5", "#bcd9f2", "#c0392b", "#e67e22", "#f1c40f", "#9b59b6", "#d98880", "#7d6608", "#b2babb",
-    "#27ae60", "#5d6d7e",
+const COLOURS: [&str; 13] = [
+    "#3b6fb6", "#7fb2e5", "#bcd9f2", "#c0392b", "#e67e22", "#f1c40f", "#9b59b6", "#c39bd3", "#d98880", "#7d6608",
+    "#b2babb", "#27ae60", "#5d6d7e",
 ];
 
 /// How a picture is written.

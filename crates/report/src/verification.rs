@@ -3,7 +3,7 @@
 use quadrille_plan::Skipped;
 use quadrille_run::layout_json;
 use quadrille_spec::{Layout, Sparsity};
-use quadrille_verify::VerifyReport;
+use quadrille_verify::{DecisionsReport, VerifyReport};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -61,6 +61,10 @@ impl<'a> VerificationReport<'a> {
         let pruned = self.sparsity.map(|sparsity| format!("{sparsity} of all matrices and tables pruned by chance\n"));
         let mut text = pruned.unwrap_or_default() + &table(&header, &self.verified.iter().map(row).collect::<Vec<_>>());
         for Verified { report, .. } in self.verified {
+            if let Some(DecisionsReport { made, differing, smallest_margin }) = report.decisions {
+                let least = format!("the least clear one by {smallest_margin:.1e} of the largest score");
+                text += &format!("{}: {made} choices of experts, {differing} other ones, {least}\n", report.grid);
+            }
             for failure in &report.failures {
                 text += &format!("{}: {failure}\n", report.grid);
             }

@@ -76,6 +76,9 @@ impl SearchSpec {
         if !self.any_layout {
             space.keep_to(&framework);
         }
+        if framework.sparsity.is_some() {
+            space.keep_to_pruned(&model)?;
+        }
         let time_limit = positive("`search.time_limit`", self.time_limit, "10")?;
         let time_limit = time_limit.map(Duration::try_from_secs_f64).transpose();
         let reserve = self.reserve.unwrap_or(Reserve::USUAL);

@@ -7,7 +7,7 @@ use crate::SpecError;
 
 /// One way of splitting work. A *normal* linear layer contracts over `y` and shards its outputs over `x`; a
 /// *transposed* one the other way round; `z` shards every weight again and splits the batch; `context` splits every
-/// sequence; `data` replicates weights and splits the batch; `pipe` splits the layers into stages.
+/// sequence; `expert` and `data` replicate weights and split the batch; `pipe` splits the layers into stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Axis {
     /// Outputs of normal layers, attention heads.
@@ -18,6 +18,8 @@ pub enum Axis {
     Z,
     /// The tokens of each sequence; weights are replicated.
     Context,
+    /// A factor of the batch, as data is: weights are replicated.
+    Expert,
     /// The batch; weights are replicated.
     Data,
     /// The layers.
@@ -26,13 +28,23 @@ pub enum Axis {
 
 impl Axis {
     /// All axes in canonical order.
-    pub const ALL: [Self; 6] = [Self::X, Self::Y, Self::Z, Self::Context, Self::Data, Self::Pipe];
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::X, Self::Y, Self::Z, Self::Context, Self::Expert, Self::Data, Self::Pipe];
+    /// How many there are.
+    pub const COUNT: usize = 7;
+    /// The axes whose ranks have batches of their own, outermost first: each (data, expert) rank its share.
+    pub const BATCH: [Self; 2] = [Self::Data, Self::Expert];
     /// The four axes of AxoNN's algorithm.
     pub const AXONN: [Self; 4] = [Self::X, Self::Y, Self::Z, Self::Data];
 
+    /// The axes that cut the rows of tokens inside a pipeline's stage and one replica of a mixture, over which experts may be
+    /// spread.
+    pub const SPREADING: AxisSet =
+        Self::X.only().union(Self::Z.only()).union(Self::Context.only()).union(Self::Expert.only());
+
     /// The name users write.
     pub fn name(self) -> &'static str {
-        ["x", "y", "z", "context", "data", "pipe"][self as usize]
+        ["x", "y", "z", "context", "expert", "data", "pipe"][self as usize]
     }
 
     /// The axis as a set of one.
@@ -67,7 +79,7 @@ impl AxisSet {
     /// No axis.
     pub const EMPTY: Self = Self(0);
     /// Every axis.
-    pub const WORLD: Self = Self(0b11_1111);
+    pub const WORLD: Self = Self((1 << Axis::COUNT) - 1);
 
     /// Whether no axis is in the set.
     pub fn is_empty(self) -> bool {
@@ -105,6 +117,28 @@ impl AxisSet {
     }
 }
 
+/// As users write a set: `z,expert`, or `none`.
+impl fmt::Display for AxisSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_empty() {
+            true => f.write_str("none"),
+            false => f.write_str(&self.iter().map(Axis::name).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+
+impl FromStr for AxisSet {
+    type Err = SpecError;
+
+    /// Reads `z,expert`, or `none`.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        if text.trim() == "none" {
+            return Ok(Self::EMPTY);
+        }
+        text.split(',').map(|name| name.trim().parse::<Axis>()).collect()
+    }
+}
+
 impl FromIterator<Axis> for AxisSet {
     fn from_iter<I: IntoIterator<Item = Axis>>(axes: I) -> Self {
         axes.into_iter().fold(Self::EMPTY, |set, axis| set.union(axis.only()))
@@ -120,55 +154,62 @@ impl fmt::Debug for AxisSet {
 /// The order of the axes in the numbering of ranks, innermost (fastest) first. Neighbouring ranks share a node,
 /// so the order decides which axes use the fast links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct AxisOrder([Axis; 6]);
+pub struct AxisOrder([Axis; Axis::COUNT]);
 
 impl AxisOrder {
     /// The axes, innermost first.
-    pub fn axes(self) -> [Axis; 6] {
+    pub fn axes(self) -> [Axis; Axis::COUNT] {
         self.0
     }
 }
 
 impl Default for AxisOrder {
-    /// x, y, z, context, data, pipe; without context and pipe the order that AxoNN's performance model assumes (SC24,
-    /// section V-B).
+    /// x, y, z, context, expert, data, pipe; without context, expert and pipe the order that AxoNN's performance model
+    /// assumes (SC24, section V-B).
     fn default() -> Self {
         Self(Axis::ALL)
     }
 }
 
 impl fmt::Display for AxisOrder {
-    /// Context and pipe are left out where reading the text puts them back.
+    /// Context, expert and pipe are left out where reading the text puts them back: first all three, else expert alone.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = self.0.map(|axis| if Axis::AXONN.contains(&axis) { axis.name() } else { "" });
-        let short = short.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(",");
-        f.write_str(&if short.parse() == Ok(*self) { short } else { self.0.map(Axis::name).join(",") })
+        let naming = |named: &dyn Fn(Axis) -> bool| {
+            self.0.into_iter().filter(|axis| named(*axis)).map(Axis::name).collect::<Vec<_>>().join(",")
+        };
+        let shorter = [naming(&|axis| Axis::AXONN.contains(&axis)), naming(&|axis| axis != Axis::Expert)];
+        let short = shorter.into_iter().find(|text| text.parse() == Ok(*self));
+        f.write_str(&short.unwrap_or_else(|| naming(&|_| true)))
     }
 }
 
 impl FromStr for AxisOrder {
     type Err = SpecError;
 
-    /// Reads `x,y,z,data`: every axis once. Context, if left out, follows just inside data; pipe is outermost.
+    /// Reads `x,y,z,data`: every axis once. Context and expert, if left out, follow just inside data, expert outside context;
+    /// pipe is outermost.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut axes = text.split(',').map(|name| name.trim().parse()).collect::<Result<Vec<Axis>, _>>()?;
-        if !axes.contains(&Axis::Context)
-            && let Some(data) = axes.iter().position(|axis| *axis == Axis::Data)
-        {
-            axes.insert(data, Axis::Context);
+        for inside_data in [Axis::Context, Axis::Expert] {
+            if !axes.contains(&inside_data)
+                && let Some(data) = axes.iter().position(|axis| *axis == Axis::Data)
+            {
+                axes.insert(data, inside_data);
+            }
         }
         if !axes.contains(&Axis::Pipe) {
             axes.push(Axis::Pipe);
         }
         let complete = axes.iter().copied().collect::<AxisSet>() == AxisSet::WORLD;
-        match <[Axis; 6]>::try_from(axes) {
+        match <[Axis; Axis::COUNT]>::try_from(axes) {
             Ok(order) if complete => Ok(Self(order)),
             _ => Err(SpecError::Syntax {
                 what: "an axis order",
                 text: text.to_owned(),
-                reason: "it names each of x, y, z and data once, innermost first, and context and pipe at most once, \
-                         e.g. 'x,y,z,data'"
-                    .to_owned(),
+                reason:
+                    "it names each of x, y, z and data once, innermost first, and context, expert and pipe at most \
+                         once, e.g. 'x,y,z,data'"
+                        .to_owned(),
             }),
         }
     }
@@ -182,17 +223,34 @@ mod tests {
     fn keys_are_canonical() {
         assert_eq!([Axis::Data, Axis::Y, Axis::Z].into_iter().collect::<AxisSet>().key(), "y+z+data");
         assert_eq!(Axis::X.only().union(Axis::Y.only()).key(), "x+y");
+        assert_eq!(Axis::BATCH.into_iter().chain([Axis::Y, Axis::Z]).collect::<AxisSet>().key(), "y+z+expert+data");
         assert_eq!(AxisSet::WORLD.key(), "world");
+        assert_eq!(Axis::ALL.into_iter().collect::<AxisSet>(), AxisSet::WORLD);
     }
 
     #[test]
     fn orders_name_every_axis_once() {
-        for order in ["data,z,y,x", "x,y,z,data", "x,context,y,z,data,pipe", "pipe,x,y,z,context,data"] {
+        for order in [
+            "data,z,y,x",
+            "x,y,z,data",
+            "x,context,y,z,data,pipe",
+            "pipe,x,y,z,context,data",
+            "expert,x,y,z,context,data,pipe",
+            "x,y,z,expert,context,data,pipe",
+        ] {
             assert_eq!(order.parse::<AxisOrder>().unwrap().to_string(), order);
         }
-        assert_eq!("x,y,z,context,data,pipe".parse::<AxisOrder>().unwrap(), AxisOrder::default());
-        assert_eq!("x,y,z,data".parse::<AxisOrder>().unwrap(), AxisOrder::default());
-        for wrong in ["x,y,z", "x,x,z,data", "x,y,z,data,x", "x,y,z,pipe", "x,y,z,data,pipe,pipe", ""] {
+        for usual in ["x,y,z,data", "x,y,z,context,data,pipe", "x,y,z,context,expert,data,pipe"] {
+            assert_eq!(usual.parse::<AxisOrder>().unwrap(), AxisOrder::default(), "{usual}");
+        }
+        // What is left out lies just inside data, context inside expert.
+        for (short, axes) in [
+            ("data,context,x,y,z", [Axis::Expert, Axis::Data, Axis::Context]),
+            ("expert,data,x,y,z", [Axis::Expert, Axis::Context, Axis::Data]),
+        ] {
+            assert_eq!(short.parse::<AxisOrder>().unwrap().axes()[..3], axes, "{short}");
+        }
+        for wrong in ["x,y,z", "x,x,z,data", "x,y,z,data,x", "x,y,z,pipe", "x,y,z,data,pipe,pipe", "x,y,z,expert", ""] {
             assert!(wrong.parse::<AxisOrder>().is_err(), "{wrong}");
         }
     }

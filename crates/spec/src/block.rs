@@ -1,8 +1,8 @@
-//! A block of a transformer: attention and a perceptron around the residual stream.
+//! A block of a transformer: attention and a perceptron, or experts, around the residual stream.
 
 use serde::Serialize;
 
-use crate::{Activation, Attention, Norm, NormPlace, ResidualOrder};
+use crate::{Activation, Attention, Experts, Norm, NormPlace, ResidualOrder};
 
 /// What a block is made of. Everything that two blocks of a model can differ in is here.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -10,7 +10,7 @@ pub struct Block {
     /// Between tokens.
     pub attention: Attention,
     /// On each token alone.
-    pub perceptron: Perceptron,
+    pub feed_forward: FeedForward,
     /// Of the residual stream.
     pub norm: Normalization,
     /// Before or after attention and perceptron.
@@ -20,10 +20,78 @@ pub struct Block {
 }
 
 impl Block {
-    /// Elements of the weights that tokens are multiplied with, in a model whose residual stream has `hidden` columns.
-    pub fn product_weights(&self, hidden: usize) -> usize {
-        let Self { attention, perceptron, .. } = self;
-        hidden * (attention.qkv_width() + attention.width() + perceptron.up_width() + perceptron.width)
+    /// Elements of the weights that a token of sequences of `seq_len` is multiplied with in the mean, in a model whose residual
+    /// stream has `hidden` columns: those of experts as often as they have places for it.
+    pub fn product_weights(&self, hidden: usize, seq_len: usize) -> f64 {
+        self.weights_of(hidden, |experts| experts.rows(seq_len))
+    }
+
+    /// Elements of all weights, those of every expert among them.
+    pub fn weights(&self, hidden: usize) -> usize {
+        self.weights_of(hidden, |experts| experts.count as f64) as usize
+    }
+
+    /// Elements of the weights of its experts; 0 without them.
+    pub fn expert_weights(&self, hidden: usize) -> usize {
+        self.feed_forward.experts().map_or(0, |experts| experts.count * hidden * experts.expert.columns())
+    }
+
+    /// The same with as many experts as `counted` says.
+    fn weights_of(&self, hidden: usize, counted: impl Fn(&Experts) -> f64) -> f64 {
+        let Self { attention, feed_forward, .. } = self;
+        let columns = match feed_forward {
+            FeedForward::Dense(perceptron) => perceptron.columns() as f64,
+            FeedForward::Experts(experts) => {
+                let shared = experts.shared.map_or(0, |shared| shared.columns()) + experts.count;
+                counted(experts) * experts.expert.columns() as f64 + shared as f64
+            }
+        };
+        hidden as f64 * ((attention.qkv_width() + attention.width()) as f64 + columns)
+    }
+}
+
+/// What a block does on each token alone.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedForward {
+    /// One perceptron for all tokens.
+    Dense(Perceptron),
+    /// Some of several, chosen for each token.
+    Experts(Experts),
+}
+
+impl FeedForward {
+    /// The perceptron for all tokens, if that is all.
+    pub fn dense(&self) -> Option<&Perceptron> {
+        match self {
+            Self::Dense(perceptron) => Some(perceptron),
+            Self::Experts(_) => None,
+        }
+    }
+
+    /// The experts, if there are any.
+    pub fn experts(&self) -> Option<&Experts> {
+        match self {
+            Self::Dense(_) => None,
+            Self::Experts(experts) => Some(experts),
+        }
+    }
+
+    /// The function of its perceptrons.
+    pub fn activation(&self) -> Activation {
+        match self {
+            Self::Dense(perceptron) => perceptron.activation,
+            Self::Experts(experts) => experts.expert.activation,
+        }
+    }
+
+    /// Its perceptrons, those that differ each once: the one for all tokens, or an expert and the shared one.
+    pub fn perceptrons(&self) -> impl Iterator<Item = &Perceptron> {
+        let (first, second) = match self {
+            Self::Dense(perceptron) => (perceptron, None),
+            Self::Experts(experts) => (&experts.expert, experts.shared.as_ref()),
+        };
+        std::iter::once(first).chain(second)
     }
 }
 
@@ -58,6 +126,11 @@ impl Perceptron {
     /// Columns of the first product: with gates one more for each.
     pub fn up_width(&self) -> usize {
         self.width * self.activation.inputs()
+    }
+
+    /// Columns of both products for each column of the residual stream.
+    fn columns(&self) -> usize {
+        self.up_width() + self.width
     }
 }
 

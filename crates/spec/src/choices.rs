@@ -232,6 +232,56 @@ pub enum ResidualOrder {
 
 named!(ResidualOrder, "order of attention and perceptron", { "sequential" => Sequential, "parallel" => Parallel });
 
+/// What a router makes of its logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouterScores {
+    /// Parts of 1 over all experts.
+    Softmax,
+    /// Each by itself, `1 / (1 + e^-x)` (DeepSeek-V3).
+    Sigmoid,
+}
+
+named!(RouterScores, "router", { "softmax" => Softmax, "sigmoid" => Sigmoid });
+
+/// The tokens over which the loads of experts are balanced by a loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BalanceScope {
+    /// Those of every sequence by themselves (DeepSeek-V3).
+    Sequence,
+    /// All of a step (Qwen3).
+    Batch,
+    /// There is no such loss.
+    None,
+}
+
+named!(BalanceScope, "scope of the balance loss", { "sequence" => Sequence, "batch" => Batch, "none" => None });
+
+/// Who has the places of an expert that more tokens choose than it has places for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropOrder {
+    /// All first choices in the order of tokens, then all second ones.
+    Choice,
+    /// The highest weights; of equal ones first choices, then earlier tokens.
+    Score,
+}
+
+named!(DropOrder, "order of dropping", { "choice" => Choice, "score" => Score });
+
+/// What ranks along x, which hold the same tokens where activations are replicated, send to experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dispatch {
+    /// Each its part of the rows, which are gathered where the experts are (TED's duplicate token dropping).
+    Dropped,
+    /// Each all of them.
+    Duplicated,
+}
+
+named!(Dispatch, "dispatch to experts", { "dropped" => Dropped, "duplicated" => Duplicated });
+
 /// How rotary frequencies are scaled for sequences longer than a model was first trained with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -373,7 +423,7 @@ impl FromStr for Recompute {
     }
 }
 
-/// What is sharded over the axes that replicate weights, data and context (ZeRO).
+/// What is sharded over the axes that replicate weights, data, expert and context (ZeRO).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Zero {
     /// Nothing: gradients are all-reduced.
@@ -431,6 +481,9 @@ mod tests {
         check::<Norm>(&["layer", "rms"]);
         check::<Positions>(&["learned", "rotary"]);
         check::<Activation>(&["gelu", "swiglu"]);
+        check::<RouterScores>(&["softmax", "sigmoid"]);
+        check::<BalanceScope>(&["sequence", "batch", "none"]);
+        check::<DropOrder>(&["choice", "score"]);
         check::<KeepWeights>(&["use", "step"]);
         check::<Offload>(&["none", "host"]);
         assert!("full:0".parse::<Recompute>().is_err());

@@ -3,8 +3,8 @@
 
 use crate::choices::QkNorm;
 use crate::{
-    Activation, Attention, Block, Blocks, Model, Norm, NormPlace, Normalization, Perceptron, Positions, Residual,
-    ResidualOrder, Rotary, RotaryScaling, SpecError,
+    Activation, Attention, Block, Blocks, FeedForward, Model, Norm, NormPlace, Normalization, Perceptron, Positions,
+    Residual, ResidualOrder, Rotary, RotaryScaling, SpecError,
 };
 
 /// The base of rotary positions where none is said.
@@ -110,12 +110,12 @@ impl Classic {
                 qkv_bias: self.biases,
                 projection_bias: self.biases,
             },
-            perceptron: Perceptron {
+            feed_forward: FeedForward::Dense(Perceptron {
                 width: self.ffn,
                 activation: self.activation,
                 up_bias: self.biases,
                 down_bias: self.biases,
-            },
+            }),
             norm,
             norm_place: NormPlace::Before,
             residual: Residual::PLAIN,
@@ -137,21 +137,26 @@ impl Classic {
 }
 
 impl Model {
-    /// The flat description, as the first block says it: the whole truth where [`Model::check_classic`] agrees.
+    /// The flat description, as the first block says it, of experts the width of one: the whole truth where
+    /// [`Model::check_classic`] agrees.
     pub fn classic(&self) -> Classic {
-        let Block { attention, perceptron, .. } = *self.blocks.first();
+        let Block { attention, feed_forward, .. } = *self.blocks.first();
+        let (ffn, biases) = match feed_forward {
+            FeedForward::Dense(perceptron) => (perceptron.width, perceptron.up_bias),
+            FeedForward::Experts(experts) => (experts.expert.width, attention.qkv_bias),
+        };
         Classic {
             name: self.name.clone(),
             layers: self.layers(),
             hidden: self.hidden,
             heads: attention.heads,
             kv_heads: attention.kv_heads,
-            ffn: perceptron.width,
+            ffn,
             vocab: self.vocab,
             seq_len: self.seq_len,
             patch_values: self.patch_values,
             tied_head: self.tied_head,
-            biases: perceptron.up_bias,
+            biases,
             dropout: self.dropout,
             norm: self.final_norm.kind,
             norm_epsilon: self.final_norm.epsilon,
@@ -161,7 +166,7 @@ impl Model {
                 None => Positions::None,
             },
             rotary_base: attention.rotary.map_or(ROTARY_BASE, |rotary| rotary.base),
-            activation: perceptron.activation,
+            activation: feed_forward.activation(),
             causal: attention.causal,
         }
     }
@@ -183,10 +188,13 @@ impl Model {
         if known && classic.positions != Positions::None && classic.clone().model() == *self {
             return None;
         }
-        let Block { attention, perceptron, norm, norm_place, residual } = *self.blocks.first();
+        let Block { attention, feed_forward, norm, norm_place, residual } = *self.blocks.first();
         let kinds = self.blocks.kinds().len();
         let window = attention.window.unwrap_or(0);
+        let experts = self.blocks.kinds().iter().find_map(|block| block.feed_forward.experts());
+        let down_bias = feed_forward.dense().map_or(classic.biases, |perceptron| perceptron.down_bias);
         let differences = [
+            (experts.is_some(), "experts", experts.map_or(0, |experts| experts.count).to_string()),
             (classic.positions == Positions::None, "positions", "none".to_owned()),
             (!known, "activation", classic.activation.to_string()),
             (attention.rotary.is_some_and(|it| it.columns != attention.head_dim), "rotary_dim", "a part".to_owned()),
@@ -205,7 +213,7 @@ impl Model {
             (attention.head_dim != classic.head_dim(), "head_dim", attention.head_dim.to_string()),
             (attention.qkv_bias != classic.biases, "qkv_bias", attention.qkv_bias.to_string()),
             (attention.projection_bias != classic.biases, "projection_bias", attention.projection_bias.to_string()),
-            (perceptron.down_bias != classic.biases, "down_bias", perceptron.down_bias.to_string()),
+            (down_bias != classic.biases, "down_bias", down_bias.to_string()),
         ];
         let first = differences.into_iter().find(|(differs, ..)| *differs);
         Some(first.map_or(("blocks", format!("{kinds} kinds")), |(_, field, value)| (field, value)))

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Calibration, Device, Grid, SpecError};
+use crate::{Axis, Calibration, Device, Grid, SpecError};
 
 /// Devices, the links inside a node and those between nodes. Files: [`Cluster::from_toml`].
 #[derive(Debug, Clone, PartialEq)]
@@ -118,9 +118,9 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of [`Self::network_for`].
-    pub fn ring_bandwidths(&self, grid: &Grid, per_node: usize) -> Result<[f64; 6], SpecError> {
+    pub fn ring_bandwidths(&self, grid: &Grid, per_node: usize) -> Result<[f64; Axis::COUNT], SpecError> {
         let network = self.network_for(grid.ranks(), per_node)?;
-        let mut bandwidths = [f64::INFINITY; 6];
+        let mut bandwidths = [f64::INFINITY; Axis::COUNT];
         let mut inner = 1;
         for axis in grid.order().axes() {
             let size = grid.size(axis);

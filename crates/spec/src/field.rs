@@ -6,8 +6,8 @@
 
 use crate::field_value::{FieldValue, Holds, Kind, Place, Typed, underscored};
 use crate::{
-    Activations, AxisOrder, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Offload, Overlap, Recompute,
-    Schedule, SpecError, Zero,
+    Activations, AxisOrder, AxisSet, Dispatch, ElementType, Grid, KeepWeights, Layout, LayoutRequest, Linear, Offload,
+    Overlap, Recompute, Schedule, SpecError, Zero,
 };
 
 /// What is known of a field.
@@ -73,10 +73,10 @@ macro_rules! fields {
 
 fields! {
     None => {
-        /// Sizes of the axes x, y, z, context, data, pipe; axes left out are 1
+        /// Sizes of the axes x, y, z, context, expert, data, pipe; axes left out are 1
         Grid "grid" <"GRID"> Grid, in grid;
-        /// Order of the axes in the numbering of ranks, innermost first; context and pipe may be left out [default:
-        /// x,y,z,data]
+        /// Order of the axes in the numbering of ranks, innermost first; context, expert and pipe may be left out
+        /// [default: x,y,z,data]
         Order "order" <"AXES"> AxisOrder, in grid;
         /// Ranks that share a node [default: the cluster's, or all]
         PerNode "per-node" <"N"> usize, in per_node;
@@ -87,6 +87,12 @@ fields! {
         Linear "linear" <"ALGORITHM"> Linear, in linear;
         /// Panels that SUMMA cuts every contraction into, a multiple of x and y, e.g. --summa-panels 4 [default: the fewest]
         SummaPanels "summa-panels" <"N"> usize, in summa_panels;
+        /// Axes each of whose ranks has whole experts, of x, z, context and expert, or none; others cut every expert, e.g.
+        /// --experts-over z,expert [default: expert]
+        ExpertsOver "experts-over" <"AXES"> AxisSet, in experts_over;
+        /// What ranks along x, which hold the same tokens where activations are replicated, send to experts: dropped (each its
+        /// part) or duplicated (each all), e.g. --activations replicated --dispatch duplicated [default: dropped]
+        Dispatch "dispatch" <"dropped|duplicated"> Dispatch, in dispatch;
     }
     Some("Pipeline") => {
         /// Order of the passes over microbatches: gpipe, 1f1b, interleaved, zb-h1 or message-driven, e.g. --schedule zb-h1
@@ -110,7 +116,7 @@ fields! {
         /// Keep the outputs of collectives, so that recomputation repeats none (communication-aware checkpointing), e.g.
         /// --recompute full --cac
         Cac "cac" <"true|false"> bool, in keep_communicated;
-        /// Sharded over data and context: 0 nothing, 1 the optimizer's states, 2 gradients as well, e.g. --zero 1
+        /// Sharded over data, expert and context: 0 nothing, 1 the optimizer's states, 2 gradients as well, e.g. --zero 1
         /// [default: 0]
         Zero "zero" <"STAGE"> Zero, in zero;
         /// Keep weights gathered over z for one use or for the whole step, e.g. --keep-weights step [default: use]
@@ -124,7 +130,7 @@ fields! {
         /// Update buckets of offloaded states while the gradients of others are still reduced, as if none was clipped; where one
         /// is, they are updated again, e.g. --offload host --optimizer-overlap
         OptimizerOverlap "optimizer-overlap" <"true|false"> bool, in optimizer_overlap;
-        /// Overlap passes: all, none, or a list of oar, ors, oag [default: all]
+        /// Overlap passes: all, none, or a list of oar, ors, oag, oaa [default: all]
         Overlap "overlap" <"PASSES"> Overlap, in overlap;
         /// Parts of a microbatch, one of which computes while another communicates, e.g. --overlap-chunks 2 [default: 1]
         OverlapChunks "overlap-chunks" <"N"> usize, in overlap_chunks;
@@ -132,7 +138,7 @@ fields! {
     None => {
         /// Sequences in a step [default: 2 x ranks]
         GlobalBatch "global-batch" <"N"> usize, in global_batch;
-        /// Sequences of one data rank in one pass [default: all of its share; with a pipeline the fewest possible]
+        /// Sequences of one data (and expert) rank in one pass [default: all of its share; with a pipeline the fewest possible]
         Microbatch "microbatch" <"N"> usize, in microbatch;
         /// Tokens in a sequence [default: as many as the model takes]
         SeqLen "seq-len" <"N"> usize, in seq_len;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::SpecError;
 use crate::{
-    Activations, AxisOrder, ElementType, Grid, KeepWeights, Linear, Offload, Overlap, Recompute, Schedule, Zero,
-    choices,
+    Activations, AxisOrder, AxisSet, Dispatch, ElementType, Grid, KeepWeights, Linear, Offload, Overlap, Recompute,
+    Schedule, Zero, choices,
 };
 
 /// A value of a field, as flags, files and documents have it.
@@ -147,7 +147,20 @@ macro_rules! by_name {
     };
 }
 
-by_name!(Grid, AxisOrder, Activations, Linear, Schedule, Recompute, KeepWeights, Offload, Overlap, ElementType);
+by_name!(
+    Grid,
+    AxisOrder,
+    AxisSet,
+    Dispatch,
+    Activations,
+    Linear,
+    Schedule,
+    Recompute,
+    KeepWeights,
+    Offload,
+    Overlap,
+    ElementType
+);
 
 /// Where a request holds a field.
 pub(crate) trait Place<T> {

@@ -2,15 +2,15 @@
 
 use crate::remedy::Broken;
 use crate::{
-    Activations, Axis, EvenPieces, KeepWeights, Layout, Linear, Model, Offload, Overlap, Recompute, Schedule,
+    Activations, Axis, Dispatch, EvenPieces, KeepWeights, Layout, Linear, Model, Offload, Overlap, Recompute, Schedule,
     SpecError, Zero,
 };
 
 impl Layout {
     /// The layout in which these ranks generate: passes of `tokens` tokens of at least `sequences` sequences.
     ///
-    /// x, y, z and pipe stay what they are, with z gathering weights for each use. Ranks along context become data ranks,
-    /// with sequences of their own: a pass of one token has nothing to cut. Activations are replicated and products of
+    /// x, y, z and pipe stay what they are, with z gathering weights for each use. Ranks along context and expert become data
+    /// ranks, with sequences of their own: a pass of one token has nothing to cut. Activations are replicated and products of
     /// whole tiles, so that x and y need not divide the few rows of a pass. There are as many sequences as data and z
     /// divide, at least as many as asked for. In a pipeline they pass in as many microbatches as there are stages, or the
     /// next fewer that divide a rank's sequences. What concerns the backward pass and the optimizer is off.
@@ -18,8 +18,8 @@ impl Layout {
     /// # Errors
     /// Sizes that the model does not allow, or too many sequences.
     pub fn for_generation(&self, model: &Model, sequences: usize, tokens: usize) -> Result<Self, SpecError> {
-        let context = self.grid.size(Axis::Context);
-        let grid = self.grid.with(Axis::Context, 1)?.with(Axis::Data, context * self.grid.size(Axis::Data))?;
+        let data = self.grid.size(Axis::Context) * self.grid.batch_shares();
+        let grid = self.grid.with(Axis::Context, 1)?.with(Axis::Expert, 1)?.with(Axis::Data, data)?;
         let [data, z, pipe] = [Axis::Data, Axis::Z, Axis::Pipe].map(|axis| grid.size(axis));
         if sequences == 0 || sequences > 1 << 20 {
             let remedy = "give at least one prompt, and at most 1048576 at a time";
@@ -55,6 +55,8 @@ impl Layout {
             offload: Offload::None,
             bucket: Self::BUCKET,
             optimizer_overlap: false,
+            experts_over: self.experts_over.without(Axis::Context.only().union(Axis::Expert.only())),
+            dispatch: Dispatch::Dropped,
             global_batch,
             microbatch: of_rank / microbatches * z,
             seq_len: tokens,
@@ -84,6 +86,7 @@ mod tests {
             ("x=2,y=2", 1, 1, 1),
             ("z=2,data=2", 3, 4, 1),
             ("context=3,data=2", 1, 6, 1),
+            ("context=3,expert=2", 1, 6, 1),
             ("x=3,pipe=2", 4, 4, 2),
             ("pipe=2", 5, 5, 1),
             ("pipe=4", 6, 6, 3),

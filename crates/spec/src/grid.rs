@@ -11,13 +11,13 @@ const MAX_RANKS: usize = 1 << 24;
 /// The size of every axis and the order of the axes in the numbering of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grid {
-    sizes: [usize; 6],
+    sizes: [usize; Axis::COUNT],
     order: AxisOrder,
 }
 
 /// The place of a rank on every axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Coordinate([usize; 6]);
+pub struct Coordinate([usize; Axis::COUNT]);
 
 impl Coordinate {
     /// The place on one axis.
@@ -33,19 +33,19 @@ impl Coordinate {
 }
 
 impl Grid {
-    /// A grid of x, y, z, data in the default order; context and pipe are 1.
+    /// A grid of x, y, z, data in the default order; context, expert and pipe are 1.
     ///
     /// # Errors
     /// A size of 0, or more than 2^24 ranks.
     pub fn new(x: usize, y: usize, z: usize, data: usize) -> Result<Self, SpecError> {
-        Self::of_sizes([x, y, z, 1, data, 1])
+        Self::of_sizes([x, y, z, 1, 1, data, 1])
     }
 
     /// A grid with the sizes of [`Axis::ALL`], in the default order.
     ///
     /// # Errors
     /// A size of 0, or more than 2^24 ranks.
-    pub fn of_sizes(sizes: [usize; 6]) -> Result<Self, SpecError> {
+    pub fn of_sizes(sizes: [usize; Axis::COUNT]) -> Result<Self, SpecError> {
         for axis in Axis::ALL {
             if sizes[axis as usize] == 0 {
                 return Err(SpecError::invalid(
@@ -91,6 +91,11 @@ impl Grid {
         axes.iter().map(|axis| self.size(axis)).product()
     }
 
+    /// How many shares the batch is cut into: the (data, expert) ranks.
+    pub fn batch_shares(&self) -> usize {
+        self.size_of(Axis::BATCH.into_iter().collect())
+    }
+
     /// The number of ranks.
     pub fn ranks(&self) -> usize {
         self.size_of(AxisSet::WORLD)
@@ -103,7 +108,7 @@ impl Grid {
 
     /// Where `rank` stands.
     pub fn coordinate(&self, mut rank: usize) -> Coordinate {
-        let mut place = [0; 6];
+        let mut place = [0; Axis::COUNT];
         for axis in self.order.axes() {
             place[axis as usize] = rank % self.size(axis);
             rank /= self.size(axis);
@@ -117,7 +122,7 @@ impl Grid {
     }
 
     /// The ranks that differ from `rank` on `axes` only, itself included; x varies fastest, then y, z, context,
-    /// data, pipe.
+    /// expert, data, pipe.
     pub fn group(&self, rank: usize, axes: AxisSet) -> Vec<usize> {
         let mut members = vec![self.coordinate(rank)];
         for axis in axes.iter().rev() {
@@ -152,11 +157,11 @@ impl Grid {
     }
 
     /// Every grid of exactly `ranks` ranks whose other axes than `axes` have size 1, in ascending order of (pipe, data,
-    /// context, z, y, x).
+    /// expert, context, z, y, x).
     pub fn all_over(ranks: usize, axes: AxisSet) -> Vec<Self> {
         let divisors: Vec<usize> = (1..=ranks).filter(|size| ranks.is_multiple_of(*size)).collect();
         // The sizes that are chosen, and the ranks that are left for the axes further inside.
-        let mut chosen = vec![([1; 6], ranks)];
+        let mut chosen = vec![([1; Axis::COUNT], ranks)];
         for axis in axes.iter().rev() {
             let choices = chosen.into_iter().flat_map(|(sizes, left)| {
                 let possible = divisors.iter().filter(move |size| left.is_multiple_of(**size));
@@ -173,7 +178,7 @@ impl Grid {
 }
 
 impl fmt::Display for Grid {
-    /// Context and pipe appear where they are more than 1.
+    /// Context, expert and pipe appear where they are more than 1.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let always = Axis::AXONN;
         let named = Axis::ALL.into_iter().filter(|axis| always.contains(axis) || self.size(*axis) > 1);
@@ -187,7 +192,7 @@ impl FromStr for Grid {
     /// Reads `x=2,y=2,data=2`; axes left out have size 1.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let syntax = |reason: String| SpecError::Syntax { what: "a grid", text: text.to_owned(), reason };
-        let mut sizes = [None; 6];
+        let mut sizes = [None; Axis::COUNT];
         for part in text.split(',').map(str::trim) {
             let (name, size) = part
                 .split_once('=')
@@ -230,6 +235,18 @@ mod tests {
     }
 
     #[test]
+    fn groups_of_expert_and_data_are_those_of_deepspeed() {
+        // Tensor pairs side by side; experts over the next ranks, and one replica of each expert in either half.
+        let grid: Grid = "x=2,expert=4,data=2".parse().unwrap();
+        assert_eq!(groups(&grid, Axis::Expert), [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]]);
+        assert_eq!(groups(&grid, Axis::Data)[..3], [[0, 8], [1, 9], [2, 10]]);
+        assert_eq!(grid.group(0, Axis::BATCH.into_iter().collect()), [0, 2, 4, 6, 8, 10, 12, 14]);
+        assert_eq!(grid.batch_shares(), 8);
+        let shares = (0..16).step_by(2).map(|rank| grid.shard_index(grid.coordinate(rank), &Axis::BATCH));
+        assert_eq!(shares.collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
     fn ranks_and_coordinates_are_inverse_in_every_order() {
         for order in ["x,y,z,data", "data,z,y,x", "y,data,x,z"] {
             let grid = Grid::new(2, 3, 2, 2).unwrap().with_order(order.parse().unwrap());
@@ -260,6 +277,11 @@ mod tests {
         let grid: Grid = "pipe=2,x=2,context=3".parse().unwrap();
         assert_eq!((grid.ranks(), grid.size(Axis::Pipe), grid.size(Axis::Context)), (12, 2, 3));
         assert_eq!(grid.to_string(), "x=2,y=1,z=1,context=3,data=1,pipe=2");
+        let grid: Grid = "expert=4,data=2".parse().unwrap();
+        assert_eq!(
+            (grid, grid.to_string()),
+            (grid.to_string().parse().unwrap(), "x=1,y=1,z=1,expert=4,data=2".to_owned())
+        );
         for wrong in ["", "x", "x=", "x=a", "x=0", "x=2,x=2", "w=2", "x=-1", "x=16777217", "x=4294967296,y=4294967296"]
         {
             assert!(wrong.parse::<Grid>().is_err(), "{wrong}");
@@ -276,8 +298,8 @@ mod tests {
     #[test]
     fn all_grids_over_other_axes_leave_the_rest_alone() {
         let over = |ranks, axes: &[Axis]| Grid::all_over(ranks, axes.iter().copied().collect());
-        // 2^3 over six axes: 8 choose 5 grids.
-        assert_eq!(over(8, &Axis::ALL).len(), 56);
+        // 2^3 over seven axes: 9 choose 6 grids.
+        assert_eq!(over(8, &Axis::ALL).len(), 84);
         let pairs: Vec<String> = over(4, &[Axis::X, Axis::Pipe]).iter().map(Grid::to_string).collect();
         assert_eq!(pairs, ["x=4,y=1,z=1,data=1", "x=2,y=1,z=1,data=1,pipe=2", "x=1,y=1,z=1,data=1,pipe=4"]);
         assert_eq!((over(0, &Axis::ALL).len(), over(1, &[Axis::Y]).len()), (0, 1));

@@ -4,8 +4,8 @@ use crate::error::greatest_common_divisor;
 use crate::remedy::{Broken, Change, Values, Way};
 use crate::rules::Kept;
 use crate::{
-    Activations, Attention, Axis, AxisSet, ElementType, EvenPieces, Field, Grid, KeepWeights, Linear, Model, Offload,
-    Overlap, Recompute, Schedule, SpecError, Zero,
+    Activations, Attention, Axis, AxisSet, Coordinate, Dispatch, ElementType, EvenPieces, Field, Grid, KeepWeights,
+    Linear, Model, Offload, Overlap, Recompute, Schedule, SpecError, Zero,
 };
 
 /// The largest global batch accepted: keeps every product of sizes far from overflow.
@@ -40,7 +40,7 @@ pub struct LayoutRequest {
     pub recompute: Recompute,
     /// Whether recomputation keeps the outputs of collectives (communication-aware).
     pub keep_communicated: bool,
-    /// What is sharded over data and context.
+    /// What is sharded over the axes that replicate weights: data, expert and context.
     pub zero: Zero,
     /// How long weights gathered over z are kept.
     pub keep_weights: KeepWeights,
@@ -50,9 +50,13 @@ pub struct LayoutRequest {
     pub bucket: Option<usize>,
     /// Whether buckets are updated while the gradients of others are reduced.
     pub optimizer_overlap: bool,
+    /// The axes over which experts are spread, as far as they are above 1; `None`: expert, in a model with experts.
+    pub experts_over: Option<AxisSet>,
+    /// What ranks with the same tokens send to experts.
+    pub dispatch: Dispatch,
     /// Sequences in a step.
     pub global_batch: usize,
-    /// Sequences of one data rank in one pass; `None`: all of its share, or with a pipeline the fewest possible.
+    /// Sequences of one (data, expert) rank in one pass; `None`: all of its share, or with a pipeline the fewest possible.
     pub microbatch: Option<usize>,
     /// Tokens in a sequence; `None`: as many as the model takes.
     pub seq_len: Option<usize>,
@@ -84,6 +88,8 @@ impl LayoutRequest {
             offload: Offload::None,
             bucket: None,
             optimizer_overlap: false,
+            experts_over: None,
+            dispatch: Dispatch::Dropped,
             global_batch,
             microbatch: None,
             seq_len: None,
@@ -129,6 +135,16 @@ impl LayoutRequest {
             let ways = [Change::Leave(Field::OptimizerOverlap), Change::to(Field::Offload, Offload::Host)];
             let rule = "only states outside the device are updated before the norm of the gradient is known";
             return Err(Broken::new(Field::OptimizerOverlap, true, rule, ways.map(Way::Choice).to_vec()));
+        }
+        if let Some(over) = self.experts_over.filter(|over| !over.without(Axis::SPREADING).is_empty()) {
+            let rule = "experts are spread over axes that cut the rows of tokens: x, z, context or expert";
+            let ways = vec![Way::Choice(Change::Leave(Field::ExpertsOver))];
+            return Err(Broken::new(Field::ExpertsOver, over, rule, ways));
+        }
+        if self.dispatch == Dispatch::Duplicated && self.activations == Activations::Scattered {
+            let ways = [Change::Leave(Field::Dispatch), Change::to(Field::Activations, Activations::Replicated)];
+            let rule = "scattered activations have no duplicates: each rank sends its own tokens";
+            return Err(Broken::new(Field::Dispatch, self.dispatch, rule, ways.map(Way::Choice).to_vec()));
         }
         let possible = [self.dtype, self.dtype.real().into()];
         if let Some(gradients) = self.gradients.filter(|gradients| !possible.contains(gradients)) {
@@ -217,7 +233,7 @@ pub struct Layout {
     pub recompute: Recompute,
     /// Whether recomputation keeps the outputs of collectives.
     pub keep_communicated: bool,
-    /// What is sharded over data and context.
+    /// What is sharded over the axes that replicate weights: data, expert and context.
     pub zero: Zero,
     /// How long weights gathered over z are kept.
     pub keep_weights: KeepWeights,
@@ -229,9 +245,14 @@ pub struct Layout {
     /// Whether buckets are updated while the gradients of others are reduced, as if none was clipped, and again where one is
     /// (dissertation, ch. 3). There are two versions of the states then, and masters of all weights among them.
     pub optimizer_overlap: bool,
+    /// The axes above 1 over which experts are spread: each of their ranks has whole experts. Other axes cut them as they cut
+    /// any weight.
+    pub experts_over: AxisSet,
+    /// What ranks with the same tokens send to experts. Nothing reads it where activations are scattered.
+    pub dispatch: Dispatch,
     /// Sequences in a step.
     pub global_batch: usize,
-    /// Sequences of one data rank in one pass, split over z.
+    /// Sequences of one (data, expert) rank in one pass, split over z.
     pub microbatch: usize,
     /// Tokens in a sequence.
     pub seq_len: usize,
@@ -278,6 +299,7 @@ impl Layout {
         request.keeps_used()?;
         let size = |axis| grid.size(axis);
         let mesh = size(Axis::X) * size(Axis::Y) / greatest_common_divisor(size(Axis::X), size(Axis::Y));
+        let usual = if model.has_experts() { Axis::Expert.only() } else { AxisSet::EMPTY };
         let mut layout = Self {
             grid,
             per_node: request.per_node.unwrap_or(usize::MAX).min(grid.ranks()),
@@ -297,6 +319,8 @@ impl Layout {
             offload: request.offload,
             bucket: request.bucket.unwrap_or(Self::BUCKET),
             optimizer_overlap: request.optimizer_overlap,
+            experts_over: request.experts_over.unwrap_or(usual).iter().filter(|axis| size(*axis) > 1).collect(),
+            dispatch: request.dispatch,
             global_batch: request.global_batch,
             microbatch: 0,
             seq_len: request.seq_len.unwrap_or(model.seq_len),
@@ -318,7 +342,7 @@ impl Layout {
     }
 
     fn default_microbatch(&self) -> usize {
-        let share = self.global_batch / self.grid.size(Axis::Data);
+        let share = self.global_batch / self.grid.batch_shares();
         let unit = self.sequence_unit();
         if self.grid.size(Axis::Pipe) > 1 && share.is_multiple_of(unit) { unit } else { share }
     }
@@ -334,14 +358,31 @@ impl Layout {
         self.linear == Linear::Summa || self.activations == Activations::Scattered
     }
 
-    /// Passes over microbatches in a step.
-    pub fn microbatches(&self) -> usize {
-        self.global_batch / self.grid.size(Axis::Data) / self.microbatch
+    /// Places at one expert for the tokens of one rank, of which each group of so many has so many: along x too, where each rank
+    /// has its own. Ranks along x that share their tokens have as many each: some of the last ones' may be nobody's.
+    pub fn places_of_rank(&self, group: usize, slots: usize) -> usize {
+        let x = if self.scatters_places() { self.grid.size(Axis::X) } else { 1 };
+        (self.rows() / self.overlap_chunks / group * slots).div_ceil(x)
     }
 
-    /// Token rows that one (data, z, context) rank holds in a pass: `m` of the dataflow tables.
+    /// Whether each rank along x has places at experts of its own.
+    pub fn scatters_places(&self) -> bool {
+        self.scatters_rows() || self.dispatch == Dispatch::Dropped
+    }
+
+    /// Passes over microbatches in a step.
+    pub fn microbatches(&self) -> usize {
+        self.global_batch / self.grid.batch_shares() / self.microbatch
+    }
+
+    /// Token rows that one (data, expert, z, context) rank holds in a pass: `m` of the dataflow tables.
     pub fn rows(&self) -> usize {
         self.microbatch / self.grid.size(Axis::Z) * (self.seq_len / self.grid.size(Axis::Context))
+    }
+
+    /// The first sequence, in the global batch, of the share of the (data, expert) rank at a place.
+    pub fn first_of_share(&self, place: Coordinate) -> usize {
+        self.global_batch / self.grid.batch_shares() * self.grid.shard_index(place, &Axis::BATCH)
     }
 
     /// The vocabulary padded to a multiple of x*y; padding counts in shapes, FLOPs, bytes and memory only.
@@ -392,8 +433,16 @@ impl Layout {
         first..first + self.stage_blocks[piece]
     }
 
-    /// The axes that replicate weights, over which ZeRO shards: those of data and context that are above 1.
+    /// The axes that cut the rows of every activation, outermost first: data, expert, z and context. Expert and context are
+    /// there where they are above 1.
+    pub fn row_axes(&self) -> impl Iterator<Item = Axis> {
+        let always = [Axis::Data, Axis::Z];
+        let axes = Axis::BATCH.into_iter().chain([Axis::Z, Axis::Context]);
+        axes.filter(move |axis| always.contains(axis) || self.grid.size(*axis) > 1)
+    }
+
+    /// The axes that replicate weights, over which ZeRO shards: those of data, expert and context that are above 1.
     pub fn replicating(&self) -> AxisSet {
-        [Axis::Context, Axis::Data].into_iter().filter(|axis| self.grid.size(*axis) > 1).collect()
+        Axis::BATCH.into_iter().chain([Axis::Context]).filter(|axis| self.grid.size(*axis) > 1).collect()
     }
 }

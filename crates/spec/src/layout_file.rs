@@ -7,7 +7,8 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
-    ElementType, Field, FieldValue, Layout, LayoutRequest, Linear, Model, Offload, Schedule, SpecError, toml_text,
+    Axis, Dispatch, ElementType, Field, FieldValue, Layout, LayoutRequest, Linear, Model, Offload, Schedule, SpecError,
+    toml_text,
 };
 
 /// The fields of a layout that a file says. Each is written as on the command line, and may be left out; unknown fields
@@ -41,6 +42,8 @@ impl LayoutFile {
     pub fn of(layout: &Layout) -> Self {
         let said = Field::ALL.into_iter().filter(|field| match field {
             Field::SummaPanels => layout.linear == Linear::Summa,
+            Field::ExpertsOver => !layout.experts_over.is_empty() || layout.grid.size(Axis::Expert) > 1,
+            Field::Dispatch => layout.dispatch != Dispatch::Dropped,
             Field::MicrobatchGroup => layout.schedule == Schedule::Interleaved,
             Field::Offload | Field::Bucket | Field::OptimizerOverlap => layout.offload != Offload::None,
             Field::Dtype => layout.dtype != ElementType::F32,

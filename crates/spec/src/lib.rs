@@ -28,6 +28,7 @@ mod cluster_file;
 mod device;
 mod devices;
 mod error;
+mod experts;
 mod field;
 mod field_value;
 mod formation;
@@ -61,17 +62,18 @@ mod unusable;
 
 pub use attention::{Attention, Rotary, RotaryScaling};
 pub use axis::{Axis, AxisOrder, AxisSet};
-pub use block::{Block, Normalization, Perceptron, Residual};
+pub use block::{Block, FeedForward, Normalization, Perceptron, Residual};
 pub use block_list::Blocks;
 pub use calibration::{Calibration, MeasuredCollective, MeasuredOperation, RateUnit};
 pub use choices::{
-    Activation, Activations, ElementType, KeepWeights, Linear, Norm, NormPlace, Offload, Positions, QkNorm, RealType,
-    Recompute, ResidualOrder, RotaryRule, Schedule, Zero,
+    Activation, Activations, BalanceScope, Dispatch, DropOrder, ElementType, KeepWeights, Linear, Norm, NormPlace,
+    Offload, Positions, QkNorm, RealType, Recompute, ResidualOrder, RotaryRule, RouterScores, Schedule, Zero,
 };
 pub use classic::Classic;
 pub use cluster::{Cluster, GroupBandwidth, Network, Tier};
 pub use device::{Device, Efficiency, MeasuredRate, Peaks};
 pub use error::{SpecError, nearest_divisors};
+pub use experts::{Capacity, Experts, Router};
 pub use field::Field;
 pub use field_value::{FieldValue, Kind};
 pub use formation::Formation;

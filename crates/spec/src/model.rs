@@ -23,6 +23,10 @@ use crate::{Blocks, Classic, ModelFile, Normalization};
 /// | `block.I.norm2.gamma`, `.beta`; `block.I.norm2_after` of what the perceptron gives | `[1, hidden]` | no |
 /// | `block.I.up.weight`, `.bias` | `[hidden, up_width]`, `[1, up_width]`; gated: columns gate 0, up 0, gate 1, up 1, ... | yes, no |
 /// | `block.I.down.weight`, `.bias` | `[width, hidden]`, `[1, hidden]` | yes, no |
+/// | `block.I.router.weight` (with experts, here and below in place of `up` and `down`) | `[hidden, experts]` | yes |
+/// | `block.I.experts.up.weight` | `[experts hidden, up_width]`; expert `e` has the rows from `e hidden` on, columns as above | yes |
+/// | `block.I.experts.down.weight` | `[experts width, hidden]`; expert `e` has the rows from `e width` on | yes |
+/// | `block.I.shared.up.weight`, `block.I.shared.down.weight` (where there is a shared perceptron) | as `up` and `down` | yes |
 /// | `final_norm.gamma`, `.beta` | `[1, hidden]` | no |
 /// | `head.weight` (tokens, untied only) | `[vocab, hidden]` | yes |
 /// | `head.weight`, `.bias` (patches) | `[hidden, values]`, `[1, values]` | yes, no |
@@ -72,6 +76,11 @@ impl Model {
     /// Number of blocks.
     pub fn layers(&self) -> usize {
         self.blocks.len()
+    }
+
+    /// Whether any block has experts.
+    pub fn has_experts(&self) -> bool {
+        self.blocks.kinds().iter().any(|block| block.feed_forward.experts().is_some())
     }
 
     /// What a sequence is made of, for people: tokens or patches.

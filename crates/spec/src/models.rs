@@ -9,7 +9,7 @@ macro_rules! preset {
 }
 
 /// Name and file of every preset, by family and size.
-const PRESETS: [(&str, &str); 43] = [
+const PRESETS: [(&str, &str); 45] = [
     preset!("gpt-tiny"),
     preset!("gpt-demo"),
     preset!("gpt2-124m"),
@@ -44,6 +44,8 @@ const PRESETS: [(&str, &str); 43] = [
     preset!("gpt-320b"),
     preset!("gpt-640b"),
     preset!("gpt3-1t"),
+    preset!("moe-tiny"),
+    preset!("moe-demo"),
     preset!("llama-tiny"),
     preset!("llama2-7b"),
     preset!("llama2-13b"),
@@ -150,6 +152,22 @@ mod tests {
         for (name, parameters) in printed {
             assert_eq!(Model::preset(name).unwrap().parameters(), parameters, "{name}");
         }
+    }
+
+    /// Mixtral 8x7B and Qwen3 30B A3B, all of them and what works on a token; as released they drop nothing.
+    #[test]
+    fn mixtures_have_the_parameters_of_the_releases() {
+        let common = "seq_len = 4096\ntied_head = false\nbiases = false\nnorm = \"rms\"\npositions = \"rotary\"\n\
+                      activation = \"swiglu\"\ncapacity = 2.0\n";
+        let counts = |sizes: &str| {
+            let model = Model::from_toml(&format!("name = \"moe\"\n{common}{sizes}"), &[]).unwrap();
+            (model.parameters(), model.active_parameters())
+        };
+        let mixtral = "layers = 32\nhidden = 4096\nheads = 32\nkv_heads = 8\nffn = 14336\nvocab = 32000\nexperts = 8";
+        assert_eq!(counts(mixtral), (46_702_792_704, 12_879_925_248));
+        let qwen3 = "layers = 48\nhidden = 2048\nheads = 32\nkv_heads = 4\nhead_dim = 128\nqk_norm = \"rms\"\n\
+                     vocab = 151936\nexperts = 128\nexperts_per_token = 8\nexpert_ffn = 768";
+        assert_eq!(counts(qwen3), (30_532_122_624, 3_353_032_704));
     }
 
     #[test]

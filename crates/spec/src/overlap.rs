@@ -1,4 +1,4 @@
-//! Which of AxoNN's overlap optimisations are on.
+//! Which of AxoNN's overlap optimisations are on, and that of experts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,13 +18,15 @@ pub struct Overlap {
     pub reduce_scatter: bool,
     /// OAG: the next layer's weights are gathered under this layer's computation.
     pub all_gather: bool,
+    /// OAA: all-to-alls to and from experts run under the shared perceptron, and whatever else does not need their rows.
+    pub all_to_all: bool,
 }
 
 impl Overlap {
     /// Every overlap.
-    pub const ALL: Self = Self { all_reduce: true, reduce_scatter: true, all_gather: true };
+    pub const ALL: Self = Self { all_reduce: true, reduce_scatter: true, all_gather: true, all_to_all: true };
     /// No overlap.
-    pub const NONE: Self = Self { all_reduce: false, reduce_scatter: false, all_gather: false };
+    pub const NONE: Self = Self { all_reduce: false, reduce_scatter: false, all_gather: false, all_to_all: false };
 }
 
 impl fmt::Display for Overlap {
@@ -32,8 +34,8 @@ impl fmt::Display for Overlap {
         match *self {
             Self::ALL => f.write_str("all"),
             Self::NONE => f.write_str("none"),
-            Self { all_reduce, reduce_scatter, all_gather } => {
-                let named = [(all_reduce, "oar"), (reduce_scatter, "ors"), (all_gather, "oag")];
+            Self { all_reduce, reduce_scatter, all_gather, all_to_all } => {
+                let named = [(all_reduce, "oar"), (reduce_scatter, "ors"), (all_gather, "oag"), (all_to_all, "oaa")];
                 f.write_str(
                     &named.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect::<Vec<_>>().join(","),
                 )
@@ -45,7 +47,7 @@ impl fmt::Display for Overlap {
 impl FromStr for Overlap {
     type Err = SpecError;
 
-    /// Reads `all`, `none` or a list of `oar`, `ors`, `oag`.
+    /// Reads `all`, `none` or a list of `oar`, `ors`, `oag`, `oaa`.
     fn from_str(text: &str) -> Result<Self, SpecError> {
         match text {
             "all" => return Ok(Self::ALL),
@@ -58,11 +60,12 @@ impl FromStr for Overlap {
                 "oar" => overlap.all_reduce = true,
                 "ors" => overlap.reduce_scatter = true,
                 "oag" => overlap.all_gather = true,
+                "oaa" => overlap.all_to_all = true,
                 _ => {
                     return Err(SpecError::Unknown {
                         what: "overlap",
                         name: name.to_owned(),
-                        known: ["all", "none", "oar", "ors", "oag"].map(str::to_owned).to_vec(),
+                        known: ["all", "none", "oar", "ors", "oag", "oaa"].map(str::to_owned).to_vec(),
                     });
                 }
             }
@@ -77,7 +80,7 @@ mod tests {
 
     #[test]
     fn texts_round_trip() {
-        for text in ["all", "none", "oar", "ors,oag", "oar,oag"] {
+        for text in ["all", "none", "oar", "ors,oag", "oar,oag,oaa"] {
             assert_eq!(text.parse::<Overlap>().unwrap().to_string(), text);
         }
         assert!("oar,xyz".parse::<Overlap>().is_err());

@@ -1,9 +1,12 @@
 //! The trained tensors of a model, each said once.
 
-use crate::{Attention, Block, Model, Norm, Normalization};
+use crate::{Attention, Block, Experts, FeedForward, Model, Norm, Normalization, Perceptron};
 
 /// Standard deviation of the initial weights, those of GPT-2.
 const DEVIATION: f64 = 0.02;
+
+/// The layer that chooses experts.
+const ROUTER: &str = "router";
 
 /// How the elements of a parameter start.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,7 +26,9 @@ pub struct ModelParameter {
     pub layer: &'static str,
     /// What it is to the layer: `weight`.
     pub part: &'static str,
-    /// Its rows; 1 of a vector.
+    /// How many equal blocks of rows it consists of: as many as there are experts of their matrices, else 1.
+    pub blocks: usize,
+    /// Its rows, those of all blocks; 1 of a vector.
     pub rows: usize,
     /// Its columns.
     pub cols: usize,
@@ -35,11 +40,11 @@ pub struct ModelParameter {
 
 impl ModelParameter {
     fn matrix(layer: &'static str, part: &'static str, [rows, cols]: [usize; 2], deviation: f64) -> Self {
-        Self { block: None, layer, part, rows, cols, decay: true, initial: Initial::Normal(deviation) }
+        Self { block: None, layer, part, blocks: 1, rows, cols, decay: true, initial: Initial::Normal(deviation) }
     }
 
     fn vector(layer: &'static str, part: &'static str, cols: usize, value: f64) -> Self {
-        Self { block: None, layer, part, rows: 1, cols, decay: false, initial: Initial::Constant(value) }
+        Self { block: None, layer, part, blocks: 1, rows: 1, cols, decay: false, initial: Initial::Constant(value) }
     }
 
     /// The whole name: `block.0.qkv.weight`.
@@ -51,10 +56,11 @@ impl ModelParameter {
         }
     }
 
-    /// Whether it may be pruned: matrices of blocks, and with `tables` embedding and head; positions, biases and norms never.
+    /// Whether it may be pruned: matrices of blocks, and with `tables` embedding and head; routers, positions, biases and
+    /// norms never.
     pub fn is_prunable(&self, tables: bool) -> bool {
         let is_table = [("embedding", "table"), ("head", "weight")].contains(&(self.layer, self.part));
-        if self.block.is_some() { self.decay } else { tables && is_table }
+        if self.block.is_some() { self.decay && self.layer != ROUTER } else { tables && is_table }
     }
 
     /// Number of elements.
@@ -72,10 +78,30 @@ impl Model {
 
     /// Number of trained parameters, vocabulary padding not counted, a tied table once.
     pub fn parameters(&self) -> u64 {
-        let of_kind = |block| self.parameters_of(block).map(|parameter| parameter.elements()).sum::<u64>();
+        self.summed(|_, parameter| parameter.elements())
+    }
+
+    /// Number of parameters that work on a token: of a block's experts those that it chooses.
+    pub fn active_parameters(&self) -> u64 {
+        self.summed(|block, parameter| match block.and_then(|block| block.feed_forward.experts()) {
+            Some(experts) if parameter.blocks > 1 => {
+                parameter.elements() / parameter.blocks as u64 * experts.per_token as u64
+            }
+            _ => parameter.elements(),
+        })
+    }
+
+    /// Number of parameters of the experts' matrices.
+    pub fn expert_parameters(&self) -> u64 {
+        self.summed(|_, parameter| if parameter.blocks > 1 { parameter.elements() } else { 0 })
+    }
+
+    /// The sum over all parameters, each with the block that it is of.
+    fn summed(&self, of: impl Fn(Option<&Block>, ModelParameter) -> u64) -> u64 {
+        let of_kind = |block| self.parameters_of(block).map(|parameter| of(Some(block), parameter)).sum::<u64>();
         let blocks: u64 = self.blocks.counts().map(|(count, block)| count as u64 * of_kind(block)).sum();
-        let ends: u64 = self.embedding_parameters().chain(self.head_parameters()).map(|end| end.elements()).sum();
-        blocks + ends
+        let ends = self.embedding_parameters().chain(self.head_parameters());
+        blocks + ends.map(|end| of(None, end)).sum::<u64>()
     }
 
     fn embedding_parameters(&self) -> impl Iterator<Item = ModelParameter> {
@@ -95,11 +121,11 @@ impl Model {
 
     fn parameters_of(&self, block: &Block) -> impl Iterator<Item = ModelParameter> + use<> {
         let h = self.hidden;
-        let Block { attention, perceptron, norm, norm_place, .. } = *block;
+        let Block { attention, feed_forward, norm, norm_place, .. } = *block;
         let stream_norm = |layer, stands| if stands { norm_vectors(layer, norm, h) } else { [None, None] };
         // Of what is added to the residual stream, as often as there are such layers.
         let added = DEVIATION / (2.0 * self.layers() as f64).sqrt();
-        let layers = [
+        let attention_half = [
             stream_norm("norm1", norm_place.is_before()),
             linear("qkv", [h, attention.qkv_width()], attention.qkv_bias, DEVIATION),
             qk_norm_vectors("query_norm", attention),
@@ -107,11 +133,15 @@ impl Model {
             linear("projection", [attention.width(), h], attention.projection_bias, added),
             stream_norm("norm1_after", norm_place.is_after()),
             stream_norm("norm2", norm_place.is_before()),
-            linear("up", [h, perceptron.up_width()], perceptron.up_bias, DEVIATION),
-            linear("down", [perceptron.width, h], perceptron.down_bias, added),
-            stream_norm("norm2_after", norm_place.is_after()),
         ];
-        layers.into_iter().flatten().flatten()
+        let layers = match feed_forward {
+            FeedForward::Dense(perceptron) => {
+                perceptron_parameters(["up", "down"], perceptron, h, added).into_iter().collect()
+            }
+            FeedForward::Experts(experts) => expert_parameters(experts, h, added),
+        };
+        let after = [stream_norm("norm2_after", norm_place.is_after())];
+        attention_half.into_iter().chain(layers).chain(after).flatten().flatten()
     }
 
     /// Of the final norm and the head.
@@ -131,6 +161,36 @@ fn linear(layer: &'static str, shape: [usize; 2], has_bias: bool, deviation: f64
     [Some(ModelParameter::matrix(layer, "weight", shape, deviation)), bias]
 }
 
+/// The two layers of a perceptron, by their names; the second has the deviation of what is added to the stream.
+fn perceptron_parameters(
+    [up, down]: [&'static str; 2],
+    perceptron: Perceptron,
+    hidden: usize,
+    added: f64,
+) -> [[Option<ModelParameter>; 2]; 2] {
+    [
+        linear(up, [hidden, perceptron.up_width()], perceptron.up_bias, DEVIATION),
+        linear(down, [perceptron.width, hidden], perceptron.down_bias, added),
+    ]
+}
+
+/// Experts are blocks of rows of two matrices, and start like perceptrons.
+fn expert_parameters(experts: Experts, hidden: usize, added: f64) -> Vec<[Option<ModelParameter>; 2]> {
+    let Experts { count, expert, shared, .. } = experts;
+    let matrix = |layer, rows, cols, deviation| {
+        let all = ModelParameter::matrix(layer, "weight", [count * rows, cols], deviation);
+        [Some(ModelParameter { blocks: count, ..all }), None]
+    };
+    let mut layers = vec![
+        linear(ROUTER, [hidden, count], false, DEVIATION),
+        matrix("experts.up", hidden, expert.up_width(), DEVIATION),
+        matrix("experts.down", expert.width, hidden, added),
+    ];
+    let names = ["shared.up", "shared.down"];
+    layers.extend(shared.into_iter().flat_map(|shared| perceptron_parameters(names, shared, hidden, added)));
+    layers
+}
+
 /// Of the queries or keys of all heads together.
 fn qk_norm_vectors(layer: &'static str, attention: Attention) -> [Option<ModelParameter>; 2] {
     attention.qk_norm.map_or([None, None], |norm| norm_vectors(layer, norm, attention.head_dim))
@@ -139,4 +199,37 @@ fn qk_norm_vectors(layer: &'static str, attention: Attention) -> [Option<ModelPa
 fn norm_vectors(layer: &'static str, norm: Normalization, width: usize) -> [Option<ModelParameter>; 2] {
     let beta = (norm.kind == Norm::Layer).then(|| ModelParameter::vector(layer, "beta", width, 0.0));
     [Some(ModelParameter::vector(layer, "gamma", width, norm.initial_gamma())), beta]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_with_experts_has_matrices_of_all_of_them() {
+        let overrides = [("shared_ffn".to_owned(), "8".to_owned()), ("norm_place".to_owned(), "both".to_owned())];
+        let model = Model::from_toml(Model::preset_text("moe-tiny").unwrap(), &overrides).unwrap();
+        let of_block: Vec<_> = model.block_parameters(1).skip_while(|it| it.layer != "norm2").skip(2).collect();
+        let names: Vec<_> = of_block.iter().map(ModelParameter::name).collect();
+        let expected = [
+            "block.1.router.weight",
+            "block.1.experts.up.weight",
+            "block.1.experts.down.weight",
+            "block.1.shared.up.weight",
+            "block.1.shared.down.weight",
+            "block.1.norm2_after.gamma",
+            "block.1.norm2_after.beta",
+        ];
+        assert_eq!(names, expected);
+        let shape = |it: &ModelParameter| [it.blocks, it.rows, it.cols];
+        let shapes: Vec<_> = of_block.iter().take(5).map(shape).collect();
+        assert_eq!(shapes, [[1, 16, 4], [4, 64, 64], [4, 128, 16], [1, 16, 16], [1, 8, 16]]);
+        let added = Initial::Normal(DEVIATION / 2.0);
+        assert_eq!([1, 2, 3, 4].map(|it| of_block[it].initial == added), [false, true, false, true]);
+        assert!(of_block[..5].iter().all(|it| it.decay));
+        let prunable: Vec<_> = of_block.iter().map(|it| it.is_prunable(true)).collect();
+        assert_eq!(prunable, [false, true, true, true, true, false, false]);
+        let unchosen = 2 * 2 * (16 * 64 + 32 * 16);
+        assert_eq!(model.parameters() - model.active_parameters(), unchosen);
+    }
 }

@@ -105,6 +105,28 @@ pub(crate) enum Node {
         input: ValueId,
         output: ValueId,
     },
+    Router {
+        weight: ParameterId,
+        input: ValueId,
+        output: ValueId,
+    },
+    Route(RouteNode),
+    Dispatch {
+        block: BlockKind,
+        input: ValueId,
+        routes: ValueId,
+        output: ValueId,
+    },
+    Combine {
+        block: BlockKind,
+        input: ValueId,
+        routes: ValueId,
+        output: ValueId,
+    },
+    Sum {
+        inputs: [ValueId; 2],
+        output: ValueId,
+    },
     Loss {
         predictions: ValueId,
         gradient: ValueId,
@@ -131,6 +153,15 @@ pub(crate) struct NormNode {
     pub output: ValueId,
 }
 
+/// What the backward of a choice of experts needs. The gradient of `routes` is that of the weights among them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RouteNode {
+    pub block: BlockKind,
+    pub logits: ValueId,
+    pub routes: ValueId,
+    pub counts: Option<ValueId>,
+}
+
 /// What the backward of a norm of queries or keys needs: `raw` has them as they were before either norm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HeadNormNode {
@@ -148,7 +179,7 @@ pub(crate) struct HeadNormNode {
 struct Gradients {
     /// Complete gradients of forward values.
     of: BTreeMap<ValueId, ValueId>,
-    /// For the result of a reshard, the value that it was made from.
+    /// For the result of one reshard, or of several, the value that it was made from.
     origin: BTreeMap<ValueId, ValueId>,
     /// Gradient tiles of tied weights that wait for their second addend.
     open_tiles: BTreeMap<ParameterId, ValueId>,
@@ -215,7 +246,8 @@ pub(crate) fn backward(b: &mut Builder) -> Result<Boundaries, StepError> {
         if let Node::Reshard { input, output } = *node
             && input != output
         {
-            known.origin.insert(output, input);
+            let origin = known.origin.get(&input).copied().unwrap_or(input);
+            known.origin.insert(output, origin);
         }
     }
     for (layer, node) in tape.into_iter().rev() {
@@ -240,12 +272,11 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             known.of.insert(x, gradient);
             Ok(())
         }
-        // Where the residual stream begins: its gradient is complete before it goes further back.
+        // Where the residual stream begins, or rows that ranks share: the gradient is complete before it goes further back.
         Node::Stream { input, output } => {
             let complete = b.sharding(input).of_gradient();
             let gradient = b.transition(known.of[&output], &complete)?;
-            known.of.insert(input, gradient);
-            Ok(())
+            b.contribute(known, input, gradient)
         }
         Node::Receive { received, x } => {
             let boundary = *b.sharding(received);
@@ -263,6 +294,25 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             weight_gradient(b, known, weight, input, gradient, WHOLE)
         }
         Node::Norm(node) => norm(b, known, node),
+        Node::Router { weight, input, output } => router(b, known, weight, input, output),
+        Node::Route(RouteNode { block, logits, routes, counts }) => {
+            let gradient = known.of[&routes];
+            let output = b.in_place("d router", logits);
+            b.push(kind::RouteBackward { block, logits, routes, counts, gradient, output });
+            known.of.insert(logits, output);
+            Ok(())
+        }
+        Node::Dispatch { block, input, routes, output } => {
+            let gradient = known.of[&output];
+            let before = b.like("d dispatched", input)?;
+            b.push(kind::DispatchBackward { block, gradient, routes, output: before });
+            b.contribute(known, input, before)
+        }
+        Node::Combine { block, input, routes, output } => combine(b, known, block, [input, routes, output]),
+        Node::Sum { inputs, output } => {
+            let gradient = known.of[&output];
+            inputs.into_iter().try_for_each(|input| b.contribute(known, input, gradient))
+        }
         Node::Bias { bias, input, output } => {
             let gradient = known.of[&output];
             let bias_gradient = b.vector_gradient(bias, gradient);
@@ -417,7 +467,8 @@ fn linear(
         let stored = *b.sharding(b.parameters[weight.0].value);
         let (inputs, outputs) =
             if products.transposed_weight { (stored.cols, stored.rows) } else { (stored.rows, stored.cols) };
-        let partial = Sharding::new(&rows, &inputs).partial(outputs.into_iter().collect());
+        let complete = Sharding::new(&rows, &inputs).blocks(&stored.blocks);
+        let partial = complete.partial(outputs.into_iter().collect());
         let input_gradient = b.value(name, b.shape(input), partial, Home::ACTIVATIONS)?;
         b.push(kind::Gemm {
             pass: GemmPass::InputGradient,
@@ -472,6 +523,46 @@ fn open_tile(b: &mut Builder, known: &mut Gradients, weight: ParameterId) -> Res
         Some(tile) => Ok((tile, Write::Accumulate)),
         None => weight_tile(b, weight),
     }
+}
+
+/// The gradients of what experts gave and of how it was weighted, `[input, routes, output]` of the sum.
+fn combine(
+    b: &mut Builder,
+    known: &mut Gradients,
+    block: BlockKind,
+    [input, routes, output]: [ValueId; 3],
+) -> Result<(), StepError> {
+    let gradient = known.of[&output];
+    let results = b.like("d results", input)?;
+    let cut = *b.sharding(gradient);
+    let complete = Sharding::new(&cut.rows, &[]);
+    let partial = complete.partial(cut.cols.into_iter().collect());
+    let [rows, kept] = b.shape(routes);
+    let shape = [rows, (kept.of(b.layout) / 3).into()];
+    let weights = b.value("d routes", shape, partial, Home::buffer(Format::Sums))?;
+    b.push(kind::CombineBackward { block, gradient, input, routes, output: results, weights });
+    let weights = b.transition(weights, &complete)?;
+    known.of.insert(routes, weights);
+    b.contribute(known, input, results)
+}
+
+/// The two products of a router, whose weight is whole but for y.
+fn router(
+    b: &mut Builder,
+    known: &mut Gradients,
+    weight: ParameterId,
+    input: ValueId,
+    output: ValueId,
+) -> Result<(), StepError> {
+    let (gradient, right) = (known.of[&output], b.parameters[weight.0].value);
+    let before = b.like("d router", input)?;
+    let (pass, write) = (GemmPass::InputGradient, Write::Overwrite);
+    b.push(kind::Router { pass, left: gradient, right, output: before, write });
+    b.contribute(known, input, before)?;
+    let output = b.vector_gradient(weight, gradient);
+    let (pass, write) = (GemmPass::WeightGradient, MICROBATCHES);
+    b.push(kind::Router { pass, left: input, right: gradient, output, write });
+    Ok(())
 }
 
 fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), StepError> {

@@ -4,15 +4,20 @@
 //! their scattered form (sequence parallelism over two axes). A normal layer contracts over y and gives columns
 //! over x; a transposed one contracts over x and gives columns over y.
 
-use quadrille_spec::{Attention, Axis, Block, Linear, Norm, Normalization, Perceptron, Residual, ResidualOrder};
+use quadrille_spec::{
+    Attention, Axis, Block, FeedForward, Linear, Norm, Normalization, Perceptron, Residual, ResidualOrder,
+};
 
 use crate::backward::{HeadNormNode, Node, NormNode};
 use crate::builder::{Builder, PARTIAL};
 use crate::ends::{embedding, head};
+use crate::experts::experts;
 use crate::operation::{DropoutSite, GemmPass, GemmStorage, Write, normalization};
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
-use crate::{Extent, Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, generation, kind, summa};
+use crate::{
+    AxisList, Extent, Initial, Layer, ParameterId, Purpose, Sharding, StepError, ValueId, generation, kind, summa,
+};
 
 type Built<T> = Result<T, StepError>;
 
@@ -20,9 +25,9 @@ type Built<T> = Result<T, StepError>;
 pub(crate) const INIT_STD: f64 = 0.02;
 
 /// A normal layer: inputs over y, outputs over x.
-const NORMAL: [Axis; 2] = [Axis::Y, Axis::X];
+pub(crate) const NORMAL: [Axis; 2] = [Axis::Y, Axis::X];
 /// A transposed layer: inputs over x, outputs over y.
-const TRANSPOSED: [Axis; 2] = [Axis::X, Axis::Y];
+pub(crate) const TRANSPOSED: [Axis; 2] = [Axis::X, Axis::Y];
 
 /// Emits the forward pass of a microbatch through a piece of layers; returns what it receives and sends.
 pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
@@ -43,7 +48,7 @@ pub(crate) fn forward(b: &mut Builder, piece: usize) -> Built<Boundaries> {
             ResidualOrder::Sequential => middle,
             ResidualOrder::Parallel => x,
         };
-        x = perceptron_half(b, index, read, middle)?;
+        x = feed_forward_half(b, index, read, middle)?;
     }
     if piece == last {
         b.layer = Layer::Head;
@@ -94,10 +99,10 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     let name = |what: &str| format!("block.{index}.{what}");
     let normed = norm_before(b, &name("norm1"), index, x)?;
     let weight = weight(b, &name("qkv"), [h.into(), width], NORMAL, INIT_STD)?;
-    b.share_keys(weight, index);
-    let qkv = linear(b, &name("qkv"), normed, weight, NORMAL)?;
+    b.share_keys(weight, index)?;
+    let qkv = linear(b, &name("qkv"), normed, weight)?;
     let bias = bias_parameter(b, &name("qkv"), attention.qkv_bias, qkv)?;
-    bias.into_iter().for_each(|bias| b.share_keys(bias, index));
+    bias.map_or(Ok(()), |bias| b.share_keys(bias, index))?;
     let qkv = add_bias(b, &name("qkv"), bias, qkv);
     let qkv = head_norms(b, index, qkv)?;
     let qkv = rotate(b, &name("qkv"), index, qkv);
@@ -108,13 +113,13 @@ fn attention_half(b: &mut Builder, index: usize, x: ValueId) -> Built<ValueId> {
     };
     let shape = [attention.width().into(), h.into()];
     let weight = self::weight(b, &name("projection"), shape, TRANSPOSED, added_std(b))?;
-    let projected = linear(b, &name("projection"), output, weight, TRANSPOSED)?;
+    let projected = linear(b, &name("projection"), output, weight)?;
     let bias = bias_parameter(b, &name("projection"), attention.projection_bias, projected)?;
     branch(b, index, "norm1_after", DropoutSite::Projection(index), bias, projected, x)
 }
 
 /// The deviation of weights whose results are added to the residual stream, as often as there are such layers.
-fn added_std(b: &Builder) -> f64 {
+pub(crate) fn added_std(b: &Builder) -> f64 {
     INIT_STD / (2.0 * b.model.layers() as f64).sqrt()
 }
 
@@ -187,31 +192,54 @@ fn rotate(b: &mut Builder, name: &str, block: usize, input: ValueId) -> ValueId 
     output
 }
 
-/// `residual + down(activation(up(norm2(read))))`.
-fn perceptron_half(b: &mut Builder, index: usize, read: ValueId, residual: ValueId) -> Built<ValueId> {
-    let Block { perceptron, .. } = b.model.blocks[index];
-    let Perceptron { width: f, activation: function, .. } = perceptron;
-    let h = b.model.hidden;
-    let name = |what: &str| format!("block.{index}.{what}");
-    let normed = norm_before(b, &name("norm2"), index, read)?;
-    let weight = weight(b, &name("up"), [h.into(), perceptron.up_width().into()], NORMAL, INIT_STD)?;
-    let up = linear(b, &name("up"), normed, weight, NORMAL)?;
+/// `residual + down(activation(up(norm2(read))))`, or with experts in the place of the perceptron.
+fn feed_forward_half(b: &mut Builder, index: usize, read: ValueId, residual: ValueId) -> Built<ValueId> {
+    let normed = norm_before(b, &format!("block.{index}.norm2"), index, read)?;
+    let (given, bias) = match b.model.blocks[index].feed_forward {
+        FeedForward::Dense(described) => perceptron(b, index, ["up", "down"], described, normed)?,
+        FeedForward::Experts(described) => (experts(b, index, &described, normed)?, None),
+    };
+    branch(b, index, "norm2_after", DropoutSite::Down(index), bias, given, residual)
+}
 
-    let bias = bias_parameter(b, &name("up"), perceptron.up_bias, up)?;
+/// A perceptron of a block; returns the result of its second layer, and that layer's bias, which is still to be added.
+pub(crate) fn perceptron(
+    b: &mut Builder,
+    index: usize,
+    names: [&str; 2],
+    described: Perceptron,
+    input: ValueId,
+) -> Built<(ValueId, Option<ParameterId>)> {
+    let [up_name, down_name] = names.map(|name| format!("block.{index}.{name}"));
+    let h = b.model.hidden;
+    let weight = weight(b, &up_name, [h.into(), described.up_width().into()], NORMAL, INIT_STD)?;
+    let up = linear(b, &up_name, input, weight)?;
+    let bias = bias_parameter(b, &up_name, described.up_bias, up)?;
+    let activated = activation(b, described, bias, up)?;
+    let weight = self::weight(b, &down_name, [described.width.into(), h.into()], TRANSPOSED, added_std(b))?;
+    let down = linear(b, &down_name, activated, weight)?;
+    let bias = bias_parameter(b, &down_name, described.down_bias, down)?;
+    Ok((down, bias))
+}
+
+/// The function of a perceptron, of its first layer's result and bias.
+pub(crate) fn activation(
+    b: &mut Builder,
+    described: Perceptron,
+    bias: Option<ParameterId>,
+    up: ValueId,
+) -> Built<ValueId> {
+    let Perceptron { width, activation: function, .. } = described;
     let pre = b.in_place("up pre-activation", up);
-    let sharding = *b.sharding(pre);
-    let activated = b.value(function.to_string(), [Extent::Tokens, f.into()], sharding, Home::ACTIVATIONS)?;
+    let (rows, sharding) = (b.shape(up)[0], *b.sharding(pre));
+    let activated = b.value(function.to_string(), [rows, width.into()], sharding, Home::ACTIVATIONS)?;
     let bias_value = bias.map(|bias| b.parameter_value(bias));
     b.push(kind::BiasActivation { function, bias: bias_value, input: up, output: pre, activated });
     if function.inputs() > 1 {
-        b.keep("gates", Format::Gates, pre, Some(f.into()))?;
+        b.keep("gates", Format::Gates, pre, Some(width.into()))?;
     }
     b.record(Node::Activation { function, bias, input: up, output: pre, activated });
-
-    let weight = self::weight(b, &name("down"), [f.into(), h.into()], TRANSPOSED, added_std(b))?;
-    let down = linear(b, &name("down"), activated, weight, TRANSPOSED)?;
-    let bias = bias_parameter(b, &name("down"), perceptron.down_bias, down)?;
-    branch(b, index, "norm2_after", DropoutSite::Down(index), bias, down, residual)
+    Ok(activated)
 }
 
 /// A norm whose statistics are reduced over the axes that shard the columns: sums and centered squares of a layer
@@ -259,19 +287,23 @@ fn weight(b: &mut Builder, name: &str, shape: [Extent; 2], axes: [Axis; 2], std:
     b.parameter(format!("{name}.weight"), shape, stored, Initial::Normal(std), true)
 }
 
-/// A product with a weight whose inputs are cut over `axes[0]` and outputs over `axes[1]`. The input's rows are
-/// gathered over `axes[1]`; the result's partial sums over `axes[0]` are reduced.
-fn linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId, axes: [Axis; 2]) -> Built<ValueId> {
+/// A product with a weight. The input's rows are gathered over what cuts the weight's outputs; the result's partial sums over
+/// what cuts its inputs are reduced.
+pub(crate) fn linear(b: &mut Builder, name: &str, input: ValueId, weight: ParameterId) -> Built<ValueId> {
     if b.layout.linear == Linear::Summa {
         return summa_linear(b, name, input, weight);
     }
-    let [contracted, produced] = axes;
-    let rows = b.rows();
-    let input = b.reshard(input, &Sharding::new(&rows, &[contracted]))?;
+    let stored = *b.sharding(b.parameters[weight.0].value);
+    let rows: AxisList = b.rows().into_iter().filter(|axis| !stored.blocks.contains(axis)).collect();
+    let cut = Sharding::new(&rows, &stored.rows).blocks(&stored.blocks);
+    let input = b.reshard(input, &cut)?;
     let output = product(b, name, input, weight)?;
     b.record(Node::Linear { weight, input, output });
-    let rows = b.rows_with(contracted);
-    b.reshard(output, &Sharding::new(&rows, &[produced]))
+    let of_experts = b.values[b.parameters[weight.0].value.0].blocks > 1;
+    let dropped = |axis: &Axis| of_experts && *axis == Axis::X && b.layout.scatters_places();
+    let scattered = stored.rows.into_iter().filter(|axis| b.layout.scatters_rows() || dropped(axis));
+    let rows: AxisList = rows.into_iter().chain(scattered).collect();
+    b.reshard(output, &Sharding::new(&rows, &stored.cols).blocks(&stored.blocks))
 }
 
 /// The product of an input, as it lies, with a weight whose inputs are cut like the input's columns: a partial sum over
@@ -280,11 +312,11 @@ pub(crate) fn product(b: &mut Builder, name: &str, input: ValueId, weight: Param
     let stored = b.parameters[weight.0].value;
     let ([_, outputs], columns) = (b.shape(stored), b.sharding(stored).cols);
     let gathered = b.gather_weight(weight)?;
-    let cut = *b.sharding(input);
-    let partial = Sharding::new(&cut.rows, &columns).partial(cut.cols.into_iter().collect());
+    let (rows, cut) = (b.shape(input)[0], *b.sharding(input));
+    let partial = Sharding { cols: columns, partial: cut.cols.into_iter().collect(), ..cut };
     let is_partial = b.layout.grid.size_of(partial.partial) > 1;
     let name = if is_partial { format!("{name}{PARTIAL}") } else { name.to_owned() };
-    let output = b.value(name, [Extent::Tokens, outputs], partial, Home::ACTIVATIONS)?;
+    let output = b.value(name, [rows, outputs], partial, Home::ACTIVATIONS)?;
     b.push(kind::Gemm {
         pass: GemmPass::Forward,
         storage: GemmStorage::Nn,

@@ -127,14 +127,18 @@ impl<'a> Builder<'a> {
         let name = name.into();
         let grid = &self.layout.grid;
         let [rows, cols] = extents.map(|extent| extent.of(self.layout));
-        let (local_rows, local_cols) = sharding.tile(&name, rows, cols, grid, self.practice.pads_shards)?;
+        let blocks = extents[0].blocks();
+        let (local_rows, local_cols) = sharding.tile(&name, [blocks, rows, cols], grid, self.practice.pads_shards)?;
+        let local_blocks = blocks / grid.size_of(sharding.blocks.into_iter().collect());
         let local_elements = sharding.flat_share(local_rows * local_cols, None, grid);
         self.values.push(Value {
             name,
             extents,
             rows,
             cols,
+            blocks,
             sharding,
+            local_blocks,
             local_rows,
             local_cols,
             local_elements,
@@ -214,11 +218,22 @@ impl<'a> Builder<'a> {
         decay: bool,
     ) -> Result<ParameterId, StepError> {
         // What decays is a matrix or a table.
-        let (stored, of_gradient) =
-            if decay { (Home::WEIGHTS, Home::GRADIENTS) } else { (Home::VECTORS, Home::VECTOR_GRADIENTS) };
+        let homes = if decay { [Home::WEIGHTS, Home::GRADIENTS] } else { [Home::VECTORS, Home::VECTOR_GRADIENTS] };
+        self.parameter_at(name, shape, sharding, initial, decay, homes)
+    }
+
+    /// The same where its value and its gradient are at home as said.
+    pub fn parameter_at(
+        &mut self,
+        name: String,
+        shape: [Extent; 2],
+        sharding: Sharding,
+        initial: Initial,
+        decay: bool,
+        [stored, of_gradient]: [Home; 2],
+    ) -> Result<ParameterId, StepError> {
         let value = self.weight_value(name.clone(), shape, sharding, stored)?;
-        // Whether products give this gradient: vectors are small and summed in place.
-        let by_product = !sharding.flat.is_empty();
+        let by_product = sharding.is_of_tiles();
         if self.purpose != Purpose::Training {
             let updated = self.shard_inside(format!("{name} shard"), value)?;
             return Ok(self.push_parameter(name, shape, initial, decay, [value, value, updated, updated], None));
@@ -227,7 +242,7 @@ impl<'a> Builder<'a> {
         let compressed = pruned.map(|kept| self.compressed_weight(&name, value, kept)).transpose()?;
         let updated = self.shard_inside(format!("{name} shard"), compressed.unwrap_or(value))?;
         let gradient_name = format!("d {name}");
-        let (gradient, reduced) = if by_product && self.shards_gradients() {
+        let (gradient, reduced) = if by_product && self.shards_gradients(&sharding) {
             let shard = self.values[updated.0].sharding;
             let gradient = self.weight_value(gradient_name, shape, shard, of_gradient)?;
             pruned.map_or(Ok(()), |kept| self.prune(gradient, kept))?;
@@ -275,15 +290,15 @@ impl<'a> Builder<'a> {
         ParameterId(self.parameters.len() - 1)
     }
 
-    /// Whether gradients of weights are kept as shards over data and context.
-    pub fn shards_gradients(&self) -> bool {
-        self.layout.zero == Zero::Gradients && !self.layout.replicating().is_empty()
+    /// Whether gradients of weights that are cut as `sharding` are kept as shards over the axes that replicate them.
+    pub fn shards_gradients(&self, sharding: &Sharding) -> bool {
+        self.layout.zero == Zero::Gradients && !sharding.replicating(self.layout).is_empty()
     }
 
     /// The rank's ZeRO shard of a parameter or gradient, at its place in the same storage; the value itself where
     /// nothing is sharded.
     fn shard_inside(&mut self, name: String, whole: ValueId) -> Result<ValueId, StepError> {
-        let axes = self.layout.replicating();
+        let axes = self.sharding(whole).replicating(self.layout);
         if self.layout.zero == Zero::Off || axes.is_empty() {
             return Ok(whole);
         }
@@ -298,7 +313,8 @@ impl<'a> Builder<'a> {
 
     /// How the ZeRO shards of a value that is cut as `sharding` are cut.
     pub fn zero_sharding(&self, sharding: &Sharding) -> Sharding {
-        let axes = [Axis::Data, Axis::Context].into_iter().filter(|axis| self.layout.replicating().contains(*axis));
+        let replicating = sharding.replicating(self.layout);
+        let axes = Axis::BATCH.into_iter().chain([Axis::Context]).filter(|axis| replicating.contains(*axis));
         let flat: AxisList = sharding.flat.iter().copied().chain(axes).collect();
         (*sharding).flat(&flat)
     }
@@ -327,7 +343,7 @@ impl<'a> Builder<'a> {
     pub fn gather_updated(&self, value: ValueId) -> Collective {
         Collective {
             kind: CollectiveKind::AllGather,
-            axes: self.layout.replicating(),
+            axes: self.sharding(value).replicating(self.layout),
             members: Members::All,
             reduction: Reduction::Sum,
             input: value,
@@ -335,17 +351,23 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Whether z has shards of the tile of a weight.
+    pub fn cuts_flat(&self, parameter: ParameterId) -> bool {
+        let stored = self.sharding(self.parameters[parameter.0].value);
+        self.axis_size(Axis::Z) > 1 && stored.flat.contains(&Axis::Z)
+    }
+
     /// The weight as its products use it: its shards gathered over z, or the parameter itself if z is 1.
     pub fn gather_weight(&mut self, parameter: ParameterId) -> Result<ValueId, StepError> {
         let stored = self.parameter_value(parameter);
-        if self.axis_size(Axis::Z) == 1 {
+        if !self.cuts_flat(parameter) {
             return Ok(stored);
         }
         if let Some(kept) = self.kept_weights.get(&parameter) {
             return Ok(*kept);
         }
         let Value { name, extents, sharding, .. } = self.values[stored.0].clone();
-        let whole = Sharding::new(&sharding.rows, &sharding.cols);
+        let whole = sharding.whole();
         let gathered = self.weight_value(format!("{name} gathered"), extents, whole, Home::GATHERED_WEIGHTS)?;
         let before = self.ops.len();
         self.collective(CollectiveKind::AllGather, Axis::Z.only(), Reduction::Sum, stored, gathered);
@@ -367,10 +389,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The axes that cut the rows of every activation: data, z, and context where it is above 1.
+    /// The axes that cut the rows of every activation.
     pub fn rows(&self) -> AxisList {
-        let context = (self.axis_size(Axis::Context) > 1).then_some(Axis::Context);
-        [Axis::Data, Axis::Z].into_iter().chain(context).collect()
+        self.layout.row_axes().collect()
     }
 
     /// The same and, where activations are scattered, `axis`.

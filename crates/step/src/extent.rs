@@ -7,7 +7,7 @@ use quadrille_spec::{Axis, Layout};
 pub enum Extent {
     /// The same in every layout.
     Fixed(usize),
-    /// Token rows of one overlap chunk of a pass over one microbatch, of all data ranks together.
+    /// Token rows of one overlap chunk of a pass over one microbatch, of all data and expert ranks together.
     Tokens,
     /// So many rows of a vocabulary, padded to a multiple of x times y.
     Padded(usize),
@@ -20,6 +20,24 @@ pub enum Extent {
         /// Columns of a key and its value.
         each: usize,
     },
+    /// Rows of a matrix for every expert, one block after the other.
+    Experts {
+        /// How many.
+        count: usize,
+        /// Rows of each.
+        each: usize,
+    },
+    /// Places at every expert for the tokens of one overlap chunk of a pass over one microbatch, of all data ranks together.
+    Slots {
+        /// How many experts.
+        experts: usize,
+        /// Consecutive tokens of a sequence that share the places of an expert.
+        group: usize,
+        /// Places of an expert for them.
+        slots: usize,
+    },
+    /// Sequences of one overlap chunk of a pass over one microbatch, of all data ranks together.
+    Sequences,
 }
 
 impl Extent {
@@ -27,9 +45,32 @@ impl Extent {
     pub fn of(self, layout: &Layout) -> usize {
         match self {
             Self::Fixed(size) => size,
-            Self::Tokens => layout.grid.size(Axis::Data) * layout.microbatch / layout.overlap_chunks * layout.seq_len,
+            Self::Tokens => layout.grid.batch_shares() * layout.microbatch / layout.overlap_chunks * layout.seq_len,
             Self::Padded(size) => size.next_multiple_of(layout.grid.size(Axis::X) * layout.grid.size(Axis::Y)),
             Self::KeysValues { beside, heads, each } => beside + heads.max(layout.grid.size(Axis::X)) * each,
+            Self::Experts { count, each } => count * each,
+            Self::Slots { experts, .. } => {
+                let x = if layout.scatters_places() { layout.grid.size(Axis::X) } else { 1 };
+                let ranks = Self::Tokens.of(layout) / (layout.rows() / layout.overlap_chunks);
+                experts * self.places_of_rank(layout) * x * ranks
+            }
+            Self::Sequences => Self::Tokens.of(layout) / layout.seq_len,
+        }
+    }
+
+    /// How many blocks of rows follow each other, which sharding cuts alike.
+    pub fn blocks(self) -> usize {
+        match self {
+            Self::Experts { count, .. } | Self::Slots { experts: count, .. } => count,
+            _ => 1,
+        }
+    }
+
+    /// Places at one expert for the tokens of one rank; 0 of what is no places.
+    pub fn places_of_rank(self, layout: &Layout) -> usize {
+        match self {
+            Self::Slots { group, slots, .. } => layout.places_of_rank(group, slots),
+            _ => 0,
         }
     }
 
@@ -38,7 +79,9 @@ impl Extent {
         match self {
             Self::Padded(size) => size,
             Self::KeysValues { beside, heads, each } => beside + heads * each,
-            Self::Fixed(_) | Self::Tokens => self.of(layout),
+            Self::Fixed(_) | Self::Tokens | Self::Experts { .. } | Self::Slots { .. } | Self::Sequences => {
+                self.of(layout)
+            }
         }
     }
 }

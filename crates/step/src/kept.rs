@@ -86,23 +86,13 @@ pub(crate) fn check_pruned(stages: &[StageProgram], kept: &KeptCounts) -> Result
         let mut parameters = stages.iter().flat_map(|stage| &stage.parameters);
         parameters.any(|parameter| parameter.compressed.is_some() && parameter.name == **name)
     };
-    if let Some(name) = kept.keys().find(|name| !is_pruned(name)) {
-        return Err(StepError::NotPrunable { tensor: name.clone() });
-    }
-    match stages.iter().find_map(StageProgram::shared_pruned) {
+    match kept.keys().find(|name| !is_pruned(name)) {
         None => Ok(()),
-        Some(tensor) => Err(StepError::SharedPruned { tensor: tensor.to_owned() }),
+        Some(name) => Err(StepError::NotPrunable { tensor: name.clone() }),
     }
 }
 
 impl StageProgram {
-    /// A pruned tensor with keys that several ranks hold. Their gradients lie at different places among the kept elements of
-    /// each, so that collectives may sum them in another order, and the copies would part.
-    pub fn shared_pruned(&self) -> Option<&str> {
-        let shared = self.parameters.iter().find(|each| each.compressed.is_some() && each.shared.is_some());
-        shared.map(|parameter| parameter.name.as_str())
-    }
-
     /// Bytes of the places of all kept elements that a rank holds.
     pub fn index_bytes(&self) -> u64 {
         let compressed = self.parameters.iter().filter_map(|parameter| parameter.compressed);

@@ -49,11 +49,11 @@ fn predict_rank_after(program: &StepProgram, rank: usize, routing: &Routing, ver
     RankLedger { rank, axes, layers, flops, elements, memory: crate::memory::predict(stage) }
 }
 
-/// Every set of axes over which the program may communicate: those that are there whatever their sizes (context and
-/// pipe only above 1), and those over which this stage's gradients are reduced.
+/// Every set of axes over which the program may communicate: those that are there whatever their sizes (context,
+/// expert and pipe only above 1), and those over which this stage's gradients are reduced.
 pub fn declared_axes(program: &StageProgram) -> BTreeSet<AxisSet> {
     let size = |axis: &Axis| program.grid().size(*axis);
-    let optional = [Axis::Context, Axis::Pipe].into_iter().filter(|axis| size(axis) > 1);
+    let optional = [Axis::Context, Axis::Expert, Axis::Pipe].into_iter().filter(|axis| size(axis) > 1);
     let split: AxisSet = [Axis::Z, Axis::Data].into_iter().chain(optional.clone()).collect();
     let mut declared: BTreeSet<AxisSet> = Axis::AXONN.into_iter().chain(optional).map(Axis::only).collect();
     declared.extend([Axis::X.only().union(Axis::Y.only()), split, AxisSet::WORLD]);
@@ -75,7 +75,9 @@ pub fn declared_axes(program: &StageProgram) -> BTreeSet<AxisSet> {
 /// The ranks of a stage that choose the same next pass in a message-driven schedule.
 pub fn decision_axes(program: &StageProgram) -> AxisSet {
     let context = (program.grid().size(Axis::Context) > 1).then_some(Axis::Context);
-    [Axis::X, Axis::Y, Axis::Z].into_iter().chain(context).collect()
+    // Every pass sends rows to experts: the ranks that exchange them run the same one.
+    let stage: AxisSet = [Axis::X, Axis::Y, Axis::Z].into_iter().chain(context).collect();
+    stage.union(program.layout.experts_over)
 }
 
 /// A ledger of transfers in which every declared set of axes appears, empty, and the host where states lie there.
@@ -245,10 +247,10 @@ fn work(program: &StageProgram, rank: usize, verdict: Verdict) -> (FlopsLedger, 
 /// What a pass of generation adds to the predicted FLOPs of attention, on the rank at `place`, if each sequence of the
 /// global batch has `cached` positions in the cache before it. Without causal discount, as all attention is counted.
 pub fn cached_attention_flops(program: &StageProgram, place: Coordinate, cached: &[usize]) -> u64 {
-    let (layout, [data, z]) = (&program.layout, [Axis::Data, Axis::Z].map(|axis| place.on(axis)));
+    let layout = &program.layout;
     let parts = layout.microbatch / layout.grid.size(Axis::Z);
-    let share = layout.global_batch / layout.grid.size(Axis::Data);
-    let microbatches = (0..layout.microbatches()).map(|index| data * share + index * layout.microbatch + z * parts);
+    let first = layout.first_of_share(place) + place.on(Axis::Z) * parts;
+    let microbatches = (0..layout.microbatches()).map(|index| first + index * layout.microbatch);
     let keys: u64 = microbatches.flat_map(|first| &cached[first..first + parts]).map(|keys| *keys as u64).sum();
     let operations = program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
     let widths = operations.filter_map(|op| match op.operation {

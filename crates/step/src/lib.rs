@@ -42,6 +42,7 @@ mod builder;
 mod context;
 mod ends;
 mod error;
+mod experts;
 mod extent;
 mod folded;
 mod generation;
@@ -73,6 +74,7 @@ mod wire;
 
 pub use buckets::{Bucket, BucketId, BucketRun, ShardRun};
 pub use error::StepError;
+pub use experts::Places;
 pub use extent::Extent;
 pub use folded::{FoldedProgram, FoldedStage};
 pub use generation::Generation;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use quadrille_spec::{Axis, AxisSet, KeepWeights, Layout, Linear, Offload, Recompute, Zero};
+use quadrille_spec::{Axis, AxisSet, Dispatch, KeepWeights, Layout, Linear, Offload, Recompute, Zero};
 
 use crate::ledger::{moved_to_host, payload_bytes};
 use crate::program::ChunkProgram;
@@ -49,6 +49,8 @@ fn switches(layout: &Layout) -> Option<String> {
     let mut parts = Vec::new();
     let mut note = |on: bool, text: String| parts.extend(on.then_some(text));
     note(layout.linear == Linear::Summa, format!("summa in {} panels", layout.summa_panels));
+    note(!layout.experts_over.is_empty(), format!("experts over {}", layout.experts_over));
+    note(layout.dispatch == Dispatch::Duplicated, "tokens duplicated".to_owned());
     note(layout.overlap_chunks > 1, format!("{} overlap chunks", layout.overlap_chunks));
     note(layout.recompute != Recompute::None, format!("recompute {}", layout.recompute));
     note(layout.keep_communicated, "outputs of collectives kept".to_owned());

@@ -1,7 +1,8 @@
 //! Transitions between shardings, and the collectives that follow from them.
 //!
 //! partial -> replicated is an all-reduce, partial -> sharded a reduce-scatter, sharded -> replicated an all-gather,
-//! replicated -> sharded a local slice. Columns are not contiguous in memory: they are packed before a
+//! replicated -> sharded a local slice, and axes that cut rows and come to cut blocks of rows, or the other way round, an
+//! all-to-all. Columns are not contiguous in memory: they are packed before a
 //! reduce-scatter and unpacked after an all-gather. Over axes of size 1 nothing happens but the change of name.
 
 use quadrille_spec::{Axis, AxisSet, CollectiveKind};
@@ -9,7 +10,7 @@ use quadrille_spec::{Axis, AxisSet, CollectiveKind};
 use crate::builder::{Builder, PARTIAL};
 use crate::operation::Reduction;
 use crate::value::Home;
-use crate::{Sharding, StepError, Value, ValueId, kind};
+use crate::{AxisList, Sharding, StepError, Value, ValueId, kind};
 
 /// One transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,20 @@ enum Step {
     AllReduce(AxisSet),
     AllGatherRows(Axis),
     AllGatherColumns(Axis),
+    /// Axes that cut rows come to cut blocks, or the other way round: what cuts either afterwards.
+    AllToAll {
+        rows: AxisList,
+        blocks: AxisList,
+    },
+}
+
+/// What becomes of a sharding whose rows are cut by some axes when these cut blocks instead.
+fn exchanged(sharding: &Sharding, axes: AxisList) -> Result<Sharding, &'static str> {
+    if !axes.iter().all(|axis| sharding.rows.contains(axis)) {
+        return Err("only axes that cut rows can come to cut blocks");
+    }
+    let rows = sharding.rows.into_iter().filter(|axis| !axes.contains(axis)).collect();
+    Ok(Sharding { rows, blocks: axes, ..*sharding })
 }
 
 /// The transitions from one sharding to another: what makes the value smaller first, columns before rows; then
@@ -31,6 +46,20 @@ fn steps(from: &Sharding, to: &Sharding) -> Result<Vec<Step>, &'static str> {
     }
     if !to.partial.without(from.partial).is_empty() {
         return Err("a complete value cannot become a partial sum");
+    }
+    if from.blocks != to.blocks {
+        let mut plan = Vec::new();
+        if from.blocks.is_empty() {
+            let middle = exchanged(from, to.blocks)?;
+            plan.push(Step::AllToAll { rows: middle.rows, blocks: middle.blocks });
+            plan.extend(steps(&middle, to)?);
+        } else if to.blocks.is_empty() {
+            plan.extend(steps(from, &exchanged(to, from.blocks)?)?);
+            plan.push(Step::AllToAll { rows: to.rows, blocks: to.blocks });
+        } else {
+            return Err("blocks are whole between two ways of cutting them");
+        }
+        return Ok(plan);
     }
     let cut = |from: &[Axis], to: &[Axis]| {
         let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
@@ -115,6 +144,11 @@ impl Builder<'_> {
                 self.collective(CollectiveKind::ReduceScatter, axes, reduction, packed, output);
                 Ok(output)
             }
+            Step::AllToAll { .. } => {
+                let output = self.value(name, extents, sharding, home)?;
+                self.collective(CollectiveKind::AllToAll, axes, reduction, input, output);
+                Ok(output)
+            }
             Step::AllGatherRows(_) => {
                 let output = self.value(name, extents, sharding, home)?;
                 self.collective(CollectiveKind::AllGather, axes, reduction, input, output);
@@ -147,6 +181,11 @@ impl Step {
         match self {
             Self::AllReduce(axes) => {
                 sharding.partial = sharding.partial.without(axes);
+                return axes;
+            }
+            Self::AllToAll { rows, blocks } => {
+                let axes = sharding.blocks.into_iter().chain(blocks).collect();
+                (sharding.rows, sharding.blocks) = (rows, blocks);
                 return axes;
             }
             Self::ReduceScatterColumns(axis) | Self::SliceColumns(axis) => sharding.cols.push(axis),
@@ -202,6 +241,18 @@ mod tests {
         );
         assert_eq!(plan(rows(), Sharding::new(&[Data, Z, X], &[])), Ok(vec![Step::SliceRows(X)]));
         assert_eq!(plan(rows(), rows()), Ok(vec![]));
+    }
+
+    #[test]
+    fn experts_are_reached_by_an_all_to_all_next_to_where_rows_are_cut() {
+        let (tokens, rows) = (Sharding::new(&[Data, Z, X], &[Y]), Sharding::new(&[Data], &[Y]));
+        let whole = rows.blocks(&[Z]);
+        let there = Step::AllToAll { rows: [Data, X].into_iter().collect(), blocks: whole.blocks };
+        assert_eq!(plan(tokens, whole), Ok(vec![there, Step::AllGatherRows(X)]));
+        let back = Step::AllToAll { rows: tokens.rows, blocks: AxisList::default() };
+        assert_eq!(plan(whole.partial(X.only()), tokens), Ok(vec![Step::ReduceScatterRows(X), back]));
+        assert!(plan(rows, whole).is_err(), "z does not cut rows");
+        assert!(plan(whole, rows.blocks(&[X])).is_err(), "there is no way between two ways of cutting blocks");
     }
 
     #[test]

@@ -13,7 +13,8 @@ impl Value {
     fn resize(&mut self, layout: &Layout) {
         let parts = |axes: &[Axis]| axes.iter().map(|axis| layout.grid.size(*axis)).product::<usize>();
         [self.rows, self.cols] = self.extents.map(|extent| extent.of(layout));
-        self.local_rows = self.rows / parts(&self.sharding.rows);
+        self.local_blocks = self.blocks / parts(&self.sharding.blocks);
+        self.local_rows = self.rows / (parts(&self.sharding.blocks) * parts(&self.sharding.rows));
         self.local_cols = self.cols / parts(&self.sharding.cols);
         self.hold(&layout.grid);
     }
@@ -24,7 +25,10 @@ impl Sized {
     pub(crate) fn elements(self, values: &[Value], layout: &Layout) -> usize {
         match self {
             Self::By(value) => values[value.0].local_elements,
-            Self::ByShards(shard) => values[shard.0].local_elements * layout.grid.size_of(layout.replicating()),
+            Self::ByShards(shard) => {
+                let Value { local_elements, sharding, .. } = &values[shard.0];
+                local_elements * layout.grid.size_of(sharding.replicating(layout))
+            }
         }
     }
 }

@@ -4,12 +4,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-use quadrille_spec::{Axis, AxisSet, Coordinate, Grid};
+use quadrille_spec::{Axis, AxisSet, Coordinate, Grid, Layout};
 
 use crate::{Kept, StepError};
 
-/// Most axes of a list: each once, and some more that a sharding is refused for.
-const MOST_AXES: usize = 8;
+/// Most axes of a list: each once, and one more that a sharding is refused for.
+const MOST_AXES: usize = Axis::COUNT + 1;
 
 /// Axes in an order, as a slice of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl AxisList {
     /// Adds an axis as the innermost.
     ///
     /// # Panics
-    /// Beyond eight of them.
+    /// Beyond as many as there are, and one.
     pub fn push(&mut self, axis: Axis) {
         self.axes[self.len] = axis;
         self.len += 1;
@@ -40,6 +40,7 @@ impl AxisList {
 impl Hash for AxisList {
     /// In one word: a digit for each axis.
     fn hash<H: Hasher>(&self, state: &mut H) {
+        const { assert!(Axis::COUNT < 8, "every axis has an octal digit of its own, and 0 is none") };
         state.write_u64(self.iter().fold(0, |word, axis| 8 * word + 1 + *axis as u64));
     }
 }
@@ -100,12 +101,14 @@ impl FromIterator<Axis> for AxisList {
 /// Shard/Replicate/Partial, bound to the axes of the grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Sharding {
-    /// Axes that cut the rows, outermost first.
+    /// Axes that cut the blocks of rows, outermost first: experts.
+    pub blocks: AxisList,
+    /// Axes that cut the rows of each block, outermost first.
     pub rows: AxisList,
     /// Axes that cut the columns, outermost first.
     pub cols: AxisList,
     /// Axes that cut the row-major tile of a stored weight once more, outermost first. z has to divide it; the shards
-    /// of data and context (ZeRO) are padded to equal lengths.
+    /// of data, expert and context (ZeRO) are padded to equal lengths.
     pub flat: AxisList,
     /// Axes over which the held values are addends of the true ones.
     pub partial: AxisSet,
@@ -114,7 +117,19 @@ pub struct Sharding {
 impl Sharding {
     /// A value whose rows and columns are cut.
     pub fn new(rows: &[Axis], cols: &[Axis]) -> Self {
-        Self { rows: rows.into(), cols: cols.into(), flat: AxisList::default(), partial: AxisSet::EMPTY }
+        Self { rows: rows.into(), cols: cols.into(), ..Self::default() }
+    }
+
+    /// The same cut, with whole blocks of rows cut over `axes`.
+    #[must_use]
+    pub fn blocks(self, axes: &[Axis]) -> Self {
+        Self { blocks: axes.into(), ..self }
+    }
+
+    /// The same cut of a whole tile: no flat one.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self { flat: AxisList::default(), ..self }
     }
 
     /// The same cut, as a partial sum over `axes`.
@@ -129,9 +144,21 @@ impl Sharding {
         Self { flat: axes.into(), ..self }
     }
 
+    /// The axes that replicate a weight that is cut so, over which ZeRO shards: those of the layout that cut no blocks of it.
+    pub fn replicating(&self, layout: &Layout) -> AxisSet {
+        layout.replicating().without(self.blocks.into_iter().collect())
+    }
+
+    /// Whether a parameter that is cut so is a weight of products or a table, whose gradients are made tile by tile: z cuts
+    /// these tiles, or whole blocks of them. Vectors are small and summed in place.
+    pub fn is_of_tiles(&self) -> bool {
+        !self.flat.is_empty() || !self.blocks.is_empty()
+    }
+
     /// The axes that cut something.
     pub fn sharded(&self) -> AxisSet {
-        self.rows.iter().chain(self.cols.iter()).chain(self.flat.iter()).copied().collect()
+        let lists = [&self.blocks, &self.rows, &self.cols, &self.flat];
+        lists.into_iter().flat_map(|axes| axes.iter().copied()).collect()
     }
 
     /// The sharding in which this value's gradient is complete: cut alike, no partial sum.
@@ -146,20 +173,19 @@ impl Sharding {
         AxisSet::WORLD.without(Axis::Pipe.only()).without(self.sharded()).iter().all(|axis| place.on(axis) == 0)
     }
 
-    /// Rows and columns of the tile that a rank holds of a `[rows, cols]` value (before the flat cut, which z divides unless
-    /// it `pads`).
+    /// Rows and columns of the tile that a rank holds of a `[rows, cols]` value, whose rows are so many blocks (before the flat
+    /// cut, which z divides unless it `pads`).
     ///
     /// # Errors
     /// An axis that cuts twice, or that does not divide.
     pub fn tile(
         &self,
         name: &str,
-        rows: usize,
-        cols: usize,
+        [blocks, rows, cols]: [usize; 3],
         grid: &Grid,
         pads: bool,
     ) -> Result<(usize, usize), StepError> {
-        let cuts = self.rows.len() + self.cols.len() + self.flat.len();
+        let cuts = self.blocks.len() + self.rows.len() + self.cols.len() + self.flat.len();
         if self.sharded().iter().count() != cuts || self.sharded().iter().any(|axis| self.partial.contains(axis)) {
             return Err(StepError::AxisUsedTwice { value: name.to_owned(), sharding: self.to_string() });
         }
@@ -171,7 +197,8 @@ impl Sharding {
             let axes = axes.iter().map(|axis| axis.name()).collect::<Vec<_>>().join("*");
             Err(StepError::Indivisible { value: name.to_owned(), dim, size, axes, parts })
         };
-        let tile = (divide("rows", rows, &self.rows)?, divide("columns", cols, &self.cols)?);
+        let rows = divide("blocks", blocks, &self.blocks)? * divide("rows", rows / blocks, &self.rows)?;
+        let tile = (rows, divide("columns", cols, &self.cols)?);
         let elements = tile.0.checked_mul(tile.1).ok_or(StepError::TooLarge {
             what: "hold",
             amount: tile.0 as f64 * tile.1 as f64,
@@ -184,8 +211,8 @@ impl Sharding {
         Ok(tile)
     }
 
-    /// Elements that a rank holds of a tile of `elements`, of which z's part is pruned, if `kept` says so, before data and
-    /// context cut it.
+    /// Elements that a rank holds of a tile of `elements`, of which z's part is pruned, if `kept` says so, before data,
+    /// expert and context cut it.
     pub fn flat_share(&self, elements: usize, kept: Option<Kept>, grid: &Grid) -> usize {
         let whole = kept.map_or_else(|| self.z_share(elements, grid), |kept| kept.of(self.z_share(elements, grid)));
         let others = self.flat.iter().filter(|axis| **axis != Axis::Z);
@@ -202,7 +229,8 @@ impl fmt::Display for Sharding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |axes: &[Axis]| axes.iter().map(|axis| axis.name()).collect::<Vec<_>>().join(",");
         let mut parts = Vec::new();
-        for (what, axes) in [("rows", &self.rows), ("cols", &self.cols), ("flat", &self.flat)] {
+        let lists = [("blocks", &self.blocks), ("rows", &self.rows), ("cols", &self.cols), ("flat", &self.flat)];
+        for (what, axes) in lists {
             if !axes.is_empty() {
                 parts.push(format!("{what} {}", names(axes)));
             }

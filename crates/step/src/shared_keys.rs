@@ -22,14 +22,22 @@ pub(crate) struct CopiesSum {
 
 impl Builder<'_> {
     /// Tells a parameter of a block's queries, keys and values which of its columns are copies, if any are.
-    pub fn share_keys(&mut self, parameter: ParameterId, block: usize) {
+    ///
+    /// # Errors
+    /// A pruned parameter: its copies would lie at different places among what their ranks keep, so that collectives may sum
+    /// them in different orders, and they would part.
+    pub fn share_keys(&mut self, parameter: ParameterId, block: usize) -> Result<(), StepError> {
         let attention = &self.model.blocks[block].attention;
         let copies = self.layout.kv_copies(attention);
         if copies > 1 {
             let (head_dim, heads) = (attention.head_dim, self.layout.group_heads(attention));
             let parameter = &mut self.parameters[parameter.0];
+            if parameter.compressed.is_some() {
+                return Err(StepError::SharedPruned { tensor: parameter.name.clone() });
+            }
             parameter.shared = Some(SharedKeys { head_dim, heads, copies });
         }
+        Ok(())
     }
 
     /// What sums the copied columns of `gradient`, a gradient of the parameter; `None` if it has none.

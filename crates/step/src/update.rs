@@ -257,15 +257,20 @@ fn gather(b: &mut Builder, parameter: ParameterId, gathers: &mut Gathers) {
 pub(crate) fn reduce_loss(b: &mut Builder) {
     b.layer = Layer::Step;
     b.push(kind::ReduceScalar { scalar: Scalar::Loss, axes: loss_axes(b) });
+    if b.model.has_experts() {
+        let pipe = [Axis::Pipe].into_iter().filter(|axis| b.axis_size(*axis) > 1);
+        let axes = b.residual_sharding().rows.into_iter().chain(pipe).collect();
+        b.push(kind::ReduceScalar { scalar: Scalar::Routers, axes });
+    }
 }
 
 /// What makes a parameter's gradient complete, in order: the sum with the copies of its columns on other ranks, the sum
-/// with the other copy of a tied table, the sum over axes, and under ZeRO its scattering over data and context.
+/// with the other copy of a tied table, the sum over axes, and under ZeRO its scattering over the axes that replicate it.
 fn reductions(b: &mut Builder, parameter: ParameterId) -> Result<Vec<Step>, StepError> {
     let mut steps = Vec::new();
     let Parameter { gradient, reduced, .. } = b.parameters[parameter.0];
     // A gradient that ZeRO cuts in every pass has been summed there.
-    let cut_in_passes = b.shards_gradients() && gradient == reduced;
+    let cut_in_passes = gradient == reduced && b.shards_gradients(b.sharding(b.parameters[parameter.0].value));
     if !cut_in_passes && let Some(CopiesSum { pack, sum, unpack }) = b.copies_sum(parameter, gradient)? {
         steps.push(Step { before: Some(pack), collective: sum, after: Some(unpack) });
     }
@@ -286,7 +291,7 @@ fn collectives(b: &Builder, parameter: &Parameter) -> Vec<Collective> {
         output,
     };
     let scattered = parameter.reduced != gradient;
-    let sharded = if scattered { b.layout.replicating() } else { AxisSet::EMPTY };
+    let sharded = if scattered { b.sharding(gradient).replicating(b.layout) } else { AxisSet::EMPTY };
     let summed = parameter.unreduced.without(sharded);
     let mut collectives = Vec::new();
     if b.model.tied_head && b.layout.pieces() > 1 && parameter.name == "embedding.table" {

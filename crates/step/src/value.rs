@@ -24,9 +24,13 @@ pub struct Value {
     pub rows: usize,
     /// Logical columns.
     pub cols: usize,
+    /// Blocks of rows, one for each expert; 1: the rows are all there is.
+    pub blocks: usize,
     /// Who holds what.
     pub sharding: Sharding,
-    /// Rows of the local tile.
+    /// Blocks of which the local tile has rows.
+    pub local_blocks: usize,
+    /// Rows of the local tile, of all its blocks.
     pub local_rows: usize,
     /// Columns of the local tile.
     pub local_cols: usize,
@@ -69,7 +73,7 @@ pub enum Format {
     Sent,
     /// Gradients of vectors on their way.
     SentVectors,
-    /// Sums over rows: statistics of norms and of the softmax, maxima.
+    /// Sums over rows: statistics of norms and of the softmax, maxima; what a router computes.
     Sums,
     /// Logits, and their gradients in their place.
     Logits,
@@ -94,7 +98,7 @@ pub(crate) struct Home {
 
 impl Home {
     pub const ACTIVATIONS: Self = Self { class: MemoryClass::Activations, format: Format::Values };
-    /// Statistics that are kept for the backward pass.
+    /// Statistics that are kept for the backward pass, and what a router computes.
     pub const STATISTICS: Self = Self { class: MemoryClass::Activations, format: Format::Sums };
     pub const WEIGHTS: Self = Self { class: MemoryClass::Parameters, format: Format::Weights };
     pub const VECTORS: Self = Self { class: MemoryClass::Parameters, format: Format::Vectors };
@@ -114,7 +118,7 @@ impl Home {
 pub enum Sized {
     /// A value.
     By(ValueId),
-    /// All of the equally long shards that data and context cut, of which this value is one.
+    /// All of the equally long shards that data, expert and context cut, of which this value is one.
     ByShards(ValueId),
 }
 

@@ -46,6 +46,22 @@ impl<'a, T: Element> Product<'a, T> {
         Product { m, n, k, a, b, c: Disjoint::new(c), accumulate }
     }
 
+    /// A [m, k] by B [k, n] where rows of A begin `stride` elements apart.
+    pub(crate) fn of_rows(
+        (m, n, k): (usize, usize, usize),
+        a: &'a [T],
+        stride: usize,
+        b: &'a [T],
+        c: &'a mut [T],
+        accumulate: bool,
+    ) -> Self {
+        assert!(m == 0 || stride >= k && a.len() >= (m - 1) * stride + k, "{m} rows of {k}");
+        assert_eq!((b.len(), c.len()), (k * n, m * n), "{m}x{n}x{k}");
+        let a = Operand { values: a, strides: (stride, 1) };
+        let b = Operand { values: b, strides: (n, 1) };
+        Product { m, n, k, a, b, c: Disjoint::new(c), accumulate }
+    }
+
     /// Computes the given rows and columns of C; no two calls at a time may share any.
     pub(crate) fn run(&self, rows: Range<usize>, cols: Range<usize>, parallelism: Parallelism) {
         let (a, b) = (self.a.from(rows.start, 0), self.b.from(0, cols.start));

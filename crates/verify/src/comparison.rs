@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use quadrille_engine::{Evaluation, Held, ObservedStep, assemble};
-use quadrille_oracle::Tensors;
+use quadrille_oracle::{Decisions, Tensors};
 use quadrille_spec::{Axis, Ledger, LedgerDifference, RankLedger};
 use quadrille_step::{Parameter, StageProgram, StepProgram};
 use serde::Serialize;
 
 use crate::Tolerance;
+use crate::decisions::{DecisionsReport, decisions};
 use crate::reference::{SerialStep, rounded};
 
 /// What stands between a block's name and a tensor's of its norms of queries and keys.
@@ -34,6 +35,11 @@ pub struct VerifyReport {
     pub norm_diff: f64,
     /// Of the updated weights, relative to the model's largest weight.
     pub weight_diff: f64,
+    /// Of the losses of routers, relative to the loss; 0 where there are none.
+    pub router_diff: f64,
+    /// Which experts were chosen; `None`: the model has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decisions: Option<DecisionsReport>,
     /// Of the loss of an evaluation after the last step, over a batch and a sample more.
     pub evaluation_diff: f64,
     /// The most that loss, gradients and norm were allowed to differ by.
@@ -78,11 +84,13 @@ fn largest(tensor: &[f64]) -> f64 {
 /// What differences of a gradient are measured by: its largest element. Gradients of norms of queries and keys are taken
 /// together with that of the product whose columns they scale: all of them come out of the softmax, whose gradient is a
 /// difference. Where all keys weigh alike it is zero in exact arithmetic, and in heads of few numbers it may be as small
-/// as the rounding of what is subtracted.
+/// as the rounding of what is subtracted. That of a router is a difference of what experts give, and taken together with
+/// theirs.
 fn gradient_size(name: &str, gradients: &Tensors) -> f64 {
     let own = largest(&gradients[name]);
-    let product =
-        QK_NORMS.iter().find_map(|norm| name.split_once(norm)).map(|(block, _)| format!("{block}.qkv.weight"));
+    let of_norm = QK_NORMS.iter().find_map(|norm| name.split_once(norm)).map(|(block, _)| (block, "qkv.weight"));
+    let of_router = name.split_once(".router.").map(|(block, _)| (block, "experts.down.weight"));
+    let product = of_norm.or(of_router).map(|(block, product)| format!("{block}.{product}"));
     product.and_then(|product| gradients.get(&product)).map_or(own, |gradient| own.max(largest(gradient)))
 }
 
@@ -116,6 +124,8 @@ pub(crate) struct Comparison<'a> {
     weight_diff_in: String,
     /// The first parameter with unequal replicas, and two ranks that hold them.
     replicas_differ: Option<(String, [usize; 2])>,
+    /// Why ranks have not decided on experts together.
+    undecided: Option<String>,
     /// The first stored weight that is not its master, rounded.
     not_rounded: Option<String>,
     /// The first count that is not the predicted one.
@@ -135,6 +145,8 @@ impl<'a> Comparison<'a> {
             gradients: BTreeMap::new(),
             norm_diff: 0.0,
             weight_diff: 0.0,
+            router_diff: 0.0,
+            decisions: program.model.has_experts().then_some(DecisionsReport::NONE),
             evaluation_diff: 0.0,
             limits: [0.0; 3],
             replicas_equal: true,
@@ -149,6 +161,7 @@ impl<'a> Comparison<'a> {
             report,
             weight_diff_in: String::new(),
             replicas_differ: None,
+            undecided: None,
             not_rounded: None,
             difference: None,
             moved: [0.0; 3],
@@ -175,8 +188,30 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    pub fn step(&mut self, ranks: &[&ObservedStep], serial: &SerialStep) {
+    /// Which experts a step's tokens have chosen; `None`: there are none, or ranks have not decided together.
+    pub fn decisions(&mut self, ranks: &[&ObservedStep]) -> Option<Decisions> {
+        self.report.decisions?;
+        let chosen = ranks.iter().map(|rank| &rank.choices);
+        match decisions(&self.program.model, self.program.layout.tokens_per_step(), chosen) {
+            Ok(decisions) => Some(decisions),
+            Err(reason) => {
+                self.undecided.get_or_insert(reason);
+                None
+            }
+        }
+    }
+
+    /// What was chosen, beside what the serial model has.
+    fn compare_decisions(&mut self, own: Option<&Decisions>, serial: &SerialStep) {
+        let (Some(report), Some(own)) = (&mut self.report.decisions, own) else { return };
+        report.made += (self.program.layout.tokens_per_step() * own.blocks.len()) as u64;
+        report.differing += own.differing(&serial.decisions, &self.program.model);
+        report.smallest_margin = report.smallest_margin.min(serial.margin);
+    }
+
+    pub fn step(&mut self, ranks: &[&ObservedStep], serial: &SerialStep, decisions: Option<&Decisions>) {
         self.scalars(ranks, serial);
+        self.compare_decisions(decisions, serial);
         let largest_weight = serial.weights.values().map(|weights| largest(weights)).fold(0.0, f64::max);
         for (stage, index, parameter) in self.parameters() {
             let name = &parameter.name;
@@ -327,6 +362,10 @@ impl<'a> Comparison<'a> {
         for rank in ranks {
             raise(&mut self.report.loss_diff, relative(rank.outcome.loss, serial.loss));
             raise(&mut self.report.norm_diff, relative(rank.outcome.gradient_norm, serial.norm));
+            let [balance, z] = rank.outcome.router.map_or([0.0; 2], |router| [router.balance, router.z]);
+            for (loss, reference) in [balance, z].into_iter().zip(serial.router) {
+                raise(&mut self.report.router_diff, ratio((loss - reference).abs(), serial.loss.abs()));
+            }
         }
     }
 
@@ -343,6 +382,19 @@ impl<'a> Comparison<'a> {
         check("gradient norm".to_owned(), report.norm_diff, tolerance.norm);
         check(format!("updated {}", self.weight_diff_in), report.weight_diff, tolerance.weights);
         check("loss of an evaluation".to_owned(), report.evaluation_diff, tolerance.loss);
+        check("loss of routers".to_owned(), report.router_diff, tolerance.loss);
+        if let Some(DecisionsReport { made, differing, smallest_margin }) = report.decisions {
+            if differing > 0 {
+                report.failures.push(format!("{differing} of {made} choices of experts are other ones"));
+            }
+            if smallest_margin < -tolerance.margin {
+                let rule = format!("more than {:.0e} of the largest key", tolerance.margin);
+                report
+                    .failures
+                    .push(format!("a chosen expert's key is below another one by {:.1e}, {rule}", -smallest_margin));
+            }
+        }
+        report.failures.extend(self.undecided.take());
         if let Some((name, [a, b])) = self.replicas_differ.take() {
             report.replicas_equal = false;
             report.failures.push(format!("replicas of {name} on ranks {a} and {b} differ"));
@@ -370,9 +422,16 @@ mod tests {
     use super::*;
 
     fn rank(program: &StepProgram, loss: f64, gradient_norm: f64) -> ObservedStep {
-        let outcome = StepOutcome { loss, gradient_norm, learning_rate: 1.0, applied: true, repeated: false };
+        let outcome =
+            StepOutcome { loss, gradient_norm, learning_rate: 1.0, router: None, applied: true, repeated: false };
         let ledger = predict_rank(program, 0);
-        ObservedStep { outcome, gradients: Vec::new(), weights: Vec::new(), masters: Vec::new(), ledger }
+        let (gradients, weights, masters, choices) = Default::default();
+        ObservedStep { outcome, gradients, weights, masters, choices, ledger }
+    }
+
+    fn serial(loss: f64, norm: f64, gradients: Tensors) -> SerialStep {
+        let (decisions, margin, weights) = (Decisions::default(), f64::INFINITY, Tensors::new());
+        SerialStep { loss, gradients, norm, router: [0.0; 2], decisions, margin, weights }
     }
 
     /// One rank of several that is wrong is enough, whichever it is.
@@ -381,7 +440,7 @@ mod tests {
         let model = Model::preset("gpt-tiny").unwrap();
         let layout = Layout::new(&model, &LayoutRequest::new("data=2".parse().unwrap(), 2)).unwrap();
         let program = StepProgram::new(&model, &layout).unwrap();
-        let serial = SerialStep { loss: 4.0, norm: 2.0, gradients: Tensors::new(), weights: Tensors::new() };
+        let serial = serial(4.0, 2.0, Tensors::new());
         let [right, other_loss, other_norm] =
             [[4.0, 2.0], [5.0, 2.0], [4.0, 3.0]].map(|[loss, norm]| rank(&program, loss, norm));
         let found = |ranks: [&ObservedStep; 2]| {
@@ -417,7 +476,7 @@ mod tests {
         let program = StepProgram::new(&model, &layout).unwrap();
         let step = |loss: f64, gradient: f64, norm| {
             let gradients: Tensors = [("a".to_owned(), vec![1.0]), ("b".to_owned(), vec![gradient])].into();
-            SerialStep { loss, norm, gradients, weights: Tensors::new() }
+            serial(loss, norm, gradients)
         };
         let limits = |other: SerialStep| {
             let mut comparison = Comparison::new(&program, Tolerance::BF16);

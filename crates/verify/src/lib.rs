@@ -24,9 +24,11 @@
 //! What the serial model shares with what it judges, and what guards that, is listed in ARCHITECTURE.md.
 
 mod comparison;
+mod decisions;
 mod reference;
 mod verify;
 
 pub use comparison::VerifyReport;
+pub use decisions::DecisionsReport;
 pub use reference::{Reference, SerialBatch};
 pub use verify::{Tolerance, VerifyOptions, take_part_on_cpu, verify, verify_on_cpu};

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use half::{bf16, f16};
 use quadrille_engine::{Hyper, Samples, fill_randomly};
 use quadrille_oracle::{
-    self as oracle, AdamW, Batch, DropoutSeed, LearningRate, State, Tensors, gradient_norm, loss_and_gradients,
-    mean_loss, update,
+    self as oracle, AdamW, Batch, Decisions, DropoutSeed, LearningRate, Objective, State, Tensors, gradient_norm,
+    margins, mean_loss, objective, update,
 };
-use quadrille_spec::{ElementType, Model, RandomStream, Sparsity};
+use quadrille_spec::{ElementType, Model, ModelParameter, RandomStream, Sparsity};
 use quadrille_step::StepProgram;
 
 use crate::VerifyOptions;
+use crate::decisions::smallest;
 
 /// One step of the serial model.
 #[derive(Debug, Clone)]
@@ -23,6 +24,12 @@ pub(crate) struct SerialStep {
     pub loss: f64,
     pub gradients: Tensors,
     pub norm: f64,
+    /// Losses of routers, balance and z, which are part of what is minimised.
+    pub router: [f64; 2],
+    /// Which experts were chosen, by the serial model or as it was told.
+    pub decisions: Decisions,
+    /// How clear that was: [`smallest`].
+    pub margin: f64,
     /// After the update.
     pub weights: Tensors,
 }
@@ -47,9 +54,10 @@ pub(crate) fn rounded(number: f64, dtype: ElementType) -> f64 {
     }
 }
 
-/// Whether a tensor is stored in 16 bits where values are: matrices and tables are, biases and parameters of norms are not.
+/// Whether a tensor is stored in 16 bits where values are: matrices and tables are, biases, parameters of norms and routers are
+/// not.
 fn is_narrowed(name: &str) -> bool {
-    [".weight", ".table", ".positions"].iter().any(|ending| name.ends_with(ending))
+    [".weight", ".table", ".positions"].iter().any(|ending| name.ends_with(ending)) && !name.contains(".router.")
 }
 
 /// The serial model's trajectory for a model, batch, seed and optimizer; steps are computed when they are asked for.
@@ -100,10 +108,10 @@ impl Reference {
         while (self.steps.len() as u64) < step {
             let mut weights = self.steps.last().map_or(&self.initial, |last| &last.weights).clone();
             let next = self.steps.len() as u64 + 1;
-            let (loss, gradients) = self.gradients(next, &weights);
+            let serial = self.before_update(next, &weights, None);
             let constants = self.constants(next);
-            let norm = update(&self.model, &constants, &mut self.state, &mut weights, &gradients);
-            self.steps.push(SerialStep { loss, gradients, norm, weights });
+            update(&self.model, &constants, &mut self.state, &mut weights, &serial.gradients);
+            self.steps.push(SerialStep { weights, ..serial });
         }
         &self.steps[step as usize - 1]
     }
@@ -133,16 +141,28 @@ impl Reference {
     }
 
     /// Step `step` from the layout's weights; what is updated with are the layout's gradients.
-    pub(crate) fn step_beside(&self, step: u64, beside: &mut Beside, gradients_of_layout: &Tensors) -> SerialStep {
-        let (loss, gradients) = self.gradients(step, &beside.weights);
-        let (mut weights, norm) = (std::mem::take(&mut beside.masters), gradient_norm(&gradients));
+    pub(crate) fn step_beside(
+        &self,
+        step: u64,
+        beside: &mut Beside,
+        gradients_of_layout: &Tensors,
+        decisions: Option<&Decisions>,
+    ) -> SerialStep {
+        let serial = self.before_update(step, &beside.weights, decisions);
+        let mut weights = std::mem::take(&mut beside.masters);
         update(&self.model, &self.constants(step), &mut beside.state, &mut weights, gradients_of_layout);
-        SerialStep { loss, gradients, norm, weights }
+        SerialStep { weights, ..serial }
     }
 
     /// Step `step` from weights of which those that are stored in 16 bits are moved by half the distance to a neighbour, up or
     /// down by chance: what the model makes of roundings. None for wider types.
-    pub(crate) fn other_roundings(&self, step: u64, beside: &Beside, dtype: ElementType) -> Vec<SerialStep> {
+    pub(crate) fn other_roundings(
+        &self,
+        step: u64,
+        beside: &Beside,
+        dtype: ElementType,
+        decisions: Option<&Decisions>,
+    ) -> Vec<SerialStep> {
         let half_unit = match dtype {
             ElementType::F64 | ElementType::F32 => return Vec::new(),
             ElementType::Bf16 => bf16::EPSILON.to_f64() / 2.0,
@@ -156,8 +176,7 @@ impl Reference {
                 let up = stream.below(index as u64, 2) == 0;
                 *weight *= 1.0 + if up { half_unit } else { -half_unit };
             }
-            let (loss, gradients) = self.gradients(step, &weights);
-            SerialStep { loss, norm: gradient_norm(&gradients), gradients, weights }
+            SerialStep { weights: Tensors::new(), ..self.before_update(step, &weights, decisions) }
         };
         [0, 1].map(moved).into()
     }
@@ -170,12 +189,19 @@ impl Reference {
         mean_loss(&self.model, weights, batches.iter().map(SerialBatch::get))
     }
 
-    fn gradients(&self, step: u64, weights: &Tensors) -> (f64, Tensors) {
-        let dropout = DropoutSeed { seed: self.seed, step };
+    /// A step as far as it goes without its update; experts are chosen by the decisions, if there are some.
+    fn before_update(&self, step: u64, weights: &Tensors, decisions: Option<&Decisions>) -> SerialStep {
+        let dropout = Some(DropoutSeed { seed: self.seed, step });
         let batch = self.batch(step, self.sequences);
-        let (loss, mut gradients) = loss_and_gradients(&self.model, weights, &batch.get(), Some(dropout));
+        let of_step = objective(&self.model, weights, &batch.get(), dropout, decisions);
+        let Objective { loss, balance, router_z, mut gradients, decisions, .. } = of_step;
         prune(&self.masks, &mut gradients);
-        (loss, gradients)
+        let margin = match self.model.has_experts() {
+            true => smallest(&margins(&self.model, weights, &batch.get(), dropout, &decisions)),
+            false => f64::INFINITY,
+        };
+        let norm = gradient_norm(&gradients);
+        SerialStep { loss, gradients, norm, router: [balance, router_z], decisions, margin, weights: Tensors::new() }
     }
 
     /// The first sequences of a step's batch.
@@ -194,7 +220,8 @@ impl Reference {
 
 /// The masks of a model whose matrices and tables are pruned by chance.
 fn masks(model: &Model, seed: u64, sparsity: Sparsity) -> BTreeMap<String, Vec<bool>> {
-    let pruned = model.all_parameters().filter(|parameter| parameter.decay && parameter.part != "positions");
+    let is_pruned = |it: &ModelParameter| it.decay && it.part != "positions" && it.layer != "router";
+    let pruned = model.all_parameters().filter(is_pruned);
     let mask = |name: String, elements: usize| {
         let stream = RandomStream::new(seed, &format!("mask {name}"));
         let kept =

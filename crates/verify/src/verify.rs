@@ -7,7 +7,7 @@ use quadrille_comm::World;
 use quadrille_engine::{
     Backend, EngineError, Hyper, Masks, ObserveOptions, Observed, ObservedStep, Predictions, observe, observe_on_cpu,
 };
-use quadrille_spec::{Activation, Algorithm, Block, Choice, ElementType, Routing, Sparsity, SpecError};
+use quadrille_spec::{Activation, Algorithm, Block, Choice, ElementType, Perceptron, Routing, Sparsity, SpecError};
 use quadrille_step::{StepProgram, Verdict};
 
 use crate::comparison::Comparison;
@@ -89,6 +89,8 @@ pub struct Tolerance {
     pub by_norm: bool,
     /// For their norm.
     pub norm: f64,
+    /// By how much, as a part of the largest key of a block, a key that was chosen may be below one that was not.
+    pub margin: f64,
     /// For what the optimizer has updated: masters, where weights are stored in 16 bits.
     pub weights: f64,
     /// Whether the serial model takes each step from the layout's own weights, and updates them by the layout's own
@@ -98,18 +100,32 @@ pub struct Tolerance {
 
 impl Tolerance {
     /// 1e-11 for everything: f64 runs.
-    pub const F64: Self =
-        Self { loss: 1e-11, gradients: 1e-11, by_norm: false, norm: 1e-11, weights: 1e-11, steps_apart: false };
+    pub const F64: Self = Self {
+        loss: 1e-11,
+        gradients: 1e-11,
+        by_norm: false,
+        norm: 1e-11,
+        margin: 1e-12,
+        weights: 1e-11,
+        steps_apart: false,
+    };
     /// 5e-5 for loss, gradients and norm, 1e-6 for what the update makes of the gradients: f32 runs. AdamW divides small
     /// gradients by their own size, so that weights after a few steps are no measure there.
-    pub const F32: Self =
-        Self { loss: 5e-5, gradients: 5e-5, by_norm: false, norm: 5e-5, weights: 1e-6, steps_apart: true };
+    pub const F32: Self = Self {
+        loss: 5e-5,
+        gradients: 5e-5,
+        by_norm: false,
+        norm: 5e-5,
+        margin: 1e-5,
+        weights: 1e-6,
+        steps_apart: true,
+    };
     /// Of values stored in bf16, computed in f32: the serial model has the layout's rounded weights, and nothing else of it is
     /// rounded. About four times the worst of a thousand random layouts of models so small that rounding is largest in them
     /// (7.7e-4, 1.6e-1 and 1.6e-2).
-    pub const BF16: Self = Self { loss: 3e-3, gradients: 6e-1, by_norm: true, norm: 6e-2, ..Self::F32 };
+    pub const BF16: Self = Self { loss: 3e-3, gradients: 6e-1, by_norm: true, norm: 6e-2, margin: 1e-1, ..Self::F32 };
     /// The same in f16, without functions that have a kink (1.1e-4, 2.2e-2 and 8.5e-3).
-    pub const F16: Self = Self { loss: 5e-4, gradients: 1e-1, by_norm: true, norm: 3.5e-2, ..Self::F32 };
+    pub const F16: Self = Self { loss: 5e-4, gradients: 1e-1, by_norm: true, norm: 3.5e-2, margin: 1e-2, ..Self::F32 };
 
     /// For gradients in 16 bits of functions with a kink: an input near zero may be rounded to its other side, where the
     /// gradient is another.
@@ -128,7 +144,8 @@ impl Tolerance {
 
     /// For layouts of a program's type of values.
     pub fn of(program: &StepProgram) -> Self {
-        let kinked = |block: &Block| matches!(block.perceptron.activation, Activation::Relu | Activation::Reglu);
+        let has_kink = |perceptron: &Perceptron| matches!(perceptron.activation, Activation::Relu | Activation::Reglu);
+        let kinked = |block: &Block| block.feed_forward.perceptrons().any(has_kink);
         let narrow = match program.layout.dtype {
             ElementType::F32 => return Self::F32,
             ElementType::F64 => return Self::F64,
@@ -174,14 +191,16 @@ fn judge(
         let ranks: Vec<&ObservedStep> = runs.iter().map(|run| &run.steps[step as usize - 1]).collect();
         let verdict = ranks.first().map_or(Verdict::Kept, |rank| rank.outcome.verdict());
         comparison.ledgers(trained.after(verdict), ranks.iter().map(|rank| Some(&rank.ledger)));
+        let decisions = comparison.decisions(&ranks);
         if let Some(beside) = &mut beside {
             let gradients = comparison.gradients(&ranks);
-            let serial = reference.step_beside(step, beside, &gradients);
-            comparison.step(&ranks, &serial);
-            comparison.roundings(&serial, &reference.other_roundings(step, beside, program.layout.dtype));
+            let serial = reference.step_beside(step, beside, &gradients, decisions.as_ref());
+            comparison.step(&ranks, &serial, decisions.as_ref());
+            let others = reference.other_roundings(step, beside, program.layout.dtype, decisions.as_ref());
+            comparison.roundings(&serial, &others);
             (beside.weights, beside.masters) = (comparison.weights(&ranks), comparison.masters(&ranks));
         } else {
-            comparison.step(&ranks, reference.step(step));
+            comparison.step(&ranks, reference.step(step), decisions.as_ref());
         }
     }
     let samples = samples_to_evaluate(program);

@@ -1,18 +1,18 @@
 //! A layout as a search handles it: small, copied freely, compared by value.
 
 use quadrille_spec::{
-    Activations, Axis, AxisOrder, Cluster, ElementType, EvenPieces, Grid, KeepWeights, Layout, LayoutRequest, Linear,
-    Offload, Overlap, Recompute, Schedule, SpecError, Zero,
+    Activations, Axis, AxisOrder, AxisSet, Cluster, Dispatch, ElementType, EvenPieces, Grid, KeepWeights, Layout,
+    LayoutRequest, Linear, Offload, Overlap, Recompute, Schedule, SpecError, Zero,
 };
 
 /// Every choice of a layout that changes its price. Pieces of layers are as equal as possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Candidate {
     /// Sizes of the axes, in the order of [`Axis::ALL`].
-    pub sizes: [usize; 6],
+    pub sizes: [usize; Axis::COUNT],
     /// For each axis, how many neighbours along it share a domain of the innermost tier; divides its size.
-    pub inside: [usize; 6],
-    /// Sequences of one data rank in one pass, split over z.
+    pub inside: [usize; Axis::COUNT],
+    /// Sequences of one (data, expert) rank in one pass, split over z.
     pub microbatch: usize,
     /// How activations lie.
     pub activations: Activations,
@@ -32,19 +32,23 @@ pub struct Candidate {
     pub recompute: Recompute,
     /// Whether recomputation keeps the outputs of collectives.
     pub keep_communicated: bool,
-    /// What is sharded over data and context.
+    /// What is sharded over the axes that replicate weights: data, expert and context.
     pub zero: Zero,
     /// How long weights gathered over z are kept.
     pub keep_weights: KeepWeights,
     /// Elements of a bucket of the optimizer's states, if they lie in the host's memory.
     pub bucket: Option<usize>,
+    /// The axes over which experts are spread, as far as they are above 1; none in a model without experts.
+    pub experts_over: AxisSet,
+    /// What ranks with the same tokens send to experts.
+    pub dispatch: Dispatch,
 }
 
 impl Candidate {
     /// One device, one microbatch of one sequence, nothing switched on but overlap passes.
     pub const PLAIN: Self = Self {
-        sizes: [1; 6],
-        inside: [1; 6],
+        sizes: [1; Axis::COUNT],
+        inside: [1; Axis::COUNT],
         microbatch: 1,
         activations: Activations::Scattered,
         linear: Linear::Pmm,
@@ -58,6 +62,8 @@ impl Candidate {
         zero: Zero::Off,
         keep_weights: KeepWeights::Use,
         bucket: None,
+        experts_over: AxisSet::EMPTY,
+        dispatch: Dispatch::Dropped,
     };
 
     /// What a layout on a cluster is for the native model.
@@ -83,7 +89,14 @@ impl Candidate {
             zero: layout.zero,
             keep_weights: layout.keep_weights,
             bucket: (layout.offload != Offload::None).then_some(layout.bucket),
+            experts_over: layout.experts_over,
+            dispatch: layout.dispatch,
         }
+    }
+
+    /// The axes above 1 over which experts are spread.
+    fn spreading(&self) -> AxisSet {
+        self.experts_over.iter().filter(|axis| self.size(*axis) > 1).collect()
     }
 
     /// The layout that it stands for: with the order of axes that puts `inside` of them into a domain, and so many
@@ -108,6 +121,8 @@ impl Candidate {
             keep_weights: self.keep_weights,
             offload: self.offload(),
             bucket: self.bucket,
+            experts_over: Some(self.spreading()),
+            dispatch: self.dispatch,
             microbatch: Some(self.microbatch),
             seq_len: Some(seq_len),
             ..LayoutRequest::new(grid, global_batch)
@@ -139,6 +154,8 @@ impl Candidate {
             offload: self.offload(),
             bucket: self.bucket.unwrap_or(Layout::BUCKET),
             optimizer_overlap: false,
+            experts_over: self.spreading(),
+            dispatch: self.dispatch,
             global_batch,
             microbatch: self.microbatch,
             seq_len,
@@ -197,6 +214,11 @@ impl Candidate {
         self.sizes[axis as usize]
     }
 
+    /// How many shares the batch is cut into: the (data, expert) ranks.
+    pub fn batch_shares(&self) -> usize {
+        Axis::BATCH.map(|axis| self.size(axis)).iter().product()
+    }
+
     /// Devices of the layout.
     pub fn devices(&self) -> usize {
         self.sizes.iter().product()
@@ -209,14 +231,14 @@ impl Candidate {
 
     /// Passes over microbatches in a step.
     pub fn microbatches(&self, global_batch: usize) -> usize {
-        global_batch / self.size(Axis::Data) / self.microbatch
+        global_batch / self.batch_shares() / self.microbatch
     }
 }
 
 /// How many neighbours along each axis share one of the blocks of `domain` consecutive ranks. Where such a block ends
 /// amid a group, groups straddle it: the largest size that all of them have inside counts.
-pub fn inside(grid: &Grid, domain: usize) -> [usize; 6] {
-    let mut inside = [1; 6];
+pub fn inside(grid: &Grid, domain: usize) -> [usize; Axis::COUNT] {
+    let mut inside = [1; Axis::COUNT];
     let mut left = domain.min(grid.ranks());
     for axis in grid.order().axes() {
         let size = grid.size(axis);
@@ -247,11 +269,11 @@ pub(super) mod tests {
 
     #[test]
     fn nodes_are_filled_from_the_innermost_axis() {
-        assert_eq!(candidate("x=4,data=4,pipe=2", "x,y,z,data").inside, [4, 1, 1, 1, 2, 1]);
-        assert_eq!(candidate("x=4,data=4,pipe=2", "pipe,data,x,y,z").inside, [1, 1, 1, 1, 4, 2]);
-        assert_eq!(candidate("x=2,data=2", "x,y,z,data").inside, [2, 1, 1, 1, 2, 1]);
+        assert_eq!(candidate("x=4,data=4,pipe=2", "x,y,z,data").inside, [4, 1, 1, 1, 1, 2, 1]);
+        assert_eq!(candidate("x=4,data=4,pipe=2", "pipe,data,x,y,z").inside, [1, 1, 1, 1, 1, 4, 2]);
+        assert_eq!(candidate("x=2,data=2", "x,y,z,data").inside, [2, 1, 1, 1, 1, 2, 1]);
         // Nodes of 8 in groups of 3: some groups straddle two nodes, and pipe is 3 devices apart.
-        assert_eq!(candidate("data=3,pipe=8", "data,x,y,z").inside, [1, 1, 1, 1, 1, 1]);
+        assert_eq!(candidate("data=3,pipe=8", "data,x,y,z").inside, [1; Axis::COUNT]);
     }
 
     #[test]
@@ -267,7 +289,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_no_order_gives_is_refused() {
-        let partly = Candidate { inside: [2, 1, 1, 1, 2, 1], ..candidate("x=4,data=4", "x,y,z,data") };
+        let partly = Candidate { inside: [2, 1, 1, 1, 1, 2, 1], ..candidate("x=4,data=4", "x,y,z,data") };
         let message = partly.request(64, 32).unwrap_err().to_string();
         assert!(message.contains("at most one lies partly inside"), "{message}");
     }

@@ -116,7 +116,7 @@ impl NativeMachine<'_> {
         let mut taken = rates.swept(scores * SCORE_ARITHMETIC, moved * bytes);
         let mut kernels = 1.0;
         for shape in products {
-            taken += rates.batched_product(*shape, heads);
+            taken += rates.products(*shape, heads);
             kernels += 1.0;
         }
         if stage.model.dropout > 0.0 {

@@ -70,9 +70,14 @@ impl<'a> NativeMachine<'a> {
 
     /// Bytes of what is gathered of a block's weights.
     fn block_bytes(&self, block: &Block) -> f64 {
-        let ranks = self.candidate.size(Axis::X) * self.candidate.size(Axis::Y);
+        let (c, hidden) = (self.candidate, self.problem.model.hidden);
+        let [all, experts] = [block.weights(hidden), block.expert_weights(hidden)].map(|weights| weights as f64);
+        let cut = |axes: [Axis; 2]| axes.iter().map(|axis| c.size(*axis)).product::<usize>() as f64;
+        let spread: usize = c.experts_over.iter().filter(|axis| *axis != Axis::X).map(|axis| c.size(axis)).product();
+        // Those of experts that are spread over z are not gathered.
+        let gathered = if c.experts_over.contains(Axis::Z) { 0.0 } else { experts / spread as f64 };
         let bytes = self.problem.framework.states.gathered_weight;
-        block.product_weights(self.problem.model.hidden) as f64 / ranks as f64 * bytes as f64
+        (all - experts + gathered) / cut([Axis::X, Axis::Y]) * bytes as f64
     }
 
     /// What so much work takes on the compute stream.
@@ -80,8 +85,8 @@ impl<'a> NativeMachine<'a> {
         let rates = &self.problem.rates;
         match work.computation {
             Computation::None => rates.traffic(work.moved as f64),
-            Computation::Product { product: Product { m, n, k, .. }, .. } => {
-                rates.product([m, n, k].map(|size| size as f64))
+            Computation::Product { product: Product { m, n, k, .. }, groups, .. } => {
+                rates.products([m, n, k].map(|size| size as f64), groups as f64)
             }
             Computation::Attention { backward, causal, seq_len, head_dim, heads, outputs } => {
                 let shape = [seq_len, head_dim, heads].map(|size| size as f64);

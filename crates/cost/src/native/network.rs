@@ -11,11 +11,13 @@
 //!   `sum over tiers of ceil(log2 f_t) latency_t + r(f_t) V / share_t`, with `f_t = M_t / M_(t-1)`: the members of a domain
 //!   bring different parts of the buffer over the tier at once,
 //!
-//! with `r(n) = (n-1)/n`; an all-reduce takes twice that. A broadcast or reduction is a pipelined chain over a tree: the
+//! with `r(n) = (n-1)/n`; an all-reduce takes twice that. An all-to-all sends every other member its part: over the innermost
+//! tier what stays there, `(M_0 - 1)/n V`, and over each other tier what goes to members beyond the domain of the tier below,
+//! `(n - M_(t-1))/n V` of every rank that shares its links. A broadcast or reduction is a pipelined chain over a tree: the
 //! latencies of the second and `V` through the slowest share. A link reaches `efficiency * V / (V + half_bytes)` of its
 //! bandwidth.
 
-use quadrille_spec::{AxisSet, CollectiveKind, SpecError, Tier};
+use quadrille_spec::{Axis, AxisSet, CollectiveKind, SpecError, Tier};
 
 use super::Candidate;
 use super::candidate::common_divisor;
@@ -72,7 +74,7 @@ impl Network {
 pub(super) struct Placement {
     tiers: usize,
     /// By tier and axis: neighbours along it that share a domain.
-    inside: [[usize; 6]; MOST_TIERS],
+    inside: [[usize; Axis::COUNT]; MOST_TIERS],
     /// By tier: ranks that share a domain.
     used: [usize; MOST_TIERS],
 }
@@ -85,7 +87,7 @@ impl Placement {
     }
 
     /// The same from the sizes of the axes and what lies inside the innermost domains.
-    pub fn over(network: &Network, sizes: [usize; 6], inside: [usize; 6]) -> Self {
+    pub fn over(network: &Network, sizes: [usize; Axis::COUNT], inside: [usize; Axis::COUNT]) -> Self {
         let tiers = network.tiers.len();
         let mut placement = Self { tiers, inside: [inside; MOST_TIERS], used: [inside.iter().product(); MOST_TIERS] };
         for tier in 0..tiers {
@@ -122,6 +124,10 @@ pub(super) struct Link {
     /// By tier that the group spans: seconds of a ring per byte, and its seconds whatever the bytes.
     flows: [(f64, f64); MOST_TIERS],
     tiers: usize,
+    /// Latencies of an all-to-all's messages.
+    exchange_latency: f64,
+    /// As `flows`, of an all-to-all.
+    exchanges: [(f64, f64); MOST_TIERS],
     /// Seconds before the first byte of a message arrives on the outermost tier.
     message_latency: f64,
     /// Latencies of trees.
@@ -137,8 +143,8 @@ impl Link {
     }
 
     /// The same from the sizes of the axes.
-    pub fn over(network: &Network, placement: &Placement, sizes: &[usize; 6], axes: AxisSet) -> Self {
-        let of = |sizes: &[usize; 6]| -> usize { axes.iter().map(|axis| sizes[axis as usize]).product() };
+    pub fn over(network: &Network, placement: &Placement, sizes: &[usize; Axis::COUNT], axes: AxisSet) -> Self {
+        let of = |sizes: &[usize; Axis::COUNT]| -> usize { axes.iter().map(|axis| sizes[axis as usize]).product() };
         let members = of(sizes);
         let mut link = Self { members, ..Self::default() };
         if members == 1 {
@@ -152,6 +158,10 @@ impl Link {
                 let rates = &network.tiers[tier];
                 let seconds = used as f64 / (below as f64 * rates.bandwidth);
                 link.flows[link.tiers] = (sent * seconds, sent * rates.half_bytes * seconds);
+                let reached = if tier == 0 { here } else { members };
+                let beyond = used as f64 / rates.bandwidth * ((reached - below) as f64 / members as f64);
+                link.exchanges[link.tiers] = (beyond, beyond * rates.half_bytes);
+                link.exchange_latency += (here - below) as f64 * rates.latency;
                 link.tiers += 1;
                 let fan = here as f64 / below as f64;
                 let share = (1.0 - 1.0 / fan) * seconds;
@@ -172,7 +182,12 @@ impl Link {
         if self.members == 1 {
             return 0.0;
         }
-        let flow = self.flows[..self.tiers].iter().map(|(slope, fixed)| fixed + slope * bytes).fold(0.0, f64::max);
+        let slowest =
+            |flows: &[(f64, f64)]| flows.iter().map(|(slope, fixed)| fixed + slope * bytes).fold(0.0, f64::max);
+        if kind == CollectiveKind::AllToAll {
+            return self.exchange_latency + slowest(&self.exchanges[..self.tiers]);
+        }
+        let flow = slowest(&self.flows[..self.tiers]);
         let ring = self.ring_latency + flow;
         let passes = match kind {
             CollectiveKind::AllReduce => 2.0,
@@ -200,8 +215,6 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use quadrille_spec::Axis;
-
     use super::*;
     use crate::native::candidate::tests::candidate;
 
@@ -209,7 +222,7 @@ mod tests {
         Tier { name: "t".to_owned(), devices, links, bandwidth, efficiency: 0.5, latency, half_bytes: 0.0 }
     }
 
-    fn link(tiers: &[Tier], grid: &str, inside: [usize; 6], axes: &[Axis]) -> Link {
+    fn link(tiers: &[Tier], grid: &str, inside: [usize; Axis::COUNT], axes: &[Axis]) -> Link {
         let network = Network::new(tiers).unwrap();
         let c = Candidate { inside, ..candidate(grid, "x,y,z,data") };
         Link::new(&network, &Placement::of(&network, &c), &c, axes.iter().copied().collect())
@@ -222,7 +235,7 @@ mod tests {
 
     #[test]
     fn inside_a_domain_a_ring_has_a_devices_bandwidth() {
-        let x = link(&two_tiers(0.0), "x=4,data=2", [4, 1, 1, 1, 1, 1], &[Axis::X]);
+        let x = link(&two_tiers(0.0), "x=4,data=2", [4, 1, 1, 1, 1, 1, 1], &[Axis::X]);
         assert_eq!(x.seconds(CollectiveKind::AllGather, 4e9), 0.75 * 4e9 / 50e9);
         assert_eq!(x.seconds(CollectiveKind::AllReduce, 4e9), 1.5 * 4e9 / 50e9);
         assert_eq!(x.seconds(CollectiveKind::Broadcast, 4e9), 4e9 / 50e9);
@@ -231,19 +244,30 @@ mod tests {
     #[test]
     fn groups_share_the_links_of_their_domain_as_in_equation_7() {
         // Four groups of data, each with one member in every node: a quarter of the links.
-        let data = link(&two_tiers(0.0), "x=4,data=2", [4, 1, 1, 1, 1, 1], &[Axis::Data]);
+        let data = link(&two_tiers(0.0), "x=4,data=2", [4, 1, 1, 1, 1, 1, 1], &[Axis::Data]);
         assert_eq!(data.seconds(CollectiveKind::AllGather, 4e9), 0.5 * 4e9 / (10e9 / 4.0));
         // Two groups with two members each: half of them, in a ring of 4; a node's two members together have the same.
-        let data = link(&two_tiers(0.0), "x=2,data=4", [2, 1, 1, 1, 2, 1], &[Axis::Data]);
+        let data = link(&two_tiers(0.0), "x=2,data=4", [2, 1, 1, 1, 1, 2, 1], &[Axis::Data]);
         let ring = 0.75 * 4e9 / 5e9;
         let tree: f64 = 0.5 * 4e9 / 5e9 + 0.5 * 4e9 / 50e9;
         assert!((data.seconds(CollectiveKind::AllGather, 4e9) - tree.min(ring)).abs() < 1e-12);
     }
 
     #[test]
+    fn an_all_to_all_sends_over_a_tier_what_goes_beyond_the_domains_below() {
+        let data = link(&two_tiers(0.0), "data=8", [1, 1, 1, 1, 1, 4, 1], &[Axis::Data]);
+        // Half of what each of the 4 devices of a node has goes to the other node.
+        assert!((data.seconds(CollectiveKind::AllToAll, 1e9) - 4.0 * 0.5e9 / 10e9).abs() < 1e-12);
+        let inside = link(&two_tiers(1e-6), "x=4,data=2", [4, 1, 1, 1, 1, 1, 1], &[Axis::X]);
+        assert!((inside.seconds(CollectiveKind::AllToAll, 1e9) - (3e-6 + 0.75e9 / 50e9)).abs() < 1e-12);
+        let latencies = link(&two_tiers(1e-6), "data=8", [1, 1, 1, 1, 1, 4, 1], &[Axis::Data]);
+        assert!((latencies.seconds(CollectiveKind::AllToAll, 0.0) - (3e-6 + 4.0 * 10e-6)).abs() < 1e-15);
+    }
+
+    #[test]
     fn latencies_are_those_of_the_hops_or_of_the_rounds() {
         // A ring of 8 in two nodes: 6 hops inside, 1 between; by doubling 2 rounds inside, 1 between.
-        let data = link(&two_tiers(1e-6), "data=8", [1, 1, 1, 1, 4, 1], &[Axis::Data]);
+        let data = link(&two_tiers(1e-6), "data=8", [1, 1, 1, 1, 1, 4, 1], &[Axis::Data]);
         assert!((data.ring_latency - 16e-6).abs() < 1e-15);
         assert!((data.seconds(CollectiveKind::AllGather, 0.0) - 12e-6).abs() < 1e-15);
     }
@@ -252,7 +276,7 @@ mod tests {
     fn three_tiers_share_the_outermost_links_of_whole_racks() {
         let tiers = [tier(Some(2), 1, 100e9, 0.0), tier(Some(4), 1, 40e9, 0.0), tier(None, 1, 8e9, 0.0)];
         // x fills nodes of 2, data 2 nodes of a rack and 2 racks: two groups share the 20 GB/s of a node and the 4 GB/s of a rack.
-        let data = link(&tiers, "x=2,data=4", [2, 1, 1, 1, 1, 1], &[Axis::Data]);
+        let data = link(&tiers, "x=2,data=4", [2, 1, 1, 1, 1, 1, 1], &[Axis::Data]);
         let (rack, outer): (f64, f64) = (1.0 / 10e9, 1.0 / 2e9);
         let expected = (0.75 * rack.max(outer)).min(0.5 * rack + 0.5 * outer);
         assert!((data.seconds(CollectiveKind::AllGather, 1.0) - expected).abs() < 1e-22);
@@ -261,7 +285,7 @@ mod tests {
     #[test]
     fn a_single_network_joins_all_devices_wherever_they_lie() {
         let tiers = [tier(Some(8), 1, 100e9, 0.0)];
-        let data = link(&tiers, "data=8", [1; 6], &[Axis::Data]);
+        let data = link(&tiers, "data=8", [1; Axis::COUNT], &[Axis::Data]);
         assert!((data.seconds(CollectiveKind::AllGather, 8e9) - 0.875 * 8e9 / 50e9).abs() < 1e-12);
         assert_eq!(Network::new(&tiers).unwrap().devices(), 8);
     }
@@ -270,9 +294,9 @@ mod tests {
     fn small_messages_reach_less() {
         let mut tiers = two_tiers(0.0);
         tiers[0].half_bytes = 1e6;
-        let x = link(&tiers, "x=4", [4, 1, 1, 1, 1, 1], &[Axis::X]);
+        let x = link(&tiers, "x=4", [4, 1, 1, 1, 1, 1, 1], &[Axis::X]);
         assert!((x.seconds(CollectiveKind::AllGather, 1e6) - 2.0 * 0.75 * 1e6 / 50e9).abs() < 1e-15);
-        let pipe = link(&tiers, "pipe=4", [1, 1, 1, 1, 1, 4], &[Axis::Pipe]);
+        let pipe = link(&tiers, "pipe=4", [1, 1, 1, 1, 1, 1, 4], &[Axis::Pipe]);
         assert!((pipe.message_seconds(1e6) - 2e6 / 50e9).abs() < 1e-15);
     }
 }

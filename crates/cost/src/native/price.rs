@@ -1,5 +1,7 @@
 //! What a layout costs.
 
+use quadrille_spec::Axis;
+
 /// Seconds, bytes and FLOPs of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
@@ -38,7 +40,7 @@ pub struct Parts {
     /// What starting operations adds.
     pub launch: f64,
     /// Communication that nothing hides, by axis in the order of `Axis::ALL`; over several axes: under the outermost.
-    pub communication: [f64; 6],
+    pub communication: [f64; Axis::COUNT],
     /// Waiting for other stages.
     pub bubble: f64,
     /// The optimizer's update with the gradient norm.
@@ -53,7 +55,7 @@ impl Parts {
         compute: 0.0,
         memory_bound: 0.0,
         launch: 0.0,
-        communication: [0.0; 6],
+        communication: [0.0; Axis::COUNT],
         bubble: 0.0,
         optimizer: 0.0,
         data_loading: 0.0,

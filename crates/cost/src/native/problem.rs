@@ -1,6 +1,6 @@
 //! What does not vary while layouts are compared.
 
-use quadrille_spec::{Block, Cluster, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError};
+use quadrille_spec::{Axis, Block, Cluster, Experts, Layout, Model, Normalization, Rotary, RotaryScaling, SpecError};
 
 use super::network::{Network, Placement};
 use super::rates::Rates;
@@ -116,7 +116,7 @@ impl Problem {
 
     /// How many ranks of a layout share a domain of each tier, innermost first, and with it the domain's links: of the sizes
     /// of its axes and what of them lies inside the innermost domains.
-    pub fn ranks_by_tier(&self, sizes: [usize; 6], inside: [usize; 6]) -> Vec<usize> {
+    pub fn ranks_by_tier(&self, sizes: [usize; Axis::COUNT], inside: [usize; Axis::COUNT]) -> Vec<usize> {
         Placement::over(&self.network, sizes, inside).ranks_by_tier().to_vec()
     }
 
@@ -125,7 +125,7 @@ impl Problem {
     fn model_flops(model: &Model, global_batch: usize, seq_len: usize) -> f64 {
         let [h, s] = [model.hidden, seq_len].map(|size| size as f64);
         let of_block =
-            |it: &Block| 6.0 * it.product_weights(model.hidden) as f64 + 12.0 * s * it.attention.width() as f64;
+            |it: &Block| 6.0 * it.product_weights(model.hidden, seq_len) + 12.0 * s * it.attention.width() as f64;
         let blocks: f64 = model.blocks.counts().map(|(count, block)| count as f64 * of_block(block)).sum();
         let ends = match model.patch_values {
             None => 6.0 * model.vocab as f64 * h,
@@ -137,9 +137,16 @@ impl Problem {
 
 /// Makes sure that the largest value of a step can be counted in 64 bits: of activations, logits or stored scores.
 fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_len: usize) -> Result<(), SpecError> {
-    let of_block = |Block { attention, perceptron, .. }: &Block| {
+    let of_block = |Block { attention, feed_forward, .. }: &Block| {
+        // Places for a token, whoever has them.
+        let places = |experts: &Experts| {
+            let group = experts.group(seq_len);
+            (experts.count * experts.slots(group)).div_ceil(group).max(experts.per_token)
+        };
+        let chosen = feed_forward.experts().map_or(1, places);
+        let widest = feed_forward.perceptrons().map(|perceptron| chosen * perceptron.up_width()).max().unwrap_or(0);
         let scores = if framework.attention == AttentionKernel::Stored { attention.heads * seq_len } else { 0 };
-        [perceptron.up_width(), attention.qkv_width(), scores]
+        [widest, attention.qkv_width(), scores]
     };
     let widest = model.blocks.kinds().iter().flat_map(of_block).fold(model.vocab, usize::max);
     let bytes = 8.0 * global_batch as f64 * seq_len as f64 * widest as f64;

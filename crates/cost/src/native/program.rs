@@ -55,10 +55,6 @@ impl Problem {
     ) -> Result<Option<(f64, Memory)>, PriceError> {
         self.check_placed(layout)?;
         let mut program = self.folded(layout)?;
-        // No engine runs it.
-        if program.kinds.iter().any(|kind| kind.shared_pruned().is_some()) {
-            return Ok(None);
-        }
         let memory = self.memory_of_program(&mut program);
         if !fits(&memory) || !self.has_host_room(&program.kinds) {
             return Ok(None);
@@ -186,7 +182,7 @@ fn parts(
     let Some((work, times)) = stages.max_by(|(_, a), (_, b)| busy(a).total_cmp(&busy(b))) else {
         return Ok(Parts::default());
     };
-    let mut communication = [0.0; 6];
+    let mut communication = [0.0; Axis::COUNT];
     for (axes, seconds) in &times.waiting_on_collectives_s {
         communication[outermost(&program.layout, *axes) as usize] += seconds;
     }

@@ -78,13 +78,8 @@ impl Rates {
         Taken { compute, memory: (bytes * self.byte - compute).max(0.0), launch: self.launch }
     }
 
-    /// A product `[m, k] [k, n]`, its shape as `[m, n, k]`.
-    pub fn product(&self, [m, n, k]: [f64; 3]) -> Taken {
-        self.batched_product([m, n, k], 1.0)
-    }
-
-    /// So many products of that shape at once.
-    pub fn batched_product(&self, [m, n, k]: [f64; 3], count: f64) -> Taken {
+    /// So many products `[m, k] [k, n]` beside each other, their shape as `[m, n, k]`.
+    pub fn products(&self, [m, n, k]: [f64; 3], count: f64) -> Taken {
         let compute = count * product_flops([m, n, k]) * self.product / self.products.at([m, n, k]);
         self.taken(compute, count * (m * k + k * n + m * n) * self.element_bytes)
     }

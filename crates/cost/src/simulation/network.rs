@@ -14,12 +14,12 @@ pub struct RingNetwork {
     /// Seconds before the first byte of a message arrives.
     pub latency_s: f64,
     /// Bytes per second of a ring along each axis, indexed by `Axis as usize`.
-    pub bandwidths: [f64; 6],
+    pub bandwidths: [f64; Axis::COUNT],
 }
 
 impl RingNetwork {
     /// Links on which nothing takes time.
-    pub const FREE: Self = Self { latency_s: 0.0, bandwidths: [f64::INFINITY; 6] };
+    pub const FREE: Self = Self { latency_s: 0.0, bandwidths: [f64::INFINITY; Axis::COUNT] };
 
     /// The links of a cluster as the ranks of a layout get them while all groups of an axis run at once: the table of
     /// the cluster inside a node, AxoNN's equation 7 between nodes; see [`Cluster::ring_bandwidths`].

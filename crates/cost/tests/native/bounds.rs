@@ -9,7 +9,7 @@ use quadrille_spec::{
     Model, Offload, Recompute, Schedule, Zero,
 };
 
-use crate::case::{Case, changed, fast_networks, fixed, fixed_described, frameworks};
+use crate::case::{Case, changed, fast_networks, fixed, fixed_described, fixed_mixed, frameworks};
 
 /// What [`ratios`] are of.
 const BOUNDS: [&str; 8] =
@@ -19,7 +19,10 @@ const BOUNDS: [&str; 8] =
 /// of the bytes by passes, in full, and along the schedule.
 fn ratios(case: &Case, framework: Framework) -> Option<[f64; 8]> {
     let problem = case.problem(framework);
-    if problem.check_placed(&case.layout).is_err() || !EvenPieces::are(&case.layout.stage_blocks) {
+    // Pruned keys have no copies.
+    let copies = case.model.blocks.kinds().iter().any(|block| case.layout.kv_copies(&block.attention) > 1);
+    let refused = framework.sparsity.is_some() && copies;
+    if refused || problem.check_placed(&case.layout).is_err() || !EvenPieces::are(&case.layout.stage_blocks) {
         return None;
     }
     let (candidate, mut bounds) = (case.candidate(), Bounds::new(&problem));
@@ -106,8 +109,10 @@ fn passes_serve_all_that_shares_the_sizes_of_a_block() {
     let all = candidates(&problem, &model);
     let shared = |c: &Candidate| {
         let mut alike = Candidate { schedule: Schedule::OneForwardOneBackward, zero: Zero::Off, ..*c };
-        alike.sizes[4..].fill(1);
-        alike.inside[4..].fill(1);
+        for outer in [Axis::Data, Axis::Pipe] {
+            alike.sizes[outer as usize] = 1;
+            alike.inside[outer as usize] = 1;
+        }
         let kind = (c.size(Axis::Pipe) > 1, c.schedule == Schedule::ZeroBubble);
         (alike, kind, problem.ranks_by_tier(c.sizes, c.inside))
     };
@@ -153,11 +158,13 @@ fn median(ratios: &[[f64; 8]], which: usize) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// The case, on a fast network, and in long segments of recomputation.
+/// The case, on a fast network, in long segments of recomputation, and with all data ranks as expert ranks.
 fn variants(case: Case) -> impl Iterator<Item = Case> {
     let on_fast = Case { cluster: fast_networks(&case.cluster), ..case.clone() };
     let in_segments = changed(&case, |request| request.recompute = Recompute::Full { every: 4 });
-    [case, on_fast].into_iter().chain(in_segments)
+    let shares = case.layout.grid.batch_shares();
+    let of_expert = (shares > 1).then(|| case.shared_out(shares));
+    [case, on_fast].into_iter().chain(in_segments).chain(of_expert)
 }
 
 /// Copies of states between the device and its host take time, and what they leave on the device takes memory: bounds know
@@ -205,6 +212,17 @@ fn bounds_are_never_above_the_price_whatever_blocks_there_are() {
             let least = if schedule == Schedule::ZeroBubble { 0.7 } else { 0.85 };
             let least = least - padding(&framework);
             assert!(medians[0] > 0.85 && medians[1] > least, "{} {name}: {medians:?}", framework.name);
+        }
+    }
+}
+
+/// Of experts, however they are spread.
+#[test]
+fn bounds_are_never_above_the_price_of_experts() {
+    for framework in frameworks().filter(|framework| framework.sparsity.is_none()) {
+        for (name, schedule) in Schedule::ALL {
+            let medians = medians_below_the_price(fixed_mixed(schedule, 60), framework, name);
+            assert!(medians[0] > 0.8 && medians[1] > 0.6, "{} {name}: {medians:?}", framework.name);
         }
     }
 }

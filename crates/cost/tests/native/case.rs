@@ -1,14 +1,14 @@
 //! Random models, legal layouts of them, and clusters.
 
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{Index, select};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use quadrille_cost::native::{Candidate, Framework, Problem};
-use quadrille_draws::descriptions;
+use quadrille_draws::{descriptions, mixtures};
 use quadrille_spec::{
-    Activation, Activations, Axis, Cluster, Device, Efficiency, ElementType, Grid, KeepWeights, Layout, LayoutRequest,
-    Linear, Model, Norm, Overlap, Peaks, Positions, Recompute, Schedule, Tier, Zero,
+    Activation, Activations, Axis, AxisSet, Cluster, Device, Dispatch, Efficiency, ElementType, Grid, KeepWeights,
+    Layout, LayoutRequest, Linear, Model, Norm, Overlap, Peaks, Positions, Recompute, Schedule, Tier, Zero,
 };
 use quadrille_step::StepProgram;
 
@@ -44,6 +44,24 @@ impl Case {
         Candidate::of(&self.layout, &self.cluster)
     }
 
+    /// The numbers of expert ranks that divide the shares of the batch.
+    pub fn expert_shares(&self) -> Vec<usize> {
+        let shares = self.layout.grid.batch_shares();
+        (1..=shares).filter(|expert| shares.is_multiple_of(*expert)).collect()
+    }
+
+    /// The case with so many of the shares of the batch as expert ranks, which lie just inside the data ranks.
+    pub fn shared_out(&self, expert: usize) -> Self {
+        let grid = self.layout.grid;
+        let axes = grid.order().axes().into_iter().filter(|axis| *axis != Axis::Expert);
+        let named = axes.flat_map(|axis| if axis == Axis::Data { vec![Axis::Expert, axis] } else { vec![axis] });
+        let order = named.map(Axis::name).collect::<Vec<_>>().join(",").parse().unwrap();
+        let data = grid.batch_shares() / expert;
+        let sizes = grid.with(Axis::Expert, expert).and_then(|grid| grid.with(Axis::Data, data));
+        let grid = sizes.unwrap().with_order(order);
+        Self { layout: Layout { grid, ..self.layout.clone() }, ..self.clone() }
+    }
+
     pub fn program(&self) -> StepProgram {
         StepProgram::new(&self.model, &self.layout).unwrap_or_else(|error| panic!("{self:?}: {error}"))
     }
@@ -61,9 +79,13 @@ pub fn fixed(schedule: Schedule, count: usize) -> Vec<Case> {
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// Cases of every schedule.
+/// Cases of every schedule, some of whose data ranks may be expert ranks.
 pub fn any_case() -> impl Strategy<Value = Case> {
-    select(Schedule::ALL.map(|(_, schedule)| schedule).to_vec()).prop_flat_map(cases)
+    let cases = select(Schedule::ALL.map(|(_, schedule)| schedule).to_vec()).prop_flat_map(cases);
+    (cases, any::<Index>()).prop_map(|(case, pick)| {
+        let shares = case.expert_shares();
+        case.shared_out(*pick.get(&shares))
+    })
 }
 
 /// Cases of described blocks of one schedule, the same in every run.
@@ -80,10 +102,35 @@ pub fn described(cases: impl Strategy<Value = Case>) -> impl Strategy<Value = Ca
     })
 }
 
+/// Cases of blocks with experts of one schedule, the same in every run.
+pub fn fixed_mixed(schedule: Schedule, count: usize) -> Vec<Case> {
+    let (mut runner, strategy) = (TestRunner::deterministic(), mixed(cases(schedule)));
+    (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
+}
+
+/// The same cases with experts as [`mixtures`] says, spread over any axes that may spread them.
+pub fn mixed(cases: impl Strategy<Value = Case>) -> impl Strategy<Value = Case> {
+    let spreading = prop::collection::vec(any::<bool>(), Axis::SPREADING.iter().count());
+    let drawn = (cases, mixtures(), spreading, select(Dispatch::ALL.map(|(_, dispatch)| dispatch).to_vec()));
+    drawn.prop_filter_map("a legal layout", |(case, mixture, spreading, dispatch)| {
+        let grid = case.layout.grid;
+        let over: AxisSet = Axis::SPREADING.iter().zip(spreading).filter(|(_, on)| *on).map(|(axis, _)| axis).collect();
+        let pieces = 2 * grid.size(Axis::Context) * grid.size(Axis::X);
+        let model = mixture.of(&case.model, case.layout.seq_len / pieces, grid.size_of(over));
+        changed(&Case { model, ..case }, |request| {
+            request.experts_over = Some(over);
+            request.dispatch =
+                if request.activations == Activations::Replicated { dispatch } else { Dispatch::Dropped };
+        })
+    })
+}
+
 /// Models of GPT's, Llama's and vision transformers' layers of hidden 96 to 3,072 on grids of up to 96 ranks over all
 /// axes, with every switch; one to eight microbatches or so.
 pub fn cases(schedule: Schedule) -> impl Strategy<Value = Case> {
-    let grid = (grids(), Just(Axis::ALL.map(Axis::name)).prop_shuffle());
+    // Expert, whose ranks come of data's, follows data.
+    let drawn = [Axis::X, Axis::Y, Axis::Z, Axis::Context, Axis::Data, Axis::Pipe].map(Axis::name);
+    let grid = (grids(), Just(drawn).prop_shuffle());
     let switches = (any::<[bool; 7]>(), select(vec![0, 1, 2]), select(vec![0, 1, 2, 3, 4]), 1..=3_usize);
     let counts = (1..=2_usize, 1..=3_usize, 1..=8_usize, 0..=6_usize);
     (grid, models(), switches, counts, clusters()).prop_filter_map(
@@ -110,7 +157,7 @@ pub fn cases(schedule: Schedule) -> impl Strategy<Value = Case> {
             let request = LayoutRequest {
                 activations: if scatters { Activations::Scattered } else { Activations::Replicated },
                 linear,
-                overlap: Overlap { all_reduce, reduce_scatter, all_gather },
+                overlap: Overlap { all_reduce, reduce_scatter, all_gather, all_to_all: all_gather },
                 overlap_chunks,
                 schedule,
                 chunks,
@@ -121,7 +168,7 @@ pub fn cases(schedule: Schedule) -> impl Strategy<Value = Case> {
                 microbatch: Some(microbatch),
                 per_node: cluster.tiers[0].devices,
                 dtype: ElementType::F32,
-                ..LayoutRequest::new(grid, size(Axis::Data) * microbatch * microbatches)
+                ..LayoutRequest::new(grid, grid.batch_shares() * microbatch * microbatches)
             };
             let request = match request.per_node {
                 Some(devices) if !grid.ranks().is_multiple_of(devices) => LayoutRequest { per_node: None, ..request },
@@ -158,6 +205,8 @@ pub fn changed(case: &Case, change: impl FnOnce(&mut LayoutRequest)) -> Option<C
         keep_communicated: from.keep_communicated,
         zero: from.zero,
         keep_weights: from.keep_weights,
+        experts_over: Some(from.experts_over),
+        dispatch: from.dispatch,
         microbatch: Some(from.microbatch),
         dtype: from.dtype,
         ..LayoutRequest::new(from.grid, from.global_batch)
@@ -172,7 +221,7 @@ fn grids() -> impl Strategy<Value = Grid> {
     (size(), size(), size(), size(), size(), select(vec![1, 2, 3, 4, 6])).prop_filter_map(
         "grids that are small enough",
         |(x, y, z, context, data, pipe)| {
-            let grid = Grid::of_sizes([x, y, z, context, data, pipe]).ok()?;
+            let grid = Grid::of_sizes([x, y, z, context, 1, data, pipe]).ok()?;
             (grid.ranks() <= MAX_RANKS).then_some(grid)
         },
     )

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod case;
+mod expert;
 mod fit;
 mod program;
 mod properties;

@@ -6,7 +6,7 @@ use quadrille_cost::simulation::simulate;
 use quadrille_spec::{Block, Model, RotaryScaling};
 use quadrille_step::predict_rank;
 
-use crate::case::{Case, any_case, described};
+use crate::case::{Case, any_case, described, mixed};
 
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
@@ -17,7 +17,9 @@ proptest! {
 
     /// Seconds are those of the events, memory is what the fullest rank allocates, FLOPs are those of all ranks.
     #[test]
-    fn a_price_is_what_the_program_takes_allocates_and_computes(case in prop_oneof![any_case(), described(any_case())]) {
+    fn a_price_is_what_the_program_takes_allocates_and_computes(
+        case in prop_oneof![any_case(), described(any_case()), mixed(any_case())]
+    ) {
         let (problem, program) = (case.problem(Framework::QUADRILLE), case.program());
         prop_assume!(problem.check_placed(&case.layout).is_ok());
         let price = problem.price_layout(&case.layout).unwrap();
@@ -57,7 +59,9 @@ proptest! {
 
     /// Of other frameworks: the parts of a step are those of its events, and more is executed than the model needs.
     #[test]
-    fn prices_of_other_frameworks_are_sums_of_their_parts(case in prop_oneof![any_case(), described(any_case())]) {
+    fn prices_of_other_frameworks_are_sums_of_their_parts(
+        case in prop_oneof![any_case(), described(any_case()), mixed(any_case())]
+    ) {
         for framework in Framework::ALL.into_iter().filter(|framework| !framework.is_own()) {
             let problem = case.problem(framework);
             prop_assume!(problem.check_placed(&case.layout).is_ok());

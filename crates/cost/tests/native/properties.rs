@@ -75,7 +75,7 @@ proptest! {
         let states = |memory: Memory| memory.parameters + memory.optimizer;
         for framework in Framework::ALL {
             let before = memory(&case, framework);
-            for (axis, alone) in [(Axis::X, true), (Axis::Z, true), (Axis::Data, false), (Axis::Pipe, false)] {
+            for (axis, alone) in [(Axis::X, true), (Axis::Z, true), (Axis::Expert, false), (Axis::Data, false), (Axis::Pipe, false)] {
                 let size = case.layout.grid.size(axis);
                 // Which stage is fullest may change between pipelines.
                 if !alone && axis == Axis::Pipe && size > 1 || alone && case.layout.grid.size(Axis::Pipe) > 1 {
@@ -83,7 +83,7 @@ proptest! {
                 }
                 let more = changed(&case, |request| {
                     request.per_node = None;
-                    if axis == Axis::Data {
+                    if Axis::BATCH.contains(&axis) {
                         request.zero = Zero::Gradients;
                         request.global_batch *= 2;
                     }
@@ -93,7 +93,7 @@ proptest! {
                 });
                 let Some(more) = more else { continue };
                 let after = memory(&more, framework);
-                if axis != Axis::Data {
+                if !Axis::BATCH.contains(&axis) {
                     prop_assert!(states(after) < states(before), "{axis:?}: {before:?}, then {after:?}");
                 } else if case.layout.grid.size(Axis::Pipe) == 1 {
                     prop_assert!(after.optimizer < before.optimizer, "{axis:?}: {before:?}, then {after:?}");

@@ -15,7 +15,7 @@ pub fn model(layers: usize) -> Model {
 pub fn program(layers: usize, grid: &str, microbatches: usize, change: impl Fn(&mut LayoutRequest)) -> StepProgram {
     let grid: quadrille_spec::Grid = grid.parse().unwrap();
     let sequences = grid.size(Axis::Y) * grid.size(Axis::Z);
-    let mut request = LayoutRequest::new(grid, microbatches * sequences * grid.size(Axis::Data));
+    let mut request = LayoutRequest::new(grid, microbatches * sequences * grid.batch_shares());
     request.microbatch = Some(sequences);
     change(&mut request);
     let model = model(layers);

@@ -102,7 +102,7 @@ fn the_work_of_a_step_is_the_ledgers() {
 fn simulated_collectives_are_those_of_the_ledger() {
     // One second per byte: the time that the streams are busy is what the first rank sends.
     let program = program(2, "x=2,y=2,z=2", 2, |_| {});
-    let network = RingNetwork { latency_s: 0.0, bandwidths: [1.0; 6] };
+    let network = RingNetwork { latency_s: 0.0, bandwidths: [1.0; Axis::COUNT] };
     let rates = DeviceRates {
         gemm_flop_per_s: 1.0,
         attention_flop_per_s: 1.0,

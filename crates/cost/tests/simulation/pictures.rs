@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quadrille_cost::simulation::{DeviceRates, RingNetwork, Simulation, UniformMachine, simulate, timeline};
 use quadrille_cost::trace::{Trace, chrome_trace};
-use quadrille_spec::{LayoutRequest, Schedule};
+use quadrille_spec::{Axis, LayoutRequest, Schedule};
 use serde_json::Value;
 
 use crate::common::{BlocksOnly, ideal, program};
@@ -46,7 +46,7 @@ fn measured_kinds() -> Simulation {
         memory_bytes_per_s: 1e10,
         operation_latency_s: 1e-6,
     };
-    let network = RingNetwork { latency_s: 2e-6, bandwidths: [1e9; 6] };
+    let network = RingNetwork { latency_s: 2e-6, bandwidths: [1e9; Axis::COUNT] };
     simulate(&program, &UniformMachine { rates, network }).unwrap()
 }
 

@@ -9,8 +9,9 @@ use quadrille_spec::IGNORED;
 use quadrille_step::Scalar;
 use quadrille_tensor as kernels;
 use quadrille_tensor::{
-    AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, HeadNorm, LogitsShape, NormShape,
-    PanelShape, Pool, ProductShape, Rotary, Shape, Stored, TableShape, Transpose,
+    AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, GroupedShape, HeadNorm, LogitsShape,
+    NormShape, PanelShape, Pool, ProductShape, Rotary, RouterGroups, RouterLosses, RouterRule, RouterShape, Shape,
+    SpreadShape, Stored, TableShape, Transpose,
 };
 
 use super::memory::{Bytes, Numbers, NumbersMut};
@@ -176,6 +177,7 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(match scalar {
             Scalar::Loss => vec![totals.loss, totals.targets as f64],
             Scalar::GradientNormSquared => vec![totals.norm_squared],
+            Scalar::Routers => vec![totals.balance, totals.router_z, totals.choices as f64, totals.dropped as f64],
         })
     }
 
@@ -184,6 +186,10 @@ impl<S: Values> Backend for Cpu<S> {
         self.totals.set(match scalar {
             Scalar::Loss => Totals { loss: summed[0], targets: summed[1] as u64, ..totals },
             Scalar::GradientNormSquared => Totals { norm_squared: summed[0], ..totals },
+            Scalar::Routers => {
+                let [choices, dropped] = [summed[2] as u64, summed[3] as u64];
+                Totals { balance: summed[0], router_z: summed[1], choices, dropped, ..totals }
+            }
         });
         Ok(())
     }
@@ -211,6 +217,12 @@ impl<S: Values> Backend for Cpu<S> {
         } else {
             kernels::matmul_as(pool, run_as, product, a, b, c, accumulate, &mut self.scratch.borrow_mut());
         });
+        Ok(())
+    }
+
+    fn grouped_matmul(&self, shape: GroupedShape, a: Numbers<'_, S>, b: Numbers<'_, S>, c: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
+        let (pool, a, b) = (&self.pool, a.stored(), b.stored());
+        output_of_either_kind!(c => kernels::grouped_matmul(pool, shape, a, b, c, accumulate));
         Ok(())
     }
 
@@ -495,6 +507,68 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn newest_rows(&self, cols: usize, tokens: usize, newest: &[usize], x: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
         kernels::newest_rows(cols, tokens, newest, x.stored(), y.stored());
+        Ok(())
+    }
+
+    fn router_forward(&self, shape: RouterShape, cols: usize, x: Numbers<'_, S>, weight: Numbers<'_, S>, logits: &mut NumbersMut<'_, S>) -> Done {
+        kernels::router_forward(&self.pool, shape, cols, x.stored(), weight.real(), logits.real());
+        Ok(())
+    }
+
+    fn router_input_gradient(&self, shape: RouterShape, cols: usize, dlogits: Numbers<'_, S>, weight: Numbers<'_, S>, dx: &mut NumbersMut<'_, S>) -> Done {
+        kernels::router_input_gradient(&self.pool, shape, cols, dlogits.real(), weight.real(), dx.stored());
+        Ok(())
+    }
+
+    fn router_weight_gradient(&self, shape: RouterShape, cols: usize, x: Numbers<'_, S>, dlogits: Numbers<'_, S>, dweight: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
+        kernels::router_weight_gradient(&self.pool, shape, cols, x.stored(), dlogits.real(), dweight.real(), accumulate);
+        Ok(())
+    }
+
+    fn route(&self, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: Numbers<'_, S>, routes: &mut NumbersMut<'_, S>) -> Done {
+        kernels::route(&self.pool, shape, rule, groups, logits.real(), routes.real());
+        Ok(())
+    }
+
+    fn count_choices(&self, shape: RouterShape, routes: Numbers<'_, S>, scope: impl Fn(usize) -> usize, counts: &mut NumbersMut<'_, S>) -> Done {
+        kernels::count_choices(shape, routes.real(), scope, counts.real());
+        Ok(())
+    }
+
+    fn router_losses(&self, shape: RouterShape, rule: RouterRule, losses: RouterLosses, logits: Numbers<'_, S>, routes: Numbers<'_, S>, counts: Option<Numbers<'_, S>>, scope: impl Fn(usize) -> usize) -> Done {
+        let counts = counts.map(Numbers::real).unwrap_or_default();
+        let (balance, z) = kernels::router_losses(shape, rule, losses, logits.real(), counts, scope);
+        let dropped = kernels::dropped_choices(shape, routes.real());
+        let mut totals = self.totals.get();
+        (totals.balance, totals.router_z) = (totals.balance + balance, totals.router_z + z);
+        (totals.choices, totals.dropped) = (totals.choices + (shape.rows * shape.per_token) as u64, totals.dropped + dropped);
+        self.totals.set(totals);
+        Ok(())
+    }
+
+    fn route_backward(&self, shape: RouterShape, rule: RouterRule, losses: RouterLosses, factor: f64, logits: &mut NumbersMut<'_, S>, routes: Numbers<'_, S>, counts: Option<Numbers<'_, S>>, dweights: Numbers<'_, S>, scope: impl Fn(usize) -> usize + Sync) -> Done {
+        let counts = counts.map(Numbers::real).unwrap_or_default();
+        kernels::route_backward(&self.pool, shape, rule, losses, factor, logits.real(), routes.real(), counts, dweights.real(), scope);
+        Ok(())
+    }
+
+    fn spread(&self, shape: SpreadShape, x: Numbers<'_, S>, routes: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        kernels::spread(&self.pool, shape, x.stored(), routes.real(), y.stored());
+        Ok(())
+    }
+
+    fn spread_backward(&self, shape: SpreadShape, dy: Numbers<'_, S>, routes: Numbers<'_, S>, dx: &mut NumbersMut<'_, S>) -> Done {
+        kernels::spread_backward(&self.pool, shape, dy.stored(), routes.real(), dx.stored());
+        Ok(())
+    }
+
+    fn combine(&self, shape: SpreadShape, x: Numbers<'_, S>, routes: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+        kernels::combine(&self.pool, shape, x.stored(), routes.real(), y.stored());
+        Ok(())
+    }
+
+    fn combine_backward(&self, shape: SpreadShape, dy: Numbers<'_, S>, x: Numbers<'_, S>, routes: Numbers<'_, S>, dx: &mut NumbersMut<'_, S>, dweights: &mut NumbersMut<'_, S>) -> Done {
+        kernels::combine_backward(&self.pool, shape, dy.stored(), x.stored(), routes.real(), dx.stored(), dweights.real());
         Ok(())
     }
 

@@ -19,8 +19,8 @@ use std::ops::Range;
 use quadrille_comm::Payload;
 use quadrille_step::Scalar;
 use quadrille_tensor::{
-    AdamW, AttentionShape, CacheShape, Curve, GroupShape, HeadNorm, LogitsShape, NormShape, PanelShape, Pool,
-    ProductShape, Shape, TableShape, Transpose,
+    AdamW, AttentionShape, CacheShape, Curve, GroupShape, GroupedShape, HeadNorm, LogitsShape, NormShape, PanelShape,
+    Pool, ProductShape, RouterGroups, RouterLosses, RouterRule, RouterShape, Shape, SpreadShape, TableShape, Transpose,
 };
 
 use crate::samples::OwnSamples;
@@ -134,6 +134,8 @@ pub trait Backend: Sized + 'static {
     fn prepare_matmuls(&self, products: &[(ProductShape, Transpose)]) -> Done;
     /// See [`quadrille_tensor::matmul_as`]; run as stored it is [`quadrille_tensor::matmul`].
     fn matmul(&self, product: ProductShape, run_as: Transpose, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::grouped_matmul`].
+    fn grouped_matmul(&self, shape: GroupedShape, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::matmul_few_rows`].
     fn matmul_few_rows(&self, product: ProductShape, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>) -> Done;
 
@@ -244,6 +246,32 @@ pub trait Backend: Sized + 'static {
     fn cached_attention(&self, shape: CacheShape, starts: &[usize], qkv: Self::View<'_>, cache: Self::View<'_>, out: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::newest_rows`].
     fn newest_rows(&self, cols: usize, tokens: usize, newest: &[usize], x: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+
+    // Experts. Routers compute in the real type; rows that are spread are values.
+
+    /// See [`quadrille_tensor::router_forward`].
+    fn router_forward(&self, shape: RouterShape, cols: usize, x: Self::View<'_>, weight: Self::View<'_>, logits: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::router_input_gradient`].
+    fn router_input_gradient(&self, shape: RouterShape, cols: usize, dlogits: Self::View<'_>, weight: Self::View<'_>, dx: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::router_weight_gradient`].
+    fn router_weight_gradient(&self, shape: RouterShape, cols: usize, x: Self::View<'_>, dlogits: Self::View<'_>, dweight: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::route`].
+    fn route(&self, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: Self::View<'_>, routes: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::count_choices`].
+    fn count_choices(&self, shape: RouterShape, routes: Self::View<'_>, scope: impl Fn(usize) -> usize, counts: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::router_losses`] and [`quadrille_tensor::dropped_choices`]; they are added to the totals. Where
+    /// there are no counts loads are not balanced.
+    fn router_losses(&self, shape: RouterShape, rule: RouterRule, losses: RouterLosses, logits: Self::View<'_>, routes: Self::View<'_>, counts: Option<Self::View<'_>>, scope: impl Fn(usize) -> usize) -> Done;
+    /// See [`quadrille_tensor::route_backward`].
+    fn route_backward(&self, shape: RouterShape, rule: RouterRule, losses: RouterLosses, factor: f64, logits: &mut Self::ViewMut<'_>, routes: Self::View<'_>, counts: Option<Self::View<'_>>, dweights: Self::View<'_>, scope: impl Fn(usize) -> usize + Sync) -> Done;
+    /// See [`quadrille_tensor::spread`].
+    fn spread(&self, shape: SpreadShape, x: Self::View<'_>, routes: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::spread_backward`].
+    fn spread_backward(&self, shape: SpreadShape, dy: Self::View<'_>, routes: Self::View<'_>, dx: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::combine`].
+    fn combine(&self, shape: SpreadShape, x: Self::View<'_>, routes: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    /// See [`quadrille_tensor::combine_backward`].
+    fn combine_backward(&self, shape: SpreadShape, dy: Self::View<'_>, x: Self::View<'_>, routes: Self::View<'_>, dx: &mut Self::ViewMut<'_>, dweights: &mut Self::ViewMut<'_>) -> Done;
 
     // Columns.
 

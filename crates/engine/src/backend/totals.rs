@@ -14,6 +14,14 @@ pub struct Totals {
     pub targets: u64,
     /// The sum of the squares of the gradient.
     pub norm_squared: f64,
+    /// The balance losses of routers, summed over tokens and blocks.
+    pub balance: f64,
+    /// Their z losses.
+    pub router_z: f64,
+    /// Experts that tokens have chosen, in all blocks.
+    pub choices: u64,
+    /// Those that had no place.
+    pub dropped: u64,
 }
 
 /// How totals become an update.
@@ -88,7 +96,8 @@ mod tests {
     fn what_gradients_were_multiplied_by_is_divided_out() {
         let plain = UpdateRule { targets_per_step: 12, loss_scale: 1.0, clip: Some(0.3), loss_limit: f64::INFINITY };
         let scaled = UpdateRule { loss_scale: 8.0, ..plain };
-        let totals = |times: f64| Totals { loss: 30.0, targets: 9, norm_squared: 0.7 * times * times };
+        let totals =
+            |times: f64| Totals { loss: 30.0, targets: 9, norm_squared: 0.7 * times * times, ..Totals::default() };
         assert_eq!(scaled.gradient_norm(totals(8.0)), plain.gradient_norm(totals(1.0)));
         let [a, b] = [plain.update(totals(1.0)), scaled.update(totals(8.0))];
         assert_eq!((a.applied, a.gradient_scale), (b.applied, 8.0 * b.gradient_scale));
@@ -98,7 +107,7 @@ mod tests {
     #[test]
     fn an_attempt_stays_where_nothing_is_clipped_and_is_taken_back_where_nothing_is_applied() {
         let rule = UpdateRule { targets_per_step: 12, loss_scale: 8.0, clip: Some(1.0), loss_limit: 5.0 };
-        let totals = Totals { loss: 30.0, targets: 9, norm_squared: 0.7 };
+        let totals = Totals { loss: 30.0, targets: 9, norm_squared: 0.7, ..Totals::default() };
         assert_eq!(rule.verdict(totals), Verdict::Kept);
         assert_eq!(rule.verdict(Totals { norm_squared: 1e4, ..totals }), Verdict::Repeated);
         assert_eq!(UpdateRule { clip: None, ..rule }.verdict(Totals { norm_squared: 1e4, ..totals }), Verdict::Kept);

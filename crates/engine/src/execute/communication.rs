@@ -56,6 +56,10 @@ impl<B: Backend> RankEngine<'_, B> {
                 let (sent, received) = (sent.first(given), self.slots.take(output)?.first(payload));
                 Flight::Apart(context.all_gather::<T, _, _>(group, sent, received))
             }
+            (CollectiveKind::AllToAll, _) => {
+                let (sent, received) = (sent.first(given), self.slots.take(output)?.first(got));
+                Flight::Apart(context.all_to_all::<T, _, _>(group, sent, received))
+            }
             (CollectiveKind::AllReduce, _) => {
                 let how = match collective.reduction {
                     Reduction::Sum => Combine::Sum,
@@ -120,7 +124,7 @@ impl<B: Backend> RankEngine<'_, B> {
                 Err(EngineError::NoTargets { step: self.step })
             }
             Scalar::Loss if self.program.attempts() => self.backend.prepare_attempt(&self.update_rule()),
-            Scalar::Loss => Ok(()),
+            Scalar::Loss | Scalar::Routers => Ok(()),
             // The last of a step's totals.
             Scalar::GradientNormSquared => {
                 if self.program.attempts() {

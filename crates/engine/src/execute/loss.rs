@@ -64,7 +64,7 @@ impl<B: Backend> RankEngine<'_, B> {
     /// The only division of gradients in a step: by the global number of what is predicted. Where some of it is ignored,
     /// the optimizer corrects the number, which is known only after the passes, and takes the power of two away that keeps
     /// gradients within the range of their type ([`UpdateRule::gradient_factor`]).
-    fn loss_scale(&self) -> f64 {
+    pub(super) fn loss_scale(&self) -> f64 {
         self.loss_scale / self.program.layout.targets_per_step(&self.program.model) as f64
     }
 

@@ -1,7 +1,7 @@
 //! Products, as they are stored or as tuning found them faster.
 
 use quadrille_step::{GemmPass, GemmStorage, Product, Purpose, kind};
-use quadrille_tensor::{FEW_ROWS, ProductShape, Transpose};
+use quadrille_tensor::{FEW_ROWS, GroupedShape, ProductShape, Transpose};
 
 use super::Done;
 use crate::backend::{View, ViewMut};
@@ -10,7 +10,10 @@ use crate::{Backend, RankEngine};
 impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn gemm(&mut self, op: &kind::Gemm) -> Done {
         let kind::Gemm { pass, left, right, output, write, .. } = op;
-        let product = op.product(self.program);
+        let (product, groups) = (op.product(self.program), op.groups(self.program));
+        if groups > 1 {
+            return self.grouped_gemm(op, product, groups);
+        }
         let run_as = transpose(self.matmuls.choice(&product));
         // Passes of single tokens read weights and hardly use them. Training keeps to one kernel, and so to its rounding.
         let few_rows = product.m < FEW_ROWS && matches!(self.program.purpose, Purpose::Generation(_));
@@ -23,12 +26,34 @@ impl<B: Backend> RankEngine<'_, B> {
             }
             Ok(2 * c.elements() as u64 * (a.elements() / product.m) as u64)
         })?;
+        self.count_flops(*pass, flops);
+        Ok(())
+    }
+
+    /// The products of several experts, whose rows lie in as many segments as ranks they have come from.
+    fn grouped_gemm(&mut self, op: &kind::Gemm, product: Product, groups: usize) -> Done {
+        let kind::Gemm { pass, left, right, output, write, .. } = *op;
+        let rows = self.value(left).local_rows;
+        let chunk = self.value(left).extents[0].places_of_rank(&self.program.layout);
+        let Product { storage, m, n, k } = product;
+        // Of a weight's gradient the rows of both operands are contracted, and those of the result are the left one's columns.
+        let k = if storage == GemmStorage::Tn { m } else { k };
+        let shape =
+            GroupedShape { stored: transpose(storage), blocks: groups, segments: rows / (groups * chunk), chunk, n, k };
+        self.write(output, |rank, c| {
+            let (a, b, add) = (rank.read(left)?, rank.read(right)?, rank.accumulates(write));
+            rank.backend.grouped_matmul(shape, a, b, c, add)
+        })?;
+        self.count_flops(pass, 2 * (rows * n * k) as u64);
+        Ok(())
+    }
+
+    pub(super) fn count_flops(&mut self, pass: GemmPass, flops: u64) {
         match pass {
             GemmPass::Forward => self.flops.gemm_forward += flops,
             GemmPass::InputGradient => self.flops.gemm_input_gradient += flops,
             GemmPass::WeightGradient => self.flops.gemm_weight_gradient += flops,
         }
-        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ mod attention;
 mod cache;
 mod communication;
 mod embedding;
+mod experts;
 mod loss;
 mod matmul;
 mod movement;
@@ -33,6 +34,7 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(crate) fn execute(&mut self, operation: &Operation) -> Done {
         let swept = match operation {
             Operation::Gemm(op) => return self.gemm(op),
+            Operation::Router(op) => return self.router(op),
             Operation::Attention(op) => return self.attention(op),
             Operation::AttentionBackward(op) => return self.attention_backward(op),
             Operation::CachedAttention(op) => return self.cached_attention(op),
@@ -64,6 +66,14 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::Norm(op) => self.norm(op),
             Operation::NormBackwardSums(op) => self.norm_backward_sums(op),
             Operation::NormBackward(op) => self.norm_backward(op),
+            Operation::Route(op) => self.route(op),
+            Operation::CountChoices(op) => self.count_choices(op),
+            Operation::RouterLoss(op) => self.router_loss(op),
+            Operation::RouteBackward(op) => self.route_backward(op),
+            Operation::Dispatch(op) => self.dispatch(op),
+            Operation::DispatchBackward(op) => self.dispatch_backward(op),
+            Operation::Combine(op) => self.combine(op),
+            Operation::CombineBackward(op) => self.combine_backward(op),
             Operation::Bias(op) => self.bias(op),
             Operation::BiasBackward(op) => self.bias_backward(op),
             Operation::Scale(op) => self.scale(op),

@@ -8,7 +8,7 @@ use super::Done;
 use crate::backend::{View, ViewMut};
 use crate::optimizer::StatesMut;
 use crate::streamed::Streamed;
-use crate::{Backend, EngineError, RankEngine, schedule};
+use crate::{Backend, EngineError, RankEngine, Shard, schedule};
 
 impl<'a, B: Backend> RankEngine<'a, B> {
     pub(super) fn accumulate(&mut self, op: &kind::Accumulate) -> Result<usize, EngineError> {
@@ -55,10 +55,9 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             None => std::iter::once(0..elements).collect(),
             // The first rank of a block counts what all of them hold.
             Some(shared) => {
-                let runs = self.shard(id, gradient)?.runs();
+                let runs = Shard::of(program, parameter, gradient, place).runs();
                 let own = runs.filter(|run| !shared.is_copied(run.col));
-                let own = own.map(|run| run.local..run.local + run.len);
-                own.collect::<Vec<_>>()
+                own.map(|run| run.local..run.local + run.len).collect::<Vec<_>>()
             }
         };
         self.backend.sum_squares(self.read(gradient)?.part(0..elements), &runs)

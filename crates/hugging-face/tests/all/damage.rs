@@ -50,6 +50,13 @@ fn whole_folders_are_read() {
 }
 
 #[test]
+fn experts_are_not_put_into_folders_of_perceptrons() {
+    let set = [("experts", "4"), ("capacity", "2")].map(|(field, value)| (field.to_owned(), value.to_owned()));
+    let message = full(&Source::open(&fixture("llama"), &set).map(|_| ()).unwrap_err());
+    assert!(message.contains("experts = 4: the folder's weights are of perceptrons"), "{message}");
+}
+
+#[test]
 fn tensors_that_do_not_fit_are_named() {
     let (llama, settings) = (raw(&fixture("llama")), config(&fixture("llama")));
     let key = "model.layers.1.self_attn.k_proj.weight";

@@ -1,10 +1,11 @@
-"""Prints families.txt: loss and gradients of small Llamas and vision transformers, of scalars that remember what they
+"""Prints families.txt: loss and gradients of small Llamas, vision transformers and mixtures of experts, of scalars that remember what they
 were computed from. Needs nothing but Python 3.
 
     python families.py > families.txt
 
 A line per case: its sizes, then the loss, then for each parameter the sum of gradient[e] * cos(e). The first case is
-reference.py's first, so that the two programs can be held against each other.
+reference.py's first, so that the two programs can be held against each other. With experts the gradient is that of
+loss + balance + router_z, whose lines follow the loss with the number of dropped choices.
 """
 
 import math
@@ -63,6 +64,10 @@ def differentiate(result):
             source.gradient += number.gradient * derivative
 
 
+def has_experts(case, i):
+    return case.get("experts", 0) > 0 and (i + 1) % case["every"] == 0
+
+
 def shapes(case):
     h, f, d = case["hidden"], case["ffn"], case["hidden"] // case["heads"]
     beta = lambda name: [(f"{name}.beta", (1, h))] if case["norm"] == "layer" else []
@@ -77,7 +82,14 @@ def shapes(case):
     for i in range(case["layers"]):
         b = f"block.{i}."
         out += norm(b + "norm1") + linear(b + "qkv", h, qkv) + linear(b + "projection", h, h)
-        out += norm(b + "norm2") + linear(b + "up", h, up) + linear(b + "down", f, h)
+        out += norm(b + "norm2")
+        if has_experts(case, i):
+            count, shared = case["experts"], case["shared"]
+            out += [(f"{b}router.weight", (h, count))]
+            out += [(f"{b}experts.up.weight", (count * h, up)), (f"{b}experts.down.weight", (count * f, h))]
+            out += linear(b + "shared.up", h, up // f * shared) + linear(b + "shared.down", shared, h) if shared else []
+        else:
+            out += linear(b + "up", h, up) + linear(b + "down", f, h)
     out += norm("final_norm")
     if values:
         return out + linear("head", h, values)
@@ -154,17 +166,85 @@ def activation(x, case):
     return [n.scale(0.5) * inner(n).tanh().shift(1) for n in x]
 
 
-def block(p, name, x, case):
-    """The rows of one sequence."""
+def sigmoid(x):
+    return x.scale(-1).exp().shift(1).power(-1)
+
+
+def places(chosen, weights, case):
+    """The pairs of row and choice of one sequence that have a place."""
+    k, group = case["k"], case["group"]
+    most = min(group, math.ceil(case["capacity"] * k * group / case["experts"]))
+    kept = set()
+    for start in range(0, len(chosen), group):
+        claims = [(row, j) for row in range(start, start + group) for j in range(k)]
+        by_choice = lambda claim: (claim[1], claim[0])
+        by_score = lambda claim: (-weights[claim[0]][claim[1]].value, claim[1], claim[0])
+        taken = [0] * case["experts"]
+        for row, j in sorted(claims, key=by_choice if case["drop"] == "choice" else by_score):
+            taken[chosen[row][j]] += 1
+            if taken[chosen[row][j]] <= most:
+                kept.add((row, j))
+    return kept
+
+
+def experts(p, name, rows, case, routed):
+    """What experts give to the rows of one sequence; appends what the router said of it."""
+    h, f, k = case["hidden"], case["ffn"], case["k"]
+    logits = [linear(p, f"{name}.router", row) for row in rows]
+    scores = [softmax(row) if case["router"] == "softmax" else [sigmoid(x) for x in row] for row in logits]
+    chosen = [sorted(range(len(row)), key=lambda e: (-row[e].value, e))[:k] for row in scores]
+    weights = []
+    for row, ids in zip(scores, chosen):
+        factor = total([row[e] for e in ids]).power(-1) if case["normalize"] else Number(1.0)
+        weights.append([(row[e] * factor).scale(case["scale"]) for e in ids])
+    kept = places(chosen, weights, case)
+    out = []
+    for t, row in enumerate(rows):
+        given = [[Number(0.0)] * h]
+        for j in (j for j in range(k) if (t, j) in kept):
+            e = chosen[t][j]
+            up = [dot(row, column) for column in zip(*p[f"{name}.experts.up.weight"][e * h : (e + 1) * h])]
+            down = p[f"{name}.experts.down.weight"][e * f : (e + 1) * f]
+            result = [dot(activation(up, case), column) for column in zip(*down)]
+            given.append([number * weights[t][j] for number in result])
+        if case["shared"]:
+            given.append(linear(p, f"{name}.shared.down", activation(linear(p, f"{name}.shared.up", row), case)))
+        out.append([total(column) for column in zip(*given)])
+    routed.append((logits, scores, chosen, len(rows) * k - len(kept)))
+    return out
+
+
+def router_losses(routed, case):
+    """Of one block, whose router said this of every sequence: balance and z loss."""
+    count, k = case["experts"], case["k"]
+    scopes = [routed] if case["balance"] == "batch" else [[sequence] for sequence in routed]
+    balances = []
+    for scope in scopes:
+        shares = [[s * total(row).power(-1) for s in row] for _, scores, _, _ in scope for row in scores]
+        ids = [e for _, _, chosen, _ in scope for row in chosen for e in row]
+        loads = [ids.count(e) * count / (k * len(shares)) for e in range(count)]
+        means = [total([row[e] for row in shares]).scale(1 / len(shares)) for e in range(count)]
+        balances.append(total([mean.scale(load) for mean, load in zip(means, loads)]))
+    squares = [total([x.exp() for x in row]).log().power(2) for logits, _, _, _ in routed for row in logits]
+    mean = lambda numbers: total(numbers).scale(1 / len(numbers))
+    return mean(balances).scale(case["balance_loss"]), mean(squares).scale(case["z_loss"])
+
+
+def block(p, name, x, case, routed=None):
+    """The rows of one sequence; experts append to `routed`."""
     add = lambda x, y: [[a + b for a, b in zip(*rows)] for rows in zip(x, y)]
     qkv = [linear(p, f"{name}.qkv", norm(p, f"{name}.norm1", row, case)) for row in x]
     x = add(x, [linear(p, f"{name}.projection", row) for row in attention(qkv, case)])
-    up = [linear(p, f"{name}.up", norm(p, f"{name}.norm2", row, case)) for row in x]
+    normed = [norm(p, f"{name}.norm2", row, case) for row in x]
+    if routed is not None:
+        return add(x, experts(p, name, normed, case, routed))
+    up = [linear(p, f"{name}.up", row) for row in normed]
     return add(x, [linear(p, f"{name}.down", activation(row, case)) for row in up])
 
 
 def loss(p, case):
-    losses = []
+    """The mean loss, and for each block with experts what its router said of every sequence."""
+    losses, routed = [], {i: [] for i in range(case["layers"]) if has_experts(case, i)}
     for at in range(0, case["sequences"] * case["seq_len"], case["seq_len"]):
         n, v = range(at, at + case["seq_len"]), case["patch_values"]
         if v:
@@ -174,7 +254,7 @@ def loss(p, case):
         if case["positions"] == "learned":
             x = [[a + b for a, b in zip(*rows)] for rows in zip(x, p["embedding.positions"])]
         for i in range(case["layers"]):
-            x = block(p, f"block.{i}", x, case)
+            x = block(p, f"block.{i}", x, case, routed.get(i))
         for i, row in zip(n, x):
             row = norm(p, "final_norm", row, case)
             if v:
@@ -184,7 +264,7 @@ def loss(p, case):
                 table = p["embedding.table" if case["tied"] else "head.weight"]
                 probabilities = softmax([dot(row, entry) for entry in table])
                 losses.append(probabilities[(5 * i + 1) % case["vocab"]].log().scale(-1))
-    return total(losses).scale(1 / len(losses))
+    return total(losses).scale(1 / len(losses)), list(routed.values())
 
 
 GPT = dict(
@@ -193,21 +273,35 @@ GPT = dict(
 )  # fmt: skip
 LLAMA = GPT | dict(hidden=16, heads=4, kv_heads=2, tied=False, norm="rms", positions="rotary", base=50, activation="swiglu")
 VIT = GPT | dict(vocab=0, patch_values=6, tied=False, biases=True, causal=False)
+MOE = dict(
+    experts=4, k=2, every=1, shared=0, router="softmax", normalize=True, scale=1.0, balance="sequence", balance_loss=0.5,
+    z_loss=0.1, capacity=0.9, group=5, drop="choice",
+)  # fmt: skip
 CASES = dict(
     gpt=GPT,
     llama=LLAMA,
     vit=VIT,
     tokens=GPT | dict(kv_heads=1, biases=True, norm="rms", epsilon=0.1, activation="swiglu", causal=False),
     patches=LLAMA | dict(vocab=0, patch_values=3, biases=True, norm="layer", activation="gelu", kv_heads=1),
+    moe=LLAMA | MOE,
+    sigmoid=GPT
+    | MOE
+    | dict(experts=5, k=3, every=2, shared=4, router="sigmoid", scale=2.5, balance="batch", capacity=0.5, drop="score"),
+    plain=LLAMA | MOE | dict(k=1, normalize=False, router="sigmoid", balance_loss=0.2, z_loss=0.0, capacity=1.3),
 )
 
 for name, case in CASES.items():
     Number.tape.clear()
     parameters = {name: initial(k, name, shape) for k, (name, shape) in enumerate(shapes(case))}
-    result = loss(parameters, case)
-    differentiate(result)
+    result, routed = loss(parameters, case)
+    losses = [router_losses(block, case) for block in routed]
+    differentiate(total([result] + [number for block in losses for number in block]))
     print("case", name, *(f"{name}={setting}" for name, setting in case.items()))
     print("loss", repr(result.value))
+    if losses:
+        print("balance", repr(sum(balance.value for balance, _ in losses)))
+        print("router_z", repr(sum(z.value for _, z in losses)))
+        print("dropped", sum(dropped for block in routed for *_, dropped in block))
     for name, rows in parameters.items():
         numbers = [number for row in rows for number in row]
         print(name, repr(math.fsum(number.gradient * math.cos(e) for e, number in enumerate(numbers))))

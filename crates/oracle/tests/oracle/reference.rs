@@ -1,8 +1,11 @@
 //! The oracle against other programs: GPT-2 in JAX (`reference.py` printed `reference.txt`), and all families in plain
 //! Python with its own differentiation (`families.py` printed `families.txt`).
 
-use quadrille_oracle::{Batch, DropoutSeed, Samples, Tensors, loss_and_gradients, parameter_shapes};
-use quadrille_spec::{Activation, Model, Norm, Positions};
+use quadrille_oracle::{Batch, DropoutSeed, Samples, Tensors, objective, parameter_shapes};
+use quadrille_spec::{
+    Activation, BalanceScope, Blocks, Capacity, DropOrder, Experts, FeedForward, Model, Norm, Perceptron, Positions,
+    Router, RouterScores,
+};
 
 /// `reference.py`'s starting values.
 fn initial(model: &Model) -> Tensors {
@@ -27,16 +30,23 @@ fn check(output: &str, case: &str, model: &Model, dropout: Option<DropoutSeed>) 
         Some(_) => Samples::Patches { inputs: &inputs, targets: &outputs },
     };
     let batch = Batch { samples, sequences, seq_len };
-    let (loss, gradients) = loss_and_gradients(model, &initial(model), &batch, dropout);
+    let result = objective(model, &initial(model), &batch, dropout, None);
 
     let is_case = |text: &&str| text.starts_with(&format!("{case} "));
     let text = output.split("case ").find(is_case).unwrap();
     let lines: Vec<_> = text.lines().skip(1).map(|line| line.split_once(' ').unwrap()).collect();
-    assert_eq!(lines.len(), 1 + gradients.len(), "the loss and each parameter has a line");
+    let losses = if result.choices > 0 { 4 } else { 1 };
+    assert_eq!(lines.len(), losses + result.gradients.len(), "each loss and each parameter has a line");
     for (name, expected) in lines {
         let expected: f64 = expected.parse().unwrap();
         let weighted = |g: &Vec<f64>| g.iter().enumerate().map(|(e, g)| g * (e as f64).cos()).sum();
-        let value: f64 = if name == "loss" { loss } else { weighted(&gradients[name]) };
+        let value: f64 = match name {
+            "loss" => result.loss,
+            "balance" => result.balance,
+            "router_z" => result.router_z,
+            "dropped" => result.dropped as f64,
+            _ => weighted(&result.gradients[name]),
+        };
         assert!((value - expected).abs() < 1e-13 * expected.abs().max(1.0), "{name}: {value:e} is not {expected:e}");
     }
 }
@@ -83,6 +93,64 @@ fn untied_with_biases_and_dropout() {
 #[test]
 fn llama_of_tokens() {
     check(PYTHON, "llama", &llama(), None);
+}
+
+/// The model with experts in every so many blocks: those of `families.py` with a change.
+fn mixture(model: &Model, every: usize, change: impl Fn(&mut Experts)) -> Model {
+    let block = |place: usize| {
+        let mut block = model.blocks[place];
+        if (place + 1).is_multiple_of(every) {
+            let mut experts = mixture_of(*block.feed_forward.dense().unwrap());
+            change(&mut experts);
+            block.feed_forward = FeedForward::Experts(experts);
+        }
+        block
+    };
+    Model { blocks: Blocks::new(block(0), (1..model.layers()).map(block)), ..model.clone() }
+}
+
+fn mixture_of(expert: Perceptron) -> Experts {
+    Experts {
+        count: 4,
+        per_token: 2,
+        expert,
+        shared: None,
+        router: Router {
+            scores: RouterScores::Softmax,
+            normalize: true,
+            scale: 1.0,
+            balance: BalanceScope::Sequence,
+            balance_loss: 0.5,
+            z_loss: 0.1,
+        },
+        capacity: Capacity { factor: 0.9, group: None, drop: DropOrder::Choice },
+    }
+}
+
+#[test]
+fn mixtures_of_experts() {
+    check(PYTHON, "moe", &mixture(&llama(), 1, |_| {}), None);
+    let sigmoid = mixture(&gpt(), 2, |experts| {
+        (experts.count, experts.per_token) = (5, 3);
+        experts.shared = Some(Perceptron { width: 4, ..experts.expert });
+        experts.router.scores = RouterScores::Sigmoid;
+        experts.router.scale = 2.5;
+        experts.router.balance = BalanceScope::Batch;
+        experts.capacity = Capacity { factor: 0.5, group: Some(5), drop: DropOrder::Score };
+    });
+    check(PYTHON, "sigmoid", &sigmoid, None);
+    let plain = mixture(&llama(), 1, |experts| {
+        experts.per_token = 1;
+        experts.router = Router {
+            scores: RouterScores::Sigmoid,
+            normalize: false,
+            balance_loss: 0.2,
+            z_loss: 0.0,
+            ..experts.router
+        };
+        experts.capacity.factor = 1.3;
+    });
+    check(PYTHON, "plain", &plain, None);
 }
 
 #[test]

@@ -35,6 +35,21 @@ pub fn vit() -> Model {
     })
 }
 
+/// A mixture of experts: two blocks of four of which two are chosen, with places for 3 of 6 tokens.
+pub const MOE: &str = "name = \"moe\"\nlayers = 2\nhidden = 6\nheads = 2\nffn = 5\nvocab = 11\nseq_len = 6\n\
+    tied_head = false\nnorm_epsilon = 0.1\nexperts = 4\ncapacity = 0.7\n";
+
+/// [`MOE`] with other fields.
+pub fn moe(overrides: &[(&str, &str)]) -> Model {
+    changed(MOE, overrides)
+}
+
+/// The model of a file with other fields.
+pub fn changed(text: &str, overrides: &[(&str, &str)]) -> Model {
+    let owned: Vec<_> = overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    Model::from_toml(text, &owned).unwrap()
+}
+
 /// Parameters far enough from zero that every path carries gradient.
 pub fn parameters(model: &Model, seed: u64) -> Tensors {
     let values = |name: &str, count: usize| {

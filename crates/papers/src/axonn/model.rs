@@ -117,7 +117,7 @@ pub struct Price {
     pub terms: Vec<Term>,
     /// Bytes per second of each axis, indexed by `Axis as usize`: equation 7 and the table of case 1, see
     /// [`Cluster::ring_bandwidths`].
-    pub bandwidths: [f64; 6],
+    pub bandwidths: [f64; Axis::COUNT],
 }
 
 /// Bytes that a rank sends and the seconds that it takes.

@@ -16,7 +16,11 @@ impl<'a> Gaps<'a> {
     /// Begins with what none of the frameworks has.
     pub fn new(framework: &'static str, layout: &'a Layout) -> Self {
         let mut gaps = Self { framework, layout, sizes: Sizes::of(layout), lines: Vec::new() };
-        let Sizes { x, y, .. } = gaps.sizes;
+        let Sizes { x, y, data, .. } = gaps.sizes;
+        let expert = layout.grid.size(Axis::Expert);
+        if expert > 1 {
+            gaps.add(format!("expert={expert}"), format!("in a model without experts it counts as data: data={data}"));
+        }
         if layout.linear == Linear::Summa && x * y > 1 {
             gaps.lacks(Field::Linear, "products are not cut into panels; partial sums are reduced instead");
         }
@@ -60,11 +64,15 @@ impl<'a> Gaps<'a> {
         Ok(x * y)
     }
 
-    /// Whether ranks are numbered in `order`, as far as axes above 1 go.
+    /// Whether ranks are numbered in `order`, as far as axes above 1 go. Data and expert side by side are data.
     pub fn is_order(&self, order: &[Axis]) -> bool {
         let above_one = |axis: &Axis| self.layout.grid.size(*axis) > 1;
-        let given = self.layout.grid.order().axes();
-        given.into_iter().filter(above_one).eq(order.iter().copied().filter(above_one))
+        let given = self.layout.grid.order().axes().into_iter().filter(above_one);
+        let mut given: Vec<Axis> =
+            given.map(|axis| if Axis::BATCH.contains(&axis) { Axis::Data } else { axis }).collect();
+        given.dedup();
+        let wanted = |axis: &Axis| if *axis == Axis::Data { self.sizes.data > 1 } else { above_one(axis) };
+        given.into_iter().eq(order.iter().copied().filter(wanted))
     }
 
     /// Says so where ranks are numbered in another order than `order`.

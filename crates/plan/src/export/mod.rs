@@ -105,7 +105,8 @@ pub fn export(framework: Framework, model: &Model, layout: &Layout, target: &Tar
     }
 }
 
-/// The sizes of a grid by name.
+/// The sizes of a grid by name. Expert ranks of a model without experts are data ranks: what all frameworks call data
+/// parallelism.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     x: usize,
@@ -118,8 +119,9 @@ struct Sizes {
 
 impl Sizes {
     fn of(layout: &Layout) -> Self {
-        let [x, y, z, context, data, pipe] = Axis::ALL.map(|axis| layout.grid.size(axis));
-        Self { x, y, z, context, data, pipe }
+        let [x, y, z, context, pipe] =
+            [Axis::X, Axis::Y, Axis::Z, Axis::Context, Axis::Pipe].map(|axis| layout.grid.size(axis));
+        Self { x, y, z, context, data: layout.grid.batch_shares(), pipe }
     }
 
     fn ranks(self) -> usize {

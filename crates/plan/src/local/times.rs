@@ -1,6 +1,7 @@
 //! What a step's time is spent on, as predicted and as measured.
 
 use quadrille_cost::native::Price;
+use quadrille_spec::Axis;
 
 /// Steps at the beginning of a run that do not count: caches, pages and thread pools are cold. AxoNN's evaluation leaves
 /// out as many (SC24, section VI).
@@ -14,7 +15,7 @@ pub struct Predicted {
     /// Arithmetic, memory traffic, launches and the optimizer's update.
     pub compute: f64,
     /// Communication that nothing hides, by axis in the order of `Axis::ALL`; over several axes: under the outermost.
-    pub communication: [f64; 6],
+    pub communication: [f64; Axis::COUNT],
     /// Waiting for other stages of a pipeline.
     pub bubble: f64,
     /// What is neither: waiting for tokens.
@@ -133,14 +134,14 @@ mod tests {
             compute: 1.0,
             memory_bound: 2.0,
             launch: 4.0,
-            communication: [8.0, 16.0, 32.0, 64.0, 128.0, 256.0],
-            bubble: 512.0,
-            optimizer: 1024.0,
-            data_loading: 2048.0,
+            communication: [8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0],
+            bubble: 1024.0,
+            optimizer: 2048.0,
+            data_loading: 4096.0,
         };
-        let price = Price { seconds: 4095.0, parts, memory: Memory::default(), model_flops: 0.0, executed_flops: 0.0 };
+        let price = Price { seconds: 8191.0, parts, memory: Memory::default(), model_flops: 0.0, executed_flops: 0.0 };
         let predicted = Predicted::from(&price);
-        assert_eq!([predicted.compute, predicted.exposed(), predicted.other], [1031.0, 1016.0, 2048.0]);
+        assert_eq!([predicted.compute, predicted.exposed(), predicted.other], [2055.0, 2040.0, 4096.0]);
         assert_eq!(predicted.compute + predicted.exposed() + predicted.other, predicted.seconds);
     }
 }

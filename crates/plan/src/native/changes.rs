@@ -71,7 +71,7 @@ impl Setting<'_> {
     pub fn changes(&self, candidate: &Candidate) -> Result<Vec<Change>, PriceError> {
         let problem = self.problem()?;
         let rules = self.rules();
-        let mut space = Space::default();
+        let mut space = Space::around(candidate, self.model);
         space.keep_to(&self.framework);
         let runs = |variant: &Candidate| !space.contains(candidate) || space.contains(variant);
         let variants = self.variants(candidate).into_iter().map(|(what, variants)| {
@@ -138,7 +138,7 @@ impl Setting<'_> {
             }
         };
         let space = Space::default();
-        for microbatch in divisors(self.global_batch / from.size(Axis::Data)) {
+        for microbatch in divisors(self.global_batch / from.batch_shares()) {
             let what = format!("microbatch {} instead of {}", microbatch, from.microbatch);
             add(what, Candidate { microbatch, ..*from });
         }
@@ -157,7 +157,7 @@ impl Setting<'_> {
         }
         let kept = if from.keep_communicated { "repeat collectives" } else { "keep outputs of collectives" };
         add(format!("recompute: {kept}"), Candidate { keep_communicated: !from.keep_communicated, ..*from });
-        if from.size(Axis::Context) * from.size(Axis::Data) > 1 {
+        if from.size(Axis::Context) * from.batch_shares() > 1 {
             for zero in &space.zero {
                 add(format!("ZeRO {zero} instead of {}", from.zero), Candidate { zero: *zero, ..*from });
             }
@@ -184,10 +184,11 @@ impl Setting<'_> {
 
     /// A prime factor of one axis goes to another.
     fn moved_factors(&self, from: &Candidate) -> Vec<(String, Vec<Candidate>)> {
+        let open = Space::around(from, self.model).open_axes();
         let mut moves = Vec::new();
         for source in Axis::ALL {
             for factor in prime_factors(from.size(source)) {
-                for target in Axis::ALL.into_iter().filter(|target| *target != source) {
+                for target in open.iter().filter(|target| *target != source) {
                     let mut sizes = from.sizes;
                     sizes[source as usize] /= factor;
                     sizes[target as usize] *= factor;
@@ -201,11 +202,11 @@ impl Setting<'_> {
     }
 
     /// The layout with other sizes: every placement, with its microbatch, or if that is not legal with every one.
-    fn on_grid(&self, from: &Candidate, sizes: [usize; 6]) -> Vec<Candidate> {
+    fn on_grid(&self, from: &Candidate, sizes: [usize; Axis::COUNT]) -> Vec<Candidate> {
         let rules = self.rules();
-        let [x, y, _, _, data, pipe] = sizes;
+        let [x, y, .., pipe] = sizes;
         let interleaved = from.schedule == Schedule::Interleaved;
-        let mut moved = Candidate { sizes, inside: [1; 6], ..*from };
+        let mut moved = Candidate { sizes, inside: [1; Axis::COUNT], ..*from };
         if pipe == 1 {
             (moved.schedule, moved.chunks) = (Schedule::OneForwardOneBackward, 1);
         } else if interleaved && pipe * from.chunks > self.model.layers() + 2 {
@@ -217,17 +218,19 @@ impl Setting<'_> {
             moved.summa_panels = panels;
         }
         let places = placements(sizes, node(self.cluster, self.per_node, from.devices()));
+        let moved = &moved;
         let with =
-            |microbatch: usize| places.iter().map(move |inside| Candidate { inside: *inside, microbatch, ..moved });
-        if rules.check(&moved).is_ok() || !self.global_batch.is_multiple_of(data) {
+            |microbatch: usize| places.iter().map(move |inside| Candidate { inside: *inside, microbatch, ..*moved });
+        let shares = moved.batch_shares();
+        if rules.check(moved).is_ok() || !self.global_batch.is_multiple_of(shares) {
             return with(from.microbatch).collect();
         }
-        divisors(self.global_batch / data).into_iter().flat_map(with).collect()
+        divisors(self.global_batch / shares).into_iter().flat_map(with).collect()
     }
 
     /// The same sizes elsewhere on the nodes.
     fn other_places(&self, from: &Candidate) -> Vec<(String, Vec<Candidate>)> {
-        let name = |inside: [usize; 6]| {
+        let name = |inside: [usize; Axis::COUNT]| {
             let named = Axis::ALL.into_iter().filter(|axis| inside[*axis as usize] > 1);
             let named: Vec<_> = named.map(|axis| format!("{axis}={}", inside[axis as usize])).collect();
             if named.is_empty() { "nothing".to_owned() } else { named.join(",") }

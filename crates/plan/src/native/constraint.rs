@@ -46,6 +46,9 @@ impl Range {
     /// Every number from 1.
     pub const ALL: Self = Self { least: 1, most: usize::MAX };
 
+    /// 1 alone.
+    pub const ONE: Self = Self { least: 1, most: 1 };
+
     /// Whether `number` is one of them.
     pub fn contains(self, number: usize) -> bool {
         (self.least..=self.most).contains(&number)
@@ -110,6 +113,18 @@ impl Choice {
                 space.overlap = fixed.first().copied();
                 Ok(())
             }),
+            Field::ExpertsOver => Name(|space, key, text| {
+                let mut fixed = space.experts_over.into_iter().collect();
+                fix(&mut fixed, key, text.replace('+', ",").parse()?)?;
+                space.experts_over = fixed.first().copied();
+                Ok(())
+            }),
+            Field::Dispatch => Name(|space, key, text| {
+                let mut fixed = space.dispatch.into_iter().collect();
+                fix(&mut fixed, key, text.parse()?)?;
+                space.dispatch = fixed.first().copied();
+                Ok(())
+            }),
             // Axes have sizes of their own, and the search finds orders, groups and pieces in its own way.
             _ => return None,
         })
@@ -138,7 +153,7 @@ impl Space {
             let example = if bound == Bound::Fix { "x=8 or schedule=1f1b" } else { "pipe=16" };
             let reason = format!("write it as key=value, e.g. {} {example}", bound.name());
             // Commas separate constraints.
-            let is_pass = ["oar", "ors", "oag"].contains(&text.trim());
+            let is_pass = ["oar", "ors", "oag", "oaa"].contains(&text.trim());
             let reason =
                 if is_pass { "join passes with +, e.g. `space.fix` overlap=oar+ors".to_owned() } else { reason };
             return Err(SpecError::Syntax { what: "a constraint", text: text.to_owned(), reason });

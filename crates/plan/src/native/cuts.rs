@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::native::{Candidate, Problem};
-use quadrille_spec::{Activations, Axis, AxisSet, Grid};
+use quadrille_spec::{Activations, Axis, Grid};
 
 use super::count::Tally;
 use super::legal::Rules;
 use super::placement::placements;
 use super::space::Space;
 
-/// Sizes and placement of x, y, z and context, with every legal way to use the other devices by which as many ranks share
+/// Sizes and placement of x, y, z, context and expert, with every legal way to use the other devices by which as many ranks share
 /// the links of every domain.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cut {
-    /// Sizes of x, y, z and context.
-    pub sizes: [usize; 4],
+    /// Sizes of x, y, z, context and expert.
+    pub sizes: [usize; 5],
     /// Neighbours along them that share a node.
-    pub inside: [usize; 4],
+    pub inside: [usize; 5],
     /// At least one.
     pub outer: Vec<Outer>,
 }
@@ -33,11 +33,9 @@ pub(super) struct Outer {
 
 impl Cut {
     /// Sizes and placement of all axes.
-    pub fn placed(&self, outer: &Outer) -> ([usize; 6], [usize; 6]) {
-        let [x, y, z, context] = self.sizes;
-        let [inside_x, inside_y, inside_z, inside_context] = self.inside;
-        let inside = [inside_x, inside_y, inside_z, inside_context, outer.inside_data, outer.inside_pipe];
-        ([x, y, z, context, outer.data, outer.pipe], inside)
+    pub fn placed(&self, outer: &Outer) -> ([usize; Axis::COUNT], [usize; Axis::COUNT]) {
+        let with = |[x, y, z, context, expert]: [usize; 5], data, pipe| [x, y, z, context, expert, data, pipe];
+        (with(self.sizes, outer.data, outer.pipe), with(self.inside, outer.inside_data, outer.inside_pipe))
     }
 }
 
@@ -53,7 +51,7 @@ pub(super) struct Cuts {
 const STRIDE: usize = 64;
 
 /// What the cuts are grouped by: sizes, neighbours that share a node, and the ranks that share a domain of each tier.
-type Key = ([usize; 4], [usize; 4], Vec<usize>);
+type Key = ([usize; 5], [usize; 5], Vec<usize>);
 
 /// Every cut of `devices` devices in nodes of `domain`; grids that break a rule are tallied. If `stop` says so, those of a
 /// sample of the grids that are left.
@@ -68,26 +66,26 @@ pub(super) fn cuts(
 ) -> Cuts {
     let mut grouped: BTreeMap<Key, Vec<Outer>> = BTreeMap::new();
     let mut stopped = false;
-    for (index, grid) in Grid::all_over(devices, AxisSet::WORLD).into_iter().enumerate() {
+    for (index, grid) in Grid::all_over(devices, space.open_axes()).into_iter().enumerate() {
         let asks = index % STRIDE == STRIDE - 1;
         stopped |= asks && stop();
         if stopped && !asks {
             continue;
         }
         let sizes = Axis::ALL.map(|axis| grid.size(axis));
-        if !sizes.iter().zip(&space.axes).all(|(size, range)| range.contains(*size)) {
+        if !space.has_sizes(&sizes) {
             continue;
         }
         tally.counts.grids += 1;
-        if let Err(rule) = rules.check_grid(sizes) {
-            tally.refuse_grid(rule, || example(sizes));
+        if let Err(rule) = rules.check_grid(sizes, space.experts_over()) {
+            tally.refuse_grid(rule, || Candidate { experts_over: space.experts_over(), ..example(sizes) });
             continue;
         }
         tally.counts.legal_grids += 1;
-        let [x, y, z, context, data, pipe] = sizes;
+        let [x, y, z, context, expert, data, pipe] = sizes;
         for inside in placements(sizes, domain) {
-            let [ix, iy, iz, ic, inside_data, inside_pipe] = inside;
-            let key = ([x, y, z, context], [ix, iy, iz, ic], problem.ranks_by_tier(sizes, inside));
+            let [ix, iy, iz, ic, ie, inside_data, inside_pipe] = inside;
+            let key = ([x, y, z, context, expert], [ix, iy, iz, ic, ie], problem.ranks_by_tier(sizes, inside));
             grouped.entry(key).or_default().push(Outer { data, pipe, inside_data, inside_pipe });
         }
     }
@@ -96,6 +94,6 @@ pub(super) fn cuts(
 }
 
 /// A layout of a grid without any choice that could break a rule.
-fn example(sizes: [usize; 6]) -> Candidate {
+fn example(sizes: [usize; Axis::COUNT]) -> Candidate {
     Candidate { sizes, inside: sizes, activations: Activations::Replicated, summa_panels: 0, ..Candidate::PLAIN }
 }

@@ -29,7 +29,7 @@ pub enum Part {
 
 impl Part {
     /// Every part, in the order of tables.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Compute,
         Self::MemoryBound,
         Self::Launch,
@@ -37,6 +37,7 @@ impl Part {
         Self::Communication(Axis::Y),
         Self::Communication(Axis::Z),
         Self::Communication(Axis::Context),
+        Self::Communication(Axis::Expert),
         Self::Communication(Axis::Data),
         Self::Communication(Axis::Pipe),
         Self::Bubble,
@@ -67,6 +68,7 @@ impl Part {
             Self::Communication(Axis::Y) => "comm y",
             Self::Communication(Axis::Z) => "comm z",
             Self::Communication(Axis::Context) => "comm context",
+            Self::Communication(Axis::Expert) => "comm expert",
             Self::Communication(Axis::Data) => "comm data",
             Self::Communication(Axis::Pipe) => "comm pipe",
             Self::Bubble => "bubble",

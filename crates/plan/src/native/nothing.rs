@@ -5,7 +5,7 @@ use quadrille_spec::{Axis, SpecError};
 
 use super::constraint::Range;
 use super::count::Tally;
-use super::cuts::cuts;
+use super::cuts::{Cut, cuts};
 use super::placement::node;
 use super::ranking::Ranked;
 use super::search::{Found, Search};
@@ -92,6 +92,10 @@ impl Range {
 impl Search<'_> {
     /// Why a search with this outcome found nothing.
     pub fn why_nothing(&self, found: &Found, stop: &(dyn Fn() -> bool + Sync)) -> Nothing {
+        self.of_model().nothing(found, stop)
+    }
+
+    fn nothing(&self, found: &Found, stop: &(dyn Fn() -> bool + Sync)) -> Nothing {
         let devices = self.devices;
         if found.stopped {
             return Nothing::Stopped { devices };
@@ -135,7 +139,7 @@ impl Search<'_> {
     /// Which constraint no grid keeps.
     fn no_grid(&self) -> SpecError {
         for axis in Axis::ALL {
-            let range = self.space.axes[axis as usize];
+            let range = self.space.sizes(axis);
             let divides = (range.least..=range.most.min(self.devices)).any(|size| self.devices.is_multiple_of(size));
             if !divides {
                 let near = quadrille_spec::nearest_divisors(self.devices, range.least);
@@ -157,9 +161,12 @@ impl Search<'_> {
             Err(error) => return error,
         };
         let cuts = cuts(&problem, &self.setting.rules(), space, self.devices, domain, &mut Tally::default(), &|| false);
-        // Data and pipe of every legal grid.
-        let mut ends: Vec<(usize, usize)> =
-            cuts.cuts.iter().flat_map(|cut| &cut.outer).map(|outer| (outer.data, outer.pipe)).collect();
+        // Shares of the batch and stages of every legal grid.
+        let of_cut = |cut: &Cut| {
+            let [.., expert] = cut.sizes;
+            cut.outer.iter().map(move |outer| (expert * outer.data, outer.pipe)).collect::<Vec<_>>()
+        };
+        let mut ends: Vec<(usize, usize)> = cuts.cuts.iter().flat_map(of_cut).collect();
         ends.sort_unstable();
         ends.dedup();
         let shares = |data: usize| self.setting.global_batch / data;

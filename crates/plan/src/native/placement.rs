@@ -1,6 +1,6 @@
 //! Which neighbours along an axis share a node: the placements that an order of the axes can express.
 
-use quadrille_spec::Cluster;
+use quadrille_spec::{Axis, Cluster};
 
 /// Devices that share a node, at most `per_node` of them, where `devices` are used.
 pub(super) fn node(cluster: &Cluster, per_node: Option<usize>, devices: usize) -> usize {
@@ -15,11 +15,13 @@ pub(super) fn node(cluster: &Cluster, per_node: Option<usize>, devices: usize) -
 /// With ranks numbered along an order of the axes and `n` consecutive ranks in a node, the innermost axes lie wholly in a
 /// node, the next one by an equal part, and the others not at all. A node takes as many ranks as it has devices and the
 /// grid allows: the number divides the ranks, and its parts divide their axes.
-pub(super) fn placements(sizes: [usize; 6], domain: usize) -> Vec<[usize; 6]> {
+pub(super) fn placements(sizes: [usize; Axis::COUNT], domain: usize) -> Vec<[usize; Axis::COUNT]> {
     let ranks: usize = sizes.iter().product();
+    let several =
+        Axis::ALL.iter().filter(|axis| sizes[**axis as usize] > 1).fold(0, |set, axis| set | 1 << *axis as u32);
     let mut found = Vec::new();
     for per_node in (1..=domain.min(ranks)).rev().filter(|per_node| ranks.is_multiple_of(*per_node)) {
-        for whole in 0_u32..1 << 6 {
+        for whole in (0_u32..1 << Axis::COUNT).filter(|whole| whole & !several == 0) {
             add(sizes, per_node, |axis| whole >> axis & 1 == 1, &mut found);
         }
         if !found.is_empty() {
@@ -30,12 +32,14 @@ pub(super) fn placements(sizes: [usize; 6], domain: usize) -> Vec<[usize; 6]> {
 }
 
 /// Adds the placements in which exactly the axes that are `whole`, all of them larger than 1, lie wholly in a node.
-fn add(sizes: [usize; 6], per_node: usize, whole: impl Fn(usize) -> bool, found: &mut Vec<[usize; 6]>) {
-    let mut inside = [1; 6];
-    for axis in (0..6).filter(|axis| whole(*axis)) {
-        if sizes[axis] == 1 {
-            return;
-        }
+fn add(
+    sizes: [usize; Axis::COUNT],
+    per_node: usize,
+    whole: impl Fn(usize) -> bool,
+    found: &mut Vec<[usize; Axis::COUNT]>,
+) {
+    let mut inside = [1; Axis::COUNT];
+    for axis in (0..Axis::COUNT).filter(|axis| whole(*axis)) {
         inside[axis] = sizes[axis];
     }
     let filled: usize = inside.iter().product();
@@ -47,7 +51,7 @@ fn add(sizes: [usize; 6], per_node: usize, whole: impl Fn(usize) -> bool, found:
         found.push(inside);
         return;
     }
-    for axis in (0..6).filter(|axis| !whole(*axis)) {
+    for axis in (0..Axis::COUNT).filter(|axis| !whole(*axis)) {
         if sizes[axis] > part && sizes[axis].is_multiple_of(part) {
             let mut placed = inside;
             placed[axis] = part;
@@ -65,7 +69,7 @@ mod tests {
     use super::*;
 
     /// The placement of an order of the axes by counting the ranks of the first node, if all nodes are alike.
-    fn by_counting(sizes: [usize; 6], order: AxisOrder, per_node: usize) -> Option<[usize; 6]> {
+    fn by_counting(sizes: [usize; Axis::COUNT], order: AxisOrder, per_node: usize) -> Option<[usize; Axis::COUNT]> {
         let grid = Grid::of_sizes(sizes).unwrap().with_order(order);
         let inside = Axis::ALL.map(|axis| {
             let places = (0..per_node).map(|rank| grid.coordinate(rank).on(axis));
@@ -83,7 +87,7 @@ mod tests {
 
     fn orders() -> Vec<AxisOrder> {
         let mut orders = vec![Vec::new()];
-        for _ in 0..6 {
+        for _ in 0..Axis::COUNT {
             let longer = |order: Vec<&'static str>| {
                 let rest =
                     Axis::ALL.map(Axis::name).into_iter().filter(|name| !order.contains(name)).collect::<Vec<_>>();
@@ -97,10 +101,13 @@ mod tests {
     #[test]
     fn placements_are_exactly_those_of_all_orders() {
         let orders = orders();
-        assert_eq!(orders.len(), 720);
-        for (sizes, domain) in
-            [([2, 2, 2, 1, 2, 1], 4), ([4, 1, 1, 1, 4, 2], 8), ([3, 1, 1, 1, 4, 1], 4), ([2, 1, 6, 1, 1, 2], 4)]
-        {
+        assert_eq!(orders.len(), 5040);
+        for (sizes, domain) in [
+            ([2, 2, 1, 1, 2, 2, 1], 4),
+            ([4, 1, 1, 1, 1, 4, 2], 8),
+            ([3, 1, 1, 1, 1, 4, 1], 4),
+            ([2, 1, 6, 1, 1, 1, 2], 4),
+        ] {
             let counted: HashSet<_> = orders.iter().filter_map(|order| by_counting(sizes, *order, domain)).collect();
             let listed = placements(sizes, domain);
             assert_eq!(listed.len(), listed.iter().collect::<HashSet<_>>().len(), "each once");
@@ -110,9 +117,9 @@ mod tests {
 
     #[test]
     fn nodes_are_as_full_as_the_grid_allows() {
-        assert_eq!(placements([2, 1, 1, 1, 3, 1], 8), [[2, 1, 1, 1, 3, 1]], "one node holds all");
-        assert_eq!(placements([13, 1, 1, 1, 1, 1], 8), [[1; 6]], "13 ranks in whole nodes: one each");
+        assert_eq!(placements([2, 1, 1, 1, 1, 3, 1], 8), [[2, 1, 1, 1, 1, 3, 1]], "one node holds all");
+        assert_eq!(placements([13, 1, 1, 1, 1, 1, 1], 8), [[1; Axis::COUNT]], "13 ranks in whole nodes: one each");
         // Four of 36 ranks would cut either axis unevenly.
-        assert_eq!(placements([6, 1, 1, 1, 6, 1], 5), [[3, 1, 1, 1, 1, 1], [1, 1, 1, 1, 3, 1]]);
+        assert_eq!(placements([6, 1, 1, 1, 1, 6, 1], 5), [[3, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 3, 1]]);
     }
 }

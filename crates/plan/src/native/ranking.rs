@@ -31,21 +31,22 @@ pub(super) fn comparable(seconds: f64) -> f32 {
 }
 
 /// Numbers that are equal for equal candidates only, and smaller for what has fewer parts and switches.
-fn simplicity(candidate: &Candidate) -> [usize; 26] {
+fn simplicity(candidate: &Candidate) -> [usize; 31] {
     let size = |axis| candidate.size(axis);
     let every = match candidate.recompute {
         Recompute::None => 0,
         Recompute::Selective => 1,
         Recompute::Full { every } => every.saturating_add(1),
     };
-    let overlap = candidate.overlap;
-    let [ix, iy, iz, ic, id, ip] = candidate.inside.map(|inside| usize::MAX - inside);
+    let (overlap, spread) = (candidate.overlap, candidate.experts_over);
+    let [ix, iy, iz, ic, ie, id, ip] = candidate.inside.map(|inside| usize::MAX - inside);
     [
         size(Axis::Pipe),
         size(Axis::Y),
         size(Axis::X),
         size(Axis::Context),
         size(Axis::Z),
+        size(Axis::Expert),
         size(Axis::Data),
         every,
         usize::from(candidate.keep_communicated),
@@ -62,11 +63,15 @@ fn simplicity(candidate: &Candidate) -> [usize; 26] {
         iy,
         iz,
         ic,
+        ie,
         id,
         ip,
         usize::from(!overlap.all_reduce),
         usize::from(!overlap.reduce_scatter),
         usize::from(!overlap.all_gather),
+        usize::from(!overlap.all_to_all),
+        spread.iter().map(|axis| 1 << axis as usize).sum(),
+        candidate.dispatch as usize,
     ]
 }
 
@@ -211,7 +216,7 @@ mod tests {
     use super::*;
 
     fn ranked(seconds: u8, bytes: u8, data: usize) -> Ranked {
-        let candidate = Candidate { sizes: [1, 1, 1, 1, data, 1], ..Candidate::PLAIN };
+        let candidate = Candidate { sizes: [1, 1, 1, 1, 1, data, 1], ..Candidate::PLAIN };
         let memory = Memory { activations: bytes.into(), ..Memory::default() };
         let seconds = seconds.into();
         Ranked {

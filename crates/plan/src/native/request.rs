@@ -87,6 +87,9 @@ impl<'a> PlanRequest<'a> {
         if !self.any_layout {
             space.keep_to(&self.framework);
         }
+        if self.framework.sparsity.is_some() {
+            space.keep_to_pruned(self.model)?;
+        }
         Ok(Question {
             model: self.model.clone(),
             cluster: self.cluster.clone(),

@@ -84,7 +84,7 @@ impl Search<'_> {
     /// # Errors
     /// A model, cluster, batch or sequence that cannot be priced.
     pub fn run(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Found, PriceError> {
-        self.run_keeping(Kept::new(self.top, self.one_per_grid, self.front), stop).map(|(found, _)| found)
+        self.of_model().run_keeping(Kept::new(self.top, self.one_per_grid, self.front), stop).map(|(found, _)| found)
     }
 
     /// The layout that needs the least memory, whether or not it fits.
@@ -92,8 +92,13 @@ impl Search<'_> {
     /// # Errors
     /// As [`Search::run`].
     pub fn smallest(&self, stop: &(dyn Fn() -> bool + Sync)) -> Result<Option<Ranked>, PriceError> {
-        let unbounded = Self { setting: Setting { capacity: None, ..self.setting }, ..self.clone() };
+        let unbounded = Self { setting: Setting { capacity: None, ..self.setting }, ..self.of_model() };
         unbounded.run_keeping(Kept::smallest(), stop).map(|(_, smallest)| smallest)
+    }
+
+    /// The same with what the space leaves to the model.
+    pub(super) fn of_model(&self) -> Self {
+        Self { space: self.space.clone().of_model(self.setting.model), ..self.clone() }
     }
 
     fn run_keeping(

@@ -1,16 +1,18 @@
 //! The choices that a search makes, and which values it tries of each.
 
 use quadrille_cost::native::{AttentionKernel, Candidate, Framework};
-use quadrille_spec::{Activations, Axis, KeepWeights, Linear, Overlap, Recompute, Schedule, Zero};
+use quadrille_spec::{
+    Activations, Axis, AxisSet, Dispatch, KeepWeights, Linear, Model, Overlap, Recompute, Schedule, SpecError, Zero,
+};
 
-use super::constraint::Range;
+use super::constraint::{Bound, Range};
 
 /// The values of every choice of a layout. Of named choices the first is taken where a layout does not depend on them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Space {
-    /// Sizes of the axes, in the order of `Axis::ALL`: all that divide the devices.
-    pub axes: [Range; 6],
-    /// Sequences of one data rank in one pass: all divisors of its share.
+    /// Sizes of the axes, in the order of `Axis::ALL`: all that divide the devices; see [`Space::sizes`].
+    pub axes: [Range; Axis::COUNT],
+    /// Sequences of one (data, expert) rank in one pass: all divisors of its share.
     pub microbatch: Range,
     /// Pieces of layers on a stage in the interleaved schedule: all numbers that leave a block to
     /// each but the first and the last.
@@ -26,7 +28,7 @@ pub struct Space {
     pub recompute: Vec<Recompute>,
     /// Whether recomputation keeps the outputs of collectives.
     pub keep_communicated: Vec<bool>,
-    /// What is sharded over data and context.
+    /// What is sharded over the axes that replicate weights: data, expert and context.
     pub zero: Vec<Zero>,
     /// How activations lie.
     pub activations: Vec<Activations>,
@@ -38,6 +40,10 @@ pub struct Space {
     pub overlap: Option<Overlap>,
     /// Elements of a bucket of the optimizer's states in the host's memory; `None`: they are on the device.
     pub bucket: Option<usize>,
+    /// The axes over which experts are spread; `None`: expert.
+    pub experts_over: Option<AxisSet>,
+    /// What ranks with the same tokens send to experts; `None`: each its part.
+    pub dispatch: Option<Dispatch>,
 }
 
 impl Default for Space {
@@ -45,7 +51,7 @@ impl Default for Space {
     fn default() -> Self {
         let full = |every| Recompute::Full { every };
         Self {
-            axes: [Range::ALL; 6],
+            axes: [Range::ALL; Axis::COUNT],
             microbatch: Range::ALL,
             chunks: Range::ALL,
             overlap_chunks: Range::ALL,
@@ -65,11 +71,81 @@ impl Default for Space {
             keep_weights: vec![KeepWeights::Use, KeepWeights::Step],
             overlap: None,
             bucket: None,
+            experts_over: None,
+            dispatch: None,
         }
     }
 }
 
 impl Space {
+    /// Everything, and other sizes of expert where a candidate has more than one.
+    pub(super) fn around(candidate: &Candidate, model: &Model) -> Self {
+        let mut space = Self { experts_over: Some(candidate.experts_over), ..Self::default() }.of_model(model);
+        if candidate.size(Axis::Expert) > 1 {
+            space.axes[Axis::Expert as usize] = Range { least: 1, most: candidate.devices() };
+        }
+        space
+    }
+
+    /// The same for a model: expert is tried where there are experts, up to as many ranks; else nothing is spread.
+    #[must_use]
+    pub(super) fn of_model(mut self, model: &Model) -> Self {
+        let experts = model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
+        let Some(most) = experts.map(|experts| experts.count).max() else {
+            self.experts_over.get_or_insert(AxisSet::EMPTY);
+            return self;
+        };
+        let expert = &mut self.axes[Axis::Expert as usize];
+        if *expert == Range::ALL {
+            *expert = Range { least: 1, most };
+        }
+        self
+    }
+
+    /// The axes over which experts are spread.
+    pub(super) fn experts_over(&self) -> AxisSet {
+        self.experts_over.unwrap_or(Axis::Expert.only())
+    }
+
+    /// Those of them that are above 1 in a grid.
+    pub(super) fn spreading(&self, sizes: &[usize; Axis::COUNT]) -> AxisSet {
+        self.experts_over().iter().filter(|axis| sizes[*axis as usize] > 1).collect()
+    }
+
+    /// What ranks send to experts that have the same tokens, if they have.
+    pub(super) fn dispatch_of(&self, activations: Activations) -> Dispatch {
+        let fixed = self.dispatch.filter(|_| activations == Activations::Replicated);
+        fixed.unwrap_or(Dispatch::Dropped)
+    }
+
+    /// The sizes of an axis that are tried. Expert is data by another name in a model without experts, so that it is 1 where
+    /// nothing constrains it.
+    pub fn sizes(&self, axis: Axis) -> Range {
+        match self.axes[axis as usize] {
+            Range::ALL if axis == Axis::Expert => Range::ONE,
+            range => range,
+        }
+    }
+
+    /// The axes of which more than size 1 is tried.
+    pub(super) fn open_axes(&self) -> AxisSet {
+        Axis::ALL.into_iter().filter(|axis| self.sizes(*axis) != Range::ONE).collect()
+    }
+
+    /// Whether sizes in the order of `Axis::ALL` are tried.
+    pub(super) fn has_sizes(&self, sizes: &[usize; Axis::COUNT]) -> bool {
+        Axis::ALL.into_iter().all(|axis| self.sizes(axis).contains(sizes[axis as usize]))
+    }
+
+    /// Leaves what trains `model` pruned: x copies no keys, since pruned keys have no copies.
+    ///
+    /// # Errors
+    /// A constraint that wants more of x.
+    pub fn keep_to_pruned(&mut self, model: &Model) -> Result<(), SpecError> {
+        let keys = model.blocks.kinds().iter().map(|block| block.attention.kv_heads).min();
+        keys.map_or(Ok(()), |keys| self.constrain(Bound::Max, &format!("x={keys}")))
+    }
+
     /// Leaves of what nothing has constrained yet what `framework` runs, as [`crate::export`] would write it: Megatron-LM
     /// has no y and does not shard weights for use, FSDP shards them over z alone, neither has overlap chunks or panels.
     pub fn keep_to(&mut self, framework: &Framework) {
@@ -78,15 +154,14 @@ impl Space {
         }
         let fsdp = framework.name == Framework::FSDP.name;
         let everything = Self::default();
-        let one = Range { least: 1, most: 1 };
         let without = if fsdp { [Axis::Y, Axis::Context] } else { [Axis::Y, Axis::Z] };
         for axis in without {
             if self.axes[axis as usize] == Range::ALL {
-                self.axes[axis as usize] = one;
+                self.axes[axis as usize] = Range::ONE;
             }
         }
         if self.overlap_chunks == Range::ALL {
-            self.overlap_chunks = one;
+            self.overlap_chunks = Range::ONE;
         }
         let scores = framework.attention == AttentionKernel::Stored;
         keep(&mut self.recompute, &everything.recompute, |recompute| match recompute {
@@ -112,17 +187,23 @@ impl Space {
     pub fn contains(&self, c: &Candidate) -> bool {
         let several = |axes: &[Axis]| axes.iter().any(|axis| c.size(*axis) > 1);
         let cut = several(&[Axis::X, Axis::Y]);
-        c.sizes.iter().zip(&self.axes).all(|(size, range)| range.contains(*size))
+        self.has_sizes(&c.sizes)
             && c.bucket == self.bucket
+            && self.spreads_as(c)
             && self.microbatch.contains(c.microbatch)
             && self.chunks.contains(c.chunks)
             && self.overlap_chunks.contains(c.overlap_chunks)
             && self.recompute.contains(&c.recompute)
             && (c.recompute == Recompute::None || self.keep_communicated.contains(&c.keep_communicated))
-            && (!several(&[Axis::Data, Axis::Context]) || self.zero.contains(&c.zero))
+            && (!several(&[Axis::Data, Axis::Expert, Axis::Context]) || self.zero.contains(&c.zero))
             && (!cut || self.activations.contains(&c.activations) && self.linear.contains(&c.linear))
             && (!several(&[Axis::Z]) || self.keep_weights.contains(&c.keep_weights))
             && (!several(&[Axis::Pipe]) || self.schedules.contains(&c.schedule))
+    }
+
+    /// Whether experts are spread over the axes that are tried, as far as they are above 1.
+    fn spreads_as(&self, c: &Candidate) -> bool {
+        c.experts_over == self.spreading(&c.sizes)
     }
 
     /// Numbers of chunks to interleave, at least 2, on a pipeline of `stages` stages.

@@ -1,7 +1,7 @@
-//! The search of one cut: every configuration whose x, y, z and context have given sizes and places.
+//! The search of one cut: every configuration whose x, y, z, context and expert have given sizes and places.
 
 use quadrille_cost::native::{Bounds, Candidate, PriceError};
-use quadrille_spec::{EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
+use quadrille_spec::{Axis, EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
 
 use super::bounds::state_bytes;
 use super::count::Tally;
@@ -35,9 +35,9 @@ pub(super) struct Visit<'a> {
 /// Sizes and places of data and pipe with what depends on them alone.
 pub(super) struct End {
     /// Of all axes.
-    sizes: [usize; 6],
-    inside: [usize; 6],
-    /// Sequences of a data rank in a step.
+    sizes: [usize; Axis::COUNT],
+    inside: [usize; Axis::COUNT],
+    /// Sequences of a (data, expert) rank in a step.
     share: usize,
     pipelines: Vec<Pipeline>,
     /// With a lower bound of the bytes of the rank that needs most; those that cannot fit are only counted.
@@ -67,19 +67,27 @@ pub(super) struct Pipeline {
 impl End {
     fn new(search: &Search, rules: &Rules, cut: &Cut, outer: &Outer) -> Self {
         let (sizes, inside) = cut.placed(outer);
-        let [x, y, z, context, data, pipe] = sizes;
+        let [x, y, z, context, expert, data, pipe] = sizes;
         let (space, layers) = (&search.space, search.setting.model.layers());
         let pipelines = space.schedules(layers, pipe).into_iter().map(|(schedule, chunks)| {
             let blocks = EvenPieces::new(layers, pipe, chunks).most();
             let (recompute, refused) = space
-                .recompute(blocks, x * y * z * context > 1)
+                .recompute(blocks, x * y * z * context > 1 || !space.spreading(&sizes).is_empty())
                 .into_iter()
                 .partition(|(recompute, keep)| rules.check_recompute(*recompute, *keep).is_ok());
             Pipeline { schedule, chunks, recompute, refused }
         });
-        let bytes =
-            |zero| state_bytes(rules.model, &search.setting.framework, sizes, zero, search.space.bucket.is_none());
-        let zero = Space::where_it_counts(&space.zero, context * data > 1);
+        let bytes = |zero| {
+            state_bytes(
+                rules.model,
+                &search.setting.framework,
+                sizes,
+                search.space.experts_over(),
+                zero,
+                search.space.bucket.is_none(),
+            )
+        };
+        let zero = Space::where_it_counts(&space.zero, context * expert * data > 1);
         let mut zero: Vec<_> = zero.iter().map(|zero| (*zero, bytes(*zero))).collect();
         let all = zero.len();
         let fits = |bytes: u64| search.setting.capacity.is_none_or(|capacity| bytes <= capacity);
@@ -87,7 +95,7 @@ impl End {
         Self {
             sizes,
             inside,
-            share: search.setting.global_batch / data,
+            share: search.setting.global_batch / (expert * data),
             pipelines: pipelines.collect(),
             too_large: (all - zero.len()) as u64,
             least_bytes: zero.iter().map(|(_, bytes)| *bytes).min().unwrap_or(u64::MAX),
@@ -200,6 +208,8 @@ impl<'a> Visit<'a> {
                     overlap: space.overlap.unwrap_or(Overlap::ALL),
                     overlap_chunks,
                     bucket: space.bucket,
+                    experts_over: space.spreading(sizes),
+                    dispatch: space.dispatch_of(activations),
                     ..Candidate::PLAIN
                 });
             }

@@ -127,6 +127,7 @@ fn every_part_that_is_not_expressed_is_named() {
         ("zero = 1:", LayoutRequest { zero: Zero::Optimizer, ..plain("data=2") }, &[Torchtitan, Axonn]),
         ("zero = 1 beside z=2:", LayoutRequest { zero: Zero::Optimizer, ..plain("z=2,data=2") }, megatrons),
         ("data=2 beside z=2:", plain("z=2,data=2"), &[DeepSpeed]),
+        ("expert=2:", plain("expert=2,data=2"), all),
         ("data=2 without z:", plain("x=2,data=2"), &[Torchtitan]),
         ("context=2:", plain("context=2"), &[Torchtitan, DeepSpeed]),
         ("context=2 beside z=2:", plain("context=2,z=2"), megatrons),
@@ -162,6 +163,27 @@ fn every_part_that_is_not_expressed_is_named() {
 
 fn order(request: &LayoutRequest, order: &str) -> LayoutRequest {
     LayoutRequest { grid: request.grid.with_order(order.parse().unwrap()), ..request.clone() }
+}
+
+/// Without experts all frameworks see the shares of the batch as data parallelism, in whatever order expert and data are.
+#[test]
+fn expert_ranks_of_dense_models_are_exported_as_data() {
+    let said = |framework, request: &LayoutRequest| {
+        let Export { text, cannot_express } = of(framework, "llama3-8b", request);
+        let text: Vec<String> = text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+        let gaps: Vec<String> = cannot_express.into_iter().filter(|gap| !gap.starts_with("expert=2:")).collect();
+        (text, gaps)
+    };
+    let both = request("x=2,expert=2,data=2", 16);
+    for (_, framework) in Framework::ALL {
+        let data = said(framework, &request("x=2,data=4", 16));
+        for request in [&both, &order(&both, "x,y,z,context,data,expert,pipe")] {
+            assert_eq!(said(framework, request), data, "{framework}");
+        }
+        // With other ranks between them they are no single axis.
+        let (_, apart) = said(framework, &order(&both, "expert,x,y,z,data"));
+        assert!(apart.iter().any(|gap| gap.starts_with("order = expert,x,data:")), "{framework}: {apart:?}");
+    }
 }
 
 /// A layout that a framework was made for leaves nothing out.
@@ -321,7 +343,7 @@ proptest! {
         let microbatch = size(Axis::Y) * size(Axis::Z) * times;
         let request = LayoutRequest {
             microbatch: Some(microbatch), schedule, zero,
-            ..LayoutRequest::new(grid, microbatch * microbatches * size(Axis::Data))
+            ..LayoutRequest::new(grid, microbatch * microbatches * grid.batch_shares())
         };
         let Ok(layout) = Layout::new(&model, &request) else { return Ok(()) };
         let target = Target { gpus_per_node: ranks, precision: Precision::F32 };
@@ -337,7 +359,7 @@ proptest! {
                         number(&text, "--context-parallel-size "),
                     ];
                     let data = ranks / used.iter().product::<usize>();
-                    prop_assert_eq!((used[0], used[1], data), (tensor, pipe, size(Axis::Z) * size(Axis::Data)));
+                    prop_assert_eq!((used[0], used[1], data), (tensor, pipe, size(Axis::Z) * grid.batch_shares()));
                     let passes = number(&text, "--global-batch-size ") / (number(&text, "--micro-batch-size ") * data);
                     prop_assert_eq!(passes, layout.microbatches());
                 }
@@ -361,7 +383,7 @@ proptest! {
                 Framework::DeepSpeed => {
                     let file: serde_json::Value = serde_json::from_str(&text).unwrap();
                     let of = |key: &str| file[key].as_u64().unwrap() as usize;
-                    let groups = size(Axis::Z) * size(Axis::Data);
+                    let groups = size(Axis::Z) * grid.batch_shares();
                     let product = of("train_micro_batch_size_per_gpu") * of("gradient_accumulation_steps") * groups;
                     prop_assert_eq!(product, layout.global_batch);
                     let counted = deepspeed_ranks(&file, ranks);

@@ -7,8 +7,8 @@ use quadrille_cost::native::{Candidate, Framework, Problem};
 use quadrille_draws::{Description, descriptions};
 use quadrille_plan::native::{Bound, Found, Rules, Search, Setting, Space};
 use quadrille_spec::{
-    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, ElementType, Grid, KeepWeights, Layout, LayoutRequest,
-    Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
+    Activation, Activations, Axis, AxisOrder, AxisSet, Cluster, Dispatch, ElementType, Grid, KeepWeights, Layout,
+    LayoutRequest, Linear, Model, Norm, Overlap, Positions, Recompute, Schedule, Zero,
 };
 
 /// Nodes of four small devices: 16 MB, so that memory counts for models of a few hundred thousand parameters.
@@ -121,14 +121,14 @@ fn size() -> impl Strategy<Value = usize> {
 }
 
 fn candidate() -> impl Strategy<Value = Candidate> {
-    let sizes = [size(), size(), size(), size(), size(), size()];
+    let sizes = [size(), size(), size(), size(), size(), size(), size()];
     let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), 0..5_usize, 0..3_usize);
     let numbers = (1..13_usize, prop_oneof![3 => Just(1_usize), 1 => Just(2)], 0..5_usize, 0..7_usize, 0..10_usize);
     (sizes, switches, numbers).prop_map(|(sizes, switches, (microbatch, overlap_chunks, chunks, panels, recompute))| {
         let (replicated, summa, keep_communicated, step, schedule, zero) = switches;
         Candidate {
             sizes,
-            inside: [1; 6],
+            inside: [1; Axis::COUNT],
             microbatch,
             activations: if replicated { Activations::Replicated } else { Activations::Scattered },
             linear: if summa { Linear::Summa } else { Linear::Pmm },
@@ -146,6 +146,8 @@ fn candidate() -> impl Strategy<Value = Candidate> {
             zero: Zero::ALL[zero].1,
             keep_weights: if step { KeepWeights::Step } else { KeepWeights::Use },
             bucket: None,
+            experts_over: AxisSet::EMPTY,
+            dispatch: Dispatch::Dropped,
         }
     })
 }
@@ -186,7 +188,7 @@ fn more_wanted_layouts_begin_with_fewer() {
 /// Every order of the axes.
 fn orders() -> Vec<AxisOrder> {
     let mut orders = vec![Vec::new()];
-    for _ in 0..6 {
+    for _ in 0..Axis::COUNT {
         let longer = |order: Vec<Axis>| {
             let rest = Axis::ALL.into_iter().filter(|axis| !order.contains(axis)).collect::<Vec<_>>();
             rest.into_iter().map(move |axis| order.iter().copied().chain([axis]).collect::<Vec<_>>())
@@ -315,13 +317,15 @@ fn what_is_found_is_legal_and_placed_as_said() {
 type Constraint = (Bound, &'static str, fn(&Candidate) -> bool);
 
 /// Constraints of which many leave something.
-const CONSTRAINTS: [Constraint; 16] = [
+const CONSTRAINTS: [Constraint; 18] = [
     (Bound::Fix, "x=2", |c| c.size(Axis::X) == 2),
     (Bound::Max, "y=1", |c| c.size(Axis::Y) == 1),
     (Bound::Max, "z=2", |c| c.size(Axis::Z) <= 2),
     (Bound::Min, "pipe=2", |c| c.size(Axis::Pipe) >= 2),
     (Bound::Max, "data=2", |c| c.size(Axis::Data) <= 2),
     (Bound::Fix, "context=2", |c| c.size(Axis::Context) == 2),
+    (Bound::Fix, "expert=2", |c| c.size(Axis::Expert) == 2),
+    (Bound::Max, "expert=3", |c| c.size(Axis::Expert) <= 3),
     (Bound::Max, "microbatch=3", |c| c.microbatch <= 3),
     (Bound::Fix, "chunks=2", |c| c.chunks == 2),
     (Bound::Fix, "overlap-chunks=3", |c| c.overlap_chunks == 3),
@@ -493,6 +497,35 @@ fn constraints_are_kept() {
         assert!(candidate.size(Axis::X) == 2 && candidate.size(Axis::Data) <= 2 && candidate.size(Axis::Pipe) >= 2);
         assert_eq!((candidate.schedule, candidate.chunks, candidate.microbatch), (Schedule::Interleaved, 2, 2));
         assert_eq!(candidate.recompute, Recompute::Full { every: 3 });
+    }
+}
+
+/// Of a model without experts, expert is data by another name: searches leave it alone, unless they are told not to, and find
+/// then what they find along data.
+#[test]
+fn expert_is_tried_where_a_constraint_names_it() {
+    let (model, cluster) = (model(4, 2), cluster());
+    for search in by_both(search(&model, &cluster, 4, 8)) {
+        let with = |constraints: &[&str]| {
+            let mut search = search.clone();
+            constraints.iter().for_each(|text| search.space.constrain(Bound::Fix, text).unwrap());
+            found(&search)
+        };
+        assert_eq!(with(&[]), with(&["expert=1"]));
+        let [both, expert, data] =
+            [&["expert=2", "data=2"], &["expert=4", "data=1"], &["expert=1", "data=4"]].map(|fixed| with(fixed));
+        for (found, sizes) in [(&both, [2, 2]), (&expert, [4, 1])] {
+            assert!(!found.ranked.is_empty());
+            let named = |c: &Candidate| [Axis::Expert, Axis::Data].map(|axis| c.size(axis));
+            assert!(found.ranked.iter().all(|ranked| named(&ranked.candidate) == sizes));
+            let first = |found: &Found| found.ranked.first().map(|ranked| (ranked.price.seconds, ranked.price.memory));
+            assert_eq!(first(found), first(&data));
+        }
+        assert_eq!((expert.counts, expert.ranked.len()), (data.counts, data.ranked.len()));
+        // Other layouts around one that has expert ranks keep to what is known of them, and those around others have none.
+        let around = |found: &Found| search.setting.changes(&found.ranked[0].candidate).unwrap();
+        assert!(around(&expert).iter().any(|change| change.candidate.size(Axis::Expert) > 1));
+        assert!(around(&data).iter().all(|change| change.candidate.size(Axis::Expert) == 1));
     }
 }
 

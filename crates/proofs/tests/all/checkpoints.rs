@@ -13,7 +13,7 @@ use quadrille_engine::{
     Cpu, EngineError, InitialValues, LossScale, OnSaveFailure, RankEngine, Restore, RunEvent, Saving, Start,
     TrainOptions, TrainOutcome, random_batch, tensor_shapes, train_on_cpu, writers,
 };
-use quadrille_proofs::{Case, combined_cases, hyper, layout_with, llama};
+use quadrille_proofs::{Case, combined_cases, expert_cases, hyper, layout_with, llama};
 use quadrille_spec::{Algorithm, Axis, Choice, ElementType, Grid, Layout, LayoutRequest, Model, Zero};
 use quadrille_step::StepProgram;
 use serde_json::Value;
@@ -81,8 +81,7 @@ pub fn run_as(
 /// Another layout of the same model and batch: the first legal one of those that `choice` leads to.
 fn other(case: &Case, choice: &Index) -> Layout {
     let sizes = |number: usize| -> Option<Grid> {
-        let axes = [Axis::X, Axis::Y, Axis::Z, Axis::Context, Axis::Data, Axis::Pipe];
-        let grid = axes
+        let grid = Axis::ALL
             .iter()
             .enumerate()
             .map(|(place, axis)| format!("{axis}={}", number / 3_usize.pow(place as u32) % 3 + 1));
@@ -90,13 +89,15 @@ fn other(case: &Case, choice: &Index) -> Layout {
         (grid.ranks() <= 8).then_some(grid)
     };
     let zeros = [Zero::Off, Zero::Optimizer, Zero::Gradients];
-    let all = 3_usize.pow(6);
+    let all = 3_usize.pow(Axis::COUNT as u32);
     let first = choice.index(all);
     let legal = (0..all).filter_map(|offset| {
         let number = (first + 7 * offset) % all;
         let mut request = LayoutRequest::new(sizes(number)?, case.layout.global_batch);
         request.seq_len = Some(case.layout.seq_len);
         request.zero = zeros[number % 3];
+        let spreads = ["expert", "none", "x,expert", "z,context"];
+        request.experts_over = spreads[number % 4].parse().ok().filter(|_| case.model.has_experts());
         Layout::if_legal(&case.model, &request)
     });
     legal.into_iter().next().unwrap_or_else(|| case.layout.clone())
@@ -178,6 +179,12 @@ proptest! {
 
     #[test]
     fn any_layout_reads_any_others(case in combined_cases(), choice in any::<Index>()) {
+        check(&case, &choice)?;
+    }
+
+    /// Whatever axes spread experts.
+    #[test]
+    fn any_spread_of_experts_reads_any_others(case in expert_cases(), choice in any::<Index>()) {
         check(&case, &choice)?;
     }
 }

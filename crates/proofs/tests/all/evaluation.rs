@@ -81,7 +81,7 @@ fn combined_layouts_give_the_serial_models_loss() {
 /// axis: the loss is that of the samples.
 #[test]
 fn no_sample_is_lost_or_counted_twice_in_any_batch() {
-    let layouts: [(&str, usize, Option<usize>); 9] = [
+    let layouts: [(&str, usize, Option<usize>); 10] = [
         ("x=1", 1, None),
         ("x=1", 5, None),
         ("x=1", 12, Some(4)),
@@ -90,6 +90,7 @@ fn no_sample_is_lost_or_counted_twice_in_any_batch() {
         ("data=4", 32, None),
         ("z=2,pipe=2", 8, Some(2)),
         ("context=2,data=2", 6, Some(3)),
+        ("expert=2,data=2", 8, Some(1)),
         ("x=2,z=2,data=2,pipe=2", 16, Some(4)),
     ];
     for model in [model(2), llama(2), vit(2)] {

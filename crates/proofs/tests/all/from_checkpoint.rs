@@ -14,7 +14,7 @@ use quadrille_step::StepProgram;
 
 use crate::checkpoints::about;
 
-const GRIDS: [&str; 5] = ["x=1", "x=2,y=2", "z=2,pipe=2", "context=2,data=2", "x=4,data=2"];
+const GRIDS: [&str; 6] = ["x=1", "x=2,y=2", "z=2,pipe=2", "context=2,data=2", "expert=2,data=2", "x=4,data=2"];
 
 fn model() -> Model {
     Model { seq_len: 12, ..llama(2) }

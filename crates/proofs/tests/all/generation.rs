@@ -8,8 +8,8 @@ use quadrille_engine::{
 };
 use quadrille_oracle::{self as oracle, Batch};
 use quadrille_proofs::{
-    Case, combined_cases, described_cases, drawn, edited_stage, for_random, forward_options, layout_with, llama, model,
-    replaced, vit,
+    Case, combined_cases, described_cases, drawn, edited_stage, for_random, forward_options, layout_with, llama,
+    mixture_of, model, replaced, vit,
 };
 use quadrille_spec::{Axis, ElementType, Grid, Layout, LayoutRequest, Model, RandomStream};
 use quadrille_step::{Operation, StepProgram, kind};
@@ -65,8 +65,13 @@ fn serial_greedy(model: &Model, weights: &oracle::Tensors, prompt: &[u32], count
 }
 
 fn generated(model: &Model, grid: &str, options: &GenerateOptions, prompts: &[Vec<u32>]) -> GenerateOutcome {
-    let layout = layout(model, grid);
-    let programs = GenerationPrograms::new(model, &layout, options, prompts).unwrap();
+    generated_by(model, &layout(model, grid), options, prompts)
+}
+
+/// The same in any layout.
+fn generated_by(model: &Model, layout: &Layout, options: &GenerateOptions, prompts: &[Vec<u32>]) -> GenerateOutcome {
+    let grid = layout.grid;
+    let programs = GenerationPrograms::new(model, layout, options, prompts).unwrap();
     let mut told = vec![Vec::new(); prompts.len()];
     let mut tell = |sequence: usize, token: u32| {
         told[sequence].push(token);
@@ -116,6 +121,29 @@ fn every_layout_draws_the_likeliest_tokens_of_the_serial_model() {
     }
 }
 
+/// Wherever experts are, nothing is dropped.
+#[test]
+fn mixtures_draw_the_likeliest_tokens_of_the_serial_model() {
+    let model = Model { seq_len: 24, ..mixture_of(2) };
+    let (prompts, weights) = (prompts(&model), weights_of(&model));
+    let expected: Vec<_> = prompts.iter().map(|prompt| serial_greedy(&model, &weights, prompt, 7)).collect();
+    for (grid, over) in [
+        ("expert=2", "expert"),
+        ("x=2,expert=2", "x,expert"),
+        ("x=2,y=2,z=2", "x,z"),
+        ("z=2,context=2", "z,context"),
+        ("x=2,pipe=2", "none"),
+    ] {
+        let layout = layout_with(&model, grid, 48, |request| {
+            (request.experts_over, request.microbatch) = (Some(over.parse().unwrap()), None);
+        });
+        let options = GenerateOptions { prompt_chunk: 4, ..GenerateOptions::greedy(7) };
+        let outcome = generated_by(&model, &layout, &options, &prompts);
+        let found: Vec<_> = outcome.sequences.iter().map(|sequence| sequence.tokens.clone()).collect();
+        assert_eq!(found, expected, "{grid}, experts over {over}");
+    }
+}
+
 #[test]
 fn every_layout_draws_the_same_at_any_temperature() {
     let samplings = [
@@ -128,9 +156,17 @@ fn every_layout_draws_the_same_at_any_temperature() {
         for sampling in samplings {
             let options = GenerateOptions { sampling, ..GenerateOptions::greedy(8) };
             let one = generated(&model, "x=1", &options, &prompts).sequences;
-            for grid in
-                ["x=2", "y=2", "z=2", "data=4", "pipe=2", "context=2,data=2", "x=2,y=2,z=2", "y=2,data=2,pipe=2"]
-            {
+            for grid in [
+                "x=2",
+                "y=2",
+                "z=2",
+                "data=4",
+                "pipe=2",
+                "context=2,data=2",
+                "expert=2,pipe=2",
+                "x=2,y=2,z=2",
+                "y=2,data=2,pipe=2",
+            ] {
                 assert_eq!(generated(&model, grid, &options, &prompts).sequences, one, "{grid}, {sampling:?}");
             }
             let other = GenerateOptions { sampling: Sampling { seed: 99, ..sampling }, ..options.clone() };

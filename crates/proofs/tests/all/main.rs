@@ -10,6 +10,8 @@ mod crates;
 mod divergence;
 mod equality;
 mod evaluation;
+mod expert_axis;
+mod experts;
 mod failures;
 mod families;
 mod from_checkpoint;

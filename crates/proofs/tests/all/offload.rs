@@ -10,8 +10,8 @@ use quadrille_engine::{
     Cpu, DivergencePolicy, Hyper, OnDivergence, OnSaveFailure, Saving, Start, TrainOptions, random_batch, train,
 };
 use quadrille_proofs::{
-    SEED, Trajectory, assert_caught, assert_stopped, combined_cases, edited, for_random, hyper, layout, model, program,
-    prove, rebuilt, trajectory_with,
+    SEED, Trajectory, assert_caught, assert_stopped, combined_cases, for_random, hyper, layout, model, program, prove,
+    rebuilt, trajectory_with, with_update,
 };
 use quadrille_spec::{
     Activations, CollectiveKind, ElementType, HOST, Layout, MemoryClass, Offload, Overlap, RankLedger, Zero,
@@ -198,14 +198,6 @@ fn unbroken() -> StepProgram {
     let report = prove(&program, 3).unwrap();
     assert!(report.ok, "{report:?}");
     program
-}
-
-/// The program with the operations of its update that `change` gives for each.
-fn with_update(program: &StepProgram, change: impl Fn(&Op) -> Vec<Operation>) -> StepProgram {
-    edited(program, |_, _, update| {
-        let each = |op: &Op| change(op).into_iter().map(|operation| Op { operation, ..*op }).collect::<Vec<_>>();
-        *update = update.iter().flat_map(each).collect();
-    })
 }
 
 #[test]

@@ -6,6 +6,7 @@ use quadrille_engine::{
 };
 use quadrille_proofs::{
     SEED, Trajectory, assert_caught, edited, hyper, layout, model, program, prove, rebuilt, trajectory_with,
+    with_update,
 };
 use quadrille_spec::{
     Activations, CollectiveKind, ElementType, HOST, Layout, MemoryClass, Offload, Overlap, RankLedger, Routing, Zero,
@@ -158,14 +159,6 @@ fn unbroken() -> StepProgram {
     let report = prove(&program, 3).unwrap();
     assert!(report.ok, "{report:?}");
     program
-}
-
-/// The program with the operations of its update that `change` gives for each.
-fn with_update(program: &StepProgram, change: impl Fn(&Op) -> Vec<Operation>) -> StepProgram {
-    edited(program, |_, _, update| {
-        let each = |op: &Op| change(op).into_iter().map(|operation| Op { operation, ..*op }).collect::<Vec<_>>();
-        *update = update.iter().flat_map(each).collect();
-    })
 }
 
 #[test]

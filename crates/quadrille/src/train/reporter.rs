@@ -57,9 +57,12 @@ impl Reporter {
     fn step(&self, record: &StepRecord) {
         let floor = self.floor.map_or(String::new(), |floor| format!(" (floor {floor:.4})"));
         let text = format!("loss {:.4}{floor}", record.loss);
+        let routed = record
+            .router
+            .map_or(String::new(), |it| format!("  balance {:.4}  dropped {:.1}%", it.balance, 100.0 * it.dropped));
         if self.lines && (record.step.is_multiple_of(self.every) || self.steps.contains(&record.step)) {
             self.show(&format!(
-                "step {:>5}  {text}  norm {:.4}  lr {:.2e}  {:.0} {}/s\n",
+                "step {:>5}  {text}{routed}  norm {:.4}  lr {:.2e}  {:.0} {}/s\n",
                 record.step, record.grad_norm, record.lr, record.tokens_per_second, self.unit
             ));
         }

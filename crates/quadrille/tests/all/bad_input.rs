@@ -30,7 +30,7 @@ fn grid_syntax() {
         ("x=two", ["'two'", "whole number"]),
         ("x=-1", ["'-1'", "whole number"]),
         ("x=1.5", ["'1.5'", "whole number"]),
-        ("w=2", ["unknown axis 'w'", "x, y, z, context, data, pipe"]),
+        ("w=2", ["unknown axis 'w'", "x, y, z, context, expert, data, pipe"]),
         ("x=2,x=2", ["x=2,x=2", "twice"]),
     ] {
         refused(&format!("explain --grid={grid}"), &words);
@@ -206,7 +206,7 @@ fn names_of_options() {
     for order in ["x", "x,y,z", "x,x,y,z", "x,y,z,data,x"] {
         refused(&format!("explain --order {order}"), &["--order", order, "x,y,z,data"]);
     }
-    refused("explain --order a,b,c,d", &["unknown axis 'a'", "x, y, z, context, data, pipe"]);
+    refused("explain --order a,b,c,d", &["unknown axis 'a'", "x, y, z, context, expert, data, pipe"]);
     refused("explain --activations dense", &["--activations", "'dense'", "scattered, replicated"]);
     refused("train --dtype f8", &["--dtype", "'f8'", "f32, f64, bf16, f16"]);
     refused("plan --dtype f8", &["--dtype", "'f8'", "f32, f64, bf16, f16"]);

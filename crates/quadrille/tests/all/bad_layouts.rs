@@ -25,7 +25,7 @@ fn names_that_are_not_known() {
         ("--zero 3", ["--zero", "'3'", "0, 1, 2"]),
         ("--keep-weights long", ["--keep-weights", "'long'", "use, step"]),
         ("--cac=maybe", ["--cac", "'maybe'", "true, false"]),
-        ("--grid w=2", ["unknown axis", "'w'", "x, y, z, context, data, pipe"]),
+        ("--grid w=2", ["unknown axis", "'w'", "x, y, z, context, expert, data, pipe"]),
     ] {
         layout_refused(flag, &words);
     }
@@ -34,7 +34,7 @@ fn names_that_are_not_known() {
         layout_refused(&format!("{flag}=-1"), &[flag, "'-1'"]);
     }
     layout_refused("--stage-blocks 2,two", &["--stage-blocks", "'two'"]);
-    refused("verify --all-grids --axes x,w", &["--axes", "'w'", "x, y, z, context, data, pipe"]);
+    refused("verify --all-grids --axes x,w", &["--axes", "'w'", "x, y, z, context, expert, data, pipe"]);
     refused("verify --axes x", &["--all-grids"]);
     refused("verify --all-grids --recompute full:auto", &["--recompute full:auto", "for one layout", "give full:K"]);
 }

@@ -223,6 +223,16 @@ fn pruned_models_have_plans_of_their_own() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("0.9 of its blocks' matrices pruned"), "{text}");
     refused(&line("--sparsity 0.9"), &["--sparsity 0.9", "megatron trains no pruned models", "--framework quadrille"]);
+    // No layout copies pruned keys: of two there are two ranks along x at most.
+    let keys = format!(
+        "{} --set kv_heads=2 --fix data=1,pipe=1,z=1,y=1,context=1",
+        line("--framework quadrille --sparsity 0.9")
+    );
+    refused(&keys.replace("--gpus 8", "--gpus 4"), &["x", "4 devices"]);
+    refused(
+        "explain --model gpt-tiny --set kv_heads=2 --grid x=4 --sparsity 0.9",
+        &["qkv.weight is pruned", "kv_heads"],
+    );
     let explain = "explain --model gpt-tiny --grid data=2 --ledger --rank 0";
     let sent = |more: &str| {
         let document = json(&format!("{explain} {more}"));

@@ -217,7 +217,7 @@ fn bad_input_is_refused() {
         ("--ranks 2 --layouts 1", &["--layouts 1", "at least 2"]),
         ("--ranks 2 --layouts 2 --all-grids", &["--layouts", "--all-grids"]),
         ("--grid x=2", &["--grid", "--ranks", "--axes"]),
-        ("--ranks 2 --axes x,w", &["'w'", "x, y, z, context, data, pipe"]),
+        ("--ranks 2 --axes x,w", &["'w'", "x, y, z, context, expert, data, pipe"]),
         ("--ranks 2 --threads 0", &["--threads 0", "at least one"]),
         ("--ranks 2 --timeout 0", &["--timeout 0", "positive"]),
         ("--ranks 2 --csv missing/local.csv", &["cannot write --csv missing/local.csv", "No such file"]),

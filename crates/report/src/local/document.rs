@@ -84,7 +84,9 @@ fn fields(row: &Row) -> Vec<(String, Value)> {
         ("measured_exposed_seconds", json!(measured.exposed)),
         ("measured_other_seconds", json!(measured.other)),
     ];
-    let axes = Axis::ALL.map(|axis| {
+    // Expert is data by another name where there are no experts, and then of size 1.
+    let expert = row.layout.grid.size(Axis::Expert) > 1;
+    let axes = Axis::ALL.into_iter().filter(|axis| *axis != Axis::Expert || expert).map(|axis| {
         let seconds = predicted.map(|step| step.communication[axis as usize]);
         (format!("predicted_exposed_{axis}_seconds"), json!(seconds))
     });

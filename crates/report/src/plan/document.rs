@@ -85,8 +85,10 @@ pub fn entry(question: &Question, setting: &Setting, ranked: &Ranked, layout: &L
         fields.remove("dtype");
     }
     let parts = &price.parts;
+    // Of expert, which few layouts have, where there is one.
+    let named = Axis::ALL.into_iter().filter(|axis| *axis != Axis::Expert || candidate.size(*axis) > 1);
     let communication: Map<String, Value> =
-        Axis::ALL.into_iter().map(|axis| (axis.name().to_owned(), json!(parts.communication[axis as usize]))).collect();
+        named.map(|axis| (axis.name().to_owned(), json!(parts.communication[axis as usize]))).collect();
     let mut classes: Map<String, Value> =
         memory(price).into_iter().map(|(class, bytes)| (class.to_owned(), json!(bytes))).collect();
     classes.insert("stage".to_owned(), json!(price.memory.stage));

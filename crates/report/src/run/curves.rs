@@ -26,7 +26,15 @@ pub fn curves(run: &Run) -> String {
         Chart { axis: Axis::Close, ..small(run, steps, "Gradient norm, before clipping", |step| step.grad_norm) };
     let rate = small(run, steps, "Learning rate", |step| step.lr);
     let speed = small(run, steps, &speed, |step| step.tokens_per_second);
-    let small: String = [norm, rate, speed].iter().map(Chart::draw).collect();
+    let routed = run.steps.iter().any(|step| step.router.is_some()).then(|| {
+        let balance = |step: &StepRecord| step.router.map_or(f64::NAN, |it| it.balance);
+        let dropped = |step: &StepRecord| step.router.map_or(f64::NAN, |it| it.dropped);
+        [
+            small(run, steps, "Balance loss of experts", balance),
+            small(run, steps, "Part of choices that is dropped", dropped),
+        ]
+    });
+    let small: String = [norm, rate, speed].iter().chain(routed.iter().flatten()).map(Chart::draw).collect();
     format!("{}<div class=\"charts\">\n{small}</div>\n", loss(run, steps).draw())
 }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quadrille_engine::StepRecord;
+use quadrille_engine::{Routed, StepRecord};
 
 use super::Lines;
 
@@ -59,15 +59,16 @@ impl EventFile {
     /// Adds what a step has measured. Numbers that are not finite stay what they are.
     pub fn step(&mut self, record: &StepRecord) -> Result<(), (PathBuf, io::Error)> {
         let StepRecord { loss, grad_norm, lr, tokens_per_second, .. } = *record;
-        self.scalars(
-            record.step,
-            &[
-                ("train/loss", loss),
-                ("train/grad_norm", grad_norm),
-                ("train/lr", lr),
-                ("train/tokens_per_second", tokens_per_second),
-            ],
-        )
+        let mut scalars = vec![
+            ("train/loss", loss),
+            ("train/grad_norm", grad_norm),
+            ("train/lr", lr),
+            ("train/tokens_per_second", tokens_per_second),
+        ];
+        if let Some(Routed { balance, z, dropped }) = record.router {
+            scalars.extend([("experts/balance", balance), ("experts/z", z), ("experts/dropped", dropped)]);
+        }
+        self.scalars(record.step, &scalars)
     }
 
     /// Adds the loss of a validation, in nats.

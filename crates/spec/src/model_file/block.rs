@@ -17,7 +17,7 @@ impl ModelFile {
     pub(super) fn block(&self) -> Result<Block, SpecError> {
         Ok(Block {
             attention: self.attention()?,
-            perceptron: self.perceptron()?,
+            feed_forward: self.feed_forward()?,
             norm: self.normalization()?,
             norm_place: self.norm_place.unwrap_or(NormPlace::Before),
             residual: Residual {
@@ -120,7 +120,7 @@ impl ModelFile {
         Ok(RotaryScaling::Llama3 { factor, low, high, positions })
     }
 
-    fn perceptron(&self) -> Result<Perceptron, SpecError> {
+    pub(super) fn perceptron(&self) -> Result<Perceptron, SpecError> {
         let width = self.ffn.unwrap_or(4 * self.hidden);
         check_size("ffn", width, MAX_FFN)?;
         Ok(Perceptron {
@@ -146,7 +146,7 @@ impl ModelFile {
 }
 
 /// A number that something is multiplied with or divided by.
-fn factor(field: &str, value: f64, least: f64) -> Result<f64, SpecError> {
+pub(super) fn factor(field: &str, value: f64, least: f64) -> Result<f64, SpecError> {
     if (least..=MAX_FACTOR).contains(&value) {
         return Ok(value);
     }

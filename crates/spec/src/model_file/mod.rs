@@ -1,15 +1,21 @@
 //! A model as its TOML file and `--set key=value` say it, before validation.
 
 mod block;
+mod experts;
+mod fields;
 mod table;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use serde::{Deserialize, Serialize};
 
 use crate::choices::QkNorm;
 use crate::toml_text::{self, check_name, check_size};
-use crate::{Activation, Block, Classic, Model, Norm, NormPlace, Positions, ResidualOrder, RotaryRule, SpecError};
+use crate::{
+    Activation, BalanceScope, DropOrder, Model, Norm, NormPlace, Positions, ResidualOrder, RotaryRule, RouterScores,
+    SpecError,
+};
 
 pub use table::BlockTable;
 
@@ -17,7 +23,9 @@ pub use table::BlockTable;
 /// states in f64 fit in 64 bits.
 const MAX_LAYERS: usize = 1 << 13;
 const MAX_HIDDEN: usize = 1 << 20;
+/// Also of all experts of a block together.
 const MAX_FFN: usize = 1 << 22;
+const MAX_EXPERTS: usize = 1 << 12;
 const MAX_HEADS: usize = 1 << 20;
 /// Most that a number of a block is multiplied with or divided by.
 const MAX_FACTOR: f64 = 1e4;
@@ -128,132 +136,63 @@ pub struct ModelFile {
     /// What attention and perceptron give is multiplied with; 1 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub residual_scale: Option<f64>,
+    /// Experts of a block, among which a router chooses some for every token; 0, or left out: a perceptron instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experts: Option<usize>,
+    /// How many experts a token chooses; 2 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experts_per_token: Option<usize>,
+    /// Width of an expert; as `ffn` if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_ffn: Option<usize>,
+    /// Blocks with experts are every so many; 1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_every: Option<usize>,
+    /// Blocks before this one have none; 0 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_first: Option<usize>,
+    /// Width of a perceptron for every token beside the experts; 0, or left out: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_ffn: Option<usize>,
+    /// What a router makes of its logits, `softmax` or `sigmoid`; softmax if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<RouterScores>,
+    /// Whether the weights of the chosen are divided by their sum; as soon as they are several if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_normalize: Option<bool>,
+    /// What the weights of the chosen are multiplied with; 1 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_scale: Option<f64>,
+    /// Tokens over which a loss balances loads, `sequence`, `batch` or `none`; sequence if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<BalanceScope>,
+    /// What that loss is multiplied with; 0.01 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance_loss: Option<f64>,
+    /// What the loss of large router logits is multiplied with; 0, or left out: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_z_loss: Option<f64>,
+    /// Places of an expert, as a multiple of what equal loads need; needed with `experts`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<f64>,
+    /// Consecutive tokens that share the places of an expert; 0, or left out: those of a sequence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_group: Option<usize>,
+    /// Who has the places, `choice` or `score`; choice if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drop: Option<DropOrder>,
     /// Blocks that differ from what the other fields say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<BlockTable>,
 }
 
 impl ModelFile {
-    /// Every field but `blocks`, in the order of a file.
-    pub const FIELDS: [&str; 36] = [
-        "name",
-        "layers",
-        "hidden",
-        "heads",
-        "kv_heads",
-        "ffn",
-        "vocab",
-        "seq_len",
-        "patch_values",
-        "tied_head",
-        "biases",
-        "dropout",
-        "norm",
-        "norm_epsilon",
-        "positions",
-        "rotary_base",
-        "activation",
-        "causal",
-        "head_dim",
-        "qkv_bias",
-        "projection_bias",
-        "up_bias",
-        "down_bias",
-        "window",
-        "attention_cap",
-        "qk_norm",
-        "rotary_dim",
-        "rotary_scaling",
-        "rotary_factor",
-        "rotary_low",
-        "rotary_high",
-        "rotary_positions",
-        "norm_place",
-        "norm_offset",
-        "residual",
-        "residual_scale",
-    ];
-
-    /// Whether [`ModelFile::set`] knows a key: a field, or `blocks.FROM.FIELD` or `blocks.FROM/EVERY.FIELD`.
-    pub fn knows(key: &str) -> bool {
-        Self::FIELDS.contains(&key) || key.starts_with(table::PREFIX)
-    }
-
-    /// The file of a model: fields that every file had from the beginning, and the others where they say something.
-    pub fn of(model: &Model) -> Self {
-        let Block { attention, .. } = *model.blocks.first();
-        let mut file = Self::from(model.classic());
-        if model.patch_values.is_some() {
-            file.biases = model.patch_biases;
-        }
-        file.norm_offset = model.final_norm.offset.then_some(true);
-        // Where some blocks have other heads, theirs are not as wide as the stream says either.
-        let apart = attention.width() != model.hidden || model.blocks.kinds().len() > 1;
-        file.head_dim = apart.then_some(attention.head_dim);
-        // Heads of an odd number of columns turn in part only.
-        let part = attention.rotary.filter(|rotary| rotary.columns != attention.head_dim);
-        file.rotary_dim = part.map(|rotary| rotary.columns);
-        file.tell_blocks(model);
-        file
-    }
-
     /// Reads the text of a file; nothing but syntax and types is checked.
     ///
     /// # Errors
     /// Text that is no TOML, a missing or unknown field, a value of the wrong type.
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         toml_text::read("a model", text)
-    }
-
-    /// Replaces one field, or, as `blocks.FROM.FIELD` and `blocks.FROM/EVERY.FIELD`, that of some blocks. `hidden` without a stated `ffn` rescales the perceptron with it.
-    ///
-    /// # Errors
-    /// An unknown field, or a value of the wrong type.
-    pub fn set(&mut self, field: &str, value: &str) -> Result<(), SpecError> {
-        match field {
-            "name" => self.name = value.to_owned(),
-            "layers" => self.layers = parse_size(field, value)?,
-            "hidden" => self.hidden = parse_size(field, value)?,
-            "heads" => self.heads = parse_size(field, value)?,
-            "kv_heads" => self.kv_heads = Some(parse_size(field, value)?),
-            "ffn" => self.ffn = Some(parse_size(field, value)?),
-            "vocab" => self.vocab = Some(parse_size(field, value)?),
-            "seq_len" => self.seq_len = parse_size(field, value)?,
-            "patch_values" => self.patch_values = Some(parse_size(field, value)?),
-            "tied_head" => self.tied_head = Some(parse(field, value, "it must be true or false")?),
-            "biases" => self.biases = parse(field, value, "it must be true or false")?,
-            "dropout" => self.dropout = parse(field, value, "it must be a number")?,
-            "norm" => self.norm = value.trim().parse()?,
-            "norm_epsilon" => self.norm_epsilon = parse(field, value, "it must be a number")?,
-            "positions" => self.positions = value.trim().parse()?,
-            "rotary_base" => self.rotary_base = Some(parse(field, value, "it must be a number")?),
-            "activation" => self.activation = value.trim().parse()?,
-            "causal" => self.causal = Some(parse(field, value, "it must be true or false")?),
-            "head_dim" => self.head_dim = Some(parse_size(field, value)?),
-            "qkv_bias" => self.qkv_bias = Some(parse(field, value, "it must be true or false")?),
-            "projection_bias" => self.projection_bias = Some(parse(field, value, "it must be true or false")?),
-            "up_bias" => self.up_bias = Some(parse(field, value, "it must be true or false")?),
-            "down_bias" => self.down_bias = Some(parse(field, value, "it must be true or false")?),
-            "window" => self.window = Some(parse_size(field, value)?),
-            "attention_cap" => self.attention_cap = Some(parse(field, value, "it must be a number")?),
-            "qk_norm" => self.qk_norm = Some(value.trim().parse()?),
-            "rotary_dim" => self.rotary_dim = Some(parse_size(field, value)?),
-            "rotary_scaling" => self.rotary_scaling = Some(value.trim().parse()?),
-            "rotary_factor" => self.rotary_factor = Some(parse(field, value, "it must be a number")?),
-            "rotary_low" => self.rotary_low = Some(parse(field, value, "it must be a number")?),
-            "rotary_high" => self.rotary_high = Some(parse(field, value, "it must be a number")?),
-            "rotary_positions" => self.rotary_positions = Some(parse_size(field, value)?),
-            "norm_place" => self.norm_place = Some(value.trim().parse()?),
-            "norm_offset" => self.norm_offset = Some(parse(field, value, "it must be true or false")?),
-            "residual" => self.residual = Some(value.trim().parse()?),
-            "residual_scale" => self.residual_scale = Some(parse(field, value, "it must be a number")?),
-            _ if field.starts_with(table::PREFIX) => self.blocks.push(BlockTable::from_key(field, value)?),
-            _ => {
-                let known = Self::FIELDS.map(str::to_owned).to_vec();
-                return Err(SpecError::Unknown { what: "model field", name: field.to_owned(), known });
-            }
-        }
-        Ok(())
     }
 
     /// The model, if every value keeps its rule.
@@ -313,78 +252,6 @@ impl ModelFile {
     }
 }
 
-/// Nothing is said: sizes are 0 and refused, all else is as if left out.
-impl Default for ModelFile {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            layers: 0,
-            hidden: 0,
-            heads: 0,
-            kv_heads: None,
-            ffn: None,
-            vocab: None,
-            seq_len: 0,
-            patch_values: None,
-            tied_head: None,
-            biases: yes(),
-            dropout: 0.0,
-            norm: layer_norm(),
-            norm_epsilon: default_norm_epsilon(),
-            positions: learned(),
-            rotary_base: None,
-            activation: gelu(),
-            causal: None,
-            head_dim: None,
-            qkv_bias: None,
-            projection_bias: None,
-            up_bias: None,
-            down_bias: None,
-            window: None,
-            attention_cap: None,
-            qk_norm: None,
-            rotary_dim: None,
-            rotary_scaling: None,
-            rotary_factor: None,
-            rotary_low: None,
-            rotary_high: None,
-            rotary_positions: None,
-            norm_place: None,
-            norm_offset: None,
-            residual: None,
-            residual_scale: None,
-            blocks: Vec::new(),
-        }
-    }
-}
-
-/// Every field that a flat description has.
-impl From<Classic> for ModelFile {
-    fn from(classic: Classic) -> Self {
-        Self {
-            name: classic.name,
-            layers: classic.layers,
-            hidden: classic.hidden,
-            heads: classic.heads,
-            kv_heads: Some(classic.kv_heads),
-            ffn: Some(classic.ffn),
-            vocab: classic.patch_values.is_none().then_some(classic.vocab),
-            seq_len: classic.seq_len,
-            patch_values: classic.patch_values,
-            tied_head: Some(classic.tied_head),
-            biases: classic.biases,
-            dropout: classic.dropout,
-            norm: classic.norm,
-            norm_epsilon: classic.norm_epsilon,
-            positions: classic.positions,
-            rotary_base: Some(classic.rotary_base),
-            activation: classic.activation,
-            causal: Some(classic.causal),
-            ..Self::default()
-        }
-    }
-}
-
 impl Model {
     /// Reads a model file (see [`ModelFile`]), replaces fields by `overrides` (field, value) in their order, and
     /// validates the result.
@@ -416,14 +283,4 @@ fn gelu() -> Activation {
 
 fn default_norm_epsilon() -> f64 {
     1e-5
-}
-
-/// A whole number, with TOML's underscores allowed: `50_257`.
-fn parse_size(field: &str, value: &str) -> Result<usize, SpecError> {
-    parse(field, &value.replace('_', ""), "it must be a whole number")
-}
-
-fn parse<T: std::str::FromStr>(field: &str, value: &str, rule: &str) -> Result<T, SpecError> {
-    let remedy = format!("write `model.{field}`=...");
-    value.trim().parse().map_err(|_| SpecError::invalid(field, format!("'{value}'"), rule, remedy))
 }

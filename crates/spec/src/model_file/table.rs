@@ -1,11 +1,13 @@
 //! Blocks that differ: tables of a model's file that say which blocks they are of and what these have instead.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::ModelFile;
+use super::experts::feed_forward_fields;
 use crate::choices::QkNorm;
 use crate::{Block, Blocks, Model, Positions, Rotary, RotaryRule, RotaryScaling, SpecError};
 
@@ -13,7 +15,18 @@ use crate::{Block, Blocks, Model, Positions, Rotary, RotaryRule, RotaryScaling, 
 pub(super) const PREFIX: &str = "blocks.";
 
 /// The fields that all blocks share; blocks may differ in every other one.
-const OF_ALL: [&str; 8] = ["name", "layers", "hidden", "vocab", "seq_len", "patch_values", "tied_head", "dropout"];
+const OF_ALL: [&str; 10] = [
+    "name",
+    "layers",
+    "hidden",
+    "vocab",
+    "seq_len",
+    "patch_values",
+    "tied_head",
+    "dropout",
+    "expert_every",
+    "expert_first",
+];
 
 /// The fields that blocks may differ in.
 fn of_blocks() -> impl Iterator<Item = &'static str> {
@@ -41,7 +54,7 @@ pub struct BlockTable {
 /// A value of a field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Scalar {
+pub(super) enum Scalar {
     Flag(bool),
     Size(u64),
     Number(f64),
@@ -102,6 +115,13 @@ impl BlockTable {
 
     /// Writes its fields over those of `file`.
     fn apply(&self, file: &mut ModelFile) -> Result<(), SpecError> {
+        if let Some(experts) = self.fields.get("experts") {
+            file.set("experts", &experts.to_string())?;
+            // Where a table says that blocks have none, what the file says of experts is not of them.
+            if file.experts == Some(0) {
+                file.leave_experts();
+            }
+        }
         for (field, value) in &self.fields {
             if !of_blocks().any(|known| known == field) {
                 let known = of_blocks().map(str::to_owned).collect();
@@ -129,19 +149,26 @@ impl ModelFile {
         for (number, table) in self.blocks.iter().enumerate() {
             table.places(self.layers)?.into_iter().for_each(|place| tables[place].push(number));
         }
-        let mut known: BTreeMap<&[usize], Block> = BTreeMap::new();
-        for of_block in tables.iter().filter(|of_block| !of_block.is_empty()) {
-            if !known.contains_key(of_block.as_slice()) {
-                let mut file = Self { blocks: Vec::new(), ..self.clone() };
-                of_block.iter().try_for_each(|number| self.blocks[*number].apply(&mut file))?;
-                known.insert(of_block, file.block()?);
+        self.check_placed()?;
+        let key = |place: usize| (self.places_experts_at(place), tables.get(place).map_or(&[][..], Vec::as_slice));
+        let mut known = BTreeMap::from([((true, &[][..]), usual)]);
+        for (has_experts, of_block) in (0..self.layers).map(key) {
+            if let Entry::Vacant(unknown) = known.entry((has_experts, of_block)) {
+                unknown.insert(self.block_with(has_experts, of_block)?);
             }
         }
-        let block = |place: usize| tables.get(place).and_then(|of| known.get(of.as_slice())).copied().unwrap_or(usual);
-        Ok(match known.is_empty() {
-            true => Blocks::alike(usual, self.layers),
-            false => Blocks::new(block(0), (1..self.layers).map(block)),
-        })
+        let block = |place: usize| known.get(&key(place)).copied().unwrap_or(usual);
+        Ok(Blocks::new(block(0), (1..self.layers).map(block)))
+    }
+
+    /// A block with or without the experts of the file, and what the tables of these numbers say instead.
+    fn block_with(&self, has_experts: bool, tables: &[usize]) -> Result<Block, SpecError> {
+        let mut file = Self { blocks: Vec::new(), ..self.clone() };
+        if !has_experts {
+            file.leave_experts();
+        }
+        tables.iter().try_for_each(|number| self.blocks[*number].apply(&mut file))?;
+        file.block()
     }
 
     /// Says of a model's blocks what the fields so far do not: in fields where all blocks have it, else in tables.
@@ -184,7 +211,7 @@ fn of<'a>(fields: &'a [(&'static str, Scalar)], field: &str) -> Option<&'a Scala
 
 /// Every field of a block of a model, with its value.
 fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
-    let Block { attention, perceptron, norm, norm_place, residual } = block;
+    let Block { attention, feed_forward, norm, norm_place, residual } = block;
     let size = |size: usize| Scalar::Size(size as u64);
     let name = |name: String| Scalar::Name(name);
     let positions = match (attention.rotary, model.learned_positions) {
@@ -196,16 +223,13 @@ fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
         ("heads", size(attention.heads)),
         ("kv_heads", size(attention.kv_heads)),
         ("head_dim", size(attention.head_dim)),
-        ("ffn", size(perceptron.width)),
         ("qkv_bias", Scalar::Flag(attention.qkv_bias)),
         ("projection_bias", Scalar::Flag(attention.projection_bias)),
-        ("up_bias", Scalar::Flag(perceptron.up_bias)),
-        ("down_bias", Scalar::Flag(perceptron.down_bias)),
         ("norm", name(norm.kind.to_string())),
         ("norm_epsilon", Scalar::Number(norm.epsilon)),
         ("qk_norm", name(QkNorm::of(attention.qk_norm).to_string())),
         ("positions", name(positions.to_owned())),
-        ("activation", name(perceptron.activation.to_string())),
+        ("activation", name(feed_forward.activation().to_string())),
         ("causal", Scalar::Flag(attention.causal)),
         ("window", size(attention.window.unwrap_or(0))),
         ("attention_cap", Scalar::Number(attention.cap.unwrap_or(0.0))),
@@ -214,6 +238,7 @@ fn fields_of(model: &Model, block: &Block) -> Vec<(&'static str, Scalar)> {
         ("residual", name(residual.order.to_string())),
         ("residual_scale", Scalar::Number(residual.scale)),
     ];
+    fields.extend(feed_forward_fields(feed_forward));
     fields.extend(attention.rotary.iter().flat_map(|rotary| rotary_fields(rotary, attention.head_dim)));
     fields
 }

@@ -28,7 +28,8 @@ fn every_field_can_be_set_and_only_those() {
     let values = [
         "n", "3", "24", "6", "2", "72", "50_257", "9", "8", "false", "false", "0.25", "rms", "1e-6", "rotary", "5e5",
         "swiglu", "false", "10", "true", "false", "true", "false", "0", "30", "rms", "4", "llama3", "8", "1", "4",
-        "64", "both", "true", "parallel", "0.5",
+        "64", "both", "true", "parallel", "0.5", "8", "3", "10", "2", "1", "4", "sigmoid", "false", "2.5", "batch",
+        "0.5", "0.001", "1.25", "3", "score",
     ];
     let overrides: Vec<_> = ModelFile::FIELDS.into_iter().zip(values).collect();
     let message = with(&overrides).unwrap_err().to_string();
@@ -49,11 +50,15 @@ fn every_field_can_be_set_and_only_those() {
         (model.classic().rotary_base, model.classic().activation, model.classic().causal),
         (5e5, Activation::Swiglu, false)
     );
-    let Block { attention, perceptron, .. } = *model.blocks.first();
+    let Block { attention, feed_forward, .. } = *model.blocks.first();
+    let perceptron = feed_forward.dense().unwrap();
     assert_eq!((attention.head_dim, attention.window, attention.cap), (10, None, Some(30.0)));
     assert_eq!((attention.qkv_bias, attention.projection_bias), (true, false));
     assert_eq!((perceptron.up_bias, perceptron.down_bias), (true, false));
     assert_eq!(attention.qk_norm, Some(model.final_norm));
+    // Blocks 2, 4, ... have experts.
+    let experts = |block: usize| model.blocks[block].feed_forward.experts().is_some();
+    assert_eq!([0, 1, 2].map(experts), [false, false, true]);
     let message = with(&[("width", "3")]).unwrap_err().to_string();
     assert_eq!(message, format!("unknown model field 'width'; known: {}", ModelFile::FIELDS.join(", ")));
 }
@@ -66,7 +71,8 @@ fn blocks_differ_by_tables_and_by_keys() {
     let model = Model::from_toml(&text, &[("blocks.4.causal".to_owned(), "true".to_owned())]).unwrap();
     let windows: Vec<_> = model.blocks.iter().map(|block| block.attention.window.unwrap_or(0)).collect();
     assert_eq!(windows, [4, 0, 4, 0, 4]);
-    assert_eq!((model.blocks[0].perceptron.width, model.blocks[2].perceptron.width), (9, 48));
+    let width = |block: usize| model.blocks[block].feed_forward.dense().unwrap().width;
+    assert_eq!((width(0), width(2)), (9, 48));
     assert_eq!((model.blocks[0].attention.width(), model.blocks[4].attention.width()), (18, 12));
     assert_eq!(model.blocks.kinds().len(), 3);
     let again = toml::to_string(&model).unwrap();

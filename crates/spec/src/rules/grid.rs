@@ -1,30 +1,45 @@
 //! The rules of the sizes of axes.
 
-use super::{Check, Rule, schedule};
+use super::{Check, Rule, experts, schedule};
 use crate::error::common_divisor;
 use crate::layout::MAX_GLOBAL_BATCH;
 use crate::remedy::{Broken, Values, Way};
-use crate::{Axis, Block, Field, Layout, Model};
+use crate::{Axis, Block, FeedForward, Field, Layout, Model, Perceptron};
 
-/// What refusals call the width of a perceptron.
-pub(super) const PERCEPTRON: &str = "the perceptron's width";
+pub(super) const CHECKS: [Check; 9] =
+    [schedule::PIECES, experts::SPREAD, HEADS, KEYS, HIDDEN, TILES, CONTEXT, BATCH, experts::PIECES];
 
-pub(super) const CHECKS: [Check; 7] = [schedule::PIECES, HEADS, KEYS, HIDDEN, TILES, CONTEXT, BATCH];
+/// The widths of a block's perceptrons that x cuts, as refusals call them.
+fn cut_widths(layout: &Layout, block: &Block) -> impl Iterator<Item = (&'static str, usize)> {
+    let whole = block.feed_forward.experts().is_some() && layout.experts_over.contains(Axis::X);
+    widths(block).skip(usize::from(whole))
+}
 
-/// x cuts the heads and the perceptron.
+/// The widths of a block's perceptrons, as refusals call them.
+pub(super) fn widths(block: &Block) -> impl Iterator<Item = (&'static str, usize)> {
+    let (first, shared) = match &block.feed_forward {
+        FeedForward::Dense(perceptron) => (("the perceptron's width", perceptron.width), None),
+        FeedForward::Experts(experts) => (("the experts' width", experts.expert.width), experts.shared),
+    };
+    [first].into_iter().chain(shared.map(|shared| ("the shared perceptron's width", shared.width)))
+}
+
+/// x cuts the heads and the perceptrons.
 pub(super) const HEADS: Check = Check {
     rule: Rule::X,
     keeps: |layout, model| {
         let x = layout.grid.size(Axis::X);
-        let cut = |block: &Block| [block.attention.heads, block.perceptron.width];
-        model.blocks.kinds().iter().flat_map(cut).all(|size| size.is_multiple_of(x))
+        cut_by_x(layout, model).all(|(_, size)| size.is_multiple_of(x))
     },
-    tell: |layout, model| Broken::indivisible(Axis::X, layout.grid.size(Axis::X), &cut_by_x(model)),
+    tell: |layout, model| {
+        Broken::indivisible(Axis::X, layout.grid.size(Axis::X), &cut_by_x(layout, model).collect::<Vec<_>>())
+    },
 };
 
-fn cut_by_x(model: &Model) -> Vec<(&'static str, usize)> {
-    let of_block = |block: &Block| [("heads", block.attention.heads), (PERCEPTRON, block.perceptron.width)];
-    model.blocks.kinds().iter().flat_map(of_block).collect()
+fn cut_by_x<'a>(layout: &'a Layout, model: &'a Model) -> impl Iterator<Item = (&'static str, usize)> + 'a {
+    let of_block =
+        move |block: &'a Block| [("heads", block.attention.heads)].into_iter().chain(cut_widths(layout, block));
+    model.blocks.kinds().iter().flat_map(of_block)
 }
 
 /// x cuts keys and values in whole heads: each rank holds several of them, or a copy of one.
@@ -39,7 +54,8 @@ pub(super) const KEYS: Check = Check {
         let broken = model.blocks.kinds().iter().find(|block| !holds_whole_keys(x, block));
         let keys = broken.unwrap_or(model.blocks.first()).attention.kv_heads;
         let rule = format!("it must divide kv_heads = {keys}, or be a multiple of it: each rank holds whole keys");
-        let ways = vec![Way::sizes(Axis::X, x, Values::Divisors(common_divisor(&cut_by_x(model))))];
+        let cut: Vec<_> = cut_by_x(layout, model).collect();
+        let ways = vec![Way::sizes(Axis::X, x, Values::Divisors(common_divisor(&cut)))];
         Broken::new(Axis::X, x, rule, ways)
     },
 };
@@ -72,17 +88,34 @@ pub(super) const TILES: Check = Check {
     },
 };
 
-fn tiles(layout: &Layout, model: &Model, block: &Block) -> [(&'static str, usize); 5] {
+fn tiles(layout: &Layout, model: &Model, block: &Block) -> impl Iterator<Item = (&'static str, usize)> {
     let [x, y] = [Axis::X, Axis::Y].map(|axis| layout.grid.size(axis));
-    let (h, Block { attention, perceptron, .. }) = (model.hidden, block);
+    let (h, Block { attention, feed_forward, .. }) = (model.hidden, block);
     let rows = if layout.kv_copies(attention) > 1 { h / y } else { 0 };
-    [
+    let of_attention = [
         ("the tile of the qkv weight", (h / y) * (layout.qkv_width(attention) / x)),
         ("the tile of the projection weight", (attention.width() / x) * (h / y)),
-        ("the tile of the up weight", (h / y) * (perceptron.up_width() / x)),
-        ("the tile of the down weight", (perceptron.width * h) / (x * y)),
-        ("the rows of the qkv weight's tile (x copies keys)", rows),
-    ]
+    ];
+    let perceptron = |[up, down]: [&'static str; 2], count: usize, x: usize, perceptron: &Perceptron| {
+        [(up, count * (h / y) * (perceptron.up_width() / x)), (down, count * (perceptron.width * h) / (x * y))]
+    };
+    let (first, shared) = match feed_forward {
+        FeedForward::Dense(dense) => {
+            (perceptron(["the tile of the up weight", "the tile of the down weight"], 1, x, dense), None)
+        }
+        FeedForward::Experts(experts) => {
+            let names = ["the tile of the experts' up weight", "the tile of the experts' down weight"];
+            let shared = ["the tile of the shared up weight", "the tile of the shared down weight"];
+            let of_shared = experts.shared.map(|it| perceptron(shared, 1, x, &it));
+            // Over z there are whole experts or parts of tiles.
+            let over = layout.experts_over;
+            let own = if over.contains(Axis::Z) { 0 } else { experts.count / layout.grid.size_of(over) };
+            let cut_by_x = if over.contains(Axis::X) { 1 } else { x };
+            (perceptron(names, own, cut_by_x, &experts.expert), of_shared)
+        }
+    };
+    let copied = [("the rows of the qkv weight's tile (x copies keys)", rows)];
+    of_attention.into_iter().chain(first).chain(shared.into_iter().flatten()).chain(copied)
 }
 
 /// The table of tokens; patches have a weight in its place, which depends on linear layers, too.
@@ -110,14 +143,18 @@ const CONTEXT: Check = Check {
     },
 };
 
-/// Data cuts the batch.
+/// Data and expert cut the batch.
 pub(super) const BATCH: Check = Check {
     rule: Rule::Data,
-    keeps: |layout, _| layout.global_batch.is_multiple_of(layout.grid.size(Axis::Data)),
+    keeps: |layout, _| layout.global_batch.is_multiple_of(layout.grid.batch_shares()),
     tell: |layout, _| {
-        let (data, batch) = (layout.grid.size(Axis::Data), layout.global_batch);
-        let ways = vec![batches(layout, data), Way::sizes(Axis::Data, data, Values::Divisors(batch))];
-        Broken::new(Field::GlobalBatch, batch, format!("it must be a multiple of data={data}"), ways)
+        let (shares, batch) = (layout.grid.batch_shares(), layout.global_batch);
+        let cutting = Axis::BATCH.into_iter().filter(|axis| layout.grid.size(*axis) > 1);
+        let sizes: Vec<(Axis, usize)> = cutting.map(|axis| (axis, layout.grid.size(axis))).collect();
+        let named = sizes.iter().map(|(axis, size)| format!("{axis}={size}")).collect::<Vec<_>>().join(" times ");
+        let smaller = sizes.iter().map(|(axis, size)| Way::sizes(*axis, *size, Values::Divisors(batch)));
+        let ways = [batches(layout, shares)].into_iter().chain(smaller).collect();
+        Broken::new(Field::GlobalBatch, batch, format!("it must be a multiple of {named}"), ways)
     },
 };
 

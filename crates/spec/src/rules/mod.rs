@@ -4,6 +4,7 @@
 //! A rule looks at numbers alone, so that a search can hold millions of layouts against it; words are made only for those
 //! that are told.
 
+mod experts;
 mod grid;
 mod pass;
 mod schedule;
@@ -21,7 +22,7 @@ pub(crate) type Kept = Result<(), Broken>;
 /// What refused layouts are counted under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// x cuts heads and the perceptron, and keys in whole heads.
+    /// x cuts heads and perceptrons, and keys in whole heads.
     X,
     /// y cuts the residual stream.
     Y,
@@ -29,7 +30,7 @@ pub enum Rule {
     Z,
     /// Each context rank has two equal pieces of a sequence.
     Context,
-    /// Data cuts the batch.
+    /// Data and expert cut the batch.
     Data,
     /// Pieces of layers have a block.
     Pieces,
@@ -39,6 +40,8 @@ pub enum Rule {
     Microbatch,
     /// SUMMA's activations, sizes and panels.
     Summa,
+    /// Experts' groups of tokens lie whole on one rank, and loads are known before they are balanced.
+    Experts,
     /// Recomputation of more blocks than there are, or nothing to keep.
     Recompute,
     /// Buckets of offloaded states are not too many.
@@ -52,11 +55,12 @@ impl fmt::Display for Rule {
             Self::Y => "y divides the hidden size",
             Self::Z => "z divides every weight's tile",
             Self::Context => "context cuts sequences into two equal pieces a rank",
-            Self::Data => "data divides the global batch",
+            Self::Data => "data, and expert with it, divides the global batch",
             Self::Pieces => "every piece of layers has a block",
             Self::Interleaved => "interleaved chunks and groups of microbatches",
             Self::Microbatch => "the microbatch is cut evenly",
             Self::Summa => "SUMMA cuts evenly into panels",
+            Self::Experts => "experts are spread evenly, and their groups of tokens lie whole on one rank",
             Self::Recompute => "recomputed blocks",
             Self::Buckets => "not too many buckets of states",
         })
@@ -104,8 +108,17 @@ impl Scope {
 }
 
 /// Of a layout that no pass over rows of its own breaks: what cuts weights and the batch.
-const SIZES: [Check; 8] =
-    [grid::HEADS, grid::KEYS, grid::HIDDEN, grid::TILES, pass::PATCHES, grid::BATCH, pass::SHARE, pass::SPLIT];
+const SIZES: [Check; 9] = [
+    experts::SPREAD,
+    grid::HEADS,
+    grid::KEYS,
+    grid::HIDDEN,
+    grid::TILES,
+    pass::PATCHES,
+    grid::BATCH,
+    pass::SHARE,
+    pass::SPLIT,
+];
 
 impl Layout {
     /// The first rule of a scope that the layout breaks, if it breaks one.

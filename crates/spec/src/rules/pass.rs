@@ -1,13 +1,27 @@
 //! The rules of how a microbatch is cut in a pass.
 
-use super::grid::{PERCEPTRON, batches};
-use super::{Check, Rule};
+use super::grid::{batches, widths};
+use super::{Check, Rule, experts};
 use crate::error::common_divisor;
 use crate::remedy::{Broken, Change, Values, Way};
 use crate::{Activations, Axis, Block, Field, Layout, Linear, Model};
 
-pub(super) const CHECKS: [Check; 10] =
-    [SUMMA, SUMMA_ROWS, PANELS, CONTRACTIONS, PATCHES, SHARE, SPLIT, CHUNKS, SEQUENCES, ROWS];
+pub(super) const CHECKS: [Check; 14] = [
+    experts::PRODUCTS,
+    SUMMA,
+    SUMMA_ROWS,
+    PANELS,
+    CONTRACTIONS,
+    PATCHES,
+    SHARE,
+    SPLIT,
+    CHUNKS,
+    SEQUENCES,
+    ROWS,
+    experts::ROWS,
+    experts::DISPATCH,
+    experts::BALANCE,
+];
 
 /// SUMMA cuts activations over both axes.
 const SUMMA: Check = Check {
@@ -30,9 +44,8 @@ const SUMMA_ROWS: Check = Check {
 };
 
 /// What the products of blocks contract over.
-fn contracted(model: &Model) -> impl Iterator<Item = (&'static str, usize)> {
-    let of_block =
-        |block: &Block| [(PERCEPTRON, block.perceptron.width), ("the width of all heads", block.attention.width())];
+fn contracted<'a>(model: &'a Model) -> impl Iterator<Item = (&'static str, usize)> + 'a {
+    let of_block = |block: &'a Block| widths(block).chain([("the width of all heads", block.attention.width())]);
     [("hidden", model.hidden)].into_iter().chain(model.blocks.kinds().iter().flat_map(of_block))
 }
 
@@ -81,17 +94,21 @@ fn patch_tile(layout: &Layout, model: &Model) -> usize {
     model.patch_values.unwrap_or(0) * (model.hidden / cut)
 }
 
-/// Sequences of a data rank in a step.
-fn share(layout: &Layout) -> usize {
-    layout.global_batch / layout.grid.size(Axis::Data)
+/// Sequences of a (data, expert) rank in a step.
+pub(super) fn share(layout: &Layout) -> usize {
+    layout.global_batch / layout.grid.batch_shares()
 }
 
-/// Microbatches cut the share of a data rank.
+/// Microbatches cut the share of a (data, expert) rank.
 pub(super) const SHARE: Check = Check {
     rule: Rule::Microbatch,
     keeps: |layout, _| share(layout).is_multiple_of(layout.microbatch),
     tell: |layout, _| {
-        let rule = format!("it must divide the {} sequences of a data rank (global-batch / data)", share(layout));
+        let (rank, by) = match layout.grid.size(Axis::Expert) {
+            1 => ("data", "data"),
+            _ => ("(data, expert)", "(data * expert)"),
+        };
+        let rule = format!("it must divide the {} sequences of a {rank} rank (global-batch / {by})", share(layout));
         cut_unevenly(layout, rule, vec![])
     },
 };
@@ -161,7 +178,7 @@ const ROWS: Check = Check {
         let what = if scattered { "scattered activations split" } else { "the transfer between stages splits" };
         let context = layout.grid.size(Axis::Context);
         let pieces = if context == 1 { 1 } else { 2 * context };
-        let whole = batches(layout, layout.grid.size(Axis::Data) * layout.sequence_unit() * x);
+        let whole = batches(layout, layout.grid.batch_shares() * layout.sequence_unit() * x);
         let shorter = Way::sizes(Field::SeqLen, layout.seq_len, Values::Multiples(pieces, model.seq_len));
         let fewer = Way::sizes(Axis::X, x, Values::Divisors(x));
         let rule = format!("{what} its {rows} token rows over x={x}");
@@ -169,14 +186,14 @@ const ROWS: Check = Check {
     },
 };
 
-/// A microbatch that something does not divide: other microbatches, batches of which each data rank takes as many
-/// sequences as are cut, or of whole microbatches, then other ways.
+/// A microbatch that something does not divide: other microbatches, batches of which each (data, expert) rank takes as
+/// many sequences as are cut, or of whole microbatches, then other ways.
 pub(super) fn cut_unevenly(layout: &Layout, rule: String, others: Vec<Way>) -> Broken {
-    let data = layout.grid.size(Axis::Data);
+    let shares = layout.grid.batch_shares();
     let mut ways = vec![
         Way::sizes(Field::Microbatch, layout.microbatch, Values::Divisors(share(layout))),
-        batches(layout, data * layout.sequence_unit()),
-        batches(layout, data.saturating_mul(layout.microbatch)),
+        batches(layout, shares * layout.sequence_unit()),
+        batches(layout, shares.saturating_mul(layout.microbatch)),
     ];
     ways.extend(others);
     Broken::new(Field::Microbatch, layout.microbatch, rule, ways)

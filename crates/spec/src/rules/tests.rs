@@ -37,6 +37,23 @@ fn refusals_name_rule_and_remedy() {
 }
 
 #[test]
+fn expert_and_data_cut_the_batch_together() {
+    let message = |grid, batch| Layout::new(&model(), &request(grid, batch)).unwrap_err().to_string();
+    let refused = message("expert=2,data=3", 8);
+    assert!(refused.starts_with("global-batch = 8: it must be a multiple of data=3 times expert=2"), "{refused}");
+    assert!(refused.contains("`layout.global_batch` 6 or 12"), "{refused}");
+    assert!(message("expert=3", 4).contains("it must be a multiple of expert=3; try `layout.global_batch` 3 or 6"));
+    let odd = LayoutRequest { microbatch: Some(3), ..request("expert=2,data=2", 16) };
+    let refused = Layout::new(&model(), &odd).unwrap_err().to_string();
+    assert!(refused.contains("the 4 sequences of a (data, expert) rank (global-batch / (data * expert))"), "{refused}");
+    let layout = Layout::new(&model(), &request("expert=2,data=3", 12)).unwrap();
+    assert_eq!(
+        (layout.microbatch, layout.microbatches(), layout.replicating().key()),
+        (2, 1, "expert+data".to_owned())
+    );
+}
+
+#[test]
 fn remedies_keep_all_rules_of_their_axis() {
     // 6 divides the heads, too, but not the perceptron.
     let narrow = model().reshaped(|m| m.ffn = 15);
@@ -136,4 +153,77 @@ fn context_and_panels_are_held_against_the_sizes() {
     assert!(message(&summa(Some(18))).starts_with("summa-panels=18 does not divide hidden = 12"));
     let chunked = LayoutRequest { overlap_chunks: 4, microbatch: Some(6), ..request("x=1", 24) };
     assert!(message(&chunked).contains("overlap chunks split"));
+}
+
+/// Two blocks with experts: 4 of width 24, groups of 4 tokens of a sequence of 16, and a shared perceptron of 12.
+fn experts(overrides: &[(&str, &str)]) -> Model {
+    let text = "name = \"moe\"\nlayers = 2\nhidden = 12\nheads = 6\nffn = 24\nvocab = 17\nseq_len = 16\nexperts = 4\n\
+                shared_ffn = 12\ncapacity = 1.0\ncapacity_group = 4\n";
+    let owned: Vec<_> = overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    Model::from_toml(text, &owned).unwrap()
+}
+
+#[test]
+fn axes_cut_experts_as_they_cut_perceptrons() {
+    let message = |overrides: &[(&str, &str)], grid: &str, batch| {
+        Layout::new(&experts(overrides), &request(grid, batch)).unwrap_err().to_string()
+    };
+    let narrow = message(&[("expert_ffn", "20")], "x=3", 12);
+    assert_eq!(narrow, "x=3 does not divide the experts' width = 20; try x=2");
+    let narrow = message(&[("shared_ffn", "4")], "x=3", 12);
+    assert_eq!(narrow, "x=3 does not divide the shared perceptron's width = 4; try x=2");
+    // z = 7 cuts the experts' tiles only where their number makes up for it; nothing is asked of the router's 12 x 4.
+    let odd = experts(&[("hidden", "14"), ("heads", "7"), ("head_dim", "2"), ("vocab", "14")]);
+    assert!(Layout::new(&odd, &request("z=7", 7)).is_ok());
+    let seven = [("experts", "7"), ("expert_ffn", "1"), ("shared_ffn", "0"), ("hidden", "6"), ("vocab", "9")];
+    assert!(message(&seven, "z=9", 9).contains("the tile of the experts' up weight = 42"));
+}
+
+#[test]
+fn groups_lie_whole_on_one_rank() {
+    let refused = |overrides: &[(&str, &str)], request: &LayoutRequest| {
+        Layout::new(&experts(overrides), request).unwrap_err().to_string()
+    };
+    // Pieces of 4 tokens have a group, those of 2 half of one.
+    assert!(Layout::new(&experts(&[]), &request("context=2", 2)).is_ok());
+    let message = refused(&[], &request("context=4", 2));
+    assert_eq!(
+        message,
+        "context = 4: a rank has pieces of 2 tokens of a sequence, and experts' groups of 4 lie on one rank; a \
+         `model.capacity_group` that divides 2 would lie on one, too; try context=2"
+    );
+    assert!(refused(&[("capacity_group", "0")], &request("context=2", 2)).ends_with("try context=1"));
+    let short = LayoutRequest { seq_len: Some(10), ..request("x=1", 2) };
+    let message = refused(&[], &short);
+    assert!(message.starts_with("seq-len = 10: experts' groups of 4 tokens cut a sequence evenly"), "{message}");
+    assert!(message.ends_with("try `layout.seq_len` 8 or 12"), "{message}");
+    // x cuts 16 rows: 8 are two groups of 4, and one whole sequence cannot be cut.
+    assert!(Layout::new(&experts(&[]), &request("x=2", 1)).is_ok());
+    let message = refused(&[("capacity_group", "16")], &request("x=2", 1));
+    assert!(message.starts_with("x = 2: each of its ranks has 8 token rows, and experts' groups of 16"), "{message}");
+    assert!(message.ends_with("try x=1"), "{message}");
+    let chunked = LayoutRequest { overlap_chunks: 2, ..request("x=2", 2) };
+    assert!(refused(&[("capacity_group", "16")], &chunked).contains("each of its ranks has 8 token rows"));
+    let replicated = LayoutRequest { activations: crate::Activations::Replicated, ..request("x=2", 1) };
+    assert!(Layout::new(&experts(&[("capacity_group", "16")]), &replicated).is_ok());
+}
+
+#[test]
+fn experts_have_no_panels_and_batches_are_balanced_at_once() {
+    let summa = LayoutRequest { linear: Linear::Summa, ..request("x=2,y=2", 2) };
+    let message = Layout::new(&experts(&[]), &summa).unwrap_err().to_string();
+    assert_eq!(message, "linear = summa: experts have no panels; try `layout.linear` pmm");
+    let several = LayoutRequest { microbatch: Some(1), ..request("data=2", 8) };
+    assert!(Layout::new(&experts(&[]), &several).is_ok());
+    let message = Layout::new(&experts(&[("balance", "batch")]), &several).unwrap_err().to_string();
+    assert!(message.contains("`model.balance`=batch balances over a step"), "{message}");
+    assert!(message.ends_with("try `layout.microbatch` 4"), "{message}");
+}
+
+#[test]
+fn generation_has_no_groups() {
+    let model = experts(&[("capacity_group", "16")]);
+    let layout = Layout::new(&model, &request("data=2", 2)).unwrap();
+    assert!(layout.for_generation(&model, 3, 1).is_ok());
+    assert!(layout.for_generation(&model, 3, 5).is_ok());
 }

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use quadrille_spec::{
-    Activations, Axis, AxisOrder, Grid, Layout, LayoutRequest, Linear, Model, Recompute, Refusal, Schedule, SpecError,
+    Activations, Axis, AxisOrder, BalanceScope, Capacity, DropOrder, Experts, FeedForward, Grid, Layout, LayoutRequest,
+    Linear, Model, Perceptron, Recompute, Refusal, Router, RouterScores, Schedule, SpecError,
 };
 
 fn refusal(model: &Model, request: &LayoutRequest) -> Option<Box<Refusal>> {
@@ -33,7 +34,7 @@ fn check_remedies(model: &Model, request: &LayoutRequest) -> Result<(), TestCase
 }
 
 fn grids() -> impl Strategy<Value = Grid> {
-    let sizes = prop::array::uniform6(prop::sample::select(vec![1_usize, 1, 1, 2, 3, 4, 5, 8]));
+    let sizes = prop::array::uniform7(prop::sample::select(vec![1_usize, 1, 1, 2, 3, 4, 5, 8]));
     sizes.prop_map(|sizes| Grid::of_sizes(sizes).unwrap().with_order(AxisOrder::default()))
 }
 
@@ -44,6 +45,35 @@ prop_compose! {
     ) -> Model {
         let kv_heads = if heads % keys == 0 { keys } else { heads };
         Model::gpt(layers, heads * head * 2, heads, vocab, seq_len).reshaped(|m| { m.kv_heads = kv_heads; m.ffn = ffn; })
+    }
+}
+
+prop_compose! {
+    /// As [`models`], with experts in every block.
+    fn mixtures()(
+        model in models(), count in 2_usize..5, width in 1_usize..40, shared in prop::option::of(1_usize..40),
+        group in prop::option::of(1_usize..40), batch in prop::bool::weighted(0.3),
+    ) -> Model {
+        let group = group.filter(|group| model.seq_len.is_multiple_of(*group));
+        let experts = |perceptron: Perceptron| Experts {
+            count,
+            per_token: 1,
+            expert: Perceptron { width, ..perceptron },
+            shared: shared.map(|width| Perceptron { width, ..perceptron }),
+            router: Router {
+                scores: RouterScores::Softmax,
+                normalize: false,
+                scale: 1.0,
+                balance: if batch { BalanceScope::Batch } else { BalanceScope::Sequence },
+                balance_loss: 0.01,
+                z_loss: 0.0,
+            },
+            capacity: Capacity { factor: 1.0, group, drop: DropOrder::Choice },
+        };
+        let blocks = model.blocks.each(|block| {
+            block.feed_forward = FeedForward::Experts(experts(*block.feed_forward.dense().unwrap()));
+        });
+        Model { blocks, ..model }
     }
 }
 
@@ -69,7 +99,7 @@ proptest! {
 
     #[test]
     fn remedies_of_refused_layouts_are_tried(
-        model in models(), grid in grids(), switches in switches(), global_batch in 0_usize..60, chunks in 0_usize..4,
+        model in prop_oneof![models(), mixtures()], grid in grids(), switches in switches(), global_batch in 0_usize..60, chunks in 0_usize..4,
         overlap_chunks in prop::sample::select(vec![1_usize, 1, 1, 1, 0, 2, 3]), per_node in maybe(9), seq_len in maybe(44),
         microbatch in maybe(13), summa_panels in maybe(13), microbatch_group in maybe(9),
         stage_blocks in prop::option::weighted(0.2, prop::collection::vec(0_usize..4, 1..6)),

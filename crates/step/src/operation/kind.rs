@@ -318,6 +318,51 @@ kinds! {
         which |op| op.pass as usize,
         work |op, at| at.multiplies(op);
 
+    /// A product of a router, in the type that is computed in: logits from what is read, or one of the two gradients.
+    Router ["router", "router-input-gradient", "router-weight-gradient"] Product { pass: GemmPass }
+        reads { left: ValueId, right: ValueId } writes by write { output: ValueId },
+        which |op| op.pass as usize,
+        work |op, at| at.scores(op);
+
+    /// The experts that each token chooses, the place that it has there, and how their results are weighted: `[rows, 3k]`,
+    /// experts, then places (-1: it has none), then weights.
+    Route ["route"] ElementWise { block: BlockKind } reads { logits: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.logits, 8.0);
+
+    /// How often the tokens of each scope of the balance loss have chosen each expert.
+    CountChoices ["count-choices"] ElementWise { block: BlockKind } reads { routes: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.routes, 1.0);
+
+    /// Adds the losses of a router, its choices and those that found no place to the rank's sums.
+    RouterLoss ["router-loss"] ElementWise { block: BlockKind }
+        reads { logits: ValueId, routes: ValueId, counts: Option<ValueId> } writes {},
+        work |op, at| at.sweeps(op, op.logits, 8.0);
+
+    /// Copies of tokens' rows at the places that they have at experts; empty places are zero.
+    Dispatch ["dispatch"] ElementWise { block: BlockKind }
+        reads { input: ValueId, routes: ValueId } writes { output: ValueId },
+        work |op, at| at.copies(op.output);
+
+    /// Each token's sum of its experts' results, times their weights.
+    Combine ["combine"] ElementWise { block: BlockKind }
+        reads { input: ValueId, routes: ValueId } writes { output: ValueId },
+        work |op, at| at.touches(op.input, at.chosen_rows(op.block, op.output), 2.0);
+
+    /// The gradients of experts' results, and of the weights, `[rows, k]`.
+    CombineBackward ["combine-backward"] ElementWise { block: BlockKind }
+        reads { gradient: ValueId, input: ValueId, routes: ValueId } writes { output: ValueId, weights: ValueId },
+        work |op, at| at.sweeps(op, op.input, 3.0);
+
+    /// The sum of the gradients of a token's copies.
+    DispatchBackward ["dispatch-backward"] ElementWise { block: BlockKind }
+        reads { gradient: ValueId, routes: ValueId } writes { output: ValueId },
+        work |op, at| at.touches(op.gradient, at.chosen_rows(op.block, op.output), 1.0);
+
+    /// The gradient of a router's logits, in their place: from that of the weights, and of its losses.
+    RouteBackward ["route-backward"] ElementWise { block: BlockKind }
+        reads { logits: ValueId, routes: ValueId, counts: Option<ValueId>, gradient: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.logits, 12.0);
+
     /// Adds a bias row, in place.
     Bias ["bias"] ElementWise {} reads { bias: ValueId, input: ValueId } writes { output: ValueId },
         work |op, at| at.sweeps(op, op.input, 1.0);

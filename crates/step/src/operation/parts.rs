@@ -112,6 +112,8 @@ pub enum Scalar {
     Loss,
     /// Sum of squares of the owned gradient shards.
     GradientNormSquared,
+    /// What routers add up over tokens: the balance loss, the z loss, choices, and those that found no place.
+    Routers,
 }
 
 impl Scalar {
@@ -122,6 +124,7 @@ impl Scalar {
     pub fn elements(self) -> usize {
         match self {
             Self::Loss => 2,
+            Self::Routers => 4,
             Self::GradientNormSquared => 1,
         }
     }

@@ -2,7 +2,7 @@
 
 use quadrille_spec::{Attention, Axis, Coordinate};
 
-use super::kind::{AdamW, Gemm, Kind, Restore};
+use super::kind::{AdamW, Gemm, Kind, Restore, Router};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
 use crate::kept::INDEX_BYTES;
 use crate::{StageProgram, ValueId};
@@ -29,6 +29,8 @@ pub enum Computation {
         pass: GemmPass,
         /// Its local shape.
         product: Product,
+        /// How many such products there are beside each other, one for each expert.
+        groups: usize,
     },
     /// The core of attention.
     Attention {
@@ -63,7 +65,9 @@ impl Work {
     /// else.
     pub fn flops(&self) -> u128 {
         match self.computation {
-            Computation::Product { product: Product { m, n, k, .. }, .. } => 2 * m as u128 * n as u128 * k as u128,
+            Computation::Product { product: Product { m, n, k, .. }, groups, .. } => {
+                2 * groups as u128 * m as u128 * n as u128 * k as u128
+            }
             Computation::Attention { backward, seq_len, outputs, .. } => {
                 (if backward { 8 } else { 4 }) * seq_len as u128 * outputs as u128
             }
@@ -157,8 +161,19 @@ impl<'a> At<'a> {
     }
 
     pub(super) fn multiplies(self, op: &Gemm) -> Work {
+        let (pass, product, groups) = (op.pass, op.product(self.program), op.groups(self.program));
+        Work { computation: Computation::Product { pass, product, groups }, moved: self.moved(op) }
+    }
+
+    pub(super) fn scores(self, op: &Router) -> Work {
         let (pass, product) = (op.pass, op.product(self.program));
-        Work { computation: Computation::Product { pass, product }, moved: self.moved(op) }
+        Work { computation: Computation::Product { pass, product, groups: 1 }, moved: self.moved(op) }
+    }
+
+    /// The rows that tokens choose of so many columns: each is read or written once at the tokens and once at the experts.
+    pub(super) fn chosen_rows(self, block: BlockKind, tokens: ValueId) -> usize {
+        let chosen = block.of(&self.program.model).feed_forward.experts().map_or(0, |experts| experts.per_token);
+        chosen * self.elements(tokens)
     }
 
     /// Attention of a block whose forward result is `output`.
@@ -235,13 +250,42 @@ impl Operation {
             _ => None,
         }
     }
+
+    /// How many such products there are beside each other, one for each expert.
+    pub fn groups(&self, program: &StageProgram) -> usize {
+        match self {
+            Self::Gemm(op) => op.groups(program),
+            _ => 1,
+        }
+    }
 }
 
 impl Gemm {
+    /// The local shape, of one expert where there are several.
+    pub fn product(&self, program: &StageProgram) -> Product {
+        product_of(program, self.storage, self.left, self.output, self.groups(program))
+    }
+
+    /// How many experts' products there are beside each other; 1 of other products.
+    pub fn groups(&self, program: &StageProgram) -> usize {
+        program.value(self.output).local_blocks
+    }
+}
+
+impl Router {
     /// The local shape.
     pub fn product(&self, program: &StageProgram) -> Product {
-        let (left, output) = (program.value(self.left), program.value(self.output));
-        let k = if self.storage == GemmStorage::Tn { left.local_rows } else { left.local_cols };
-        Product { storage: self.storage, m: output.local_rows, n: output.local_cols, k }
+        let storage = match self.pass {
+            GemmPass::Forward => GemmStorage::Nn,
+            GemmPass::InputGradient => GemmStorage::Nt,
+            GemmPass::WeightGradient => GemmStorage::Tn,
+        };
+        product_of(program, storage, self.left, self.output, 1)
     }
+}
+
+fn product_of(program: &StageProgram, storage: GemmStorage, left: ValueId, output: ValueId, groups: usize) -> Product {
+    let (left, output) = (program.value(left), program.value(output));
+    let k = if storage == GemmStorage::Tn { left.local_rows / groups } else { left.local_cols };
+    Product { storage, m: output.local_rows / groups, n: output.local_cols, k }
 }

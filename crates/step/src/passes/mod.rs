@@ -8,6 +8,7 @@ mod gather_blocks;
 mod interleave;
 mod overlap_all_gather;
 mod overlap_all_reduce;
+mod overlap_all_to_all;
 mod overlap_reduce_scatter;
 mod put_off;
 mod recompute;
@@ -25,7 +26,7 @@ use crate::{GemmPass, Op, Operation, Value, ValueId};
 
 /// Applies the overlap passes that are switched on.
 pub(crate) fn overlap(b: &mut Builder, forward: &mut Vec<Op>, backward: &mut Vec<Op>) {
-    let Overlap { all_reduce, reduce_scatter, all_gather } = b.layout.overlap;
+    let Overlap { all_reduce, reduce_scatter, all_gather, all_to_all } = b.layout.overlap;
     if b.practice.gathers_inputs_again {
         gather_inputs_early(&b.values, backward);
     }
@@ -42,6 +43,10 @@ pub(crate) fn overlap(b: &mut Builder, forward: &mut Vec<Op>, backward: &mut Vec
     if all_gather {
         overlap_all_gather::apply(&b.values, forward);
         overlap_all_gather::apply(&b.values, backward);
+    }
+    if all_to_all {
+        overlap_all_to_all::apply(&b.values, forward);
+        overlap_all_to_all::apply(&b.values, backward);
     }
 }
 

@@ -63,6 +63,16 @@ fn pipeline_with_scatter_gather_and_a_tied_table() {
 }
 
 #[test]
+fn experts_spread_over_z_with_rows_sent_under_the_shared_perceptron() {
+    let file = Model::preset_text("moe-tiny").unwrap();
+    let changes = [("layers", "1"), ("shared_ffn", "8"), ("router_z_loss", "0.001"), ("experts", "4")];
+    let changes = changes.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let model = Model::from_toml(file, &changes).unwrap();
+    let spread = |request: &mut LayoutRequest| request.experts_over = Some("z,expert".parse().unwrap());
+    insta::assert_snapshot!(print_program(&program_of_model(&model, "x=2,y=2,z=2,expert=2", spread)));
+}
+
+#[test]
 fn zero_bubble_stage_puts_off_weight_gradients() {
     let zero_bubble = |request: &mut LayoutRequest| request.schedule = Schedule::ZeroBubble;
     let program = program_of("pipe=2", 2, zero_bubble);

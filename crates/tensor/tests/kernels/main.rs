@@ -7,6 +7,7 @@ mod columns;
 mod cross_entropy;
 mod elementwise;
 mod embedding;
+mod experts;
 mod few_rows;
 mod head_norm;
 mod matmul;

@@ -73,7 +73,7 @@ impl Bounds<'_> {
     /// Bytes of parameters, their gradients and the optimizer's states. ZeRO's shards are no smaller than this, being equally
     /// long.
     fn states(&self, c: &Candidate, [of_products, others, pruned, kept]: [f64; Elements::ALL.len()]) -> f64 {
-        let replicas = (c.size(Axis::Data) * c.size(Axis::Context)) as f64;
+        let replicas = (c.batch_shares() * c.size(Axis::Context)) as f64;
         let framework = &self.problem.framework;
         // Of states in the host's memory a few are on the device.
         let on_device = |states: StateBytes| if c.bucket.is_some() { states.without_optimizer() } else { states };

@@ -12,9 +12,9 @@ use crate::native::{Candidate, PriceError, Problem};
 
 /// What candidates have in common whose blocks compute and send the same but for sizes.
 pub(super) fn alike(c: &Candidate) -> Candidate {
-    let Candidate { sizes: [x, y, z, context, ..], recompute, .. } = *c;
+    let Candidate { sizes: [x, y, z, context, expert, ..], recompute, .. } = *c;
     Candidate {
-        sizes: [x.min(2), y.min(2), z.min(2), context.min(2), 1, 1],
+        sizes: [x.min(2), y.min(2), z.min(2), context.min(2), expert.min(2), 1, 1],
         activations: c.activations,
         linear: c.linear,
         summa_panels: if c.linear == Linear::Summa { c.summa_panels } else { 1 },
@@ -22,6 +22,8 @@ pub(super) fn alike(c: &Candidate) -> Candidate {
         recompute: if let Recompute::Full { .. } = recompute { Recompute::Full { every: 1 } } else { recompute },
         keep_communicated: c.keep_communicated,
         keep_weights: c.keep_weights,
+        experts_over: c.experts_over,
+        dispatch: c.dispatch,
         ..Candidate::PLAIN
     }
 }
@@ -128,7 +130,7 @@ fn layout(problem: &Problem, c: &Candidate) -> Result<Layout, PriceError> {
     Ok(Layout {
         stage_blocks: vec![1],
         schedule: Schedule::OneForwardOneBackward,
-        global_batch: c.microbatch,
+        global_batch: candidate.batch_shares() * c.microbatch,
         ..candidate.without_pieces(c.microbatch, problem.seq_len)?
     })
 }

@@ -26,7 +26,7 @@ pub(super) fn structure(model: &Model, c: &Candidate) -> Candidate {
     };
     Candidate {
         sizes: Axis::ALL.map(size),
-        inside: [1; 6],
+        inside: [1; Axis::COUNT],
         microbatch: 1,
         summa_panels: if c.linear == Linear::Summa { c.summa_panels } else { 1 },
         schedule: if c.schedule == Schedule::ZeroBubble { c.schedule } else { Schedule::OneForwardOneBackward },
@@ -151,7 +151,7 @@ fn probe(problem: &Problem, c: &Candidate, kind: usize, blocks: usize) -> Result
         microbatch_group: stages,
         stage_blocks,
         // A microbatch for every stage.
-        global_batch: c.size(Axis::Data) * c.microbatch * STAGES,
+        global_batch: c.batch_shares() * c.microbatch * STAGES,
         ..c.without_pieces(problem.global_batch, problem.seq_len)?
     };
     Ok(problem.framework.folded(&model, &layout)?)
@@ -177,7 +177,7 @@ impl Telling {
     fn parameters(&mut self, stage: &StageProgram, alike: &mut Alike) {
         let [mut block, mut ends] = [Parameters::new(), Parameters::new()];
         for parameter in &stage.parameters {
-            let by_product = !stage.value(parameter.value).sharding.flat.is_empty();
+            let by_product = stage.value(parameter.value).sharding.is_of_tiles();
             let list = if matches!(parameter.layer, Layer::Block(_)) { &mut block } else { &mut ends };
             let elements = match parameter.compressed {
                 Some(_) => Elements::Pruned,

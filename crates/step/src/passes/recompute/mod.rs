@@ -101,6 +101,10 @@ impl<'f> Forward<'f> {
                 self.dropped.remove(storage);
             }
         }
+        // What was decided stays: the same choice again could be another one.
+        if matches!(self.ops[index].operation, Operation::Route(_) | Operation::CountChoices(_)) {
+            self.dropped.retain(|storage, _| !writes.contains(storage));
+        }
         if let Operation::Wait(collective) = self.ops[index].operation
             && b.layout.keep_communicated
             && b.values[collective.output.0].chunk.is_some()

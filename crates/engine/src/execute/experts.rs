@@ -1,0 +1,171 @@
+//! Experts: the choice, the rows that travel, and the losses of unequal loads.
+
+use quadrille_spec::{BalanceScope, DropOrder, Experts, RouterScores};
+use quadrille_step::{BlockKind, GemmPass, Places, ValueId, kind};
+use quadrille_tensor::{RouterGroups, RouterLosses, RouterRule, RouterShape, SpreadShape};
+
+use super::Done;
+use crate::backend::{View, ViewMut};
+use crate::{Backend, RankEngine};
+
+type Swept = Result<usize, crate::EngineError>;
+
+/// How the logits of these experts become weights.
+fn rule(experts: &Experts) -> RouterRule {
+    let router = &experts.router;
+    let sigmoid = router.scores == RouterScores::Sigmoid;
+    RouterRule { sigmoid, normalize: router.normalize, scale: router.scale }
+}
+
+impl<B: Backend> RankEngine<'_, B> {
+    fn experts(&self, block: BlockKind) -> Experts {
+        let experts = block.of(&self.program.model).feed_forward.experts();
+        *experts.expect("blocks that route have experts")
+    }
+
+    /// Of the rank's rows of a value of tokens.
+    fn router_shape(&self, block: BlockKind, tokens: ValueId) -> RouterShape {
+        let experts = self.experts(block);
+        RouterShape { rows: self.value(tokens).local_rows, experts: experts.count, per_token: experts.per_token }
+    }
+
+    /// Between tokens, of whose rows `tokens` is, and places at experts, of whose rows `placed` is.
+    fn spread_shape(&self, block: BlockKind, tokens: ValueId, placed: ValueId) -> SpreadShape {
+        let RouterShape { rows, experts, per_token } = self.router_shape(block, tokens);
+        let cols = self.value(tokens).local_cols;
+        let slots = self.value(placed).local_rows / experts;
+        let pieces = slots / self.value(placed).extents[0].places_of_rank(&self.program.layout);
+        SpreadShape { rows, cols, experts, per_token, slots, pieces }
+    }
+
+    pub(super) fn router(&mut self, op: &kind::Router) -> Done {
+        let kind::Router { pass, left, right, output, write } = *op;
+        let product = op.product(self.program);
+        self.write(output, |rank, c| {
+            let (a, b, add) = (rank.read(left)?, rank.read(right)?, rank.accumulates(write));
+            let shape = |rows, experts| RouterShape { rows, experts, per_token: 0 };
+            let backend = &rank.backend;
+            match pass {
+                GemmPass::Forward => backend.router_forward(shape(product.m, product.n), product.k, a, b, c),
+                GemmPass::InputGradient => {
+                    backend.router_input_gradient(shape(product.m, product.k), product.n, a, b, c)
+                }
+                GemmPass::WeightGradient => {
+                    backend.router_weight_gradient(shape(product.k, product.n), product.m, a, b, c, add)
+                }
+            }
+        })?;
+        let flops = 2 * (product.m * product.n * product.k) as u64;
+        self.count_flops(pass, flops);
+        Ok(())
+    }
+
+    pub(super) fn route(&mut self, op: &kind::Route) -> Swept {
+        let kind::Route { block, logits, output } = *op;
+        let experts = self.experts(block);
+        let Places { group, slots } = Places::of(&experts, self.program.purpose, self.program.layout.seq_len);
+        let by_score = experts.capacity.drop == DropOrder::Score;
+        let groups = RouterGroups { rows: group, slots, by_score };
+        self.write(output, |rank, routes| {
+            let (shape, logits) = (rank.router_shape(block, logits), rank.read(logits)?);
+            rank.backend.route(shape, rule(&experts), groups, logits, routes)?;
+            Ok(logits.elements())
+        })
+        .and_then(|swept| self.note_choices(output).map(|()| swept))
+    }
+
+    /// The number of the scope of the balance loss that a row belongs to, among those that the rank counts.
+    fn scope(&self, block: BlockKind, tokens: ValueId) -> impl Fn(usize) -> usize + Sync + use<B> {
+        let rows = self.rows_of(tokens);
+        let by_sequence = self.experts(block).router.balance == BalanceScope::Sequence;
+        move |row| if by_sequence { (rows.first + row) / rows.part.tokens(rows.seq_len) } else { 0 }
+    }
+
+    pub(super) fn count_choices(&mut self, op: &kind::CountChoices) -> Swept {
+        let kind::CountChoices { block, routes, output } = *op;
+        self.write(output, |rank, counts| {
+            let (shape, scope) = (rank.router_shape(block, routes), rank.scope(block, routes));
+            let routes = rank.read(routes)?;
+            rank.backend.count_choices(shape, routes, scope, counts)?;
+            Ok(routes.elements())
+        })
+    }
+
+    /// What the losses of a block's router are multiplied with. A scope is a sequence, or all tokens of a step.
+    fn router_losses(&self, block: BlockKind) -> RouterLosses {
+        let (router, layout) = (self.experts(block).router, &self.program.layout);
+        let (balance, scope_tokens) = match router.balance {
+            BalanceScope::None => (0.0, 1),
+            BalanceScope::Sequence => (router.balance_loss, layout.seq_len),
+            BalanceScope::Batch => (router.balance_loss, layout.tokens_per_step()),
+        };
+        RouterLosses { balance, z: router.z_loss, scope_tokens }
+    }
+
+    pub(super) fn router_loss(&mut self, op: &kind::RouterLoss) -> Swept {
+        let kind::RouterLoss { block, logits, routes, counts } = *op;
+        let (shape, rule, losses) =
+            (self.router_shape(block, logits), rule(&self.experts(block)), self.router_losses(block));
+        let scope = self.scope(block, logits);
+        let (logits, routes, counts) = (self.read(logits)?, self.read(routes)?, self.read_some(counts)?);
+        self.backend.router_losses(shape, rule, losses, logits, routes, counts, scope)?;
+        Ok(logits.elements())
+    }
+
+    /// What the gradients of a router's losses are multiplied with: they are means over tokens, each of which counts as all
+    /// that is predicted of it.
+    fn router_loss_scale(&self) -> f64 {
+        self.loss_scale() * self.program.model.patch_values.unwrap_or(1) as f64
+    }
+
+    pub(super) fn route_backward(&mut self, op: &kind::RouteBackward) -> Swept {
+        let kind::RouteBackward { block, routes, counts, gradient, output, .. } = *op;
+        self.write(output, |rank, logits| {
+            let (shape, rule, losses) =
+                (rank.router_shape(block, output), rule(&rank.experts(block)), rank.router_losses(block));
+            let (scope, factor) = (rank.scope(block, output), rank.router_loss_scale());
+            let (routes, counts, gradient) = (rank.read(routes)?, rank.read_some(counts)?, rank.read(gradient)?);
+            rank.backend.route_backward(shape, rule, losses, factor, logits, routes, counts, gradient, scope)?;
+            Ok(logits.elements())
+        })
+    }
+
+    pub(super) fn dispatch(&mut self, op: &kind::Dispatch) -> Swept {
+        let kind::Dispatch { block, input, routes, output } = *op;
+        self.write(output, |rank, placed| {
+            let shape = rank.spread_shape(block, input, output);
+            rank.backend.spread(shape, rank.read(input)?, rank.read(routes)?, placed)?;
+            Ok(placed.elements())
+        })
+    }
+
+    pub(super) fn dispatch_backward(&mut self, op: &kind::DispatchBackward) -> Swept {
+        let kind::DispatchBackward { block, gradient, routes, output } = *op;
+        self.write(output, |rank, x| {
+            let shape = rank.spread_shape(block, output, gradient);
+            rank.backend.spread_backward(shape, rank.read(gradient)?, rank.read(routes)?, x)?;
+            Ok(shape.per_token * x.elements())
+        })
+    }
+
+    pub(super) fn combine(&mut self, op: &kind::Combine) -> Swept {
+        let kind::Combine { block, input, routes, output } = *op;
+        self.write(output, |rank, y| {
+            let shape = rank.spread_shape(block, output, input);
+            rank.backend.combine(shape, rank.read(input)?, rank.read(routes)?, y)?;
+            Ok(shape.per_token * y.elements())
+        })
+    }
+
+    pub(super) fn combine_backward(&mut self, op: &kind::CombineBackward) -> Swept {
+        let kind::CombineBackward { block, gradient, input, routes, output, weights } = *op;
+        self.write(weights, |rank, dweights| {
+            rank.write(output, |rank, placed| {
+                let shape = rank.spread_shape(block, gradient, input);
+                let (dy, x, routes) = (rank.read(gradient)?, rank.read(input)?, rank.read(routes)?);
+                rank.backend.combine_backward(shape, dy, x, routes, placed, dweights)?;
+                Ok(placed.elements())
+            })
+        })
+    }
+}

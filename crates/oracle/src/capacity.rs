@@ -1,0 +1,133 @@
+//! The places of experts: every group of `g` consecutive tokens of a sequence has `C` of each expert, and who comes too late
+//! is dropped.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use quadrille_spec::{DropOrder, Experts};
+
+use crate::router::Rows;
+
+/// Whether each choice, `[n, k]`, has a place, from the `ids[n, k]` and `weights[n, k]` of all choices.
+pub(crate) fn kept(experts: &Experts, rows: Rows, ids: &[u32], weights: &[f64]) -> Vec<bool> {
+    let mut kept = vec![!rows.drops; ids.len()];
+    if !rows.drops {
+        return kept;
+    }
+    for group in groups(experts, rows) {
+        let mut free = vec![places(experts, group.len() / experts.per_token); experts.count];
+        let mut waiting: Vec<usize> = group.collect();
+        waiting.sort_by(|a, b| before(experts, weights, *a, *b));
+        for choice in waiting {
+            let free = &mut free[ids[choice] as usize];
+            kept[choice] = *free > 0;
+            *free = free.saturating_sub(1);
+        }
+    }
+    kept
+}
+
+/// By how much the least weight that has a place of an expert in a group is above the largest that has none, at least;
+/// infinite where weights do not decide.
+pub(crate) fn margin(experts: &Experts, rows: Rows, ids: &[u32], weights: &[f64], kept: &[bool]) -> f64 {
+    let mut margin = f64::INFINITY;
+    if experts.capacity.drop == DropOrder::Choice || !rows.drops {
+        return margin;
+    }
+    for group in groups(experts, rows) {
+        for expert in 0..experts.count as u32 {
+            let of =
+                |has_place| group.clone().filter(move |choice| ids[*choice] == expert && kept[*choice] == has_place);
+            let least = of(true).map(|choice| weights[choice]).fold(f64::INFINITY, f64::min);
+            let most = of(false).map(|choice| weights[choice]).fold(f64::NEG_INFINITY, f64::max);
+            margin = margin.min(least - most);
+        }
+    }
+    margin
+}
+
+/// Where the choices of every group lie in `[n, k]`.
+fn groups(experts: &Experts, rows: Rows) -> impl Iterator<Item = Range<usize>> {
+    let tokens = experts.capacity.group.unwrap_or(rows.seq_len);
+    assert!(rows.seq_len.is_multiple_of(tokens), "groups of {tokens} tokens in sequences of {}", rows.seq_len);
+    let choices = tokens * experts.per_token;
+    (0..rows.sequences * rows.seq_len / tokens).map(move |group| group * choices..(group + 1) * choices)
+}
+
+/// `C` of a group of `tokens`.
+fn places(experts: &Experts, tokens: usize) -> usize {
+    let wanted = experts.capacity.factor * experts.per_token as f64 * tokens as f64 / experts.count as f64;
+    // What is whole but for rounding is whole.
+    ((wanted * (1.0 - 1e-12)).ceil() as usize).min(tokens)
+}
+
+/// Which of two choices of a group, by their indices in `[n, k]`, comes first.
+fn before(experts: &Experts, weights: &[f64], a: usize, b: usize) -> Ordering {
+    let number = |choice: usize| choice % experts.per_token;
+    let by_number = number(a).cmp(&number(b)).then(a.cmp(&b));
+    match experts.capacity.drop {
+        DropOrder::Choice => by_number,
+        DropOrder::Score => weights[b].total_cmp(&weights[a]).then(by_number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quadrille_spec::{Model, SpecError};
+
+    use super::*;
+
+    fn experts(overrides: &[(&str, &str)]) -> Result<Experts, SpecError> {
+        let text =
+            "name = \"moe\"\nlayers = 1\nhidden = 2\nheads = 1\nvocab = 7\nseq_len = 4\nexperts = 2\ncapacity = 1.0\n";
+        let owned: Vec<_> = overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Ok(*Model::from_toml(text, &owned)?.blocks.first().feed_forward.experts().unwrap())
+    }
+
+    fn dropped(experts: &Experts, sequences: usize, ids: &[u32], weights: &[f64]) -> Vec<usize> {
+        let kept = kept(experts, Rows { sequences, seq_len: 4, drops: true }, ids, weights);
+        (0..ids.len()).filter(|choice| !kept[*choice]).collect()
+    }
+
+    /// Four tokens that choose both of two experts, which have half of the places that this takes: two.
+    const IDS: [u32; 8] = [0, 1, 0, 1, 1, 0, 0, 1];
+    const WEIGHTS: [f64; 8] = [0.6, 0.4, 0.7, 0.3, 0.9, 0.1, 0.8, 0.2];
+
+    #[test]
+    fn first_choices_come_first() {
+        // Expert 0: tokens 0, 1, 3 choose it first, token 2 second. Expert 1: token 2 first, then 0, 1, 3.
+        let experts = experts(&[("capacity", "0.5")]).unwrap();
+        assert_eq!(places(&experts, 4), 2);
+        assert_eq!(dropped(&experts, 1, &IDS, &WEIGHTS), [3, 5, 6, 7]);
+    }
+
+    #[test]
+    fn or_the_highest_weights() {
+        // Expert 0: 0.8 and 0.7 before 0.6 and 0.1. Expert 1: 0.9 and 0.4 before 0.3 and 0.2.
+        let experts = experts(&[("capacity", "0.5"), ("drop", "score")]).unwrap();
+        assert_eq!(dropped(&experts, 1, &IDS, &WEIGHTS), [0, 3, 5, 7]);
+        let rows = Rows { sequences: 1, seq_len: 4, drops: true };
+        let kept = kept(&experts, rows, &IDS, &WEIGHTS);
+        let margin = margin(&experts, rows, &IDS, &WEIGHTS, &kept);
+        assert!((margin - 0.1).abs() < 1e-15, "{margin}");
+        // Of equal weights first choices, then earlier tokens.
+        assert_eq!(dropped(&experts, 1, &IDS, &[0.5; 8]), [3, 5, 6, 7]);
+    }
+
+    #[test]
+    fn groups_and_sequences_are_apart() {
+        let experts = experts(&[("capacity", "0.5"), ("capacity_group", "2")]).unwrap();
+        // One place of each expert for two tokens.
+        assert_eq!(dropped(&experts, 1, &IDS, &WEIGHTS), [2, 3, 5, 7]);
+        let twice = dropped(&experts, 2, &IDS.repeat(2), &WEIGHTS.repeat(2));
+        assert_eq!(twice, [2, 3, 5, 7, 10, 11, 13, 15]);
+    }
+
+    #[test]
+    fn all_have_places_where_experts_have_as_many_as_tokens() {
+        let experts = experts(&[]).unwrap();
+        assert_eq!(places(&experts, 4), 4);
+        assert!(dropped(&experts, 1, &[0, 1].repeat(4), &[0.5; 8]).is_empty());
+        assert_eq!(places(&Experts { per_token: 1, ..experts }, 3), 2);
+    }
+}

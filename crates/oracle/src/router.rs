@@ -1,0 +1,226 @@
+//! A router: scores of the experts for every token, the choice of `k` of them, their weights, and the losses that keep
+//! loads equal and logits small; then the same backwards. `E` experts; keys, by which is chosen, are the scores.
+
+use std::ops::Range;
+
+use quadrille_spec::{BalanceScope, Experts, Router, RouterScores};
+
+use crate::attention::softmax;
+use crate::capacity;
+use crate::decisions::Margin;
+
+/// What a router says of a batch.
+pub(crate) struct Routed {
+    /// `[n, E]`.
+    logits: Vec<f64>,
+    /// `[n, E]`.
+    scores: Vec<f64>,
+    /// The experts that each row chooses, `[n, k]`, in the order of choice.
+    pub(crate) ids: Vec<u32>,
+    /// What the chosen are multiplied with, `[n, k]`.
+    pub(crate) weights: Vec<f64>,
+    /// Whether the chosen have a place for the row, `[n, k]`.
+    pub(crate) kept: Vec<bool>,
+}
+
+/// The batch as a router sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) sequences: usize,
+    pub(crate) seq_len: usize,
+    /// Whether experts have places for some rows only.
+    pub(crate) drops: bool,
+}
+
+impl Routed {
+    /// From `logits[n, E]`; `forced` are ids that were chosen elsewhere.
+    pub(crate) fn new(experts: &Experts, rows: Rows, logits: Vec<f64>, forced: Option<&[u32]>) -> Self {
+        let scores: Vec<f64> = logits.chunks(experts.count).flat_map(|row| scores(experts.router, row)).collect();
+        let own = || scores.chunks(experts.count).flat_map(|keys| choice(keys, experts.per_token)).collect();
+        let ids = forced.map_or_else(own, <[u32]>::to_vec);
+        let rows_of = scores.chunks(experts.count).zip(ids.chunks(experts.per_token));
+        let weights: Vec<f64> = rows_of.flat_map(|(scores, ids)| weights(experts.router, scores, ids)).collect();
+        let kept = capacity::kept(experts, rows, &ids, &weights);
+        Self { logits, scores, ids, weights, kept }
+    }
+
+    /// The balance loss (Switch Transformer: Fedus et al. 2021, equation 4, of `k` choices): the mean over the scopes of
+    /// `alpha sum_e f_e P_e`.
+    pub(crate) fn balance(&self, experts: &Experts, rows: Rows) -> f64 {
+        let shares = self.shares(experts);
+        let of_scope = |(range, loads): (Range<usize>, Vec<f64>)| {
+            let tokens = (range.len() / experts.count) as f64;
+            let terms = shares[range].iter().enumerate().map(|(at, share)| loads[at % experts.count] * share / tokens);
+            experts.router.balance_loss * terms.sum::<f64>()
+        };
+        let losses: Vec<f64> = self.scopes(experts, rows).map(of_scope).collect();
+        if losses.is_empty() { 0.0 } else { losses.iter().sum::<f64>() / losses.len() as f64 }
+    }
+
+    /// The z loss (ST-MoE: Zoph et al. 2022, equation 5): `beta` times the mean of the squared logarithms of the sums of
+    /// exponentials.
+    pub(crate) fn z_loss(&self, experts: &Experts) -> f64 {
+        let rows = self.logits.chunks(experts.count);
+        let count = rows.len() as f64;
+        experts.router.z_loss * rows.map(|row| log_sum(row).powi(2)).sum::<f64>() / count
+    }
+
+    /// `dlogits[n, E]` from `dweights[n, k]`, 0 where a choice was dropped, and from both losses, which count `share` times.
+    pub(crate) fn backward(&self, experts: &Experts, rows: Rows, dweights: &[f64], share: f64) -> Vec<f64> {
+        let (count, k, router) = (experts.count, experts.per_token, experts.router);
+        let n = self.logits.len() / count;
+        let dshares = self.balance_backward(experts, rows, share);
+        let mut dlogits = Vec::with_capacity(self.logits.len());
+        for row in 0..n {
+            let (logits, scores) = (&self.logits[row * count..][..count], &self.scores[row * count..][..count]);
+            let ids = &self.ids[row * k..][..k];
+            let mut dscores = weights_backward(router, scores, ids, &dweights[row * k..][..k]);
+            let of_balance = shares_backward(router.scores, scores, &dshares[row * count..][..count]);
+            (0..count).for_each(|e| dscores[e] += of_balance[e]);
+            let of_scores = scores_backward(router.scores, scores, &dscores);
+            let z = 2.0 * router.z_loss * share * log_sum(logits) / n as f64;
+            dlogits.extend(of_scores.iter().zip(softmax(logits)).map(|(d, part)| d + z * part));
+        }
+        dlogits
+    }
+
+    /// The gradient of every share by the balance loss: counts are constants.
+    fn balance_backward(&self, experts: &Experts, rows: Rows, share: f64) -> Vec<f64> {
+        let n = (rows.sequences * rows.seq_len) as f64;
+        let mut d = vec![0.0; self.scores.len()];
+        for (range, loads) in self.scopes(experts, rows) {
+            for (at, d) in d[range].iter_mut().enumerate() {
+                *d = share * experts.router.balance_loss * loads[at % experts.count] / n;
+            }
+        }
+        d
+    }
+
+    /// Every scope of the balance loss: where its shares lie in `[n, E]`, and `f_e`, by how many times more choices than
+    /// with equal loads an expert has, dropped ones included.
+    fn scopes(&self, experts: &Experts, rows: Rows) -> impl Iterator<Item = (Range<usize>, Vec<f64>)> {
+        let (scopes, tokens) = match experts.router.balance {
+            BalanceScope::Sequence => (rows.sequences, rows.seq_len),
+            BalanceScope::Batch => (1, rows.sequences * rows.seq_len),
+            BalanceScope::None => (0, 0),
+        };
+        let (count, k) = (experts.count, experts.per_token);
+        (0..scopes).map(move |scope| {
+            let mut loads = vec![0.0; count];
+            for id in &self.ids[scope * tokens * k..][..tokens * k] {
+                loads[*id as usize] += count as f64 / (k * tokens) as f64;
+            }
+            (scope * tokens * count..(scope + 1) * tokens * count, loads)
+        })
+    }
+
+    /// The scores of every row as parts of their sum, `[n, E]`.
+    fn shares(&self, experts: &Experts) -> Vec<f64> {
+        self.scores.chunks(experts.count).flat_map(|scores| shares(experts.router.scores, scores)).collect()
+    }
+
+    /// How clearly the ids are the ones to be chosen, and who has a place.
+    pub(crate) fn margin(&self, experts: &Experts, rows: Rows) -> Margin {
+        let never = f64::INFINITY;
+        let mut margin = Margin { choice: never, order: never, largest: 0.0, drop: never };
+        for (keys, ids) in self.scores.chunks(experts.count).zip(self.ids.chunks(experts.per_token)) {
+            let is_chosen = |id: usize| ids.contains(&(id as u32));
+            let chosen: Vec<f64> = ids.iter().map(|id| keys[*id as usize]).collect();
+            let others = (0..keys.len()).filter(|id| !is_chosen(*id)).map(|id| keys[id]);
+            let least = chosen.iter().copied().fold(never, f64::min);
+            margin.choice = margin.choice.min(least - others.fold(f64::NEG_INFINITY, f64::max));
+            margin.order = chosen.windows(2).map(|pair| pair[0] - pair[1]).fold(margin.order, f64::min);
+            margin.largest = keys.iter().copied().fold(margin.largest, f64::max);
+        }
+        margin.drop = capacity::margin(experts, rows, &self.ids, &self.weights, &self.kept);
+        margin
+    }
+}
+
+/// The scores of a row of logits.
+fn scores(router: Router, logits: &[f64]) -> Vec<f64> {
+    match router.scores {
+        RouterScores::Softmax => softmax(logits),
+        RouterScores::Sigmoid => logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
+    }
+}
+
+/// `dlogits` of a row.
+fn scores_backward(kind: RouterScores, scores: &[f64], dscores: &[f64]) -> Vec<f64> {
+    let mean: f64 = scores.iter().zip(dscores).map(|(score, d)| score * d).sum();
+    let of_one = |(score, d): (&f64, &f64)| match kind {
+        RouterScores::Softmax => score * (d - mean),
+        RouterScores::Sigmoid => d * score * (1.0 - score),
+    };
+    scores.iter().zip(dscores).map(of_one).collect()
+}
+
+/// The numbers of the `k` largest keys, the largest first; of equal ones the lower number first.
+fn choice(keys: &[f64], k: usize) -> Vec<u32> {
+    let mut ids: Vec<u32> = (0..keys.len() as u32).collect();
+    // Stable: equal keys keep their order.
+    ids.sort_by(|a, b| keys[*b as usize].total_cmp(&keys[*a as usize]));
+    ids.truncate(k);
+    ids
+}
+
+/// What the chosen of a row are multiplied with.
+fn weights(router: Router, scores: &[f64], ids: &[u32]) -> Vec<f64> {
+    let chosen = ids.iter().map(|id| scores[*id as usize]);
+    let sum = if router.normalize { chosen.clone().sum() } else { 1.0 };
+    chosen.map(|score| score / sum * router.scale).collect()
+}
+
+/// `dscores` of a row from the gradients of its weights.
+fn weights_backward(router: Router, scores: &[f64], ids: &[u32], dweights: &[f64]) -> Vec<f64> {
+    let chosen = || ids.iter().map(|id| scores[*id as usize]);
+    let sum: f64 = chosen().sum();
+    let mean: f64 = chosen().zip(dweights).map(|(score, d)| score / sum * d * router.scale).sum();
+    let mut dscores = vec![0.0; scores.len()];
+    for (id, d) in ids.iter().zip(dweights) {
+        let d = d * router.scale;
+        dscores[*id as usize] += if router.normalize { (d - mean) / sum } else { d };
+    }
+    dscores
+}
+
+/// The scores of a row as parts of their sum, which softmax's are.
+fn shares(kind: RouterScores, scores: &[f64]) -> Vec<f64> {
+    match kind {
+        RouterScores::Softmax => scores.to_vec(),
+        RouterScores::Sigmoid => {
+            let sum: f64 = scores.iter().sum();
+            scores.iter().map(|score| score / sum).collect()
+        }
+    }
+}
+
+/// `dscores` of a row from the gradients of its shares.
+fn shares_backward(kind: RouterScores, scores: &[f64], dshares: &[f64]) -> Vec<f64> {
+    match kind {
+        RouterScores::Softmax => dshares.to_vec(),
+        RouterScores::Sigmoid => {
+            let sum: f64 = scores.iter().sum();
+            let mean: f64 = scores.iter().zip(dshares).map(|(score, d)| score / sum * d).sum();
+            dshares.iter().map(|d| (d - mean) / sum).collect()
+        }
+    }
+}
+
+/// The logarithm of the sum of exponentials, the largest subtracted first so that nothing overflows.
+fn log_sum(logits: &[f64]) -> f64 {
+    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    max + logits.iter().map(|logit| (logit - max).exp()).sum::<f64>().ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_keys_are_chosen_and_of_equal_ones_the_lower_number() {
+        assert_eq!(choice(&[0.1, 0.4, 0.2, 0.3], 2), [1, 3]);
+        assert_eq!(choice(&[0.2, 0.2, 0.4, 0.2], 3), [2, 0, 1]);
+        assert_eq!(choice(&[0.25; 4], 2), [0, 1]);
+    }
+}

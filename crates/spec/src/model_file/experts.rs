@@ -1,0 +1,195 @@
+//! The experts of a block as the fields of a model's file say them.
+
+use super::table::Scalar;
+use super::{MAX_EXPERTS, MAX_FACTOR, MAX_FFN, ModelFile};
+use crate::model_file::block::factor;
+use crate::toml_text::check_size;
+use crate::{BalanceScope, Capacity, DropOrder, Experts, FeedForward, Perceptron, Router, RouterScores, SpecError};
+
+/// What the balance loss is multiplied with where nobody says it (Switch Transformer: Fedus et al. 2021).
+const BALANCE_LOSS: f64 = 0.01;
+
+impl ModelFile {
+    /// What the fields say of the second half of a block.
+    pub(super) fn feed_forward(&self) -> Result<FeedForward, SpecError> {
+        match self.experts.unwrap_or(0) {
+            0 => {
+                self.check_without_experts()?;
+                Ok(FeedForward::Dense(self.perceptron()?))
+            }
+            count => Ok(FeedForward::Experts(self.mixture(count)?)),
+        }
+    }
+
+    /// Whether the file says that a block has experts, if blocks do.
+    pub(super) fn places_experts_at(&self, block: usize) -> bool {
+        let (every, first) = (self.expert_every.unwrap_or(1).max(1), self.expert_first.unwrap_or(0));
+        block.checked_sub(first).is_some_and(|distance| (distance + 1).is_multiple_of(every))
+    }
+
+    /// Refuses experts that no block has.
+    pub(super) fn check_placed(&self) -> Result<(), SpecError> {
+        let layers = self.layers;
+        if let Some(every) = self.expert_every {
+            check_size("expert_every", every, layers)?;
+        }
+        if self.experts.unwrap_or(0) == 0 || (0..layers).any(|block| self.places_experts_at(block)) {
+            return Ok(());
+        }
+        let (field, value) = match self.expert_first {
+            Some(first) if first >= layers => ("expert_first", first),
+            _ => ("expert_every", self.expert_every.unwrap_or(1)),
+        };
+        let rule = format!("some of the {layers} blocks have the experts, or there are none");
+        Err(SpecError::invalid(field, value, rule, "use a smaller one"))
+    }
+
+    /// Says nothing of experts any more.
+    pub(super) fn leave_experts(&mut self) {
+        *self = Self {
+            experts: None,
+            experts_per_token: None,
+            expert_ffn: None,
+            expert_every: None,
+            expert_first: None,
+            shared_ffn: None,
+            router: None,
+            router_normalize: None,
+            router_scale: None,
+            balance: None,
+            balance_loss: None,
+            router_z_loss: None,
+            capacity: None,
+            capacity_group: None,
+            drop: None,
+            ..std::mem::take(self)
+        };
+    }
+
+    fn check_without_experts(&self) -> Result<(), SpecError> {
+        let said = [
+            ("experts_per_token", self.experts_per_token.map(|it| it.to_string())),
+            ("expert_ffn", self.expert_ffn.map(|it| it.to_string())),
+            ("expert_every", self.expert_every.map(|it| it.to_string())),
+            ("expert_first", self.expert_first.map(|it| it.to_string())),
+            ("shared_ffn", self.shared_ffn.map(|it| it.to_string())),
+            ("router", self.router.map(|it| it.to_string())),
+            ("router_normalize", self.router_normalize.map(|it| it.to_string())),
+            ("router_scale", self.router_scale.map(|it| it.to_string())),
+            ("balance", self.balance.map(|it| it.to_string())),
+            ("balance_loss", self.balance_loss.map(|it| it.to_string())),
+            ("router_z_loss", self.router_z_loss.map(|it| it.to_string())),
+            ("capacity", self.capacity.map(|it| it.to_string())),
+            ("capacity_group", self.capacity_group.map(|it| it.to_string())),
+            ("drop", self.drop.map(|it| it.to_string())),
+        ];
+        match said.into_iter().find_map(|(field, value)| Some((field, value?))) {
+            None => Ok(()),
+            Some((field, value)) => {
+                let remedy = "give `model.experts`=8 or another number, or leave it out";
+                Err(SpecError::invalid(field, value, "it is said of experts, and there are none", remedy))
+            }
+        }
+    }
+
+    fn mixture(&self, count: usize) -> Result<Experts, SpecError> {
+        check_size("experts", count, MAX_EXPERTS)?;
+        if count == 1 {
+            let remedy = "use 2 or more, or 0 for a perceptron";
+            return Err(SpecError::invalid("experts", 1, "a router chooses among at least 2", remedy));
+        }
+        let per_token = self.experts_per_token.unwrap_or(2);
+        check_size("experts_per_token", per_token, count)?;
+        let width = self.expert_ffn.or(self.ffn).unwrap_or(4 * self.hidden);
+        check_size("expert_ffn", width, MAX_FFN)?;
+        if width.saturating_mul(count) > MAX_FFN {
+            let rule = format!("all {count} experts together have at most {MAX_FFN} columns");
+            return Err(SpecError::invalid("expert_ffn", width, rule, "use a smaller one, or fewer experts"));
+        }
+        let shared = self.shared_ffn.filter(|width| *width > 0);
+        shared.map_or(Ok(()), |width| check_size("shared_ffn", width, MAX_FFN))?;
+        let activation = self.activation;
+        let perceptron = |width| Perceptron { width, activation, up_bias: false, down_bias: false };
+        Ok(Experts {
+            count,
+            per_token,
+            expert: perceptron(width),
+            shared: shared.map(perceptron),
+            router: self.described_router(per_token)?,
+            capacity: self.described_capacity()?,
+        })
+    }
+
+    fn described_router(&self, per_token: usize) -> Result<Router, SpecError> {
+        let normalize = self.router_normalize.unwrap_or(per_token > 1);
+        if normalize && per_token == 1 {
+            let rule = "the weight of a single expert would always be 1, and its router would have no gradient";
+            let remedy = "use router_normalize = false, or more experts_per_token";
+            return Err(SpecError::invalid("router_normalize", true, rule, remedy));
+        }
+        let balance = self.balance.unwrap_or(BalanceScope::Sequence);
+        let balance_loss = coefficient("balance_loss", self.balance_loss.unwrap_or(BALANCE_LOSS))?;
+        Ok(Router {
+            scores: self.router.unwrap_or(RouterScores::Softmax),
+            normalize,
+            scale: factor("router_scale", self.router_scale.unwrap_or(1.0), 1.0 / MAX_FACTOR)?,
+            balance,
+            balance_loss: if balance == BalanceScope::None { 0.0 } else { balance_loss },
+            z_loss: coefficient("router_z_loss", self.router_z_loss.unwrap_or(0.0))?,
+        })
+    }
+
+    fn described_capacity(&self) -> Result<Capacity, SpecError> {
+        let Some(places) = self.capacity else {
+            let rule = "experts have places for this factor times as many tokens as equal loads need";
+            return Err(SpecError::invalid("capacity", "none", rule, "give it, e.g. 1.25"));
+        };
+        let group = self.capacity_group.filter(|group| *group > 0);
+        group.map_or(Ok(()), |group| SpecError::check_divides("capacity_group", group, "seq_len", self.seq_len))?;
+        Ok(Capacity {
+            factor: factor("capacity", places, 1.0 / MAX_FACTOR)?,
+            group,
+            drop: self.drop.unwrap_or(DropOrder::Choice),
+        })
+    }
+}
+
+/// What a loss is multiplied with; 0 is none.
+fn coefficient(field: &str, value: f64) -> Result<f64, SpecError> {
+    if (0.0..=MAX_FACTOR).contains(&value) {
+        return Ok(value);
+    }
+    let rule = format!("it must lie in 0..={MAX_FACTOR}");
+    Err(SpecError::invalid(field, value, rule, "use e.g. 0.01, or 0 for no such loss"))
+}
+
+/// Every field of the second half of a block but the activation's, with its value.
+pub(super) fn feed_forward_fields(feed_forward: &FeedForward) -> Vec<(&'static str, Scalar)> {
+    let size = |size: usize| Scalar::Size(size as u64);
+    match feed_forward {
+        FeedForward::Dense(perceptron) => vec![
+            ("ffn", size(perceptron.width)),
+            ("up_bias", Scalar::Flag(perceptron.up_bias)),
+            ("down_bias", Scalar::Flag(perceptron.down_bias)),
+            ("experts", size(0)),
+        ],
+        FeedForward::Experts(Experts { count, per_token, expert, shared, router, capacity }) => vec![
+            ("experts", size(*count)),
+            ("experts_per_token", size(*per_token)),
+            ("expert_ffn", size(expert.width)),
+            ("shared_ffn", size(shared.map_or(0, |shared| shared.width))),
+            ("router", Scalar::Name(router.scores.to_string())),
+            ("router_normalize", Scalar::Flag(router.normalize)),
+            ("router_scale", Scalar::Number(router.scale)),
+            ("balance", Scalar::Name(router.balance.to_string())),
+            ("balance_loss", Scalar::Number(router.balance_loss)),
+            ("router_z_loss", Scalar::Number(router.z_loss)),
+            ("capacity", Scalar::Number(capacity.factor)),
+            ("capacity_group", size(capacity.group.unwrap_or(0))),
+            ("drop", Scalar::Name(capacity.drop.to_string())),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests;

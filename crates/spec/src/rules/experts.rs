@@ -1,0 +1,164 @@
+//! The rules of experts: groups of tokens that share their places lie whole on one rank, so that no rank asks another who
+//! is dropped.
+
+use super::pass::share;
+use super::{Check, Rule};
+use crate::remedy::{Broken, Change, Values, Way};
+use crate::{Activations, Axis, BalanceScope, Dispatch, Experts, Field, Layout, Linear, Model};
+
+/// The experts of the kinds of blocks that have them.
+fn mixtures(model: &Model) -> impl Iterator<Item = &Experts> {
+    model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts())
+}
+
+/// Tokens of the first group, of any kind of block, that does not divide so many rows.
+fn divided(layout: &Layout, model: &Model, rows: usize) -> Option<usize> {
+    mixtures(model).map(|experts| experts.group(layout.seq_len)).find(|group| !rows.is_multiple_of(*group))
+}
+
+/// Rows of a sequence that follow each other on a rank.
+fn consecutive(layout: &Layout) -> usize {
+    match layout.grid.size(Axis::Context) {
+        1 => layout.seq_len,
+        context => layout.seq_len / (2 * context),
+    }
+}
+
+/// Rows of the residual stream that a rank has at a time.
+fn held(layout: &Layout) -> usize {
+    let scattered = layout.activations == Activations::Scattered;
+    let cut = if scattered { layout.grid.size(Axis::X) } else { 1 };
+    layout.rows() / layout.overlap_chunks / cut
+}
+
+/// The change of the model that would help as well.
+fn smaller(rows: usize) -> String {
+    format!("a `model.capacity_group` that divides {rows} would lie on one, too")
+}
+
+/// Groups cut a sequence, and its pieces of context ranks.
+pub(super) const PIECES: Check = Check {
+    rule: Rule::Experts,
+    keeps: |layout, model| divided(layout, model, consecutive(layout)).is_none(),
+    tell: |layout, model| {
+        let (context, rows) = (layout.grid.size(Axis::Context), consecutive(layout));
+        let group = divided(layout, model, rows).unwrap_or(1);
+        if context == 1 {
+            let rule = format!("experts' groups of {group} tokens cut a sequence evenly; {}", smaller(rows));
+            let ways = vec![Way::sizes(Field::SeqLen, layout.seq_len, Values::Multiples(group, model.seq_len))];
+            return Broken::new(Field::SeqLen, layout.seq_len, rule, ways);
+        }
+        let rule = format!(
+            "a rank has pieces of {rows} tokens of a sequence, and experts' groups of {group} lie on one rank; {}",
+            smaller(rows)
+        );
+        let ways = vec![
+            Way::sizes(Axis::Context, context, Values::Divisors((layout.seq_len / group / 2).max(1))),
+            Way::sizes(Axis::Context, context, Values::Divisors(context)),
+        ];
+        Broken::new(Axis::Context, context, rule, ways)
+    },
+};
+
+/// Ranks have whole experts, as many each, of axes that cut the rows of tokens.
+pub(super) const SPREAD: Check = Check {
+    rule: Rule::Experts,
+    keeps: |layout, model| {
+        let over = layout.experts_over;
+        let ranks = layout.grid.size_of(over);
+        let divided = mixtures(model).all(|experts| experts.count.is_multiple_of(ranks));
+        over.is_empty() || mixtures(model).next().is_some() && divided
+    },
+    tell: |layout, model| {
+        let over = layout.experts_over;
+        let leave = vec![Way::Choice(Change::Leave(Field::ExpertsOver))];
+        if mixtures(model).next().is_none() {
+            return Broken::new(Field::ExpertsOver, over, "the model has no experts", leave);
+        }
+        let (ranks, mut counts) = (layout.grid.size_of(over), mixtures(model).map(|experts| experts.count));
+        let uneven = counts.find(|count| !count.is_multiple_of(ranks)).unwrap_or(1);
+        let rule = format!("its {ranks} ranks have equally many of the {uneven} experts");
+        let sizes = over.iter().map(|axis| {
+            let size = layout.grid.size(axis);
+            Way::sizes(axis, size, Values::Divisors((uneven / (ranks / size)).max(1)))
+        });
+        Broken::new(Field::ExpertsOver, over, rule, sizes.chain(leave).collect())
+    },
+};
+
+/// Only what has experts sends rows to them. Ranks along x that all send all tokens cannot have experts of their own: each expert
+/// would get them several times.
+pub(super) const DISPATCH: Check = Check {
+    rule: Rule::Experts,
+    keeps: |layout, model| {
+        let duplicates = layout.dispatch == Dispatch::Duplicated;
+        !duplicates || mixtures(model).next().is_some() && !layout.experts_over.contains(Axis::X)
+    },
+    tell: |layout, model| {
+        if mixtures(model).next().is_none() {
+            let ways = vec![Way::Choice(Change::Leave(Field::Dispatch))];
+            return Broken::new(Field::Dispatch, layout.dispatch, "the model has no experts", ways);
+        }
+        let ways = vec![
+            Way::Choice(Change::to(Field::Dispatch, Dispatch::Dropped)),
+            Way::Choice(Change::to(Field::Activations, Activations::Scattered)),
+        ];
+        let rule = "ranks along x, over which experts are spread, send each its part of the tokens";
+        Broken::new(Field::Dispatch, layout.dispatch, rule, ways)
+    },
+};
+
+/// Experts are cut like the weights of whole tiles.
+pub(super) const PRODUCTS: Check = Check {
+    rule: Rule::Experts,
+    keeps: |layout, model| layout.linear == Linear::Pmm || mixtures(model).next().is_none(),
+    tell: |_, _| {
+        let ways = vec![Way::Choice(Change::to(Field::Linear, Linear::Pmm))];
+        Broken::new(Field::Linear, Linear::Summa, "experts have no panels", ways)
+    },
+};
+
+/// x cuts scattered rows between groups.
+pub(super) const ROWS: Check = Check {
+    rule: Rule::Experts,
+    keeps: |layout, model| divided(layout, model, held(layout)).is_none(),
+    tell: |layout, model| {
+        let [x, context] = [Axis::X, Axis::Context].map(|axis| layout.grid.size(axis));
+        let rows = held(layout);
+        let group = divided(layout, model, rows).unwrap_or(1);
+        let rule = format!(
+            "each of its ranks has {rows} token rows, and experts' groups of {group} lie on one rank; {}",
+            smaller(rows)
+        );
+        let whole = layout.rows() / layout.overlap_chunks / group;
+        let ways = vec![
+            Way::sizes(Axis::X, x, Values::Divisors(whole)),
+            Way::sizes(Field::Microbatch, layout.microbatch, Values::Divisors(share(layout))),
+            Way::sizes(Axis::Context, context, Values::Divisors(context)),
+            Way::Choice(Change::to(Field::Activations, Activations::Replicated)),
+        ];
+        Broken::new(Axis::X, x, rule, ways)
+    },
+};
+
+/// The loads of a step are known before its first backward pass.
+pub(super) const BALANCE: Check = Check {
+    rule: Rule::Experts,
+    keeps: |layout, model| {
+        let of_step = |experts: &Experts| experts.router.balance == BalanceScope::Batch;
+        layout.microbatches() * layout.overlap_chunks == 1 || !mixtures(model).any(of_step)
+    },
+    tell: |layout, _| {
+        if layout.microbatches() == 1 {
+            let rule = "experts that `model.balance`=batch balances over a step need all of it at once";
+            let ways = vec![Way::Choice(Change::Leave(Field::OverlapChunks))];
+            return Broken::new(Field::OverlapChunks, layout.overlap_chunks, rule, ways);
+        }
+        let rule = format!(
+            "experts that `model.balance`=batch balances over a step need all of it in one microbatch, and it has {}",
+            layout.microbatches()
+        );
+        let ways = vec![Way::Choice(Change::Set(Field::Microbatch, share(layout).into()))];
+        Broken::new(Field::Microbatch, layout.microbatch, rule, ways)
+    },
+};

@@ -1,0 +1,196 @@
+//! Products of experts by tiles of C: an expert has few rows, so that bringing its weights into the form that they are
+//! multiplied in costs more than in one large product, and must be done once for the rows of all segments.
+//!
+//! Tiles are the same for any number of threads. Letters: C = op(A) op(B) of a block, rows and columns of it.
+
+use super::{GroupedShape, pieces};
+use crate::dispatch::vectorised;
+use crate::element::Element;
+use crate::matmul::Transpose;
+use crate::pool::{Disjoint, Pool};
+use crate::product::{Product, blocks, depth};
+use crate::stored::{Stored, same, widen_all};
+use crate::turn::turn_widened;
+use gemm::Parallelism;
+use std::ops::Range;
+
+/// Rows of a tile, a multiple of 64: its sums stay in L2 beside the columns of B.
+const ROWS: usize = 512;
+/// Columns of a tile, a multiple of 64.
+const COLS: usize = 256;
+/// Columns of a panel of B: the widest side of `gemm`'s micro-kernel, which reads panels as if it had packed them.
+const PANEL: usize = 64;
+/// Rows of B that are read side by side: the processor then fetches all of them ahead.
+const STREAMS: usize = 16;
+/// Rows that are multiplied at a time: the most for which `gemm` does not pack B itself.
+const STRIP: usize = 48;
+
+/// [`super::grouped_matmul`], lengths checked.
+pub(super) fn products<S: Stored, C: Stored<Real = S::Real>>(
+    pool: &Pool,
+    shape: GroupedShape,
+    a: &[S],
+    b: &[S],
+    c: &mut [C],
+    accumulate: bool,
+) {
+    let GroupedShape { stored, n, k, .. } = shape;
+    let height = if stored == Transpose::Tn { k } else { shape.block_rows() };
+    let rows: Vec<_> = blocks(0..height, ROWS).collect();
+    let cols: Vec<_> = blocks(0..n, COLS).collect();
+    let tiles = rows.len() * cols.len();
+    let c = Disjoint::new(c);
+    pool.each(0..shape.blocks * tiles, |i| {
+        let (block, rows, cols) = (i / tiles, &rows[i % tiles / cols.len()], &cols[i % cols.len()]);
+        let tile = Tile { shape, block, a, b, rows: rows.clone(), cols: cols.clone() };
+        tile.run(|row, col, sums| {
+            // SAFETY: this tile alone writes its columns of the row.
+            let c = unsafe { c.part(row * n + col, sums.len()) };
+            store(c, sums, accumulate);
+        });
+    });
+}
+
+/// c = (or += if `accumulate`) sums, rounded once.
+fn store<C: Stored>(c: &mut [C], sums: &[C::Real], accumulate: bool) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (c, sum) in c.iter_mut().zip(sums) {
+                *c = C::rounded(if accumulate { c.widen() + *sum } else { *sum });
+            }
+        },
+    );
+}
+
+/// Rows and columns of a block's C.
+struct Tile<'a, S> {
+    shape: GroupedShape,
+    block: usize,
+    a: &'a [S],
+    b: &'a [S],
+    rows: Range<usize>,
+    cols: Range<usize>,
+}
+
+impl<S: Stored> Tile<'_, S> {
+    /// Calls `store` with a row of all blocks' C, a column, and the sums from there on, until all of the tile are stored.
+    fn run(&self, store: impl FnMut(usize, usize, &[S::Real])) {
+        let contracted = if self.turned() { self.shape.block_rows() } else { self.shape.k };
+        let (height, deepest) = (self.rows.len(), depth(contracted));
+        let width = self.cols.len().next_multiple_of(PANEL);
+        S::Real::with_scratch(height * width + (width + STRIP) * deepest, |scratch| {
+            let (sums, scratch) = scratch.split_at_mut(height * width);
+            let (right, left) = scratch.split_at_mut(width * deepest);
+            for top in (0..contracted.max(1)).step_by(deepest) {
+                let part = top..contracted.min(top + deepest);
+                self.bring_right(&part, right);
+                let mut done = 0;
+                for strip in self.strips() {
+                    let (left, stride) = self.left(&strip, &part, left);
+                    for panel in 0..width / PANEL {
+                        let right = &right[panel * part.len() * PANEL..][..part.len() * PANEL];
+                        let sums = &mut sums[(panel * height + done) * PANEL..][..strip.len() * PANEL];
+                        multiply(part.len(), left, stride, right, sums, top > 0);
+                    }
+                    done += strip.len();
+                }
+            }
+            self.store(sums, store);
+        });
+    }
+
+    /// Whether the rows of a block are summed over, and those of C the columns of A.
+    fn turned(&self) -> bool {
+        self.shape.stored == Transpose::Tn
+    }
+
+    /// The tile's rows among those of all blocks' C, piece by piece.
+    fn pieces(&self) -> impl Iterator<Item = Range<usize>> + Clone {
+        let GroupedShape { blocks, chunk, k, .. } = self.shape;
+        pieces(blocks, if self.turned() { k } else { chunk }, self.block, self.rows.clone())
+    }
+
+    /// The same, of each piece as many rows as are multiplied at a time.
+    fn strips(&self) -> impl Iterator<Item = Range<usize>> {
+        let strip = |piece: &Range<usize>, first: usize| first..piece.end.min(first + STRIP);
+        self.pieces().flat_map(move |piece| piece.clone().step_by(STRIP).map(move |first| strip(&piece, first)))
+    }
+
+    /// to [panels, part, PANEL] = the tile's columns of op(B), at the given places of what is summed over.
+    fn bring_right(&self, part: &Range<usize>, to: &mut [S::Real]) {
+        let GroupedShape { stored, blocks, chunk, n, k, .. } = self.shape;
+        if stored == Transpose::Nt {
+            for (panel, first) in self.cols.clone().step_by(PANEL).enumerate() {
+                let (count, to) = (PANEL.min(self.cols.end - first), &mut to[panel * part.len() * PANEL..]);
+                let from = &self.b[(self.block * n + first) * k + part.start..];
+                turn_widened(count, part.len(), from, k, to, PANEL);
+            }
+            return;
+        }
+        let mut done = 0;
+        for piece in pieces(blocks, if self.turned() { chunk } else { k }, self.block, part.clone()) {
+            let from = &self.b[piece.start * n + self.cols.start..(piece.end - 1) * n + self.cols.end];
+            widen_panels(piece.len(), self.cols.len(), from, n, &mut to[done * PANEL..], part.len() * PANEL);
+            done += piece.len();
+        }
+    }
+
+    /// Rows of op(A), those of a strip, at the given places of what is summed over; and their stride. They are brought
+    /// into `to` unless they are there as they are multiplied.
+    fn left<'t>(&'t self, strip: &Range<usize>, part: &Range<usize>, to: &'t mut [S::Real]) -> (&'t [S::Real], usize) {
+        let GroupedShape { blocks, chunk, k, .. } = self.shape;
+        if self.turned() {
+            let mut done = 0;
+            for piece in pieces(blocks, chunk, self.block, part.clone()) {
+                let from = &self.a[piece.start * k + strip.start - self.block * k..];
+                turn_widened(piece.len(), strip.len(), from, k, &mut to[done..], part.len());
+                done += piece.len();
+            }
+        } else if let Some(a) = same(self.a) {
+            return (a.get(strip.start * k + part.start..).unwrap_or_default(), k);
+        } else {
+            for (row, to) in strip.clone().zip(to.chunks_exact_mut(part.len().max(1))) {
+                let from = &self.a[row * k..][part.clone()];
+                vectorised(
+                    #[inline(always)]
+                    || widen_all(to, from),
+                );
+            }
+        }
+        (to, part.len())
+    }
+
+    /// Calls `store` with all of sums [panels, rows, PANEL].
+    fn store(&self, sums: &[S::Real], mut store: impl FnMut(usize, usize, &[S::Real])) {
+        for (row, to) in self.pieces().flatten().enumerate() {
+            for (panel, first) in self.cols.clone().step_by(PANEL).enumerate() {
+                let sums = &sums[(panel * self.rows.len() + row) * PANEL..];
+                store(to, first, &sums[..PANEL.min(self.cols.end - first)]);
+            }
+        }
+    }
+}
+
+/// to [panels, rows, PANEL], panels `panel` elements apart, = x [rows, cols] of row stride `stride`, widened.
+fn widen_panels<S: Stored>(rows: usize, cols: usize, x: &[S], stride: usize, to: &mut [S::Real], panel: usize) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for top in (0..rows).step_by(STREAMS) {
+                for (i, left) in (0..cols).step_by(PANEL).enumerate() {
+                    let width = PANEL.min(cols - left);
+                    for row in top..rows.min(top + STREAMS) {
+                        widen_all(&mut to[i * panel + row * PANEL..][..width], &x[row * stride + left..][..width]);
+                    }
+                }
+            }
+        },
+    );
+}
+
+/// c [rows, PANEL] = (or += if `accumulate`) a [rows, k], of the given stride, times b [k, PANEL].
+fn multiply<T: Element>(k: usize, a: &[T], stride: usize, b: &[T], c: &mut [T], accumulate: bool) {
+    let (m, n) = (c.len() / PANEL, PANEL);
+    Product::of_rows((m, n, k), a, stride, b, c, accumulate).run(0..m, 0..n, Parallelism::None);
+}

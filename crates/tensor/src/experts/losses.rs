@@ -1,0 +1,77 @@
+//! The losses of a router: how unequally experts are chosen, and how large logits are.
+
+use super::probabilities::{divide, log_sum_exp};
+use super::{RouterLosses, RouterRule, RouterShape, index};
+use crate::dispatch::vectorised;
+use crate::element::Element;
+
+impl RouterLosses {
+    /// What an expert's count is multiplied with to be its frequency.
+    pub(super) fn per_choice(self, shape: RouterShape) -> f64 {
+        shape.experts as f64 / (shape.per_token * self.scope_tokens) as f64
+    }
+}
+
+/// counts [scopes, E] = how often each expert is chosen by the rows of each scope, dropped choices
+/// included; `scope(row)` is the number of a row's scope.
+pub fn count_choices<T: Element>(shape: RouterShape, routes: &[T], scope: impl Fn(usize) -> usize, counts: &mut [T]) {
+    let RouterShape { rows, experts, per_token } = shape;
+    assert_eq!(routes.len(), rows * 3 * per_token);
+    counts.fill(T::ZERO);
+    for (row, routes) in routes.chunks_exact((3 * per_token).max(1)).enumerate() {
+        let counts = &mut counts[scope(row) * experts..][..experts];
+        routes[..per_token].iter().for_each(|expert| counts[index(*expert)] += T::ONE);
+    }
+}
+
+/// The sums over rows of alpha sum_e f_e p_e and of beta lse^2: f the frequencies by the counts
+/// [scopes, E] of a row's scope, p the row's probabilities, divided by their sum if they are
+/// sigmoids, and lse the logarithm of the sum of its exponentials. 0 where the factor is 0.
+pub fn router_losses<T: Element>(
+    shape: RouterShape,
+    rule: RouterRule,
+    losses: RouterLosses,
+    logits: &[T],
+    counts: &[T],
+    scope: impl Fn(usize) -> usize,
+) -> (f64, f64) {
+    let RouterShape { rows, experts, .. } = shape;
+    assert_eq!(logits.len(), rows * experts);
+    let logits = || logits.chunks_exact(experts.max(1)).enumerate();
+    let balance = |(row, logits)| row_balance(rule, logits, &counts[scope(row) * experts..][..experts]);
+    let z = |logits| {
+        vectorised(
+            #[inline(always)]
+            || log_sum_exp(logits).powi(2),
+        )
+    };
+    let factor = losses.balance * losses.per_choice(shape);
+    (
+        if losses.balance == 0.0 { 0.0 } else { logits().map(|row| factor * balance(row)).sum() },
+        if losses.z == 0.0 { 0.0 } else { logits().map(|(_, logits)| losses.z * z(logits)).sum() },
+    )
+}
+
+/// How many choices of routes [rows, 3 k] are dropped.
+pub fn dropped_choices<T: Element>(shape: RouterShape, routes: &[T]) -> u64 {
+    let RouterShape { rows, per_token, .. } = shape;
+    assert_eq!(routes.len(), rows * 3 * per_token);
+    let slots = routes.chunks_exact((3 * per_token).max(1)).flat_map(|routes| &routes[per_token..2 * per_token]);
+    slots.filter(|slot| slot.to_f64() < 0.0).count() as u64
+}
+
+/// The sum of a row's probabilities times counts.
+fn row_balance<T: Element>(rule: RouterRule, logits: &[T], counts: &[T]) -> f64 {
+    T::with_scratch(logits.len(), |p| {
+        vectorised(
+            #[inline(always)]
+            || {
+                rule.probabilities(logits, p);
+                if rule.sigmoid {
+                    divide(p);
+                }
+            },
+        );
+        p.iter().zip(counts).map(|(p, count)| p.to_f64() * count.to_f64()).sum()
+    })
+}

@@ -1,0 +1,89 @@
+//! The choice of experts and of their slots.
+
+use super::{RouterGroups, RouterRule, RouterShape, index};
+use crate::dispatch::vectorised;
+use crate::element::Element;
+use crate::pool::Pool;
+
+/// From here on not every whole number is an `f32`.
+const EXACT: usize = 1 << 24;
+
+/// routes [rows, 3 k] of logits [rows, E]: each token's k experts of the largest probabilities, in
+/// descending order, of equal ones that with the lower number first; their slots, -1 where the group
+/// has used up the expert's; and their weights, which dropping does not change.
+///
+/// Slots are taken in the order of [`RouterGroups::by_score`]; equal weights by choice, then by row.
+pub fn route<T: Element>(
+    pool: &Pool,
+    shape: RouterShape,
+    rule: RouterRule,
+    groups: RouterGroups,
+    logits: &[T],
+    routes: &mut [T],
+) {
+    let RouterShape { rows, experts, per_token } = shape;
+    let width = 3 * per_token;
+    assert_eq!((logits.len(), routes.len()), (rows * experts, rows * width));
+    assert!(per_token <= experts && rows.is_multiple_of(groups.rows), "{shape:?} {groups:?}");
+    if rows * width == 0 {
+        return;
+    }
+    assert!(rows / groups.rows * groups.slots <= EXACT && experts <= EXACT, "{shape:?} {groups:?}");
+    let piece = pool.rows_per_piece(rows, experts);
+    pool.each(routes.chunks_mut(piece * width).zip(logits.chunks(piece * experts)), |(routes, logits)| {
+        T::with_scratch(experts, |p| {
+            for (routes, logits) in routes.chunks_exact_mut(width).zip(logits.chunks_exact(experts)) {
+                vectorised(
+                    #[inline(always)]
+                    || rule.probabilities(logits, p),
+                );
+                choose(rule, p, routes);
+            }
+        });
+    });
+    pool.each(routes.chunks_mut(groups.rows * width).enumerate(), |(group, routes)| {
+        take_slots(shape, groups, group, routes);
+    });
+}
+
+/// The experts and weights of a row of routes; uses up the probabilities.
+fn choose<T: Element>(rule: RouterRule, p: &mut [T], routes: &mut [T]) {
+    let per_token = routes.len() / 3;
+    let (chosen, weights) = routes.split_at_mut(2 * per_token);
+    let mut total = T::ZERO;
+    for (chosen, weight) in chosen.iter_mut().zip(weights.iter_mut()) {
+        let expert = most_probable(p);
+        // Less than any probability: it is not chosen again.
+        *weight = std::mem::replace(&mut p[expert], T::NEG_INFINITY);
+        *chosen = T::from_f64(expert as f64);
+        total += *weight;
+    }
+    let scale = T::from_f64(rule.scale);
+    weights.iter_mut().for_each(|w| *w = if rule.normalize { *w / total * scale } else { *w * scale });
+}
+
+/// The first of the largest p. What is not a number is chosen, too, but minus infinity never.
+fn most_probable<T: Element>(p: &[T]) -> usize {
+    let mut candidates = (0..p.len()).filter(|expert| p[*expert] != T::NEG_INFINITY);
+    let first = candidates.next().expect("a token chooses no more than all experts");
+    candidates.fold(first, |most, expert| if p[expert] > p[most] { expert } else { most })
+}
+
+/// The slots of a group's routes.
+fn take_slots<T: Element>(shape: RouterShape, groups: RouterGroups, group: usize, routes: &mut [T]) {
+    let (rows, per_token) = (groups.rows, shape.per_token);
+    let at = |i: usize| i % rows * 3 * per_token + i / rows;
+    // Choice by choice, each by row: the order that the sort leaves equal weights in.
+    let mut order: Vec<usize> = (0..rows * per_token).map(at).collect();
+    if groups.by_score {
+        let weight = |i: &usize| routes[i + 2 * per_token].to_f64();
+        order.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    }
+    let mut taken = vec![0; shape.experts];
+    for i in order {
+        let taken = &mut taken[index(routes[i])];
+        let slot = (*taken < groups.slots).then(|| group * groups.slots + *taken);
+        *taken += 1;
+        routes[i + per_token] = slot.map_or(-T::ONE, |slot| T::from_f64(slot as f64));
+    }
+}

@@ -1,0 +1,132 @@
+//! Counts, losses and gradients of a router.
+
+use super::{RULES, routes};
+use crate::support::{assert_gradient, dot, on_any_threads, random};
+use quadrille_tensor::*;
+
+const SHAPE: RouterShape = RouterShape { rows: 24, experts: 5, per_token: 2 };
+const GROUPS: RouterGroups = RouterGroups { rows: 8, slots: 3, by_score: false };
+const FACTORS: RouterLosses = RouterLosses { balance: 0.3, z: 0.02, scope_tokens: 12 };
+
+/// Rows by turns in two scopes, as sequences that are cut among ranks may be.
+fn scope(row: usize) -> usize {
+    row % 2
+}
+
+fn logits() -> Vec<f64> {
+    random::<f64>(5, SHAPE.rows * SHAPE.experts).into_iter().map(|x| 2.0 * x).collect()
+}
+
+fn counts(routes: &[f64]) -> Vec<f64> {
+    let mut counts = vec![f64::NAN; 2 * SHAPE.experts];
+    count_choices(SHAPE, routes, scope, &mut counts);
+    counts
+}
+
+#[test]
+fn every_choice_is_counted_also_those_that_are_dropped() {
+    let routes = routes(&Pool::new(1), SHAPE, RULES[0], GROUPS, &logits());
+    let mut expected = vec![0.0; 2 * SHAPE.experts];
+    for (row, routes) in routes.chunks(6).enumerate() {
+        for expert in &routes[..2] {
+            expected[row % 2 * SHAPE.experts + *expert as usize] += 1.0;
+        }
+    }
+    assert!(routes.chunks(6).any(|row| row[2..4].contains(&-1.0)), "something is dropped");
+    assert_eq!(counts(&routes), expected);
+    assert_eq!(expected.iter().sum::<f64>(), (SHAPE.rows * SHAPE.per_token) as f64);
+}
+
+/// Both losses by loops.
+fn plain(rule: RouterRule, losses: RouterLosses, logits: &[f64], counts: &[f64]) -> (f64, f64) {
+    let (mut balance, mut z) = (0.0, 0.0);
+    for (row, logits) in logits.chunks(SHAPE.experts).enumerate() {
+        let p = |x: &f64| if rule.sigmoid { 1.0 / (1.0 + (-x).exp()) } else { x.exp() };
+        let total: f64 = logits.iter().map(p).sum();
+        for (expert, x) in logits.iter().enumerate() {
+            let count = counts[scope(row) * SHAPE.experts + expert];
+            let f = SHAPE.experts as f64 * count / (SHAPE.per_token * losses.scope_tokens) as f64;
+            balance += losses.balance * f * p(x) / total;
+        }
+        z += losses.z * logits.iter().map(|x| x.exp()).sum::<f64>().ln().powi(2);
+    }
+    (balance, z)
+}
+
+#[test]
+fn losses_equal_loops_and_are_zero_where_their_factor_is() {
+    for rule in RULES {
+        let counts = counts(&routes(&Pool::new(1), SHAPE, rule, GROUPS, &logits()));
+        for losses in [FACTORS, RouterLosses { z: 0.0, ..FACTORS }, RouterLosses { balance: 0.0, ..FACTORS }] {
+            let found = router_losses(SHAPE, rule, losses, &logits(), &counts, scope);
+            let expected = plain(rule, losses, &logits(), &counts);
+            assert!((found.0 - expected.0).abs() < 1e-12, "{found:?} {expected:?}");
+            assert!((found.1 - expected.1).abs() < 1e-12, "{found:?} {expected:?}");
+        }
+    }
+}
+
+#[test]
+fn equal_counts_of_equal_probabilities_have_the_balance_loss_alpha_of_each_row() {
+    let (rule, counts) = (RULES[0], vec![24.0 * 2.0 / 5.0; 5]);
+    let losses = RouterLosses { balance: 0.1, z: 0.0, scope_tokens: 24 };
+    let (balance, z) = router_losses(SHAPE, rule, losses, &logits(), &counts, |_| 0);
+    assert!((balance - 24.0 * 0.1).abs() < 1e-12 && z == 0.0);
+}
+
+/// The gradient's kernel, with the gradient of dropped choices' weights 0.
+fn gradient<T: Element>(rule: RouterRule, losses: RouterLosses, logits: &[f64]) -> (Vec<T>, Vec<f64>, Vec<f64>) {
+    let routes = routes(&Pool::new(1), SHAPE, rule, GROUPS, logits);
+    let counts = counts(&routes);
+    let mut dweights = random::<f64>(8, SHAPE.rows * SHAPE.per_token);
+    for (dw, row) in dweights.chunks_mut(2).zip(routes.chunks(6)) {
+        dw.iter_mut().zip(&row[2..4]).filter(|(_, slot)| **slot < 0.0).for_each(|(dw, _)| *dw = 0.0);
+    }
+    let narrow = |x: &[f64]| x.iter().map(|x| T::from_f64(*x)).collect::<Vec<_>>();
+    let (routes, narrow_counts, narrow_dweights) = (narrow(&routes), narrow(&counts), narrow(&dweights));
+    let found = on_any_threads(|pool| {
+        let mut x = narrow(logits);
+        route_backward(pool, SHAPE, rule, losses, FACTOR, &mut x, &routes, &narrow_counts, &narrow_dweights, scope);
+        x
+    });
+    (found, dweights, counts)
+}
+
+const FACTOR: f64 = 0.25;
+
+#[test]
+fn gradients_of_weights_and_losses_equal_differences() {
+    for rule in RULES {
+        for (balance, z) in [(0.0, 0.0), (0.3, 0.0), (0.0, 0.02), (0.3, 0.02)] {
+            let losses = RouterLosses { balance, z, ..FACTORS };
+            let (found, dweights, counts) = gradient::<f64>(rule, losses, &logits());
+            assert_gradient(&format!("{rule:?} {losses:?}"), &logits(), &found, |logits| {
+                let routes = routes(&Pool::new(1), SHAPE, rule, GROUPS, logits);
+                let weights: Vec<f64> = routes.chunks(6).flat_map(|row| row[4..].to_vec()).collect();
+                let (balance, z) = plain(rule, losses, logits, &counts);
+                dot(&weights, &dweights) + FACTOR * (balance + z)
+            });
+            let (single, ..) = gradient::<f32>(rule, losses, &logits());
+            let near = |(x, e): (&f32, &f64)| (f64::from(*x) - e).abs() < 1e-5;
+            assert!(single.iter().zip(&found).all(near), "{rule:?} {losses:?}");
+        }
+    }
+}
+
+#[test]
+fn threads_change_no_bit_of_many_rows() {
+    let shape = RouterShape { rows: 3000, experts: 60, per_token: 4 };
+    let groups = RouterGroups { rows: 500, slots: 30, by_score: true };
+    let logits = random::<f32>(1, shape.rows * shape.experts);
+    let routes = on_any_threads(|pool| routes(pool, shape, RULES[3], groups, &logits));
+    let mut counts = vec![0.0; 3 * shape.experts];
+    count_choices(shape, &routes, |row| row / 1000, &mut counts);
+    let dweights = random::<f32>(2, shape.rows * shape.per_token);
+    let losses = RouterLosses { balance: 0.01, z: 0.001, scope_tokens: 1000 };
+    on_any_threads(|pool| {
+        let mut x = logits.clone();
+        let scope = |row| row / 1000;
+        route_backward(pool, shape, RULES[3], losses, 1.0, &mut x, &routes, &counts, &dweights, scope);
+        x
+    });
+}

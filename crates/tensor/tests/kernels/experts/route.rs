@@ -1,0 +1,168 @@
+use super::{RULES, routes};
+use crate::support::{assert_close, on_any_threads, random, wide};
+use quadrille_tensor::*;
+
+/// A row's probabilities by loops.
+fn probabilities(rule: RouterRule, logits: &[f64]) -> Vec<f64> {
+    if rule.sigmoid {
+        return logits.iter().map(|x| 1.0 / (1.0 + (-x).exp())).collect();
+    }
+    let total: f64 = logits.iter().map(|x| x.exp()).sum();
+    logits.iter().map(|x| x.exp() / total).collect()
+}
+
+/// By row its experts and weights.
+fn choices(shape: RouterShape, rule: RouterRule, logits: &[f64]) -> Vec<Vec<(usize, f64)>> {
+    let choose = |logits: &[f64]| {
+        let mut chosen: Vec<_> = probabilities(rule, logits).into_iter().enumerate().collect();
+        chosen.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        chosen.truncate(shape.per_token);
+        let total: f64 = if rule.normalize { chosen.iter().map(|choice| choice.1).sum() } else { 1.0 };
+        chosen.into_iter().map(|(expert, p)| (expert, p / total * rule.scale)).collect()
+    };
+    logits.chunks(shape.experts).map(choose).collect()
+}
+
+/// The slots, expert by expert: who wants it is sorted by priority.
+fn slots(shape: RouterShape, groups: RouterGroups, choices: &[Vec<(usize, f64)>]) -> Vec<Vec<f64>> {
+    let mut slots = vec![vec![f64::NAN; shape.per_token]; shape.rows];
+    for (group, first) in (0..shape.rows).step_by(groups.rows).enumerate() {
+        for expert in 0..shape.experts {
+            let rows = first..first + groups.rows;
+            let all = rows.flat_map(|row| (0..shape.per_token).map(move |choice| (choice, row)));
+            let mut wanted: Vec<_> = all.filter(|(choice, row)| choices[*row][*choice].0 == expert).collect();
+            wanted.sort();
+            if groups.by_score {
+                wanted.sort_by(|a, b| choices[b.1][b.0].1.total_cmp(&choices[a.1][a.0].1));
+            }
+            for (i, (choice, row)) in wanted.into_iter().enumerate() {
+                slots[row][choice] = if i < groups.slots { (group * groups.slots + i) as f64 } else { -1.0 };
+            }
+        }
+    }
+    slots
+}
+
+fn check<T: Element>(shape: RouterShape, rule: RouterRule, groups: RouterGroups) {
+    let what = format!("{shape:?} {rule:?} {groups:?}");
+    let logits: Vec<T> = random::<T>(3, shape.rows * shape.experts).iter().map(|x| *x * T::from_f64(3.0)).collect();
+    let found = on_any_threads(|pool| routes(pool, shape, rule, groups, &logits));
+    let choices = choices(shape, rule, &wide(&logits));
+    let slots = slots(shape, groups, &choices);
+    let mut weights = (Vec::new(), Vec::new());
+    for (row, found) in found.chunks(3 * shape.per_token).enumerate() {
+        let (experts, rest) = found.split_at(shape.per_token);
+        let (found_slots, found_weights) = rest.split_at(shape.per_token);
+        let expected: Vec<_> = choices[row].iter().map(|choice| choice.0 as f64).collect();
+        assert_eq!(wide(experts), expected, "{} {what} row {row}", T::NAME);
+        assert_eq!(wide(found_slots), slots[row], "{} {what} row {row}", T::NAME);
+        weights.0.extend_from_slice(found_weights);
+        weights.1.extend(choices[row].iter().map(|choice| choice.1));
+    }
+    assert_close(&what, &weights.0, &weights.1);
+}
+
+#[test]
+fn routes_equal_loops() {
+    let shapes = [(0, 1, 3, 1), (1, 1, 1, 1), (6, 3, 4, 4), (24, 8, 5, 2), (64, 64, 33, 3), (1200, 300, 64, 6)];
+    for (rows, group, experts, per_token) in shapes {
+        let shape = RouterShape { rows, experts, per_token };
+        let even = group * per_token / experts;
+        for rule in RULES {
+            for (slots, by_score) in [(0, false), (even, false), (even + 1, true), (even, true), (group, false)] {
+                let groups = RouterGroups { rows: group, slots, by_score };
+                check::<f64>(shape, rule, groups);
+                check::<f32>(shape, rule, groups);
+            }
+        }
+    }
+}
+
+/// Logits whose sigmoids are in the order of these numbers, one choice each.
+fn slots_of(groups: RouterGroups, per_token: usize, rule: RouterRule, logits: &[f64]) -> Vec<f64> {
+    let experts = 3;
+    let shape = RouterShape { rows: logits.len() / experts, experts, per_token };
+    let routes = routes(&Pool::new(1), shape, rule, groups, logits);
+    routes.chunks(3 * per_token).flat_map(|row| row[per_token..2 * per_token].to_vec()).collect()
+}
+
+const SIGMOID: RouterRule = RouterRule { sigmoid: true, normalize: false, scale: 1.0 };
+
+/// Four tokens of three experts. By score, expert 0 is wanted by tokens 3, 0, 2, 1; expert 1 by 2, 0, 1, 3.
+#[rustfmt::skip]
+const FOUR: [f64; 12] = [
+    0.8, 0.5, -9.0,
+    0.4, 0.3, -9.0,
+    0.6, 0.7, -9.0,
+    0.9, 0.1, -9.0,
+];
+
+#[test]
+fn first_choices_take_slots_before_second_ones() {
+    let groups = RouterGroups { rows: 4, slots: 2, by_score: false };
+    // First choices: 0, 0, 1, 0; of expert 0 tokens 0 and 1 fit. Second: 1, 1, 0, 1; of expert 1 one place is left.
+    assert_eq!(slots_of(groups, 2, SIGMOID, &FOUR), [0.0, 1.0, 1.0, -1.0, 0.0, -1.0, -1.0, -1.0]);
+}
+
+#[test]
+fn the_largest_weights_take_slots_first_whichever_choice_they_are() {
+    let groups = RouterGroups { rows: 4, slots: 2, by_score: true };
+    assert_eq!(slots_of(groups, 2, SIGMOID, &FOUR), [1.0, 1.0, -1.0, -1.0, 0.0, -1.0, 0.0, -1.0]);
+}
+
+#[test]
+fn groups_share_no_slots() {
+    for by_score in [false, true] {
+        let groups = RouterGroups { rows: 2, slots: 1, by_score };
+        let found = slots_of(groups, 1, SIGMOID, &FOUR);
+        // Tokens 0 and 1 want expert 0; of the second group token 2 wants expert 1 and token 3 expert 0.
+        assert_eq!(found, [0.0, -1.0, 1.0, 1.0]);
+    }
+}
+
+#[test]
+fn equal_probabilities_go_to_the_lower_expert_and_equal_weights_to_the_earlier_row() {
+    let logits = [0.5; 9];
+    for by_score in [false, true] {
+        let shape = RouterShape { rows: 3, experts: 3, per_token: 2 };
+        let groups = RouterGroups { rows: 3, slots: 2, by_score };
+        let found = routes(&Pool::new(1), shape, RULES[0], groups, &logits);
+        for (row, found) in found.chunks(6).enumerate() {
+            let slot = if row < 2 { row as f64 } else { -1.0 };
+            assert_eq!(found, [0.0, 1.0, slot, slot, 1.0 / 3.0, 1.0 / 3.0]);
+        }
+    }
+}
+
+#[test]
+fn of_equal_weights_a_first_choice_comes_before_a_second_of_an_earlier_row() {
+    // Token 0 has expert 2, then expert 0; token 1 expert 0 with the same weight.
+    let logits = [0.5, -9.0, 0.6, 0.5, 0.4, -9.0];
+    let groups = RouterGroups { rows: 2, slots: 1, by_score: true };
+    assert_eq!(slots_of(groups, 2, SIGMOID, &logits), [0.0, -1.0, 0.0, 0.0]);
+}
+
+#[test]
+fn with_a_slot_for_every_token_nothing_is_dropped() {
+    // All want the same experts.
+    for (by_score, rows) in [(false, 40), (true, 8)] {
+        let shape = RouterShape { rows: 40, experts: 8, per_token: 3 };
+        let logits: Vec<f32> = (0..40 * 8).map(|i| (i % 8) as f32 + (i / 8) as f32 * 0.001).collect();
+        let groups = RouterGroups { rows, slots: rows, by_score };
+        let found = routes(&Pool::new(2), shape, RULES[1], groups, &logits);
+        assert!(found.chunks(9).all(|row| row[3..6].iter().all(|slot| *slot >= 0.0)), "{found:?}");
+    }
+}
+
+#[test]
+fn no_expert_is_chosen_twice_where_probabilities_are_no_numbers() {
+    let shape = RouterShape { rows: 1, experts: 4, per_token: 4 };
+    let groups = RouterGroups { rows: 1, slots: 1, by_score: true };
+    for logits in [[f32::NAN; 4], [f32::NEG_INFINITY; 4], [1.0, f32::NAN, 2.0, f32::INFINITY]] {
+        for rule in RULES {
+            let mut chosen = routes(&Pool::new(1), shape, rule, groups, &logits)[..4].to_vec();
+            chosen.sort_by(f32::total_cmp);
+            assert_eq!(chosen, [0.0, 1.0, 2.0, 3.0], "{logits:?} {rule:?}");
+        }
+    }
+}
