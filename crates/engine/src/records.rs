@@ -158,4 +158,28 @@ mod tests {
         let breakdown = BTreeMap::from([("gemm", 4.0), ("issue", 0.5), ("receive", 1.0), ("wait", 2.0)]);
         assert_eq!(RankStep::new(8.0, &breakdown), RankStep { seconds: 8.0, operations: 7.5, waiting: 3.0 });
     }
+
+    #[test]
+    fn steps_of_models_with_and_without_experts_pass_between_processes() {
+        let routed = Routed { balance: 1.5, z: f64::INFINITY, dropped: 0.25 };
+        for router in [None, Some(routed)] {
+            let step = StepRecord {
+                step: 3,
+                loss: f64::INFINITY,
+                grad_norm: 0.5,
+                router,
+                lr: 1e-3,
+                tokens: 64,
+                seconds: 0.5,
+                tokens_per_second: 128.0,
+                applied: true,
+                repeated: false,
+                spike: false,
+                loss_scale: None,
+                overflow: true,
+            };
+            let sent = postcard::to_stdvec(&step).unwrap();
+            assert_eq!(postcard::from_bytes::<StepRecord>(&sent).unwrap(), step);
+        }
+    }
 }
