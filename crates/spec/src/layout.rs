@@ -441,8 +441,12 @@ impl Layout {
         axes.filter(move |axis| always.contains(axis) || self.grid.size(*axis) > 1)
     }
 
-    /// The axes that replicate weights, over which ZeRO shards: those of data, expert and context that are above 1.
-    pub fn replicating(&self) -> AxisSet {
-        Axis::BATCH.into_iter().chain([Axis::Context]).filter(|axis| self.grid.size(*axis) > 1).collect()
+    /// The axes that replicate a weight whose blocks are cut over `blocks`, over which ZeRO shards: those of data, expert and
+    /// context that are above 1. Data is named with them whatever its size, as in [`row_axes`](Self::row_axes): what is
+    /// summed over rows and what is sharded are then the same groups, by one name.
+    pub fn replicating(&self, blocks: AxisSet) -> AxisSet {
+        let several = |axis: &Axis| self.grid.size(*axis) > 1 && !blocks.contains(*axis);
+        let axes: AxisSet = Axis::BATCH.into_iter().chain([Axis::Context]).filter(several).collect();
+        if axes.is_empty() { axes } else { axes.union(Axis::Data.only()) }
     }
 }

@@ -146,7 +146,7 @@ impl Sharding {
 
     /// The axes that replicate a weight that is cut so, over which ZeRO shards: those of the layout that cut no blocks of it.
     pub fn replicating(&self, layout: &Layout) -> AxisSet {
-        layout.replicating().without(self.blocks.into_iter().collect())
+        layout.replicating(self.blocks.into_iter().collect())
     }
 
     /// Whether a parameter that is cut so is a weight of products or a table, whose gradients are made tile by tile: z cuts

@@ -1,4 +1,4 @@
-use crate::{Layout, LayoutRequest, Linear, Model, Schedule};
+use crate::{Axis, AxisSet, Layout, LayoutRequest, Linear, Model, Schedule};
 
 fn model() -> Model {
     Model::gpt(1, 12, 6, 17, 6)
@@ -48,9 +48,14 @@ fn expert_and_data_cut_the_batch_together() {
     assert!(refused.contains("the 4 sequences of a (data, expert) rank (global-batch / (data * expert))"), "{refused}");
     let layout = Layout::new(&model(), &request("expert=2,data=3", 12)).unwrap();
     assert_eq!(
-        (layout.microbatch, layout.microbatches(), layout.replicating().key()),
+        (layout.microbatch, layout.microbatches(), layout.replicating(AxisSet::EMPTY).key()),
         (2, 1, "expert+data".to_owned())
     );
+    // Data is named beside the others at any size, alone never where it is 1.
+    let replicating = |grid: &str, blocks| Layout::new(&model(), &request(grid, 4)).unwrap().replicating(blocks).key();
+    assert_eq!(replicating("expert=2", AxisSet::EMPTY), "expert+data");
+    assert_eq!(replicating("expert=2", Axis::Expert.only()), AxisSet::EMPTY.key());
+    assert_eq!(replicating("x=2,z=2", AxisSet::EMPTY), AxisSet::EMPTY.key());
 }
 
 #[test]
