@@ -1,5 +1,6 @@
 //! The operations of a program: [`kind`] is their table, [`work`] what they compute.
 
+mod entry;
 pub mod kind;
 mod parts;
 mod work;

@@ -2,7 +2,8 @@
 
 use quadrille_spec::{Attention, Axis, Coordinate};
 
-use super::kind::{AdamW, Gemm, Kind, Restore, Router};
+use super::entry::Kind;
+use super::kind::{AdamW, Gemm, Restore, Router};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
 use crate::kept::INDEX_BYTES;
 use crate::{StageProgram, ValueId};

@@ -4,175 +4,25 @@
 //! partial; [`Builder::contribute`] brings it into the complete sharding of the value from which the layer's input
 //! was resharded, which gives exactly the conjugate collectives.
 
+mod experts;
+mod products;
+mod tape;
+
 use std::collections::BTreeMap;
 
-use quadrille_spec::{Activation, AxisSet, Linear, Schedule};
+use quadrille_spec::{AxisSet, Schedule};
 
+use self::products::{HEAD, LINEAR, WHOLE, linear, open_tile, weight_gradient};
+pub(crate) use self::tape::{HeadNormNode, Node, NormNode, RouteNode};
 use crate::builder::Builder;
-use crate::operation::{BlockKind, DropoutSite, GemmPass, GemmStorage, Write};
+use crate::operation::Write;
 use crate::program::{Boundaries, Boundary};
 use crate::value::{Format, Home};
-use crate::weights::{reduce_weight, weight_tile};
-use crate::{Layer, ParameterId, Sharding, StepError, ValueId, kind};
+use crate::weights::reduce_weight;
+use crate::{ParameterId, Sharding, StepError, ValueId, kind};
 
 /// Gradients of parameters are summed over the microbatches of a step.
 const MICROBATCHES: Write = Write::AccumulateMicrobatches;
-
-/// What the forward pass did, with what its backward needs. `input` is the value as used, `output` the result.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Node {
-    Embed {
-        table: ParameterId,
-        output: ValueId,
-    },
-    AddPositions {
-        positions: ParameterId,
-        input: ValueId,
-        output: ValueId,
-    },
-    Dropout {
-        site: DropoutSite,
-        input: ValueId,
-        output: ValueId,
-    },
-    Norm(NormNode),
-    Linear {
-        weight: ParameterId,
-        input: ValueId,
-        output: ValueId,
-    },
-    Bias {
-        bias: ParameterId,
-        input: ValueId,
-        output: ValueId,
-    },
-    Activation {
-        function: Activation,
-        bias: Option<ParameterId>,
-        input: ValueId,
-        output: ValueId,
-        activated: ValueId,
-    },
-    Scale {
-        block: BlockKind,
-        input: ValueId,
-        output: ValueId,
-    },
-    HeadNorm(HeadNormNode),
-    Rotate {
-        block: usize,
-        input: ValueId,
-        output: ValueId,
-    },
-    Attention {
-        block: usize,
-        qkv: ValueId,
-        output: ValueId,
-        statistics: ValueId,
-        dropout: Option<DropoutSite>,
-    },
-    Stream {
-        input: ValueId,
-        output: ValueId,
-    },
-    Receive {
-        received: ValueId,
-        x: ValueId,
-    },
-    Send {
-        x: ValueId,
-        sent: ValueId,
-    },
-    Residual {
-        bias: Option<ParameterId>,
-        input: ValueId,
-        residual: ValueId,
-        output: ValueId,
-        dropout: Option<DropoutSite>,
-    },
-    Head {
-        weight: ParameterId,
-        input: ValueId,
-        logits: ValueId,
-    },
-    PatchEmbedding {
-        weight: ParameterId,
-        input: ValueId,
-        output: ValueId,
-    },
-    PatchHead {
-        weight: ParameterId,
-        input: ValueId,
-        output: ValueId,
-    },
-    Router {
-        weight: ParameterId,
-        input: ValueId,
-        output: ValueId,
-    },
-    Route(RouteNode),
-    Dispatch {
-        block: BlockKind,
-        input: ValueId,
-        routes: ValueId,
-        output: ValueId,
-    },
-    Combine {
-        block: BlockKind,
-        input: ValueId,
-        routes: ValueId,
-        output: ValueId,
-    },
-    Sum {
-        inputs: [ValueId; 2],
-        output: ValueId,
-    },
-    Loss {
-        predictions: ValueId,
-        gradient: ValueId,
-    },
-    Reshard {
-        input: ValueId,
-        output: ValueId,
-    },
-    /// What is kept for the node that follows.
-    Keep {
-        kept: ValueId,
-    },
-}
-
-/// What the backward of a norm needs; an RMS norm has neither beta nor sums.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NormNode {
-    pub of: Option<BlockKind>,
-    pub gamma: ParameterId,
-    pub beta: Option<ParameterId>,
-    pub input: ValueId,
-    pub sums: Option<ValueId>,
-    pub squares: ValueId,
-    pub output: ValueId,
-}
-
-/// What the backward of a choice of experts needs. The gradient of `routes` is that of the weights among them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RouteNode {
-    pub block: BlockKind,
-    pub logits: ValueId,
-    pub routes: ValueId,
-    pub counts: Option<ValueId>,
-}
-
-/// What the backward of a norm of queries or keys needs: `raw` has them as they were before either norm.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HeadNormNode {
-    pub block: usize,
-    pub keys: bool,
-    pub gamma: ParameterId,
-    pub beta: Option<ParameterId>,
-    pub raw: ValueId,
-    pub input: ValueId,
-    pub output: ValueId,
-}
 
 /// Gradients that are known while the tape is walked.
 #[derive(Default)]
@@ -294,21 +144,10 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             weight_gradient(b, known, weight, input, gradient, WHOLE)
         }
         Node::Norm(node) => norm(b, known, node),
-        Node::Router { weight, input, output } => router(b, known, weight, input, output),
-        Node::Route(RouteNode { block, logits, routes, counts }) => {
-            let gradient = known.of[&routes];
-            let output = b.in_place("d router", logits);
-            b.push(kind::RouteBackward { block, logits, routes, counts, gradient, output });
-            known.of.insert(logits, output);
-            Ok(())
-        }
-        Node::Dispatch { block, input, routes, output } => {
-            let gradient = known.of[&output];
-            let before = b.like("d dispatched", input)?;
-            b.push(kind::DispatchBackward { block, gradient, routes, output: before });
-            b.contribute(known, input, before)
-        }
-        Node::Combine { block, input, routes, output } => combine(b, known, block, [input, routes, output]),
+        Node::Router { weight, input, output } => experts::router(b, known, weight, input, output),
+        Node::Route(node) => experts::route(b, known, node),
+        Node::Dispatch { block, input, routes, output } => experts::dispatch(b, known, block, [input, routes, output]),
+        Node::Combine { block, input, routes, output } => experts::combine(b, known, block, [input, routes, output]),
         Node::Sum { inputs, output } => {
             let gradient = known.of[&output];
             inputs.into_iter().try_for_each(|input| b.contribute(known, input, gradient))
@@ -426,143 +265,6 @@ fn reverse(b: &mut Builder, known: &mut Gradients, node: Node) -> Result<(), Ste
             Ok(())
         }
     }
-}
-
-/// How the operands of the two backward products are stored, and where the weight's inputs and outputs lie.
-#[derive(Clone, Copy)]
-struct Products {
-    input_gradient: GemmStorage,
-    /// Whether the weight is stored `[outputs, inputs]`, as a vocabulary table is.
-    transposed_weight: bool,
-    /// Whether SUMMA does them panel by panel.
-    panels: bool,
-}
-
-/// A linear layer of a block.
-const LINEAR: Products = Products { input_gradient: GemmStorage::Nt, transposed_weight: false, panels: true };
-/// The head of tokens.
-const HEAD: Products = Products { input_gradient: GemmStorage::Nn, transposed_weight: true, panels: false };
-/// The ends of a model of patches.
-const WHOLE: Products = Products { input_gradient: GemmStorage::Nt, transposed_weight: false, panels: false };
-
-/// Input gradient first, so that its reduction can run under the weight gradient.
-fn linear(
-    b: &mut Builder,
-    known: &mut Gradients,
-    weight: ParameterId,
-    input: ValueId,
-    output: ValueId,
-    products: Products,
-) -> Result<(), StepError> {
-    let gradient = known.of[&output];
-    let rows = b.sharding(gradient).rows;
-    let summa = b.layout.linear == Linear::Summa && products.panels;
-    let gathered = b.gather_weight(weight)?;
-    let name = format!("d {}", b.values[input.0].name);
-    if summa {
-        let input_gradient = b.like(name, input)?;
-        b.summa_input_gradient(gradient, gathered, input_gradient)?;
-        b.contribute(known, input, input_gradient)?;
-    } else {
-        let stored = *b.sharding(b.parameters[weight.0].value);
-        let (inputs, outputs) =
-            if products.transposed_weight { (stored.cols, stored.rows) } else { (stored.rows, stored.cols) };
-        let complete = Sharding::new(&rows, &inputs).blocks(&stored.blocks);
-        let partial = complete.partial(outputs.into_iter().collect());
-        let input_gradient = b.value(name, b.shape(input), partial, Home::ACTIVATIONS)?;
-        b.push(kind::Gemm {
-            pass: GemmPass::InputGradient,
-            storage: products.input_gradient,
-            left: gradient,
-            right: gathered,
-            output: input_gradient,
-            write: Write::Overwrite,
-        });
-        b.contribute(known, input, input_gradient)?;
-    }
-    weight_gradient(b, known, weight, input, gradient, products)
-}
-
-/// The product that gives a weight's gradient, and its reduction over z.
-fn weight_gradient(
-    b: &mut Builder,
-    known: &mut Gradients,
-    weight: ParameterId,
-    input: ValueId,
-    gradient: ValueId,
-    products: Products,
-) -> Result<(), StepError> {
-    let rows = b.sharding(gradient).rows;
-    b.weight_gradient = true;
-    let (tile, write) = open_tile(b, known, weight)?;
-    if b.layout.linear == Linear::Summa && products.panels {
-        b.summa_weight_gradient(input, gradient, tile, write)?;
-    } else {
-        let (left, right) = if products.transposed_weight { (gradient, input) } else { (input, gradient) };
-        b.push(kind::Gemm {
-            pass: GemmPass::WeightGradient,
-            storage: GemmStorage::Tn,
-            left,
-            right,
-            output: tile,
-            write,
-        });
-    }
-    if known.tied_in_tape && b.layer == Layer::Head {
-        known.open_tiles.insert(weight, tile);
-    } else {
-        reduce_weight(b, weight, tile, &rows)?;
-    }
-    b.weight_gradient = false;
-    Ok(())
-}
-
-/// The tile of a tied table that waits for its second addend, or a new one.
-fn open_tile(b: &mut Builder, known: &mut Gradients, weight: ParameterId) -> Result<(ValueId, Write), StepError> {
-    match known.open_tiles.remove(&weight) {
-        Some(tile) => Ok((tile, Write::Accumulate)),
-        None => weight_tile(b, weight),
-    }
-}
-
-/// The gradients of what experts gave and of how it was weighted, `[input, routes, output]` of the sum.
-fn combine(
-    b: &mut Builder,
-    known: &mut Gradients,
-    block: BlockKind,
-    [input, routes, output]: [ValueId; 3],
-) -> Result<(), StepError> {
-    let gradient = known.of[&output];
-    let results = b.like("d results", input)?;
-    let cut = *b.sharding(gradient);
-    let complete = Sharding::new(&cut.rows, &[]);
-    let partial = complete.partial(cut.cols.into_iter().collect());
-    let [rows, kept] = b.shape(routes);
-    let shape = [rows, (kept.of(b.layout) / 3).into()];
-    let weights = b.value("d routes", shape, partial, Home::buffer(Format::Sums))?;
-    b.push(kind::CombineBackward { block, gradient, input, routes, output: results, weights });
-    let weights = b.transition(weights, &complete)?;
-    known.of.insert(routes, weights);
-    b.contribute(known, input, results)
-}
-
-/// The two products of a router, whose weight is whole but for y.
-fn router(
-    b: &mut Builder,
-    known: &mut Gradients,
-    weight: ParameterId,
-    input: ValueId,
-    output: ValueId,
-) -> Result<(), StepError> {
-    let (gradient, right) = (known.of[&output], b.parameters[weight.0].value);
-    let before = b.like("d router", input)?;
-    let (pass, write) = (GemmPass::InputGradient, Write::Overwrite);
-    b.push(kind::Router { pass, left: gradient, right, output: before, write });
-    b.contribute(known, input, before)?;
-    let output = b.vector_gradient(weight, gradient);
-    let (pass, write) = (GemmPass::WeightGradient, MICROBATCHES);
-    b.push(kind::Router { pass, left: input, right: gradient, output, write });
-    Ok(())
 }
 
 fn norm(b: &mut Builder, known: &mut Gradients, node: NormNode) -> Result<(), StepError> {

@@ -1,0 +1,113 @@
+//! The products of the backward pass: a linear layer's input gradient, its weight gradient and the reduction of that.
+
+use quadrille_spec::Linear;
+
+use super::Gradients;
+use crate::builder::Builder;
+use crate::operation::{GemmPass, GemmStorage, Write};
+use crate::value::Home;
+use crate::weights::{reduce_weight, weight_tile};
+use crate::{Layer, ParameterId, Sharding, StepError, ValueId, kind};
+
+/// How the operands of the two backward products are stored, and where the weight's inputs and outputs lie.
+#[derive(Clone, Copy)]
+pub(super) struct Products {
+    input_gradient: GemmStorage,
+    /// Whether the weight is stored `[outputs, inputs]`, as a vocabulary table is.
+    transposed_weight: bool,
+    /// Whether SUMMA does them panel by panel.
+    panels: bool,
+}
+
+/// A linear layer of a block.
+pub(super) const LINEAR: Products =
+    Products { input_gradient: GemmStorage::Nt, transposed_weight: false, panels: true };
+/// The head of tokens.
+pub(super) const HEAD: Products = Products { input_gradient: GemmStorage::Nn, transposed_weight: true, panels: false };
+/// The ends of a model of patches.
+pub(super) const WHOLE: Products =
+    Products { input_gradient: GemmStorage::Nt, transposed_weight: false, panels: false };
+
+/// Input gradient first, so that its reduction can run under the weight gradient.
+pub(super) fn linear(
+    b: &mut Builder,
+    known: &mut Gradients,
+    weight: ParameterId,
+    input: ValueId,
+    output: ValueId,
+    products: Products,
+) -> Result<(), StepError> {
+    let gradient = known.of[&output];
+    let rows = b.sharding(gradient).rows;
+    let summa = b.layout.linear == Linear::Summa && products.panels;
+    let gathered = b.gather_weight(weight)?;
+    let name = format!("d {}", b.values[input.0].name);
+    if summa {
+        let input_gradient = b.like(name, input)?;
+        b.summa_input_gradient(gradient, gathered, input_gradient)?;
+        b.contribute(known, input, input_gradient)?;
+    } else {
+        let stored = *b.sharding(b.parameters[weight.0].value);
+        let (inputs, outputs) =
+            if products.transposed_weight { (stored.cols, stored.rows) } else { (stored.rows, stored.cols) };
+        let complete = Sharding::new(&rows, &inputs).blocks(&stored.blocks);
+        let partial = complete.partial(outputs.into_iter().collect());
+        let input_gradient = b.value(name, b.shape(input), partial, Home::ACTIVATIONS)?;
+        b.push(kind::Gemm {
+            pass: GemmPass::InputGradient,
+            storage: products.input_gradient,
+            left: gradient,
+            right: gathered,
+            output: input_gradient,
+            write: Write::Overwrite,
+        });
+        b.contribute(known, input, input_gradient)?;
+    }
+    weight_gradient(b, known, weight, input, gradient, products)
+}
+
+/// The product that gives a weight's gradient, and its reduction over z.
+pub(super) fn weight_gradient(
+    b: &mut Builder,
+    known: &mut Gradients,
+    weight: ParameterId,
+    input: ValueId,
+    gradient: ValueId,
+    products: Products,
+) -> Result<(), StepError> {
+    let rows = b.sharding(gradient).rows;
+    b.weight_gradient = true;
+    let (tile, write) = open_tile(b, known, weight)?;
+    if b.layout.linear == Linear::Summa && products.panels {
+        b.summa_weight_gradient(input, gradient, tile, write)?;
+    } else {
+        let (left, right) = if products.transposed_weight { (gradient, input) } else { (input, gradient) };
+        b.push(kind::Gemm {
+            pass: GemmPass::WeightGradient,
+            storage: GemmStorage::Tn,
+            left,
+            right,
+            output: tile,
+            write,
+        });
+    }
+    if known.tied_in_tape && b.layer == Layer::Head {
+        known.open_tiles.insert(weight, tile);
+    } else {
+        reduce_weight(b, weight, tile, &rows)?;
+    }
+    b.weight_gradient = false;
+    Ok(())
+}
+
+/// The tile of a tied table that waits for its second addend, or a new one.
+pub(super) fn open_tile(
+    b: &mut Builder,
+    known: &mut Gradients,
+    weight: ParameterId,
+) -> Result<(ValueId, Write), StepError> {
+    match known.open_tiles.remove(&weight) {
+        Some(tile) => Ok((tile, Write::Accumulate)),
+        None => weight_tile(b, weight),
+    }
+}
