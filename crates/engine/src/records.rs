@@ -58,9 +58,6 @@ pub struct StepRecord {
     /// Global gradient norm before clipping; null in JSON where it is not finite.
     #[serde(with = "crate::not_finite")]
     pub grad_norm: f64,
-    /// What routers have lost and dropped, if the model has experts.
-    #[serde(default)]
-    pub router: Option<Routed>,
     /// Learning rate.
     pub lr: f64,
     /// Target tokens up to and with this step.
@@ -82,6 +79,9 @@ pub struct StepRecord {
     /// Whether they were not finite for that reason: then the step was skipped and the next factor is smaller.
     #[serde(default)]
     pub overflow: bool,
+    /// What routers have lost and dropped, if the model has experts.
+    #[serde(default)]
+    pub router: Option<Routed>,
 }
 
 impl StepRecord {
@@ -167,7 +167,6 @@ mod tests {
                 step: 3,
                 loss: f64::INFINITY,
                 grad_norm: 0.5,
-                router,
                 lr: 1e-3,
                 tokens: 64,
                 seconds: 0.5,
@@ -177,6 +176,7 @@ mod tests {
                 spike: false,
                 loss_scale: None,
                 overflow: true,
+                router,
             };
             let sent = postcard::to_stdvec(&step).unwrap();
             assert_eq!(postcard::from_bytes::<StepRecord>(&sent).unwrap(), step);

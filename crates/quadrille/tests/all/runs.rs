@@ -273,13 +273,14 @@ fn the_folder_keeps_what_the_run_prints() {
         assert_eq!(*step, serde_json::from_str::<Value>(line).unwrap());
         let columns = step.as_object().unwrap().values().map(ToString::to_string).collect::<Vec<_>>();
         let cells: Vec<&str> = row.split(',').collect();
-        // The last ones are of experts.
+        // The last ones are those of what routers have done.
+        let (router, columns) = columns.split_last().unwrap();
         let (cells, of_experts) = cells.split_at(columns.len());
         assert_eq!(
             cells.iter().map(|cell| cell.parse::<f64>().ok()).collect::<Vec<_>>(),
             columns.iter().map(|cell| cell.parse::<f64>().ok()).collect::<Vec<_>>()
         );
-        assert_eq!(of_experts, ["", "", ""]);
+        assert_eq!((router.as_str(), of_experts), ("null", ["", "", ""].as_slice()));
     }
     // A command line that cannot be used leaves no folder.
     let (code, message) = fail(folder.path(), &format!("{TINY} --grid x=5 --out refused"));

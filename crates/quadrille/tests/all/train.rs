@@ -39,7 +39,8 @@ fn the_log_has_a_line_per_step_in_full_precision() {
     let log = fs::read_to_string(folder.path().join("log.jsonl")).unwrap();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(Value::from(lines.clone()), document["steps"]);
-    let fields = "step loss grad_norm lr tokens seconds tokens_per_second applied repeated spike loss_scale overflow";
+    let fields = "step loss grad_norm lr tokens seconds tokens_per_second applied repeated spike loss_scale overflow \
+                  router";
     for (line, (step, loss)) in lines.iter().zip((1_u64..).zip(losses(&document))) {
         assert_eq!(line.as_object().unwrap().keys().collect::<Vec<_>>(), fields.split(' ').collect::<Vec<_>>());
         assert_eq!((line["step"].as_u64(), line["loss"].as_f64()), (Some(step), Some(loss)));
