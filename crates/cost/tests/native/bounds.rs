@@ -158,15 +158,13 @@ fn median(ratios: &[[f64; 8]], which: usize) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// The case, if there are several data ranks with all of them as expert ranks, on a fast network, and in long segments of
-/// recomputation.
+/// The case, on a fast network, in long segments of recomputation, and with two data ranks as expert ranks.
 fn variants(case: Case) -> impl Iterator<Item = Case> {
     let on_fast = Case { cluster: fast_networks(&case.cluster), ..case.clone() };
     let in_segments = changed(&case, |request| request.recompute = Recompute::Full { every: 4 });
-    let shares = case.layout.grid.batch_shares();
-    // In the place of the case, which data ranks cost as much.
-    let case = if shares > 2 { case.shared_out(shares) } else { case };
-    [case, on_fast].into_iter().chain(in_segments)
+    // Of some: prices of expert ranks are those of data ranks.
+    let of_expert = (case.layout.grid.batch_shares() == 2).then(|| case.shared_out(2));
+    [case, on_fast].into_iter().chain(in_segments).chain(of_expert)
 }
 
 /// Copies of states between the device and its host take time, and what they leave on the device takes memory: bounds know
@@ -223,7 +221,7 @@ fn bounds_are_never_above_the_price_whatever_blocks_there_are() {
 fn bounds_are_never_above_the_price_of_experts() {
     for framework in frameworks().filter(|framework| framework.sparsity.is_none()) {
         for (name, schedule) in Schedule::ALL {
-            let medians = medians_below_the_price(fixed_mixed(schedule, 40), framework, name);
+            let medians = medians_below_the_price(fixed_mixed(schedule, 45), framework, name);
             assert!(medians[0] > 0.8 && medians[1] > 0.6, "{} {name}: {medians:?}", framework.name);
         }
     }
