@@ -18,7 +18,8 @@ pub struct Mixture {
     /// Whether a shared perceptron of that width works on every token.
     shared: bool,
     router: Router,
-    factor: f64,
+    /// Times the places that equal loads need; `None`: nothing is dropped.
+    factor: Option<f64>,
     group: Index,
     drop: DropOrder,
     /// By place, over and over: whether a block has them.
@@ -50,7 +51,7 @@ impl Mixture {
             expert: perceptron(width(replaced) * self.wider),
             shared: self.shared.then(|| perceptron(width(replaced))),
             router: self.router,
-            capacity: Capacity { factor: self.factor, group, drop: self.drop },
+            capacity: self.factor.map(|factor| Capacity { factor, group, drop: self.drop }),
         }
     }
 }
@@ -73,11 +74,15 @@ fn routers(per_token: usize) -> impl Strategy<Value = Router> {
 }
 
 /// Two to five experts and more in every block or in some, of which tokens choose one to three: both kinds of scores, both orders of
-/// dropping, with and without a shared perceptron, places for few and for all, loads balanced over sequences, over batches or
+/// dropping, with and without a shared perceptron, places for few, for all and as many as are needed, loads balanced over sequences, over batches or
 /// not.
 pub fn mixtures() -> impl Strategy<Value = Mixture> {
     let sizes = (2..=5_usize).prop_flat_map(|count| (Just(count), 1..=count.min(3), 1..=2_usize, any::<bool>()));
-    let places = (select(vec![0.5, 1.0, 1.25, 5.0]), any::<Index>(), select(DropOrder::ALL.map(|(_, it)| it).to_vec()));
+    let places = (
+        select(vec![None, None, Some(0.5), Some(1.0), Some(1.25), Some(5.0)]),
+        any::<Index>(),
+        select(DropOrder::ALL.map(|(_, it)| it).to_vec()),
+    );
     let orders = select(vec![vec![true], vec![true], vec![false, true], vec![true, false]]);
     sizes.prop_flat_map(move |(count, per_token, wider, shared)| {
         (routers(per_token), places.clone(), orders.clone()).prop_map(move |(router, (factor, group, drop), order)| {

@@ -68,6 +68,21 @@ pub enum EngineError {
     /// What was generated cannot be shown.
     #[error("cannot write to standard output")]
     Output(#[source] std::io::Error),
+    /// Tokens have chosen the experts of a rank more often than its buffers have room for.
+    #[error(
+        "{rows} rows of '{value}' come to this rank's experts, and there is room for {room}: loads are more unequal than expected; \
+         use `layout.expert_rows` {times}, a larger balance loss, or a capacity"
+    )]
+    TooManyRows {
+        /// Whose rows.
+        value: String,
+        /// How many.
+        rows: usize,
+        /// How many at most.
+        room: usize,
+        /// The least room that would do, as a multiple of equal loads.
+        times: usize,
+    },
     /// A program issues a collective that steps have no use for.
     #[error("programs have no {kind} of values")]
     NoSuchCollective {

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use quadrille_comm::{JobOptions, World, run_job};
 use quadrille_spec::{Algorithm, Choice, Ledger, LedgerDifference, RankLedger, Routing};
-use quadrille_step::{StepProgram, predict_routed};
+use quadrille_step::{Loads, StepProgram, Verdict};
 use serde::{Deserialize, Serialize};
 
 use crate::borrow::Borrower;
-use crate::{Backend, BatchSource, EngineError, RankEngine, Weights};
+use crate::{Backend, BatchSource, EngineError, Predictions, RankEngine, Weights};
 
 /// How a job without training is run.
 #[derive(Debug, Clone)]
@@ -65,13 +65,13 @@ impl Evaluation {
 /// What a rank needs to evaluate between training steps: the memory of forward passes. Weights are the training engine's.
 pub struct Evaluator<'a, B: Backend> {
     borrower: Borrower<'a, B>,
-    ledger: Option<RankLedger>,
+    counted: Option<(RankLedger, Loads)>,
 }
 
 impl<B: Backend> Evaluator<'_, B> {
-    /// What this rank counted in the last batch; training steps do not count it.
-    pub fn ledger(&self) -> Option<&RankLedger> {
-        self.ledger.as_ref()
+    /// What this rank counted in the last batch, and the rows that its experts got; training steps do not count it.
+    pub fn counted(&self) -> Option<&(RankLedger, Loads)> {
+        self.counted.as_ref()
     }
 }
 
@@ -82,7 +82,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// # Errors
     /// The job was stopped.
     pub fn evaluator(&self, program: &'a StepProgram) -> Result<Evaluator<'a, B>, EngineError> {
-        Ok(Evaluator { borrower: Borrower::new(self, program)?, ledger: None })
+        Ok(Evaluator { borrower: Borrower::new(self, program)?, counted: None })
     }
 
     /// The loss of the weights as they are, over `samples` samples; `batch` is asked for steps from 1 on. All ranks call
@@ -96,10 +96,10 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         samples: u64,
         batch: &BatchSource,
     ) -> Result<Evaluation, EngineError> {
-        let Evaluator { borrower, ledger } = evaluator;
+        let Evaluator { borrower, counted: of_last } = evaluator;
         borrower.with(self, |engine| {
-            engine.evaluate_samples(samples, batch, &mut |counted| {
-                *ledger = Some(counted);
+            engine.evaluate_samples(samples, batch, &mut |counted, loads| {
+                *of_last = Some((counted, loads));
                 Ok(())
             })
         })
@@ -111,7 +111,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         &mut self,
         samples: u64,
         batch: &BatchSource,
-        see: &mut dyn FnMut(RankLedger) -> Result<(), EngineError>,
+        see: &mut dyn FnMut(RankLedger, Loads) -> Result<(), EngineError>,
     ) -> Result<Evaluation, EngineError> {
         // Another evaluation's batches have the same numbers.
         (self.step, self.samples_of) = (0, None);
@@ -124,7 +124,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             self.run_program(batch)?;
             sum += self.totals.loss;
             targets += self.totals.targets;
-            see(self.take_ledger())?;
+            see(self.take_ledger(), self.take_loads())?;
         }
         match targets {
             0 => Err(EngineError::NothingCounts { samples }),
@@ -140,7 +140,7 @@ pub struct EvaluateOutcome {
     pub evaluation: Evaluation,
     /// Seconds of all batches, without the start.
     pub seconds: f64,
-    /// The predicted ledgers of a batch.
+    /// The predicted ledgers of the last batch.
     pub predicted: Ledger,
     /// The counted ledgers of the last batch.
     pub counted: Ledger,
@@ -153,6 +153,7 @@ pub struct EvaluateOutcome {
 struct RankEvaluation {
     evaluation: Evaluation,
     seconds: f64,
+    predicted: RankLedger,
     ledger: RankLedger,
     difference: Option<LedgerDifference>,
 }
@@ -171,13 +172,16 @@ pub fn evaluate<B: Backend>(
     batch: &BatchSource,
     on_step: &(dyn Fn(u64) + Sync),
 ) -> Result<EvaluateOutcome, EngineError> {
-    let predicted = predict_routed(program, &Routing::of(&program.layout, &options.collectives));
+    let predictions = Predictions::new(program, &Routing::of(&program.layout, &options.collectives));
     let ranks = run_job(&options.job(program), |context| {
         let rank = context.rank();
         let mut engine = weights.engine::<B>(program, context, options.threads)?;
-        let (mut ledger, mut difference, mut done, start) = (predicted.ranks[rank].clone(), None, 0, Instant::now());
-        let evaluation = engine.evaluate_samples(samples, batch, &mut |counted| {
-            difference = difference.take().or_else(|| predicted.ranks[rank].difference(&counted));
+        let (mut difference, mut done, start) = (None, 0, Instant::now());
+        let mut predicted = predictions.of_rank(rank, Verdict::Kept, &Loads::new()).into_owned();
+        let mut ledger = predicted.clone();
+        let evaluation = engine.evaluate_samples(samples, batch, &mut |counted, loads| {
+            predicted = predictions.of_rank(rank, Verdict::Kept, &loads).into_owned();
+            difference = difference.take().or_else(|| predicted.difference(&counted));
             ledger = counted;
             done += 1;
             if rank == 0 {
@@ -185,9 +189,10 @@ pub fn evaluate<B: Backend>(
             }
             Ok(())
         })?;
-        Ok(RankEvaluation { evaluation, seconds: start.elapsed().as_secs_f64(), ledger, difference })
+        Ok(RankEvaluation { evaluation, seconds: start.elapsed().as_secs_f64(), predicted, ledger, difference })
     })?;
-    let counted = Ledger { ranks: ranks.iter().map(|rank| rank.ledger.clone()).collect() };
+    let of_ranks = |of: fn(&RankEvaluation) -> &RankLedger| Ledger { ranks: ranks.iter().map(of).cloned().collect() };
+    let [predicted, counted] = [of_ranks(|rank| &rank.predicted), of_ranks(|rank| &rank.ledger)];
     let difference = ranks.iter().find_map(|rank| rank.difference.clone());
     let RankEvaluation { evaluation, seconds, .. } = ranks[0];
     Ok(EvaluateOutcome { evaluation, seconds, predicted, counted, difference })

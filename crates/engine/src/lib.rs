@@ -49,6 +49,7 @@ mod optimizer;
 mod options;
 mod pipeline;
 mod predictions;
+mod queues;
 mod random_batch;
 mod rank;
 mod rank_run;

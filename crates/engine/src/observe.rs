@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quadrille_comm::{JobOptions, World, run_job};
 use quadrille_spec::{Choice, RankLedger, Routing};
-use quadrille_step::StepProgram;
+use quadrille_step::{Loads, StepProgram};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -53,6 +53,8 @@ pub struct ObservedStep {
     pub masters: Vec<Option<Held>>,
     /// The experts that the rank's tokens have chosen.
     pub choices: Vec<Chosen>,
+    /// The rows that the rank's experts got, where they drop nothing.
+    pub loads: Loads,
     /// What was counted.
     pub ledger: RankLedger,
 }
@@ -65,7 +67,7 @@ pub struct Observed {
     /// By step.
     pub steps: Vec<ObservedStep>,
     /// After the last step, with what was counted of its last batch.
-    pub evaluation: Option<(Evaluation, Option<RankLedger>)>,
+    pub evaluation: Option<(Evaluation, Option<(RankLedger, Loads)>)>,
 }
 
 /// Runs the steps from perturbed initial values; the runs of all ranks, in their order.
@@ -86,19 +88,20 @@ pub fn observe<B: Backend>(program: &StepProgram, options: &ObserveOptions) -> R
         engine.record_choices(true);
         let (start, mut steps) = (engine.weights()?, Vec::new());
         for step in 1..=options.steps {
-            let (outcome, ledger, choices) = (engine.step(&batch)?, engine.take_ledger(), engine.take_choices());
+            let outcome = engine.step(&batch)?;
+            let (ledger, loads, choices) = (engine.take_ledger(), engine.take_loads(), engine.take_choices());
             let (mut gradients, mut weights, mut masters) = (Vec::new(), Vec::new(), Vec::new());
             if options.every_step || step == options.steps {
                 (gradients, weights, masters) = (engine.gradients()?, engine.weights()?, engine.masters()?);
             }
-            steps.push(ObservedStep { outcome, gradients, weights, masters, choices, ledger });
+            steps.push(ObservedStep { outcome, gradients, weights, masters, choices, loads, ledger });
         }
         let evaluation = match options.evaluation {
             None => None,
             Some((forward, samples)) => {
                 let mut evaluator = engine.evaluator(forward)?;
                 let evaluation = engine.evaluate(&mut evaluator, samples, &batch)?;
-                Some((evaluation, evaluator.ledger().cloned()))
+                Some((evaluation, evaluator.counted().cloned()))
             }
         };
         Ok(Observed { start, steps, evaluation })

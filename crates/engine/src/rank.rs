@@ -12,7 +12,7 @@ use quadrille_spec::{
 };
 use quadrille_step::schedule::Action;
 use quadrille_step::{
-    BlockKind, Layer, Parameter, ParameterId, Practice, Purpose, Section, StageProgram, StepProgram, StorageId,
+    BlockKind, Layer, Loads, Parameter, ParameterId, Practice, Purpose, Section, StageProgram, StepProgram, StorageId,
     ValueId, Verdict, declared_axes, empty_axes,
 };
 use quadrille_tensor::{ContextPart, Element};
@@ -124,6 +124,8 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) loss_scale: f64,
     /// A gradient is applied only if the loss is no larger.
     pub(crate) loss_limit: f64,
+    /// The rows that experts which drop nothing have got, of the last pass over each microbatch.
+    pub(crate) loads: Loads,
     /// What tokens have chosen, while that is recorded.
     pub(crate) choices: Option<Vec<Chosen>>,
     /// Whether what operations write is looked at.
@@ -294,6 +296,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             verdict: Verdict::default(),
             loss_scale: 1.0,
             loss_limit: f64::INFINITY,
+            loads: Loads::new(),
             choices: None,
             scan: None,
             empty_axes: empty_axes(program),

@@ -26,7 +26,7 @@ pub(crate) fn run<B: Backend>(
     batch: &BatchSource,
     validation: Option<&Validation>,
     context: &RankContext,
-    predicted: &Predictions,
+    predicted: &Predictions<'_>,
     tell: &mut Tell,
 ) -> Result<RankReport, EngineError> {
     let engine = prepare::<B>(program, options, context)?;
@@ -249,8 +249,9 @@ fn tell_saved(tell: &mut Tell, saved: Option<Saved>) -> Result<(), EngineError> 
 
 /// What a rank counts over its steps.
 struct Counts<'a> {
-    predicted: &'a Predictions,
+    predictions: &'a Predictions<'a>,
     rank: usize,
+    predicted: Option<RankLedger>,
     ledger: Option<RankLedger>,
     total: AxesLedger,
     difference: Option<LedgerDifference>,
@@ -260,10 +261,11 @@ struct Counts<'a> {
 }
 
 impl<'a> Counts<'a> {
-    fn new(predicted: &'a Predictions, rank: usize) -> Self {
+    fn new(predictions: &'a Predictions<'a>, rank: usize) -> Self {
         Self {
-            predicted,
+            predictions,
             rank,
+            predicted: None,
             ledger: None,
             total: AxesLedger::new(),
             difference: None,
@@ -279,19 +281,20 @@ impl<'a> Counts<'a> {
         if !first {
             of_step.into_iter().for_each(|(name, seconds)| *self.breakdown.entry(name).or_default() += seconds);
         }
-        let counted = engine.take_ledger();
-        let predicted = &self.predicted.after(outcome.verdict()).ranks[self.rank];
+        let (counted, loads) = (engine.take_ledger(), engine.take_loads());
+        let predicted = self.predictions.of_rank(self.rank, outcome.verdict(), &loads).into_owned();
         self.difference = self.difference.take().or_else(|| predicted.difference(&counted));
         for (axes, kinds) in &counted.axes {
             for (kind, transfer) in kinds {
                 *self.total.entry(axes.clone()).or_default().entry(*kind).or_default() += *transfer;
             }
         }
-        self.ledger = Some(counted);
+        (self.predicted, self.ledger) = (Some(predicted), Some(counted));
     }
 
     fn report(self, trace: Option<RankTrace>, matmuls: crate::MatmulChoices) -> RankReport {
         RankReport {
+            predicted: self.predicted,
             ledger: self.ledger,
             total: self.total,
             difference: self.difference,

@@ -117,6 +117,8 @@ impl RankStep {
 /// What one rank reports at the end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RankReport {
+    /// The last step's predicted ledger; `None` after no step.
+    pub predicted: Option<RankLedger>,
     /// The last step's counted ledger; `None` after no step.
     pub ledger: Option<RankLedger>,
     /// Transfers of all steps.

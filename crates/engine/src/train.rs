@@ -7,7 +7,7 @@ use quadrille_spec::{Ledger, RankLedger, Routing};
 use quadrille_step::{StepProgram, Verdict};
 
 use crate::{
-    Backend, BatchSource, EngineError, Predictions, RunEvent, StepRecord, TrainOptions, TrainOutcome, Validation,
+    Backend, BatchSource, EngineError, Predictions, RankReport, RunEvent, TrainOptions, TrainOutcome, Validation,
     rank_run,
 };
 
@@ -39,10 +39,13 @@ pub fn train<B: Backend>(
         };
         Ok(rank_run::run::<B>(program, options, batch, validation, context, &predictions, &mut tell)?)
     })?;
-    let counted: Option<Vec<RankLedger>> = ranks.iter().map(|rank| rank.ledger.clone()).collect();
-    let counted = counted.map(|ranks| Ledger { ranks });
+    let of_ranks = |of: fn(&RankReport) -> &Option<RankLedger>| {
+        let ranks: Option<Vec<RankLedger>> = ranks.iter().map(|rank| of(rank).clone()).collect();
+        ranks.map(|ranks| Ledger { ranks })
+    };
+    let [predicted, counted] = [of_ranks(|rank| &rank.predicted), of_ranks(|rank| &rank.ledger)];
     let difference = ranks.iter().find_map(|rank| rank.difference.clone());
     let records = ranks[0].records.clone();
-    let predicted = predictions.after(records.last().map_or(Verdict::Kept, StepRecord::verdict)).clone();
+    let predicted = predicted.unwrap_or_else(|| predictions.after(Verdict::Kept).clone());
     Ok(TrainOutcome { records, predicted, counted, difference, ranks })
 }

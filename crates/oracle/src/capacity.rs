@@ -4,20 +4,20 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use quadrille_spec::{DropOrder, Experts};
+use quadrille_spec::{Capacity, DropOrder, Experts};
 
 use crate::router::Rows;
 
 /// Whether each choice, `[n, k]`, has a place, from the `ids[n, k]` and `weights[n, k]` of all choices.
 pub(crate) fn kept(experts: &Experts, rows: Rows, ids: &[u32], weights: &[f64]) -> Vec<bool> {
-    let mut kept = vec![!rows.drops; ids.len()];
-    if !rows.drops {
-        return kept;
-    }
-    for group in groups(experts, rows) {
-        let mut free = vec![places(experts, group.len() / experts.per_token); experts.count];
+    let Some(capacity) = experts.capacity.filter(|_| rows.drops) else {
+        return vec![true; ids.len()];
+    };
+    let mut kept = vec![false; ids.len()];
+    for group in groups(experts, &capacity, rows) {
+        let mut free = vec![places(experts, &capacity, group.len() / experts.per_token); experts.count];
         let mut waiting: Vec<usize> = group.collect();
-        waiting.sort_by(|a, b| before(experts, weights, *a, *b));
+        waiting.sort_by(|a, b| before(experts, capacity.drop, weights, *a, *b));
         for choice in waiting {
             let free = &mut free[ids[choice] as usize];
             kept[choice] = *free > 0;
@@ -31,10 +31,10 @@ pub(crate) fn kept(experts: &Experts, rows: Rows, ids: &[u32], weights: &[f64]) 
 /// infinite where weights do not decide.
 pub(crate) fn margin(experts: &Experts, rows: Rows, ids: &[u32], weights: &[f64], kept: &[bool]) -> f64 {
     let mut margin = f64::INFINITY;
-    if experts.capacity.drop == DropOrder::Choice || !rows.drops {
+    let Some(capacity) = experts.capacity.filter(|capacity| capacity.drop == DropOrder::Score && rows.drops) else {
         return margin;
-    }
-    for group in groups(experts, rows) {
+    };
+    for group in groups(experts, &capacity, rows) {
         for expert in 0..experts.count as u32 {
             let of =
                 |has_place| group.clone().filter(move |choice| ids[*choice] == expert && kept[*choice] == has_place);
@@ -47,25 +47,25 @@ pub(crate) fn margin(experts: &Experts, rows: Rows, ids: &[u32], weights: &[f64]
 }
 
 /// Where the choices of every group lie in `[n, k]`.
-fn groups(experts: &Experts, rows: Rows) -> impl Iterator<Item = Range<usize>> {
-    let tokens = experts.capacity.group.unwrap_or(rows.seq_len);
+fn groups(experts: &Experts, capacity: &Capacity, rows: Rows) -> impl Iterator<Item = Range<usize>> {
+    let tokens = capacity.group.unwrap_or(rows.seq_len);
     assert!(rows.seq_len.is_multiple_of(tokens), "groups of {tokens} tokens in sequences of {}", rows.seq_len);
     let choices = tokens * experts.per_token;
     (0..rows.sequences * rows.seq_len / tokens).map(move |group| group * choices..(group + 1) * choices)
 }
 
 /// `C` of a group of `tokens`.
-fn places(experts: &Experts, tokens: usize) -> usize {
-    let wanted = experts.capacity.factor * experts.per_token as f64 * tokens as f64 / experts.count as f64;
+fn places(experts: &Experts, capacity: &Capacity, tokens: usize) -> usize {
+    let wanted = capacity.factor * experts.per_token as f64 * tokens as f64 / experts.count as f64;
     // What is whole but for rounding is whole.
     ((wanted * (1.0 - 1e-12)).ceil() as usize).min(tokens)
 }
 
 /// Which of two choices of a group, by their indices in `[n, k]`, comes first.
-fn before(experts: &Experts, weights: &[f64], a: usize, b: usize) -> Ordering {
+fn before(experts: &Experts, drop: DropOrder, weights: &[f64], a: usize, b: usize) -> Ordering {
     let number = |choice: usize| choice % experts.per_token;
     let by_number = number(a).cmp(&number(b)).then(a.cmp(&b));
-    match experts.capacity.drop {
+    match drop {
         DropOrder::Choice => by_number,
         DropOrder::Score => weights[b].total_cmp(&weights[a]).then(by_number),
     }
@@ -97,7 +97,7 @@ mod tests {
     fn first_choices_come_first() {
         // Expert 0: tokens 0, 1, 3 choose it first, token 2 second. Expert 1: token 2 first, then 0, 1, 3.
         let experts = experts(&[("capacity", "0.5")]).unwrap();
-        assert_eq!(places(&experts, 4), 2);
+        assert_eq!(places(&experts, &experts.capacity.unwrap(), 4), 2);
         assert_eq!(dropped(&experts, 1, &IDS, &WEIGHTS), [3, 5, 6, 7]);
     }
 
@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn all_have_places_where_experts_have_as_many_as_tokens() {
         let experts = experts(&[]).unwrap();
-        assert_eq!(places(&experts, 4), 4);
+        assert_eq!(places(&experts, &experts.capacity.unwrap(), 4), 4);
         assert!(dropped(&experts, 1, &[0, 1].repeat(4), &[0.5; 8]).is_empty());
-        assert_eq!(places(&Experts { per_token: 1, ..experts }, 3), 2);
+        assert_eq!(places(&Experts { per_token: 1, ..experts }, &experts.capacity.unwrap(), 3), 2);
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use quadrille_draws::mixtures;
 use quadrille_spec::{
-    Activations, Axis, AxisSet, Dispatch, DropOrder, FeedForward, Field, FieldValue, LayoutFile, Model,
+    Activations, Axis, AxisSet, Dispatch, DropOrder, Experts, FeedForward, Field, FieldValue, LayoutFile, Model,
 };
 
 use crate::case::{Case, combined_cases};
@@ -14,8 +14,8 @@ use crate::case::{Case, combined_cases};
 fn in_order_of_choice(mut model: Model) -> Model {
     if model.patch_values.is_none() {
         model.blocks = model.blocks.each(|block| {
-            if let FeedForward::Experts(experts) = &mut block.feed_forward {
-                experts.capacity.drop = DropOrder::Choice;
+            if let FeedForward::Experts(Experts { capacity: Some(capacity), .. }) = &mut block.feed_forward {
+                capacity.drop = DropOrder::Choice;
             }
         });
     }
@@ -41,6 +41,11 @@ pub fn expert_cases() -> impl Strategy<Value = Case> {
         let mut file = LayoutFile::of(&case.layout).with(Field::ExpertsOver, FieldValue::Name(over.to_string()));
         if case.layout.activations == Activations::Replicated {
             file = file.with(Field::Dispatch, FieldValue::Name(dispatch.to_string()));
+        }
+        let kinds = model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
+        if kinds.into_iter().any(|experts| experts.capacity.is_none()) {
+            // Small models choose as they please.
+            file = file.with(Field::ExpertRows, FieldValue::Size(100));
         }
         let layout = file.validate(&model).ok()?;
         Some(Case { model, layout, ..case })

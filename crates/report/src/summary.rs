@@ -174,6 +174,10 @@ fn unusual(model: &Model, layout: &Layout) -> Option<String> {
     tell(copied, format!("every key on {copies} ranks of x"));
     let spread = !layout.experts_over.is_empty() || model.has_experts() && layout.grid.size(Axis::Expert) > 1;
     tell(spread, format!("experts over {}", layout.experts_over));
+    let mut kinds = model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
+    let dropless = kinds.any(|experts| experts.capacity.is_none());
+    tell(spread && dropless, "their loads taken to be equal".to_owned());
+    tell(layout.expert_rows > 0, format!("room for {} times as many rows", layout.expert_rows));
     tell(layout.dispatch == Dispatch::Duplicated, "tokens duplicated".to_owned());
     tell(layout.linear == Linear::Summa, format!("SUMMA in {} panels", layout.summa_panels));
     tell(layout.recompute != Recompute::None, format!("recompute {}", layout.recompute));

@@ -18,27 +18,18 @@ pub struct Experts {
     pub shared: Option<Perceptron>,
     /// What chooses.
     pub router: Router,
-    /// How many tokens an expert takes at most.
-    pub capacity: Capacity,
+    /// How many tokens an expert takes at most; `None`: all that choose it.
+    pub capacity: Option<Capacity>,
 }
 
 impl Experts {
-    /// Tokens of a group of so many that an expert has place for (GShard: Lepikhin et al. 2020, section 2.2).
-    pub fn slots(&self, group: usize) -> usize {
-        let wanted = self.capacity.factor * self.per_token as f64 * group as f64 / self.count as f64;
-        // What is whole but for rounding is whole.
-        group.min((wanted * (1.0 - 1e-12)).ceil() as usize)
-    }
-
     /// Rows that experts compute of a token of sequences of `seq_len` in the mean: as many as it chooses, or fewer places.
     pub fn rows(&self, seq_len: usize) -> f64 {
-        let group = self.group(seq_len);
-        (self.per_token as f64).min((self.count * self.slots(group)) as f64 / group as f64)
-    }
-
-    /// Consecutive tokens of a sequence of `seq_len` that share an expert's places.
-    pub fn group(&self, seq_len: usize) -> usize {
-        self.capacity.group.unwrap_or(seq_len)
+        let chosen = self.per_token as f64;
+        self.capacity.map_or(chosen, |capacity| {
+            let group = capacity.group(seq_len);
+            chosen.min((self.count * capacity.slots(self, group)) as f64 / group as f64)
+        })
     }
 }
 
@@ -69,4 +60,18 @@ pub struct Capacity {
     pub group: Option<usize>,
     /// Who comes first.
     pub drop: DropOrder,
+}
+
+impl Capacity {
+    /// Tokens of a group of so many that each of these experts has place for (GShard: Lepikhin et al. 2020, section 2.2).
+    pub fn slots(&self, experts: &Experts, group: usize) -> usize {
+        let wanted = self.factor * experts.per_token as f64 * group as f64 / experts.count as f64;
+        // What is whole but for rounding is whole.
+        group.min((wanted * (1.0 - 1e-12)).ceil() as usize)
+    }
+
+    /// Consecutive tokens of a sequence of `seq_len` that share an expert's places.
+    pub fn group(&self, seq_len: usize) -> usize {
+        self.group.unwrap_or(seq_len)
+    }
 }

@@ -93,6 +93,9 @@ fields! {
         /// What ranks along x, which hold the same tokens where activations are replicated, send to experts: dropped (each its
         /// part) or duplicated (each all), e.g. --activations replicated --dispatch duplicated [default: dropped]
         Dispatch "dispatch" <"dropped|duplicated"> Dispatch, in dispatch;
+        /// Rows that a rank's experts have room for where they drop nothing, as a multiple of what equal loads bring; more end
+        /// the step; 0: all that can come if that is up to 4, else 2, e.g. --expert-rows 3 [default: 0]
+        ExpertRows "expert-rows" <"N"> usize, in expert_rows;
     }
     Some("Pipeline") => {
         /// Order of the passes over microbatches: gpipe, 1f1b, interleaved, zb-h1 or message-driven, e.g. --schedule zb-h1

@@ -55,6 +55,7 @@ impl Layout {
             offload: Offload::None,
             bucket: Self::BUCKET,
             optimizer_overlap: false,
+            expert_rows: 0,
             experts_over: self.experts_over.without(Axis::Context.only().union(Axis::Expert.only())),
             dispatch: Dispatch::Dropped,
             global_batch,

@@ -54,6 +54,9 @@ pub struct LayoutRequest {
     pub experts_over: Option<AxisSet>,
     /// What ranks with the same tokens send to experts.
     pub dispatch: Dispatch,
+    /// Rows that a rank's buffers have room for where experts drop nothing, in rows that equal loads bring; 0: all that can come
+    /// if that is up to 4 times as many, else 2.
+    pub expert_rows: usize,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Sequences of one (data, expert) rank in one pass; `None`: all of its share, or with a pipeline the fewest possible.
@@ -90,6 +93,7 @@ impl LayoutRequest {
             optimizer_overlap: false,
             experts_over: None,
             dispatch: Dispatch::Dropped,
+            expert_rows: 0,
             global_batch,
             microbatch: None,
             seq_len: None,
@@ -250,6 +254,9 @@ pub struct Layout {
     pub experts_over: AxisSet,
     /// What ranks with the same tokens send to experts. Nothing reads it where activations are scattered.
     pub dispatch: Dispatch,
+    /// Where experts drop nothing: how many times as many rows as equal loads bring the buffers of a rank have room for, but
+    /// never more than can come; 0: all that can come if that is up to 4 times as many, else 2. More end the step.
+    pub expert_rows: usize,
     /// Sequences in a step.
     pub global_batch: usize,
     /// Sequences of one (data, expert) rank in one pass, split over z.
@@ -321,6 +328,7 @@ impl Layout {
             optimizer_overlap: request.optimizer_overlap,
             experts_over: request.experts_over.unwrap_or(usual).iter().filter(|axis| size(*axis) > 1).collect(),
             dispatch: request.dispatch,
+            expert_rows: request.expert_rows,
             global_batch: request.global_batch,
             microbatch: 0,
             seq_len: request.seq_len.unwrap_or(model.seq_len),

@@ -33,7 +33,8 @@ impl Builder<'_> {
         let moved = Moved { from, to: self.made(), blocks };
         for at in from.values..end.values {
             let value = &self.values[at];
-            self.values.push(Value { storage: moved.storage(value.storage), ..value.clone() });
+            let counts = value.counts.map(|counts| moved.value(counts));
+            self.values.push(Value { storage: moved.storage(value.storage), counts, ..value.clone() });
         }
         for at in from.storages..end.storages {
             let info = &self.storages[at];

@@ -43,6 +43,8 @@ pub(crate) struct Builder<'a> {
     pub collected: Option<(Option<ParameterId>, ValueId)>,
     /// Of states in the host's memory.
     pub buckets: Vec<Bucket>,
+    /// By layer whose experts drop nothing: how many rows each gets.
+    pub queues: BTreeMap<Layer, ValueId>,
 }
 
 impl<'a> Builder<'a> {
@@ -71,6 +73,7 @@ impl<'a> Builder<'a> {
             caches: Vec::new(),
             collected: None,
             buckets: Vec::new(),
+            queues: BTreeMap::new(),
         }
     }
 
@@ -107,7 +110,7 @@ impl<'a> Builder<'a> {
         let storage = StorageId(self.storages.len());
         let id = self.view(name, shape, sharding, storage)?;
         self.values[id.0].chunk = None;
-        let elements = self.values[id.0].local_elements;
+        let elements = self.values[id.0].room(self.layout);
         let Home { class, format } = home;
         let element_bytes = self.practice.formats.bytes(format);
         let persistent = matches!(class, MemoryClass::Parameters | MemoryClass::Gradients);
@@ -128,7 +131,14 @@ impl<'a> Builder<'a> {
         let grid = &self.layout.grid;
         let [rows, cols] = extents.map(|extent| extent.of(self.layout));
         let blocks = extents[0].blocks();
-        let (local_rows, local_cols) = sharding.tile(&name, [blocks, rows, cols], grid, self.practice.pads_shards)?;
+        let counts = match extents[0] {
+            Extent::Queues { .. } => self.queues.get(&self.layer).copied(),
+            _ => None,
+        };
+        let (local_rows, local_cols) = match counts {
+            None => sharding.tile(&name, [blocks, rows, cols], grid, self.practice.pads_shards)?,
+            Some(_) => sharding.queues_tile(&name, [blocks, rows, cols], grid)?,
+        };
         let local_blocks = blocks / grid.size_of(sharding.blocks.into_iter().collect());
         let local_elements = sharding.flat_share(local_rows * local_cols, None, grid);
         self.values.push(Value {
@@ -144,6 +154,7 @@ impl<'a> Builder<'a> {
             local_elements,
             pruned: None,
             storage,
+            counts,
             chunk: Some(0),
             inside: AxisSet::EMPTY,
         });

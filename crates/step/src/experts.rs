@@ -5,12 +5,13 @@
 //! Axes over which experts are spread cut blocks of rows, one for each expert; where they cut the rows of tokens, an all-to-all
 //! changes the one into the other. All other axes act on experts as on any weight.
 
-use quadrille_spec::{Axis, BalanceScope, Experts};
+use quadrille_spec::{Axis, BalanceScope, CollectiveKind, Experts};
 
 use crate::backward::{Node, RouteNode};
 use crate::blocks::{self, NORMAL, TRANSPOSED};
 use crate::builder::{Builder, PARTIAL};
-use crate::operation::{BlockKind, GemmPass, Write};
+use crate::operation::{BlockKind, GemmPass, Reduction, Write};
+use crate::queues::counted_axes;
 use crate::value::Home;
 use crate::{AxisList, Extent, Initial, ParameterId, Purpose, Sharding, StepError, ValueId, kind};
 
@@ -22,7 +23,12 @@ pub(crate) fn experts(b: &mut Builder, index: usize, experts: &Experts, normed: 
     let routes = route(b, index, experts, normed)?;
     let (block, tokens) = (b.block_kind(index), *b.sharding(normed));
 
-    let shape = [slots(b, experts), b.model.hidden.into()];
+    let places = places(b, experts);
+    if matches!(places, Extent::Queues { .. }) {
+        let counts = count_queues(b, block, experts.count, routes)?;
+        b.queues.insert(b.layer, counts);
+    }
+    let shape = [places, b.model.hidden.into()];
     let dispatched = b.value("dispatched", shape, tokens, Home::ACTIVATIONS)?;
     b.push(kind::Dispatch { block, input: normed, routes, output: dispatched });
     b.record(Node::Dispatch { block, input: normed, routes, output: dispatched });
@@ -150,9 +156,31 @@ fn losses(
 }
 
 /// Places of all tokens of a pass at every expert.
-fn slots(b: &Builder, experts: &Experts) -> Extent {
-    let Places { group, slots } = Places::of(experts, b.purpose, b.layout.seq_len);
-    Extent::Slots { experts: experts.count, group, slots }
+fn places(b: &Builder, experts: &Experts) -> Extent {
+    match Places::of(experts, b.purpose, b.layout.seq_len) {
+        Some(Places { group, slots }) => Extent::Slots { experts: experts.count, group, slots },
+        None => Extent::Queues { experts: experts.count, per_token: experts.per_token },
+    }
+}
+
+/// How many rows of the ranks that exchange them come to each expert.
+fn count_queues(b: &mut Builder, block: BlockKind, experts: usize, routes: ValueId) -> Built<ValueId> {
+    let rows = b.sharding(routes).rows;
+    let shape = [Extent::TokenRanks, experts.into()];
+    let own = b.value("queue lengths", shape, Sharding::new(&rows, &[]), Home::STATISTICS)?;
+    b.push(kind::CountQueues { block, routes, output: own });
+    let axes = counted_axes(b.layout);
+    let others: AxisList = rows.into_iter().filter(|axis| !axes.contains(*axis)).collect();
+    let gathered = Sharding::new(&others, &[]);
+    let counts = if b.layout.grid.size_of(axes) == 1 {
+        b.view("queue lengths", shape, gathered, b.values[own.0].storage)?
+    } else {
+        let counts = b.value("queue lengths of all", shape, gathered, Home::STATISTICS)?;
+        b.collective(CollectiveKind::AllGather, axes, Reduction::Sum, own, counts);
+        counts
+    };
+    b.push(kind::Admit { block, counts });
+    Ok(counts)
 }
 
 /// How many tokens an expert has place for.
@@ -165,12 +193,15 @@ pub struct Places {
 }
 
 impl Places {
-    /// Of experts in a program for this. Where tokens are generated each has a place: nothing is dropped.
-    pub fn of(experts: &Experts, purpose: Purpose, seq_len: usize) -> Self {
-        let group = experts.group(seq_len);
+    /// Of experts in a program for this; `None`: as many as tokens choose. Where tokens are generated each has a place at every
+    /// expert: nothing is dropped.
+    pub fn of(experts: &Experts, purpose: Purpose, seq_len: usize) -> Option<Self> {
         match purpose {
-            Purpose::Generation(_) => Self { group: 1, slots: 1 },
-            Purpose::Training | Purpose::Evaluation => Self { group, slots: experts.slots(group) },
+            Purpose::Generation(_) => Some(Self { group: 1, slots: 1 }),
+            Purpose::Training | Purpose::Evaluation => experts.capacity.map(|capacity| {
+                let group = capacity.group(seq_len);
+                Self { group, slots: capacity.slots(experts, group) }
+            }),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use quadrille_spec::{Axis, Layout};
 
+use crate::queues::token_axes;
+
 /// Rows or columns of a logical matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Extent {
@@ -36,6 +38,16 @@ pub enum Extent {
         /// Places of an expert for them.
         slots: usize,
     },
+    /// Rows that the tokens of one overlap chunk of a pass over one microbatch choose, of all data ranks together, by expert: as
+    /// many as choose it. Counted as if loads were equal.
+    Queues {
+        /// How many experts.
+        experts: usize,
+        /// How many a token chooses.
+        per_token: usize,
+    },
+    /// One for each rank with tokens of its own.
+    TokenRanks,
     /// Sequences of one overlap chunk of a pass over one microbatch, of all data ranks together.
     Sequences,
 }
@@ -54,6 +66,8 @@ impl Extent {
                 let ranks = Self::Tokens.of(layout) / (layout.rows() / layout.overlap_chunks);
                 experts * self.places_of_rank(layout) * x * ranks
             }
+            Self::Queues { per_token, .. } => per_token * Self::Tokens.of(layout),
+            Self::TokenRanks => layout.grid.size_of(token_axes(layout)),
             Self::Sequences => Self::Tokens.of(layout) / layout.seq_len,
         }
     }
@@ -61,7 +75,9 @@ impl Extent {
     /// How many blocks of rows follow each other, which sharding cuts alike.
     pub fn blocks(self) -> usize {
         match self {
-            Self::Experts { count, .. } | Self::Slots { experts: count, .. } => count,
+            Self::Experts { count, .. } | Self::Slots { experts: count, .. } | Self::Queues { experts: count, .. } => {
+                count
+            }
             _ => 1,
         }
     }
@@ -79,9 +95,7 @@ impl Extent {
         match self {
             Self::Padded(size) => size,
             Self::KeysValues { beside, heads, each } => beside + heads * each,
-            Self::Fixed(_) | Self::Tokens | Self::Experts { .. } | Self::Slots { .. } | Self::Sequences => {
-                self.of(layout)
-            }
+            _ => self.of(layout),
         }
     }
 }

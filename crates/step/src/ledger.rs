@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quadrille_spec::{
-    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, HOST, LayerLedger, Ledger, RankLedger, Routing,
-    Transfer,
+    AxesLedger, Axis, AxisSet, CollectiveKind, Coordinate, FlopsLedger, HOST, LayerLedger, Ledger, RankLedger, Route,
+    Routing, Transfer,
 };
 
 use crate::program::ChunkProgram;
 use crate::routes::Routes;
 use crate::schedule::Step;
 use crate::{
-    At, Collective, Computation, GemmPass, Layer, Members, Op, Operation, Scalar, StageProgram, StepError, StepProgram,
-    Verdict, kind, wire_bytes,
+    At, Collective, Computation, GemmPass, Layer, Loads, Members, Op, Operation, Queues, Scalar, StageProgram,
+    StepError, StepProgram, Verdict, kind, wire_bytes,
 };
 
 /// The ledgers of all ranks for one step, with collectives as thread ranks run them: counted as rings.
@@ -29,7 +29,8 @@ pub fn predict_routed(program: &StepProgram, routing: &Routing) -> Ledger {
 /// As [`predict_routed`], of a step after whose update there was this verdict.
 pub fn predict_after(program: &StepProgram, routing: &Routing, verdict: Verdict) -> Ledger {
     let ranks = 0..program.layout.grid.ranks();
-    Ledger { ranks: ranks.map(|rank| predict_rank_after(program, rank, routing, verdict)).collect() }
+    let predict = |rank| predict_rank_loaded(program, rank, routing, verdict, &Loads::new());
+    Ledger { ranks: ranks.map(predict).collect() }
 }
 
 /// As [`predict`], of one rank.
@@ -39,13 +40,22 @@ pub fn predict_rank(program: &StepProgram, rank: usize) -> RankLedger {
 
 /// As [`predict_routed`], of one rank.
 pub fn predict_rank_routed(program: &StepProgram, rank: usize, routing: &Routing) -> RankLedger {
-    predict_rank_after(program, rank, routing, Verdict::Kept)
+    predict_rank_loaded(program, rank, routing, Verdict::Kept, &Loads::new())
 }
 
-fn predict_rank_after(program: &StepProgram, rank: usize, routing: &Routing, verdict: Verdict) -> RankLedger {
+/// As [`predict_after`], of one rank, in a step in which its experts that drop nothing got these rows. Where there are none loads
+/// are taken to be equal.
+pub fn predict_rank_loaded(
+    program: &StepProgram,
+    rank: usize,
+    routing: &Routing,
+    verdict: Verdict,
+    loads: &Loads,
+) -> RankLedger {
     let stage = program.of_rank(rank);
-    let (axes, layers) = transfers(stage, rank, routing, verdict);
-    let (flops, elements) = work(stage, rank, verdict);
+    let step = ExecutedStep::new(stage, stage.grid().coordinate(rank), verdict, loads);
+    let (axes, layers) = transfers(&step, rank, routing);
+    let (flops, elements) = work(&step);
     RankLedger { rank, axes, layers, flops, elements, memory: crate::memory::predict(stage) }
 }
 
@@ -98,21 +108,64 @@ pub fn moved_to_host(program: &StageProgram, operation: &Operation) -> Option<(C
     }
 }
 
-/// The operations that a step runs, with the number of times that each does.
-fn executed(program: &StageProgram, verdict: Verdict) -> impl Iterator<Item = (&Op, u64)> {
-    let microbatches = program.layout.microbatches();
-    let passes = program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
-    let passes = passes.map(move |op| (op, op.times(microbatches) as u64));
-    let update = program.update.ops.iter().map(move |op| (op, op.times_after(1, verdict) as u64));
-    passes.chain(update).filter(|(_, times)| *times > 0)
+/// A step of one rank.
+struct ExecutedStep<'a> {
+    program: &'a StageProgram,
+    place: Coordinate,
+    verdict: Verdict,
+    loads: &'a Loads,
+    /// By microbatch: the program with the sizes that its values have in passes over it; none if loads are not known.
+    loaded: Vec<StageProgram>,
 }
 
-fn transfers(
-    program: &StageProgram,
-    rank: usize,
-    routing: &Routing,
-    verdict: Verdict,
-) -> (AxesLedger, Vec<LayerLedger>) {
+/// An operation that runs so many times with the sizes of a program, in passes over one microbatch if it says which.
+struct Executed<'s> {
+    program: &'s StageProgram,
+    microbatch: Option<usize>,
+    op: &'s Op,
+    times: u64,
+}
+
+impl<'a> ExecutedStep<'a> {
+    fn new(program: &'a StageProgram, place: Coordinate, verdict: Verdict, loads: &'a Loads) -> Self {
+        let microbatches = if loads.is_empty() { 0 } else { program.layout.microbatches() };
+        let loaded = (0..microbatches).map(|microbatch| program.loaded(loads, microbatch, place)).collect();
+        Self { program, place, verdict, loads, loaded }
+    }
+
+    /// The operations that a step runs.
+    fn operations(&self) -> impl Iterator<Item = Executed<'_>> {
+        let passes = self.program.chunks.iter().flat_map(ChunkProgram::sections).flat_map(|section| &section.ops);
+        let update = self.program.update.ops.iter().map(|op| (op, op.times_after(1, self.verdict) as u64));
+        let update = update.map(|(op, times)| Executed { program: self.program, microbatch: None, op, times });
+        passes.flat_map(|op| self.of_pass(op)).chain(update).filter(|executed| executed.times > 0)
+    }
+
+    /// An operation of passes: once for each microbatch where that decides about sizes.
+    fn of_pass<'s>(&'s self, op: &'s Op) -> Vec<Executed<'s>> {
+        let microbatches = self.program.layout.microbatches();
+        if self.loaded.is_empty() || !self.program.counts_rows(&op.operation) {
+            let times = op.times(microbatches) as u64;
+            return vec![Executed { program: self.program, microbatch: None, op, times }];
+        }
+        let executed = |(microbatch, program)| Executed {
+            program,
+            microbatch: Some(microbatch),
+            op,
+            times: u64::from(op.when.includes(microbatch, microbatches, self.verdict)),
+        };
+        self.loaded.iter().enumerate().map(executed).collect()
+    }
+
+    /// The queues whose rows a collective moves, if they are known.
+    fn queues(&self, collective: &Collective, microbatch: Option<usize>) -> Option<&Queues> {
+        let counts = self.program.value(collective.input).counts?;
+        self.loads.get(&(counts, microbatch?))
+    }
+}
+
+fn transfers(step: &ExecutedStep, rank: usize, routing: &Routing) -> (AxesLedger, Vec<LayerLedger>) {
+    let program = step.program;
     let mut routes = Routes::new(routing, program.grid(), rank);
     let mut total = empty_axes(program);
     let mut by_layer: BTreeMap<Layer, AxesLedger> =
@@ -127,8 +180,9 @@ fn transfers(
             *ledger.entry(key.clone()).or_default().entry(kind).or_default() += transfer;
         }
     };
-    for (op, times) in executed(program, verdict) {
-        if let Some((axes, kind, transfer)) = transfer(program, &op.operation, rank, &mut routes) {
+    for executed in step.operations() {
+        let Executed { op, times, .. } = executed;
+        if let Some((axes, kind, transfer)) = transfer(step, &executed, &mut routes) {
             add(op.layer, axes.key(), kind, transfer, times);
         }
         if let Some((kind, bytes)) = moved_to_host(program, &op.operation) {
@@ -174,26 +228,27 @@ pub fn payload_bytes(program: &StageProgram, collective: &Collective) -> u64 {
 /// The elements of a collective's payload: of the whole on one side of a gather or scatter.
 pub fn payload_elements(program: &StageProgram, collective: &Collective) -> usize {
     let members = collective.size(program.grid());
+    let [input, output] = [collective.input, collective.output].map(|value| program.value(value));
     match collective.kind {
+        CollectiveKind::AllGather if output.counts.is_some() => output.local_elements,
+        CollectiveKind::ReduceScatter if input.counts.is_some() => input.local_elements,
         CollectiveKind::AllGather if collective.input == collective.output => {
-            program.storages[program.value(collective.output).storage.0].elements
+            program.storages[output.storage.0].elements
         }
-        CollectiveKind::AllGather => members * program.value(collective.input).local_elements,
-        CollectiveKind::ReduceScatter => members * program.value(collective.output).local_elements,
-        _ => program.value(collective.input).local_elements,
+        CollectiveKind::AllGather => members * input.local_elements,
+        CollectiveKind::ReduceScatter => members * output.local_elements,
+        _ => input.local_elements,
     }
 }
 
 /// What one operation sends; a collective counts at its issue.
 fn transfer(
-    program: &StageProgram,
-    operation: &Operation,
-    rank: usize,
+    step: &ExecutedStep,
+    executed: &Executed,
     routes: &mut Routes<'_>,
 ) -> Option<(AxisSet, CollectiveKind, Transfer)> {
-    let grid = program.grid();
-    let place = grid.coordinate(rank);
-    let (axes, kind, elements, element_bytes, members, who) = match operation {
+    let (program, grid) = (executed.program, executed.program.grid());
+    let (axes, kind, elements, element_bytes, members, who) = match &executed.op.operation {
         Operation::Issue(collective) => {
             let (elements, members) = (payload_elements(program, collective), collective.size(grid));
             let element_bytes = program.sent_element_bytes(collective);
@@ -204,7 +259,7 @@ fn transfer(
         }
         _ => return None,
     };
-    let place = grid.group_index(place, axes);
+    let place = grid.group_index(step.place, axes);
     let (index, root) = match who {
         Members::All => (place, 0),
         Members::Root(root) => (place, root),
@@ -215,18 +270,28 @@ fn transfer(
         return None;
     }
     let payload_bytes = elements as u64 * element_bytes;
-    let route = routes.route(axes, who, kind, payload_bytes);
-    let wire_bytes = wire_bytes(&route, kind, elements, members, index, root, element_bytes);
+    let wire_bytes = match &executed.op.operation {
+        Operation::Issue(collective) if program.moves_queues(collective) => {
+            let queues = step.queues(collective, executed.microbatch);
+            match queues.and_then(|queues| queues.parts(program, collective, step.place)) {
+                Some(parts) => parts.elements_sent(index, kind) as u64 * element_bytes,
+                None => wire_bytes(&Route::Ring, kind, elements, members, index, root, element_bytes),
+            }
+        }
+        _ => {
+            let route = routes.route(axes, who, kind, payload_bytes);
+            wire_bytes(&route, kind, elements, members, index, root, element_bytes)
+        }
+    };
     Some((axes, kind, Transfer { calls: 1, payload_bytes, wire_bytes }))
 }
 
 /// FLOPs of products and attention, and elements that element-wise operations sweep over.
-fn work(program: &StageProgram, rank: usize, verdict: Verdict) -> (FlopsLedger, BTreeMap<Cow<'static, str>, u64>) {
-    let at = At { program, place: program.grid().coordinate(rank) };
+fn work(step: &ExecutedStep) -> (FlopsLedger, BTreeMap<Cow<'static, str>, u64>) {
     let mut ledger = FlopsLedger::default();
     let mut elements = BTreeMap::new();
-    for (op, times) in executed(program, verdict) {
-        let work = op.operation.work(at);
+    for Executed { program, op, times, .. } in step.operations() {
+        let work = op.operation.work(At { program, place: step.place });
         // `check_counts` has made sure that all of them together fit.
         let flops = times * work.flops() as u64;
         match work.computation {
@@ -269,8 +334,9 @@ pub(crate) fn check_counts(program: &StageProgram) -> Result<(), StepError> {
         Err(_) => Err(StepError::TooLarge { what, amount: amount as f64, unit }),
     };
     let at = At::first(program);
-    let flops =
-        executed(program, Verdict::Kept).map(|(op, times)| u128::from(times) * op.operation.work(at).flops()).sum();
+    let loads = Loads::new();
+    let step = ExecutedStep::new(program, at.place, Verdict::Kept, &loads);
+    let flops = step.operations().map(|it| u128::from(it.times) * it.op.operation.work(at).flops()).sum();
     check("compute", flops, "FLOP")?;
     // Every storage is sent or swept over a few times at most in a pass.
     let passes = 16 * program.layout.microbatches() as u128;

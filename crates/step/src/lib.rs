@@ -60,6 +60,7 @@ mod placement;
 mod practice;
 mod print;
 mod program;
+mod queues;
 mod reshard;
 mod resize;
 mod routes;
@@ -82,7 +83,7 @@ pub use interval::least_interval;
 pub use kept::{INDEX_BYTES, Kept, KeptCounts};
 pub use ledger::{
     cached_attention_flops, decision_axes, declared_axes, empty_axes, moved_to_host, payload_bytes, payload_elements,
-    predict, predict_after, predict_rank, predict_rank_routed, predict_routed,
+    predict, predict_after, predict_rank, predict_rank_loaded, predict_rank_routed, predict_routed,
 };
 pub use liveness::Lifetimes;
 pub use memory::Living;
@@ -96,6 +97,7 @@ pub use placement::Placement;
 pub use practice::{Formats, Practice};
 pub use print::print_program;
 pub use program::{ChunkProgram, Layer, Message, Purpose, Section, StageProgram, StepProgram};
+pub use queues::{Loads, Parts, Queues};
 pub use sharding::{AxisList, Sharding};
 pub use value::{Format, Sized, StorageId, StorageInfo, Value, ValueId};
 pub use wire::wire_bytes;

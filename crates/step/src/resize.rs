@@ -24,7 +24,7 @@ impl Sized {
     /// Elements of a storage that is as large.
     pub(crate) fn elements(self, values: &[Value], layout: &Layout) -> usize {
         match self {
-            Self::By(value) => values[value.0].local_elements,
+            Self::By(value) => values[value.0].room(layout),
             Self::ByShards(shard) => {
                 let Value { local_elements, sharding, .. } = &values[shard.0];
                 local_elements * layout.grid.size_of(sharding.replicating(layout))

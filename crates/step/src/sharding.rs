@@ -211,6 +211,22 @@ impl Sharding {
         Ok(tile)
     }
 
+    /// Rows and columns of a rank's part of `[rows, cols]` that are queues of so many experts, equally long.
+    ///
+    /// # Errors
+    /// An axis that cuts twice, or that does not divide.
+    pub(crate) fn queues_tile(
+        &self,
+        name: &str,
+        [experts, rows, cols]: [usize; 3],
+        grid: &Grid,
+    ) -> Result<(usize, usize), StepError> {
+        let whole = Self { rows: AxisList::default(), cols: AxisList::default(), ..*self };
+        whole.tile(name, [experts, experts, 1], grid, false)?;
+        let both = self.blocks.into_iter().chain(self.rows).collect();
+        Self { blocks: AxisList::default(), rows: both, ..*self }.tile(name, [1, rows, cols], grid, false)
+    }
+
     /// Elements that a rank holds of a tile of `elements`, of which z's part is pruned, if `kept` says so, before data,
     /// expert and context cut it.
     pub fn flat_share(&self, elements: usize, kept: Option<Kept>, grid: &Grid) -> usize {

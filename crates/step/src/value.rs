@@ -1,11 +1,12 @@
 //! Values and the storages behind them.
 
-use quadrille_spec::{AxisSet, Grid, MemoryClass};
+use quadrille_spec::{AxisSet, Grid, Layout, MemoryClass};
+use serde::{Deserialize, Serialize};
 
-use crate::{Extent, Kept, Sharding};
+use crate::{Extent, Kept, Sharding, queues};
 
 /// The number of a value in its program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ValueId(pub usize);
 
 /// The number of a storage in its program.
@@ -40,6 +41,8 @@ pub struct Value {
     pub pruned: Option<Kept>,
     /// Where the elements lie.
     pub storage: StorageId,
+    /// Of rows that are queues of experts: the value that has the counts of them. Sizes are those of equal loads.
+    pub counts: Option<ValueId>,
     /// The part of the microbatch's token rows that it belongs to; `None` for weights and their gradients.
     pub chunk: Option<usize>,
     /// Axes whose shards lie side by side in the storage, each rank's at its own place; none: the value begins where
@@ -51,6 +54,16 @@ impl Value {
     /// Counts the elements that a rank stores, from the tile.
     pub(crate) fn hold(&mut self, grid: &Grid) {
         self.local_elements = self.sharding.flat_share(self.local_rows * self.local_cols, self.pruned, grid);
+    }
+
+    /// Elements that its memory has room for: those that it has, or where they are rows of queues, more.
+    pub(crate) fn room(&self, layout: &Layout) -> usize {
+        if self.counts.is_none() {
+            return self.local_elements;
+        }
+        let rows = self.local_rows as f64 * queues::room(self, layout);
+        // What is whole but for rounding is whole.
+        (rows * (1.0 - 1e-12)).ceil() as usize * self.local_cols
     }
 }
 

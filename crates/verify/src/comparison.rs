@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use quadrille_engine::{Evaluation, Held, ObservedStep, assemble};
+use quadrille_engine::{Evaluation, Held, ObservedStep, Predictions, assemble};
 use quadrille_oracle::{Decisions, Tensors};
-use quadrille_spec::{Axis, Ledger, LedgerDifference, RankLedger};
-use quadrille_step::{Parameter, StageProgram, StepProgram};
+use quadrille_spec::{Axis, LedgerDifference, RankLedger};
+use quadrille_step::{Loads, Parameter, StageProgram, StepProgram, Verdict};
 use serde::Serialize;
 
 use crate::Tolerance;
@@ -253,10 +253,17 @@ impl<'a> Comparison<'a> {
         raise(&mut self.report.evaluation_diff, relative(same.map_or(f64::NAN, |found| found.loss), loss));
     }
 
-    /// What ranks have counted, in their order, beside what was predicted.
-    pub fn ledgers<'l>(&mut self, predicted: &Ledger, counted: impl Iterator<Item = Option<&'l RankLedger>>) {
-        let pairs = predicted.ranks.iter().zip(counted);
-        let mut differences = pairs.filter_map(|(predicted, counted)| predicted.difference(counted?));
+    /// What ranks have counted, in their order, in a step with this verdict and these loads of experts, beside what was predicted.
+    pub fn ledgers<'l>(
+        &mut self,
+        predictions: &Predictions<'_>,
+        verdict: Verdict,
+        counted: impl Iterator<Item = Option<(&'l RankLedger, &'l Loads)>>,
+    ) {
+        let mut differences = counted.enumerate().filter_map(|(rank, counted)| {
+            let (ledger, loads) = counted?;
+            predictions.of_rank(rank, verdict, loads).difference(ledger)
+        });
         self.difference = self.difference.take().or_else(|| differences.next());
     }
 
@@ -425,8 +432,8 @@ mod tests {
         let outcome =
             StepOutcome { loss, gradient_norm, learning_rate: 1.0, router: None, applied: true, repeated: false };
         let ledger = predict_rank(program, 0);
-        let (gradients, weights, masters, choices) = Default::default();
-        ObservedStep { outcome, gradients, weights, masters, choices, ledger }
+        let (gradients, weights, masters, choices, loads) = Default::default();
+        ObservedStep { outcome, gradients, weights, masters, choices, loads, ledger }
     }
 
     fn serial(loss: f64, norm: f64, gradients: Tensors) -> SerialStep {

@@ -190,7 +190,7 @@ fn judge(
     for step in 1..=options.steps {
         let ranks: Vec<&ObservedStep> = runs.iter().map(|run| &run.steps[step as usize - 1]).collect();
         let verdict = ranks.first().map_or(Verdict::Kept, |rank| rank.outcome.verdict());
-        comparison.ledgers(trained.after(verdict), ranks.iter().map(|rank| Some(&rank.ledger)));
+        comparison.ledgers(&trained, verdict, ranks.iter().map(|rank| Some((&rank.ledger, &rank.loads))));
         let decisions = comparison.decisions(&ranks);
         if let Some(beside) = &mut beside {
             let gradients = comparison.gradients(&ranks);
@@ -208,12 +208,10 @@ fn judge(
         Some(beside) => reference.evaluate(&beside.weights, samples),
         None => reference.evaluation(options.steps, samples),
     };
-    let evaluations = || runs.iter().map(|run| run.evaluation.as_ref());
-    evaluations().for_each(|found| comparison.evaluation(found.map(|(found, _)| *found), evaluation));
-    comparison.ledgers(
-        evaluated.after(Verdict::Kept),
-        evaluations().map(|found| found.and_then(|(_, ledger)| ledger.as_ref())),
-    );
+    runs.iter().for_each(|run| comparison.evaluation(run.evaluation.as_ref().map(|(found, _)| *found), evaluation));
+    let counted = runs.iter().map(|run| run.evaluation.as_ref().and_then(|(_, counted)| counted.as_ref()));
+    let counted = counted.map(|counted| counted.map(|(ledger, loads)| (ledger, loads)));
+    comparison.ledgers(&evaluated, Verdict::Kept, counted);
     comparison.report()
 }
 

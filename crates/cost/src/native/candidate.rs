@@ -42,6 +42,8 @@ pub struct Candidate {
     pub experts_over: AxisSet,
     /// What ranks with the same tokens send to experts.
     pub dispatch: Dispatch,
+    /// [`Layout::expert_rows`].
+    pub expert_rows: usize,
 }
 
 impl Candidate {
@@ -64,6 +66,7 @@ impl Candidate {
         bucket: None,
         experts_over: AxisSet::EMPTY,
         dispatch: Dispatch::Dropped,
+        expert_rows: 0,
     };
 
     /// What a layout on a cluster is for the native model.
@@ -91,6 +94,7 @@ impl Candidate {
             bucket: (layout.offload != Offload::None).then_some(layout.bucket),
             experts_over: layout.experts_over,
             dispatch: layout.dispatch,
+            expert_rows: layout.expert_rows,
         }
     }
 
@@ -123,6 +127,7 @@ impl Candidate {
             bucket: self.bucket,
             experts_over: Some(self.spreading()),
             dispatch: self.dispatch,
+            expert_rows: self.expert_rows,
             microbatch: Some(self.microbatch),
             seq_len: Some(seq_len),
             ..LayoutRequest::new(grid, global_batch)
@@ -156,6 +161,7 @@ impl Candidate {
             optimizer_overlap: false,
             experts_over: self.spreading(),
             dispatch: self.dispatch,
+            expert_rows: self.expert_rows,
             global_batch,
             microbatch: self.microbatch,
             seq_len,

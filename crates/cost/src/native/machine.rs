@@ -1,7 +1,7 @@
 //! The native model's constants as a machine for simulations of step programs.
 
 use quadrille_spec::{Axis, AxisSet, Block, CollectiveKind, Layout};
-use quadrille_step::{Computation, Format, Op, Product, StageProgram, Work};
+use quadrille_step::{Computation, Format, Op, StageProgram, Work};
 
 use super::network::{Link, Placement};
 use super::rates::Taken;
@@ -85,9 +85,7 @@ impl<'a> NativeMachine<'a> {
         let rates = &self.problem.rates;
         match work.computation {
             Computation::None => rates.traffic(work.moved as f64),
-            Computation::Product { product: Product { m, n, k, .. }, groups, .. } => {
-                rates.products([m, n, k].map(|size| size as f64), groups as f64)
-            }
+            Computation::Product { product, groups, .. } => rates.products(product.each(groups), groups as f64),
             Computation::Attention { backward, causal, seq_len, head_dim, heads, outputs } => {
                 let shape = [seq_len, head_dim, heads].map(|size| size as f64);
                 rates.attention(backward, causal, shape, outputs as f64, work.moved as f64)

@@ -140,8 +140,11 @@ fn check_counts(model: &Model, framework: &Framework, global_batch: usize, seq_l
     let of_block = |Block { attention, feed_forward, .. }: &Block| {
         // Places for a token, whoever has them.
         let places = |experts: &Experts| {
-            let group = experts.group(seq_len);
-            (experts.count * experts.slots(group)).div_ceil(group).max(experts.per_token)
+            let placed = experts.capacity.map_or(0, |capacity| {
+                let group = capacity.group(seq_len);
+                (experts.count * capacity.slots(experts, group)).div_ceil(group)
+            });
+            placed.max(experts.per_token)
         };
         let chosen = feed_forward.experts().map_or(1, places);
         let widest = feed_forward.perceptrons().map(|perceptron| chosen * perceptron.up_width()).max().unwrap_or(0);

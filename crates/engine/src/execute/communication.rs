@@ -2,7 +2,7 @@
 
 use quadrille_comm::{Element, Payload, Pending, Reduction as Combine};
 use quadrille_spec::CollectiveKind;
-use quadrille_step::{Collective, Members, Reduction, Scalar, StorageId, kind, payload_elements};
+use quadrille_step::{Collective, Members, Parts, Reduction, Scalar, StorageId, kind, payload_elements};
 
 use super::Done;
 use crate::backend::Kind;
@@ -32,8 +32,8 @@ impl<B: Backend> RankEngine<'_, B> {
         B::Buffer: Payload<T>,
     {
         let (input, output) = (self.storage(collective.input), self.storage(collective.output));
-        let elements = |value| self.value(value).local_elements;
-        let (given, got) = (elements(collective.input), elements(collective.output));
+        let (given, got) = (self.local_elements(collective.input), self.local_elements(collective.output));
+        let parts = self.queue_parts(&collective);
         let payload = payload_elements(self.program, &collective);
         let group = match collective.members {
             Members::Ends => self.pipe_ends.as_ref().ok_or_else(|| self.slots.not_live(input))?,
@@ -41,6 +41,20 @@ impl<B: Backend> RankEngine<'_, B> {
             Members::All | Members::Root(_) => &self.groups[&collective.axes],
         };
         let (context, in_place) = (self.context, input == output);
+        if let Some(parts) = parts {
+            let (sent, received) = (sent.first(given), self.slots.take(output)?.first(got));
+            let flight = match (&parts, collective.kind) {
+                (Parts::Exchanged { sent: to, received: from }, _) => {
+                    context.all_to_all_chunks::<T, _, _>(group, to, from, sent, received)
+                }
+                (Parts::OfWhole(parts), CollectiveKind::AllGather) => {
+                    context.all_gather_chunks::<T, _, _>(group, parts, sent, received)
+                }
+                (Parts::OfWhole(parts), _) => context.reduce_scatter_chunks::<T, _, _>(group, parts, sent, received),
+            };
+            self.flights.insert(output, Flight::Apart(flight));
+            return Ok(());
+        }
         let flight = match (collective.kind, collective.members) {
             (CollectiveKind::ReduceScatter, _) if in_place => {
                 Flight::InPlace(context.reduce_scatter_in_place::<T, _>(group, sent))

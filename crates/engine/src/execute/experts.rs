@@ -2,7 +2,7 @@
 
 use quadrille_spec::{BalanceScope, DropOrder, Experts, RouterScores};
 use quadrille_step::{BlockKind, GemmPass, Places, ValueId, kind};
-use quadrille_tensor::{RouterGroups, RouterLosses, RouterRule, RouterShape, SpreadShape};
+use quadrille_tensor::{RouterGroups, RouterLosses, RouterRule, RouterShape, Slots, SpreadShape};
 
 use super::Done;
 use crate::backend::{View, ViewMut};
@@ -30,12 +30,29 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     /// Between tokens, of whose rows `tokens` is, and places at experts, of whose rows `placed` is.
-    fn spread_shape(&self, block: BlockKind, tokens: ValueId, placed: ValueId) -> SpreadShape {
+    fn spread_shape<'s>(
+        &self,
+        block: BlockKind,
+        tokens: ValueId,
+        placed: ValueId,
+        starts: &'s Option<Vec<usize>>,
+    ) -> SpreadShape<'s> {
         let RouterShape { rows, experts, per_token } = self.router_shape(block, tokens);
         let cols = self.value(tokens).local_cols;
-        let slots = self.value(placed).local_rows / experts;
-        let pieces = slots / self.value(placed).extents[0].places_of_rank(&self.program.layout);
-        SpreadShape { rows, cols, experts, per_token, slots, pieces }
+        let slots = match starts {
+            Some(starts) => Slots::Queues(starts),
+            None => {
+                let slots = self.value(placed).local_rows / experts;
+                let pieces = slots / self.value(placed).extents[0].places_of_rank(&self.program.layout);
+                Slots::Blocks { slots, pieces }
+            }
+        };
+        SpreadShape { rows, cols, experts, per_token, slots }
+    }
+
+    /// Where the queues of experts begin in a value at tokens whose rows they are.
+    fn queue_starts(&self, placed: ValueId) -> Option<Vec<usize>> {
+        Some(self.queues_of(placed)?.starts(&self.program.layout, self.place))
     }
 
     pub(super) fn router(&mut self, op: &kind::Router) -> Done {
@@ -63,8 +80,12 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn route(&mut self, op: &kind::Route) -> Swept {
         let kind::Route { block, logits, output } = *op;
         let experts = self.experts(block);
-        let Places { group, slots } = Places::of(&experts, self.program.purpose, self.program.layout.seq_len);
-        let by_score = experts.capacity.drop == DropOrder::Score;
+        let rows = self.value(logits).local_rows;
+        // Without a capacity all of a rank's tokens have places.
+        let all = Places { group: rows, slots: rows };
+        let Places { group, slots } =
+            Places::of(&experts, self.program.purpose, self.program.layout.seq_len).unwrap_or(all);
+        let by_score = experts.capacity.is_some_and(|capacity| capacity.drop == DropOrder::Score);
         let groups = RouterGroups { rows: group, slots, by_score };
         self.write(output, |rank, routes| {
             let (shape, logits) = (rank.router_shape(block, logits), rank.read(logits)?);
@@ -87,6 +108,15 @@ impl<B: Backend> RankEngine<'_, B> {
             let (shape, scope) = (rank.router_shape(block, routes), rank.scope(block, routes));
             let routes = rank.read(routes)?;
             rank.backend.count_choices(shape, routes, scope, counts)?;
+            Ok(routes.elements())
+        })
+    }
+
+    pub(super) fn count_queues(&mut self, op: &kind::CountQueues) -> Swept {
+        let kind::CountQueues { block, routes, output } = *op;
+        self.write(output, |rank, lengths| {
+            let (shape, routes) = (rank.router_shape(block, routes), rank.read(routes)?);
+            rank.backend.count_choices(shape, routes, |_| 0, lengths)?;
             Ok(routes.elements())
         })
     }
@@ -133,7 +163,8 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn dispatch(&mut self, op: &kind::Dispatch) -> Swept {
         let kind::Dispatch { block, input, routes, output } = *op;
         self.write(output, |rank, placed| {
-            let shape = rank.spread_shape(block, input, output);
+            let starts = rank.queue_starts(output);
+            let shape = rank.spread_shape(block, input, output, &starts);
             rank.backend.spread(shape, rank.read(input)?, rank.read(routes)?, placed)?;
             Ok(placed.elements())
         })
@@ -142,7 +173,8 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn dispatch_backward(&mut self, op: &kind::DispatchBackward) -> Swept {
         let kind::DispatchBackward { block, gradient, routes, output } = *op;
         self.write(output, |rank, x| {
-            let shape = rank.spread_shape(block, output, gradient);
+            let starts = rank.queue_starts(gradient);
+            let shape = rank.spread_shape(block, output, gradient, &starts);
             rank.backend.spread_backward(shape, rank.read(gradient)?, rank.read(routes)?, x)?;
             Ok(shape.per_token * x.elements())
         })
@@ -151,7 +183,8 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn combine(&mut self, op: &kind::Combine) -> Swept {
         let kind::Combine { block, input, routes, output } = *op;
         self.write(output, |rank, y| {
-            let shape = rank.spread_shape(block, output, input);
+            let starts = rank.queue_starts(input);
+            let shape = rank.spread_shape(block, output, input, &starts);
             rank.backend.combine(shape, rank.read(input)?, rank.read(routes)?, y)?;
             Ok(shape.per_token * y.elements())
         })
@@ -161,7 +194,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let kind::CombineBackward { block, gradient, input, routes, output, weights } = *op;
         self.write(weights, |rank, dweights| {
             rank.write(output, |rank, placed| {
-                let shape = rank.spread_shape(block, gradient, input);
+                let starts = rank.queue_starts(input);
+                let shape = rank.spread_shape(block, gradient, input, &starts);
                 let (dy, x, routes) = (rank.read(gradient)?, rank.read(input)?, rank.read(routes)?);
                 rank.backend.combine_backward(shape, dy, x, routes, placed, dweights)?;
                 Ok(placed.elements())

@@ -1,7 +1,7 @@
 //! Products, as they are stored or as tuning found them faster.
 
-use quadrille_step::{GemmPass, GemmStorage, Product, Purpose, kind};
-use quadrille_tensor::{FEW_ROWS, GroupedShape, ProductShape, Transpose};
+use quadrille_step::{GemmPass, GemmStorage, Product, Purpose, ValueId, kind};
+use quadrille_tensor::{FEW_ROWS, GroupedShape, ProductShape, Segments, Transpose};
 
 use super::Done;
 use crate::backend::{View, ViewMut};
@@ -11,7 +11,7 @@ impl<B: Backend> RankEngine<'_, B> {
     pub(super) fn gemm(&mut self, op: &kind::Gemm) -> Done {
         let kind::Gemm { pass, left, right, output, write, .. } = op;
         let (product, groups) = (op.product(self.program), op.groups(self.program));
-        if groups > 1 {
+        if groups > 1 || self.value(*left).counts.is_some() {
             return self.grouped_gemm(op, product, groups);
         }
         let run_as = transpose(self.matmuls.choice(&product));
@@ -33,19 +33,27 @@ impl<B: Backend> RankEngine<'_, B> {
     /// The products of several experts, whose rows lie in as many segments as ranks they have come from.
     fn grouped_gemm(&mut self, op: &kind::Gemm, product: Product, groups: usize) -> Done {
         let kind::Gemm { pass, left, right, output, write, .. } = *op;
-        let rows = self.value(left).local_rows;
-        let chunk = self.value(left).extents[0].places_of_rank(&self.program.layout);
+        let segments = self.segments(left, groups);
         let Product { storage, m, n, k } = product;
         // Of a weight's gradient the rows of both operands are contracted, and those of the result are the left one's columns.
         let k = if storage == GemmStorage::Tn { m } else { k };
-        let shape =
-            GroupedShape { stored: transpose(storage), blocks: groups, segments: rows / (groups * chunk), chunk, n, k };
+        let shape = GroupedShape { stored: transpose(storage), n, k };
         self.write(output, |rank, c| {
             let (a, b, add) = (rank.read(left)?, rank.read(right)?, rank.accumulates(write));
-            rank.backend.grouped_matmul(shape, a, b, c, add)
+            rank.backend.grouped_matmul(shape, &segments, a, b, c, add)
         })?;
-        self.count_flops(pass, 2 * (rows * n * k) as u64);
+        self.count_flops(pass, 2 * (segments.rows() * n * k) as u64);
         Ok(())
+    }
+
+    /// Where the rows of so many experts lie in a value.
+    fn segments(&self, value: ValueId, experts: usize) -> Segments {
+        let (place, value, queues) = (self.place, self.value(value), self.queues_of(value));
+        if let Some(queues) = queues {
+            return Segments::new(experts, &queues.runs(value, &self.program.layout, place));
+        }
+        let chunk = value.extents[0].places_of_rank(&self.program.layout);
+        Segments::equal(experts, value.local_rows / (experts * chunk), chunk)
     }
 
     pub(super) fn count_flops(&mut self, pass: GemmPass, flops: u64) {

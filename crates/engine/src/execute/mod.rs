@@ -52,6 +52,7 @@ impl<B: Backend> RankEngine<'_, B> {
                 return Ok(());
             }
             Operation::AwaitStore(kind::AwaitStore { bucket }) => return self.end_move(CollectiveKind::Store, *bucket),
+            Operation::Admit(op) => return self.admit(op),
             // Memory is held by the lifetimes of storages.
             Operation::Hold(_) => return Ok(()),
             Operation::Embed(op) => self.embed(op),
@@ -68,6 +69,7 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::NormBackward(op) => self.norm_backward(op),
             Operation::Route(op) => self.route(op),
             Operation::CountChoices(op) => self.count_choices(op),
+            Operation::CountQueues(op) => self.count_queues(op),
             Operation::RouterLoss(op) => self.router_loss(op),
             Operation::RouteBackward(op) => self.route_backward(op),
             Operation::Dispatch(op) => self.dispatch(op),
@@ -124,8 +126,8 @@ impl<B: Backend> RankEngine<'_, B> {
         let inside = value.sharding.flat.iter().filter(|axis| value.inside.contains(**axis));
         let grid = self.program.grid();
         let shard = inside.fold(0, |index, axis| index * grid.size(*axis) + self.place.on(*axis));
-        let first = shard * value.local_elements;
-        first..first + value.local_elements
+        let elements = self.local_elements(id);
+        shard * elements..(shard + 1) * elements
     }
 
     pub(crate) fn read(&self, id: ValueId) -> Result<B::View<'_>, EngineError> {
@@ -138,7 +140,7 @@ impl<B: Backend> RankEngine<'_, B> {
 
     /// Local rows and columns.
     fn shape(&self, id: ValueId) -> Shape {
-        Shape { rows: self.value(id).local_rows, cols: self.value(id).local_cols }
+        Shape { rows: self.local_rows(id), cols: self.value(id).local_cols }
     }
 
     /// Moves the value's elements out, lets `write` fill them beside everything else, and puts them back.

@@ -123,7 +123,7 @@ fn mixture_of(expert: Perceptron) -> Experts {
             balance_loss: 0.5,
             z_loss: 0.1,
         },
-        capacity: Capacity { factor: 0.9, group: None, drop: DropOrder::Choice },
+        capacity: Some(Capacity { factor: 0.9, group: None, drop: DropOrder::Choice }),
     }
 }
 
@@ -136,7 +136,7 @@ fn mixtures_of_experts() {
         experts.router.scores = RouterScores::Sigmoid;
         experts.router.scale = 2.5;
         experts.router.balance = BalanceScope::Batch;
-        experts.capacity = Capacity { factor: 0.5, group: Some(5), drop: DropOrder::Score };
+        experts.capacity = Some(Capacity { factor: 0.5, group: Some(5), drop: DropOrder::Score });
     });
     check(PYTHON, "sigmoid", &sigmoid, None);
     let plain = mixture(&llama(), 1, |experts| {
@@ -148,7 +148,7 @@ fn mixtures_of_experts() {
             z_loss: 0.0,
             ..experts.router
         };
-        experts.capacity.factor = 1.3;
+        experts.capacity = experts.capacity.map(|capacity| Capacity { factor: 1.3, ..capacity });
     });
     check(PYTHON, "plain", &plain, None);
 }

@@ -148,6 +148,7 @@ fn candidate() -> impl Strategy<Value = Candidate> {
             bucket: None,
             experts_over: AxisSet::EMPTY,
             dispatch: Dispatch::Dropped,
+            expert_rows: 0,
         }
     })
 }

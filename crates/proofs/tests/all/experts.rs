@@ -7,19 +7,19 @@ use quadrille_proofs::{
     prove, rebuilt, replaced, trajectory,
 };
 use quadrille_spec::{
-    Activations, Axis, AxisSet, Capacity, CollectiveKind, Dispatch, ElementType, Experts, FeedForward, KeepWeights,
-    Model, Overlap, Recompute, Schedule, Zero,
+    Activations, Axis, AxisSet, Capacity, CollectiveKind, Dispatch, DropOrder, ElementType, Experts, FeedForward,
+    KeepWeights, Model, Overlap, Recompute, Schedule, Zero,
 };
 use quadrille_step::{Collective, Op, Operation, Scalar, StepProgram, kind, predict};
 
 #[test]
 fn layouts_with_experts_equal_the_serial_model() {
-    for_random(80, expert_cases(), |case| holds(&case, ElementType::F64));
+    for_random(50, expert_cases(), |case| holds(&case, ElementType::F64));
 }
 
 #[test]
 fn experts_in_single_precision_are_close_to_the_serial_model() {
-    for_random(25, expert_cases(), |case| holds(&case, ElementType::F32));
+    for_random(15, expert_cases(), |case| holds(&case, ElementType::F32));
 }
 
 /// In f32 from rounded weights. What a weight decides about places may be rounded to the other side.
@@ -27,9 +27,9 @@ fn experts_in_single_precision_are_close_to_the_serial_model() {
 fn experts_in_16_bits_are_close_to_the_serial_model() {
     let first_come = expert_cases().prop_filter("places by choice", |case| {
         let mut experts = case.model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
-        experts.all(|experts| experts.capacity.drop == quadrille_spec::DropOrder::Choice)
+        experts.all(|experts| experts.capacity.is_none_or(|capacity| capacity.drop == DropOrder::Choice))
     });
-    for_random(15, first_come, |case| holds(&case, ElementType::Bf16));
+    for_random(12, first_come, |case| holds(&case, ElementType::Bf16));
 }
 
 fn spread(axes: &[Axis]) -> Option<AxisSet> {
@@ -42,17 +42,21 @@ fn bits(program: &StepProgram, threads: usize) -> Vec<Trajectory> {
 }
 
 /// Two blocks with experts beside a shared perceptron, on two ranks of every axis.
-fn unbroken(activations: Activations, over: &[Axis], dispatch: Dispatch) -> StepProgram {
-    let layout = layout_with(&mixture_of(2), "x=2,y=2,z=2,expert=2", 16, |request| {
+pub fn unbroken(model: &Model, activations: Activations, over: &[Axis], dispatch: Dispatch) -> StepProgram {
+    let layout = layout_with(model, "x=2,y=2,z=2,expert=2", 16, |request| {
         (request.activations, request.dispatch, request.overlap) = (activations, dispatch, Overlap::NONE);
         (request.experts_over, request.microbatch) = (spread(over), Some(4));
     });
-    StepProgram::new(&mixture_of(2), &layout).unwrap()
+    StepProgram::new(model, &layout).unwrap()
 }
 
 #[test]
 fn switches_change_no_bit() {
-    let base = unbroken(Activations::Scattered, &[Axis::Z, Axis::Expert], Dispatch::Dropped);
+    assert_switches_change_no_bit(&mixture_of(2));
+}
+
+pub fn assert_switches_change_no_bit(model: &Model) {
+    let base = unbroken(model, Activations::Scattered, &[Axis::Z, Axis::Expert], Dispatch::Dropped);
     let reference = bits(&base, 1);
     assert!(bits(&base, 3) == reference, "threads");
     type Change = fn(&mut quadrille_spec::Layout);
@@ -75,7 +79,7 @@ fn switches_change_no_bit() {
 /// All-to-alls are under way while the shared perceptron computes, forward and backward.
 #[test]
 fn all_to_alls_run_under_the_shared_perceptron() {
-    let plain = unbroken(Activations::Scattered, &[Axis::Z, Axis::Expert], Dispatch::Dropped);
+    let plain = unbroken(&mixture_of(2), Activations::Scattered, &[Axis::Z, Axis::Expert], Dispatch::Dropped);
     let hidden = |program: &StepProgram| {
         let chunk = &program.stages[0].chunks[0];
         let of = |ops: &[Op]| {
@@ -103,11 +107,11 @@ fn all_to_alls_run_under_the_shared_perceptron() {
 /// Places for every choice are as good as places without end.
 #[test]
 fn what_has_places_for_all_drops_nothing() {
-    let with = |factor: f64| {
+    let with = |factor: Option<f64>| {
         let mut model = mixture_of(1);
         model.blocks = model.blocks.each(|block| {
             if let FeedForward::Experts(experts) = &mut block.feed_forward {
-                experts.capacity = Capacity { factor, ..experts.capacity };
+                experts.capacity = factor.map(|factor| Capacity { factor, group: None, drop: DropOrder::Choice });
             }
         });
         let layout = layout_with(&model, "x=2,expert=2", 8, |request| request.experts_over = spread(&[Axis::Expert]));
@@ -115,8 +119,8 @@ fn what_has_places_for_all_drops_nothing() {
     };
     let Experts { count, per_token, .. } = *mixture_of(1).blocks.first().feed_forward.experts().unwrap();
     let all = count as f64 / per_token as f64;
-    assert!(with(all) == with(100.0));
-    assert!(with(all) != with(0.5), "half of all places are too few");
+    assert!(with(Some(all)) == with(Some(100.0)));
+    assert!(with(Some(all)) != with(Some(0.5)), "half of all places are too few");
 }
 
 /// Elements of an axis's collectives of a kind, in the steps of rank 0.
@@ -215,7 +219,7 @@ fn rows_in_the_units_of_the_paper() {
 /// Communication-aware recomputation repeats no all-to-all; without it every third is a repetition.
 #[test]
 fn repeated_all_to_alls_are_a_third() {
-    let base = unbroken(Activations::Scattered, &[Axis::Expert], Dispatch::Dropped);
+    let base = unbroken(&mixture_of(2), Activations::Scattered, &[Axis::Expert], Dispatch::Dropped);
     let exchanged = |recompute: Recompute, keep: bool| {
         let program = rebuilt(&base, |layout| (layout.recompute, layout.keep_communicated) = (recompute, keep));
         sent(&program, "expert", CollectiveKind::AllToAll)
@@ -226,7 +230,7 @@ fn repeated_all_to_alls_are_a_third() {
 }
 
 /// The collectives of all passes and of the update, in order of issue.
-fn collectives(program: &StepProgram) -> Vec<Collective> {
+pub fn collectives(program: &StepProgram) -> Vec<Collective> {
     let issues = operations(program).into_iter().filter(|(_, op)| matches!(op.operation, Operation::Issue(_)));
     issues.filter_map(|(_, op)| is_collective(op)).collect()
 }
@@ -257,7 +261,7 @@ fn every_collective_of_experts_matters() {
     ];
     let own = ["router", "dispatched", "experts", "results", "routes"];
     for (activations, over, dispatch) in layouts {
-        let program = unbroken(activations, &over, dispatch);
+        let program = unbroken(&mixture_of(2), activations, &over, dispatch);
         let report = prove(&program, 1).unwrap();
         assert!(report.ok, "{report:?}");
         let stage = &program.stages[0];
@@ -292,7 +296,7 @@ fn choices_are_counted_over_whole_sequences() {
 
 #[test]
 fn losses_of_routers_are_summed_over_ranks() {
-    let program = unbroken(Activations::Scattered, &[Axis::Expert], Dispatch::Dropped);
+    let program = unbroken(&mixture_of(2), Activations::Scattered, &[Axis::Expert], Dispatch::Dropped);
     let broken = replaced(&program, |op| match op.operation {
         Operation::ReduceScalar(kind::ReduceScalar { scalar: Scalar::Routers, .. }) => Vec::new(),
         _ => vec![*op],
@@ -303,7 +307,7 @@ fn losses_of_routers_are_summed_over_ranks() {
 /// ZeRO shards the states of experts over the ranks that have the same ones alone.
 #[test]
 fn states_of_experts_are_sharded_over_their_own_replicas() {
-    let plain = unbroken(Activations::Scattered, &[Axis::Expert], Dispatch::Dropped);
+    let plain = unbroken(&mixture_of(2), Activations::Scattered, &[Axis::Expert], Dispatch::Dropped);
     let layout = layout_with(&mixture_of(2), "expert=2,data=2", 16, |request| {
         (request.experts_over, request.zero) = (spread(&[Axis::Expert]), Zero::Optimizer);
     });

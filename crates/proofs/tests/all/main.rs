@@ -8,6 +8,7 @@ mod controls;
 mod counted;
 mod crates;
 mod divergence;
+mod dropless;
 mod equality;
 mod evaluation;
 mod expert_axis;

@@ -243,7 +243,7 @@ fn everything_that_is_usual_is_written_too() {
     for field in Field::ALL {
         let shown = document["layout"]["choices"].get(field.key()).is_some();
         let of_others = [Field::SummaPanels, Field::MicrobatchGroup, Field::Bucket, Field::OptimizerOverlap];
-        let of_experts = [Field::ExpertsOver, Field::Dispatch];
+        let of_experts = [Field::ExpertsOver, Field::Dispatch, Field::ExpertRows];
         let is_there = !of_others.contains(&field) && !of_experts.contains(&field);
         assert_eq!(shown, is_there, "{} of {:?}", field.key(), layout.layout.grid);
     }

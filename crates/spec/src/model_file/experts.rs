@@ -139,18 +139,30 @@ impl ModelFile {
         })
     }
 
-    fn described_capacity(&self) -> Result<Capacity, SpecError> {
+    fn described_capacity(&self) -> Result<Option<Capacity>, SpecError> {
+        if self.capacity == Some(0.0) {
+            return Ok(None);
+        }
         let Some(places) = self.capacity else {
-            let rule = "experts have places for this factor times as many tokens as equal loads need";
-            return Err(SpecError::invalid("capacity", "none", rule, "give it, e.g. 1.25"));
+            let said = [
+                ("capacity_group", self.capacity_group.filter(|group| *group > 0).map(|it| it.to_string())),
+                ("drop", self.drop.map(|it| it.to_string())),
+            ];
+            return match said.into_iter().find_map(|(field, value)| Some((field, value?))) {
+                None => Ok(None),
+                Some((field, value)) => {
+                    let remedy = "give `model.capacity`, e.g. 1.25, or leave it out";
+                    Err(SpecError::invalid(field, value, "experts without a capacity drop nothing", remedy))
+                }
+            };
         };
         let group = self.capacity_group.filter(|group| *group > 0);
         group.map_or(Ok(()), |group| SpecError::check_divides("capacity_group", group, "seq_len", self.seq_len))?;
-        Ok(Capacity {
+        Ok(Some(Capacity {
             factor: factor("capacity", places, 1.0 / MAX_FACTOR)?,
             group,
             drop: self.drop.unwrap_or(DropOrder::Choice),
-        })
+        }))
     }
 }
 
@@ -173,21 +185,28 @@ pub(super) fn feed_forward_fields(feed_forward: &FeedForward) -> Vec<(&'static s
             ("down_bias", Scalar::Flag(perceptron.down_bias)),
             ("experts", size(0)),
         ],
-        FeedForward::Experts(Experts { count, per_token, expert, shared, router, capacity }) => vec![
-            ("experts", size(*count)),
-            ("experts_per_token", size(*per_token)),
-            ("expert_ffn", size(expert.width)),
-            ("shared_ffn", size(shared.map_or(0, |shared| shared.width))),
-            ("router", Scalar::Name(router.scores.to_string())),
-            ("router_normalize", Scalar::Flag(router.normalize)),
-            ("router_scale", Scalar::Number(router.scale)),
-            ("balance", Scalar::Name(router.balance.to_string())),
-            ("balance_loss", Scalar::Number(router.balance_loss)),
-            ("router_z_loss", Scalar::Number(router.z_loss)),
-            ("capacity", Scalar::Number(capacity.factor)),
-            ("capacity_group", size(capacity.group.unwrap_or(0))),
-            ("drop", Scalar::Name(capacity.drop.to_string())),
-        ],
+        FeedForward::Experts(Experts { count, per_token, expert, shared, router, capacity }) => {
+            let mut fields = vec![
+                ("experts", size(*count)),
+                ("experts_per_token", size(*per_token)),
+                ("expert_ffn", size(expert.width)),
+                ("shared_ffn", size(shared.map_or(0, |shared| shared.width))),
+                ("router", Scalar::Name(router.scores.to_string())),
+                ("router_normalize", Scalar::Flag(router.normalize)),
+                ("router_scale", Scalar::Number(router.scale)),
+                ("balance", Scalar::Name(router.balance.to_string())),
+                ("balance_loss", Scalar::Number(router.balance_loss)),
+                ("router_z_loss", Scalar::Number(router.z_loss)),
+            ];
+            let Some(Capacity { factor, group, drop }) = capacity else {
+                fields.push(("capacity", Scalar::Number(0.0)));
+                return fields;
+            };
+            fields.push(("capacity", Scalar::Number(*factor)));
+            fields.push(("capacity_group", size(group.unwrap_or(0))));
+            fields.push(("drop", Scalar::Name(drop.to_string())));
+            fields
+        }
     }
 }
 

@@ -13,7 +13,19 @@ fn mixtures(model: &Model) -> impl Iterator<Item = &Experts> {
 
 /// Tokens of the first group, of any kind of block, that does not divide so many rows.
 fn divided(layout: &Layout, model: &Model, rows: usize) -> Option<usize> {
-    mixtures(model).map(|experts| experts.group(layout.seq_len)).find(|group| !rows.is_multiple_of(*group))
+    let mut groups = mixtures(model).filter_map(|experts| Some(experts.capacity?.group(layout.seq_len)));
+    groups.find(|group| !rows.is_multiple_of(*group))
+}
+
+/// The experts that drop nothing, of the kinds of blocks that have them.
+fn dropless(model: &Model) -> impl Iterator<Item = &Experts> {
+    mixtures(model).filter(|experts| experts.capacity.is_none())
+}
+
+/// Rows that the tokens which a rank has at a time choose, if they cannot be cut over these ranks.
+fn uncut(layout: &Layout, model: &Model, ranks: usize) -> Option<usize> {
+    let chosen = |experts: &Experts| experts.per_token * layout.rows() / layout.overlap_chunks;
+    dropless(model).map(chosen).find(|rows| !rows.is_multiple_of(ranks))
 }
 
 /// Rows of a sequence that follow each other on a rank.
@@ -162,3 +174,44 @@ pub(super) const BALANCE: Check = Check {
         Broken::new(Field::Microbatch, layout.microbatch, rule, ways)
     },
 };
+
+/// Only what gets rows as they come needs room for more than others get.
+pub(super) const ROOM: Check = Check {
+    rule: Rule::Experts,
+    keeps: |layout, model| layout.expert_rows == 0 || dropless(model).next().is_some(),
+    tell: |layout, _| {
+        let rule = "only experts that drop nothing get unequal rows, those of `model.capacity` have places";
+        let leave = vec![Way::Choice(Change::Leave(Field::ExpertRows))];
+        Broken::new(Field::ExpertRows, layout.expert_rows, rule, leave)
+    },
+};
+
+/// Where experts drop nothing, ranks along x with the same tokens send equal parts of the rows that these choose, and ranks along
+/// y have equal parts of what equal loads bring.
+pub(super) const QUEUES: Check = Check {
+    rule: Rule::Experts,
+    keeps: |layout, model| uncut(layout, model, cuts(layout)).is_none(),
+    tell: |layout, model| {
+        let (ranks, x) = (cuts(layout), layout.grid.size(Axis::X));
+        let rows = uncut(layout, model, ranks).unwrap_or(1);
+        let rule = format!("the {rows} rows that tokens choose in a pass are cut into {ranks} equal parts");
+        let ways = vec![
+            Way::sizes(Axis::X, x, Values::Divisors(rows)),
+            Way::sizes(Field::Microbatch, layout.microbatch, Values::Divisors(share(layout))),
+        ];
+        Broken::new(Axis::X, x, rule, ways)
+    },
+};
+
+/// Into how many parts the rows that a rank's tokens choose are cut along x and y.
+fn cuts(layout: &Layout) -> usize {
+    let [x, y] = [Axis::X, Axis::Y].map(|axis| layout.grid.size(axis));
+    let own_x = layout.experts_over.contains(Axis::X);
+    match (layout.scatters_rows(), layout.dispatch) {
+        (true, _) if own_x => x * y,
+        // Both cut tokens too.
+        (true, _) => 1,
+        (false, Dispatch::Dropped) => x,
+        (false, Dispatch::Duplicated) => 1,
+    }
+}

@@ -6,7 +6,7 @@ use crate::error::common_divisor;
 use crate::remedy::{Broken, Change, Values, Way};
 use crate::{Activations, Axis, Block, Field, Layout, Linear, Model};
 
-pub(super) const CHECKS: [Check; 14] = [
+pub(super) const CHECKS: [Check; 16] = [
     experts::PRODUCTS,
     SUMMA,
     SUMMA_ROWS,
@@ -19,6 +19,8 @@ pub(super) const CHECKS: [Check; 14] = [
     SEQUENCES,
     ROWS,
     experts::ROWS,
+    experts::ROOM,
+    experts::QUEUES,
     experts::DISPATCH,
     experts::BALANCE,
 ];

@@ -52,7 +52,7 @@ prop_compose! {
     /// As [`models`], with experts in every block.
     fn mixtures()(
         model in models(), count in 2_usize..5, width in 1_usize..40, shared in prop::option::of(1_usize..40),
-        group in prop::option::of(1_usize..40), batch in prop::bool::weighted(0.3),
+        group in prop::option::of(1_usize..40), drops in any::<bool>(), batch in prop::bool::weighted(0.3),
     ) -> Model {
         let group = group.filter(|group| model.seq_len.is_multiple_of(*group));
         let experts = |perceptron: Perceptron| Experts {
@@ -68,7 +68,7 @@ prop_compose! {
                 balance_loss: 0.01,
                 z_loss: 0.0,
             },
-            capacity: Capacity { factor: 1.0, group, drop: DropOrder::Choice },
+            capacity: drops.then_some(Capacity { factor: 1.0, group, drop: DropOrder::Choice }),
         };
         let blocks = model.blocks.each(|block| {
             block.feed_forward = FeedForward::Experts(experts(*block.feed_forward.dense().unwrap()));

@@ -84,6 +84,14 @@ kinds! {
     CountChoices ["count-choices"] ElementWise { block: BlockKind } reads { routes: ValueId } writes { output: ValueId },
         work |op, at| at.sweeps(op, op.routes, 1.0);
 
+    /// How many tokens of the rank have chosen each expert.
+    CountQueues ["count-queues"] ElementWise { block: BlockKind } reads { routes: ValueId } writes { output: ValueId },
+        work |op, at| at.sweeps(op, op.routes, 1.0);
+
+    /// Learns how many rows come to each expert, and ends the step if there is no room for them.
+    Admit ["admit"] ElementWise { block: BlockKind } reads { counts: ValueId } writes {},
+        work |op, at| at.reads(op.counts);
+
     /// Adds the losses of a router, its choices and those that found no place to the rank's sums.
     RouterLoss ["router-loss"] ElementWise { block: BlockKind }
         reads { logits: ValueId, routes: ValueId, counts: Option<ValueId> } writes {},

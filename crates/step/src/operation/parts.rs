@@ -44,6 +44,17 @@ pub struct Product {
     pub k: usize,
 }
 
+impl Product {
+    /// `[m, n, k]` of each of so many products beside each other, if their rows are shared out equally.
+    pub fn each(&self, groups: usize) -> [f64; 3] {
+        let [m, n, k] = [self.m, self.n, self.k].map(|size| size as f64);
+        match self.storage {
+            GemmStorage::Tn => [m, n, k / groups as f64],
+            GemmStorage::Nn | GemmStorage::Nt => [m / groups as f64, n, k],
+        }
+    }
+}
+
 /// What happens to the former contents of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Write {

@@ -28,9 +28,9 @@ pub enum Computation {
     Product {
         /// Which of a linear layer's three.
         pass: GemmPass,
-        /// Its local shape.
+        /// Its local shape: of experts' products beside each other with the rows of all.
         product: Product,
-        /// How many such products there are beside each other, one for each expert.
+        /// How many products these are, one for each expert, each of its own rows.
         groups: usize,
     },
     /// The core of attention.
@@ -66,9 +66,7 @@ impl Work {
     /// else.
     pub fn flops(&self) -> u128 {
         match self.computation {
-            Computation::Product { product: Product { m, n, k, .. }, groups, .. } => {
-                2 * groups as u128 * m as u128 * n as u128 * k as u128
-            }
+            Computation::Product { product: Product { m, n, k, .. }, .. } => 2 * m as u128 * n as u128 * k as u128,
             Computation::Attention { backward, seq_len, outputs, .. } => {
                 (if backward { 8 } else { 4 }) * seq_len as u128 * outputs as u128
             }
@@ -252,7 +250,7 @@ impl Operation {
         }
     }
 
-    /// How many such products there are beside each other, one for each expert.
+    /// How many products these are, one for each expert, each of its own rows.
     pub fn groups(&self, program: &StageProgram) -> usize {
         match self {
             Self::Gemm(op) => op.groups(program),
@@ -262,7 +260,7 @@ impl Operation {
 }
 
 impl Gemm {
-    /// The local shape, of one expert where there are several.
+    /// The local shape, of several experts with the rows of all.
     pub fn product(&self, program: &StageProgram) -> Product {
         product_of(program, self.storage, self.left, self.output, self.groups(program))
     }
@@ -287,6 +285,8 @@ impl Router {
 
 fn product_of(program: &StageProgram, storage: GemmStorage, left: ValueId, output: ValueId, groups: usize) -> Product {
     let (left, output) = (program.value(left), program.value(output));
-    let k = if storage == GemmStorage::Tn { left.local_rows / groups } else { left.local_cols };
-    Product { storage, m: output.local_rows / groups, n: output.local_cols, k }
+    match storage {
+        GemmStorage::Tn => Product { storage, m: output.local_rows / groups, n: output.local_cols, k: left.local_rows },
+        _ => Product { storage, m: output.local_rows, n: output.local_cols, k: left.local_cols },
+    }
 }

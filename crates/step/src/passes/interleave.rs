@@ -42,6 +42,7 @@ fn copies(b: &mut Builder, first: usize) -> Copies {
                 b.storages.push(b.storages[value.storage.0].clone());
                 StorageId(b.storages.len() - 1)
             });
+            value.counts = value.counts.map(|counts| copy[&counts]);
             b.values.push(value);
             copy.insert(*id, ValueId(b.values.len() - 1));
         }

@@ -33,7 +33,7 @@ fn fields_left_out_have_their_usual_values() {
     assert_eq!((expert.up_bias, expert.down_bias), (false, false));
     assert_eq!((router.scores, router.normalize, router.scale), (RouterScores::Softmax, true, 1.0));
     assert_eq!((router.balance, router.balance_loss, router.z_loss), (BalanceScope::Sequence, 0.01, 0.0));
-    assert_eq!(capacity, Capacity { factor: 1.25, group: None, drop: DropOrder::Choice });
+    assert_eq!(capacity, Some(Capacity { factor: 1.25, group: None, drop: DropOrder::Choice }));
     assert_eq!(experts(&with(&[("ffn", "5")]).unwrap(), 0).expert.width, 5);
     assert!(!experts(&with(&[("experts_per_token", "1")]).unwrap(), 0).router.normalize);
     check_round_trip(&model);
@@ -54,7 +54,7 @@ fn blocks_have_experts_by_rule_and_by_table() {
     let dense = with(&[("blocks.0/2.experts", "0"), ("blocks.2.ffn", "9"), ("blocks.3.capacity_group", "4")]).unwrap();
     assert_eq!(counts(&dense), [0, 4, 0, 4]);
     assert_eq!(dense.blocks[2].feed_forward.dense().unwrap().width, 9);
-    assert_eq!([1, 3].map(|block| experts(&dense, block).capacity.group), [None, Some(4)]);
+    assert_eq!([1, 3].map(|block| experts(&dense, block).capacity.unwrap().group), [None, Some(4)]);
     let text = SMALL.replace("experts = 4\ncapacity = 1.25\n", "[[blocks]]\nat = [2]\nexperts = 3\ncapacity = 2.0\n");
     assert_eq!(counts(&Model::from_toml(&text, &[]).unwrap()), [0, 0, 3, 0]);
 }
@@ -77,9 +77,13 @@ fn what_is_written_is_read_again() {
 fn refusals_name_field_value_rule_and_remedy() {
     let message = |field, value| with(&[(field, value)]).unwrap_err().to_string();
     let without = SMALL.replace("capacity = 1.25\n", "");
-    let missing = Model::from_toml(&without, &[]).unwrap_err().to_string();
-    assert!(missing.starts_with("capacity = none: experts have places"), "{missing}");
-    assert!(missing.ends_with("give it, e.g. 1.25"), "{missing}");
+    let dropless = Model::from_toml(&without, &[]).unwrap();
+    assert_eq!((experts(&dropless, 0).capacity, with(&[("capacity", "0")]).unwrap()), (None, dropless));
+    let ordered = Model::from_toml(&without, &[("drop".into(), "score".into())]).unwrap_err().to_string();
+    assert_eq!(
+        ordered,
+        "drop = score: experts without a capacity drop nothing; give `model.capacity`, e.g. 1.25, or leave it out"
+    );
     assert_eq!(
         message("experts", "1"),
         "experts = 1: a router chooses among at least 2; use 2 or more, or 0 for a perceptron"
@@ -94,7 +98,7 @@ fn refusals_name_field_value_rule_and_remedy() {
     assert!(message("router_scale", "0").contains("..=10000"));
     assert!(message("balance_loss", "-1").starts_with("balance_loss = -1: it must lie in 0..=10000"));
     assert!(message("router_z_loss", "NaN").contains("0..=10000"));
-    assert!(message("capacity", "0").contains("..=10000"));
+    assert!(message("capacity", "-1").contains("..=10000"));
     assert_eq!(
         message("capacity_group", "3"),
         "capacity_group=3 does not divide seq_len = 8; try capacity_group=2 or 4"
