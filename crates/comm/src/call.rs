@@ -25,6 +25,9 @@ pub struct Call {
     pub input: usize,
     /// Elements of the output; in place, of the buffer or the chunk of it that is the output.
     pub output: usize,
+    /// Where chunks have different lengths: what all members' tables have in common, as a number. Of an all-to-all, whose
+    /// members have tables of their own, 0.
+    pub chunks: Option<u64>,
     /// What the rank was doing when it issued the call.
     pub activity: Activity,
     /// What elements are. Of a call of another process, which is known by its element's name, `None`.
@@ -44,6 +47,7 @@ impl Call {
             element: type_name::<T>(),
             input: 0,
             output: 0,
+            chunks: None,
             activity,
             kind: Some(T::KIND),
             element_bytes: T::KIND.bytes(),
@@ -70,17 +74,24 @@ impl Call {
 
     /// Whether two members' calls can be executed together.
     pub(crate) fn agrees_with(&self, other: &Call) -> bool {
-        let key = |c: &Call| (c.operation, c.reduction, c.peer, c.kind, c.input, c.output);
+        let key = |c: &Call| (c.operation, c.reduction, c.peer, c.kind, c.common_lengths(), c.chunks);
         key(self) == key(other)
     }
 
     /// As `agrees_with`, for a call of another process, whose element type is known by name.
     pub fn looks_like(&self, other: &Call) -> bool {
-        let key = |c: &Call| (c.operation, c.reduction, c.peer, c.element, c.input, c.output);
+        let key = |c: &Call| (c.operation, c.reduction, c.peer, c.element, c.common_lengths(), c.chunks);
         key(self) == key(other)
     }
 
-    /// The rule that this call breaks by itself in a group of `ranks`, if any; `index` is the caller's.
+    /// Elements of the input and of the output, which all members have in common; `None` where chunks have different
+    /// lengths, and `chunks` says what they have in common.
+    pub fn common_lengths(&self) -> Option<(usize, usize)> {
+        self.chunks.is_none().then_some((self.input, self.output))
+    }
+
+    /// The rule that this call breaks by itself in a group of `ranks`, if any; `index` is the caller's. Calls on chunks of
+    /// different lengths have [rules of their own](crate::chunks::Chunks::broken_rule).
     pub(crate) fn broken_rule(&self, ranks: usize, index: usize) -> Option<String> {
         let (input, output) = (self.input, self.output);
         let message = matches!(self.operation, CollectiveKind::Send | CollectiveKind::Receive);
@@ -126,6 +137,11 @@ impl fmt::Display for Call {
                 write!(f, " of {} into {} {}", self.input, self.output, self.element)?;
             }
             _ => write!(f, " of {} {}", self.input, self.element)?,
+        }
+        match self.chunks {
+            None => {}
+            Some(0) => f.write_str(" in chunks")?,
+            Some(table) => write!(f, " in chunks by table {table:016x}")?,
         }
         write!(f, " [{}]", self.activity)
     }

@@ -104,11 +104,12 @@ impl RankContext {
         self.message::<T, B>(group, call, buffer)
     }
 
-    fn call<T: Element>(&self, operation: CollectiveKind) -> Call {
+    pub(crate) fn call<T: Element>(&self, operation: CollectiveKind) -> Call {
         Call::new::<T>(operation, self.job.activity(self.rank))
     }
 }
 
-fn apart<T: Element, I: Payload<T>, O: Payload<T>>((input, output): &mut (I, O)) -> Slices<'_> {
+/// The view of an input and an output.
+pub(crate) fn apart<T: Element, I: Payload<T>, O: Payload<T>>((input, output): &mut (I, O)) -> Slices<'_> {
     Slices::Apart(input.memory(), output.memory())
 }

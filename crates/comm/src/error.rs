@@ -117,6 +117,27 @@ pub enum CollectiveError {
         /// The rank whose call does not fit, and its call.
         second: Box<(usize, Call)>,
     },
+    /// Two members' tables say different lengths of the chunk that passes between them.
+    #[error(
+        "{call} #{sequence} on group {group:?}: rank {from} sends a chunk of {sent} elements, but rank {to} expects \
+         {expected}"
+    )]
+    Chunk {
+        /// The group's name.
+        group: Arc<str>,
+        /// Sequence number in the group.
+        sequence: u64,
+        /// The receiver's call.
+        call: Box<Call>,
+        /// The rank that sends the chunk.
+        from: usize,
+        /// The rank that receives it.
+        to: usize,
+        /// Its elements by the sender's table.
+        sent: usize,
+        /// Its elements by the receiver's table.
+        expected: usize,
+    },
     /// What carries data between processes could not carry this out.
     #[error("{call} #{sequence} on group {group:?}: {error}")]
     Transport {

@@ -7,6 +7,7 @@ use quadrille_spec::Route;
 
 use crate::algorithm::{self, Plan};
 use crate::call::Call;
+use crate::chunks::Chunks;
 use crate::context::RankContext;
 use crate::element::Element;
 use crate::error::{Aborted, CollectiveError};
@@ -27,6 +28,19 @@ impl RankContext {
         group: &Group,
         call: Call,
         mover: impl Mover,
+        buffers: S,
+        view: fn(&mut S) -> Slices<'_>,
+    ) -> Pending<S> {
+        self.issue_chunks(group, call, None, mover, buffers, view)
+    }
+
+    /// As [`issue`](Self::issue), on chunks of these lengths where they differ.
+    pub(crate) fn issue_chunks<S: Send + 'static>(
+        &self,
+        group: &Group,
+        call: Call,
+        chunks: Option<Chunks<'_>>,
+        mover: impl Mover,
         mut buffers: S,
         view: fn(&mut S) -> Slices<'_>,
     ) -> Pending<S> {
@@ -36,8 +50,8 @@ impl RankContext {
             let slices = view(&mut buffers);
             assert_eq!(slices.kind(), call.kind, "a payload has elements of its type");
             let (input, output) = slices.lengths(group.size());
-            let call = self.check(group, Call { input, output, ..call })?;
-            let plan = self.plan(group, &call);
+            let call = self.check(group, Call { input, output, ..call }, chunks)?;
+            let plan = self.plan(group, &call, chunks);
             let (sent, moved) = match &plan {
                 Some(plan) => (plan.elements_sent(), call.bytes(plan.elements_sent())),
                 None => (wire::of(group, &call), self.job.transport.native_bytes(group, &call, &slices)),
@@ -89,7 +103,7 @@ impl RankContext {
             let memory = payload.memory();
             assert_eq!(Some(memory.kind()), call.kind, "a payload has elements of its type");
             let length = memory.elements();
-            let call = self.check(group, Call { input: length, output: length, ..call })?;
+            let call = self.check(group, Call { input: length, output: length, ..call }, None)?;
             let sent = wire::of(group, &call);
             self.count(group, &call, sent);
             self.job.traffic(self.rank).sends_message(call.bytes(sent));
@@ -103,7 +117,11 @@ impl RankContext {
     }
 
     /// What this rank does for a collective; `None` where the transport has its own way.
-    fn plan(&self, group: &Group, call: &Call) -> Option<Plan> {
+    fn plan(&self, group: &Group, call: &Call, chunks: Option<Chunks<'_>>) -> Option<Plan> {
+        if let Some(chunks) = chunks {
+            // The same on every route: transports know equal chunks only.
+            return Some(algorithm::plan_chunks(call, chunks, group.size(), group.index()));
+        }
         match self.job.routing.route(call.operation, call.payload_bytes(), &group.shared.formation) {
             Route::Native => None,
             route => Some(algorithm::plan(call, &route, group.size(), group.index())),
@@ -118,13 +136,14 @@ impl RankContext {
     }
 
     /// The call, if it is valid by itself.
-    fn check(&self, group: &Group, call: Call) -> Result<Call, Aborted> {
-        let (rank, ranks) = (self.rank, group.size());
-        let rule = if group.rank() == rank {
-            call.broken_rule(ranks, group.index())
-        } else {
-            let owner = group.rank();
-            Some(format!("this is the handle of rank {owner}; a rank asks for its own by `RankContext::group`"))
+    fn check(&self, group: &Group, call: Call, chunks: Option<Chunks<'_>>) -> Result<Call, Aborted> {
+        let (rank, ranks, index) = (self.rank, group.size(), group.index());
+        let rule = match (group.rank(), chunks) {
+            (owner, _) if owner != rank => {
+                Some(format!("this is the handle of rank {owner}; a rank asks for its own by `RankContext::group`"))
+            }
+            (_, None) => call.broken_rule(ranks, index),
+            (_, Some(chunks)) => chunks.broken_rule(&call, ranks, index),
         };
         if let Some(rule) = rule {
             let (group, call) = (group.shared_name(), Box::new(call));

@@ -164,12 +164,7 @@ impl Lanes {
         let fits = parcel.occasion == Key::of(at) && parcel.call.agrees_with(at.call);
         let kind = parcel.call.kind.filter(|_| fits && parcel.elements == receive.elements());
         let Some(kind) = kind else {
-            let error = CollectiveError::Mismatch {
-                group: at.group.shared_name(),
-                sequence: at.sequence,
-                first: Box::new((sender, parcel.call)),
-                second: Box::new((at.group.rank(), *at.call)),
-            };
+            let error = mismatch(at, &parcel, fits, receive.elements());
             return Err(job.abort_collective(at.group.rank(), at.call.activity, error));
         };
         // SAFETY: the sender's slice has this type and length, and lives until `_read` is dropped; nobody writes to it
@@ -214,6 +209,17 @@ impl Lanes {
             state = inbox.read.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+/// Why a parcel is not what was to arrive: the calls do not fit, or they do and their chunks have other lengths.
+fn mismatch(at: &Occasion<'_>, parcel: &Parcel, fits: bool, expected: usize) -> CollectiveError {
+    let (group, sequence, to) = (at.group.shared_name(), at.sequence, at.group.rank());
+    if fits && at.call.chunks.is_some() {
+        let (from, sent, call) = (parcel.from, parcel.elements, Box::new(*at.call));
+        return CollectiveError::Chunk { group, sequence, call, from, to, sent, expected };
+    }
+    let (first, second) = (Box::new((parcel.from, parcel.call)), Box::new((to, *at.call)));
+    CollectiveError::Mismatch { group, sequence, first, second }
 }
 
 /// Waits for a change of the own inbox, or finds why none will come: the job is aborted, the partner has left or is late.

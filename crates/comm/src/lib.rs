@@ -31,6 +31,7 @@
 mod activity;
 mod algorithm;
 mod call;
+mod chunks;
 mod collectives;
 mod context;
 mod delay;

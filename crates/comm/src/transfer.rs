@@ -104,7 +104,7 @@ impl Posting {
 /// Takes part in a group's next collective with `slices`; the call has passed `Call::broken_rule`.
 pub(crate) fn exchange(job: &Job, at: Occasion<'_>, slices: Slices<'_>) -> Result<(), Aborted> {
     let (group, call, lengths) = (at.group, *at.call, slices.lengths(at.group.size()));
-    let described = slices.kind().is_some() && call.kind == slices.kind() && (call.input, call.output) == lengths;
+    let described = slices.kind().is_some() && call.kind == slices.kind() && call.common_lengths() == Some(lengths);
     assert!(described, "a call describes its own buffers");
     assert_eq!(call.broken_rule(group.size(), group.index()), None, "only valid calls are exchanged");
     let (input, output) = slices.addresses(group.size(), group.index());

@@ -9,7 +9,7 @@ use quadrille_comm::{Aborted, CollectiveError, Memory};
 use crate::mpi::inquiry::Wait;
 use crate::mpi::pace::Pace;
 use crate::mpi::port::{Desk, Port};
-use crate::mpi::segments::{Incoming, Outgoing};
+use crate::mpi::segments::{Incoming, Outgoing, Segments};
 
 /// What a look at the library found.
 pub(super) enum Look {
@@ -29,7 +29,7 @@ pub(super) fn hash(job: &Job, at: &Occasion<'_>) -> u64 {
     let call = at.call;
     let reduction = call.reduction.map(|reduction| reduction as u8);
     (job.number(), job.rules(), at.group.key(), at.sequence).hash(&mut hasher);
-    (call.operation, reduction, call.peer, call.element, call.input, call.output).hash(&mut hasher);
+    (call.operation, reduction, call.peer, call.element, call.common_lengths(), call.chunks).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -135,14 +135,17 @@ fn prepare<'a>(
 ) -> (Option<Outgoing>, Option<Incoming>, Option<Pieces<'a>>) {
     let tag = desk.library.tag(hash);
     let rank = |member: usize| at.group.members()[member];
-    let outgoing =
-        exchange.send.map(|(to, data)| Outgoing::new(data.address().cast_const(), data.bytes(), rank(to), tag));
+    // Of chunks of different lengths the two sides may mean other ones, though their calls fit.
+    let segments = |bytes| if at.call.chunks.is_some() { Segments::with_end(bytes) } else { Segments::of(bytes) };
+    let outgoing = exchange
+        .send
+        .map(|(to, data)| Outgoing::new(data.address().cast_const(), segments(data.bytes()), rank(to), tag));
     let Some((from, receive)) = exchange.receive else { return (outgoing, None, None) };
     let Some(kind) = at.call.kind else { unreachable!("calls of this process have a kind") };
-    let bytes = receive.elements() * kind.bytes();
+    let segments = segments(receive.elements() * kind.bytes());
     let (to, handle) = match receive {
         Receive::Into(output) => (Some(output.address()), None),
         Receive::Pieces(_, pieces) => (None, Some(pieces)),
     };
-    (outgoing, Some(Incoming::new(desk, to, bytes, kind, rank(from), tag)), handle)
+    (outgoing, Some(Incoming::new(desk, to, segments, kind, rank(from), tag)), handle)
 }

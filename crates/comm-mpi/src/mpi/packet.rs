@@ -106,6 +106,7 @@ pub(super) struct CallText {
     element_bytes: usize,
     input: usize,
     output: usize,
+    chunks: Option<u64>,
     activity: ActivityText,
 }
 
@@ -120,6 +121,7 @@ impl CallText {
             element_bytes: call.element_bytes,
             input: call.input,
             output: call.output,
+            chunks: call.chunks,
             activity: ActivityText::of(&call.activity),
         }
     }
@@ -134,6 +136,7 @@ impl CallText {
             element: names.keep(&self.element),
             input: self.input,
             output: self.output,
+            chunks: self.chunks,
             activity: self.activity.read(names),
             kind: None,
             element_bytes: self.element_bytes,
@@ -191,7 +194,8 @@ mod tests {
     #[test]
     fn packets_come_out_as_they_went_in() {
         let activity = Activity { layer: Label::indexed("block", 3), operation: "forward" };
-        let call = Call { input: 7, output: 7, ..Call::new::<f64>(CollectiveKind::AllReduce, activity) };
+        let call =
+            Call { input: 7, output: 7, chunks: Some(5), ..Call::new::<f64>(CollectiveKind::AllReduce, activity) };
         let answer = Answer {
             job: 2,
             left: false,

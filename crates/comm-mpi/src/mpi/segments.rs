@@ -14,10 +14,35 @@ const SEGMENT: usize = 128 << 10;
 /// Segments that are under way at a time, in each direction.
 const WINDOW: usize = 8;
 
+/// The segments of so many bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Segments {
+    bytes: usize,
+    count: usize,
+}
+
+impl Segments {
+    /// As few as carry them; both sides know how many bytes there are.
+    pub(super) fn of(bytes: usize) -> Self {
+        Self { bytes, count: parts(bytes, SEGMENT) }
+    }
+
+    /// With a last one that is not full, empty if need be, and so ends them: whoever expects other bytes meets a segment
+    /// that is too short or too long.
+    pub(super) fn with_end(bytes: usize) -> Self {
+        Self { bytes, count: bytes / SEGMENT + 1 }
+    }
+
+    /// Start and length of a segment.
+    fn segment(&self, number: usize) -> (usize, usize) {
+        part(self.bytes, SEGMENT, number)
+    }
+}
+
 /// Data on their way to a rank.
 pub(super) struct Outgoing {
     address: *const u8,
-    bytes: usize,
+    segments: Segments,
     to: usize,
     tag: i32,
     posted: usize,
@@ -27,9 +52,9 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// So many bytes at an address, for a rank.
-    pub(super) fn new(address: *const u8, bytes: usize, to: usize, tag: i32) -> Self {
-        Self { address, bytes, to, tag, posted: 0, handed: 0, flight: VecDeque::new() }
+    /// The bytes at an address, for a rank.
+    pub(super) fn new(address: *const u8, segments: Segments, to: usize, tag: i32) -> Self {
+        Self { address, segments, to, tag, posted: 0, handed: 0, flight: VecDeque::new() }
     }
 
     /// Sends what the window admits; whether something has left.
@@ -45,8 +70,8 @@ impl Outgoing {
             self.flight.pop_front();
             progressed = true;
         }
-        while self.posted < segments(self.bytes) && self.flight.len() < WINDOW {
-            let (start, bytes) = segment(self.bytes, self.posted);
+        while self.posted < self.segments.count && self.flight.len() < WINDOW {
+            let (start, bytes) = self.segments.segment(self.posted);
             // SAFETY: the segment lies within the bytes; the rest is the caller's.
             let request =
                 unsafe { library.send(Lane::Collectives, self.address.wrapping_add(start), bytes, self.to, self.tag) };
@@ -58,7 +83,7 @@ impl Outgoing {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.posted == segments(self.bytes) && self.flight.is_empty()
+        self.posted == self.segments.count && self.flight.is_empty()
     }
 }
 
@@ -73,7 +98,7 @@ enum Place {
 /// Data on their way from a rank.
 pub(super) struct Incoming {
     place: Place,
-    bytes: usize,
+    segments: Segments,
     kind: ElementKind,
     from: usize,
     tag: i32,
@@ -84,18 +109,18 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// So many bytes from a rank, to an address; where there is none, into blocks, to be handed over.
+    /// The bytes from a rank, to an address; where there is none, into blocks, to be handed over.
     pub(super) fn new(
         desk: &mut Desk,
         to: Option<*mut u8>,
-        bytes: usize,
+        segments: Segments,
         kind: ElementKind,
         from: usize,
         tag: i32,
     ) -> Self {
-        let blocks = || Place::Blocks(desk.take_blocks(segments(bytes).min(WINDOW)));
+        let blocks = || Place::Blocks(desk.take_blocks(segments.count.min(WINDOW)));
         let place = to.map_or_else(blocks, Place::There);
-        Self { place, bytes, kind, from, tag, posted: 0, arrived: 0, handled: 0, flight: VecDeque::new() }
+        Self { place, segments, kind, from, tag, posted: 0, arrived: 0, handled: 0, flight: VecDeque::new() }
     }
 
     /// Receives what the window admits; whether something has come.
@@ -106,7 +131,7 @@ impl Incoming {
         let mut progressed = false;
         while let Some(front) = self.flight.front_mut() {
             let Some(arrived) = library.test(front).map_err(|error| error.to_string())? else { break };
-            let (_, bytes) = segment(self.bytes, self.arrived);
+            let (_, bytes) = self.segments.segment(self.arrived);
             if arrived.bytes != bytes {
                 return Err(format!(
                     "{} bytes came from rank {} where {bytes} were expected",
@@ -120,8 +145,8 @@ impl Incoming {
         if let Place::There(_) = self.place {
             self.handled = self.arrived;
         }
-        while self.posted < segments(self.bytes) && self.posted < self.handled + WINDOW {
-            let (start, bytes) = segment(self.bytes, self.posted);
+        while self.posted < self.segments.count && self.posted < self.handled + WINDOW {
+            let (start, bytes) = self.segments.segment(self.posted);
             let address = match &mut self.place {
                 Place::There(address) => address.wrapping_add(start),
                 Place::Blocks(blocks) => blocks[self.posted % WINDOW].as_mut_ptr().cast(),
@@ -135,7 +160,7 @@ impl Incoming {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.handled == segments(self.bytes)
+        self.handled == self.segments.count
     }
 
     /// Hands over the segments that have arrived in blocks.
@@ -144,7 +169,7 @@ impl Incoming {
         const { assert!(SEGMENT.is_multiple_of(size_of::<u64>())) };
         let Place::Blocks(blocks) = &mut self.place else { return };
         while self.handled < self.arrived {
-            let (start, bytes) = segment(self.bytes, self.handled);
+            let (start, bytes) = self.segments.segment(self.handled);
             let block = &mut blocks[self.handled % WINDOW];
             let (start, elements) = (start / self.kind.bytes(), bytes / self.kind.bytes());
             // SAFETY: a block holds a segment, aligned for every element, and any bytes are an element.
@@ -153,16 +178,6 @@ impl Incoming {
             self.handled += 1;
         }
     }
-}
-
-/// How many segments carry so many bytes.
-fn segments(bytes: usize) -> usize {
-    parts(bytes, SEGMENT)
-}
-
-/// Start and length of a segment.
-fn segment(bytes: usize, number: usize) -> (usize, usize) {
-    part(bytes, SEGMENT, number)
 }
 
 /// How many parts of at most `most` carry so many bytes: one, empty, also where there are none.
@@ -208,6 +223,20 @@ mod tests {
                 }
                 assert_eq!(end, bytes);
             }
+        }
+    }
+
+    /// Two sides that expect different bytes meet a segment on which they differ, before the receiver has all.
+    #[test]
+    fn ends_are_seen_by_who_expects_another() {
+        let lengths = [0, 1, SEGMENT - 1, SEGMENT, SEGMENT + 1, 2 * SEGMENT, 2 * SEGMENT + 5];
+        for sent in lengths.map(Segments::with_end) {
+            for expected in lengths.map(Segments::with_end) {
+                let common = 0..sent.count.min(expected.count);
+                let differ = common.into_iter().any(|number| sent.segment(number) != expected.segment(number));
+                assert_eq!(differ, sent.bytes != expected.bytes);
+            }
+            assert_eq!((0..sent.count).map(|number| sent.segment(number).1).sum::<usize>(), sent.bytes);
         }
     }
 }

@@ -13,6 +13,7 @@ mod tests;
 use quadrille_spec::{CollectiveKind, Route};
 
 use crate::call::Call;
+use crate::chunks::Chunks;
 use crate::wire::chunk;
 use hierarchical::Place;
 use plan::{Arrival, Circle, Piece};
@@ -32,11 +33,51 @@ pub(crate) fn plan(call: &Call, route: &Route, members: usize, index: usize) -> 
         CollectiveKind::AllGather => all_gather(&mut plan, route, &circle, call.input),
         CollectiveKind::Broadcast => broadcast(&mut plan, route, &circle, call),
         CollectiveKind::Reduce => reduce(&mut plan, route, &circle, call),
-        CollectiveKind::AllToAll => all_to_all(&mut plan, &circle, call.input),
+        CollectiveKind::AllToAll => {
+            let each = call.input / members;
+            let range = |index: usize| index * each..(index + 1) * each;
+            all_to_all(&mut plan, &circle, |to| Piece::input(range(to)), |from| Piece::output(range(from)));
+        }
         CollectiveKind::Barrier => barrier(&mut plan, &circle),
         CollectiveKind::Send | CollectiveKind::Receive | CollectiveKind::Fetch | CollectiveKind::Store => {}
     }
     plan
+}
+
+/// What the member at `index` of a group of `members` does for a call on chunks of different lengths, both of which are
+/// valid by themselves: rings, and pairwise exchanges, on every route.
+pub(crate) fn plan_chunks(call: &Call, chunks: Chunks<'_>, members: usize, index: usize) -> Plan {
+    let mut plan = Plan::default();
+    let circle = Circle::new((0..members).collect(), index);
+    let (sent, received) = (starts(chunks.sent), starts(chunks.received));
+    let range = |starts: &[usize], chunk: usize| starts[chunk]..starts[chunk + 1];
+    match call.operation {
+        CollectiveKind::AllGather => {
+            let part = |chunk: usize| Piece::output(range(&received, chunk));
+            plan.copy(Piece::input(0..call.input), part(index));
+            ring::all_gather(&mut plan, &circle, part);
+        }
+        CollectiveKind::ReduceScatter => {
+            let part = |chunk: usize| Piece::input(range(&sent, chunk));
+            ring::reduce_scatter(&mut plan, &circle, part, Piece::output(0..call.output));
+        }
+        CollectiveKind::AllToAll => {
+            let (from, into) = (|to| Piece::input(range(&sent, to)), |from| Piece::output(range(&received, from)));
+            all_to_all(&mut plan, &circle, from, into);
+        }
+        other => unreachable!("{} has no chunks", other.name()),
+    }
+    plan
+}
+
+/// Where each chunk begins; one more at the end.
+fn starts(lengths: &[usize]) -> Vec<usize> {
+    let mut starts = vec![0];
+    starts.extend(lengths.iter().scan(0, |end, length| {
+        *end += length;
+        Some(*end)
+    }));
+    starts
 }
 
 /// From this many elements of a full buffer on, the recursive algorithms leave blocks in their own order: copies into
@@ -138,15 +179,13 @@ fn reduce(plan: &mut Plan, route: &Route, circle: &Circle, call: &Call) {
     }
 }
 
-/// Pairwise: in step `s` to the member `s` places after, from the one `s` places before.
-fn all_to_all(plan: &mut Plan, circle: &Circle, n: usize) {
-    let each = n / circle.size();
-    let range = |index: usize| index * each..(index + 1) * each;
-    plan.copy(Piece::input(range(circle.me)), Piece::output(range(circle.me)));
+/// Pairwise: in step `s` to the member `s` places after, from the one `s` places before. `sent(i)` is the chunk for member
+/// `i`, `received(i)` where that of member `i` goes.
+fn all_to_all(plan: &mut Plan, circle: &Circle, sent: impl Fn(usize) -> Piece, received: impl Fn(usize) -> Piece) {
+    plan.copy(sent(circle.me), received(circle.me));
     for step in 1..circle.size() {
         let (to, from) = (circle.after(step), circle.before(step));
-        let arrival = Arrival { from, into: Piece::output(range(from)), with: None };
-        plan.exchange(Some((to, Piece::input(range(to)))), Some(arrival));
+        plan.exchange(Some((to, sent(to))), Some(Arrival { from, into: received(from), with: None }));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Ranks as threads: collectives, their algorithms, ledgers and failures.
 
 mod algorithms;
+mod chunks;
 mod collectives;
 mod failures;
 mod ledger;
