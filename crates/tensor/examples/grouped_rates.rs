@@ -24,17 +24,18 @@ fn main() {
             (Transpose::Tn, 768, 3072),
         ] {
             for segments in [1, 4] {
-                let shape = GroupedShape { stored, blocks: BLOCKS, segments, chunk: ROWS / segments, n, k };
-                row::<f32>(&pool, repetitions, shape);
-                row::<bf16>(&pool, repetitions, shape);
+                let shape = GroupedShape { stored, n, k };
+                row::<f32>(&pool, repetitions, shape, segments);
+                row::<bf16>(&pool, repetitions, shape, segments);
             }
         }
     }
 }
 
 /// One line: both by turns, of each the fastest.
-fn row<S: Stored<Real = f32>>(pool: &Pool, repetitions: usize, shape: GroupedShape) {
-    let GroupedShape { stored, n, k, segments, .. } = shape;
+fn row<S: Stored<Real = f32>>(pool: &Pool, repetitions: usize, shape: GroupedShape, segments: usize) {
+    let GroupedShape { stored, n, k } = shape;
+    let runs = Segments::equal(BLOCKS, segments, ROWS / segments);
     let rows = BLOCKS * ROWS;
     let whole = match stored {
         Transpose::Tn => ProductShape { stored, m: k, n, k: rows },
@@ -48,7 +49,7 @@ fn row<S: Stored<Real = f32>>(pool: &Pool, repetitions: usize, shape: GroupedSha
         let product = &mut c[..whole.m * n];
         let seconds = [
             time(|| matmul(pool, whole, &a, &b[..whole.k * n], product, false)),
-            time(|| grouped_matmul(pool, shape, &a, &b, &mut c, false)),
+            time(|| grouped_matmul(pool, shape, &runs, &a, &b, &mut c, false)),
         ];
         fastest.iter_mut().zip(seconds).for_each(|(fastest, seconds)| *fastest = fastest.min(seconds));
     }

@@ -10,8 +10,8 @@ use quadrille_step::Scalar;
 use quadrille_tensor as kernels;
 use quadrille_tensor::{
     AdamW, AttentionShape, Buffer, CacheShape, Curve, Element, GroupShape, GroupedShape, HeadNorm, LogitsShape,
-    NormShape, PanelShape, Pool, ProductShape, Rotary, RouterGroups, RouterLosses, RouterRule, RouterShape, Shape,
-    SpreadShape, Stored, TableShape, Transpose,
+    NormShape, PanelShape, Pool, ProductShape, Rotary, RouterGroups, RouterLosses, RouterRule, RouterShape, Segments,
+    Shape, SpreadShape, Stored, TableShape, Transpose,
 };
 
 use super::memory::{Bytes, Numbers, NumbersMut};
@@ -220,9 +220,9 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(())
     }
 
-    fn grouped_matmul(&self, shape: GroupedShape, a: Numbers<'_, S>, b: Numbers<'_, S>, c: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
+    fn grouped_matmul(&self, shape: GroupedShape, segments: &Segments, a: Numbers<'_, S>, b: Numbers<'_, S>, c: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
         let (pool, a, b) = (&self.pool, a.stored(), b.stored());
-        output_of_either_kind!(c => kernels::grouped_matmul(pool, shape, a, b, c, accumulate));
+        output_of_either_kind!(c => kernels::grouped_matmul(pool, shape, segments, a, b, c, accumulate));
         Ok(())
     }
 
@@ -552,22 +552,22 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(())
     }
 
-    fn spread(&self, shape: SpreadShape, x: Numbers<'_, S>, routes: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+    fn spread(&self, shape: SpreadShape<'_>, x: Numbers<'_, S>, routes: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
         kernels::spread(&self.pool, shape, x.stored(), routes.real(), y.stored());
         Ok(())
     }
 
-    fn spread_backward(&self, shape: SpreadShape, dy: Numbers<'_, S>, routes: Numbers<'_, S>, dx: &mut NumbersMut<'_, S>) -> Done {
+    fn spread_backward(&self, shape: SpreadShape<'_>, dy: Numbers<'_, S>, routes: Numbers<'_, S>, dx: &mut NumbersMut<'_, S>) -> Done {
         kernels::spread_backward(&self.pool, shape, dy.stored(), routes.real(), dx.stored());
         Ok(())
     }
 
-    fn combine(&self, shape: SpreadShape, x: Numbers<'_, S>, routes: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
+    fn combine(&self, shape: SpreadShape<'_>, x: Numbers<'_, S>, routes: Numbers<'_, S>, y: &mut NumbersMut<'_, S>) -> Done {
         kernels::combine(&self.pool, shape, x.stored(), routes.real(), y.stored());
         Ok(())
     }
 
-    fn combine_backward(&self, shape: SpreadShape, dy: Numbers<'_, S>, x: Numbers<'_, S>, routes: Numbers<'_, S>, dx: &mut NumbersMut<'_, S>, dweights: &mut NumbersMut<'_, S>) -> Done {
+    fn combine_backward(&self, shape: SpreadShape<'_>, dy: Numbers<'_, S>, x: Numbers<'_, S>, routes: Numbers<'_, S>, dx: &mut NumbersMut<'_, S>, dweights: &mut NumbersMut<'_, S>) -> Done {
         kernels::combine_backward(&self.pool, shape, dy.stored(), x.stored(), routes.real(), dx.stored(), dweights.real());
         Ok(())
     }

@@ -20,7 +20,8 @@ use quadrille_comm::Payload;
 use quadrille_step::Scalar;
 use quadrille_tensor::{
     AdamW, AttentionShape, CacheShape, Curve, GroupShape, GroupedShape, HeadNorm, LogitsShape, NormShape, PanelShape,
-    Pool, ProductShape, RouterGroups, RouterLosses, RouterRule, RouterShape, Shape, SpreadShape, TableShape, Transpose,
+    Pool, ProductShape, RouterGroups, RouterLosses, RouterRule, RouterShape, Segments, Shape, SpreadShape, TableShape,
+    Transpose,
 };
 
 use crate::samples::OwnSamples;
@@ -135,7 +136,7 @@ pub trait Backend: Sized + 'static {
     /// See [`quadrille_tensor::matmul_as`]; run as stored it is [`quadrille_tensor::matmul`].
     fn matmul(&self, product: ProductShape, run_as: Transpose, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::grouped_matmul`].
-    fn grouped_matmul(&self, shape: GroupedShape, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    fn grouped_matmul(&self, shape: GroupedShape, segments: &Segments, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::matmul_few_rows`].
     fn matmul_few_rows(&self, product: ProductShape, a: Self::View<'_>, b: Self::View<'_>, c: &mut Self::ViewMut<'_>) -> Done;
 
@@ -265,13 +266,13 @@ pub trait Backend: Sized + 'static {
     /// See [`quadrille_tensor::route_backward`].
     fn route_backward(&self, shape: RouterShape, rule: RouterRule, losses: RouterLosses, factor: f64, logits: &mut Self::ViewMut<'_>, routes: Self::View<'_>, counts: Option<Self::View<'_>>, dweights: Self::View<'_>, scope: impl Fn(usize) -> usize + Sync) -> Done;
     /// See [`quadrille_tensor::spread`].
-    fn spread(&self, shape: SpreadShape, x: Self::View<'_>, routes: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    fn spread(&self, shape: SpreadShape<'_>, x: Self::View<'_>, routes: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::spread_backward`].
-    fn spread_backward(&self, shape: SpreadShape, dy: Self::View<'_>, routes: Self::View<'_>, dx: &mut Self::ViewMut<'_>) -> Done;
+    fn spread_backward(&self, shape: SpreadShape<'_>, dy: Self::View<'_>, routes: Self::View<'_>, dx: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::combine`].
-    fn combine(&self, shape: SpreadShape, x: Self::View<'_>, routes: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
+    fn combine(&self, shape: SpreadShape<'_>, x: Self::View<'_>, routes: Self::View<'_>, y: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::combine_backward`].
-    fn combine_backward(&self, shape: SpreadShape, dy: Self::View<'_>, x: Self::View<'_>, routes: Self::View<'_>, dx: &mut Self::ViewMut<'_>, dweights: &mut Self::ViewMut<'_>) -> Done;
+    fn combine_backward(&self, shape: SpreadShape<'_>, dy: Self::View<'_>, x: Self::View<'_>, routes: Self::View<'_>, dx: &mut Self::ViewMut<'_>, dweights: &mut Self::ViewMut<'_>) -> Done;
 
     // Columns.
 

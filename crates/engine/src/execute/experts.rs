@@ -2,7 +2,7 @@
 
 use quadrille_spec::{BalanceScope, DropOrder, Experts, RouterScores};
 use quadrille_step::{BlockKind, GemmPass, Places, ValueId, kind};
-use quadrille_tensor::{RouterGroups, RouterLosses, RouterRule, RouterShape, SpreadShape};
+use quadrille_tensor::{RouterGroups, RouterLosses, RouterRule, RouterShape, Slots, SpreadShape};
 
 use super::Done;
 use crate::backend::{View, ViewMut};
@@ -30,12 +30,12 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     /// Between tokens, of whose rows `tokens` is, and places at experts, of whose rows `placed` is.
-    fn spread_shape(&self, block: BlockKind, tokens: ValueId, placed: ValueId) -> SpreadShape {
+    fn spread_shape(&self, block: BlockKind, tokens: ValueId, placed: ValueId) -> SpreadShape<'static> {
         let RouterShape { rows, experts, per_token } = self.router_shape(block, tokens);
         let cols = self.value(tokens).local_cols;
         let slots = self.value(placed).local_rows / experts;
         let pieces = slots / self.value(placed).extents[0].places_of_rank(&self.program.layout);
-        SpreadShape { rows, cols, experts, per_token, slots, pieces }
+        SpreadShape { rows, cols, experts, per_token, slots: Slots::Blocks { slots, pieces } }
     }
 
     pub(super) fn router(&mut self, op: &kind::Router) -> Done {

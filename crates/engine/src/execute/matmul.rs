@@ -1,7 +1,7 @@
 //! Products, as they are stored or as tuning found them faster.
 
 use quadrille_step::{GemmPass, GemmStorage, Product, Purpose, kind};
-use quadrille_tensor::{FEW_ROWS, GroupedShape, ProductShape, Transpose};
+use quadrille_tensor::{FEW_ROWS, GroupedShape, ProductShape, Segments, Transpose};
 
 use super::Done;
 use crate::backend::{View, ViewMut};
@@ -38,11 +38,11 @@ impl<B: Backend> RankEngine<'_, B> {
         let Product { storage, m, n, k } = product;
         // Of a weight's gradient the rows of both operands are contracted, and those of the result are the left one's columns.
         let k = if storage == GemmStorage::Tn { m } else { k };
-        let shape =
-            GroupedShape { stored: transpose(storage), blocks: groups, segments: rows / (groups * chunk), chunk, n, k };
+        let shape = GroupedShape { stored: transpose(storage), n, k };
+        let segments = Segments::equal(groups, rows / (groups * chunk), chunk);
         self.write(output, |rank, c| {
             let (a, b, add) = (rank.read(left)?, rank.read(right)?, rank.accumulates(write));
-            rank.backend.grouped_matmul(shape, a, b, c, add)
+            rank.backend.grouped_matmul(shape, &segments, a, b, c, add)
         })?;
         self.count_flops(pass, 2 * (rows * n * k) as u64);
         Ok(())

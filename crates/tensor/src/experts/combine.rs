@@ -7,9 +7,9 @@ use crate::lanes::dot;
 use crate::pool::{Disjoint, Pool};
 use crate::stored::Stored;
 
-/// y [rows, cols] = the sum of weight times x [E slots, cols] over the slots of a row, choice by choice, rounded once.
+/// y [rows, cols] = the sum of weight times x [P, cols] over the slots of a row, choice by choice, rounded once.
 /// Choices that are dropped add nothing.
-pub fn combine<S: Stored>(pool: &Pool, shape: SpreadShape, x: &[S], routes: &[S::Real], y: &mut [S]) {
+pub fn combine<S: Stored>(pool: &Pool, shape: SpreadShape<'_>, x: &[S], routes: &[S::Real], y: &mut [S]) {
     gather(pool, shape, x, routes, y, |sums, weight, x| {
         vectorised(
             #[inline(always)]
@@ -18,11 +18,11 @@ pub fn combine<S: Stored>(pool: &Pool, shape: SpreadShape, x: &[S], routes: &[S:
     });
 }
 
-/// The gradients of [`combine`], given dy [rows, cols]: dx [E slots, cols] = weight times the row of dy, zero in slots
+/// The gradients of [`combine`], given dy [rows, cols]: dx [P, cols] = weight times the row of dy, zero in slots
 /// that nobody has; dweights [rows, k] = the row of dy times that of x, over the local columns, 0 of dropped choices.
 pub fn combine_backward<S: Stored>(
     pool: &Pool,
-    shape: SpreadShape,
+    shape: SpreadShape<'_>,
     dy: &[S],
     x: &[S],
     routes: &[S::Real],
@@ -30,7 +30,7 @@ pub fn combine_backward<S: Stored>(
     dweights: &mut [S::Real],
 ) {
     let SpreadShape { rows, cols, per_token, .. } = shape;
-    assert_eq!((dy.len(), x.len(), dx.len()), (rows * cols, shape.blocks_len(), shape.blocks_len()));
+    assert_eq!((dy.len(), x.len(), dx.len()), (rows * cols, shape.placed_len(), shape.placed_len()));
     assert_eq!((routes.len(), dweights.len()), (rows * 3 * per_token, rows * per_token));
     dweights.fill(S::Real::ZERO);
     if cols == 0 {

@@ -2,11 +2,12 @@
 //!
 //! Letters: rows = tokens of the rank, E = experts, k = choices of a token, g = tokens of a group,
 //! C = slots that an expert has for a group. Rows are whole groups, group i the rows i g..(i + 1) g;
-//! an expert's block has rows / g C slots, of which the i C..(i + 1) C are for group i. Blocks of
-//! all experts, one below the other, are a matrix [E slots, cols].
+//! an expert's block has rows / g C slots, of which the i C..(i + 1) C are for group i. Instead of a
+//! block an expert may have a queue, which has as many slots as tokens have it. Blocks or queues of
+//! all experts, one below the other, are a matrix [P, cols].
 //!
 //! `routes` [rows, 3 k] are of each row the k experts that are chosen, then their slots, each a row
-//! of the expert's block or -1 where the choice is dropped, then their weights. Experts and slots
+//! of the expert's block or queue, or -1 where the choice is dropped, then their weights. Experts and slots
 //! are exact in the type of the weights, which makes routes one array that is kept and sent as such.
 
 mod combine;
@@ -16,16 +17,18 @@ mod probabilities;
 mod route;
 mod route_backward;
 mod router_product;
+mod slots;
 mod spread;
 
 use crate::element::Element;
 
 pub use combine::{combine, combine_backward};
-pub use grouped::{GroupedShape, grouped_matmul};
+pub use grouped::{GroupedShape, Segments, grouped_matmul};
 pub use losses::{count_choices, dropped_choices, router_losses};
-pub use route::route;
+pub use route::{queue_lengths, route};
 pub use route_backward::route_backward;
 pub use router_product::{router_forward, router_input_gradient, router_weight_gradient};
+pub use slots::{Slots, SpreadShape};
 pub use spread::{spread, spread_backward};
 
 /// Sizes of a router on a rank.
@@ -72,61 +75,6 @@ pub struct RouterLosses {
     /// Tokens of a scope, T, over which choices are counted: an expert's frequency is
     /// f = E / (k T) times its count, 1 where all are chosen equally often.
     pub scope_tokens: usize,
-}
-
-/// Sizes of what is spread over experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpreadShape {
-    /// Tokens of the rank.
-    pub rows: usize,
-    /// Local columns.
-    pub cols: usize,
-    /// Experts, E.
-    pub experts: usize,
-    /// Choices of a token, k.
-    pub per_token: usize,
-    /// Rows of an expert's block.
-    pub slots: usize,
-    /// Equal pieces that blocks are cut into. The first pieces of all experts lie together, then the second ones, so that a
-    /// piece of all is a slice; 1: blocks are whole.
-    pub pieces: usize,
-}
-
-impl SpreadShape {
-    /// Elements of the blocks of all experts.
-    fn blocks_len(self) -> usize {
-        self.experts * self.slots * self.cols
-    }
-
-    /// The row of the blocks of all experts that a choice of a row of routes has, if it is not dropped.
-    fn place<T: Element>(self, routes: &[T], choice: usize) -> Option<usize> {
-        let slot = routes[self.per_token + choice].to_f64();
-        if slot < 0.0 {
-            return None;
-        }
-        let (expert, slot) = (index(routes[choice]), slot as usize);
-        assert!(expert < self.experts && slot < self.slots, "slot {slot} of expert {expert} in {self:?}");
-        let of_piece = self.slots / self.pieces;
-        Some((slot / of_piece * self.experts + expert) * of_piece + slot % of_piece)
-    }
-
-    /// By row of the blocks of all experts the choice that has it, as row k + choice, if one has.
-    fn choices<T: Element>(self, routes: &[T]) -> Vec<Option<usize>> {
-        let mut choices = vec![None; self.experts * self.slots];
-        for (row, routes) in routes.chunks_exact((3 * self.per_token).max(1)).enumerate() {
-            for choice in 0..self.per_token {
-                if let Some(place) = self.place(routes, choice) {
-                    choices[place] = Some(row * self.per_token + choice);
-                }
-            }
-        }
-        choices
-    }
-
-    /// The weight of a choice, row k + choice.
-    fn weight<T: Element>(self, routes: &[T], choice: usize) -> T {
-        routes[choice / self.per_token * 3 * self.per_token + 2 * self.per_token + choice % self.per_token]
-    }
 }
 
 /// A whole number that is stored as T.

@@ -46,6 +46,18 @@ pub fn route<T: Element>(
     });
 }
 
+/// lengths [E] = how many choices of routes [rows, 3 k] have a slot of each expert: its rows where it has a queue.
+pub fn queue_lengths<T: Element>(shape: RouterShape, routes: &[T], lengths: &mut [T]) {
+    let RouterShape { rows, experts, per_token } = shape;
+    assert_eq!((routes.len(), lengths.len()), (rows * 3 * per_token, experts));
+    lengths.fill(T::ZERO);
+    for routes in routes.chunks_exact((3 * per_token).max(1)) {
+        let (chosen, slots) = routes[..2 * per_token].split_at(per_token);
+        let kept = chosen.iter().zip(slots).filter(|(_, slot)| **slot >= T::ZERO);
+        kept.for_each(|(expert, _)| lengths[index(*expert)] += T::ONE);
+    }
+}
+
 /// The experts and weights of a row of routes; uses up the probabilities.
 fn choose<T: Element>(rule: RouterRule, p: &mut [T], routes: &mut [T]) {
     let per_token = routes.len() / 3;

@@ -6,10 +6,10 @@ use crate::lanes::add;
 use crate::pool::Pool;
 use crate::stored::{Stored, round_all};
 
-/// y [E slots, cols] = in each choice's slot a copy of its row of x [rows, cols]; zero in slots that nobody has.
-pub fn spread<S: Stored>(pool: &Pool, shape: SpreadShape, x: &[S], routes: &[S::Real], y: &mut [S]) {
+/// y [P, cols] = in each choice's slot a copy of its row of x [rows, cols]; zero in slots that nobody has.
+pub fn spread<S: Stored>(pool: &Pool, shape: SpreadShape<'_>, x: &[S], routes: &[S::Real], y: &mut [S]) {
     let SpreadShape { rows, cols, per_token, .. } = shape;
-    assert_eq!((x.len(), y.len()), (rows * cols, shape.blocks_len()));
+    assert_eq!((x.len(), y.len()), (rows * cols, shape.placed_len()));
     assert_eq!(routes.len(), rows * 3 * per_token);
     if cols == 0 {
         return;
@@ -26,8 +26,8 @@ pub fn spread<S: Stored>(pool: &Pool, shape: SpreadShape, x: &[S], routes: &[S::
     });
 }
 
-/// dx [rows, cols] = the sum of dy [E slots, cols] over the slots of a row, choice by choice, rounded once.
-pub fn spread_backward<S: Stored>(pool: &Pool, shape: SpreadShape, dy: &[S], routes: &[S::Real], dx: &mut [S]) {
+/// dx [rows, cols] = the sum of dy [P, cols] over the slots of a row, choice by choice, rounded once.
+pub fn spread_backward<S: Stored>(pool: &Pool, shape: SpreadShape<'_>, dy: &[S], routes: &[S::Real], dx: &mut [S]) {
     gather(pool, shape, dy, routes, dx, |sums, _, dy| add(sums, dy));
 }
 
@@ -35,14 +35,14 @@ pub fn spread_backward<S: Stored>(pool: &Pool, shape: SpreadShape, dy: &[S], rou
 /// is not dropped in ascending order, rounded once.
 pub(super) fn gather<S: Stored>(
     pool: &Pool,
-    shape: SpreadShape,
+    shape: SpreadShape<'_>,
     x: &[S],
     routes: &[S::Real],
     y: &mut [S],
     add_row: impl Fn(&mut [S::Real], S::Real, &[S]) + Sync,
 ) {
     let SpreadShape { rows, cols, per_token, .. } = shape;
-    assert_eq!((x.len(), y.len()), (shape.blocks_len(), rows * cols));
+    assert_eq!((x.len(), y.len()), (shape.placed_len(), rows * cols));
     assert_eq!(routes.len(), rows * 3 * per_token);
     if cols == 0 {
         return;

@@ -3,11 +3,11 @@
 //!
 //! Tiles are the same for any number of threads. Letters: C = op(A) op(B) of a block, rows and columns of it.
 
-use super::{GroupedShape, pieces};
+use super::{GroupedShape, Products, Segments};
 use crate::dispatch::vectorised;
 use crate::element::Element;
 use crate::matmul::Transpose;
-use crate::pool::{Disjoint, Pool};
+use crate::pool::Pool;
 use crate::product::{Product, blocks, depth};
 use crate::stored::{Stored, same, widen_all};
 use crate::turn::turn_widened;
@@ -25,30 +25,31 @@ const STREAMS: usize = 16;
 /// Rows that are multiplied at a time: the most for which `gemm` does not pack B itself.
 const STRIP: usize = 48;
 
-/// [`super::grouped_matmul`], lengths checked.
-pub(super) fn products<S: Stored, C: Stored<Real = S::Real>>(
-    pool: &Pool,
-    shape: GroupedShape,
-    a: &[S],
-    b: &[S],
-    c: &mut [C],
-    accumulate: bool,
-) {
-    let GroupedShape { stored, n, k, .. } = shape;
-    let height = if stored == Transpose::Tn { k } else { shape.block_rows() };
-    let rows: Vec<_> = blocks(0..height, ROWS).collect();
-    let cols: Vec<_> = blocks(0..n, COLS).collect();
-    let tiles = rows.len() * cols.len();
-    let c = Disjoint::new(c);
-    pool.each(0..shape.blocks * tiles, |i| {
-        let (block, rows, cols) = (i / tiles, &rows[i % tiles / cols.len()], &cols[i % cols.len()]);
-        let tile = Tile { shape, block, a, b, rows: rows.clone(), cols: cols.clone() };
-        tile.run(|row, col, sums| {
-            // SAFETY: this tile alone writes its columns of the row.
-            let c = unsafe { c.part(row * n + col, sums.len()) };
-            store(c, sums, accumulate);
+impl<S: Stored, C: Stored<Real = S::Real>> Products<'_, S, C> {
+    /// Computes C.
+    pub(super) fn run_by_tiles(&self, pool: &Pool) {
+        let GroupedShape { stored, n, k } = self.shape;
+        let weights = Segments::equal(self.segments.blocks(), 1, k);
+        let (of_c, of_b) = if stored == Transpose::Tn { (&weights, self.segments) } else { (self.segments, &weights) };
+        let of_block = |block| blocks(0..of_c.rows_of(block), ROWS).map(move |rows| (block, rows));
+        let rows: Vec<_> = (0..of_c.blocks()).flat_map(of_block).collect();
+        let cols: Vec<_> = blocks(0..n, COLS).collect();
+        pool.each(0..rows.len() * cols.len(), |i| {
+            let ((block, rows), cols) = (rows[i / cols.len()].clone(), cols[i % cols.len()].clone());
+            let tile = Tile { shape: self.shape, of_c, of_b, block, a: self.a, b: self.b, rows, cols };
+            self.run_tile(&tile);
         });
-    });
+    }
+
+    fn run_tile(&self, tile: &Tile<'_, S>) {
+        // SAFETY: this tile alone writes its columns of the row.
+        let part = |row, col, len| unsafe { self.c.part(row * self.shape.n + col, len) };
+        if tile.contracted() > 0 {
+            tile.run(|row, col, sums| store(part(row, col, sums.len()), sums, self.accumulate));
+        } else if !self.accumulate {
+            tile.pieces().flatten().for_each(|row| part(row, tile.cols.start, tile.cols.len()).fill(C::ZERO));
+        }
+    }
 }
 
 /// c = (or += if `accumulate`) sums, rounded once.
@@ -66,6 +67,9 @@ fn store<C: Stored>(c: &mut [C], sums: &[C::Real], accumulate: bool) {
 /// Rows and columns of a block's C.
 struct Tile<'a, S> {
     shape: GroupedShape,
+    /// Where the rows of blocks lie in C and in B as it is stored, but for `Nt`.
+    of_c: &'a Segments,
+    of_b: &'a Segments,
     block: usize,
     a: &'a [S],
     b: &'a [S],
@@ -76,13 +80,13 @@ struct Tile<'a, S> {
 impl<S: Stored> Tile<'_, S> {
     /// Calls `store` with a row of all blocks' C, a column, and the sums from there on, until all of the tile are stored.
     fn run(&self, store: impl FnMut(usize, usize, &[S::Real])) {
-        let contracted = if self.turned() { self.shape.block_rows() } else { self.shape.k };
+        let contracted = self.contracted();
         let (height, deepest) = (self.rows.len(), depth(contracted));
         let width = self.cols.len().next_multiple_of(PANEL);
         S::Real::with_scratch(height * width + (width + STRIP) * deepest, |scratch| {
             let (sums, scratch) = scratch.split_at_mut(height * width);
             let (right, left) = scratch.split_at_mut(width * deepest);
-            for top in (0..contracted.max(1)).step_by(deepest) {
+            for top in (0..contracted).step_by(deepest) {
                 let part = top..contracted.min(top + deepest);
                 self.bring_right(&part, right);
                 let mut done = 0;
@@ -100,6 +104,11 @@ impl<S: Stored> Tile<'_, S> {
         });
     }
 
+    /// How many products are summed for an element.
+    fn contracted(&self) -> usize {
+        self.of_b.rows_of(self.block)
+    }
+
     /// Whether the rows of a block are summed over, and those of C the columns of A.
     fn turned(&self) -> bool {
         self.shape.stored == Transpose::Tn
@@ -107,8 +116,7 @@ impl<S: Stored> Tile<'_, S> {
 
     /// The tile's rows among those of all blocks' C, piece by piece.
     fn pieces(&self) -> impl Iterator<Item = Range<usize>> + Clone {
-        let GroupedShape { blocks, chunk, k, .. } = self.shape;
-        pieces(blocks, if self.turned() { k } else { chunk }, self.block, self.rows.clone())
+        self.of_c.pieces(self.block, self.rows.clone())
     }
 
     /// The same, of each piece as many rows as are multiplied at a time.
@@ -119,7 +127,7 @@ impl<S: Stored> Tile<'_, S> {
 
     /// to [panels, part, PANEL] = the tile's columns of op(B), at the given places of what is summed over.
     fn bring_right(&self, part: &Range<usize>, to: &mut [S::Real]) {
-        let GroupedShape { stored, blocks, chunk, n, k, .. } = self.shape;
+        let GroupedShape { stored, n, k } = self.shape;
         if stored == Transpose::Nt {
             for (panel, first) in self.cols.clone().step_by(PANEL).enumerate() {
                 let (count, to) = (PANEL.min(self.cols.end - first), &mut to[panel * part.len() * PANEL..]);
@@ -129,7 +137,7 @@ impl<S: Stored> Tile<'_, S> {
             return;
         }
         let mut done = 0;
-        for piece in pieces(blocks, if self.turned() { chunk } else { k }, self.block, part.clone()) {
+        for piece in self.of_b.pieces(self.block, part.clone()) {
             let from = &self.b[piece.start * n + self.cols.start..(piece.end - 1) * n + self.cols.end];
             widen_panels(piece.len(), self.cols.len(), from, n, &mut to[done * PANEL..], part.len() * PANEL);
             done += piece.len();
@@ -139,10 +147,10 @@ impl<S: Stored> Tile<'_, S> {
     /// Rows of op(A), those of a strip, at the given places of what is summed over; and their stride. They are brought
     /// into `to` unless they are there as they are multiplied.
     fn left<'t>(&'t self, strip: &Range<usize>, part: &Range<usize>, to: &'t mut [S::Real]) -> (&'t [S::Real], usize) {
-        let GroupedShape { blocks, chunk, k, .. } = self.shape;
+        let k = self.shape.k;
         if self.turned() {
             let mut done = 0;
-            for piece in pieces(blocks, chunk, self.block, part.clone()) {
+            for piece in self.of_b.pieces(self.block, part.clone()) {
                 let from = &self.a[piece.start * k + strip.start - self.block * k..];
                 turn_widened(piece.len(), strip.len(), from, k, &mut to[done..], part.len());
                 done += piece.len();

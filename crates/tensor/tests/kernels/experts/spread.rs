@@ -5,24 +5,41 @@ use crate::stored::{check, kernel};
 use crate::support::{assert_close, assert_gradient, dot, on_any_threads, random, wide};
 use quadrille_tensor::*;
 
+/// Rows and columns that are spread.
+const SIZES: [(usize, usize); 8] = [(0, 3), (1, 1), (3, 0), (8, 7), (16, 33), (64, 100), (129, 400), (1000, 65)];
+
 /// Routes of some rows in groups of at most 8, some dropped, and the shape of what they spread.
-fn spread_of<T: Element>(rows: usize, cols: usize) -> (SpreadShape, Vec<T>) {
+fn spread_of<T: Element>(rows: usize, cols: usize) -> (SpreadShape<'static>, Vec<T>) {
     let (experts, per_token) = (5, 3);
     let group = (1..=8).rev().find(|group| rows.is_multiple_of(*group)).unwrap_or(1);
     let groups = RouterGroups { rows: group, slots: group.div_ceil(2), by_score: false };
     let shape = RouterShape { rows, experts, per_token };
     let routes = routes(&Pool::new(1), shape, RULES[1], groups, &random::<T>(9, rows * experts));
-    (SpreadShape { rows, cols, experts, per_token, slots: rows / group * groups.slots, pieces: 1 }, routes)
+    let slots = Slots::Blocks { slots: rows / group * groups.slots, pieces: 1 };
+    (SpreadShape { rows, cols, experts, per_token, slots }, routes)
+}
+
+/// Rows of an expert.
+fn rows_of(shape: SpreadShape<'_>, expert: usize) -> usize {
+    match shape.slots {
+        Slots::Blocks { slots, .. } => slots,
+        Slots::Queues(starts) => starts[expert + 1] - starts[expert],
+    }
+}
+
+/// The row of an expert's first slot, of blocks that are whole.
+fn start_of(shape: SpreadShape<'_>, expert: usize) -> usize {
+    (0..expert).map(|expert| rows_of(shape, expert)).sum()
 }
 
 /// By row and choice the weight and the place among all blocks, if it is not dropped.
-fn places(shape: SpreadShape, routes: &[f64]) -> Vec<(usize, usize, f64, usize)> {
+fn places(shape: SpreadShape<'_>, routes: &[f64]) -> Vec<(usize, usize, f64, usize)> {
     let mut places = Vec::new();
     for (row, routes) in routes.chunks(3 * shape.per_token).enumerate() {
         for choice in 0..shape.per_token {
             let (expert, slot) = (routes[choice], routes[shape.per_token + choice]);
             if slot >= 0.0 {
-                let place = expert as usize * shape.slots + slot as usize;
+                let place = start_of(shape, expert as usize) + slot as usize;
                 places.push((row, choice, routes[2 * shape.per_token + choice], place));
             }
         }
@@ -30,13 +47,12 @@ fn places(shape: SpreadShape, routes: &[f64]) -> Vec<(usize, usize, f64, usize)>
     places
 }
 
-fn equals_loops<T: Element>(rows: usize, cols: usize) {
-    let (shape, routes) = spread_of::<T>(rows, cols);
-    let (len, blocks) = (rows * cols, shape.experts * shape.slots * cols);
+fn equals_loops<T: Element>(shape: SpreadShape<'_>, routes: &[T]) {
+    let SpreadShape { rows, cols, .. } = shape;
+    let (len, blocks) = (rows * cols, start_of(shape, shape.experts) * cols);
     let (x, dy) = (random::<T>(1, len), random::<T>(2, blocks));
     let filled = |len: usize| vec![T::from_f64(f64::NAN); len];
-    let places = places(shape, &wide(&routes));
-    assert!(rows < 16 || places.len() < rows * shape.per_token, "something is dropped");
+    let places = places(shape, &wide(routes));
     let mut expected = [vec![0.0; blocks], vec![0.0; len], vec![0.0; len], vec![0.0; blocks]];
     let mut dweights = vec![0.0; rows * shape.per_token];
     for (row, choice, weight, place) in places {
@@ -57,10 +73,10 @@ fn equals_loops<T: Element>(rows: usize, cols: usize) {
         })
     };
     let what = format!("{shape:?}");
-    assert_eq!(wide(&run(blocks, &|pool, y| spread(pool, shape, &x, &routes, y))), expected[0], "{what}");
-    assert_close(&what, &run(len, &|pool, dx| spread_backward(pool, shape, &dy, &routes, dx)), &expected[1]);
-    assert_close(&what, &run(len, &|pool, y| combine(pool, shape, &dy, &routes, y)), &expected[2]);
-    let backward = |pool: &Pool, dx: &mut [T], dw: &mut [T]| combine_backward(pool, shape, &x, &dy, &routes, dx, dw);
+    assert_eq!(wide(&run(blocks, &|pool, y| spread(pool, shape, &x, routes, y))), expected[0], "{what}");
+    assert_close(&what, &run(len, &|pool, dx| spread_backward(pool, shape, &dy, routes, dx)), &expected[1]);
+    assert_close(&what, &run(len, &|pool, y| combine(pool, shape, &dy, routes, y)), &expected[2]);
+    let backward = |pool: &Pool, dx: &mut [T], dw: &mut [T]| combine_backward(pool, shape, &x, &dy, routes, dx, dw);
     let dx = run(blocks, &|pool, dx| backward(pool, dx, &mut filled(dweights.len())));
     assert_close(&what, &dx, &expected[3]);
     assert_close(&what, &run(dweights.len(), &|pool, dw| backward(pool, &mut filled(blocks), dw)), &dweights);
@@ -68,16 +84,72 @@ fn equals_loops<T: Element>(rows: usize, cols: usize) {
 
 #[test]
 fn spreading_and_combining_equal_loops() {
-    for (rows, cols) in [(0, 3), (1, 1), (3, 0), (8, 7), (16, 33), (64, 100), (129, 400), (1000, 65)] {
-        equals_loops::<f32>(rows, cols);
-        equals_loops::<f64>(rows, cols);
+    fn check<T: Element>(rows: usize, cols: usize) {
+        let (shape, routes) = spread_of::<T>(rows, cols);
+        let placed = places(shape, &wide(&routes)).len();
+        assert!(rows < 16 || placed < rows * shape.per_token, "something is dropped");
+        equals_loops(shape, &routes);
     }
+    for (rows, cols) in SIZES {
+        check::<f32>(rows, cols);
+        check::<f64>(rows, cols);
+    }
+}
+
+/// Routes of some rows, none of which chooses the second or the last expert, to at most `most` slots of each.
+fn queued<T: Element>(rows: usize, most: usize) -> (RouterShape, Vec<T>) {
+    let shape = RouterShape { rows, experts: 5, per_token: 2 };
+    let groups = RouterGroups { rows: rows.max(1), slots: most, by_score: true };
+    let mut logits = random::<T>(9, rows * shape.experts);
+    logits.chunks_mut(shape.experts).for_each(|row| (row[1], row[4]) = (T::from_f64(-9.0), T::from_f64(-9.0)));
+    (shape, routes(&Pool::new(1), shape, RULES[1], groups, &logits))
+}
+
+#[test]
+fn spreading_to_queues_equals_loops() {
+    fn check<T: Element>(rows: usize, cols: usize, most: usize) {
+        let (RouterShape { experts, per_token, .. }, routes) = queued::<T>(rows, most);
+        let mut lengths = vec![T::from_f64(f64::NAN); experts];
+        queue_lengths(RouterShape { rows, experts, per_token }, &routes, &mut lengths);
+        let mut starts = vec![0];
+        lengths.iter().for_each(|len| starts.push(starts[starts.len() - 1] + len.to_f64() as usize));
+        assert_eq!((starts[2] - starts[1], starts[5] - starts[4]), (0, 0), "two experts have empty queues");
+        assert!(most < rows || starts[experts] == rows * per_token, "nothing is dropped");
+        equals_loops(SpreadShape { rows, cols, experts, per_token, slots: Slots::Queues(&starts) }, &routes);
+    }
+    for (rows, cols) in SIZES {
+        for most in [rows, rows.div_ceil(2)] {
+            check::<f32>(rows, cols, most);
+            check::<f64>(rows, cols, most);
+        }
+    }
+}
+
+#[test]
+fn a_queue_is_as_long_as_choices_have_slots_of_it() {
+    let (shape, routes) = queued::<f64>(50, 20);
+    let mut lengths = [f64::NAN; 5];
+    queue_lengths(shape, &routes, &mut lengths);
+    let mut counted = [0.0; 5];
+    for row in routes.chunks(6) {
+        (0..2).filter(|choice| row[2 + choice] >= 0.0).for_each(|choice| counted[row[choice] as usize] += 1.0);
+    }
+    assert_eq!(lengths, counted);
+    assert!(lengths.iter().all(|len| *len <= 20.0) && dropped_choices(shape, &routes) > 0, "{lengths:?}");
+}
+
+#[test]
+#[should_panic(expected = "a row of a queue is nobody's")]
+fn every_row_of_a_queue_is_a_choices() {
+    let routes = [0.0, 1.0, 0.0, 0.0, 0.5, 0.5];
+    let shape = SpreadShape { rows: 1, cols: 1, experts: 2, per_token: 2, slots: Slots::Queues(&[0, 1, 3]) };
+    spread(&Pool::new(1), shape, &[1.0], &routes, &mut [0.0; 3]);
 }
 
 #[test]
 fn the_gradients_of_combining_equal_differences() {
     let (shape, routes) = spread_of::<f64>(16, 3);
-    let (x, dy) = (random::<f64>(1, shape.experts * shape.slots * 3), random::<f64>(2, 48));
+    let (x, dy) = (random::<f64>(1, start_of(shape, shape.experts) * 3), random::<f64>(2, 48));
     let (mut dx, mut dweights) = (vec![0.0; x.len()], vec![0.0; 48]);
     combine_backward(&Pool::new(1), shape, &dy, &x, &routes, &mut dx, &mut dweights);
     let loss = |x: &[f64], routes: &[f64]| {
@@ -97,7 +169,7 @@ fn the_gradients_of_combining_equal_differences() {
 kernel! { Experts(pool, rows, cols) stored [x: rows * cols, y: 15 * rows * cols, dx: rows * cols, sum: rows * cols, back: 15 * rows * cols]
     real [dweights: 3 * rows] {
     let (shape, routes) = spread_of::<f32>(rows, cols);
-    let blocks = shape.experts * shape.slots * cols;
+    let blocks = start_of(shape, shape.experts) * cols;
     let (y, back) = (&mut y[..blocks], &mut back[..blocks]);
     spread_backward(pool, shape, y, &routes, dx);
     combine(pool, shape, y, &routes, sum);
@@ -114,16 +186,17 @@ fn spreading_and_combining_are_rounded_once() {
 fn pieces_of_all_blocks_lie_together() {
     let (rows, cols) = (16, 3);
     let (whole, routes) = spread_of::<f64>(rows, cols);
-    let (x, of_piece) = (random::<f64>(1, rows * cols), whole.slots / 2);
-    let (cut, len) = (SpreadShape { pieces: 2, ..whole }, whole.experts * whole.slots * cols);
+    let (x, slots) = (random::<f64>(1, rows * cols), rows_of(whole, 0));
+    let (of_piece, len) = (slots / 2, whole.experts * slots * cols);
+    let cut = SpreadShape { slots: Slots::Blocks { slots, pieces: 2 }, ..whole };
     let [mut one, mut two] = [(); 2].map(|()| vec![f64::NAN; len]);
     spread(&Pool::new(1), whole, &x, &routes, &mut one);
     spread(&Pool::new(1), cut, &x, &routes, &mut two);
     let row = |rows: &[f64], at: usize| rows[at * cols..(at + 1) * cols].to_vec();
     for expert in 0..whole.experts {
-        for slot in 0..whole.slots {
+        for slot in 0..slots {
             let at = (slot / of_piece * whole.experts + expert) * of_piece + slot % of_piece;
-            assert_eq!(row(&two, at), row(&one, expert * whole.slots + slot), "slot {slot} of expert {expert}");
+            assert_eq!(row(&two, at), row(&one, expert * slots + slot), "slot {slot} of expert {expert}");
         }
     }
 }
