@@ -9,7 +9,7 @@ macro_rules! preset {
 }
 
 /// Name and file of every preset, by family and size.
-const PRESETS: [(&str, &str); 45] = [
+const PRESETS: [(&str, &str); 53] = [
     preset!("gpt-tiny"),
     preset!("gpt-demo"),
     preset!("gpt2-124m"),
@@ -53,6 +53,14 @@ const PRESETS: [(&str, &str); 45] = [
     preset!("llama3-8b"),
     preset!("llama3-70b"),
     preset!("llama3-405b"),
+    preset!("mixtral-8x7b"),
+    preset!("mixtral-8x22b"),
+    preset!("qwen3-30b-a3b"),
+    preset!("qwen3-235b-a22b"),
+    preset!("ted-1.3b"),
+    preset!("ted-2.7b"),
+    preset!("ted-6.7b"),
+    preset!("ted-13b"),
     preset!("vit-tiny"),
     preset!("vit-era5"),
 ];
@@ -154,20 +162,30 @@ mod tests {
         }
     }
 
-    /// Mixtral 8x7B and Qwen3 30B A3B, all of them and what works on a token; as released they drop nothing.
+    /// All of them, and what works on a token.
     #[test]
     fn mixtures_have_the_parameters_of_the_releases() {
-        let common = "seq_len = 4096\ntied_head = false\nbiases = false\nnorm = \"rms\"\npositions = \"rotary\"\n\
-                      activation = \"swiglu\"\ncapacity = 2.0\n";
-        let counts = |sizes: &str| {
-            let model = Model::from_toml(&format!("name = \"moe\"\n{common}{sizes}"), &[]).unwrap();
-            (model.parameters(), model.active_parameters())
-        };
-        let mixtral = "layers = 32\nhidden = 4096\nheads = 32\nkv_heads = 8\nffn = 14336\nvocab = 32000\nexperts = 8";
-        assert_eq!(counts(mixtral), (46_702_792_704, 12_879_925_248));
-        let qwen3 = "layers = 48\nhidden = 2048\nheads = 32\nkv_heads = 4\nhead_dim = 128\nqk_norm = \"rms\"\n\
-                     vocab = 151936\nexperts = 128\nexperts_per_token = 8\nexpert_ffn = 768";
-        assert_eq!(counts(qwen3), (30_532_122_624, 3_353_032_704));
+        let released = [
+            ("mixtral-8x7b", 46_702_792_704, 12_879_925_248),
+            ("mixtral-8x22b", 140_620_634_112, 39_152_031_744),
+            ("qwen3-30b-a3b", 30_532_122_624, 3_353_032_704),
+            ("qwen3-235b-a22b", 235_093_634_560, 22_190_763_520),
+        ];
+        for (name, all, active) in released {
+            let model = Model::preset(name).unwrap();
+            assert_eq!((model.parameters(), model.active_parameters()), (all, active), "{name}");
+        }
+    }
+
+    /// In every other block 16 experts without biases and a router in the place of a perceptron of GPT-3.
+    #[test]
+    fn models_of_ted_are_those_of_gpt3_but_for_their_experts() {
+        for size in ["1.3b", "2.7b", "6.7b", "13b"] {
+            let [ted, base] = ["ted", "gpt3"].map(|family| Model::preset(&format!("{family}-{size}")).unwrap());
+            let (blocks, h) = (base.layers() as u64 / 2, base.hidden as u64);
+            let (experts, perceptron) = (16 * (8 * h * h + h), 8 * h * h + 5 * h);
+            assert_eq!(ted.parameters(), base.parameters() + blocks * (experts - perceptron), "{size}");
+        }
     }
 
     #[test]

@@ -25,9 +25,20 @@ const TOLERANCE: f64 = 1e-5;
 
 const MODELS: [&str; 7] = ["gpt2", "llama", "llama-tied", "llama-biases", "llama-bf16", "mistral", "gpt-neox"];
 
+const MIXTURES: [&str; 2] = ["mixtral", "qwen3-moe"];
+
 /// One rank; both tensor axes, which cut heads, keys and the vocabulary (97 tokens, padded); two stages, where a tied table has
 /// two copies; the others.
 const GRIDS: [&str; 4] = ["x=1", "x=2,y=2", "pipe=2", "z=2,context=2,data=2"];
+
+/// Experts on the ranks of several axes, too.
+const GRIDS_OF_MIXTURES: [&str; 4] = ["x=1", "x=2,y=2", "expert=4,pipe=2", "x=2,expert=2,context=2"];
+
+/// Every model with the grids that it is tried on.
+fn cases() -> impl Iterator<Item = (&'static str, [&'static str; 4])> {
+    let mixtures = MIXTURES.into_iter().map(|name| (name, GRIDS_OF_MIXTURES));
+    MODELS.into_iter().map(|name| (name, GRIDS)).chain(mixtures)
+}
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../hugging-face/tests/data").join(name)
@@ -164,6 +175,8 @@ fn exchanged(name: &str, one: &str, other: &str) -> TempDir {
 fn exchanged_tensors_change_the_loss() {
     let llama = |name: &str| format!("model.layers.1.{name}.weight");
     let gpt2 = |name: &str| format!("transformer.h.0.{name}");
+    let mixtral = |name: &str| format!("model.layers.0.block_sparse_moe.{name}.weight");
+    let qwen3 = |name: &str| format!("model.layers.1.{name}.weight");
     for (name, one, other) in [
         ("llama", llama("self_attn.k_proj"), llama("self_attn.v_proj")),
         ("llama", llama("self_attn.q_proj"), llama("self_attn.o_proj")),
@@ -173,6 +186,11 @@ fn exchanged_tensors_change_the_loss() {
         ("gpt2", gpt2("ln_1.bias"), gpt2("ln_2.bias")),
         ("gpt2", gpt2("attn.c_proj.bias"), gpt2("mlp.c_proj.bias")),
         ("gpt2", gpt2("attn.c_attn.bias"), "transformer.h.1.attn.c_attn.bias".to_owned()),
+        ("mixtral", mixtral("experts.0.w1"), mixtral("experts.0.w3")),
+        ("mixtral", mixtral("experts.1.w2"), mixtral("experts.2.w2")),
+        ("mixtral", mixtral("gate"), "model.layers.1.block_sparse_moe.gate.weight".to_owned()),
+        ("qwen3-moe", qwen3("mlp.experts.0.gate_proj"), qwen3("mlp.experts.0.up_proj")),
+        ("qwen3-moe", qwen3("self_attn.q_norm"), qwen3("self_attn.k_norm")),
     ] {
         let (imported, expected) = (Imported::of(exchanged(name, &one, &other).path()), Expected::read(name));
         let (loss, _) = step(&program(&imported, &expected, "x=1"), &imported.checkpoint, &expected);
@@ -183,9 +201,9 @@ fn exchanged_tensors_change_the_loss() {
 
 #[test]
 fn losses_and_gradients_are_those_of_torch() {
-    for name in MODELS {
+    for (name, grids) in cases() {
         let (imported, expected, gradients) = (Imported::of(&fixture(name)), Expected::read(name), gradients(name));
-        for grid in GRIDS {
+        for grid in grids {
             let (loss, ours) = step(&program(&imported, &expected, grid), &imported.checkpoint, &expected);
             let apart = difference([loss], &[expected.loss]);
             assert!(apart < TOLERANCE, "{name} on {grid}: loss {loss} instead of {}", expected.loss);
@@ -211,9 +229,9 @@ fn all_logits<T: Real>(imported: &Imported, expected: &Expected, grid: &str) -> 
 
 #[test]
 fn logits_are_those_of_torch() {
-    for name in MODELS {
+    for (name, grids) in cases() {
         let (imported, expected) = (Imported::of(&fixture(name)), Expected::read(name));
-        for grid in GRIDS {
+        for grid in grids {
             for (precision, ours) in [
                 ("f32", all_logits::<f32>(&imported, &expected, grid)),
                 ("f64", all_logits::<f64>(&imported, &expected, grid)),
