@@ -99,7 +99,7 @@ impl Candidate {
     }
 
     /// The axes above 1 over which experts are spread.
-    fn spreading(&self) -> AxisSet {
+    pub fn spreading(&self) -> AxisSet {
         self.experts_over.iter().filter(|axis| self.size(*axis) > 1).collect()
     }
 

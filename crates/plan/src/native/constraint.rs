@@ -113,12 +113,9 @@ impl Choice {
                 space.overlap = fixed.first().copied();
                 Ok(())
             }),
-            Field::ExpertsOver => Name(|space, key, text| {
-                let mut fixed = space.experts_over.into_iter().collect();
-                fix(&mut fixed, key, text.replace('+', ",").parse()?)?;
-                space.experts_over = fixed.first().copied();
-                Ok(())
-            }),
+            Field::ExpertsOver => {
+                Name(|space, key, text| fix(&mut space.experts_over, key, text.replace('+', ",").parse()?))
+            }
             Field::Dispatch => Name(|space, key, text| {
                 let mut fixed = space.dispatch.into_iter().collect();
                 fix(&mut fixed, key, text.parse()?)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quadrille_cost::native::{Candidate, Problem};
-use quadrille_spec::{Activations, Axis, Grid};
+use quadrille_spec::{Activations, Axis, AxisSet, Grid};
 
 use super::count::Tally;
 use super::legal::Rules;
@@ -18,6 +18,8 @@ pub(super) struct Cut {
     pub sizes: [usize; 5],
     /// Neighbours along them that share a node.
     pub inside: [usize; 5],
+    /// The axes over which experts are spread.
+    pub experts_over: AxisSet,
     /// At least one.
     pub outer: Vec<Outer>,
 }
@@ -50,8 +52,9 @@ pub(super) struct Cuts {
 /// Grids between two questions whether to stop; from then on, one of so many is looked at.
 const STRIDE: usize = 64;
 
-/// What the cuts are grouped by: sizes, neighbours that share a node, and the ranks that share a domain of each tier.
-type Key = ([usize; 5], [usize; 5], Vec<usize>);
+/// What the cuts are grouped by: sizes, neighbours that share a node, the ranks that share a domain of each tier, and how
+/// experts are spread.
+type Key = ([usize; 5], [usize; 5], Vec<usize>, AxisSet);
 
 /// Every cut of `devices` devices in nodes of `domain`; grids that break a rule are tallied. If `stop` says so, those of a
 /// sample of the grids that are left.
@@ -77,20 +80,40 @@ pub(super) fn cuts(
             continue;
         }
         tally.counts.grids += 1;
-        if let Err(rule) = rules.check_grid(sizes, space.experts_over()) {
-            tally.refuse_grid(rule, || Candidate { experts_over: space.experts_over(), ..example(sizes) });
+        let spreadings = legal_spreadings(rules, space, sizes, tally);
+        if spreadings.is_empty() {
             continue;
         }
         tally.counts.legal_grids += 1;
         let [x, y, z, context, expert, data, pipe] = sizes;
         for inside in placements(sizes, domain) {
             let [ix, iy, iz, ic, ie, inside_data, inside_pipe] = inside;
-            let key = ([x, y, z, context, expert], [ix, iy, iz, ic, ie], problem.ranks_by_tier(sizes, inside));
-            grouped.entry(key).or_default().push(Outer { data, pipe, inside_data, inside_pipe });
+            let (of_block, near) = ([x, y, z, context, expert], [ix, iy, iz, ic, ie]);
+            for spread in &spreadings {
+                let key = (of_block, near, problem.ranks_by_tier(sizes, inside), *spread);
+                grouped.entry(key).or_default().push(Outer { data, pipe, inside_data, inside_pipe });
+            }
         }
     }
-    let cuts = grouped.into_iter().map(|((sizes, inside, _), outer)| Cut { sizes, inside, outer }).collect();
-    Cuts { cuts, stopped }
+    let cut = |((sizes, inside, _, experts_over), outer)| Cut { sizes, inside, experts_over, outer };
+    Cuts { cuts: grouped.into_iter().map(cut).collect(), stopped }
+}
+
+/// The ways to spread experts that a grid may have; a grid that has none is tallied.
+fn legal_spreadings(rules: &Rules, space: &Space, sizes: [usize; Axis::COUNT], tally: &mut Tally) -> Vec<AxisSet> {
+    let (mut legal, mut first) = (Vec::new(), None);
+    for experts_over in space.spreadings(&sizes) {
+        match rules.check_grid(sizes, experts_over) {
+            Ok(()) => legal.push(experts_over),
+            Err(rule) => {
+                first.get_or_insert((rule, experts_over));
+            }
+        }
+    }
+    if let Some((rule, experts_over)) = first.filter(|_| legal.is_empty()) {
+        tally.refuse_grid(rule, || Candidate { experts_over, ..example(sizes) });
+    }
+    legal
 }
 
 /// A layout of a grid without any choice that could break a rule.

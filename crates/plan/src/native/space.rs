@@ -40,8 +40,8 @@ pub struct Space {
     pub overlap: Option<Overlap>,
     /// Elements of a bucket of the optimizer's states in the host's memory; `None`: they are on the device.
     pub bucket: Option<usize>,
-    /// The axes over which experts are spread; `None`: expert.
-    pub experts_over: Option<AxisSet>,
+    /// Sets of axes over which experts are spread; empty: expert, with and without each of x, z and context.
+    pub experts_over: Vec<AxisSet>,
     /// What ranks with the same tokens send to experts; `None`: each its part.
     pub dispatch: Option<Dispatch>,
 }
@@ -71,16 +71,24 @@ impl Default for Space {
             keep_weights: vec![KeepWeights::Use, KeepWeights::Step],
             overlap: None,
             bucket: None,
-            experts_over: None,
+            experts_over: Vec::new(),
             dispatch: None,
         }
     }
 }
 
+/// Expert, with and without each of the axes whose ranks may share experts, too (folding).
+fn foldings() -> Vec<AxisSet> {
+    let others = [Axis::X, Axis::Context, Axis::Z];
+    let of_bits = |bits: usize| others.into_iter().enumerate().filter(move |(place, _)| bits >> place & 1 == 1);
+    let folding = |bits| of_bits(bits).map(|(_, axis)| axis).chain([Axis::Expert]).collect();
+    (0..1 << others.len()).map(folding).collect()
+}
+
 impl Space {
     /// Everything, and other sizes of expert where a candidate has more than one.
     pub(super) fn around(candidate: &Candidate, model: &Model) -> Self {
-        let mut space = Self { experts_over: Some(candidate.experts_over), ..Self::default() }.of_model(model);
+        let mut space = Self { experts_over: vec![candidate.experts_over], ..Self::default() }.of_model(model);
         if candidate.size(Axis::Expert) > 1 {
             space.axes[Axis::Expert as usize] = Range { least: 1, most: candidate.devices() };
         }
@@ -92,9 +100,14 @@ impl Space {
     pub(super) fn of_model(mut self, model: &Model) -> Self {
         let experts = model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
         let Some(most) = experts.map(|experts| experts.count).max() else {
-            self.experts_over.get_or_insert(AxisSet::EMPTY);
+            if self.experts_over.is_empty() {
+                self.experts_over.push(AxisSet::EMPTY);
+            }
             return self;
         };
+        if self.experts_over.is_empty() {
+            self.experts_over = foldings();
+        }
         let expert = &mut self.axes[Axis::Expert as usize];
         if *expert == Range::ALL {
             *expert = Range { least: 1, most };
@@ -102,14 +115,16 @@ impl Space {
         self
     }
 
-    /// The axes over which experts are spread.
-    pub(super) fn experts_over(&self) -> AxisSet {
-        self.experts_over.unwrap_or(Axis::Expert.only())
-    }
-
-    /// Those of them that are above 1 in a grid.
-    pub(super) fn spreading(&self, sizes: &[usize; Axis::COUNT]) -> AxisSet {
-        self.experts_over().iter().filter(|axis| sizes[*axis as usize] > 1).collect()
+    /// The ways to spread experts that differ in a grid: of each set the axes that are above 1.
+    pub(super) fn spreadings(&self, sizes: &[usize; Axis::COUNT]) -> Vec<AxisSet> {
+        let mut found = Vec::new();
+        for set in &self.experts_over {
+            let spread = set.iter().filter(|axis| sizes[*axis as usize] > 1).collect();
+            if !found.contains(&spread) {
+                found.push(spread);
+            }
+        }
+        found
     }
 
     /// What ranks send to experts that have the same tokens, if they have.
@@ -203,7 +218,7 @@ impl Space {
 
     /// Whether experts are spread over the axes that are tried, as far as they are above 1.
     fn spreads_as(&self, c: &Candidate) -> bool {
-        c.experts_over == self.spreading(&c.sizes)
+        self.spreadings(&c.sizes).contains(&c.spreading())
     }
 
     /// Numbers of chunks to interleave, at least 2, on a pipeline of `stages` stages.

@@ -1,7 +1,7 @@
 //! The search of one cut: every configuration whose x, y, z, context and expert have given sizes and places.
 
 use quadrille_cost::native::{Bounds, Candidate, PriceError};
-use quadrille_spec::{Axis, EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
+use quadrille_spec::{Axis, AxisSet, EvenPieces, KeepWeights, Overlap, Recompute, Rule, Schedule, Scope, Zero};
 
 use super::bounds::state_bytes;
 use super::count::Tally;
@@ -19,6 +19,7 @@ pub(super) struct Visit<'a> {
     pub pool: &'a Pool<'a>,
     rules: Rules<'a>,
     pub ends: Vec<End>,
+    experts_over: AxisSet,
     pub keep_weights: &'a [KeepWeights],
     /// What was counted.
     pub tally: Tally,
@@ -72,7 +73,7 @@ impl End {
         let pipelines = space.schedules(layers, pipe).into_iter().map(|(schedule, chunks)| {
             let blocks = EvenPieces::new(layers, pipe, chunks).most();
             let (recompute, refused) = space
-                .recompute(blocks, x * y * z * context > 1 || !space.spreading(&sizes).is_empty())
+                .recompute(blocks, x * y * z * context > 1 || !cut.experts_over.is_empty())
                 .into_iter()
                 .partition(|(recompute, keep)| rules.check_recompute(*recompute, *keep).is_ok());
             Pipeline { schedule, chunks, recompute, refused }
@@ -82,7 +83,7 @@ impl End {
                 rules.model,
                 &search.setting.framework,
                 sizes,
-                search.space.experts_over(),
+                cut.experts_over,
                 zero,
                 search.space.bucket.is_none(),
             )
@@ -128,7 +129,8 @@ impl<'a> Visit<'a> {
         let ends = cut.outer.iter().map(|outer| End::new(search, &rules, cut, outer)).collect();
         let keep_weights = Space::where_it_counts(&search.space.keep_weights, cut.sizes[2] > 1);
         let (tally, survivors) = (Tally::default(), Survivors::default());
-        Self { search, pool, rules, ends, keep_weights, tally, kept, survivors, stopped: false, is_rough: false }
+        let (experts_over, stopped, is_rough) = (cut.experts_over, false, false);
+        Self { search, pool, rules, ends, experts_over, keep_weights, tally, kept, survivors, stopped, is_rough }
     }
 
     /// Looks at everything, until `stop` says so.
@@ -208,7 +210,7 @@ impl<'a> Visit<'a> {
                     overlap: space.overlap.unwrap_or(Overlap::ALL),
                     overlap_chunks,
                     bucket: space.bucket,
-                    experts_over: space.spreading(sizes),
+                    experts_over: self.experts_over,
                     dispatch: space.dispatch_of(activations),
                     ..Candidate::PLAIN
                 });
