@@ -11,13 +11,15 @@ use crate::{CollectiveKind, Formation, Grid, Layout, Nodes, SpecError, Tier, Two
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
-    /// `G - 1` steps from neighbour to neighbour; broadcasts and reductions are pipelined chains.
+    /// `G - 1` steps from neighbour to neighbour; broadcasts and reductions are pipelined chains. All-to-alls are pairwise
+    /// exchanges, by [`Recursive`](Self::Recursive) as well.
     Ring,
     /// `ceil(log2 G)` steps, for any number of members: recursive doubling (all-gather), halving (reduce-scatter), both
     /// (all-reduce), binomial trees (broadcast, reduce).
     Recursive,
     /// Two levels, as PCCL (dissertation around AxoNN, section 6.2): [`Recursive`](Self::Recursive) over the members of
-    /// equal local index on all nodes, [`Ring`](Self::Ring) inside each node.
+    /// equal local index on all nodes, [`Ring`](Self::Ring) inside each node. An all-to-all is pairwise inside each node, then
+    /// between those of equal local index, so that a member sends each other node one message.
     Hierarchical,
     /// What the transport brings: shared memory between threads, the library's own collectives in MPI. What these send
     /// is counted as a ring's.

@@ -10,6 +10,9 @@
 //! | recursive | sum over rounds of `l + max(c V/G / b0, min(d, M) c V/G / (b1 M/U))`, distance `d = 2^k`, `c = min(d, G - d)` | sum over rounds of `l + max(V / b0, min(d, M) V / (b1 M/U))` |
 //! | hierarchical | recursive over `N` nodes, `log2 N l1 + (N - 1)/N V / (b1 M/U)`, and a ring inside, `(M - 1) l0 + (M - 1)/M V / b0` | both trees |
 //!
+//! An all-to-all is pairwise, `(M - 1) l0 + (G - M) l1 + max((M - 1)/G V / b0, (N - 1)/N M V / (b1 M/U))`; by `hierarchical`
+//! inside nodes and then between them: `(M - 1) l0 + (M - 1)/M V / b0 + (N - 1) l1 + (N - 1)/N M V / (b1 M/U)`.
+//!
 //! A link carries `V` at `V / (V + half_bytes)` of its rate. Members are taken to lie node by node.
 
 use crate::{Algorithm, CollectiveKind, Formation, Tier};
@@ -25,8 +28,8 @@ struct Links {
 }
 
 impl Formation {
-    /// Seconds of a collective with a full buffer of `bytes` by this algorithm; `tiers` innermost first. An all-to-all, and
-    /// what has no algorithm, counts as a ring.
+    /// Seconds of a collective with a full buffer of `bytes` by this algorithm; `tiers` innermost first. What has no algorithm
+    /// counts as an all-gather.
     pub fn seconds(&self, tiers: &[Tier], algorithm: Algorithm, kind: CollectiveKind, bytes: f64) -> f64 {
         if self.members <= 1 {
             return 0.0;
@@ -34,6 +37,7 @@ impl Formation {
         let links = Links::new(self, tiers, bytes);
         let rooted = matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Reduce);
         let once = match algorithm {
+            _ if kind == CollectiveKind::AllToAll => links.all_to_all(bytes, algorithm == Algorithm::Hierarchical),
             Algorithm::Recursive => links.recursive(bytes, rooted),
             Algorithm::Hierarchical => links.hierarchical(bytes, rooted),
             Algorithm::Ring | Algorithm::Native => links.ring(bytes, rooted),
@@ -86,6 +90,18 @@ impl Links {
         seconds
     }
 
+    /// Every rank of a node sends over its link what goes to other nodes; links of two levels are used one after the other.
+    fn all_to_all(&self, bytes: f64, two_levels: bool) -> f64 {
+        let (mates, others) = (self.per_node - 1.0, self.nodes - 1.0);
+        let outer = others / self.nodes * self.per_node * bytes * self.outer.0;
+        if two_levels {
+            let inner = mates / self.per_node * bytes * self.inner.0;
+            return mates * self.inner.1 + inner + others * self.outer.1 + outer;
+        }
+        let inner = mates / self.members * bytes * self.inner.0;
+        mates * self.inner.1 + (self.members - self.per_node) * self.outer.1 + inner.max(outer)
+    }
+
     fn hierarchical(&self, bytes: f64, rooted: bool) -> f64 {
         let rounds = |members: f64| members.log2().ceil();
         let volume = |members: f64| if rooted { rounds(members) } else { Self::part(members, false) };
@@ -124,6 +140,21 @@ mod tests {
         let one_each = [0, 4, 8, 12];
         let ring = routing.formation(&one_each).seconds(&tiers, Algorithm::Ring, CollectiveKind::AllReduce, 4e6);
         near(ring, 2.0 * (3e-4 + 3e6 / (1e8 / 4.0)));
+    }
+
+    #[test]
+    fn an_all_to_all_sends_what_leaves_the_node_over_its_link() {
+        let (routing, tiers) = routing();
+        let world: Vec<usize> = (0..16).collect();
+        let seconds = |algorithm| routing.formation(&world).seconds(&tiers, algorithm, CollectiveKind::AllToAll, 16e6);
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
+        // Each of a node's four ranks has 12 MB for other nodes; 12 messages, or 3.
+        for algorithm in [Algorithm::Ring, Algorithm::Recursive] {
+            near(seconds(algorithm), 3e-6 + 12e-4 + 48e6 / 1e8);
+        }
+        near(seconds(Algorithm::Hierarchical), 3e-6 + 12e6 / 1e9 + 3e-4 + 48e6 / 1e8);
+        let route = |bytes| routing.route(CollectiveKind::AllToAll, bytes, &routing.formation(&world)).algorithm();
+        assert_eq!((route(1 << 10), route(64 << 20)), (Algorithm::Hierarchical, Algorithm::Ring));
     }
 
     #[test]

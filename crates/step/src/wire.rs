@@ -10,7 +10,8 @@ use quadrille_spec::{CollectiveKind, Route, TwoLevel};
 /// pipelined chains from, or to, `root`; an all-to-all keeps its own chunk. In round k of the recursive algorithms member r
 /// sends the min(2^k, G - 2^k) chunks from its own on to member r - 2^k (all-gather), or those from r + 2^k on to
 /// that member (reduce-scatter); in binomial trees a member sends the buffer to each of its children, or its parent. Two
-/// levels send what their phases send. The native route counts as a ring.
+/// levels send what their phases send: in an all-to-all of V on N nodes of M members, `(M-1)/M V` inside the node and then
+/// `(N-1)/N V` between nodes. The native route counts as a ring.
 pub fn wire_bytes(
     route: &Route,
     kind: CollectiveKind,
@@ -115,12 +116,19 @@ fn two_levels(levels: &TwoLevel, kind: CollectiveKind, elements: usize, group: &
             let between = if local == root_local { across.recursive(kind, elements) } else { 0 };
             between + inside.recursive(kind, elements)
         }
-        _ => group.ring(kind, elements),
+        CollectiveKind::AllToAll => across.ring(kind, elements) + inside.ring(kind, elements),
+        CollectiveKind::Send
+        | CollectiveKind::Receive
+        | CollectiveKind::Barrier
+        | CollectiveKind::Fetch
+        | CollectiveKind::Store => group.ring(kind, elements),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use quadrille_spec::Nodes;
+
     use super::*;
 
     #[test]
@@ -131,6 +139,22 @@ mod tests {
                 let elements = 840;
                 let bytes = wire_bytes(&Route::Ring, kind, elements, members, 0, 0, 4);
                 assert_eq!(bytes as usize * members, factor * (members - 1) * elements * 4);
+            }
+        }
+    }
+
+    #[test]
+    fn a_two_level_all_to_all_sends_all_but_its_part_twice() {
+        for (nodes, per_node) in [(2, 2), (3, 4), (8, 2)] {
+            let (members, each) = (nodes * per_node, 5);
+            let ranks: Vec<usize> = (0..members).collect();
+            let levels = TwoLevel::of(&Nodes::equal(members, per_node), &ranks).unwrap();
+            // Blocks of all nodes for every node mate; blocks of all node mates for every other node.
+            let expected = (per_node - 1) * nodes * each + (nodes - 1) * per_node * each;
+            for index in ranks {
+                let route = Route::Hierarchical(levels.clone());
+                let sent = wire_bytes(&route, CollectiveKind::AllToAll, members * each, members, index, 0, 2);
+                assert_eq!(sent as usize, 2 * expected);
             }
         }
     }

@@ -296,9 +296,9 @@ fn found(outcome: &crate::Outcome, moved: usize, planned: usize) {
     outcome.within(10);
 }
 
-const NEVER: Duration = Duration::from_secs(300);
+pub(crate) const NEVER: Duration = Duration::from_secs(300);
 
-fn options(timeout: Duration, algorithm: Algorithm) -> impl Fn(&World) -> JobOptions {
+pub(crate) fn options(timeout: Duration, algorithm: Algorithm) -> impl Fn(&World) -> JobOptions {
     move |world| JobOptions {
         timeout,
         routing: Routing { nodes: Nodes::equal(world.size(), 4), choice: Choice::Always(algorithm), grid: None },

@@ -1,6 +1,7 @@
 //! Ranks that are processes: what they compute, and how every fault ends them. This program starts itself under `mpirun`,
 //! as the ranks of one case after the other; a name as argument chooses the cases that contain it.
 
+mod chunks;
 mod faults;
 mod work;
 
@@ -57,7 +58,7 @@ fn run(case: &Case) -> Outcome {
 }
 
 fn main() -> ExitCode {
-    let cases: Vec<Case> = work::cases().into_iter().chain(faults::cases()).collect();
+    let cases: Vec<Case> = [work::cases(), chunks::cases(), faults::cases()].into_iter().flatten().collect();
     if let Ok(name) = env::var(CASE) {
         let case = cases.iter().find(|case| case.name == name).expect("a case has this name");
         return (case.body)();

@@ -26,7 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-fn passed(outcome: &Outcome) {
+pub(crate) fn passed(outcome: &Outcome) {
     assert!(outcome.success, "the ranks succeed:\n{}", outcome.output);
     outcome.says("all is well");
 }

@@ -1,6 +1,7 @@
 //! Two levels (PCCL, dissertation around AxoNN, section 6.2): an all-gather first runs between nodes, in the groups of
 //! equal local index, all at once, then inside each node, and at last puts the blocks in order; a reduce-scatter runs the
-//! other way round. Recursive between nodes, rings inside them.
+//! other way round. Recursive between nodes, rings inside them. An all-to-all runs inside the nodes first, then between them,
+//! each time pairwise: between nodes go few large messages in place of many small ones.
 //!
 //! `N` nodes of `M` members; member `(a, l)` is the `l`-th on node `a`. Inside a node, part `l` is the blocks of the members
 //! of local index `l`, rotated by the node: position `j` is that of member `((a + j) mod N, l)`.
@@ -9,7 +10,7 @@ use quadrille_spec::TwoLevel;
 
 use super::plan::{Circle, Piece, Plan};
 use super::recursive::{Ordered, Rotated};
-use super::{chunk, in_order, recursive, ring};
+use super::{chunk, in_order, pairwise, recursive, ring};
 
 /// A member's place, and the circles of its two phases.
 pub(crate) struct Place<'a> {
@@ -68,6 +69,30 @@ pub(crate) fn reduce_scatter(plan: &mut Plan, place: &Place<'_>, each: usize) {
     let blocks = Rotated::new(&place.across, part(place.local).start, |_| each);
     recursive::reduce_scatter(plan, &place.across, &blocks);
     plan.copy(blocks.position(0), Piece::output(0..each));
+}
+
+/// Sends every member the block of `each` elements for it, that from member `i` to block `i` of the output. Inside the node a
+/// member gives every node mate the blocks for all members of the mate's local index. It then has what the whole node sends
+/// to its own, and gives each its part in one message.
+pub(crate) fn all_to_all(plan: &mut Plan, place: &Place<'_>, each: usize) {
+    let (nodes, per_node) = (place.levels.nodes, place.levels.per_node);
+    let [outgoing, incoming] = [(); 2].map(|()| plan.reserve(nodes * per_node * each));
+    let part = |start: usize, blocks: usize| move |at: usize| Piece::scratch(start + at * blocks * each, blocks * each);
+    // Block `b` of part `a`, of a table in which each part has so many blocks.
+    let block = |start: usize, blocks: usize, a: usize, b: usize| Piece::scratch(start + (a * blocks + b) * each, each);
+    let places = || (0..nodes).flat_map(|node| (0..per_node).map(move |local| (node, local)));
+    let of = |member: usize| member * each..(member + 1) * each;
+    for (node, local) in places() {
+        plan.copy(Piece::input(of(place.levels.member(node, local))), block(outgoing, nodes, local, node));
+    }
+    pairwise::all_to_all(plan, &place.inside, part(outgoing, nodes), part(incoming, nodes));
+    for (node, local) in places() {
+        plan.copy(block(incoming, nodes, local, node), block(outgoing, per_node, node, local));
+    }
+    pairwise::all_to_all(plan, &place.across, part(outgoing, per_node), part(incoming, per_node));
+    for (node, local) in places() {
+        plan.copy(block(incoming, per_node, node, local), Piece::output(of(place.levels.member(node, local))));
+    }
 }
 
 /// Reduces `n` elements in place: a part for each local index is scattered inside the nodes, reduced between them and

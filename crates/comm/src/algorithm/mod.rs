@@ -3,6 +3,7 @@
 //! `n` elements of the full buffer, `g` members. Sums are taken in an order that the algorithm and the group alone fix.
 
 mod hierarchical;
+mod pairwise;
 mod plan;
 mod recursive;
 mod ring;
@@ -33,11 +34,7 @@ pub(crate) fn plan(call: &Call, route: &Route, members: usize, index: usize) -> 
         CollectiveKind::AllGather => all_gather(&mut plan, route, &circle, call.input),
         CollectiveKind::Broadcast => broadcast(&mut plan, route, &circle, call),
         CollectiveKind::Reduce => reduce(&mut plan, route, &circle, call),
-        CollectiveKind::AllToAll => {
-            let each = call.input / members;
-            let range = |index: usize| index * each..(index + 1) * each;
-            all_to_all(&mut plan, &circle, |to| Piece::input(range(to)), |from| Piece::output(range(from)));
-        }
+        CollectiveKind::AllToAll => all_to_all(&mut plan, route, &circle, call.input),
         CollectiveKind::Barrier => barrier(&mut plan, &circle),
         CollectiveKind::Send | CollectiveKind::Receive | CollectiveKind::Fetch | CollectiveKind::Store => {}
     }
@@ -63,7 +60,7 @@ pub(crate) fn plan_chunks(call: &Call, chunks: Chunks<'_>, members: usize, index
         }
         CollectiveKind::AllToAll => {
             let (from, into) = (|to| Piece::input(range(&sent, to)), |from| Piece::output(range(&received, from)));
-            all_to_all(&mut plan, &circle, from, into);
+            pairwise::all_to_all(&mut plan, &circle, from, into);
         }
         other => unreachable!("{} has no chunks", other.name()),
     }
@@ -179,13 +176,14 @@ fn reduce(plan: &mut Plan, route: &Route, circle: &Circle, call: &Call) {
     }
 }
 
-/// Pairwise: in step `s` to the member `s` places after, from the one `s` places before. `sent(i)` is the chunk for member
-/// `i`, `received(i)` where that of member `i` goes.
-fn all_to_all(plan: &mut Plan, circle: &Circle, sent: impl Fn(usize) -> Piece, received: impl Fn(usize) -> Piece) {
-    plan.copy(sent(circle.me), received(circle.me));
-    for step in 1..circle.size() {
-        let (to, from) = (circle.after(step), circle.before(step));
-        plan.exchange(Some((to, sent(to))), Some(Arrival { from, into: received(from), with: None }));
+fn all_to_all(plan: &mut Plan, route: &Route, circle: &Circle, n: usize) {
+    let each = n / circle.size();
+    let range = |index: usize| index * each..(index + 1) * each;
+    match route {
+        Route::Ring | Route::Recursive | Route::Native => {
+            pairwise::all_to_all(plan, circle, |to| Piece::input(range(to)), |from| Piece::output(range(from)));
+        }
+        Route::Hierarchical(levels) => hierarchical::all_to_all(plan, &Place::new(levels, circle.me), each),
     }
 }
 

@@ -220,6 +220,28 @@ fn two_levels_are_right_wherever_the_members_lie() {
 }
 
 #[test]
+fn a_two_level_all_to_all_sends_every_other_node_one_message() {
+    for (nodes, per_node) in [(2, 2), (3, 2), (2, 5), (4, 4)] {
+        let members = nodes * per_node;
+        let placed = Nodes::new((0..members).map(|rank| rank % nodes).collect());
+        let ranks: Vec<usize> = (0..members).collect();
+        let route = route(Algorithm::Hierarchical, placed, &ranks);
+        let call = Case { kind: CollectiveKind::AllToAll, members, elements: 3, root: 0 }.call();
+        for index in ranks {
+            let exchanges =
+                plan_of(&call, &route, members, index).actions.into_iter().filter_map(|action| match action {
+                    Action::Exchange { send, .. } => send,
+                    Action::Copy { .. } => None,
+                });
+            let (outside, inside): (Vec<_>, Vec<_>) = exchanges.partition(|(to, _)| to % nodes != index % nodes);
+            assert!(outside.iter().all(|(to, piece)| to / nodes == index / nodes && piece.len == 3 * per_node));
+            assert!(inside.iter().all(|(_, piece)| piece.len == 3 * nodes));
+            assert_eq!((outside.len(), inside.len()), (nodes - 1, per_node - 1));
+        }
+    }
+}
+
+#[test]
 fn large_buffers_stay_in_order() {
     for members in 2..=9 {
         // Just below, there, and with chunks of an all-reduce of which some are longer than others.

@@ -13,7 +13,9 @@
 //!
 //! with `r(n) = (n-1)/n`; an all-reduce takes twice that. An all-to-all sends every other member its part: over the innermost
 //! tier what stays there, `(M_0 - 1)/n V`, and over each other tier what goes to members beyond the domain of the tier below,
-//! `(n - M_(t-1))/n V` of every rank that shares its links. A broadcast or reduction is a pipelined chain over a tree: the
+//! `(n - M_(t-1))/n V` of every rank that shares its links. Of this, all tiers at once, with a message to every member, and of
+//! two levels it takes the shorter: first inside the innermost tier, `(M_0 - 1)/M_0 V`, what mates send on for each other, then
+//! over the other tiers with a message to every domain. A broadcast or reduction is a pipelined chain over a tree: the
 //! latencies of the second and `V` through the slowest share. A link reaches `efficiency * V / (V + half_bytes)` of its
 //! bandwidth.
 
@@ -128,6 +130,9 @@ pub(super) struct Link {
     exchange_latency: f64,
     /// As `flows`, of an all-to-all.
     exchanges: [(f64, f64); MOST_TIERS],
+    /// Of a group that spans the innermost tier and others: latencies of the messages of a two-level all-to-all, and as `flows`
+    /// its phase inside. That between takes what `exchanges` says of the other tiers.
+    two_levels: Option<(f64, (f64, f64))>,
     /// Seconds before the first byte of a message arrives on the outermost tier.
     message_latency: f64,
     /// Latencies of trees.
@@ -162,6 +167,13 @@ impl Link {
                 let beyond = used as f64 / rates.bandwidth * ((reached - below) as f64 / members as f64);
                 link.exchanges[link.tiers] = (beyond, beyond * rates.half_bytes);
                 link.exchange_latency += (here - below) as f64 * rates.latency;
+                if tier == 0 && here < members {
+                    let inside = (1.0 - 1.0 / here as f64) / rates.bandwidth;
+                    link.two_levels = Some(((here - 1) as f64 * rates.latency, (inside, inside * rates.half_bytes)));
+                } else if let Some((latency, _)) = &mut link.two_levels {
+                    let innermost = of(&placement.inside[0]);
+                    *latency += (here / innermost - below / innermost) as f64 * rates.latency;
+                }
                 link.tiers += 1;
                 let fan = here as f64 / below as f64;
                 let share = (1.0 - 1.0 / fan) * seconds;
@@ -185,7 +197,11 @@ impl Link {
         let slowest =
             |flows: &[(f64, f64)]| flows.iter().map(|(slope, fixed)| fixed + slope * bytes).fold(0.0, f64::max);
         if kind == CollectiveKind::AllToAll {
-            return self.exchange_latency + slowest(&self.exchanges[..self.tiers]);
+            let pairwise = self.exchange_latency + slowest(&self.exchanges[..self.tiers]);
+            return self.two_levels.map_or(pairwise, |(latency, (slope, fixed))| {
+                let between = slowest(&self.exchanges[1..self.tiers]);
+                pairwise.min(latency + fixed + slope * bytes + between)
+            });
         }
         let flow = slowest(&self.flows[..self.tiers]);
         let ring = self.ring_latency + flow;
@@ -261,7 +277,25 @@ mod tests {
         let inside = link(&two_tiers(1e-6), "x=4,data=2", [4, 1, 1, 1, 1, 1, 1], &[Axis::X]);
         assert!((inside.seconds(CollectiveKind::AllToAll, 1e9) - (3e-6 + 0.75e9 / 50e9)).abs() < 1e-12);
         let latencies = link(&two_tiers(1e-6), "data=8", [1, 1, 1, 1, 1, 4, 1], &[Axis::Data]);
-        assert!((latencies.seconds(CollectiveKind::AllToAll, 0.0) - (3e-6 + 4.0 * 10e-6)).abs() < 1e-15);
+        let large: f64 = 3e-6 + 4.0 * 10e-6 + 4.0 * 0.5e9 / 10e9;
+        assert!((latencies.seconds(CollectiveKind::AllToAll, 1e9) - large).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_small_all_to_all_takes_two_levels_with_a_message_to_each_node() {
+        let data = link(&two_tiers(1e-6), "data=16", [1, 1, 1, 1, 1, 4, 1], &[Axis::Data]);
+        // Inside, three mates and three quarters of the buffer; then three other nodes and three quarters of what four have.
+        let seconds = |bytes: f64| 3e-6 + 0.75 * bytes / 50e9 + 3.0 * 10e-6 + 4.0 * 0.75 * bytes / 10e9;
+        for bytes in [0.0, 1e5] {
+            assert!((data.seconds(CollectiveKind::AllToAll, bytes) - seconds(bytes)).abs() < 1e-15);
+        }
+        // With one member on a node there is but one level.
+        let apart = link(&two_tiers(1e-6), "x=4,data=2", [4, 1, 1, 1, 1, 1, 1], &[Axis::Data]);
+        assert!((apart.seconds(CollectiveKind::AllToAll, 0.0) - 10e-6).abs() < 1e-15);
+        // Racks of 2 nodes of 2, two of them: between nodes 1 message in the rack, 2 to the other.
+        let tiers = [tier(Some(2), 1, 100e9, 1e-6), tier(Some(4), 1, 40e9, 1e-5), tier(None, 1, 8e9, 1e-4)];
+        let racks = link(&tiers, "data=8", [1, 1, 1, 1, 1, 2, 1], &[Axis::Data]);
+        assert!((racks.seconds(CollectiveKind::AllToAll, 0.0) - (1e-6 + 1e-5 + 2e-4)).abs() < 1e-15);
     }
 
     #[test]
