@@ -72,8 +72,8 @@ pub(crate) fn reduce_scatter(plan: &mut Plan, place: &Place<'_>, each: usize) {
 }
 
 /// Sends every member the block of `each` elements for it, that from member `i` to block `i` of the output. Inside the node a
-/// member gives every node mate the blocks for all members of the mate's local index. It then has what the whole node sends
-/// to its own, and gives each its part in one message.
+/// member gives every node mate the blocks for all members of the mate's local index. It then has what its whole node sends to
+/// those of its own local index, and gives each of them its part in one message.
 pub(crate) fn all_to_all(plan: &mut Plan, place: &Place<'_>, each: usize) {
     let (nodes, per_node) = (place.levels.nodes, place.levels.per_node);
     let [outgoing, incoming] = [(); 2].map(|()| plan.reserve(nodes * per_node * each));

@@ -280,6 +280,24 @@ fn equal_and_other_chunks_do_not_mix() {
     }
 }
 
+/// Equal chunks may meet in shared memory, where who exchanges chunks of tables does not come: late, not silent.
+#[test]
+fn a_member_in_shared_memory_misses_one_with_a_table() {
+    let options = JobOptions { timeout: Duration::from_millis(500), ..JobOptions::new(3) };
+    let outcome = run_ranks(&options, |context| {
+        let world = context.group("world", &[0, 1, 2])?;
+        match context.rank() {
+            0 => gather(context, &world, &[2; 3], 2, 6)?,
+            _ => drop(context.all_gather(&world, vec![0f32; 2], vec![0f32; 6]).wait()?),
+        }
+        Ok(())
+    });
+    let failure = outcome.expect_err("they never meet");
+    let Cause::Collective(error) = &failure.cause else { panic!("another cause: {failure}") };
+    assert!(matches!(**error, CollectiveError::Stuck { .. }), "{failure}");
+    assert!(failure.to_string().contains(", its communication waits in all-gather of 2 into 6 f32"), "{failure}");
+}
+
 #[test]
 fn chunks_that_are_carried_out_twice_are_found() {
     for twice in [CollectiveKind::AllGather, CollectiveKind::ReduceScatter, CollectiveKind::AllToAll] {
