@@ -19,6 +19,8 @@ pub enum Columns {
     Gates,
     /// Of a gated perceptron: what the gates are multiplied with.
     Ups,
+    /// Of a gated perceptron: all gates, then all that they are multiplied with.
+    GatesUps,
 }
 
 impl Columns {
@@ -39,6 +41,7 @@ impl Columns {
             Self::Values => values.collect(),
             Self::Gates => (0..cols).step_by(2).collect(),
             Self::Ups => (1..cols).step_by(2).collect(),
+            Self::GatesUps => (0..cols).step_by(2).chain((1..cols).step_by(2)).collect(),
         }
     }
 
@@ -46,7 +49,7 @@ impl Columns {
     pub(crate) fn count(self, model: &Model, cols: usize) -> usize {
         let attention = &model.blocks.first().attention;
         match self {
-            Self::All | Self::QueriesKeysValues => cols,
+            Self::All | Self::QueriesKeysValues | Self::GatesUps => cols,
             Self::Queries => attention.width(),
             Self::Keys | Self::Values => attention.kv_heads * attention.head_dim,
             Self::Gates | Self::Ups => cols / 2,

@@ -3,14 +3,12 @@
 use quadrille_spec::{Activation, Classic, Model, Norm, Positions};
 use serde_json::{Value, json};
 
+use crate::config_experts::{check_said, mixtral, mixture, qwen3_moe};
 use crate::{Family, HuggingFaceError, StoredType};
 
-/// What the families compute, for refusals.
+/// What the families without experts compute, for refusals.
 const FAMILIES: &str = "gpt2 has layer norms, learned positions and GELU, gpt_neox layer norms, rotary positions and \
                         GELU, llama RMS norms, rotary positions and SwiGLU";
-
-/// The same of experts.
-const EXPERTS: &str = "experts have places for a number of tokens here, and the library's never drop any";
 
 /// The family that computes what the model computes, and its configuration.
 ///
@@ -23,6 +21,8 @@ pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value),
         Family::Gpt2 => gpt2(sizes),
         Family::GptNeox => gpt_neox(sizes),
         Family::Llama | Family::Mistral => llama(sizes),
+        Family::Mixtral => mixtral(model),
+        Family::Qwen3Moe => qwen3_moe(model),
     };
     config["tie_word_embeddings"] = model.tied_head.into();
     config["vocab_size"] = model.vocab.into();
@@ -31,11 +31,14 @@ pub(crate) fn fresh(model: &Model, dtype: StoredType) -> Result<(Family, Value),
     for (field, token) in special_tokens(model) {
         config[field] = token;
     }
+    if model.has_experts() {
+        check_said(&config, model)?;
+    }
     Ok((family, config))
 }
 
 /// Fields of which models here have one meaning only, or that are no part of a model's replaceable fields.
-const KEPT: [&str; 14] = [
+const KEPT: [&str; 15] = [
     "model_type",
     "architectures",
     "activation_function",
@@ -50,19 +53,24 @@ const KEPT: [&str; 14] = [
     "bos_token_id",
     "eos_token_id",
     "head_dim",
+    "router_aux_loss_coef",
 ];
 
 /// A configuration with the sizes and constants of `model` in place of its own, all else as it is; `None` where no family
 /// computes the model. Fields that are left out or null mean the library's defaults: `defaults` writes those of constants,
 /// too. Whether it says the model then is for the caller to see.
 pub(crate) fn with_fields(config: &Value, model: &Model, defaults: bool) -> Option<Value> {
-    const CONSTANTS: [&str; 4] = ["rope_theta", "max_position_embeddings", "rms_norm_eps", "layer_norm_eps"];
+    const CONSTANTS: [&str; 5] =
+        ["rope_theta", "max_position_embeddings", "rms_norm_eps", "layer_norm_eps", "num_experts_per_tok"];
     let (_, new) = fresh(model, StoredType::F32).ok()?;
     let mut config = config.clone();
     for (field, value) in new.as_object()?.iter().filter(|(field, _)| !KEPT.contains(&field.as_str())) {
         let rotary = ["rope_theta", "rotary_emb_base"].contains(&field.as_str());
         if rotary && config["rope_parameters"]["rope_theta"].is_number() {
             config["rope_parameters"]["rope_theta"] = value.clone();
+        } else if field == "num_experts" && config["num_local_experts"].is_number() {
+            // As version 5 writes it.
+            config["num_local_experts"] = value.clone();
         } else if config.get(field).is_some_and(|old| !old.is_null()) || defaults && CONSTANTS.contains(&field.as_str())
         {
             config[field] = value.clone();
@@ -86,7 +94,7 @@ pub(crate) fn set_dropout(config: &mut Value, family: Family, dropout: f64) -> b
     let fields: &[&str] = match family {
         Family::Gpt2 => &["embd_pdrop", "attn_pdrop", "resid_pdrop"],
         Family::GptNeox => &["hidden_dropout", "attention_dropout"],
-        Family::Llama | Family::Mistral => return dropout == 0.0,
+        Family::Llama | Family::Mistral | Family::Mixtral | Family::Qwen3Moe => return dropout == 0.0,
     };
     for field in fields {
         config[*field] = dropout.into();
@@ -97,16 +105,19 @@ pub(crate) fn set_dropout(config: &mut Value, family: Family, dropout: f64) -> b
 fn family(model: &Model) -> Result<Family, HuggingFaceError> {
     let refuse =
         |field, value: String, rule: &str| Err(HuggingFaceError::Inexpressible { field, value, rule: rule.to_owned() });
-    if let Some((field, value)) = model.beyond_classic() {
-        return refuse(field, value, if field == "experts" { EXPERTS } else { FAMILIES });
-    }
-    let model = &model.classic();
     if let Some(values) = model.patch_values {
         return refuse("patch_values", values.to_string(), "the library's decoders read tokens");
     }
-    if !model.causal {
+    if !model.classic().causal {
         return refuse("causal", "false".to_owned(), "the library's decoders attend to positions before only");
     }
+    if model.has_experts() {
+        return Ok(mixture(model));
+    }
+    if let Some((field, value)) = model.beyond_classic() {
+        return refuse(field, value, FAMILIES);
+    }
+    let model = &model.classic();
     let family = match (model.norm, model.positions, model.activation) {
         (Norm::Layer, Positions::Learned, Activation::Gelu) => Family::Gpt2,
         (Norm::Layer, Positions::Rotary, Activation::Gelu) => Family::GptNeox,
@@ -165,9 +176,17 @@ fn gpt_neox(model: &Classic) -> Value {
 }
 
 fn llama(model: &Classic) -> Value {
+    let mut config = rotary_decoder(model, "llama", "LlamaForCausalLM");
+    config["attention_bias"] = model.biases.into();
+    config["mlp_bias"] = model.biases.into();
+    config
+}
+
+/// What Llama and its kin share.
+pub(crate) fn rotary_decoder(model: &Classic, model_type: &str, architecture: &str) -> Value {
     json!({
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
+        "model_type": model_type,
+        "architectures": [architecture],
         "num_hidden_layers": model.layers,
         "hidden_size": model.hidden,
         "num_attention_heads": model.heads,
@@ -179,8 +198,6 @@ fn llama(model: &Classic) -> Value {
         "rms_norm_eps": model.norm_epsilon,
         "rope_theta": model.rotary_base,
         "attention_dropout": 0.0,
-        "attention_bias": model.biases,
-        "mlp_bias": model.biases,
     })
 }
 
@@ -272,7 +289,6 @@ mod tests {
             (llama().reshaped(|m| m.norm = Norm::Layer), "activation = swiglu: "),
             (gpt().reshaped(|m| m.biases = false), "biases = false: "),
             (gpt().reshaped(|m| m.kv_heads = 2), "kv_heads = 2: "),
-            (Model::preset("moe-tiny").unwrap(), "experts = 4: experts have places"),
         ] {
             let message = fresh(&model, StoredType::F32).expect_err(starts).to_string();
             assert!(message.starts_with(starts), "{message}");

@@ -14,6 +14,7 @@ use crate::files::{INDEX, write_file};
 use crate::mapping::{Part, Tensor, head_name, tensors};
 use crate::shards::{Item, Shard, cut, index};
 use crate::source::block_rows;
+use crate::training::{left_out, set_balance};
 use crate::{Family, HuggingFaceError, Narrow, Origin, StoredType, config};
 
 /// A model in the library's terms: its configuration, and its tensors with their types.
@@ -81,10 +82,11 @@ impl Destination {
         } else if !config::set_dropout(&mut new.config, family, model.dropout) {
             new.note_dropout();
         }
+        new.notes.extend(left_out(model, family));
         Ok(new)
     }
 
-    /// Changes of a configuration that was kept, where the model's dropout or the type is another.
+    /// Changes of a configuration that was kept, where the model's dropout, its balance loss or the type is another.
     fn adapt(&mut self, origin: &Origin, dtype: Option<StoredType>) {
         let dropout = self.model.dropout;
         // What config.json says, whatever was replaced at the import.
@@ -92,6 +94,7 @@ impl Destination {
         if before != Ok(dropout) && !config::set_dropout(&mut self.config, self.family, dropout) {
             self.note_dropout();
         }
+        set_balance(&mut self.config, &self.model);
         if let Some(dtype) = dtype.filter(|dtype| *dtype != origin.dtype || !origin.other_dtypes.is_empty()) {
             config::set_dtype(&mut self.config, dtype);
         }

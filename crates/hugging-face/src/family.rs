@@ -15,10 +15,14 @@ pub enum Family {
     Llama,
     /// `MistralForCausalLM`.
     Mistral,
+    /// `MixtralForCausalLM`.
+    Mixtral,
+    /// `Qwen3MoeForCausalLM`.
+    Qwen3Moe,
 }
 
 /// Names of a family's tensors, without `.weight` and `.bias`. Those of several tensors say which columns each has of
-/// the one tensor here.
+/// the one tensor here. An empty name is of a layer that the family has not.
 pub(crate) struct Names {
     /// What stands before all names but the head's.
     pub prefix: &'static str,
@@ -28,16 +32,40 @@ pub(crate) struct Names {
     pub blocks: &'static str,
     pub norm1: &'static str,
     pub qkv: &'static [(&'static str, Columns)],
+    /// Those of queries and of keys.
+    pub qk_norms: [&'static str; 2],
     pub projection: &'static str,
     pub norm2: &'static str,
     pub up: &'static [(&'static str, Columns)],
     pub down: &'static str,
+    /// Where blocks have experts.
+    pub experts: Option<ExpertNames>,
     pub final_norm: &'static str,
     pub head: &'static str,
     /// Whether weights of linear layers are `[outputs, inputs]`.
     pub transposed: bool,
     /// Ends of the names of buffers that older versions stored: masks and frequencies, which follow from the sizes.
     pub buffers: &'static [&'static str],
+}
+
+/// Names of a mixture's tensors.
+#[derive(Clone, Copy)]
+pub(crate) struct ExpertNames {
+    pub router: &'static str,
+    /// What stands before an expert's number.
+    pub expert: &'static str,
+    pub up: &'static [(&'static str, Columns)],
+    pub down: &'static str,
+}
+
+impl ExpertNames {
+    /// The router's name where all experts are in one tensor.
+    pub const FUSED_ROUTER: &str = "mlp.gate";
+    /// The name of all first layers in one tensor `[experts, up_width, hidden]`: by expert all gates, then all that they
+    /// are multiplied with.
+    pub const FUSED_UP: &str = "mlp.experts.gate_up_proj";
+    /// The name of all second layers in one tensor `[experts, hidden, width]`.
+    pub const FUSED_DOWN: &str = "mlp.experts.down_proj";
 }
 
 const GPT2: Names = Names {
@@ -47,10 +75,12 @@ const GPT2: Names = Names {
     blocks: "h.",
     norm1: "ln_1",
     qkv: &[("attn.c_attn", Columns::QueriesKeysValues)],
+    qk_norms: ["", ""],
     projection: "attn.c_proj",
     norm2: "ln_2",
     up: &[("mlp.c_fc", Columns::All)],
     down: "mlp.c_proj",
+    experts: None,
     final_norm: "ln_f",
     head: "lm_head",
     transposed: false,
@@ -68,14 +98,39 @@ const LLAMA: Names = Names {
         ("self_attn.k_proj", Columns::Keys),
         ("self_attn.v_proj", Columns::Values),
     ],
+    qk_norms: ["", ""],
     projection: "self_attn.o_proj",
     norm2: "post_attention_layernorm",
     up: &[("mlp.gate_proj", Columns::Gates), ("mlp.up_proj", Columns::Ups)],
     down: "mlp.down_proj",
+    experts: None,
     final_norm: "norm",
     head: "lm_head",
     transposed: true,
     buffers: &["rotary_emb.inv_freq"],
+};
+
+const MIXTRAL: Names = Names {
+    up: &[],
+    down: "",
+    experts: Some(ExpertNames {
+        router: "block_sparse_moe.gate",
+        expert: "block_sparse_moe.experts.",
+        up: &[("w1", Columns::Gates), ("w3", Columns::Ups)],
+        down: "w2",
+    }),
+    ..LLAMA
+};
+
+const QWEN3_MOE: Names = Names {
+    qk_norms: ["self_attn.q_norm", "self_attn.k_norm"],
+    experts: Some(ExpertNames {
+        router: "mlp.gate",
+        expert: "mlp.experts.",
+        up: &[("gate_proj", Columns::Gates), ("up_proj", Columns::Ups)],
+        down: "down_proj",
+    }),
+    ..LLAMA
 };
 
 const GPT_NEOX: Names = Names {
@@ -86,10 +141,12 @@ const GPT_NEOX: Names = Names {
     norm1: "input_layernorm",
     // By head its query, key and value: the groups of one head here.
     qkv: &[("attention.query_key_value", Columns::All)],
+    qk_norms: ["", ""],
     projection: "attention.dense",
     norm2: "post_attention_layernorm",
     up: &[("mlp.dense_h_to_4h", Columns::All)],
     down: "mlp.dense_4h_to_h",
+    experts: None,
     final_norm: "final_layer_norm",
     head: "embed_out",
     transposed: true,
@@ -98,8 +155,14 @@ const GPT_NEOX: Names = Names {
 
 impl Family {
     /// Every family with its `model_type`.
-    pub const ALL: [(Self, &'static str); 4] =
-        [(Self::Gpt2, "gpt2"), (Self::GptNeox, "gpt_neox"), (Self::Llama, "llama"), (Self::Mistral, "mistral")];
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Gpt2, "gpt2"),
+        (Self::GptNeox, "gpt_neox"),
+        (Self::Llama, "llama"),
+        (Self::Mistral, "mistral"),
+        (Self::Mixtral, "mixtral"),
+        (Self::Qwen3Moe, "qwen3_moe"),
+    ];
 
     /// The family with this `model_type` in its configuration.
     pub fn of(model_type: &str) -> Option<Self> {
@@ -116,6 +179,8 @@ impl Family {
             Self::Gpt2 => &GPT2,
             Self::GptNeox => &GPT_NEOX,
             Self::Llama | Self::Mistral => &LLAMA,
+            Self::Mixtral => &MIXTRAL,
+            Self::Qwen3Moe => &QWEN3_MOE,
         }
     }
 }

@@ -10,6 +10,10 @@
 //! | `qkv` | `c_attn`: all queries, all keys, all values | `q_proj`, `k_proj`, `v_proj` | `query_key_value`: by head, as here |
 //! | `up` | `c_fc` | `gate_proj`, `up_proj` | `dense_h_to_4h` |
 //!
+//! Experts of Mixtral and Qwen3-MoE are blocks of rows here. Each has tensors of its own there (`w1`, `w3`, `w2`;
+//! `gate_proj`, `up_proj`, `down_proj`), or all are in one (`gate_up_proj`, `down_proj` of version 5's modules): both are
+//! read, the former are written.
+//!
 //! The path of an import: [`Source::open`] reads the configuration and the headers of all files and checks names, types
 //! and shapes; [`Source::read`] gives one logical tensor. The path of an export: [`Destination::new`] chooses the
 //! configuration, [`Destination::write`] writes shard after shard, one tensor at a time. [`import`] and [`export`] do so
@@ -19,6 +23,7 @@ mod checkpoints;
 mod columns;
 mod companions;
 mod config;
+mod config_experts;
 mod destination;
 mod element;
 mod error;
@@ -26,8 +31,10 @@ mod family;
 mod files;
 mod mapping;
 mod origin;
+mod replaced;
 mod shards;
 mod source;
+mod training;
 
 pub use checkpoints::{ExportOptions, Imported, export, import};
 pub use columns::Columns;

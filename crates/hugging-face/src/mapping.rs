@@ -6,7 +6,7 @@ use quadrille_spec::{Model, ModelParameter};
 
 use crate::Family;
 use crate::columns::Columns;
-use crate::family::Names;
+use crate::family::{ExpertNames, Names};
 
 /// A logical tensor of a model and the tensors of the library that hold its numbers, each number once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,31 +21,38 @@ pub struct Tensor {
     pub parts: Vec<Part>,
 }
 
-/// A tensor of the library.
+/// A tensor of the library, or a matrix of several that a tensor holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// Its name there.
     pub name: String,
-    /// Its shape there.
+    /// The tensor's shape there: of one with a matrix for every expert `[experts, rows, columns]`.
     pub shape: Vec<usize>,
     /// Whether its rows are columns here.
     pub transposed: bool,
     /// Which columns of the logical tensor it holds.
     pub columns: Columns,
+    /// The expert that it is of, by number: which of equal blocks of rows of the logical tensor it holds; else 0.
+    pub expert: usize,
 }
 
 impl Part {
     /// Rows and columns in the library; a vector is one row.
     pub fn matrix(&self) -> [usize; 2] {
         match self.shape[..] {
-            [rows, cols] => [rows, cols],
+            [rows, cols] | [_, rows, cols] => [rows, cols],
             _ => [1, self.shape.iter().product()],
         }
     }
 
     /// Number of elements.
     pub fn elements(&self) -> usize {
-        self.shape.iter().product()
+        self.matrix().iter().product()
+    }
+
+    /// How many elements of the library's tensor stand before it.
+    pub(crate) fn start(&self) -> usize {
+        if self.shape.len() == 3 { self.expert * self.elements() } else { 0 }
     }
 
     /// Puts `block`, these rows of the library's tensor, into the logical tensor `ours` with `cols` columns; `columns`
@@ -68,35 +75,49 @@ impl Part {
 
     /// Every element of some of the library's rows: its place in them, and in the logical tensor.
     fn each(&self, columns: &[usize], rows: Range<usize>, cols: usize, mut element: impl FnMut(usize, usize)) {
-        let width = self.matrix()[1];
+        let [height, width] = self.matrix();
+        let above = self.expert * if self.transposed { width } else { height };
         if self.transposed {
             // The inner loop goes over the logical tensor's columns: neighbours there, in few rows of the block.
             let columns = &columns[rows];
             for row in 0..width {
                 for (i, column) in columns.iter().enumerate() {
-                    element(i * width + row, row * cols + column);
+                    element(i * width + row, (above + row) * cols + column);
                 }
             }
         } else {
             for (i, row) in rows.enumerate() {
                 for (j, column) in columns.iter().enumerate() {
-                    element(i * width + j, row * cols + column);
+                    element(i * width + j, (above + row) * cols + column);
                 }
             }
         }
     }
 }
 
+/// What names of a folder are like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Naming {
+    /// Whether they begin as those of a model with a head.
+    pub prefix: bool,
+    /// Whether all experts of a block are in one tensor.
+    pub fused: bool,
+}
+
 /// All tensors of a model of tokens, in the order of the table at [`Model`]; `prefix`: names begin as those of a model
-/// with a head. A tied head has no tensor of its own.
+/// with a head. A tied head has no tensor of its own, and every expert has its own ones. Of what the family does not have
+/// there are no parts.
 pub fn tensors(model: &Model, family: Family, prefix: bool) -> Vec<Tensor> {
+    each_tensor(model, family, Naming { prefix, fused: false }).collect()
+}
+
+/// The same one by one, by the names of a folder.
+pub(crate) fn each_tensor(model: &Model, family: Family, naming: Naming) -> impl Iterator<Item = Tensor> {
     let names = family.names();
-    let prefix = if prefix { names.prefix } else { "" };
-    let tensor = |parameter: ModelParameter| {
-        let parts = parts(model, names, prefix, &parameter);
+    model.all_parameters().map(move |parameter| {
+        let parts = parts(model, names, naming, &parameter);
         Tensor { name: parameter.name(), rows: parameter.rows, cols: parameter.cols, parts }
-    };
-    model.all_parameters().map(tensor).collect()
+    })
 }
 
 /// The name of the head's weight in the library.
@@ -104,27 +125,28 @@ pub(crate) fn head_name(family: Family) -> String {
     format!("{}.weight", family.names().head)
 }
 
+/// Whether a family has a parameter.
+pub(crate) fn has(family: Family, parameter: &ModelParameter) -> bool {
+    let names = family.names();
+    if parameter.blocks > 1 {
+        return names.experts.is_some();
+    }
+    !names_of(names, Naming { prefix: true, fused: false }, parameter).is_empty()
+}
+
 /// What a parameter is made of.
-fn parts(model: &Model, names: &Names, prefix: &str, parameter: &ModelParameter) -> Vec<Part> {
-    let ModelParameter { block, layer, part, rows, cols, .. } = *parameter;
+fn parts(model: &Model, names: &Names, naming: Naming, parameter: &ModelParameter) -> Vec<Part> {
+    let ModelParameter { block, layer, part, blocks, rows, cols, .. } = *parameter;
+    let prefix = if naming.prefix { names.prefix } else { "" };
     let before = match block {
         Some(block) => format!("{prefix}{}{block}.", names.blocks),
         None if layer == "head" => String::new(),
         None => prefix.to_owned(),
     };
-    let whole = |name| vec![(name, Columns::All)];
-    let theirs = match (layer, part) {
-        ("embedding", "positions") => whole(names.positions),
-        ("embedding", _) => whole(names.table),
-        ("norm1", _) => whole(names.norm1),
-        ("qkv", _) => names.qkv.to_vec(),
-        ("projection", _) => whole(names.projection),
-        ("norm2", _) => whole(names.norm2),
-        ("up", _) => names.up.to_vec(),
-        ("down", _) => whole(names.down),
-        ("final_norm", _) => whole(names.final_norm),
-        _ => whole(names.head),
-    };
+    if blocks > 1 {
+        let experts = names.experts.iter();
+        return experts.flat_map(|names| expert_parts(model, names, naming.fused, &before, parameter)).collect();
+    }
     let end = if matches!(part, "bias" | "beta") { "bias" } else { "weight" };
     let is_vector = matches!(part, "gamma" | "beta" | "bias");
     // Tables and the head are rows of tokens in both.
@@ -136,9 +158,66 @@ fn parts(model: &Model, names: &Names, prefix: &str, parameter: &ModelParameter)
             true => vec![width, rows],
             false => vec![rows, width],
         };
-        Part { name: format!("{before}{name}.{end}"), shape, transposed, columns }
+        Part { name: format!("{before}{name}.{end}"), shape, transposed, columns, expert: 0 }
     };
-    theirs.into_iter().map(part).collect()
+    names_of(names, naming, parameter).into_iter().map(part).collect()
+}
+
+/// The names that hold a parameter of no expert, each with its columns; none where the family does not have it.
+fn names_of(names: &Names, naming: Naming, parameter: &ModelParameter) -> Vec<(&'static str, Columns)> {
+    let whole = |name| vec![(name, Columns::All)];
+    let router = |experts: ExpertNames| if naming.fused { ExpertNames::FUSED_ROUTER } else { experts.router };
+    let mut theirs = match (parameter.layer, parameter.part) {
+        ("embedding", "positions") => whole(names.positions),
+        ("embedding", "table") => whole(names.table),
+        ("norm1", _) => whole(names.norm1),
+        ("qkv", _) => names.qkv.to_vec(),
+        ("query_norm", _) => whole(names.qk_norms[0]),
+        ("key_norm", _) => whole(names.qk_norms[1]),
+        ("projection", _) => whole(names.projection),
+        ("norm2", _) => whole(names.norm2),
+        ("up", _) => names.up.to_vec(),
+        ("down", _) => whole(names.down),
+        ("router", _) => whole(names.experts.map_or("", router)),
+        ("final_norm", _) => whole(names.final_norm),
+        ("head", _) => whole(names.head),
+        _ => Vec::new(),
+    };
+    theirs.retain(|(name, _)| !name.is_empty());
+    theirs
+}
+
+/// What the matrices of all experts are made of.
+fn expert_parts(
+    model: &Model,
+    names: &ExpertNames,
+    fused: bool,
+    before: &str,
+    parameter: &ModelParameter,
+) -> Vec<Part> {
+    let ModelParameter { layer, blocks, rows, cols, .. } = *parameter;
+    let is_up = layer == "experts.up";
+    // In the library, outputs are rows.
+    let inputs = rows / blocks;
+    let of_expert = |expert: usize| {
+        if fused {
+            let (name, columns) = match is_up {
+                true => (ExpertNames::FUSED_UP, Columns::GatesUps),
+                false => (ExpertNames::FUSED_DOWN, Columns::All),
+            };
+            let shape = vec![blocks, cols, inputs];
+            return vec![Part { name: format!("{before}{name}"), shape, transposed: true, columns, expert }];
+        }
+        let part = |(name, columns): (&str, Columns)| Part {
+            name: format!("{before}{}{expert}.{name}.weight", names.expert),
+            shape: vec![columns.count(model, cols), inputs],
+            transposed: true,
+            columns,
+            expert,
+        };
+        if is_up { names.up.iter().copied().map(part).collect() } else { vec![part((names.down, Columns::All))] }
+    };
+    (0..blocks).flat_map(of_expert).collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use quadrille_spec::{Model, SpecError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::training::computed;
 use crate::{Family, HuggingFaceError, StoredType, config};
 
 /// The configuration, names and types of a folder.
@@ -52,11 +53,10 @@ impl Origin {
     }
 
     /// The configuration that says `model` without replaced fields: the folder's own, or that with the replacements of
-    /// the import written into it. Name and dropout aside. `None`: neither says it.
+    /// the import written into it. Name and what is of training only aside. `None`: neither says it.
     pub(crate) fn config_of(&self, model: &Model) -> Option<Value> {
-        let same = |read: Result<Model, SpecError>| {
-            read.is_ok_and(|read| *model == Model { name: model.name.clone(), dropout: model.dropout, ..read })
-        };
+        let ours = computed(model);
+        let same = |read: Result<Model, SpecError>| read.is_ok_and(|read| computed(&read) == ours);
         let says = |config: &Value| same(Model::from_hugging_face(&config.to_string(), &[]));
         if says(&self.config) {
             return Some(self.config.clone());

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use quadrille_files::Document;
-use quadrille_spec::{Model, SpecError};
+use quadrille_spec::Model;
 use serde_json::Value;
 
+use crate::family::ExpertNames;
 use crate::files::{Files, Stored};
-use crate::mapping::{Part, Tensor, head_name, tensors};
+use crate::mapping::{Naming, Part, Tensor, each_tensor, head_name, tensors};
+use crate::replaced::check_replaced;
 use crate::{Family, HuggingFaceError, Origin, StoredType};
 
 /// The `config.json` of a model.
@@ -45,19 +47,21 @@ impl Source {
         let text = CONFIGURATION.text(&path)?;
         let config_error = |source| HuggingFaceError::Config { path: path.clone(), source };
         let model = Model::from_hugging_face(&text, set).map_err(config_error)?;
-        check_dense(&model).map_err(config_error)?;
         let config: Value =
             serde_json::from_str(&text).map_err(|error| HuggingFaceError::damaged(&path, error.to_string()))?;
         let family = config.get("model_type").and_then(Value::as_str).and_then(Family::of);
         // A model was made of it, so that its family is known.
         let Some(family) = family else { return Err(HuggingFaceError::damaged(&path, "it names no model_type")) };
 
+        check_replaced(&model, family).map_err(config_error)?;
         let files = Files::open(folder)?;
-        let names = family.names();
-        let prefix = !files.tensors().contains_key(&format!("{}.weight", names.table));
+        let naming = naming(family, &files);
+        let prefix = naming.prefix;
+        // One by one, so that those of no more experts are listed than the files have.
+        let tensors = each_tensor(&model, family, naming).map(|tensor| checked(folder, &files, tensor));
         let mut source = Self {
             folder: folder.to_owned(),
-            tensors: tensors(&model, family, prefix),
+            tensors: tensors.collect::<Result<_, _>>()?,
             model,
             origin: Origin {
                 config,
@@ -70,9 +74,8 @@ impl Source {
             files,
             ignored: Vec::new(),
         };
-        let types = source.check_tensors()?;
         source.check_others(family)?;
-        source.take_types(types);
+        source.take_types(family)?;
         source.check_tied_head(family)?;
         Ok(source)
     }
@@ -121,26 +124,11 @@ impl Source {
                 let rows = first..rows.min(first + step);
                 block.resize(rows.len() * width, 0.0);
                 let (stored, stored_type) = found(&self.folder, &self.files, part)?;
-                self.files.read(&stored, stored_type, first * width, &mut block)?;
+                self.files.read(&stored, stored_type, part.start() + first * width, &mut block)?;
                 part.put(&columns, rows, &block, tensor.cols, &mut ours);
             }
         }
         Ok(ours)
-    }
-
-    /// Every tensor of the model is stored, with its shape, in a type of weights; its type.
-    fn check_tensors(&self) -> Result<BTreeMap<String, StoredType>, HuggingFaceError> {
-        let parts = self.tensors.iter().flat_map(|tensor| &tensor.parts);
-        let checked = |part: &Part| {
-            let (stored, stored_type) = found(&self.folder, &self.files, part)?;
-            if stored.shape != part.shape {
-                let rule = format!("its shape is {:?}, and by config.json it is {:?}", stored.shape, part.shape);
-                let remedy = "use the config.json that was saved with the weights";
-                return Err(HuggingFaceError::tensor(self.files.path(&stored), &part.name, rule, remedy));
-            }
-            Ok((part.name.clone(), stored_type))
-        };
-        parts.map(checked).collect()
     }
 
     /// Nothing else is stored, but for buffers of older versions and a copy of a tied head.
@@ -162,16 +150,24 @@ impl Source {
         Ok(())
     }
 
-    /// Notes the type that most elements have, and the tensors of other types.
-    fn take_types(&mut self, types: BTreeMap<String, StoredType>) {
+    /// Notes the type that most elements have, and the tensors of other types, under the names that an export gives them.
+    fn take_types(&mut self, family: Family) -> Result<(), HuggingFaceError> {
         let mut counts = BTreeMap::new();
-        for part in self.tensors.iter().flat_map(|tensor| &tensor.parts) {
-            *counts.entry(types[&part.name]).or_insert(0) += part.elements();
+        let mut types = BTreeMap::new();
+        for (stored, exported) in self.tensors.iter().zip(tensors(&self.model, family, self.origin.prefix)) {
+            for (number, part) in exported.parts.iter().enumerate() {
+                // The parts of a fused tensor are of one type.
+                let Some(of) = stored.parts.get(number).or(stored.parts.last()) else { continue };
+                let (_, stored_type) = found(&self.folder, &self.files, of)?;
+                *counts.entry(stored_type).or_insert(0) += part.elements();
+                types.insert(part.name.clone(), stored_type);
+            }
         }
         let most = counts.into_iter().max_by_key(|(_, elements)| *elements);
         self.origin.dtype = most.map_or(StoredType::F32, |(stored_type, _)| stored_type);
         let dtype = self.origin.dtype;
         self.origin.other_dtypes = types.into_iter().filter(|(_, other)| *other != dtype).collect();
+        Ok(())
     }
 
     /// A tied head that is stored, too, is the embedding in every bit: else one of them would be lost.
@@ -208,6 +204,29 @@ impl Source {
     }
 }
 
+/// What the names of the files are like.
+fn naming(family: Family, files: &Files) -> Naming {
+    let names = family.names();
+    let fused = || files.tensors().keys().any(|name| name.ends_with(ExpertNames::FUSED_UP));
+    Naming {
+        prefix: !files.tensors().contains_key(&format!("{}.weight", names.table)),
+        fused: names.experts.is_some() && fused(),
+    }
+}
+
+/// A tensor, if all of it is stored, with its shapes, in types of weights.
+fn checked(folder: &Path, files: &Files, tensor: Tensor) -> Result<Tensor, HuggingFaceError> {
+    for part in &tensor.parts {
+        let (stored, _) = found(folder, files, part)?;
+        if stored.shape != part.shape {
+            let rule = format!("its shape is {:?}, and by config.json it is {:?}", stored.shape, part.shape);
+            let remedy = "use the config.json that was saved with the weights";
+            return Err(HuggingFaceError::tensor(files.path(&stored), &part.name, rule, remedy));
+        }
+    }
+    Ok(tensor)
+}
+
 /// How many rows of this width are read or written at once.
 pub(crate) fn block_rows(width: usize) -> usize {
     (BLOCK_ELEMENTS / width.max(1)).clamp(1, BLOCK)
@@ -228,13 +247,4 @@ fn found(folder: &Path, files: &Files, part: &Part) -> Result<(Stored, StoredTyp
         return Err(HuggingFaceError::tensor(files.path(stored), name, rule, remedy));
     };
     Ok((stored.clone(), stored_type))
-}
-
-/// Refuses experts that were put into a model of perceptrons.
-fn check_dense(model: &Model) -> Result<(), SpecError> {
-    let Some(experts) = model.blocks.kinds().iter().find_map(|block| block.feed_forward.experts()) else {
-        return Ok(());
-    };
-    let rule = "the folder's weights are of perceptrons";
-    Err(SpecError::invalid("experts", experts.count, rule, "leave `model.experts` out"))
 }

@@ -2,14 +2,16 @@
 //!
 //! Only what this crate's [`Model`] computes exactly is accepted. A field that would change the computation is refused
 //! by its name; so is a field that is not known, since it may. Fields and defaults are those of the transformers library,
-//! version 4 and 5 (`GPT2Config`, `GPTNeoXConfig`, `LlamaConfig`, `MistralConfig`).
+//! version 4 and 5 (`GPT2Config`, `GPTNeoXConfig`, `LlamaConfig`, `MistralConfig`, `MixtralConfig`, `Qwen3MoeConfig`).
 
+use crate::hf_experts::{give_everybody_a_place, mixtral, qwen3_moe};
 use crate::hf_fields::{Fields, cut, unexpressed};
 use crate::{Activation, Model, ModelFile, Norm, Positions, SpecError};
 
 impl Model {
-    /// Reads the text of a `config.json` with `model_type` `gpt2`, `gpt_neox`, `llama` or `mistral`, replaces fields of
-    /// the model file by `overrides` (field, value) in their order, and validates the result.
+    /// Reads the text of a `config.json` with `model_type` `gpt2`, `gpt_neox`, `llama`, `mistral`, `mixtral` or
+    /// `qwen3_moe`, replaces fields of the model file by `overrides` (field, value) in their order, and validates the
+    /// result. Experts have a place for every token, unless `overrides` say another capacity.
     ///
     /// # Errors
     /// Text that is no JSON object, a missing field, a field of another type, a field that changes the computation in a
@@ -19,6 +21,9 @@ impl Model {
         let Described { mut file, window } = described(&mut fields)?;
         fields.check_all_known()?;
         overrides.iter().try_for_each(|(field, value)| file.set(field, value))?;
+        if !overrides.iter().any(|(field, _)| field == "capacity") {
+            give_everybody_a_place(&mut file);
+        }
         let seq_len = file.seq_len;
         if let Some(window) = window.filter(|window| *window < seq_len) {
             let rule = format!("attention here reaches back over whole sequences, and they have {seq_len} tokens");
@@ -30,10 +35,13 @@ impl Model {
 }
 
 /// A model, and how far back its attention reaches where that is bounded.
-struct Described {
-    file: ModelFile,
-    window: Option<usize>,
+pub(crate) struct Described {
+    pub file: ModelFile,
+    pub window: Option<usize>,
 }
+
+/// The families that are read.
+const KNOWN: [&str; 6] = ["gpt2", "gpt_neox", "llama", "mistral", "mixtral", "qwen3_moe"];
 
 fn described(fields: &mut Fields) -> Result<Described, SpecError> {
     let Some(family) = fields.text("model_type")? else {
@@ -46,6 +54,12 @@ fn described(fields: &mut Fields) -> Result<Described, SpecError> {
         "gpt_neox" => gpt_neox(fields).map(unbounded),
         "llama" => llama(fields, "LlamaForCausalLM").map(unbounded),
         "mistral" => mistral(fields),
+        "mixtral" => mixtral(fields),
+        "qwen3_moe" => qwen3_moe(fields),
+        "olmoe" => {
+            let rule = "OLMoE's norms of queries and keys go over all heads together; here every head has its own";
+            Err(SpecError::invalid("model_type", "olmoe", rule, "use a model without them, e.g. mixtral or qwen3_moe"))
+        }
         "qwen2" => {
             let rule = "Qwen2 has biases on queries, keys and values only; here all linear layers have them, or none";
             Err(SpecError::invalid("model_type", "qwen2", rule, "use a model without those biases, e.g. llama"))
@@ -54,11 +68,9 @@ fn described(fields: &mut Fields) -> Result<Described, SpecError> {
             let rule = "ViT has a class token and a classifier; a model of patches here predicts patches";
             Err(SpecError::invalid("model_type", "vit", rule, "describe one in TOML, with patch_values"))
         }
-        _ => Err(SpecError::Unknown {
-            what: "model_type",
-            name: cut(&family),
-            known: ["gpt2", "gpt_neox", "llama", "mistral"].map(str::to_owned).to_vec(),
-        }),
+        _ => {
+            Err(SpecError::Unknown { what: "model_type", name: cut(&family), known: KNOWN.map(str::to_owned).to_vec() })
+        }
     }
 }
 
@@ -135,13 +147,25 @@ fn gpt_neox(fields: &mut Fields) -> Result<ModelFile, SpecError> {
 
 /// Llama: RMS norm, rotary positions, SwiGLU, grouped keys and values.
 fn llama(fields: &mut Fields, architecture: &str) -> Result<ModelFile, SpecError> {
-    fields.check_architecture(architecture)?;
-    fields.check_function("hidden_act", "silu", &["silu", "swish"])?;
+    let file = rotary_decoder(fields, architecture)?;
     let (attention, perceptron) = (fields.flag("attention_bias", false)?, fields.flag("mlp_bias", false)?);
     if attention != perceptron {
         let rule = format!("all linear layers have biases, or none has, and mlp_bias is {perceptron}");
         return Err(unexpressed("attention_bias", attention, rule));
     }
+    let (hidden, heads) = (file.hidden, file.heads);
+    if let Some(width) = fields.size("head_dim")?.filter(|width| width.checked_mul(heads) != Some(hidden)) {
+        let rule = format!("heads share the residual stream: {hidden} / {heads} numbers each");
+        return Err(unexpressed("head_dim", width, rule));
+    }
+    let kv_heads = fields.size("num_key_value_heads")?;
+    Ok(ModelFile { biases: attention, kv_heads, ffn: Some(fields.needed_size("intermediate_size")?), ..file })
+}
+
+/// What Llama and its kin share: RMS norms, rotary positions, SwiGLU; no biases, no dropout.
+pub(crate) fn rotary_decoder(fields: &mut Fields, architecture: &str) -> Result<ModelFile, SpecError> {
+    fields.check_architecture(architecture)?;
+    fields.check_function("hidden_act", "silu", &["silu", "swish"])?;
     let dropout = fields.number("attention_dropout")?.unwrap_or(0.0);
     if dropout != 0.0 {
         let rule = "dropout has one rate, also after the embedding and on the outputs of a block";
@@ -150,24 +174,15 @@ fn llama(fields: &mut Fields, architecture: &str) -> Result<ModelFile, SpecError
     if let Some(part) = fields.number("partial_rotary_factor")?.filter(|part| *part != 1.0) {
         return Err(unexpressed("partial_rotary_factor", part, "rotary positions turn whole heads"));
     }
-    let (hidden, heads) = (fields.needed_size("hidden_size")?, fields.needed_size("num_attention_heads")?);
-    if let Some(width) = fields.size("head_dim")?.filter(|width| width.checked_mul(heads) != Some(hidden)) {
-        let rule = format!("heads share the residual stream: {hidden} / {heads} numbers each");
-        return Err(unexpressed("head_dim", width, rule));
-    }
     Ok(ModelFile {
         name: fields.name()?,
         layers: fields.needed_size("num_hidden_layers")?,
-        hidden,
-        heads,
-        kv_heads: fields.size("num_key_value_heads")?,
-        ffn: Some(fields.needed_size("intermediate_size")?),
+        hidden: fields.needed_size("hidden_size")?,
+        heads: fields.needed_size("num_attention_heads")?,
         vocab: Some(fields.needed_size("vocab_size")?),
         seq_len: fields.needed_size("max_position_embeddings")?,
-        patch_values: None,
         tied_head: Some(fields.flag("tie_word_embeddings", false)?),
-        biases: attention,
-        dropout: 0.0,
+        biases: false,
         norm: Norm::Rms,
         norm_epsilon: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
         positions: Positions::Rotary,

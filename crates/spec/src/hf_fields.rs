@@ -101,6 +101,14 @@ impl Fields {
         })
     }
 
+    /// A list of whole numbers; left out it is empty.
+    pub fn sizes(&mut self, field: &str) -> Result<Vec<usize>, SpecError> {
+        let Some(value) = self.take(field) else { return Ok(Vec::new()) };
+        let size = |value: &Value| value.as_u64().and_then(|size| usize::try_from(size).ok());
+        let sizes = value.as_array().and_then(|values| values.iter().map(size).collect());
+        sizes.ok_or_else(|| wrong_type(field, &value, "a list of whole numbers"))
+    }
+
     pub fn number(&mut self, field: &str) -> Result<Option<f64>, SpecError> {
         let read = |value: Value| value.as_f64().ok_or_else(|| wrong_type(field, &value, "a number"));
         self.take(field).map(read).transpose()

@@ -35,6 +35,7 @@ mod formation;
 mod generation;
 mod grid;
 mod hf;
+mod hf_experts;
 mod hf_fields;
 mod layout;
 mod layout_file;

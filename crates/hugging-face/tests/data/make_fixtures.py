@@ -10,18 +10,22 @@ expected.safetensors  `inputs`, `targets` [4, 8] (I64), `loss` [1], `logits` [4,
                       cross-entropy of the targets
 gradients.safetensors the gradient of the loss for every stored tensor, under its name
 
-Both are computed in float64 from the stored weights and rounded to float32. The rotary angles of Llama, Mistral and
-GPT-NeoX and the mean squares of RMS norms are float32 also then: the library's modules compute them so.
+Both are computed in float64 from the stored weights and rounded to float32. The rotary angles of all families but GPT-2,
+the mean squares of RMS norms and the scores of routers are float32 also then: the library's modules compute them so.
+
+mixtral-fused is mixtral under the names that the library's modules have: one tensor for all experts.
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
-    LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+    LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
 )
 
 HERE = Path(__file__).parent
@@ -52,6 +56,22 @@ def gpt_neox():
         **ROTARY, intermediate_size=96, use_parallel_residual=False, rotary_pct=1.0, hidden_act="gelu_new"))
 
 
+# Four small experts; no loss of their loads, which is another one here.
+EXPERTS = dict(ROTARY, hidden_size=16, num_key_value_heads=2, num_experts_per_tok=2, rms_norm_eps=1e-5,
+               router_aux_loss_coef=0.0)
+
+
+def mixtral():
+    return MixtralForCausalLM(MixtralConfig(**EXPERTS, intermediate_size=8, num_local_experts=4))
+
+
+def qwen3_moe():
+    """Heads wider than their part of the stream; the first block has a perceptron; weights are not normalized."""
+    return Qwen3MoeForCausalLM(Qwen3MoeConfig(
+        **EXPERTS, intermediate_size=24, moe_intermediate_size=8, num_experts=4, head_dim=8, mlp_only_layers=[0],
+        norm_topk_prob=False))
+
+
 # Folder: the model, the type of its stored weights, the size of a shard, whether torch's results are stored.
 MODELS = {
     "gpt2": (gpt2, torch.float32, "5GB", True),
@@ -63,7 +83,11 @@ MODELS = {
     "llama-bf16": (lambda: llama(num_hidden_layers=1), torch.bfloat16, "5GB", True),
     "gpt2-f16": (lambda: gpt2(n_layer=1), torch.float16, "5GB", False),
     "llama-sharded": (lambda: llama(num_hidden_layers=1), torch.float32, "20KB", False),
+    "mixtral": (mixtral, torch.float32, "5GB", True),
+    "qwen3-moe": (qwen3_moe, torch.float32, "5GB", True),
 }
+# Folder: the one whose weights it has under the names of the library's modules.
+FUSED = {"mixtral-fused": "mixtral"}
 
 
 def randomize(model, seed):
@@ -72,11 +96,12 @@ def randomize(model, seed):
     with torch.no_grad():
         for parameter in model.parameters():
             drawn = torch.randn(parameter.shape, generator=generator)
-            parameter.copy_(0.15 * drawn if parameter.dim() == 2 else parameter + 0.2 * drawn)
+            parameter.copy_(0.15 * drawn if parameter.dim() >= 2 else parameter + 0.2 * drawn)
 
 
 def expect(folder, seed):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager",
+                                                 experts_implementation="eager").eval()
     generator = torch.Generator().manual_seed(1000 + seed)
     tokens = torch.randint(VOCAB, (SEQUENCES, TOKENS + 1), generator=generator)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
@@ -87,15 +112,28 @@ def expect(folder, seed):
     results = {"inputs": inputs, "targets": targets, "loss": loss.detach().reshape(1).float(),
                "logits": logits.detach().float()}
     save_file(results, folder / "expected.safetensors")
-    # GPT-NeoX's head has another name in files than in the module.
-    stored = load_file(folder / "model.safetensors")
-    renamed = {"lm_head.weight": "embed_out.weight"} if "embed_out.weight" in stored else {}
-    gradients = {renamed.get(name, name): parameter.grad.float().contiguous()
-                 for name, parameter in model.named_parameters()}
-    assert gradients.keys() == stored.keys()
+    save_gradients(model, folder)
+    print(f"{folder.name}: loss {loss.item():.6f}")
+
+
+def save_gradients(model, folder):
+    """As if they were the model's weights, so that the library gives them the names that it stores."""
+    assert all(parameter.grad.abs().max() > 0 for parameter in model.parameters())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.grad)
+    with tempfile.TemporaryDirectory() as saved:
+        model.float().save_pretrained(saved)
+        gradients = load_file(Path(saved) / "model.safetensors")
+    assert gradients.keys() == load_file(folder / "model.safetensors").keys()
     assert all(gradient.abs().max() > 0 for gradient in gradients.values())
     save_file(gradients, folder / "gradients.safetensors")
-    print(f"{folder.name}: loss {loss.item():.6f}")
+
+
+def save_fused(folder, of):
+    model = AutoModelForCausalLM.from_pretrained(of)
+    model.save_pretrained(folder, save_original_format=False)
+    (folder / "generation_config.json").unlink(missing_ok=True)
 
 
 def main(wanted):
@@ -110,6 +148,9 @@ def main(wanted):
         (folder / "generation_config.json").unlink(missing_ok=True)
         if expected:
             expect(folder, seed)
+    for name, of in FUSED.items():
+        if not wanted or name in wanted:
+            save_fused(HERE / name, HERE / of)
 
 
 main(sys.argv[1:])

@@ -92,6 +92,12 @@ impl BlockTable {
         Ok(Self { at: None, from: Some(from), every, fields })
     }
 
+    /// Of these blocks, which have a perceptron where the file says experts.
+    pub(crate) fn without_experts(at: Vec<usize>) -> Self {
+        let fields = [("experts".to_owned(), Scalar::Size(0))].into();
+        Self { at: Some(at), from: None, every: None, fields }
+    }
+
     /// The blocks, of `layers`, that it is of.
     fn places(&self, layers: usize) -> Result<Vec<usize>, SpecError> {
         let refuse = |value: String, rule: &str| {

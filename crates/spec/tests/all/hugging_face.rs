@@ -151,7 +151,12 @@ fn what_changes_the_computation_is_refused_by_name() {
             "model_type = qwen2: Qwen2 has biases on queries, keys and values only",
         ),
         (LLAMA_3, json!({"model_type": "vit"}), "model_type = vit: "),
-        (LLAMA_3, json!({"model_type": "phi"}), "unknown model_type 'phi'; known: gpt2, gpt_neox, llama, mistral"),
+        (LLAMA_3, json!({"model_type": "olmoe"}), "model_type = olmoe: OLMoE's norms of queries and keys go over all"),
+        (
+            LLAMA_3,
+            json!({"model_type": "phi"}),
+            "unknown model_type 'phi'; known: gpt2, gpt_neox, llama, mistral, mixtral",
+        ),
     ] {
         let message = read(&with(text, changes.clone())).expect_err(starts).to_string();
         assert!(message.starts_with(starts), "{changes}: {message}");

@@ -1,6 +1,7 @@
 //! Models, clusters, layouts and their rules.
 
 mod hugging_face;
+mod hugging_face_experts;
 mod legal_grids;
 mod measured_clusters;
 mod remedies;

@@ -1,0 +1,37 @@
+//! Fields of a model that were replaced at an import, and ask for weights that the folder's family does not have.
+
+use quadrille_spec::{Model, ModelParameter, SpecError};
+
+use crate::Family;
+use crate::mapping::has;
+
+/// Refuses a model with parameters that the family has not.
+pub(crate) fn check_replaced(model: &Model, family: Family) -> Result<(), SpecError> {
+    let unknown = |parameter: &ModelParameter| !has(family, parameter);
+    let Some(parameter) = model.all_parameters().find(unknown) else { return Ok(()) };
+    let block = &model.blocks[parameter.block.unwrap_or(0)];
+    let experts = block.feed_forward.experts();
+    let (field, value, rule) = match parameter.layer {
+        "router" | "experts.up" | "experts.down" => {
+            let count = experts.map_or(0, |experts| experts.count);
+            ("experts", count.to_string(), "the folder's weights are of perceptrons".to_owned())
+        }
+        "up" | "down" => ("experts", "0".to_owned(), "the folder's weights are of experts".to_owned()),
+        "shared.up" | "shared.down" => {
+            let shared = experts.and_then(|experts| experts.shared);
+            let width = shared.map_or(0, |shared| shared.width);
+            ("shared_ffn", width.to_string(), format!("a {family} has no perceptron beside its experts"))
+        }
+        "query_norm" | "key_norm" => {
+            let kind = block.attention.qk_norm.map_or_else(String::new, |norm| norm.kind.to_string());
+            ("qk_norm", kind, format!("a {family} has no norms of queries and keys"))
+        }
+        "norm1_after" | "norm2_after" => {
+            let rule = format!("a {family} has norms before attention and perceptron");
+            ("norm_place", block.norm_place.to_string(), rule)
+        }
+        _ => ("positions", "learned".to_owned(), format!("a {family} has no table of positions")),
+    };
+    let remedy = format!("leave `model.{field}` out");
+    Err(SpecError::invalid(field, value, rule, remedy))
+}

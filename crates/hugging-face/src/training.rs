@@ -1,0 +1,48 @@
+//! What a model has for its training alone, which the library has in another form or not at all.
+
+use quadrille_spec::{BalanceScope, Capacity, DropOrder, Experts, FeedForward, Model};
+use serde_json::Value;
+
+use crate::Family;
+use crate::config_experts::first_experts;
+
+/// The model without its name and what decides its training only: two that are equal then give the same logits.
+pub(crate) fn computed(model: &Model) -> Model {
+    let blocks = model.blocks.each(|block| {
+        if let FeedForward::Experts(experts) = &mut block.feed_forward {
+            let Experts { count, per_token, .. } = *experts;
+            let factor = count as f64 / per_token as f64;
+            experts.capacity = Capacity { factor, group: None, drop: DropOrder::Choice };
+            experts.router.balance = BalanceScope::None;
+            (experts.router.balance_loss, experts.router.z_loss) = (0.0, 0.0);
+        }
+    });
+    Model { name: String::new(), dropout: 0.0, blocks, ..model.clone() }
+}
+
+/// Writes the factor of the balance loss where a configuration says another one than the model.
+pub(crate) fn set_balance(config: &mut Value, model: &Model) {
+    let factor = |model: &Model| first_experts(model).map(|experts| experts.router.balance_loss);
+    let said = Model::from_hugging_face(&config.to_string(), &[]);
+    let said = said.ok().and_then(|said| factor(&said));
+    if let Some(ours) = factor(model).filter(|ours| Some(*ours) != said) {
+        config["router_aux_loss_coef"] = ours.into();
+    }
+}
+
+/// What of the experts a configuration of the family cannot say, for people.
+pub(crate) fn left_out(model: &Model, family: Family) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mixtures = || model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
+    let drops = |experts: &&Experts| experts.slots(experts.group(model.seq_len)) < experts.group(model.seq_len);
+    if let Some(experts) = mixtures().find(drops) {
+        let factor = experts.capacity.factor;
+        notes.push(format!("experts of {family} drop no token: the capacity {factor} is left out of config.json"));
+    }
+    if let Some(factor) = mixtures().map(|experts| experts.router.z_loss).find(|factor| *factor > 0.0) {
+        notes.push(format!(
+            "{family} has no loss of large logits of routers: its factor {factor} is left out of config.json"
+        ));
+    }
+    notes
+}

@@ -1,0 +1,163 @@
+//! Mixtures of experts read from Hugging Face configurations: published ones exactly, everything else refused by name.
+
+use proptest::prelude::*;
+use quadrille_spec::{Block, Experts, Model, SpecError};
+use serde_json::{Map, Value, json};
+
+const MIXTRAL: &str = include_str!("../data/hugging_face/mixtral-8x7b.json");
+const QWEN3: &str = include_str!("../data/hugging_face/qwen3-30b-a3b.json");
+
+/// The model of a configuration with other values of some fields, and other fields of the model.
+fn read(text: &str, changes: Value, set: &[(&str, &str)]) -> Result<Model, SpecError> {
+    let mut map: Map<String, Value> = serde_json::from_str(text).unwrap();
+    map.extend(changes.as_object().unwrap().clone());
+    let set: Vec<_> = set.iter().map(|(field, value)| ((*field).to_owned(), (*value).to_owned())).collect();
+    Model::from_hugging_face(&Value::Object(map).to_string(), &set)
+}
+
+/// The experts of the last block.
+fn experts(model: &Model) -> Experts {
+    *model.blocks[model.layers() - 1].feed_forward.experts().unwrap()
+}
+
+/// By block, whether it has experts.
+fn placed(model: &Model) -> Vec<bool> {
+    model.blocks.iter().map(|block: &Block| block.feed_forward.experts().is_some()).collect()
+}
+
+#[test]
+fn published_mixtures_have_their_parameters() {
+    for (text, parameters, active) in
+        [(MIXTRAL, 46_702_792_704, 12_879_925_248), (QWEN3, 30_532_122_624, 3_353_032_704)]
+    {
+        let model = read(text, json!({}), &[]).unwrap();
+        assert_eq!((model.parameters(), model.active_parameters()), (parameters, active));
+        assert!(placed(&model).iter().all(|has_experts| *has_experts));
+    }
+    let mixtral = read(MIXTRAL, json!({}), &[]).unwrap();
+    assert_eq!((experts(&mixtral).router.normalize, experts(&mixtral).router.balance_loss), (true, 0.02));
+    let qwen3 = read(QWEN3, json!({}), &[]).unwrap();
+    let attention = qwen3.blocks.first().attention;
+    assert_eq!((attention.head_dim, attention.qk_norm.unwrap().epsilon), (128, 1e-6));
+    assert_eq!((experts(&qwen3).expert.width, experts(&qwen3).router.normalize), (768, true));
+}
+
+#[test]
+fn nothing_is_dropped_unless_it_is_asked_for() {
+    let slots = |text, set: &[(&str, &str)]| {
+        let model = read(text, json!({}), set).unwrap();
+        (experts(&model).capacity.factor, experts(&model).slots(model.seq_len) == model.seq_len)
+    };
+    assert_eq!(slots(MIXTRAL, &[]), (4.0, true));
+    assert_eq!(slots(QWEN3, &[]), (16.0, true));
+    assert_eq!(slots(MIXTRAL, &[("experts_per_token", "3")]), (8.0 / 3.0, true));
+    assert_eq!(slots(MIXTRAL, &[("experts", "6")]), (3.0, true));
+    assert_eq!(slots(MIXTRAL, &[("capacity", "1.25"), ("experts", "6")]), (1.25, false));
+}
+
+#[test]
+fn blocks_without_experts_are_those_of_the_configuration() {
+    let of = |changes| {
+        let model = read(QWEN3, changes, &[("layers", "6")]).unwrap();
+        let width = |block: &Block| block.feed_forward.dense().map_or(768, |dense| dense.width);
+        (placed(&model), model.blocks.iter().map(width).collect::<Vec<_>>())
+    };
+    let few = |changes: Value| {
+        let mut all = json!({"num_hidden_layers": 6});
+        all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        of(all)
+    };
+    let (blocks, widths) = few(json!({"decoder_sparse_step": 2}));
+    assert_eq!((blocks, widths), (vec![false, true, false, true, false, true], vec![6144, 768, 6144, 768, 6144, 768]));
+    assert_eq!(few(json!({"mlp_only_layers": [0, 3, 9]})).0, [false, true, true, false, true, true]);
+    let both = json!({"decoder_sparse_step": 3, "mlp_only_layers": [2, 4]});
+    assert_eq!(few(both).0, [false, false, false, false, false, true]);
+}
+
+/// What is left out has the default of transformers, which differs between families.
+#[test]
+fn defaults_are_those_of_the_library() {
+    let read = |text, changes| read(text, changes, &[]).unwrap();
+    let mut bare: Map<String, Value> = serde_json::from_str(MIXTRAL).unwrap();
+    for field in ["num_key_value_heads", "rms_norm_eps", "rope_theta", "num_experts_per_tok", "router_aux_loss_coef"] {
+        bare.remove(field);
+    }
+    let model = read(&Value::Object(bare).to_string(), json!({}));
+    let classic = model.classic();
+    assert_eq!((classic.kv_heads, classic.norm_epsilon, classic.rotary_base), (8, 1e-5, 1e6));
+    assert_eq!((experts(&model).per_token, experts(&model).router.balance_loss), (2, 0.001));
+    assert_eq!(read(MIXTRAL, json!({"num_key_value_heads": null})).classic().kv_heads, 32);
+    let newer = json!({"num_experts": null, "num_local_experts": 128});
+    assert_eq!(read(QWEN3, newer), read(QWEN3, json!({})));
+    let unnormalized = experts(&read(QWEN3, json!({"norm_topk_prob": null})));
+    assert!(!unnormalized.router.normalize);
+    let base = |changes| read(QWEN3, changes).classic().rotary_base;
+    assert_eq!(base(json!({"rope_theta": null})), 10_000.0);
+    // Biases of attention alone, and a head that is as wide as its part of the stream.
+    let other = read(QWEN3, json!({"attention_bias": true, "head_dim": null}));
+    let attention = other.blocks.first().attention;
+    assert_eq!((attention.qkv_bias, attention.projection_bias, attention.head_dim), (true, true, 64));
+    // A window that no sequence reaches, or that is switched off, is none.
+    let windows = [json!({"sliding_window": 9}), json!({"use_sliding_window": true, "sliding_window": 40_960})];
+    for window in windows {
+        assert_eq!(read(QWEN3, window), read(QWEN3, json!({})));
+    }
+    assert_eq!(read(MIXTRAL, json!({"head_dim": 64})).blocks.first().attention.head_dim, 64);
+    assert_eq!(
+        read(MIXTRAL, json!({"head_dim": null})),
+        read(MIXTRAL, json!({"head_dim": null, "architectures": null}))
+    );
+}
+
+#[test]
+fn what_changes_the_computation_is_refused_by_name() {
+    for (text, changes, starts) in [
+        (MIXTRAL, json!({"router_jitter_noise": 0.1}), "router_jitter_noise = 0.1: "),
+        (MIXTRAL, json!({"sliding_window": 4096}), "sliding_window = 4096: "),
+        (MIXTRAL, json!({"num_local_experts": null}), "num_local_experts = none: "),
+        (MIXTRAL, json!({"num_local_experts": 0}), "num_local_experts = 0: "),
+        (MIXTRAL, json!({"num_local_experts": 1, "num_experts_per_tok": 2}), "experts = 1: "),
+        (MIXTRAL, json!({"num_experts_per_tok": 1}), "num_experts_per_tok = 1: "),
+        (MIXTRAL, json!({"num_experts_per_tok": 9}), "experts_per_token = 9: "),
+        (MIXTRAL, json!({"hidden_act": "gelu"}), "hidden_act = gelu: "),
+        (MIXTRAL, json!({"norm_topk_prob": true}), "norm_topk_prob = true: "),
+        (MIXTRAL, json!({"shared_expert_intermediate_size": 3}), "shared_expert_intermediate_size = 3: "),
+        (MIXTRAL, json!({"router_aux_loss_coef": -1.0}), "balance_loss = -1: "),
+        (MIXTRAL, json!({"architectures": ["MixtralForTokenClassification"]}), "architectures = ["),
+        (QWEN3, json!({"num_local_experts": 64}), "num_experts = 128: num_local_experts means the same, and it is 64"),
+        (QWEN3, json!({"num_experts": null}), "num_experts = none: "),
+        (QWEN3, json!({"num_experts": 0}), "num_experts = 0: "),
+        (QWEN3, json!({"moe_intermediate_size": null}), "moe_intermediate_size = none: "),
+        (QWEN3, json!({"decoder_sparse_step": 0}), "decoder_sparse_step = 0: "),
+        (QWEN3, json!({"decoder_sparse_step": 49}), "decoder_sparse_step = 49: "),
+        (QWEN3, json!({"decoder_sparse_step": 48, "mlp_only_layers": [47]}), "mlp_only_layers = 1 blocks: "),
+        (QWEN3, json!({"mlp_only_layers": [-1]}), "mlp_only_layers = [-1]: it is a list of whole numbers"),
+        (QWEN3, json!({"use_sliding_window": true, "sliding_window": 100}), "sliding_window = 100: "),
+        (QWEN3, json!({"router_jitter_noise": 0.1}), "router_jitter_noise = 0.1: no field of qwen3_moe"),
+        (QWEN3, json!({"rope_scaling": {"rope_type": "yarn"}}), "rope_scaling = {"),
+    ] {
+        let message = read(text, changes.clone(), &[]).expect_err(starts).to_string();
+        assert!(message.starts_with(starts), "{changes}: {message}");
+    }
+}
+
+proptest! {
+    /// Any field with any value is read or refused, and what is read is a legal model.
+    #[test]
+    fn no_value_panics(
+        qwen3 in any::<bool>(), pick in any::<prop::sample::Index>(),
+        value in prop_oneof![
+            Just(Value::Null), any::<bool>().prop_map(Value::from), any::<u64>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from), any::<f64>().prop_map(Value::from), (0_u64..100).prop_map(Value::from),
+            "\\PC{0,80}".prop_map(Value::from), Just(json!([])), Just(json!({})), Just(json!([1, 2, u64::MAX])),
+        ],
+    ) {
+        let text = if qwen3 { QWEN3 } else { MIXTRAL };
+        let map: Map<String, Value> = serde_json::from_str(text).unwrap();
+        let fields: Vec<&String> = map.keys().collect();
+        let field = fields[pick.index(fields.len())].clone();
+        if let Ok(model) = read(text, json!({field: value}), &[]) {
+            prop_assert!(model.has_experts() && model.parameters() > 0);
+        }
+    }
+}
