@@ -36,7 +36,7 @@ pub(crate) fn bf16_product<C: Stored<Real = f32>>(
     accumulate: bool,
 ) {
     let ProductShape { stored, m, n, k } = shape;
-    assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n), "{shape:?}");
+    shape.check(a.len(), b.len(), c.len());
     let a = Lines { values: a, stride: if stored == Transpose::Tn { m } else { k }, along_k: stored != Transpose::Tn };
     let b = Lines { values: b, stride: if stored == Transpose::Nt { k } else { n }, along_k: stored == Transpose::Nt };
     let c = Disjoint::new(c);

@@ -26,7 +26,7 @@ pub fn matmul_few_rows<S: Stored, C: Stored<Real = S::Real>>(
 ) {
     let ProductShape { stored: layout, m, n, k } = shape;
     assert!(layout != Transpose::Tn, "a weight's gradient has no few rows");
-    assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n), "{layout:?} {m}x{n}x{k}");
+    shape.check(a.len(), b.len(), c.len());
     if k == 0 {
         return c.fill(C::ZERO);
     }

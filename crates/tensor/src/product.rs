@@ -40,7 +40,7 @@ struct Operand<'a, T> {
 impl<'a, T: Element> Product<'a, T> {
     pub(crate) fn new(shape: ProductShape, a: &'a [T], b: &'a [T], c: &'a mut [T], accumulate: bool) -> Self {
         let ProductShape { stored, m, n, k } = shape;
-        assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n), "{shape:?}");
+        shape.check(a.len(), b.len(), c.len());
         let a = Operand { values: a, strides: stored.lhs(m, k) };
         let b = Operand { values: b, strides: stored.rhs(n, k) };
         Product { m, n, k, a, b, c: Disjoint::new(c), accumulate }

@@ -87,3 +87,12 @@ pub struct ProductShape {
     /// What is summed over.
     pub k: usize,
 }
+
+impl ProductShape {
+    /// Asserts that A, B and C have these lengths.
+    #[track_caller]
+    pub(crate) fn check(self, a: usize, b: usize, c: usize) {
+        let ProductShape { m, n, k, .. } = self;
+        assert_eq!((a, b, c), (m * k, k * n, m * n), "{self:?}");
+    }
+}

@@ -7,7 +7,7 @@ use crate::buffer::Buffer;
 use crate::element::Element;
 use half::{bf16, f16};
 use std::any::TypeId;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fmt::Debug;
 
 mod sealed {
@@ -37,7 +37,7 @@ pub trait Stored: sealed::Sealed + Copy + Send + Sync + Default + Debug + Partia
     fn rounded(x: Self::Real) -> Self;
 
     /// Lends this thread's scratch, `len` elements with unspecified contents, which grows when
-    /// needed and is kept from call to call.
+    /// needed and is kept from call to call, apart for each depth of calls within calls.
     #[doc(hidden)]
     fn with_scratch<R>(len: usize, body: impl FnOnce(&mut [Self]) -> R) -> R;
 }
@@ -62,12 +62,12 @@ macro_rules! stored {
 
             fn with_scratch<R>(len: usize, body: impl FnOnce(&mut [Self]) -> R) -> R {
                 thread_local! {
-                    static SCRATCH: Cell<Option<Buffer<$type>>> = const { Cell::new(None) };
+                    static SCRATCH: RefCell<Vec<Buffer<$type>>> = const { RefCell::new(Vec::new()) };
                 }
-                let kept = SCRATCH.take().filter(|buffer| buffer.len() >= len);
+                let kept = SCRATCH.with_borrow_mut(Vec::pop).filter(|buffer| buffer.len() >= len);
                 let mut buffer = kept.unwrap_or_else(|| Buffer::new(len));
                 let result = body(&mut buffer[..len]);
-                SCRATCH.set(Some(buffer));
+                SCRATCH.with_borrow_mut(|kept| kept.push(buffer));
                 result
             }
         }
@@ -169,6 +169,8 @@ mod tests {
             f32::with_scratch(20, |inner| inner.fill(2.0));
             assert!(outer.iter().all(|x| *x == 1.0));
         });
+        let places = || f32::with_scratch(5, |outer| f32::with_scratch(5, |inner| (outer.as_ptr(), inner.as_ptr())));
+        assert_eq!(places(), places(), "both are kept");
         bf16::with_scratch(30, |scratch| assert_eq!(scratch.len(), 30));
     }
 

@@ -24,8 +24,8 @@ pub(crate) fn widened_product<S: Stored, C: Stored<Real = S::Real>>(
     c: &mut [C],
     accumulate: bool,
 ) {
-    let ProductShape { m, n, k, .. } = shape;
-    assert_eq!((a.len(), b.len(), c.len()), (m * k, k * n, m * n), "{shape:?}");
+    let ProductShape { m, n, .. } = shape;
+    shape.check(a.len(), b.len(), c.len());
     let c = Disjoint::new(c);
     let by_rows = m >= n;
     each_piece(pool, m.max(n), m.min(n), |piece| {
@@ -43,7 +43,7 @@ pub(crate) fn widened_product<S: Stored, C: Stored<Real = S::Real>>(
 }
 
 /// c = (or += if `accumulate`) sums, rounded once.
-fn store<C: Stored>(c: &mut [C], sums: &[C::Real], accumulate: bool) {
+pub(crate) fn store<C: Stored>(c: &mut [C], sums: &[C::Real], accumulate: bool) {
     vectorised(
         #[inline(always)]
         || {

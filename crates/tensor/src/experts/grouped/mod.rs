@@ -1,6 +1,5 @@
 //! A product for each expert.
 
-#[cfg(any(target_arch = "x86_64", test))]
 mod apart;
 mod segments;
 mod tiles;
@@ -9,7 +8,7 @@ mod tiles;
 use crate::dispatch::bf16_instructions;
 use crate::matmul::Transpose;
 use crate::pool::{Disjoint, Pool};
-use crate::stored::Stored;
+use crate::stored::{Stored, same};
 pub use segments::Segments;
 
 /// A product for each of several blocks, the experts, whose rows lie in [`Segments`]. Letters: R = rows of all blocks.
@@ -52,9 +51,17 @@ pub fn grouped_matmul<S: Stored, C: Stored<Real = S::Real>>(
     let (of_b, of_c) = if stored == Transpose::Tn { (rows * n, weights) } else { (weights, rows * n) };
     assert_eq!((a.len(), b.len(), c.len()), (rows * k, of_b, of_c), "{shape:?} of {segments:?}");
     let products = Products { shape, segments, a, b, c: Disjoint::new(c), accumulate };
-    #[cfg(target_arch = "x86_64")]
-    if bf16_instructions() && S::NAME == "bf16" {
-        return products.run_apart(pool);
+    if products.are_faster_apart() { products.run_apart(pool) } else { products.run_by_tiles(pool) }
+}
+
+impl<S: Stored, C> Products<'_, S, C> {
+    /// Whether rows are better brought together: where the processor multiplies what is stored itself, and for weight
+    /// gradients of what need not be widened.
+    fn are_faster_apart(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if bf16_instructions() && S::NAME == "bf16" {
+            return true;
+        }
+        self.shape.stored == Transpose::Tn && same::<S, S::Real>(self.a).is_some()
     }
-    products.run_by_tiles(pool);
 }

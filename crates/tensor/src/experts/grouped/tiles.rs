@@ -11,6 +11,7 @@ use crate::pool::Pool;
 use crate::product::{Product, blocks, depth};
 use crate::stored::{Stored, same, widen_all};
 use crate::turn::turn_widened;
+use crate::widened::store;
 use gemm::Parallelism;
 use std::ops::Range;
 
@@ -36,51 +37,29 @@ impl<S: Stored, C: Stored<Real = S::Real>> Products<'_, S, C> {
         let cols: Vec<_> = blocks(0..n, COLS).collect();
         pool.each(0..rows.len() * cols.len(), |i| {
             let ((block, rows), cols) = (rows[i / cols.len()].clone(), cols[i % cols.len()].clone());
-            let tile = Tile { shape: self.shape, of_c, of_b, block, a: self.a, b: self.b, rows, cols };
-            self.run_tile(&tile);
+            Tile { products: self, of_c, of_b, block, rows, cols }.run();
         });
     }
-
-    fn run_tile(&self, tile: &Tile<'_, S>) {
-        // SAFETY: this tile alone writes its columns of the row.
-        let part = |row, col, len| unsafe { self.c.part(row * self.shape.n + col, len) };
-        if tile.contracted() > 0 {
-            tile.run(|row, col, sums| store(part(row, col, sums.len()), sums, self.accumulate));
-        } else if !self.accumulate {
-            tile.pieces().flatten().for_each(|row| part(row, tile.cols.start, tile.cols.len()).fill(C::ZERO));
-        }
-    }
 }
 
-/// c = (or += if `accumulate`) sums, rounded once.
-fn store<C: Stored>(c: &mut [C], sums: &[C::Real], accumulate: bool) {
-    vectorised(
-        #[inline(always)]
-        || {
-            for (c, sum) in c.iter_mut().zip(sums) {
-                *c = C::rounded(if accumulate { c.widen() + *sum } else { *sum });
-            }
-        },
-    );
-}
-
-/// Rows and columns of a block's C.
-struct Tile<'a, S> {
-    shape: GroupedShape,
-    /// Where the rows of blocks lie in C and in B as it is stored, but for `Nt`.
+/// Rows and columns of a block's C. No other tile has them.
+struct Tile<'a, S, C> {
+    products: &'a Products<'a, S, C>,
+    /// Where the rows of blocks lie in C.
     of_c: &'a Segments,
+    /// Where those that are summed over lie in B. Of `Nt`, whose B has them as columns, only their number counts.
     of_b: &'a Segments,
     block: usize,
-    a: &'a [S],
-    b: &'a [S],
     rows: Range<usize>,
     cols: Range<usize>,
 }
 
-impl<S: Stored> Tile<'_, S> {
-    /// Calls `store` with a row of all blocks' C, a column, and the sums from there on, until all of the tile are stored.
-    fn run(&self, store: impl FnMut(usize, usize, &[S::Real])) {
-        let contracted = self.contracted();
+impl<S: Stored, C: Stored<Real = S::Real>> Tile<'_, S, C> {
+    fn run(&self) {
+        let contracted = self.of_b.rows_of(self.block);
+        if contracted == 0 {
+            return self.clear();
+        }
         let (height, deepest) = (self.rows.len(), depth(contracted));
         let width = self.cols.len().next_multiple_of(PANEL);
         S::Real::with_scratch(height * width + (width + STRIP) * deepest, |scratch| {
@@ -100,18 +79,13 @@ impl<S: Stored> Tile<'_, S> {
                     done += strip.len();
                 }
             }
-            self.store(sums, store);
+            self.store(sums);
         });
-    }
-
-    /// How many products are summed for an element.
-    fn contracted(&self) -> usize {
-        self.of_b.rows_of(self.block)
     }
 
     /// Whether the rows of a block are summed over, and those of C the columns of A.
     fn turned(&self) -> bool {
-        self.shape.stored == Transpose::Tn
+        self.products.shape.stored == Transpose::Tn
     }
 
     /// The tile's rows among those of all blocks' C, piece by piece.
@@ -127,18 +101,18 @@ impl<S: Stored> Tile<'_, S> {
 
     /// to [panels, part, PANEL] = the tile's columns of op(B), at the given places of what is summed over.
     fn bring_right(&self, part: &Range<usize>, to: &mut [S::Real]) {
-        let GroupedShape { stored, n, k } = self.shape;
+        let Products { shape: GroupedShape { stored, n, k }, b, .. } = *self.products;
         if stored == Transpose::Nt {
             for (panel, first) in self.cols.clone().step_by(PANEL).enumerate() {
                 let (count, to) = (PANEL.min(self.cols.end - first), &mut to[panel * part.len() * PANEL..]);
-                let from = &self.b[(self.block * n + first) * k + part.start..];
+                let from = &b[(self.block * n + first) * k + part.start..];
                 turn_widened(count, part.len(), from, k, to, PANEL);
             }
             return;
         }
         let mut done = 0;
         for piece in self.of_b.pieces(self.block, part.clone()) {
-            let from = &self.b[piece.start * n + self.cols.start..(piece.end - 1) * n + self.cols.end];
+            let from = &b[piece.start * n + self.cols.start..(piece.end - 1) * n + self.cols.end];
             widen_panels(piece.len(), self.cols.len(), from, n, &mut to[done * PANEL..], part.len() * PANEL);
             done += piece.len();
         }
@@ -147,19 +121,19 @@ impl<S: Stored> Tile<'_, S> {
     /// Rows of op(A), those of a strip, at the given places of what is summed over; and their stride. They are brought
     /// into `to` unless they are there as they are multiplied.
     fn left<'t>(&'t self, strip: &Range<usize>, part: &Range<usize>, to: &'t mut [S::Real]) -> (&'t [S::Real], usize) {
-        let k = self.shape.k;
+        let Products { shape: GroupedShape { k, .. }, a, .. } = *self.products;
         if self.turned() {
             let mut done = 0;
             for piece in self.of_b.pieces(self.block, part.clone()) {
-                let from = &self.a[piece.start * k + strip.start - self.block * k..];
+                let from = &a[piece.start * k + strip.start - self.block * k..];
                 turn_widened(piece.len(), strip.len(), from, k, &mut to[done..], part.len());
                 done += piece.len();
             }
-        } else if let Some(a) = same(self.a) {
+        } else if let Some(a) = same(a) {
             return (a.get(strip.start * k + part.start..).unwrap_or_default(), k);
         } else {
             for (row, to) in strip.clone().zip(to.chunks_exact_mut(part.len().max(1))) {
-                let from = &self.a[row * k..][part.clone()];
+                let from = &a[row * k..][part.clone()];
                 vectorised(
                     #[inline(always)]
                     || widen_all(to, from),
@@ -169,13 +143,29 @@ impl<S: Stored> Tile<'_, S> {
         (to, part.len())
     }
 
-    /// Calls `store` with all of sums [panels, rows, PANEL].
-    fn store(&self, sums: &[S::Real], mut store: impl FnMut(usize, usize, &[S::Real])) {
-        for (row, to) in self.pieces().flatten().enumerate() {
-            for (panel, first) in self.cols.clone().step_by(PANEL).enumerate() {
-                let sums = &sums[(panel * self.rows.len() + row) * PANEL..];
-                store(to, first, &sums[..PANEL.min(self.cols.end - first)]);
+    /// C = (or += if it is accumulated into) sums [panels, rows, PANEL].
+    fn store(&self, sums: &[S::Real]) {
+        self.each_row(|row, c| {
+            for (panel, c) in c.chunks_mut(PANEL).enumerate() {
+                let sums = &sums[(panel * self.rows.len() + row) * PANEL..][..c.len()];
+                store(c, sums, self.products.accumulate);
             }
+        });
+    }
+
+    /// What is summed is nothing.
+    fn clear(&self) {
+        if !self.products.accumulate {
+            self.each_row(|_, c| c.fill(C::ZERO));
+        }
+    }
+
+    /// Calls `work` with every row of the tile's C, numbered.
+    fn each_row(&self, mut work: impl FnMut(usize, &mut [C])) {
+        let Products { shape: GroupedShape { n, .. }, c, .. } = self.products;
+        for (row, place) in self.pieces().flatten().enumerate() {
+            // SAFETY: this tile alone has these columns of the row, once.
+            work(row, unsafe { c.part(place * n + self.cols.start, self.cols.len()) });
         }
     }
 }
