@@ -57,15 +57,12 @@ fn nothing_is_dropped_unless_it_is_asked_for() {
 
 #[test]
 fn blocks_without_experts_are_those_of_the_configuration() {
-    let of = |changes| {
-        let model = read(QWEN3, changes, &[("layers", "6")]).unwrap();
-        let width = |block: &Block| block.feed_forward.dense().map_or(768, |dense| dense.width);
-        (placed(&model), model.blocks.iter().map(width).collect::<Vec<_>>())
-    };
     let few = |changes: Value| {
         let mut all = json!({"num_hidden_layers": 6});
         all.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
-        of(all)
+        let model = read(QWEN3, all, &[]).unwrap();
+        let width = |block: &Block| block.feed_forward.dense().map_or(768, |dense| dense.width);
+        (placed(&model), model.blocks.iter().map(width).collect::<Vec<_>>())
     };
     let (blocks, widths) = few(json!({"decoder_sparse_step": 2}));
     assert_eq!((blocks, widths), (vec![false, true, false, true, false, true], vec![6144, 768, 6144, 768, 6144, 768]));
@@ -82,7 +79,8 @@ fn defaults_are_those_of_the_library() {
     for field in ["num_key_value_heads", "rms_norm_eps", "rope_theta", "num_experts_per_tok", "router_aux_loss_coef"] {
         bare.remove(field);
     }
-    let model = read(&Value::Object(bare).to_string(), json!({}));
+    let bare = Value::Object(bare).to_string();
+    let model = read(&bare, json!({}));
     let classic = model.classic();
     assert_eq!((classic.kv_heads, classic.norm_epsilon, classic.rotary_base), (8, 1e-5, 1e6));
     assert_eq!((experts(&model).per_token, experts(&model).router.balance_loss), (2, 0.001));
