@@ -64,6 +64,10 @@ pub(crate) fn check_said(config: &Value, model: &Model) -> Result<(), HuggingFac
     if said == model {
         return Ok(());
     }
+    let kinds = |model: &Model| model.blocks.kinds().len();
+    if kinds(&said) != kinds(&model) {
+        return refuse("blocks", format!("{} kinds", kinds(&model)), MIXTURES.to_owned());
+    }
     let fields = |model: &Model| serde_json::to_value(ModelFile::of(model)).unwrap_or_default();
     let (theirs, ours) = (fields(&said), fields(&model));
     let differs = |field: &&str| theirs.get(*field) != ours.get(*field);
@@ -76,7 +80,7 @@ pub(crate) fn check_said(config: &Value, model: &Model) -> Result<(), HuggingFac
             };
             refuse(field, value, MIXTURES.to_owned())
         }
-        None => refuse("blocks", format!("{} kinds", model.blocks.kinds().len()), MIXTURES.to_owned()),
+        None => refuse("blocks", format!("{} kinds", kinds(&model)), MIXTURES.to_owned()),
     }
 }
 
@@ -108,7 +112,7 @@ mod tests {
         for (lines, family) in [
             ("", "mixtral"),
             ("head_dim = 4", "mixtral"),
-            ("experts_per_token = 3\ncapacity = 2.5\nrotary_base = 1e6", "mixtral"),
+            ("experts_per_token = 3\ncapacity = 0\nrotary_base = 1e6", "mixtral"),
             ("qk_norm = \"rms\"\nhead_dim = 4", "qwen3_moe"),
             ("qk_norm = \"rms\"\nexpert_every = 2", "qwen3_moe"),
             ("qk_norm = \"rms\"\nexpert_first = 1\nqkv_bias = true\nprojection_bias = true", "qwen3_moe"),
@@ -141,7 +145,7 @@ mod tests {
             ("[[blocks]]\nat = [1]\nexpert_ffn = 3", "blocks = 2 kinds: "),
         ] {
             let message = fresh(&model(lines), StoredType::F32).expect_err(starts).to_string();
-            assert!(message.starts_with(starts), "{message}");
+            assert!(message.starts_with(starts), "{lines}: {message}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a model has for its training alone, which the library has in another form or not at all.
 
-use quadrille_spec::{BalanceScope, Capacity, DropOrder, Experts, FeedForward, Model};
+use quadrille_spec::{BalanceScope, Capacity, Experts, FeedForward, Model};
 use serde_json::Value;
 
 use crate::Family;
@@ -10,9 +10,7 @@ use crate::config_experts::first_experts;
 pub(crate) fn computed(model: &Model) -> Model {
     let blocks = model.blocks.each(|block| {
         if let FeedForward::Experts(experts) = &mut block.feed_forward {
-            let Experts { count, per_token, .. } = *experts;
-            let factor = count as f64 / per_token as f64;
-            experts.capacity = Capacity { factor, group: None, drop: DropOrder::Choice };
+            experts.capacity = None;
             experts.router.balance = BalanceScope::None;
             (experts.router.balance_loss, experts.router.z_loss) = (0.0, 0.0);
         }
@@ -34,9 +32,12 @@ pub(crate) fn set_balance(config: &mut Value, model: &Model) {
 pub(crate) fn left_out(model: &Model, family: Family) -> Vec<String> {
     let mut notes = Vec::new();
     let mixtures = || model.blocks.kinds().iter().filter_map(|block| block.feed_forward.experts());
-    let drops = |experts: &&Experts| experts.slots(experts.group(model.seq_len)) < experts.group(model.seq_len);
-    if let Some(experts) = mixtures().find(drops) {
-        let factor = experts.capacity.factor;
+    let drops = |experts: &Experts, capacity: &Capacity| {
+        let group = capacity.group(model.seq_len);
+        capacity.slots(experts, group) < group
+    };
+    let dropping = mixtures().find_map(|experts| experts.capacity.filter(|capacity| drops(experts, capacity)));
+    if let Some(Capacity { factor, .. }) = dropping {
         notes.push(format!("experts of {family} drop no token: the capacity {factor} is left out of config.json"));
     }
     if let Some(factor) = mixtures().map(|experts| experts.router.z_loss).find(|factor| *factor > 0.0) {

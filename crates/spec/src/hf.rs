@@ -4,14 +4,14 @@
 //! by its name; so is a field that is not known, since it may. Fields and defaults are those of the transformers library,
 //! version 4 and 5 (`GPT2Config`, `GPTNeoXConfig`, `LlamaConfig`, `MistralConfig`, `MixtralConfig`, `Qwen3MoeConfig`).
 
-use crate::hf_experts::{give_everybody_a_place, mixtral, qwen3_moe};
+use crate::hf_experts::{mixtral, qwen3_moe};
 use crate::hf_fields::{Fields, cut, unexpressed};
 use crate::{Activation, Model, ModelFile, Norm, Positions, SpecError};
 
 impl Model {
     /// Reads the text of a `config.json` with `model_type` `gpt2`, `gpt_neox`, `llama`, `mistral`, `mixtral` or
     /// `qwen3_moe`, replaces fields of the model file by `overrides` (field, value) in their order, and validates the
-    /// result. Experts have a place for every token, unless `overrides` say another capacity.
+    /// result. Experts drop no token, unless `overrides` say a capacity.
     ///
     /// # Errors
     /// Text that is no JSON object, a missing field, a field of another type, a field that changes the computation in a
@@ -21,9 +21,6 @@ impl Model {
         let Described { mut file, window } = described(&mut fields)?;
         fields.check_all_known()?;
         overrides.iter().try_for_each(|(field, value)| file.set(field, value))?;
-        if !overrides.iter().any(|(field, _)| field == "capacity") {
-            give_everybody_a_place(&mut file);
-        }
         let seq_len = file.seq_len;
         if let Some(window) = window.filter(|window| *window < seq_len) {
             let rule = format!("attention here reaches back over whole sequences, and they have {seq_len} tokens");

@@ -56,13 +56,6 @@ pub(crate) fn qwen3_moe(fields: &mut Fields) -> Result<Described, SpecError> {
     Ok(Described { file, window })
 }
 
-/// As many places as tokens, so that none is dropped: this factor of what equal loads need.
-pub(crate) fn give_everybody_a_place(file: &mut ModelFile) {
-    if let Some(count) = file.experts.filter(|count| *count > 0) {
-        file.capacity = Some(count as f64 / file.experts_per_token.unwrap_or(2) as f64);
-    }
-}
-
 /// Heads of keys and values, by default so many, and the width of a head.
 fn with_heads(fields: &mut Fields, file: ModelFile, default: usize) -> Result<ModelFile, SpecError> {
     // Null is as many as there are heads; left out it is the family's number.
