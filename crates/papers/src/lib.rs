@@ -31,3 +31,4 @@ pub mod lbnl;
 pub mod megatron;
 pub mod reproduce;
 pub mod samo;
+pub mod ted;
