@@ -216,9 +216,9 @@ impl Space {
             && (!several(&[Axis::Pipe]) || self.schedules.contains(&c.schedule))
     }
 
-    /// Whether experts are spread over the axes that are tried, as far as they are above 1.
+    /// Whether experts are spread over axes that are tried, as far as they are above 1. Left to the model all are.
     fn spreads_as(&self, c: &Candidate) -> bool {
-        self.spreadings(&c.sizes).contains(&c.spreading())
+        self.experts_over.is_empty() || self.spreadings(&c.sizes).contains(&c.spreading())
     }
 
     /// Numbers of chunks to interleave, at least 2, on a pipeline of `stages` stages.
