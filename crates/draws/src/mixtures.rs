@@ -62,19 +62,23 @@ fn routers(per_token: usize) -> impl Strategy<Value = Router> {
         any::<bool>(),
         select(vec![BalanceScope::Sequence, BalanceScope::Sequence, BalanceScope::Batch, BalanceScope::None]),
     );
-    let numbers = (select(vec![1.0, 1.0, 2.5]), select(vec![0.01, 0.5]), select(vec![0.0, 0.1]));
-    (choices, numbers).prop_map(move |((scores, normalize, balance), (scale, balance_loss, z_loss))| Router {
-        scores,
-        normalize: normalize && per_token > 1,
-        scale,
-        balance,
-        balance_loss: if balance == BalanceScope::None { 0.0 } else { balance_loss },
-        z_loss,
+    let losses = (select(vec![0.01, 0.5]), select(vec![0.0, 0.1]));
+    let numbers = (select(vec![1.0, 1.0, 2.5]), losses, select(vec![0.0, 0.001, 0.1]));
+    (choices, numbers).prop_map(move |((scores, normalize, balance), (scale, (balance_loss, z_loss), bias_rate))| {
+        Router {
+            scores,
+            normalize: normalize && per_token > 1,
+            scale,
+            balance,
+            balance_loss: if balance == BalanceScope::None { 0.0 } else { balance_loss },
+            z_loss,
+            bias_rate,
+        }
     })
 }
 
 /// Two to five experts and more in every block or in some, of which tokens choose one to three: both kinds of scores, both orders of
-/// dropping, with and without a shared perceptron, places for few, for all and as many as are needed, loads balanced over sequences, over batches or
+/// dropping, with and without biases of routers and a shared perceptron, places for few, for all and as many as are needed, loads balanced over sequences, over batches or
 /// not.
 pub fn mixtures() -> impl Strategy<Value = Mixture> {
     let sizes = (2..=5_usize).prop_flat_map(|count| (Just(count), 1..=count.min(3), 1..=2_usize, any::<bool>()));

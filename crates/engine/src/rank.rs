@@ -84,7 +84,7 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) place: Coordinate,
     pub(crate) slots: Slots<'a, B>,
     /// What the optimizer keeps, by parameter, if it is on the device.
-    pub(crate) states: Vec<OptimizerStates<B>>,
+    pub(crate) states: BTreeMap<ParameterId, OptimizerStates<B>>,
     /// Else: what comes in buckets.
     pub(crate) streamed: Option<Streamed<'a, B>>,
     /// By parameter: where the kept elements of its tile lie, if it is pruned and masks are known.
@@ -257,10 +257,12 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             slots.count_state(MemoryClass::Optimizer, streamed.device_bytes());
             slots.count_host(streamed.host_bytes());
         }
-        let trained = program.parameters.iter().filter(|_| program.trains() && streamed.is_none());
-        let states = trained.map(|parameter| OptimizerStates::new(&*backend, program, parameter));
-        let states = states.collect::<Result<Vec<_>, _>>()?;
-        slots.count_state(MemoryClass::Optimizer, states.iter().map(OptimizerStates::bytes).sum());
+        let parameters = program.parameters.iter().enumerate().filter(|_| program.trains() && streamed.is_none());
+        let trained = parameters.filter(|(_, parameter)| parameter.is_trained());
+        let states = trained
+            .map(|(index, parameter)| Ok((ParameterId(index), OptimizerStates::new(&*backend, program, parameter)?)));
+        let states = states.collect::<Result<BTreeMap<_, _>, EngineError>>()?;
+        slots.count_state(MemoryClass::Optimizer, states.values().map(OptimizerStates::bytes).sum());
 
         slots.count_state(MemoryClass::Optimizer, program.index_bytes());
         let kept = program.parameters.iter().map(|_| None).collect();
@@ -429,14 +431,16 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         self.program.parameters.iter().enumerate().map(master).collect()
     }
 
-    /// This rank's shards of its stage's complete gradients, before clipping, in f64, in the program's order.
+    /// This rank's shards of its stage's complete gradients, before clipping, in f64, in the program's order; of biases of routers
+    /// the loads that they follow.
     ///
     /// # Errors
     /// A shard is in flight: never between steps.
     pub fn gradients(&self) -> Result<Vec<Held>, EngineError> {
         let mut shards = self.shards(|parameter| parameter.reduced)?;
         let factor = self.update_rule().gradient_factor(self.totals);
-        shards.iter_mut().flat_map(|held| &mut held.numbers).for_each(|element| *element *= factor);
+        let trained = shards.iter_mut().zip(&self.program.parameters).filter(|(_, of)| of.is_trained());
+        trained.flat_map(|(held, _)| &mut held.numbers).for_each(|element| *element *= factor);
         Ok(shards)
     }
 

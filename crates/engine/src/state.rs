@@ -9,7 +9,7 @@ use quadrille_checkpoint::{Checkpoint, Quantity, TensorShape, Tile};
 use quadrille_comm::Label;
 use quadrille_spec::{Axis, Coordinate};
 use quadrille_step::{Parameter, ParameterId, StageProgram, StepProgram};
-use quadrille_tensor::Element;
+use quadrille_tensor::{Element, Stored};
 
 use crate::backend::View;
 use crate::masks::{MaskReader, check_pruned};
@@ -119,6 +119,7 @@ impl<B: Backend> RankEngine<'_, B> {
         let mut tiles = Vec::new();
         for (index, parameter) in self.program.parameters.iter().enumerate() {
             let (id, shard) = (ParameterId(index), self.shard(ParameterId(index), parameter.updated)?);
+            let elements = shard.elements();
             let rectangles = owned(self.program, parameter, shard, self.place);
             let mut copy = |quantity: Quantity, source: &[B::Real]| {
                 for Rectangle { row, col, cols, locals } in &rectangles {
@@ -130,13 +131,18 @@ impl<B: Backend> RankEngine<'_, B> {
             };
             let part = self.kept_part(id, parameter.updated)?;
             for (quantity, state) in Quantity::NUMBERS.into_iter().zip(State::ALL) {
-                // What has no master is its own.
-                if self.state(id, state, |source| copy(quantity, source))?.is_none() {
-                    let own = match &part {
-                        None => self.read(parameter.updated)?,
-                        Some(part) => self.read(parameter.value)?.part(part.tile.clone()),
-                    };
-                    self.backend.download(own, |source| copy(quantity, source))?;
+                match (self.state(id, state, |source| copy(quantity, source))?, state) {
+                    (Some(()), _) => {}
+                    // What has no master is its own.
+                    (None, State::Master) => {
+                        let own = match &part {
+                            None => self.read(parameter.updated)?,
+                            Some(part) => self.read(parameter.value)?.part(part.tile.clone()),
+                        };
+                        self.backend.download(own, |source| copy(quantity, source))?;
+                    }
+                    // What is not trained has no moments.
+                    (None, State::Mean | State::Squares) => copy(quantity, &vec![B::Real::ZERO; elements]),
                 }
             }
             if let Some(part) = part {

@@ -1,5 +1,7 @@
 //! The optimizer's states of a rank as the host sees them, wherever they lie.
 
+use std::collections::BTreeMap;
+
 use quadrille_step::ParameterId;
 
 use crate::optimizer::OptimizerStates;
@@ -16,7 +18,11 @@ impl<B: Backend> RankEngine<'_, B> {
         state: State,
         read: impl FnOnce(&[B::Real]) -> R,
     ) -> Result<Option<R>, EngineError> {
-        let part = self.kept_part(parameter, self.program.parameters[parameter.0].updated)?;
+        let of = &self.program.parameters[parameter.0];
+        if !of.is_trained() {
+            return Ok(None);
+        }
+        let part = self.kept_part(parameter, of.updated)?;
         let read = |numbers: &[B::Real]| match part {
             None => read(numbers),
             Some(part) => read(&part.expanded(numbers)),
@@ -24,7 +30,7 @@ impl<B: Backend> RankEngine<'_, B> {
         if let Some(streamed) = &self.streamed {
             return Ok(streamed.read(parameter, state)?.map(|numbers| read(&numbers)));
         }
-        let view = self.states.get(parameter.0).and_then(|states| states.view(state));
+        let view = self.states.get(&parameter).and_then(|states| states.view(state));
         view.map(|view| self.backend.download(view, read)).transpose()
     }
 
@@ -45,11 +51,15 @@ impl<B: Backend> RankEngine<'_, B> {
         &self,
         parameter: ParameterId,
         state: State,
-        states: &mut [OptimizerStates<B>],
+        states: &mut BTreeMap<ParameterId, OptimizerStates<B>>,
         streamed: &mut Option<Streamed<'_, B>>,
         write: impl FnOnce(&mut [B::Real]) -> R,
     ) -> Result<Option<R>, EngineError> {
-        let part = self.kept_part(parameter, self.program.parameters[parameter.0].updated)?;
+        let of = &self.program.parameters[parameter.0];
+        if !of.is_trained() {
+            return Ok(None);
+        }
+        let part = self.kept_part(parameter, of.updated)?;
         let write = |numbers: &mut [B::Real]| match part {
             None => write(numbers),
             Some(part) => {
@@ -65,7 +75,7 @@ impl<B: Backend> RankEngine<'_, B> {
             streamed.write(parameter, state, &numbers)?;
             return Ok(Some(result));
         }
-        let view = states.get_mut(parameter.0).and_then(|states| states.view_mut(state));
+        let view = states.get_mut(&parameter).and_then(|states| states.view_mut(state));
         view.map(|mut view| self.backend.upload(&mut view, write)).transpose()
     }
 }

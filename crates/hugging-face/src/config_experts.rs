@@ -137,6 +137,7 @@ mod tests {
             ("shared_ffn = 8", "shared_ffn = 8: "),
             ("router = \"sigmoid\"", "router = sigmoid: "),
             ("router_scale = 2.5", "router_scale = 2.5: "),
+            ("router_bias_rate = 0.001", "router_bias_rate = 0.001: "),
             ("window = 3", "window = 3: "),
             ("expert_every = 2", "qk_norm = none: "),
             ("router_normalize = false", "qk_norm = none: "),

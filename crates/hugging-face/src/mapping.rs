@@ -178,7 +178,7 @@ fn names_of(names: &Names, naming: Naming, parameter: &ModelParameter) -> Vec<(&
         ("norm2", _) => whole(names.norm2),
         ("up", _) => names.up.to_vec(),
         ("down", _) => whole(names.down),
-        ("router", _) => whole(names.experts.map_or("", router)),
+        ("router", "weight") => whole(names.experts.map_or("", router)),
         ("final_norm", _) => whole(names.final_norm),
         ("head", _) => whole(names.head),
         _ => Vec::new(),

@@ -12,6 +12,10 @@ pub(crate) fn check_replaced(model: &Model, family: Family) -> Result<(), SpecEr
     let block = &model.blocks[parameter.block.unwrap_or(0)];
     let experts = block.feed_forward.experts();
     let (field, value, rule) = match parameter.layer {
+        "router" if !parameter.is_trained => {
+            let rate = experts.map_or(0.0, |experts| experts.router.bias_rate);
+            ("router_bias_rate", rate.to_string(), format!("routers of a {family} have no biases"))
+        }
         "router" | "experts.up" | "experts.down" => {
             let count = experts.map_or(0, |experts| experts.count);
             ("experts", count.to_string(), "the folder's weights are of perceptrons".to_owned())

@@ -177,7 +177,8 @@ struct Times {
 
 /// Elements that a rank of a stage updates.
 fn updated(stage: &StageProgram) -> usize {
-    stage.parameters.iter().map(|parameter| stage.value(parameter.updated).local_elements).sum()
+    let trained = stage.parameters.iter().filter(|parameter| parameter.is_trained());
+    trained.map(|parameter| stage.value(parameter.updated).local_elements).sum()
 }
 
 #[cfg(test)]

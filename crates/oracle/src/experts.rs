@@ -24,9 +24,11 @@ struct Shared {
 /// `y[n, h]` of block `i` from `x[n, h]`.
 pub(crate) fn forward(pass: &Pass, i: usize, experts: &Experts, x: &[f64]) -> (Vec<f64>, Saved) {
     let (h, k) = (pass.model.hidden, experts.per_token);
-    let logits = pass.linear(&format!("block.{i}.router"), x);
+    // The bias of a router is not one of its logits.
+    let logits = linear::forward(pass.batch.rows(), x, pass.parameter(&router_weight(i)), None);
     let forced = pass.decisions.map(|decisions| decisions.blocks[&i].as_slice());
-    let routed = Routed::new(experts, rows(pass), logits, forced);
+    let bias = experts.router.has_bias().then(|| pass.parameter(&router_bias(i)));
+    let routed = Routed::new(experts, rows(pass), logits, bias, forced);
 
     let mut given = vec![0.0; routed.ids.len() * h];
     for e in 0..experts.count {
@@ -55,7 +57,7 @@ pub(crate) fn forward(pass: &Pass, i: usize, experts: &Experts, x: &[f64]) -> (V
 }
 
 /// `dx[n, h]` of block `i` from `dy[n, h]` and the forward's `x`; the parameters' gradients are added to `gradients`, with
-/// those of the router's losses.
+/// those of the router's losses; for the bias of a router the loads of its experts, by which it is moved.
 pub(crate) fn backward(
     pass: &Pass,
     i: usize,
@@ -90,7 +92,21 @@ pub(crate) fn backward(
     let dot = |choice: usize| (0..h).map(|c| dy[choice / k * h + c] * saved.given[choice * h + c]).sum();
     let dweights: Vec<f64> = (0..routed.ids.len()).map(dot).collect();
     let dlogits = routed.backward(experts, rows(pass), &dweights, pass.router_share());
-    sum(&dx, &pass.linear_backward(&format!("block.{i}.router"), &dlogits, x, gradients))
+    if experts.router.has_bias() {
+        accumulate(gradients, &router_bias(i), &routed.loads(experts));
+    }
+    let d = linear::backward(pass.batch.rows(), &dlogits, x, pass.parameter(&router_weight(i)));
+    accumulate(gradients, &router_weight(i), &d.weight);
+    sum(&dx, &d.x)
+}
+
+fn router_weight(i: usize) -> String {
+    format!("block.{i}.router.weight")
+}
+
+/// The name of what is added to the scores by which experts are chosen.
+fn router_bias(i: usize) -> String {
+    format!("block.{i}.router.bias")
 }
 
 /// The batch of a pass as its routers see it.

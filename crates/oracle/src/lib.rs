@@ -162,8 +162,8 @@ fn push_perceptron(shapes: &mut Vec<(String, [usize; 2])>, of: &str, h: usize, p
 }
 
 fn push_experts(shapes: &mut Vec<(String, [usize; 2])>, of: &str, h: usize, experts: &Experts) {
-    let Experts { count, expert, .. } = experts;
-    push_linear(shapes, &format!("{of}.router"), [h, *count], false);
+    let Experts { count, expert, router, .. } = experts;
+    push_linear(shapes, &format!("{of}.router"), [h, *count], router.has_bias());
     push_linear(shapes, &format!("{of}.experts.up"), [count * h, up_columns(expert)], false);
     push_linear(shapes, &format!("{of}.experts.down"), [count * expert.width, h], false);
     if let Some(shared) = &experts.shared {

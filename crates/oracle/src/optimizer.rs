@@ -1,4 +1,5 @@
-//! AdamW with decoupled weight decay (Loshchilov and Hutter, ICLR 2019) and clipping by the global gradient norm.
+//! AdamW with decoupled weight decay (Loshchilov and Hutter, ICLR 2019) and clipping by the global gradient norm; and biases
+//! of routers, which follow the loads of experts (Wang et al. 2024, auxiliary-loss-free load balancing).
 
 use quadrille_spec::Model;
 
@@ -41,6 +42,9 @@ impl State {
 
 /// Updates the parameters once; returns the norm of all gradients together, before clipping.
 ///
+/// In the place of the gradient of a router's bias are the loads of its experts, which are in no norm and are not clipped: what
+/// has more than their mean falls by the model's rate, what has less rises.
+///
 /// The norm counts a tied table once. Weights, tables and positions decay; norms and biases do not. The decay is
 /// that of the parameter before the update.
 ///
@@ -66,6 +70,10 @@ pub fn update(
     let correction1 = 1.0 - beta1.powf(state.steps as f64);
     let correction2 = 1.0 - beta2.powf(state.steps as f64);
     for (name, parameter) in parameters {
+        if follows_loads(name) {
+            follow(bias_rate(model, name), &gradients[name], parameter);
+            continue;
+        }
         let decay = if decays(name) { weight_decay } else { 0.0 };
         let m = state.m.get_mut(name).expect("checked above");
         let v = state.v.get_mut(name).expect("checked above");
@@ -80,9 +88,32 @@ pub fn update(
     norm
 }
 
-/// The norm of all gradients together; a tied table counts once.
+/// The norm of all gradients together; a tied table counts once, loads of experts never.
 pub fn gradient_norm(gradients: &Tensors) -> f64 {
-    sum(gradients.values().flatten().map(|g| g * g)).sqrt()
+    let trained = gradients.iter().filter(|(name, _)| !follows_loads(name));
+    sum(trained.flat_map(|(_, gradient)| gradient).map(|g| g * g)).sqrt()
+}
+
+/// Whether the parameter `name` is the bias of a router.
+fn follows_loads(name: &str) -> bool {
+    name.ends_with(".router.bias")
+}
+
+/// By how much the bias `name` of a router moves.
+fn bias_rate(model: &Model, name: &str) -> f64 {
+    let block = name.split('.').nth(1).and_then(|block| block.parse::<usize>().ok());
+    let experts = block.and_then(|block| model.blocks[block].feed_forward.experts());
+    experts.expect("routers are of blocks with experts").router.bias_rate
+}
+
+/// Moves biases toward equal loads.
+fn follow(rate: f64, loads: &[f64], biases: &mut [f64]) {
+    let all: f64 = loads.iter().sum();
+    for (bias, load) in biases.iter_mut().zip(loads) {
+        // Loads are whole numbers: they are compared as such with the mean.
+        let below = all - load * loads.len() as f64;
+        *bias += if below == 0.0 { 0.0 } else { rate * below.signum() };
+    }
 }
 
 /// Whether the parameter `name` decays: the column "decay" of the table at [`Model`].

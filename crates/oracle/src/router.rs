@@ -1,5 +1,6 @@
 //! A router: scores of the experts for every token, the choice of `k` of them, their weights, and the losses that keep
-//! loads equal and logits small; then the same backwards. `E` experts; keys, by which is chosen, are the scores.
+//! loads equal and logits small; then the same backwards. `E` experts; keys, by which is chosen, are the scores, with the
+//! experts' biases added if they have some.
 
 use std::ops::Range;
 
@@ -15,6 +16,8 @@ pub(crate) struct Routed {
     logits: Vec<f64>,
     /// `[n, E]`.
     scores: Vec<f64>,
+    /// `[n, E]`.
+    keys: Vec<f64>,
     /// The experts that each row chooses, `[n, k]`, in the order of choice.
     pub(crate) ids: Vec<u32>,
     /// What the chosen are multiplied with, `[n, k]`.
@@ -33,15 +36,30 @@ pub(crate) struct Rows {
 }
 
 impl Routed {
-    /// From `logits[n, E]`; `forced` are ids that were chosen elsewhere.
-    pub(crate) fn new(experts: &Experts, rows: Rows, logits: Vec<f64>, forced: Option<&[u32]>) -> Self {
+    /// From `logits[n, E]` and `bias[E]`, if there is one; `forced` are ids that were chosen elsewhere.
+    pub(crate) fn new(
+        experts: &Experts,
+        rows: Rows,
+        logits: Vec<f64>,
+        bias: Option<&[f64]>,
+        forced: Option<&[u32]>,
+    ) -> Self {
         let scores: Vec<f64> = logits.chunks(experts.count).flat_map(|row| scores(experts.router, row)).collect();
-        let own = || scores.chunks(experts.count).flat_map(|keys| choice(keys, experts.per_token)).collect();
+        let bias_of = |at: usize| bias.map_or(0.0, |bias| bias[at % experts.count]);
+        let keys: Vec<f64> = scores.iter().enumerate().map(|(at, score)| score + bias_of(at)).collect();
+        let own = || keys.chunks(experts.count).flat_map(|keys| choice(keys, experts.per_token)).collect();
         let ids = forced.map_or_else(own, <[u32]>::to_vec);
         let rows_of = scores.chunks(experts.count).zip(ids.chunks(experts.per_token));
         let weights: Vec<f64> = rows_of.flat_map(|(scores, ids)| weights(experts.router, scores, ids)).collect();
         let kept = capacity::kept(experts, rows, &ids, &weights);
-        Self { logits, scores, ids, weights, kept }
+        Self { logits, scores, keys, ids, weights, kept }
+    }
+
+    /// How many rows choose each expert, dropped choices included.
+    pub(crate) fn loads(&self, experts: &Experts) -> Vec<f64> {
+        let mut loads = vec![0.0; experts.count];
+        self.ids.iter().for_each(|id| loads[*id as usize] += 1.0);
+        loads
     }
 
     /// The balance loss (Switch Transformer: Fedus et al. 2021, equation 4, of `k` choices): the mean over the scopes of
@@ -123,7 +141,7 @@ impl Routed {
     pub(crate) fn margin(&self, experts: &Experts, rows: Rows) -> Margin {
         let never = f64::INFINITY;
         let mut margin = Margin { choice: never, order: never, largest: 0.0, drop: never };
-        for (keys, ids) in self.scores.chunks(experts.count).zip(self.ids.chunks(experts.per_token)) {
+        for (keys, ids) in self.keys.chunks(experts.count).zip(self.ids.chunks(experts.per_token)) {
             let is_chosen = |id: usize| ids.contains(&(id as u32));
             let chosen: Vec<f64> = ids.iter().map(|id| keys[*id as usize]).collect();
             let others = (0..keys.len()).filter(|id| !is_chosen(*id)).map(|id| keys[id]);

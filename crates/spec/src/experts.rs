@@ -49,6 +49,17 @@ pub struct Router {
     /// What the mean square of the logarithms of the sums of exponentials is multiplied with (ST-MoE: Zoph et al. 2022,
     /// equation 5); 0: there is no such loss.
     pub z_loss: f64,
+    /// By how much the bias of each expert moves a step, up where its load is below the mean and down where it is above. Experts
+    /// are chosen by score and bias, and weighted by the score alone (Wang et al. 2024: auxiliary-loss-free load balancing;
+    /// DeepSeek-V3, section 2.1.2). 0: there are no biases.
+    pub bias_rate: f64,
+}
+
+impl Router {
+    /// Whether experts have biases by which they are chosen.
+    pub fn has_bias(&self) -> bool {
+        self.bias_rate > 0.0
+    }
 }
 
 /// The places of an expert: tokens beyond them are dropped, that is, this expert adds nothing to them.

@@ -24,6 +24,7 @@ use crate::{Blocks, Classic, ModelFile, Normalization};
 /// | `block.I.up.weight`, `.bias` | `[hidden, up_width]`, `[1, up_width]`; gated: columns gate 0, up 0, gate 1, up 1, ... | yes, no |
 /// | `block.I.down.weight`, `.bias` | `[width, hidden]`, `[1, hidden]` | yes, no |
 /// | `block.I.router.weight` (with experts, here and below in place of `up` and `down`) | `[hidden, experts]` | yes |
+/// | `block.I.router.bias` (where experts are chosen by one; the loads of experts move it, not the optimizer) | `[1, experts]` | no |
 /// | `block.I.experts.up.weight` | `[experts hidden, up_width]`; expert `e` has the rows from `e hidden` on, columns as above | yes |
 /// | `block.I.experts.down.weight` | `[experts width, hidden]`; expert `e` has the rows from `e width` on | yes |
 /// | `block.I.shared.up.weight`, `block.I.shared.down.weight` (where there is a shared perceptron) | as `up` and `down` | yes |

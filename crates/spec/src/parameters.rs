@@ -1,4 +1,4 @@
-//! The trained tensors of a model, each said once.
+//! The tensors of a model that training changes, each said once.
 
 use crate::{Attention, Block, Experts, FeedForward, Model, Norm, Normalization, Perceptron};
 
@@ -17,7 +17,7 @@ pub enum Initial {
     Normal(f64),
 }
 
-/// A trained tensor of a model: a row of the table at [`Model`].
+/// A tensor of a model that training changes: a row of the table at [`Model`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModelParameter {
     /// The block that it is of; `None`: it is of an end of the model.
@@ -36,15 +36,19 @@ pub struct ModelParameter {
     pub decay: bool,
     /// How it starts.
     pub initial: Initial,
+    /// Whether the optimizer moves it by its gradient: all but the biases of routers, which follow the loads of experts.
+    pub is_trained: bool,
 }
 
 impl ModelParameter {
     fn matrix(layer: &'static str, part: &'static str, [rows, cols]: [usize; 2], deviation: f64) -> Self {
-        Self { block: None, layer, part, blocks: 1, rows, cols, decay: true, initial: Initial::Normal(deviation) }
+        let initial = Initial::Normal(deviation);
+        Self { block: None, layer, part, blocks: 1, rows, cols, decay: true, initial, is_trained: true }
     }
 
     fn vector(layer: &'static str, part: &'static str, cols: usize, value: f64) -> Self {
-        Self { block: None, layer, part, blocks: 1, rows: 1, cols, decay: false, initial: Initial::Constant(value) }
+        let initial = Initial::Constant(value);
+        Self { block: None, layer, part, blocks: 1, rows: 1, cols, decay: false, initial, is_trained: true }
     }
 
     /// The whole name: `block.0.qkv.weight`.
@@ -76,7 +80,7 @@ impl Model {
         self.embedding_parameters().chain(blocks).chain(self.head_parameters())
     }
 
-    /// Number of trained parameters, vocabulary padding not counted, a tied table once.
+    /// Number of parameters, vocabulary padding not counted, a tied table once.
     pub fn parameters(&self) -> u64 {
         self.summed(|_, parameter| parameter.elements())
     }
@@ -94,6 +98,11 @@ impl Model {
     /// Number of parameters of the experts' matrices.
     pub fn expert_parameters(&self) -> u64 {
         self.summed(|_, parameter| if parameter.blocks > 1 { parameter.elements() } else { 0 })
+    }
+
+    /// Number of parameters that the optimizer does not move: biases of routers.
+    pub fn untrained_parameters(&self) -> u64 {
+        self.summed(|_, parameter| if parameter.is_trained { 0 } else { parameter.elements() })
     }
 
     /// The sum over all parameters, each with the block that it is of.
@@ -176,13 +185,17 @@ fn perceptron_parameters(
 
 /// Experts are blocks of rows of two matrices, and start like perceptrons.
 fn expert_parameters(experts: Experts, hidden: usize, added: f64) -> Vec<[Option<ModelParameter>; 2]> {
-    let Experts { count, expert, shared, .. } = experts;
+    let Experts { count, expert, shared, router, .. } = experts;
+    let router_bias = ModelParameter { is_trained: false, ..ModelParameter::vector(ROUTER, "bias", count, 0.0) };
     let matrix = |layer, rows, cols, deviation| {
         let all = ModelParameter::matrix(layer, "weight", [count * rows, cols], deviation);
         [Some(ModelParameter { blocks: count, ..all }), None]
     };
     let mut layers = vec![
-        linear(ROUTER, [hidden, count], false, DEVIATION),
+        [
+            Some(ModelParameter::matrix(ROUTER, "weight", [hidden, count], DEVIATION)),
+            router.has_bias().then_some(router_bias),
+        ],
         matrix("experts.up", hidden, expert.up_width(), DEVIATION),
         matrix("experts.down", expert.width, hidden, added),
     ];
@@ -231,5 +244,19 @@ mod tests {
         assert_eq!(prunable, [false, true, true, true, true, false, false]);
         let unchosen = 2 * 2 * (16 * 64 + 32 * 16);
         assert_eq!(model.parameters() - model.active_parameters(), unchosen);
+        assert_eq!(model.untrained_parameters(), 0);
+    }
+
+    #[test]
+    fn biases_of_routers_are_not_trained() {
+        let with = |overrides: &[(String, String)]| {
+            Model::from_toml(Model::preset_text("moe-tiny").unwrap(), overrides).unwrap()
+        };
+        let model = with(&[("router_bias_rate".to_owned(), "0.001".to_owned())]);
+        let untrained: Vec<_> = model.all_parameters().filter(|it| !it.is_trained).collect();
+        let names: Vec<_> = untrained.iter().map(ModelParameter::name).collect();
+        assert_eq!(names, ["block.0.router.bias", "block.1.router.bias"]);
+        assert!(untrained.iter().all(|it| (it.rows, it.cols, it.decay) == (1, 4, false) && !it.is_prunable(true)));
+        assert_eq!((model.untrained_parameters(), model.parameters() - with(&[]).parameters()), (8, 8));
     }
 }

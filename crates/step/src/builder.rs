@@ -285,6 +285,7 @@ impl<'a> Builder<'a> {
             shared: None,
             initial,
             decay,
+            follows: None,
             value,
             gradient,
             reduced,

@@ -109,13 +109,15 @@ fn route(b: &mut Builder, index: usize, experts: &Experts, normed: ValueId) -> B
     let logits = b.transition(logits, &complete)?;
     b.record(Node::Router { weight, input: normed, output: logits });
 
+    let bias = experts.router.has_bias().then(|| router_bias(b, index, experts.count)).transpose()?;
+    let added = bias.map(|bias| b.parameter_value(bias));
     let routes = b.value("routes", [rows, (3 * experts.per_token).into()], complete, Home::STATISTICS)?;
-    b.push(kind::Route { block, logits, output: routes });
+    b.push(kind::Route { block, logits, bias: added, output: routes });
     let counts = match b.purpose {
         Purpose::Generation(_) => None,
         Purpose::Training | Purpose::Evaluation => losses(b, block, experts, logits, routes)?,
     };
-    b.record(Node::Route(RouteNode { block, logits, routes, counts }));
+    b.record(Node::Route(RouteNode { block, logits, routes, counts, bias }));
     Ok(routes)
 }
 
@@ -125,6 +127,14 @@ fn router_weight(b: &mut Builder, index: usize, experts: usize, cut: AxisList) -
     let homes = [Home::VECTORS, Home::VECTOR_GRADIENTS];
     let initial = Initial::Normal(blocks::INIT_STD);
     b.parameter_at(format!("block.{index}.router.weight"), shape, Sharding::new(&cut, &[]), initial, true, homes)
+}
+
+/// What is added to the scores by which experts are chosen; it follows the loads of all ranks.
+fn router_bias(b: &mut Builder, index: usize, experts: usize) -> Built<ParameterId> {
+    let name = format!("block.{index}.router.bias");
+    let bias = b.parameter(name, [1.into(), experts.into()], Sharding::default(), Initial::Constant(0.0), false)?;
+    b.parameters[bias.0].follows = Some(b.block_kind(index));
+    Ok(bias)
 }
 
 /// Counts choices if loads are balanced by a loss, and adds the router's losses to those of the rank.
@@ -168,7 +178,7 @@ fn count_queues(b: &mut Builder, block: BlockKind, experts: usize, routes: Value
     let rows = b.sharding(routes).rows;
     let shape = [Extent::TokenRanks, experts.into()];
     let own = b.value("queue lengths", shape, Sharding::new(&rows, &[]), Home::STATISTICS)?;
-    b.push(kind::CountQueues { block, routes, output: own });
+    b.push(kind::CountLoads { block, routes, output: own, write: Write::Overwrite });
     let axes = counted_axes(b.layout);
     let others: AxisList = rows.into_iter().filter(|axis| !axes.contains(*axis)).collect();
     let gathered = Sharding::new(&others, &[]);

@@ -58,7 +58,8 @@ impl StageProgram {
             let states = masters as u64 * master + elements as u64 * moments;
             return buckets as u64 * states + self.index_bytes();
         }
-        let updated = self.parameters.iter().map(|parameter| parameter.updated).filter(|_| self.trains());
+        let trained = self.parameters.iter().filter(|parameter| parameter.is_trained() && self.trains());
+        let updated = trained.map(|parameter| parameter.updated);
         let states = |updated| self.master_bytes(updated) + self.practice.formats.moments;
         let states: u64 = updated.map(|updated| self.value(updated).local_elements as u64 * states(updated)).sum();
         states + self.index_bytes()

@@ -3,7 +3,7 @@
 use quadrille_spec::AxisSet;
 use serde::{Deserialize, Serialize};
 
-use crate::{Layer, ValueId};
+use crate::{BlockKind, Layer, ValueId};
 
 /// The number of a parameter in its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,7 +55,7 @@ impl SharedKeys {
     }
 }
 
-/// A trained tensor. Each rank holds the part that its sharding says.
+/// A tensor that training changes. Each rank holds the part that its sharding says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
     /// The name: `block.0.qkv.weight`.
@@ -72,6 +72,9 @@ pub struct Parameter {
     pub initial: Initial,
     /// Whether weight decay applies: matrices and tables, not biases and norms.
     pub decay: bool,
+    /// Of the bias of a router: the blocks of whose kind it is. It follows the loads of their experts, which are counted and
+    /// summed where others have gradients.
+    pub follows: Option<BlockKind>,
     /// Its value.
     pub value: ValueId,
     /// Where the gradients of microbatches are summed. In a program that does not train this and the next are the value
@@ -89,6 +92,13 @@ pub struct Parameter {
     /// Axes over which the gradient is still a partial sum after the last microbatch; computed from the shardings
     /// of the values it is made from.
     pub unreduced: AxisSet,
+}
+
+impl Parameter {
+    /// Whether the optimizer moves it by its gradient, with states that it has for it.
+    pub fn is_trained(&self) -> bool {
+        self.follows.is_none()
+    }
 }
 
 #[cfg(test)]

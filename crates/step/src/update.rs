@@ -59,6 +59,8 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
         gradients.push(Reduced { layer: b.parameters[parameter.0].layer, parameter, steps: reductions(b, parameter)? });
     }
     let (buckets, mut gathers) = (plan_buckets(b), Gathers::default());
+    let (trained, others): (Vec<_>, Vec<_>) =
+        (0..b.parameters.len()).map(ParameterId).partition(|parameter| b.parameters[parameter.0].is_trained());
     if b.layout.optimizer_overlap {
         // The loss is reduced first: all factors of the update but clipping follow from it.
         reduce_loss(b);
@@ -66,15 +68,20 @@ pub(crate) fn update(b: &mut Builder) -> Result<(), StepError> {
         reduce_gradients(b, &gradients, &buckets);
         reduce_norm(b);
         settle(b, &buckets);
+        others.iter().for_each(|parameter| follow_loads(b, *parameter));
         (0..b.parameters.len()).for_each(|index| gather(b, ParameterId(index), &mut gathers));
     } else {
         fetch_first(b, &buckets, false);
         reduce_gradients(b, &gradients, &[]);
         reduce_loss(b);
         reduce_norm(b);
+        for parameter in others {
+            follow_loads(b, parameter);
+            gather(b, parameter, &mut gathers);
+        }
         (0..buckets.len()).for_each(|index| move_bucket(b, &buckets, index, Some(&mut gathers)));
         await_stores(b, &buckets);
-        for parameter in (0..b.parameters.len()).map(ParameterId).filter(|_| buckets.is_empty()) {
+        for parameter in trained.into_iter().filter(|_| buckets.is_empty()) {
             move_parameter(b, parameter, None, true);
             gather(b, parameter, &mut gathers);
         }
@@ -103,8 +110,10 @@ fn reduce_gradients(b: &mut Builder, gradients: &[Reduced], attempted: &[Bucket]
             }
             reduction.wait(b);
         }
-        let gradient = b.parameters[parameter.0].reduced;
-        b.push(kind::SumSquares { parameter: *parameter, gradient });
+        if b.parameters[parameter.0].is_trained() {
+            let gradient = b.parameters[parameter.0].reduced;
+            b.push(kind::SumSquares { parameter: *parameter, gradient });
+        }
         while attempted.get(updated).is_some_and(|bucket| bucket.ends_with(*parameter)) {
             move_bucket(b, attempted, updated, None);
             updated += 1;
@@ -140,7 +149,8 @@ fn plan_buckets(b: &Builder) -> Vec<Bucket> {
         return Vec::new();
     }
     let formats = b.practice.formats;
-    let shards = b.parameters.iter().enumerate().map(|(index, parameter)| {
+    let trained = b.parameters.iter().enumerate().filter(|(_, parameter)| parameter.is_trained());
+    let shards = trained.map(|(index, parameter)| {
         let Value { local_elements, storage, .. } = &b.values[parameter.updated.0];
         // An update that may be taken back needs a master in any case.
         let has_master = b.layout.optimizer_overlap || b.storages[storage.0].element_bytes < formats.masters;
@@ -226,6 +236,15 @@ fn move_parameter(b: &mut Builder, parameter: ParameterId, run: Option<BucketRun
         b.push(kind::Compress { parameter, input: value, output: updated, write: Write::Overwrite });
     }
     b.push(kind::AdamW { parameter, run, value: updated, gradient: reduced });
+}
+
+/// Moves what is not trained: the bias of a router, by the loads of its experts.
+fn follow_loads(b: &mut Builder, parameter: ParameterId) {
+    let Parameter { layer, updated, reduced, follows, .. } = b.parameters[parameter.0];
+    if let Some(block) = follows {
+        b.layer = layer;
+        b.push(kind::FollowLoads { block, loads: reduced, bias: updated });
+    }
 }
 
 /// Notes ZeRO's gather of a parameter all of whose shard is updated, and begins it if gathers are in turn. Kept elements of a

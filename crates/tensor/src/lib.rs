@@ -61,8 +61,8 @@ pub use elementwise::{add_assign, copy, round, scale, sum_of_squares};
 pub use embedding::{add_positions, embed_backward, embed_forward, positions_backward};
 pub use experts::{
     GroupedShape, RouterGroups, RouterLosses, RouterRule, RouterShape, Segments, Slots, SpreadShape, combine,
-    combine_backward, count_choices, dropped_choices, grouped_matmul, route, route_backward, router_forward,
-    router_input_gradient, router_losses, router_weight_gradient, spread, spread_backward,
+    combine_backward, count_choices, dropped_choices, follow_loads, grouped_matmul, route, route_backward,
+    router_forward, router_input_gradient, router_losses, router_weight_gradient, spread, spread_backward,
 };
 pub use few_rows::{FEW_ROWS, matmul_few_rows};
 pub use gated::{activate_gated, bias_gated_backward, bias_gated_forward};

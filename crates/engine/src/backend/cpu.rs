@@ -525,13 +525,20 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(())
     }
 
-    fn route(&self, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: Numbers<'_, S>, routes: &mut NumbersMut<'_, S>) -> Done {
-        kernels::route(&self.pool, shape, rule, groups, logits.real(), routes.real());
+    fn route(&self, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: Numbers<'_, S>, bias: Option<Numbers<'_, S>>, routes: &mut NumbersMut<'_, S>) -> Done {
+        kernels::route(&self.pool, shape, rule, groups, logits.real(), bias.map(Numbers::real), routes.real());
         Ok(())
     }
 
-    fn count_choices(&self, shape: RouterShape, routes: Numbers<'_, S>, scope: impl Fn(usize) -> usize, counts: &mut NumbersMut<'_, S>) -> Done {
-        kernels::count_choices(shape, routes.real(), scope, counts.real());
+    fn count_choices(&self, shape: RouterShape, routes: Numbers<'_, S>, scope: impl Fn(usize) -> usize, counts: &mut NumbersMut<'_, S>, accumulate: bool) -> Done {
+        kernels::count_choices(shape, routes.real(), scope, counts.real(), accumulate);
+        Ok(())
+    }
+
+    fn follow_loads(&self, rate: f64, choices: usize, experts: usize, loads: Numbers<'_, S>, bias: &mut NumbersMut<'_, S>) -> Done {
+        if self.update.get().applied {
+            kernels::follow_loads(rate, choices, experts, loads.real(), bias.real());
+        }
         Ok(())
     }
 

@@ -257,9 +257,11 @@ pub trait Backend: Sized + 'static {
     /// See [`quadrille_tensor::router_weight_gradient`].
     fn router_weight_gradient(&self, shape: RouterShape, cols: usize, x: Self::View<'_>, dlogits: Self::View<'_>, dweight: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::route`].
-    fn route(&self, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: Self::View<'_>, routes: &mut Self::ViewMut<'_>) -> Done;
+    fn route(&self, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: Self::View<'_>, bias: Option<Self::View<'_>>, routes: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::count_choices`].
-    fn count_choices(&self, shape: RouterShape, routes: Self::View<'_>, scope: impl Fn(usize) -> usize, counts: &mut Self::ViewMut<'_>) -> Done;
+    fn count_choices(&self, shape: RouterShape, routes: Self::View<'_>, scope: impl Fn(usize) -> usize, counts: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
+    /// See [`quadrille_tensor::follow_loads`]: only if [`prepare_update`](Self::prepare_update) has said that the step is applied.
+    fn follow_loads(&self, rate: f64, choices: usize, experts: usize, loads: Self::View<'_>, bias: &mut Self::ViewMut<'_>) -> Done;
     /// See [`quadrille_tensor::router_losses`] and [`quadrille_tensor::dropped_choices`]; they are added to the totals. Where
     /// there are no counts loads are not balanced.
     fn router_losses(&self, shape: RouterShape, rule: RouterRule, losses: RouterLosses, logits: Self::View<'_>, routes: Self::View<'_>, counts: Option<Self::View<'_>>, scope: impl Fn(usize) -> usize) -> Done;

@@ -78,7 +78,7 @@ impl<B: Backend> RankEngine<'_, B> {
     }
 
     pub(super) fn route(&mut self, op: &kind::Route) -> Swept {
-        let kind::Route { block, logits, output } = *op;
+        let kind::Route { block, logits, bias, output } = *op;
         let experts = self.experts(block);
         let rows = self.value(logits).local_rows;
         // Without a capacity all of a rank's tokens have places.
@@ -89,7 +89,7 @@ impl<B: Backend> RankEngine<'_, B> {
         let groups = RouterGroups { rows: group, slots, by_score };
         self.write(output, |rank, routes| {
             let (shape, logits) = (rank.router_shape(block, logits), rank.read(logits)?);
-            rank.backend.route(shape, rule(&experts), groups, logits, routes)?;
+            rank.backend.route(shape, rule(&experts), groups, logits, rank.read_some(bias)?, routes)?;
             Ok(logits.elements())
         })
         .and_then(|swept| self.note_choices(output).map(|()| swept))
@@ -107,17 +107,28 @@ impl<B: Backend> RankEngine<'_, B> {
         self.write(output, |rank, counts| {
             let (shape, scope) = (rank.router_shape(block, routes), rank.scope(block, routes));
             let routes = rank.read(routes)?;
-            rank.backend.count_choices(shape, routes, scope, counts)?;
+            rank.backend.count_choices(shape, routes, scope, counts, false)?;
             Ok(routes.elements())
         })
     }
 
-    pub(super) fn count_queues(&mut self, op: &kind::CountQueues) -> Swept {
-        let kind::CountQueues { block, routes, output } = *op;
-        self.write(output, |rank, lengths| {
+    pub(super) fn count_loads(&mut self, op: &kind::CountLoads) -> Swept {
+        let kind::CountLoads { block, routes, output, write } = *op;
+        self.write(output, |rank, loads| {
             let (shape, routes) = (rank.router_shape(block, routes), rank.read(routes)?);
-            rank.backend.count_choices(shape, routes, |_| 0, lengths)?;
+            rank.backend.count_choices(shape, routes, |_| 0, loads, rank.accumulates(write))?;
             Ok(routes.elements())
+        })
+    }
+
+    pub(super) fn follow_loads(&mut self, op: &kind::FollowLoads) -> Swept {
+        let kind::FollowLoads { block, loads, bias } = *op;
+        let (experts, valid) = (self.experts(block), self.program.valid_elements(loads, self.place));
+        let choices = experts.per_token * self.program.layout.tokens_per_step();
+        self.write(bias, |rank, bias| {
+            let (mut bias, loads) = (B::part(bias, 0..valid), rank.read(loads)?.part(0..valid));
+            rank.backend.follow_loads(experts.router.bias_rate, choices, experts.count, loads, &mut bias)?;
+            Ok(valid)
         })
     }
 

@@ -69,7 +69,7 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::NormBackward(op) => self.norm_backward(op),
             Operation::Route(op) => self.route(op),
             Operation::CountChoices(op) => self.count_choices(op),
-            Operation::CountQueues(op) => self.count_queues(op),
+            Operation::CountLoads(op) => self.count_loads(op),
             Operation::RouterLoss(op) => self.router_loss(op),
             Operation::RouteBackward(op) => self.route_backward(op),
             Operation::Dispatch(op) => self.dispatch(op),
@@ -107,6 +107,7 @@ impl<B: Backend> RankEngine<'_, B> {
             Operation::Expand(op) => self.expand(op),
             Operation::AdamW(op) => self.adamw(op),
             Operation::Restore(op) => self.restore(op),
+            Operation::FollowLoads(op) => self.follow_loads(op),
         }?;
         *self.elements.entry(operation.name().into()).or_default() += swept as u64;
         Ok(())

@@ -81,7 +81,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             };
             match (run, &streamed) {
                 (Some(run), Some(streamed)) => streamed.with(run, updated.len(), update)?,
-                _ => match states.get_mut(parameter.0) {
+                _ => match states.get_mut(&parameter) {
                     Some(states) => update(states.first_mut(updated.len()))?,
                     None => return Err(EngineError::StatesLost),
                 },

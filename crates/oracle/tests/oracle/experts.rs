@@ -71,6 +71,43 @@ fn tied_experts_are_chosen_by_their_numbers() {
 }
 
 #[test]
+fn biases_choose_and_do_not_weigh_and_follow_the_loads() {
+    let model = moe(&[("router_bias_rate", "0.125"), ("capacity", "2")]);
+    let mut weights = parameters(&model, 1);
+    for block in 0..2 {
+        weights.get_mut(&format!("block.{block}.router.weight")).unwrap().fill(0.0);
+        weights.insert(format!("block.{block}.router.bias"), vec![0.0, 0.5, -0.5, 0.75]);
+    }
+    let sample = Sample::new(&model, 2, 6, 1);
+    let biased = of(&model, &weights, &sample, None);
+    assert!(biased.decisions.blocks.values().all(|ids| ids.chunks(2).all(|ids| ids == [3, 1])));
+    let clear = margins(&model, &weights, &sample.batch(), None, &biased.decisions);
+    assert!(clear.values().all(|margin| (margin.choice, margin.order, margin.largest) == (0.5, 0.25, 1.0)));
+
+    // Without biases the same decisions give the same.
+    let plain = moe(&[("capacity", "2")]);
+    let mut without = weights.clone();
+    without.retain(|name, _| !name.ends_with("router.bias"));
+    let forced = of(&plain, &without, &sample, Some(&biased.decisions));
+    assert_eq!((biased.loss, biased.balance), (forced.loss, forced.balance));
+    assert!(forced.gradients.iter().all(|(name, gradient)| biased.gradients[name] == *gradient));
+
+    // All of the 12 tokens have chosen the two; their mean load is 6.
+    for block in 0..2 {
+        assert_eq!(biased.gradients[&format!("block.{block}.router.bias")], [0.0, 12.0, 0.0, 12.0]);
+    }
+    let settings =
+        AdamW { learning_rate: 0.1, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.5, clip: Some(0.1) };
+    let norm = update(&model, &settings, &mut State::new(&model), &mut weights, &biased.gradients);
+    let other = update(&plain, &settings, &mut State::new(&plain), &mut without, &forced.gradients);
+    assert_eq!(norm, other);
+    for block in 0..2 {
+        assert_eq!(weights.remove(&format!("block.{block}.router.bias")).unwrap(), [0.125, 0.375, -0.375, 0.625]);
+    }
+    assert_eq!(weights, without);
+}
+
+#[test]
 fn equal_experts_are_one_perceptron() {
     // Where nothing is dropped, normalized weights add up to 1.
     let model = moe(&[("capacity", "2"), ("up_bias", "false"), ("down_bias", "false"), ("balance", "none")]);

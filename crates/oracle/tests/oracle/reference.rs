@@ -122,6 +122,7 @@ fn mixture_of(expert: Perceptron) -> Experts {
             balance: BalanceScope::Sequence,
             balance_loss: 0.5,
             z_loss: 0.1,
+            bias_rate: 0.0,
         },
         capacity: Some(Capacity { factor: 0.9, group: None, drop: DropOrder::Choice }),
     }

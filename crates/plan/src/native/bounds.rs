@@ -19,7 +19,9 @@ pub(super) fn state_bytes(
     // x and z cut experts, as whole ones or as weights.
     let spread = experts_over.without(experts_over.without(replicating));
     let experts = model.expert_parameters() as f64;
-    let parts = [(model.parameters() as f64 - experts, AxisSet::EMPTY), (experts, spread)];
+    // What has no optimizer's states is left out.
+    let others = (model.parameters() - model.untrained_parameters()) as f64 - experts;
+    let parts = [(others, AxisSet::EMPTY), (experts, spread)];
     let cut = size_of(AxisSet::WORLD.without(replicating));
     // Whichever of the parameters are vectors, and whatever is pruned.
     let bytes = [framework.states, framework.vector_states()].map(|states| {

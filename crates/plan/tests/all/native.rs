@@ -526,6 +526,7 @@ fn the_best_way_to_spread_experts_is_found() {
             balance: BalanceScope::Sequence,
             balance_loss: 0.01,
             z_loss: 0.0,
+            bias_rate: 0.0,
         };
         block.feed_forward =
             FeedForward::Experts(Experts { count: 4, per_token: 2, expert, shared: None, router, capacity: None });

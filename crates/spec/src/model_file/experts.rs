@@ -59,6 +59,7 @@ impl ModelFile {
             balance: None,
             balance_loss: None,
             router_z_loss: None,
+            router_bias_rate: None,
             capacity: None,
             capacity_group: None,
             drop: None,
@@ -79,6 +80,7 @@ impl ModelFile {
             ("balance", self.balance.map(|it| it.to_string())),
             ("balance_loss", self.balance_loss.map(|it| it.to_string())),
             ("router_z_loss", self.router_z_loss.map(|it| it.to_string())),
+            ("router_bias_rate", self.router_bias_rate.map(|it| it.to_string())),
             ("capacity", self.capacity.map(|it| it.to_string())),
             ("capacity_group", self.capacity_group.map(|it| it.to_string())),
             ("drop", self.drop.map(|it| it.to_string())),
@@ -136,6 +138,7 @@ impl ModelFile {
             balance,
             balance_loss: if balance == BalanceScope::None { 0.0 } else { balance_loss },
             z_loss: coefficient("router_z_loss", self.router_z_loss.unwrap_or(0.0))?,
+            bias_rate: bias_rate(self.router_bias_rate.unwrap_or(0.0))?,
         })
     }
 
@@ -175,6 +178,15 @@ fn coefficient(field: &str, value: f64) -> Result<f64, SpecError> {
     Err(SpecError::invalid(field, value, rule, "use e.g. 0.01, or 0 for no such loss"))
 }
 
+/// By how much biases move a step; 0 is none.
+fn bias_rate(value: f64) -> Result<f64, SpecError> {
+    if (0.0..=1.0).contains(&value) {
+        return Ok(value);
+    }
+    let rule = "it is added to scores, which lie in 0..=1, and must lie there itself";
+    Err(SpecError::invalid("router_bias_rate", value, rule, "use e.g. 0.001, or 0 for no biases"))
+}
+
 /// Every field of the second half of a block but the activation's, with its value.
 pub(super) fn feed_forward_fields(feed_forward: &FeedForward) -> Vec<(&'static str, Scalar)> {
     let size = |size: usize| Scalar::Size(size as u64);
@@ -197,6 +209,7 @@ pub(super) fn feed_forward_fields(feed_forward: &FeedForward) -> Vec<(&'static s
                 ("balance", Scalar::Name(router.balance.to_string())),
                 ("balance_loss", Scalar::Number(router.balance_loss)),
                 ("router_z_loss", Scalar::Number(router.z_loss)),
+                ("router_bias_rate", Scalar::Number(router.bias_rate)),
             ];
             let Some(Capacity { factor, group, drop }) = capacity else {
                 fields.push(("capacity", Scalar::Number(0.0)));

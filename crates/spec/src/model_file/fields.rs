@@ -5,7 +5,7 @@ use crate::SpecError;
 
 impl ModelFile {
     /// Every field but `blocks`, in the order of a file.
-    pub const FIELDS: [&str; 51] = [
+    pub const FIELDS: [&str; 52] = [
         "name",
         "layers",
         "hidden",
@@ -54,6 +54,7 @@ impl ModelFile {
         "balance",
         "balance_loss",
         "router_z_loss",
+        "router_bias_rate",
         "capacity",
         "capacity_group",
         "drop",
@@ -118,6 +119,7 @@ impl ModelFile {
             "balance" => self.balance = Some(value.trim().parse()?),
             "balance_loss" => self.balance_loss = Some(parse(field, value, "it must be a number")?),
             "router_z_loss" => self.router_z_loss = Some(parse(field, value, "it must be a number")?),
+            "router_bias_rate" => self.router_bias_rate = Some(parse(field, value, "it must be a number")?),
             "capacity" => self.capacity = Some(parse(field, value, "it must be a number")?),
             "capacity_group" => self.capacity_group = Some(parse_size(field, value)?),
             "drop" => self.drop = Some(value.trim().parse()?),

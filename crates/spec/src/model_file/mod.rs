@@ -172,7 +172,10 @@ pub struct ModelFile {
     /// What the loss of large router logits is multiplied with; 0, or left out: there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_z_loss: Option<f64>,
-    /// Places of an expert, as a multiple of what equal loads need; needed with `experts`.
+    /// By how much the biases by which experts are chosen move a step; 0, or left out: there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_bias_rate: Option<f64>,
+    /// Places of an expert, as a multiple of what equal loads need; 0, or left out: it takes all tokens that choose it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,
     /// Consecutive tokens that share the places of an expert; 0, or left out: those of a sequence.

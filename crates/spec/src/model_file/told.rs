@@ -75,6 +75,7 @@ impl Default for ModelFile {
             balance: None,
             balance_loss: None,
             router_z_loss: None,
+            router_bias_rate: None,
             capacity: None,
             capacity_group: None,
             drop: None,

@@ -175,6 +175,33 @@ pub(super) const BALANCE: Check = Check {
     },
 };
 
+/// Loads are counted in a type that has every whole number up to here, and a mean below it is never passed unseen.
+const MOST_MEAN_LOAD: usize = 1 << 24;
+
+/// The experts with biases whose mean load in a step cannot be counted, if there are some.
+fn uncounted<'m>(layout: &Layout, model: &'m Model) -> Option<&'m Experts> {
+    let chosen = |experts: &Experts| layout.tokens_per_step().saturating_mul(experts.per_token);
+    let is_counted = |experts: &Experts| chosen(experts) / experts.count < MOST_MEAN_LOAD;
+    mixtures(model).find(|experts| experts.router.has_bias() && !is_counted(experts))
+}
+
+/// Whoever moves by loads counts them.
+pub(super) const LOADS: Check = Check {
+    rule: Rule::Experts,
+    keeps: |layout, model| uncounted(layout, model).is_none(),
+    tell: |layout, model| {
+        let most = uncounted(layout, model).map_or(1, |experts| experts.count * MOST_MEAN_LOAD / experts.per_token);
+        let rule = format!(
+            "loads that `model.router_bias_rate` follows are counted below {MOST_MEAN_LOAD} tokens of an expert in the mean, \
+             less than {most} tokens of a step"
+        );
+        let shares = layout.grid.batch_shares();
+        let fewer = most.saturating_sub(1) / layout.seq_len / shares * shares;
+        let ways = vec![Way::Choice(Change::Set(Field::GlobalBatch, fewer.max(shares).into()))];
+        Broken::new(Field::GlobalBatch, layout.global_batch, rule, ways)
+    },
+};
+
 /// Only what gets rows as they come needs room for more than others get.
 pub(super) const ROOM: Check = Check {
     rule: Rule::Experts,

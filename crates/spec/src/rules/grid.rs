@@ -6,8 +6,8 @@ use crate::layout::MAX_GLOBAL_BATCH;
 use crate::remedy::{Broken, Values, Way};
 use crate::{Axis, Block, FeedForward, Field, Layout, Model, Perceptron};
 
-pub(super) const CHECKS: [Check; 9] =
-    [schedule::PIECES, experts::SPREAD, HEADS, KEYS, HIDDEN, TILES, CONTEXT, BATCH, experts::PIECES];
+pub(super) const CHECKS: [Check; 10] =
+    [schedule::PIECES, experts::SPREAD, HEADS, KEYS, HIDDEN, TILES, CONTEXT, BATCH, experts::LOADS, experts::PIECES];
 
 /// The widths of a block's perceptrons that x cuts, as refusals call them.
 fn cut_widths(layout: &Layout, block: &Block) -> impl Iterator<Item = (&'static str, usize)> {

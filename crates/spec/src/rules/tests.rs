@@ -226,6 +226,18 @@ fn experts_have_no_panels_and_batches_are_balanced_at_once() {
 }
 
 #[test]
+fn loads_that_biases_follow_can_be_counted() {
+    // 16 tokens of a sequence, two of four experts each: 2^21 sequences have a mean load of 2^24.
+    let biased = experts(&[("router_bias_rate", "0.001")]);
+    let batch = |sequences| LayoutRequest { microbatch: Some(1), ..request("data=2", sequences) };
+    assert!(Layout::new(&biased, &batch((1 << 21) - 2)).is_ok());
+    assert!(Layout::new(&experts(&[]), &batch(1 << 21)).is_ok());
+    let message = Layout::new(&biased, &batch(1 << 21)).unwrap_err().to_string();
+    assert!(message.contains("are counted below 16777216 tokens of an expert in the mean"), "{message}");
+    assert!(message.ends_with("try `layout.global_batch` 2097150"), "{message}");
+}
+
+#[test]
 fn generation_has_no_groups() {
     let model = experts(&[("capacity_group", "16")]);
     let layout = Layout::new(&model, &request("data=2", 2)).unwrap();

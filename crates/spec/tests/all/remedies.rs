@@ -67,6 +67,7 @@ prop_compose! {
                 balance: if batch { BalanceScope::Batch } else { BalanceScope::Sequence },
                 balance_loss: 0.01,
                 z_loss: 0.0,
+                bias_rate: 0.0,
             },
             capacity: drops.then_some(Capacity { factor: 1.0, group, drop: DropOrder::Choice }),
         };

@@ -46,9 +46,14 @@ pub(super) fn router(
     Ok(())
 }
 
-/// The gradient of the logits: what the weights of the chosen and the router's losses give, in place.
+/// The gradient of the logits: what the weights of the chosen and the router's losses give, in place. A bias has none: the loads
+/// that it follows are counted.
 pub(super) fn route(b: &mut Builder, known: &mut Gradients, node: RouteNode) -> Result<(), StepError> {
-    let RouteNode { block, logits, routes, counts } = node;
+    let RouteNode { block, logits, routes, counts, bias } = node;
+    if let Some(bias) = bias {
+        let output = b.vector_gradient(bias, routes);
+        b.push(kind::CountLoads { block, routes, output, write: MICROBATCHES });
+    }
     let gradient = known.of[&routes];
     let output = b.in_place("d router", logits);
     b.push(kind::RouteBackward { block, logits, routes, counts, gradient, output });

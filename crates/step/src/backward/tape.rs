@@ -147,6 +147,7 @@ pub(crate) struct RouteNode {
     pub logits: ValueId,
     pub routes: ValueId,
     pub counts: Option<ValueId>,
+    pub bias: Option<ParameterId>,
 }
 
 /// What the backward of a norm of queries or keys needs: `raw` has them as they were before either norm.

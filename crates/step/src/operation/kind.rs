@@ -77,7 +77,8 @@ kinds! {
 
     /// The experts that each token chooses, the place that it has there, and how their results are weighted: `[rows, 3k]`,
     /// experts, then places (-1: it has none), then weights.
-    Route ["route"] ElementWise { block: BlockKind } reads { logits: ValueId } writes { output: ValueId },
+    Route ["route"] ElementWise { block: BlockKind }
+        reads { logits: ValueId, bias: Option<ValueId> } writes { output: ValueId },
         work |op, at| at.sweeps(op, op.logits, 8.0);
 
     /// How often the tokens of each scope of the balance loss have chosen each expert.
@@ -85,7 +86,7 @@ kinds! {
         work |op, at| at.sweeps(op, op.routes, 1.0);
 
     /// How many tokens of the rank have chosen each expert.
-    CountQueues ["count-queues"] ElementWise { block: BlockKind } reads { routes: ValueId } writes { output: ValueId },
+    CountLoads ["count-loads"] ElementWise { block: BlockKind } reads { routes: ValueId } writes by write { output: ValueId },
         work |op, at| at.sweeps(op, op.routes, 1.0);
 
     /// Learns how many rows come to each expert, and ends the step if there is no room for them.
@@ -359,4 +360,8 @@ kinds! {
     /// The optimizer's update of one parameter shard, or of a run of it, whose states are in a bucket.
     AdamW ["adamw"] Optimizer { parameter: ParameterId, run: Option<BucketRun> } reads { gradient: ValueId } writes { value: ValueId },
         work |op, at| at.updates(op);
+
+    /// Moves the biases of a router toward equal loads of its experts.
+    FollowLoads ["follow-loads"] Optimizer { block: BlockKind } reads { loads: ValueId } writes { bias: ValueId },
+        work |op, at| at.follows(op);
 }

@@ -3,7 +3,7 @@
 use quadrille_spec::{Attention, Axis, Coordinate};
 
 use super::entry::Kind;
-use super::kind::{AdamW, Gemm, Restore, Router};
+use super::kind::{AdamW, FollowLoads, Gemm, Restore, Router};
 use super::{BlockKind, GemmPass, GemmStorage, Operation, Panel, Product};
 use crate::kept::INDEX_BYTES;
 use crate::{StageProgram, ValueId};
@@ -229,6 +229,13 @@ impl<'a> At<'a> {
         let weight = if masters > 0 { stored } else { 2 * stored };
         let each = self.program.element_bytes(op.gradient) + 2 * (masters + moments) + weight;
         Work { computation, moved: each * updated.len() as u64 }
+    }
+
+    /// Biases of what is no padding, from loads.
+    pub(super) fn follows(self, op: &FollowLoads) -> Work {
+        let elements = self.program.valid_elements(op.loads, self.place);
+        let each = self.program.element_bytes(op.loads) + 2 * self.program.element_bytes(op.bias);
+        Work { computation: Computation::Sweep { elements, arithmetic: 3.0 }, moved: each * elements as u64 }
     }
 
     /// Weights of what is no padding, from masters.

@@ -1,4 +1,4 @@
-//! The losses of a router: how unequally experts are chosen, and how large logits are.
+//! What keeps loads of experts equal and logits small: losses of a router, and biases that follow loads.
 
 use super::probabilities::{divide, log_sum_exp};
 use super::{RouterLosses, RouterRule, RouterShape, index};
@@ -13,14 +13,37 @@ impl RouterLosses {
 }
 
 /// counts [scopes, E] = how often each expert is chosen by the rows of each scope, dropped choices
-/// included; `scope(row)` is the number of a row's scope.
-pub fn count_choices<T: Element>(shape: RouterShape, routes: &[T], scope: impl Fn(usize) -> usize, counts: &mut [T]) {
+/// included, added to what is there if wanted; `scope(row)` is the number of a row's scope.
+pub fn count_choices<T: Element>(
+    shape: RouterShape,
+    routes: &[T],
+    scope: impl Fn(usize) -> usize,
+    counts: &mut [T],
+    accumulate: bool,
+) {
     let RouterShape { rows, experts, per_token } = shape;
     assert_eq!(routes.len(), rows * 3 * per_token);
-    counts.fill(T::ZERO);
+    if !accumulate {
+        counts.fill(T::ZERO);
+    }
     for (row, routes) in routes.chunks_exact((3 * per_token).max(1)).enumerate() {
         let counts = &mut counts[scope(row) * experts..][..experts];
         routes[..per_token].iter().for_each(|expert| counts[index(*expert)] += T::ONE);
+    }
+}
+
+/// Moves the biases of experts by `rate`, up where the load is below the mean, `choices` of all experts divided by
+/// `experts`, and down where it is above. Loads are whole numbers; those beyond what T has are above the mean.
+pub fn follow_loads<T: Element>(rate: f64, choices: usize, experts: usize, loads: &[T], bias: &mut [T]) {
+    assert_eq!(loads.len(), bias.len());
+    let rate = T::from_f64(rate);
+    for (bias, load) in bias.iter_mut().zip(loads) {
+        let below = choices as f64 - load.to_f64() * experts as f64;
+        if below > 0.0 {
+            *bias += rate;
+        } else if below < 0.0 {
+            *bias -= rate;
+        }
     }
 }
 

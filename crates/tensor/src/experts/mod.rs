@@ -24,7 +24,7 @@ use crate::element::Element;
 
 pub use combine::{combine, combine_backward};
 pub use grouped::{GroupedShape, Segments, grouped_matmul};
-pub use losses::{count_choices, dropped_choices, router_losses};
+pub use losses::{count_choices, dropped_choices, follow_loads, router_losses};
 pub use route::route;
 pub use route_backward::route_backward;
 pub use router_product::{router_forward, router_input_gradient, router_weight_gradient};

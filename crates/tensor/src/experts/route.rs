@@ -8,9 +8,10 @@ use crate::pool::Pool;
 /// From here on not every whole number is an `f32`.
 const EXACT: usize = 1 << 24;
 
-/// routes [rows, 3 k] of logits [rows, E]: each token's k experts of the largest probabilities, in
-/// descending order, of equal ones that with the lower number first; their slots, -1 where the group
-/// has used up the expert's; and their weights, which dropping does not change.
+/// routes [rows, 3 k] of logits [rows, E]: each token's k experts of the largest probabilities, to
+/// which bias [E] is added if there is one, in descending order, of equal ones that with the lower
+/// number first; their slots, -1 where the group has used up the expert's; and their weights, which
+/// neither bias nor dropping change.
 ///
 /// Slots are taken in the order of [`RouterGroups::by_score`]; equal weights by choice, then by row.
 pub fn route<T: Element>(
@@ -19,6 +20,7 @@ pub fn route<T: Element>(
     rule: RouterRule,
     groups: RouterGroups,
     logits: &[T],
+    bias: Option<&[T]>,
     routes: &mut [T],
 ) {
     let RouterShape { rows, experts, per_token } = shape;
@@ -31,13 +33,18 @@ pub fn route<T: Element>(
     assert!(rows / groups.rows * groups.slots <= EXACT && experts <= EXACT, "{shape:?} {groups:?}");
     let piece = pool.rows_per_piece(rows, experts);
     pool.each(routes.chunks_mut(piece * width).zip(logits.chunks(piece * experts)), |(routes, logits)| {
-        T::with_scratch(experts, |p| {
+        T::with_scratch(2 * experts, |scratch| {
+            let (p, keys) = scratch.split_at_mut(experts);
             for (routes, logits) in routes.chunks_exact_mut(width).zip(logits.chunks_exact(experts)) {
                 vectorised(
                     #[inline(always)]
                     || rule.probabilities(logits, p),
                 );
-                choose(rule, p, routes);
+                keys.copy_from_slice(p);
+                if let Some(bias) = bias {
+                    keys.iter_mut().zip(bias).for_each(|(key, bias)| *key += *bias);
+                }
+                choose(rule, p, keys, routes);
             }
         });
     });
@@ -46,15 +53,16 @@ pub fn route<T: Element>(
     });
 }
 
-/// The experts and weights of a row of routes; uses up the probabilities.
-fn choose<T: Element>(rule: RouterRule, p: &mut [T], routes: &mut [T]) {
+/// The experts of the largest keys and their weights, in a row of routes; uses up the keys.
+fn choose<T: Element>(rule: RouterRule, p: &[T], keys: &mut [T], routes: &mut [T]) {
     let per_token = routes.len() / 3;
     let (chosen, weights) = routes.split_at_mut(2 * per_token);
     let mut total = T::ZERO;
     for (chosen, weight) in chosen.iter_mut().zip(weights.iter_mut()) {
-        let expert = most_probable(p);
-        // Less than any probability: it is not chosen again.
-        *weight = std::mem::replace(&mut p[expert], T::NEG_INFINITY);
+        let expert = largest_key(keys);
+        // Less than any key: it is not chosen again.
+        keys[expert] = T::NEG_INFINITY;
+        *weight = p[expert];
         *chosen = T::from_f64(expert as f64);
         total += *weight;
     }
@@ -62,11 +70,11 @@ fn choose<T: Element>(rule: RouterRule, p: &mut [T], routes: &mut [T]) {
     weights.iter_mut().for_each(|w| *w = if rule.normalize { *w / total * scale } else { *w * scale });
 }
 
-/// The first of the largest p. What is not a number is chosen, too, but minus infinity never.
-fn most_probable<T: Element>(p: &[T]) -> usize {
-    let mut candidates = (0..p.len()).filter(|expert| p[*expert] != T::NEG_INFINITY);
+/// The first of the largest keys. What is not a number is chosen, too, but minus infinity never.
+fn largest_key<T: Element>(keys: &[T]) -> usize {
+    let mut candidates = (0..keys.len()).filter(|expert| keys[*expert] != T::NEG_INFINITY);
     let first = candidates.next().expect("a token chooses no more than all experts");
-    candidates.fold(first, |most, expert| if p[expert] > p[most] { expert } else { most })
+    candidates.fold(first, |most, expert| if keys[expert] > keys[most] { expert } else { most })
 }
 
 /// The slots of a group's routes.

@@ -52,6 +52,16 @@ impl Line {
         }
     }
 
+    /// A part of it.
+    pub fn part(self, part: f64) -> Self {
+        Self {
+            few: self.few.into_iter().map(|number| part * number).collect(),
+            more: part * self.more,
+            more_at_most: part * self.more_at_most,
+            ..self
+        }
+    }
+
     /// Whether the last of a few blocks adds less than the one before.
     pub fn slows(&self) -> bool {
         matches!(self.few[..], [.., first, second, third] if third - second < second - first)

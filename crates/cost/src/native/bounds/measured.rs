@@ -114,8 +114,8 @@ fn of_kinds(mut alike: Vec<[Place; 3]>, blocks: &Blocks) -> [Place; 3] {
             // Of all pieces of a stage.
             update: of(&|place| &place.update, Which::Any),
             lives: std::array::from_fn(|life| of(&|place| &place.lives[life], which)),
-            most: of(&|place| &place.most, which),
-            most_alone: of(&|place| &place.most_alone, which),
+            most: of(&|place| &place.most, which).part(1.0 - super::MIXED),
+            most_alone: of(&|place| &place.most_alone, which).part(1.0 - super::MIXED),
             elements: std::array::from_fn(|kind| of(&|place| &place.elements[kind], which)),
         }
     })

@@ -54,11 +54,11 @@ impl Bounds<'_> {
         }
         // What is scattered in every pass takes the place of other gradients on their way.
         let unknown = pieces.of_any_data && c.zero == Zero::Gradients;
-        if framework.is_own() {
-            return states + allocated(c, microbatches, stage, &chunks, unknown);
-        }
         let (segments, puts_off) = (pieces.whole.is_some(), c.schedule == Schedule::ZeroBubble);
         let slack = if segments { SEGMENTS } else { 0.0 };
+        if framework.is_own() {
+            return states + allocated(c, microbatches, stage, &chunks, unknown) * (1.0 - slack);
+        }
         // What a single stage has at most it may have in its update, when no microbatch is in flight.
         let in_update = c.size(Axis::Pipe) == 1 && !alone(c, microbatches);
         let unknown = unknown || segments && puts_off || in_update;
@@ -72,7 +72,8 @@ impl Bounds<'_> {
 
     /// Bytes of parameters, their gradients and the optimizer's states. ZeRO's shards are no smaller than this, being equally
     /// long.
-    fn states(&self, c: &Candidate, [of_products, others, pruned, kept]: [f64; Elements::ALL.len()]) -> f64 {
+    fn states(&self, c: &Candidate, elements: [f64; Elements::ALL.len()]) -> f64 {
+        let [of_products, others, pruned, kept, untrained] = elements;
         let replicas = (c.batch_shares() * c.size(Axis::Context)) as f64;
         let framework = &self.problem.framework;
         // Of states in the host's memory a few are on the device.
@@ -84,7 +85,8 @@ impl Bounds<'_> {
         let weight = states.weight as f64;
         // Of what is kept a rank knows the places, too.
         let of_kept = matrix(true) - weight + INDEX_BYTES as f64;
-        of_products * matrix(true) + others * other + pruned * weight + kept * of_kept
+        let followed = vectors.without_optimizer().held(c.zero, replicas, false);
+        of_products * matrix(true) + others * other + pruned * weight + kept * of_kept + untrained * followed
     }
 }
 

@@ -40,6 +40,10 @@ const ROUNDING: f64 = 1e-9;
 /// (`cost/tests/native/bounds.rs`).
 const SEGMENTS: f64 = 0.02;
 
+/// By how much less lives at once, relatively, where blocks of several kinds follow each other than the sums of what each kind
+/// adds beside its like. Taken for enough, too, and held by random layouts.
+const MIXED: f64 = 0.1;
+
 /// Templates by what their candidates have in common.
 type Templates = FxHashMap<Candidate, Template>;
 

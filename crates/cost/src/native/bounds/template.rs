@@ -63,10 +63,12 @@ pub(super) enum Elements {
     Pruned,
     /// What is kept of these.
     Kept,
+    /// Biases of routers, which have no optimizer's states.
+    Untrained,
 }
 
 impl Elements {
-    pub const ALL: [Self; 4] = [Self::OfProducts, Self::Others, Self::Pruned, Self::Kept];
+    pub const ALL: [Self; 5] = [Self::OfProducts, Self::Others, Self::Pruned, Self::Kept, Self::Untrained];
 }
 
 /// Shapes of parameters with the class of each.
@@ -181,6 +183,7 @@ impl Telling {
             let list = if matches!(parameter.layer, Layer::Block(_)) { &mut block } else { &mut ends };
             let elements = match parameter.compressed {
                 Some(_) => Elements::Pruned,
+                None if !parameter.is_trained() => Elements::Untrained,
                 None if by_product => Elements::OfProducts,
                 None => Elements::Others,
             };

@@ -98,6 +98,11 @@ fn refusals_name_field_value_rule_and_remedy() {
     assert!(message("router_scale", "0").contains("..=10000"));
     assert!(message("balance_loss", "-1").starts_with("balance_loss = -1: it must lie in 0..=10000"));
     assert!(message("router_z_loss", "NaN").contains("0..=10000"));
+    assert_eq!(
+        message("router_bias_rate", "2"),
+        "router_bias_rate = 2: it is added to scores, which lie in 0..=1, and must lie there itself; use e.g. 0.001, or 0 \
+         for no biases"
+    );
     assert!(message("capacity", "-1").contains("..=10000"));
     assert_eq!(
         message("capacity_group", "3"),
@@ -147,11 +152,11 @@ proptest! {
         (count, per_token, width, shared) in (0_usize..6, 0_usize..5, 0_usize..9, 0_usize..3),
         (every, first) in (0_usize..5, 0_usize..5),
         (sigmoid, normalize, batch, score) in (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
-        numbers in prop::array::uniform4(prop_oneof![4 => 0.0..3.0, 1 => any::<f64>()]),
+        numbers in prop::array::uniform5(prop_oneof![4 => 0.0..3.0, 1 => any::<f64>()]),
         (group, dense) in (0_usize..9, prop::option::of(0_usize..5)),
     ) {
         let name = |flag, yes: &str, no: &str| if flag { yes.to_owned() } else { no.to_owned() };
-        let [scale, balance_loss, z_loss, capacity] = numbers.map(|number: f64| number.to_string());
+        let [scale, balance_loss, z_loss, bias_rate, capacity] = numbers.map(|number: f64| number.to_string());
         let mut overrides = vec![
             ("experts", count.to_string()),
             ("experts_per_token", per_token.to_string()),
@@ -165,6 +170,7 @@ proptest! {
             ("balance", name(batch, "batch", "sequence")),
             ("balance_loss", balance_loss),
             ("router_z_loss", z_loss),
+            ("router_bias_rate", bias_rate),
             ("capacity", capacity),
             ("capacity_group", group.to_string()),
             ("drop", name(score, "score", "choice")),

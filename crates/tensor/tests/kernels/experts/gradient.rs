@@ -19,7 +19,7 @@ fn logits() -> Vec<f64> {
 
 fn counts(routes: &[f64]) -> Vec<f64> {
     let mut counts = vec![f64::NAN; 2 * SHAPE.experts];
-    count_choices(SHAPE, routes, scope, &mut counts);
+    count_choices(SHAPE, routes, scope, &mut counts, false);
     counts
 }
 
@@ -35,6 +35,40 @@ fn every_choice_is_counted_also_those_that_are_dropped() {
     assert!(routes.chunks(6).any(|row| row[2..4].contains(&-1.0)), "something is dropped");
     assert_eq!(counts(&routes), expected);
     assert_eq!(expected.iter().sum::<f64>(), (SHAPE.rows * SHAPE.per_token) as f64);
+}
+
+#[test]
+fn counts_of_passes_add_up() {
+    let routes = routes(&Pool::new(1), SHAPE, RULES[0], GROUPS, &logits());
+    let mut loads = vec![f64::NAN; SHAPE.experts];
+    count_choices(SHAPE, &routes, |_| 0, &mut loads, false);
+    let once = loads.clone();
+    count_choices(SHAPE, &routes, |_| 0, &mut loads, true);
+    assert_eq!(loads, once.iter().map(|load| 2.0 * load).collect::<Vec<_>>());
+}
+
+#[test]
+fn biases_rise_below_the_mean_load_and_fall_above_it() {
+    fn check<T: Element>() {
+        let [rate, loads] = [0.25, 1.0].map(T::from_f64);
+        let loads = [0.0, 5.0, 4.0, 3.0, 8.0].map(|load| T::from_f64(load) * loads);
+        let mut bias = [T::ONE; 5];
+        // 20 choices of 5 experts.
+        follow_loads(0.25, 20, 5, &loads, &mut bias);
+        assert_eq!(bias, [T::ONE + rate, T::ONE - rate, T::ONE, T::ONE + rate, T::ONE - rate], "{}", T::NAME);
+        // The mean of 3 choices of 2 is no whole number.
+        let mut bias = [T::ZERO; 2];
+        follow_loads(0.25, 3, 2, &loads[2..4], &mut bias);
+        assert_eq!(bias, [-rate; 2]);
+        follow_loads(0.25, 3, 2, &[T::ONE, T::ONE + T::ONE], &mut bias);
+        assert_eq!(bias, [T::ZERO, -rate - rate]);
+    }
+    check::<f32>();
+    check::<f64>();
+    // More than a type has are above any mean that it has.
+    let mut bias = [0.0_f32; 2];
+    follow_loads(0.5, 1 << 25, 4, &[(1 << 24) as f32, (1 << 23) as f32], &mut bias);
+    assert_eq!(bias, [-0.5, 0.0]);
 }
 
 /// Both losses by loops.
@@ -120,7 +154,7 @@ fn threads_change_no_bit_of_many_rows() {
     let logits = random::<f32>(1, shape.rows * shape.experts);
     let routes = on_any_threads(|pool| routes(pool, shape, RULES[3], groups, &logits));
     let mut counts = vec![0.0; 3 * shape.experts];
-    count_choices(shape, &routes, |row| row / 1000, &mut counts);
+    count_choices(shape, &routes, |row| row / 1000, &mut counts, false);
     let dweights = random::<f32>(2, shape.rows * shape.per_token);
     let losses = RouterLosses { balance: 0.01, z: 0.001, scope_tokens: 1000 };
     on_any_threads(|pool| {

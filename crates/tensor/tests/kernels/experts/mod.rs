@@ -18,6 +18,18 @@ const RULES: [RouterRule; 4] = [
 
 fn routes<T: Element>(pool: &Pool, shape: RouterShape, rule: RouterRule, groups: RouterGroups, logits: &[T]) -> Vec<T> {
     let mut routes = vec![T::from_f64(f64::NAN); shape.rows * 3 * shape.per_token];
-    route(pool, shape, rule, groups, logits, &mut routes);
+    route(pool, shape, rule, groups, logits, None, &mut routes);
+    routes
+}
+
+fn biased_routes<T: Element>(
+    pool: &Pool,
+    shape: RouterShape,
+    rule: RouterRule,
+    groups: RouterGroups,
+    [logits, bias]: [&[T]; 2],
+) -> Vec<T> {
+    let mut routes = vec![T::from_f64(f64::NAN); shape.rows * 3 * shape.per_token];
+    route(pool, shape, rule, groups, logits, Some(bias), &mut routes);
     routes
 }

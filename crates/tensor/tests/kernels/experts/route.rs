@@ -1,4 +1,4 @@
-use super::{RULES, routes};
+use super::{RULES, biased_routes, routes};
 use crate::support::{assert_close, on_any_threads, random, wide};
 use quadrille_tensor::*;
 
@@ -12,10 +12,11 @@ fn probabilities(rule: RouterRule, logits: &[f64]) -> Vec<f64> {
 }
 
 /// By row its experts and weights.
-fn choices(shape: RouterShape, rule: RouterRule, logits: &[f64]) -> Vec<Vec<(usize, f64)>> {
+fn choices(shape: RouterShape, rule: RouterRule, [logits, bias]: [&[f64]; 2]) -> Vec<Vec<(usize, f64)>> {
     let choose = |logits: &[f64]| {
         let mut chosen: Vec<_> = probabilities(rule, logits).into_iter().enumerate().collect();
-        chosen.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let key = |(expert, p): &(usize, f64)| p + bias[*expert];
+        chosen.sort_by(|a, b| key(b).total_cmp(&key(a)).then(a.0.cmp(&b.0)));
         chosen.truncate(shape.per_token);
         let total: f64 = if rule.normalize { chosen.iter().map(|choice| choice.1).sum() } else { 1.0 };
         chosen.into_iter().map(|(expert, p)| (expert, p / total * rule.scale)).collect()
@@ -44,10 +45,23 @@ fn slots(shape: RouterShape, groups: RouterGroups, choices: &[Vec<(usize, f64)>]
 }
 
 fn check<T: Element>(shape: RouterShape, rule: RouterRule, groups: RouterGroups) {
-    let what = format!("{shape:?} {rule:?} {groups:?}");
-    let logits: Vec<T> = random::<T>(3, shape.rows * shape.experts).iter().map(|x| *x * T::from_f64(3.0)).collect();
+    let scaled = |seed, count, by| random::<T>(seed, count).iter().map(|x| *x * T::from_f64(by)).collect::<Vec<T>>();
+    let (logits, bias) = (scaled(3, shape.rows * shape.experts, 3.0), scaled(4, shape.experts, 0.1));
     let found = on_any_threads(|pool| routes(pool, shape, rule, groups, &logits));
-    let choices = choices(shape, rule, &wide(&logits));
+    check_routes(&found, shape, rule, groups, [&logits, &vec![T::ZERO; shape.experts]]);
+    let found = on_any_threads(|pool| biased_routes(pool, shape, rule, groups, [&logits, &bias]));
+    check_routes(&found, shape, rule, groups, [&logits, &bias]);
+}
+
+fn check_routes<T: Element>(
+    found: &[T],
+    shape: RouterShape,
+    rule: RouterRule,
+    groups: RouterGroups,
+    [logits, bias]: [&[T]; 2],
+) {
+    let what = format!("{shape:?} {rule:?} {groups:?}");
+    let choices = choices(shape, rule, [&wide(logits), &wide(bias)]);
     let slots = slots(shape, groups, &choices);
     let mut weights = (Vec::new(), Vec::new());
     for (row, found) in found.chunks(3 * shape.per_token).enumerate() {
@@ -108,6 +122,16 @@ fn first_choices_take_slots_before_second_ones() {
 fn the_largest_weights_take_slots_first_whichever_choice_they_are() {
     let groups = RouterGroups { rows: 4, slots: 2, by_score: true };
     assert_eq!(slots_of(groups, 2, SIGMOID, &FOUR), [1.0, 1.0, -1.0, -1.0, 0.0, -1.0, 0.0, -1.0]);
+}
+
+#[test]
+fn a_bias_chooses_and_does_not_weigh() {
+    let shape = RouterShape { rows: 4, experts: 3, per_token: 1 };
+    let groups = RouterGroups { rows: 4, slots: 4, by_score: false };
+    let chosen = |bias: [f64; 3]| biased_routes(&Pool::new(1), shape, SIGMOID, groups, [&FOUR, &bias]);
+    assert_eq!(chosen([0.0; 3]), routes(&Pool::new(1), shape, SIGMOID, groups, &FOUR));
+    let last = 1.0 / (1.0 + 9.0_f64.exp());
+    assert!(chosen([0.0, 0.0, 1.0]).chunks(3).all(|row| row[0] == 2.0 && (row[2] - last).abs() < 1e-15));
 }
 
 #[test]
