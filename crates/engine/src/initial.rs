@@ -18,6 +18,8 @@ pub enum InitialValues {
 
 /// Standard deviation of what [`InitialValues::Perturbed`] adds to constants.
 const PERTURBATION: f64 = 0.1;
+/// The same for biases of routers, by which experts are chosen: about as far apart as their scores, which begin nearly equal.
+const PERTURBATION_OF_CHOICES: f64 = 0.01;
 
 /// Fills a shard of a parameter; padded rows are zero.
 pub(crate) fn fill_shard<T: Element>(
@@ -32,7 +34,9 @@ pub(crate) fn fill_shard<T: Element>(
     let (mean, deviation) = match (parameter.initial, values) {
         (Initial::Normal(deviation), _) => (0.0, deviation),
         (Initial::Constant(value), InitialValues::Training) => (value, 0.0),
-        (Initial::Constant(value), InitialValues::Perturbed) => (value, PERTURBATION),
+        (Initial::Constant(value), InitialValues::Perturbed) => {
+            (value, if parameter.is_trained() { PERTURBATION } else { PERTURBATION_OF_CHOICES })
+        }
     };
     let mut rest = out;
     let pieces: Vec<_> = shard

@@ -54,6 +54,7 @@ mod random_batch;
 mod rank;
 mod rank_run;
 mod records;
+mod routed;
 mod rows;
 mod samples;
 mod saving;
@@ -91,8 +92,9 @@ pub use on_cpu::{evaluate_on_cpu, generate_on_cpu, observe_on_cpu, time_states_o
 pub use options::{Start, TrainOptions, Validation};
 pub use predictions::Predictions;
 pub use random_batch::{fill_randomly, random_batch};
-pub use rank::{Pace, RankEngine, Routed, StepOutcome};
+pub use rank::{Pace, RankEngine, StepOutcome};
 pub use records::{RankReport, RankStep, RunEvent, StepRecord, TrainOutcome, WAITING};
+pub use routed::{Routed, loads_by_block};
 pub use rows::Rows;
 pub use samples::{BatchSource, OwnSamples, Samples};
 pub use saving::{OnSaveFailure, Saving};

@@ -29,7 +29,7 @@ use crate::slots::{Block, Slots};
 use crate::streamed::Streamed;
 use crate::tier::State;
 use crate::{
-    Backend, BatchSource, Chosen, EngineError, Held, Hyper, InitialValues, MatmulChoices, Shard, Totals, ledger,
+    Backend, BatchSource, Chosen, EngineError, Held, Hyper, InitialValues, MatmulChoices, Routed, Shard, Totals, ledger,
 };
 
 /// How long a pass lasts at least.
@@ -50,19 +50,6 @@ pub struct StepOutcome {
     pub applied: bool,
     /// Whether an update that was begun before the norm was known was done again, since the gradient was clipped.
     pub repeated: bool,
-}
-
-/// What routers of experts have done in a step: losses, which are minimised too, are means over its tokens, summed over blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Routed {
-    /// Of unequal loads.
-    #[serde(with = "crate::not_finite")]
-    pub balance: f64,
-    /// Of large logits.
-    #[serde(with = "crate::not_finite")]
-    pub z: f64,
-    /// The part of all choices that found no place.
-    pub dropped: f64,
 }
 
 impl StepOutcome {
@@ -126,6 +113,10 @@ pub struct RankEngine<'a, B: Backend> {
     pub(crate) loss_limit: f64,
     /// The rows that experts which drop nothing have got, of the last pass over each microbatch.
     pub(crate) loads: Loads,
+    /// How often each expert was chosen in the step, of all blocks.
+    pub(crate) chosen: Vec<u64>,
+    /// Whose operation is executed.
+    pub(crate) layer: Layer,
     /// What tokens have chosen, while that is recorded.
     pub(crate) choices: Option<Vec<Chosen>>,
     /// Whether what operations write is looked at.
@@ -299,6 +290,8 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             loss_scale: 1.0,
             loss_limit: f64::INFINITY,
             loads: Loads::new(),
+            chosen: Vec::new(),
+            layer: Layer::Step,
             choices: None,
             scan: None,
             empty_axes: empty_axes(program),
@@ -320,11 +313,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
             loss: self.totals.loss / self.totals.targets as f64,
             gradient_norm: self.update_rule().gradient_norm(self.totals),
             learning_rate: crate::schedule(&self.hyper, self.step),
-            router: self.program.model.has_experts().then(|| {
-                let Totals { balance, router_z, choices, dropped, .. } = self.totals;
-                let mean = |sum: f64| sum / self.program.layout.tokens_per_step() as f64;
-                Routed { balance: mean(balance), z: mean(router_z), dropped: dropped as f64 / choices as f64 }
-            }),
+            router: (!self.chosen.is_empty()).then(|| Routed::new(self.whole, self.totals, &self.chosen)),
             applied: self.update_rule().update(self.totals).applied,
             repeated: self.verdict == Verdict::Repeated,
         })
@@ -340,6 +329,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
         self.run_passes(batch)?;
         self.run(&program.update, None)?;
         self.totals = self.backend.totals()?;
+        self.chosen = self.backend.loads()?;
         Ok(self.context.enter(Label::new("step"), "finish")?)
     }
 
@@ -401,6 +391,11 @@ impl<'a, B: Backend> RankEngine<'a, B> {
     /// Seconds per operation kind since the last call; `wait` is communication that computation did not hide.
     pub fn take_breakdown(&mut self) -> BTreeMap<&'static str, f64> {
         std::mem::take(&mut self.breakdown)
+    }
+
+    /// How often each expert was chosen in the last step by the tokens of all ranks, one block's behind those of the one before.
+    pub fn loads_of_step(&self) -> &[u64] {
+        &self.chosen
     }
 
     /// This rank's shards of its stage's parameters in f64, in the program's order.
@@ -467,6 +462,7 @@ impl<'a, B: Backend> RankEngine<'a, B> {
                 continue;
             }
             self.context.enter(label(op.layer), op.operation.name())?;
+            self.layer = op.layer;
             for storage in &section.lifetimes.births[index] {
                 self.slots.begin(*storage)?;
             }

@@ -258,6 +258,7 @@ struct Counts<'a> {
     records: Vec<StepRecord>,
     steps: Vec<RankStep>,
     breakdown: BTreeMap<&'static str, f64>,
+    chosen: Vec<u64>,
 }
 
 impl<'a> Counts<'a> {
@@ -272,6 +273,7 @@ impl<'a> Counts<'a> {
             records: Vec::new(),
             steps: Vec::new(),
             breakdown: BTreeMap::new(),
+            chosen: Vec::new(),
         }
     }
 
@@ -281,6 +283,8 @@ impl<'a> Counts<'a> {
         if !first {
             of_step.into_iter().for_each(|(name, seconds)| *self.breakdown.entry(name).or_default() += seconds);
         }
+        self.chosen.resize(engine.chosen.len(), 0);
+        self.chosen.iter_mut().zip(&engine.chosen).for_each(|(sum, chosen)| *sum += chosen);
         let (counted, loads) = (engine.take_ledger(), engine.take_loads());
         let predicted = self.predictions.of_rank(self.rank, outcome.verdict(), &loads).into_owned();
         self.difference = self.difference.take().or_else(|| predicted.difference(&counted));
@@ -300,6 +304,7 @@ impl<'a> Counts<'a> {
             difference: self.difference,
             steps: self.steps,
             breakdown: self.breakdown.into_iter().map(|(name, seconds)| (name.to_owned(), seconds)).collect(),
+            chosen: self.chosen,
             matmuls,
             trace,
             records: self.records,

@@ -129,6 +129,8 @@ pub struct RankReport {
     pub steps: Vec<RankStep>,
     /// Seconds per operation kind, over all steps but the first.
     pub breakdown: BTreeMap<String, f64>,
+    /// How often each expert of each block was chosen in all steps, by all ranks' tokens.
+    pub chosen: Vec<u64>,
     /// Choices of tuned products.
     pub matmuls: MatmulChoices,
     /// The last step, if it was to be recorded.
@@ -163,7 +165,9 @@ mod tests {
 
     #[test]
     fn steps_of_models_with_and_without_experts_pass_between_processes() {
-        let routed = Routed { balance: 1.5, z: f64::INFINITY, dropped: 0.25 };
+        let most_at = [1, 3];
+        let routed =
+            Routed { balance: 1.5, z: f64::INFINITY, dropped: 0.25, most: 2.5, most_at, idle: 1, imbalance: 1.25 };
         for router in [None, Some(routed)] {
             let step = StepRecord {
                 step: 3,

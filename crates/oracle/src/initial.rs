@@ -13,9 +13,11 @@ use crate::{Tensors, parameter_shapes};
 
 /// Deviation of what is added to ones and zeros where they are to be told apart.
 const PERTURBATION: f64 = 0.1;
+/// The same for biases of routers, by which experts are chosen: about as far apart as their scores, which begin nearly equal.
+const PERTURBATION_OF_CHOICES: f64 = 0.01;
 
 /// The parameters that training starts from. `perturbed`: normal numbers with deviation 0.1 are added to those that would
-/// be all ones or all zeros, so that no error can hide behind them.
+/// be all ones or all zeros, of biases of routers 0.01, so that no error can hide behind them.
 pub fn initial(model: &Model, seed: u64, perturbed: bool) -> Tensors {
     let tensor = |(name, [rows, columns]): (String, [usize; 2])| {
         let stream = RandomStream::new(seed, &format!("initial {name}"));
@@ -30,6 +32,7 @@ pub fn initial(model: &Model, seed: u64, perturbed: bool) -> Tensors {
 fn distribution(model: &Model, name: &str, perturbed: bool) -> (f64, f64) {
     let spread = if perturbed { PERTURBATION } else { 0.0 };
     match name.rsplit('.').next() {
+        Some("bias") if name.ends_with(".router.bias") => (0.0, if perturbed { PERTURBATION_OF_CHOICES } else { 0.0 }),
         Some("gamma") => (if offset(model, name) { 0.0 } else { 1.0 }, spread),
         Some("beta" | "bias") => (0.0, spread),
         _ if name.ends_with(".projection.weight") || name.ends_with(".down.weight") => {

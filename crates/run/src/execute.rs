@@ -10,7 +10,7 @@ use signal_hook::consts::SIGTERM;
 
 use crate::folder::SUMMARY;
 use crate::tuned::Recorder;
-use crate::{Prepared, RunError, Signals, layout_json};
+use crate::{ExpertLoads, Prepared, RunError, Signals, layout_json};
 
 /// Told what happens, in the first process where ranks are processes. [`ControlFlow::Break`] asks the run to end in good order, after this step or the next.
 pub type OnEvent<'a> = &'a mut (dyn FnMut(&RunEvent) -> ControlFlow<()> + Send);
@@ -151,6 +151,7 @@ impl Prepared {
             },
             "breakdown_s": trained.ranks[0].breakdown,
             "breakdown_of_ranks_s": trained.ranks.iter().map(|rank| &rank.breakdown).collect::<Vec<_>>(),
+            "expert_loads": ExpertLoads::of(&program.model, &trained.ranks[0].chosen),
             "matmul": trained.ranks[0].matmuls,
         }))
     }

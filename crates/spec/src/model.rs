@@ -84,6 +84,12 @@ impl Model {
         self.blocks.kinds().iter().any(|block| block.feed_forward.experts().is_some())
     }
 
+    /// Experts of the first so many blocks together.
+    pub fn routed_experts(&self, blocks: usize) -> usize {
+        let experts = (0..blocks).filter_map(|block| self.blocks[block].feed_forward.experts());
+        experts.map(|experts| experts.count).sum()
+    }
+
     /// What a sequence is made of, for people: tokens or patches.
     pub fn sequence_unit(&self) -> &'static str {
         if self.patch_values.is_some() { "patches" } else { "tokens" }

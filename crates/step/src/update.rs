@@ -279,7 +279,10 @@ pub(crate) fn reduce_loss(b: &mut Builder) {
     if b.model.has_experts() {
         let pipe = [Axis::Pipe].into_iter().filter(|axis| b.axis_size(*axis) > 1);
         let axes = b.residual_sharding().rows.into_iter().chain(pipe).collect();
-        b.push(kind::ReduceScalar { scalar: Scalar::Routers, axes });
+        b.push(kind::ReduceScalar {
+            scalar: Scalar::Routers { experts: b.model.routed_experts(b.model.layers()) },
+            axes,
+        });
     }
 }
 

@@ -29,6 +29,8 @@ const _: () = assert!(kernels::IGNORED == IGNORED);
 pub struct Cpu<S> {
     pool: Pool,
     totals: Cell<Totals>,
+    /// Choices of each expert, as far as there are some.
+    loads: RefCell<Vec<f64>>,
     update: Cell<Update>,
     /// For operands of products that are transposed first.
     scratch: RefCell<Buffer<S>>,
@@ -101,7 +103,7 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn open(_rank: usize, threads: usize) -> Result<Self, EngineError> {
         let (totals, update, scratch) = (Cell::default(), Cell::default(), RefCell::default());
-        Ok(Self { pool: Pool::new(threads), totals, update, scratch })
+        Ok(Self { pool: Pool::new(threads), totals, loads: RefCell::default(), update, scratch })
     }
 
     fn pool(&self) -> &Pool {
@@ -165,6 +167,7 @@ impl<S: Values> Backend for Cpu<S> {
 
     fn begin_step(&self) -> Done {
         self.totals.set(Totals::default());
+        self.loads.borrow_mut().clear();
         Ok(())
     }
 
@@ -172,12 +175,21 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(self.totals.get())
     }
 
+    fn loads(&self) -> Result<Vec<u64>, EngineError> {
+        Ok(self.loads.borrow().iter().map(|load| *load as u64).collect())
+    }
+
     fn take_scalar(&self, scalar: Scalar) -> Result<Vec<f64>, EngineError> {
         let totals = self.totals.get();
         Ok(match scalar {
             Scalar::Loss => vec![totals.loss, totals.targets as f64],
             Scalar::GradientNormSquared => vec![totals.norm_squared],
-            Scalar::Routers => vec![totals.balance, totals.router_z, totals.choices as f64, totals.dropped as f64],
+            Scalar::Routers { experts } => {
+                let lost = [totals.balance, totals.router_z, totals.choices as f64, totals.dropped as f64];
+                let mut loads = self.loads.take();
+                loads.resize(experts, 0.0);
+                lost.into_iter().chain(loads).collect()
+            }
         })
     }
 
@@ -186,8 +198,9 @@ impl<S: Values> Backend for Cpu<S> {
         self.totals.set(match scalar {
             Scalar::Loss => Totals { loss: summed[0], targets: summed[1] as u64, ..totals },
             Scalar::GradientNormSquared => Totals { norm_squared: summed[0], ..totals },
-            Scalar::Routers => {
+            Scalar::Routers { .. } => {
                 let [choices, dropped] = [summed[2] as u64, summed[3] as u64];
+                self.loads.replace(summed[4..].to_vec());
                 Totals { balance: summed[0], router_z: summed[1], choices, dropped, ..totals }
             }
         });
@@ -542,10 +555,16 @@ impl<S: Values> Backend for Cpu<S> {
         Ok(())
     }
 
-    fn router_losses(&self, shape: RouterShape, rule: RouterRule, losses: RouterLosses, logits: Numbers<'_, S>, routes: Numbers<'_, S>, counts: Option<Numbers<'_, S>>, scope: impl Fn(usize) -> usize) -> Done {
+    fn router_losses(&self, first: usize, shape: RouterShape, rule: RouterRule, losses: RouterLosses, logits: Numbers<'_, S>, routes: Numbers<'_, S>, counts: Option<Numbers<'_, S>>, scope: impl Fn(usize) -> usize) -> Done {
         let counts = counts.map(Numbers::real).unwrap_or_default();
         let (balance, z) = kernels::router_losses(shape, rule, losses, logits.real(), counts, scope);
         let dropped = kernels::dropped_choices(shape, routes.real());
+        let mut own = vec![S::Real::ZERO; shape.experts];
+        kernels::count_choices(shape, routes.real(), |_| 0, &mut own, false);
+        let mut loads = self.loads.borrow_mut();
+        let needed = loads.len().max(first + shape.experts);
+        loads.resize(needed, 0.0);
+        loads[first..].iter_mut().zip(own).for_each(|(load, own)| *load += own.to_f64());
         let mut totals = self.totals.get();
         (totals.balance, totals.router_z) = (totals.balance + balance, totals.router_z + z);
         (totals.choices, totals.dropped) = (totals.choices + (shape.rows * shape.per_token) as u64, totals.dropped + dropped);

@@ -120,6 +120,8 @@ pub trait Backend: Sized + 'static {
     fn begin_step(&self) -> Done;
     /// The totals; waits for them.
     fn totals(&self) -> Result<Totals, EngineError>;
+    /// How often each expert was chosen, one block's behind those of the one before; waits for it.
+    fn loads(&self) -> Result<Vec<u64>, EngineError>;
     /// What ranks add up for a scalar: of the loss the loss and the number of targets.
     fn take_scalar(&self, scalar: Scalar) -> Result<Self::Scalars, EngineError>;
     /// The sums over ranks take the place of this rank's totals.
@@ -262,9 +264,9 @@ pub trait Backend: Sized + 'static {
     fn count_choices(&self, shape: RouterShape, routes: Self::View<'_>, scope: impl Fn(usize) -> usize, counts: &mut Self::ViewMut<'_>, accumulate: bool) -> Done;
     /// See [`quadrille_tensor::follow_loads`]: only if [`prepare_update`](Self::prepare_update) has said that the step is applied.
     fn follow_loads(&self, rate: f64, choices: usize, experts: usize, loads: Self::View<'_>, bias: &mut Self::ViewMut<'_>) -> Done;
-    /// See [`quadrille_tensor::router_losses`] and [`quadrille_tensor::dropped_choices`]; they are added to the totals. Where
-    /// there are no counts loads are not balanced.
-    fn router_losses(&self, shape: RouterShape, rule: RouterRule, losses: RouterLosses, logits: Self::View<'_>, routes: Self::View<'_>, counts: Option<Self::View<'_>>, scope: impl Fn(usize) -> usize) -> Done;
+    /// See [`quadrille_tensor::router_losses`] and [`quadrille_tensor::dropped_choices`]; they are added to the totals, and choices to
+    /// the loads from the block's `first` expert on. Where there are no counts loads are not balanced.
+    fn router_losses(&self, first: usize, shape: RouterShape, rule: RouterRule, losses: RouterLosses, logits: Self::View<'_>, routes: Self::View<'_>, counts: Option<Self::View<'_>>, scope: impl Fn(usize) -> usize) -> Done;
     /// See [`quadrille_tensor::route_backward`].
     fn route_backward(&self, shape: RouterShape, rule: RouterRule, losses: RouterLosses, factor: f64, logits: &mut Self::ViewMut<'_>, routes: Self::View<'_>, counts: Option<Self::View<'_>>, dweights: Self::View<'_>, scope: impl Fn(usize) -> usize + Sync) -> Done;
     /// See [`quadrille_tensor::spread`].

@@ -138,7 +138,7 @@ impl<B: Backend> RankEngine<'_, B> {
                 Err(EngineError::NoTargets { step: self.step })
             }
             Scalar::Loss if self.program.attempts() => self.backend.prepare_attempt(&self.update_rule()),
-            Scalar::Loss | Scalar::Routers => Ok(()),
+            Scalar::Loss | Scalar::Routers { .. } => Ok(()),
             // The last of a step's totals.
             Scalar::GradientNormSquared => {
                 if self.program.attempts() {

@@ -1,7 +1,7 @@
 //! Experts: the choice, the rows that travel, and the losses of unequal loads.
 
 use quadrille_spec::{BalanceScope, DropOrder, Experts, RouterScores};
-use quadrille_step::{BlockKind, GemmPass, Places, ValueId, kind};
+use quadrille_step::{BlockKind, GemmPass, Layer, Places, ValueId, kind};
 use quadrille_tensor::{RouterGroups, RouterLosses, RouterRule, RouterShape, Slots, SpreadShape};
 
 use super::Done;
@@ -149,7 +149,11 @@ impl<B: Backend> RankEngine<'_, B> {
             (self.router_shape(block, logits), rule(&self.experts(block)), self.router_losses(block));
         let scope = self.scope(block, logits);
         let (logits, routes, counts) = (self.read(logits)?, self.read(routes)?, self.read_some(counts)?);
-        self.backend.router_losses(shape, rule, losses, logits, routes, counts, scope)?;
+        let first = match self.layer {
+            Layer::Block(block) => self.program.model.routed_experts(block),
+            _ => 0,
+        };
+        self.backend.router_losses(first, shape, rule, losses, logits, routes, counts, scope)?;
         Ok(logits.elements())
     }
 

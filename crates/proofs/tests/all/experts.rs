@@ -298,7 +298,7 @@ fn choices_are_counted_over_whole_sequences() {
 fn losses_of_routers_are_summed_over_ranks() {
     let program = unbroken(&mixture_of(2), Activations::Scattered, &[Axis::Expert], Dispatch::Dropped);
     let broken = replaced(&program, |op| match op.operation {
-        Operation::ReduceScalar(kind::ReduceScalar { scalar: Scalar::Routers, .. }) => Vec::new(),
+        Operation::ReduceScalar(kind::ReduceScalar { scalar: Scalar::Routers { .. }, .. }) => Vec::new(),
         _ => vec![*op],
     });
     assert_caught(&broken, 1, "losses of routers stay on their ranks");

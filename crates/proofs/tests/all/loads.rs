@@ -119,6 +119,36 @@ fn loads_are_in_no_norm() {
     assert_caught(&counted, 1, "loads are in the norm");
 }
 
+/// What a step tells of loads are those of its tokens, whoever has them.
+#[test]
+fn loads_of_a_step_are_those_of_all_its_tokens() {
+    let told = LAYOUTS.map(|(grid, activations, zero)| {
+        let program = unbroken(grid, activations, zero);
+        let batch = random_samples(&program);
+        let ranks = run_ranks(&JobOptions::new(program.layout.grid.ranks()), |context| {
+            let initial = InitialValues::Perturbed;
+            let mut engine = RankEngine::<Cpu<f64>>::new(&program, context, 1, hyper(None), SEED, initial)?;
+            let routed = engine.step(&batch)?.router.unwrap();
+            Ok((routed.most, routed.most_at, routed.idle, routed.imbalance, engine.loads_of_step().to_vec()))
+        });
+        let ranks = ranks.unwrap();
+        assert!(ranks.iter().all(|rank| *rank == ranks[0]), "{grid}: ranks tell the same");
+        let (most, [block, expert], idle, imbalance, loads) = ranks[0].clone();
+        // Two of eight experts a token in each of two blocks.
+        let all = 2 * program.layout.tokens_per_step() as u64;
+        assert_eq!([&loads[..8], &loads[8..]].map(|loads| loads.iter().sum::<u64>()), [all; 2], "{grid}");
+        assert_eq!(most, loads.iter().max().copied().unwrap() as f64 / (all as f64 / 8.0), "{grid}");
+        assert_eq!(loads[8 * block + expert], *loads.iter().max().unwrap(), "{grid}");
+        assert_eq!(idle, loads.iter().filter(|load| **load == 0).count(), "{grid}");
+        let ranks = program.layout.grid.size_of(program.layout.experts_over);
+        let fullest = |loads: &[u64]| loads.chunks(8 / ranks).map(|loads| loads.iter().sum::<u64>()).max().unwrap();
+        let means = [&loads[..8], &loads[8..]].map(|loads| fullest(loads) as f64 / (all as f64 / ranks as f64));
+        assert!((imbalance - means.iter().sum::<f64>() / 2.0).abs() < 1e-12, "{grid}: {imbalance}");
+        loads
+    });
+    assert!(told.iter().all(|loads| *loads == told[0]), "{told:?}");
+}
+
 /// Eight loads of four bytes a block, which a ring of four sends three quarters of twice; eight biases and their loads in memory,
 /// and no states.
 #[test]

@@ -57,9 +57,10 @@ impl Reporter {
     fn step(&self, record: &StepRecord) {
         let floor = self.floor.map_or(String::new(), |floor| format!(" (floor {floor:.4})"));
         let text = format!("loss {:.4}{floor}", record.loss);
-        let routed = record
-            .router
-            .map_or(String::new(), |it| format!("  balance {:.4}  dropped {:.1}%", it.balance, 100.0 * it.dropped));
+        let routed = record.router.map_or(String::new(), |it| {
+            let [balance, dropped, most] = [it.balance, 100.0 * it.dropped, it.most];
+            format!("  balance {balance:.4}  dropped {dropped:.1}%  load up to {most:.2}")
+        });
         if self.lines && (record.step.is_multiple_of(self.every) || self.steps.contains(&record.step)) {
             self.show(&format!(
                 "step {:>5}  {text}{routed}  norm {:.4}  lr {:.2e}  {:.0} {}/s\n",

@@ -280,7 +280,7 @@ fn the_folder_keeps_what_the_run_prints() {
             cells.iter().map(|cell| cell.parse::<f64>().ok()).collect::<Vec<_>>(),
             columns.iter().map(|cell| cell.parse::<f64>().ok()).collect::<Vec<_>>()
         );
-        assert_eq!((router.as_str(), of_experts), ("null", ["", "", ""].as_slice()));
+        assert_eq!((router.as_str(), of_experts), ("null", [""; 6].as_slice()));
     }
     // A command line that cannot be used leaves no folder.
     let (code, message) = fail(folder.path(), &format!("{TINY} --grid x=5 --out refused"));

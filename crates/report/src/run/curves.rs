@@ -29,9 +29,13 @@ pub fn curves(run: &Run) -> String {
     let routed = run.steps.iter().any(|step| step.router.is_some()).then(|| {
         let balance = |step: &StepRecord| step.router.map_or(f64::NAN, |it| it.balance);
         let dropped = |step: &StepRecord| step.router.map_or(f64::NAN, |it| it.dropped);
+        let most = |step: &StepRecord| step.router.map_or(f64::NAN, |it| it.most);
+        let imbalance = |step: &StepRecord| step.router.map_or(f64::NAN, |it| it.imbalance);
         [
             small(run, steps, "Balance loss of experts", balance),
             small(run, steps, "Part of choices that is dropped", dropped),
+            small(run, steps, "Largest load of an expert, as a multiple of the mean", most),
+            small(run, steps, "Load of the fullest ranks, as a multiple of the mean", imbalance),
         ]
     });
     let small: String = [norm, rate, speed].iter().chain(routed.iter().flatten()).map(Chart::draw).collect();

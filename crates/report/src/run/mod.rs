@@ -7,6 +7,7 @@ mod breakdown;
 mod chart;
 mod curves;
 mod ledgers;
+mod loads;
 mod page;
 mod prediction;
 mod read;

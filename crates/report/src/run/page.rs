@@ -5,7 +5,7 @@ use quadrille_run::units::bytes;
 
 use super::prediction::Prediction;
 use super::read::{Run, Stored};
-use super::{breakdown, curves, ledgers};
+use super::{breakdown, curves, ledgers, loads};
 use crate::drawing::{document, heading, paragraph, table};
 use crate::ledger;
 use crate::summary::summary;
@@ -23,6 +23,7 @@ pub fn page(run: &Run, prediction: &Prediction) -> String {
         + &notes(run)
         + &heading(2, "Curves")
         + &curves::curves(run)
+        + &loads::loads(run)
         + &breakdown::breakdown(run, prediction)
         + &ledgers::ledgers(run)
         + &events(run)

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use quadrille_engine::StepRecord;
-use quadrille_run::{Description, Event, Processes, Recorded, RunError, checkpoints, documents};
+use quadrille_run::{Description, Event, ExpertLoads, Processes, Recorded, RunError, checkpoints, documents};
 use quadrille_spec::Ledger;
 use quadrille_step::StepProgram;
 use serde::Deserialize;
@@ -65,6 +65,9 @@ pub struct Summary {
     /// The same of every rank.
     #[serde(default)]
     breakdown_of_ranks_s: Vec<BTreeMap<String, f64>>,
+    /// How often experts were chosen, by block that has some.
+    #[serde(default)]
+    pub expert_loads: Vec<ExpertLoads>,
 }
 
 /// Ledgers of the same step.

@@ -174,13 +174,15 @@ pub(crate) fn line(record: &impl Serialize) -> String {
     serde_json::to_string(record).unwrap_or_default()
 }
 
-const COLUMNS: &str = "step,loss,grad_norm,lr,tokens,seconds,tokens_per_second,applied,spike,loss_scale,overflow,repeated,balance,router_z,dropped";
+const COLUMNS: &str = "step,loss,grad_norm,lr,tokens,seconds,tokens_per_second,applied,spike,loss_scale,overflow,repeated,balance,router_z,dropped,most,idle,imbalance";
 
 fn row(record: &StepRecord) -> String {
     let StepRecord { step, loss, grad_norm, lr, tokens, seconds, tokens_per_second, applied, spike, .. } = record;
     let (loss_scale, overflow) = (record.loss_scale.map_or(String::new(), |scale| scale.to_string()), record.overflow);
     let repeated = record.repeated;
-    let routed = record.router.map_or(",,".to_owned(), |it| format!("{},{},{}", it.balance, it.z, it.dropped));
+    let routed = record.router.map_or(",,,,,".to_owned(), |it| {
+        format!("{},{},{},{},{},{}", it.balance, it.z, it.dropped, it.most, it.idle, it.imbalance)
+    });
     format!(
         "{step},{loss},{grad_norm},{lr},{tokens},{seconds},{tokens_per_second},{applied},{spike},{loss_scale},{overflow},{repeated},{routed}"
     )

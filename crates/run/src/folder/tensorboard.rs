@@ -65,8 +65,10 @@ impl EventFile {
             ("train/lr", lr),
             ("train/tokens_per_second", tokens_per_second),
         ];
-        if let Some(Routed { balance, z, dropped }) = record.router {
+        if let Some(Routed { balance, z, dropped, most, idle, imbalance, .. }) = record.router {
             scalars.extend([("experts/balance", balance), ("experts/z", z), ("experts/dropped", dropped)]);
+            let idle = idle as f64;
+            scalars.extend([("experts/most", most), ("experts/idle", idle), ("experts/imbalance", imbalance)]);
         }
         self.scalars(record.step, &scalars)
     }

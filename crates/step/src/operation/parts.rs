@@ -123,8 +123,12 @@ pub enum Scalar {
     Loss,
     /// Sum of squares of the owned gradient shards.
     GradientNormSquared,
-    /// What routers add up over tokens: the balance loss, the z loss, choices, and those that found no place.
-    Routers,
+    /// What routers add up over tokens: the balance loss, the z loss, choices, and those that found no place; then the choices of
+    /// each expert of each block that has some.
+    Routers {
+        /// Of all blocks.
+        experts: usize,
+    },
 }
 
 impl Scalar {
@@ -135,7 +139,7 @@ impl Scalar {
     pub fn elements(self) -> usize {
         match self {
             Self::Loss => 2,
-            Self::Routers => 4,
+            Self::Routers { experts } => 4 + experts,
             Self::GradientNormSquared => 1,
         }
     }

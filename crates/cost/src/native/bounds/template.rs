@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quadrille_spec::{Axis, Grid, Layout, Linear, Model, Recompute, Schedule};
-use quadrille_step::{FoldedProgram, Layer, Op, Operation, Section, StageProgram, StorageId, ValueId, When, kind};
+use quadrille_step::{
+    FoldedProgram, Layer, Op, Operation, Scalar, Section, StageProgram, StorageId, ValueId, When, kind,
+};
 
 use super::holdings::Holdings;
 use super::shapes::Shapes;
@@ -242,7 +244,12 @@ impl Telling {
                 }
                 Operation::ReduceScalar(kind::ReduceScalar { axes, scalar }) if grid.size_of(axes) > 1 => {
                     self.end_run(&mut run, &mut tape);
-                    let collective = Communication::Scalars(axes, scalar.elements());
+                    // Probes have other blocks than the model, and tell of their experts.
+                    let least = match scalar {
+                        Scalar::Routers { .. } => Scalar::Routers { experts: 0 },
+                        scalar => scalar,
+                    };
+                    let collective = Communication::Scalars(axes, least.elements());
                     let collective = self.script.told.collectives.number(collective) as u32;
                     let flight = flights.number(StorageId(scalars)) as u32;
                     tape.extend([Task::Issue { collective, flight }, Task::Wait { flight }]);
